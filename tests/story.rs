@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use serde_json::{Map, Value, json};
 use signoff_api::Workflow;
 
-/// Examples that need more than one answering person and a script; each has a test of its own on the control plane, but for
-/// those that need a node, and those of models, which `tests/contract/models.rs` runs.
+/// Examples that need more than one answering person and a script; each has a test of its own on the control plane, but
+/// for those that need a node, and those of models, which `tests/contract/models.rs` runs.
 const APART: [&str; 14] = [
     // a service to talk to, or a real model
     "quickstart/workflow",

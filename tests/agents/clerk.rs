@@ -1,4 +1,5 @@
-//! One run of the clerk of `workflow.yaml`, with the real engine and real HTTP, and people who answer as they were told to.
+//! One run of the clerk of `workflow.yaml`, with the real engine and real HTTP, and people who answer as they were told
+//! to.
 
 use std::time::Duration;
 

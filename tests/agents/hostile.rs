@@ -1,4 +1,5 @@
-//! Hostile transcripts: what a model can write so that something runs that must not, somebody is deceived, or the run stalls.
+//! Hostile transcripts: what a model can write so that something runs that must not, somebody is deceived, or the run
+//! stalls.
 //!
 //! Each file of `hostile/` is one. Besides what the file says, some things hold for all of them.
 

@@ -1,4 +1,5 @@
-//! An agent with tools against aimock, a provider of models that others wrote: answers with calls, and failures of every kind.
+//! An agent with tools against aimock, a provider of models that others wrote: answers with calls, and failures of
+//! every kind.
 //!
 //! The answers of a provider are those that aimock gives; what it was sent is read from its own journal.
 

@@ -18,7 +18,8 @@ use signoff_engine::approval::{OwnerState, tally};
 use signoff_tests::control_plane::{Cluster, Finished, Invocation, Namespace, named, program};
 use tokio::sync::OnceCell;
 
-/// Waits until the API server allows what `question` asks. A new binding takes effect by a watch, which no event reports.
+/// Waits until the API server allows what `question` asks. A new binding takes effect by a watch, which no event
+/// reports.
 ///
 /// # Panics
 /// It is not allowed after 1,000 questions.
@@ -149,8 +150,8 @@ impl Place {
         tokio::time::timeout(std::time::Duration::from_secs(60), waiting).await.unwrap().unwrap();
     }
 
-    /// Counts decisions here as the operator does, and by the same function, until the guard is dropped. The journal of their run
-    /// does not name these Approvals, so an operator would cancel them.
+    /// Counts decisions here as the operator does, and by the same function, until the guard is dropped. The journal of
+    /// their run does not name these Approvals, so an operator would cancel them.
     pub(crate) fn count(&self) -> Counting {
         self.counts.store(true, Ordering::Relaxed);
         let approvals = self.approvals();

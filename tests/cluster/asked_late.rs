@@ -1,5 +1,5 @@
-//! People who were asked after the deadline had passed, because a quota refused the Approval, on a real control plane: no timeout decides
-//! for them. In a namespace without that quota the same timeout does.
+//! People who were asked after the deadline had passed, because a quota refused the Approval, on a real control plane:
+//! no timeout decides for them. In a namespace without that quota the same timeout does.
 
 use std::time::Duration;
 

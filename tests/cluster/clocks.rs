@@ -13,7 +13,8 @@ use signoff_tests::control_plane::{Cluster, Finished, OperatorOptions, OperatorP
 
 use crate::runs::Runs;
 
-/// A library that makes the wall clock of a process wrong by `SIGNOFF_TEST_AHEAD` seconds; the other clocks stay as they are.
+/// A library that makes the wall clock of a process wrong by `SIGNOFF_TEST_AHEAD` seconds; the other clocks stay as
+/// they are.
 const WRONG_CLOCK: &str = r#"
 #define _GNU_SOURCE
 #include <dlfcn.h>

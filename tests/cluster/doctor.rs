@@ -1,5 +1,5 @@
-//! `kubectl approve doctor` by the real kubectl: an operator that is gone, approvers whom nobody bound, an installation that was
-//! removed. It must not use the suite's operator: one is killed here.
+//! `kubectl approve doctor` by the real kubectl: an operator that is gone, approvers whom nobody bound, an installation
+//! that was removed. It must not use the suite's operator: one is killed here.
 
 use std::time::Duration;
 
@@ -68,7 +68,8 @@ async fn an_operator_that_is_gone_is_told_to_everybody_with_exit_code_1_and_an_u
     assert!(unwrapped(&dana).contains("it does not continue: no operator has renewed its Lease for"), "{dana:?}");
 
     let operator = OperatorProcess::start(cluster, OperatorOptions::default()).await.unwrap();
-    // The next operator waits for the whole duration of the Lease; each doctor reads a stale Lease twice, seconds apart.
+    // The next operator waits for the whole duration of the Lease; each doctor reads a stale Lease twice, seconds
+    // apart.
     let mut again = doctor(cluster, "admin", &[]).await;
     for _ in 0..10 {
         if again.code != 0 {

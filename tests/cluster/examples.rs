@@ -1,6 +1,6 @@
-//! The examples on a real API server, and those that need only people and time as they run with the operator; those with
-//! containers need a kubelet, and are run in `tests/pods`.
-//! It must not change more of an example than how long its gates wait, and where its model is.
+//! The examples on a real API server, and those that need only people and time as they run with the operator; those
+//! with containers need a kubelet, and are run in `tests/pods`. It must not change more of an example than how long its
+//! gates wait, and where its model is.
 
 use std::path::{Path, PathBuf};
 

@@ -57,7 +57,8 @@ impl Controller {
         self.send(&self.client, "PATCH", &path(""), content, file).await
     }
 
-    /// Applies a file as Argo CD does without server-side apply: it creates what is not there, and patches what differs.
+    /// Applies a file as Argo CD does without server-side apply: it creates what is not there, and patches what
+    /// differs.
     async fn argo(&self, name: &str, patch: &Value) -> Result<Value, (u16, String)> {
         let path = format!("approvals/{name}?fieldManager=argocd-controller");
         match self.send(&self.client, "PATCH", &path, "application/merge-patch+json", patch).await {
@@ -134,7 +135,8 @@ async fn changes_its_labels(controller: &Controller, asked: &Approval) {
     assert_eq!(first["spec"]["decisions"][key()]["verdict"], "Approve");
     let again = controller.flux(&file(json!({"team": "a", "owner": "x", "old": "y"}))).await.unwrap();
     assert_eq!(again["metadata"]["resourceVersion"], first["metadata"]["resourceVersion"], "nothing has changed");
-    // As if all this was long ago: times have whole seconds, and those of a request that changes nothing else are not stored.
+    // As if all this was long ago: times have whole seconds, and those of a request that changes nothing else are not
+    // stored.
     let mut entries = again["metadata"]["managedFields"].clone();
     entries.as_array_mut().unwrap().iter_mut().for_each(|entry| entry["time"] = json!("2020-01-01T00:00:00Z"));
     let path = format!("approvals/{}?fieldManager=kustomize-controller", asked.name_any());

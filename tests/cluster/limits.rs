@@ -1,4 +1,5 @@
-//! Limits on a real API server: places for calls, the size of a Workflow, and a quota that refuses what the operator makes.
+//! Limits on a real API server: places for calls, the size of a Workflow, and a quota that refuses what the operator
+//! makes.
 
 use std::sync::Arc;
 use std::time::Duration;

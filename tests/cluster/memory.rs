@@ -1,5 +1,5 @@
-//! The operator with the memory that the chart gives it, beside namespaces that want all of it: models whose answers are as long as may
-//! be and do not end, and long bodies.
+//! The operator with the memory that the chart gives it, beside namespaces that want all of it: models whose answers
+//! are as long as may be and do not end, and long bodies.
 
 use std::{convert::Infallible, net::Ipv4Addr, sync::Arc};
 

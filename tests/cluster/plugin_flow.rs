@@ -1,5 +1,5 @@
-//! The way of a decision of `kubectl approve`: which requests it sends, and which requests it does not decide. No operator runs.
-//! It must not test a decision that is recorded: `plugin.rs` does.
+//! The way of a decision of `kubectl approve`: which requests it sends, and which requests it does not decide. No
+//! operator runs. It must not test a decision that is recorded: `plugin.rs` does.
 
 use serde_json::{Value, json};
 use signoff_tests::control_plane::{Seen, Witness};

@@ -1,5 +1,5 @@
-//! The quickstart example with the operator running: asked, refused, decided by plain kubectl, gone on; and what becomes
-//! of it when it is cancelled, deleted, suspended or wrong. It must not reach into the operator.
+//! The quickstart example with the operator running: asked, refused, decided by plain kubectl, gone on; and what
+//! becomes of it when it is cancelled, deleted, suspended or wrong. It must not reach into the operator.
 
 use kube::ResourceExt;
 use kube::api::Api;

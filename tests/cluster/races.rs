@@ -1,6 +1,6 @@
-//! A thousand votes against the clock, a cancellation, a deletion and each other: each gate has exactly one outcome, the
-//! Approval, the journal and the Events say the same, and so does what each voter was told.
-//! It must not steer who wins: that is the point.
+//! A thousand votes against the clock, a cancellation, a deletion and each other: each gate has exactly one outcome,
+//! the Approval, the journal and the Events say the same, and so does what each voter was told. It must not steer who
+//! wins: that is the point.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

@@ -1,5 +1,6 @@
-//! The procedure of *Backup and restore* in the guide to operating, by its own commands: a namespace with a finished and a half-done run
-//! is deleted and created again from the backup, as a backup tool's account. It must not contain a command of the procedure.
+//! The procedure of *Backup and restore* in the guide to operating, by its own commands: a namespace with a finished
+//! and a half-done run is deleted and created again from the backup, as a backup tool's account. It must not contain a
+//! command of the procedure.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -89,7 +89,8 @@ async fn apply(cluster: &Cluster, object: Value) {
     cluster.kubectl(["create", "--filename", "-"]).input(object.to_string()).run().await.unwrap().ok().unwrap();
 }
 
-/// It has no Lease: what it reaches does not depend on one, and a machine that is busy with other tests may not renew it.
+/// It has no Lease: what it reaches does not depend on one, and a machine that is busy with other tests may not renew
+/// it.
 async fn operator(cluster: &Cluster, arguments: &[&str]) -> OperatorProcess {
     let arguments = ["--no-lease"].iter().chain(arguments).map(|&argument| argument.to_owned()).collect();
     OperatorProcess::start(cluster, OperatorOptions { arguments, ..OperatorOptions::default() }).await.unwrap()

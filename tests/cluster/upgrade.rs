@@ -61,8 +61,8 @@ impl Harness {
         said(self.api::<Approval>(who).await.patch(approval, &PatchParams::default(), &patch).await)
     }
 
-    /// Stores a frozen run with its Approval, as they were stored then: only uids, and what follows from them, are other
-    /// ones here. Returns the Approval's name.
+    /// Stores a frozen run with its Approval, as they were stored then: only uids, and what follows from them, are
+    /// other ones here. Returns the Approval's name.
     async fn store(&self, workflow: &Value, approval: &Value) -> String {
         let mut asked = workflow.clone();
         asked["metadata"] = json!({"name": workflow["metadata"]["name"]});
@@ -149,7 +149,8 @@ impl Harness {
                 await_condition(self.as_operator::<Approval>(), &approval, |found: Option<&Approval>| found.is_some());
             tokio::time::timeout(PATIENCE, there).await.unwrap().unwrap();
             for who in ["alice", "bob"] {
-                // Who has voted, or comes after the outcome, is told so; an invalid first attempt is followed by a second.
+                // Who has voted, or comes after the outcome, is told so; an invalid first attempt is followed by a
+                // second.
                 if let Err(why) = self.vote(who, &approval, json!({"verdict": "Approve"})).await {
                     assert!(why.contains("a decision is final") || why.contains("too late"), "{run}, {who}: {why}");
                 }

@@ -1,6 +1,5 @@
-//! The documentation: every link leads somewhere, every path it names exists, every Workflow in it can be run, every metric it names
-//! exists.
-//! These tests must not need a cluster or a network: links to other sites are not followed.
+//! The documentation: every link leads somewhere, every path it names exists, every Workflow in it can be run, every
+//! metric it names exists. These tests must not need a cluster or a network: links to other sites are not followed.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -80,8 +79,8 @@ fn source_files() -> BTreeSet<String> {
     names
 }
 
-/// Returns the paths of this repository that a page names, in code spans and in the commands of its blocks: those that begin with a
-/// folder of the root, and bare names of source files such as `advance.rs`.
+/// Returns the paths of this repository that a page names, in code spans and in the commands of its blocks: those that
+/// begin with a folder of the root, and bare names of source files such as `advance.rs`.
 fn named_paths(text: &str) -> BTreeSet<String> {
     let folders = std::fs::read_dir(root()).unwrap().map(Result::unwrap).filter(|entry| entry.path().is_dir());
     let folders: BTreeSet<_> = folders.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();

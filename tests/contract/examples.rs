@@ -1,6 +1,6 @@
-//! The examples: every file is a Workflow that can be run as it stands, or a policy that does what its comment says, and
-//! the index names every file.
-//! These tests must not need a cluster; that a real API server takes the examples is tested with the cluster's tests.
+//! The examples: every file is a Workflow that can be run as it stands, or a policy that does what its comment says,
+//! and the index names every file. These tests must not need a cluster; that a real API server takes the examples is
+//! tested with the cluster's tests.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};

@@ -1,5 +1,5 @@
-//! The recipes for Workflows through other template languages: rendered by real helm, and by Flux's rules, they are Workflows with their
-//! own templates unharmed.
+//! The recipes for Workflows through other template languages: rendered by real helm, and by Flux's rules, they are
+//! Workflows with their own templates unharmed.
 
 use serde_json::Value;
 use signoff_api::Workflow;
@@ -52,7 +52,8 @@ fn a_workflow_in_a_helm_chart_keeps_its_templates() {
     assert!(helm(&["template", "refunds", &chart]).is_err());
 }
 
-/// Replaces as the postBuild of a Kustomization does: `${name}` by its value, an unknown one by nothing, and `$${` by `${`.
+/// Replaces as the postBuild of a Kustomization does: `${name}` by its value, an unknown one by nothing, and `$${` by
+/// `${`.
 fn substituted(text: &str, values: &[(&str, &str)]) -> String {
     let (mut rest, mut out) = (text, String::new());
     while let Some(at) = rest.find("${") {

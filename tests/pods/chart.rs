@@ -1,5 +1,6 @@
-//! The chart as people install it: the operator itself and the page run as pods, from the image that `cargo xtask image` writes.
-//! On a node of its own, because two operators of one installation are one at work and one that stands by.
+//! The chart as people install it: the operator itself and the page run as pods, from the image that
+//! `cargo xtask image` writes. On a node of its own, because two operators of one installation are one at work and one
+//! that stands by.
 
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::coordination::v1::Lease;
@@ -13,8 +14,8 @@ use signoff_tests::image::{IMAGE_FOLDER, Layout, OPERATOR_IMAGE, operator_image}
 
 use crate::harness::{Harness, own};
 
-/// The image in the folder that `cargo xtask test pods --image DIR` names. Without it: the debug program with the libraries
-/// it names, because a release build takes minutes.
+/// The image in the folder that `cargo xtask test pods --image DIR` names. Without it: the debug program with the
+/// libraries it names, because a release build takes minutes.
 fn image() -> Layout {
     if let Some(folder) = std::env::var_os(IMAGE_FOLDER) {
         return Layout::read(folder.as_ref()).unwrap();

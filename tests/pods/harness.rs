@@ -1,5 +1,5 @@
-//! The harness of one test: the suite's one node with Signoff and an operator, a namespace of its own, and people who act.
-//! It must not judge, but for one thing: whether what must happen happens in time.
+//! The harness of one test: the suite's one node with Signoff and an operator, a namespace of its own, and people who
+//! act. It must not judge, but for one thing: whether what must happen happens in time.
 
 use std::ops::Deref;
 use std::time::Duration;

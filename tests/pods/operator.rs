@@ -1,5 +1,5 @@
-//! What becomes of Pods when their operator dies, and how many it lets run at once. On nodes of their own, because these
-//! operators are killed or told other limits than the suite's.
+//! What becomes of Pods when their operator dies, and how many it lets run at once. On nodes of their own, because
+//! these operators are killed or told other limits than the suite's.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,4 +1,5 @@
-//! Tools of agents that are Pods on a real kubelet: what people see of a call, when its Pod is made, and what the agent is told.
+//! Tools of agents that are Pods on a real kubelet: what people see of a call, when its Pod is made, and what the agent
+//! is told.
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
@@ -23,8 +24,8 @@ fn scan(more: Value) -> Value {
     step("scan", "echo \"scanned $VOLUME\"", with(json!({"env": env, "outputFrom": "log"}), more))
 }
 
-/// An agent that calls the tool once. People are asked before, and who edits a call does not approve it. `told`: the answers of
-/// the model to what it is told.
+/// An agent that calls the tool once. People are asked before, and who edits a call does not approve it. `told`: the
+/// answers of the model to what it is told.
 fn agent(scan: Value, told: &[(&str, &str)]) -> Value {
     let mut replies =
         vec![json!({"contains": "healthy?", "calls": [{"tool": "scan-volume", "arguments": {"volume": VOLUME}}]})];

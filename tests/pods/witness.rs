@@ -1,6 +1,5 @@
-//! Runs with Pods: what a test says of them and sees of them. The witness of a start is a file on the node, to which each
-//! container appends a line when it begins: what the operator believes does not count there.
-//! It must not judge.
+//! Runs with Pods: what a test says of them and sees of them. The witness of a start is a file on the node, to which
+//! each container appends a line when it begins: what the operator believes does not count there. It must not judge.
 
 use std::ops::Deref;
 use std::os::unix::fs::PermissionsExt;

@@ -1,4 +1,5 @@
-//! Agents with tools, under everything that can go wrong: parallel calls, and Workflows, models and people that chance makes.
+//! Agents with tools, under everything that can go wrong: parallel calls, and Workflows, models and people that chance
+//! makes.
 //!
 //! Where the operator dies at every write of such a run is in `crash_at_every_step`.
 

@@ -1,5 +1,5 @@
-//! Policies that come, change and go while runs are under way and operators die: a request that was made stays as it is,
-//! the next one is as the policies of its moment demand, and nothing begins while nobody knows what they demand.
+//! Policies that come, change and go while runs are under way and operators die: a request that was made stays as it
+//! is, the next one is as the policies of its moment demand, and nothing begins while nobody knows what they demand.
 
 use serde_json::{Value, json};
 use signoff_api::ClusterApprovalPolicy;

@@ -1,4 +1,5 @@
-//! The clock of the operator's machine decides nothing: deadlines, timers and recorded times are those of the API server.
+//! The clock of the operator's machine decides nothing: deadlines, timers and recorded times are those of the API
+//! server.
 
 use std::{collections::BTreeMap, sync::Mutex, time::Duration};
 
@@ -130,7 +131,8 @@ async fn where_every_creation_is_late_a_gate_asks_once_more_and_people_can_decid
     assert_eq!(harness.ended(RUN).await["status"]["phase"], "Succeeded");
 }
 
-/// While decisions could not be read for more than half of the time, a deadline lets nothing through, and the process lives.
+/// While decisions could not be read for more than half of the time, a deadline lets nothing through, and the process
+/// lives.
 #[tokio::test(start_paused = true)]
 async fn an_outage_of_half_the_time_of_a_gate_lets_nothing_through() {
     for (away, is_approved, lease) in [

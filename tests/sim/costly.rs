@@ -1,5 +1,5 @@
-//! Text of models, tools and people that costs much only together: it fails steps, and sets a run aside for a while where
-//! three evaluations were stopped. In real time, because evaluations are limited by CPU time.
+//! Text of models, tools and people that costs much only together: it fails steps, and sets a run aside for a while
+//! where three evaluations were stopped. In real time, because evaluations are limited by CPU time.
 
 use std::time::Duration;
 

@@ -31,8 +31,8 @@ const DEATHS: [Death; 5] = [
 ];
 
 impl Death {
-    /// An operator dies in this way at its n-th write or effect from now, or at the n-th turn of a Pod. That it renews its
-    /// Lease does not count.
+    /// An operator dies in this way at its n-th write or effect from now, or at the n-th turn of a Pod. That it renews
+    /// its Lease does not count.
     pub fn set(self, harness: &Harness, operator: &'static str, n: u64) {
         match self {
             Self::Write(crash) => {

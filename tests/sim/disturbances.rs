@@ -50,7 +50,8 @@ pub const ALL: [Disturbance; 13] = [
 /// By how many seconds the clock of an operator's machine is wrong, one after the other.
 const JUMPS: [i64; 5] = [25 * 3600, -600, 7 * 24 * 3600, 4, -365 * 24 * 3600];
 
-/// About every third request, in no rhythm: what takes as many requests as a rhythm has beats would never come to its end.
+/// About every third request, in no rhythm: what takes as many requests as a rhythm has beats would never come to its
+/// end.
 fn now_and_then() -> impl Fn(&Request) -> bool + Send + Sync + 'static {
     let seen = AtomicU64::new(0);
     move |request| {

@@ -58,7 +58,8 @@ impl Ending {
         expected
     }
 
-    /// The same, in the order of the paths where the numbers of writes are left out: of parallel gates, another one may be first.
+    /// The same, in the order of the paths where the numbers of writes are left out: of parallel gates, another one may
+    /// be first.
     pub fn in_any_order(mut self) -> Self {
         if self.is_late()
             && let Some(steps) = self.0["steps"].as_array_mut()
@@ -122,8 +123,8 @@ fn check_lateness(approval: &Value) {
     assert!(late.as_secs_f64() > 5.0, "{} was created {late} after its time began", approval["metadata"]["name"]);
 }
 
-/// Leaves out the gates that asked late and asked again, so that each is where it would be if it had asked in time. Returns how
-/// many there were.
+/// Leaves out the gates that asked late and asked again, so that each is where it would be if it had asked in time.
+/// Returns how many there were.
 fn leave_out_late(steps: &mut Vec<Value>, approvals: &mut Vec<Value>) -> usize {
     let late: Vec<Value> =
         steps.iter().filter(|step| is_late(&step["decision"])).map(|step| step["path"].clone()).collect();

@@ -1,5 +1,6 @@
-//! The harness of every simulation: a simulated API server, a world of effects, and the real operator between them.
-//! It must not decide what is right, and it gives the operator nothing that a cluster would not: only its clock is the simulation's.
+//! The harness of every simulation: a simulated API server, a world of effects, and the real operator between them. It
+//! must not decide what is right, and it gives the operator nothing that a cluster would not: only its clock is the
+//! simulation's.
 
 use std::{
     sync::{Arc, Mutex},

@@ -1,7 +1,8 @@
 //! Recorded histories: runs of every example, as journals of runs that ended. A later engine must still read them.
 //!
 //! A run in flight is any beginning of such a journal: from each, the engine begins nothing that the history did not
-//! begin, with the same input, goes on with everything that is open, and from the whole it does nothing at all. Recorded by the tests of the examples.
+//! begin, with the same input, goes on with everything that is open, and from the whole it does nothing at all.
+//! Recorded by the tests of the examples.
 
 use std::collections::BTreeMap;
 use std::path::Path;

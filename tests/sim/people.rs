@@ -45,7 +45,8 @@ impl People {
         }
     }
 
-    /// Somebody decides a gate, this many seconds after it asked. A gate that asked late asks again, and is decided then.
+    /// Somebody decides a gate, this many seconds after it asked. A gate that asked late asks again, and is decided
+    /// then.
     pub async fn decides(&self, user: &str, path: &str, seconds: u64, decision: Value) {
         let (gate, mut visit) = visit(path);
         let mut approval = self.asked(path).await;

@@ -1,5 +1,5 @@
-//! Blobs and Events that another user made first, while the policies were absent, at a name which a value or an Event of a run would have. None stops
-//! the run, takes a value away or keeps an Event from people.
+//! Blobs and Events that another user made first, while the policies were absent, at a name which a value or an Event
+//! of a run would have. None stops the run, takes a value away or keeps an Event from people.
 
 use serde_json::{Value, json};
 use signoff_api::{Digest, names, workflow::MAX_VALUE_NAMES};

@@ -1,5 +1,6 @@
-//! The check right before a decision is honoured: what it costs, who shares it, and that no answer about the policy of votes
-//! serves a vote that was read after the question was sent. The watches of the guard's objects stand still here, so that nothing else can tell.
+//! The check right before a decision is honoured: what it costs, who shares it, and that no answer about the policy of
+//! votes serves a vote that was read after the question was sent. The watches of the guard's objects stand still here,
+//! so that nothing else can tell.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -361,8 +362,8 @@ async fn a_vote_forged_at_any_point_of_a_decision_that_follows_another_is_never_
     signoff_tests::tried(points, "points of a decision that follows another");
 }
 
-/// Forges a vote before each request of an honest decision. Returns the number of points. `follows`: whether another decision was
-/// made right before the honest one, so that the short question is asked.
+/// Forges a vote before each request of an honest decision. Returns the number of points. `follows`: whether another
+/// decision was made right before the honest one, so that the short question is asked.
 async fn forges_at_every_point(follows: bool) -> usize {
     let mut point = 0;
     loop {

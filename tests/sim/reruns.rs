@@ -1,4 +1,5 @@
-//! Runs that say which run they repeat: the operator believes what they say of its requesters only where it can see that it is so.
+//! Runs that say which run they repeat: the operator believes what they say of its requesters only where it can see
+//! that it is so.
 
 use serde_json::{Value, json};
 

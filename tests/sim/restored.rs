@@ -1,4 +1,5 @@
-//! Runs that are copies from a backup: the operator starts nothing of them, whatever people set, and they end only by a cancel.
+//! Runs that are copies from a backup: the operator starts nothing of them, whatever people set, and they end only by a
+//! cancel.
 
 use serde_json::json;
 

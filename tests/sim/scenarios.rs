@@ -325,7 +325,8 @@ pub const PODS: Scenario = Scenario {
 pub const IDEMPOTENT_PODS: Scenario =
     Scenario { name: "set, pod, gate, pod, set; idempotent", spec: || build_and_deploy(true), ..PODS };
 
-/// An agent that calls three tools at once: one that reads, and two that people are asked about and that must not be repeated.
+/// An agent that calls three tools at once: one that reads, and two that people are asked about and that must not be
+/// repeated.
 pub const CALLS: Scenario = Scenario {
     name: "an agent with three parallel calls, two of them gated",
     spec: || {
@@ -370,7 +371,8 @@ pub const CALLS: Scenario = Scenario {
     },
 };
 
-/// An agent that calls three tools at once that nobody is asked about: two that can be repeated, and one that must not be.
+/// An agent that calls three tools at once that nobody is asked about: two that can be repeated, and one that must not
+/// be.
 pub const CALLS_AT_ONCE: Scenario = Scenario {
     name: "an agent with three parallel calls, none of them gated",
     spec: || {

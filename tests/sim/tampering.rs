@@ -48,7 +48,8 @@ async fn a_spec_that_was_tampered_with_stops_its_run() {
     }
 }
 
-/// The answer to a write holds only metadata, so what another program made of the status on its way is seen by the watch.
+/// The answer to a write holds only metadata, so what another program made of the status on its way is seen by the
+/// watch.
 #[tokio::test(start_paused = true)]
 async fn a_status_that_was_changed_on_its_way_is_what_the_run_goes_by() {
     let harness = Harness::new();
@@ -86,7 +87,8 @@ async fn a_run_of_the_old_shape_does_nothing_and_says_so() {
             }
             false => None,
         };
-        // As an upgrade leaves it: the steps stood within the pattern, where the API server keeps no such field any more.
+        // As an upgrade leaves it: the steps stood within the pattern, where the API server keeps no such field any
+        // more.
         harness.server.edit(&workflows(), NAMESPACE, RUN, |object| {
             object["spec"].as_object_mut().unwrap().remove("steps");
             object["spec"]["pattern"] = json!({});

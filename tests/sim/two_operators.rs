@@ -28,8 +28,8 @@ fn writes(actor: &str) -> On {
     On::writes_of(actor).only(|request| request.resource.plural != "leases")
 }
 
-/// At its n-th write, which is applied or not, the first one is cut off: it lives on and can do anything but reach the API
-/// server.
+/// At its n-th write, which is applied or not, the first one is cut off: it lives on and can do anything but reach the
+/// API server.
 pub fn cut_off(harness: &Harness, n: u64, applied: bool) {
     let cut = Arc::new(AtomicBool::new(false));
     let (is_cut, cuts) = (Arc::clone(&cut), cut);

@@ -1,5 +1,5 @@
-//! Unclean ends of the process: what it evaluated is found by a mark and tried alone, and may be cancelled, suspended and
-//! deleted before that. That it is tried last is a test of the evaluator.
+//! Unclean ends of the process: what it evaluated is found by a mark and tried alone, and may be cancelled, suspended
+//! and deleted before that. That it is tried last is a test of the evaluator.
 
 use std::{env, fs, os::unix::process::ExitStatusExt as _, path::Path, process::Command, sync::mpsc, time::Duration};
 

@@ -1,5 +1,5 @@
-//! Votes that are void because the admission policies were changed, or because they are too old: the gate asks again with the time that
-//! was left, and says which Approval it asks again.
+//! Votes that are void because the admission policies were changed, or because they are too old: the gate asks again
+//! with the time that was left, and says which Approval it asks again.
 
 use std::time::Duration;
 

@@ -1,5 +1,6 @@
-//! What is withdrawn: a Workflow or a namespace that is being deleted, and a run that is cancelled. Nothing new starts for it and no
-//! timeout ends a gate of it, whichever write of the operator meets the deletion and however late its watches are.
+//! What is withdrawn: a Workflow or a namespace that is being deleted, and a run that is cancelled. Nothing new starts
+//! for it and no timeout ends a gate of it, whichever write of the operator meets the deletion and however late its
+//! watches are.
 
 use std::{
     sync::{
@@ -119,7 +120,8 @@ async fn nothing_starts_and_no_timeout_ends_after_a_withdrawal_at_any_write() {
             };
             let what = format!("{way:?}, {lag} s, write {n}:\n{}", harness.server.story());
             assert_eq!(harness.world.effects().len(), before.effects, "{what}");
-            // The write that the deletion meets may still be applied, but the API server creates nothing in such a namespace.
+            // The write that the deletion meets may still be applied, but the API server creates nothing in such a
+            // namespace.
             let on_its_way = usize::from(is_creation(&before.write) && !matches!(way, Way::Namespace));
             assert!(asked(&harness.server) <= before.asked + on_its_way, "{what}");
             let on_its_way = usize::from(before.write.resource == approvals() && before.write.subresource.is_some());

@@ -45,8 +45,8 @@ pub struct Told {
 /// Returns the calls of a request with their results, turn by turn.
 ///
 /// # Errors
-/// A call of the conversation does not have exactly one result, results are not in the order of the calls, or two calls have the
-/// same id.
+/// A call of the conversation does not have exactly one result, results are not in the order of the calls, or two calls
+/// have the same id.
 pub fn told(request: &Value) -> Result<Vec<Vec<Told>>> {
     let messages = request["messages"].as_array().context("the request has no messages")?;
     let (mut turns, mut ids) = (Vec::new(), BTreeSet::new());

@@ -29,8 +29,8 @@ pub struct HalfRequests {
 }
 
 impl HalfRequests {
-    /// Nobody yet, at `http://ADDRESS`. The soft limit on open files of this process is raised to the hard one, because each
-    /// connection is one.
+    /// Nobody yet, at `http://ADDRESS`. The soft limit on open files of this process is raised to the hard one, because
+    /// each connection is one.
     ///
     /// # Errors
     /// The address is not one, or the limit cannot be raised.
@@ -105,7 +105,8 @@ fn is_open(stream: &TcpStream) -> bool {
     matches!(stream.try_read(&mut [0]), Err(error) if error.kind() == io::ErrorKind::WouldBlock)
 }
 
-/// A program that starts another one with a soft limit of 200 open files, as some machines have low ones. It is a script in `folder`.
+/// A program that starts another one with a soft limit of 200 open files, as some machines have low ones. It is a
+/// script in `folder`.
 ///
 /// # Errors
 /// It cannot be written.

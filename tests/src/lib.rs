@@ -1,5 +1,5 @@
-//! The code that the tests, the demo and the benchmarks share: a real control plane and its users, a real browser, a real node, a
-//! simulated control plane, servers that agents meet, the writer of images, and calls of cargo.
+//! The code that the tests, the demo and the benchmarks share: a real control plane and its users, a real browser, a
+//! real node, a simulated control plane, servers that agents meet, the writer of images, and calls of cargo.
 //!
 //! **Invariant:** depends on nothing of `operator/`, so that a control plane starts whatever state that code is in.
 

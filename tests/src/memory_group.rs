@@ -1,5 +1,5 @@
-//! A memory control group with the limit that the chart gives the operator, of either version of Linux's control groups.
-//! **Invariant:** holds only the processes that write themselves into it, and is removed when it is dropped.
+//! A memory control group with the limit that the chart gives the operator, of either version of Linux's control
+//! groups. **Invariant:** holds only the processes that write themselves into it, and is removed when it is dropped.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,8 @@ use anyhow::{Context, Result};
 /// The memory limit of the operator's container in the chart, in bytes.
 pub const LIMIT: u64 = 512 << 20;
 
-/// A control group with the limit of the chart. Removing it fails while a process is in it, so it must outlive the operator.
+/// A control group with the limit of the chart. Removing it fails while a process is in it, so it must outlive the
+/// operator.
 pub struct MemoryGroup {
     folder: PathBuf,
     /// The file with the largest usage, in bytes.
@@ -37,7 +38,8 @@ impl MemoryGroup {
         let group = Self { folder, peak, events };
         if is_unified {
             group.write("memory.max", LIMIT)?;
-            // As for a container: memory that does not fit is not swapped out. Where there is no swap, there is no such file.
+            // As for a container: memory that does not fit is not swapped out. Where there is no swap, there is no such
+            // file.
             let _ = group.write("memory.swap.max", 0);
         } else {
             group.write("memory.limit_in_bytes", LIMIT)?;
@@ -61,7 +63,8 @@ impl MemoryGroup {
         fs::write(&path, process.to_string()).with_context(|| format!("writing {}", path.display()))
     }
 
-    /// Returns the most memory that the group ever used, file cache and kernel included, in MiB; `None` where the kernel does not say.
+    /// Returns the most memory that the group ever used, file cache and kernel included, in MiB; `None` where the
+    /// kernel does not say.
     #[must_use]
     pub fn peak_mib(&self) -> Option<f64> {
         let bytes: f64 = self.read(self.peak)?.trim().parse().ok()?;

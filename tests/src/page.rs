@@ -1,5 +1,5 @@
-//! Reads a page of the documentation: its fenced blocks, so that tests run its commands as they stand there, and its links.
-//! **Invariant:** contains no command of its own.
+//! Reads a page of the documentation: its fenced blocks, so that tests run its commands as they stand there, and its
+//! links. **Invariant:** contains no command of its own.
 
 use std::collections::BTreeMap;
 
@@ -35,8 +35,8 @@ impl<'p> Block<'p> {
         self.lines.join("\n") + "\n"
     }
 
-    /// Returns the commands. A block of `sh` is one, as it stands; of a `console` each line behind `$ ` is one, continued by lines that
-    /// begin with four spaces.
+    /// Returns the commands. A block of `sh` is one, as it stands; of a `console` each line behind `$ ` is one,
+    /// continued by lines that begin with four spaces.
     #[must_use]
     pub fn commands(&self) -> Vec<Command<'p>> {
         if self.language == "sh" {

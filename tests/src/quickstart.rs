@@ -1,5 +1,5 @@
-//! The quickstart example on a running cluster: its manifest, the service that its letters go to, and what is told of it.
-//! It must not decide anything, and the manifest is the committed file but for what its caller replaces.
+//! The quickstart example on a running cluster: its manifest, the service that its letters go to, and what is told of
+//! it. It must not decide anything, and the manifest is the committed file but for what its caller replaces.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};

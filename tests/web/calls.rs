@@ -1,5 +1,5 @@
-//! Calls of tools and questions of agents, decided on the page: what is shown, what is stored, and what the model is told.
-//! They must not decide by any other way than the page.
+//! Calls of tools and questions of agents, decided on the page: what is shown, what is stored, and what the model is
+//! told. They must not decide by any other way than the page.
 
 use serde_json::{Value, json};
 use signoff_api::Approval;
@@ -14,8 +14,8 @@ use crate::runs::{Runs, path, user};
 /// The notice above every question.
 const NOTICE: &str = "This answers the agent; it approves nothing. Do not enter secrets.";
 
-/// A run whose agent calls these tools in its first turn. `gates`: those in front of its tools; alice answers its questions. `told`: what
-/// a result has to contain for the model to say it again.
+/// A run whose agent calls these tools in its first turn. `gates`: those in front of its tools; alice answers its
+/// questions. `told`: what a result has to contain for the model to say it again.
 pub(crate) fn agent(calls: &Value, gates: &Value, told: &[&str]) -> Value {
     let mut all = gates.as_array().unwrap().clone();
     all.push(json!({"name": "questions", "type": "question",

@@ -1,5 +1,5 @@
-//! Drafts: what is typed is kept in the browser of its author, for one version of one request, and is never sent by itself.
-//! They must not look into the browser's storage but to see that it is empty.
+//! Drafts: what is typed is kept in the browser of its author, for one version of one request, and is never sent by
+//! itself. They must not look into the browser's storage but to see that it is empty.
 
 use std::time::{Duration, Instant};
 

@@ -55,7 +55,8 @@ impl Harness {
         Ok(page)
     }
 
-    /// Goes from the sign-in page to the issuer, and back to the inbox as one of the cast; `seconds` is how long the session lives.
+    /// Goes from the sign-in page to the issuer, and back to the inbox as one of the cast; `seconds` is how long the
+    /// session lives.
     pub(crate) async fn at_the_issuer(&self, page: &Page, person: &str, seconds: Option<u32>) -> Result<()> {
         page.click(css("form[action='/sign-in/start'] button")).await?;
         at_the_issuer(page, person, seconds).await?;

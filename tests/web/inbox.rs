@@ -1,4 +1,5 @@
-//! The list of what waits: its order, its counts, and how it is followed live. It must not decide but to see a count change.
+//! The list of what waits: its order, its counts, and how it is followed live. It must not decide but to see a count
+//! change.
 
 use serde_json::json;
 use signoff_tests::browser::{Look, css, label, role, text};

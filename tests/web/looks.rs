@@ -1,5 +1,5 @@
-//! Every page in both themes and two sizes: accessible, no wider than its window, and kept as a picture to be looked at.
-//! They must not judge beauty: people look at the pictures.
+//! Every page in both themes and two sizes: accessible, no wider than its window, and kept as a picture to be looked
+//! at. They must not judge beauty: people look at the pictures.
 
 use serde_json::json;
 use signoff_tests::browser::{Look, Page, css, role, text};

@@ -1,5 +1,5 @@
-//! What is not sent, or refused: each is told where it was typed, in the form's or the policy's own words, and nothing is lost.
-//! They must not send anything but by the page, where the test says nothing else.
+//! What is not sent, or refused: each is told where it was typed, in the form's or the policy's own words, and nothing
+//! is lost. They must not send anything but by the page, where the test says nothing else.
 
 use http::Method;
 use kube::ResourceExt;

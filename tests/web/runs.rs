@@ -82,7 +82,8 @@ impl Runs {
         self.until(&other(&found).unwrap(), "is there", |found: Option<&Approval>| found.is_some()).await
     }
 
-    /// Waits until somebody may list Approvals of all namespaces. A binding takes effect by a watch, which no event reports.
+    /// Waits until somebody may list Approvals of all namespaces. A binding takes effect by a watch, which no event
+    /// reports.
     pub(crate) async fn allowed_everywhere(&self, user: &str) {
         let question: SubjectAccessReview =
             serde_json::from_value(json!({"spec": {"user": user, "resourceAttributes": {

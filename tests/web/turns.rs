@@ -1,5 +1,5 @@
-//! The calls of one turn, decided together: one verdict, one confirmation, and a vote with its own digest for each call.
-//! They must not decide by any other way than the page, where the test says nothing else.
+//! The calls of one turn, decided together: one verdict, one confirmation, and a vote with its own digest for each
+//! call. They must not decide by any other way than the page, where the test says nothing else.
 
 use http::Method;
 use serde_json::{Value, json};

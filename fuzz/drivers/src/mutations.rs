@@ -51,8 +51,8 @@ const WORDS: [&str; 40] = [
     "\u{feff}",
 ];
 
-/// Gives a driver every seed, then `rounds` mutations of them, on a stack as small as a worker thread's. Returns whether it survived
-/// all of them.
+/// Gives a driver every seed, then `rounds` mutations of them, on a stack as small as a worker thread's. Returns
+/// whether it survived all of them.
 #[expect(clippy::print_stdout, reason = "the test harness keeps what tests print, and `cargo xtask test` adds it up")]
 pub(crate) fn survives<S: AsRef<[u8]>>(seeds: impl IntoIterator<Item = S>, rounds: usize, target: fn(&[u8])) -> bool {
     let seeds: Vec<Vec<u8>> = seeds.into_iter().map(|seed| seed.as_ref().to_vec()).collect();

@@ -28,7 +28,8 @@ const POD_NAME: &str = "authentication.kubernetes.io/pod-name";
 pub struct Inspection {
     /// Every object on which the guard rests, in the order in which they were compared.
     pub objects: Vec<Object>,
-    /// Webhooks and mutating policies that Signoff did not install and that could change a vote before it is stored, by kind and name.
+    /// Webhooks and mutating policies that Signoff did not install and that could change a vote before it is stored, by
+    /// kind and name.
     pub external_mutators: Vec<String>,
     /// The operator that the rules were compared for; none where whoever asked is none.
     pub identity: Option<Identity>,
@@ -158,7 +159,8 @@ impl Inspection {
         }
     }
 
-    /// Compares one object by its spec and the guard's label; `found` is none where the API server does not know the kind.
+    /// Compares one object by its spec and the guard's label; `found` is none where the API server does not know the
+    /// kind.
     fn object<K: Resource, S: Serialize>(
         &mut self,
         kind: &'static str,
@@ -188,7 +190,8 @@ impl Inspection {
     }
 }
 
-/// Returns where the guard's label belongs, on an object that lacks it: the question before a decision would not find that object.
+/// Returns where the guard's label belongs, on an object that lacks it: the question before a decision would not find
+/// that object.
 fn unlabelled<K: Resource>(object: &K) -> Option<String> {
     let label = object.labels().get(LABEL_GUARD).map(String::as_str);
     (label != Some("true")).then(|| format!("metadata.labels[{LABEL_GUARD}]"))
@@ -212,8 +215,8 @@ fn defaulted(spec: &CustomResourceDefinitionSpec) -> CustomResourceDefinitionSpe
     spec
 }
 
-/// Returns the path of the first difference, such as `spec.validations[3].expression`, or `None` if both are equal. Every
-/// difference counts.
+/// Returns the path of the first difference, such as `spec.validations[3].expression`, or `None` if both are equal.
+/// Every difference counts.
 fn first_difference(shipped: &impl Serialize, in_force: &impl Serialize) -> Option<String> {
     let (Ok(shipped), Ok(in_force)) = (serde_json::to_value(shipped), serde_json::to_value(in_force)) else {
         return Some("somewhere".to_owned());

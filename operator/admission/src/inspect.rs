@@ -1,5 +1,5 @@
-//! Reads what is in force: the policies with their bindings, the CRDs, the APIService, the webhooks and mutating policies of
-//! others, and the identity of the caller. `compare` judges them.
+//! Reads what is in force: the policies with their bindings, the CRDs, the APIService, the webhooks and mutating
+//! policies of others, and the identity of the caller. `compare` judges them.
 
 use std::collections::BTreeMap;
 

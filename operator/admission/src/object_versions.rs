@@ -1,5 +1,5 @@
-//! The uid and generation of each object of the guard. They show that one was changed or created again, even where its content is
-//! the same as before. Equal versions mean that the last inspection still holds.
+//! The uid and generation of each object of the guard. They show that one was changed or created again, even where its
+//! content is the same as before. Equal versions mean that the last inspection still holds.
 
 use std::{collections::BTreeMap, fmt::Debug};
 
@@ -22,8 +22,8 @@ const DECISIVE: &str = "signoff-approvals";
 /// The hex digits of an epoch: every vote and every request carries one.
 const EPOCH_DIGITS: usize = 32;
 
-/// The uid and the generation of each object, by kind and name. The API server increases the generation with every change of a spec,
-/// and no user can set it.
+/// The uid and the generation of each object, by kind and name. The API server increases the generation with every
+/// change of a spec, and no user can set it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct ObjectVersions(BTreeMap<String, (String, i64)>);
@@ -35,8 +35,8 @@ impl ObjectVersions {
         self.0.insert(format!("{kind}/{name}"), mark);
     }
 
-    /// The epoch, 128 bits in hex: moves whenever one of the objects is changed or made anew, and with every interruption that left
-    /// no mark.
+    /// The epoch, 128 bits in hex: moves whenever one of the objects is changed or made anew, and with every
+    /// interruption that left no mark.
     ///
     /// # Errors
     /// Never in practice: generations are far from what JSON readers round.
@@ -44,9 +44,9 @@ impl ObjectVersions {
         Digest::of(&(&self.0, interruptions)).map(|digest| digest.short(EPOCH_DIGITS).to_owned())
     }
 
-    /// Returns the versions of the objects with the guard's label as they are now, or `None` where another server serves the API.
-    /// `mutating`: whether mutating policies are served. Each kind is listed without a `resourceVersion`, so that no answer
-    /// is older than the question.
+    /// Returns the versions of the objects with the guard's label as they are now, or `None` where another server
+    /// serves the API. `mutating`: whether mutating policies are served. Each kind is listed without a
+    /// `resourceVersion`, so that no answer is older than the question.
     ///
     /// # Errors
     /// As the API server answers.
@@ -77,9 +77,9 @@ impl ObjectVersions {
         Ok(Some(now))
     }
 
-    /// Returns these versions with those of the policy of votes and of its binding as they are now; `None` where another server serves
-    /// the API. Three reads by name, without a `resourceVersion`: the API server answers them from etcd at once, where a list waits
-    /// until its cache is known to be current.
+    /// Returns these versions with those of the policy of votes and of its binding as they are now; `None` where
+    /// another server serves the API. Three reads by name, without a `resourceVersion`: the API server answers them
+    /// from etcd at once, where a list waits until its cache is known to be current.
     ///
     /// # Errors
     /// As the API server answers.

@@ -171,8 +171,8 @@ fn blob(namespace: &str) -> Value {
     })
 }
 
-/// Right in everything but these fields of its spec. A dry run of the operator is the only Workflow that `signoff-workflows`
-/// lets into the operator's namespace, and nothing of it is stored.
+/// Right in everything but these fields of its spec. A dry run of the operator is the only Workflow that
+/// `signoff-workflows` lets into the operator's namespace, and nothing of it is stored.
 fn workflow(operator: &Identity, fields: Value) -> Value {
     let mut workflow = json!({
         "apiVersion": "signoff.dev/v1alpha1",

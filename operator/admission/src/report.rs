@@ -12,8 +12,8 @@ const MOST_DIFFERENCES: usize = 4;
 const WIDTH: usize = 79;
 
 impl Inspection {
-    /// Returns the page for a terminal. With `details`, it has a line for each object; without, only for those that are not as
-    /// shipped, grouped by kind.
+    /// Returns the page for a terminal. With `details`, it has a line for each object; without, only for those that are
+    /// not as shipped, grouped by kind.
     #[must_use]
     pub fn report(&self, details: bool) -> String {
         let mut page = String::new();

@@ -74,8 +74,8 @@ pub use status::{ApprovalStatus, Invalid, Outcome, Source, TallyStatus, Vote};
 )]
 pub struct ApprovalSpec {
     /// The request. Written by the operator at creation, immutable.
-    // Optional in the CRD alone, so that a decision file without its Approval is refused by the admission policy, whose message
-    // says why: an Approval without a request cannot be read.
+    // Optional in the CRD alone, so that a decision file without its Approval is refused by the admission policy, whose
+    // message says why: an Approval without a request cannot be read.
     #[x_kube(validation = kube::core::Rule::new("self == oldSelf").message("request is immutable"))]
     pub request: ApprovalRequest,
     /// The decisions, by the authenticated user name of the approver, or by `<person> via <user>` if a user decides on
@@ -130,9 +130,9 @@ impl Approval {
         self.status.as_ref().and_then(|status| status.deadline).unwrap_or(self.spec.request.deadline)
     }
 
-    /// Returns the groups of an approver that a vote must list, each once: all groups in `requiredFrom` of a quorum, and, if
-    /// there are several quorums, the first matching group of each list of approvers. An escalation only appends approvers,
-    /// so that first group stays valid. The admission policies compute the same list.
+    /// Returns the groups of an approver that a vote must list, each once: all groups in `requiredFrom` of a quorum,
+    /// and, if there are several quorums, the first matching group of each list of approvers. An escalation only
+    /// appends approvers, so that first group stays valid. The admission policies compute the same list.
     #[must_use]
     pub fn groups_of_voter(&self, groups: &[String]) -> Vec<String> {
         let quorums = &self.spec.request.quorums;
@@ -206,14 +206,15 @@ pub struct ApprovalRequest {
     #[schemars(length(min = 1, max = 64), inner(length(min = 1, max = 256)))]
     #[x_kube(merge_strategy = kube::core::ListMerge::Atomic)]
     pub after_reject: Vec<String>,
-    /// The JSON Schema of the `parameters` of a decision, by verdict. Default: Modify takes `{response: ...}`, other verdicts
-    /// take none. Under Respond: the schema of the response.
+    /// The JSON Schema of the `parameters` of a decision, by verdict. Default: Modify takes `{response: ...}`, other
+    /// verdicts take none. Under Respond: the schema of the response.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parameters: Option<JsonObject>,
     /// Whether every decision needs a reason.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub require_reason: Option<bool>,
-    /// The quorums, all of which must be met: first the gate's own, whose approvers `status.approvers` replaces after an escalation.
+    /// The quorums, all of which must be met: first the gate's own, whose approvers `status.approvers` replaces after
+    /// an escalation.
     #[schemars(length(min = 1, max = 9))]
     #[x_kube(merge_strategy = kube::core::ListMerge::Atomic)]
     pub quorums: Vec<Quorum>,
@@ -276,8 +277,8 @@ impl ApprovalRequest {
         self.quorums.first().map_or(0, |first| first.threshold)
     }
 
-    /// Returns the turn of the agent that calls or asks, as [`names::turn`] has it; `None` if the request is about no call and no
-    /// question.
+    /// Returns the turn of the agent that calls or asks, as [`names::turn`] has it; `None` if the request is about no
+    /// call and no question.
     #[must_use]
     pub fn turn(&self) -> Option<String> {
         self.action.as_ref()?;
@@ -285,7 +286,8 @@ impl ApprovalRequest {
         Some(names::turn(&self.workflow.uid, path))
     }
 
-    /// Returns the reviewed text, or what is sent, with this digest; the inner value is `None` if the request has only a part of it.
+    /// Returns the reviewed text, or what is sent, with this digest; the inner value is `None` if the request has only
+    /// a part of it.
     #[must_use]
     pub fn shown_text(&self, digest: &Digest) -> Option<Option<&str>> {
         let whole = |text| Some(text).filter(|text: &&str| Digest::of_bytes(text.as_bytes()) == *digest);

@@ -13,8 +13,8 @@ use crate::{Workflow, names};
 
 /// The largest number of bytes of a value.
 pub const MAX_BYTES: usize = 1024 * 1024;
-/// The largest number of bytes that `data` takes in etcd, which refuses requests of more than 1.5 MiB. The API server stores
-/// JSON, in which a quote takes two bytes and `<` six; `binary` always takes four bytes for three.
+/// The largest number of bytes that `data` takes in etcd, which refuses requests of more than 1.5 MiB. The API server
+/// stores JSON, in which a quote takes two bytes and `<` six; `binary` always takes four bytes for three.
 const MAX_STORED: usize = 1_400_000;
 
 /// The content of a Blob.

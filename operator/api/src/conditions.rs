@@ -1,21 +1,22 @@
 //! The condition types of both kinds, their reasons, and functions that change a list of conditions.
 //!
-//! A condition repeats what another field of the same status says: no decision depends on one. `Accepted` and `Waiting` are
-//! listed as True or False; every other condition is listed only while it applies, and removed afterwards.
+//! A condition repeats what another field of the same status says: no decision depends on one. `Accepted` and `Waiting`
+//! are listed as True or False; every other condition is listed only while it applies, and removed afterwards.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
 use crate::Moment;
 
-/// Workflow: whether the spec can be run. Reasons: [`reason::ACCEPTED`], [`reason::INVALID`], [`reason::SPEC_TAMPERED`],
-/// [`reason::REQUESTER_UNVERIFIED`], [`reason::REQUESTER_IS_MACHINE`], [`reason::POLICY_CONFLICT`],
-/// [`reason::NOT_ALLOWED`], [`reason::TOO_LARGE`], [`reason::OLD_SHAPE`], [`reason::UNREADABLE`].
+/// Workflow: whether the spec can be run. Reasons: [`reason::ACCEPTED`], [`reason::INVALID`],
+/// [`reason::SPEC_TAMPERED`], [`reason::REQUESTER_UNVERIFIED`], [`reason::REQUESTER_IS_MACHINE`],
+/// [`reason::POLICY_CONFLICT`], [`reason::NOT_ALLOWED`], [`reason::TOO_LARGE`], [`reason::OLD_SHAPE`],
+/// [`reason::UNREADABLE`].
 pub const ACCEPTED: &str = "Accepted";
 /// Workflow: whether the admission policies that verify decisions are in force. Listed only as `False`. Reason:
 /// [`reason::POLICIES_DIFFER`].
 pub const GUARDED: &str = "Guarded";
-/// Workflow: a webhook or a mutating admission policy that Signoff did not install can change a vote before it is stored.
-/// Reason: [`reason::EXTERNAL_MUTATOR_FOUND`].
+/// Workflow: a webhook or a mutating admission policy that Signoff did not install can change a vote before it is
+/// stored. Reason: [`reason::EXTERNAL_MUTATOR_FOUND`].
 pub const FOREIGN_MUTATION: &str = "ForeignMutation";
 /// Workflow: the clock of the operator's machine differs from the API server's, which decides. Reasons:
 /// [`reason::MACHINE_AHEAD`], [`reason::MACHINE_BEHIND`].
@@ -33,17 +34,18 @@ pub const QUARANTINED: &str = "Quarantined";
 /// [`reason::NOTHING_PENDING`], [`reason::APPROVAL_UNREADABLE`].
 pub const WAITING: &str = "Waiting";
 /// Workflow: the Pod of a step does not run yet. Reasons: [`reason::QUEUED`], [`reason::PODS_NOT_ALLOWED`],
-/// [`reason::NOT_CREATED`], [`reason::NOT_SCHEDULED`], [`reason::UNSCHEDULABLE`], or the kubelet's own reason: `ErrImagePull`, `ImagePullBackOff`,
-/// `CreateContainerConfigError`, …
+/// [`reason::NOT_CREATED`], [`reason::NOT_SCHEDULED`], [`reason::UNSCHEDULABLE`], or the kubelet's own reason:
+/// `ErrImagePull`, `ImagePullBackOff`, `CreateContainerConfigError`, …
 pub const PODS_PENDING: &str = "PodsPending";
-/// Workflow: a step waits for a call slot, because the limit of concurrent calls is reached. Reason: [`reason::QUEUED`].
+/// Workflow: a step waits for a call slot, because the limit of concurrent calls is reached. Reason:
+/// [`reason::QUEUED`].
 pub const CALLS_PENDING: &str = "CallsPending";
 /// Workflow: the same operation of the operator has failed for a minute, such as a write that a quota or a webhook
-/// refuses. Reasons: [`reason::FORBIDDEN`], [`reason::REFUSED`], [`reason::TOO_MANY_REQUESTS`], [`reason::SERVER_ERROR`],
-/// [`reason::NO_ANSWER`], [`reason::FOREIGN_OBJECT`], [`reason::INTERNAL_ERROR`].
+/// refuses. Reasons: [`reason::FORBIDDEN`], [`reason::REFUSED`], [`reason::TOO_MANY_REQUESTS`],
+/// [`reason::SERVER_ERROR`], [`reason::NO_ANSWER`], [`reason::FOREIGN_OBJECT`], [`reason::INTERNAL_ERROR`].
 pub const STALLED: &str = "Stalled";
-/// Workflow: the run is blocked because a long value of it cannot be read or stored. Reasons: [`reason::VALUE_MISSING`],
-/// [`reason::VALUE_DAMAGED`], [`reason::NAMES_TAKEN`].
+/// Workflow: the run is blocked because a long value of it cannot be read or stored. Reasons:
+/// [`reason::VALUE_MISSING`], [`reason::VALUE_DAMAGED`], [`reason::NAMES_TAKEN`].
 pub const VALUE_UNAVAILABLE: &str = "ValueUnavailable";
 /// Workflow: whether the run has ended, with or without success. Reason: the phase.
 pub const FINISHED: &str = "Finished";
@@ -69,8 +71,8 @@ pub mod reason {
     pub const SPEC_TAMPERED: &str = "SpecTampered";
     /// `Accepted` is False: the Workflow was created while the admission policies were not in force.
     pub const REQUESTER_UNVERIFIED: &str = "RequesterUnverified";
-    /// `Accepted` is False or `Held` is True: a gate excludes the requester, and the requester is a service account without
-    /// `spec.requestedFor`.
+    /// `Accepted` is False or `Held` is True: a gate excludes the requester, and the requester is a service account
+    /// without `spec.requestedFor`.
     pub const REQUESTER_IS_MACHINE: &str = "RequesterIsMachine";
     /// `Accepted` is False or `Held` is True: a gate cannot meet every approval policy that applies to it.
     pub const POLICY_CONFLICT: &str = "PolicyConflict";
@@ -198,8 +200,8 @@ pub fn set(list: &mut Vec<Condition>, update: &ConditionUpdate<'_>, generation: 
     }
 }
 
-/// Returns the beginning of the second of an instant, because the JSON of a condition's time has no more: what is written
-/// equals what is read back.
+/// Returns the beginning of the second of an instant, because the JSON of a condition's time has no more: what is
+/// written equals what is read back.
 fn whole_second(at: Moment) -> jiff::Timestamp {
     jiff::Timestamp::from_second(at.timestamp().as_second()).unwrap_or(at.timestamp())
 }

@@ -20,8 +20,8 @@ use crate::{
     workflow::Workflow,
 };
 
-/// Returns the CRDs of all kinds as they are installed. A `status` has a default, so that a new object is Pending and a JSON
-/// Patch `test` on `/status/seq` succeeds on the first write too.
+/// Returns the CRDs of all kinds as they are installed. A `status` has a default, so that a new object is Pending and a
+/// JSON Patch `test` on `/status/seq` succeeds on the first write too.
 #[must_use]
 pub fn all() -> Vec<CustomResourceDefinition> {
     declared().into_iter().map(hot::installed).collect()
@@ -60,7 +60,8 @@ fn finished(crd: CustomResourceDefinition) -> CustomResourceDefinition {
             if crd.spec.names.kind == "Approval"
                 && let Some(spec) = schema.pointer_mut("/properties/spec").and_then(Value::as_object_mut)
             {
-                // The request is the only field that the type requires. The admission policy requires it in words of its own.
+                // The request is the only field that the type requires. The admission policy requires it in words of
+                // its own.
                 spec.remove("required");
             }
             without_null(schema);

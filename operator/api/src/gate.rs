@@ -1,5 +1,5 @@
-//! The parts of a gate: approvers, quorums, forms and timeouts. A `hitl` step of a Workflow declares them, and the request of an
-//! Approval enforces them.
+//! The parts of a gate: approvers, quorums, forms and timeouts. A `hitl` step of a Workflow declares them, and the
+//! request of an Approval enforces them.
 //!
 //! **Invariant:** identities, thresholds, verdicts and timeouts are never templates and never normalized.
 
@@ -345,7 +345,8 @@ impl TimeoutAction {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Quorum {
-    /// The origin of the quorum: `gate <name>`, `gate <name> of` the policy that added the gate, or the kind and name of a policy.
+    /// The origin of the quorum: `gate <name>`, `gate <name> of` the policy that added the gate, or the kind and name
+    /// of a policy.
     #[schemars(length(min = 1, max = 512))]
     pub source: String,
     /// The users, groups and service accounts that can decide.
@@ -363,7 +364,8 @@ pub struct Quorum {
     /// The number of Rejects that reject the request. Default: any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reject_policy: Option<RejectPolicy>,
-    /// Whether votes of the requester do not count in this quorum. In the first quorum: whether the requester must not vote.
+    /// Whether votes of the requester do not count in this quorum. In the first quorum: whether the requester must not
+    /// vote.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exclude_requester: Option<bool>,
 }

@@ -1,5 +1,5 @@
-//! Lists of hosts in the annotation of a Secret and in approval policies: a name or an address, optionally with a port, or
-//! `*.` and a suffix.
+//! Lists of hosts in the annotation of a Secret and in approval policies: a name or an address, optionally with a port,
+//! or `*.` and a suffix.
 //!
 //! Names are not resolved and paths are not compared. An entry that cannot be parsed matches nothing.
 
@@ -15,7 +15,8 @@ pub struct HostPattern {
 }
 
 impl HostPattern {
-    /// Parses one entry, or returns `None` if it is not a host. Names are lower-cased and converted to ASCII as in a URL.
+    /// Parses one entry, or returns `None` if it is not a host. Names are lower-cased and converted to ASCII as in a
+    /// URL.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let text = text.trim();

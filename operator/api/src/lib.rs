@@ -1,7 +1,9 @@
-//! The API of Signoff: the kinds `Workflow`, `Approval`, `Blob`, `ClusterApprovalPolicy` and `ApprovalPolicy`, everything that
-//! is derived from their bytes alone (digests, object names, CRDs), and the words users type for verdicts.
+//! The API of Signoff: the kinds `Workflow`, `Approval`, `Blob`, `ClusterApprovalPolicy` and `ApprovalPolicy`,
+//! everything that is derived from their bytes alone (digests, object names, CRDs), and the words users type for
+//! verdicts.
 //!
-//! **Invariant:** no client, no clock and no behaviour of a run; those belong to the engine and the crates to its right.
+//! **Invariant:** no client, no clock and no behaviour of a run; those belong to the engine and the crates to its
+//! right.
 
 pub mod announce;
 pub mod approval;

@@ -50,23 +50,23 @@ pub fn pod(workflow: &str, uid: &str, path: &str, attempt: i32) -> String {
     format!("signoff-step-{}-{}", cut(workflow, 24), place.short(10))
 }
 
-/// Returns the value of [`LABEL_TURN`] for one turn of one run: 20 hex digits of uid and path. All Approvals of a turn have the
-/// same, those of other turns and runs have others.
+/// Returns the value of [`LABEL_TURN`] for one turn of one run: 20 hex digits of uid and path. All Approvals of a turn
+/// have the same, those of other turns and runs have others.
 #[must_use]
 pub fn turn(uid: &str, path: &str) -> String {
     Digest::of_bytes(format!("{uid}/{path}").as_bytes()).short(20).to_owned()
 }
 
-/// Returns the usual name of the Blob of a long value: `<workflow ≤ 32>-<20 hex digits>`. The digits are computed from the
-/// uid of the owner and the digest of the value, so a recreated Workflow never uses the Blobs of its predecessor.
+/// Returns the usual name of the Blob of a long value: `<workflow ≤ 32>-<20 hex digits>`. The digits are computed from
+/// the uid of the owner and the digest of the value, so a recreated Workflow never uses the Blobs of its predecessor.
 #[must_use]
 pub fn blob(workflow: &str, uid: &str, value: &Digest) -> String {
     let place = Digest::of_bytes(format!("{uid}/{value}").as_bytes());
     format!("{}-{}", cut(workflow, 32), place.short(20))
 }
 
-/// Returns the name of a Blob whose usual name, [`blob`], is taken by an object of another user: `<usual name>-<eight hex
-/// digits>`.
+/// Returns the name of a Blob whose usual name, [`blob`], is taken by an object of another user:
+/// `<usual name>-<eight hex digits>`.
 #[must_use]
 pub fn other_blob(usual: &str, random: u32) -> String {
     format!("{usual}-{random:08x}")
@@ -95,8 +95,8 @@ pub fn is_label(name: &str) -> bool {
     name.len() <= 63 && name.bytes().all(inner) && ends(name.bytes().next()) && ends(name.bytes().next_back())
 }
 
-/// Whether a text can be the name of an object: DNS labels with dots between them. What else a text has could be another path of the
-/// API server.
+/// Whether a text can be the name of an object: DNS labels with dots between them. What else a text has could be
+/// another path of the API server.
 #[must_use]
 pub fn is_object(name: &str) -> bool {
     let fits = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';

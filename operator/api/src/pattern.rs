@@ -51,8 +51,8 @@ pub struct Dag {
     pub fail_fast: Option<bool>,
 }
 
-/// The pattern `routing`: an agent chooses one of several chains. The routes are the values of `branch` among the steps, in order of appearance:
-/// 1 to 32, each with at most 64 steps.
+/// The pattern `routing`: an agent chooses one of several chains. The routes are the values of `branch` among the
+/// steps, in order of appearance: 1 to 32, each with at most 64 steps.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Routing {
@@ -117,12 +117,13 @@ pub struct EvaluatorOptimizer {
     /// The score that suffices, and the number of drafts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub accept: Option<Accept>,
-    /// The message to the producer to revise a draft, a template over `draft`, `evaluation`, `iteration` and `hitl_response`.
+    /// The message to the producer to revise a draft, a template over `draft`, `evaluation`, `iteration` and
+    /// `hitl_response`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 16384))]
     pub revise_prompt: Option<String>,
-    /// The name of a gate of `spec.gates` without a type. It asks after each draft below the score. Approve ends the run
-    /// with the current draft as its result; Modify takes `parameters: {draft: <text>}`, which is scored next.
+    /// The name of a gate of `spec.gates` without a type. It asks after each draft below the score. Approve ends the
+    /// run with the current draft as its result; Modify takes `parameters: {draft: <text>}`, which is scored next.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 63))]
     pub review_gate: Option<String>,
@@ -138,7 +139,8 @@ pub struct Evaluator {
     /// One of `spec.agents`.
     #[schemars(length(min = 1, max = 63))]
     pub agent: String,
-    /// The message to the agent, a template over `draft` and `iteration`. Default: the draft and the form of the answer.
+    /// The message to the agent, a template over `draft` and `iteration`. Default: the draft and the form of the
+    /// answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 16384))]
     pub input: Option<String>,
@@ -169,8 +171,8 @@ pub enum OnExhausted {
     AcceptBest,
 }
 
-/// The pattern `orchestratorWorkers`: one agent divides the work into parts, another one does each part. `spec.steps` has
-/// only the steps that `reduce` and `writeup` name.
+/// The pattern `orchestratorWorkers`: one agent divides the work into parts, another one does each part. `spec.steps`
+/// has only the steps that `reduce` and `writeup` name.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct OrchestratorWorkers {

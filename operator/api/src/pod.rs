@@ -92,11 +92,12 @@ pub struct PodStep {
     /// The longest time that the Pod runs, enforced by the kubelet. Default: the `timeout` of the step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub active_deadline: Option<Span>,
-    /// Whether running the container twice does no harm. It is then repeated when its outcome is unknown. Default: false.
+    /// Whether running the container twice does no harm. It is then repeated when its outcome is unknown. Default:
+    /// false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idempotent: Option<bool>,
-    /// Fields of a Pod that have no field here, as `{metadata: …, spec: …}`, merged into the Pod. Lists of named items are
-    /// merged by name (the container of the step is `step`), mounts are appended, other lists are replaced.
+    /// Fields of a Pod that have no field here, as `{metadata: …, spec: …}`, merged into the Pod. Lists of named items
+    /// are merged by name (the container of the step is `step`), mounts are appended, other lists are replaced.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pod_template: Option<JsonObject>,
 }

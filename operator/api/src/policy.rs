@@ -41,8 +41,9 @@ pub struct ClusterApprovalPolicySpec {
     /// The gates and namespaces to which the policy applies. Default: every gate of every namespace.
     #[serde(default, rename = "match", skip_serializing_if = "Option::is_none")]
     pub match_: Option<ClusterMatch>,
-    /// Rules that map user names to persons: the first rule that matches the whole name applies. If there are rules, votes
-    /// of a name that no rule matches do not count. At most one of the policies that apply to a gate may have rules.
+    /// Rules that map user names to persons: the first rule that matches the whole name applies. If there are rules,
+    /// votes of a name that no rule matches do not count. At most one of the policies that apply to a gate may have
+    /// rules.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(min = 1, max = 32))]
     #[x_kube(
@@ -209,8 +210,8 @@ pub struct PolicyRules {
     #[schemars(length(max = 64), inner(length(min = 1, max = 253), pattern(r"^([*][.])?[^*/@\s]+$")))]
     #[x_kube(merge_strategy = kube::core::ListMerge::Set)]
     pub allowed_hosts: Option<Vec<String>>,
-    /// The Secrets of the namespace that a Workflow may use, by name; `*` matches any characters. Default: every Secret that
-    /// the requester may read; an empty list allows none.
+    /// The Secrets of the namespace that a Workflow may use, by name; `*` matches any characters. Default: every Secret
+    /// that the requester may read; an empty list allows none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 64), inner(length(min = 1, max = 253), pattern(r"^[-a-z0-9.*]+$")))]
     #[x_kube(merge_strategy = kube::core::ListMerge::Set)]
@@ -231,8 +232,8 @@ pub struct GateRules {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 64))]
     pub min_threshold: Option<i32>,
-    /// The groups from which deciders of the gate's own quorum must come, with their numbers. The groups must be among its
-    /// approvers.
+    /// The groups from which deciders of the gate's own quorum must come, with their numbers. The groups must be among
+    /// its approvers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 8))]
     #[x_kube(merge_strategy = kube::core::ListMerge::Map(vec!["group".into()]))]
@@ -252,8 +253,8 @@ pub struct GateRules {
     #[schemars(length(min = 1, max = 9))]
     #[x_kube(merge_strategy = kube::core::ListMerge::Set)]
     pub allowed_verdicts: Vec<Verdict>,
-    /// The allowed timeout actions. A gate with another action gets the next more cautious one of this list, in the order
-    /// Approve, Default, Skip, Retry, Escalate, Expire, Reject, Abort.
+    /// The allowed timeout actions. A gate with another action gets the next more cautious one of this list, in the
+    /// order Approve, Default, Skip, Retry, Escalate, Expire, Reject, Abort.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(min = 1, max = 8))]
     #[x_kube(merge_strategy = kube::core::ListMerge::Set)]
@@ -261,13 +262,14 @@ pub struct GateRules {
     /// The longest timeout of a gate and of each level of an escalation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_timeout: Option<Span>,
-    /// The time within which the votes of a quorum must be given, at least 1m. When the first vote becomes older, the gate asks again.
+    /// The time within which the votes of a quorum must be given, at least 1m. When the first vote becomes older, the
+    /// gate asks again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[x_kube(validation = kube::core::Rule::new("duration(self) >= duration('1m')").message("maxVoteAge must be at least 1m"))]
     pub max_vote_age: Option<Span>,
     /// Whether a run may continue after a Reject at a gate: by `onReject: continue`, an edge of a graph, `onError` or a
-    /// timeout that counts as Reject. Default: false if this policy has `deciders`, `minThreshold` or `timeoutActions`; a
-    /// Workflow that could continue is then refused. Otherwise there is no requirement.
+    /// timeout that counts as Reject. Default: false if this policy has `deciders`, `minThreshold` or `timeoutActions`;
+    /// a Workflow that could continue is then refused. Otherwise there is no requirement.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allow_continue_after_reject: Option<bool>,
 }

@@ -2,12 +2,12 @@
 
 use crate::WorkflowStatus;
 
-/// The number of what Workflows mean in this version: what steps, gates, verdicts and conditions come to, and which records
-/// follow from which.
+/// The number of what Workflows mean in this version: what steps, gates, verdicts and conditions come to, and which
+/// records follow from which.
 ///
-/// It grows by one where the same spec with the same answers and votes would come to other records or effects than before, so
-/// that a run is never continued under a meaning that nobody decided about. It stays where only new fields, errors of the plan
-/// (judged before acceptance), texts or speed change.
+/// It grows by one where the same spec with the same answers and votes would come to other records or effects than
+/// before, so that a run is never continued under a meaning that nobody decided about. It stays where only new fields,
+/// errors of the plan (judged before acceptance), texts or speed change.
 ///
 /// * 1: up to the first rules for tools. A status without the number was written then.
 /// * 2: an error, a gap or a repetition lets no effect through, a turn that its server lost is made again, and an empty

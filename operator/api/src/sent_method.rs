@@ -1,4 +1,5 @@
-//! The method of an http request as its server may understand it: a header can name another one, and a GET with a body may change something.
+//! The method of an http request as its server may understand it: a header can name another one, and a GET with a body
+//! may change something.
 //!
 //! **Invariant:** the only place that says what a method means. Gates, policies, retries and repetitions ask here.
 
@@ -45,7 +46,8 @@ impl SentMethod {
         (is(Method::Get) || is(Method::Head)) && !self.has_body && self.named.is_empty()
     }
 
-    /// Whether a declaration that the request only reads can be true: it only reads, or it is a plain POST, as many searches are.
+    /// Whether a declaration that the request only reads can be true: it only reads, or it is a plain POST, as many
+    /// searches are.
     #[must_use]
     pub fn can_read(&self) -> bool {
         self.only_reads() || (self.method == Method::Post.name() && self.named.is_empty())
@@ -86,7 +88,8 @@ impl std::fmt::Display for SentMethod {
     }
 }
 
-/// Whether the value of a header is short and the same before and after it is rendered: any other character may belong to a template.
+/// Whether the value of a header is short and the same before and after it is rendered: any other character may belong
+/// to a template.
 fn is_fixed(value: &str) -> bool {
     value.len() <= 64 && value.chars().all(|c| c.is_ascii_alphabetic() || ", -".contains(c))
 }

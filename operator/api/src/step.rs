@@ -27,18 +27,18 @@ use crate::{
     validation = kube::core::Rule::new("!has(self.hitl) || !has(self.outputSchema)")
     .message("a hitl step must not have outputSchema: remove it; hitl.form describes the answer"))]
 pub struct Step {
-    /// The name of the step; templates read `steps.<name>`. A DNS label, unique among the steps of its branch; where there are no branches, among
-    /// all steps.
+    /// The name of the step; templates read `steps.<name>`. A DNS label, unique among the steps of its branch; where
+    /// there are no branches, among all steps.
     #[schemars(length(min = 1, max = 63), pattern("^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"))]
     pub name: String,
-    /// The branch (`parallel`) or the route (`routing`) of the step, such as `legal`; a DNS label. The steps of a branch run
-    /// in the order of `spec.steps` and need not be adjacent there. In `parallel` only the step that `reduce` names has no
-    /// branch. Other patterns have no branches.
+    /// The branch (`parallel`) or the route (`routing`) of the step, such as `legal`; a DNS label. The steps of a
+    /// branch run in the order of `spec.steps` and need not be adjacent there. In `parallel` only the step that
+    /// `reduce` names has no branch. Other patterns have no branches.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 63), pattern("^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"))]
     pub branch: Option<String>,
-    /// In `dag`: the names of the steps that must finish before this one begins, such as `[fetch, check]`. Default: it begins
-    /// at once. Not used by other patterns.
+    /// In `dag`: the names of the steps that must finish before this one begins, such as `[fetch, check]`. Default: it
+    /// begins at once. Not used by other patterns.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64), inner(length(min = 1, max = 63)))]
     #[x_kube(merge_strategy = kube::core::ListMerge::Atomic)]
@@ -61,8 +61,8 @@ pub struct Step {
     /// A human gate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hitl: Option<HitlStep>,
-    /// Further names for the templates of this step, such as `{customer: "{{ inputs.order.customer }}"}`. Each value is a
-    /// template.
+    /// Further names for the templates of this step, such as `{customer: "{{ inputs.order.customer }}"}`. Each value is
+    /// a template.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("maxProperties" = 32, "additionalProperties" = {"type": "string", "maxLength": 4096}))]
     pub vars: BTreeMap<String, String>,
@@ -81,8 +81,8 @@ pub struct Step {
     /// The consequence of a failure for the run. Default: `fail`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_error: Option<OnError>,
-    /// A JSON Schema of the response, such as `{type: object, required: [score]}`. An agent whose answer does not match is
-    /// asked again; any other step fails. Default: any text.
+    /// A JSON Schema of the response, such as `{type: object, required: [score]}`. An agent whose answer does not match
+    /// is asked again; any other step fails. Default: any text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output_schema: Option<JsonObject>,
 }
@@ -141,8 +141,8 @@ pub struct HttpStep {
     /// The HTTP method. Default: GET.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub method: Option<Method>,
-    /// The URL (http or https), a template. Values in path and query are percent-encoded. One value can be the whole URL or
-    /// its beginning.
+    /// The URL (http or https), a template. Values in path and query are percent-encoded. One value can be the whole
+    /// URL or its beginning.
     #[schemars(length(min = 1, max = 2048))]
     pub url: String,
     /// The headers; each value is a template.
@@ -162,8 +162,8 @@ pub struct HttpStep {
     /// The responses that count as success.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expect: Option<Expect>,
-    /// Whether repeating the request does no harm. It is then repeated when its outcome is unknown.
-    /// Default: true for PUT, DELETE, and GET and HEAD without a body; false otherwise, and with a header that names a method.
+    /// Whether repeating the request does no harm. It is then repeated when its outcome is unknown. Default: true for
+    /// PUT, DELETE, and GET and HEAD without a body; false otherwise, and with a header that names a method.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idempotent: Option<bool>,
 }
@@ -266,8 +266,8 @@ pub struct Retry {
     /// The pause before each further attempt. Default: 1s, doubled each time, at most 5m.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub backoff: Option<Backoff>,
-    /// The classes of failures that are retried: `OOMKilled`, `Evicted`, `Timeout`, … Default: every failure whose outcome
-    /// is known and that is retryable.
+    /// The classes of failures that are retried: `OOMKilled`, `Evicted`, `Timeout`, … Default: every failure whose
+    /// outcome is known and that is retryable.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16), inner(length(min = 1, max = 63)))]
     #[x_kube(merge_strategy = kube::core::ListMerge::Set)]
@@ -353,8 +353,9 @@ pub struct HitlStep {
     #[schemars(length(max = 16), inner(length(min = 1, max = 95)))]
     #[x_kube(merge_strategy = kube::core::ListMerge::Set)]
     pub exclude_deciders: Vec<String>,
-    /// The verdicts that are allowed. Default: Approve, Reject and Abort; also Respond if one person decides or there are
-    /// options, and Modify if a step is reviewed. Gates of `spec.gates` about tools, questions, starts and failures have other defaults.
+    /// The verdicts that are allowed. Default: Approve, Reject and Abort; also Respond if one person decides or there
+    /// are options, and Modify if a step is reviewed. Gates of `spec.gates` about tools, questions, starts and failures
+    /// have other defaults.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(min = 1, max = 9))]
     #[x_kube(merge_strategy = kube::core::ListMerge::Set)]
@@ -376,8 +377,8 @@ pub struct HitlStep {
     #[schemars(length(max = 16))]
     #[x_kube(merge_strategy = kube::core::ListMerge::Atomic)]
     pub escalate_to: Vec<Subject>,
-    /// The consequence of Reject. Default: stop, the run ends as Rejected; at gates in front of tools and of questions: continue, and
-    /// the agent is told.
+    /// The consequence of Reject. Default: stop, the run ends as Rejected; at gates in front of tools and of questions:
+    /// continue, and the agent is told.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_reject: Option<OnReject>,
     /// The value of `hitl_response` after Approve. Default: approved.

@@ -1,4 +1,5 @@
-//! The tools of agents: a tool is a step of the Workflow, with a description and a schema of its parameters for the model.
+//! The tools of agents: a tool is a step of the Workflow, with a description and a schema of its parameters for the
+//! model.
 //!
 //! The step defines the action; the tool defines the description, the schema and the effects for models and gates.
 
@@ -28,7 +29,8 @@ pub struct Tool {
     /// The JSON Schema of the arguments, of type object. Default: no arguments.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parameters: Option<JsonObject>,
-    /// The effects of a call. Default: unknown, which counts as `irreversible`. `read` is not believed of a request that cannot only read.
+    /// The effects of a call. Default: unknown, which counts as `irreversible`. `read` is not believed of a request
+    /// that cannot only read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub effects: Option<Effects>,
     /// Whether an equal call can be made again without people. Default: false; a gate of a policy ignores true.
@@ -37,7 +39,8 @@ pub struct Tool {
 }
 
 impl Tool {
-    /// Returns the declared effects of a call that runs `step`; `None` where they are unknown, or `read` cannot be true of its request.
+    /// Returns the declared effects of a call that runs `step`; `None` where they are unknown, or `read` cannot be true
+    /// of its request.
     #[must_use]
     pub fn effects_of(&self, step: &Step) -> Option<Effects> {
         let can_read = step.http.as_ref().is_none_or(|http| SentMethod::of_step(http).can_read());

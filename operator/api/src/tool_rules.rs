@@ -16,7 +16,8 @@ use crate::step::Method;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ToolRules {
-    /// Whether a Workflow is refused if one of its tools can change something and no gate always asks about the calls of that tool.
+    /// Whether a Workflow is refused if one of its tools can change something and no gate always asks about the calls
+    /// of that tool.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub require_gate: Option<bool>,
     /// The calls that no agent may make, even if people would approve them.
@@ -63,8 +64,8 @@ pub struct CallMatch {
     #[schemars(length(min = 1, max = 16), inner(length(min = 1, max = 64), pattern("^[A-Za-z0-9_*-]+$")))]
     #[x_kube(merge_strategy = kube::core::ListMerge::Set)]
     pub server_tools: Vec<String>,
-    /// Only calls that can change something: all but plain GET and HEAD requests of tools with `effects: read`. A body, or a header
-    /// that names a method, can change something.
+    /// Only calls that can change something: all but plain GET and HEAD requests of tools with `effects: read`. A body,
+    /// or a header that names a method, can change something.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("enum" = [true]))]
     pub changes: Option<bool>,
@@ -100,7 +101,8 @@ impl CallKind {
     }
 }
 
-/// Writes the calls that match: `calls of tools that are http steps, with POST, to bank.example, that can change something`.
+/// Writes the calls that match:
+/// `calls of tools that are http steps, with POST, to bank.example, that can change something`.
 impl fmt::Display for CallMatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let any = |f: &mut fmt::Formatter<'_>, before: &str, names: &[&str], after: &str| match names {

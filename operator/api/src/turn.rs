@@ -1,5 +1,5 @@
-//! The response of a turn of an agent that called tools: the JSON that the executor writes into the journal, and that the engine
-//! and clients read; and the path of a turn.
+//! The response of a turn of an agent that called tools: the JSON that the executor writes into the journal, and that
+//! the engine and clients read; and the path of a turn.
 
 use std::{collections::BTreeSet, fmt};
 
@@ -78,16 +78,16 @@ pub enum RequestedArguments {
 }
 
 impl TurnCalls {
-    /// The largest number of calls that are kept of one turn. Further ones are counted: an answer within its token limit has few, and
-    /// the engine makes fewer still.
+    /// The largest number of calls that are kept of one turn. Further ones are counted: an answer within its token
+    /// limit has few, and the engine makes fewer still.
     pub const MAX_CALLS: usize = 256;
 
     /// The characters that are kept of an id to which a number is added.
     const ID_BEGINNING: usize = 112;
 
-    /// Returns a turn as it is recorded: at most [`TurnCalls::MAX_CALLS`] calls, each with an id of its own. A call without an id, or
-    /// with the id of an earlier call of the turn, gets a new one, so that each has exactly one result. `dropped`: the number of calls
-    /// that are not kept already.
+    /// Returns a turn as it is recorded: at most [`TurnCalls::MAX_CALLS`] calls, each with an id of its own. A call
+    /// without an id, or with the id of an earlier call of the turn, gets a new one, so that each has exactly one
+    /// result. `dropped`: the number of calls that are not kept already.
     #[must_use]
     pub fn recorded(text: String, calls: Vec<RequestedCall>, truncated: bool, dropped: usize) -> Self {
         let dropped = dropped + calls.len().saturating_sub(Self::MAX_CALLS);

@@ -1,5 +1,5 @@
-//! Value types that several kinds share: free-form JSON, durations and instants, each with the schema that the API server
-//! enforces.
+//! Value types that several kinds share: free-form JSON, durations and instants, each with the schema that the API
+//! server enforces.
 
 use std::{borrow::Cow, fmt, time::Duration};
 
@@ -124,8 +124,8 @@ impl std::str::FromStr for Span {
     }
 }
 
-/// Whether a text has only digits, points and units, and no number of more than ten digits before its point. kube's parser panics
-/// at a sign within the text and at a number that is too large.
+/// Whether a text has only digits, points and units, and no number of more than ten digits before its point. kube's
+/// parser panics at a sign within the text and at a number that is too large.
 fn is_spelled_like_a_duration(text: &str) -> bool {
     let mut numbers = text.split(|c: char| !c.is_ascii_digit() && c != '.');
     text.chars().all(|c| c.is_ascii_digit() || matches!(c, '.' | 'h' | 'm' | 's' | 'u' | 'µ' | 'n'))

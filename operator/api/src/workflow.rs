@@ -54,10 +54,10 @@ pub const MAX_VALUE_NAMES: usize = 1024;
 )]
 #[serde(rename_all = "camelCase")]
 pub struct WorkflowSpec {
-    /// The user who created the Workflow. The API server sets it; before Kubernetes 1.36 the author sets it and the API server
-    /// checks it.
-    // Optional in the schema, because clients check a list against it before the API server fills the field in. The admission
-    // policy requires it.
+    /// The user who created the Workflow. The API server sets it; before Kubernetes 1.36 the author sets it and the API
+    /// server checks it.
+    // Optional in the schema, because clients check a list against it before the API server fills the field in. The
+    // admission policy requires it.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(min = 1, max = 512))]
     #[x_kube(validation = kube::core::Rule::new("self == oldSelf").message("requestedBy is immutable"))]
@@ -104,14 +104,14 @@ pub struct WorkflowSpec {
     #[schemars(length(max = 32))]
     #[x_kube(merge_strategy = kube::core::ListMerge::Map(vec!["name".into()]))]
     pub agents: Vec<Agent>,
-    /// Gates that are not steps. A gate with a `type` asks about plans, answers, failures or results; a gate without one
-    /// asks where `pattern` names it.
+    /// Gates that are not steps. A gate with a `type` asks about plans, answers, failures or results; a gate without
+    /// one asks where `pattern` names it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16))]
     #[x_kube(merge_strategy = kube::core::ListMerge::Map(vec!["name".into()]))]
     pub gates: Vec<Gate>,
-    /// The order of the steps, given by exactly one of its fields. Default: a chain, which runs `steps` in the order of the
-    /// list.
+    /// The order of the steps, given by exactly one of its fields. Default: a chain, which runs `steps` in the order of
+    /// the list.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pattern: Option<Pattern>,
     /// Every step of the run. They run in this order unless `pattern` says otherwise. A step is a turn of an agent, a
@@ -141,8 +141,8 @@ pub struct WorkflowSpec {
 }
 
 impl WorkflowSpec {
-    /// Returns the users whom `excludeRequester` excludes: the requester, the person on whose behalf it acts, and the requesters
-    /// of the runs that this one repeats.
+    /// Returns the users whom `excludeRequester` excludes: the requester, the person on whose behalf it acts, and the
+    /// requesters of the runs that this one repeats.
     pub fn requesters(&self) -> impl Iterator<Item = &String> {
         let earlier = self.rerun_of.iter().flat_map(|rerun| &rerun.requesters);
         self.requested_for.iter().chain([&self.requested_by]).chain(earlier)
@@ -307,9 +307,9 @@ pub struct Gate {
     /// The subject of the gate. Default: none, and exactly one field of `pattern` must name the gate.
     #[serde(default, rename = "type", skip_serializing_if = "Option::is_none")]
     pub type_: Option<SpecGateType>,
-    /// The steps to which the gate applies: `refund` is the step of that name in every branch, `billing/refund` that of one branch.
-    /// Default: for `errorEscalation` the steps with `onError: escalate`, for `outputValidation` the steps whose answer does
-    /// not match their `outputSchema`. The gate always asks about the steps that are listed.
+    /// The steps to which the gate applies: `refund` is the step of that name in every branch, `billing/refund` that of
+    /// one branch. Default: for `errorEscalation` the steps with `onError: escalate`, for `outputValidation` the steps
+    /// whose answer does not match their `outputSchema`. The gate always asks about the steps that are listed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64), inner(length(min = 1, max = 127)))]
     #[x_kube(merge_strategy = kube::core::ListMerge::Set)]
@@ -317,13 +317,14 @@ pub struct Gate {
     /// Several gates at once, instead of `type`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub preset: Option<Preset>,
-    /// `specificTools`: the tools whose calls the gate asks about, by name or glob; `!name` leaves out what a glob matches.
+    /// `specificTools`: the tools whose calls the gate asks about, by name or glob; `!name` leaves out what a glob
+    /// matches.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64), inner(length(min = 1, max = 86), pattern("^!?[A-Za-z0-9_*.-]+$")))]
     #[x_kube(merge_strategy = kube::core::ListMerge::Set)]
     pub tools: Vec<String>,
-    /// `toolExecution` and `destructiveActions`: the tools that run without this gate, by name or glob; `!name` is always asked
-    /// about.
+    /// `toolExecution` and `destructiveActions`: the tools that run without this gate, by name or glob; `!name` is
+    /// always asked about.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64), inner(length(min = 1, max = 86), pattern("^!?[A-Za-z0-9_*.-]+$")))]
     #[x_kube(merge_strategy = kube::core::ListMerge::Set)]
@@ -337,8 +338,8 @@ pub struct Gate {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 20))]
     pub after_attempts: Option<i32>,
-    /// The request of the gate. Its templates can read everything that the step can read, and `error` or `output`; those of a gate in
-    /// front of tools read `args`, `tool`, `effects`, `agent`, `agents`, `inputs` and `run`.
+    /// The request of the gate. Its templates can read everything that the step can read, and `error` or `output`;
+    /// those of a gate in front of tools read `args`, `tool`, `effects`, `agent`, `agents`, `inputs` and `run`.
     pub hitl: HitlStep,
 }
 
@@ -462,8 +463,8 @@ pub struct WorkflowStatus {
     pub quarantine: Option<Quarantine>,
 }
 
-/// The quarantine of a run. A new generation or another version of the operator ends it, some minutes later if `until` is
-/// absent.
+/// The quarantine of a run. A new generation or another version of the operator ends it, some minutes later if `until`
+/// is absent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Quarantine {

@@ -8,8 +8,8 @@ use crate::sanitize::fenced;
 /// The longest difference, in characters.
 const LONGEST: usize = 20_000;
 
-/// Returns the changes, newest first. `reviewed`: the whole of what is reviewed. `originals`: the text before each change, or why it
-/// cannot be shown.
+/// Returns the changes, newest first. `reviewed`: the whole of what is reviewed. `originals`: the text before each
+/// change, or why it cannot be shown.
 #[must_use]
 pub fn body(request: &ApprovalRequest, reviewed: Option<&str>, originals: &[Result<String, String>]) -> String {
     let by: Vec<_> = request.reviews.iter().flat_map(|review| &review.by).collect();

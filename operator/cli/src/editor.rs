@@ -19,8 +19,8 @@ const FOLDER_MODE: u32 = 0o700;
 /// The mode of the file: only the user can read and write it.
 const FILE_MODE: u32 = 0o600;
 
-/// Returns the edited text, or `None` where the editor ended with a failure, as `:cq` does. `variables`: the environment
-/// variables that may name the editor, the first that is set before the others.
+/// Returns the edited text, or `None` where the editor ended with a failure, as `:cq` does. `variables`: the
+/// environment variables that may name the editor, the first that is set before the others.
 ///
 /// # Errors
 /// The editor cannot be run, or the text is no text any more.

@@ -5,7 +5,8 @@
 /// The byte order mark, as a character.
 const MARK: char = '\u{feff}';
 
-/// Returns bytes as text without a byte order mark: UTF-8, or UTF-16 with the mark, as editors and shells of Windows write it.
+/// Returns bytes as text without a byte order mark: UTF-8, or UTF-16 with the mark, as editors and shells of Windows
+/// write it.
 ///
 /// # Errors
 /// The bytes are neither; with the remedy.

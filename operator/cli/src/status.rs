@@ -26,8 +26,8 @@ use crate::{
 /// The columns of the labels of the header.
 const LABELS: usize = 14;
 
-/// Returns the page of a run: facts, and the tree. `approvals`: those of its open gates; others are ignored. Records that
-/// were moved to segments must be in `status.steps` already; the header says how many are missing.
+/// Returns the page of a run: facts, and the tree. `approvals`: those of its open gates; others are ignored. Records
+/// that were moved to segments must be in `status.steps` already; the header says how many are missing.
 #[must_use]
 pub fn render(workflow: &Workflow, approvals: &[Approval], now: Moment, style: Style) -> String {
     let nodes = run::tree(workflow, approvals, now);

@@ -30,8 +30,8 @@ pub fn table(headers: &[&str], rows: Vec<Vec<String>>) -> String {
     text
 }
 
-/// Returns the table at most so many columns wide: the last column is shortened, then the columns of `droppable` are left
-/// out in this order. `None`: as wide as it is.
+/// Returns the table at most so many columns wide: the last column is shortened, then the columns of `droppable` are
+/// left out in this order. `None`: as wide as it is.
 pub fn fitted(headers: &[&str], mut rows: Vec<Vec<String>>, width: Option<usize>, droppable: &[&str]) -> String {
     let Some(width) = width else { return table(headers, rows) };
     let mut headers = headers.to_vec();

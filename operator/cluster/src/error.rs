@@ -65,8 +65,8 @@ pub fn innermost(error: &dyn std::error::Error) -> String {
     error.to_string()
 }
 
-/// Returns the message of the API server on one line, cut to 1,000 characters because it quotes what it refuses. Where RBAC refuses, it
-/// also names the role that contains the right.
+/// Returns the message of the API server on one line, cut to 1,000 characters because it quotes what it refuses. Where
+/// RBAC refuses, it also names the role that contains the right.
 #[must_use]
 pub fn plain(error: &kube::Error) -> String {
     let said = match error {

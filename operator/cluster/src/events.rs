@@ -188,8 +188,8 @@ impl Delivery {
     }
 }
 
-/// Writes one Event; says what became of it. Where another user's object has its name, it has a name that nobody knows in
-/// advance.
+/// Writes one Event; says what became of it. Where another user's object has its name, it has a name that nobody knows
+/// in advance.
 async fn write(client: Client, secret: RandomState, mut event: Event) -> &'static str {
     let mut is_renamed = false;
     for pause in [Some(1), Some(5), None] {

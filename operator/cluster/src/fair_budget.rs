@@ -1,7 +1,7 @@
 //! A budget that namespaces share: of bytes in memory, or of requests at once.
 //!
-//! **Invariant:** waiting requests are served by turns of their namespaces, and small requests do not overtake a large one for ever.
-//! A caller that waits should hold no part of the same budget.
+//! **Invariant:** waiting requests are served by turns of their namespaces, and small requests do not overtake a large
+//! one for ever. A caller that waits should hold no part of the same budget.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -63,7 +63,8 @@ impl Drop for HeldPart {
 }
 
 impl FairBudget {
-    /// A budget of `most`. One namespace alone can have half of it, and a quarter is kept for namespaces that have none.
+    /// A budget of `most`. One namespace alone can have half of it, and a quarter is kept for namespaces that have
+    /// none.
     #[must_use]
     pub fn new(most: usize) -> Arc<Self> {
         let share = FairShare::new(most, most / 2, most / 4);
@@ -115,8 +116,9 @@ impl FairBudget {
         self.freed.notified().await;
     }
 
-    /// Refuses other namespaces, unless they have little, until this is called again. A caller of [`FairBudget::try_take`] names the
-    /// namespace that has less than its share and was refused, so that small parts do not starve a large one; `None` ends it.
+    /// Refuses other namespaces, unless they have little, until this is called again. A caller of
+    /// [`FairBudget::try_take`] names the namespace that has less than its share and was refused, so that small parts
+    /// do not starve a large one; `None` ends it.
     pub fn reserve_for(&self, namespace: Option<Arc<str>>) {
         self.lock().reserved_for = namespace;
     }
@@ -134,8 +136,8 @@ impl FairBudget {
         self.lock().taken
     }
 
-    /// Whether there is room. A request for nothing is granted to a namespace that has little: its call begins although its last result is
-    /// not committed.
+    /// Whether there is room. A request for nothing is granted to a namespace that has little: its call begins although
+    /// its last result is not committed.
     fn has_room(&self, state: &State, namespace: &str, amount: usize) -> bool {
         let own = state.own(namespace);
         if amount == 0 && self.share.is_little(own) {
@@ -168,8 +170,8 @@ impl FairBudget {
         }
     }
 
-    /// Removes the next request from the queue. While there is not enough for a namespace that has less than its share, only namespaces
-    /// that have none are served, from what is kept for them.
+    /// Removes the next request from the queue. While there is not enough for a namespace that has less than its share,
+    /// only namespaces that have none are served, from what is kept for them.
     fn next(&self, state: &mut State) -> Option<(Waiting, Arc<str>)> {
         for queue in state.waiting.values_mut() {
             queue.retain(|waiting| !waiting.grant.is_closed());

@@ -1,7 +1,7 @@
 //! How namespaces share an amount that is scarce, such as slots or bytes.
 //!
-//! One namespace alone has a part of it. Beside others it has less, in proportion to what is free (dynamic thresholds of Choudhury and
-//! Hahne). The last of it is for namespaces that have none.
+//! One namespace alone has a part of it. Beside others it has less, in proportion to what is free (dynamic thresholds
+//! of Choudhury and Hahne). The last of it is for namespaces that have none.
 
 /// An amount that namespaces share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,7 +37,8 @@ impl FairShare {
         self.is_below_share(own, taken) && taken.saturating_add(more) <= self.shared()
     }
 
-    /// Whether what a namespace wants can come from what is kept for those that have none: one may not take all of that.
+    /// Whether what a namespace wants can come from what is kept for those that have none: one may not take all of
+    /// that.
     #[must_use]
     pub fn is_for_newcomers(self, own: usize, more: usize) -> bool {
         own == 0 && self.is_little(more)

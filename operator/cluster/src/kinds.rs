@@ -227,8 +227,8 @@ pub struct Meta {
     finalizers: Option<Vec<String>>,
 }
 
-/// The copy of the object that `kubectl apply` leaves in an annotation: up to 256 KiB that nothing here reads. A write of
-/// a status keeps the annotations that the API server has.
+/// The copy of the object that `kubectl apply` leaves in an annotation: up to 256 KiB that nothing here reads. A write
+/// of a status keeps the annotations that the API server has.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
 impl From<Meta> for ObjectMeta {
@@ -272,8 +272,8 @@ impl<'de, K: DecodedKind> Deserialize<'de> for Decoded<K> {
     }
 }
 
-/// The media types of an answer that needs no more than metadata. A server that does not serve the first one answers with
-/// the whole object.
+/// The media types of an answer that needs no more than metadata. A server that does not serve the first one answers
+/// with the whole object.
 pub(crate) const METADATA_ONLY: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
 
 /// The answer to a write.

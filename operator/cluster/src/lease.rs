@@ -1,7 +1,8 @@
 //! Leader election by a Lease, taken by compare-and-swap on its resourceVersion.
 //!
-//! **Invariant:** trusts no clock but its own monotonic one: a holder is gone when its Lease, watched from here, did not change for
-//! its duration. Time in which the API server did not answer does not count: the holder could not renew it either.
+//! **Invariant:** trusts no clock but its own monotonic one: a holder is gone when its Lease, watched from here, did
+//! not change for its duration. Time in which the API server did not answer does not count: the holder could not renew
+//! it either.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -20,8 +21,8 @@ use crate::{
     server_clock::ServerClock,
 };
 
-/// The annotation of a Lease with the time of its holder's own machine at the last renewal. The Lease itself has the time
-/// of the API server.
+/// The annotation of a Lease with the time of its holder's own machine at the last renewal. The Lease itself has the
+/// time of the API server.
 pub const MACHINE_CLOCK: &str = "signoff.dev/machine-clock";
 
 /// The Lease and its duration.
@@ -292,7 +293,8 @@ impl HeldLease {
         self.lease.ask(api.replace(&settings.name, &PostParams::default(), &object)).await
     }
 
-    /// Reads a Lease that another client changed, and keeps it where it is still held. Returns who took it, or that it was deleted.
+    /// Reads a Lease that another client changed, and keeps it where it is still held. Returns who took it, or that it
+    /// was deleted.
     async fn read_holder(&mut self) -> Result<Option<String>, kube::Error> {
         let Some(object) = self.lease.ask(self.lease.api.get_opt(&self.lease.settings.name)).await? else {
             return Ok(Some(format!("the Lease {} was deleted", self.lease.name())));

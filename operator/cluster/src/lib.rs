@@ -1,5 +1,5 @@
-//! The way to the API server: everything that reads or writes objects of the cluster, and the caches and queues between the
-//! API server and a reconcile.
+//! The way to the API server: everything that reads or writes objects of the cluster, and the caches and queues between
+//! the API server and a reconcile.
 //!
 //! ```text
 //! watch (I/O) -> store (pure) -> workqueue (pure) -> a reconcile -> status_writer, requests (I/O)

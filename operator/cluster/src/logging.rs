@@ -18,8 +18,8 @@ pub fn start(is_json: bool) -> Result<(), Box<dyn std::error::Error + Send + Syn
     if is_json { builder.json().flatten_event(true).try_init() } else { builder.try_init() }
 }
 
-/// Returns the filter of the log. The client of the API server prints Rust structs of errors that the operator logs itself in a
-/// sentence, so it logs errors only, unless `RUST_LOG` names `kube`; and nothing if `RUST_LOG` is `off`.
+/// Returns the filter of the log. The client of the API server prints Rust structs of errors that the operator logs
+/// itself in a sentence, so it logs errors only, unless `RUST_LOG` names `kube`; and nothing if `RUST_LOG` is `off`.
 fn filter(typed: &str) -> EnvFilter {
     let (usual, typed) = ("kube=error", typed.trim());
     let directives = if is_off(typed) { typed.to_owned() } else { format!("{usual},{typed}") };

@@ -1,7 +1,7 @@
 //! The clock of the API server, as the `Date` of its answers tells it.
 //!
-//! **Invariant:** once an answer was read, the wall clock of this machine decides nothing. Only the time that has passed
-//! since that answer is measured here, by the machine's monotonic clock.
+//! **Invariant:** once an answer was read, the wall clock of this machine decides nothing. Only the time that has
+//! passed since that answer is measured here, by the machine's monotonic clock.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -83,13 +83,15 @@ impl ServerClock {
         self.reading().filter(|reading| reading.read >= since).map(|reading| reading.date)
     }
 
-    /// Returns by how much the clock of this machine is ahead of the API server's, to a second; negative where it is behind.
+    /// Returns by how much the clock of this machine is ahead of the API server's, to a second; negative where it is
+    /// behind.
     #[must_use]
     pub fn machine_ahead(&self) -> SignedDuration {
         self.reading().map_or(SignedDuration::ZERO, |reading| (self.machine)().duration_since(reading.now()))
     }
 
-    /// Returns whether the clock of this machine is ahead of the API server's, where it differs by more than [`LARGEST_SKEW`].
+    /// Returns whether the clock of this machine is ahead of the API server's, where it differs by more than
+    /// [`LARGEST_SKEW`].
     #[must_use]
     pub fn is_machine_ahead(&self) -> Option<bool> {
         let ahead = self.machine_ahead();
@@ -102,7 +104,8 @@ impl ServerClock {
         (self.machine)()
     }
 
-    /// Returns the times in which the API server did not answer, the newest last: from, to. One that goes on is there until now.
+    /// Returns the times in which the API server did not answer, the newest last: from, to. One that goes on is there
+    /// until now.
     #[must_use]
     pub fn outages(&self) -> Vec<(Timestamp, Timestamp)> {
         let now = self.now();
@@ -138,8 +141,8 @@ impl ServerClock {
         }
     }
 
-    /// Notes an answer, and reads its `Date`, if it has one. A server that only says that it failed serves nobody: its clock is
-    /// read, and the outage goes on.
+    /// Notes an answer, and reads its `Date`, if it has one. A server that only says that it failed serves nobody: its
+    /// clock is read, and the outage goes on.
     pub(crate) fn read(&self, status: StatusCode, headers: &HeaderMap) {
         self.read_date(headers);
         if status.is_server_error() {

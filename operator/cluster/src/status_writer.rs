@@ -1,7 +1,8 @@
-//! Writes a status, fenced: it is stored only where nothing but labels and the like has changed since it was computed *(I/O)*.
+//! Writes a status, fenced: it is stored only where nothing but labels and the like has changed since it was computed
+//! *(I/O)*.
 //!
-//! **Invariant:** never overwrites another write: a lost fence is a conflict, and so is an answer of metadata that does not belong to
-//! what was sent. The caller reconciles again.
+//! **Invariant:** never overwrites another write: a lost fence is a conflict, and so is an answer of metadata that does
+//! not belong to what was sent. The caller reconciles again.
 
 use std::sync::Arc;
 
@@ -52,8 +53,8 @@ impl<K: ReconciledKind> StatusWriter<'_, K> {
     /// conditions, as operations of a JSON Patch.
     ///
     /// # Errors
-    /// `Conflict` if the object was changed, `StatusRefused` if the API server refuses the status, `Transient` if it did not
-    /// store it or did not answer.
+    /// `Conflict` if the object was changed, `StatusRefused` if the API server refuses the status, `Transient` if it
+    /// did not store it or did not answer.
     pub async fn write(&self, observed: &K, next: K::Status, tests: Vec<Value>) -> Result<Arc<K>, Error> {
         let Self { requests, store, lease_guard, form } = self;
         let name = Name::of(observed);
@@ -74,8 +75,8 @@ impl<K: ReconciledKind> StatusWriter<'_, K> {
         }
     }
 
-    /// Writes the status of an object that has another version by now. Where only its labels and the like changed, a patch with
-    /// tests is a fence that such changes cannot starve.
+    /// Writes the status of an object that has another version by now. Where only its labels and the like changed, a
+    /// patch with tests is a fence that such changes cannot starve.
     async fn patch(&self, observed: &K, next: &K::Status, tests: Vec<Value>) -> Result<Arc<K>, Error> {
         let Self { requests, store, .. } = self;
         let name = Name::of(observed);

@@ -24,8 +24,8 @@ use crate::{
 
 /// The most objects in a page of a list: a page is held in memory at once.
 const PAGE: u32 = 100;
-/// The most bytes of a page of more than one object. A longer one is asked for again with fewer objects. Decoded, a page of short values
-/// takes 36 times as much.
+/// The most bytes of a page of more than one object. A longer one is asked for again with fewer objects. Decoded, a
+/// page of short values takes 36 times as much.
 const PAGE_BYTES: u64 = 2 * 1024 * 1024;
 /// The timeout of a watch that the server is asked for, in seconds.
 const OPEN: u32 = 290;
@@ -58,8 +58,8 @@ pub enum WatchEvent<K> {
         /// Whether it stood in a list.
         listed: bool,
     },
-    /// The watch is broken, and the cache may become stale. Sent at the first, second, fourth, eighth failure and so on, until the
-    /// watch works again.
+    /// The watch is broken, and the cache may become stale. Sent at the first, second, fourth, eighth failure and so
+    /// on, until the watch works again.
     Broken {
         /// The error.
         why: String,

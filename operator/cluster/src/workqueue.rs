@@ -1,7 +1,8 @@
-//! The workqueue: objects to be reconciled, each at most once at a time. Namespaces take turns, so that one with thousands of
-//! objects does not delay the others.
+//! The workqueue: objects to be reconciled, each at most once at a time. Namespaces take turns, so that one with
+//! thousands of objects does not delay the others.
 //!
-//! **Invariant:** has no clock; the caller passes the time. One task pops and finishes keys; `trigger` is for all tasks.
+//! **Invariant:** has no clock; the caller passes the time. One task pops and finishes keys; `trigger` is for all
+//! tasks.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -66,8 +67,8 @@ impl Queue {
         self.news.notify_one();
     }
 
-    /// Enqueues an object because a watch event with this version arrived. Where the running reconcile turns out to have
-    /// written that version, the event is dropped.
+    /// Enqueues an object because a watch event with this version arrived. Where the running reconcile turns out to
+    /// have written that version, the event is dropped.
     pub fn trigger_for_version(&self, key: Key, version: String) {
         let mut inner = self.lock();
         if inner.running.contains(&key) {
@@ -142,8 +143,8 @@ impl Queue {
         inner.turns.retain(|namespace| inner.ready.contains_key(namespace));
     }
 
-    /// Finishes a reconcile. `due`: the time of the next one, unless an event arrives earlier. `made`: whether a version was
-    /// written by this reconcile.
+    /// Finishes a reconcile. `due`: the time of the next one, unless an event arrives earlier. `made`: whether a
+    /// version was written by this reconcile.
     pub fn finish(&self, key: &Key, due: Option<Moment>, made: impl FnOnce(&str) -> bool) {
         let mut inner = self.lock();
         inner.failures.remove(key);
@@ -155,7 +156,8 @@ impl Queue {
         inner.done(key, due);
     }
 
-    /// Records a failed reconcile. Returns the number of failures in a row; `due` says when to reconcile again after these.
+    /// Records a failed reconcile. Returns the number of failures in a row; `due` says when to reconcile again after
+    /// these.
     pub fn fail(&self, key: &Key, due: impl FnOnce(u32) -> Moment) -> u32 {
         let mut inner = self.lock();
         let failures = inner.failures.entry(key.clone()).or_default();

@@ -1,8 +1,8 @@
 //! Long values of a run as Blobs that the Workflow owns.
 //!
-//! The usual name can be computed by everyone who knows the value, so an object that was created while the policies were
-//! absent may have it. A Blob counts only with the Workflow as its controller and the right bytes. Every other one counts as
-//! absent: the name then gets a random suffix, which the run's status records (`status.valueNames`).
+//! The usual name can be computed by everyone who knows the value, so an object that was created while the policies
+//! were absent may have it. A Blob counts only with the Workflow as its controller and the right bytes. Every other one
+//! counts as absent: the name then gets a random suffix, which the run's status records (`status.valueNames`).
 //!
 //! It must not serve bytes that do not have the digest they were asked by, and never changes a Blob.
 

@@ -3,14 +3,14 @@
 //!
 //! **Invariant:** free slots are given by turns to the namespaces that wait, and within a namespace by turns to its
 //! Workflows. A call that is held back by a limit of its own delays no other call. The slots in all, and those to a
-//! host, are shared: each namespace leaves a part of the free ones to those that come after it, and the last ones are for
-//! namespaces without a call in flight.
+//! host, are shared: each namespace leaves a part of the free ones to those that come after it, and the last ones are
+//! for namespaces without a call in flight.
 //!
 //! A free slot is reserved for one waiting call, and its Workflow is enqueued. A reconcile that does not claim the slot
 //! returns it by [`CallSlots::retain`] or [`CallSlots::forget`].
 //!
-//! With its slot a call takes the bytes that it needs before it is sent, beyond what every call has of its own. While its answer
-//! is read it can take more, as long as there is room.
+//! With its slot a call takes the bytes that it needs before it is sent, beyond what every call has of its own. While
+//! its answer is read it can take more, as long as there is room.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -177,8 +177,8 @@ impl Drop for CallSlot {
 
 impl AnswerRoom for CallSlot {
     fn has_room_for(&self, bytes: usize) -> bool {
-        // It was taken before the call was sent. Where that is all that a namespace can have, it counts as enough: the turn would be asked
-        // again for ever.
+        // It was taken before the call was sent. Where that is all that a namespace can have, it counts as enough: the
+        // turn would be asked again for ever.
         if bytes <= self.ticket.bytes.answer {
             return true;
         }

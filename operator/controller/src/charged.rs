@@ -1,6 +1,6 @@
-//! A reconcile or a call whose time on the runtime's threads is charged to the share of its namespace: decoding objects and segments
-//! of journals, digests, comparing and encoding. So a namespace whose text is long waits behind others also for what is not
-//! evaluated.
+//! A reconcile or a call whose time on the runtime's threads is charged to the share of its namespace: decoding objects
+//! and segments of journals, digests, comparing and encoding. So a namespace whose text is long waits behind others
+//! also for what is not evaluated.
 //!
 //! A poll does not block, so its wall time is about its CPU time.
 

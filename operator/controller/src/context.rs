@@ -135,7 +135,8 @@ impl Context {
     }
 
     /// Evaluates text of an object on a thread for that. The evaluation ends with the object, or when its run is
-    /// withdrawn or suspended, and does not begin where the object has changed. `orders`: those that the evaluation is about.
+    /// withdrawn or suspended, and does not begin where the object has changed. `orders`: those that the evaluation is
+    /// about.
     ///
     /// # Errors
     /// The evaluation was stopped.
@@ -223,7 +224,8 @@ impl Context {
             .map_err(Error::of("asking whether the admission policies are still in force"))
     }
 
-    /// Whether an answer of the API server since an instant says that a moment has come. Asks for one where no answer does.
+    /// Whether an answer of the API server since an instant says that a moment has come. Asks for one where no answer
+    /// does.
     pub(crate) async fn has_come(&self, moment: Moment, since: Instant) -> Result<bool, Error> {
         let says_so = || self.clock.date_since(since).is_some_and(|date| Moment::from(date) >= moment);
         if !says_so() {

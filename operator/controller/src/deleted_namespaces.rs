@@ -1,7 +1,8 @@
 //! The namespaces that are being deleted, from the watch of Namespaces and from answers of the API server.
 //!
-//! **Invariant:** a namespace of the same uid is never taken for one that goes on again: its deletion cannot be taken back. What is
-//! created after a deletion is in a new namespace of that name, because the API server creates nothing in one that is being deleted.
+//! **Invariant:** a namespace of the same uid is never taken for one that goes on again: its deletion cannot be taken
+//! back. What is created after a deletion is in a new namespace of that name, because the API server creates nothing in
+//! one that is being deleted.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

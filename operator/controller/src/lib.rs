@@ -6,8 +6,8 @@
 //!
 //! A reconcile goes straight through these stages. Results of calls, watch events and timers trigger the next one.
 //!
-//! **Invariant:** does not decide what a Workflow means, which is the engine's; calls the outside world only through [`Caller`];
-//! reads the time only from [`Clock`]; and does not outlive the future of [`Operator::run`].
+//! **Invariant:** does not decide what a Workflow means, which is the engine's; calls the outside world only through
+//! [`Caller`]; reads the time only from [`Clock`]; and does not outlive the future of [`Operator::run`].
 //!
 //! * [`operator`], `exit_reason`, `event_loop`: the parts of an operator, why it exits, and its event loop
 //! * `workflow`, `approval`: the two reconciles

@@ -1,6 +1,7 @@
 //! The parts of the operator's memory that runs can use at once, from the limit of its memory.
 //!
-//! Idle objects and connections are not in these parts. [`signoff_cluster::fair_budget`] and the caches count what is used.
+//! Idle objects and connections are not in these parts. [`signoff_cluster::fair_budget`] and the caches count what is
+//! used.
 
 /// The parts of the memory, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! One operator: wait for the Lease -> event loop -> stop.
 //!
-//! **Invariant:** owns every task that it starts: dropping the future of [`Operator::run`] ends everything at once, as a crash
-//! would.
+//! **Invariant:** owns every task that it starts: dropping the future of [`Operator::run`] ends everything at once, as
+//! a crash would.
 
 use std::{
     sync::{Arc, Weak},
@@ -86,8 +86,8 @@ pub struct Config {
 }
 
 impl Config {
-    /// The usual operator: a checked guard, no Lease, 64 calls and 128 reconciles at once, 10 seconds of grace; it evaluates
-    /// text of users without threads for that, and so without bounds.
+    /// The usual operator: a checked guard, no Lease, 64 calls and 128 reconciles at once, 10 seconds of grace; it
+    /// evaluates text of users without threads for that, and so without bounds.
     #[must_use]
     pub fn new(client: Client, clock: ServerClock, caller: Arc<dyn Caller>, incarnation: &str) -> Self {
         Self {

@@ -1,7 +1,7 @@
 //! The approval policies of each namespace, from the watches of policies and namespaces.
 //!
-//! **Invariant:** while a policy that can apply, or the labels of a namespace, cannot be read, the policies of the namespace are
-//! an error, never an incomplete list.
+//! **Invariant:** while a policy that can apply, or the labels of a namespace, cannot be read, the policies of the
+//! namespace are an error, never an incomplete list.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -199,9 +199,8 @@ impl PolicyWatches {
         Self { cluster, own, namespaces }
     }
 
-    /// Waits for the next thing that is seen, and takes it. Returns the namespaces in which something else holds now, and the one of
-    /// whose deletion there is news.
-    /// It may be dropped at any time: nothing that was seen is lost.
+    /// Waits for the next thing that is seen, and takes it. Returns the namespaces in which something else holds now,
+    /// and the one of whose deletion there is news. It may be dropped at any time: nothing that was seen is lost.
     pub(crate) async fn next(
         &mut self,
         index: &PolicyIndex,

@@ -1,5 +1,5 @@
-//! Watches the addresses that no run may call from the operator's network: nodes, the API server, and the Services and pods of the
-//! operator's namespace.
+//! Watches the addresses that no run may call from the operator's network: nodes, the API server, and the Services and
+//! pods of the operator's namespace.
 //!
 //! **Invariant:** reads nothing but addresses. Logs once what RBAC does not let it read.
 

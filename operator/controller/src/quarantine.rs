@@ -1,8 +1,8 @@
 //! The back-off of objects whose evaluation was stopped: by object, by run, and shared by the objects of a namespace.
 //!
 //! **Invariant:** in a namespace where an evaluation was stopped, one object is reconciled at a time until an hour has
-//! passed without another such evaluation. From the third stopped evaluation of a run on, counted with those of its Approvals,
-//! whatever their reason and generation, the run is set aside after each.
+//! passed without another such evaluation. From the third stopped evaluation of a run on, counted with those of its
+//! Approvals, whatever their reason and generation, the run is set aside after each.
 
 use std::{
     collections::BTreeMap,
@@ -35,7 +35,8 @@ struct QuarantinesState {
     objects: BTreeMap<Key, QuarantineEntry>,
     /// The steps of runs that turned out to be too costly, by the run's uid, until a commit holds them.
     costly: BTreeMap<Name, (String, Vec<Fact>)>,
-    /// The reasons of quarantines that no status holds yet, with the uid of their run: a failed write is repeated, the evaluation is not.
+    /// The reasons of quarantines that no status holds yet, with the uid of their run: a failed write is repeated, the
+    /// evaluation is not.
     unwritten: BTreeMap<Name, (String, Stopped)>,
     /// The votes that turned out to be too costly, by their Approval, until a tally has counted the others.
     costly_votes: BTreeMap<Key, Vec<CostlyVote>>,
@@ -107,8 +108,8 @@ impl Quarantines {
         self.lock().record_failure(&key.name().namespace, now);
     }
 
-    /// Records a stopped evaluation of a run, or of an Approval of it, for this reason. `known`: how many its status and its journal tell of.
-    /// Returns how many there were.
+    /// Records a stopped evaluation of a run, or of an Approval of it, for this reason. `known`: how many its status
+    /// and its journal tell of. Returns how many there were.
     pub(crate) fn record_stop_of_run(&self, run: &Name, uid: &str, known: i32, why: &Stopped, now: Moment) -> i32 {
         let mut inner = self.lock();
         let none = || RunStops { uid: uid.to_owned(), count: 0, of_author: 0, until: None };
@@ -152,8 +153,8 @@ impl Quarantines {
         self.lock().stops.get(run).filter(|stops| stops.uid == uid).map_or(0, |stops| stops.count)
     }
 
-    /// Whether the text of its author alone had a run set aside: then it is not tried again by itself. Votes, models and tools cannot bring
-    /// that about.
+    /// Whether the text of its author alone had a run set aside: then it is not tried again by itself. Votes, models
+    /// and tools cannot bring that about.
     pub(crate) fn is_authors_fault(&self, run: &Name, uid: &str) -> bool {
         let inner = self.lock();
         inner.stops.get(run).is_some_and(|stops| stops.uid == uid && stops.of_author >= MOST_STOPS)
@@ -253,7 +254,8 @@ pub(crate) fn reason(why: &Stopped) -> &'static str {
     }
 }
 
-/// The message of the condition `Quarantined`. `next`: when it is tried again, or `None` where that takes a change of its spec.
+/// The message of the condition `Quarantined`. `next`: when it is tried again, or `None` where that takes a change of
+/// its spec.
 pub(crate) fn message(why: &Stopped, entry: &QuarantineEntry, next: Option<Moment>) -> String {
     let next = next.map_or_else(
         || {
@@ -270,7 +272,8 @@ pub(crate) fn message(why: &Stopped, entry: &QuarantineEntry, next: Option<Momen
     )
 }
 
-/// The message of the condition `Quarantined` of an Approval whose votes wait because evaluations of its run were stopped.
+/// The message of the condition `Quarantined` of an Approval whose votes wait because evaluations of its run were
+/// stopped.
 pub(crate) fn paused_message(until: Moment) -> String {
     format!(
         "set aside: {MOST_STOPS} or more evaluations of its run or of votes on it used too much CPU time; votes are accepted and wait, and are counted after {until}; to end it earlier, cancel the run"

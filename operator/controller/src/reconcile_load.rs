@@ -1,7 +1,7 @@
 //! The reconciles in flight: their number, their namespaces and the size of their objects.
 //!
-//! Bounded by memory rather than by number, so that small objects do not wait for large ones. A namespace leaves to others as much as it
-//! has, so that ten greedy ones leave an eleventh.
+//! Bounded by memory rather than by number, so that small objects do not wait for large ones. A namespace leaves to
+//! others as much as it has, so that ten greedy ones leave an eleventh.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -74,8 +74,9 @@ impl ReconcileLoad {
         self.share.has_room(0, self.bytes, 1)
     }
 
-    /// Whether a namespace may have one more reconcile in flight, of `most` of all namespaces: it has fewer than are free, and less memory
-    /// than is free. So each further namespace finds room, however many wait for their evaluations.
+    /// Whether a namespace may have one more reconcile in flight, of `most` of all namespaces: it has fewer than are
+    /// free, and less memory than is free. So each further namespace finds room, however many wait for their
+    /// evaluations.
     pub(crate) fn has_share_for(&self, namespace: &str, most: usize) -> bool {
         let Load { count, bytes } = self.namespaces.get(namespace).copied().unwrap_or_default();
         FairShare::new(most, most / 2, 0).has_room(count, self.count(), 1) && self.share.has_room(bytes, self.bytes, 1)

@@ -66,8 +66,8 @@ async fn report<K: AnnouncedKind>(
     context.say(K::about(&meta), EventReason::Stalled, message, &key);
 }
 
-/// Sets the condition `Stalled` of a Workflow that goes on. The first sentence for a reason stays: one that changes with
-/// every attempt would cost a write each time.
+/// Sets the condition `Stalled` of a Workflow that goes on. The first sentence for a reason stays: one that changes
+/// with every attempt would cost a write each time.
 async fn condition(context: &Context, name: &Name, reason: &'static str, message: &str) -> Result<(), Error> {
     let workflow = match context.workflows.find(name) {
         Found::Here(workflow) => workflow,

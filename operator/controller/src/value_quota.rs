@@ -1,8 +1,8 @@
-//! The quota for long values: how many bytes those of a Workflow and of a namespace may have together, and how many of them may
-//! be in memory at once.
+//! The quota for long values: how many bytes those of a Workflow and of a namespace may have together, and how many of
+//! them may be in memory at once.
 //!
-//! Each Workflow says how many its own have (`status.valueBytes`), so that nothing is listed or watched for it. The engine
-//! refuses what does not fit; here is only counted what is left.
+//! Each Workflow says how many its own have (`status.valueBytes`), so that nothing is listed or watched for it. The
+//! engine refuses what does not fit; here is only counted what is left.
 
 use std::{
     collections::BTreeMap,
@@ -67,8 +67,8 @@ impl ValueQuota {
         ValueLimits { of_run: self.settings.per_workflow, left_in_namespace }
     }
 
-    /// Claims the bytes that a run will have. Returns `None` where others have taken some of what was left when the turn
-    /// was taken, so that it has to be taken again.
+    /// Claims the bytes that a run will have. Returns `None` where others have taken some of what was left when the
+    /// turn was taken, so that it has to be taken again.
     pub(crate) fn claim(
         &self,
         workflows: &Store<Workflow>,
@@ -86,8 +86,9 @@ impl ValueQuota {
         Some(ValueClaim { quota: self, name: name.clone() })
     }
 
-    /// Waits until there is memory for all long values of a run, those of its journal among them, and takes it until that is dropped.
-    /// Runs get it by turns of their namespaces. A run with more values than a namespace has alone takes as much as that.
+    /// Waits until there is memory for all long values of a run, those of its journal among them, and takes it until
+    /// that is dropped. Runs get it by turns of their namespaces. A run with more values than a namespace has alone
+    /// takes as much as that.
     pub(crate) async fn memory_for(&self, workflows: &Store<Workflow>, name: &Name) -> HeldPart {
         let bytes = usize::try_from(workflows.value_bytes_of(name)).unwrap_or(usize::MAX);
         self.memory.take(&name.namespace, bytes).await

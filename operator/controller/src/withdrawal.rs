@@ -1,7 +1,7 @@
 //! Whether a run is withdrawn: nothing new starts for it, and no timeout ends a gate of it.
 //!
-//! The caches know it from the watches of Workflows and Namespaces, which may lag. Before what cannot be taken back, which is the
-//! expiry of a gate and a call that must not be repeated, the API server is asked too *(I/O)*.
+//! The caches know it from the watches of Workflows and Namespaces, which may lag. Before what cannot be taken back,
+//! which is the expiry of a gate and a call that must not be repeated, the API server is asked too *(I/O)*.
 
 use std::{
     collections::BTreeMap,
@@ -93,8 +93,8 @@ impl Context {
         }
     }
 
-    /// Asks the API server whether a run is still as it was judged: not changed, not deleted, and its namespace not either.
-    /// What the answers say otherwise is known to the next reconcile.
+    /// Asks the API server whether a run is still as it was judged: not changed, not deleted, and its namespace not
+    /// either. What the answers say otherwise is known to the next reconcile.
     pub(crate) async fn still_stands(&self, run: &RunVersion<'_>) -> Result<bool, Error> {
         let RunVersion { name, uid, generation } = run;
         let (namespace, workflow) =
@@ -122,9 +122,9 @@ impl Context {
         self.enqueue_runs_of(namespaces);
     }
 
-    /// Waits until it is certain whether a call may begin whose start is committed. The API server is asked where the call must not be
-    /// repeated, and where the caches do not know the run; and the Lease must be this operator's after the answer. `is_followed`:
-    /// nothing begins, because it has begun before.
+    /// Waits until it is certain whether a call may begin whose start is committed. The API server is asked where the
+    /// call must not be repeated, and where the caches do not know the run; and the Lease must be this operator's after
+    /// the answer. `is_followed`: nothing begins, because it has begun before.
     pub(crate) async fn may_begin(&self, run: &RunVersion<'_>, call: &Call, is_followed: bool) -> bool {
         let is_withdrawn = |workflow: &Workflow| self.withdrawal(workflow).is_some();
         let (since, mut pause, mut is_told) = (self.now(), PAUSES.0, false);
@@ -167,8 +167,8 @@ impl Context {
     }
 }
 
-/// Wakes the evaluations of a namespace that wait or run there, because an object of it was withdrawn. The objects of one tenant
-/// are no news for those of others.
+/// Wakes the evaluations of a namespace that wait or run there, because an object of it was withdrawn. The objects of
+/// one tenant are no news for those of others.
 #[derive(Default)]
 pub(crate) struct Withdrawals {
     waiting: Mutex<BTreeMap<Arc<str>, Weak<Notify>>>,
@@ -216,8 +216,8 @@ impl Orders {
 /// The stage of an evaluation whose object is looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EvaluationStage {
-    /// It is about to begin. By then an object with another spec, or other votes, is observed anew: what the evaluation came to could not
-    /// be written.
+    /// It is about to begin. By then an object with another spec, or other votes, is observed anew: what the evaluation
+    /// came to could not be written.
     Begins,
     /// It waits or runs. Other votes do not end it: a person who votes again and again would prevent the count.
     Runs,
@@ -232,6 +232,7 @@ pub(crate) struct ObservedObject {
     pub(crate) generation: i64,
     /// What its requester had ordered then.
     pub(crate) orders: Orders,
-    /// Whether it may have ended the process before this one: it waits long, and its suspension needs no evaluation either.
+    /// Whether it may have ended the process before this one: it waits long, and its suspension needs no evaluation
+    /// either.
     pub(crate) is_suspect: bool,
 }

@@ -213,7 +213,8 @@ fn record_decision(plan: &Plan, state: &mut TransitionState, record: &mut StepRe
     (record.decision, record.decision_ref) = (Some(decision), reference);
 }
 
-/// Returns the end of a run that has worked longer than its active deadline. Time spent waiting for people does not count.
+/// Returns the end of a run that has worked longer than its active deadline. Time spent waiting for people does not
+/// count.
 fn check_active_deadline(run: &Run<'_>) -> Option<End> {
     end_past_deadline(&mut run.state.borrow_mut(), run.plan.active_deadline?, run.now.at)
 }
@@ -271,8 +272,8 @@ fn close_open_records(state: &mut TransitionState, is_idempotent: impl Fn(&str) 
     }
 }
 
-/// Computes the transition of a run in quarantine: calls that ended are recorded, and the run ends where it is cancelled or
-/// has reached its `activeDeadline`. Evaluates no text of the Workflow, so it needs no plan.
+/// Computes the transition of a run in quarantine: calls that ended are recorded, and the run ends where it is
+/// cancelled or has reached its `activeDeadline`. Evaluates no text of the Workflow, so it needs no plan.
 #[must_use]
 pub fn advance_quarantined(spec: &WorkflowSpec, journal: Journal, facts: Vec<Fact>, now: Moment) -> Transition {
     let values = ValueLimits { of_run: u64::MAX, ..ValueLimits::default() };

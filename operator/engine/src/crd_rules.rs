@@ -1,7 +1,8 @@
 //! The rules that the types of the API declare beyond types and bounds: which items of a list differ, and CEL rules.
 //!
 //! The API server evaluates them in admission policies, and not at all while a policy is away: [`check_spec`] and
-//! [`check_decision`] find what an object breaks that was stored then, at acceptance and before a vote is counted. They must not judge what the CRD itself enforces.
+//! [`check_decision`] find what an object breaks that was stored then, at acceptance and before a vote is counted. They
+//! must not judge what the CRD itself enforces.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -50,8 +51,9 @@ pub fn prepare() {
     LazyLock::force(&DECISION);
 }
 
-/// Returns every declared rule that a spec breaks, in the order of its fields. For specs that are not accepted yet: a rule
-/// that a later version adds is not for runs under way, whose specs are compared with the digest that acceptance recorded.
+/// Returns every declared rule that a spec breaks, in the order of its fields. For specs that are not accepted yet: a
+/// rule that a later version adds is not for runs under way, whose specs are compared with the digest that acceptance
+/// recorded.
 pub(crate) fn check_spec(spec: &WorkflowSpec) -> Vec<FieldError> {
     let mut broken = Vec::new();
     match serde_json::to_value(spec) {
@@ -76,7 +78,8 @@ pub(crate) fn check_decision(decision: &Decision) -> Result<(), String> {
     })
 }
 
-/// Returns every declared rule that a request breaks. The API server enforces them; tests compare what the operator asks with them.
+/// Returns every declared rule that a request breaks. The API server enforces them; tests compare what the operator
+/// asks with them.
 #[cfg(test)]
 pub(crate) fn check_request(request: &signoff_api::ApprovalRequest) -> Vec<FieldError> {
     let schema = &crds::declared_schema("Approval")["properties"]["spec"]["properties"]["request"];

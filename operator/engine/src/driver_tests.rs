@@ -106,8 +106,8 @@ fn a_result_is_kept_until_the_journal_that_holds_it_is_committed() {
     assert!(calls.is_empty());
 }
 
-/// A turn in which an agent called each of these tools once, and all calls are in flight that nobody is asked about: `read` and `also`
-/// can be repeated, `write` must not be, and people are asked about `asked`.
+/// A turn in which an agent called each of these tools once, and all calls are in flight that nobody is asked about:
+/// `read` and `also` can be repeated, `write` must not be, and people are asked about `asked`.
 fn calling(tools: &[&str]) -> TestRun {
     let tool = |name: &str| json!({"name": name, "step": format!("{name}-it"), "description": name, "effects": "read"});
     let all = ["read", "also", "write", "asked"].map(tool);
@@ -136,7 +136,8 @@ fn start_all(run: &mut TestRun) {
     run.commit();
 }
 
-/// Returns the number and bytes of the results that the engine would let wait when these calls of the turn have ended with `text`.
+/// Returns the number and bytes of the results that the engine would let wait when these calls of the turn have ended
+/// with `text`.
 fn waiting(run: &TestRun, calls: &[&str], text: &str) -> Option<(usize, usize)> {
     let end = |call: &&str| {
         let reply = Reply { response: json!(text), ..Reply::default() };

@@ -9,7 +9,8 @@ pub struct FieldError {
     pub field: String,
     /// The error and the remedy.
     pub message: String,
-    /// A reason of the condition `Accepted`: `Invalid`, `TooLarge`, `RequesterIsMachine`, `PolicyConflict` or `NotAllowed`.
+    /// A reason of the condition `Accepted`: `Invalid`, `TooLarge`, `RequesterIsMachine`, `PolicyConflict` or
+    /// `NotAllowed`.
     pub reason: &'static str,
 }
 

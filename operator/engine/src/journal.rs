@@ -106,7 +106,8 @@ impl Journal {
         self.entry(path, attempt).map(|entry| &*entry.record)
     }
 
-    /// Returns the record of the visit before this one, if its Approval was superseded, so that this visit asks again what it asked.
+    /// Returns the record of the visit before this one, if its Approval was superseded, so that this visit asks again
+    /// what it asked.
     #[must_use]
     pub fn superseded_before(&self, path: &str) -> Option<&StepRecord> {
         let earlier = self.get(&RecordPath::new(path).visit_before()?, 1)?;

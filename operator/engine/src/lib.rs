@@ -25,7 +25,8 @@
 //! * **Fact**: an event outside, to be added to the journal.
 //! * **Command**: an effect outside, to be executed once the journal is committed.
 //! * **Transition**: everything that follows from a journal and new facts at one moment.
-//! * **Policy**: an approval policy of an administrator; merged into the plan of every run, so that it cannot be avoided.
+//! * **Policy**: an approval policy of an administrator; merged into the plan of every run, so that it cannot be
+//!   avoided.
 //! * **Tally**: the result of an Approval's request and its decisions at one moment.
 
 pub mod approval;

@@ -41,7 +41,8 @@ struct AppliedPolicy {
 }
 
 impl Policies {
-    /// Returns the policies that apply in a namespace with these labels, among those of the cluster and its own, by name.
+    /// Returns the policies that apply in a namespace with these labels, among those of the cluster and its own, by
+    /// name.
     #[must_use]
     pub fn of<'a>(
         labels: &BTreeMap<String, String>,

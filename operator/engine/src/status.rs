@@ -117,7 +117,8 @@ fn end_message(end: &End, left_out: &[String]) -> String {
     }
 }
 
-/// Returns the message of a run that goes on: the first of the Approvals that it waits for, or `None` if there are none.
+/// Returns the message of a run that goes on: the first of the Approvals that it waits for, or `None` if there are
+/// none.
 #[must_use]
 pub fn waiting_message(pending: &[String]) -> Option<String> {
     text::listed(pending, 253).map(|names| format!("waiting for {names}"))

@@ -1,4 +1,5 @@
-//! The calls of tools by agents: their arguments, names and lists, the gates in front of them, and the built-in question. All *(pure)*.
+//! The calls of tools by agents: their arguments, names and lists, the gates in front of them, and the built-in
+//! question. All *(pure)*.
 //!
 //! **Invariant:** what a model wrote is parsed once, here, and everything else reads the canonical text.
 
@@ -25,7 +26,8 @@ pub use question::NOTICE as QUESTION_NOTICE;
 /// The most calls of one turn that are made; each further one is an error result.
 pub const MOST_CALLS: usize = 32;
 
-/// Reads one JSON object as strictly as the arguments of a call: no duplicate key, and no number that a double does not hold.
+/// Reads one JSON object as strictly as the arguments of a call: no duplicate key, and no number that a double does not
+/// hold.
 ///
 /// # Errors
 /// One sentence about the problem and its place.

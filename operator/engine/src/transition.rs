@@ -20,7 +20,8 @@ use signoff_api::{
 
 use crate::{field_error::FieldError, journal::Journal};
 
-/// Whether an attempt is a turn of a model for whose answer there was no memory: it is made again by itself, and is not counted.
+/// Whether an attempt is a turn of a model for whose answer there was no memory: it is made again by itself, and is not
+/// counted.
 #[must_use]
 pub fn had_no_room(attempt: &StepRecord) -> bool {
     let is_meant = |error: &StepError| error.is(FailureClass::TooLarge) && error.retryable;
@@ -202,7 +203,8 @@ pub struct Ask {
     pub channels: Vec<String>,
 }
 
-/// A call to be made. Given in every transition until its record is finished: the caller tracks whether it is in flight.
+/// A call to be made. Given in every transition until its record is finished: the caller tracks whether it is in
+/// flight.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Call {
     /// The path of its record.

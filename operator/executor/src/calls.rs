@@ -106,8 +106,8 @@ impl DefaultCaller {
         Self { servers: Some(servers), ..self }
     }
 
-    /// Finds scripted replies with this evaluator, within its limits: their author wrote both the replies and, by templates, the text
-    /// that they are compared with.
+    /// Finds scripted replies with this evaluator, within its limits: their author wrote both the replies and, by
+    /// templates, the text that they are compared with.
     #[must_use]
     pub fn with_evaluator(self, evaluator: Evaluator) -> Self {
         Self { evaluator, ..self }

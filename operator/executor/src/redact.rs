@@ -10,7 +10,8 @@ const LIMIT: usize = 200;
 /// Shorter secrets are left alone: replacing every `a` would tell more than it hides.
 const SHORTEST_SECRET: usize = 6;
 
-/// Returns the beginning of `text` on one line: secrets replaced, control and invisible characters dropped, at most 200 characters.
+/// Returns the beginning of `text` on one line: secrets replaced, control and invisible characters dropped, at most 200
+/// characters.
 pub fn excerpt<'a>(text: &str, secrets: impl IntoIterator<Item = &'a str>) -> String {
     let mut text = text.to_owned();
     for secret in secrets {

@@ -6,8 +6,8 @@ pub const HTTP_ANSWER_BYTES: usize = 1024 * 1024;
 /// The most bytes that the answer of a turn takes in memory: as it is received and as it is read.
 pub const TURN_ANSWER_BYTES: usize = 2 * MAX_TURN_ANSWER;
 
-/// The most bytes of the answer of a turn where tools are offered: a call with arguments that are too long is told to the model, and does
-/// not fail the turn.
+/// The most bytes of the answer of a turn where tools are offered: a call with arguments that are too long is told to
+/// the model, and does not fail the turn.
 pub(crate) const MAX_TURN_ANSWER: usize = 8 * 1024 * 1024;
 
 /// The memory for the answer of one call.

@@ -114,8 +114,8 @@ impl Condition {
         references
     }
 
-    /// Returns the parts of answers that this condition reads and that the schemas of the answers do not promise; `consequence` says
-    /// what follows where the condition has no value.
+    /// Returns the parts of answers that this condition reads and that the schemas of the answers do not promise;
+    /// `consequence` says what follows where the condition has no value.
     pub fn read_problems(&self, known: &Known, consequence: &str) -> BTreeSet<ReadProblem> {
         self.tree.as_ref().map(|tree| reads::problems(tree, known, consequence)).unwrap_or_default()
     }

@@ -1,8 +1,8 @@
-//! The expressions of a spec: templates that produce text, conditions (CEL) that decide, the references in both, patterns
-//! (RE2), JSON in answers, and text that is safe to store and show.
+//! The expressions of a spec: templates that produce text, conditions (CEL) that decide, the references in both,
+//! patterns (RE2), JSON in answers, and text that is safe to store and show.
 //!
-//! **Invariant:** the crate uses no other crate of this workspace, and reads no clock, file, environment or network. Text of
-//! a person, a model or a tool is only ever a value: it is never parsed as a template or as a condition.
+//! **Invariant:** the crate uses no other crate of this workspace, and reads no clock, file, environment or network.
+//! Text of a person, a model or a tool is only ever a value: it is never parsed as a template or as a condition.
 //!
 //! | module | answers |
 //! |---|---|

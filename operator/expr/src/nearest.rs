@@ -1,7 +1,7 @@
 //! The known word that was most likely meant by one that was typed.
 //!
-//! It must not guess across words that merely sound alike: a wrong suggestion is worse than none. Comparing words is charged as
-//! work, and nothing is near any more once the evaluation is to stop.
+//! It must not guess across words that merely sound alike: a wrong suggestion is worse than none. Comparing words is
+//! charged as work, and nothing is near any more once the evaluation is to stop.
 
 use super::budget;
 
@@ -45,7 +45,8 @@ fn dashed(c: char) -> char {
     if c == '_' { '-' } else { c }
 }
 
-/// Edits that turn one word into the other, or `None` where that takes more than `most`; two neighbours swapped count as one.
+/// Edits that turn one word into the other, or `None` where that takes more than `most`; two neighbours swapped count
+/// as one.
 fn distance(a: &[char], b: &[char], most: usize) -> Option<usize> {
     if a.len().abs_diff(b.len()) > most {
         return None;

@@ -1,8 +1,8 @@
 //! The numbers that every JSON reader understands alike.
 //!
-//! A number of an answer that no double holds stays in its JSON value as a number out of range: one beyond ±2^53, or one
-//! closer to 0 than the smallest normal double. So the rest of the answer can be read, and reading that number is an error
-//! wherever a value is read: in conditions, in templates, and by schemas.
+//! A number of an answer that no double holds stays in its JSON value as a number out of range: one beyond ±2^53, or
+//! one closer to 0 than the smallest normal double. So the rest of the answer can be read, and reading that number is
+//! an error wherever a value is read: in conditions, in templates, and by schemas.
 
 use std::fmt;
 
@@ -134,8 +134,8 @@ pub fn lost(written: &str) -> Option<Number> {
     is_lost.then(|| Number::from_f64(f64::from_bits(1).copysign(double)))?
 }
 
-/// Returns a number for the text of one, which the JSON grammar allows: the exact integer, else the nearest double. One that no
-/// double holds becomes a number that [`inexact`] refuses.
+/// Returns a number for the text of one, which the JSON grammar allows: the exact integer, else the nearest double. One
+/// that no double holds becomes a number that [`inexact`] refuses.
 pub(super) fn parse(text: &str) -> Option<Number> {
     if let Ok(whole) = text.parse::<u64>() {
         return Some(whole.into());

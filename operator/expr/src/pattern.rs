@@ -68,8 +68,8 @@ impl Pattern {
     }
 }
 
-/// Returns the most states of a pattern that one character of a text keeps busy, repetitions expanded. A text that is not a
-/// regular expression has the largest number.
+/// Returns the most states of a pattern that one character of a text keeps busy, repetitions expanded. A text that is
+/// not a regular expression has the largest number.
 #[must_use]
 pub fn states(pattern: &str) -> usize {
     regex_syntax::Parser::new().parse(pattern).map_or(usize::MAX, |hir| hir_states(&hir))

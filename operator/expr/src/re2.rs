@@ -77,7 +77,8 @@ pub fn read(pattern: &str) -> Result<String, String> {
     Ok(written)
 }
 
-/// Returns the pattern compiled so that it matches only from the first character to the last, where it does so for the API server.
+/// Returns the pattern compiled so that it matches only from the first character to the last, where it does so for the
+/// API server.
 ///
 /// # Errors
 /// One sentence for the author of the pattern.

@@ -101,8 +101,8 @@ impl Known {
         Self::default()
     }
 
-    /// Says which steps there are and which of them evaluates, so that a reference to one that it does not wait for gets the remedy
-    /// `dependsOn`.
+    /// Says which steps there are and which of them evaluates, so that a reference to one that it does not wait for
+    /// gets the remedy `dependsOn`.
     #[must_use]
     pub fn of_step(mut self, own: &str, all: &Arc<BTreeSet<String>>) -> Self {
         self.steps = Some((Arc::clone(all), own.to_owned()));

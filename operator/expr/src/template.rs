@@ -86,8 +86,8 @@ impl Template {
         &self.references
     }
 
-    /// Returns what to write instead where this template puts a value into JSON without escaping it; `is_plain` tells of an
-    /// expression that it never is a text.
+    /// Returns what to write instead where this template puts a value into JSON without escaping it; `is_plain` tells
+    /// of an expression that it never is a text.
     pub fn json_advice(&self, is_plain: impl Fn(&str) -> bool) -> Vec<String> {
         body::advice(&self.source, is_plain)
     }

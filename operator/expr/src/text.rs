@@ -17,8 +17,8 @@ pub fn clean(text: &str) -> String {
     text.chars().filter(|&c| !c.is_control() || matches!(c, '\t' | '\n' | '\r')).nfc().collect()
 }
 
-/// JSON with all its texts and keys as [`clean`] makes them: escapes such as `\u007f` outlive the cleaning of JSON as a text.
-/// Of keys that become equal the last one stays.
+/// JSON with all its texts and keys as [`clean`] makes them: escapes such as `\u007f` outlive the cleaning of JSON as a
+/// text. Of keys that become equal the last one stays.
 #[must_use]
 pub fn clean_json(value: Value) -> Value {
     match value {
@@ -88,8 +88,8 @@ pub fn display(text: &str, max_chars: usize) -> String {
 /// The largest number of names that [`listed`] writes out.
 const LISTED_NAMES: usize = 3;
 
-/// Returns the first three names in one line, each shown with at most `max_chars` characters, and the number of the others:
-/// `a, b, c +4`. Returns `None` for an empty list.
+/// Returns the first three names in one line, each shown with at most `max_chars` characters, and the number of the
+/// others: `a, b, c +4`. Returns `None` for an empty list.
 #[must_use]
 pub fn listed(names: &[String], max_chars: usize) -> Option<String> {
     let shown: Vec<String> = names.iter().take(LISTED_NAMES).map(|name| display(name, max_chars)).collect();

@@ -1,7 +1,8 @@
 //! Serves HTTP/1 to whoever connects, so that nobody can keep others out.
 //!
-//! **Invariant:** a connection waits for its peer (for a request, for the rest of one, or to be read) only for a bounded time, and ends
-//! earlier where others need its place. The peer is the address at the other end: no header of a request says who it is.
+//! **Invariant:** a connection waits for its peer (for a request, for the rest of one, or to be read) only for a
+//! bounded time, and ends earlier where others need its place. The peer is the address at the other end: no header of a
+//! request says who it is.
 
 mod peers;
 mod request;
@@ -33,17 +34,19 @@ use stream::TimedStream;
 /// The bounds of a listener.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// The most connections at once, but for those whose answer is a stream of events: whoever serves streams bounds them. For
-    /// another one, the connection ends that has waited for its peer the longest.
+    /// The most connections at once, but for those whose answer is a stream of events: whoever serves streams bounds
+    /// them. For another one, the connection ends that has waited for its peer the longest.
     pub connections: usize,
-    /// The most connections of one peer that wait for a request or for the rest of one. For another one, the oldest of them ends.
+    /// The most connections of one peer that wait for a request or for the rest of one. For another one, the oldest of
+    /// them ends.
     pub waiting_of_peer: usize,
-    /// How long the head of a request may take, from its first byte; that of the first one from when the connection is open.
+    /// How long the head of a request may take, from its first byte; that of the first one from when the connection is
+    /// open.
     pub head: Duration,
     /// How long its body may take.
     pub body: Duration,
-    /// How long a connection may rest between an answer and another request. Longer than most proxies keep one (60 or 90 seconds), so
-    /// that it does not end while a proxy sends.
+    /// How long a connection may rest between an answer and another request. Longer than most proxies keep one (60 or
+    /// 90 seconds), so that it does not end while a proxy sends.
     pub rest: Duration,
     /// How long a peer may take to read 16 KiB of an answer.
     pub answer: Duration,
@@ -84,8 +87,8 @@ pub fn raise_open_files() -> io::Result<()> {
     Ok(setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum })?)
 }
 
-/// Serves until `ends` is ready, and then until the requests in flight have been answered. Handlers can take the peer as
-/// `ConnectInfo<SocketAddr>`.
+/// Serves until `ends` is ready, and then until the requests in flight have been answered. Handlers can take the peer
+/// as `ConnectInfo<SocketAddr>`.
 pub async fn serve(listener: TcpListener, pages: Router, limits: Limits, ends: impl Future<Output = ()>) {
     let (places, peers) = (Arc::new(Semaphore::new(limits.connections)), Arc::new(Peers::new(limits)));
     let graceful = GracefulShutdown::new();

@@ -1,7 +1,7 @@
 //! The connections that wait for their peer: for a request, for the rest of one, or to be read.
 //!
-//! **Invariant:** where there is no room, the connection of a peer that has waited the longest ends, never a new one. A request that
-//! arrives whole is therefore served, however many others are not.
+//! **Invariant:** where there is no room, the connection of a peer that has waited the longest ends, never a new one. A
+//! request that arrives whole is therefore served, however many others are not.
 
 use std::{
     cmp::Reverse,
@@ -166,8 +166,8 @@ impl Waiting {
         self.count(false);
     }
 
-    /// As [`Self::answered`]. Returns whether the connection can wait for another request: those that only wait are at most half of
-    /// what a peer can have.
+    /// As [`Self::answered`]. Returns whether the connection can wait for another request: those that only wait are at
+    /// most half of what a peer can have.
     pub(crate) fn again(&self) -> bool {
         let has_room = self.peers.lock().shared(self.peer).count() < self.peers.most.div_ceil(2);
         self.count(has_room);

@@ -19,8 +19,8 @@ use crate::{Limits, peers::Waiting};
 /// What a peer reads at least of an answer, in bytes, in [`Limits::answer`].
 const LEAST: usize = 16 * 1024;
 
-/// The bytes of an answer that the system keeps for a peer, which it doubles. With more of them, nobody knows for minutes that a peer
-/// reads slowly, or that it does not.
+/// The bytes of an answer that the system keeps for a peer, which it doubles. With more of them, nobody knows for
+/// minutes that a peer reads slowly, or that it does not.
 const UNSENT: usize = 64 * 1024;
 
 /// A connection that ends with an error where its peer is late.

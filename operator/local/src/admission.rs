@@ -36,8 +36,8 @@ pub fn admit(approval: &Approval, user: &str, decision: &Decision, now: Moment) 
     decision.too_large(request, &others).map_or(Ok(()), |why| Err(why.to_owned()))
 }
 
-/// Returns why a user cannot decide an Approval, whatever they decide, or `None` where they can. A user decides locally in
-/// every group of the gate, and need not be among its approvers: a local run does not authenticate user names.
+/// Returns why a user cannot decide an Approval, whatever they decide, or `None` where they can. A user decides locally
+/// in every group of the gate, and need not be among its approvers: a local run does not authenticate user names.
 #[must_use]
 pub fn barred(approval: &Approval, user: &str) -> Option<String> {
     let groups = groups(&approval.spec.request);

@@ -1,6 +1,7 @@
 //! The large values of local runs, as files.
 //!
-//! **Invariant:** bytes that do not have the digest they were asked by are not served, and nothing is written outside the folder.
+//! **Invariant:** bytes that do not have the digest they were asked by are not served, and nothing is written outside
+//! the folder.
 
 use std::{fs, io, path::PathBuf};
 

@@ -247,8 +247,8 @@ impl Local {
         self
     }
 
-    /// Evaluates text of Workflows and answers elsewhere than where it is needed. A run then ends at once when it is asked
-    /// to pause during an evaluation.
+    /// Evaluates text of Workflows and answers elsewhere than where it is needed. A run then ends at once when it is
+    /// asked to pause during an evaluation.
     #[must_use]
     pub fn evaluator(mut self, evaluator: Evaluator) -> Self {
         self.evaluator = evaluator;

@@ -35,11 +35,12 @@ pub fn decision_of(request: &ApprovalRequest, text: &str) -> Result<Decision, St
     }
 }
 
-/// Returns why a text must not be taken for an answer, or `None` where it may be one. A word of trust never is, unless it is an option.
+/// Returns why a text must not be taken for an answer, or `None` where it may be one. A word of trust never is, unless
+/// it is an option.
 ///
 /// A single word is refused that is near to a verdict or an option of the gate. A gate that is approved or asked again,
-/// and has no form of its own, also refuses a word for a verdict that it does not allow; a `strict` reader refuses every
-/// other word there.
+/// and has no form of its own, also refuses a word for a verdict that it does not allow; a `strict` reader refuses
+/// every other word there.
 #[must_use]
 pub fn mistyped(request: &ApprovalRequest, text: &str, strict: bool) -> Option<String> {
     let typed = text.trim();

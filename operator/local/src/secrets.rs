@@ -20,11 +20,11 @@ const PREFIX: &str = "SIGNOFF_SECRET_";
 const HOSTS: &str = "allowed-hosts";
 
 /// Secrets of this machine. The key `token` of the Secret `models` is the file `models/token` of the folder, if there
-/// is one, else the variable `SIGNOFF_SECRET_MODELS_TOKEN`. The Secret is sent to the hosts that its key `allowed-hosts`
-/// lists and to no other, as on a cluster; without that key it is sent nowhere.
+/// is one, else the variable `SIGNOFF_SECRET_MODELS_TOKEN`. The Secret is sent to the hosts that its key
+/// `allowed-hosts` lists and to no other, as on a cluster; without that key it is sent nowhere.
 ///
-/// A variable does not say where the Secret's name ends and the key begins. So a list of hosts holds for every key whose
-/// variable begins with the words of the list's Secret, however a Workflow divides them.
+/// A variable does not say where the Secret's name ends and the key begins. So a list of hosts holds for every key
+/// whose variable begins with the words of the list's Secret, however a Workflow divides them.
 #[derive(Clone, Debug, Default)]
 pub struct LocalSecrets {
     folder: Option<PathBuf>,

@@ -1,11 +1,13 @@
-//! Remedies for a text that cannot be read as YAML: what the author probably meant with the line where the reader stopped.
+//! Remedies for a text that cannot be read as YAML: what the author probably meant with the line where the reader
+//! stopped.
 //!
 //! It must not read YAML: it looks at one line, and the reader's message stands where it finds nothing.
 
 /// The characters that begin something else than a text, and must be quoted at the beginning of one.
 const INDICATORS: [char; 5] = ['@', '`', '%', '*', '!'];
 
-/// Returns the byte of a better place and the error with its remedy. `at`: the byte where the reader stopped; `why`: its message.
+/// Returns the byte of a better place and the error with its remedy. `at`: the byte where the reader stopped; `why`:
+/// its message.
 pub(crate) fn explained(text: &str, at: usize, why: &str) -> (usize, String) {
     let line = line_start(text, at);
     let found = tab(text, line)
@@ -122,8 +124,8 @@ fn outside_of_quotes(line: &str, wanted: &str) -> Option<usize> {
     found
 }
 
-/// Goes through the characters of a line outside of quotes and before a comment, until `stop` holds. Returns where a quote begins
-/// that the line does not close.
+/// Goes through the characters of a line outside of quotes and before a comment, until `stop` holds. Returns where a
+/// quote begins that the line does not close.
 fn scan(line: &str, mut stop: impl FnMut(usize, char) -> bool) -> Option<usize> {
     let mut quote = None;
     let (mut before, mut escaped) = (' ', false);

@@ -105,8 +105,8 @@ fn brief_value(value: &Value) -> String {
     }
 }
 
-/// Returns a text of a model as one word of a line: quoted where it has anything but letters, digits and signs of names,
-/// so that it cannot pass for another argument, nor for the end of the arguments.
+/// Returns a text of a model as one word of a line: quoted where it has anything but letters, digits and signs of
+/// names, so that it cannot pass for another argument, nor for the end of the arguments.
 pub(crate) fn word(text: &str, most: usize) -> String {
     let shown = one_line(text, most);
     if is_word(&shown) { shown } else { Value::from(shown).to_string() }
@@ -125,8 +125,8 @@ pub fn facts_before(action: &Action) -> Vec<Fact> {
     facts
 }
 
-/// Returns the facts that stand after the arguments: the effects, the other calls of the turn, the earlier calls of the run, and
-/// the gates that ask. A question has the calls only.
+/// Returns the facts that stand after the arguments: the effects, the other calls of the turn, the earlier calls of the
+/// run, and the gates that ask. A question has the calls only.
 pub fn facts_after(request: &ApprovalRequest) -> Vec<Fact> {
     let Some(action) = &request.action else { return Vec::new() };
     let mut facts = effects_of(request, action);
@@ -144,7 +144,8 @@ pub fn facts_after(request: &ApprovalRequest) -> Vec<Fact> {
     facts
 }
 
-/// Returns the facts that stand after the arguments where the calls of a turn are shown together: the effects, and the gates that ask.
+/// Returns the facts that stand after the arguments where the calls of a turn are shown together: the effects, and the
+/// gates that ask.
 pub fn facts_of_call(request: &ApprovalRequest) -> Vec<Fact> {
     let Some(action) = &request.action else { return Vec::new() };
     effects_of(request, action).into_iter().chain(asked_by(action)).collect()
@@ -203,8 +204,8 @@ fn effects(request: &ApprovalRequest, action: &Action) -> String {
     words.to_owned()
 }
 
-/// Returns why a call can change something whatever its author declares, or `None`. Only a GET or a HEAD without a body, and without a
-/// header that names another method, is known to read; a text of the run is sent nowhere.
+/// Returns why a call can change something whatever its author declares, or `None`. Only a GET or a HEAD without a
+/// body, and without a header that names another method, is known to read; a text of the run is sent nowhere.
 fn can_change(request: &ApprovalRequest, action: &Action) -> Option<String> {
     let target = action.target.as_deref().unwrap_or_default();
     let method = match target.split_once(' ') {

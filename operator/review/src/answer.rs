@@ -8,7 +8,8 @@ use kube::core::Status;
 /// The most characters of a message that is shown.
 const LONGEST: usize = 4000;
 
-/// Returns the role that RBAC asks for, as the end of a sentence; empty where the refusal is not RBAC's, or not about a namespace.
+/// Returns the role that RBAC asks for, as the end of a sentence; empty where the refusal is not RBAC's, or not about a
+/// namespace.
 #[must_use]
 pub fn missing_role(message: &str) -> String {
     let Some((_, refused)) = message.split_once(" cannot ") else { return String::new() };

@@ -50,8 +50,8 @@ fn field(call: &Map<String, Value>, name: &str) -> Option<(String, Value)> {
     Some((name.to_owned(), Value::String(text)))
 }
 
-/// Returns the parameters that differ from those that the editor began with, where the gate takes any of several: what was not changed
-/// stays as it is.
+/// Returns the parameters that differ from those that the editor began with, where the gate takes any of several: what
+/// was not changed stays as it is.
 #[must_use]
 pub fn changed_only(schema: &Value, before: &Map<String, Value>, after: Map<String, Value>) -> Map<String, Value> {
     if schema["minProperties"] != 1 || schema["required"].is_array() {

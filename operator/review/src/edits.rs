@@ -145,7 +145,8 @@ async fn original(
     }
 }
 
-/// Returns what each edit changed, in their order: the newest led to what is reviewed, each other to what the next one changed.
+/// Returns what each edit changed, in their order: the newest led to what is reviewed, each other to what the next one
+/// changed.
 pub fn differences(
     request: &ApprovalRequest,
     reviewed: Option<&str>,

@@ -1,4 +1,5 @@
-//! A decision as the entry of `spec.decisions` that is sent, the change that puts it there, and whether exactly it was stored.
+//! A decision as the entry of `spec.decisions` that is sent, the change that puts it there, and whether exactly it was
+//! stored.
 //!
 //! Pure. It must not send less than it was given: what cannot be sent unchanged is an error.
 
@@ -32,8 +33,8 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// Returns a decision under the key of its voter, as it is sent, with the digest of the request, the groups that the gate counts, and the
-    /// number of the attempt.
+    /// Returns a decision under the key of its voter, as it is sent, with the digest of the request, the groups that
+    /// the gate counts, and the number of the attempt.
     ///
     /// # Errors
     /// It has a number that JSON does not keep.
@@ -105,8 +106,8 @@ pub fn change(entry: &Entry, decisions: Option<&Value>) -> Result<Change, serde_
     Ok(change.map_or(Change::Nothing, |change| Change::Merge(json!({"spec": {"decisions": {&entry.key: change}}}))))
 }
 
-/// Returns the operations that put an entry into the map of decisions. A map that was not there must still not be there: it is
-/// not to be replaced.
+/// Returns the operations that put an entry into the map of decisions. A map that was not there must still not be
+/// there: it is not to be replaced.
 fn json_patch(entry: &Entry, wanted: Value, is_map_there: bool) -> Value {
     let path = format!("/spec/decisions/{}", entry.key.replace('~', "~0").replace('/', "~1"));
     let add = json!({"op": "add", "path": path, "value": wanted});
@@ -130,7 +131,8 @@ fn difference(old: &Value, new: &Value) -> Option<Value> {
     (!change.is_empty()).then_some(Value::Object(change))
 }
 
-/// Whether a part of the value is null. A merge patch takes it for `remove`, and the API server removes it from objects in lists too.
+/// Whether a part of the value is null. A merge patch takes it for `remove`, and the API server removes it from objects
+/// in lists too.
 fn holds_null(value: &Value) -> bool {
     match value {
         Value::Null => true,

@@ -1,4 +1,5 @@
-//! What a decision would come to: the operator's count of the decisions, by the same function that the operator counts with.
+//! What a decision would come to: the operator's count of the decisions, by the same function that the operator counts
+//! with.
 //!
 //! It must not be taken for the outcome: only the operator's status is that.
 

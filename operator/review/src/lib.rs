@@ -1,4 +1,5 @@
-//! What a person who decides sees, and what they send: the parts that the plugin and the page share, so that both say the same.
+//! What a person who decides sees, and what they send: the parts that the plugin and the page share, so that both say
+//! the same.
 //!
 //! **Invariant:** nothing here is a line of a terminal or a piece of HTML, and only the modules marked
 //! *(I/O)* talk to a cluster.
@@ -8,7 +9,8 @@
 //! * [`text`]: text of others within a line, and commands as a shell reads them
 //! * [`seen`], [`voter`]: an Approval as it was read, where its run stands, and who looks at it
 //! * [`reading`], [`problem`]: a request as it was read for a decision *(I/O)*, and what keeps it from being decided
-//! * [`request`], [`quorum`], [`decisions`]: words about what is asked, whose agreement it takes, and what was said so far
+//! * [`request`], [`quorum`], [`decisions`]: words about what is asked, whose agreement it takes, and what was said so
+//!   far
 //! * [`whole`]: the whole of a text that the request holds only in part *(I/O)*
 //! * [`coming`]: the calls and gates that follow a verdict, and the run as its readers know it
 //! * [`indented`]: JSON with line ends and spaces, every other character as it is

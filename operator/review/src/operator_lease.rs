@@ -34,8 +34,8 @@ const SLACK: Duration = Duration::from_secs(1);
 /// The operator's process that holds or held the Lease.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Holder {
-    /// The identity in the Lease: the UID of the Pod, or the value of `--identity` outside of Pods; `_` and the start time
-    /// of the process, in microseconds. Empty if the Lease was released.
+    /// The identity in the Lease: the UID of the Pod, or the value of `--identity` outside of Pods; `_` and the start
+    /// time of the process, in microseconds. Empty if the Lease was released.
     pub identity: String,
     /// The name of the Pod with this UID, if the caller can list it.
     pub pod: Option<String>,
@@ -134,8 +134,8 @@ impl Reading {
         }
     }
 
-    /// Returns the state that this and a later reading show. A Lease that was renewed in between is not stale: the clocks
-    /// of two API servers differ, or the operator is of a version that writes the time of its machine.
+    /// Returns the state that this and a later reading show. A Lease that was renewed in between is not stale: the
+    /// clocks of two API servers differ, or the operator is of a version that writes the time of its machine.
     pub fn judge_again(&self, later: &Self) -> OperatorState {
         match later.judge() {
             OperatorState::Stale { holder, age } if !later.is_released() && later.renewed_at != self.renewed_at => {

@@ -24,8 +24,8 @@ pub(crate) const GOES_ON: &str = "the run goes on";
 /// The same of a suspended run.
 pub const SUSPENDED: &str = "the run is suspended, and goes on when it is resumed";
 
-/// Returns the line about a decision. `detail`: why it is not counted, what shows the successor, or what the run waits for although the
-/// gate is decided.
+/// Returns the line about a decision. `detail`: why it is not counted, what shows the successor, or what the run waits
+/// for although the gate is decided.
 pub fn line(approval: &Approval, state: &DecisionState, entry: &Entry, detail: &str) -> String {
     let request = &approval.spec.request;
     let verdict = entry.decision.verdict;
@@ -105,8 +105,8 @@ pub fn sequel(request: &ApprovalRequest, verdict: Verdict) -> String {
     }
 }
 
-/// Returns what a suspended run does after a verdict, or `None` where the suspension delays nothing: the run is not suspended or ends,
-/// or more people are asked.
+/// Returns what a suspended run does after a verdict, or `None` where the suspension delays nothing: the run is not
+/// suspended or ends, or more people are asked.
 pub fn suspended(request: &ApprovalRequest, verdict: Verdict, run: &RunNow) -> Option<String> {
     let ends = verdict == Verdict::Abort || verdict == Verdict::Reject && request.after_reject.is_empty();
     if !run.is_suspended || ends || verdict == Verdict::Escalate {
@@ -116,8 +116,8 @@ pub fn suspended(request: &ApprovalRequest, verdict: Verdict, run: &RunNow) -> O
     Some(if sequel == GOES_ON { SUSPENDED.to_owned() } else { format!("{SUSPENDED}; then {sequel}") })
 }
 
-/// Returns who cannot approve the call that a Modify changes, or `None` for another decision: the editor, and everybody where too few
-/// other users are left.
+/// Returns who cannot approve the call that a Modify changes, or `None` for another decision: the editor, and everybody
+/// where too few other users are left.
 pub fn after_edit(approval: &Approval, entry: &Entry) -> Option<String> {
     let request = &approval.spec.request;
     if entry.decision.verdict != Verdict::Modify || call(request).is_none() {
@@ -151,7 +151,8 @@ pub fn effects(request: &ApprovalRequest, status: &ApprovalStatus) -> Vec<(Verdi
     allowed_verdicts(request, status).iter().map(|verdict| (*verdict, effect(request, *verdict))).collect()
 }
 
-/// Returns what the run does after a verdict at a gate of the step of a tool: before it starts, after it failed, or about its response.
+/// Returns what the run does after a verdict at a gate of the step of a tool: before it starts, after it failed, or
+/// about its response.
 fn sequel_at_tool(request: &ApprovalRequest, verdict: Verdict) -> Option<&'static str> {
     if call(request).is_some() || !is_at_tool(request) {
         return None;
@@ -204,8 +205,8 @@ pub fn count(approval: &Approval, verdict: Verdict) -> String {
     if open.is_empty() { text } else { format!("{text}; still asked: {open}") }
 }
 
-/// Names the approvers who have not decided: users by name, and every group. Of a verdict with a quorum, only those of quorums that
-/// are not met.
+/// Names the approvers who have not decided: users by name, and every group. Of a verdict with a quorum, only those of
+/// quorums that are not met.
 fn still_asked(approval: &Approval, verdict: Verdict) -> String {
     let votes = approval.status.as_ref().map(|status| status.votes.as_slice()).unwrap_or_default();
     let progress = progress(approval);

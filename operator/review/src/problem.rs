@@ -9,7 +9,8 @@ use crate::whole;
 /// A part of a request that is not verified. Nothing is sent about a request that has a problem.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Problem {
-    /// The digest of the request is not that of what it says: a decision would count for something else than what is shown.
+    /// The digest of the request is not that of what it says: a decision would count for something else than what is
+    /// shown.
     #[error(
         "the digest of this request ({0}) is not the digest of what it says: do not decide it, and tell the administrators of Signoff"
     )]

@@ -34,8 +34,8 @@ pub fn rules(quorum: &Quorum) -> String {
     text
 }
 
-/// Describes each quorum with the count so far, the gate's own first: the only one without its approvers, several with their approvers
-/// and the gate or policy that requires each.
+/// Describes each quorum with the count so far, the gate's own first: the only one without its approvers, several with
+/// their approvers and the gate or policy that requires each.
 pub fn lines(approval: &Approval) -> Vec<String> {
     let quorums = &approval.spec.request.quorums;
     let status = approval.status.clone().unwrap_or_default();

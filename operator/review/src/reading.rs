@@ -1,6 +1,7 @@
 //! A request as it was read for a decision: read *(I/O)* -> verified *(pure)*.
 //!
-//! **Invariant:** a [`Verified`] is made by [`verify`] alone, and only forms and decisions of a [`Verified`] can be made.
+//! **Invariant:** a [`Verified`] is made by [`verify`] alone, and only forms and decisions of a [`Verified`] can be
+//! made.
 
 use kube::{
     Api, Client,
@@ -80,7 +81,8 @@ fn run_problem(seen: &Seen, run: &RunNow) -> Option<Problem> {
     differs.map(|one| Problem::Unguarded(one_line(&one.message, 1024)))
 }
 
-/// Reads where a run stands. The name is what a request says: a text that is no name of an object would be another path.
+/// Reads where a run stands. The name is what a request says: a text that is no name of an object would be another
+/// path.
 pub async fn run(client: &Client, namespace: &str, workflow: &str) -> RunNow {
     if !names::is_object(workflow) {
         return RunNow { found: RunFound::NoName, ..RunNow::default() };

@@ -56,8 +56,8 @@ impl std::fmt::Display for Refusal {
     }
 }
 
-/// Returns why this decision is refused, in words about the gate; `None` where it is not, or where the policy says it best: who
-/// the voter is. Of the decision it reads verdict, reason, subjects, and on whose behalf it is.
+/// Returns why this decision is refused, in words about the gate; `None` where it is not, or where the policy says it
+/// best: who the voter is. Of the decision it reads verdict, reason, subjects, and on whose behalf it is.
 pub fn explain(seen: &Seen, me: &Me, decision: &Decision, now: Moment) -> Option<Refusal> {
     let approval = &seen.approval;
     if let Some(why) = closed_gate(approval, now) {

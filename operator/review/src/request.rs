@@ -139,7 +139,8 @@ pub fn counts_as(verdict: Verdict, request: Option<&ApprovalRequest>) -> String 
     format!("{verdict}{}", if is_idle { ONLY_PEOPLE } else { "" })
 }
 
-/// Returns what a Retry by the deadline does. The engine asks again at most three times, and a gate is visited for other reasons too.
+/// Returns what a Retry by the deadline does. The engine asks again at most three times, and a gate is visited for
+/// other reasons too.
 fn again(request: &ApprovalRequest) -> &'static str {
     match request.gate.visit {
         ..=1 => "it ends and is asked again, at most three times",

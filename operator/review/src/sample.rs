@@ -79,7 +79,8 @@ pub fn problems() -> Vec<Problem> {
     ]
 }
 
-/// An Approval as it was read, and its run, with this problem; without one, verified. The problems of texts are the caller's.
+/// An Approval as it was read, and its run, with this problem; without one, verified. The problems of texts are the
+/// caller's.
 pub fn read_with(problem: Option<&Problem>) -> (Seen, RunNow) {
     let (mut approval, mut run) = (approval(), run());
     match problem {

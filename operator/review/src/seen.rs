@@ -124,8 +124,8 @@ impl Seen {
         Digest::of(&request).is_ok_and(|digest| digest == self.approval.spec.request.digest)
     }
 
-    /// Returns the problem of a request whose digest is another, so that a decision would count for something else than what is
-    /// shown.
+    /// Returns the problem of a request whose digest is another, so that a decision would count for something else than
+    /// what is shown.
     pub fn digest_problem(&self) -> Option<Problem> {
         (!self.digest_holds()).then(|| Problem::Digest(self.approval.spec.request.digest.clone()))
     }

@@ -1,6 +1,7 @@
 //! What the operator made of a recorded decision, from the status of its Approval.
 //!
-//! Pure: a client feeds [`Waited`] with the watch events of its own transport. The operator's status is all that it believes.
+//! Pure: a client feeds [`Waited`] with the watch events of its own transport. The operator's status is all that it
+//! believes.
 
 use signoff_api::{Approval, Outcome, Verdict, approval::Source};
 
@@ -54,8 +55,8 @@ impl Waited {
         Self { state, approval: stored, level_before, problem: None }
     }
 
-    /// Applies a watch event: the Approval, or `None` if there is none. One of the same name that was created later does not
-    /// have the decision.
+    /// Applies a watch event: the Approval, or `None` if there is none. One of the same name that was created later
+    /// does not have the decision.
     pub fn apply(&mut self, received: Option<Approval>, entry: &Entry) {
         let Some(approval) = received.filter(|found| found.metadata.uid == self.approval.metadata.uid) else {
             self.state = DecisionState::Deleted;

@@ -4,7 +4,8 @@
 
 use signoff_api::{Approval, RecordPath};
 
-/// Returns the last of these Approvals that asks again what this one asked: a later visit of the same gate of the same run.
+/// Returns the last of these Approvals that asks again what this one asked: a later visit of the same gate of the same
+/// run.
 pub fn last<'a>(approval: &Approval, among: impl Iterator<Item = &'a Approval>) -> Option<&'a Approval> {
     among.filter(|other| asks_again(other, approval)).max_by_key(|other| other.spec.request.gate.visit)
 }

@@ -56,8 +56,8 @@ impl Earlier {
         }
     }
 
-    /// Returns the votes, their Approval, and why they are void: `alice@example.com (Approve), of refund-1a2b: …`. Returns `None` if it
-    /// has no votes.
+    /// Returns the votes, their Approval, and why they are void: `alice@example.com (Approve), of refund-1a2b: …`.
+    /// Returns `None` if it has no votes.
     #[must_use]
     pub fn line(&self) -> Option<String> {
         let vote = |(key, verdict): &(String, Verdict)| format!("{} ({verdict})", one_line(key, 320));
@@ -67,8 +67,9 @@ impl Earlier {
     }
 }
 
-/// Returns the sentence for a reader whose own vote is void, or `None`: also once they have decided again, or the gate is decided.
-/// `earlier`: the Approvals that this one asks again, the latest first. Of several void votes the latest is named.
+/// Returns the sentence for a reader whose own vote is void, or `None`: also once they have decided again, or the gate
+/// is decided. `earlier`: the Approvals that this one asks again, the latest first. Of several void votes the latest is
+/// named.
 #[must_use]
 pub fn lost(earlier: &[Earlier], approval: &Approval, me: &Me) -> Option<String> {
     let status = approval.status.as_ref();
@@ -88,7 +89,8 @@ pub fn lost(earlier: &[Earlier], approval: &Approval, me: &Me) -> Option<String>
     })
 }
 
-/// Returns who gave the vote with this key for the reader, empty for their own one, or `None` if it is the vote of another person.
+/// Returns who gave the vote with this key for the reader, empty for their own one, or `None` if it is the vote of
+/// another person.
 fn delegate<'k>(key: &'k str, me: &Me) -> Option<&'k str> {
     let rest = key.strip_prefix(me.user.as_str())?;
     if rest.is_empty() { Some(rest) } else { rest.strip_prefix(" via ") }

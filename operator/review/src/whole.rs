@@ -87,8 +87,8 @@ pub fn edited_call(request: &ApprovalRequest) -> Option<&Sent> {
     request.sends.as_ref().filter(|_| is_of_failure)
 }
 
-/// Returns the text with which an edit begins: what was sent at a gate about a failure, else what is reviewed. `None` where the request
-/// has only a part of it, and `whole` has not all.
+/// Returns the text with which an edit begins: what was sent at a gate about a failure, else what is reviewed. `None`
+/// where the request has only a part of it, and `whole` has not all.
 pub fn to_edit<'t>(request: &'t ApprovalRequest, whole: Option<&'t Whole>) -> Option<&'t str> {
     if let Some(sent) = edited_call(request) {
         return match sent.ref_ {
@@ -194,8 +194,8 @@ pub async fn value(
     verified(blob, run, digest, what)
 }
 
-/// Returns what a Workflow calls the Blob of a value, where it is not the usual name; nothing where the Workflow cannot be
-/// read.
+/// Returns what a Workflow calls the Blob of a value, where it is not the usual name; nothing where the Workflow cannot
+/// be read.
 async fn value_name(client: &Client, namespace: &str, workflow: &str, digest: &Digest) -> Option<String> {
     let resource = ApiResource::erase::<Workflow>(&());
     let api = Api::<DynamicObject>::namespaced_with(client.clone(), namespace, &resource);

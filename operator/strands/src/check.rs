@@ -1,4 +1,5 @@
-//! What is wrong with a file of either format: one of ours, or one of the Strands CLI, which is checked by what it becomes.
+//! What is wrong with a file of either format: one of ours, or one of the Strands CLI, which is checked by what it
+//! becomes.
 //!
 //! **Invariant:** an imported Workflow is checked like a written one.
 
@@ -48,8 +49,8 @@ pub struct LoadedWorkflow {
     pub warnings: Vec<Problem>,
 }
 
-/// Reads the one Workflow of a text, or imports it where the text is a file of the Strands CLI. `approver` decides gates
-/// for which such a file names nobody.
+/// Reads the one Workflow of a text, or imports it where the text is a file of the Strands CLI. `approver` decides
+/// gates for which such a file names nobody.
 ///
 /// Inputs that are required and not given are warnings here: whoever runs it may still give them.
 ///

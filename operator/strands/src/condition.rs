@@ -17,8 +17,8 @@ pub(super) fn cel(source: &str, names: &Names, found: &mut UnresolvedNames) -> O
     converted(source, names, false, found)
 }
 
-/// Returns the condition of an edge: `else`, or CEL. As in a template, a value counts as true unless it is empty, zero, false or
-/// missing. `None` where CEL cannot express the condition.
+/// Returns the condition of an edge: `else`, or CEL. As in a template, a value counts as true unless it is empty, zero,
+/// false or missing. `None` where CEL cannot express the condition.
 pub(super) fn when(source: &str, names: &Names, found: &mut UnresolvedNames) -> Option<String> {
     if source.trim().eq_ignore_ascii_case("else") {
         return Some("else".to_owned());

@@ -1,5 +1,5 @@
-//! What an expression comes to, as far as that can be told before a run: CEL asks lists and texts in different ways, and
-//! takes nothing but true and false for a condition.
+//! What an expression comes to, as far as that can be told before a run: CEL asks lists and texts in different ways,
+//! and takes nothing but true and false for a condition.
 //!
 //! It must not guess: what could be several things is unknown.
 

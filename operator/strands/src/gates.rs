@@ -1,6 +1,7 @@
 //! HITL steps as gates: who is asked, what counts as yes and no, and what happens when nobody answers.
 //!
-//! An answer in words stays an answer in words: only a word that the file itself compares with becomes a verdict's text.
+//! An answer in words stays an answer in words: only a word that the file itself compares with becomes a verdict's
+//! text.
 
 use serde_json::{Map, Value, json};
 use signoff_api::{Verdict, verdict::Word};

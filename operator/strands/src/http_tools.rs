@@ -1,4 +1,5 @@
-//! HTTP executors and `http_request` as tools: each becomes steps of the kind `http` with a fixed method, host and headers.
+//! HTTP executors and `http_request` as tools: each becomes steps of the kind `http` with a fixed method, host and
+//! headers.
 //!
 //! **Invariant:** the model chooses neither host, method nor header, and no credential of a file becomes a part of the
 //! Workflow, which names a Secret instead.

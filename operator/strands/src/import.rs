@@ -138,8 +138,8 @@ impl<'t> Import<'t> {
         cel
     }
 
-    /// Returns the condition of an edge in CEL. One that CEL cannot express stays a template, which the plan refuses: an edge that is
-    /// left out could lead past a gate.
+    /// Returns the condition of an edge in CEL. One that CEL cannot express stays a template, which the plan refuses:
+    /// an edge that is left out could lead past a gate.
     pub(super) fn when(&mut self, source: &str, field: &str, edge: &Node) -> String {
         if let Some(when) = condition::when(source, &self.names, &mut self.found) {
             self.asks(&when);

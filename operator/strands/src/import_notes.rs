@@ -1,5 +1,5 @@
-//! What an import tells: everything that has no equivalent, everything that is written differently, and every value of a
-//! kind that its field does not take.
+//! What an import tells: everything that has no equivalent, everything that is written differently, and every value of
+//! a kind that its field does not take.
 //!
 //! It must not be silent about a field, and it must not decide whether the import is good enough: the caller does.
 
@@ -94,8 +94,9 @@ impl<'t> ImportNotes<'t> {
         }
     }
 
-    /// Tells what becomes of every field of an object that is not kept, of every one the format does not have, and which
-    /// values are of the wrong kind. This is the one place that looks at kinds: whoever takes a value relies on it.
+    /// Tells what becomes of every field of an object that is not kept, of every one the format does not have, and
+    /// which values are of the wrong kind. This is the one place that looks at kinds: whoever takes a value relies on
+    /// it.
     pub(super) fn read(&mut self, node: &Node, section: &'static str, path: &str) {
         #[cfg(test)]
         self.read.push((section, path.to_owned()));

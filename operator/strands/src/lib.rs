@@ -8,7 +8,8 @@
 //! | `tokens`, `parts`, `rewrite` | what a template says with the new names |
 //! | `condition`, `infix`, `shape` | what a condition is in CEL, and what of it CEL cannot say |
 //! | `words` | which words of people the file compares with |
-//! | `gates`, `patterns`, `graph`, `runtime`, `inputs`, `tools`, `http_tools`, `mcp_servers` | one part of a file each |
+//! | `gates`, `patterns`, `graph`, `runtime`, `inputs` | one part of a file each |
+//! | `tools`, `http_tools`, `mcp_servers` | the tools of a file |
 //! | `check` | what is wrong with a file of either format: one of ours, or one of the Strands CLI |
 
 mod answer_words;
@@ -75,8 +76,8 @@ impl Imported {
     }
 }
 
-/// Whether a text is a workflow file of the Strands CLI: one with agents and a pattern's type and config, and without an
-/// `apiVersion`.
+/// Whether a text is a workflow file of the Strands CLI: one with agents and a pattern's type and config, and without
+/// an `apiVersion`.
 #[must_use]
 pub fn is_strands(text: &str) -> bool {
     matches!(source::documents(text).as_slice(), [Ok(node)] if is_file(node))
@@ -109,7 +110,8 @@ pub fn import(text: &str, approver: &str) -> Result<Imported, Vec<Problem>> {
     document(text, &node, approver)
 }
 
-/// Imports one document. It is read again as the Strands CLI reads it, which is YAML 1.2: an answer `yes` is a word there.
+/// Imports one document. It is read again as the Strands CLI reads it, which is YAML 1.2: an answer `yes` is a word
+/// there.
 pub(crate) fn document(text: &str, node: &Node, approver: &str) -> Result<Imported, Vec<Problem>> {
     let mut problems = Problems::of(text);
     let node = &source::in_yaml_1_2(text, node).map_err(|unreadable| {

@@ -1,5 +1,5 @@
-//! The seven patterns of the Strands CLI as ours: `workflow` is our `dag`, `chain` needs no pattern, every other one keeps
-//! its name. Steps and gates are put into the one list of each.
+//! The seven patterns of the Strands CLI as ours: `workflow` is our `dag`, `chain` needs no pattern, every other one
+//! keeps its name. Steps and gates are put into the one list of each.
 //!
 //! It must not check what a plan checks: cycles, unknown nodes and missing agents are the plan's to refuse.
 
@@ -36,8 +36,8 @@ pub(super) fn known(pattern: &str) -> &'static [&'static str] {
 }
 
 impl Import<'_> {
-    /// `spec.pattern` of a pattern and its config; a chain has none. Its steps and gates are put into the lists of the spec.
-    /// The names must have been prepared.
+    /// `spec.pattern` of a pattern and its config; a chain has none. Its steps and gates are put into the lists of the
+    /// spec. The names must have been prepared.
     pub(super) fn pattern_of(&mut self, kind: &str, config: &Node) -> Option<Value> {
         let path = "pattern.config";
         let section = PATTERNS.into_iter().find(|pattern| *pattern == kind).unwrap_or("graph");

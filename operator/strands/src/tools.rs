@@ -154,7 +154,8 @@ impl Import<'_> {
         names
     }
 
-    /// Returns the names of a tool in the Workflow, which is made when the first agent lists it; none where there is no equivalent.
+    /// Returns the names of a tool in the Workflow, which is made when the first agent lists it; none where there is no
+    /// equivalent.
     fn tool(&mut self, id: &str, node: &Node, field: &str) -> Vec<String> {
         let key = self.key(id);
         if let Some(known) = self.made_tools.get(&key) {

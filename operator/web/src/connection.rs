@@ -1,7 +1,7 @@
 //! The way to the API server as somebody: connections are shared, identities never.
 //!
-//! **Invariant:** a request carries either the token of one session and nothing of ours, or our own token and the names of one
-//! session. No header of a browser's request reaches the API server.
+//! **Invariant:** a request carries either the token of one session and nothing of ours, or our own token and the names
+//! of one session. No header of a browser's request reaches the API server.
 
 use anyhow::Context;
 use http::{HeaderMap, HeaderName, HeaderValue, header::AUTHORIZATION};
@@ -13,7 +13,8 @@ use secrecy::{ExposeSecret, SecretString};
 
 use crate::settings::{Auth, Settings};
 
-/// The extra attribute by which the API server vouches for the channel of a decision; see `signoff.dev/channel` in the policies.
+/// The extra attribute by which the API server vouches for the channel of a decision; see `signoff.dev/channel` in the
+/// policies.
 const CHANNEL: &str = "impersonate-extra-signoff.dev%2fchannel";
 
 /// The time in which the API server must answer a probe.
@@ -97,7 +98,8 @@ impl Connection {
         Ok(signoff_cluster::connect_as(&self.shared, headers))
     }
 
-    /// Whether the API server answers. It is asked as nobody (as the page itself where it impersonates); any answer will do.
+    /// Whether the API server answers. It is asked as nobody (as the page itself where it impersonates); any answer
+    /// will do.
     ///
     /// # Errors
     /// Why there is no answer.

@@ -4,8 +4,8 @@
 //! session (who) -> connection (as whom to the API server) -> a page's model (pure) -> a template
 //! ```
 //!
-//! **Invariant:** decides nothing, and has no right of its own that a page uses: every request to the API server carries the
-//! identity of one session. A GET changes nothing.
+//! **Invariant:** decides nothing, and has no right of its own that a page uses: every request to the API server
+//! carries the identity of one session. A GET changes nothing.
 //!
 //! * [`settings`], [`server`]: the command line, and the routes with what surrounds them
 //! * [`session`]: cookies, tokens and their verification at every request; [`sign_in`]: how a session begins and ends

@@ -14,7 +14,8 @@ use crate::error::PageError;
 /// The most namespaces that are looked at for one reader.
 pub const NAMESPACES: usize = 20;
 
-/// Returns the namespaces to look at: `None` for all where the caller may list all, else those that were named and may be listed.
+/// Returns the namespaces to look at: `None` for all where the caller may list all, else those that were named and may
+/// be listed.
 ///
 /// # Errors
 /// As every request, except that it is refused.

@@ -35,8 +35,8 @@ const LARGEST_BODY: usize = 1024 * 1024;
 /// What another site reads.
 const FOREIGN: &str = "the request comes from another site: nothing was changed; open the page itself and try again";
 
-/// The headers of every response. Scripts and styles come from files of ours only, nothing may frame the page, and no other site
-/// learns where somebody was.
+/// The headers of every response. Scripts and styles come from files of ours only, nothing may frame the page, and no
+/// other site learns where somebody was.
 const HEADERS: [(HeaderName, &str); 7] = [
     (
         header::CONTENT_SECURITY_POLICY,
@@ -107,8 +107,8 @@ async fn other_way(method: Method, uri: Uri) -> Response {
     (StatusCode::METHOD_NOT_ALLOWED, PageError::Bad(why.to_owned())).into_response()
 }
 
-/// Refuses addresses of objects whose names are none: a name becomes a part of the path at the API server, and must not be more
-/// than one part of it.
+/// Refuses addresses of objects whose names are none: a name becomes a part of the path at the API server, and must not
+/// be more than one part of it.
 async fn only_names(parts: Result<RawPathParams, RawPathParamsRejection>, request: Request, next: Next) -> Response {
     let holds = |(part, text): (&str, &str)| match part {
         "namespace" => is_namespace(text),
@@ -182,8 +182,8 @@ fn foreign(state: &PageState, request: &Request) -> Option<Response> {
         return Some(PageError::Refused(why.to_owned()).into_response());
     }
     let is_same = named(site.clone()) == Some("same-origin");
-    // With `no-referrer` browsers send the origin of the page's own forms as `null`; only the other header tells them from those of
-    // a sandbox, and no page can set it.
+    // With `no-referrer` browsers send the origin of the page's own forms as `null`; only the other header tells them
+    // from those of a sandbox, and no page can set it.
     let origin = named(ORIGIN);
     let is_own = origin == Some(state.settings.origin().as_str()) || (origin == Some("null") && is_same);
     // Each that is there must agree: a page of a neighbouring host (same-site) is another site.
@@ -220,8 +220,8 @@ fn is_read(request: &Request) -> bool {
     [Method::GET, Method::HEAD].contains(request.method())
 }
 
-/// Sends whoever only looks to the sign-in page, and remembers where they wanted to go. A form whose session has ended is
-/// answered with a page instead: its text is a draft.
+/// Sends whoever only looks to the sign-in page, and remembers where they wanted to go. A form whose session has ended
+/// is answered with a page instead: its text is a draft.
 async fn signs_in(State(state): State<PageState>, request: Request, next: Next) -> Response {
     let path = request.uri().path().to_owned();
     let query = request.uri().query().map(str::to_owned);

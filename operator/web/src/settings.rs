@@ -19,7 +19,8 @@ pub struct Settings {
     /// The address for /healthz and /readyz.
     #[arg(long, env = "SIGNOFF_WEB_HEALTH_LISTEN", default_value = "127.0.0.1:8082", value_name = "ADDRESS")]
     pub health_listen: SocketAddr,
-    /// The address under which people reach the page, such as https://signoff.example.com. Without TLS only a loopback host.
+    /// The address under which people reach the page, such as https://signoff.example.com. Without TLS only a loopback
+    /// host.
     #[arg(long, env = "SIGNOFF_WEB_URL", value_name = "URL", value_parser = public_url)]
     pub url: Url,
     /// Whose rights the page uses, and how.
@@ -28,15 +29,15 @@ pub struct Settings {
     /// Needed for legacy-impersonation, with which this process can act as anybody, administrators included.
     #[arg(long, env = "SIGNOFF_WEB_I_ACCEPT_LEGACY_IMPERSONATION")]
     pub i_accept_legacy_impersonation: bool,
-    /// The kubeconfig file. Default: the cluster of its Pod. With pass-through only the address and the CA of the API server
-    /// are used of it.
+    /// The kubeconfig file. Default: the cluster of its Pod. With pass-through only the address and the CA of the API
+    /// server are used of it.
     #[arg(long, env = "SIGNOFF_WEB_KUBECONFIG", value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
     /// The context of the kubeconfig file. Default: the current context.
     #[arg(long, env = "SIGNOFF_WEB_CONTEXT", value_name = "NAME", requires = "kubeconfig")]
     pub context: Option<String>,
-    /// A file of at least 64 random bytes, the same for all replicas, with which cookies are encrypted. Default: a key that is
-    /// drawn at the start.
+    /// A file of at least 64 random bytes, the same for all replicas, with which cookies are encrypted. Default: a key
+    /// that is drawn at the start.
     #[arg(long, env = "SIGNOFF_WEB_COOKIE_KEY_FILE", value_name = "FILE")]
     pub cookie_key_file: Option<PathBuf>,
     /// Sign-in with OpenID Connect.
@@ -105,8 +106,8 @@ pub struct Oidc {
     /// The claim of the groups, for impersonation.
     #[arg(long = "oidc-groups-claim", env = "SIGNOFF_WEB_OIDC_GROUPS_CLAIM", value_name = "CLAIM")]
     pub groups_claim: Option<String>,
-    /// What stands before the user name, for impersonation. Default: as the API server does it, the issuer and `#` unless the
-    /// claim is email; `-` for nothing.
+    /// What stands before the user name, for impersonation. Default: as the API server does it, the issuer and `#`
+    /// unless the claim is email; `-` for nothing.
     #[arg(long = "username-prefix", env = "SIGNOFF_WEB_USERNAME_PREFIX", value_name = "TEXT")]
     pub username_prefix: Option<String>,
     /// What stands before each group, for impersonation.

@@ -1,5 +1,5 @@
-//! The glossary: every type of engine, admission, cluster and controller that more than one file can name, with the first sentence of its
-//! documentation. Must not say anything that the code does not say itself.
+//! The glossary: every type of engine, admission, cluster and controller that more than one file can name, with the
+//! first sentence of its documentation. Must not say anything that the code does not say itself.
 
 use std::fs;
 

@@ -1,7 +1,7 @@
 //! Writes the reference page of templates and conditions: each word with an example and its result.
 //!
-//! Every result is computed when the page is written, and every limit is the constant that enforces it. A test compares the words with
-//! the vocabulary.
+//! Every result is computed when the page is written, and every limit is the constant that enforces it. A test compares
+//! the words with the vocabulary.
 
 mod conditions;
 mod templates;

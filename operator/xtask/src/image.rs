@@ -1,6 +1,6 @@
-//! `cargo xtask image`: the image of the operator and of the page as a folder in the OCI layout.
-//! Starts nothing and reaches no registry. What is in the image is the business of `signoff_tests::image`, which the tests on
-//! a node use too.
+//! `cargo xtask image`: the image of the operator and of the page as a folder in the OCI layout. Starts nothing and
+//! reaches no registry. What is in the image is the business of `signoff_tests::image`, which the tests on a node use
+//! too.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,6 +1,7 @@
 //! The imports of one source file: its `use` declarations, and every other path of two segments or more.
 //!
-//! Code under `#[cfg(test)]` is left out. **Invariant:** reads tokens, not text, so that no comment and no string counts.
+//! Code under `#[cfg(test)]` is left out. **Invariant:** reads tokens, not text, so that no comment and no string
+//! counts.
 
 use std::str::FromStr;
 

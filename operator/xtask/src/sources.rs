@@ -7,8 +7,8 @@ use anyhow::{Context, Result};
 
 use crate::imports::Imports;
 
-/// Returns the `.rs` files of a folder in order. Left out are files named `…tests.rs`, and the modules that a file declares under
-/// `#[cfg(test)]`.
+/// Returns the `.rs` files of a folder in order. Left out are files named `…tests.rs`, and the modules that a file
+/// declares under `#[cfg(test)]`.
 ///
 /// # Errors
 /// A file that cannot be read or is not Rust.

@@ -173,7 +173,8 @@ fn cluster(tests: &Program, names: &[String]) -> Result<Tally> {
     };
     // Four at once: they wait for each other's processor more than for the cluster.
     if names.is_empty() {
-        // Tests that change rules take turns at one control plane. In a process of their own they keep no thread from the others.
+        // Tests that change rules take turns at one control plane. In a process of their own they keep no thread from
+        // the others.
         let (only, without) = ([LIFTING.to_owned()], ["--skip".to_owned(), LIFTING.to_owned()]);
         let (lifting, others) = std::thread::scope(|scope| {
             let lifting = scope.spawn(|| run("cluster", "1", &only));

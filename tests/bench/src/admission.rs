@@ -1,6 +1,6 @@
-//! What the admission policies cost a vote: the same merge patches with them and without, at Approvals that hold more and
-//! more recorded votes.
-//! It must not weaken any cluster but its own: the bindings of the policies are taken away there, and put back.
+//! What the admission policies cost a vote: the same merge patches with them and without, at Approvals that hold more
+//! and more recorded votes. It must not weaken any cluster but its own: the bindings of the policies are taken away
+//! there, and put back.
 
 use std::fmt::Write;
 use std::time::{Duration, Instant};

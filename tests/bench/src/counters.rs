@@ -57,7 +57,8 @@ impl Counters {
         Ok(Self::at_rest_with(operator, || Ok(())).await?.0)
     }
 
-    /// Reads until nothing is written or read any more; also returns what `note` returned when the last change had just been read.
+    /// Reads until nothing is written or read any more; also returns what `note` returned when the last change had just
+    /// been read.
     pub(super) async fn at_rest_with<T>(
         operator: &OperatorProcess,
         mut note: impl FnMut() -> Result<T>,

@@ -1,5 +1,5 @@
-//! A goal: a bound for a figure, and whether a run met it. Pure.
-//! Must not call a goal met or missed where the run cannot say so: others used the machine, or the operator's counters are wrong.
+//! A goal: a bound for a figure, and whether a run met it. Pure. Must not call a goal met or missed where the run
+//! cannot say so: others used the machine, or the operator's counters are wrong.
 
 use serde_json::{Map, Value, json};
 

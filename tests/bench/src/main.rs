@@ -1,5 +1,5 @@
-//! `cargo xtask bench`: measures how fast gates open and close beside the rates of the API server alone and beside hostile namespaces,
-//! the costs of votes, writes, Pods, notices and open pages, and the speed of the engine.
+//! `cargo xtask bench`: measures how fast gates open and close beside the rates of the API server alone and beside
+//! hostile namespaces, the costs of votes, writes, Pods, notices and open pages, and the speed of the engine.
 //!
 //! **Invariant:** touches no cluster but those it starts.
 
@@ -51,16 +51,20 @@ enum Bench {
     Gates(gates::Gates),
     /// A vote with the admission policies and without them, beside 1 to 64 recorded votes
     Admission(Admission),
-    /// What the writes of a one-gate workflow cost the API server: bytes allocated, processor time; with and without policies
+    /// What the writes of a one-gate workflow cost the API server: bytes allocated, processor time; with and without
+    /// policies
     Crd(crd::Crd),
-    /// The inbox with 1,000 requests that wait, against goals: how fast it answers, how soon a vote is shown, what open pages cost
+    /// The inbox with 1,000 requests that wait, against goals: how fast it answers, how soon a vote is shown, what open
+    /// pages cost
     Inbox(inbox::Inbox),
     /// Notices under the load of the open loop of gates, against goals: how soon they arrive, and what they cost the
     /// operator
     Notices(notices::Notices),
-    /// Agents with tools: turns a second beside a bare loop, CPU and writes of a turn and of a call, and the engine's replay
+    /// Agents with tools: turns a second beside a bare loop, CPU and writes of a turn and of a call, and the engine's
+    /// replay
     Agents(agents::Agents),
-    /// A victim's gate beside hostile namespaces, against goals: latency, the operator's memory and its restarts, for each load
+    /// A victim's gate beside hostile namespaces, against goals: latency, the operator's memory and its restarts, for
+    /// each load
     Tenants(tenants::Tenants),
     /// Steps that are Pods on a real kubelet, beside bare Pods of the same kind (Linux, root)
     Pods(pods::Pods),

@@ -65,7 +65,8 @@ fn ticks(count: u64) -> Duration {
     TICK * u32::try_from(count).unwrap_or(u32::MAX)
 }
 
-/// A field of `/proc/PID/stat` by its number in proc(5). The second may hold spaces and parentheses, hence from the last one.
+/// A field of `/proc/PID/stat` by its number in proc(5). The second may hold spaces and parentheses, hence from the
+/// last one.
 fn field(stat: &str, number: usize) -> Result<u64> {
     let rest = stat.rsplit_once(") ").context("/proc/PID/stat has another shape")?.1;
     let text = rest.split(' ').nth(number - 3).context("/proc/PID/stat is shorter than it should be")?;

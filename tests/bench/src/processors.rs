@@ -64,7 +64,8 @@ impl Reading {
 }
 
 impl Used {
-    /// Returns the processors that each process used on average, in the order in which they were read, and last the others.
+    /// Returns the processors that each process used on average, in the order in which they were read, and last the
+    /// others.
     pub(super) fn processors(&self) -> Vec<(&str, f64)> {
         let of = |cpu: Duration| cpu.as_secs_f64() / self.wall.as_secs_f64().max(f64::EPSILON);
         let mut all: Vec<_> = self.processes.iter().map(|(name, cpu)| (name.as_str(), of(*cpu))).collect();

@@ -61,8 +61,8 @@ impl Sample {
         [&self.workflow, &self.approval].map(|object| object.to_string().len())
     }
 
-    /// An Approval that asks the same for another Workflow, as the operator would create it. The Workflow must be there: what has
-    /// no owner is collected as garbage.
+    /// An Approval that asks the same for another Workflow, as the operator would create it. The Workflow must be
+    /// there: what has no owner is collected as garbage.
     pub(super) fn approval(&self, workflow: &str) -> Result<Value> {
         let workflow: Value = serde_json::from_str(workflow)?;
         let text = |field: &str| workflow["metadata"][field].as_str().context("a Workflow without a name or uid");

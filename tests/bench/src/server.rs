@@ -1,6 +1,7 @@
-//! A model provider and a tool in one server: as a provider it calls the tool in each turn, and answers after the last one. Other paths
-//! are what a hostile tenant calls: a provider with the longest answers, an address that never answers, and one that fails.
-//! It must not compute anything that a run could wait for: its only pause is the latency that it is given.
+//! A model provider and a tool in one server: as a provider it calls the tool in each turn, and answers after the last
+//! one. Other paths are what a hostile tenant calls: a provider with the longest answers, an address that never
+//! answers, and one that fails. It must not compute anything that a run could wait for: its only pause is the latency
+//! that it is given.
 
 use std::borrow::Cow;
 use std::net::Ipv4Addr;

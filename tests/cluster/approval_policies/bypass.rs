@@ -1,5 +1,5 @@
-//! Attempts of an author to get round the people of a policy, on a real API server with the real operator: each is asked
-//! again, or refused, and an honest run goes through.
+//! Attempts of an author to get round the people of a policy, on a real API server with the real operator: each is
+//! asked again, or refused, and an honest run goes through.
 
 use serde_json::{Value, json};
 use signoff_api::{Workflow, conditions, journal::StepRecord, workflow::WorkflowPhase};

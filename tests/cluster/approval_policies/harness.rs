@@ -1,6 +1,6 @@
-//! One test's namespace on the cluster with an operator, policies that hold there and nowhere else, and runs under them.
-//! It must not judge, and waits for no length of time: whether the operator knows a policy it asks by a run that the
-//! policy refuses.
+//! One test's namespace on the cluster with an operator, policies that hold there and nowhere else, and runs under
+//! them. It must not judge, and waits for no length of time: whether the operator knows a policy it asks by a run that
+//! the policy refuses.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 

@@ -1,5 +1,5 @@
-//! Approval policies on a real API server, with the real operator and several users: none of them gets below a policy, and nothing
-//! of a policy reaches what was asked before it.
+//! Approval policies on a real API server, with the real operator and several users: none of them gets below a policy,
+//! and nothing of a policy reaches what was asked before it.
 
 mod bypass;
 mod harness;

@@ -1,4 +1,5 @@
-//! Policies for the tools of agents, with the real operator: an author's gates and declarations never answer a policy's gate.
+//! Policies for the tools of agents, with the real operator: an author's gates and declarations never answer a policy's
+//! gate.
 
 use serde_json::{Value, json};
 use signoff_api::{conditions, workflow::WorkflowPhase};

@@ -1,5 +1,5 @@
-//! The long values of a run on a real API server: nobody is there first, and they go with their run. These tests must not
-//! stop the operator.
+//! The long values of a run on a real API server: nobody is there first, and they go with their run. These tests must
+//! not stop the operator.
 
 use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams, PropagationPolicy};

@@ -1,6 +1,6 @@
-//! Approvals that are stored without a quorum, as a CRD took them before there were quorums, and runs whose steps a newer
-//! CRD dropped: nobody can decide them, and the runs say so. These tests have a control plane of their own: a CRD is the
-//! cluster's.
+//! Approvals that are stored without a quorum, as a CRD took them before there were quorums, and runs whose steps a
+//! newer CRD dropped: nobody can decide them, and the runs say so. These tests have a control plane of their own: a CRD
+//! is the cluster's.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::api::{Api, DynamicObject, Patch, PatchParams};

@@ -1,5 +1,5 @@
-//! The harness of these tests: the control plane whose rules may be changed, an operator, runs that wait at a gate, and somebody who
-//! forges. It must not judge.
+//! The harness of these tests: the control plane whose rules may be changed, an operator, runs that wait at a gate, and
+//! somebody who forges. It must not judge.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -143,8 +143,8 @@ impl Harness {
         self.vote(who, named(who).unwrap().user, approval, verdict).await
     }
 
-    /// Somebody approves whatever visit of a run's gate is open, until the run ends: a vote that comes before the operator
-    /// has tried the last change of a rule is void too, and is asked for once more.
+    /// Somebody approves whatever visit of a run's gate is open, until the run ends: a vote that comes before the
+    /// operator has tried the last change of a rule is void too, and is asked for once more.
     pub(super) async fn approves_until_it_ends(&self, who: &str, run: &str) {
         let open = |workflow: &Workflow, answered: &BTreeSet<String>| {
             let steps = &workflow.status.as_ref()?.steps;

@@ -1,5 +1,6 @@
-//! The forged requests of the guard on a real API server: each is refused by its own policy, and says so where that policy
-//! refuses nothing any more, whatever is stored of it. Must not start an operator: it would tell the same in other words.
+//! The forged requests of the guard on a real API server: each is refused by its own policy, and says so where that
+//! policy refuses nothing any more, whatever is stored of it. Must not start an operator: it would tell the same in
+//! other words.
 
 use kube::Api;
 use kube::api::ListParams;

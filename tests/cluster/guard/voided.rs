@@ -1,4 +1,5 @@
-//! Votes that a changed policy voids: who gave them is told by the plugin, in the list and in an Event, and the gate keeps its time.
+//! Votes that a changed policy voids: who gave them is told by the plugin, in the list and in an Event, and the gate
+//! keeps its time.
 
 use k8s_openapi::api::events::v1::Event;
 use kube::api::ListParams;

@@ -1,4 +1,5 @@
-//! The bounds of a decision: the API server and a local run say the same of the same decision, and no decisions fill an Approval.
+//! The bounds of a decision: the API server and a local run say the same of the same decision, and no decisions fill an
+//! Approval.
 
 use std::collections::BTreeMap;
 

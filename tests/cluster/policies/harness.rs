@@ -133,7 +133,8 @@ pub(crate) fn refused<T: std::fmt::Debug>(answer: Answer<T>, words: &str) {
     }
 }
 
-/// An Approval as the operator would make it. Fields of a quorum are those of its first one; `further` lists more quorums.
+/// An Approval as the operator would make it. Fields of a quorum are those of its first one; `further` lists more
+/// quorums.
 pub(crate) fn approval(fields: Value) -> Approval {
     let mut request = json!({
         "workflow": {"name": "refund", "uid": "00000000-0000-4000-8000-000000000000"},

@@ -1,5 +1,5 @@
-//! The largest gate that the schema allows: every rule costs at most half of what the API server spends on a request, so
-//! that nobody can be kept from deciding. Who may decide is the business of other tests.
+//! The largest gate that the schema allows: every rule costs at most half of what the API server spends on a request,
+//! so that nobody can be kept from deciding. Who may decide is the business of other tests.
 
 use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};

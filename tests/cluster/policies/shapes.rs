@@ -1,5 +1,5 @@
-//! The words of a refusal by the rules of the types, which the CRDs leave to admission. That each broken shape is refused
-//! whichever way it is sent is tried by the table of attacks. These tests must not run a Workflow.
+//! The words of a refusal by the rules of the types, which the CRDs leave to admission. That each broken shape is
+//! refused whichever way it is sent is tried by the table of attacks. These tests must not run a Workflow.
 
 use serde_json::{Value, json};
 

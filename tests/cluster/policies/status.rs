@@ -1,6 +1,6 @@
-//! What the operator's write of a status changes of an object, and what it is told: the status and the version, whatever
-//! else others wrote on the object.
-//! These tests must not start an operator; they write as it does, by its own code.
+//! What the operator's write of a status changes of an object, and what it is told: the status and the version,
+//! whatever else others wrote on the object. These tests must not start an operator; they write as it does, by its own
+//! code.
 
 use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams, PostParams};
 use kube::{Resource, ResourceExt};

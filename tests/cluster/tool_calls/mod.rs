@@ -1,7 +1,7 @@
 //! What people decide about calls of tools and questions of agents, by `kubectl approve` on a cluster with an operator.
 //!
-//! The model and the bank are HTTP servers here: what the model was told, and what was paid, is what reached them. It must not test how
-//! the engine decides: the unit tests of the engine do.
+//! The model and the bank are HTTP servers here: what the model was told, and what was paid, is what reached them. It
+//! must not test how the engine decides: the unit tests of the engine do.
 
 mod once;
 mod refused;

@@ -17,7 +17,8 @@ fn calls() -> Vec<Value> {
     ]
 }
 
-/// Runs the plugin on a terminal as bob: expects texts, each followed by what is typed. Returns the rest and the exit code.
+/// Runs the plugin on a terminal as bob: expects texts, each followed by what is typed. Returns the rest and the exit
+/// code.
 fn at_terminal(story: &Story, words: &[&str], dialog: &[(&str, &str)]) -> (String, i32) {
     let mut session = story.terminal("bob", words);
     for (expected, typed) in dialog {

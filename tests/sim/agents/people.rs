@@ -1,4 +1,5 @@
-//! People that chance makes: they decide what waits, in any order, with every verdict there is, and now and then with nonsense.
+//! People that chance makes: they decide what waits, in any order, with every verdict there is, and now and then with
+//! nonsense.
 //!
 //! They vote as admission lets them: only who is an approver, and not about what they were excluded from.
 

@@ -1,4 +1,5 @@
-//! Workflows of agents with tools that chance makes: agents that call each other, gates of all types, and policies above them.
+//! Workflows of agents with tools that chance makes: agents that call each other, gates of all types, and policies
+//! above them.
 
 use serde_json::{Value, json};
 
@@ -254,7 +255,8 @@ fn of_policies() -> Vec<Value> {
     OF_POLICIES.iter().map(|name| json!({"kind": "User", "name": name})).collect()
 }
 
-/// What an administrator demands: gates of their own people before steps or calls, their people at every gate, or rules for tools.
+/// What an administrator demands: gates of their own people before steps or calls, their people at every gate, or rules
+/// for tools.
 fn policies(dice: &mut Dice) -> Vec<Value> {
     let people = of_policies();
     let hitl = |verdicts: Value| json!({"prompt": "Release?", "approvers": people, "allowedVerdicts": verdicts, "timeout": {"after": "1h"}});

@@ -1,4 +1,5 @@
-//! Which gates ask about a call, and which calls policies forbid, decided once more: what the laws compare the operator with.
+//! Which gates ask about a call, and which calls policies forbid, decided once more: what the laws compare the operator
+//! with.
 //!
 //! **Invariant:** nothing here is code of the engine but the language of conditions.
 

@@ -1,7 +1,7 @@
 //! What holds of the calls of agents at every moment of a run, whatever models, people and machines did.
 //!
-//! The witnesses are outside of the operator: what reached the world, what people wrote into Approvals, and what the provider was
-//! told (`witness.rs`). Which gates ask is decided once more in `asking.rs`.
+//! The witnesses are outside of the operator: what reached the world, what people wrote into Approvals, and what the
+//! provider was told (`witness.rs`). Which gates ask is decided once more in `asking.rs`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -92,8 +92,8 @@ fn what_a_gate_asks_about_was_approved(witness: &Witness, ran: &Ran<'_>) -> Resu
     Ok(())
 }
 
-/// **Law:** between two decisions about exactly it, an equal call that must not be repeated is answered with success at most once. In a
-/// later turn of one conversation this holds for tools that are declared irreversible.
+/// **Law:** between two decisions about exactly it, an equal call that must not be repeated is answered with success at
+/// most once. In a later turn of one conversation this holds for tools that are declared irreversible.
 fn what_was_done_is_done_again_by_a_decision(witness: &Witness, ran: &[Ran<'_>]) -> Result<(), String> {
     let mut done: BTreeMap<(&str, &str), &Effect> = BTreeMap::new();
     for effect in witness.effects.iter().filter(|effect| !is_turn(effect) && effect.answer.is_ok()) {
@@ -148,8 +148,8 @@ fn what_a_policy_forbids_is_not_called(witness: &Witness, ran: &Ran<'_>) -> Resu
     }
 }
 
-/// Whether the people who decided are enough for a gate, by what its author wrote. An escalation adds people to the gate that declares
-/// it, and to no other of that name.
+/// Whether the people who decided are enough for a gate, by what its author wrote. An escalation adds people to the
+/// gate that declares it, and to no other of that name.
 fn are_enough(gate: &AskingGate<'_>, approval: &Value) -> bool {
     let (hitl, first) = (gate.hitl, &approval["spec"]["request"]["quorums"][0]["source"]);
     let source = match gate.source.as_str() {
@@ -206,8 +206,8 @@ fn who_edited_a_call_does_not_approve_it(witness: &Witness) -> Result<(), String
     Ok(())
 }
 
-/// **Law:** an equal call is not asked about again, and does not run, once people rejected it; nor does a further call of a tool after
-/// three rejections, unless people said that it goes on.
+/// **Law:** an equal call is not asked about again, and does not run, once people rejected it; nor does a further call
+/// of a tool after three rejections, unless people said that it goes on.
 fn what_people_rejected_is_not_tried_again(
     witness: &Witness,
     call: &str,
@@ -246,7 +246,8 @@ fn what_people_rejected_is_not_tried_again(
     }
 }
 
-/// **Law:** a conversation has exactly one result for each call, under its id and in the order of the calls, and no id twice.
+/// **Law:** a conversation has exactly one result for each call, under its id and in the order of the calls, and no id
+/// twice.
 fn every_call_is_answered_once_and_in_order(turn: &Effect) -> Result<(), String> {
     let mut known = BTreeSet::new();
     let mut open: Vec<&str> = Vec::new();

@@ -1,4 +1,5 @@
-//! What is known of the calls of a run from the outside: what reached the world, what people decided, what the provider was told.
+//! What is known of the calls of a run from the outside: what reached the world, what people decided, what the provider
+//! was told.
 //!
 //! It says what ran and why; whether that was right is for `calls.rs`.
 
@@ -43,7 +44,8 @@ pub struct Ran<'w> {
     /// The arguments, byte for byte.
     pub text: String,
     pub at: jiff::Timestamp,
-    /// How many approvals that takes: one, and one for each earlier attempt with the same arguments whose outcome was not certain.
+    /// How many approvals that takes: one, and one for each earlier attempt with the same arguments whose outcome was
+    /// not certain.
     pub approvals: usize,
 }
 
@@ -127,8 +129,8 @@ impl Witness {
         Ok(all)
     }
 
-    /// Why a step may have run as a call: a model called the tool, its agent has it, and the arguments are those of the model or the
-    /// last ones that people gave.
+    /// Why a step may have run as a call: a model called the tool, its agent has it, and the arguments are those of the
+    /// model or the last ones that people gave.
     fn explained(&self, call: &str, step: &str, at: jiff::Timestamp) -> Result<Ran<'_>, String> {
         let (place, number) = call.rsplit_once("/.call-").unwrap_or_default();
         let number: usize = number.parse().map_err(|_| format!("{call} is no call"))?;

@@ -1,4 +1,5 @@
-//! Containers that do not end well: each failure has the reason that the cluster gave, and what nobody saw is not known.
+//! Containers that do not end well: each failure has the reason that the cluster gave, and what nobody saw is not
+//! known.
 
 use std::time::Duration;
 
@@ -388,7 +389,8 @@ async fn a_pod_that_comes_to_be_after_it_was_given_up_is_ended_while_people_are_
 #[tokio::test(start_paused = true)]
 async fn a_pod_that_is_not_ours_is_neither_adopted_nor_deleted() {
     let name = |harness: &Harness| record(harness, "build", 1)["object"].as_str().unwrap_or_default().to_owned();
-    // Its name and what it is made from are known before it is: one run shows them, the next finds somebody else's there.
+    // Its name and what it is made from are known before it is: one run shows them, the next finds somebody else's
+    // there.
     let (shown, _life) = building(build(json!({})), json!("done"));
     running(&shown).await;
     let digest = record(&shown, "build", 1)["inputDigest"].clone();

@@ -1,4 +1,5 @@
-//! A tool of an agent that is a container, behind a gate: approved once, it runs once or never, wherever the operator dies.
+//! A tool of an agent that is a container, behind a gate: approved once, it runs once or never, wherever the operator
+//! dies.
 
 use std::{cell::Cell, time::Duration};
 

@@ -1,5 +1,5 @@
-//! The table as pages of the documentation: one, and one more for each long chapter. They must not say anything that the table
-//! does not.
+//! The table as pages of the documentation: one, and one more for each long chapter. They must not say anything that
+//! the table does not.
 
 use std::fmt::Write;
 

@@ -13,7 +13,8 @@ use super::page::{Page, string};
 use super::target::Target;
 use crate::cargo::metadata;
 
-/// The environment variable with the folder for pictures; without it they go into `web-screenshots` of the target folder.
+/// The environment variable with the folder for pictures; without it they go into `web-screenshots` of the target
+/// folder.
 pub const SCREENSHOTS: &str = "SIGNOFF_SCREENSHOTS";
 
 impl Page {
@@ -25,7 +26,8 @@ impl Page {
         serde_json::from_value(self.ask("response", json!({})).await?).context("this page has loaded nothing yet")
     }
 
-    /// What the browser complained about so far: errors on its console, breaches of a content security policy, scripts that failed.
+    /// What the browser complained about so far: errors on its console, breaches of a content security policy, scripts
+    /// that failed.
     ///
     /// # Errors
     /// When the browser has ended.

@@ -1,5 +1,6 @@
-//! A real browser for tests and for the demo: Chromium, one for each process, and a context of its own for each [`Page::open`].
-//! It must not judge what a page shows: it looks, types, and says what it could not find, with a picture of what was there.
+//! A real browser for tests and for the demo: Chromium, one for each process, and a context of its own for each
+//! [`Page::open`]. It must not judge what a page shows: it looks, types, and says what it could not find, with a
+//! picture of what was there.
 
 mod driver;
 mod inspect;

@@ -26,7 +26,8 @@ pub struct Node {
 }
 
 impl Node {
-    /// Finds Node.js on `PATH`, and installs the packages into the cache if they are not there: seconds, once for each lock file.
+    /// Finds Node.js on `PATH`, and installs the packages into the cache if they are not there: seconds, once for each
+    /// lock file.
     ///
     /// # Errors
     /// What is missing and how to come by it.
@@ -45,8 +46,8 @@ impl Node {
         &self.program
     }
 
-    /// The arguments that run one of the scripts of `tests/web/node`, in [`Self::folder`]. The script is handed over as text:
-    /// its imports are then searched where it is started, and not where it lies.
+    /// The arguments that run one of the scripts of `tests/web/node`, in [`Self::folder`]. The script is handed over as
+    /// text: its imports are then searched where it is started, and not where it lies.
     ///
     /// # Errors
     /// When the script cannot be read.

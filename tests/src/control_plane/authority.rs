@@ -1,5 +1,6 @@
-//! A certificate authority of its own for each server on loopback that must speak TLS, and the server's certificate.
-//! It must not be kept: each is drawn anew, so that no private key lies in a repository and no machine trusts one for long.
+//! A certificate authority of its own for each server on loopback that must speak TLS, and the server's certificate. It
+//! must not be kept: each is drawn anew, so that no private key lies in a repository and no machine trusts one for
+//! long.
 
 use std::path::{Path, PathBuf};
 

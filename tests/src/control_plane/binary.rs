@@ -1,5 +1,5 @@
-//! Finds the programs of a control plane, or builds them once with the ordinary Go client into a cache outside the tree.
-//! It must not download a program by other means, and never takes a cluster from the environment: programs only.
+//! Finds the programs of a control plane, or builds them once with the ordinary Go client into a cache outside the
+//! tree. It must not download a program by other means, and never takes a cluster from the environment: programs only.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File, TryLockError};
@@ -100,7 +100,8 @@ pub fn clients() -> Result<Clients> {
     Ok(Clients::from(&binary()?))
 }
 
-/// The folder for everything that outlives a checkout: `$SIGNOFF_CACHE`, `$XDG_CACHE_HOME/signoff` or `$HOME/.cache/signoff`.
+/// The folder for everything that outlives a checkout: `$SIGNOFF_CACHE`, `$XDG_CACHE_HOME/signoff` or
+/// `$HOME/.cache/signoff`.
 ///
 /// # Errors
 /// When none of the three variables is set.

@@ -28,7 +28,8 @@ pub const OPERATED: &str = "SIGNOFF_TEST_OPERATED_CLUSTER";
 /// The same for a third control plane, whose rules tests may change.
 pub const LIFTABLE: &str = "SIGNOFF_TEST_LIFTABLE_CLUSTER";
 
-/// The same for a fourth control plane, which takes the tokens of an issuer, and on which an operator runs: for tests of the inbox.
+/// The same for a fourth control plane, which takes the tokens of an issuer, and on which an operator runs: for tests
+/// of the inbox.
 pub const WEB: &str = "SIGNOFF_TEST_WEB_CLUSTER";
 
 /// Who has the third control plane for themselves now.
@@ -91,8 +92,8 @@ impl Cluster {
         Self::handed_over(SHARED)
     }
 
-    /// The control plane of this test suite on which an operator runs, the same one for all tests: whoever wants to stop
-    /// it needs a cluster of their own.
+    /// The control plane of this test suite on which an operator runs, the same one for all tests: whoever wants to
+    /// stop it needs a cluster of their own.
     ///
     /// # Errors
     /// When the suite was not started by `cargo xtask test cluster`, or the operator did not start.
@@ -113,8 +114,8 @@ impl Cluster {
         Ok((cluster, turn))
     }
 
-    /// The control plane of this test suite that takes the tokens of [`Issuer::of`](super::Issuer::of) it; an operator runs
-    /// on it, the same one for all tests.
+    /// The control plane of this test suite that takes the tokens of [`Issuer::of`](super::Issuer::of) it; an operator
+    /// runs on it, the same one for all tests.
     ///
     /// # Errors
     /// When the suite was not started by `cargo xtask test web`, or the operator did not start.
@@ -136,8 +137,8 @@ impl Cluster {
         Ok(Self { access, owner: Owner::Elsewhere })
     }
 
-    /// A cluster that somebody named: that context's own login is `admin`, and the cast is impersonated through it, so it
-    /// needs the right to impersonate.
+    /// A cluster that somebody named: that context's own login is `admin`, and the cast is impersonated through it, so
+    /// it needs the right to impersonate.
     ///
     /// # Errors
     /// When the file has no such context, or kubectl and helm cannot be found.

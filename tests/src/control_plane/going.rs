@@ -57,8 +57,8 @@ impl Drop for Going {
     }
 }
 
-/// The beginning of an ASCII line that leaves the last column free: a terminal that wraps would keep the rest forever. A
-/// terminal that does not know its width says 0.
+/// The beginning of an ASCII line that leaves the last column free: a terminal that wraps would keep the rest forever.
+/// A terminal that does not know its width says 0.
 fn fitting(line: &str, columns: usize) -> &str {
     let columns = if columns == 0 { 80 } else { columns };
     line.get(..columns - 1).unwrap_or(line)

@@ -44,8 +44,9 @@ pub struct OperatorIdentity {
 }
 
 impl Cluster {
-    /// `helm upgrade --install signoff` without the operator's Deployment, `values` as `--set` takes them; then waits for
-    /// the CRDs, until forged requests are refused and until who asked is stamped; then makes the operator's identity.
+    /// `helm upgrade --install signoff` without the operator's Deployment, `values` as `--set` takes them; then waits
+    /// for the CRDs, until forged requests are refused and until who asked is stamped; then makes the operator's
+    /// identity.
     ///
     /// # Errors
     /// helm's own words, or which rule is still not in force after a minute.

@@ -89,8 +89,8 @@ impl Namespace {
         Ok(())
     }
 
-    /// The authorizer sees bindings through a watch of its own, in the order they were written: once it goes by one more,
-    /// written last and for nobody, it goes by all before it. It has no event to wait for, so it is asked.
+    /// The authorizer sees bindings through a watch of its own, in the order they were written: once it goes by one
+    /// more, written last and for nobody, it goes by all before it. It has no event to wait for, so it is asked.
     async fn bindings_count(&self) -> Result<()> {
         const ASKS: u32 = 500;
         static ASKED: AtomicU32 = AtomicU32::new(0);

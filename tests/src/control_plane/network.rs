@@ -1,5 +1,6 @@
 //! The addresses of a control plane with a node: one bridge, on which pods and the API server meet without any proxy.
-//! It may only name them; making them is the node's business, and they are to exist nowhere but in namespaces of our own.
+//! It may only name them; making them is the node's business, and they are to exist nowhere but in namespaces of our
+//! own.
 
 use std::net::Ipv4Addr;
 

@@ -155,7 +155,8 @@ impl Issuer {
         Ok(serde_json::from_str(&text)?)
     }
 
-    /// Arguments of kube-apiserver, such that people have the same names and groups by its tokens as by their own in the cast.
+    /// Arguments of kube-apiserver, such that people have the same names and groups by its tokens as by their own in
+    /// the cast.
     #[must_use]
     pub fn apiserver_arguments(&self) -> Vec<String> {
         vec![

@@ -12,7 +12,8 @@ use super::install::{OPERATOR_ACCOUNT, OPERATOR_NAMESPACE};
 use super::ports;
 use super::supervised::{Signal, Supervised};
 
-/// The environment variable with the folder of built binaries, set by `cargo xtask`. Without it they are built when asked for.
+/// The environment variable with the folder of built binaries, set by `cargo xtask`. Without it they are built when
+/// asked for.
 pub const BINARIES: &str = "SIGNOFF_BINARIES";
 
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -57,7 +57,8 @@ impl ControlPlane {
     /// Starts one and waits until it answers, has its RBAC and has made the first service account: about five seconds.
     ///
     /// # Errors
-    /// When a program is missing, ends early or is not ready in time, with the end of its log and the folder that keeps it.
+    /// When a program is missing, ends early or is not ready in time, with the end of its log and the folder that keeps
+    /// it.
     pub async fn start(options: Options) -> Result<Self> {
         super::install_tls();
         let programs = tokio::task::spawn_blocking(binary::binary).await??;
@@ -315,7 +316,8 @@ pub(crate) fn private_folder(prefix: &str, parent: &Path) -> Result<TempDir> {
     folder.with_context(|| format!("making a folder in {}", parent.display()))
 }
 
-/// Waits until the controller manager has given the namespace its `default` service account, without which no pod is admitted.
+/// Waits until the controller manager has given the namespace its `default` service account, without which no pod is
+/// admitted.
 ///
 /// # Errors
 /// When the watch fails.

@@ -15,8 +15,9 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
 
-/// Arguments: LOG DATA PROGRAM ARGUMENTS… DATA is a folder that is removed after the program, or empty. Standard output gets the program's process id. Every line of standard input is
-/// the name of a signal for the program; the end of standard input is KILL. Exits with the program's own code.
+/// Arguments: LOG DATA PROGRAM ARGUMENTS… DATA is a folder that is removed after the program, or empty. Standard output
+/// gets the program's process id. Every line of standard input is the name of a signal for the program; the end of
+/// standard input is KILL. Exits with the program's own code.
 const SUPERVISOR: &str = r#"
 log=$1 data=$2; shift 2
 exec 3<&0 </dev/null

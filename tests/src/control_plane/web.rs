@@ -114,7 +114,8 @@ impl WebProcess {
         .await
     }
 
-    /// The status and body of a page that it serves to who is not signed in, such as `/sign-in`; redirects are not followed.
+    /// The status and body of a page that it serves to who is not signed in, such as `/sign-in`; redirects are not
+    /// followed.
     ///
     /// # Errors
     /// When it does not answer.

@@ -1,8 +1,8 @@
 //! Images of our own in the OCI layout, of files of this machine: one layer, the same bytes for the same files.
 //! Fetches nothing, runs nothing, and knows nothing of who runs an image.
 //!
-//! `cargo xtask image` writes the operator's, which the tests on a node install by the chart; the tests' other images are
-//! made the same way.
+//! `cargo xtask image` writes the operator's, which the tests on a node install by the chart; the tests' other images
+//! are made the same way.
 
 mod archive;
 mod layout;

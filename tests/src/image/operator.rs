@@ -13,7 +13,8 @@ pub const OPERATOR_IMAGE: &str = concat!("docker.io/library/signoff-operator:", 
 pub const IMAGE_FOLDER: &str = "SIGNOFF_IMAGE";
 const AUTHORITIES: &str = "/etc/ssl/certs/ca-certificates.crt";
 
-/// Returns the image of the operator's program and the page's, and of the libraries they name where they are not static.
+/// Returns the image of the operator's program and the page's, and of the libraries they name where they are not
+/// static.
 ///
 /// # Errors
 /// When a program, a library, or this machine's certificates of public authorities cannot be read.

@@ -56,9 +56,9 @@ impl Machine {
         Ok(Self { packages: Packages::find()? })
     }
 
-    /// A command that runs `program` on a machine of its own; arguments, environment and outputs are the caller's to add.
-    /// No network leads out of that machine, so everything must have been built and fetched before. To take one's own
-    /// program further there, run it again and ask [`is_inside`].
+    /// A command that runs `program` on a machine of its own; arguments, environment and outputs are the caller's to
+    /// add. No network leads out of that machine, so everything must have been built and fetched before. To take one's
+    /// own program further there, run it again and ask [`is_inside`].
     ///
     /// The machine lives no longer than the pipe that is the command's standard input: keep the child. Its exit code is
     /// the program's. `TMPDIR` is a folder of its own, which is kept where the program fails, and else removed.

@@ -50,8 +50,8 @@ impl Node {
     /// `busybox:1.36`, and pulls none.
     ///
     /// # Errors
-    /// When this process does not run inside ([`Machine::inside`]), or a program is missing, ends early or is not ready in time, with the
-    /// end of its log.
+    /// When this process does not run inside ([`Machine::inside`]), or a program is missing, ends early or is not ready
+    /// in time, with the end of its log.
     pub async fn start() -> Result<Self> {
         Self::start_with(Options::default()).await
     }

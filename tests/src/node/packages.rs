@@ -1,6 +1,6 @@
-//! containerd, runc, CNI plugins and busybox: those of this machine, else Debian's packages, fetched by apt and unpacked
-//! into the cache.
-//! It must not install anything or start a service: a containerd of this machine is left as it is.
+//! containerd, runc, CNI plugins and busybox: those of this machine, else Debian's packages, fetched by apt and
+//! unpacked into the cache. It must not install anything or start a service: a containerd of this machine is left as it
+//! is.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -93,7 +93,8 @@ fn socket(folder: &Path) -> PathBuf {
     folder.join("containerd.sock")
 }
 
-/// Without CAP_SYS_RESOURCE, runc ends where it is asked for a lower score than its own: hence `restrict_oom_score_adj`.
+/// Without CAP_SYS_RESOURCE, runc ends where it is asked for a lower score than its own: hence
+/// `restrict_oom_score_adj`.
 fn configuration(packages: &Packages, folder: &Path) -> String {
     let own = |name: &str| folder.join(name).display().to_string();
     format!(

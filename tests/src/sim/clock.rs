@@ -1,5 +1,5 @@
-//! The virtual clock: a fixed epoch plus tokio's own elapsed time, so that paused time and the objects' timestamps agree.
-//! It never reads the machine's clock of day, and it never moves time by itself.
+//! The virtual clock: a fixed epoch plus tokio's own elapsed time, so that paused time and the objects' timestamps
+//! agree. It never reads the machine's clock of day, and it never moves time by itself.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,8 @@ pub type NowFn = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 
 /// A clock that stands at [`EPOCH`] when it is made and then follows tokio's time.
 ///
-/// Under `#[tokio::test(start_paused = true)]` it moves only when every task waits, and then straight to the next timer.
+/// Under `#[tokio::test(start_paused = true)]` it moves only when every task waits, and then straight to the next
+/// timer.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
     start: Instant,

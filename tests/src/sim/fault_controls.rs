@@ -49,7 +49,8 @@ impl ApiServer {
         self.fault(On::writes_of(actor).only(not_a_creation).every(k), Fault::Conflict);
     }
 
-    /// Before each k-th PUT, PATCH or DELETE of the actor somebody edits a label of that object, so that it really conflicts.
+    /// Before each k-th PUT, PATCH or DELETE of the actor somebody edits a label of that object, so that it really
+    /// conflicts.
     pub fn edit_labels_before_every(&self, k: u64, actor: &str) {
         self.fault(On::writes_of(actor).only(not_a_creation).every(k), Fault::LabelEdit);
     }
@@ -171,7 +172,8 @@ impl ApiServer {
         }))
     }
 
-    /// Edits an object in any way; returns it, or `None` if it is not there. A change of what is wanted is a new generation.
+    /// Edits an object in any way; returns it, or `None` if it is not there. A change of what is wanted is a new
+    /// generation.
     pub fn edit(
         &self,
         resource: &Resource,
@@ -189,7 +191,8 @@ impl ApiServer {
         })
     }
 
-    /// Takes an object away at once, past finalizers; its dependents go as the garbage collector is set. False if it was not there.
+    /// Takes an object away at once, past finalizers; its dependents go as the garbage collector is set. False if it
+    /// was not there.
     pub fn remove(&self, resource: &Resource, namespace: &str, name: &str) -> bool {
         let key = Key { resource: resource.clone(), namespace: namespace.to_owned(), name: name.to_owned() };
         self.change(|state| {

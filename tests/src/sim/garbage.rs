@@ -18,7 +18,8 @@ pub enum Garbage {
 
 /// Removes every object that has owners of which none exists, and what they leave behind; returns how many went.
 ///
-/// Finalizers of dependents are not waited for; Pods that run are left time to end. An owner is known by its uid, so a recreated namesake is none.
+/// Finalizers of dependents are not waited for; Pods that run are left time to end. An owner is known by its uid, so a
+/// recreated namesake is none.
 pub(crate) fn collect(store: &mut Store, clock: Clock) -> usize {
     let mut gone = 0;
     loop {

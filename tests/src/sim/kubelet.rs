@@ -1,5 +1,5 @@
-//! A scheduler and a kubelet: they run the containers of Pods as the world answers, and say so in their statuses.
-//! They must not speak to an operator: all it learns is what the server stores. Each start of a container is an effect in
+//! A scheduler and a kubelet: they run the containers of Pods as the world answers, and say so in their statuses. They
+//! must not speak to an operator: all it learns is what the server stores. Each start of a container is an effect in
 //! the world, so that its ledger is the witness of how often one ran.
 
 use std::collections::BTreeMap;
@@ -25,8 +25,8 @@ const TO_STOP: Duration = Duration::from_secs(1);
 /// From its end until the object of a Pod that is to go is gone.
 const TO_GO: Duration = Duration::from_millis(100);
 
-/// What a container comes to. The world answers an [`EffectKey`] with one, as JSON, or with a text: its message; how long
-/// the answer takes is how long the container runs.
+/// What a container comes to. The world answers an [`EffectKey`] with one, as JSON, or with a text: its message; how
+/// long the answer takes is how long the container runs.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Course {

@@ -8,7 +8,8 @@ use tokio::sync::watch;
 
 /// A process that can die once. Clones are the same process.
 ///
-/// While it lives its requests and effects are answered; once dead, each of them waits for ever, as for a process that is not there.
+/// While it lives its requests and effects are answered; once dead, each of them waits for ever, as for a process that
+/// is not there.
 #[derive(Clone)]
 pub struct Incarnation {
     actor: Arc<str>,

@@ -1,5 +1,6 @@
-//! A Kubernetes API server in memory, a world of effects beside it, and all that can go wrong between them, under paused time.
-//! It simulates no admission, no schema and no authentication: what those say is tested on a real control plane.
+//! A Kubernetes API server in memory, a world of effects beside it, and all that can go wrong between them, under
+//! paused time. It simulates no admission, no schema and no authentication: what those say is tested on a real control
+//! plane.
 //!
 //! ```text
 //! let server = ApiServer::new();
@@ -9,9 +10,9 @@
 //! server.keep_alive(&["operator"], Duration::from_secs(3600), operator, |server| all_done(server)).await?;
 //! ```
 //!
-//! Everything happens in the order in which the tasks of one thread are polled, so a test that fails fails again.
-//! Two things outside of here are in no order: `tokio::select!` without `biased`, and the objects that one `kube::runtime::Controller`
-//! works on at the same time, which it keeps in a hash map.
+//! Everything happens in the order in which the tasks of one thread are polled, so a test that fails fails again. Two
+//! things outside of here are in no order: `tokio::select!` without `biased`, and the objects that one
+//! `kube::runtime::Controller` works on at the same time, which it keeps in a hash map.
 
 mod api;
 mod clock;
@@ -141,7 +142,8 @@ impl ApiServer {
         self.inner.machines_ahead.store(seconds, Ordering::Relaxed);
     }
 
-    /// Begins an actor's next life. Whoever lived as this actor before lives on until killed: two operators may run at once.
+    /// Begins an actor's next life. Whoever lived as this actor before lives on until killed: two operators may run at
+    /// once.
     pub fn incarnation(&self, actor: &str) -> Incarnation {
         self.with(|state| {
             let lives = state.lives.entry(actor.to_owned()).or_default();

@@ -82,7 +82,8 @@ impl Writes<'_> {
         self.put(&key, object)
     }
 
-    /// Replaces the half of an object that the subresource names, as PUT does. `Ok` holds the old version when nothing changed.
+    /// Replaces the half of an object that the subresource names, as PUT does. `Ok` holds the old version when nothing
+    /// changed.
     pub(crate) fn update(&mut self, key: &Key, status: bool, mut object: Value) -> Result<Arc<Version>, Refusal> {
         let old = Arc::clone(self.store.get(key).ok_or_else(|| Refusal::not_found(key))?);
         let given = metadata(&mut object)?;

@@ -20,8 +20,9 @@ pub struct Stuck {
 impl ApiServer {
     /// Runs one operator for each actor, and starts the next incarnation when one dies or returns, until `done` holds.
     ///
-    /// `start` makes the future that is an operator's whole life; it is dropped at its death, and before the next one starts.
-    /// `done` is asked at every change of the server. Returns how many lives there were. An operator that panics ends the test.
+    /// `start` makes the future that is an operator's whole life; it is dropped at its death, and before the next one
+    /// starts. `done` is asked at every change of the server. Returns how many lives there were. An operator that
+    /// panics ends the test.
     ///
     /// # Errors
     /// [`Stuck`] when `limit` of virtual time has passed.

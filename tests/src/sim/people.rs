@@ -1,5 +1,5 @@
-//! People: those who apply, decide and edit, beside the operators. What their clients ask is in the log under their own names.
-//! Nothing checks who they are or what they may: that is admission, which is not simulated.
+//! People: those who apply, decide and edit, beside the operators. What their clients ask is in the log under their own
+//! names. Nothing checks who they are or what they may: that is admission, which is not simulated.
 
 use serde_json::{Value, json};
 

@@ -1,6 +1,7 @@
-//! The rules that the simulated server goes by, where they are in force: nobody creates an Approval with decisions, a Blob
-//! without an owner, a Workflow for another person, or one with a step that says nothing but its name. And nobody creates anything in
-//! a namespace that is being deleted. It decides nothing else: what admission really does is tested on a real API server.
+//! The rules that the simulated server goes by, where they are in force: nobody creates an Approval with decisions, a
+//! Blob without an owner, a Workflow for another person, or one with a step that says nothing but its name. And nobody
+//! creates anything in a namespace that is being deleted. It decides nothing else: what admission really does is tested
+//! on a real API server.
 
 use serde_json::Value;
 

@@ -1,5 +1,5 @@
-//! Refusals: what the server says when it does not do what was asked, as `Status` objects with the real server's reasons.
-//! It does not decide anything; whoever refuses picks the constructor.
+//! Refusals: what the server says when it does not do what was asked, as `Status` objects with the real server's
+//! reasons. It does not decide anything; whoever refuses picks the constructor.
 
 use bytes::Bytes;
 use serde_json::{Value, json};

@@ -154,7 +154,8 @@ impl Opening {
         Some(line("BOOKMARK", object.to_string().as_bytes()))
     }
 
-    /// The line of a change, if it is one for this watch: what leaves the selection is deleted, what enters it is added.
+    /// The line of a change, if it is one for this watch: what leaves the selection is deleted, what enters it is
+    /// added.
     fn line_of(&self, change: &Change) -> Option<Bytes> {
         if !self.filter.is_about(&change.key) {
             return None;

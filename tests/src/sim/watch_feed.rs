@@ -1,5 +1,5 @@
-//! Word that something has happened: whoever listens is woken in the order of listening, so that a run is the same every time.
-//! It says that there is news and never what; tokio's own `watch` wakes in an order drawn by chance.
+//! Word that something has happened: whoever listens is woken in the order of listening, so that a run is the same
+//! every time. It says that there is news and never what; tokio's own `watch` wakes in an order drawn by chance.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

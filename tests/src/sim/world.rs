@@ -1,5 +1,5 @@
-//! The world that effects reach: models, tools and services, as one ledger of what was really done, by whom and with what input.
-//! It never decides whether an effect may be repeated; it only shows which were.
+//! The world that effects reach: models, tools and services, as one ledger of what was really done, by whom and with
+//! what input. It never decides whether an effect may be repeated; it only shows which were.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -18,7 +18,8 @@ use super::life::{Incarnation, never};
 /// Which effect of a run: the journal's path, and the attempt from 1.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct EffectKey {
-    /// The activity's path, for example `research/.turn-3/.call-1`. Tests with several runs put the run's name in front.
+    /// The activity's path, for example `research/.turn-3/.call-1`. Tests with several runs put the run's name in
+    /// front.
     pub path: String,
     /// The attempt, from 1.
     pub attempt: u32,
@@ -152,7 +153,8 @@ impl World {
         self.with(|ledger| ledger.answers.insert((path.into(), None), answer));
     }
 
-    /// What one attempt gets. A repetition of the attempt gets it again: an answer depends on the key only, so lives can be compared.
+    /// What one attempt gets. A repetition of the attempt gets it again: an answer depends on the key only, so lives
+    /// can be compared.
     pub fn answers_attempt(&self, path: impl Into<String>, attempt: u32, answer: Answer) {
         self.with(|ledger| ledger.answers.insert((path.into(), Some(attempt)), answer));
     }
@@ -182,7 +184,8 @@ impl World {
         self.with(|ledger| ledger.effects.iter().filter(|effect| effect.key.path == path).count())
     }
 
-    /// The effects that were done more than once, with the digests of the inputs they were given: one digest means identical input.
+    /// The effects that were done more than once, with the digests of the inputs they were given: one digest means
+    /// identical input.
     pub fn repeated(&self) -> BTreeMap<EffectKey, BTreeSet<String>> {
         let mut done: BTreeMap<EffectKey, (usize, BTreeSet<String>)> = BTreeMap::new();
         for effect in self.effects() {

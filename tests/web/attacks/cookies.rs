@@ -1,4 +1,5 @@
-//! Cookies that somebody forged, cut, swapped or kept. They must not be a session, but for one that was kept: see the docs.
+//! Cookies that somebody forged, cut, swapped or kept. They must not be a session, but for one that was kept: see the
+//! docs.
 
 use serde_json::json;
 use signoff_tests::control_plane::{Cluster, WebOptions, WebProcess};

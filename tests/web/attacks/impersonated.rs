@@ -1,5 +1,5 @@
-//! A page that impersonates: its own token and the names of exactly this session, and names that it refuses to speak for.
-//! They must not use a right of the page that a request did not need.
+//! A page that impersonates: its own token and the names of exactly this session, and names that it refuses to speak
+//! for. They must not use a right of the page that a request did not need.
 
 use serde_json::json;
 use signoff_api::{Approval, Workflow};
@@ -107,7 +107,8 @@ async fn an_impersonating_page_sends_the_names_of_exactly_one_session_whatever_a
     assert_eq!(runs.stored(&approval).await.spec.decisions.len(), 2);
 }
 
-/// Approves the three calls of a turn together, and confirms it. Each vote is of the person who signed in, and came through the page.
+/// Approves the three calls of a turn together, and confirms it. Each vote is of the person who signed in, and came
+/// through the page.
 async fn approves_the_turn(harness: &Harness, runs: &Runs, page: &Page, calls: &[Approval]) {
     page.goto(&harness.at(&turn(&calls[0]))).await.unwrap();
     page.click(role("button", "Approve")).await.unwrap();

@@ -1,5 +1,5 @@
-//! Attacks through the page on the real API server, with a witness between them. They must not need a right that the attacker
-//! would not have.
+//! Attacks through the page on the real API server, with a witness between them. They must not need a right that the
+//! attacker would not have.
 
 mod addresses;
 mod connections;

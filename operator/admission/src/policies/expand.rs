@@ -1,5 +1,5 @@
-//! The long expressions of the admission policies: `@@NAME argument@@` in a template is replaced by the result of the function
-//! of that name. CEL has neither user-defined functions nor recursion, so nesting is unrolled here.
+//! The long expressions of the admission policies: `@@NAME argument@@` in a template is replaced by the result of the
+//! function of that name. CEL has neither user-defined functions nor recursion, so nesting is unrolled here.
 //!
 //! **Invariant:** the result depends only on the template and the identity.
 
@@ -40,8 +40,8 @@ pub(super) fn expand(template: &str, identity: &Identity) -> String {
     text
 }
 
-/// Returns the expression for the operator: its service account with a token bound to a pod. `kubectl create token`, token
-/// Secrets and impersonation have no pod. Needs `variables.me`.
+/// Returns the expression for the operator: its service account with a token bound to a pod. `kubectl create token`,
+/// token Secrets and impersonation have no pod. Needs `variables.me`.
 fn operator(identity: &Identity) -> String {
     format!(
         "variables.me == '{}' && has(request.userInfo.extra) && 'authentication.kubernetes.io/pod-name' in request.userInfo.extra",
@@ -52,9 +52,10 @@ fn operator(identity: &Identity) -> String {
 /// The controllers that delete objects without an owner or a namespace. Needs `variables.me`.
 const HOUSEKEEPER: &str = "variables.me in ['system:serviceaccount:kube-system:generic-garbage-collector', 'system:serviceaccount:kube-system:namespace-controller', 'system:kube-controller-manager']";
 
-/// Returns the expression for the person of the user name `u`: by the first rule of `variables.persons` that matches the whole
-/// name, otherwise the name itself. CEL cannot extract a group of a match, so `$1` is the text between the matches of the
-/// pattern before and after its only group. Only the first matching rule is applied, because every match costs.
+/// Returns the expression for the person of the user name `u`: by the first rule of `variables.persons` that matches
+/// the whole name, otherwise the name itself. CEL cannot extract a group of a match, so `$1` is the text between the
+/// matches of the pattern before and after its only group. Only the first matching rule is applied, because every match
+/// costs.
 fn person(u: &str) -> String {
     let before = format!("size({u}.find('^(?:' + e.pattern.substring(0, e.pattern.indexOf('(')) + ')'))");
     let after = format!("size({u}.find('(?:' + e.pattern.substring(e.pattern.lastIndexOf(')') + 1) + ')$'))");
@@ -77,10 +78,10 @@ fn excluded(from: &str) -> String {
     )
 }
 
-/// Returns the variables up to `counted`, the groups that a vote lists: as [`signoff_api::Approval::groups_of_voter`], and so at
-/// most [`signoff_api::Decision::MAX_GROUPS`]. A caller can be in a group several times; every group is listed once. The first
-/// groups are computed in three parts, because each expression has its own cost budget. Needs `variables.groups`, `quorums`
-/// and `lists`, the current approvers of each quorum.
+/// Returns the variables up to `counted`, the groups that a vote lists: as [`signoff_api::Approval::groups_of_voter`],
+/// and so at most [`signoff_api::Decision::MAX_GROUPS`]. A caller can be in a group several times; every group is
+/// listed once. The first groups are computed in three parts, because each expression has its own cost budget. Needs
+/// `variables.groups`, `quorums` and `lists`, the current approvers of each quorum.
 fn groups_of_voter() -> String {
     let quorums = ApprovalRequest::MAX_QUORUMS;
     let mut lines = vec![
@@ -129,7 +130,8 @@ fn bound(name: &str) -> Option<String> {
     })
 }
 
-/// Returns the expression for whether labels or annotations have a key that Flux or Argo CD sets on everything they apply.
+/// Returns the expression for whether labels or annotations have a key that Flux or Argo CD sets on everything they
+/// apply.
 fn has_key_of_reconciler(keys: &str) -> String {
     format!(
         "{keys}.exists(k, k.startsWith('kustomize.toolkit.fluxcd.io/') || k.startsWith('helm.toolkit.fluxcd.io/') || \
@@ -142,7 +144,8 @@ fn has_text_of_arguments(d: &str) -> String {
     format!("has({d}.parameters) && '{ARGUMENTS}' in {d}.parameters && type({d}.parameters['{ARGUMENTS}']) == string")
 }
 
-/// Returns the expression for the size of a decision, as [`Decision::size`]; a million and more if `parameters` nests too deep.
+/// Returns the expression for the size of a decision, as [`Decision::size`]; a million and more if `parameters` nests
+/// too deep.
 fn size_of_decision(d: &str) -> String {
     let text = |field: &str| format!("(has({d}.{field}) ? size({d}.{field}) : 0)");
     format!(
@@ -156,7 +159,8 @@ fn size_of_decision(d: &str) -> String {
     )
 }
 
-/// Returns the expression for the approximate number of bytes of a JSON value; a million if it nests deeper than `levels`.
+/// Returns the expression for the approximate number of bytes of a JSON value; a million if it nests deeper than
+/// `levels`.
 fn size_of_value(v: &str, levels: usize, depth: u32) -> String {
     let leaf = format!("(type({v}) == string ? size({v}) : 8)");
     if levels == 0 {
@@ -197,8 +201,8 @@ fn names(argument: &str) -> String {
     format!("({option}.id == {text}.trim() || (has({option}.label) && {option}.label == {text}.trim()))")
 }
 
-/// Returns the expression for whether a value has the declared type of an input: `value, type`. Integers beyond ±2^53 do not
-/// match, because JSON readers round them differently.
+/// Returns the expression for whether a value has the declared type of an input: `value, type`. Integers beyond ±2^53
+/// do not match, because JSON readers round them differently.
 fn fits(argument: &str) -> String {
     let (v, t) = argument.split_once(", ").unwrap_or((argument, "'string'"));
     format!(

@@ -1,6 +1,7 @@
 //! The action of a request: the call of a tool, or the question of an agent, as facts for those who decide.
 //!
-//! **Invariant:** the operator computes every field; the words of the model are in `ApprovalRequest::says` and in the arguments.
+//! **Invariant:** the operator computes every field; the words of the model are in `ApprovalRequest::says` and in the
+//! arguments.
 
 use kube::KubeSchema;
 use schemars::JsonSchema;

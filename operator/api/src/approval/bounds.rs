@@ -1,6 +1,7 @@
 //! The bounds of a decision: its size and depth, and what all decisions of an Approval may have together.
 //!
-//! The admission policies compute the same numbers in CEL, and take the bounds from here; `tests/cluster/policies/bounds.rs` compares them.
+//! The admission policies compute the same numbers in CEL, and take the bounds from here;
+//! `tests/cluster/policies/bounds.rs` compares them.
 
 use std::collections::BTreeMap;
 
@@ -32,11 +33,12 @@ impl Decision {
     pub const MAX_SIZE_OF_SMALL: usize = 96 * 1024;
     /// The size of a decision that always fits, whatever others sent.
     pub const ALWAYS_FITS: usize = 1024;
-    /// The times that a character of arguments which are one text counts among all decisions, if JSON stores it as six bytes.
+    /// The times that a character of arguments which are one text counts among all decisions, if JSON stores it as six
+    /// bytes.
     pub const ESCAPED: usize = 6;
 
-    /// Returns the size of the parts that have no small bound; `None` if `parameters` nest too deep. Texts count by characters, the
-    /// arguments of a call that are one text by bytes.
+    /// Returns the size of the parts that have no small bound; `None` if `parameters` nest too deep. Texts count by
+    /// characters, the arguments of a call that are one text by bytes.
     #[must_use]
     pub fn size(&self) -> Option<usize> {
         let text = |text: &Option<String>| text.as_ref().map_or(0, |text| text.chars().count());
@@ -102,7 +104,8 @@ impl ApprovalRequest {
     }
 }
 
-/// Whether JSON stores a character of a text as `\u` and four digits. Go's encoder, which the API server uses, does so with `<`, `>` and `&`.
+/// Whether JSON stores a character of a text as `\u` and four digits. Go's encoder, which the API server uses, does so
+/// with `<`, `>` and `&`.
 fn is_escaped(c: char) -> bool {
     matches!(c, '<' | '>' | '&' | '\0'..='\u{8}' | '\u{b}' | '\u{c}' | '\u{e}'..='\u{1f}')
 }

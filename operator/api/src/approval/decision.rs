@@ -88,7 +88,8 @@ pub struct Decision {
 }
 
 impl Decision {
-    /// The largest number of groups in a vote: for each quorum those of its `requiredFrom` rules and one of its approvers.
+    /// The largest number of groups in a vote: for each quorum those of its `requiredFrom` rules and one of its
+    /// approvers.
     pub const MAX_GROUPS: usize = ApprovalRequest::MAX_QUORUMS * (Quorum::MAX_REQUIRED_FROM + 1);
 
     /// Returns a decision without a payload.

@@ -43,8 +43,8 @@ impl Approval {
         self.spec.request.workflow.uid == uid && self.owner_references().iter().any(|owner| owner.uid == uid)
     }
 
-    /// Returns why this Approval does not match `record` of the Workflow with this uid, or `None`. Completes the sentence
-    /// "`<name>` …".
+    /// Returns why this Approval does not match `record` of the Workflow with this uid, or `None`. Completes the
+    /// sentence "`<name>` …".
     #[must_use]
     pub fn mismatch(&self, record: &StepRecord, uid: &str) -> Option<&'static str> {
         let request = &self.spec.request;

@@ -17,7 +17,8 @@ impl Workflow {
         self.metadata.creation_timestamp.as_ref().map(|time| time.0.into())
     }
 
-    /// Whether the run is a copy from a backup, which never continues: by its spec, or because it came with the status of an older object.
+    /// Whether the run is a copy from a backup, which never continues: by its spec, or because it came with the status
+    /// of an older object.
     #[must_use]
     pub fn is_restored(&self) -> bool {
         self.spec.restored == Some(true) || self.has_older_status()
@@ -28,7 +29,8 @@ impl Workflow {
         self.status.as_ref().and_then(|status| status.started_at).is_some_and(|began| self.is_created_after(began))
     }
 
-    /// Whether the object was created after a time, by more than clocks differ: the event of that time is another object's.
+    /// Whether the object was created after a time, by more than clocks differ: the event of that time is another
+    /// object's.
     pub(crate) fn is_created_after(&self, time: Moment) -> bool {
         is_created_after(&self.metadata, time)
     }

@@ -1,5 +1,5 @@
-//! The files of a folder that `signoff validate` reads and those that it skips, and the warnings of `validate` and `plan`.
-//! They must not read anything but what the program prints.
+//! The files of a folder that `signoff validate` reads and those that it skips, and the warnings of `validate` and
+//! `plan`. They must not read anything but what the program prints.
 
 use std::fs;
 

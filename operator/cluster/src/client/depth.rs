@@ -27,8 +27,8 @@ enum ByteEffect {
 }
 
 impl DepthFilter {
-    /// The same bytes, with `null` in the place of every object or list below [`MAX_DEPTH`] others. The next bytes of the
-    /// same text go through the same filter.
+    /// The same bytes, with `null` in the place of every object or list below [`MAX_DEPTH`] others. The next bytes of
+    /// the same text go through the same filter.
     #[must_use]
     pub fn pass(&mut self, bytes: Bytes) -> Bytes {
         let mut kept = Vec::new();

@@ -95,7 +95,8 @@ impl JsonSize {
         serde_json::to_writer(&mut size, object).map_or_else(|_| Self::default(), |()| size)
     }
 
-    /// Returns how many bytes the object takes in memory at most, about: a value that has two bytes as JSON takes as much as any other.
+    /// Returns how many bytes the object takes in memory at most, about: a value that has two bytes as JSON takes as
+    /// much as any other.
     pub(super) fn memory(self) -> usize {
         self.bytes + self.values * size_of::<serde_json::Value>()
     }

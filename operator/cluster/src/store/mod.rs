@@ -1,8 +1,8 @@
-//! The cache of the objects of one kind, each in its newest version: from the watch, or from an own write that the watch has not
-//! passed yet.
+//! The cache of the objects of one kind, each in its newest version: from the watch, or from an own write that the
+//! watch has not passed yet.
 //!
-//! **Invariant:** does no I/O. Objects at rest are compressed, but for the small ones that came to rest last; of finished objects
-//! only a summary is kept.
+//! **Invariant:** does no I/O. Objects at rest are compressed, but for the small ones that came to rest last; of
+//! finished objects only a summary is kept.
 
 mod entry;
 mod state;
@@ -73,8 +73,8 @@ impl<K: ReconciledKind> Store<K> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Applies a watch event. Returns whether it is news: the echo of an own write is not, unless the stored object differs from
-    /// the sent one.
+    /// Applies a watch event. Returns whether it is news: the echo of an own write is not, unless the stored object
+    /// differs from the sent one.
     pub fn apply(&self, object: K) -> bool {
         let (object, is_news) = self.lock().put(object, Source::Watch);
         if is_news && !object.is_finished() && self.count(&object).memory() > LARGE {
@@ -91,8 +91,8 @@ impl<K: ReconciledKind> Store<K> {
         self.record_from(object, Source::Answer)
     }
 
-    /// Caches the object that an own write sent, with the metadata of the answer, and returns it. The next watch event replaces it
-    /// where it differs.
+    /// Caches the object that an own write sent, with the metadata of the answer, and returns it. The next watch event
+    /// replaces it where it differs.
     pub fn record_sent(&self, object: K) -> Arc<K> {
         self.record_from(object, Source::Sent)
     }
@@ -165,8 +165,8 @@ impl<K: ReconciledKind> Store<K> {
         self.lock().entries.get(name).map(|entry| entry.version.clone())
     }
 
-    /// Takes the server's word that nothing has this name. `known`: the version that was known when it was asked. What came
-    /// since then was made after the answer, and stays.
+    /// Takes the server's word that nothing has this name. `known`: the version that was known when it was asked. What
+    /// came since then was made after the answer, and stays.
     pub fn mark_absent(&self, name: &Name, known: Option<&str>) {
         let mut inner = self.lock();
         if inner.entries.get(name).is_some_and(|entry| Some(&*entry.version) == known) {
@@ -219,15 +219,16 @@ impl<K: ReconciledKind> Store<K> {
         self.lock().entries.get(name).is_some_and(|entry| !entry.over)
     }
 
-    /// Marks an object as stale because the answer to a write was lost: the next reconcile reads it from the API server.
+    /// Marks an object as stale because the answer to a write was lost: the next reconcile reads it from the API
+    /// server.
     pub fn mark_stale(&self, name: &Name) {
         if let Some(entry) = self.lock().entries.get_mut(name) {
             entry.is_stale = true;
         }
     }
 
-    /// Releases an object that is not needed for a while. A large one is compressed at once, a small one when as many others
-    /// came to rest after it.
+    /// Releases an object that is not needed for a while. A large one is compressed at once, a small one when as many
+    /// others came to rest after it.
     pub fn release(&self, name: &Name) {
         let mut inner = self.lock();
         let Some(object) = inner.full(name) else { return inner.forget_whole(name) };
@@ -257,7 +258,8 @@ impl<K: ReconciledKind> Store<K> {
         size
     }
 
-    /// Returns how many bytes an object takes in memory at most while it is used, as it was when it was last counted; 0 where it is over.
+    /// Returns how many bytes an object takes in memory at most while it is used, as it was when it was last counted; 0
+    /// where it is over.
     pub fn memory_of(&self, name: &Name) -> usize {
         self.lock().entries.get(name).map_or(0, |entry| match entry.body {
             Body::Full(_) | Body::Packed(..) => entry.size.memory(),
@@ -309,7 +311,8 @@ impl<K: ReconciledKind> Store<K> {
         }
     }
 
-    /// Returns the names of the objects of a Workflow's uid that are open, or finished and not yet reduced to a summary.
+    /// Returns the names of the objects of a Workflow's uid that are open, or finished and not yet reduced to a
+    /// summary.
     pub fn owned_by(&self, uid: &str) -> Vec<Name> {
         self.lock().owned.get(uid).into_iter().flatten().cloned().collect()
     }

@@ -59,8 +59,8 @@ impl<K: ReconciledKind> StoreState<K> {
         }
     }
 
-    /// Keeps the object unless a newer version is known. Returns the object as it is stored, as far as that is known, and
-    /// whether it was news.
+    /// Keeps the object unless a newer version is known. Returns the object as it is stored, as far as that is known,
+    /// and whether it was news.
     pub(super) fn put(&mut self, object: K, source: Source) -> (Arc<K>, bool) {
         let name = Name::of(&object);
         let object = Arc::new(object);

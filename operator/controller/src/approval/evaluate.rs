@@ -1,8 +1,8 @@
 //! The tally of an Approval on a thread for evaluations, and what follows where that is stopped.
 //!
 //! A vote whose evaluation is stopped is invalid, and the others are counted without it. Only where no vote is to blame
-//! is the Approval put into quarantine: its deadline and the end of its run still count, and no decision is read. The same follows
-//! from a vote once many evaluations of its run were stopped.
+//! is the Approval put into quarantine: its deadline and the end of its run still count, and no decision is read. The
+//! same follows from a vote once many evaluations of its run were stopped.
 
 use std::{collections::BTreeMap, sync::Arc};
 

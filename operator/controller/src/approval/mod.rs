@@ -1,7 +1,8 @@
-//! The Approval reconcile: observe *(I/O)* -> tally *(pure)* -> recheck of guard, run and time *(I/O)* -> commit *(I/O)*
-//! -> report. The fenced write *is* the decision.
+//! The Approval reconcile: observe *(I/O)* -> tally *(pure)* -> recheck of guard, run and time *(I/O)* -> commit
+//! *(I/O)* -> report. The fenced write *is* the decision.
 //!
-//! **Invariant:** counts no decision while the admission policies are not in force, and never writes twice for one decision.
+//! **Invariant:** counts no decision while the admission policies are not in force, and never writes twice for one
+//! decision.
 
 mod evaluate;
 mod notified;

@@ -61,8 +61,8 @@ pub(super) async fn observe(context: &Context, name: &Name) -> Result<ApprovalOb
 /// The state of a run, and the generation of its spec where it waits.
 type Owner = (OwnerState, Option<i64>);
 
-/// Returns the state of the run, or `None` where its Approvals are not this operator's to count or to end: a newer operator wrote its
-/// journal, or it was accepted under other rules.
+/// Returns the state of the run, or `None` where its Approvals are not this operator's to count or to end: a newer
+/// operator wrote its journal, or it was accepted under other rules.
 async fn owner(context: &Context, run: &Name, wanted: &str) -> Result<Option<Owner>, Error> {
     let judge = |workflow: &Workflow| {
         if uid(workflow) != wanted {

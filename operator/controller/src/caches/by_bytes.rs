@@ -1,4 +1,5 @@
-//! A least-recently-used cache with a bound on bytes: the crate `lru` keeps the order and counts entries, this adds the bytes.
+//! A least-recently-used cache with a bound on bytes: the crate `lru` keeps the order and counts entries, this adds the
+//! bytes.
 
 use std::{borrow::Borrow, hash::Hash, num::NonZeroUsize};
 

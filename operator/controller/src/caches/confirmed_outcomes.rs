@@ -1,5 +1,5 @@
-//! The outcomes that this process has confirmed and written: a run that takes one does not ask the guard again. Digests instead of
-//! outcomes, because an outcome can be as long as a vote.
+//! The outcomes that this process has confirmed and written: a run that takes one does not ask the guard again. Digests
+//! instead of outcomes, because an outcome can be as long as a vote.
 
 use std::{
     num::NonZeroUsize,
@@ -12,7 +12,8 @@ use signoff_api::{Approval, Digest, approval::Outcome};
 
 const MAX_OUTCOMES: NonZeroUsize = NonZeroUsize::MIN.saturating_add(1023);
 
-/// The digests of confirmed outcomes, by uid and version of their Approval. An outcome that another program changed has another digest.
+/// The digests of confirmed outcomes, by uid and version of their Approval. An outcome that another program changed has
+/// another digest.
 pub(crate) struct ConfirmedOutcomes(Mutex<LruCache<(String, String), Digest>>);
 
 impl Default for ConfirmedOutcomes {

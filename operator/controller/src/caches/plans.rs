@@ -74,8 +74,8 @@ fn is_accepted(workflow: &Workflow) -> bool {
 }
 
 impl PlanEntry {
-    /// Whether planning again would give the same plan. Once a run was accepted, the gates that policies added are those of its status;
-    /// a plan from before stays valid if they are its own.
+    /// Whether planning again would give the same plan. Once a run was accepted, the gates that policies added are
+    /// those of its status; a plan from before stays valid if they are its own.
     fn is_valid_for(&self, workflow: &Workflow, policies: &Arc<Policies>) -> bool {
         if !Arc::ptr_eq(&self.policies, policies) && self.policies != *policies {
             return false;

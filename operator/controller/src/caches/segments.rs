@@ -11,7 +11,8 @@ use super::by_bytes::LruByBytes;
 pub(crate) struct SegmentCache(Mutex<LruByBytes<(String, Digest), SharedRecords>>);
 
 impl SegmentCache {
-    /// Returns an empty cache of segments that have at most so many bytes as they are stored; in memory they take about twice as many.
+    /// Returns an empty cache of segments that have at most so many bytes as they are stored; in memory they take about
+    /// twice as many.
     pub(crate) fn with_max_bytes(max_bytes: usize) -> Self {
         Self(Mutex::new(LruByBytes::new(max_bytes, None)))
     }

@@ -1,5 +1,5 @@
-//! The guard: whether the admission policies that verify decisions are in force, without a gap, and since when. While they
-//! are not, no decision is counted.
+//! The guard: whether the admission policies that verify decisions are in force, without a gap, and since when. While
+//! they are not, no decision is counted.
 //!
 //! **Invariant:** installs and repairs nothing. What cannot be read is not in force.
 //!

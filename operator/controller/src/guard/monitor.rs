@@ -1,5 +1,5 @@
-//! Inspects the admission policies whenever one of their objects changes. After a change they count as in force only when
-//! every API server refuses a forged request.
+//! Inspects the admission policies whenever one of their objects changes. After a change they count as in force only
+//! when every API server refuses a forged request.
 //!
 //! After a gap in a watch everything is inspected again.
 
@@ -242,8 +242,8 @@ impl MonitorState<'_> {
         self.monitor.clock.now().duration_since(at).try_into().unwrap_or(Duration::ZERO)
     }
 
-    /// Waits, then tries until every API server refuses a forged request. Returns the instant, or `None` where something
-    /// changed meanwhile.
+    /// Waits, then tries until every API server refuses a forged request. Returns the instant, or `None` where
+    /// something changed meanwhile.
     async fn until_refused(&mut self, wait: Duration, identity: &Identity) -> Option<Timestamp> {
         let mut again = Instant::now() + wait;
         let mut pause = Duration::from_secs(1);

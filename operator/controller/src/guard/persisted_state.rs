@@ -1,5 +1,5 @@
-//! What the guard keeps beyond this process, in a ConfigMap of the operator's namespace: the epoch in force, since when, and
-//! the number of interruptions that changed no object.
+//! What the guard keeps beyond this process, in a ConfigMap of the operator's namespace: the epoch in force, since
+//! when, and the number of interruptions that changed no object.
 //!
 //! **Invariant:** a forged ConfigMap can only make the operator more careful.
 

@@ -1,15 +1,15 @@
 //! The last check before a decision is counted: are the admission policies still those that were inspected?
 //!
-//! One watch may lag behind another, and a process may be stopped between two steps. Only a question that is sent after the
-//! decision was read is proof.
+//! One watch may lag behind another, and a process may be stopped between two steps. Only a question that is sent after
+//! the decision was read is proof.
 //!
-//! There are two questions. The *whole* one lists all objects of the guard. The *short* one reads by name the policy without which a
-//! user could write a vote in the name of others, and takes all other objects from the last whole answer. That answer must
-//! not be older than [`WHOLE_LASTS`]; otherwise the whole question is asked. kube-apiserver lets lists that follow closely wait for
-//! up to 100 ms, and reads by name never.
+//! There are two questions. The *whole* one lists all objects of the guard. The *short* one reads by name the policy
+//! without which a user could write a vote in the name of others, and takes all other objects from the last whole
+//! answer. That answer must not be older than [`WHOLE_LASTS`]; otherwise the whole question is asked. kube-apiserver
+//! lets lists that follow closely wait for up to 100 ms, and reads by name never.
 //!
-//! One question serves all decisions that were read before it was sent. At most one that decisions wait for is in flight. Decisions that arrive
-//! meanwhile share the next one. Where many arrive, it waits a moment for more of them.
+//! One question serves all decisions that were read before it was sent. At most one that decisions wait for is in
+//! flight. Decisions that arrive meanwhile share the next one. Where many arrive, it waits a moment for more of them.
 
 use std::{
     panic::AssertUnwindSafe,
@@ -35,7 +35,8 @@ use super::{GuardStatus, publish};
 const PATIENCE: Duration = Duration::from_secs(30);
 /// How long after it was sent the answer to a whole question still serves the short ones.
 const WHOLE_LASTS: Duration = Duration::from_millis(500);
-/// While decisions follow each other, the whole question is sent again this long after the last one. No decision waits for it.
+/// While decisions follow each other, the whole question is sent again this long after the last one. No decision waits
+/// for it.
 const WHOLE_REPEATS: Duration = Duration::from_millis(250);
 /// The number of decisions for which a question waits where many arrive: so it costs less than one read for each.
 const CROWD: usize = 8;
@@ -62,8 +63,8 @@ pub(crate) struct Recheck {
 pub(crate) enum ConfirmScope {
     /// Votes that were counted by the request alone.
     Votes,
-    /// What rests on a stored status too: an outcome that this process has not written, or votes that are counted with a stored
-    /// deadline, level or list of approvers.
+    /// What rests on a stored status too: an outcome that this process has not written, or votes that are counted with
+    /// a stored deadline, level or list of approvers.
     StoredStatus,
 }
 
@@ -98,8 +99,8 @@ impl Recheck {
         Self { client, status, doubt, questions: Arc::default() }
     }
 
-    /// Whether the admission policies were in force, in this epoch, until after this was called. For objects that the short question
-    /// does not read: until half a second before, and as far as the watches have told since.
+    /// Whether the admission policies were in force, in this epoch, until after this was called. For objects that the
+    /// short question does not read: until half a second before, and as far as the watches have told since.
     ///
     /// # Errors
     /// As the API server answers.

@@ -182,8 +182,8 @@ fn volumes(spec: &PodStep) -> Vec<Value> {
     volumes
 }
 
-/// Merges a field as `podTemplate` says it does: objects by their fields, lists of named things by their names; mounts are
-/// added; all else is replaced.
+/// Merges a field as `podTemplate` says it does: objects by their fields, lists of named things by their names; mounts
+/// are added; all else is replaced.
 fn merge(field: &str, into: &mut Value, from: &Value) {
     match (into, from) {
         (Value::Object(into), Value::Object(from)) => {

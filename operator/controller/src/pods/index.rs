@@ -88,7 +88,8 @@ impl PodIndex {
             WatchEvent::ListDone(_) => {
                 let listed = inner.listed.remove(&scope).unwrap_or_default();
                 let of_scope = |name: &Name| scope.as_deref().is_none_or(|one| one == &*name.namespace);
-                // What a task has just made may not be in a list that was taken before: it is followed, and asks itself.
+                // What a task has just made may not be in a list that was taken before: it is followed, and asks
+                // itself.
                 let gone: Vec<_> = inner.pods.keys().filter(|n| of_scope(n) && !listed.contains(*n)).cloned().collect();
                 let looks = gone.iter().filter_map(|name| inner.remove(name, None, DeletionSource::Relisted)).collect();
                 inner.complete.insert(scope);

@@ -1,6 +1,8 @@
-//! The Pods of steps: quota *(pure)* -> build *(pure)* -> create *(I/O)* -> follow -> read the log *(I/O)* -> delete *(I/O)*.
+//! The Pods of steps: quota *(pure)* -> build *(pure)* -> create *(I/O)* -> follow -> read the log *(I/O)* -> delete
+//! *(I/O)*.
 //!
-//! **Invariant:** touches no Pod but exactly the one that it would have created. What an end means for a run is the engine's.
+//! **Invariant:** touches no Pod but exactly the one that it would have created. What an end means for a run is the
+//! engine's.
 //!
 //! * `state`: what is read of a Pod, and the state of its container
 //! * `index`: every Pod that was received by the watch, and who follows it

@@ -1,6 +1,7 @@
 //! The FIFO quota for Pods, for each namespace and each Workflow.
 //!
-//! **Invariant:** a Workflow at its own limit does not block others; no Pod overtakes one that has waited longer and could start.
+//! **Invariant:** a Workflow at its own limit does not block others; no Pod overtakes one that has waited longer and
+//! could start.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -138,8 +139,8 @@ impl PodQuota {
         }
     }
 
-    /// The Workflows of Pods that may begin now; where none may, of those whose place in the queue is worth telling: it is
-    /// told anew each time it has halved, so that a long queue costs few writes.
+    /// The Workflows of Pods that may begin now; where none may, of those whose place in the queue is worth telling: it
+    /// is told anew each time it has halved, so that a long queue costs few writes.
     pub(crate) fn workflows_to_wake(&self) -> Vec<Name> {
         let inner = self.lock();
         let mut next = BTreeSet::new();

@@ -131,8 +131,8 @@ impl StepPod {
         PodState::Pending(unscheduled.or(waiting))
     }
 
-    /// Whether its container may have run although nothing says so: a kubelet that turns a Pod away after its node was lost
-    /// for a while does not say what it had of it.
+    /// Whether its container may have run although nothing says so: a kubelet that turns a Pod away after its node was
+    /// lost for a while does not say what it had of it.
     pub(crate) fn may_have_run(&self) -> bool {
         self.node.is_some() && !self.has_container_status
     }
@@ -147,7 +147,8 @@ impl StepPod {
         self.terminated.is_some() && !self.others_run
     }
 
-    /// Whether it runs or may run soon. One whose step has ended holds no slot where a sidecar that others injected runs on.
+    /// Whether it runs or may run soon. One whose step has ended holds no slot where a sidecar that others injected
+    /// runs on.
     pub(crate) fn holds_slot(&self) -> bool {
         let sidecar_runs_on = self.terminated.is_some() && self.others_run;
         !(self.is_finished() || sidecar_runs_on)
@@ -210,8 +211,8 @@ impl StepPod {
         self.metadata.creation_timestamp.as_ref().map(|time| Moment::from(time.0))
     }
 
-    /// The name and uid of the Workflow that owns it. Everybody who may create Pods may write down an owner; the label with
-    /// its name, which admission lets nobody but the operator write, says that it is true.
+    /// The name and uid of the Workflow that owns it. Everybody who may create Pods may write down an owner; the label
+    /// with its name, which admission lets nobody but the operator write, says that it is true.
     pub(crate) fn owner(&self) -> Option<(&str, &str)> {
         let label = self.metadata.labels.as_ref()?.get(names::LABEL_WORKFLOW)?;
         let owners = self.metadata.owner_references.iter().flatten();

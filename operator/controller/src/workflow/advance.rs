@@ -74,8 +74,9 @@ pub(super) async fn advance(
     }
 }
 
-/// Makes the step fail that costs too much, where what others wrote is to blame: models, tools and people must not be able
-/// to stop a run. Where its author's own text is, or many evaluations of the run were stopped, the run is quarantined.
+/// Makes the step fail that costs too much, where what others wrote is to blame: models, tools and people must not be
+/// able to stop a run. Where its author's own text is, or many evaluations of the run were stopped, the run is
+/// quarantined.
 fn blame(context: &Context, seen: &ObservedRun, rounds: &mut TransitionLoop, why: Stopped) -> Result<(), Error> {
     let stopped = |why| Error::Stopped { object: seen.name.as_a::<Workflow>(), why };
     if matches!(why, Stopped::Withdrawn | Stopped::Closed) {

@@ -1,7 +1,8 @@
-//! Reports a run that cannot go on: from a backup, held by policies or by other rules, of the old shape, or unreadable *(I/O)*.
+//! Reports a run that cannot go on: from a backup, held by policies or by other rules, of the old shape, or unreadable
+//! *(I/O)*.
 //!
-//! **Invariant:** nothing is added to the journal but results of calls in flight and the end of the run, so that an operator that can
-//! read it goes on.
+//! **Invariant:** nothing is added to the journal but results of calls in flight and the end of the run, so that an
+//! operator that can read it goes on.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta};
 use serde::Deserialize;
@@ -44,8 +45,9 @@ pub(super) async fn block_on_policy(
     Ok(None)
 }
 
-/// Holds a run that was accepted under other rules than those of this version. Results of calls in flight are recorded; cancel, suspend
-/// and `activeDeadline` work. Votes stay stored: the reconcile of its Approvals counts none and ends none.
+/// Holds a run that was accepted under other rules than those of this version. Results of calls in flight are recorded;
+/// cancel, suspend and `activeDeadline` work. Votes stay stored: the reconcile of its Approvals counts none and ends
+/// none.
 pub(super) async fn block_on_rules(
     context: &Context,
     seen: &ObservedRun,
@@ -65,7 +67,8 @@ pub(super) async fn block_on_rules(
     Ok(due)
 }
 
-/// Says that a run is a copy from a backup: it starts nothing, whatever `suspend` says, and ends only where it is cancelled.
+/// Says that a run is a copy from a backup: it starts nothing, whatever `suspend` says, and ends only where it is
+/// cancelled.
 pub(super) async fn block_on_restored(context: &Context, seen: &ObservedRun) -> Result<Option<Moment>, Error> {
     let is_news = !conditions::holds(&seen.status.conditions, conditions::RESTORED);
     let name = &seen.name.name;
@@ -93,8 +96,8 @@ fn old_rules_message(accepted: i32) -> String {
     )
 }
 
-/// Writes once that a run of the old shape does not go on. A cancelled one ends without its steps being read, as one in quarantine
-/// does.
+/// Writes once that a run of the old shape does not go on. A cancelled one ends without its steps being read, as one in
+/// quarantine does.
 pub(super) async fn block_on_old_shape(
     context: &Context,
     seen: &ObservedRun,

@@ -1,5 +1,5 @@
-//! Claims slots for the calls of a transition. A call with a slot is marked as started by this operator, and the commit stores that
-//! before the call starts.
+//! Claims slots for the calls of a transition. A call with a slot is marked as started by this operator, and the commit
+//! stores that before the call starts.
 //!
 //! **Invariant:** starts nothing: the transition is not committed.
 
@@ -71,8 +71,8 @@ pub(super) fn claim_slots(context: &Context, seen: &ObservedRun, transition: &mu
             CallContent::Pod(pod) => begins(context, seen, &record, pod, ours),
             CallContent::Agent(_) | CallContent::Http(_) | CallContent::Mcp(_) => true,
         };
-        // A container that has started is followed, also in a suspended run. One that is gone would be created anew where it may be
-        // repeated.
+        // A container that has started is followed, also in a suspended run. One that is gone would be created anew
+        // where it may be repeated.
         let would_start = is_new || call.idempotent && !is_there(context, seen, &call);
         if is_suspended && would_start {
             continue;
@@ -127,8 +127,8 @@ fn host_of(provider: &Provider) -> Option<Arc<str>> {
     call_slots::host(provider.kind()?.endpoint()?)
 }
 
-/// Returns the bytes that a call takes in memory. A call with effects has room for its whole answer before it is sent, and so has a turn
-/// whose last attempt found no room.
+/// Returns the bytes that a call takes in memory. A call with effects has room for its whole answer before it is sent,
+/// and so has a turn whose last attempt found no room.
 fn bytes_of(transition: &Transition, call: &Call) -> CallBytes {
     let request = match &call.content {
         CallContent::Agent(agent) => agent.bytes(),
@@ -146,7 +146,8 @@ fn bytes_of(transition: &Transition, call: &Call) -> CallBytes {
     CallBytes { request: request.saturating_sub(SHORT_REQUEST).saturating_mul(2), answer }
 }
 
-/// Whether a Pod was certainly never created. This process asks for each Pod once: where it does not remember that it did, it did not.
+/// Whether a Pod was certainly never created. This process asks for each Pod once: where it does not remember that it
+/// did, it did not.
 fn begins(context: &Context, seen: &ObservedRun, record: &StepRecord, pod: &PodCall, ours: bool) -> bool {
     record.phase != StepPhase::Started || (ours && !context.runs.has_attempted_pod(&seen.name, &pod.name))
 }

@@ -1,6 +1,7 @@
 //! Stores a transition before any of its commands is executed *(I/O)*: long values -> status.
 //!
-//! **Invariant:** writes nothing where nothing changed. Values are named by their content, so an unreferenced one does no harm.
+//! **Invariant:** writes nothing where nothing changed. Values are named by their content, so an unreferenced one does
+//! no harm.
 
 use std::sync::Arc;
 
@@ -126,8 +127,8 @@ pub(super) async fn block_on_guard(context: &Context, workflow: &Workflow, why: 
     Ok(None)
 }
 
-/// Returns JSON Patch tests for the records that may still change. A started record draws no number, so that `status.seq` alone
-/// would let a late patch undo it.
+/// Returns JSON Patch tests for the records that may still change. A started record draws no number, so that
+/// `status.seq` alone would let a late patch undo it.
 pub(crate) fn open_records(stored: &WorkflowStatus) -> Vec<Value> {
     let open = stored.steps.iter().enumerate().filter(|(_, record)| !record.phase.is_end());
     open.map(|(place, record)| json!({"op": "test", "path": format!("/status/steps/{place}"), "value": record}))

@@ -1,4 +1,5 @@
-//! Finishes a reconcile of a run that waits or has finished: frees memory, ends what is in flight, deletes it after its TTL.
+//! Finishes a reconcile of a run that waits or has finished: frees memory, ends what is in flight, deletes it after its
+//! TTL.
 //!
 //! **Invariant:** does not end an Approval: the Approval's own reconcile is enqueued for that.
 

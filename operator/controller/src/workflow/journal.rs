@@ -67,7 +67,8 @@ pub(super) fn cache_segments(context: &Context, uid: &str, folded: Vec<NewSegmen
     }
 }
 
-/// The time after which a run with a newer journal is reported again. A write by another operator triggers a reconcile anyway.
+/// The time after which a run with a newer journal is reported again. A write by another operator triggers a reconcile
+/// anyway.
 const LOOK_AGAIN: Duration = Duration::from_secs(600);
 
 /// Reports that a run is left to a newer operator. Returns when to report it again.

@@ -124,8 +124,8 @@ pub(super) async fn observe(context: &Context, name: &Name) -> Result<WorkflowOb
     Ok(WorkflowObservation::Run(Box::new(seen)))
 }
 
-/// Whether an Approval of this run whose request was changed has ended without a verdict: its gate asks again, and nothing
-/// of the change is believed.
+/// Whether an Approval of this run whose request was changed has ended without a verdict: its gate asks again, and
+/// nothing of the change is believed.
 fn is_asked_again(approval: &Approval, outcome: Option<&Outcome>, uid: &str) -> bool {
     let ended_undecided = outcome.is_some_and(|outcome| outcome.verdict.is_none());
     ended_undecided && approval.belongs_to(uid) && approval.spec.request.is_changed()

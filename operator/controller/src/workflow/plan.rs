@@ -1,5 +1,5 @@
-//! Decides whether a run can go on, and by which plan, from the object, the policies of its namespace and, once, the run that it repeats
-//! *(I/O)*.
+//! Decides whether a run can go on, and by which plan, from the object, the policies of its namespace and, once, the
+//! run that it repeats *(I/O)*.
 
 use std::sync::Arc;
 
@@ -88,8 +88,8 @@ pub(super) async fn plan(context: &Context, seen: &ObservedRun) -> Result<PlanDe
     }
 }
 
-/// Returns the errors of a Workflow with the way to run its corrected file: the spec is immutable, so that applying it is refused.
-/// The errors are cut so that the remedy fits into a condition.
+/// Returns the errors of a Workflow with the way to run its corrected file: the spec is immutable, so that applying it
+/// is refused. The errors are cut so that the remedy fits into a condition.
 fn with_remedy(errors: &str) -> String {
     format!(
         "{}; correct the file, check it with `signoff validate FILE`, and run it with `kubectl replace --force -f FILE`",
@@ -115,8 +115,8 @@ async fn planned(context: &Context, seen: &ObservedRun, policies: &Arc<Policies>
     Ok(planned)
 }
 
-/// Whether the requester is verified: admission writes the requester into the spec, so a run that was created before the policies
-/// were certainly in force could name anybody.
+/// Whether the requester is verified: admission writes the requester into the spec, so a run that was created before
+/// the policies were certainly in force could name anybody.
 fn unverified(seen: &ObservedRun) -> Option<Refusal> {
     let created = seen.workflow.metadata.creation_timestamp.as_ref().map(|time| time.0);
     let since = seen.guarded.since;

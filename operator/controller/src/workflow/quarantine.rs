@@ -23,7 +23,8 @@ use crate::{
     quarantine::{QuarantineEntry, VERSION, message, reason},
 };
 
-/// The time after which a run that is suspended, or set aside until its spec changes, is reconciled again without an event.
+/// The time after which a run that is suspended, or set aside until its spec changes, is reconciled again without an
+/// event.
 const RECONCILE_AGAIN: Duration = Duration::from_secs(3600);
 
 /// Returns until when a run must not be evaluated, or `None` where it may be.
@@ -66,7 +67,8 @@ pub(super) async fn enter(context: &Context, seen: &ObservedRun, why: &Stopped) 
     set_aside(context, seen, why, aside).await
 }
 
-/// Writes that a run is in quarantine whose evaluation was stopped before, where that was not written. Returns `None` where it was.
+/// Writes that a run is in quarantine whose evaluation was stopped before, where that was not written. Returns `None`
+/// where it was.
 pub(super) async fn enter_again(context: &Context, seen: &ObservedRun) -> Option<Result<Option<Moment>, Error>> {
     let why = context.quarantines.unwritten(&seen.name, &seen.uid)?;
     let aside = context.quarantines.get(&Key::Workflow(seen.name.clone()))?;
@@ -137,7 +139,8 @@ pub(super) struct Unevaluated {
     pub(super) due: Option<Moment>,
 }
 
-/// Commits a transition that evaluates nothing. `describe` adds to the status of a run that goes on why nothing is evaluated.
+/// Commits a transition that evaluates nothing. `describe` adds to the status of a run that goes on why nothing is
+/// evaluated.
 pub(super) async fn advance_without_evaluation(
     context: &Context,
     seen: &ObservedRun,

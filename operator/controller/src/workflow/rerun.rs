@@ -1,5 +1,5 @@
-//! Verifies what a new run says of the run that it repeats *(I/O)*: `spec.rerunOf.requesters` are users who decide no gate that excludes
-//! the requester, so a name in it must be that of a requester.
+//! Verifies what a new run says of the run that it repeats *(I/O)*: `spec.rerunOf.requesters` are users who decide no
+//! gate that excludes the requester, so a name in it must be that of a requester.
 
 use serde_json::Value;
 use signoff_api::{Workflow, conditions::reason, names, workflow::RerunOf};
@@ -8,8 +8,8 @@ use signoff_expr::text;
 use super::{observe::ObservedRun, plan::Refusal};
 use crate::{context::Context, error::Error};
 
-/// Returns why a run must not begin because of the run that it names, or `None`. Reads that run from the API server, since of a finished
-/// one only a summary is cached.
+/// Returns why a run must not begin because of the run that it names, or `None`. Reads that run from the API server,
+/// since of a finished one only a summary is cached.
 pub(super) async fn refusal(context: &Context, seen: &ObservedRun) -> Result<Option<Refusal>, Error> {
     let Some(rerun) = &seen.workflow.spec.rerun_of else { return Ok(None) };
     let named = match names::is_object(&rerun.name) {

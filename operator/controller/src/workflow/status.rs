@@ -1,5 +1,5 @@
-//! Builds the status of a Workflow on a cluster *(pure)*, with all its conditions. The same transition gives the same status, so that
-//! nothing is written twice.
+//! Builds the status of a Workflow on a cluster *(pure)*, with all its conditions. The same transition gives the same
+//! status, so that nothing is written twice.
 
 use signoff_api::{
     Moment, Workflow, WorkflowStatus,

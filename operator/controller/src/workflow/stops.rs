@@ -6,7 +6,8 @@ use signoff_executor::Stopped;
 use super::observe::ObservedRun;
 use crate::{context::Context, quarantine::VERSION};
 
-/// Records a stopped evaluation of a run, for this reason. Returns how many there were, as far as this process, the status and the journal tell.
+/// Records a stopped evaluation of a run, for this reason. Returns how many there were, as far as this process, the
+/// status and the journal tell.
 pub(super) fn record_stop(context: &Context, seen: &ObservedRun, why: &Stopped) -> i32 {
     let is_costly = |record: &&StepRecord| record.error.as_ref().is_some_and(|error| error.is(FailureClass::TooCostly));
     let steps = i32::try_from(seen.journal.records().iter().filter(is_costly).count()).unwrap_or(i32::MAX);

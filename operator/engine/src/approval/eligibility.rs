@@ -1,7 +1,7 @@
 //! The rules about voters of an Approval, as the admission policy `signoff-approvals` has them.
 //!
-//! The API server judges every vote. The tally, the plugin and local runs ask this module, and `tests/cluster/policies/eligibility.rs`
-//! compares it with the policy.
+//! The API server judges every vote. The tally, the plugin and local runs ask this module, and
+//! `tests/cluster/policies/eligibility.rs` compares it with the policy.
 //!
 //! **Invariant:** no client and no clock. RBAC (the verbs `approve` and `delegate`) is not known here.
 
@@ -89,12 +89,13 @@ pub enum IneligibleReason {
     DecidedFor(String, String),
     /// No rule maps the user name to a person.
     NoPerson(String),
-    /// The first rule that matches reads the user name as two persons. The API server accepts the vote; only a Reject or an Abort
-    /// counts.
+    /// The first rule that matches reads the user name as two persons. The API server accepts the vote; only a Reject
+    /// or an Abort counts.
     TwoPersons(String),
     /// The first quorum excludes the requester.
     Requester(String),
-    /// The request excludes the person, or the account that decides on behalf of a person; and the earlier decision because of which.
+    /// The request excludes the person, or the account that decides on behalf of a person; and the earlier decision
+    /// because of which.
     Excluded(String, Option<String>),
     /// Only quorums that exclude the requester list the person, who is the requester; the sources of these quorums.
     RequesterOf(String, String),
@@ -186,8 +187,8 @@ impl fmt::Display for IneligibleReason {
     }
 }
 
-/// Returns why a vote of this user would not count now, or `None`: the API server refuses it, or it could be that of two persons
-/// ([`IneligibleReason::TwoPersons`]).
+/// Returns why a vote of this user would not count now, or `None`: the API server refuses it, or it could be that of
+/// two persons ([`IneligibleReason::TwoPersons`]).
 ///
 /// The API server compares the time by whole seconds, so it can accept a vote up to a second longer.
 #[must_use]
@@ -255,8 +256,8 @@ pub fn voter_problem(approval: &Approval, voter: &Voter<'_>) -> Option<Ineligibl
         .or_else(|| electorate.person(user).is_none().then(|| IneligibleReason::TwoPersons(named())))
 }
 
-/// Returns the key of a recorded vote of the same person under another name, or `None`: a counted one if there is one, and none that is
-/// invalid. Of several votes of one person the most cautious one counts.
+/// Returns the key of a recorded vote of the same person under another name, or `None`: a counted one if there is one,
+/// and none that is invalid. Of several votes of one person the most cautious one counts.
 #[must_use]
 pub fn counted_as(approval: &Approval, voter: &Voter<'_>) -> Option<String> {
     let electorate = Electorate::new(&approval.spec.request, &[]);
@@ -308,8 +309,9 @@ impl<'a> Electorate<'a> {
         self.persons.voter(user)
     }
 
-    /// Returns the person of a vote, or `None` if the vote does not count. A Reject or an Abort counts under every user name from
-    /// which the API server accepts votes; the other verdicts need a name that can be read as one person only.
+    /// Returns the person of a vote, or `None` if the vote does not count. A Reject or an Abort counts under every user
+    /// name from which the API server accepts votes; the other verdicts need a name that can be read as one person
+    /// only.
     pub(crate) fn person_of_vote(&self, user: &str, verdict: Verdict) -> Option<String> {
         match verdict.rules().counted_name {
             CountedName::Every => self.persons.objector(user),
@@ -338,8 +340,8 @@ impl<'a> Electorate<'a> {
         self.is_excluded(person) || ((excludes || self.request.bars_requester()) && self.is_requester(person))
     }
 
-    /// Whether a recorded vote counts in a quorum. Groups are those in the vote. The only quorum counts every vote that the API
-    /// server accepted, because a vote need not name a group there.
+    /// Whether a recorded vote counts in a quorum. Groups are those in the vote. The only quorum counts every vote that
+    /// the API server accepted, because a vote need not name a group there.
     pub(crate) fn counts(&self, at: usize, user: &str, verdict: Verdict, groups: &[String]) -> bool {
         let Some(person) = self.person_of_vote(user, verdict) else { return false };
         let is_only = self.request.quorums.len() == 1;

@@ -1,5 +1,6 @@
 #![allow(clippy::unwrap_used)]
-//! Tests of the rules about voters. `tests/cluster/policies/eligibility.rs` compares the same rules with a real API server.
+//! Tests of the rules about voters. `tests/cluster/policies/eligibility.rs` compares the same rules with a real API
+//! server.
 
 use std::collections::BTreeMap;
 

@@ -61,8 +61,8 @@ pub fn changed() -> Outcome {
     Outcome { phase: ApprovalPhase::Superseded, source: Source::Policy, reason: Some(why), ..Outcome::default() }
 }
 
-/// Whether who may decide, until when, and in which epoch are all the request's: nothing in this stored status changes what a vote
-/// comes to.
+/// Whether who may decide, until when, and in which epoch are all the request's: nothing in this stored status changes
+/// what a vote comes to.
 #[must_use]
 pub fn rests_on_request(status: Option<&ApprovalStatus>) -> bool {
     status.is_none_or(|status| is_blank(status) && status.guard_epoch.is_none() && status.reminders.is_none())

@@ -56,21 +56,23 @@ impl CompiledRule {
 }
 
 impl Persons {
-    /// Compiles the rules. If one of them cannot be read, no user name is a person: the API server refuses every vote then.
+    /// Compiles the rules. If one of them cannot be read, no user name is a person: the API server refuses every vote
+    /// then.
     #[must_use]
     pub fn new(rules: &[PersonRule]) -> Self {
         let compiled = rules.iter().map(CompiledRule::new).collect::<Result<_, _>>();
         Self { rules: compiled.unwrap_or_default(), has_rules: !rules.is_empty() }
     }
 
-    /// Returns the person who decides under a user name, or `None` if there are rules and none maps the name to one person.
+    /// Returns the person who decides under a user name, or `None` if there are rules and none maps the name to one
+    /// person.
     #[must_use]
     pub fn voter(&self, user: &str) -> Option<String> {
         self.objector(user).filter(|person| self.by_group(user).as_ref() == Some(person))
     }
 
-    /// Returns the person who stops a run under a user name: the one that the API server reads, also where the name can be read
-    /// as two persons. `None` if there are rules and none matches.
+    /// Returns the person who stops a run under a user name: the one that the API server reads, also where the name can
+    /// be read as two persons. `None` if there are rules and none matches.
     #[must_use]
     pub fn objector(&self, user: &str) -> Option<String> {
         self.read(user, CompiledRule::by_text_around)

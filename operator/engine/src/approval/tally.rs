@@ -41,7 +41,8 @@ pub struct TallyResult {
     pub changed: bool,
     /// When to reconcile again without an event.
     pub wake_at: Option<Moment>,
-    /// The deadline whose passing decided, if one did: to be compared with the API server's own time before this is written.
+    /// The deadline whose passing decided, if one did: to be compared with the API server's own time before this is
+    /// written.
     pub due: Option<Moment>,
     /// The Events to be reported.
     pub events: Vec<ApprovalEvent>,
@@ -115,8 +116,9 @@ pub fn tally_filtered(approval: &Approval, owner: OwnerState, now: &Now, filter:
     TallyResult { status, changed: true, wake_at, due, events }
 }
 
-/// Whether this is the first request of its gate and has no decision. A later one that was created late waits for its deadline: where
-/// every creation is late, as behind a slow webhook, the gate would be asked again without end, and no person could decide it.
+/// Whether this is the first request of its gate and has no decision. A later one that was created late waits for its
+/// deadline: where every creation is late, as behind a slow webhook, the gate would be asked again without end, and no
+/// person could decide it.
 fn is_undecided_first_visit(approval: &Approval, status: &ApprovalStatus) -> bool {
     let has_decision = !(approval.spec.decisions.is_empty() && status.votes.is_empty() && status.invalid.is_empty());
     approval.spec.request.gate.visit <= 1 && !has_decision

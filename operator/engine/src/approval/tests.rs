@@ -31,8 +31,8 @@ fn quorum(source: &str, approvers: &[&str]) -> Value {
     json!({"source": source, "approvers": users(approvers), "threshold": 1})
 }
 
-/// An Approval with a deadline 60 s after the start. Fields of a quorum are those of its first one; `further` lists more
-/// quorums.
+/// An Approval with a deadline 60 s after the start. Fields of a quorum are those of its first one; `further` lists
+/// more quorums.
 fn approval(more: Value) -> Approval {
     let deadline = start().after(Duration::from_secs(60));
     let mut request = json!({
@@ -411,7 +411,8 @@ fn whoever_does_not_count_can_neither_stop_nor_escalate() {
     }
 }
 
-/// The API server reads `bob-1` as `bob`, because it takes the text before `-?[0-9]*`; the group matches the whole name.
+/// The API server reads `bob-1` as `bob`, because it takes the text before `-?[0-9]*`; the group matches the whole
+/// name.
 const TWO_READINGS: &str = r#"[{"pattern": "(.+)-?[0-9]*", "person": "$1"}]"#;
 
 #[test]

@@ -1,5 +1,5 @@
-//! Votes that do not count any more: those of another epoch of the guard, and those that are older than a policy allows. The Approval is
-//! superseded with their names, and its gate asks again.
+//! Votes that do not count any more: those of another epoch of the guard, and those that are older than a policy
+//! allows. The Approval is superseded with their names, and its gate asks again.
 
 use signoff_api::{
     Approval, Decision, EventReason, Moment, Outcome, Span, Verdict,
@@ -42,8 +42,8 @@ impl Tally<'_> {
         vote.is_some_and(|vote| vote.at.after(age) <= self.latest_vote())
     }
 
-    /// The latest moment at which a vote can have been given. Votes that nobody could give any more when the first one became too old
-    /// count together, however late they are counted.
+    /// The latest moment at which a vote can have been given. Votes that nobody could give any more when the first one
+    /// became too old count together, however late they are counted.
     pub(super) fn latest_vote(&self) -> Moment {
         self.approval.closes_at().map_or(self.now.at, |closes| closes.min(self.now.at))
     }
@@ -62,7 +62,8 @@ impl Tally<'_> {
     }
 }
 
-/// Returns the first votes of an Approval as `alice@example.com (Approve)`, and how many more there are; `None` without a vote.
+/// Returns the first votes of an Approval as `alice@example.com (Approve)`, and how many more there are; `None` without
+/// a vote.
 #[must_use]
 pub fn voided(approval: &Approval) -> Option<String> {
     names(approval, MOST_NAMED)
@@ -74,8 +75,8 @@ fn names(approval: &Approval, most: usize) -> Option<String> {
     listed(votes.map(vote).collect(), most)
 }
 
-/// Returns the first voters of an Approval, for a text of its status. **Invariant:** it names no verdict, because a status never has the
-/// verdict of a vote that is not honoured.
+/// Returns the first voters of an Approval, for a text of its status. **Invariant:** it names no verdict, because a
+/// status never has the verdict of a vote that is not honoured.
 pub(super) fn voters(approval: &Approval) -> Option<String> {
     listed(approval.spec.decisions.keys().map(|key| text::display(key, 80)).collect(), MOST_NAMED)
 }

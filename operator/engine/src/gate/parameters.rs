@@ -9,8 +9,8 @@ use signoff_api::{
 
 use crate::tools::arguments::Arguments;
 
-/// The JSON Schema of the `parameters` of a verdict: the request's own, and `{response: ...}` where Modify has none. None
-/// where the verdict takes none.
+/// The JSON Schema of the `parameters` of a verdict: the request's own, and `{response: ...}` where Modify has none.
+/// None where the verdict takes none.
 pub fn schema(request: &ApprovalRequest, verdict: Verdict) -> Option<Value> {
     if !verdict.takes(PayloadPart::Parameters) {
         return None;
@@ -20,8 +20,8 @@ pub fn schema(request: &ApprovalRequest, verdict: Verdict) -> Option<Value> {
     own.or_else(|| verdict.requires(PayloadPart::Parameters).then(response))
 }
 
-/// Returns a decision as it is sent: the arguments of a call as one JSON text if they are too deep or too long for an object. What the
-/// reader of arguments refuses stays as it is.
+/// Returns a decision as it is sent: the arguments of a call as one JSON text if they are too deep or too long for an
+/// object. What the reader of arguments refuses stays as it is.
 #[must_use]
 pub fn as_sent(request: &ApprovalRequest, decision: Decision) -> Decision {
     let is_edit = request.is_about_call() && decision.verdict == Verdict::Modify;
@@ -35,8 +35,8 @@ pub fn as_sent(request: &ApprovalRequest, decision: Decision) -> Decision {
     }
 }
 
-/// Returns parameters as an outcome has them, the same for every form in which people gave them: the arguments of a call as one JSON text
-/// if they are too deep or too long for an object.
+/// Returns parameters as an outcome has them, the same for every form in which people gave them: the arguments of a
+/// call as one JSON text if they are too deep or too long for an object.
 pub(crate) fn stored(parameters: &JsonObject) -> JsonObject {
     let decision = Decision { parameters: Some(parameters.clone()), ..Decision::new(Verdict::Modify) };
     if decision.size().is_some_and(|size| size <= Decision::MAX_SIZE) {
@@ -55,7 +55,8 @@ fn with_text(parameters: &JsonObject) -> JsonObject {
     parameters
 }
 
-/// Returns parameters with the arguments of a call as an object, for people; unchanged if there are none that can be read.
+/// Returns parameters with the arguments of a call as an object, for people; unchanged if there are none that can be
+/// read.
 #[must_use]
 pub fn as_object(parameters: &JsonObject) -> JsonObject {
     let mut parameters = parameters.clone();

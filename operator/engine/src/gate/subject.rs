@@ -58,7 +58,8 @@ impl GateSubject {
         !matches!(self, Self::Step(None) | Self::Failure([]) | Self::Question)
     }
 
-    /// Whether it is about the step of a tool, which cannot be changed: arguments are edited at the gates in front of the tool.
+    /// Whether it is about the step of a tool, which cannot be changed: arguments are edited at the gates in front of
+    /// the tool.
     pub(crate) fn is_of_tool(&self) -> bool {
         matches!(self, Self::Start([]) | Self::Failure([]))
     }

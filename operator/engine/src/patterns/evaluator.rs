@@ -1,4 +1,5 @@
-//! `evaluatorOptimizer`: draft -> judge -> ask people -> revise, until the draft is good enough or the attempts are used up.
+//! `evaluatorOptimizer`: draft -> judge -> ask people -> revise, until the draft is good enough or the attempts are
+//! used up.
 
 use serde_json::{Value, json};
 use signoff_api::Verdict;

@@ -83,8 +83,8 @@ async fn next<'a>(
     Ok(None)
 }
 
-/// Chooses the node that the first condition that holds leads to; empty where none does. A condition that cannot be evaluated before one
-/// that holds chooses no node: its edge has no meaning, and neither has any edge after it.
+/// Chooses the node that the first condition that holds leads to; empty where none does. A condition that cannot be
+/// evaluated before one that holds chooses no node: its edge has no meaning, and neither has any edge after it.
 fn chosen<'a>(
     run: &Run<'a>,
     step_scope: &StepScope<'a>,

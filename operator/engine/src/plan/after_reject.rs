@@ -1,5 +1,5 @@
-//! Where a run may go on after a Reject: found for every gate, shown in its request, and refused where a policy says that
-//! a Reject ends the run.
+//! Where a run may go on after a Reject: found for every gate, shown in its request, and refused where a policy says
+//! that a Reject ends the run.
 
 use signoff_api::{conditions::reason, step::OnError};
 

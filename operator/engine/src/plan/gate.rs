@@ -31,7 +31,8 @@ use crate::{
     tools::presets,
 };
 
-/// Returns the remedy where a step is an agent that begins each time without its memory, and that can change something by its tools.
+/// Returns the remedy where a step is an agent that begins each time without its memory, and that can change something
+/// by its tools.
 fn forgets_its_calls(plan: &PlanContext<'_>, step: &PlannedStep) -> Option<&'static str> {
     let Action::Agent(agent) = &step.action else { return None };
     (agent.fresh && tools::agent_can_change(plan, &agent.agent))
@@ -231,7 +232,8 @@ impl Validator<'_> {
         }
     }
 
-    /// Reports the conflicts with policies before the run is accepted, or returns the one that holds the gate afterwards.
+    /// Reports the conflicts with policies before the run is accepted, or returns the one that holds the gate
+    /// afterwards.
     fn contradicted(&mut self, contradictions: &[Contradiction], field: &str) -> Option<FieldError> {
         if !self.accepted {
             for found in contradictions {

@@ -196,7 +196,8 @@ impl Validator<'_> {
             step.output = Some(PlannedOutput { schema, gate: gate.map(Box::new), always });
         }
         let found = plan.gates.for_step(SpecGateType::ErrorEscalation, step);
-        // A call of a tool that failed is told to the model; one whose outcome is unknown is for people, where there are some.
+        // A call of a tool that failed is told to the model; one whose outcome is unknown is for people, where there
+        // are some.
         let of_tool = step.is_tool() && step.on_error == OnError::Fail && !found.is_some_and(|(_, named)| named);
         step.escalates_unknown_only = of_tool && found.is_some();
         match found.filter(|(_, named)| *named || of_tool || step.on_error == OnError::Escalate) {

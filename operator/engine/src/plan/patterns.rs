@@ -46,7 +46,8 @@ pub(crate) struct PlannedTask {
     pub(crate) deps: Vec<usize>,
     /// The positions of those and of all that they wait for, in the order of the list.
     pub(crate) before: Vec<usize>,
-    /// The tasks that run again where this gate defers: the reviewed task and all between, in the order of their dependencies.
+    /// The tasks that run again where this gate defers: the reviewed task and all between, in the order of their
+    /// dependencies.
     pub(crate) again: Vec<usize>,
 }
 

@@ -225,8 +225,8 @@ impl PlannedStep {
         }
     }
 
-    /// Whether running it twice does no harm. Behind a gate of a policy, before the step or before calls of its tool, the author alone
-    /// cannot say so: the kind and the method must.
+    /// Whether running it twice does no harm. Behind a gate of a policy, before the step or before calls of its tool,
+    /// the author alone cannot say so: the kind and the method must.
     pub(crate) fn is_idempotent(&self) -> bool {
         let author_says = self.policy_gates.is_empty() && !self.has_policy_call_gate;
         match &self.action {

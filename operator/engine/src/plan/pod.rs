@@ -1,6 +1,7 @@
 //! A `pod` step: what its author could have got wrong about the container.
 //!
-//! **Invariant:** no template is part of a command line: a rendered value reaches a container as environment or as a file.
+//! **Invariant:** no template is part of a command line: a rendered value reaches a container as environment or as a
+//! file.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -19,8 +19,8 @@ use super::{
 
 use crate::{gate::subject::GateSubject, policy::MOST_ADDED};
 
-/// Whether an action is of this kind. Every action is listed, so that the compiler demands a decision about `egress` for a
-/// new one.
+/// Whether an action is of this kind. Every action is listed, so that the compiler demands a decision about `egress`
+/// for a new one.
 fn covers(kind: GuardedKind, action: &Action) -> bool {
     match action {
         // Its gates stand before the call, with those of the author: see `policy_call_gates`.
@@ -75,7 +75,8 @@ impl Validator<'_> {
         }
     }
 
-    /// Returns the gates that policies put before calls of tools, in the order of the policies. `path`: where their records stand.
+    /// Returns the gates that policies put before calls of tools, in the order of the policies. `path`: where their
+    /// records stand.
     pub(super) fn policy_call_gates(&mut self, plan: &PlanContext<'_>, path: &str, known: &Known) -> Vec<CallGate> {
         let mut gates = Vec::new();
         for added in plan.added {

@@ -45,7 +45,8 @@ const HITL: [&str; 9] =
 const BESIDE_PROPERTIES: [&str; 10] =
     ["$ref", "$dynamicRef", "patternProperties", "allOf", "anyOf", "oneOf", "if", "then", "else", "dependentSchemas"];
 
-/// Returns the names that the arguments of a tool have: the properties of its schema where these are all that it describes.
+/// Returns the names that the arguments of a tool have: the properties of its schema where these are all that it
+/// describes.
 pub(super) fn members(schema: &Map<String, Value>) -> Members {
     let is_closed = schema.get("additionalProperties").is_none_or(|more| *more == Value::Bool(false));
     let Some(properties) = schema.get("properties").and_then(Value::as_object) else { return Members::Open };

@@ -24,8 +24,8 @@ pub(crate) struct Validator<'a> {
 }
 
 impl Validator<'_> {
-    /// Returns the end of an error about an unknown name: the similar known ones. Only the first errors have it, because each
-    /// compares all names.
+    /// Returns the end of an error about an unknown name: the similar known ones. Only the first errors have it,
+    /// because each compares all names.
     pub(crate) fn did_you_mean<'k>(&self, typed: &str, known: impl IntoIterator<Item = &'k str>) -> String {
         if self.errors.len() < MOST_HINTS { did_you_mean(typed, known) } else { String::new() }
     }

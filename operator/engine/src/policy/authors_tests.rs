@@ -1,5 +1,5 @@
-//! Authors who try to answer a policy's gate about calls of tools, or to get round it: nothing runs that the people of the policy did
-//! not approve.
+//! Authors who try to answer a policy's gate about calls of tools, or to get round it: nothing runs that the people of
+//! the policy did not approve.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use proptest::prelude::*;
@@ -20,8 +20,8 @@ use crate::{
     },
 };
 
-/// The gate of the policy is called `guard` and is decided by the group finance. These people vote wherever they are let. One of
-/// finance only asks for more people, the others are people of the author.
+/// The gate of the policy is called `guard` and is decided by the group finance. These people vote wherever they are
+/// let. One of finance only asks for more people, the others are people of the author.
 const VOTERS: [(&str, &[&str], Verdict); 4] = [
     ("fred", &["finance"], Verdict::Escalate),
     ("erin", &[], Verdict::Escalate),
@@ -171,8 +171,8 @@ fn behind_a_policys_gate_about_calls_the_author_alone_does_not_say_that_one_may_
     assert!(!is_repeatable(&asks_about(json!({})), json!({"method": "PUT", "idempotent": false})));
 }
 
-/// One thing that an author may add to a Workflow, or declare: what, of which tool, and how it is decided. `.3`: whether it has the
-/// name of the policy's gate.
+/// One thing that an author may add to a Workflow, or declare: what, of which tool, and how it is decided. `.3`:
+/// whether it has the name of the policy's gate.
 fn addition() -> impl Strategy<Value = (usize, usize, usize, bool)> {
     (0_usize..10, 0_usize..3, 0_usize..6, any::<bool>())
 }
@@ -208,8 +208,8 @@ fn add(spec: &mut Value, (what, tool, how, is_namesake): (usize, usize, usize, b
     }
 }
 
-/// Calls every tool in one turn, approves everything, and returns the first call that ran, or could have been approved, without the
-/// policy's people.
+/// Calls every tool in one turn, approves everything, and returns the first call that ran, or could have been approved,
+/// without the policy's people.
 fn unasked(policies: &Policies, spec: Value, is_meant: impl Fn(&str) -> bool) -> Option<String> {
     let names: Vec<String> =
         spec["tools"].as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap().to_owned()).collect();

@@ -478,7 +478,7 @@ fn an_accepted_run_goes_on_when_a_policy_requires_more() {
     assert_eq!(told(&run), "noted ");
 }
 
-/// Eight gates in front of every call and one about failures, which together have as many quorums as a request can have.
+/// Eight gates before every call and one about failures, which together have as many quorums as a request can have.
 fn with_help() -> Value {
     let mut gates = nine_gates();
     gates.as_array_mut().unwrap().truncate(8);

@@ -1,5 +1,5 @@
-//! Merges all approval policies that apply to a gate into it, records their requirements, and reports conflicts before the gate
-//! asks.
+//! Merges all approval policies that apply to a gate into it, records their requirements, and reports conflicts before
+//! the gate asks.
 //!
 //! **Invariant:** every step of the merge is a maximum, a union, an intersection or the more cautious of two values.
 
@@ -23,7 +23,8 @@ use crate::gate::{
     subject::{self, GateSubject},
 };
 
-/// The largest numbers in a request: quorums in addition to the gate's own, rules for persons, required groups, listed policies.
+/// The largest numbers in a request: quorums in addition to the gate's own, rules for persons, required groups, listed
+/// policies.
 const ROOM: (usize, usize, usize, usize) = (ApprovalRequest::MAX_QUORUMS - 1, 32, 8, 16);
 /// The entry of `excludeDeciders` for every gate.
 pub(crate) const EVERY_GATE: &str = "*";
@@ -105,8 +106,8 @@ impl EffectiveGate {
 }
 
 impl Policies {
-    /// Merges the policies that apply to the type of a gate into it. `usual`: the default timeout. `added_by`: the policy that
-    /// added the gate.
+    /// Merges the policies that apply to the type of a gate into it. `usual`: the default timeout. `added_by`: the
+    /// policy that added the gate.
     pub(crate) fn merge_into(
         &self,
         hitl: &HitlStep,
@@ -310,7 +311,8 @@ fn verdicts(gate: &mut EffectiveGate, demands: &[(&str, &GateRules)], subject: &
     }
 }
 
-/// The timeout actions from the most to the least cautious. Expire never continues without a person, but keeps the run waiting.
+/// The timeout actions from the most to the least cautious. Expire never continues without a person, but keeps the run
+/// waiting.
 const CAUTION: [TimeoutAction; 8] = [
     TimeoutAction::Abort,
     TimeoutAction::Reject,
@@ -341,8 +343,8 @@ fn timeout(gate: &mut EffectiveGate, demands: &[(&str, &GateRules)], usual: Dura
     let allowed = |action: &TimeoutAction| limits.iter().all(|(_, demand)| demand.timeout_actions.contains(action));
     // A default answer that nobody may give any more is no answer.
     let wanted = if possible(&own) { own } else { TimeoutAction::Reject };
-    // The next one, not the most cautious one: a further policy could disallow exactly that one, and the result would be
-    // laxer than without the further policy.
+    // The next one, not the most cautious one: a further policy could disallow exactly that one, and the result would
+    // be laxer than without the further policy.
     let action =
         CAUTION.into_iter().take(caution_rank(wanted) + 1).rev().find(|action| allowed(action) && possible(action));
     for (source, demand) in &limits {

@@ -1,4 +1,5 @@
-//! A request that names another method in a header, or a GET with a body, counts as changing: at gates, in policies and when it is repeated.
+//! A request that names another method in a header, or a GET with a body, counts as changing: at gates, in policies and
+//! when it is repeated.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! The calls that agents of a run made, and what was rejected or asked again, found once a transition: a replay asks for them at each
-//! call.
+//! The calls that agents of a run made, and what was rejected or asked again, found once a transition: a replay asks
+//! for them at each call.
 //!
 //! **Invariant:** turns and decisions come into a journal as facts only, before anything is replayed.
 

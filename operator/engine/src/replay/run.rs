@@ -113,8 +113,8 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Values of the journal are read. Until a model, a tool or a person has answered, all of them are the author's: a scripted
-    /// answer is too.
+    /// Values of the journal are read. Until a model, a tool or a person has answered, all of them are the author's: a
+    /// scripted answer is too.
     pub(crate) fn record_value_read(&self) {
         let is_scripted = |r: &StepRecord| r.kind == StepKind::Agent && self.plan.has_scripted_response(&r.path);
         let is_answer =

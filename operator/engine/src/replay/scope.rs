@@ -1,5 +1,5 @@
-//! The values that the templates of a step see: inputs, the run, earlier records, the newest decision, its variables, and
-//! the names that its pattern gives.
+//! The values that the templates of a step see: inputs, the run, earlier records, the newest decision, its variables,
+//! and the names that its pattern gives.
 //!
 //! Only results whose `done` is smaller than the step's own `seq`, so that every replay sees what the first
 //! evaluation saw. Text of people, models and tools is a value here and is never rendered.

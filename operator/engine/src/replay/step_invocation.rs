@@ -19,7 +19,8 @@ pub(crate) trait Permission {
     /// Whether people were asked. Then another attempt follows only on a known failure.
     fn was_asked(&self) -> bool;
 
-    /// Whether people have to decide before the step runs: an equal call was made before, and no gate in front of the tool asked.
+    /// Whether people have to decide before the step runs: an equal call was made before, and no gate in front of the
+    /// tool asked.
     fn needs_people(&self) -> bool;
 
     /// Whether an equal call is in flight.
@@ -57,8 +58,9 @@ pub(crate) struct StepInvocation<'a> {
 }
 
 impl<'a> StepInvocation<'a> {
-    /// Whether the step is a call of which an equal one was made since a number of the journal: what people or its author wanted did not
-    /// count with it. Waits until no equal call is in flight. `followed`: the number of what followed already, or `None`.
+    /// Whether the step is a call of which an equal one was made since a number of the journal: what people or its
+    /// author wanted did not count with it. Waits until no equal call is in flight. `followed`: the number of what
+    /// followed already, or `None`.
     pub(crate) async fn was_made_since(&self, run: &Run<'a>, from: Seq, followed: Option<Seq>) -> bool {
         let Some(permission) = &self.permission else { return false };
         if followed.is_none() {

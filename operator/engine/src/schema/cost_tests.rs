@@ -7,7 +7,8 @@ use std::collections::BTreeSet;
 use super::cost_table::table;
 use super::{MAX_STEPS, REFUSED, Schema};
 
-/// The release whose keywords this table has. On another one, read its `src/keywords/mod.rs` again before it is named here.
+/// The release whose keywords this table has. On another one, read its `src/keywords/mod.rs` again before it is named
+/// here.
 const READ: &str = "name = \"jsonschema\"\nversion = \"0.60.2\"";
 /// The keywords of that file, and those that they read beside themselves.
 const KEYWORDS: [&str; 46] = [

@@ -1,6 +1,7 @@
 //! The calls of an `agent` step: each is checked, asked about where gates say so, and performed.
 //!
-//! It knows no more of the step around a call than `PerformCall`: the way of a step is in `perform.rs`, which knows this module.
+//! It knows no more of the step around a call than `PerformCall`: the way of a step is in `perform.rs`, which knows
+//! this module.
 
 mod ask;
 mod calls;

@@ -133,9 +133,8 @@ pub(super) fn is_retryable(step: &PlannedStep, record: &StepRecord) -> bool {
 }
 
 /// Whether it is known that an attempt failed: the server itself said so, or a container has ended. Of a tool of an MCP
-/// server that is known only where nothing was sent. A gateway does not know
-/// what the server behind it did (of 502 and 504, records of earlier versions do not say so), and a status below 400 says
-/// that it was done.
+/// server that is known only where nothing was sent. A gateway does not know what the server behind it did (of 502 and
+/// 504, records of earlier versions do not say so), and a status below 400 says that it was done.
 fn is_failure_certain(record: &StepRecord) -> bool {
     if record.kind == StepKind::Mcp {
         return record.input_digest.is_none() || was_not_sent(record);

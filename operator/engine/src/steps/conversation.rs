@@ -105,7 +105,8 @@ fn turns<'a>(
         .iter()
         .filter(|r| r.kind == StepKind::Agent && r.phase == StepPhase::Succeeded)
         .filter(|r| r.done.is_some_and(|done| done < seq) && scope::within(&r.path, &step_scope.conversation))
-        // A turn that called tools belongs to the answer that follows; the turns of a called agent are another conversation.
+        // A turn that called tools belongs to the answer that follows; the turns of a called agent are another
+        // conversation.
         .filter(|r| !r.calls_tools() && !is_in_a_call(&r.path, &step_scope.conversation))
         .cloned()
         .collect();

@@ -166,7 +166,8 @@ fn cut_items(items: &[Value], budget: usize) -> Vec<Value> {
     shown
 }
 
-/// Every name, with the beginning of its value where there is room for all of them, else with its value where that is short.
+/// Every name, with the beginning of its value where there is room for all of them, else with its value where that is
+/// short.
 fn cut_fields(fields: &Map<String, Value>, budget: usize) -> Map<String, Value> {
     let short = |name: &str| if name.len() > NAME { beginning(name, NAME) } else { name.to_owned() };
     let cost = |(name, value): (&String, &Value)| name.len().min(NAME) + 2 + size(value);

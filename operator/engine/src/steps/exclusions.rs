@@ -1,7 +1,8 @@
-//! The people whom a request excludes because of what they did before in the run: those who changed what is reviewed, and those who
-//! decided at other gates.
+//! The people whom a request excludes because of what they did before in the run: those who changed what is reviewed,
+//! and those who decided at other gates.
 //!
-//! Pure: reads only records that were done before a number of the journal. **Invariant:** a list that is too long is never cut.
+//! Pure: reads only records that were done before a number of the journal. **Invariant:** a list that is too long is
+//! never cut.
 
 use std::collections::BTreeSet;
 

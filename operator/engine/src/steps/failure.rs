@@ -139,8 +139,8 @@ pub(super) async fn decide<'a>(
     }
 }
 
-/// Returns the gate about a step whose condition cannot be evaluated: neither people nor a deadline can run the step there, because
-/// whether it may run is not known.
+/// Returns the gate about a step whose condition cannot be evaluated: neither people nor a deadline can run the step
+/// there, because whether it may run is not known.
 fn without_running(gate: &PlannedStep) -> PlannedStep {
     let runs_nothing = |v| matches!(v, Verdict::Skip | Verdict::Reject | Verdict::Abort | Verdict::Escalate);
     let gate = gate::with_verdicts(gate, runs_nothing);

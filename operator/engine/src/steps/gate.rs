@@ -247,9 +247,9 @@ fn time_left(run: &Run<'_>, path: &str, began: Moment, deadline: Moment) -> Opti
     })
 }
 
-/// Returns the deadline of a gate that begins to ask now. Where it asks again because votes were voided, it keeps the time that was
-/// left, within the longest time that a gate can have from its first request on, and at least [`LEAST_AGAIN`]: no deadline
-/// decides before people could.
+/// Returns the deadline of a gate that begins to ask now. Where it asks again because votes were voided, it keeps the
+/// time that was left, within the longest time that a gate can have from its first request on, and at least
+/// [`LEAST_AGAIN`]: no deadline decides before people could.
 fn deadline(run: &Run<'_>, path: &str, after: Duration) -> Moment {
     let now = run.now.at;
     let state = run.state.borrow();

@@ -1,8 +1,8 @@
 //! The gates before a step: its author's own and those of policies. Each shows exactly what will run, and nothing else
 //! runs then.
 //!
-//! All of them see one rendering: it is fixed by the number at which the first of them asked, and only a person's Modify
-//! changes it. A change is asked about again at every gate of a policy.
+//! All of them see one rendering: it is fixed by the number at which the first of them asked, and only a person's
+//! Modify changes it. A change is asked about again at every gate of a policy.
 
 use std::{borrow::Cow, collections::VecDeque};
 
@@ -45,8 +45,8 @@ pub(super) fn own_gate<'a>(step: &'a PlannedStep, path: &str) -> Option<GateBefo
 
 /// Asks at `gates`, one after the other, until all of them have approved the same call.
 ///
-/// `retries`: how many further attempts the approval covers. Returns whether the step may run; where it must not, people
-/// skipped it, or nobody decided about a call that was made before.
+/// `retries`: how many further attempts the approval covers. Returns whether the step may run; where it must not,
+/// people skipped it, or nobody decided about a call that was made before.
 pub(super) async fn ask<'a>(
     run: &Run<'a>,
     invocation: &mut StepInvocation<'a>,
@@ -89,7 +89,8 @@ pub(super) async fn ask<'a>(
                     (invocation.approved, was_decided) = (None, false);
                     queue = gates.iter().cloned().collect();
                 }
-                // Another version of the operator renders it in another way: what one gate approved another did not see.
+                // Another version of the operator renders it in another way: what one gate approved another did not
+                // see.
                 digest @ Some(_) if invocation.approved.is_some() && invocation.approved != digest => {
                     (invocation.approved, was_decided) = (None, false);
                     queue = gates.iter().cloned().collect();

@@ -1,7 +1,7 @@
 //! Several futures at once, polled in their order until nothing moves any more.
 //!
-//! No runtime and no wakers: a transition ends when a pass over all of them finishes none. The number of calls in flight is
-//! bounded where calls begin, not here.
+//! No runtime and no wakers: a transition ends when a pass over all of them finishes none. The number of calls in
+//! flight is bounded where calls begin, not here.
 
 use std::{future::poll_fn, pin::Pin, task::Poll};
 

@@ -22,8 +22,9 @@ enum Conditions {
     Undecided(String),
 }
 
-/// Opens an attempt at a step, unless its conditions skip it or cannot be evaluated. Every attempt evaluates them when it begins, with the
-/// values that the first one saw, so an attempt never runs without. An attempt that has begun is repeated without them.
+/// Opens an attempt at a step, unless its conditions skip it or cannot be evaluated. Every attempt evaluates them when
+/// it begins, with the values that the first one saw, so an attempt never runs without. An attempt that has begun is
+/// repeated without them.
 pub(super) fn open_attempt<'a>(
     run: &Run<'a>,
     invocation: &StepInvocation<'a>,

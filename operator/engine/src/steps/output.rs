@@ -135,8 +135,8 @@ pub(crate) fn parse_again<T>(run: &Run<'_>, parse: impl FnOnce() -> T) -> T {
     })
 }
 
-/// Returns the error of an answer whose evaluation was stopped: as it was recorded, or now if the answer has not gone on. So every replay
-/// agrees, and a stopped replay does not end a step that others rest on.
+/// Returns the error of an answer whose evaluation was stopped: as it was recorded, or now if the answer has not gone
+/// on. So every replay agrees, and a stopped replay does not end a step that others rest on.
 fn too_costly(run: &Run<'_>, invocation: &StepInvocation<'_>, turn: &Turn, attempt: i32) -> Option<StepError> {
     let (base, path) = (&invocation.base, &turn.path);
     let state = run.state.borrow();
@@ -151,8 +151,8 @@ fn too_costly(run: &Run<'_>, invocation: &StepInvocation<'_>, turn: &Turn, attem
     (!has_gone_on(&state.journal, base, (path, attempt), run.stored)).then(|| error(FailureClass::TooCostly, why))
 }
 
-/// Whether an answer was evaluated in an earlier transition: something began after it. Where it was requested again, the last of these
-/// answers counts. `stored`: the number of the last event that was stored before this transition.
+/// Whether an answer was evaluated in an earlier transition: something began after it. Where it was requested again,
+/// the last of these answers counts. `stored`: the number of the last event that was stored before this transition.
 fn has_gone_on(journal: &Journal, base: &str, (path, attempt): (&str, i32), stored: Seq) -> bool {
     let Some(answered) = journal.get(path, attempt).and_then(|record| record.done) else { return false };
     let requested_again = |record: &&StepRecord| {
@@ -302,7 +302,8 @@ async fn ask_about_answer<'a>(
         // The agent reads nothing but the result of its call.
         Verdict::Respond if gate.is_tool() => {
             let response = decided.full_outcome(run).await?.response.unwrap_or_default();
-            // A vote was checked when it was counted, unless its request lacks the schema or a timeout gave the response.
+            // A vote was checked when it was counted, unless its request lacks the schema or a timeout gave the
+            // response.
             let problem = schema.and_then(|schema| fits(schema, &response).err());
             Ok(problem.map_or(AnswerResult::Accepted(response), |why| malformed(run, step, &why)))
         }
@@ -383,7 +384,8 @@ fn fits(schema: &JsonObject, text: &str) -> Result<(), String> {
     Schema::compile(schema)?.check_text(text).map_err(|why| text::display(&why, QUOTED))
 }
 
-/// Returns the prompt that requests an invalid answer again. The problem may quote the agent's own words: it is shown as data.
+/// Returns the prompt that requests an invalid answer again. The problem may quote the agent's own words: it is shown
+/// as data.
 fn clarification(step: &PlannedStep, problem: &str) -> String {
     let wanted = match &step.action {
         Action::Agent(agent) => agent.addition.clone(),

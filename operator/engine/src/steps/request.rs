@@ -306,8 +306,8 @@ pub(crate) fn ask(
     Ok(Ask { path: facts.path.to_owned(), name, request, binds, facts: of_record, channels })
 }
 
-/// Returns what people are promised, whatever the operator's default is later. `left`: the time that they have, where it is not
-/// that of the gate; the levels of an escalation keep theirs.
+/// Returns what people are promised, whatever the operator's default is later. `left`: the time that they have, where
+/// it is not that of the gate; the levels of an escalation keep theirs.
 fn timeout(gate: &PlannedGate, left: Option<Duration>) -> Timeout {
     let mut timeout = gate.spec.timeout.clone().unwrap_or_default();
     if left.is_some() {
@@ -365,8 +365,8 @@ fn joined<'t>(scope: &Scope, templates: impl Iterator<Item = &'t Template>) -> R
     Ok(texts.join("\n\n"))
 }
 
-/// Returns the gate's own quorum, and after it those of policies. A gate that a policy added names it: the author may give a gate the
-/// same name, and neither stands for the other.
+/// Returns the gate's own quorum, and after it those of policies. A gate that a policy added names it: the author may
+/// give a gate the same name, and neither stands for the other.
 pub(super) fn quorums(step: &PlannedStep, gate: &PlannedGate) -> Vec<Quorum> {
     let name = format!("gate {}", step.name);
     let own = Quorum {

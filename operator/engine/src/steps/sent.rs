@@ -1,6 +1,7 @@
 //! The input of a step as people are shown it: every value rendered, JSON as a structure.
 //!
-//! **Invariant:** a body is shown as a structure only where the structure, written as JSON, is the same text but for white space.
+//! **Invariant:** a body is shown as a structure only where the structure, written as JSON, is the same text but for
+//! white space.
 
 use serde_json::{Map, Value, json};
 use signoff_api::{Digest, journal::StepKind};
@@ -36,8 +37,8 @@ pub(super) fn of_call(call: &Call) -> Result<Fields, RenderError> {
     }
 }
 
-/// Returns what a step is given, for those who decide about a call or about its result: of an agent its model, its prompts and the names
-/// of its tools, and no earlier conversation.
+/// Returns what a step is given, for those who decide about a call or about its result: of an agent its model, its
+/// prompts and the names of its tools, and no earlier conversation.
 pub(super) fn of_input(start: &Start) -> Result<Option<Fields>, RenderError> {
     match start {
         Start::Call(Call { content: CallContent::Agent(agent), .. }) => of_agent(agent).map(Some),
@@ -154,8 +155,8 @@ fn fields_of_text(name: &str, text: &str) -> Map<String, Value> {
     ])
 }
 
-/// Returns the object or list that a text is, if the text is nothing but its JSON: duplicate names, numbers that would be rounded and
-/// escaped letters stay text.
+/// Returns the object or list that a text is, if the text is nothing but its JSON: duplicate names, numbers that would
+/// be rounded and escaped letters stay text.
 fn structure(text: &str) -> Option<Value> {
     let value: Value = serde_json::from_str(text).ok().filter(|value: &Value| value.is_object() || value.is_array())?;
     (serde_json::to_string(&value).ok()? == without_spaces(text)).then_some(value)

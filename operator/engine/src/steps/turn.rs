@@ -121,8 +121,8 @@ pub(super) fn push_reversed(messages: &mut Vec<Message>, turns: &[Rc<ToolTurn>])
     }
 }
 
-/// Gives each call of a conversation an id of its own. Models repeat ids from turn to turn, and the steps that an agent remembers each
-/// began anew with theirs.
+/// Gives each call of a conversation an id of its own. Models repeat ids from turn to turn, and the steps that an agent
+/// remembers each began anew with theirs.
 pub(super) fn make_ids_unique(messages: &mut [Message]) {
     let (mut used, mut renamed, mut numbers) = (BTreeSet::new(), BTreeMap::new(), BTreeMap::new());
     for message in messages {

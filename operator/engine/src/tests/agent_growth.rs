@@ -1,5 +1,5 @@
-//! An agent with many turns and calls costs, per transition, what it has in turns and calls: what is counted are the records that are
-//! looked at.
+//! An agent with many turns and calls costs, per transition, what it has in turns and calls: what is counted are the
+//! records that are looked at.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::collections::BTreeMap;
@@ -66,7 +66,8 @@ fn ends(transition: &Transition, calls: usize, number: usize) -> Vec<Fact> {
     all.map(|call| end(call, calls, number)).collect()
 }
 
-/// Returns the records of a run after so many turns with so many calls each, and how many a further transition looks at.
+/// Returns the records of a run after so many turns with so many calls each, and how many a further transition looks
+/// at.
 fn looked_at(turns: usize, calls: usize) -> (usize, usize) {
     let (plan, mut blobs) = (plan(), Blobs::new());
     let mut transition = step(&plan, Journal::default(), Vec::new(), &mut blobs);

@@ -1,4 +1,5 @@
-//! Whose text a part of an evaluation reads: a scripted answer is its author's, an answer of a model, a server or a person is not.
+//! Whose text a part of an evaluation reads: a scripted answer is its author's, an answer of a model, a server or a
+//! person is not.
 #![allow(clippy::unwrap_used)]
 
 use std::{

@@ -1,6 +1,7 @@
 //! A run that is driven by hand: a small driver plays the world and the people.
 //!
-//! Each transition starts from what the last one committed, as if the operator had crashed in between: no other way exists.
+//! Each transition starts from what the last one committed, as if the operator had crashed in between: no other way
+//! exists.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::{collections::BTreeMap, time::Duration};
@@ -283,7 +284,8 @@ impl TestRun {
     }
 }
 
-/// A spec with these fields (`pattern`, `steps`, `gates`) and agents `a`, `b`, `router`, `judge` and `boss` of a script.
+/// A spec with these fields (`pattern`, `steps`, `gates`) and agents `a`, `b`, `router`, `judge` and `boss` of a
+/// script.
 pub(crate) fn of_pattern(fields: Value) -> Value {
     let agents: Vec<_> = ["a", "b", "router", "judge", "boss"]
         .into_iter()

@@ -1,10 +1,10 @@
 //! The arguments of a call: parsed once and strictly, then known by their canonical text.
 //!
-//! text of the model -> strict JSON with clean texts -> canonical JSON (RFC 8785) -> digest. Gates, schemas and the tool itself read
-//! the same bytes.
+//! text of the model -> strict JSON with clean texts -> canonical JSON (RFC 8785) -> digest. Gates, schemas and the
+//! tool itself read the same bytes.
 //!
-//! **Invariant:** two readers of `Arguments::text` cannot understand it differently: no duplicate key, no number that a double
-//! does not hold, no invalid Unicode.
+//! **Invariant:** two readers of `Arguments::text` cannot understand it differently: no duplicate key, no number that a
+//! double does not hold, no invalid Unicode.
 
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -96,8 +96,8 @@ fn canonical_text(value: &impl Serialize) -> Result<String, String> {
     String::from_utf8(bytes).map_err(|why| problem(why.to_string()))
 }
 
-/// Reads one JSON object and nothing after it. Its texts and keys are cleaned as templates clean what they render, so that gates and
-/// schemas read what is sent.
+/// Reads one JSON object and nothing after it. Its texts and keys are cleaned as templates clean what they render, so
+/// that gates and schemas read what is sent.
 fn read(text: &str) -> Result<Map<String, Value>, String> {
     if text.len() > MAX_ARGUMENTS_BYTES {
         return Err(format!("the arguments have {} bytes; the maximum is {MAX_ARGUMENTS_BYTES}", text.len()));

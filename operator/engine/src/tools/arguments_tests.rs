@@ -181,7 +181,8 @@ proptest! {
     #[test]
     fn two_different_integers_never_share_a_digest(one in "-?[1-9][0-9]{0,40}", two in "-?[1-9][0-9]{0,40}", near in -3..3_i64) {
         let digest = |integer: &str| Arguments::parse(&format!(r#"{{"id": {integer}}}"#)).map(|read| read.digest());
-        // Neighbours of one another at the edge where doubles begin to skip are the likeliest to be taken for each other.
+        // Neighbours of one another at the edge where doubles begin to skip are the likeliest to be taken for each
+        // other.
         let edge = ((1_i64 << 53) + near).to_string();
         for (one, two) in [(&one, &two), (&edge, &((1_i64 << 53) + near + 1).to_string()), (&one, &format!("{one}0"))] {
             match (digest(one), digest(two)) {

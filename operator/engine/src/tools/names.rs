@@ -2,7 +2,8 @@
 //!
 //! Providers accept names of `[A-Za-z0-9_-]{1,64}`. YAML, gates and people use the name of the Workflow.
 //!
-//! **Invariant:** a name on the wire is a function of the tool's name alone; [`collisions`] is checked before the first turn.
+//! **Invariant:** a name on the wire is a function of the tool's name alone; [`collisions`] is checked before the first
+//! turn.
 
 use std::collections::BTreeMap;
 

@@ -157,8 +157,8 @@ impl Asked {
         Ok(Self { form: Form { questions }, context: context(fields)?, keys })
     }
 
-    /// Returns the answer for the model: the text of a single answer, or JSON with the answers by the model's ids, where a
-    /// question without an answer is null.
+    /// Returns the answer for the model: the text of a single answer, or JSON with the answers by the model's ids,
+    /// where a question without an answer is null.
     pub(crate) fn answer(&self, answers: &BTreeMap<String, Answer>) -> String {
         let given = |question: &Question| {
             let answer = answers.get(&question.id)?;

@@ -101,8 +101,8 @@ impl CallRule {
         }
     }
 
-    /// Whether the gate asks about every call of a server that may change something and has no pin: nothing else exempts
-    /// one.
+    /// Whether the gate asks about every call of a server that may change something and has no pin: nothing else
+    /// exempts one.
     pub(crate) fn asks_about_changes_of(&self, server: &str) -> bool {
         match self {
             Self::Every(_) | Self::Destructive(_) => true,

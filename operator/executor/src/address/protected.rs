@@ -18,8 +18,8 @@ use super::cidr::{Cidr, v4, v6};
 const PRIVATE: [Cidr; 4] =
     [v4([10, 0, 0, 0], 8), v4([172, 16, 0, 0], 12), v4([192, 168, 0, 0], 16), v6([0xfc00, 0, 0, 0, 0, 0, 0, 0], 7)];
 
-/// The addresses around the operator that no call reaches: nodes, Pods, Services, the API server. Clones share one set, which is
-/// empty at first.
+/// The addresses around the operator that no call reaches: nodes, Pods, Services, the API server. Clones share one set,
+/// which is empty at first.
 #[derive(Clone, Debug)]
 pub struct ProtectedSet {
     known: Arc<watch::Sender<BTreeMap<&'static str, Known>>>,

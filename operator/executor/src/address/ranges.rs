@@ -1,8 +1,8 @@
 //! The table of address ranges: every entry of the IANA special-purpose registries of both families, the IPv6 address
 //! space, and the metadata services of clouds, each refused or allowed.
 //!
-//! Data only. The most specific row that holds an address decides about it. The page `docs/security/addresses.md` is made
-//! from this table.
+//! Data only. The most specific row that holds an address decides about it. The page `docs/security/addresses.md` is
+//! made from this table.
 
 use std::{fmt::Write as _, net::IpAddr};
 
@@ -42,8 +42,8 @@ pub enum Verdict {
     Allowed,
     /// Refused, unless an entry of `--allow-address` covers it.
     Refused,
-    /// Refused, unless an entry of `--allow-address` names the address, its name, or a part of this very range: a larger
-    /// range does not open it.
+    /// Refused, unless an entry of `--allow-address` names the address, its name, or a part of this very range: a
+    /// larger range does not open it.
     Metadata,
     /// The IPv4 address in the last 32 bits is judged instead.
     Inner,

@@ -1,14 +1,15 @@
 //! The calls of tools that a model asks for, bounded before anything reads them.
 //!
-//! **Invariant:** arguments are neither parsed nor changed here: they are the text that the model wrote, or only its length.
+//! **Invariant:** arguments are neither parsed nor changed here: they are the text that the model wrote, or only its
+//! length.
 
 use signoff_api::turn::{RequestedArguments, RequestedCall, TurnCalls};
 
 /// The most characters that are kept of the id of a call, and of the name of its tool.
 const MAX_NAME: usize = 128;
 
-/// The most bytes of arguments that are kept of one answer, written as JSON strings: the answer has to fit into the journal,
-/// which takes 900 KiB.
+/// The most bytes of arguments that are kept of one answer, written as JSON strings: the answer has to fit into the
+/// journal, which takes 900 KiB.
 const MAX_ARGUMENTS_OF_ANSWER: usize = 512 * 1024;
 
 /// Returns the calls as far as they are kept: at most [`TurnCalls::MAX_CALLS`], with bounded names and arguments.

@@ -62,8 +62,8 @@ pub(super) fn answer(replies: &[ScriptedReply], request: &TurnRequest) -> Result
     }
 }
 
-/// Returns the calls under the names that go over the wire, and with ids that the conversation does not have yet: numbered on
-/// from its calls.
+/// Returns the calls under the names that go over the wire, and with ids that the conversation does not have yet:
+/// numbered on from its calls.
 fn requested(calls: &[ScriptedCall], request: &TurnRequest) -> Vec<RequestedCall> {
     let earlier = || request.messages.iter().flat_map(|message| &message.calls);
     let taken: HashSet<&str> = earlier().map(|ToolCall { id, .. }| id.as_str()).collect();

@@ -34,8 +34,8 @@ use pool::{Evaluated, Handle, Job};
 /// The bounds of evaluations.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Evaluations at once. One namespace, and all that was costly the last time, use all threads but one at most, where there are
-    /// several.
+    /// Evaluations at once. One namespace, and all that was costly the last time, use all threads but one at most,
+    /// where there are several.
     pub threads: usize,
     /// CPU time after which an evaluation is told to stop.
     pub limit: Duration,
@@ -159,8 +159,8 @@ impl Evaluator {
         submit(handle, subject, false, work).await.unwrap_or(Err(Stopped::Closed))
     }
 
-    /// The same for an evaluation that can be repeated. Where it was taken for a cheap one and is not, it gives way to those that
-    /// wait, and is evaluated once more as a costly one.
+    /// The same for an evaluation that can be repeated. Where it was taken for a cheap one and is not, it gives way to
+    /// those that wait, and is evaluated once more as a costly one.
     ///
     /// # Errors
     /// Why there is no result.
@@ -197,15 +197,15 @@ impl Evaluator {
         }
     }
 
-    /// Whether the process before this one ended while it evaluated this object. Such a suspect is evaluated alone, once
-    /// nothing else has been evaluated for a while.
+    /// Whether the process before this one ended while it evaluated this object. Such a suspect is evaluated alone,
+    /// once nothing else has been evaluated for a while.
     #[must_use]
     pub fn is_suspect(&self, subject: &Subject) -> bool {
         self.handle.as_ref().is_some_and(|handle| handle.is_suspect(subject))
     }
 
-    /// Removes `subject` from the suspects: every evaluation that its reconcile needs has finished, or it needs none. One
-    /// finished evaluation does not prove that, because another one may follow.
+    /// Removes `subject` from the suspects: every evaluation that its reconcile needs has finished, or it needs none.
+    /// One finished evaluation does not prove that, because another one may follow.
     pub fn clear(&self, subject: &Subject) {
         if let Some(handle) = &self.handle {
             handle.clear(subject);
@@ -250,8 +250,8 @@ async fn submit<T: Send + 'static>(
     result.unwrap_or(Some(Err(Stopped::Closed)))
 }
 
-/// An evaluation that somebody waits for. If this is dropped before its end, it is told to stop, and does not wait for a thread any more:
-/// what it would have read takes memory.
+/// An evaluation that somebody waits for. If this is dropped before its end, it is told to stop, and does not wait for
+/// a thread any more: what it would have read takes memory.
 struct Wanted<'h> {
     flag: Arc<AtomicBool>,
     handle: &'h Handle,

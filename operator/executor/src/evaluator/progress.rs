@@ -38,7 +38,8 @@ impl Progress {
     }
 
     /// The part to blame: the one that took longest and an eighth of the time. Where parts that read what somebody else
-    /// than the author wrote took half of it together, the longest of those, however short it was. A vote is always blamed.
+    /// than the author wrote took half of it together, the longest of those, however short it was. A vote is always
+    /// blamed.
     pub(super) fn culprit(&self) -> Option<Part> {
         let parts = self.parts.lock().unwrap_or_else(PoisonError::into_inner);
         let total = parts.began?.elapsed();

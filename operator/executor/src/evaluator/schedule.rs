@@ -71,8 +71,8 @@ impl<J> Schedule<J> {
         unwanted.into_iter().map(|waiting| waiting.job).collect()
     }
 
-    /// Begins the first evaluation of the namespace that used the least, short ones first, and returns it with its number. One
-    /// namespace, and all that is costly, leave a thread to others.
+    /// Begins the first evaluation of the namespace that used the least, short ones first, and returns it with its
+    /// number. One namespace, and all that is costly, leave a thread to others.
     pub(super) fn begin_next(&mut self, threads: usize, now: Instant) -> Option<(u64, J)> {
         let most = threads.saturating_sub(1).max(1);
         let leaves_none = self.running.values().filter(|running| running.expected.is_costly).count() >= most;

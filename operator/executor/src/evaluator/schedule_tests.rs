@@ -1,4 +1,5 @@
-//! The order of evaluations in virtual time, with random tenants: nobody waits for more than a bounded number of others'.
+//! The order of evaluations in virtual time, with random tenants: nobody waits for more than a bounded number of
+//! others'.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout)]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -131,9 +132,9 @@ impl Simulation {
         }
     }
 
-    /// The law. An evaluation waits for those that run, and for at most one of each other namespace and thread, and for more of one
-    /// only until that namespace has used as much as its own. One that is costly, or was when it came, waits for costly ones: cheap
-    /// ones pass it.
+    /// The law. An evaluation waits for those that run, and for at most one of each other namespace and thread, and for
+    /// more of one only until that namespace has used as much as its own. One that is costly, or was when it came,
+    /// waits for costly ones: cheap ones pass it.
     fn judge(&mut self, evaluation: &Evaluation, is_costly: bool, now: Instant) {
         let Some(shares) = &evaluation.shares else { return };
         // A shorter one of its own namespace went first.

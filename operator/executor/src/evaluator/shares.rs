@@ -1,4 +1,5 @@
-//! Whose evaluation is next: CPU time is shared by namespace, over time, and costly evaluations leave a thread to cheap ones.
+//! Whose evaluation is next: CPU time is shared by namespace, over time, and costly evaluations leave a thread to cheap
+//! ones.
 //!
 //! It decides by no clock of its own: whoever asks says what time it is.
 
@@ -14,8 +15,8 @@ use super::Subject;
 
 /// An evaluation that cost more than this part of the limit of one is costly the next time.
 const CHEAP: u32 = 100;
-/// An evaluation that was taken for a cheap one and cost more than this part gives way to those that wait, and has its namespace leave
-/// the thread for cheap ones.
+/// An evaluation that was taken for a cheap one and cost more than this part gives way to those that wait, and has its
+/// namespace leave the thread for cheap ones.
 pub(super) const SURPRISE: u32 = 10;
 /// For so long, and twice as long each further time.
 const LEAVES: Duration = Duration::from_secs(60);
@@ -47,7 +48,8 @@ pub(super) struct Share {
     /// As of `at`.
     used: Duration,
     at: Instant,
-    /// What an evaluation costs of whose object nothing is known: as much as the costliest did, and less after each cheaper one.
+    /// What an evaluation costs of whose object nothing is known: as much as the costliest did, and less after each
+    /// cheaper one.
     typical: Duration,
     /// How often an evaluation surprised, and until when its namespace left the thread for cheap ones.
     surprises: u32,

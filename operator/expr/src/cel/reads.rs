@@ -1,5 +1,5 @@
-//! The parts of answers that a condition reads, compared with what the schemas of the answers say; and the inputs, arguments and status
-//! codes, compared with their types.
+//! The parts of answers that a condition reads, compared with what the schemas of the answers say; and the inputs,
+//! arguments and status codes, compared with their types.
 //!
 //! A part that the condition itself provides for, by `has(…)` or `in`, is no problem where it may be missing.
 
@@ -110,7 +110,8 @@ impl Reads<'_> {
         }
     }
 
-    /// Returns what says the shape of what a path reads: the schema of an answer, or nothing for a type that everybody knows.
+    /// Returns what says the shape of what a path reads: the schema of an answer, or nothing for a type that everybody
+    /// knows.
     fn by(&self, read: &Reference) -> &'static str {
         let at = self.known.answer(read).and_then(|(_, at)| at.checked_sub(1));
         match at.and_then(|at| read.members.get(at)) {

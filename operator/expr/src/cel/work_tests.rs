@@ -1,5 +1,5 @@
-//! Every function, macro and operator of conditions on large operands: each charges by what it reads, and none does more
-//! than the work of an evaluation.
+//! Every function, macro and operator of conditions on large operands: each charges by what it reads, and none does
+//! more than the work of an evaluation.
 
 #![allow(clippy::unwrap_used)]
 use serde_json::{Value, json};

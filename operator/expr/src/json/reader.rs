@@ -1,8 +1,8 @@
-//! A reader of JSON that knows where it stands, and that reads every number: as exactly as it was written, or as one that
-//! [`number::inexact`] refuses.
+//! A reader of JSON that knows where it stands, and that reads every number: as exactly as it was written, or as one
+//! that [`number::inexact`] refuses.
 //!
-//! `serde_json` refuses all of an answer for one number that no double holds, and reads another as 0. In everything else
-//! the two agree.
+//! `serde_json` refuses all of an answer for one number that no double holds, and reads another as 0. In everything
+//! else the two agree.
 
 use serde_json::{Map, Value};
 
@@ -35,8 +35,8 @@ struct Rules {
     strict: bool,
 }
 
-/// Reads one JSON value that every reader understands alike: no duplicate key and no number that a double does not hold, at most
-/// `depth` levels deep. Its texts and keys are cleaned.
+/// Reads one JSON value that every reader understands alike: no duplicate key and no number that a double does not
+/// hold, at most `depth` levels deep. Its texts and keys are cleaned.
 ///
 /// # Errors
 /// The place of the first problem, and what is wrong there.

@@ -1,7 +1,7 @@
 //! The operators of templates, each paid for before it runs.
 //!
-//! The template engine compiles operators to instructions that read their operands whole, however large. Before each
-//! of these an instruction is put that hands its operands to a filter of ours, which charges for them, and one that puts
+//! The template engine compiles operators to instructions that read their operands whole, however large. Before each of
+//! these an instruction is put that hands its operands to a filter of ours, which charges for them, and one that puts
 //! them back; the operator itself stays the engine's. What is computed anew at every iteration, such as a slice of a
 //! slice, is collected once where it is made.
 
@@ -118,8 +118,8 @@ fn charge(instruction: &Instruction<'_>) -> Option<(&'static str, usize)> {
 
 /// The instructions with their charges.
 ///
-/// The engine refuses a number that cannot be read where a name, a member or an element gives it; `has_inexact`: where a filter or
-/// method gives it, an instruction of ours does.
+/// The engine refuses a number that cannot be read where a name, a member or an element gives it; `has_inexact`: where
+/// a filter or method gives it, an instruction of ours does.
 pub(super) fn metered<'s>(plain: &Instructions<'s>, has_inexact: bool) -> Instructions<'s> {
     let groups: Vec<Vec<Instruction<'s>>> =
         (0..).map_while(|at| plain.get(at)).map(|instruction| group(instruction.clone(), has_inexact)).collect();

@@ -6,7 +6,7 @@
 //! | place | rule |
 //! |---|---|
 //! | the beginning | taken as it is: it is the URL's scheme and host, which `allowedHosts` judges |
-//! | before the end of the host and port | only characters of host names, ports and addresses; only a port where the value at the beginning holds the host |
+//! | before the end of the host and port | characters of hosts and ports; only a port if a value began with the host |
 //! | after that | percent-encoded, unless `urlencode` did it; no path segment becomes empty, `.` or `..` |
 
 use std::ops::Range;
@@ -182,8 +182,8 @@ impl Url {
     }
 }
 
-/// Returns where scheme, host and port end, if what follows them has begun. As URLs are parsed: any number of slashes of
-/// either kind may stand before the host.
+/// Returns where scheme, host and port end, if what follows them has begun. As URLs are parsed: any number of slashes
+/// of either kind may stand before the host.
 fn end_of_authority(url: &str) -> Option<usize> {
     let (scheme, rest) = url.split_once(':')?;
     let host = rest.trim_start_matches(['/', '\\', '\t', '\n', '\r']);

@@ -1,4 +1,5 @@
-//! One transition of a local run: observe *(I/O)* -> advance *(pure)* -> claim *(pure)* -> commit *(I/O)* -> dispatch *(I/O)* -> report.
+//! One transition of a local run: observe *(I/O)* -> advance *(pure)* -> claim *(pure)* -> commit *(I/O)* -> dispatch
+//! *(I/O)* -> report.
 
 use std::sync::Arc;
 

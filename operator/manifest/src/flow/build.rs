@@ -78,8 +78,8 @@ pub(super) fn flow(workflow: &Workflow, catalogues: &Catalogues) -> Flow {
     build.flow
 }
 
-/// Returns the spec in which each gate lists the verdicts that it allows. Where the Workflow cannot be planned, gates without a list have
-/// none.
+/// Returns the spec in which each gate lists the verdicts that it allows. Where the Workflow cannot be planned, gates
+/// without a list have none.
 fn with_default_verdicts(workflow: &Workflow) -> WorkflowSpec {
     let mut spec = workflow.spec.clone();
     let mut runnable = workflow.clone();

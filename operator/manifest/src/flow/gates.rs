@@ -97,7 +97,8 @@ impl<'w> Build<'w> {
         passed.chain([(id.to_owned(), None)]).collect()
     }
 
-    /// The gate before a step that people are shown: the step begins after it. Steps that nobody can be shown have none.
+    /// The gate before a step that people are shown: the step begins after it. Steps that nobody can be shown have
+    /// none.
     pub(super) fn before(&mut self, id: &str, step: &Spec, depth: usize) {
         if step.pod.is_none() && step.http.is_none() && step.mcp.is_none() {
             return;

@@ -1,6 +1,8 @@
-//! The tools of each agent in a flow: the target of a call, its effects, and the gates that would ask before it *(pure)*.
+//! The tools of each agent in a flow: the target of a call, its effects, and the gates that would ask before it
+//! *(pure)*.
 //!
-//! The step of a tool is no part of the order: it runs when a model calls it. Must not check anything; the engine's plan does.
+//! The step of a tool is no part of the order: it runs when a model calls it. Must not check anything; the engine's
+//! plan does.
 
 use serde::Serialize;
 use signoff_api::{

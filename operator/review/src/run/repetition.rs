@@ -1,5 +1,5 @@
-//! The calls that a repetition of a whole run would make again: those whose outcome is unknown, and those that succeeded and must not be
-//! repeated.
+//! The calls that a repetition of a whole run would make again: those whose outcome is unknown, and those that
+//! succeeded and must not be repeated.
 //!
 //! It must not decide whether a run is repeated.
 
@@ -50,8 +50,8 @@ impl Repetition {
         found
     }
 
-    /// Returns the calls of a run that was restored, as far as its status in the backup says: calls that were in flight then may have had
-    /// an effect too.
+    /// Returns the calls of a run that was restored, as far as its status in the backup says: calls that were in flight
+    /// then may have had an effect too.
     #[must_use]
     pub fn of_restored(backup: Option<&Workflow>) -> Self {
         let Some((old, status)) = backup.and_then(|old| Some((old, old.status.as_ref()?))) else {
@@ -65,7 +65,8 @@ impl Repetition {
         found
     }
 
-    /// Returns why the run must not be repeated before people have checked it, or `None`. A sentence without its full stop.
+    /// Returns why the run must not be repeated before people have checked it, or `None`. A sentence without its full
+    /// stop.
     #[must_use]
     pub fn refusal(&self) -> Option<String> {
         if self.is_lost {
@@ -85,8 +86,8 @@ impl Repetition {
         }
     }
 
-    /// Returns which calls would be made again although they succeeded and must not be repeated, or `None`. A sentence without its full
-    /// stop.
+    /// Returns which calls would be made again although they succeeded and must not be repeated, or `None`. A sentence
+    /// without its full stop.
     #[must_use]
     pub fn warning(&self) -> Option<String> {
         let is_any = !self.done.is_empty();

@@ -14,8 +14,8 @@ use signoff_engine::tools::MOST_CALLS;
 
 use super::tree::base;
 
-/// Returns the turn of a record; `None` where it called no tools. A turn whose response is stored elsewhere, or that cannot be read,
-/// has no calls here.
+/// Returns the turn of a record; `None` where it called no tools. A turn whose response is stored elsewhere, or that
+/// cannot be read, has no calls here.
 pub fn of(record: &StepRecord) -> Option<TurnCalls> {
     record.calls_tools().then(|| {
         let read = |response: &Value| match response {
@@ -50,7 +50,8 @@ pub struct CallOfTurn {
     pub is_refused: bool,
 }
 
-/// Returns the calls of a turn with a place of their own, as the engine numbers them; none where the turn called no tools.
+/// Returns the calls of a turn with a place of their own, as the engine numbers them; none where the turn called no
+/// tools.
 pub fn calls(records: &[StepRecord], record: &StepRecord) -> Vec<CallOfTurn> {
     let Some(turn) = of(record) else { return Vec::new() };
     let path = of_path(&base(&record.path));

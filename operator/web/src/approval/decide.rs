@@ -1,6 +1,7 @@
 //! `POST …/decide`: first it is tried and shown again, then it is sent, or the form is shown again as it was typed.
 //!
-//! **Invariant:** what is sent is the entry of the caller for the digest that was shown, by the name under which it was confirmed.
+//! **Invariant:** what is sent is the entry of the caller for the digest that was shown, by the name under which it was
+//! confirmed.
 
 use axum::{
     Form,

@@ -148,7 +148,8 @@ pub(super) struct Escalate {
     pub(super) comes_to: String,
 }
 
-/// Returns the forms of a verified request for a reader who can decide, with what they typed before and what was wrong with it.
+/// Returns the forms of a verified request for a reader who can decide, with what they typed before and what was wrong
+/// with it.
 pub(super) fn decide(verified: Verified<'_>, read: &Read, typed: &Typed, problems: &Problems) -> Decide {
     let approval = &verified.seen().approval;
     let request = &approval.spec.request;

@@ -1,7 +1,7 @@
 //! `/n/{namespace}/a/{name}`: one request, facts first, and the decision on it.
 //!
-//! read as the user *(I/O)* -> what it says (`model`, pure) -> a template; of a decision: what was typed (`typed`, pure) -> foreseen
-//! -> tried at the API server -> confirmed (`decide`) -> sent -> stored as sent (`send`).
+//! read as the user *(I/O)* -> what it says (`model`, pure) -> a template; of a decision: what was typed (`typed`,
+//! pure) -> foreseen -> tried at the API server -> confirmed (`decide`) -> sent -> stored as sent (`send`).
 //!
 //! **Invariant:** a decision is sent only by a POST that repeats the digest of the request that was shown.
 

@@ -365,8 +365,8 @@ pub fn draft(approval: &Approval) -> String {
     format!("{}|{}", approval.metadata.uid.as_deref().unwrap_or_default(), approval.spec.request.digest)
 }
 
-/// Returns the subject of a decision as one line: the tool and the target of a call, the agent that asks, the method and the address
-/// of a step, the image of a container, otherwise the gate.
+/// Returns the subject of a decision as one line: the tool and the target of a call, the agent that asks, the method
+/// and the address of a step, the image of a container, otherwise the gate.
 pub fn target(request: &ApprovalRequest) -> String {
     if let Some(line) = action::line(request) {
         return one_line(&line, 300);

@@ -83,7 +83,8 @@ pub async fn approval(client: &Client, namespace: &str, name: &str) -> Result<Se
     Seen::of(&object).map_err(|why| PageError::Internal(why.to_string()))
 }
 
-/// Returns the Approvals of a namespace, as bare objects: the digest is that of all fields, also of those of a later version.
+/// Returns the Approvals of a namespace, as bare objects: the digest is that of all fields, also of those of a later
+/// version.
 pub fn approvals(client: &Client, namespace: &str) -> Api<DynamicObject> {
     Api::namespaced_with(client.clone(), namespace, &ApiResource::erase::<Approval>(&()))
 }

@@ -1,4 +1,5 @@
-//! The page of a call and of a question: their order, and texts of models and authors that would like to be more than text.
+//! The page of a call and of a question: their order, and texts of models and authors that would like to be more than
+//! text.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::{convert::Infallible, time::Duration};

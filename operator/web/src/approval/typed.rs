@@ -158,7 +158,8 @@ impl Parameter {
     }
 }
 
-/// Returns JSON with line ends and spaces. Characters that are not shown as themselves are escaped: an editor would hide them.
+/// Returns JSON with line ends and spaces. Characters that are not shown as themselves are escaped: an editor would
+/// hide them.
 pub fn pretty(value: &Value) -> String {
     let mut text = String::new();
     for c in serde_json::to_string_pretty(value).unwrap_or_default().chars() {

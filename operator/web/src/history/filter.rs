@@ -1,6 +1,7 @@
 //! What the reader looks for, as the address says it.
 //!
-//! **Invariant:** nothing in an address is trusted: what cannot be read is told beside its field, and then nothing is listed.
+//! **Invariant:** nothing in an address is trusted: what cannot be read is told beside its field, and then nothing is
+//! listed.
 
 use jiff::{ToSpan, civil::Date, tz::TimeZone};
 use signoff_api::{Moment, Verdict, approval::ApprovalPhase};
@@ -98,8 +99,8 @@ impl Filter {
         }
     }
 
-    /// Returns the field selector for the Approvals that can be meant: those that have ended, and only the phases that the
-    /// verdict can lead to.
+    /// Returns the field selector for the Approvals that can be meant: those that have ended, and only the phases that
+    /// the verdict can lead to.
     #[must_use]
     pub fn selector(&self) -> String {
         let leads = |phase: &ApprovalPhase| match self.wanted {

@@ -198,9 +198,9 @@ pub struct Latest {
     pub gate: String,
 }
 
-/// Returns the last decision in namespaces that the caller may list, or `None` if it is not known: one page is read of each list,
-/// 500 Approvals at most in all, and of more the last one is not known. Nor is it while others read their histories: it is worth no
-/// wait.
+/// Returns the last decision in namespaces that the caller may list, or `None` if it is not known: one page is read of
+/// each list, 500 Approvals at most in all, and of more the last one is not known. Nor is it while others read their
+/// histories: it is worth no wait.
 pub async fn latest(caller: &Caller, namespaces: Option<&[String]>) -> Option<Latest> {
     latest_in(&LONG_READS, &caller.token, &caller.client, namespaces).await
 }

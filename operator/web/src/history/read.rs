@@ -34,7 +34,8 @@ pub struct Found {
     pub unreadable: Vec<String>,
 }
 
-/// Reads the Approvals that have ended, for whoever has a turn. `namespaces`: where, or `None` for the whole cluster. `selector`: a field selector.
+/// Reads the Approvals that have ended, for whoever has a turn. `namespaces`: where, or `None` for the whole cluster.
+/// `selector`: a field selector.
 ///
 /// # Errors
 /// As every request; and a list that takes longer than a minute.

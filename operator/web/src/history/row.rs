@@ -1,6 +1,7 @@
 //! One outcome as the history shows it: a few facts of an Approval that has ended.
 //!
-//! It must not keep more of an Approval than a line needs, and it must not name a person whom the outcome does not name.
+//! It must not keep more of an Approval than a line needs, and it must not name a person whom the outcome does not
+//! name.
 
 use signoff_api::{
     Approval, Moment, Verdict,
@@ -117,7 +118,8 @@ impl Row {
 }
 
 impl Decider {
-    /// Returns a decider of an outcome. A channel is known only of a vote that the operator counted under the rules in force.
+    /// Returns a decider of an outcome. A channel is known only of a vote that the operator counted under the rules in
+    /// force.
     fn of(approval: &Approval, user: &str) -> Self {
         let status = approval.status.as_ref();
         let is_void = status.is_some_and(|status| status.phase == ApprovalPhase::Superseded);

@@ -1,7 +1,8 @@
 //! The open Approvals that one token may see, followed while somebody looks.
 //!
-//! **Invariant:** a feed holds what the API server has sent to its own token, and nothing else. It ends at sign-out, after ten
-//! minutes, after five minutes without a reader, and within half a minute of its session; whoever looks then opens a new one.
+//! **Invariant:** a feed holds what the API server has sent to its own token, and nothing else. It ends at sign-out,
+//! after ten minutes, after five minutes without a reader, and within half a minute of its session; whoever looks then
+//! opens a new one.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -19,7 +20,8 @@ use crate::{error::PageError, session::Me};
 
 /// The longest life of a watch: it is not authorised again meanwhile.
 const LONGEST: Duration = Duration::from_secs(600);
-/// The shortest life of a watch: a token in its leeway is still accepted, and what is over at once would be opened in a loop.
+/// The shortest life of a watch: a token in its leeway is still accepted, and what is over at once would be opened in a
+/// loop.
 const SHORTEST: Duration = Duration::from_secs(30);
 /// The time that a reader waits for the list.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -149,7 +151,8 @@ impl Feed {
         self.version.borrow().is_some()
     }
 
-    /// Waits for the list. Returns whether it is complete: if not, the feed was over before, and another is to be opened.
+    /// Waits for the list. Returns whether it is complete: if not, the feed was over before, and another is to be
+    /// opened.
     pub(super) async fn complete(&self) -> Result<bool, PageError> {
         let (mut version, mut ended) = (self.version.subscribe(), self.ended.subscribe());
         let listed = async {

@@ -1,7 +1,7 @@
 //! All feeds: one for each token that looks, opened, shared, bounded and ended.
 //!
-//! **Invariant:** a feed belongs to one token, none outlives the sign-out of its token, and their number is bounded in all and for
-//! each person.
+//! **Invariant:** a feed belongs to one token, none outlives the sign-out of its token, and their number is bounded in
+//! all and for each person.
 
 use std::{
     collections::HashMap,

@@ -1,6 +1,7 @@
 //! The streams that tell a browser of changes: how many there may be, and until when.
 //!
-//! **Invariant:** a stream ends with its session, at sign-out and after ten minutes, and none is opened beyond the bounds.
+//! **Invariant:** a stream ends with its session, at sign-out and after ten minutes, and none is opened beyond the
+//! bounds.
 
 use std::{
     collections::HashMap,

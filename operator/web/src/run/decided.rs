@@ -112,7 +112,8 @@ pub fn changes(records: &[StepRecord], approvals: &[Approval]) -> BTreeMap<Strin
     changes
 }
 
-/// Returns the text that a gate replaced. Of a long one it is the beginning, and the page of the Approval has the whole.
+/// Returns the text that a gate replaced. Of a long one it is the beginning, and the page of the Approval has the
+/// whole.
 fn before(outcome: &Outcome, request: &ApprovalRequest) -> Option<Fenced> {
     let replaced = edits::replaced(outcome, request)?;
     let part = if replaced.is_cut { ", the beginning" } else { "" };

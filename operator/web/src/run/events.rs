@@ -121,7 +121,8 @@ impl Known {
     }
 }
 
-/// Returns an event whenever what is known is not what was seen. A watch that breaks ends the stream: the browser opens another.
+/// Returns an event whenever what is known is not what was seen. A watch that breaks ends the stream: the browser opens
+/// another.
 fn told(changes: Changes, seen: String, place: Place) -> impl Stream<Item = Result<Event, Infallible>> {
     let changes = changes.ready_chunks(TOGETHER);
     stream::unfold((changes, Known::default(), seen, place), async |(mut changes, mut known, seen, mut place)| {

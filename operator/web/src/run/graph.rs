@@ -247,7 +247,8 @@ fn is_open(state: State) -> bool {
     matches!(state, State::Record(StepPhase::Pending | StepPhase::Started | StepPhase::Waiting))
 }
 
-/// Returns the node of a record: its path without visits; one for all workers, all turns of an agent, and all calls of a tool.
+/// Returns the node of a record: its path without visits; one for all workers, all turns of an agent, and all calls of
+/// a tool.
 fn place(path: &str) -> String {
     let segments = RecordPath::new(path).segments().enumerate().filter(|(_, segment)| !segment.is_turn());
     let names = segments.map(|(at, segment)| match segment.kind() {

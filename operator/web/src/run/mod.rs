@@ -4,8 +4,8 @@
 //! read (as the caller) -> model, graph (pure) -> picture (laid out) -> a template
 //! ```
 //!
-//! **Invariant:** text of people, models and tools is shown as text, shortened or fenced; a long value leaves the page only as an
-//! attachment, after its digest was verified.
+//! **Invariant:** text of people, models and tools is shown as text, shortened or fenced; a long value leaves the page
+//! only as an attachment, after its digest was verified.
 
 mod address;
 mod change;

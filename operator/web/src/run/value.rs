@@ -1,6 +1,7 @@
 //! `…/value/{digest}`: a long value of a run as an attachment.
 //!
-//! **Invariant:** only what the run names leaves, only with the digest that it names, and never as something a browser runs.
+//! **Invariant:** only what the run names leaves, only with the digest that it names, and never as something a browser
+//! runs.
 
 use std::time::Duration;
 
@@ -144,8 +145,8 @@ mod tests {
         Digest::of_bytes(of.to_string().as_bytes()).to_string()
     }
 
-    /// Asks for a value of a run whose journal has this many parts of this many bytes, none of which can be read; returns how many
-    /// requests there were, and how many were for parts.
+    /// Asks for a value of a run whose journal has this many parts of this many bytes, none of which can be read;
+    /// returns how many requests there were, and how many were for parts.
     async fn asked(text: &str, parts: usize, size: i64) -> (usize, usize) {
         let segments: Vec<_> =
             (0..parts).map(|at| json!({"digest": digest(at), "size": size, "records": 1, "through": at})).collect();

@@ -85,7 +85,8 @@ pub fn remove(mut jar: PrivateCookieJar) -> PrivateCookieJar {
     jar
 }
 
-/// Returns the headers with which a browser forgets all cookies of this page: also those of another key, which cannot be read.
+/// Returns the headers with which a browser forgets all cookies of this page: also those of another key, which cannot
+/// be read.
 #[must_use]
 pub fn forget(sent: &HeaderMap) -> HeaderMap {
     let lines = sent.get_all(COOKIE).iter().filter_map(|line| line.to_str().ok());

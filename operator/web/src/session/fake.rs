@@ -1,6 +1,7 @@
 //! An identity provider, an API server and a browser for the tests of sessions.
 //!
-//! It must not be more lenient than a real one: codes are used once, PKCE is checked, and the API server knows its tokens only.
+//! It must not be more lenient than a real one: codes are used once, PKCE is checked, and the API server knows its
+//! tokens only.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 

@@ -91,8 +91,8 @@ impl Limits {
         self.refused.lock().unwrap_or_else(PoisonError::into_inner).put(token, Instant::now());
     }
 
-    /// The address of a client: the peer, or what the first of our proxies appended. An address that a client wrote itself stands
-    /// further to the left, and is not looked at.
+    /// The address of a client: the peer, or what the first of our proxies appended. An address that a client wrote
+    /// itself stands further to the left, and is not looked at.
     pub fn address(&self, peer: IpAddr, headers: &HeaderMap) -> IpAddr {
         let Some(at) = self.proxies.checked_sub(1) else { return peer };
         let lines: Vec<&str> =

@@ -2,9 +2,9 @@
 //!
 //! sign-in ([`crate::sign_in`]) -> cookie (`cookie`) -> at every request: verify (`oidc`, `names`) -> [`Caller`].
 //!
-//! **Invariant:** the name of a person comes from the API server, asked at every request with the token of the session, or as the
-//! user that its verified claims name. A session ends with its token, after 8 hours at most, and whoever has the key of the cookies
-//! forges nobody.
+//! **Invariant:** the name of a person comes from the API server, asked at every request with the token of the session,
+//! or as the user that its verified claims name. A session ends with its token, after 8 hours at most, and whoever has
+//! the key of the cookies forges nobody.
 
 mod caller;
 pub mod cookie;
@@ -76,8 +76,8 @@ pub struct Sessions {
 }
 
 impl Sessions {
-    /// Returns the rules that the settings ask for. The identity provider is asked meanwhile: without it the page starts, and
-    /// says so to whoever signs in.
+    /// Returns the rules that the settings ask for. The identity provider is asked meanwhile: without it the page
+    /// starts, and says so to whoever signs in.
     ///
     /// # Errors
     /// Files of the settings that cannot be read.
@@ -114,8 +114,8 @@ impl Sessions {
     /// Verifies a session, and returns as whom it acts and when it ends.
     ///
     /// # Errors
-    /// It has ended, or its token does not hold; the names in it must not be used; or the identity provider, whose keys are
-    /// needed, is away.
+    /// It has ended, or its token does not hold; the names in it must not be used; or the identity provider, whose keys
+    /// are needed, is away.
     pub async fn verify(&self, session: &Session, now: Moment) -> Result<(Identity, Moment), PageError> {
         let end = session.since.after(self.max);
         if now >= end || session.since > now.after(std::time::Duration::from_secs(60)) {
@@ -138,8 +138,8 @@ impl Sessions {
                 };
                 Ok((identity, end.min(verified.expires)))
             }
-            // A token that somebody pasted is for the API server to judge. What it says about its end only shortens the session.
-            // Where no tokens are taken any more, the sessions of those that were pasted before are over too.
+            // A token that somebody pasted is for the API server to judge. What it says about its end only shortens the
+            // session. Where no tokens are taken any more, the sessions of those that were pasted before are over too.
             (_, None) if self.takes_tokens => {
                 let expires = jwt::claims(session.token.expose_secret()).and_then(|all| jwt::instant(&all, "exp"));
                 if expires.is_some_and(|expires| now >= expires.after(oidc::LEEWAY)) {
@@ -151,8 +151,8 @@ impl Sessions {
         }
     }
 
-    /// Returns what to tell a user whose identity provider left the groups out of the token, or `None`. A token that somebody pasted
-    /// is read too.
+    /// Returns what to tell a user whose identity provider left the groups out of the token, or `None`. A token that
+    /// somebody pasted is read too.
     #[must_use]
     pub fn groups_left_out(&self, session: &Session) -> Option<String> {
         let (_, names) = self.issuer.as_ref()?;

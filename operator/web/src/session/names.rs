@@ -1,7 +1,9 @@
-//! As whom a page impersonates: the user and the groups that verified claims name, as the API server's own flags read them.
+//! As whom a page impersonates: the user and the groups that verified claims name, as the API server's own flags read
+//! them.
 //!
-//! **Invariant:** no name of the system, no name of another person's agent, and no name that a header would change. What cannot be
-//! used is refused, never left out. Groups that the provider itself left out of a token are not fetched, and the page says so.
+//! **Invariant:** no name of the system, no name of another person's agent, and no name that a header would change.
+//! What cannot be used is refused, never left out. Groups that the provider itself left out of a token are not fetched,
+//! and the page says so.
 
 use openidconnect::IssuerUrl;
 use serde_json::Value;
@@ -77,10 +79,11 @@ impl Names {
         Ok(Identity::Impersonated { user, groups: groups.collect::<Result<_, _>>()? })
     }
 
-    /// Returns what to tell a user whose token names a source of the groups instead of the groups, or `None`: also where the page
-    /// impersonates without groups.
+    /// Returns what to tell a user whose token names a source of the groups instead of the groups, or `None`: also
+    /// where the page impersonates without groups.
     ///
-    /// **Invariant:** that source is never asked: its address is text of a token, and the answer would be no part of what was signed.
+    /// **Invariant:** that source is never asked: its address is text of a token, and the answer would be no part of
+    /// what was signed.
     #[must_use]
     pub fn left_out(&self, claims: &Claims, auth: Auth) -> Option<String> {
         let by_default = (auth == Auth::PassThrough).then_some(GROUPS);

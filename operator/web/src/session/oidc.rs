@@ -1,7 +1,8 @@
 //! The identity provider: discovery, the code flow with PKCE, and the verification of its tokens.
 //!
-//! **Invariant:** a token counts only if the provider has signed it with an asymmetric key, for this page alone, for this sign-in,
-//! and it has not expired. Of the provider nothing is asked more often than a failure or an unknown key makes it worth.
+//! **Invariant:** a token counts only if the provider has signed it with an asymmetric key, for this page alone, for
+//! this sign-in, and it has not expired. Of the provider nothing is asked more often than a failure or an unknown key
+//! makes it worth.
 
 use std::{
     path::Path,
@@ -42,10 +43,11 @@ pub const LEEWAY: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_secs(3);
 /// The time between two looks for a key that is not known.
 const BETWEEN: Duration = Duration::from_secs(60);
-/// The age at which the keys are read again, beside the requests: a provider that does not answer delays nobody whose key is known.
+/// The age at which the keys are read again, beside the requests: a provider that does not answer delays nobody whose
+/// key is known.
 const OLD: Duration = Duration::from_secs(3600);
-/// The age at which keys count no longer, so that a withdrawn one does not live on while the provider cannot be reached. From then on
-/// its sessions are refused until it answers.
+/// The age at which keys count no longer, so that a withdrawn one does not live on while the provider cannot be
+/// reached. From then on its sessions are refused until it answers.
 const OVER: Duration = Duration::from_secs(24 * 3600);
 /// How a token may be signed: never with a secret that both sides have.
 const ALGORITHMS: [CoreJwsSigningAlgorithm; 9] = [
@@ -215,7 +217,8 @@ impl Issuer {
         Ok((token, verified))
     }
 
-    /// Verifies a token: its signature, issuer, audience, authorised party, times, and that it was made for one sign-in.
+    /// Verifies a token: its signature, issuer, audience, authorised party, times, and that it was made for one
+    /// sign-in.
     ///
     /// # Errors
     /// It does not hold, or the keys of the provider are not known and cannot be read.

@@ -318,7 +318,8 @@ async fn names_that_must_not_be_used_are_refused_at_sign_in_and_named() {
     }
 }
 
-/// The claims of a user in more groups than a provider puts into a token. The fake provider panics at any other address.
+/// The claims of a user in more groups than a provider puts into a token. The fake provider panics at any other
+/// address.
 fn overage() -> Value {
     let endpoint = format!("{ISSUER}/users/alice/getMemberObjects");
     json!({"_claim_names": {"groups": "src1"}, "_claim_sources": {"src1": {"endpoint": endpoint}}})

@@ -41,7 +41,8 @@ fn away(state: &PageState, why: &str) -> Response {
     sign_in::failed(state, StatusCode::SERVICE_UNAVAILABLE, why)
 }
 
-/// Begins a sign-in. The browser goes on by `Refresh`: a redirect would still be the form, which must lead to no other site.
+/// Begins a sign-in. The browser goes on by `Refresh`: a redirect would still be the form, which must lead to no other
+/// site.
 ///
 /// # Errors
 /// There is no identity provider.
@@ -61,8 +62,8 @@ pub async fn start(
     Ok(response)
 }
 
-/// Ends a sign-in. Only one that this browser has begun is counted: another site can send browsers here, with an image, but without
-/// their cookies.
+/// Ends a sign-in. Only one that this browser has begun is counted: another site can send browsers here, with an image,
+/// but without their cookies.
 ///
 /// # Errors
 /// There is no identity provider, or the request is no answer of one.

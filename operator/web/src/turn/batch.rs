@@ -201,8 +201,8 @@ impl<'a> Batch<'a> {
     }
 }
 
-/// Returns the line about a recorded decision. A decision that closed its gate says what follows, any other outcome is on the page of
-/// the run.
+/// Returns the line about a recorded decision. A decision that closed its gate says what follows, any other outcome is
+/// on the page of the run.
 fn recorded(approval: &Approval, state: &DecisionState, entry: &Entry, run: &RunNow) -> String {
     let detail = match state {
         DecisionState::Closed { outcome, is_counted: true, .. } if is_as_voted(outcome, entry) => {

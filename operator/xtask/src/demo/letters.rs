@@ -142,8 +142,8 @@ impl Model {
         Ok(())
     }
 
-    /// Puts the key into a Secret that may be sent to the model's host alone, and lets dana and the operator read it: who
-    /// could not read a Secret cannot use it in a Workflow either.
+    /// Puts the key into a Secret that may be sent to the model's host alone, and lets dana and the operator read it:
+    /// who could not read a Secret cannot use it in a Workflow either.
     async fn give_key(&self, cluster: &Cluster, namespace: &Namespace) -> Result<()> {
         let Some(key) = &self.key else { return Ok(()) };
         let rbac = "rbac.authorization.k8s.io";

@@ -1,7 +1,7 @@
 //! `cargo xtask demo`: the quickstart example from an empty machine to a posted letter, everybody in it played; with
-//! `--pods`, an agent whose steps are containers on a real node; with `--agents`, an agent with tools and people in front of them;
-//! and with `--inbox`, the page on which people decide.
-//! It must not pretend: every command it shows is run as it stands, and an act that turns out otherwise ends it.
+//! `--pods`, an agent whose steps are containers on a real node; with `--agents`, an agent with tools and people in
+//! front of them; and with `--inbox`, the page on which people decide. It must not pretend: every command it shows is
+//! run as it stands, and an act that turns out otherwise ends it.
 
 mod agents;
 mod harness;
@@ -64,8 +64,8 @@ pub(crate) struct Options {
     /// The context of the kubeconfig file; no other context is used
     #[arg(long, value_name = "NAME", requires = "kubeconfig")]
     context: Option<String>,
-    /// The base URL (up to /v1) of a server with OpenAI's chat completions, instead of a scripted model. Its key is read
-    /// from the environment variable SIGNOFF_MODEL_KEY
+    /// The base URL (up to /v1) of a server with OpenAI's chat completions, instead of a scripted model. Its key is
+    /// read from the environment variable SIGNOFF_MODEL_KEY
     #[arg(long, value_name = "URL", requires = "model")]
     model_url: Option<Url>,
     /// The name of the model on that server

@@ -93,7 +93,8 @@ fn inside(lines: &str) -> String {
     format!("nsenter --net --mount --pid --target \"$(pgrep --newest --full '^[^ ]*xtask demo --pods')\"\n{lines}")
 }
 
-/// Prints the commands for a look at the cluster. `example`: a Workflow that can be applied; `servers`: what else runs, and where.
+/// Prints the commands for a look at the cluster. `example`: a Workflow that can be applied; `servers`: what else runs,
+/// and where.
 pub(super) fn kept(harness: &Harness, example: &str, servers: &str) {
     act("Yours now", "Everything stays as it is until Ctrl-C. In another terminal:");
     say::result(&exports_of(harness));

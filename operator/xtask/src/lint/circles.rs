@@ -1,9 +1,9 @@
 //! The import circles within a crate: modules of which each imports, directly or through the others, every other one.
 //!
-//! A module with everything beneath it counts as one module among its siblings, and its children are looked at among each
-//! other. An import of a child from a module above it is not counted, nor the reverse: a parent holds what its children
-//! share. Below the modules of [`STRICT`] both are counted, and no circle may be. A name that a module re-exports counts as an
-//! import of the module that defines it.
+//! A module with everything beneath it counts as one module among its siblings, and its children are looked at among
+//! each other. An import of a child from a module above it is not counted, nor the reverse: a parent holds what its
+//! children share. Below the modules of [`STRICT`] both are counted, and no circle may be. A name that a module
+//! re-exports counts as an import of the module that defines it.
 //!
 //! Pipeline: read files *(I/O)* -> imports -> resolve -> circles *(pure)*.
 
@@ -20,8 +20,8 @@ use crate::imports::{self, Imports};
 const CRATES: [&str; 3] = ["operator", "tests", "fuzz"];
 /// The most modules of a circle.
 const MOST: usize = 3;
-/// The modules whose own file counts as a module among their children, by the folder of their crate: there no two import each other,
-/// directly or through others.
+/// The modules whose own file counts as a module among their children, by the folder of their crate: there no two
+/// import each other, directly or through others.
 const STRICT: [(&str, &str); 1] = [("operator/engine/src", "steps")];
 /// The last part of the name of a module of its own file, where that counts by itself.
 const OWN_FILE: &str = "self";
@@ -57,8 +57,8 @@ pub(super) fn problems() -> Result<Vec<String>> {
     Ok(problems)
 }
 
-/// Reads the modules of a folder and of the folders in it. A folder with a `main.rs` is a program with modules of its own, and
-/// goes to `roots`.
+/// Reads the modules of a folder and of the folders in it. A folder with a `main.rs` is a program with modules of its
+/// own, and goes to `roots`.
 fn read(folder: &Path, above: &Module, files: &mut BTreeMap<Module, Imports>, roots: &mut Vec<PathBuf>) -> Result<()> {
     for entry in fs::read_dir(folder).with_context(|| format!("reading {}", folder.display()))? {
         let path = entry?.path();
@@ -113,8 +113,8 @@ fn circles(files: &BTreeMap<Module, Imports>, strict: &[&str]) -> Vec<String> {
     missing.chain(circles.map(|group| in_words(group, &edges, most(group)))).collect()
 }
 
-/// The siblings of which one imports the other: two modules, or the modules above them. `None` if one is above the other, unless
-/// the upper one is a module of `strict`.
+/// The siblings of which one imports the other: two modules, or the modules above them. `None` if one is above the
+/// other, unless the upper one is a module of `strict`.
 fn siblings(from: &Module, to: &Module, strict: &[Module]) -> Option<(Module, Module)> {
     let shared = from.iter().zip(to).take_while(|(one, other)| one == other).count();
     let sibling = |module: &Module| match module.get(..=shared) {

@@ -1,6 +1,7 @@
 //! House rules that some of the code still breaks: the number of places is committed here, and only falls.
 //!
-//! **Invariant:** a number that is not exactly the number of places fails the lint, so a place that is mended lowers it for good.
+//! **Invariant:** a number that is not exactly the number of places fails the lint, so a place that is mended lowers it
+//! for good.
 
 use std::collections::BTreeMap;
 
@@ -13,8 +14,8 @@ type Counted = (&'static str, usize, fn(&[File]) -> Vec<String>);
 
 const COUNTED: [Counted; 4] = [
     ("no doc comment begins with a riddle", 588, riddles),
-    ("no comment says what a thing must not do", 344, prohibitions),
-    ("no comment is wider than 120 columns", 920, wide_comments),
+    ("no comment says what a thing must not do", 341, prohibitions),
+    ("no comment is wider than 120 columns", 0, wide_comments),
     ("a type name is declared once in a crate", 35, types_declared_twice),
 ];
 

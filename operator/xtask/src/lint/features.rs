@@ -1,6 +1,6 @@
-//! The check that every build has the same features of dependencies: `cargo xtask` and the benchmarks are one package each, the demo
-//! builds the programs, the tests everything. A crate with other features in one of these builds compiles once more, and so does
-//! everything above it.
+//! The check that every build has the same features of dependencies: `cargo xtask` and the benchmarks are one package
+//! each, the demo builds the programs, the tests everything. A crate with other features in one of these builds
+//! compiles once more, and so does everything above it.
 //!
 //! **Invariant:** builds nothing; it asks cargo.
 

@@ -149,7 +149,8 @@ fn writes_no_path(file: &File) -> Option<String> {
     Some(format!("{}:{at}: takes the path of a record for a text; ask signoff_api::RecordPath", file.path))
 }
 
-/// Whether a line of code has a literal of a turn, a call or another part of a path, or splits a text at the number of a visit.
+/// Whether a line of code has a literal of a turn, a call or another part of a path, or splits a text at the number of
+/// a visit.
 fn writes_path(line: &str) -> bool {
     // An address of the web has such a part too.
     let is_other = line.trim_start().starts_with("//") || line.contains("/.well-known/");

@@ -1,6 +1,6 @@
-//! The programs that are shipped, and the platforms they are built for.
-//! The operator and the page are static, for an image with nothing else in it. What people type takes the C library of their machine, whose
-//! name service may have parts (users, hosts) that no static program can load.
+//! The programs that are shipped, and the platforms they are built for. The operator and the page are static, for an
+//! image with nothing else in it. What people type takes the C library of their machine, whose name service may have
+//! parts (users, hosts) that no static program can load.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -76,8 +76,8 @@ impl Platform {
 }
 
 impl Program {
-    /// Builds it, writes it into a folder without symbols, and beside it `NAME.debug` with them, where debuggers and the
-    /// backtraces of Rust find them. Returns its path.
+    /// Builds it, writes it into a folder without symbols, and beside it `NAME.debug` with them, where debuggers and
+    /// the backtraces of Rust find them. Returns its path.
     pub(crate) fn build(&self, platform: &Platform, folder: &Path) -> Result<PathBuf> {
         let mut build = cargo(&["rustc", "--release", "--locked", MESSAGES]);
         build.args(["--package", self.package, "--bin", self.name]);

@@ -30,13 +30,13 @@ impl Program {
 
 /// Lets a test program say how long each test took, and what passing tests print: how much they tried.
 pub(super) fn as_tests(command: &mut Command) -> &mut Command {
-    // The test harness reads this when it starts and then takes options that are not stable yet. Cargo must not see it: it
-    // would build everything anew.
+    // The test harness reads this when it starts and then takes options that are not stable yet. Cargo must not see it:
+    // it would build everything anew.
     command.env("RUSTC_BOOTSTRAP", "1").args(["-Zunstable-options", "--report-time", "--show-output"])
 }
 
-/// Builds the test programs of some parts, and the programs they start, all in one go. Always of the whole workspace: one
-/// package would have other features of its dependencies, and compile them all once more.
+/// Builds the test programs of some parts, and the programs they start, all in one go. Always of the whole workspace:
+/// one package would have other features of its dependencies, and compile them all once more.
 pub(super) fn build(parts: &[Part]) -> Result<Vec<Program>> {
     // Cargo builds unit tests without the rest only as `cargo test`.
     let (command, targets) = match parts {

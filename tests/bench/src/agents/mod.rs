@@ -1,9 +1,10 @@
-//! `cargo xtask bench agents`: the cost of an agent with tools: the engine's replay of its journal, and many agents at once, compared with a
-//! plain loop without an operator over the same provider.
+//! `cargo xtask bench agents`: the cost of an agent with tools: the engine's replay of its journal, and many agents at
+//! once, compared with a plain loop without an operator over the same provider.
 //!
 //! replay; bare loop -> operator, few calls a turn: by HTTP, by MCP -> operator, more calls a turn -> bare loop
 //!
-//! Must not touch any cluster but its own, nor call anything but the server that it starts on a loopback address of this machine.
+//! Must not touch any cluster but its own, nor call anything but the server that it starts on a loopback address of
+//! this machine.
 
 mod bare_loop;
 mod run;
@@ -51,7 +52,8 @@ pub(crate) struct Agents {
     /// Measure the engine alone, no cluster
     #[arg(long)]
     only_replay: bool,
-    /// Measure the operator as `cargo build` makes it: quick to build, several times slower than a release; no goal is judged
+    /// Measure the operator as `cargo build` makes it: quick to build, several times slower than a release; no goal is
+    /// judged
     #[arg(long)]
     debug_build: bool,
 }

@@ -1,5 +1,6 @@
-//! The memory of the API server that the CRDs take: what its heap holds after a garbage collection, without our CRDs, with them, and
-//! with the policies as well. On a control plane that does nothing else. Must not measure a heap that still grows.
+//! The memory of the API server that the CRDs take: what its heap holds after a garbage collection, without our CRDs,
+//! with them, and with the policies as well. On a control plane that does nothing else. Must not measure a heap that
+//! still grows.
 
 use std::fmt;
 use std::time::Duration;
@@ -88,8 +89,8 @@ where
     Ok(())
 }
 
-/// Reads the heap until it does not change any more. The documents of the whole API are asked for each time, as clients do: they
-/// are made anew after a change of a CRD, and kept.
+/// Reads the heap until it does not change any more. The documents of the whole API are asked for each time, as clients
+/// do: they are made anew after a change of a CRD, and kept.
 async fn at_rest(admin: &Client) -> Result<Heap> {
     let deadline = Instant::now() + PATIENCE;
     let mut ticks = interval(LOOK_AGAIN);

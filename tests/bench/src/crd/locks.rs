@@ -1,5 +1,5 @@
-//! The cost of the rules that stay in the CRD of Approvals as a second lock: the writes of an Approval with both of them, and
-//! without each. Must be used while no policy is in force: a policy refuses what a lock refuses.
+//! The cost of the rules that stay in the CRD of Approvals as a second lock: the writes of an Approval with both of
+//! them, and without each. Must be used while no policy is in force: a policy refuses what a lock refuses.
 
 use std::fmt;
 use std::time::{Duration, Instant};

@@ -1,5 +1,6 @@
-//! Closed loop: a client decides a gate, waits for the watch event of its Workflow `Succeeded`, and only then decides its next.
-//! Measures latency. Must not measure the opening of the gates, which is over and at rest before the first decision.
+//! Closed loop: a client decides a gate, waits for the watch event of its Workflow `Succeeded`, and only then decides
+//! its next. Measures latency. Must not measure the opening of the gates, which is over and at rest before the first
+//! decision.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -17,8 +18,8 @@ use crate::crowd;
 use crate::harness::Harness;
 use crate::processors::{Reading, Used};
 
-/// The pause of a client that decides as a person does: one decision after another, none within the API server's interval of 100 ms
-/// for consistent lists.
+/// The pause of a client that decides as a person does: one decision after another, none within the API server's
+/// interval of 100 ms for consistent lists.
 const PAUSE: Duration = Duration::from_millis(150);
 /// The number of decisions with pauses.
 const PACED: usize = 100;
@@ -66,8 +67,8 @@ impl ClosedLoop {
     }
 }
 
-/// Approves every gate by `clients`, each of which pauses, decides, and waits until the Workflow of its gate is seen to have
-/// succeeded.
+/// Approves every gate by `clients`, each of which pauses, decides, and waits until the Workflow of its gate is seen to
+/// have succeeded.
 pub(super) async fn decide(
     harness: &Harness,
     operator: &OperatorProcess,

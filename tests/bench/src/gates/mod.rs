@@ -41,8 +41,8 @@ const COUNTED: usize = 200;
 /// Options of `cargo xtask bench gates`.
 #[derive(Debug, Args)]
 pub(crate) struct Gates {
-    /// Measure only these parts, such as `--only closed` or `--only open,requests`; without it: all of them, `pending` if
-    /// `--pending` is given
+    /// Measure only these parts, such as `--only closed` or `--only open,requests`; without it: all of them, `pending`
+    /// if `--pending` is given
     #[arg(long, value_name = "PART", value_delimiter = ',')]
     only: Vec<Part>,
     /// Clients at once, a run for each number; the goals are for 1 and for 16
@@ -60,7 +60,8 @@ pub(crate) struct Gates {
     /// Write all figures to this file too, as JSON
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Measure the operator as `cargo build` makes it: quick to build, several times slower than a release; no goal is judged
+    /// Measure the operator as `cargo build` makes it: quick to build, several times slower than a release; no goal is
+    /// judged
     #[arg(long)]
     debug_build: bool,
 }

@@ -1,5 +1,5 @@
-//! Open loop: clients apply, and later decide, as fast as they are answered; none waits for a Workflow. Measures throughput and
-//! what a Workflow costs, beside creates of Events in the same run.
+//! Open loop: clients apply, and later decide, as fast as they are answered; none waits for a Workflow. Measures
+//! throughput and what a Workflow costs, beside creates of Events in the same run.
 //!
 //! Events -> open all gates -> Events -> decide them all -> Events
 //!
@@ -137,7 +137,8 @@ fn median(values: &[f64]) -> f64 {
     }
 }
 
-/// Waits until the operator is at rest; the reading is of the moment when it had come to rest, not of the end of the wait.
+/// Waits until the operator is at rest; the reading is of the moment when it had come to rest, not of the end of the
+/// wait.
 async fn at_rest(harness: &Harness, operator: &OperatorProcess) -> Result<(Requests, Reading)> {
     let (counters, reading) = Counters::at_rest_with(operator, || Reading::take(harness, Some(operator))).await?;
     Ok((counters.requests(), reading))

@@ -84,8 +84,8 @@ pub(super) async fn hold(harness: &Harness, audit: &Audit, count: usize) -> Resu
 }
 
 impl Pending {
-    /// Returns the memory it takes to hold the gates: of the operator that opened them, or of the one that found them open if that
-    /// is more.
+    /// Returns the memory it takes to hold the gates: of the operator that opened them, or of the one that found them
+    /// open if that is more.
     pub(super) fn held_mib(&self) -> f64 {
         self.rss_mib.max(self.rss_restarted_mib)
     }
@@ -98,7 +98,8 @@ impl Pending {
     }
 }
 
-/// So many of them, from the first to the last at equal distances: whoever has dealt with all of these has seen every page of a list.
+/// So many of them, from the first to the last at equal distances: whoever has dealt with all of these has seen every
+/// page of a list.
 fn spread(gates: Vec<Gate>, wanted: usize) -> Vec<Gate> {
     let last = gates.len().saturating_sub(1);
     let chosen: Vec<usize> = (0..wanted).map(|n| n * last / wanted.saturating_sub(1).max(1)).collect();

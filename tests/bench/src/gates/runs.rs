@@ -80,8 +80,8 @@ pub(super) async fn open(
     Ok((gates, last - began))
 }
 
-/// Approves every gate, as fast as `clients` can: none of them waits for a Workflow. Returns the time from the first decision sent
-/// to the last Workflow seen to have succeeded.
+/// Approves every gate, as fast as `clients` can: none of them waits for a Workflow. Returns the time from the first
+/// decision sent to the last Workflow seen to have succeeded.
 pub(super) async fn decide(
     harness: &Harness,
     operator: &OperatorProcess,
@@ -139,8 +139,8 @@ pub(crate) async fn ends(watch: Watch, count: usize) -> Result<BTreeMap<String, 
     Ok(ended)
 }
 
-/// Waits until so many Workflows have succeeded, and reports each once, with the arrival of its watch event. A Workflow that ended
-/// otherwise is an error.
+/// Waits until so many Workflows have succeeded, and reports each once, with the arrival of its watch event. A Workflow
+/// that ended otherwise is an error.
 pub(crate) async fn each_end(watch: Watch, count: usize, mut succeeded: impl FnMut(&str, Instant)) -> Result<()> {
     let mut known = BTreeSet::new();
     watch

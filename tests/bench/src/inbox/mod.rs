@@ -1,10 +1,11 @@
-//! `cargo xtask bench inbox`: the page with many requests that wait: how fast it answers, how soon a vote is shown, and what open
-//! pages cost.
+//! `cargo xtask bench inbox`: the page with many requests that wait: how fast it answers, how soon a vote is shown, and
+//! what open pages cost.
 //!
-//! gates opened by the operator -> votes, seen by a page and by a bare watch -> pages beside bare lists -> many open pages, idle
+//! gates opened by the operator -> votes, seen by a page and by a bare watch -> pages beside bare lists -> many open
+//! pages, idle
 //!
-//! Must not touch any cluster but its own. Every reader has a token of their own, and so a session and a watch of their own: nothing
-//! is shared between two of them but what the page itself shares.
+//! Must not touch any cluster but its own. Every reader has a token of their own, and so a session and a watch of their
+//! own: nothing is shared between two of them but what the page itself shares.
 
 mod opened;
 mod reader;
@@ -53,7 +54,8 @@ pub(crate) struct Inbox {
     /// Open pages, each of a session of its own; the goals are for 200
     #[arg(long, value_name = "N", default_value_t = 200, value_parser = value_parser!(u16).range(1..=500))]
     pages: u16,
-    /// Measure operator and page as `cargo build` makes them: quick to build, several times slower than a release; no goal is judged
+    /// Measure operator and page as `cargo build` makes them: quick to build, several times slower than a release; no
+    /// goal is judged
     #[arg(long)]
     debug_build: bool,
 }

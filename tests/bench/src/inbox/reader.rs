@@ -22,8 +22,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// Between two looks: the API server has no event for the bindings that it goes by.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
-/// The service account of all readers: groups of service accounts must not be approvers, and a list of hundreds of them would make
-/// each request large.
+/// The service account of all readers: groups of service accounts must not be approvers, and a list of hundreds of them
+/// would make each request large.
 pub(super) const READER: &str = "reader";
 
 /// Tokens of a service account that may read and decide. For the page each token is a session with a feed of its own.

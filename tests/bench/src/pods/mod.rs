@@ -1,6 +1,6 @@
-//! Steps that are Pods on a real kubelet: what the operator adds to a bare create and watch of the same Pods, and what it
-//! asks of the API server.
-//! It must not run on the machine as it is: what is measured has a machine of its own, as the tests of Pods have.
+//! Steps that are Pods on a real kubelet: what the operator adds to a bare create and watch of the same Pods, and what
+//! it asks of the API server. It must not run on the machine as it is: what is measured has a machine of its own, as
+//! the tests of Pods have.
 
 mod run;
 mod table;

@@ -1,7 +1,8 @@
 //! Hostile tenants: each keeps its runs going in a namespace of its own, and replaces each that ends.
 //! They live on a thread of their own, so that their work does not delay the clients that measure.
 //!
-//! Must not have more at once than the load says: one request of a tenant and one vote at a time, and at most four new runs a second.
+//! Must not have more at once than the load says: one request of a tenant and one vote at a time, and at most four new
+//! runs a second.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;

@@ -1,5 +1,5 @@
-//! The operator as a kubelet runs it: in a control group with the memory limit of the chart, and started again whenever it ends.
-//! Must not be used for more than one load: its peak belongs to that load.
+//! The operator as a kubelet runs it: in a control group with the memory limit of the chart, and started again whenever
+//! it ends. Must not be used for more than one load: its peak belongs to that load.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -38,7 +38,8 @@ pub(super) struct KeptOperator<'a> {
 /// What an operator needed.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Needed {
-    /// The most resident memory of any of its processes, in MiB; the limit where the kernel killed one for want of memory.
+    /// The most resident memory of any of its processes, in MiB; the limit where the kernel killed one for want of
+    /// memory.
     pub(super) peak_mib: f64,
     /// The most memory of its control group, in MiB.
     pub(super) group_mib: Option<f64>,

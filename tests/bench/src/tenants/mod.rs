@@ -1,6 +1,7 @@
 //! `cargo xtask bench tenants`: a victim's gate, alone and beside hostile namespaces, for each kind of load.
 //!
-//! alone -> each load: tenants at work -> the victim's gates -> tenants' namespaces deleted -> the operator idle -> alone
+//! alone -> each load: tenants at work -> the victim's gates -> tenants' namespaces deleted -> the operator idle ->
+//! alone
 //!
 //! **Invariant:** each load has a control plane and an operator of its own, so that a load pays for nothing but itself.
 
@@ -57,7 +58,8 @@ pub(crate) struct Tenants {
     /// Write all figures to this file too, as JSON
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Measure the operator as `cargo build` makes it: quick to build, several times slower than a release; no goal is judged
+    /// Measure the operator as `cargo build` makes it: quick to build, several times slower than a release; no goal is
+    /// judged
     #[arg(long)]
     debug_build: bool,
 }
@@ -145,7 +147,8 @@ impl Tenants {
     }
 }
 
-/// Deletes the namespaces. Returns how long it took until they were gone and the operator was idle; `None` where that took too long.
+/// Deletes the namespaces. Returns how long it took until they were gone and the operator was idle; `None` where that
+/// took too long.
 async fn quiet(harness: &Harness, operator: &KeptOperator<'_>, namespaces: &[Namespace]) -> Option<Duration> {
     let began = Instant::now();
     let ending = async {

@@ -65,7 +65,8 @@ impl Run {
         sum(|gate| gate.requests) / sum(|gate| gate.all)
     }
 
-    /// Returns the processors that others used. If the operator was started again, the one that ended is not told from others.
+    /// Returns the processors that others used. If the operator was started again, the one that ended is not told from
+    /// others.
     fn others(&self) -> f64 {
         if self.needed.restarts > 0 { 0.0 } else { self.used.others() }
     }

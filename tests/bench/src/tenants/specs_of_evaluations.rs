@@ -1,5 +1,5 @@
-//! Specs whose text takes seconds of processor time in one transition, each rendering, match or check within its own limit.
-//! Together they take one to four seconds on the machine of the figures; the limit of a transition is five.
+//! Specs whose text takes seconds of processor time in one transition, each rendering, match or check within its own
+//! limit. Together they take one to four seconds on the machine of the figures; the limit of a transition is five.
 
 use serde_json::{Value, json};
 

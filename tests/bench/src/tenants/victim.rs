@@ -82,7 +82,8 @@ impl<'a> Victim<'a> {
         Ok(Self { harness, workflows, approvals, asked, ended, watching: Box::pin(watching), next: 0 })
     }
 
-    /// Takes one gate after another from its creation to its end, as long as `goes_on` says so of the number of those done.
+    /// Takes one gate after another from its creation to its end, as long as `goes_on` says so of the number of those
+    /// done.
     pub(super) async fn gates(&mut self, mut goes_on: impl FnMut(usize) -> bool) -> Gates {
         let mut done = Gates::default();
         while done.problem.is_none() && goes_on(done.gates.len()) {

@@ -1,5 +1,5 @@
-//! From the built-in role admin in the page's namespace to its cookies, and to what people type when they sign in. It must
-//! not need the page: whatever it is made of is tried as a dry run, or made for the attack.
+//! From the built-in role admin in the page's namespace to its cookies, and to what people type when they sign in. It
+//! must not need the page: whatever it is made of is tried as a dry run, or made for the attack.
 
 use serde_json::{Value, json};
 

@@ -132,7 +132,8 @@ fn around() -> Vec<Row> {
             Row::new("puts an annotation on it", strangers, CHANGES, notes(json!({"x": "y"})))
                 .refused("only an approver of this gate can change this Approval"),
         ),
-        // Accounts that apply decisions from Git put their own labels and annotations on it, before and after the outcome.
+        // Accounts that apply decisions from Git put their own labels and annotations on it, before and after the
+        // outcome.
         Row::new("puts a label of ours on it", holders, CHANGES, labels(json!({"signoff.dev/forged": "x"})))
             .refused(ours)
             .honest("their own label", team()),

@@ -84,8 +84,8 @@ fn nameless() -> Vec<Row> {
     ]
 }
 
-/// Writes that the chart's roles allow the operator, in its name and without its Pod: `edit` in the operator's namespace
-/// includes impersonating its service account.
+/// Writes that the chart's roles allow the operator, in its name and without its Pod: `edit` in the operator's
+/// namespace includes impersonating its service account.
 fn unbound() -> Vec<Row> {
     let tokens = [Token::Created, Token::BoundToSecret, Token::Secret, Token::Impersonated].map(Stolen);
     let named = |version: &str, kind: &str, rest: Value| {

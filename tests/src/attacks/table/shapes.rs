@@ -1,5 +1,5 @@
-//! The shapes that the types rule out and the CRDs leave to admission: `tests/contract/shapes.json`, each broken in every
-//! way that there is to write, to the object and to its status. Must not name a rule that is not in that file.
+//! The shapes that the types rule out and the CRDs leave to admission: `tests/contract/shapes.json`, each broken in
+//! every way that there is to write, to the object and to its status. Must not name a rule that is not in that file.
 
 use std::sync::LazyLock;
 
@@ -66,7 +66,8 @@ pub(super) fn rows() -> Vec<Row> {
     workflows.chain(decisions).chain(of_requests().into_iter().flat_map(request)).chain([nowhere()]).collect()
 }
 
-/// A change that comes by way of the status: refused to all but the operator, to whom it changes nothing beside the status.
+/// A change that comes by way of the status: refused to all but the operator, to whom it changes nothing beside the
+/// status.
 fn by_status(who: Actor, what: &str, scene: &Scene, change: &Value) -> [Row; 2] {
     let status = if matches!(scene, Scene::Workflow(_)) { json!({"message": "it runs"}) } else { json!({"level": 1}) };
     let honest = json!({"status": status});

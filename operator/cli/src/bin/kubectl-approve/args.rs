@@ -114,7 +114,8 @@ pub enum Command {
     /// {route} a chosen route, {subtasks} the parts of divided work, {draft} a draft, {workers} the results of workers.
     /// At a gate before a step or after its failure, the parameters are fields of that step.
     ///
-    /// About a call of a tool: {arguments} replaces all its arguments. The gates of the changed call ask, and you cannot approve it.
+    /// About a call of a tool: {arguments} replaces all its arguments. The gates of the changed call ask, and you
+    /// cannot approve it.
     Modify(Modify),
     /// Answer the questions of the gate
     ///
@@ -181,8 +182,8 @@ pub struct List {
     /// List only Approvals with these labels, such as signoff.dev/workflow=refund-4711
     #[arg(short = 'l', long, value_name = "LABELS")]
     pub selector: Option<String>,
-    /// List only the pending Approvals of this Workflow, also those that wait for others; the calls of one turn of an agent
-    /// together
+    /// List only the pending Approvals of this Workflow, also those that wait for others; the calls of one turn of an
+    /// agent together
     #[arg(long, value_name = "WORKFLOW", value_parser = value::workflow, conflicts_with_all = ["all", "all_namespaces"])]
     pub run: Option<String>,
     /// The output.
@@ -225,8 +226,8 @@ pub struct Whoami {
 /// `completion`.
 #[derive(Args, Debug)]
 pub struct Completion {
-    /// The shell that shall complete `kubectl-approve`; without it the program kubectl_complete-approve is printed, by which
-    /// kubectl completes `kubectl approve` in every shell
+    /// The shell that shall complete `kubectl-approve`; without it the program kubectl_complete-approve is printed, by
+    /// which kubectl completes `kubectl approve` in every shell
     #[arg(value_enum)]
     pub shell: Option<Shell>,
 }
@@ -282,11 +283,12 @@ pub struct CommonArgs {
     pub yes: bool,
     /// Decide the other open calls of the same turn of the agent too, after one question about all of them
     ///
-    /// For approve, reject, defer, skip and abort. Every call is shown, and gets a decision of its own. If one is refused, the others
-    /// are decided, and the exit code is that of the refusal.
+    /// For approve, reject, defer, skip and abort. Every call is shown, and gets a decision of its own. If one is
+    /// refused, the others are decided, and the exit code is that of the refusal.
     #[arg(long)]
     pub turn: bool,
-    /// Wait this long for the outcome, such as 5m; exits with 4 without an outcome, and with 5 if another verdict was decided
+    /// Wait this long for the outcome, such as 5m; exits with 4 without an outcome, and with 5 if another verdict was
+    /// decided
     ///
     /// Without it: 2s, and the exit code is 0 as soon as the decision is recorded. Without a length: until the gate's
     /// deadline. 0s: not at all.

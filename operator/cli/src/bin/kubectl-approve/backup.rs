@@ -9,7 +9,8 @@ use signoff_api::Workflow;
 
 use crate::{encoding::decoded, error::Failure, sanitize::one_line};
 
-/// Reads the Workflows of a file: a list, as `kubectl get workflows -o json` writes it, or one object, as Velero keeps it.
+/// Reads the Workflows of a file: a list, as `kubectl get workflows -o json` writes it, or one object, as Velero keeps
+/// it.
 ///
 /// # Errors
 /// The file cannot be read, or is not JSON of Workflows.

@@ -3,7 +3,8 @@
 //!
 //! words typed so far -> clap's engine *(pure)* -> names for the argument it stands at *(I/O)* -> candidates
 //!
-//! It must not fail loudly: a shell would print that in the middle of a line. Without an answer there are no candidates.
+//! It must not fail loudly: a shell would print that in the middle of a line. Without an answer there are no
+//! candidates.
 
 use std::{ffi::OsString, path::Path, time::Duration};
 

@@ -1,7 +1,7 @@
 //! The right of each approver of an Approval: whether a binding grants the verb `approve` in the namespace.
 //!
-//! Reads RBAC where the caller can, and asks the API server by a SubjectAccessReview where the caller can. It cannot know the
-//! groups of a user.
+//! Reads RBAC where the caller can, and asks the API server by a SubjectAccessReview where the caller can. It cannot
+//! know the groups of a user.
 
 use k8s_openapi::api::authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec};
 use k8s_openapi::api::rbac::v1::Subject as RbacSubject;
@@ -219,7 +219,8 @@ mod tests {
 
     use super::*;
 
-    /// The holders where a namespace has these subjects bound to `signoff-approver`, and the cluster its administrators.
+    /// The holders where a namespace has these subjects bound to `signoff-approver`, and the cluster its
+    /// administrators.
     fn grants(subjects: Value) -> Vec<Grant> {
         let one = |value: Value| vec![serde_json::from_value(value).unwrap()];
         let approver =

@@ -1,5 +1,5 @@
-//! `doctor`: whether the admission policies are in force, whether an operator is alive, who could impersonate it, and what an upgrade would
-//! void.
+//! `doctor`: whether the admission policies are in force, whether an operator is alive, who could impersonate it, and
+//! what an upgrade would void.
 //!
 //! Reads only. It repairs nothing.
 

@@ -1,7 +1,7 @@
 //! `modify --edit`: the parameters in the person's editor, until they fit, then the difference and a question.
 //!
-//! fetch *(I/O)* -> check gate and user *(pure)* -> reason *(I/O)* -> parameters as YAML *(pure)* -> editor *(I/O)* -> check as
-//! the operator checks *(pure)* -> difference -> rehearse *(I/O)* -> question -> record *(I/O)*
+//! fetch *(I/O)* -> check gate and user *(pure)* -> reason *(I/O)* -> parameters as YAML *(pure)* -> editor *(I/O)* ->
+//! check as the operator checks *(pure)* -> difference -> rehearse *(I/O)* -> question -> record *(I/O)*
 //!
 //! **Invariant:** an edited text is deleted only after its decision is stored.
 
@@ -45,8 +45,8 @@ const VARIABLES: [&str; 2] = ["KUBE_EDITOR", "EDITOR"];
 /// The longest difference that is shown, in characters.
 const LONGEST: usize = 20_000;
 
-/// Sends the decision with the parameters that the person wrote. Of a failure after the text was edited, prints where the
-/// text is kept.
+/// Sends the decision with the parameters that the person wrote. Of a failure after the text was edited, prints where
+/// the text is kept.
 ///
 /// # Errors
 /// As every request; where there is no terminal, nothing was changed, or the person did not confirm the difference.

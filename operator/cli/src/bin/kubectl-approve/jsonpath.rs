@@ -180,7 +180,8 @@ fn unquoted(action: &str, quote: char) -> Result<String, String> {
     Ok(text)
 }
 
-/// Returns the name at the beginning, in which a backslash makes the next character part of it, and its length in bytes.
+/// Returns the name at the beginning, in which a backslash makes the next character part of it, and its length in
+/// bytes.
 fn name(text: &str) -> (String, usize) {
     let (mut name, mut is_escaped) = (String::new(), false);
     for (at, next) in text.char_indices() {

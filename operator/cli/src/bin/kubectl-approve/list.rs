@@ -125,7 +125,8 @@ pub fn phase_tone(phase: ApprovalPhase) -> Tone {
     }
 }
 
-/// Returns what the reader must know of these requests: that no decision counts for the moment, and which of their votes are void.
+/// Returns what the reader must know of these requests: that no decision counts for the moment, and which of their
+/// votes are void.
 async fn notices(session: &Session, found: &[Seen], me: &Me) -> Vec<String> {
     let mut notices = Vec::new();
     let place = |seen: &Seen| seen.approval.metadata.namespace.clone().unwrap_or_default();
@@ -223,7 +224,8 @@ pub fn asked(request: &ApprovalRequest, most: usize) -> String {
     one_line(question.filter(|_| is_question(request)).unwrap_or(&request.prompt), most)
 }
 
-/// Returns the beginning of what is asked about: the arguments of a call, the first question of an agent, or the prompt.
+/// Returns the beginning of what is asked about: the arguments of a call, the first question of an agent, or the
+/// prompt.
 fn subject(request: &ApprovalRequest) -> String {
     let asked = request.form.iter().flat_map(|form| &form.questions).find_map(|question| question.question.as_deref());
     let arguments =

@@ -1,6 +1,7 @@
 //! `list --watch`: the list again at every change of an Approval.
 //!
-//! It must not poll: the list is fetched again only after a watch event, at most once a second, and after a fetch that failed.
+//! It must not poll: the list is fetched again only after a watch event, at most once a second, and after a fetch that
+//! failed.
 
 use std::time::Duration;
 
@@ -129,7 +130,8 @@ fn is_transient(failure: &Failure) -> bool {
     matches!(failure, Failure::Other(_))
 }
 
-/// Whether the API server does not know the user any more. The failure of a fetch does not tell that from an error that passes.
+/// Whether the API server does not know the user any more. The failure of a fetch does not tell that from an error that
+/// passes.
 async fn is_logged_out(session: &Session) -> bool {
     let reviews = Api::<SelfSubjectReview>::all(session.raw().clone());
     let answer = reviews.create(&PostParams::default(), &SelfSubjectReview::default()).await;

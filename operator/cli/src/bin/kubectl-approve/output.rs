@@ -1,4 +1,5 @@
-//! The formats of `-o`: an object or a List as JSON, YAML, names, by a JSONPath template, or in columns of one's choice.
+//! The formats of `-o`: an object or a List as JSON, YAML, names, by a JSONPath template, or in columns of one's
+//! choice.
 //!
 //! It must not fetch anything. Tables made for people are made by the commands themselves.
 

@@ -83,8 +83,8 @@ impl Rbac {
     }
 }
 
-/// Whether a rule allows one of the verbs on one of the resources of one of the groups, for the object with this name. `*` in the
-/// rule means all.
+/// Whether a rule allows one of the verbs on one of the resources of one of the groups, for the object with this name.
+/// `*` in the rule means all.
 pub fn allows(rule: &PolicyRule, verbs: &[&str], groups: &[&str], resources: &[&str], name: &str) -> bool {
     let any = |list: Option<&Vec<String>>, wanted: &[&str]| {
         list.is_some_and(|list| list.iter().any(|entry| entry == "*" || wanted.contains(&entry.as_str())))

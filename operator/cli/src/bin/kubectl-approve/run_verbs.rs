@@ -21,8 +21,8 @@ use crate::{args::RunVerb, backup, client::Session, error::Failure, sanitize::on
 /// The field manager of what the plugin writes.
 const MANAGER: &str = "kubectl-approve";
 
-/// Does one thing with each of the named runs, and prints a line for each. Asks on a terminal before a run ends for good,
-/// unless `yes` is set. Runs to be deleted are read before the question, and only those are deleted.
+/// Does one thing with each of the named runs, and prints a line for each. Asks on a terminal before a run ends for
+/// good, unless `yes` is set. Runs to be deleted are read before the question, and only those are deleted.
 ///
 /// # Errors
 /// The first refusal; runs named before it were changed.
@@ -178,8 +178,8 @@ fn not_copied(why: NotCopied) -> Failure {
 /// The warning about every copy from a backup.
 const BACKUP_ENDS: &str = "Warning: the backup cannot tell what the run did after it was made";
 
-/// Refuses to repeat a run in which the outcome of a call is unknown, unless people say that they have checked it. Warns about calls that
-/// succeeded and must not be repeated.
+/// Refuses to repeat a run in which the outcome of a call is unknown, unless people say that they have checked it.
+/// Warns about calls that succeeded and must not be repeated.
 async fn check_repetition(
     session: &Session,
     name: &str,

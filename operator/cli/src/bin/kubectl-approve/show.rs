@@ -1,6 +1,7 @@
 //! `show`: one Approval with everything one has to know to decide it: facts first, then the words of others, fenced.
 //!
-//! It must not leave out or soften what the object says, and no text of others stands outside a fence by more than a line.
+//! It must not leave out or soften what the object says, and no text of others stands outside a fence by more than a
+//! line.
 
 mod colour;
 mod next;
@@ -90,8 +91,8 @@ async fn originals(session: &Session, approval: &Approval) -> Vec<Result<String,
     edits::originals(session.raw(), &session.namespace, approval).await
 }
 
-/// The page. `whole`: the whole of what the request holds in part, where it was fetched. `originals`: the text before each change of
-/// people. `call`: the flags that suggested commands repeat.
+/// The page. `whole`: the whole of what the request holds in part, where it was fetched. `originals`: the text before
+/// each change of people. `call`: the flags that suggested commands repeat.
 pub fn page(
     seen: &Seen,
     me: &Me,

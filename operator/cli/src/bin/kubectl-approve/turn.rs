@@ -1,6 +1,7 @@
 //! `--turn`: one verdict for the open calls of one turn of an agent, each with a decision of its own.
 //!
-//! calls of the turn *(I/O)* -> all are shown -> each is checked by the API server *(I/O)* -> one question -> each is sent *(I/O)*
+//! calls of the turn *(I/O)* -> all are shown -> each is checked by the API server *(I/O)* -> one question -> each is
+//! sent *(I/O)*
 //!
 //! **Invariant:** only what was shown is decided, and a decision that is refused keeps no other from being sent.
 
@@ -92,8 +93,8 @@ fn turn(session: &Session, typed: &DecisionArgs, named: &Approval) -> Result<Str
     turn.ok_or_else(|| Failure::Usage(format!("--turn: {name} is about no call of an agent; leave --turn out")))
 }
 
-/// Returns the named call and the other open calls of its turn, in the order of the model. The label only finds them: the request says
-/// to which turn it belongs.
+/// Returns the named call and the other open calls of its turn, in the order of the model. The label only finds them:
+/// the request says to which turn it belongs.
 async fn open_calls(session: &Session, named: Seen, turn: &str) -> Result<Vec<Seen>, Failure> {
     let labels = format!("{LABEL_TURN}={turn}");
     let selection = Selection { fields: still_open(), labels: Some(&labels), ..Selection::default() };

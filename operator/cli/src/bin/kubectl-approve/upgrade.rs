@@ -1,4 +1,5 @@
-//! `doctor --upgrade`: the votes that an upgrade to the version of this plugin would void, and the runs that it would hold.
+//! `doctor --upgrade`: the votes that an upgrade to the version of this plugin would void, and the runs that it would
+//! hold.
 //!
 //! ```text
 //! rules in the cluster (I/O) -> open Approvals and runs (I/O) -> page (pure)
@@ -61,7 +62,8 @@ fn changes(inspection: &Inspection) -> Vec<String> {
     changed.map(|object| format!("{} {}", object.kind, one_line(&object.name, 253))).collect()
 }
 
-/// Returns the Approval with the decisions that are votes, or `None` without any: what is invalid does not count already.
+/// Returns the Approval with the decisions that are votes, or `None` without any: what is invalid does not count
+/// already.
 fn with_votes(mut seen: Seen) -> Option<Seen> {
     let status = seen.approval.status.clone().unwrap_or_default();
     let is_invalid =
@@ -114,7 +116,8 @@ impl Upgrade {
         self.voted.iter().map(|seen| seen.approval.spec.decisions.len()).sum()
     }
 
-    /// Returns why the command fails, or `None` if the upgrade voids no vote and holds no run, as far as everything could be read.
+    /// Returns why the command fails, or `None` if the upgrade voids no vote and holds no run, as far as everything
+    /// could be read.
     fn problem(&self) -> Option<Failure> {
         let mut would = Vec::new();
         if !self.voted.is_empty() {

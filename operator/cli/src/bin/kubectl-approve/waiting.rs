@@ -191,7 +191,8 @@ struct Gate<'a> {
     approval: &'a Approval,
     /// For each quorum, the approvers with their rights.
     quorums: Vec<Vec<(&'a Subject, Right)>>,
-    /// For each quorum, the groups of `requiredFrom` that are not met, with the numbers that they still take and their rights.
+    /// For each quorum, the groups of `requiredFrom` that are not met, with the numbers that they still take and their
+    /// rights.
     missing: Vec<Vec<(String, i32, Right)>>,
     /// Who is bound to `approve`, where that can be read.
     bound: Option<String>,

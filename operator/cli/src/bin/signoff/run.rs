@@ -88,8 +88,8 @@ pub struct Arguments {
     answer: Answer,
 }
 
-// What is for a pending gate needs a session. It conflicts with a file instead of requiring --resume: clap does not ask for
-// what would conflict with a file that is there.
+// What is for a pending gate needs a session. It conflicts with a file instead of requiring --resume: clap does not ask
+// for what would conflict with a file that is there.
 /// Answers to gates.
 #[derive(Args, Debug, Default)]
 #[command(group = ArgGroup::new("given").args(["hitl_response", "verdict"]).multiple(true))]

@@ -53,12 +53,12 @@ pub struct Arguments {
     /// The maximum number of calls in flight of one Workflow. Default: a quarter of --max-calls.
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u16).range(1..))]
     pub max_calls_per_workflow: Option<u16>,
-    /// The maximum number of calls in flight to one host, that is, the host of a provider's baseURL or of an http step. Default:
-    /// three quarters of --max-calls.
+    /// The maximum number of calls in flight to one host, that is, the host of a provider's baseURL or of an http step.
+    /// Default: three quarters of --max-calls.
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u16).range(1..))]
     pub max_calls_per_provider: Option<u16>,
-    /// The memory that the operator can use, in bytes. Long requests and answers of calls, long values and caches take their parts of it,
-    /// and namespaces share each part. The chart gives the limit of the container.
+    /// The memory that the operator can use, in bytes. Long requests and answers of calls, long values and caches take
+    /// their parts of it, and namespaces share each part. The chart gives the limit of the container.
     #[arg(long, env = "MEMORY_LIMIT", default_value_t = 536_870_912, value_name = "BYTES")]
     pub memory_limit: usize,
     /// The maximum size of the spec of a Workflow, including inputs, in bytes of JSON.

@@ -23,8 +23,8 @@ use crate::{
     stalls::REPORTED_AFTER,
 };
 
-/// A problem of a Pod that the Pod itself does not report, in the condition `PodsPending` until this is dropped. Fields drop in this
-/// order: the Workflow is reconciled after the record is gone.
+/// A problem of a Pod that the Pod itself does not report, in the condition `PodsPending` until this is dropped. Fields
+/// drop in this order: the Workflow is reconciled after the record is gone.
 pub(super) struct Announcement {
     _record: CreationFailureRecord,
     _enqueue: EnqueueOnDrop,
@@ -195,8 +195,8 @@ fn has_reason(error: &kube::Error, reason: &str) -> bool {
     matches!(error, kube::Error::Api(status) if status.reason == reason)
 }
 
-/// Whether a request certainly stored nothing although it may be made again: it never left, was turned away at the door,
-/// or fell to somebody's webhook, which is asked before anything is stored.
+/// Whether a request certainly stored nothing although it may be made again: it never left, was turned away at the
+/// door, or fell to somebody's webhook, which is asked before anything is stored.
 fn was_never_stored(error: &kube::Error) -> bool {
     if let kube::Error::Api(status) = error {
         return status.code == 429

@@ -1,7 +1,7 @@
 //! Runs one Pod: created once, found again after a restart, deleted at its deadline.
 //!
-//! **Invariant:** never creates a Pod twice. Reports `Unknown` when the final state was not observed. Deletes a Pod whose result is
-//! not recorded only to end it.
+//! **Invariant:** never creates a Pod twice. Reports `Unknown` when the final state was not observed. Deletes a Pod
+//! whose result is not recorded only to end it.
 
 mod creation;
 mod outcome;
@@ -174,7 +174,8 @@ impl PodRun<'_> {
         }
     }
 
-    /// Returns the time at which it is announced that no scheduler has said anything about the Pod; `None` where one has.
+    /// Returns the time at which it is announced that no scheduler has said anything about the Pod; `None` where one
+    /// has.
     fn unscheduled_at(&self, created: Moment, pod: Option<&StepPod>) -> Option<Moment> {
         let is_silent = |pod: &&StepPod| pod.node.is_none() && pod.state() == PodState::Pending(None);
         pod.filter(is_silent).filter(|_| self.termination.is_none()).map(|_| created.after(SCHEDULED))

@@ -57,8 +57,8 @@ impl PodRun<'_> {
         Ok(Reply { response: response.into(), facts, log, ..Reply::default() })
     }
 
-    /// Why a container did not end well. One that was told to end did not, whatever its exit code: that says how it took
-    /// it, and not that its work is done.
+    /// Why a container did not end well. One that was told to end did not, whatever its exit code: that says how it
+    /// took it, and not that its work is done.
     fn problem(&self, pod: &StepPod, end: &Terminated) -> Option<PodProblem> {
         let code = end.exit_code;
         // What had ended by then was not told to.

@@ -1,4 +1,5 @@
-//! The time that people have: deadlines, what a person's Escalate makes of them, and requests that came late or could not be seen.
+//! The time that people have: deadlines, what a person's Escalate makes of them, and requests that came late or could
+//! not be seen.
 
 use super::*;
 

@@ -1,4 +1,5 @@
-//! Numbers of answers that no double holds: the rest of the answer is read, and reading the number is an error that names it.
+//! Numbers of answers that no double holds: the rest of the answer is read, and reading the number is an error that
+//! names it.
 
 use serde_json::{Value, json};
 

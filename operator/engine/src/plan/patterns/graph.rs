@@ -149,8 +149,8 @@ impl Validator<'_> {
     }
 }
 
-/// Returns the positions to which a run may go by these edges of one step: those behind an edge that always matches are never
-/// looked at. Where people are asked, edges without a condition are passed over after a Reject.
+/// Returns the positions to which a run may go by these edges of one step: those behind an edge that always matches are
+/// never looked at. Where people are asked, edges without a condition are passed over after a Reject.
 fn taken(edges: &[PlannedEdge], asks: bool) -> Vec<usize> {
     let (mut targets, mut has_bare) = (Vec::new(), false);
     for edge in edges {

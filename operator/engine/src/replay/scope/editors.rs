@@ -1,4 +1,5 @@
-//! The people who changed a value before a gate shows it: each Modify or Respond that replaced it, as the journal has it.
+//! The people who changed a value before a gate shows it: each Modify or Respond that replaced it, as the journal has
+//! it.
 //!
 //! A scope that is built notes the edits of each record that it reads, and each text (`set`) by its record. What a text
 //! was rendered from is found when a gate asks, by building the scope of the text without values.

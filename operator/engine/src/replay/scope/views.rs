@@ -52,7 +52,8 @@ pub(crate) fn response<'a>(
     Ok((current, original))
 }
 
-/// The response of a record as people read it: JSON as one line, and the text as it was given where a number in it cannot be read.
+/// The response of a record as people read it: JSON as one line, and the text as it was given where a number in it
+/// cannot be read.
 pub(crate) fn response_text<'a>(
     run: &Run<'a>,
     step_scope: &StepScope<'a>,
@@ -94,7 +95,8 @@ impl ChildRecords {
         self.0.iter().rfind(again).unwrap_or(record)
     }
 
-    /// The gate at which people put something in its place. What they respond is the result of a call of a tool, and else a note.
+    /// The gate at which people put something in its place. What they respond is the result of a call of a tool, and
+    /// else a note.
     pub(super) fn replaced_by(&self, step: &PlannedStep) -> Option<&StepRecord> {
         let replaces = |record: &StepRecord| match verdict(record) {
             Some(Verdict::Modify) => true,

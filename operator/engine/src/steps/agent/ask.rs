@@ -44,7 +44,8 @@ pub(super) enum PeopleSaid {
     Edited(Arguments, Box<Outcome>),
 }
 
-/// Asks every gate that asks about a call, until all of them have approved it. `editors`: the people who gave its arguments.
+/// Asks every gate that asks about a call, until all of them have approved it. `editors`: the people who gave its
+/// arguments.
 pub(super) async fn ask<'a>(
     run: &Run<'a>,
     turn: &TurnSite<'_, 'a>,
@@ -175,8 +176,8 @@ pub(super) fn gate_of(path: &str) -> String {
     RecordPath::new(path).gate().into()
 }
 
-/// Asks at a gate of a call once. `base`: the path of its records. The inner error is the result of a call that people cannot be asked
-/// about: nothing runs then.
+/// Asks at a gate of a call once. `base`: the path of its records. The inner error is the result of a call that people
+/// cannot be asked about: nothing runs then.
 pub(super) async fn decide_once<'a>(
     run: &Run<'a>,
     scope: &StepScope<'a>,

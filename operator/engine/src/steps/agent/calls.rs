@@ -1,7 +1,7 @@
 //! The calls of one turn: each is checked, asked about where gates say so, run, and answered; all of them at once.
 //!
-//! **Invariant:** every call id has exactly one result, in the order of the model. Nothing that the model says chooses a gate, an
-//! approver, or a tool that its agent does not have.
+//! **Invariant:** every call id has exactly one result, in the order of the model. Nothing that the model says chooses
+//! a gate, an approver, or a tool that its agent does not have.
 
 use std::{collections::BTreeSet, rc::Rc, sync::Arc};
 

@@ -1,8 +1,8 @@
 //! Equal calls: what was done is done. A call that was made before is made again only if people say so.
 //!
-//! Calls are equal if they run the same step with the same input, whatever tool and arguments the model named. In a later turn of one
-//! conversation the model knows what it did, so an equal call goes its ordinary way there, but for tools that declare themselves
-//! irreversible.
+//! Calls are equal if they run the same step with the same input, whatever tool and arguments the model named. In a
+//! later turn of one conversation the model knows what it did, so an equal call goes its ordinary way there, but for
+//! tools that declare themselves irreversible.
 //!
 //! **Invariant:** what is found depends only on the journal before a number of it, so that every replay finds the same.
 
@@ -101,8 +101,9 @@ impl EqualCalls {
         self.among_made(run, seq, |made| made.max_by_key(|record| record.done).cloned())
     }
 
-    /// Whether an equal call was made since people were asked at a number of the journal: what they decided did not count with it. It waits
-    /// until no equal call is in flight. `followed`: the number of what followed their decision already.
+    /// Whether an equal call was made since people were asked at a number of the journal: what they decided did not
+    /// count with it. It waits until no equal call is in flight. `followed`: the number of what followed their decision
+    /// already.
     pub(super) async fn is_outdated(&self, run: &Run<'_>, asked: Seq, followed: Option<Seq>) -> bool {
         if followed.is_none() {
             self.settled(run).await;

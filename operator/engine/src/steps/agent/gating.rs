@@ -1,8 +1,8 @@
 //! Whether people are asked about a call of a tool, and the only way to a call that may run. Which calls a gate asks
 //! about is in its rule (`tools/rule.rs`).
 //!
-//! **Invariant:** [`Cleared`] is made here and nowhere else: by a call about which no gate asks, or by the approval of exactly this
-//! call at every gate that does. An error while it is decided whether a gate asks means that it asks.
+//! **Invariant:** [`Cleared`] is made here and nowhere else: by a call about which no gate asks, or by the approval of
+//! exactly this call at every gate that does. An error while it is decided whether a gate asks means that it asks.
 
 use signoff_api::{Digest, Seq, gate::GateType};
 
@@ -101,8 +101,8 @@ impl<'a> Gating<'a> {
         Ok(Self { all: asking.clone(), asking, action: proposal.digest.clone() })
     }
 
-    /// The gates that are asked next, together; `None` where none is left. `recorded`: the gates that the next record is of. Grouping
-    /// depends on the current policies; a recorded request keeps its group.
+    /// The gates that are asked next, together; `None` where none is left. `recorded`: the gates that the next record
+    /// is of. Grouping depends on the current policies; a recorded request keeps its group.
     pub(super) fn next(&self, recorded: Option<&str>) -> Option<Vec<Asking<'a>>> {
         let of_record = |recorded: &str| {
             let places: Vec<_> = recorded.split(',').filter_map(|place| place.parse().ok()).collect();
@@ -113,8 +113,8 @@ impl<'a> Gating<'a> {
         recorded.and_then(of_record).or_else(first)
     }
 
-    /// Takes the approval of a group. `bound`: the digest that their record has, and `recorded`: the gates that it is of; an approval
-    /// of anything else counts for nothing, and they are asked again.
+    /// Takes the approval of a group. `bound`: the digest that their record has, and `recorded`: the gates that it is
+    /// of; an approval of anything else counts for nothing, and they are asked again.
     pub(super) fn approve(&mut self, group: &[Asking<'_>], bound: Option<&Digest>, recorded: Option<&str>) {
         let is_of_group = recorded.is_none_or(|recorded| recorded == places(group));
         if bound == Some(&self.action) && is_of_group {
@@ -132,8 +132,8 @@ impl<'a> Gating<'a> {
         !self.all.is_empty()
     }
 
-    /// The permission, once every gate that asks has approved the call. `editors`: the people who gave its arguments. `is_repeated`:
-    /// whether an equal call, or an attempt at this one, was made before.
+    /// The permission, once every gate that asks has approved the call. `editors`: the people who gave its arguments.
+    /// `is_repeated`: whether an equal call, or an attempt at this one, was made before.
     pub(super) fn clear(
         &self,
         site: &ToolCallSite<'a>,

@@ -43,8 +43,8 @@ fn reached_limit(site: &TurnSite<'_, '_>, at: usize) -> Option<i32> {
     site.limits.iter().find(is_reached).map(|(limit, _)| *limit)
 }
 
-/// Returns the limit of calls of each step of an agent around a turn, the outermost first, and the calls that were made there before
-/// `ended`.
+/// Returns the limit of calls of each step of an agent around a turn, the outermost first, and the calls that were made
+/// there before `ended`.
 pub(super) fn limits(run: &Run<'_>, path: &str, ended: Seq) -> Vec<(i32, usize)> {
     let limit_of = |step: &str| {
         let limit = |agent: &str| {

@@ -21,8 +21,8 @@ use crate::{
 const MOST_POLICIES: usize = 16;
 const MOST_RULES: usize = 10;
 
-/// Divides gates into groups of those that one Approval can ask for: with a verdict in common by which the run goes on, not more
-/// quorums than a request has, one form, and the same rules for persons. The groups ask one after the other.
+/// Divides gates into groups of those that one Approval can ask for: with a verdict in common by which the run goes on,
+/// not more quorums than a request has, one form, and the same rules for persons. The groups ask one after the other.
 pub(super) fn groups(asking: Vec<Asking<'_>>) -> Vec<Vec<Asking<'_>>> {
     let mut groups: Vec<Vec<Asking<'_>>> = Vec::new();
     for one in asking {
@@ -57,8 +57,8 @@ fn fit(gates: &[(&PlannedStep, &PlannedGate)]) -> bool {
         && persons.iter().all(|one| Some(one) == persons.first())
 }
 
-/// Returns the gate about failures of a tool with the quorums of the gates in front of that tool, so that it is no easier to pass than
-/// they are.
+/// Returns the gate about failures of a tool with the quorums of the gates in front of that tool, so that it is no
+/// easier to pass than they are.
 ///
 /// # Errors
 /// More quorums, policies or excluded people than a request can have, or different rules for persons.
@@ -97,8 +97,8 @@ fn allowed(gates: &[(&PlannedStep, &PlannedGate)]) -> Vec<Verdict> {
     first.allowed.iter().filter(all).copied().collect()
 }
 
-/// The quorums of all of them, each once. **Invariant:** the first is widened by an escalation, so it stands for no gate of a policy but
-/// that one.
+/// The quorums of all of them, each once. **Invariant:** the first is widened by an escalation, so it stands for no
+/// gate of a policy but that one.
 fn quorums(gates: &[(&PlannedStep, &PlannedGate)]) -> Vec<Quorum> {
     let mut all: Vec<Quorum> = Vec::new();
     for quorum in gates.iter().flat_map(|(step, gate)| request::quorums(step, gate)) {
@@ -163,7 +163,8 @@ impl DeadlineSource {
     }
 }
 
-/// Returns one gate in the place of a group. `excluded`: user names that cannot decide, in addition to those of the gates.
+/// Returns one gate in the place of a group. `excluded`: user names that cannot decide, in addition to those of the
+/// gates.
 ///
 /// # Errors
 /// The group is empty.
@@ -232,8 +233,8 @@ pub(super) fn check_excluded(step: &PlannedStep) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether the most cautious of the timeouts that are written goes on asking people. Then gates without a timeout have no say: the default
-/// timeout would end a request that another gate keeps open.
+/// Whether the most cautious of the timeouts that are written goes on asking people. Then gates without a timeout have
+/// no say: the default timeout would end a request that another gate keeps open.
 fn a_timeout_keeps_asking(steps: &[&PlannedStep]) -> bool {
     let said = steps.iter().filter_map(|step| step.gate()).filter(|gate| has_timeout(gate)).map(action);
     let most_cautious = said.min_by_key(|action| caution_rank(*action));

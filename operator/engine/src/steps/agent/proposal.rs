@@ -37,8 +37,8 @@ pub(super) fn propose<'a>(
     Ok(Proposal { arguments: arguments.clone(), target, facts, shows, sends, forbidden, input, digest, equal: None })
 }
 
-/// A rendered call: its target, the facts by which policies match it, what its step is given, the digest of what is sent, the digest of
-/// its input, and why policies forbid it.
+/// A rendered call: its target, the facts by which policies match it, what its step is given, the digest of what is
+/// sent, the digest of its input, and why policies forbid it.
 struct Preview {
     target: String,
     facts: CallFacts,

@@ -21,8 +21,8 @@ use crate::{
     steps::{attempts::Attempts, flow::EarlyEnd, gate_before},
 };
 
-/// Returns the result of a call that is not made, because an equal one was made before and no gate asks; else `None`. It waits until no
-/// equal call is in flight. What it comes to is recorded, so that later calls change nothing of it.
+/// Returns the result of a call that is not made, because an equal one was made before and no gate asks; else `None`.
+/// It waits until no equal call is in flight. What it comes to is recorded, so that later calls change nothing of it.
 pub(super) async fn not_made_again<'a>(
     run: &Run<'a>,
     turn: &TurnSite<'_, 'a>,
@@ -91,7 +91,8 @@ pub(super) fn refused(why: &str, attempts: Attempts, is_edited: bool) -> String 
     format!("{edited}Error: {why}{before}")
 }
 
-/// Whether a call has gone on after this check of its arguments: a gate in front of it or its step has a record already.
+/// Whether a call has gone on after this check of its arguments: a gate in front of it or its step has a record
+/// already.
 pub(super) fn was_checked(run: &Run<'_>, tool: &PlannedTool, path: &str, attempt: i32) -> bool {
     let (step, place) = (&tool.step, step_path(path, tool));
     let of_step = gate_before::own_gate(step, &place).into_iter().chain(gate_before::policy_gates(step, &place));
@@ -101,8 +102,9 @@ pub(super) fn was_checked(run: &Run<'_>, tool: &PlannedTool, path: &str, attempt
         || state.journal.get(&place, attempt).is_some()
 }
 
-/// Returns why a call was refused when it was checked, or why its arguments are not evaluated, if an earlier evaluation of them was
-/// stopped. The stop is recorded, so that every replay agrees. A call that went on after this check is not stopped later.
+/// Returns why a call was refused when it was checked, or why its arguments are not evaluated, if an earlier evaluation
+/// of them was stopped. The stop is recorded, so that every replay agrees. A call that went on after this check is not
+/// stopped later.
 pub(super) async fn refused_at_check<'a>(
     run: &Run<'a>,
     turn: &TurnSite<'_, 'a>,
@@ -122,7 +124,8 @@ pub(super) async fn refused_at_check<'a>(
     None
 }
 
-/// Records why a call is refused before people are asked about it, and returns what is recorded: policies can change later.
+/// Records why a call is refused before people are asked about it, and returns what is recorded: policies can change
+/// later.
 pub(super) async fn refuse<'a>(
     run: &Run<'a>,
     turn: &TurnSite<'_, 'a>,

@@ -1,5 +1,5 @@
-//! Calls that people rejected or edited before: a call that was rejected is refused without asking, and a tool that was rejected too
-//! often, or a call that was edited too often, is escalated.
+//! Calls that people rejected or edited before: a call that was rejected is refused without asking, and a tool that was
+//! rejected too often, or a call that was edited too often, is escalated.
 
 use signoff_api::{
     Digest, FailureClass, RecordPath, Seq, Verdict,
@@ -53,9 +53,9 @@ fn decided<'r>(run: &'r Run<'_>, seen: Seq, tool: &'r str, verdict: Verdict) -> 
     decided.filter(move |record| record.facts.get(FACT_TOOL).is_some_and(|name| name == tool))
 }
 
-/// Returns why a call is escalated: calls of its tool were rejected too often, or the same call was edited too often, since people last
-/// decided Retry at the gate about failures. A Retry at another gate or by a timeout does not reset the counts. `at`: the place of the call
-/// in its turn.
+/// Returns why a call is escalated: calls of its tool were rejected too often, or the same call was edited too often,
+/// since people last decided Retry at the gate about failures. A Retry at another gate or by a timeout does not reset
+/// the counts. `at`: the place of the call in its turn.
 fn too_often(
     run: &Run<'_>,
     turn: &TurnSite<'_, '_>,
@@ -72,7 +72,8 @@ fn too_often(
     let edits = run.call_history().decided_before(Seq::END, Verdict::Modify).filter(|record| {
         let fact = |name: &str| record.facts.get(name);
         let has_same_arguments = fact(FACT_TOOL) == Some(&tool.name) && fact(FACT_ARGUMENTS) == Some(&arguments);
-        // Calls with the same arguments are made one after the other in a turn, so what was decided about the earlier ones is known.
+        // Calls with the same arguments are made one after the other in a turn, so what was decided about the earlier
+        // ones is known.
         let number = turn_of(&record.path).filter(|(path, _)| *path == turn.path).map(|(_, number)| number);
         let is_earlier = number.is_some_and(|number| usize::try_from(number).is_ok_and(|number| number <= at));
         let runs_same_step = || {
@@ -109,8 +110,9 @@ pub(super) fn escalation_of(path: &str) -> String {
     RecordPath::new(path).error().into()
 }
 
-/// Asks people whether the gates of a tool ask again that was rejected, or whose call was edited, too often: at the gate about failures of its step, with the quorums of every gate that
-/// may have rejected it. Returns the result of the call, or `None` if its gates ask.
+/// Asks people whether the gates of a tool ask again that was rejected, or whose call was edited, too often: at the
+/// gate about failures of its step, with the quorums of every gate that may have rejected it. Returns the result of the
+/// call, or `None` if its gates ask.
 pub(super) async fn escalate<'a>(
     run: &Run<'a>,
     turn: &TurnSite<'_, 'a>,
@@ -135,8 +137,8 @@ pub(super) async fn escalate<'a>(
     let base = escalation_of(&site.path);
     let may_have_rejected: Vec<&CallGate> =
         run.plan.tools.gates.iter().filter(|gate| gate.reason(tool, &facts).is_some()).collect();
-    // Whether they fit into one request depends on the policies of now. A request that cannot be made is recorded as failed, and one
-    // that was made stands.
+    // Whether they fit into one request depends on the policies of now. A request that cannot be made is recorded as
+    // failed, and one that was made stands.
     let (step, fits) = match merge::escalation(gate, &may_have_rejected) {
         Ok(step) => (step, Ok(())),
         Err(why) => ((**gate).clone(), Err(why)),

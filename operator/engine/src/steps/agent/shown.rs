@@ -206,7 +206,8 @@ fn facts(tool: &str, arguments: &Arguments) -> Vec<(&'static str, String)> {
     vec![(FACT_TOOL, tool.to_owned()), (FACT_ARGUMENTS, digest), (FACT_GIVEN, given(arguments))]
 }
 
-/// Returns the words of a model, if there are any: without further empty lines, which would push the facts out of sight.
+/// Returns the words of a model, if there are any: without further empty lines, which would push the facts out of
+/// sight.
 fn own_words(says: &str) -> Option<String> {
     let mut lines: Vec<_> = says.trim().lines().collect();
     let is_empty = |line: &str| line.chars().all(|c| c.is_whitespace() || text::is_invisible(c));
@@ -215,8 +216,8 @@ fn own_words(says: &str) -> Option<String> {
     (!words.is_empty()).then(|| text::first(&words, 4096).to_owned())
 }
 
-/// Returns what the run did before this call, the newest last: its calls and their outcomes, who changed this one, how its last attempt
-/// ended, and which equal calls were made.
+/// Returns what the run did before this call, the newest last: its calls and their outcomes, who changed this one, how
+/// its last attempt ended, and which equal calls were made.
 fn done(
     run: &Run<'_>,
     turn: &TurnSite<'_, '_>,
@@ -247,7 +248,8 @@ fn repetition(run: &Run<'_>, call: &CallOfTurn, proposal: &Proposal, seq: Seq) -
     Ok(lines)
 }
 
-/// Returns the outcomes of the calls that the run made before a number of the journal, the newest last; not those of the call at `own`.
+/// Returns the outcomes of the calls that the run made before a number of the journal, the newest last; not those of
+/// the call at `own`.
 fn earlier_calls(run: &Run<'_>, own: &str, seq: Seq) -> Vec<String> {
     let state = run.state.borrow();
     // The record of an agent ends with its first turn: where that calls tools, the agent ends with its answer.

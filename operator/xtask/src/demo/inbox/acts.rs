@@ -1,5 +1,5 @@
-//! The story of the inbox, act by act: each says what shall happen, lets it happen in a browser, and is compared with what did.
-//! It must not read from the cluster what the page should have shown.
+//! The story of the inbox, act by act: each says what shall happen, lets it happen in a browser, and is compared with
+//! what did. It must not read from the cluster what the page should have shown.
 
 use std::path::Path;
 

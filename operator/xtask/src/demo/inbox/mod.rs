@@ -1,7 +1,6 @@
-//! `cargo xtask demo --inbox`: runs of every kind that wait, and the page on which people decide them; with `--script` a real
-//! browser plays everybody.
-//! People are also told by mail, which stays in a folder.
-//! It must not decide anything by another way than the page, and an act that turns out otherwise ends it.
+//! `cargo xtask demo --inbox`: runs of every kind that wait, and the page on which people decide them; with `--script`
+//! a real browser plays everybody. People are also told by mail, which stays in a folder. It must not decide anything
+//! by another way than the page, and an act that turns out otherwise ends it.
 
 mod acts;
 mod mails;

@@ -91,7 +91,8 @@ impl<'a> Seat<'a> {
         Ok(())
     }
 
-    /// Shows everything that a selector finds, each in a line, a term with what is said of it; together it must have these words.
+    /// Shows everything that a selector finds, each in a line, a term with what is said of it; together it must have
+    /// these words.
     pub(super) async fn lists(&self, selector: &str, words: &[&str]) -> Result<()> {
         let script = format!(
             "[...document.querySelectorAll({})].map(found => (found.tagName === 'DT' ? `${{found.innerText}}: ${{found.nextElementSibling.innerText}}` : found.innerText).trim().replace(/\\s*\\n\\s*/g, ' · '))",

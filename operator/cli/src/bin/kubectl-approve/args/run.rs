@@ -37,7 +37,8 @@ pub struct Reruns {
     /// Run every step again although the outcome of a call is unknown: what it has done was checked by hand
     #[arg(long)]
     pub despite_unknown: bool,
-    /// The backup from which the runs were restored, as `kubectl get workflows -o json` wrote it: says what they had done
+    /// The backup from which the runs were restored, as `kubectl get workflows -o json` wrote it: says what they had
+    /// done
     #[arg(long, value_name = "FILE")]
     pub backup: Option<PathBuf>,
 }

@@ -66,8 +66,8 @@ pub fn workflow(typed: &str) -> Result<String, String> {
     }
 }
 
-/// The time for which a decision waits without `--wait`, unless [`WAIT_VARIABLE`] has another. It also covers the time between a
-/// deadline and its outcome.
+/// The time for which a decision waits without `--wait`, unless [`WAIT_VARIABLE`] has another. It also covers the time
+/// between a deadline and its outcome.
 pub const DEFAULT_WAIT: Duration = Duration::from_secs(2);
 /// The environment variable with the time for which decisions wait without `--wait`, such as 10s.
 pub const WAIT_VARIABLE: &str = "SIGNOFF_DEFAULT_WAIT";

@@ -65,8 +65,8 @@ pub async fn complete(session: &Session, workflow: &mut Workflow, cache: &mut Se
     status.steps = records;
 }
 
-/// Returns the records of a segment, or `None` if its Blob cannot be read. `other`: the name of the Blob if it is not the
-/// usual one.
+/// Returns the records of a segment, or `None` if its Blob cannot be read. `other`: the name of the Blob if it is not
+/// the usual one.
 async fn read(session: &Session, run: &WorkflowRef, digest: &Digest, other: Option<&str>) -> Option<Vec<StepRecord>> {
     serde_json::from_slice(&segment(session, run, digest, other).await.ok()?).ok()
 }

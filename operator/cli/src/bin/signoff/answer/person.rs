@@ -32,8 +32,8 @@ use super::{
 /// The line that ends a text of several lines.
 const END: &str = ".";
 
-/// Locked while the person's editor has the terminal: ctrl-C is the editor's then, and nobody else reads or writes there.
-/// Whoever opened the editor may be gone by then, for time decides gates also while somebody edits.
+/// Locked while the person's editor has the terminal: ctrl-C is the editor's then, and nobody else reads or writes
+/// there. Whoever opened the editor may be gone by then, for time decides gates also while somebody edits.
 pub type Editing = Arc<Mutex<()>>;
 
 /// A person at a terminal.

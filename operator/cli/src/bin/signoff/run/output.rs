@@ -228,8 +228,8 @@ pub fn paused(report: &RunReport<'_>) -> String {
     text
 }
 
-/// Returns a text of others below its label: one line beside it, and several each behind a margin, so that none of them can pass for a
-/// line of ours and no line break is lost.
+/// Returns a text of others below its label: one line beside it, and several each behind a margin, so that none of them
+/// can pass for a line of ours and no line break is lost.
 fn labelled(label: &str, text: &str) -> String {
     match text.trim_end().contains('\n') {
         true => format!("  {label}:\n{}", fenced(text, SHOWN)),
@@ -306,7 +306,8 @@ fn decides_as(report: &RunReport<'_>, approval: &Approval) -> Option<String> {
     Some(name.unwrap_or_else(|| "NAME".to_owned()))
 }
 
-/// Returns the approvers of a gate, how many agree so far, and why a decision of this command's own user would not count.
+/// Returns the approvers of a gate, how many agree so far, and why a decision of this command's own user would not
+/// count.
 fn who(report: &RunReport<'_>, approval: &Approval) -> String {
     let progress = progress(approval).map(|progress| format!("; {progress}")).unwrap_or_default();
     let mut text = format!("Asks {}{progress}", asks(approval));

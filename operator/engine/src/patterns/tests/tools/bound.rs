@@ -1,5 +1,5 @@
-//! An approval of a call is bound to exactly that call: it counts for no other one, for no other definition of the tool, and for nothing
-//! else that would be sent.
+//! An approval of a call is bound to exactly that call: it counts for no other one, for no other definition of the
+//! tool, and for nothing else that would be sent.
 
 use serde_json::{Value, json};
 use signoff_api::{Digest, journal::StepRecord};

@@ -1,5 +1,5 @@
-//! A tool whose calls people rejected three times: the fourth call is a failure that people decide about, by quorums at least as
-//! strong as those that rejected.
+//! A tool whose calls people rejected three times: the fourth call is a failure that people decide about, by quorums at
+//! least as strong as those that rejected.
 
 use serde_json::{Value, json};
 use signoff_api::{Outcome, Verdict, approval::Source, gate::GateType};

@@ -1,5 +1,5 @@
-//! Whatever a model says, the API server stores the request to people: it fits the declared schema and rules of Approvals. A request
-//! that is refused would hold its run.
+//! Whatever a model says, the API server stores the request to people: it fits the declared schema and rules of
+//! Approvals. A request that is refused would hold its run.
 
 use jsonschema::Validator;
 use proptest::prelude::*;
