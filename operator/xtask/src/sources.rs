@@ -36,9 +36,9 @@ pub(crate) fn sources(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// Returns the folder of a file's modules: `a` of both `a.rs` and `a/mod.rs`.
+/// Returns the folder of a file's modules: `a` of both `a.rs` and `a/lib.rs`.
 fn modules_of(file: &Path) -> PathBuf {
-    let is_root = ["mod.rs", "lib.rs", "main.rs"].iter().any(|root| file.ends_with(root));
+    let is_root = ["lib.rs", "main.rs"].iter().any(|root| file.ends_with(root));
     if is_root { file.parent().unwrap_or(file).to_owned() } else { file.with_extension("") }
 }
 
@@ -54,7 +54,7 @@ mod tests {
             ("lib.rs", "mod a;\n#[cfg(test)]\nmod sample;"),
             ("a.rs", "#[cfg(test)]\nmod checks;\nmod b;"),
             ("a/b.rs", ""),
-            ("a/checks/mod.rs", ""),
+            ("a/checks.rs", ""),
             ("a/checks/deep.rs", ""),
             ("sample.rs", ""),
             ("a_tests.rs", ""),

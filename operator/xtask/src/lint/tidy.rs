@@ -29,8 +29,9 @@ const MACHINE: [(&str, &str); 4] = [("/ro", "ot/"), ("/ho", "me/"), ("/Use", "rs
 
 type Rule = (&'static str, fn(&File) -> Option<String>);
 
-const RULES: [Rule; 10] = [
+const RULES: [Rule; 11] = [
     ("every Rust file opens by saying what it is", opens_with_its_purpose),
+    ("a module is the file of its name", is_named_as_its_module),
     ("every Go file has a package comment", has_a_package_comment),
     ("no file is too long to read", is_short),
     ("no file names a package registry", names_no_registry),
@@ -59,6 +60,11 @@ fn opens_with_its_purpose(file: &File) -> Option<String> {
     let first = file.text.lines().find(|line| !line.starts_with("#!"));
     let opens = first.is_some_and(|line| line.starts_with("//! ") && line.len() > "//! ".len());
     (rust && !opens).then(|| format!("{}: begin with `//!` and one plain sentence on what the file is", file.path))
+}
+
+fn is_named_as_its_module(file: &File) -> Option<String> {
+    let folder = file.path.strip_suffix("/mod.rs")?;
+    Some(format!("{}: rename it to {folder}.rs, as every other module with a folder", file.path))
 }
 
 fn has_a_package_comment(file: &File) -> Option<String> {
@@ -177,8 +183,8 @@ fn first_line(file: &File, matches: impl Fn(&str) -> bool) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::{
-        File, begins_a_path, has_a_package_comment, is_short, makes_no_client, opens_with_its_purpose,
-        starts_no_server, writes_no_path,
+        File, begins_a_path, has_a_package_comment, is_named_as_its_module, is_short, makes_no_client,
+        opens_with_its_purpose, starts_no_server, writes_no_path,
     };
 
     fn file(path: &str, text: &str) -> File {
@@ -191,6 +197,14 @@ mod tests {
         assert!(opens_with_its_purpose(&file("a.rs", "//! What it is.\n")).is_none());
         assert!(opens_with_its_purpose(&file("a.rs", "#![allow(missing_docs)]\n//! What it is.\n")).is_none());
         assert!(opens_with_its_purpose(&file("a.md", "text\n")).is_none());
+    }
+
+    #[test]
+    fn a_module_in_a_mod_rs_is_found() {
+        let found = is_named_as_its_module(&file("a/b/mod.rs", "//! B.\n")).unwrap_or_default();
+        assert!(found.contains("a/b.rs"), "{found}");
+        assert!(is_named_as_its_module(&file("a/b.rs", "//! B.\n")).is_none());
+        assert!(is_named_as_its_module(&file("a/mod.rs.md", "B\n")).is_none());
     }
 
     #[test]

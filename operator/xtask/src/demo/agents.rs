@@ -22,7 +22,7 @@ use super::show;
 use servers::{LETTER, QUESTION};
 
 const RUN: &str = "acme";
-const WORKFLOW: &str = include_str!("workflow.yaml");
+const WORKFLOW: &str = include_str!("agents/workflow.yaml");
 const CUSTOMER: &str = r#"get_customer {"name":"ACME"}"#;
 const REFUND: &str = r#"refund {"amount":380,"order":"4711"}"#;
 
