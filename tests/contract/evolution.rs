@@ -52,7 +52,7 @@ fn is_open(path: &str, schemas: &BTreeMap<String, Value>) -> bool {
 }
 
 fn current(kind: &str) -> BTreeMap<String, Value> {
-    let path = format!("crds/crd-{kind}.yaml");
+    let path = format!("{}/crd-{kind}.yaml", signoff_admission::files::FOLDER);
     let files = signoff_admission::files::generated().unwrap();
     schemas(&files.iter().find(|(file, _)| *file == path).unwrap().1)
 }

@@ -23,10 +23,9 @@ fn the_committed_generated_files_are_those_the_code_generates() {
 fn nothing_lies_beside_the_generated_files() {
     let generated: BTreeSet<_> =
         signoff_admission::files::generated().unwrap().into_iter().map(|(path, _)| path).collect();
-    for folder in ["crds", "charts/signoff/files"] {
-        for entry in std::fs::read_dir(root().join(folder)).unwrap() {
-            let path = format!("{folder}/{}", entry.unwrap().file_name().display());
-            assert!(generated.contains(&path), "{path} is generated no more: run `cargo xtask codegen`");
-        }
+    let folder = signoff_admission::files::FOLDER;
+    for entry in std::fs::read_dir(root().join(folder)).unwrap() {
+        let path = format!("{folder}/{}", entry.unwrap().file_name().display());
+        assert!(generated.contains(&path), "{path} is generated no more: run `cargo xtask codegen`");
     }
 }

@@ -1,4 +1,4 @@
-//! The generated files: the CRDs and the admission policies as YAML, for `crds/` and for the chart.
+//! The generated files: the CRDs and the admission policies as YAML, for the chart.
 //!
 //! ```text
 //! CRDs, policies -> texts with their paths    (pure)
@@ -7,6 +7,9 @@
 use signoff_api::crds;
 
 use crate::policies::{self, Identity};
+
+/// The folder of the generated files, from the root of the repository.
+pub const FOLDER: &str = "charts/signoff/files";
 
 /// The error of a generated file that cannot be rendered: always a bug of this build.
 #[derive(Debug, thiserror::Error)]
@@ -30,7 +33,7 @@ pub enum Error {
 }
 
 /// Returns every generated file of the repository, as its path from the root of the repository and its text, sorted by
-/// path. `crds/` is applied by hand; the copy of the chart has placeholders for the identity of the operator.
+/// path. The policies have placeholders for the identity of the operator, which the chart fills in.
 ///
 /// # Errors
 /// Never for a build whose tests passed.
@@ -41,12 +44,10 @@ pub fn generated() -> Result<Vec<(String, String)>, Error> {
         let value = serde_json::to_value(&crd).map_err(|source| Error::Json { name: name.clone(), source })?;
         let yaml = serde_saphyr::to_string(&value).map_err(|source| Error::Yaml { name, source: Box::new(source) })?;
         let text = format!("{}{}\n", policies::GENERATED, yaml.trim_end());
-        files.push((format!("crds/crd-{}.yaml", crd.spec.names.plural), text.clone()));
-        files.push((format!("charts/signoff/files/crd-{}.yaml", crd.spec.names.plural), text));
+        files.push((format!("{FOLDER}/crd-{}.yaml", crd.spec.names.plural), text));
     }
-    for (folder, identity) in [("crds", Identity::default()), ("charts/signoff/files", Identity::placeholders())] {
-        files.extend(policies::files(&identity).into_iter().map(|(name, text)| (format!("{folder}/{name}"), text)));
-    }
+    let policies = policies::files(&Identity::placeholders());
+    files.extend(policies.into_iter().map(|(name, text)| (format!("{FOLDER}/{name}"), text)));
     files.sort();
     Ok(files)
 }

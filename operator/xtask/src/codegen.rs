@@ -15,9 +15,6 @@ use signoff_tests::say;
 
 use crate::{catalogue, glossary, handbook, messages};
 
-/// Folders that hold nothing but generated files: whatever else lies there is a left-over.
-const GENERATED_ONLY: [&str; 2] = ["crds", "charts/signoff/files"];
-
 pub(crate) fn run(check: bool) -> Result<ExitCode> {
     if check {
         return Ok(if is_current()? { ExitCode::SUCCESS } else { ExitCode::FAILURE });
@@ -68,11 +65,9 @@ fn wanted() -> Result<Vec<(PathBuf, String)>> {
 fn left_over(wanted: &[(PathBuf, String)]) -> Result<Vec<PathBuf>> {
     let wanted: BTreeSet<&Path> = wanted.iter().map(|(path, _)| path.as_path()).collect();
     let mut found = Vec::new();
-    for folder in GENERATED_ONLY.map(|folder| root().join(folder)) {
-        // A folder that is not there yet has no left-overs.
-        for entry in fs::read_dir(&folder).into_iter().flatten() {
-            found.push(entry?.path());
-        }
+    // The folder holds nothing but generated files, and has no left-overs before the first of them is written.
+    for entry in fs::read_dir(root().join(signoff_admission::files::FOLDER)).into_iter().flatten() {
+        found.push(entry?.path());
     }
     found.retain(|path| !wanted.contains(path.as_path()));
     found.sort();
