@@ -58,7 +58,7 @@ fn wanted() -> Result<Vec<(PathBuf, String)>> {
     files.push((ranges::PAGE.to_owned(), ranges::page()));
     files.push((catalogue::PAGE.to_owned(), catalogue::page()?));
     files.push((glossary::PAGE.to_owned(), glossary::page()?));
-    files.push((messages::PAGE.to_owned(), messages::page()?));
+    files.push((messages::SNAPSHOT.to_owned(), messages::snapshot()?));
     Ok(files.into_iter().map(|(path, text)| (root().join(path), text)).collect())
 }
 
