@@ -227,9 +227,21 @@ fn session_length(text: &str) -> Result<Span, String> {
 }
 
 #[cfg(test)]
+#[path = "../../../tests/command_reference.rs"]
+mod command_reference;
+
+#[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
+    use clap::CommandFactory;
+
     use super::*;
+
+    #[test]
+    fn the_reference_of_the_command_line_is_that_of_the_program() {
+        let head = "`signoff-web`\n\nThe inbox. The chart sets these options from its values.";
+        command_reference::matches_page("signoff-web.md", head, Settings::command());
+    }
 
     fn parse(arguments: &[&str]) -> Result<Settings, String> {
         let all = ["signoff-web"].iter().chain(arguments);

@@ -220,6 +220,10 @@ impl Arguments {
 }
 
 #[cfg(test)]
+#[path = "../../../../../tests/command_reference.rs"]
+mod command_reference;
+
+#[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
     use clap::CommandFactory;
@@ -229,6 +233,12 @@ mod tests {
     #[test]
     fn the_arguments_do_not_contradict_each_other() {
         Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn the_reference_of_the_command_line_is_that_of_the_program() {
+        let head = "`signoff-operator`\n\nThe operator. The chart sets these options from its values.";
+        command_reference::matches_page("signoff-operator.md", head, Arguments::command());
     }
 
     #[test]
