@@ -40,10 +40,12 @@ struct UniqueFields(Vec<String>);
 static SPEC: LazyLock<ValueRules> =
     LazyLock::new(|| ValueRules::new(&crds::declared_schema("Workflow")["properties"]["spec"]));
 
-static DECISION: LazyLock<ValueRules> = LazyLock::new(|| {
+static DECISION_SCHEMA: LazyLock<Value> = LazyLock::new(|| {
     let spec = &crds::declared_schema("Approval")["properties"]["spec"];
-    ValueRules::new(&spec["properties"]["decisions"]["additionalProperties"])
+    spec["properties"]["decisions"]["additionalProperties"].clone()
 });
+
+static DECISION: LazyLock<ValueRules> = LazyLock::new(|| ValueRules::new(&DECISION_SCHEMA));
 
 /// Makes the rules from the types, which takes a moment. A driver that bounds the time of evaluations calls it first.
 pub fn prepare() {
@@ -63,18 +65,41 @@ pub(crate) fn check_spec(spec: &WorkflowSpec) -> Vec<FieldError> {
     broken
 }
 
-/// Checks one entry of `spec.decisions`.
+/// Checks one entry of `spec.decisions`, also the lengths of its texts: a local run has no CRD that bounds them.
 ///
 /// # Errors
 /// The first declared rule that it breaks, as one sentence for its author.
 pub(crate) fn check_decision(decision: &Decision) -> Result<(), String> {
     let mut broken = Vec::new();
     match serde_json::to_value(decision) {
-        Ok(value) => DECISION.check(&value, "", &mut broken),
+        Ok(value) => {
+            DECISION.check(&value, "", &mut broken);
+            broken.extend(wrong_length(&DECISION_SCHEMA, &value, ""));
+        }
         Err(why) => broken.push(error("", &format!("it cannot be serialized as JSON: {why}"))),
     }
     broken.first().map_or(Ok(()), |FieldError { field, message, .. }| {
         Err(if field.is_empty() { message.clone() } else { format!("{}: {message}", field.trim_start_matches('.')) })
+    })
+}
+
+/// Returns the first text in objects within a value that is shorter or longer than its schema allows, or `None`.
+fn wrong_length(schema: &Value, value: &Value, field: &str) -> Option<FieldError> {
+    if let Some(text) = value.as_str() {
+        let bound = |name: &str| schema[name].as_u64().and_then(|bound| usize::try_from(bound).ok());
+        let length = text.chars().count();
+        let (least, most) = (bound("minLength").unwrap_or(0), bound("maxLength").unwrap_or(usize::MAX));
+        return if length < least {
+            Some(error(field, &format!("it has {length} characters; the minimum is {least}")))
+        } else if length > most {
+            Some(error(field, &format!("it has {length} characters; the maximum is {most}")))
+        } else {
+            None
+        };
+    }
+    value.as_object()?.iter().find_map(|(name, inner)| {
+        let schema = schema["properties"].get(name).unwrap_or(&schema["additionalProperties"]);
+        wrong_length(schema, inner, &format!("{field}.{name}"))
     })
 }
 

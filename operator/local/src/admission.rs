@@ -1,12 +1,10 @@
-//! What a cluster's API server refuses of a decision before anybody counts it, for runs that have none.
+//! The refusals of a decision that a cluster's API server makes by the state of the Approval, for runs without a cluster.
 //!
-//! Votes are counted elsewhere. Names are not verified here: a local run takes people at their word.
+//! The tally judges the payload, as on a cluster. User names are not verified: a local run does not authenticate.
 
 use std::collections::BTreeSet;
 
-use signoff_api::{
-    Approval, ApprovalRequest, Decision, Moment, approval::Grant, gate::SubjectKind, verdict::PayloadPart,
-};
+use signoff_api::{Approval, ApprovalRequest, Decision, Moment, gate::SubjectKind};
 use signoff_engine::approval::eligibility::{self, Voter};
 
 /// Checks a decision of a user.
@@ -30,7 +28,6 @@ pub fn admit(approval: &Approval, user: &str, decision: &Decision, now: Moment) 
         let names: Vec<_> = allowed.iter().map(|verdict| verdict.name()).collect();
         return Err(format!("{} is not allowed here: use one of {}", decision.verdict, names.join(", ")));
     }
-    shape(request, decision)?;
     let others = approval.spec.decisions.iter().filter(|(key, _)| *key != user);
     let others = others.map(|(key, other)| (key.clone(), other.clone())).collect();
     decision.too_large(request, &others).map_or(Ok(()), |why| Err(why.to_owned()))
@@ -43,60 +40,6 @@ pub fn barred(approval: &Approval, user: &str) -> Option<String> {
     let groups = groups(&approval.spec.request);
     let why = eligibility::voter_problem(approval, &Voter::new(user, &groups)).filter(|why| !why.is_about_lists())?;
     Some(why.to_string())
-}
-
-/// Checks that a payload belongs to its verdict and is within its bounds.
-fn shape(request: &ApprovalRequest, decision: &Decision) -> Result<(), String> {
-    let verdict = decision.verdict;
-    let only = |given: bool, what: &str, part: PayloadPart| {
-        if given && !verdict.takes(part) {
-            Err(format!("{what} belongs to {} and not to {verdict}", part.verdicts_in_words("or")))
-        } else {
-            Ok(())
-        }
-    };
-    let short = |text: &Option<String>, what: &str, most: usize| match text.as_ref().map(|text| text.chars().count()) {
-        Some(length) if length > most => Err(format!("{what} has {length} characters; the maximum is {most}")),
-        _ => Ok(()),
-    };
-    only(decision.parameters.is_some(), "parameters", PayloadPart::Parameters)?;
-    only(decision.response.is_some(), "response", PayloadPart::Answer)?;
-    only(decision.answers.is_some(), "answers", PayloadPart::Answer)?;
-    only(decision.guidance.is_some(), "guidance", PayloadPart::Guidance)?;
-    only(!decision.escalate_to.is_empty(), "escalateTo", PayloadPart::EscalateTo)?;
-    if decision.grant.is_some() {
-        return Err(Grant::REFUSED.to_owned());
-    }
-    let is_blank = |text: &Option<String>| text.as_ref().is_none_or(|text| text.trim().is_empty());
-    if verdict.requires(PayloadPart::Guidance) && is_blank(&decision.guidance) {
-        return Err(format!("{verdict} needs guidance: say what to do differently"));
-    }
-    if request.require_reason == Some(true) && is_blank(&decision.reason) {
-        return Err("this gate requires a reason with every decision: give one".to_owned());
-    }
-    short(&decision.reason, "reason", 2048)?;
-    short(&decision.response, "response", 8192)?;
-    short(&decision.guidance, "guidance", 4096)?;
-    for (id, answer) in decision.answers.iter().flatten() {
-        short(&answer.text, &format!("answers.{id}.text"), 8192)?;
-    }
-    if verdict.requires(PayloadPart::Answer)
-        && let Some(id) = unanswered(request, decision)
-    {
-        return Err(format!("answers.{id} is empty, and it is required"));
-    }
-    Ok(())
-}
-
-/// A question that must be answered and is answered with nothing.
-fn unanswered<'r>(request: &'r ApprovalRequest, decision: &Decision) -> Option<&'r str> {
-    let blank = |text: Option<&String>| text.is_some_and(|text| text.trim().is_empty());
-    let questions = request.form.iter().flat_map(|form| &form.questions).filter(|q| !q.may_be_left_out());
-    let empty = |id: &String| match decision.answers.as_ref().and_then(|answers| answers.get(id)) {
-        Some(answer) => answer.options.is_empty() && blank(answer.text.as_ref()),
-        None => blank(decision.response.as_ref()),
-    };
-    questions.map(|question| &question.id).find(|id| empty(id)).map(String::as_str)
 }
 
 /// Every group that some quorum of a gate counts: whoever decides locally is taken to be in all of them.
@@ -115,6 +58,11 @@ mod tests {
         approval::{ApprovalPhase, ApprovalSpec},
     };
 
+    use signoff_engine::{
+        Now,
+        approval::{OwnerState, tally},
+    };
+
     use super::*;
     use crate::sample::request as sample_request;
 
@@ -127,8 +75,17 @@ mod tests {
         Approval::new("gate", spec)
     }
 
+    /// Returns the refusal of dana's decision, by its admission or by its tally.
     fn why(approval: &Approval, decision: &Decision) -> String {
-        admit(approval, "dana", decision, now()).err().unwrap_or_default()
+        if let Err(why) = admit(approval, "dana", decision, now()) {
+            return why;
+        }
+        let mut decided = approval.clone();
+        let groups = groups(&approval.spec.request);
+        decided.spec.decisions.insert("dana".into(), Decision { groups, ..decision.clone() });
+        let now = Now::new(now(), approval.guard_epoch().to_owned());
+        let status = tally(&decided, OwnerState::Live, &now).status;
+        status.invalid.get("dana").map(|invalid| invalid.why.clone()).unwrap_or_default()
     }
 
     #[test]
@@ -170,7 +127,7 @@ mod tests {
         assert_eq!(why(&approval, &reason("because")), "");
         assert!(why(&approval, &reason(&"x".repeat(2049))).contains("2048"));
         let guided = Decision { guidance: Some("shorter".into()), ..Decision::new(Verdict::Approve) };
-        assert_eq!(why(&approval, &guided), "guidance belongs to Defer and not to Approve");
+        assert_eq!(why(&approval, &guided), "Defer needs guidance; other verdicts must not have it");
         assert!(why(&approval, &Decision::new(Verdict::Defer)).contains("needs guidance"));
         let mut deep = serde_json::json!(1);
         for _ in 0..Decision::MAX_LEVELS {

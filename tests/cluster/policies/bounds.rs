@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use kube::ResourceExt;
-use kube::api::{Api, Patch};
+use kube::api::{Api, Patch, PatchParams};
 use serde_json::{Value, json};
 use signoff_api::{Approval, Decision};
 use signoff_local::admit;
@@ -169,4 +169,73 @@ async fn bounds_let_two_people_agree_on_the_longest_edit() {
     vote(&harness, &approval, users[2], &modify(json!(arguments.to_string()))).await.unwrap();
     refused(vote(&harness, &approval, users[3], &modify(json!(arguments.to_string()))).await, "spec.decisions is full");
     vote(&harness, &approval, users[3], &json!({"verdict": "Abort", "reason": "x".repeat(900)})).await.unwrap();
+}
+
+/// Returns a random decision about a gate with questions: parts that belong to the verdict or not, empty, blank, and of
+/// lengths around the bounds.
+fn random_decision(random: &mut fastrand::Rng) -> Value {
+    const VERDICTS: [&str; 6] = ["Approve", "Reject", "Modify", "Respond", "Defer", "Abort"];
+    let text = |random: &mut fastrand::Rng, most: usize| match random.u8(0..8) {
+        0 => String::new(),
+        1 => "   ".to_owned(),
+        2 => "...".to_owned(),
+        3 => "x".repeat(most),
+        4 => "é".repeat(most + 1),
+        _ => "Lisbon".to_owned(),
+    };
+    let mut decision = json!({"verdict": VERDICTS[random.usize(0..VERDICTS.len())]});
+    let mut give = |random: &mut fastrand::Rng, of_ten: u8| random.u8(0..10) < of_ten;
+    if give(random, 7) {
+        decision["reason"] = json!(text(random, 2048));
+    }
+    if give(random, 3) {
+        decision["response"] = json!(text(random, 8192));
+    }
+    if give(random, 3) {
+        let id = ["city", "why", "nothing"][random.usize(0..3)];
+        decision["answers"] = json!({"city": {"text": text(random, 8192)}, id: {"text": text(random, 8192)}});
+    }
+    if give(random, 3) {
+        decision["guidance"] = json!(text(random, 4096));
+    }
+    if give(random, 3) {
+        decision["parameters"] = [json!({}), json!({"response": "x"}), json!({"else": 1})][random.usize(0..3)].clone();
+    }
+    if give(random, 1) {
+        decision["escalateTo"] = json!([{"kind": "User", "name": "carol@example.com"}]);
+    }
+    decision
+}
+
+/// A local run has no rules of its own about payloads: the engine's are no weaker than the API server's.
+#[tokio::test]
+async fn no_random_decision_counts_in_a_local_run_that_a_cluster_refuses() {
+    use Said::{Counted, Refused};
+    const DECISIONS: usize = 240;
+    let harness = Harness::open("bounds").await;
+    let approvers = json!([{"kind": "User", "name": ALICE}]);
+    let question = |id: &str| json!({"id": id, "prompt": "?", "maxLength": 100});
+    let gates = [
+        json!({"approvers": approvers, "requireReason": true}),
+        json!({"approvers": approvers, "form": {"questions": [question("city")]}}),
+        json!({"approvers": approvers, "form": {"questions": [question("city"), question("why")]}}),
+    ];
+    let seed = fastrand::u64(..);
+    let mut random = fastrand::Rng::with_seed(seed);
+    let (alice, mut counts) = (harness.approvals("alice").await, [0; 2]);
+    for gate in gates {
+        let approval = harness.ask(gate).await;
+        for _ in 0..DECISIONS / 3 {
+            let decision = random_decision(&mut random);
+            let patch = Patch::Merge(json!({"spec": {"decisions": {ALICE: decision}}}));
+            let on_cluster = said(alice.patch(&approval.name_any(), &PatchParams::default().dry_run(), &patch).await);
+            let on_cluster = on_cluster.map_or(Refused, |stored| of(&counted(&stored)));
+            let shown: String = decision.to_string().chars().take(300).collect();
+            let is_counted = on_cluster == Counted;
+            assert_eq!(locally(&approval, &decision) == Counted, is_counted, "seed {seed}: {on_cluster:?}: {shown}");
+            counts[usize::from(is_counted)] += 1;
+        }
+    }
+    assert!(counts.iter().all(|count| *count >= DECISIONS / 20), "seed {seed}: {counts:?} of each kind");
+    signoff_tests::tried(DECISIONS, "random decisions");
 }

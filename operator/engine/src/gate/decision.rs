@@ -40,6 +40,9 @@ pub(crate) fn payload(request: &ApprovalRequest, decision: &Decision) -> Result<
     if let Some(why) = decision.too_large(request, &BTreeMap::new()) {
         return Err(why.to_owned());
     }
+    if request.require_reason == Some(true) && !has_reason(decision) {
+        return Err("this gate requires a reason with at least one letter or digit".to_owned());
+    }
     let mut payload = Payload::default();
     for (part, _) in decision.verdict.rules().payload {
         match part {
@@ -52,6 +55,11 @@ pub(crate) fn payload(request: &ApprovalRequest, decision: &Decision) -> Result<
         }
     }
     Ok(payload)
+}
+
+/// Whether a decision has a reason with a letter or a digit.
+fn has_reason(decision: &Decision) -> bool {
+    decision.reason.as_ref().is_some_and(|reason| reason.chars().any(char::is_alphanumeric))
 }
 
 /// Returns the parameters of a verdict, checked against the request. Only Modify must have some.
@@ -149,14 +157,19 @@ fn answers(form: Option<&Form>, decision: &Decision) -> Result<BTreeMap<String, 
     }
     let mut read = BTreeMap::new();
     for question in &form.questions {
-        let answer = given.get(&question.id).filter(|a| !a.options.is_empty() || a.text.is_some());
+        let is_blank = |answer: &Answer| answer.text.as_ref().is_none_or(|text| text.trim().is_empty());
+        let answer = given.get(&question.id).filter(|answer| !answer.options.is_empty() || !is_blank(answer));
         match answer {
             Some(answer) => {
                 let answer = answer_to(question, answer).map_err(|why| format!("answers.{}: {why}", question.id))?;
                 read.insert(question.id.clone(), answer);
             }
             None if question.may_be_left_out() => {}
-            None => return Err(format!("answers.{} is missing, and it is required", question.id)),
+            None => {
+                let is_given = given.contains_key(&question.id);
+                let what = if is_given { "empty" } else { "missing" };
+                return Err(format!("answers.{} is {what}, and it is required", question.id));
+            }
         }
     }
     Ok(read)
