@@ -1,4 +1,4 @@
-//! The lines of the guide to deciding, taken out of the page and run as the people it names.
+//! The lines of the guide to deciding, taken out of its pages and run as the people they name.
 //! It must not contain any command of its own: what is wrong on the page fails here.
 
 use std::fs;
@@ -15,7 +15,17 @@ use signoff_tests::page::{self, Block, is_printed};
 
 use crate::asked::{Place, plugin};
 
-const GUIDE: &str = concat!(include_str!("../../docs/guides/deciding.md"), include_str!("../../docs/guides/gitops.md"));
+/// The pages about deciding as one text. The first page has the setup and the example's name and digest.
+const GUIDE: &str = concat!(
+    include_str!("../../docs/guides/deciding.md"),
+    include_str!("../../docs/guides/deciding-verdicts.md"),
+    include_str!("../../docs/guides/deciding-calls.md"),
+    include_str!("../../docs/guides/deciding-many.md"),
+    include_str!("../../docs/guides/deciding-outcome.md"),
+    include_str!("../../docs/guides/deciding-from-scripts.md"),
+    include_str!("../../docs/guides/deciding-refusals.md"),
+    include_str!("../../docs/guides/gitops.md"),
+);
 
 /// The example's name and digest, which stand for those of the Approval that is asked.
 struct Example {
@@ -193,6 +203,24 @@ async fn judge(
         return Err(format!("stored {own:?}"));
     }
     Ok(())
+}
+
+#[test]
+fn every_page_whose_blocks_ask_a_gate_is_run() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/guides");
+    let mut count = 0;
+    for entry in fs::read_dir(folder).unwrap().map(Result::unwrap) {
+        let path = entry.path();
+        if path.extension().is_none_or(|end| end != "md") {
+            continue;
+        }
+        let text = fs::read_to_string(&path).unwrap();
+        if page::blocks(&text).iter().any(|block| block.word("gate").is_some()) {
+            count += 1;
+            assert!(GUIDE.contains(&text), "GUIDE lacks {}", path.display());
+        }
+    }
+    assert!(count > 5, "{count} pages: where are they?");
 }
 
 #[test]

@@ -1,6 +1,5 @@
-//! The procedure of *Backup and restore* in the guide to operating, by its own commands: a namespace with a finished
-//! and a half-done run is deleted and created again from the backup, as a backup tool's account. It must not contain a
-//! command of the procedure.
+//! The procedure of the page *Backup and restore*, by its own commands: a namespace with a finished and a half-done run is
+//! deleted and created again from the backup, as the account of a backup tool.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -20,7 +19,7 @@ use crate::asked::{allowed, plugin};
 use crate::policies::harness::{refused, workflow};
 use crate::runs::Runs;
 
-const GUIDE: &str = include_str!("../../docs/guides/operating.md");
+const GUIDE: &str = include_str!("../../docs/guides/backup-and-restore.md");
 /// The run of the page, and its namespace.
 const RUN: &str = "refund-4711";
 const NAMESPACE: &str = "finance";

@@ -207,7 +207,7 @@ fn the_documented_metrics_are_those_that_are_counted() {
     let counted: BTreeSet<_> =
         code.split("registry.register(").skip(1).filter_map(|rest| rest.split('"').nth(1)).collect();
     assert!(counted.len() > 10, "{counted:?}");
-    let page = std::fs::read_to_string(root().join("docs/guides/operating.md")).unwrap();
+    let page = std::fs::read_to_string(root().join("docs/guides/monitoring.md")).unwrap();
     let rows =
         page.lines().filter_map(|line| line.strip_prefix("| `signoff_")).filter_map(|rest| rest.split('`').next());
     let documented: BTreeSet<_> = rows.map(|name| name.strip_suffix("_total").unwrap_or(name)).collect();
@@ -220,7 +220,7 @@ fn the_documented_events_are_those_that_are_sent() {
     let sent: BTreeSet<_> =
         code.lines().filter_map(|line| line.split_once("=> \"")?.1.split('"').next()).map(str::to_owned).collect();
     assert!(sent.len() > 20, "{sent:?}");
-    let page = std::fs::read_to_string(root().join("docs/guides/operating.md")).unwrap();
+    let page = std::fs::read_to_string(root().join("docs/reference/conditions-and-events.md")).unwrap();
     let (_, section) = page.split_once("\n## Events\n").unwrap();
     let section = section.split("\n## ").next().unwrap();
     let words = section.split('`').skip(1).step_by(2).map(str::to_owned);
