@@ -41,7 +41,7 @@ fn every_mistake_is_told_in_the_words_it_was_told_before() {
 
 /// What stands in the plan's sources and is no complaint about a file: what agents are told, parts of fields, and what
 /// only policies or a decision can bring about.
-const NO_COMPLAINTS: [&str; 36] = [
+const NO_COMPLAINTS: [&str; 37] = [
     // What agents are told.
     "Answer with JSON and nothing else",
     "Judge this draft.",
@@ -79,7 +79,8 @@ const NO_COMPLAINTS: [&str; 36] = [
     "response answers a single question",
     "give response or answers, and not both",
     "answers.{}: this gate has no such question",
-    "answers.{} is missing",
+    "answers.{} is {what}",
+    "this gate requires a reason",
     "{} is not an option",
     "{} is required: give it a value",
     // What only the operator's settings bring about.
