@@ -44,7 +44,15 @@ pub use status::{ApprovalStatus, Invalid, Outcome, Source, TallyStatus, Vote};
     status = "ApprovalStatus",
     derive = "PartialEq",
     selectable = ".status.phase",
-    doc = "An Approval is one request of a Workflow for a human decision: the approvers, the number of them who must agree, the deadline, and their decisions.",
+    doc = "An Approval is one request of a Workflow for a human decision: the approvers, the number of them who must agree, \
+        the deadline, and their decisions.\n\n\
+        Only the operator creates Approvals. It writes `spec.request` once, and the request is immutable from the \
+        creation. Users write only their own entries of `spec.decisions`, under the name that the API server has \
+        authenticated, until the gate is decided or closed. A stored decision is final: it cannot be removed, and its \
+        author can replace it only if `status.invalid` lists it, as the next `attempt`. Only the operator writes \
+        `status`. `status.outcome` is the decision and never changes once it is set; every phase except Pending and \
+        Overdue is final. An Approval is owned by its Workflow and deleted with it. Users cannot delete it alone, \
+        because that could undo a Reject that is not counted yet. Signoff sets no finalizer.",
     printcolumn(name = "Workflow", type_ = "string", json_path = ".spec.request.workflow.name", priority = 1),
     printcolumn(name = "Gate", type_ = "string", json_path = ".spec.request.gate.path", priority = 1),
     printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase"),

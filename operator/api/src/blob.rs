@@ -25,7 +25,10 @@ const MAX_STORED: usize = 1_400_000;
     kind = "Blob",
     namespaced,
     derive = "PartialEq",
-    doc = "A Blob is one long value of a Workflow, or a part of its journal. The operator creates it, its content is immutable, and it is deleted with its Workflow.",
+    doc = "A Blob is one long value of a Workflow, or a part of its journal.\n\n\
+        Only the operator creates it, with the Workflow as its owner. Its content, labels and annotations are immutable \
+        from the creation, and it has no status. A run uses only a Blob that it owns and whose content has the digest \
+        that the run recorded. The Blob is deleted with its Workflow; users cannot change or delete it.",
     validation = kube::core::Rule::new("has(self.spec.data) != has(self.spec.binary)")
         .message("give either data or binary")
         .field_path(".spec"),

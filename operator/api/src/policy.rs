@@ -27,7 +27,13 @@ use crate::{
     plural = "clusterapprovalpolicies",
     shortname = "capol",
     derive = "PartialEq",
-    doc = "A ClusterApprovalPolicy sets minimum requirements for the Workflows of the namespaces that it matches: required deciders of every gate, limits of what a gate may allow, gates that are always added, and the hosts and Secrets that may be used. No Workflow can lower them.",
+    doc = "A ClusterApprovalPolicy sets minimum requirements for the Workflows of the namespaces that it matches: required \
+        deciders of every gate, limits of what a gate may allow, gates that are always added, and the hosts and Secrets \
+        that may be used. No Workflow can lower them.\n\n\
+        Administrators write it, and Signoff never does. It can be changed and deleted at any time, and has no status. \
+        Rules for gates hold for requests that are created afterwards, added gates and `tools.requireGate` for runs that \
+        are accepted afterwards, and `allowedHosts`, `allowedSecrets` and `tools.never` at once. An open request and the \
+        added gates of an accepted run never change, also when the policy is deleted.",
     printcolumn(name = "Deciders", type_ = "string", json_path = ".spec.gates.deciders.approvers"),
     printcolumn(name = "Min", type_ = "integer", json_path = ".spec.gates.minThreshold"),
     printcolumn(name = "Verdicts", type_ = "string", json_path = ".spec.gates.allowedVerdicts", priority = 1),
@@ -72,7 +78,12 @@ pub struct ClusterApprovalPolicySpec {
     shortname = "apol",
     category = "signoff",
     derive = "PartialEq",
-    doc = "An ApprovalPolicy sets minimum requirements for the Workflows of its own namespace, in addition to every ClusterApprovalPolicy that applies there. It can tighten their rules and never loosen them.",
+    doc = "An ApprovalPolicy sets minimum requirements for the Workflows of its own namespace, in addition to every \
+        ClusterApprovalPolicy that applies there. It can tighten their rules and never loosen them.\n\n\
+        Administrators write it, and Signoff never does. It can be changed and deleted at any time, and has no status. \
+        Rules for gates hold for requests that are created afterwards, added gates and `tools.requireGate` for runs that \
+        are accepted afterwards, and `allowedHosts`, `allowedSecrets` and `tools.never` at once. An open request and the \
+        added gates of an accepted run never change, also when the policy is deleted.",
     printcolumn(name = "Deciders", type_ = "string", json_path = ".spec.gates.deciders.approvers"),
     printcolumn(name = "Min", type_ = "integer", json_path = ".spec.gates.minThreshold"),
     printcolumn(name = "Verdicts", type_ = "string", json_path = ".spec.gates.allowedVerdicts", priority = 1),

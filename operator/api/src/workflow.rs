@@ -45,7 +45,15 @@ pub const MAX_VALUE_NAMES: usize = 1024;
     status = "WorkflowStatus",
     derive = "PartialEq",
     selectable = ".status.phase",
-    doc = "A Workflow is one run of an agent workflow. It stops at every human gate until people whom the API server has authenticated decide, and then continues.",
+    doc = "A Workflow is one run of an agent workflow. It stops at every human gate until people whom the API server has \
+        authenticated decide, and then continues.\n\n\
+        Its author writes `spec`. The API server sets or verifies `spec.requestedBy`, and refuses every change of `spec` \
+        after the creation, except of `suspend`, `cancel` and `ttlAfterFinished`. Only the operator writes `status`, \
+        which is the journal of the run. The phases Succeeded, Failed, Rejected, Aborted and Cancelled are final: a \
+        finished run never runs again, and another run is another Workflow. The Workflow owns its Approvals, Blobs and \
+        Pods, and they are deleted with it; a deletion that would orphan them is refused. Signoff sets no finalizer. As \
+        soon as a deletion begins, nothing new starts; a call that was sent cannot be taken back. The operator deletes a \
+        Workflow when `ttlAfterFinished` has passed since the end of its run, and never without it.",
     printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase"),
     printcolumn(name = "Requester", type_ = "string", json_path = ".spec.requestedBy"),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
