@@ -49,12 +49,12 @@ pub async fn page(
     let mut shown = ApprovalPage::of(&caller, &read, &Typed::default(), &Problems::default());
     if !next::is_for_state(&headers) {
         let decided = &read.seen.approval;
-        shown.is_replaced = replaced::is_replaced(&query, &decided.spec.request);
-        shown.asked_again = replaced::asked_again(&caller, &read).await;
+        shown.related.is_replaced = replaced::is_replaced(&query, &decided.spec.request);
+        shown.related.asked_again = replaced::asked_again(&caller, &read).await;
         if decided.spec.decisions.contains_key(&caller.me.user) {
-            shown.next_for_me = next::next(&state, &caller, decided, &read).await;
+            shown.related.next_for_me = next::next(&state, &caller, decided, &read).await;
         }
-        shown.decided_before = next::decided_before(&caller, &query, read.at).await;
+        shown.related.decided_before = next::decided_before(&caller, &query, read.at).await;
     }
     Ok(page::html(&shown))
 }

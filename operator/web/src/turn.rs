@@ -8,6 +8,7 @@
 
 mod batch;
 mod bond;
+mod card;
 mod model;
 mod read;
 

@@ -80,7 +80,7 @@ mod tests {
         ] {
             let read = read_of(&sample::approval());
             let mut page = ApprovalPage::of(&caller(user), &read, &Typed::default(), &Problems::default());
-            page.is_replaced = is_replaced;
+            page.related.is_replaced = is_replaced;
             let page = page.render().unwrap();
             assert_eq!(page.contains(replaced), is_replaced, "{user}: {page}");
             assert_eq!(page.contains(again), is_replaced && can_decide, "{user}: {page}");
@@ -133,7 +133,7 @@ mod tests {
         };
         let (caller, found) = link((200, second(|_| {}))).await;
         let mut page = ApprovalPage::of(&caller, &read, &Typed::default(), &Problems::default());
-        page.asked_again = found;
+        page.related.asked_again = found;
         let page = page.render().unwrap();
         let expected = format!("<a href=\"/n/finance/a/{AGAIN}\">Send this letter to ACME?</a>");
         assert!(page.contains(&expected), "{page}");

@@ -61,6 +61,46 @@ impl Text {
     }
 }
 
+/// The texts of a request, with the digests that a reader can compare.
+pub(crate) struct RequestTexts {
+    /// The reviewed text.
+    pub(crate) subject: Option<Text>,
+    /// The text that is sent, or was sent.
+    pub(crate) sent: Option<Text>,
+    /// The context that the author of the gate shows.
+    pub(crate) context: Option<Text>,
+    /// The digests of the reviewed and of the sent text, each with its heading.
+    pub(crate) digests: Vec<(String, String)>,
+    /// Whether the request and its whole texts have the digests that it names.
+    pub(crate) is_unchanged: bool,
+}
+
+impl RequestTexts {
+    /// Returns the texts of a request as they were read.
+    pub(crate) fn of(read: &Read) -> Self {
+        let request = &read.seen.approval.spec.request;
+        let (subject, sent) = (subject(request, &read.whole), sent(request, &read.whole));
+        Self {
+            digests: subject.iter().chain(&sent).map(|text| (text.title.clone(), text.digest.clone())).collect(),
+            is_unchanged: read.seen.digest_holds() && read.whole.is_ok(),
+            context: context(request, &read.whole),
+            subject,
+            sent,
+        }
+    }
+
+    /// Returns the texts with their first lines, and with their own pages where those show more. `page`: the path of
+    /// the page of a part.
+    pub(crate) fn with_pages(self, page: impl Fn(&str) -> String) -> Self {
+        Self {
+            subject: self.subject.map(|text| text.with_page(page(REVIEWED))),
+            sent: self.sent.map(|text| text.with_page(page(SENT))),
+            context: self.context.map(|text| text.with_page(page(SHOWN))),
+            ..self
+        }
+    }
+}
+
 /// A change of people to the reviewed text.
 pub(crate) struct Edited {
     /// Who, where, how and when.

@@ -59,12 +59,24 @@ pub struct Said {
     pub words: Option<Fenced>,
 }
 
-/// Returns the gates in the order in which they were asked, and the number of earlier ones that are left out.
-pub fn gates(records: &[StepRecord], approvals: &[Approval], address: &Address, now: Moment) -> (Vec<Gate>, usize) {
-    let mut asked: Vec<&StepRecord> = records.iter().filter(|record| record.kind == StepKind::Hitl).collect();
-    asked.sort_by_key(|record| record.seq);
-    let hidden = asked.len().saturating_sub(MOST);
-    (asked.iter().skip(hidden).map(|record| gate(record, approvals, address, now)).collect(), hidden)
+/// The gates of a run that were asked, in the order in which they were asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Decisions {
+    /// The latest gates.
+    pub gates: Vec<Gate>,
+    /// The number of earlier gates that are left out.
+    pub hidden: usize,
+}
+
+impl Decisions {
+    /// Returns the gates of a run.
+    pub fn of(records: &[StepRecord], approvals: &[Approval], address: &Address, now: Moment) -> Self {
+        let mut asked: Vec<&StepRecord> = records.iter().filter(|record| record.kind == StepKind::Hitl).collect();
+        asked.sort_by_key(|record| record.seq);
+        let hidden = asked.len().saturating_sub(MOST);
+        let gates = asked.iter().skip(hidden).map(|record| gate(record, approvals, address, now)).collect();
+        Self { gates, hidden }
+    }
 }
 
 fn gate(record: &StepRecord, approvals: &[Approval], address: &Address, now: Moment) -> Gate {

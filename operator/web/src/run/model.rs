@@ -1,8 +1,8 @@
-//! What the page says of a run.
+//! The page of a run as a model.
 //!
-//! It must not fetch anything, and has no clock: what it is given is all that it knows.
+//! Pure.
 
-use signoff_api::{Approval, Moment, Workflow, journal::StepRecord};
+use signoff_api::{Approval, Moment, Workflow, WorkflowStatus, journal::StepRecord};
 use signoff_review::{
     clock, coming,
     run::{self, Tone},
@@ -11,8 +11,8 @@ use signoff_review::{
 
 use super::{
     address::Address,
-    decided::{self, Gate},
-    outline::{self, Item},
+    decided::Decisions,
+    outline::Outline,
     shapes::{class, tone},
     texts::{Fenced, Link},
     timeline::Timeline,
@@ -29,70 +29,69 @@ pub struct Run {
     pub name: String,
     /// The namespace.
     pub namespace: String,
-    /// The word for its phase.
-    pub phase: &'static str,
-    /// The tone of its phase.
-    pub tone: &'static str,
+    /// The state.
+    pub state: RunState,
     /// The inputs with their values.
     pub inputs: Vec<(String, String)>,
-    /// Why it is so.
-    pub why: Option<String>,
-    /// The conditions that people should know of: a type, and a sentence.
-    pub troubles: Vec<(String, String)>,
-    /// Who requested it.
+    /// The requester, and the person for whom they requested it.
     pub requester: String,
     /// The run that it repeats.
     pub repeats: Option<String>,
-    /// When it was accepted.
-    pub started: Option<Instant>,
-    /// When it ended.
-    pub finished: Option<Instant>,
-    /// How long it took so far.
-    pub took: Option<String>,
-    /// How long it worked.
-    pub worked: String,
-    /// How long it waited, and for how many gates.
-    pub waited: Option<String>,
+    /// The instants and lengths of time.
+    pub times: RunTimes,
     /// The tokens of its models.
     pub tokens: Option<String>,
-    /// The earlier records that could not be read, or were too many to be read.
+    /// The number of earlier records that were not read.
     pub missing: i64,
     /// The steps.
-    pub outline: Vec<Item>,
-    /// The rows that the outline leaves out.
-    pub outline_hidden: usize,
+    pub outline: Outline,
     /// The time line.
     pub timeline: Timeline,
     /// The gates that were asked.
-    pub gates: Vec<Gate>,
-    /// The earlier gates that are left out.
-    pub gates_hidden: usize,
+    pub decisions: Decisions,
     /// The short result.
     pub result: Option<Fenced>,
     /// The long result, and the files.
     pub links: Vec<Link>,
 }
 
+/// The state of a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunState {
+    /// The word for its phase.
+    pub phase: &'static str,
+    /// The tone of its phase.
+    pub tone: &'static str,
+    /// The message of its status.
+    pub why: Option<String>,
+    /// The conditions that are problems: a type, and a sentence.
+    pub troubles: Vec<(String, String)>,
+}
+
+/// The instants of a run, and its lengths of time until now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunTimes {
+    /// The instant at which it was accepted.
+    pub started: Option<Instant>,
+    /// The instant at which it ended.
+    pub finished: Option<Instant>,
+    /// The time from its start.
+    pub took: Option<String>,
+    /// The time in which a step worked.
+    pub worked: String,
+    /// The time in which a gate waited, and the number of gates.
+    pub waited: Option<String>,
+}
+
 impl Run {
-    /// Returns what the page says. Records of segments that were read are in `status.steps`.
+    /// Returns the run for its page. The records of segments that were read are in `status.steps`.
     pub fn of(workflow: &Workflow, approvals: &[Approval], address: &Address, now: Moment) -> Self {
         let spec = &workflow.spec;
         let status = workflow.status.clone().unwrap_or_default();
-        let is_read = workflow.status.is_some();
         let records: &[StepRecord] = &status.steps;
         let nodes = run::tree(workflow, approvals, now);
-        let (outline, outline_hidden) = outline::outline(&nodes, records, approvals, address, now);
-        let (gates, gates_hidden) = decided::gates(records, approvals, address, now);
         let timeline = Timeline::of(records, now);
-        let troubles = run::troubles(&status).map(|one| {
-            (one_line(&one.type_, 63), format!("{}: {}", one_line(&one.reason, 63), one_line(&one.message, 1024)))
-        });
         let person = spec.requested_for.as_ref().map(|person| format!(" for {}", one_line(person, 253)));
-        let why = if is_read {
-            status.message.as_ref().map(|why| one_line(why, 1024))
-        } else {
-            Some("no operator has read it yet".to_owned())
-        };
         let mut links: Vec<Link> =
             status.outputs_ref.iter().map(|value| Link::new(address, "the whole result", value)).collect();
         let file = |path: &str| format!("file {}", one_line(path, 512));
@@ -100,25 +99,16 @@ impl Run {
         Self {
             name: address.name.clone(),
             namespace: address.namespace.clone(),
-            phase: status.phase.name(),
-            tone: class(if is_read { tone(status.phase) } else { Tone::Attention }),
-            why: why.filter(|why| !why.is_empty()),
-            troubles: troubles.collect(),
+            state: RunState::of(workflow),
             inputs: coming::inputs(workflow, INPUT),
             requester: one_line(&spec.requested_by, 512) + &person.unwrap_or_default(),
             repeats: spec.rerun_of.as_ref().map(|rerun| one_line(&rerun.name, 253)),
-            started: status.started_at.map(Instant::from),
-            finished: status.finished_at.map(Instant::from),
-            took: status.started_at.map(|from| clock::length(status.finished_at.unwrap_or(now).since(from))),
-            worked: clock::length(timeline.worked),
-            waited: waited(&timeline),
+            times: RunTimes::of(&status, &timeline, now),
             tokens: status.usage.map(|usage| usage.to_string()),
             missing: status.segments.iter().map(|segment| i64::from(segment.records)).sum(),
-            outline,
-            outline_hidden,
+            outline: Outline::of(&nodes, records, approvals, address, now),
             timeline,
-            gates,
-            gates_hidden,
+            decisions: Decisions::of(records, approvals, address, now),
             result: status.outputs.as_ref().map(|text| {
                 let part = if status.outputs_ref.is_some() { "The beginning of the result" } else { "The result" };
                 Fenced::new(&format!("{part}, in the run's own words (of models, tools and people; not checked)"), text)
@@ -128,7 +118,41 @@ impl Run {
     }
 }
 
-/// Gates that wait at the same time are waited for once; the sum of their waits is said where it differs.
+impl RunState {
+    fn of(workflow: &Workflow) -> Self {
+        let is_read = workflow.status.is_some();
+        let status = workflow.status.clone().unwrap_or_default();
+        let why = if is_read {
+            status.message.as_ref().map(|why| one_line(why, 1024))
+        } else {
+            Some("no operator has read it yet".to_owned())
+        };
+        let troubles = run::troubles(&status).map(|one| {
+            (one_line(&one.type_, 63), format!("{}: {}", one_line(&one.reason, 63), one_line(&one.message, 1024)))
+        });
+        Self {
+            phase: status.phase.name(),
+            tone: class(if is_read { tone(status.phase) } else { Tone::Attention }),
+            why: why.filter(|why| !why.is_empty()),
+            troubles: troubles.collect(),
+        }
+    }
+}
+
+impl RunTimes {
+    fn of(status: &WorkflowStatus, timeline: &Timeline, now: Moment) -> Self {
+        Self {
+            started: status.started_at.map(Instant::from),
+            finished: status.finished_at.map(Instant::from),
+            took: status.started_at.map(|from| clock::length(status.finished_at.unwrap_or(now).since(from))),
+            worked: clock::length(timeline.worked),
+            waited: waited(timeline),
+        }
+    }
+}
+
+/// Returns the time in which a gate waited. Gates that wait at the same time count once; the sum of their waits follows
+/// where it differs.
 fn waited(timeline: &Timeline) -> Option<String> {
     let (together, sum) = (clock::length(timeline.waited), clock::length(timeline.waits));
     let all = if together == sum { String::new() } else { format!(", {sum} if each wait is counted") };

@@ -63,51 +63,57 @@ pub struct Line {
     pub has_below: bool,
 }
 
-/// Returns the list of a tree, and the number of rows that are left out.
-pub fn outline(
-    nodes: &[Node],
-    records: &[StepRecord],
-    approvals: &[Approval],
-    address: &Address,
-    now: Moment,
-) -> (Vec<Item>, usize) {
-    let known = records.iter().map(|record| ((record.path.as_str(), record.attempt), record)).collect();
-    let spare = count(nodes).saturating_sub(MOST);
-    let changes = decided::changes(records, approvals);
-    let mut list = Outline { known, changes, address, now, spare, hidden: 0, items: Vec::new() };
-    list.add(nodes);
-    (list.items, list.hidden)
+/// The outline of a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outline {
+    /// The rows.
+    pub items: Vec<Item>,
+    /// The number of rows that are left out.
+    pub hidden: usize,
+}
+
+impl Outline {
+    /// Returns the outline of a tree.
+    pub fn of(nodes: &[Node], records: &[StepRecord], approvals: &[Approval], address: &Address, now: Moment) -> Self {
+        let known = records.iter().map(|record| ((record.path.as_str(), record.attempt), record)).collect();
+        let spare = count(nodes).saturating_sub(MOST);
+        let changes = decided::changes(records, approvals);
+        let outline = Self { items: Vec::new(), hidden: 0 };
+        let mut rows = Rows { known, changes, address, now, spare, outline };
+        rows.add(nodes);
+        rows.outline
+    }
 }
 
 fn count(nodes: &[Node]) -> usize {
     nodes.iter().map(|node| 1 + count(&node.children)).sum()
 }
 
-struct Outline<'r> {
+/// The rows of an outline while it is built.
+struct Rows<'r> {
     known: BTreeMap<(&'r str, i32), &'r StepRecord>,
     /// The sentence about the people who changed the value of a step, by its path.
     changes: BTreeMap<String, String>,
     address: &'r Address,
     now: Moment,
-    /// The rows that are still to be left out.
+    /// The number of rows beyond the most that are shown.
     spare: usize,
-    hidden: usize,
-    items: Vec<Item>,
+    outline: Outline,
 }
 
-impl Outline<'_> {
+impl Rows<'_> {
     fn add(&mut self, nodes: &[Node]) {
         for node in nodes {
             let is_quiet = node.state.is_uneventful() || node.is_earlier_attempt;
-            if self.hidden < self.spare && is_quiet && node.children.is_empty() {
-                self.hidden += 1;
+            if self.outline.hidden < self.spare && is_quiet && node.children.is_empty() {
+                self.outline.hidden += 1;
                 continue;
             }
             let line = self.line(node);
-            self.items.push(Item::Line(Box::new(line)));
+            self.outline.items.push(Item::Line(Box::new(line)));
             if !node.children.is_empty() {
                 self.add(&node.children);
-                self.items.push(Item::Up);
+                self.outline.items.push(Item::Up);
             }
         }
     }

@@ -224,7 +224,7 @@ fn sentences(run: &Run, label: &str) -> Vec<(String, Option<String>)> {
         Item::Line(line) if line.label == label => Some(line.details.clone()),
         Item::Line(_) | Item::Up => None,
     };
-    let details = run.outline.iter().find_map(line).unwrap();
+    let details = run.outline.items.iter().find_map(line).unwrap();
     details.into_iter().map(|one| (one.text, one.instant.map(|(at, _)| at.exact))).collect()
 }
 
@@ -286,7 +286,7 @@ fn records_that_overlap_are_worked_and_waited_for_once() {
     ]});
     let run = Run::of(&workflow(&json!({"steps": []}), &status), &[], &address(), now());
     assert_eq!(
-        (run.worked.as_str(), run.waited.as_deref()),
+        (run.times.worked.as_str(), run.times.waited.as_deref()),
         ("60s", Some("40s at 2 gates, 60s if each wait is counted"))
     );
     let bars: Vec<_> =
@@ -310,11 +310,14 @@ fn a_decision_names_its_channel_only_where_it_was_vouched_for() {
         json!({"phase": "Waiting", "steps": [with(record(1, "review", "hitl", "Waiting", 90, None), &object)]});
     let approvals = [approval("refund-4711-review", &decisions, &status)];
     let run = Run::of(&workflow(&json!({"steps": [gate("review")]}), &of_run), &approvals, &address(), now());
-    let said: Vec<_> =
-        run.gates[0].votes.iter().map(|one| (one.who.as_str(), one.channel.as_deref(), one.state.as_deref())).collect();
+    let said: Vec<_> = run.decisions.gates[0]
+        .votes
+        .iter()
+        .map(|one| (one.who.as_str(), one.channel.as_deref(), one.state.as_deref()))
+        .collect();
     assert_eq!(said, [("ann", Some("web"), None), ("bob", None, None), ("eve", None, Some("recorded"))]);
-    assert_eq!(run.gates[0].href.as_deref(), Some("/n/finance/a/refund-4711-review"));
-    let Item::Line(line) = &run.outline[0] else { unreachable!("the first item is a line") };
+    assert_eq!(run.decisions.gates[0].href.as_deref(), Some("/n/finance/a/refund-4711-review"));
+    let Item::Line(line) = &run.outline.items[0] else { unreachable!("the first item is a line") };
     assert_eq!((line.word, line.href.as_deref()), ("Waiting", Some("/n/finance/a/refund-4711-review")));
 }
 

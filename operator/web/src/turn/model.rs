@@ -1,17 +1,18 @@
-//! The pages of requests that are decided together: each with its facts and texts, then the words of others,
-//! and one verdict for those that are chosen.
+//! The pages of requests that are decided together: the cards of the requests and one verdict on the chosen ones, the
+//! confirmation, and the outcomes.
 //!
-//! Pure. It must not offer a verdict that no call takes, nor choose a call that the reader cannot decide.
+//! Pure.
+//!
+//! **Invariant:** a verdict that no request takes is not offered.
 
 use std::collections::BTreeSet;
 
 use askama::Template;
-use signoff_api::Verdict;
-use signoff_engine::approval::eligibility::{allowed_verdicts, ineligible};
+use signoff_api::{ApprovalRequest, ApprovalStatus, Verdict};
+use signoff_engine::approval::eligibility::allowed_verdicts;
 use signoff_expr::text::display;
 use signoff_review::{
-    action::{self, Fact, SAYS},
-    coming,
+    action::{self, NOTICE, SAYS},
     reading::Verified,
     request::{CONTEXT, warnings},
     suggest::CallFlags,
@@ -21,13 +22,12 @@ use signoff_review::{
 use super::{
     batch::{About, Batch, CallOutcome, chosen},
     bond::Bond,
+    card::Card,
     read::Together,
 };
 use crate::{
     approval::{
         model::{ASKS_TITLE, LONGEST, path, target},
-        read::Read,
-        texts::{AskedQuestion, Text, context, questions, sent, subject},
         typed::{Problems, Typed},
     },
     page::Shell,
@@ -49,65 +49,50 @@ pub enum FirstChoice {
 #[template(path = "turn.html")]
 pub struct TurnPage {
     shell: Shell,
+    heading: TurnHeading,
+    warnings: Vec<(&'static str, String)>,
+    problem: Option<String>,
+    cards: Vec<Card>,
+    rest: RestOfTurn,
+    form: TogetherForm,
+}
+
+/// The run and the turn of the requests.
+struct TurnHeading {
+    /// Whether the requests are calls of one turn.
     is_turn: bool,
+    /// The word for one of the requests.
     noun: &'static str,
-    action: String,
     namespace: String,
     workflow: String,
     /// The path of the turn in the journal.
     turn: String,
-    warnings: Vec<(&'static str, String)>,
-    problem: Option<String>,
-    cards: Vec<Card>,
-    /// The other calls of the turn: they run without a decision, or are decided.
-    others: Vec<String>,
-    done: Vec<String>,
-    verdicts: Vec<Button>,
-    says: Option<String>,
-    says_title: &'static str,
-    notice: &'static str,
-    asks_title: &'static str,
-    context_title: &'static str,
-    reason: Field,
-    guidance: Option<Field>,
-    reason_required: bool,
-    /// Whether nothing is chosen because of where the reader comes from.
-    is_unchosen: bool,
-    /// Names the drafts of this page: the request that stood first when it was opened, and the whole name.
-    first: String,
-    draft: String,
 }
 
-/// One request.
-struct Card {
-    /// The number of the call in the turn, or of the request on the page.
-    number: u32,
-    title: String,
-    name: String,
-    path: String,
-    gate: String,
-    digest: String,
-    /// The digests of its texts, each with its heading.
-    digests: Vec<(String, String)>,
-    /// Whether the request and its whole texts have the digests that it names.
-    is_unchanged: bool,
-    /// The reason why this request cannot or must not be decided: a heading and a sentence.
-    broken: Option<(&'static str, String)>,
-    /// Whether the reader can decide it.
-    can_decide: bool,
-    is_chosen: bool,
-    /// Why the reader cannot decide it, or must not.
-    cannot: Option<String>,
-    before: Vec<Fact>,
-    subject: Option<Text>,
-    sent: Option<Text>,
-    after: Vec<Fact>,
-    is_question: bool,
-    questions: Vec<AskedQuestion>,
-    context: Option<Text>,
-    prompt: String,
-    /// The label of the prompt.
-    label: &'static str,
+/// The calls of the turn that do not wait, and the words of its agent.
+struct RestOfTurn {
+    /// The other calls of the turn: they run without a decision, or are decided.
+    others: Vec<String>,
+    /// The earlier calls of the run.
+    done: Vec<String>,
+    /// The agent's own words.
+    says: Option<String>,
+}
+
+/// The form of the verdict.
+struct TogetherForm {
+    /// The address that takes the verdict.
+    action: String,
+    /// The request that stood first when the page was opened, which names the drafts.
+    first: String,
+    /// The name of the drafts of this page.
+    draft: String,
+    verdicts: Vec<Button>,
+    reason: Field,
+    reason_required: bool,
+    guidance: Option<Field>,
+    /// Whether no request is chosen because no page of this inbox led here.
+    is_unchosen: bool,
 }
 
 /// The button of a verdict.
@@ -118,7 +103,7 @@ struct Button {
     hint: String,
 }
 
-/// The text of a field, and what is wrong with it.
+/// The text of a field, and its problem.
 struct Field {
     value: String,
     problem: Option<String>,
@@ -132,7 +117,8 @@ impl TurnPage {
             FirstChoice::Nothing => Some(BTreeSet::new()),
         };
         let page = Self::new(caller, together, &Typed::default(), &Problems::default(), chosen.as_ref());
-        Self { is_unchosen: choice == FirstChoice::Nothing && !page.verdicts.is_empty(), ..page }
+        let is_unchosen = choice == FirstChoice::Nothing && !page.form.verdicts.is_empty();
+        Self { form: TogetherForm { is_unchosen, ..page.form }, ..page }
     }
 
     /// Returns the page for a reader with what they sent, and what was wrong with it.
@@ -149,108 +135,106 @@ impl TurnPage {
         problems: &Problems,
         chosen: Option<&BTreeSet<&str>>,
     ) -> Self {
-        let bond = &together.bond;
+        let numbered = (1..).zip(&together.calls);
         let cards: Vec<_> =
-            (1..).zip(&together.calls).map(|(position, read)| card(caller, together, read, position, chosen)).collect();
-        let requests = || together.calls.iter().map(|read| &read.seen.approval.spec.request);
-        let first = requests().next();
-        let path_of_turn = first.and_then(|one| action::turn_of(&one.gate.path)).map(|(path, _)| path);
-        let workflow = first.map(|one| one.workflow.name.clone()).unwrap_or_default();
-        let decidable = together.calls.iter().zip(&cards).filter(|(_, card)| card.can_decide);
+            numbered.map(|(position, read)| Card::of(caller, together, read, position, chosen)).collect();
+        let decidable = together.calls.iter().zip(&cards).filter(|(_, card)| card.eligibility.can_decide);
         let decidable: Vec<_> = decidable.filter_map(|(read, _)| read.verified().ok()).collect();
-        let field =
-            |name: &str| Field { value: typed.text(name).unwrap_or_default(), problem: problems.at(name).cloned() };
-        let verdicts = buttons(bond, &decidable);
-        let has_defer = verdicts.iter().any(|button| button.verdict == Verdict::Defer.name());
-        let is_turn = matches!(bond, Bond::Turn(_));
-        let title = if is_turn { format!("A turn of {workflow}") } else { "Requests of equal gates".to_owned() };
-        let mut shell = Shell::of(caller, &title, "inbox");
-        let run = if workflow.is_empty() { "RUN" } else { workflow.as_str() };
-        let words = if is_turn { vec!["approve", "list", "--run", run] } else { vec!["approve", "list"] };
-        shell.command = Some(CallFlags::default().kubectl(Some(&together.namespace), &words));
-        let conditions = together.runs().flat_map(|run| run.conditions.clone()).collect();
-        let conditions = signoff_api::ApprovalStatus { conditions, ..signoff_api::ApprovalStatus::default() };
-        let mut warnings = warnings(&conditions);
-        warnings.sort();
-        warnings.dedup();
-        // The words of the agent are of its turn: the same beside each call. Other runs have theirs on their pages.
-        let says: BTreeSet<_> = requests().filter(|_| is_turn).filter_map(action::says).collect();
-        let first_name = together.calls.first().and_then(|read| read.seen.approval.metadata.name.as_deref());
-        let first_shown = first_shown(typed, first_name.unwrap_or_default()).to_owned();
+        let heading = TurnHeading::of(together);
         Self {
-            shell,
-            is_turn,
-            noun: bond.noun(),
-            action: bond.action(&together.namespace),
-            namespace: together.namespace.clone(),
-            workflow,
-            turn: one_line(path_of_turn.unwrap_or_default(), 512),
-            warnings,
+            shell: heading.shell(caller),
+            warnings: conditions(together),
             problem: problems.of_page(),
+            rest: RestOfTurn::of(together),
+            form: TogetherForm::of(together, &decidable, typed, problems),
+            heading,
             cards,
-            others: if is_turn { others(together) } else { Vec::new() },
-            done: first.and_then(|one| one.action.as_ref()).map(done).unwrap_or_default(),
-            says: (!says.is_empty()).then(|| display(&says.into_iter().collect::<Vec<_>>().join("\n\n"), LONGEST)),
-            says_title: SAYS,
-            notice: action::NOTICE,
-            asks_title: ASKS_TITLE,
-            context_title: CONTEXT,
-            reason: field("reason"),
-            guidance: has_defer.then(|| field("guidance")),
-            reason_required: decidable.iter().any(|one| one.seen().approval.spec.request.require_reason == Some(true)),
-            is_unchosen: false,
-            draft: bond.draft(&first_shown),
-            first: first_shown,
-            verdicts,
         }
     }
+}
+
+impl TurnHeading {
+    fn of(together: &Together) -> Self {
+        let first = requests(together).next();
+        let path_of_turn = first.and_then(|request| action::turn_of(&request.gate.path)).map(|(path, _)| path);
+        Self {
+            is_turn: matches!(together.bond, Bond::Turn(_)),
+            noun: together.bond.noun(),
+            namespace: together.namespace.clone(),
+            workflow: first.map(|request| request.workflow.name.clone()).unwrap_or_default(),
+            turn: one_line(path_of_turn.unwrap_or_default(), 512),
+        }
+    }
+
+    /// Returns the shell of the page, with the command that lists the same requests.
+    fn shell(&self, caller: &Caller) -> Shell {
+        let title = match self.is_turn {
+            true => format!("A turn of {}", self.workflow),
+            false => "Requests of equal gates".to_owned(),
+        };
+        let mut shell = Shell::of(caller, &title, "inbox");
+        let run = if self.workflow.is_empty() { "RUN" } else { self.workflow.as_str() };
+        let words = if self.is_turn { vec!["approve", "list", "--run", run] } else { vec!["approve", "list"] };
+        shell.command = Some(CallFlags::default().kubectl(Some(&self.namespace), &words));
+        shell
+    }
+}
+
+impl RestOfTurn {
+    fn of(together: &Together) -> Self {
+        let is_turn = matches!(together.bond, Bond::Turn(_));
+        let action = requests(together).next().and_then(|request| request.action.as_ref());
+        // The words of the agent are of its turn: the same beside each call. Other runs have theirs on their pages.
+        let says: BTreeSet<_> = requests(together).filter(|_| is_turn).filter_map(action::says).collect();
+        let says: Vec<_> = says.into_iter().collect();
+        Self {
+            others: if is_turn { others(together) } else { Vec::new() },
+            done: action.map(done).unwrap_or_default(),
+            says: (!says.is_empty()).then(|| display(&says.join("\n\n"), LONGEST)),
+        }
+    }
+}
+
+impl TogetherForm {
+    /// Returns the form of a verdict on the requests that the reader can decide.
+    fn of(together: &Together, decidable: &[Verified<'_>], typed: &Typed, problems: &Problems) -> Self {
+        let bond = &together.bond;
+        let field =
+            |name: &str| Field { value: typed.text(name).unwrap_or_default(), problem: problems.at(name).cloned() };
+        let verdicts = buttons(bond, decidable);
+        let has_defer = verdicts.iter().any(|button| button.verdict == Verdict::Defer.name());
+        let first_name = together.calls.first().and_then(|read| read.seen.approval.metadata.name.as_deref());
+        let first = first_shown(typed, first_name.unwrap_or_default()).to_owned();
+        Self {
+            action: bond.action(&together.namespace),
+            draft: bond.draft(&first),
+            first,
+            verdicts,
+            reason: field("reason"),
+            reason_required: decidable.iter().any(|one| one.seen().approval.spec.request.require_reason == Some(true)),
+            guidance: has_defer.then(|| field("guidance")),
+            is_unchosen: false,
+        }
+    }
+}
+
+fn requests(together: &Together) -> impl Iterator<Item = &ApprovalRequest> {
+    together.calls.iter().map(|read| &read.seen.approval.spec.request)
+}
+
+/// Returns the warnings of the conditions of the runs, each once.
+fn conditions(together: &Together) -> Vec<(&'static str, String)> {
+    let conditions = together.runs().flat_map(|run| run.conditions.clone()).collect();
+    let mut warnings = warnings(&ApprovalStatus { conditions, ..ApprovalStatus::default() });
+    warnings.sort();
+    warnings.dedup();
+    warnings
 }
 
 /// Returns the name of the request that stood first when the page was opened, by which its drafts are named: as the
 /// form says it, or else this one.
 fn first_shown<'t>(typed: &'t Typed, otherwise: &'t str) -> &'t str {
     typed.get("first").filter(|name| is_name(name)).unwrap_or(otherwise)
-}
-
-fn card(caller: &Caller, together: &Together, read: &Read, position: u32, chosen: Option<&BTreeSet<&str>>) -> Card {
-    let approval = &read.seen.approval;
-    let request = &approval.spec.request;
-    let name = approval.metadata.name.clone().unwrap_or_default();
-    let problem = read.verified().err();
-    let ineligible = ineligible(approval, &caller.me.voter(), read.at);
-    // Readers who cannot decide anyway are told only what is wrong with the request itself.
-    let shown = problem.as_ref().filter(|problem| problem.is_of_request() || ineligible.is_none());
-    let broken = shown.map(|problem| (problem.heading(), problem.to_string()));
-    let stranger = || together.strangers.contains(&name).then(|| together.bond.stranger().to_owned());
-    let cannot = ineligible.map(|why| one_line(&why.to_string(), 1000)).or_else(stranger);
-    let can_decide = broken.is_none() && cannot.is_none();
-    let action = request.action.as_ref();
-    let is_question = action::is_question(request);
-    let number = action::turn_of(&request.gate.path).filter(|_| together.bond != Bond::Equal);
-    let (subject, sent) = (subject(request, &read.whole), sent(request, &read.whole));
-    Card {
-        number: number.map_or(position, |(_, number)| number),
-        title: together.bond.target(request).unwrap_or_else(|| target(request)),
-        path: path(&together.namespace, &name),
-        gate: one_line(&request.gate.path, 512),
-        digest: request.digest.to_string(),
-        digests: subject.iter().chain(&sent).map(|text| (text.title.clone(), text.digest.clone())).collect(),
-        is_unchanged: read.seen.digest_holds() && read.whole.is_ok(),
-        can_decide,
-        is_chosen: can_decide && chosen.is_none_or(|chosen| chosen.contains(name.as_str())),
-        broken,
-        cannot,
-        before: action.map(action::facts_before).unwrap_or_default(),
-        subject,
-        sent,
-        after: action::facts_of_call(request),
-        is_question,
-        questions: if is_question { questions(request) } else { Vec::new() },
-        context: context(request, &read.whole),
-        prompt: display(action::authors_words(request), LONGEST),
-        label: coming::label_of_question(request, coming::definition(request, &read.run)),
-        name,
-    }
 }
 
 /// The verdicts that at least one request takes, each with those that do not take it.
@@ -285,9 +269,8 @@ fn buttons(bond: &Bond, decidable: &[Verified<'_>]) -> Vec<Button> {
 
 /// The calls of the turn that do not wait, as the requests of the others name them.
 fn others(turn: &Together) -> Vec<String> {
-    let requests = || turn.calls.iter().map(|read| &read.seen.approval.spec.request);
-    let waits: BTreeSet<_> = requests().filter_map(|one| action::turn_of(&one.gate.path)).collect();
-    let mut found: Vec<_> = requests()
+    let waits: BTreeSet<_> = requests(turn).filter_map(|one| action::turn_of(&one.gate.path)).collect();
+    let mut found: Vec<_> = requests(turn)
         .filter_map(|one| one.action.as_ref())
         .flat_map(|action| &action.siblings)
         .filter_map(|call| {
