@@ -18,7 +18,7 @@ use similar::TextDiff;
 use crate::{
     seen::Seen,
     text::one_line,
-    whole::{Error, edited_call, is_review_cut, value},
+    whole::{WholeTextError, edited_call, is_review_cut, value},
 };
 
 /// The heading of the changes.
@@ -139,7 +139,9 @@ async fn original(
         Some(Some(text)) => Ok(text.to_owned()),
         Some(None) => {
             let bytes = value(client, namespace, &asked.workflow, &edit.original, ORIGINAL).await;
-            bytes.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).map_err(|error: Error| error.to_string())
+            bytes
+                .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+                .map_err(|error: WholeTextError| error.to_string())
         }
         None => Err(format!("{ORIGINAL} is not there: no request at gate {} shows it", one_line(&edit.gate, 95))),
     }

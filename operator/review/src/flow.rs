@@ -87,7 +87,7 @@ pub enum Unusable {
     Invalid(String),
     /// It cannot be counted.
     #[error(transparent)]
-    Uncountable(foreseen::Error),
+    Uncountable(foreseen::CountError),
 }
 
 /// The reason why a decision is not recorded as it was confirmed.

@@ -19,7 +19,7 @@ use crate::{
 
 /// Why decisions cannot be counted.
 #[derive(Debug, thiserror::Error)]
-pub enum Error {
+pub enum CountError {
     /// There is no thread to count on.
     #[error("a thread cannot be started: {0}")]
     Thread(#[from] std::io::Error),
@@ -59,7 +59,7 @@ impl Counter {
     ///
     /// # Errors
     /// A thread cannot be started.
-    pub fn start(threads: usize) -> Result<Self, Error> {
+    pub fn start(threads: usize) -> Result<Self, CountError> {
         Ok(Self { evaluator: Evaluator::start(EvaluatorSettings { threads, ..EvaluatorSettings::default() })? })
     }
 
@@ -67,16 +67,16 @@ impl Counter {
     ///
     /// # Errors
     /// Counting them costs too much.
-    pub async fn count(&self, approval: &Approval, now: Moment) -> Result<ApprovalStatus, Error> {
-        self.evaluator.run(subject(approval), work(approval, now)).await.map_err(Error::Uncountable)
+    pub async fn count(&self, approval: &Approval, now: Moment) -> Result<ApprovalStatus, CountError> {
+        self.evaluator.run(subject(approval), work(approval, now)).await.map_err(CountError::Uncountable)
     }
 
     /// Returns the same, and blocks the calling thread until then.
     ///
     /// # Errors
     /// As [`Counter::count`].
-    pub fn wait(&self, approval: &Approval, now: Moment) -> Result<ApprovalStatus, Error> {
-        self.evaluator.wait(subject(approval), work(approval, now)).map_err(Error::Uncountable)
+    pub fn wait(&self, approval: &Approval, now: Moment) -> Result<ApprovalStatus, CountError> {
+        self.evaluator.wait(subject(approval), work(approval, now)).map_err(CountError::Uncountable)
     }
 }
 

@@ -4,7 +4,7 @@
 
 use signoff_api::Digest;
 
-use crate::whole;
+use crate::whole::WholeTextError;
 
 /// A part of a request that is not verified. Nothing is sent about a request that has a problem.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -69,13 +69,13 @@ impl Problem {
     }
 }
 
-impl From<whole::Error> for Problem {
-    fn from(error: whole::Error) -> Self {
+impl From<WholeTextError> for Problem {
+    fn from(error: WholeTextError) -> Self {
         let said = error.to_string();
         match error {
-            whole::Error::Mismatch { .. } => Self::OtherText(said),
-            whole::Error::Nowhere | whole::Error::NoRun { .. } => Self::NoText(said),
-            whole::Error::Unreadable { .. } => Self::TextUnread(said),
+            WholeTextError::Mismatch { .. } => Self::OtherText(said),
+            WholeTextError::Nowhere | WholeTextError::NoRun { .. } => Self::NoText(said),
+            WholeTextError::Unreadable { .. } => Self::TextUnread(said),
         }
     }
 }

@@ -24,7 +24,7 @@ const SENDS: &str = "what is sent";
 
 /// Why the whole of a text cannot be shown.
 #[derive(Debug, thiserror::Error)]
-pub enum Error {
+pub enum WholeTextError {
     /// The text that was found is not the one that the request names.
     #[error(
         "DIGEST MISMATCH: {what} cannot be shown, {why}: do not decide this request, and tell the administrators of Signoff"
@@ -125,7 +125,7 @@ pub fn cut(request: &ApprovalRequest) -> Vec<String> {
 ///
 /// # Errors
 /// As every request; a Blob that is not there, and one whose content is not what the request names.
-pub async fn fetch(client: &Client, namespace: &str, approval: &Approval) -> Result<Whole, Error> {
+pub async fn fetch(client: &Client, namespace: &str, approval: &Approval) -> Result<Whole, WholeTextError> {
     let request = &approval.spec.request;
     let review = match request.reviews.as_ref().filter(|_| is_review_cut(request)) {
         None => None,
@@ -134,7 +134,7 @@ pub async fn fetch(client: &Client, namespace: &str, approval: &Approval) -> Res
                 Some(text(client, namespace, request, &whole.digest, REVIEW).await?)
             }
             Some(_) => return Err(mismatch(REVIEW, "its reference has another digest than it")),
-            None => return Err(Error::Nowhere),
+            None => return Err(WholeTextError::Nowhere),
         },
     };
     let context = match &request.context_ref {
@@ -154,7 +154,7 @@ async fn text(
     request: &ApprovalRequest,
     digest: &Digest,
     what: &'static str,
-) -> Result<String, Error> {
+) -> Result<String, WholeTextError> {
     let bytes = value(client, namespace, &request.workflow, digest, what).await?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
@@ -169,12 +169,12 @@ pub async fn value(
     run: &WorkflowRef,
     digest: &Digest,
     what: &'static str,
-) -> Result<Vec<u8>, Error> {
+) -> Result<Vec<u8>, WholeTextError> {
     if !names::is_object(&run.name) {
-        return Err(Error::NoRun { what });
+        return Err(WholeTextError::NoRun { what });
     }
     let blobs = Api::<Blob>::namespaced(client.clone(), namespace);
-    let unreadable = |error| Error::Unreadable { what, error };
+    let unreadable = |error| WholeTextError::Unreadable { what, error };
     let usual = names::blob(&run.name, &run.uid, digest);
     let found = match blobs.get(&usual).await {
         Ok(blob) if blob.is_of_run(&run.name, &run.uid) => Ok(blob),
@@ -207,7 +207,7 @@ async fn value_name(client: &Client, namespace: &str, workflow: &str, digest: &D
 ///
 /// # Errors
 /// It is of another run, or has another digest.
-pub fn verified(blob: Blob, run: &WorkflowRef, digest: &Digest, what: &str) -> Result<Vec<u8>, Error> {
+pub fn verified(blob: Blob, run: &WorkflowRef, digest: &Digest, what: &str) -> Result<Vec<u8>, WholeTextError> {
     let name = blob.metadata.name.clone().unwrap_or_default();
     if !blob.is_of_run(&run.name, &run.uid) {
         return Err(mismatch(what, &format!("the Blob {name} belongs to another run")));
@@ -220,8 +220,8 @@ pub fn verified(blob: Blob, run: &WorkflowRef, digest: &Digest, what: &str) -> R
     Ok(bytes)
 }
 
-fn mismatch(what: &str, why: &str) -> Error {
-    Error::Mismatch { what: what.to_owned(), why: one_line(why, 600) }
+fn mismatch(what: &str, why: &str) -> WholeTextError {
+    WholeTextError::Mismatch { what: what.to_owned(), why: one_line(why, 600) }
 }
 
 /// Says that the API server has no Blob, in its words, where the whole of a text would be.
@@ -306,7 +306,7 @@ mod tests {
         let answer = |code, message: &str| {
             let status = kube::core::Status { code, message: message.to_owned(), ..kube::core::Status::default() };
             let error = kube::Error::Api(Box::new(status));
-            Error::Unreadable { what: "the context", error }.to_string()
+            WholeTextError::Unreadable { what: "the context", error }.to_string()
         };
         assert!(answer(403, "no").starts_with("no; the ClusterRoles signoff-approver and signoff-viewer"));
         assert_eq!(answer(404, "no such blob"), "the whole of the context is not there: no such blob");

@@ -12,7 +12,7 @@ const LONGEST: usize = 253;
 
 /// A field: its text, and the reason why it cannot be used.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Field {
+pub struct FilterField {
     /// The text, at most as much of it as is searched for.
     pub text: String,
     /// The reason why it cannot be used.
@@ -22,7 +22,7 @@ pub struct Field {
 /// A form whose fields an address fills.
 pub trait FilterForm {
     /// Returns the fields with their names in the address.
-    fn fields(&self) -> Vec<(&'static str, &Field)>;
+    fn fields(&self) -> Vec<(&'static str, &FilterField)>;
 
     /// Whether a field cannot be read.
     fn is_wrong(&self) -> bool {
@@ -44,7 +44,7 @@ pub trait FilterForm {
     }
 }
 
-impl Field {
+impl FilterField {
     /// Reads a text from an address.
     pub(crate) fn of(typed: &str) -> Self {
         let typed = typed.trim();

@@ -17,7 +17,7 @@ use kube::Client;
 use signoff_api::{Approval, Moment};
 use signoff_review::clock;
 
-use self::{filter::Filter, read::Found, row::Row};
+use self::{filter::Filter, read::Found, row::HistoryRow};
 use crate::{
     error::PageError,
     filter_form::FilterForm as _,
@@ -36,7 +36,7 @@ const PAGE: usize = 50;
 struct History {
     shell: Shell,
     filter: Filter,
-    lines: Vec<Line>,
+    lines: Vec<HistoryLine>,
     all: usize,
     shown_from: usize,
     shown_to: usize,
@@ -52,8 +52,8 @@ struct History {
     is_filtered: bool,
 }
 
-struct Line {
-    row: Row,
+struct HistoryLine {
+    row: HistoryRow,
     at: Option<Instant>,
 }
 
@@ -119,7 +119,7 @@ fn history(mut shell: Shell, filter: Filter, found: Found, namespaces: Option<Ve
     let all = found.rows.len();
     let last = all.saturating_sub(1) / PAGE;
     let part = part.min(last);
-    let lines: Vec<_> = found.rows.into_iter().skip(part * PAGE).take(PAGE).map(Line::of).collect();
+    let lines: Vec<_> = found.rows.into_iter().skip(part * PAGE).take(PAGE).map(HistoryLine::of).collect();
     shell.command = Some(match (&namespaces, filter.namespace.text.as_str()) {
         (_, namespace) if !namespace.is_empty() && filter.namespace.wrong.is_none() => {
             format!("kubectl approve list --all --namespace {namespace}")
@@ -151,8 +151,8 @@ fn history(mut shell: Shell, filter: Filter, found: Found, namespaces: Option<Ve
     }
 }
 
-impl Line {
-    fn of(row: Row) -> Self {
+impl HistoryLine {
+    fn of(row: HistoryRow) -> Self {
         Self { at: row.at.map(dated), row }
     }
 }

@@ -57,7 +57,7 @@ struct Inbox {
     filter: InboxFilter,
     tabs: Vec<TabLink>,
     groups: Vec<Group>,
-    decided: Vec<Line>,
+    decided: Vec<InboxLine>,
     /// The requests of the tab of others, and its address.
     others: usize,
     others_tab: String,
@@ -94,8 +94,8 @@ struct TabLink {
 
 /// Requests that stand together: one, or those of equal gates.
 struct Group {
-    first: Line,
-    folded: Vec<Line>,
+    first: InboxLine,
+    folded: Vec<InboxLine>,
     /// The number of requests behind the first one.
     more: usize,
     /// The name of the gate.
@@ -115,7 +115,7 @@ struct Joined {
 }
 
 /// One request.
-struct Line {
+struct InboxLine {
     row: Arc<Row>,
     path: String,
     /// The tool of a call, or the agent that asks.
@@ -257,7 +257,7 @@ fn groups(folds: &[Fold], filter: &InboxFilter, asked: &[Waiting], at: Moment) -
     for fold in folds {
         let mut lines = fold.iter().take(MOST_FOLDED).map(|one| {
             let turn = one.row.turn.as_ref().and_then(|turn| turns.remove(turn)).filter(|(_, count)| *count > 1);
-            Line { turn, ..line(one, at) }
+            InboxLine { turn, ..line(one, at) }
         });
         let Some(first) = lines.next() else { continue };
         let folded: Vec<_> = lines.collect();
@@ -306,7 +306,7 @@ fn turns(folds: &[Fold]) -> BTreeMap<String, (String, usize)> {
     turns
 }
 
-fn line(one: &Waiting, at: Moment) -> Line {
+fn line(one: &Waiting, at: Moment) -> InboxLine {
     let row = &one.row;
     let left = row.deadline.since(at);
     let is_late = row.is_late(at);
@@ -335,7 +335,7 @@ fn line(one: &Waiting, at: Moment) -> Line {
     } else {
         format!("{distance}, {}; then {}", exact.shown, row.then)
     };
-    Line {
+    InboxLine {
         path: path(&row.namespace, &row.name),
         subject,
         asks,

@@ -41,7 +41,7 @@ struct PoliciesPage {
 /// One list of policies.
 #[derive(Debug, Default)]
 struct Listed {
-    cards: Vec<Card>,
+    cards: Vec<PolicyCard>,
     has_more: bool,
     /// Why it could not be listed.
     refused: Option<String>,
@@ -49,7 +49,7 @@ struct Listed {
 
 /// One policy.
 #[derive(Debug)]
-struct Card {
+struct PolicyCard {
     namespace: Option<String>,
     name: String,
     /// What it says, or why it cannot be read.
@@ -86,7 +86,7 @@ fn refusable(listed: Result<Listed, PageError>) -> Result<Listed, PageError> {
 }
 
 /// Lists policies of one place. One that this version cannot read does not hide the others.
-async fn list<K>(client: &Client, namespace: Option<&str>, card: fn(&K) -> Card) -> Result<Listed, PageError>
+async fn list<K>(client: &Client, namespace: Option<&str>, card: fn(&K) -> PolicyCard) -> Result<Listed, PageError>
 where
     K: Resource<DynamicType = ()> + DeserializeOwned + Debug,
 {
@@ -101,14 +101,14 @@ where
     Ok(Listed { cards, has_more, refused: None })
 }
 
-fn read<K>(object: DynamicObject, kind: &ApiResource, card: fn(&K) -> Card) -> Card
+fn read<K>(object: DynamicObject, kind: &ApiResource, card: fn(&K) -> PolicyCard) -> PolicyCard
 where
     K: Resource<DynamicType = ()> + DeserializeOwned,
 {
     let (namespace, name) = (object.namespace(), object.name_any());
     match object.try_parse::<K>() {
         Ok(policy) => card(&policy),
-        Err(error) => Card {
+        Err(error) => PolicyCard {
             command: command(&kind.plural, &name, namespace.as_deref()),
             words: Err(format!("this version cannot read it: {}", one_line(&error.to_string(), 1000))),
             namespace,
@@ -117,17 +117,17 @@ where
     }
 }
 
-fn cluster_card(policy: &ClusterApprovalPolicy) -> Card {
+fn cluster_card(policy: &ClusterApprovalPolicy) -> PolicyCard {
     let name = policy.name_any();
     let command = command("clusterapprovalpolicies", &name, None);
-    Card { namespace: None, name, words: Ok(words::of_cluster(&policy.spec)), command }
+    PolicyCard { namespace: None, name, words: Ok(words::of_cluster(&policy.spec)), command }
 }
 
-fn own_card(policy: &ApprovalPolicy) -> Card {
+fn own_card(policy: &ApprovalPolicy) -> PolicyCard {
     let (namespace, name) = (policy.namespace().unwrap_or_default(), policy.name_any());
     let command = command("approvalpolicies", &name, Some(&namespace));
     let words = Ok(words::of_namespace(&policy.spec, &namespace));
-    Card { namespace: Some(namespace), name, words, command }
+    PolicyCard { namespace: Some(namespace), name, words, command }
 }
 
 fn command(plural: &str, name: &str, namespace: Option<&str>) -> String {

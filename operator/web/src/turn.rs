@@ -30,7 +30,7 @@ use crate::{
 };
 use batch::Batch;
 use bond::Bond;
-use model::{Confirm, FirstChoice, Results, TurnPage};
+use model::{ConfirmTogether, FirstChoice, Results, TurnPage};
 use read::Together;
 
 /// Shows the calls of a turn that wait.
@@ -178,7 +178,7 @@ async fn decide_all(
         }
     };
     if typed.get("confirmed").is_none() {
-        return Ok(page::kept(page::html(&Confirm::of(caller, &batch, typed))));
+        return Ok(page::kept(page::html(&ConfirmTogether::of(caller, &batch, typed))));
     }
     let outcomes = batch.send(typed).await;
     Ok(page::kept(page::html(&Results::of(caller, &batch, typed, outcomes))))

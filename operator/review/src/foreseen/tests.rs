@@ -15,7 +15,7 @@ fn after(approval: &mut Approval, user: &str, decision: Decision) -> String {
     reached(approval, Some(&counted), &entry).line(&entry)
 }
 
-fn usable(approval: &Approval, entry: &Entry) -> Result<Option<String>, Error> {
+fn usable(approval: &Approval, entry: &Entry) -> Result<Option<String>, CountError> {
     let counted = Counter::start(1)?.wait(&with(approval, entry), sample::now())?;
     Ok(unusable(&counted, entry))
 }

@@ -5,7 +5,7 @@ use serde_json::json;
 use signoff_api::Outcome;
 
 use super::*;
-use crate::{sample, whole};
+use crate::{sample, whole::WholeTextError};
 
 fn seen() -> Seen {
     Seen::of_value(serde_json::to_value(sample::approval()).unwrap()).unwrap()
@@ -49,9 +49,9 @@ fn each_part_that_is_not_verified_is_a_problem_of_its_own() {
 #[test]
 fn the_kind_of_a_problem_of_a_text_is_that_of_its_error() {
     for (error, expected) in [
-        (whole::Error::Nowhere, Problem::NoText as fn(String) -> Problem),
-        (whole::Error::NoRun { what: "the context" }, Problem::NoText),
-        (whole::Error::Mismatch { what: "the context".to_owned(), why: "x".to_owned() }, Problem::OtherText),
+        (WholeTextError::Nowhere, Problem::NoText as fn(String) -> Problem),
+        (WholeTextError::NoRun { what: "the context" }, Problem::NoText),
+        (WholeTextError::Mismatch { what: "the context".to_owned(), why: "x".to_owned() }, Problem::OtherText),
     ] {
         let said = error.to_string();
         assert_eq!(Problem::from(error), expected(said));

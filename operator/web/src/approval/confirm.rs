@@ -35,7 +35,7 @@ const QUESTION: usize = 2000;
 
 #[derive(Template)]
 #[template(path = "confirm.html")]
-pub(super) struct Confirm {
+pub(super) struct ConfirmPage {
     shell: Shell,
     namespace: String,
     name: String,
@@ -57,7 +57,7 @@ pub(super) struct Confirm {
     comes_to: String,
     /// The parts of the form that were filled in and are not sent.
     left_out: Option<String>,
-    changes: Vec<Change>,
+    changes: Vec<ParameterDifference>,
     reason: Option<String>,
     said: Vec<(String, String)>,
     /// The look of the button.
@@ -72,13 +72,13 @@ pub(super) struct Confirm {
 }
 
 /// The difference of one parameter, by lines.
-struct Change {
+struct ParameterDifference {
     name: String,
     lines: Vec<(&'static str, &'static str, String)>,
 }
 
 /// Returns the page that shows a decision once more.
-pub(super) fn confirm(caller: &Caller, read: &Read, rehearsed: &Rehearsed, typed: &Typed) -> Confirm {
+pub(super) fn confirm(caller: &Caller, read: &Read, rehearsed: &Rehearsed, typed: &Typed) -> ConfirmPage {
     let entry = rehearsed.entry();
     let request = &rehearsed.seen().approval.spec.request;
     let metadata = &rehearsed.seen().approval.metadata;
@@ -103,7 +103,7 @@ pub(super) fn confirm(caller: &Caller, read: &Read, rehearsed: &Rehearsed, typed
     let changes = changes(request, entry, model::reviewed(read).as_deref());
     let subject = subject(request, &read.whole).filter(|_| changes.is_empty());
     let subject = subject.map(|text| Text { page: Some(own_page), ..text.first(MOST_LINES) });
-    Confirm {
+    ConfirmPage {
         question: display(action::authors_words(request), QUESTION),
         label: coming::label_of_question(request, coming::definition(request, &read.run)),
         before: request.action.as_ref().map(action::facts_before).unwrap_or_default(),
@@ -157,7 +157,7 @@ fn left_out(read: &Read, typed: &Typed, verdict: Verdict) -> Option<String> {
     Some(format!("What you changed under {parts} is not sent with {verdict}."))
 }
 
-fn changes(request: &signoff_api::ApprovalRequest, entry: &Entry, reviewed: Option<&str>) -> Vec<Change> {
+fn changes(request: &signoff_api::ApprovalRequest, entry: &Entry, reviewed: Option<&str>) -> Vec<ParameterDifference> {
     let Some(parameters) = &entry.decision.parameters else { return Vec::new() };
     let shown = typed::parameters_of(request, entry.decision.verdict, reviewed);
     let text = |value: &Value| match value {
@@ -168,7 +168,7 @@ fn changes(request: &signoff_api::ApprovalRequest, entry: &Entry, reviewed: Opti
         let is_retry = entry.decision.verdict == Verdict::Retry;
         let before =
             shown.iter().find(|one| one.name == *name && !is_retry).map(typed::Parameter::text).unwrap_or_default();
-        Change { name: name.clone(), lines: difference(&before, &text(after)) }
+        ParameterDifference { name: name.clone(), lines: difference(&before, &text(after)) }
     };
     parameters::as_object(parameters).0.iter().map(one).collect()
 }

@@ -15,7 +15,7 @@ use futures::{Stream, StreamExt, stream, stream::BoxStream};
 use kube::{
     Api,
     core::PartialObjectMeta,
-    runtime::watcher::{self, Config, Event as Change, watcher},
+    runtime::watcher::{self, Config, Event as WatchEvent, watcher},
 };
 use serde::Deserialize;
 use signoff_api::Approval;
@@ -27,7 +27,7 @@ const BEAT: Duration = Duration::from_secs(25);
 
 /// What the page has shown already.
 #[derive(Deserialize)]
-pub struct Shown {
+pub struct SeenVersion {
     /// The version that it has read.
     #[serde(default)]
     seen: String,
@@ -41,7 +41,7 @@ pub async fn events(
     State(state): State<PageState>,
     caller: Caller,
     Path((namespace, name)): Path<(String, String)>,
-    Query(shown): Query<Shown>,
+    Query(shown): Query<SeenVersion>,
 ) -> Result<Response, PageError> {
     let place = state.streams.place(&caller)?;
     let api = Api::<PartialObjectMeta<Approval>>::namespaced(caller.client.clone(), &namespace);
@@ -53,12 +53,12 @@ pub async fn events(
 
 /// The version after a change: none where nothing can have changed, an empty one where the Approval is gone.
 fn version(
-    change: Result<Change<PartialObjectMeta<Approval>>, watcher::Error>,
+    change: Result<WatchEvent<PartialObjectMeta<Approval>>, watcher::Error>,
 ) -> Result<Option<String>, watcher::Error> {
     Ok(match change? {
-        Change::Init | Change::InitDone => None,
-        Change::InitApply(object) | Change::Apply(object) => object.metadata.resource_version,
-        Change::Delete(_) => Some(String::new()),
+        WatchEvent::Init | WatchEvent::InitDone => None,
+        WatchEvent::InitApply(object) | WatchEvent::Apply(object) => object.metadata.resource_version,
+        WatchEvent::Delete(_) => Some(String::new()),
     })
 }
 

@@ -13,7 +13,7 @@ use signoff_review::{action, meaning::run_again, reading::Verified, request::ans
 use super::{
     model::{comes_to, reviewed},
     read::Read,
-    typed::{self, Parameter, Problems, Typed, plain_lines},
+    typed::{self, FormField, Parameter, Problems, Typed, plain_lines},
 };
 
 /// The forms of a decision.
@@ -25,12 +25,12 @@ pub(super) struct Decide {
     /// The other verdicts that need no more than a reason.
     pub(super) further: Vec<Plain>,
     /// The one reason of every verdict.
-    pub(super) reason: Field,
+    pub(super) reason: FormField,
     pub(super) reason_required: bool,
-    pub(super) respond: Vec<Asked>,
+    pub(super) respond: Vec<QuestionField>,
     pub(super) modify: Vec<Editor>,
     pub(super) retry: Vec<Editor>,
-    pub(super) defer: Option<Field>,
+    pub(super) defer: Option<FormField>,
     pub(super) escalate: Option<Escalate>,
 }
 
@@ -42,12 +42,6 @@ pub(super) struct Plain {
     pub(super) comes_to: String,
     /// Whether the page has a box about it, which says what it comes to.
     pub(super) has_box: bool,
-}
-
-/// What a field holds, and what is wrong with it.
-pub(super) struct Field {
-    pub(super) value: String,
-    pub(super) problem: Option<String>,
 }
 
 impl Decide {
@@ -103,7 +97,7 @@ pub(super) fn boxes(allowed: &[Verdict]) -> Vec<Verdict> {
 }
 
 /// One question of the form.
-pub(super) struct Asked {
+pub(super) struct QuestionField {
     pub(super) id: String,
     pub(super) question: Option<String>,
     pub(super) options: Vec<Choice>,
@@ -115,7 +109,7 @@ pub(super) struct Asked {
     pub(super) is_required: bool,
     /// Whether the answer is another than the one that the question suggests.
     pub(super) is_changed: bool,
-    pub(super) field: Field,
+    pub(super) field: FormField,
 }
 
 /// An option of a question.
@@ -129,7 +123,7 @@ pub(super) struct Choice {
 /// One parameter in the editor.
 pub(super) struct Editor {
     pub(super) parameter: Parameter,
-    pub(super) field: Field,
+    pub(super) field: FormField,
     pub(super) rows: usize,
 }
 
@@ -160,7 +154,7 @@ pub(super) fn decide(verified: Verified<'_>, read: &Read, typed: &Typed, problem
         let found = read.foreseen.iter().find(|(other, _)| *other == verdict);
         found.map(|(_, reached)| comes_to(request, verdict, reached, &read.run)).unwrap_or_default()
     };
-    let field = |name: &str, default: String| Field {
+    let field = |name: &str, default: String| FormField {
         value: typed.text(name).unwrap_or(default),
         problem: problems.at(name).cloned(),
     };
@@ -173,7 +167,7 @@ pub(super) fn decide(verified: Verified<'_>, read: &Read, typed: &Typed, problem
             // The engine calls the parameters of every verdict the same.
             let of_engine = || problems.at(&format!("parameters.{}", parameter.name));
             let problem = problems.at(&parameter.field).or_else(of_engine).filter(|_| form == name).cloned();
-            Editor { rows: value.lines().count().clamp(2, 16), field: Field { value, problem }, parameter }
+            Editor { rows: value.lines().count().clamp(2, 16), field: FormField { value, problem }, parameter }
         };
         fields.into_iter().map(one).collect()
     };
@@ -215,7 +209,7 @@ pub(super) fn decide(verified: Verified<'_>, read: &Read, typed: &Typed, problem
     }
 }
 
-fn asked(request: &ApprovalRequest, typed: &Typed, problems: &Problems) -> Vec<Asked> {
+fn asked(request: &ApprovalRequest, typed: &Typed, problems: &Problems) -> Vec<QuestionField> {
     let of_agent = action::is_question(request);
     let count = request.form.as_ref().map_or(0, |form| form.questions.len());
     let one = |(at, question): (usize, &Question)| {
@@ -238,7 +232,7 @@ fn asked(request: &ApprovalRequest, typed: &Typed, problems: &Problems) -> Vec<A
         let value = typed.text(&text_field).unwrap_or_else(|| text.clone());
         let is_other = |id: &String| is_chosen(id) != (by_default.as_ref() == Some(id));
         let is_changed = value != text || question.options.iter().any(|option| is_other(&option.id));
-        Asked {
+        QuestionField {
             id: match count {
                 // The ids of an agent's questions are made by the operator, and mean nothing to people.
                 1 if of_agent => "Question".to_owned(),
@@ -253,7 +247,7 @@ fn asked(request: &ApprovalRequest, typed: &Typed, problems: &Problems) -> Vec<A
             rules: answer_rules(request, question).join("; "),
             is_required: !question.may_be_left_out(),
             is_changed,
-            field: Field { value, problem: problems.at(&text_field).cloned() },
+            field: FormField { value, problem: problems.at(&text_field).cloned() },
             option_field,
             text_field,
         }

@@ -21,6 +21,15 @@ pub struct Typed(pub Vec<(String, String)>);
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Problems(pub BTreeMap<String, String>);
 
+/// The text of a field of a form, and its problem.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FormField {
+    /// The text.
+    pub value: String,
+    /// The reason why the text cannot be sent.
+    pub problem: Option<String>,
+}
+
 impl Typed {
     /// Returns the last value of a field.
     pub fn get(&self, name: &str) -> Option<&str> {

@@ -4,7 +4,7 @@
 
 use csv::{QuoteStyle, WriterBuilder};
 
-use super::row::{Decider, Row};
+use super::row::{Decider, HistoryRow};
 
 /// The names of the columns.
 const COLUMNS: [&str; 14] = [
@@ -28,7 +28,7 @@ const COLUMNS: [&str; 14] = [
 ///
 /// # Errors
 /// None that is known: it is written into memory.
-pub fn csv(rows: &[Row]) -> Result<Vec<u8>, csv::Error> {
+pub fn csv(rows: &[HistoryRow]) -> Result<Vec<u8>, csv::Error> {
     let mut to = WriterBuilder::new().quote_style(QuoteStyle::Always).from_writer(Vec::new());
     to.write_record(COLUMNS)?;
     for row in rows {

@@ -3,7 +3,7 @@
 
 use super::{super::tests::ended, *};
 
-fn read(rows: &[Row]) -> Vec<Vec<String>> {
+fn read(rows: &[HistoryRow]) -> Vec<Vec<String>> {
     let bytes = csv(rows).unwrap();
     let mut reader = csv::ReaderBuilder::new().has_headers(false).from_reader(bytes.as_slice());
     reader.records().map(|record| record.unwrap().iter().map(str::to_owned).collect()).collect()
@@ -28,7 +28,7 @@ fn every_text_of_others_is_quoted_and_shown_with_its_hidden_characters() {
     // The control character is dropped before the cell is looked at, so that what it hid is quoted too.
     approval.status.as_mut().unwrap().outcome.as_mut().unwrap().reason =
         Some("\u{1}=1,\"a\"\r\nb \u{202e}c".to_owned());
-    let rows: Vec<_> = Row::of(&approval).into_iter().collect();
+    let rows: Vec<_> = HistoryRow::of(&approval).into_iter().collect();
     let digest = approval.spec.request.digest.to_string();
     let name = approval.metadata.name.clone().unwrap();
     let expected = [
@@ -57,7 +57,7 @@ fn what_is_not_known_is_an_empty_cell() {
     let mut approval = ended("Cancelled", None, "Policy", &[]);
     let outcome = approval.status.as_mut().unwrap().outcome.as_mut().unwrap();
     (outcome.decided_at, outcome.reason) = (None, None);
-    let rows: Vec<_> = Row::of(&approval).into_iter().collect();
+    let rows: Vec<_> = HistoryRow::of(&approval).into_iter().collect();
     let read = read(&rows);
     let empty: Vec<_> = COLUMNS
         .iter()

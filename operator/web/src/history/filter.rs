@@ -8,8 +8,8 @@ use signoff_api::{Moment, Verdict, approval::ApprovalPhase};
 use signoff_review::text::one_line;
 use url::form_urlencoded;
 
-use super::row::Row;
-use crate::filter_form::{Field, FilterForm};
+use super::row::HistoryRow;
+use crate::filter_form::{FilterField, FilterForm};
 
 /// The outcomes without a verdict.
 const VOID: [ApprovalPhase; 2] = [ApprovalPhase::Cancelled, ApprovalPhase::Superseded];
@@ -18,21 +18,21 @@ const VOID: [ApprovalPhase; 2] = [ApprovalPhase::Cancelled, ApprovalPhase::Super
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Filter {
     /// The first day, in UTC.
-    pub from: Field,
+    pub from: FilterField,
     /// The last day, in UTC.
-    pub to: Field,
+    pub to: FilterField,
     /// The namespace, whole.
-    pub namespace: Field,
+    pub namespace: FilterField,
     /// A part of the name of the run.
-    pub run: Field,
+    pub run: FilterField,
     /// A part of the path of the gate.
-    pub gate: Field,
+    pub gate: FilterField,
     /// A part of the name of somebody who decided.
-    pub who: Field,
+    pub who: FilterField,
     /// The verdict, or the phase of an outcome without one.
-    pub verdict: Field,
+    pub verdict: FilterField,
     /// A part of the reason.
-    pub reason: Field,
+    pub reason: FilterField,
     start: Option<Moment>,
     /// The end of the last day, which is no part of it.
     end: Option<Moment>,
@@ -56,14 +56,14 @@ impl Filter {
             if name == "page" {
                 page = value.parse().unwrap_or(0);
             } else if let Some(field) = filter.field(&name) {
-                *field = Field::of(&value);
+                *field = FilterField::of(&value);
             }
         }
         filter.check();
         (filter, page)
     }
 
-    fn field(&mut self, name: &str) -> Option<&mut Field> {
+    fn field(&mut self, name: &str) -> Option<&mut FilterField> {
         match name {
             "from" => Some(&mut self.from),
             "to" => Some(&mut self.to),
@@ -120,7 +120,7 @@ impl Filter {
 
     /// Whether a row is asked for.
     #[must_use]
-    pub fn takes(&self, row: &Row) -> bool {
+    pub fn takes(&self, row: &HistoryRow) -> bool {
         let is_in_time = self.start.is_none_or(|start| row.at.is_some_and(|at| at >= start))
             && self.end.is_none_or(|end| row.at.is_some_and(|at| at < end));
         let is_wanted = match self.wanted {
@@ -152,7 +152,7 @@ fn choices() -> Vec<Wanted> {
 }
 
 impl FilterForm for Filter {
-    fn fields(&self) -> Vec<(&'static str, &Field)> {
+    fn fields(&self) -> Vec<(&'static str, &FilterField)> {
         vec![
             ("from", &self.from),
             ("to", &self.to),
@@ -176,7 +176,7 @@ impl Wanted {
 }
 
 /// Returns the day that a field names. A text that names none is told at the field.
-fn day(field: &mut Field) -> Option<Date> {
+fn day(field: &mut FilterField) -> Option<Date> {
     if field.text.is_empty() {
         return None;
     }

@@ -7,9 +7,9 @@ fn filter(query: &str) -> Filter {
     Filter::read(query).0
 }
 
-fn row() -> Row {
+fn row() -> HistoryRow {
     let approval = ended("Approved", Some("Approve"), "Human", &["bob@example.com"]);
-    Row::of(&approval).unwrap()
+    HistoryRow::of(&approval).unwrap()
 }
 
 #[test]

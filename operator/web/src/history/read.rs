@@ -11,7 +11,7 @@ use kube::{
 use signoff_api::Approval;
 use signoff_cluster::error::status_code;
 
-use super::row::{self, Row};
+use super::row::{self, HistoryRow};
 use crate::{error::PageError, scope};
 
 /// The most Approvals that are read for one page or one file.
@@ -25,7 +25,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Found {
     /// The rows that were asked for, the newest first.
-    pub rows: Vec<Row>,
+    pub rows: Vec<HistoryRow>,
     /// The number of Approvals that were read.
     pub read: usize,
     /// Whether there are more than were read.
@@ -44,7 +44,7 @@ pub async fn read(
     namespaces: Option<&[String]>,
     selector: &str,
     most: usize,
-    takes: impl Fn(&Row) -> bool,
+    takes: impl Fn(&HistoryRow) -> bool,
 ) -> Result<Found, PageError> {
     let all = read_all(client, namespaces, selector, most, takes);
     tokio::time::timeout(PATIENCE, all).await.unwrap_or_else(|_| {
@@ -57,7 +57,7 @@ async fn read_all(
     namespaces: Option<&[String]>,
     selector: &str,
     most: usize,
-    takes: impl Fn(&Row) -> bool,
+    takes: impl Fn(&HistoryRow) -> bool,
 ) -> Result<Found, PageError> {
     let kind = ApiResource::erase::<Approval>(&());
     let mut found = Found::default();
@@ -98,11 +98,11 @@ fn refused(error: kube::Error) -> PageError {
     }
 }
 
-fn take(found: &mut Found, object: DynamicObject, takes: impl Fn(&Row) -> bool) {
+fn take(found: &mut Found, object: DynamicObject, takes: impl Fn(&HistoryRow) -> bool) {
     let meta = object.meta();
     let name = [&meta.namespace, &meta.name].map(|part| part.clone().unwrap_or_default()).join("/");
     match object.try_parse::<Approval>() {
-        Ok(approval) => found.rows.extend(Row::of(&approval).filter(takes)),
+        Ok(approval) => found.rows.extend(HistoryRow::of(&approval).filter(takes)),
         Err(error) => {
             tracing::warn!(approval = name, %error, "an Approval cannot be read");
             found.unreadable.push(name);

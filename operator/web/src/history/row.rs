@@ -15,7 +15,7 @@ const WHOLE: usize = 40_000;
 
 /// One outcome. Texts are already shown as in [`display`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Row {
+pub struct HistoryRow {
     /// The uid of the Approval.
     pub uid: String,
     /// The namespace.
@@ -55,7 +55,7 @@ pub struct Decider {
     pub channel: Option<String>,
 }
 
-impl Row {
+impl HistoryRow {
     /// Returns the row of an Approval, or `None` if it has no outcome.
     #[must_use]
     pub fn of(approval: &Approval) -> Option<Self> {
@@ -135,6 +135,6 @@ impl Decider {
 }
 
 /// Sorts rows: the newest first, and those without a time last.
-pub fn sort(rows: &mut [Row]) {
+pub fn sort(rows: &mut [HistoryRow]) {
     rows.sort_by(|a, b| b.at.cmp(&a.at).then_with(|| (&a.namespace, &a.name).cmp(&(&b.namespace, &b.name))));
 }

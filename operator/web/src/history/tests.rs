@@ -30,8 +30,8 @@ pub(super) fn ended(phase: &str, verdict: Option<&str>, source: &str, by: &[&str
     approval
 }
 
-fn row(phase: &str, verdict: Option<&str>, source: &str, by: &[&str]) -> Row {
-    Row::of(&ended(phase, verdict, source, by)).unwrap()
+fn row(phase: &str, verdict: Option<&str>, source: &str, by: &[&str]) -> HistoryRow {
+    HistoryRow::of(&ended(phase, verdict, source, by)).unwrap()
 }
 
 #[test]
@@ -70,10 +70,10 @@ fn each_phase_and_source_has_a_word_a_shape_and_an_origin() {
 
 #[test]
 fn an_approval_without_an_outcome_is_no_row() {
-    assert_eq!(Row::of(&sample::approval()), None);
+    assert_eq!(HistoryRow::of(&sample::approval()), None);
     let mut bare = sample::approval();
     bare.status = None;
-    assert_eq!(Row::of(&bare), None);
+    assert_eq!(HistoryRow::of(&bare), None);
 }
 
 #[test]
@@ -120,7 +120,7 @@ fn the_page_shows_facts_and_hostile_texts_as_text() {
     approval.status.as_mut().unwrap().outcome.as_mut().unwrap().reason =
         Some("<script>alert(1)</script> \u{202e}live".to_owned());
     approval.spec.request.gate.path = "review\"><img src=x onerror=y>".to_owned();
-    let found = Found { rows: Row::of(&approval).into_iter().collect(), read: 1, ..Found::default() };
+    let found = Found { rows: HistoryRow::of(&approval).into_iter().collect(), read: 1, ..Found::default() };
     let page = rendered("who=%22%3E%3Cb%3E&from=yesterday%3Cx", found);
     for said in [
         "Decisions 1 to 1 of 1",

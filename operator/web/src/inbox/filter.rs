@@ -8,7 +8,7 @@ use signoff_api::{Moment, gate::GateType};
 use url::form_urlencoded;
 
 use crate::{
-    filter_form::{Field, FilterForm},
+    filter_form::{FilterField, FilterForm},
     live::{Row, Standing, Waiting},
 };
 
@@ -86,19 +86,19 @@ pub type ChoiceLine = (&'static str, &'static str, bool);
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct InboxFilter {
     /// Words that the line of a request has.
-    pub search: Field,
+    pub search: FilterField,
     /// The kind of the request.
-    pub kind: Field,
+    pub kind: FilterField,
     /// A part of the name of the run.
-    pub run: Field,
+    pub run: FilterField,
     /// A part of the name of an approval policy that applies.
-    pub policy: Field,
+    pub policy: FilterField,
     /// The time in which it is due.
-    pub due: Field,
+    pub due: FilterField,
     /// The namespace, whole.
-    pub namespace: Field,
+    pub namespace: FilterField,
     /// The order.
-    pub sort: Field,
+    pub sort: FilterField,
     /// The tab.
     pub tab: Tab,
     /// The key of the gate, or an empty text for all.
@@ -123,7 +123,7 @@ impl InboxFilter {
                 "alike" if value.chars().all(|c| c.is_ascii_hexdigit()) => filter.alike = value.into_owned(),
                 other => {
                     if let Some(field) = filter.field(other) {
-                        *field = Field::of(&value);
+                        *field = FilterField::of(&value);
                     }
                 }
             }
@@ -132,7 +132,7 @@ impl InboxFilter {
         filter.dues = chosen(&mut filter.due, DUES);
         filter.order = chosen(&mut filter.sort, SORTS).unwrap_or_default();
         if filter.order == Sort::default() && filter.sort.wrong.is_none() {
-            filter.sort = Field::default();
+            filter.sort = FilterField::default();
         }
         filter.namespace.check_namespace();
         filter.words = filter.search.text.split_whitespace().take(WORDS + 1).map(str::to_lowercase).collect();
@@ -148,7 +148,7 @@ impl InboxFilter {
         Self { tab, ..Self::default() }
     }
 
-    fn field(&mut self, name: &str) -> Option<&mut Field> {
+    fn field(&mut self, name: &str) -> Option<&mut FilterField> {
         match name {
             "q" => Some(&mut self.search),
             "kind" => Some(&mut self.kind),
@@ -243,7 +243,7 @@ impl InboxFilter {
 }
 
 impl FilterForm for InboxFilter {
-    fn fields(&self) -> Vec<(&'static str, &Field)> {
+    fn fields(&self) -> Vec<(&'static str, &FilterField)> {
         vec![
             ("q", &self.search),
             ("kind", &self.kind),
@@ -311,7 +311,7 @@ fn named<T: Copy>(all: &Choices<T>, text: &str) -> Option<T> {
 }
 
 /// Returns the value that a field names. A text that names none is told at the field.
-fn chosen<T: Copy>(field: &mut Field, all: &Choices<T>) -> Option<T> {
+fn chosen<T: Copy>(field: &mut FilterField, all: &Choices<T>) -> Option<T> {
     let value = named(all, &field.text);
     if value.is_none() && !field.text.is_empty() {
         field.say("there is no such choice: choose one of the list");

@@ -15,7 +15,7 @@ use futures::{Stream, StreamExt, stream};
 use kube::{
     Api, Client,
     core::{ObjectMeta, PartialObjectMeta},
-    runtime::watcher::{self, Config, Event as Seen, watcher},
+    runtime::watcher::{self, Config, Event as WatchEvent, watcher},
 };
 use serde::Deserialize;
 use signoff_api::{Approval, Workflow};
@@ -34,7 +34,7 @@ const TOGETHER: usize = 64;
 
 /// What the page has shown already.
 #[derive(Deserialize)]
-pub struct Shown {
+pub struct SeenVersions {
     /// The versions that it has read.
     #[serde(default)]
     seen: String,
@@ -42,15 +42,15 @@ pub struct Shown {
 
 /// The Workflow, or the Approvals of its gates.
 #[derive(Clone, Copy)]
-enum Of {
+enum WatchedKind {
     Workflow,
     Approvals,
 }
 
-type Changes = Pin<Box<dyn Stream<Item = Result<(Of, Change), watcher::Error>> + Send>>;
+type Changes = Pin<Box<dyn Stream<Item = Result<(WatchedKind, ObjectChange), watcher::Error>> + Send>>;
 
 /// What is known of a change.
-enum Change {
+enum ObjectChange {
     Listing,
     Listed,
     Put(ObjectMeta),
@@ -65,7 +65,7 @@ pub async fn events(
     State(state): State<PageState>,
     caller: Caller,
     Path((namespace, name)): Path<(String, String)>,
-    Query(shown): Query<Shown>,
+    Query(shown): Query<SeenVersions>,
 ) -> Result<Response, PageError> {
     let address = Address::of(&namespace, &name)?;
     let place = state.streams.place(&caller)?;
@@ -80,17 +80,17 @@ fn follow(client: &Client, address: &Address, workflow: &Workflow) -> Changes {
     let of_run = Config::default().labels(&run::approvals(workflow));
     let workflows = Api::<PartialObjectMeta<Workflow>>::namespaced(client.clone(), &address.namespace);
     let approvals = Api::<PartialObjectMeta<Approval>>::namespaced(client.clone(), &address.namespace);
-    let workflows = watcher(workflows, one).map(|event| Ok((Of::Workflow, change(event?))));
-    let approvals = watcher(approvals, of_run).map(|event| Ok((Of::Approvals, change(event?))));
+    let workflows = watcher(workflows, one).map(|event| Ok((WatchedKind::Workflow, change(event?))));
+    let approvals = watcher(approvals, of_run).map(|event| Ok((WatchedKind::Approvals, change(event?))));
     Box::pin(stream::select(workflows, approvals))
 }
 
-fn change<K>(event: Seen<PartialObjectMeta<K>>) -> Change {
+fn change<K>(event: WatchEvent<PartialObjectMeta<K>>) -> ObjectChange {
     match event {
-        Seen::Init => Change::Listing,
-        Seen::InitDone => Change::Listed,
-        Seen::InitApply(object) | Seen::Apply(object) => Change::Put(object.metadata),
-        Seen::Delete(object) => Change::Gone(object.metadata),
+        WatchEvent::Init => ObjectChange::Listing,
+        WatchEvent::InitDone => ObjectChange::Listed,
+        WatchEvent::InitApply(object) | WatchEvent::Apply(object) => ObjectChange::Put(object.metadata),
+        WatchEvent::Delete(object) => ObjectChange::Gone(object.metadata),
     }
 }
 
@@ -102,16 +102,16 @@ struct Known {
 }
 
 impl Known {
-    fn take(&mut self, of: Of, change: Change) {
+    fn take(&mut self, of: WatchedKind, change: ObjectChange) {
         let (versions, is_listed) = match of {
-            Of::Workflow => &mut self.workflow,
-            Of::Approvals => &mut self.approvals,
+            WatchedKind::Workflow => &mut self.workflow,
+            WatchedKind::Approvals => &mut self.approvals,
         };
         match change {
-            Change::Listing => (*versions, *is_listed) = (Versions::default(), false),
-            Change::Listed => *is_listed = true,
-            Change::Put(meta) => versions.put(&meta),
-            Change::Gone(meta) => versions.remove(&meta),
+            ObjectChange::Listing => (*versions, *is_listed) = (Versions::default(), false),
+            ObjectChange::Listed => *is_listed = true,
+            ObjectChange::Put(meta) => versions.put(&meta),
+            ObjectChange::Gone(meta) => versions.remove(&meta),
         }
     }
 
@@ -158,15 +158,15 @@ mod tests {
         objects.iter().for_each(|object| read.put(object));
         let mut known = Known::default();
         let [workflow, approval] = objects;
-        known.take(Of::Workflow, Change::Put(workflow));
-        known.take(Of::Workflow, Change::Listed);
+        known.take(WatchedKind::Workflow, ObjectChange::Put(workflow));
+        known.take(WatchedKind::Workflow, ObjectChange::Listed);
         assert_eq!(known.word(), None, "one of the lists is not complete");
-        known.take(Of::Approvals, Change::Put(approval));
-        known.take(Of::Approvals, Change::Listed);
+        known.take(WatchedKind::Approvals, ObjectChange::Put(approval));
+        known.take(WatchedKind::Approvals, ObjectChange::Listed);
         assert_eq!(known.word(), Some(read.word()));
-        known.take(Of::Approvals, Change::Put(meta("a", "8")));
+        known.take(WatchedKind::Approvals, ObjectChange::Put(meta("a", "8")));
         assert_ne!(known.word(), Some(read.word()), "a vote is a change");
-        known.take(Of::Approvals, Change::Listing);
+        known.take(WatchedKind::Approvals, ObjectChange::Listing);
         assert_eq!(known.word(), None, "a list begins anew");
     }
 }

@@ -16,7 +16,7 @@ use super::{
     model::Run,
     outline::Item,
     picture::Picture,
-    read::Read,
+    read::RunSnapshot,
     timeline::AXIS,
 };
 use crate::{
@@ -61,8 +61,8 @@ pub async fn page(
 ) -> Result<Response, PageError> {
     let address = Address::of(&namespace, &name)?;
     let (read, rights) =
-        tokio::join!(Read::fetch(&caller.client, &address), RunRights::ask(&state, &caller.client, &address));
-    let Read { workflow, approvals, unlisted, versions } = read?;
+        tokio::join!(RunSnapshot::fetch(&caller.client, &address), RunRights::ask(&state, &caller.client, &address));
+    let RunSnapshot { workflow, approvals, unlisted, versions } = read?;
     let mut shell = Shell::of(&caller, &format!("Run {name}"), "runs");
     shell.command = Some(CallFlags::default().kubectl(Some(&namespace), &["approve", "status", &name]));
     let live = format!("{}/events?seen={}", address.run(), versions.word());

@@ -31,14 +31,14 @@ const LONGEST: usize = 400;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Item {
     /// A step; what follows until [`Item::Up`] is below it, where it has steps below.
-    Line(Box<Line>),
+    Line(Box<OutlineLine>),
     /// The list of a step ends.
     Up,
 }
 
 /// One step.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Line {
+pub struct OutlineLine {
     /// Its name.
     pub label: String,
     /// The word for its kind.
@@ -118,7 +118,7 @@ impl Rows<'_> {
         }
     }
 
-    fn line(&self, node: &Node) -> Line {
+    fn line(&self, node: &Node) -> OutlineLine {
         let record = node.attempt.and_then(|attempt| self.known.get(&(node.path.as_str(), attempt)));
         let end = node.finished.unwrap_or(self.now);
         let gate = record.filter(|record| record.kind == StepKind::Hitl);
@@ -127,7 +127,7 @@ impl Rows<'_> {
         let given = given.map(|given| format!("arguments: {}", one_line(given, LONGEST)));
         let changed = self.changes.get(&node.path).filter(|_| !node.is_earlier_attempt).cloned();
         details.extend(given.into_iter().chain(changed).map(Detail::from));
-        Line {
+        OutlineLine {
             label: node.label.clone(),
             kind: node.kind,
             word: node.state.word(),

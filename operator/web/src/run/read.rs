@@ -44,7 +44,7 @@ impl Room {
 }
 
 /// A run as it was read.
-pub struct Read {
+pub struct RunSnapshot {
     /// The Workflow; records of segments that were read are in `status.steps`, the others stay in `status.segments`.
     pub workflow: Workflow,
     /// The Approvals of its gates.
@@ -84,7 +84,7 @@ impl Versions {
     }
 }
 
-impl Read {
+impl RunSnapshot {
     /// Reads a run.
     ///
     /// # Errors

@@ -12,7 +12,7 @@ use axum::{
 use http::{HeaderName, header};
 use kube::Client;
 use signoff_api::{Digest, Workflow, journal::StepRecord};
-use signoff_review::whole;
+use signoff_review::whole::{self, WholeTextError};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::{address::Address, read, texts};
@@ -71,15 +71,17 @@ fn is_digest(text: &str) -> bool {
     digits.is_some_and(|digits| digits.len() == 64 && digits.iter().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f')))
 }
 
-fn problem(error: whole::Error) -> PageError {
+fn problem(error: WholeTextError) -> PageError {
     let said = error.to_string();
     match error {
-        whole::Error::Unreadable { error, .. } => match PageError::from(error) {
+        WholeTextError::Unreadable { error, .. } => match PageError::from(error) {
             PageError::Refused(_) => PageError::Refused(said),
             PageError::NotFound(_) => PageError::NotFound(said),
             other => other,
         },
-        whole::Error::Mismatch { .. } | whole::Error::Nowhere | whole::Error::NoRun { .. } => PageError::Mismatch(said),
+        WholeTextError::Mismatch { .. } | WholeTextError::Nowhere | WholeTextError::NoRun { .. } => {
+            PageError::Mismatch(said)
+        }
     }
 }
 
@@ -188,7 +190,7 @@ mod tests {
         for name in ["", "..", "../../../api/v1/secrets/x?", "a/b", "a?watch=true", "A"] {
             let run = signoff_api::approval::WorkflowRef { name: name.to_owned(), uid: "u".to_owned() };
             let said = whole::value(&client, "finance", &run, &Digest::of_bytes(b"x"), "the context").await;
-            assert!(matches!(said, Err(whole::Error::NoRun { .. })), "{name}");
+            assert!(matches!(said, Err(WholeTextError::NoRun { .. })), "{name}");
         }
         assert!(asked.lock().unwrap().is_empty());
     }
@@ -222,7 +224,7 @@ mod tests {
 
     #[test]
     fn other_bytes_than_the_run_names_are_a_mismatch() {
-        let error = whole::Error::Mismatch { what: "the value".to_owned(), why: "it is another one".to_owned() };
+        let error = WholeTextError::Mismatch { what: "the value".to_owned(), why: "it is another one".to_owned() };
         let said = problem(error);
         assert!(matches!(&said, PageError::Mismatch(why) if why.starts_with("DIGEST MISMATCH: the value")), "{said:?}");
     }

@@ -8,7 +8,7 @@ use url::form_urlencoded;
 
 use super::row::RunRow;
 use crate::{
-    filter_form::{Field, FilterForm},
+    filter_form::{FilterField, FilterForm},
     workflows::{PHASES, still_running},
 };
 
@@ -36,13 +36,13 @@ enum WantedRequester {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RunFilter {
     /// The phase, or a word for several.
-    pub phase: Field,
+    pub phase: FilterField,
     /// `mine` or `others`.
-    pub requester: Field,
+    pub requester: FilterField,
     /// The namespace, whole.
-    pub namespace: Field,
+    pub namespace: FilterField,
     /// A part of the name, the namespace, the requester or the sentence of a run.
-    pub search: Field,
+    pub search: FilterField,
     phases: Option<WantedPhase>,
     requesters: Option<WantedRequester>,
 }
@@ -56,10 +56,10 @@ impl RunFilter {
         for (name, value) in form_urlencoded::parse(query.as_bytes()) {
             match &*name {
                 "page" => page = value.parse().unwrap_or(0),
-                "phase" => filter.phase = Field::of(&value),
-                "requester" => filter.requester = Field::of(&value),
-                "namespace" => filter.namespace = Field::of(&value),
-                "search" => filter.search = Field::of(&value),
+                "phase" => filter.phase = FilterField::of(&value),
+                "requester" => filter.requester = FilterField::of(&value),
+                "namespace" => filter.namespace = FilterField::of(&value),
+                "search" => filter.search = FilterField::of(&value),
                 _ => {}
             }
         }
@@ -134,7 +134,7 @@ impl RunFilter {
 }
 
 impl FilterForm for RunFilter {
-    fn fields(&self) -> Vec<(&'static str, &Field)> {
+    fn fields(&self) -> Vec<(&'static str, &FilterField)> {
         vec![
             ("phase", &self.phase),
             ("requester", &self.requester),

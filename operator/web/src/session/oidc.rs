@@ -90,7 +90,7 @@ pub struct Issuer {
     fetch: Fetch,
     found: RwLock<Option<Arc<Provider>>>,
     /// Held while the provider is asked: one asks, and the others take its answer.
-    asked: Arc<Mutex<Asked>>,
+    asked: Arc<Mutex<DiscoveryAttempts>>,
 }
 
 /// What discovery found.
@@ -100,12 +100,12 @@ struct Provider {
 }
 
 #[derive(Default)]
-struct Asked {
+struct DiscoveryAttempts {
     failed: Option<(Instant, String)>,
     again: Option<Instant>,
 }
 
-impl Asked {
+impl DiscoveryAttempts {
     fn was_a_moment_ago(&self) -> bool {
         self.again.is_some_and(|at| at.elapsed() < BETWEEN)
     }
@@ -339,7 +339,11 @@ impl Issuer {
         self.ask_again(asked, old).await
     }
 
-    async fn ask_again(&self, mut asked: OwnedMutexGuard<Asked>, old: &Arc<Provider>) -> Option<Arc<Provider>> {
+    async fn ask_again(
+        &self,
+        mut asked: OwnedMutexGuard<DiscoveryAttempts>,
+        old: &Arc<Provider>,
+    ) -> Option<Arc<Provider>> {
         if let Some(known) = self.known()
             && !Arc::ptr_eq(&known, old)
         {

@@ -24,7 +24,7 @@ use crate::{
 };
 
 /// One request.
-pub(super) struct Card {
+pub(super) struct RequestCard {
     /// The number of the call in the turn, or of the request on the page.
     pub(super) number: u32,
     pub(super) title: String,
@@ -61,7 +61,7 @@ pub(super) struct CardAction {
     pub(super) questions: Vec<AskedQuestion>,
 }
 
-impl Card {
+impl RequestCard {
     /// Returns the card of a request for a reader. `position`: its number on the page, from 1. `chosen`: the names of
     /// the chosen requests, or `None` for all.
     pub(super) fn of(

@@ -22,13 +22,13 @@ use signoff_review::{
 use super::{
     batch::{About, Batch, CallOutcome, chosen},
     bond::Bond,
-    card::Card,
+    card::RequestCard,
     read::Together,
 };
 use crate::{
     approval::{
         model::{ASKS_TITLE, LONGEST, path, target},
-        typed::{Problems, Typed},
+        typed::{FormField, Problems, Typed},
     },
     page::Shell,
     scope::is_name,
@@ -52,7 +52,7 @@ pub struct TurnPage {
     heading: TurnHeading,
     warnings: Vec<(&'static str, String)>,
     problem: Option<String>,
-    cards: Vec<Card>,
+    cards: Vec<RequestCard>,
     rest: RestOfTurn,
     form: TogetherForm,
 }
@@ -88,9 +88,9 @@ struct TogetherForm {
     /// The name of the drafts of this page.
     draft: String,
     verdicts: Vec<Button>,
-    reason: Field,
+    reason: FormField,
     reason_required: bool,
-    guidance: Option<Field>,
+    guidance: Option<FormField>,
     /// Whether no request is chosen because no page of this inbox led here.
     is_unchosen: bool,
 }
@@ -101,12 +101,6 @@ struct Button {
     label: &'static str,
     class: &'static str,
     hint: String,
-}
-
-/// The text of a field, and its problem.
-struct Field {
-    value: String,
-    problem: Option<String>,
 }
 
 impl TurnPage {
@@ -137,7 +131,7 @@ impl TurnPage {
     ) -> Self {
         let numbered = (1..).zip(&together.calls);
         let cards: Vec<_> =
-            numbered.map(|(position, read)| Card::of(caller, together, read, position, chosen)).collect();
+            numbered.map(|(position, read)| RequestCard::of(caller, together, read, position, chosen)).collect();
         let decidable = together.calls.iter().zip(&cards).filter(|(_, card)| card.eligibility.can_decide);
         let decidable: Vec<_> = decidable.filter_map(|(read, _)| read.verified().ok()).collect();
         let heading = TurnHeading::of(together);
@@ -200,7 +194,7 @@ impl TogetherForm {
     fn of(together: &Together, decidable: &[Verified<'_>], typed: &Typed, problems: &Problems) -> Self {
         let bond = &together.bond;
         let field =
-            |name: &str| Field { value: typed.text(name).unwrap_or_default(), problem: problems.at(name).cloned() };
+            |name: &str| FormField { value: typed.text(name).unwrap_or_default(), problem: problems.at(name).cloned() };
         let verdicts = buttons(bond, decidable);
         let has_defer = verdicts.iter().any(|button| button.verdict == Verdict::Defer.name());
         let first_name = together.calls.first().and_then(|read| read.seen.approval.metadata.name.as_deref());
@@ -290,7 +284,7 @@ fn done(action: &signoff_api::approval::Action) -> Vec<String> {
 /// The page that shows a verdict on several requests once more.
 #[derive(Template)]
 #[template(path = "turn_confirm.html")]
-pub struct Confirm {
+pub struct ConfirmTogether {
     shell: Shell,
     action: String,
     back: String,
@@ -315,7 +309,7 @@ struct ConfirmedCall {
     not_sent: String,
 }
 
-impl Confirm {
+impl ConfirmTogether {
     /// Returns the page. It repeats the fields of the calls that would be sent, and names each entry.
     pub fn of(caller: &Caller, batch: &Batch<'_>, typed: &Typed) -> Self {
         let verdict = batch.verdict;

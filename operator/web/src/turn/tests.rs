@@ -303,7 +303,7 @@ async fn a_confirmation_tells_equal_requests_apart_by_question_text_call_and_inp
         let (world, typed) = (World::new(&[]), approves(calls));
         let batch = Batch::prepare(&world.state, &caller, "finance", &Bond::Equal, &typed).await.unwrap();
         let batch = batch.unwrap_or_else(|problems| panic!("{problems:?}"));
-        (Confirm::of(&caller, &batch, &typed).render().unwrap(), asked)
+        (ConfirmTogether::of(&caller, &batch, &typed).render().unwrap(), asked)
     };
     let (page, asked) = shown(&[letter("pay-501", 37), letter("pay-502", 4000)]).await;
     for part in [
@@ -374,7 +374,7 @@ async fn a_batch_of_equal_gates_leaves_out_a_request_whose_run_has_another_spec(
     assert_eq!(planned, [true, true, false]);
     assert_eq!(batch.calls[0].target, "pay-501: review");
     assert_eq!(batch.calls[2].planned.as_ref().err().unwrap(), Bond::Equal.stranger());
-    let page = Confirm::of(&caller, &batch, &typed).render().unwrap();
+    let page = ConfirmTogether::of(&caller, &batch, &typed).render().unwrap();
     assert!(page.contains("Approve: 2 of 3 requests?") && page.contains("Will not be sent: its gate"), "{page}");
     assert_eq!(page.matches("name=\"confirmed\"").count(), 2, "{page}");
 }

@@ -417,8 +417,8 @@ pub fn summary(approval: &Approval) -> String {
 fn counted(approval: &Approval, now: Moment) -> Result<ApprovalStatus, Failure> {
     let counted = Counter::start(1).and_then(|counter| counter.wait(approval, now));
     counted.map_err(|error| match error {
-        foreseen::Error::Thread(_) => Failure::Other(error.to_string()),
-        foreseen::Error::Uncountable(_) => Failure::Refused(error.to_string()),
+        foreseen::CountError::Thread(_) => Failure::Other(error.to_string()),
+        foreseen::CountError::Uncountable(_) => Failure::Refused(error.to_string()),
     })
 }
 

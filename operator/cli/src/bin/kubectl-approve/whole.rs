@@ -3,7 +3,7 @@
 //! It must not return a text that does not have the digest that the request names.
 
 use signoff_api::Approval;
-use signoff_review::whole::{Error, Whole, absent, fetch, forbidden};
+use signoff_review::whole::{Whole, WholeTextError, absent, fetch, forbidden};
 
 use crate::{client::Session, error::Failure};
 
@@ -14,7 +14,7 @@ impl Session {
     /// As every request; a Blob that is not there, and one whose content is not what the request names.
     pub async fn whole(&self, approval: &Approval) -> Result<Whole, Failure> {
         fetch(self.raw(), &self.namespace, approval).await.map_err(|error| match error {
-            Error::Unreadable { what, error } => explained(self.explain(error), what),
+            WholeTextError::Unreadable { what, error } => explained(self.explain(error), what),
             other => Failure::Other(other.to_string()),
         })
     }
