@@ -1,8 +1,8 @@
-//! Serves HTTP/1 to whoever connects, so that nobody can keep others out.
+//! Serves HTTP/1 with bounded connections, so that no client can keep others out.
 //!
-//! **Invariant:** a connection waits for its peer (for a request, for the rest of one, or to be read) only for a
-//! bounded time, and ends earlier where others need its place. The peer is the address at the other end: no header of a
-//! request says who it is.
+//! **Invariant:** a connection waits for its peer only for a bounded time: for a request, for the rest of a request, or
+//! until its answer is read. It ends earlier if another connection needs its place. The peer is the address at the
+//! other end of the connection, whatever the headers of a request say.
 
 mod peers;
 mod request;
@@ -34,21 +34,21 @@ use stream::TimedStream;
 /// The bounds of a listener.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// The most connections at once, but for those whose answer is a stream of events: whoever serves streams bounds
-    /// them. For another one, the connection ends that has waited for its peer the longest.
+    /// The most connections at once. When one more arrives, a connection that waits for its peer ends. Connections
+    /// whose answer is a stream of events do not count: the handler of the stream bounds them.
     pub connections: usize,
-    /// The most connections of one peer that wait for a request or for the rest of one. For another one, the oldest of
-    /// them ends.
+    /// The most connections of one peer that wait for a request or for the rest of a request. When one more arrives,
+    /// the oldest of them ends.
     pub waiting_of_peer: usize,
-    /// How long the head of a request may take, from its first byte; that of the first one from when the connection is
-    /// open.
+    /// The time in which the head of a request must be whole, from its first byte. For the first request of a
+    /// connection it begins when the connection opens.
     pub head: Duration,
-    /// How long its body may take.
+    /// The time in which the body of a request must be whole.
     pub body: Duration,
-    /// How long a connection may rest between an answer and another request. Longer than most proxies keep one (60 or
-    /// 90 seconds), so that it does not end while a proxy sends.
+    /// The time in which the next request must begin after an answer. It is longer than most proxies keep a connection
+    /// (60 or 90 seconds), so that the connection does not end while a proxy sends.
     pub rest: Duration,
-    /// How long a peer may take to read 16 KiB of an answer.
+    /// The time in which a peer must read 16 KiB of an answer.
     pub answer: Duration,
 }
 
@@ -66,7 +66,7 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// The bounds of a port for probes and metrics, which few clients ask.
+    /// Returns the bounds of a port for probes and metrics, which has few clients.
     #[must_use]
     pub fn of_probes() -> Self {
         Self { connections: 128, waiting_of_peer: 32, ..Self::default() }
@@ -75,10 +75,11 @@ impl Limits {
 
 /// The pause after a failure of the listener itself, such as too many open files.
 const PAUSE: Duration = Duration::from_millis(100);
-/// The most bytes of the head of a request: a session takes 16 KiB of it. hyper keeps 408 KiB of each otherwise.
+/// The longest head of a request, in bytes. The cookies of a session need 16 KiB; the default of hyper is 408 KiB a
+/// connection.
 const LONGEST_HEAD: usize = 64 * 1024;
 
-/// Lets this process have as many open files as the system allows it, because each connection is one.
+/// Raises the limit of open files to the most that the system allows, because each connection is an open file.
 ///
 /// # Errors
 /// The system refuses it.
@@ -87,8 +88,8 @@ pub fn raise_open_files() -> io::Result<()> {
     Ok(setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum })?)
 }
 
-/// Serves until `ends` is ready, and then until the requests in flight have been answered. Handlers can take the peer
-/// as `ConnectInfo<SocketAddr>`.
+/// Serves until `ends` is ready, and then until the requests in flight are answered. Handlers can extract the peer as
+/// `ConnectInfo<SocketAddr>`.
 pub async fn serve(listener: TcpListener, pages: Router, limits: Limits, ends: impl Future<Output = ()>) {
     let (places, peers) = (Arc::new(Semaphore::new(limits.connections)), Arc::new(Peers::new(limits)));
     let graceful = GracefulShutdown::new();
@@ -104,14 +105,14 @@ pub async fn serve(listener: TcpListener, pages: Router, limits: Limits, ends: i
         let service = TowerToHyperService::new(service(pages.clone(), peer, limits, Arc::clone(&waiting)));
         let stream = TokioIo::new(TimedStream::new(stream, Arc::clone(&waiting), limits));
         let connection = http1::Builder::new()
-            // The stream has the time.
+            // The stream measures the time instead.
             .header_read_timeout(None)
             .max_buf_size(LONGEST_HEAD)
             .serve_connection(stream, service);
         let connection = graceful.watch(connection);
         tokio::spawn(async move {
             tokio::select! {
-                // How a stranger's connection ends is no news.
+                // The error of a single connection is not worth more than a debug line.
                 ended = connection => if let Err(error) = ended {
                     tracing::debug!(%peer, %error, "a connection ended");
                 },
@@ -123,7 +124,7 @@ pub async fn serve(listener: TcpListener, pages: Router, limits: Limits, ends: i
     graceful.shutdown().await;
 }
 
-/// Waits for a connection, and then for a place for it.
+/// Waits for a connection, and then for a place for it. The places are never closed, so it never returns `None`.
 async fn accept(
     listener: &TcpListener,
     places: &Arc<Semaphore>,
@@ -131,7 +132,6 @@ async fn accept(
 ) -> Option<(TcpStream, SocketAddr, OwnedSemaphorePermit)> {
     loop {
         match listener.accept().await {
-            // The places are never closed.
             Ok((stream, peer)) => return Some((stream, peer, place(places, peers).await?)),
             Err(error) if is_of_connection(&error) => {}
             Err(error) => {
@@ -143,7 +143,7 @@ async fn accept(
     }
 }
 
-/// Waits for a place, which a connection gives that waits for its peer.
+/// Waits for a place. Without a free place, a connection that waits for its peer ends.
 async fn place(places: &Arc<Semaphore>, peers: &Peers) -> Option<OwnedSemaphorePermit> {
     loop {
         if let Ok(place) = Arc::clone(places).try_acquire_owned() {
@@ -157,13 +157,14 @@ async fn place(places: &Arc<Semaphore>, peers: &Peers) -> Option<OwnedSemaphoreP
     }
 }
 
-/// Whether an error concerns only the connection that was to be accepted.
+/// Whether an error concerns only the connection that was about to be accepted.
 fn is_of_connection(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
     matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset)
 }
 
-/// The pages, for one connection.
+/// Returns the service of the pages for one connection: it bounds the time of each body, and closes or keeps the
+/// connection after each answer.
 fn service(
     pages: Router,
     peer: SocketAddr,
@@ -188,14 +189,15 @@ fn service(
     })
 }
 
-/// Counts a connection by its answer. Returns whether another request may follow.
+/// Notes the answer of a connection: a stream of events gives its place back, and after any other answer the connection
+/// waits for its peer again. Returns whether another request can follow.
 fn keeps(waiting: &Waiting, response: &Response) -> bool {
     let kind = response.headers().get(header::CONTENT_TYPE).map(HeaderValue::as_bytes);
     if kind.is_some_and(|kind| kind.starts_with(b"text/event-stream")) {
         waiting.leave();
         return false;
     }
-    // Nobody knows when a stream ends: nothing follows it.
+    // The end of an answer without a length is not known here, so no request follows it.
     if response.body().size_hint().exact().is_none() || response.status() == StatusCode::REQUEST_TIMEOUT {
         waiting.answered();
         return false;

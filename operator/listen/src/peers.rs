@@ -1,7 +1,7 @@
-//! The connections that wait for their peer: for a request, for the rest of one, or to be read.
+//! The connections that wait for their peer: for a request, for the rest of a request, or until an answer is read.
 //!
-//! **Invariant:** where there is no room, the connection of a peer that has waited the longest ends, never a new one. A
-//! request that arrives whole is therefore served, however many others are not.
+//! **Invariant:** if there is no place for a new connection, one that waits ends, never the new one. A request that
+//! arrives whole is therefore served, however many incomplete requests there are.
 
 use std::{
     cmp::Reverse,
@@ -14,23 +14,23 @@ use tokio::sync::{Notify, OwnedSemaphorePermit};
 
 use crate::Limits;
 
-/// All connections that wait for their peers: no more than there are connections.
+/// All connections that wait for their peers. Their number is bounded by that of all connections.
 pub(crate) struct Peers {
     most: usize,
     waiting: Mutex<All>,
-    /// One more waits.
+    /// Notified when one more connection waits.
     begun: Notify,
 }
 
 #[derive(Default)]
 struct All {
     next: u64,
-    /// By peer, and then in the order in which they began to wait.
+    /// The connections by peer, and then by a number that grows in the order in which they began to wait.
     peers: HashMap<IpAddr, BTreeMap<u64, Entry>>,
 }
 
 struct Entry {
-    /// Whether it is a part of the share of its peer.
+    /// Whether the connection counts towards [`Limits::waiting_of_peer`].
     is_shared: bool,
     end: Arc<Notify>,
 }
@@ -72,7 +72,7 @@ impl Peers {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts a new connection of a peer. Where the share of this peer is used up, its oldest one ends.
+    /// Counts a new connection of a peer. If the peer then has too many, its oldest connection ends.
     pub(crate) fn begin(self: &Arc<Self>, peer: IpAddr, place: OwnedSemaphorePermit) -> Waiting {
         let (peer, end) = (network(peer), Arc::new(Notify::new()));
         let mut all = self.lock();
@@ -88,7 +88,7 @@ impl Peers {
         Waiting { peers: Arc::clone(self), peer, end, state: Mutex::new(state) }
     }
 
-    /// Ends the oldest connection of the peer that has the most. Returns whether there was one.
+    /// Ends the oldest connection of the peer that has the most connections. Returns whether there was one.
     pub(crate) fn end_oldest(&self) -> bool {
         let mut all = self.lock();
         let each = all.peers.iter().filter_map(|(peer, own)| Some((own.len(), Reverse(*own.keys().next()?), *peer)));
@@ -97,13 +97,14 @@ impl Peers {
         true
     }
 
-    /// Waits until one more waits.
+    /// Waits until one more connection waits for its peer.
     pub(crate) async fn begun(&self) {
         self.begun.notified().await;
     }
 }
 
-/// The addresses that one peer can have: of IPv6, a network of 64 bits.
+/// Returns the address by which a peer is counted: for IPv6 its network of 64 bits, because a peer can use all
+/// addresses of that network.
 fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX)).into(),
@@ -111,7 +112,7 @@ fn network(address: IpAddr) -> IpAddr {
     }
 }
 
-/// How far a connection is.
+/// The progress of a connection.
 pub(crate) struct Waiting {
     peers: Arc<Peers>,
     peer: IpAddr,
@@ -121,7 +122,7 @@ pub(crate) struct Waiting {
 
 struct State {
     counted: Option<Counted>,
-    /// How many heads it has waited for, the present one included.
+    /// The number of heads that it has waited for, the current one included.
     heads: u64,
     awaits_head: bool,
     is_late: bool,
@@ -133,41 +134,41 @@ impl Waiting {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until this connection has to end, because others have no room.
+    /// Waits until this connection must end because another one needs its place.
     pub(crate) async fn ended(&self) {
         self.end.notified().await;
     }
 
-    /// The number of the head that it waits for, or `None`.
+    /// Returns the number of the head that the connection waits for, from 1, or `None`.
     pub(crate) fn head(&self) -> Option<u64> {
         let state = self.lock();
         state.awaits_head.then_some(state.heads)
     }
 
-    /// Takes the count of the connection: the head of its request is there.
+    /// Takes the count of the connection, because the head of its request has arrived.
     pub(crate) fn take(&self) -> Option<Counted> {
         let mut state = self.lock();
         state.awaits_head = false;
         state.counted.take()
     }
 
-    /// The body of a request was not whole in time.
+    /// Notes that the body of a request was not whole in time.
     pub(crate) fn set_late(&self) {
         self.lock().is_late = true;
     }
 
-    /// Whether it was not. Says so once.
+    /// Returns whether the body of a request was not whole in time, and forgets it.
     pub(crate) fn take_late(&self) -> bool {
         std::mem::take(&mut self.lock().is_late)
     }
 
-    /// Counts the connection again, because its answer can be read: it can end where others have no room.
+    /// Counts the connection again while its peer reads the answer: it can end if another connection needs its place.
     pub(crate) fn answered(&self) {
         self.count(false);
     }
 
-    /// As [`Self::answered`]. Returns whether the connection can wait for another request: those that only wait are at
-    /// most half of what a peer can have.
+    /// Counts the connection again, as [`Self::answered`]. Returns whether it can wait for another request: connections
+    /// that are kept for one are at most half of [`Limits::waiting_of_peer`].
     pub(crate) fn again(&self) -> bool {
         let has_room = self.peers.lock().shared(self.peer).count() < self.peers.most.div_ceil(2);
         self.count(has_room);
@@ -187,13 +188,14 @@ impl Waiting {
         drop(before);
     }
 
-    /// Gives back the place of the connection: its answer is a stream of events, which are bounded elsewhere.
+    /// Gives back the place of the connection, because its answer is a stream of events, and the handler of the stream
+    /// bounds those.
     pub(crate) fn leave(&self) {
         drop(self.lock().place.take());
     }
 }
 
-/// One connection that waits, until it is dropped.
+/// The count of one connection that waits. Dropping it removes the connection from [`Peers`].
 pub(crate) struct Counted {
     peers: Arc<Peers>,
     peer: IpAddr,

@@ -1,4 +1,4 @@
-//! The body of a request, which has to be whole in time.
+//! The body of a request, which must be whole in time.
 
 use std::{
     io,
@@ -15,11 +15,11 @@ use tokio::time::{Sleep, sleep};
 
 use crate::peers::{Counted, Waiting};
 
-/// A body that ends with an error where it is not whole in time.
+/// A body that ends with an error if it is not whole in time.
 pub(crate) struct WholeBody {
     body: Incoming,
     late: Pin<Box<Sleep>>,
-    /// Until it is whole, or no handler reads it any more.
+    /// The count of the connection, until the body is whole or its handler drops it.
     counted: Option<Counted>,
     waiting: Arc<Waiting>,
 }

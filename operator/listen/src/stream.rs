@@ -1,4 +1,4 @@
-//! The bytes of a connection, whose peer has to send heads, and to read answers, in time.
+//! The bytes of a connection whose peer must send heads and read answers in time.
 
 use std::{
     io::{self, IoSlice},
@@ -16,26 +16,26 @@ use tokio::{
 
 use crate::{Limits, peers::Waiting};
 
-/// What a peer reads at least of an answer, in bytes, in [`Limits::answer`].
+/// The least that a peer must read of an answer in [`Limits::answer`], in bytes.
 const LEAST: usize = 16 * 1024;
 
-/// The bytes of an answer that the system keeps for a peer, which it doubles. With more of them, nobody knows for
-/// minutes that a peer reads slowly, or that it does not.
+/// The bytes of an answer that the system buffers for a peer; it doubles the number. With a larger buffer it takes
+/// minutes to find out that a peer reads slowly or not at all.
 const UNSENT: usize = 64 * 1024;
 
-/// A connection that ends with an error where its peer is late.
+/// A connection that ends with an error if its peer is late.
 pub(crate) struct TimedStream {
     stream: TcpStream,
     waiting: Arc<Waiting>,
     limits: Limits,
     head: Head,
-    /// While an answer waits to be read: until when, and how many bytes of it.
+    /// While an answer waits to be read: the timer, and the bytes that must still be read until it ends.
     unread: Option<(Pin<Box<Sleep>>, usize)>,
 }
 
-/// The head that is awaited.
+/// The head that the connection waits for.
 struct Head {
-    /// Its number.
+    /// The number of the head, from 1.
     number: u64,
     /// Whether a part of it has arrived.
     is_begun: bool,
@@ -55,19 +55,19 @@ impl TimedStream {
     fn poll_head(&mut self, context: &mut Context<'_>, has_read: bool) -> io::Result<()> {
         let Some(number) = self.waiting.head() else { return Ok(()) };
         let (head, now) = (&mut self.head, Instant::now());
-        // Between two requests a connection may rest.
+        // The next head begins within the time of rest.
         if number != head.number {
             (head.number, head.is_begun) = (number, false);
             head.late.as_mut().reset(now + self.limits.rest);
         }
         if has_read && !head.is_begun {
             head.is_begun = true;
-            // The first head has its time from when the connection is open.
+            // The time of the first head began when the connection opened.
             if number > 1 {
                 head.late.as_mut().reset(now + self.limits.head);
             }
         }
-        // What was not read yet has a time of its own.
+        // An unread answer has its own time.
         if self.unread.is_some() || head.late.as_mut().poll(context).is_pending() {
             return Ok(());
         }
@@ -78,13 +78,13 @@ impl TimedStream {
                 "HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-type: text/plain\r\ncontent-length: {}\r\n\r\n{said}",
                 said.len()
             );
-            // Whoever does not read it does not hear it.
+            // A peer that does not read gets no answer.
             let _ = self.stream.try_write(answer.as_bytes());
         }
         Err(io::Error::new(io::ErrorKind::TimedOut, "the head of a request was not whole in time"))
     }
 
-    /// Ends the connection if nearly nothing of its answer is read.
+    /// Ends the connection if its peer reads less than [`LEAST`] bytes in time.
     fn poll_unread(&mut self, context: &mut Context<'_>, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
         match written {
             Poll::Ready(Ok(bytes)) => {
@@ -96,7 +96,7 @@ impl TimedStream {
                 let within = self.limits.answer;
                 let (late, _) = self.unread.get_or_insert_with(|| (Box::pin(sleep(within)), LEAST));
                 ready!(late.as_mut().poll(context));
-                // What the peer has not read is not kept for it.
+                // The system drops the bytes that the peer has not read.
                 let _ = self.stream.set_zero_linger();
                 Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "an answer was not read in time")))
             }
@@ -143,7 +143,7 @@ impl AsyncWrite for TimedStream {
         self.stream.is_write_vectored()
     }
 
-    /// Everything so far was taken: the time for another request begins.
+    /// Starts the time for another request, because the answer so far was read.
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         if self.unread.take().is_some() {
             self.head.number = 0;

@@ -1,4 +1,4 @@
-//! Strangers at a listener, on loopback.
+//! Tests of a listener on loopback with slow, silent and many peers.
 #![allow(clippy::unwrap_used)]
 
 use std::{
@@ -25,7 +25,7 @@ use tokio::{
 
 use super::{Limits, serve};
 
-/// How long anything may take.
+/// The time in which each step of a test must end.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// A request whose answer ends the connection.
 const ASK: &str = "GET /peer HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
@@ -59,7 +59,7 @@ async fn listen(limits: Limits) -> Served {
     Served { at, end, served }
 }
 
-/// How often a stream says something.
+/// The time between two events of a stream.
 const BEAT: Duration = Duration::from_millis(50);
 
 fn short() -> Limits {
@@ -71,10 +71,10 @@ async fn connect(served: &Served, sent: &str) -> TcpStream {
     connect_from(1, served, sent).await
 }
 
-/// Connects as a peer of this number.
+/// Connects from the loopback address with this last byte.
 async fn connect_from(peer: u8, served: &Served, sent: &str) -> TcpStream {
     let socket = TcpSocket::new_v4().unwrap();
-    // What a peer does not read stays with the listener.
+    // With a small buffer, unread bytes stay with the listener.
     socket.set_recv_buffer_size(4096).unwrap();
     socket.bind((Ipv4Addr::new(127, 0, 0, peer), 0).into()).unwrap();
     let mut stream = timeout(PATIENCE, socket.connect(served.at)).await.unwrap().unwrap();
@@ -82,7 +82,7 @@ async fn connect_from(peer: u8, served: &Served, sent: &str) -> TcpStream {
     stream
 }
 
-/// Everything until the other end closes.
+/// Reads until the other end closes.
 async fn read(mut stream: TcpStream) -> String {
     let mut text = Vec::new();
     // A reset is an end too.
@@ -90,7 +90,7 @@ async fn read(mut stream: TcpStream) -> String {
     String::from_utf8_lossy(&text).into_owned()
 }
 
-/// What comes next.
+/// Returns the bytes that arrive next.
 async fn some(stream: &mut TcpStream) -> String {
     let mut text = [0; 1024];
     let read = timeout(PATIENCE, stream.read(&mut text)).await.unwrap().unwrap();
@@ -115,7 +115,7 @@ async fn a_request_that_is_never_whole_is_closed_with_what_says_so() {
     let half = "POST /slow HTTP/1.1\r\nhost: x\r\ncontent-length: 10\r\n\r\nhalf";
     let half = read(connect(&served, half).await).await;
     assert!(half.starts_with("HTTP/1.1 408") && half.contains("connection: close"), "{half}");
-    // A byte now and then is not a request either.
+    // A peer that sends single bytes is late too.
     let (began, mut drip) = (Instant::now(), connect(&served, "G").await);
     while drip.write_all(b"x").await.is_ok() {
         assert!(began.elapsed() < PATIENCE);
@@ -207,7 +207,7 @@ async fn connections_that_only_wait_for_another_request_are_half_of_what_a_peer_
         assert_eq!(!answer.contains("connection: close"), is_kept, "{answer}");
         open.push(stream);
     }
-    // One that is kept answers again.
+    // A kept connection answers again.
     open[0].write_all(ASK.as_bytes()).await.unwrap();
     assert!(read(open.remove(0)).await.ends_with("127.0.0.1"));
 }
@@ -318,7 +318,7 @@ async fn what_is_no_request_is_refused_and_closed() {
         let answer = read(connect(&served, sent).await).await;
         assert!(answer.starts_with(&format!("HTTP/1.1 {status}")) || answer.is_empty(), "{sent:?}: {answer}");
     }
-    // Sent by its own task: it is refused before all of it was sent.
+    // A task of its own sends it, because it is refused before it was sent whole.
     let mut stream = connect(&served, "GET /peer HTTP/1.1\r\n").await;
     let long = format!("x: {}\r\n", "y".repeat(1000)).repeat(90);
     let _ = stream.write_all(long.as_bytes()).await;
