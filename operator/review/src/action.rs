@@ -1,6 +1,8 @@
-//! The action of a request, as lines of facts, and the arguments of a call, indented.
+//! The action of a request as lines of facts, and the arguments of a call with line ends and spaces.
 //!
-//! Pure. It must not leave out a fact, nor show the words of the agent among them.
+//! Pure.
+//!
+//! **Invariant:** the facts have no words of the agent.
 
 use std::borrow::Cow;
 
@@ -24,27 +26,28 @@ pub const SAYS: &str = "The agent's own words (text of a model: no fact, not che
 pub const ASKS: &str = "An agent asks";
 /// The notice above every question of an agent. The operator begins the prompt of a question with it.
 pub const NOTICE: &str = signoff_engine::tools::QUESTION_NOTICE;
-/// The longest indented form, as a multiple of the text: deep nesting must not fill a page with spaces.
+/// The most bytes of the indented form, as a multiple of the bytes of the text: deeply nested JSON fills no page with
+/// spaces.
 const MOST_INDENTED: usize = 8;
 
-/// The number of lines with which the context begins at a gate before the step of a tool.
+/// The number of lines about the call with which the context begins at a gate before the step of a tool.
 const LINES_OF_CALL: usize = 4;
 
 /// The longest value of an argument in a list, in characters.
 const LONGEST_BRIEF: usize = 24;
 
-/// The target of a call whose step is a text.
+/// The target of a call whose step is a text (`set`).
 const TEXT: &str = "a text of this run";
 
 /// A label and its lines.
 pub type Fact = (&'static str, Vec<String>);
 
-/// Whether the request is a question of an agent: an answer approves nothing.
+/// Whether the request is a question of an agent. An answer to a question approves nothing.
 pub fn is_question(request: &ApprovalRequest) -> bool {
     request.action.as_ref().is_some_and(|action| action.kind == ActionKind::Question)
 }
 
-/// Whether the gate is one of a call of a tool, or of the step of the tool.
+/// Whether the gate asks about the call of a tool, or about the step that carries out the call.
 pub(crate) fn is_at_tool(request: &ApprovalRequest) -> bool {
     RecordPath::new(&request.gate.path).is_in_call()
 }
@@ -54,8 +57,8 @@ pub fn call(request: &ApprovalRequest) -> Option<&Action> {
     request.action.as_ref().filter(|action| action.kind == ActionKind::ToolCall)
 }
 
-/// Whether only people can let the call of a request be made, because it was made before: at a gate in front of a tool,
-/// or of its step.
+/// Whether the call of a request was made before, so that only people can let it be made again. The gate is one before
+/// a tool, or before the step of a tool.
 pub fn is_repeated(request: &ApprovalRequest) -> bool {
     match &request.action {
         Some(action) => action.is_repeated(),
@@ -75,14 +78,15 @@ pub fn line(request: &ApprovalRequest) -> Option<String> {
     Some(format!("{}{}", one_line(&call.tool, MAX_TOOL_NAME), target.unwrap_or_default()))
 }
 
-/// Returns what a request shows of the arguments of a call, without the comments above them, for a line.
+/// Returns the arguments of a call as a line, without the comments above them. `response`: the reviewed text of the
+/// request.
 pub fn arguments_line(response: &str, most: usize) -> String {
     let lines: Vec<_> = response.lines().skip_while(|line| line.starts_with("# ")).collect();
     one_line(&lines.join("\n"), most)
 }
 
-/// Returns the tool of a call with its arguments in a few words, such as `refund amount=420 customer=ACME`, by which
-/// two calls of one tool differ in a list; `None` where the request is about no call.
+/// Returns the tool of a call with its arguments in a few words, such as `refund amount=420 customer=ACME`, so that the
+/// calls of one tool differ in a list. Returns `None` if the request is about no call.
 pub fn brief(request: &ApprovalRequest, most: usize) -> Option<String> {
     let tool = one_line(&call(request)?.tool, MAX_TOOL_NAME);
     let shown = request.reviews.as_ref().map(|review| review.response.as_str()).unwrap_or_default();
@@ -105,19 +109,19 @@ fn brief_value(value: &Value) -> String {
     }
 }
 
-/// Returns a text of a model as one word of a line: quoted where it has anything but letters, digits and signs of
-/// names, so that it cannot pass for another argument, nor for the end of the arguments.
+/// Returns a text of a model as one word of a line. A text with other characters than [`is_word`] allows is quoted, so
+/// that it cannot look like another argument, or like the end of the arguments.
 pub(crate) fn word(text: &str, most: usize) -> String {
     let shown = one_line(text, most);
     if is_word(&shown) { shown } else { Value::from(shown).to_string() }
 }
 
-/// Whether a text has only letters, digits and signs of names.
+/// Whether a text has only letters, digits, and the punctuation of names and amounts.
 pub(crate) fn is_word(text: &str) -> bool {
     !text.is_empty() && text.chars().all(|c| c.is_alphanumeric() || "-_.@/+%#€$£".contains(c))
 }
 
-/// Returns the facts that stand before the arguments: the tool and its target.
+/// Returns the facts above the arguments: the agent, the tool and its target.
 pub fn facts_before(action: &Action) -> Vec<Fact> {
     let mut facts = vec![("Agent", vec![one_line(&action.agent, 63)])];
     facts.push(("Tool", vec![one_line(&action.tool, MAX_TOOL_NAME)]));
@@ -125,8 +129,8 @@ pub fn facts_before(action: &Action) -> Vec<Fact> {
     facts
 }
 
-/// Returns the facts that stand after the arguments: the effects, the other calls of the turn, the earlier calls of the
-/// run, and the gates that ask. A question has the calls only.
+/// Returns the facts below the arguments: the effects, the other calls of the turn, the earlier calls of the run, and
+/// the gates that ask. A question has the calls only.
 pub fn facts_after(request: &ApprovalRequest) -> Vec<Fact> {
     let Some(action) = &request.action else { return Vec::new() };
     let mut facts = effects_of(request, action);
@@ -144,8 +148,8 @@ pub fn facts_after(request: &ApprovalRequest) -> Vec<Fact> {
     facts
 }
 
-/// Returns the facts that stand after the arguments where the calls of a turn are shown together: the effects, and the
-/// gates that ask.
+/// Returns the facts below the arguments on a page that shows the calls of a turn together: the effects, and the gates
+/// that ask.
 pub fn facts_of_call(request: &ApprovalRequest) -> Vec<Fact> {
     let Some(action) = &request.action else { return Vec::new() };
     effects_of(request, action).into_iter().chain(asked_by(action)).collect()
@@ -165,8 +169,8 @@ fn asked_by(action: &Action) -> Option<Fact> {
     (!action.gates.is_empty()).then(|| ("Asked by", action.gates.iter().map(gate).collect()))
 }
 
-/// Returns the arguments of a call with line ends and spaces; the text itself where the request is about no call, and
-/// where the indented form would not mean exactly the same text.
+/// Returns the arguments of a call with line ends and spaces. Returns the text itself if the request is about no call,
+/// if the text is not canonical JSON, or if the indented form would be far longer.
 pub fn arguments<'t>(request: &ApprovalRequest, text: &'t str) -> Cow<'t, str> {
     if call(request).is_none() {
         return Cow::Borrowed(text);
@@ -186,7 +190,7 @@ pub fn authors_words(request: &ApprovalRequest) -> &str {
     own.map_or(request.prompt.as_str(), str::trim_start)
 }
 
-/// Returns the agent's own words, where it said something.
+/// Returns the agent's own words, or `None` if the agent said nothing.
 pub fn says(request: &ApprovalRequest) -> Option<&str> {
     request.says.as_deref().filter(|words| !words.trim().is_empty())
 }
@@ -204,8 +208,9 @@ fn effects(request: &ApprovalRequest, action: &Action) -> String {
     words.to_owned()
 }
 
-/// Returns why a call can change something whatever its author declares, or `None`. Only a GET or a HEAD without a
-/// body, and without a header that names another method, is known to read; a text of the run is sent nowhere.
+/// Returns the reason why a call can change something although its author declares that it reads, or `None`. Two calls
+/// are certain to read: a GET or a HEAD without a body and without a header that names another method, and a text of
+/// the run, which is sent nowhere.
 fn can_change(request: &ApprovalRequest, action: &Action) -> Option<String> {
     let target = action.target.as_deref().unwrap_or_default();
     let method = match target.split_once(' ') {
@@ -230,7 +235,7 @@ fn can_change(request: &ApprovalRequest, action: &Action) -> Option<String> {
     header.or_else(|| is_cut.then(|| "not all of its headers are shown here".to_owned()))
 }
 
-/// Whether a header can name another method, or its name is cut.
+/// Whether a header can name another method. The name of the header may be cut, and then it can.
 fn names_a_method(header: &str) -> bool {
     header.contains('…') || sent_method::names_a_method(header)
 }

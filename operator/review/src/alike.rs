@@ -1,6 +1,6 @@
 //! Requests of equal gates: the same gate and quorums, in runs whose specs differ in values of inputs only.
 //!
-//! key *(pure)*, and a run *(I/O)* -> the shape of its spec *(pure)*.
+//! request -> key of its gate *(pure)*; run *(I/O)* -> shape of its spec *(pure)*.
 
 use kube::{
     Api, Client,
@@ -16,16 +16,16 @@ use crate::{
     seen::{RunFound, RunNow},
 };
 
-/// The fields of a spec that say who started the run, and those that can change while it goes on.
+/// The fields of a spec that differ between equal runs: the requester, and the fields that can change during a run.
 const OF_ONE_RUN: [&str; 5] = ["requestedBy", "requestedFor", "suspend", "cancel", "ttlAfterFinished"];
-/// The digits of a key.
+/// The hex digits of a key.
 const DIGITS: usize = 16;
 /// The longest line with the values of the inputs of a run, in characters.
 const INPUTS: usize = 300;
 
-/// Returns the digest of the gate of a request: equal gates with equal quorums in one namespace have equal ones. The
-/// gate of a call is told by agent, tool and its place in the Workflow, because its path has the numbers of the turn
-/// and the call.
+/// Returns the digest of the gate of a request. Equal gates with equal quorums in one namespace have equal digests. The
+/// gate of a call is identified by its agent, its tool and its place in the Workflow, because its path has the numbers
+/// of the turn and of the call.
 #[must_use]
 pub fn gate(approval: &Approval) -> Digest {
     let request = &approval.spec.request;
@@ -49,25 +49,25 @@ pub fn gate(approval: &Approval) -> Digest {
     Digest::of(&gate).unwrap_or_else(|_| request.digest.clone())
 }
 
-/// Returns the beginning of the digest of the gate, by which lists name groups. Whether two gates are equal is told by
-/// [`gate`].
+/// Returns the first digits of the digest of a gate, which name the group of the gate in lists. To compare two gates,
+/// use [`gate`].
 #[must_use]
 pub fn key(approval: &Approval) -> String {
     gate(approval).short(DIGITS).to_owned()
 }
 
-/// A run as it is needed where many requests are shown, without its definition and its journal.
+/// The facts of a run for a page with many requests: without its definition and its journal.
 #[derive(Clone, Debug, Default)]
 pub struct RunFacts {
-    /// Its state.
+    /// The state of the run.
     pub now: RunNow,
-    /// The digest of its spec without the values of inputs, if it could be read.
+    /// The digest of its spec without the values of inputs, if the spec could be read.
     pub shape: Option<Digest>,
     /// The digest of its spec, and the values of its inputs in a line.
     inputs: Option<(Digest, String)>,
 }
 
-/// The parts of the answer of an API server that are read. The journal in the status stays text.
+/// The parts of a Workflow that are parsed. The status stays text at first, because its journal is long.
 #[derive(Deserialize)]
 struct RunAnswer {
     metadata: RunUid,
@@ -83,7 +83,8 @@ struct RunUid {
 }
 
 impl RunFacts {
-    /// Reads a run by its name in a request. A text that is no name of an object would be another path.
+    /// Reads a run by its name in a request. A text that is not the name of an object is not sent, because it would be
+    /// another path of the API server.
     pub async fn read(client: &Client, namespace: &str, run: &str) -> Self {
         let stands = |now: RunNow| Self { now, ..Self::default() };
         if !names::is_object(run) {
@@ -112,8 +113,8 @@ impl RunFacts {
         }
     }
 
-    /// Returns the values of the inputs in a line; `None` where there are none, or where the request was made from
-    /// another spec.
+    /// Returns the values of the inputs in a line. Returns `None` if there are none, or if the request was made from
+    /// another spec. `asked_from`: the digest of the spec that the request names.
     #[must_use]
     pub fn inputs_of(&self, asked_from: &Digest) -> Option<&str> {
         let (spec, inputs) = self.inputs.as_ref()?;

@@ -1,15 +1,15 @@
-//! What an API server has answered, in a sentence that a person can use.
+//! The answers of an API server as sentences for people.
 //!
-//! It must not add a remedy that not everybody can follow: who reads it says what to do.
+//! The callers add the remedy, which differs between the plugin and the page.
 
 use crate::text::one_line;
 use kube::core::Status;
 
-/// The most characters of a message that is shown.
+/// The longest message that is shown, in characters.
 const LONGEST: usize = 4000;
 
-/// Returns the role that RBAC asks for, as the end of a sentence; empty where the refusal is not RBAC's, or not about a
-/// namespace.
+/// Returns the role that would allow a request that RBAC refused, as the end of a sentence. Returns an empty text for
+/// any other refusal, and for one that is not about a namespace.
 #[must_use]
 pub fn missing_role(message: &str) -> String {
     let Some((_, refused)) = message.split_once(" cannot ") else { return String::new() };
@@ -23,20 +23,20 @@ pub fn missing_role(message: &str) -> String {
     if is_ours { format!("; the ClusterRole {role}, bound in that namespace, allows it") } else { String::new() }
 }
 
-/// What a person has to read of an API server's refusal: a policy's sentence without the policy's name, the schema's
-/// complaints with their fields, or else the message.
+/// Returns the refusal of an API server as a sentence: the sentence of an admission policy without the name of the
+/// policy, the errors of the schema with their fields, otherwise the message.
 #[must_use]
 pub fn sentence(status: &Status) -> String {
     const DENIED: &str = "denied request: ";
     let message = &status.message;
-    // Names of policies and bindings are DNS names, so the first mark after them is the API server's.
+    // Names of policies and bindings are DNS names, so the first `denied request: ` is the API server's own.
     let policy = message.find("ValidatingAdmissionPolicy '").and_then(|at| message[at..].split_once(DENIED));
     if let Some((_, sentence)) = policy {
         return one_line(sentence, LONGEST);
     }
     let causes = status.details.iter().flat_map(|details| &details.causes);
     let complaints: Vec<_> = causes
-        // What could not be checked for want of a valid object is no complaint of its own.
+        // The field `<nil>` only says that rules were not checked, because the object is invalid.
         .filter(|cause| !cause.message.is_empty() && cause.field != "<nil>")
         .map(|cause| match (cause.field.as_str(), bare(&cause.message)) {
             ("", message) => message.to_owned(),
@@ -47,7 +47,8 @@ pub fn sentence(status: &Status) -> String {
     one_line(&text, LONGEST)
 }
 
-/// `Invalid value: "object": Modify needs parameters` without the value, which the person typed and has before them.
+/// Returns an error of the schema without the kind of the value: `Modify needs parameters` of `Invalid value: "object":
+/// Modify needs parameters`.
 fn bare(complaint: &str) -> &str {
     const KINDS: [&str; 3] = ["\"object\": ", "\"array\": ", "\"string\": "];
     let Some(rest) = complaint.strip_prefix("Invalid value: ") else { return complaint };

@@ -11,11 +11,11 @@ use crate::{
 /// The longest name of an argument, and its longest value, in characters.
 const LONGEST_NAME: usize = 24;
 const LONGEST_VALUE: usize = 40;
-/// The longest currency that stands behind an amount without its name.
+/// The longest currency that follows an amount without its name, in characters.
 const LONGEST_CURRENCY: usize = 8;
 
-/// Returns the arguments of a call in a few words, such as `37 EUR · invoice 501`, at most `most` characters long;
-/// `None` if the request is about no call.
+/// Returns the arguments of a call in a few words, such as `37 EUR · invoice 501`, or `None` if the request is about no
+/// call. `most`: the longest text, in characters.
 #[must_use]
 pub fn arguments(request: &ApprovalRequest, most: usize) -> Option<String> {
     call(request)?;
@@ -26,8 +26,8 @@ pub fn arguments(request: &ApprovalRequest, most: usize) -> Option<String> {
     })
 }
 
-/// Returns names and values in a line, at most `most` characters long: an amount first, then the others in their order.
-/// Names and values are cut one by one, and quoted where they could be read as more than one.
+/// Returns names and values in a line: an amount first, then the others in their order. Each name and each value is cut
+/// on its own, and quoted if it could be read as several. `most`: the longest line, in characters.
 #[must_use]
 pub fn in_words(fields: &Map<String, Value>, most: usize) -> String {
     let currency = fields.get("currency").and_then(Value::as_str).filter(|currency| is_short_word(currency));

@@ -1,22 +1,23 @@
 //! The time on this machine, and lengths of time as kubectl writes them.
 //!
-//! For display only: the API server decides whether a decision is in time.
+//! For display only. The API server decides whether a decision is in time.
 
 use std::time::Duration;
 
 use signoff_api::Moment;
 
-/// Now, as this machine believes.
+/// Returns the time by the clock of this machine.
 pub fn now() -> Moment {
     Moment::from(jiff::Timestamp::now())
 }
 
-/// `in 23h` or `5m ago`.
+/// Returns the distance of an instant from now: `in 23h` or `5m ago`.
 pub fn distance(at: Moment, now: Moment) -> String {
     if at > now { format!("in {}", length(at.since(now))) } else { format!("{} ago", length(now.since(at))) }
 }
 
-/// `45s`, `3m20s`, `90m`, `5h30m`, `30h`, `3d4h`, `12d`: two units at most, and only while the second one matters.
+/// Returns a length of time as kubectl writes it: `45s`, `3m20s`, `90m`, `5h30m`, `30h`, `3d4h`, `12d`. Short lengths
+/// have a second unit.
 pub fn length(length: Duration) -> String {
     let seconds = length.as_secs();
     let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86400);
@@ -34,7 +35,7 @@ pub fn length(length: Duration) -> String {
     }
 }
 
-/// `45 min`, `8 h`, `3 d`: one unit, rounded, for a list.
+/// Returns a length of time for a list, rounded to one unit: `45 min`, `8 h`, `3 d`.
 pub fn rounded(length: Duration) -> String {
     let in_units = |unit: u64| length.as_secs().saturating_add(unit / 2) / unit;
     match length.as_secs() {

@@ -1,6 +1,6 @@
-//! The calls and gates that follow a verdict, with their targets, and the run as the readers of a request know it.
+//! The calls and gates that follow a verdict, with their targets, and the run that a request is part of.
 //!
-//! Pure. Templates stand as their author wrote them: their values are known only when a step begins.
+//! Pure. Templates are shown as their author wrote them, because their values are filled in when a step begins.
 
 mod gate_lines;
 mod question;
@@ -32,19 +32,19 @@ pub use question::label_of_question;
 
 use gate_lines::{BEFORE_RELEASE, ENDS, StepState, around, asks, failure, has_certain, released};
 
-/// The most lines about what follows.
+/// The most lines about steps that follow.
 const MOST: usize = 6;
-/// The longest target.
+/// The longest target, in characters.
 const TARGET: usize = 300;
-/// The line about steps that the definition does not name.
+/// The line about steps that the run chooses later.
 const OPEN: &str = "the steps after it are chosen while the run goes on";
-/// The line about steps of a dag that are further away.
+/// The line about the steps of a dag that do not follow directly.
 const LATER: &str = "then the steps that wait for these run, after their own gates";
-/// The most steps of a run that is planned for its readers.
+/// The most steps and gates of a run that is planned here.
 const MOST_PLANNED: usize = 256;
 const ASKS_AGAIN: &str = "this gate asks again";
 
-/// Returns the run that asks, if its definition is the one that the request was made from.
+/// Returns the run that asks, if its spec is the one that the request was made from.
 pub fn definition<'r>(request: &ApprovalRequest, run: &'r RunNow) -> Option<&'r Workflow> {
     let workflow = run.workflow.as_deref()?;
     let is_asking = workflow.metadata.uid.as_deref() == Some(request.workflow.uid.as_str());
@@ -52,7 +52,8 @@ pub fn definition<'r>(request: &ApprovalRequest, run: &'r RunNow) -> Option<&'r 
     (is_asking && is_same).then_some(workflow)
 }
 
-/// Returns what follows a verdict that decides the gate, in lines. `run`: that of the [`definition`], if it was read.
+/// Returns the steps and gates that follow a verdict which decides the gate, in lines. `run`: the run of
+/// [`definition`], if it was read.
 pub fn lines(request: &ApprovalRequest, run: Option<&PlannedRun<'_>>, verdict: Verdict) -> Vec<String> {
     let told = || vec![sequel(request, verdict)];
     let Some(run) = run else { return told() };
@@ -71,8 +72,8 @@ pub fn lines(request: &ApprovalRequest, run: Option<&PlannedRun<'_>>, verdict: V
     }
 }
 
-/// Returns the steps of a run that has not begun, in the order of its spec, each in a line. Gates that policies add are
-/// not known before it begins.
+/// Returns the steps of a run that has not begun, in the order of its spec, each in a line. Gates of policies are added
+/// when the run begins.
 pub fn steps(workflow: &Workflow, most: usize) -> Vec<String> {
     let Some(run) = PlannedRun::planned(workflow) else {
         return vec!["the steps cannot be told here: read the spec".to_owned()];
@@ -91,7 +92,7 @@ pub fn steps(workflow: &Workflow, most: usize) -> Vec<String> {
     lines
 }
 
-/// Returns the inputs of a run with their values, each in a line.
+/// Returns the inputs of a run with their values, each in a line of at most `most` characters.
 pub fn inputs(workflow: &Workflow, most: usize) -> Vec<(String, String)> {
     let shown =
         |value: &Value| value.as_str().map_or_else(|| one_line(&value.to_string(), most), |text| one_line(text, most));
@@ -102,7 +103,8 @@ pub fn inputs(workflow: &Workflow, most: usize) -> Vec<(String, String)> {
     given.collect()
 }
 
-/// Returns the decisions of a run on other Approvals than this one, the newest first, each in a line.
+/// Returns the decisions of a run on other Approvals than this one, the newest first, each in a line. `most`: the most
+/// decisions.
 pub fn decided(workflow: &Workflow, approval: &str, now: Moment, most: usize) -> Vec<String> {
     let records = workflow.status.iter().flat_map(|status| &status.steps);
     let mut decided: Vec<_> = records
@@ -121,7 +123,7 @@ pub fn decided(workflow: &Workflow, approval: &str, now: Moment, most: usize) ->
         .collect()
 }
 
-/// Returns the step that a path names, without the parts and visits of the path.
+/// Returns the step of a path. Visits, and parts that begin with a dot, do not count.
 fn step_at<'w>(spec: &'w WorkflowSpec, path: &str) -> Option<&'w Step> {
     let names: Vec<&str> =
         RecordPath::new(path).segments().filter(|part| !part.is_part()).map(|part| part.name()).collect();
@@ -133,14 +135,15 @@ fn step_at<'w>(spec: &'w WorkflowSpec, path: &str) -> Option<&'w Step> {
     spec.steps.iter().find(is_it)
 }
 
-/// A run as its definition has it, and as the engine plans it: the plan says which gates ask.
+/// A run with its spec and with the plan of the engine, which knows the gates that ask.
 pub struct PlannedRun<'w> {
     spec: &'w WorkflowSpec,
     plan: Plan,
 }
 
 impl<'w> PlannedRun<'w> {
-    /// Returns the run, or `None` where it was not accepted, has more than 256 steps, or this version does not plan it.
+    /// Returns the run with its plan. Returns `None` if the run was not accepted, has more than 256 steps and gates, or
+    /// cannot be planned by this version.
     #[must_use]
     pub fn of(workflow: &'w Workflow) -> Option<Self> {
         workflow.status.as_ref()?.spec_digest.as_ref()?;
@@ -148,14 +151,14 @@ impl<'w> PlannedRun<'w> {
     }
 
     fn planned(workflow: &'w Workflow) -> Option<Self> {
-        // The limits of the administrator are applied when a run is accepted.
+        // The administrator's limits were checked when the run was accepted.
         let settings = Settings { max_gate_timeout: Duration::MAX, ..Settings::default() };
         let is_small = workflow.spec.steps.len() + workflow.spec.gates.len() <= MOST_PLANNED;
         let plan = is_small.then(|| Plan::of(workflow, &settings, &Arc::default()).ok())??;
         Some(Self { spec: &workflow.spec, plan })
     }
 
-    /// Returns the lines after a verdict on a call or a question of an agent, which chooses its next action itself.
+    /// Returns the lines after a verdict on a call or a question of an agent. The agent chooses its next action itself.
     fn at_tool(&self, request: &ApprovalRequest, verdict: Verdict) -> Vec<String> {
         let target = line(request).filter(|_| call(request).is_some() && verdict == Verdict::Approve);
         let first = match target {
@@ -219,7 +222,7 @@ impl<'w> PlannedRun<'w> {
         vec![format!("the step runs again: {}", self.line_in(step, state))]
     }
 
-    /// Returns the lines after a gate before a step: the gates that ask about the same, and the step.
+    /// Returns the lines after a gate before a step: the other gates that ask about the step, and the step.
     fn before_step(
         &self,
         (step, agent): (Option<&'w Step>, Option<&str>),
@@ -243,7 +246,7 @@ impl<'w> PlannedRun<'w> {
         asked.chain([format!("{now}: {what}")]).chain(next).collect()
     }
 
-    /// Returns the lines after a gate that the pattern has between the turns of its agents.
+    /// Returns the lines after a gate that the pattern has between its agents, or `None` for any other gate.
     fn after_gate_of_pattern(&self, request: &ApprovalRequest, verdict: Verdict) -> Option<Vec<String>> {
         let pattern = self.spec.pattern.as_ref()?;
         let place = RecordPath::new(&request.gate.path).place();
@@ -306,7 +309,8 @@ impl<'w> PlannedRun<'w> {
         }
     }
 
-    /// Returns the gates before the turns of an agent of the pattern, as the end of a line.
+    /// Returns the gates before the turns of an agent of the pattern as the end of a line. `path`: the path of the
+    /// agent.
     fn before_turn(&self, path: &str) -> String {
         let gates = self.plan.gates_of_step(path);
         gates.map(|gates| around(&gates, StepState::Ahead)).unwrap_or_default()
@@ -318,7 +322,7 @@ impl<'w> PlannedRun<'w> {
         named.filter_map(|name| self.spec.steps.iter().find(|step| step.name == *name)).collect()
     }
 
-    /// Returns the lines about the beginning of the spec.
+    /// Returns the lines about the first steps of the spec.
     fn start(&self) -> Vec<String> {
         match &self.spec.pattern {
             None => self.chain(&self.ordered(), None),
@@ -376,7 +380,7 @@ impl<'w> PlannedRun<'w> {
         self.chain(&rest_of(self.ordered()), Some(request))
     }
 
-    /// Returns the line of a step of a `dag`, with the other steps that it waits for.
+    /// Returns the line of a step of a `dag` with the steps that it waits for besides `before`.
     fn waiting(&self, step: &Step, before: &Step) -> String {
         let others: Vec<_> = step.depends_on.iter().filter(|name| **name != before.name).cloned().collect();
         let line = self.line(step);
@@ -387,7 +391,7 @@ impl<'w> PlannedRun<'w> {
         }
     }
 
-    /// Returns a line for each edge that can be followed.
+    /// Returns a line for each edge of a graph that the run can follow after a step.
     fn edges(&self, edges: &[Edge], step: &Step) -> Vec<String> {
         let to = |name: &str| match self.spec.steps.iter().find(|one| one.name == name) {
             Some(step) => self.line(step),
@@ -420,7 +424,7 @@ impl<'w> PlannedRun<'w> {
         lines
     }
 
-    /// Returns the lines of steps one after the other, up to the next gate that is certain, or to the end of the run.
+    /// Returns the lines of steps in order, up to the next gate that asks in any case, or to the end of the run.
     fn chain(&self, steps: &[&'w Step], request: Option<&ApprovalRequest>) -> Vec<String> {
         let (mut lines, waits) = self.until_gate(steps, request);
         if lines.len() <= MOST && !waits {
@@ -429,8 +433,8 @@ impl<'w> PlannedRun<'w> {
         lines
     }
 
-    /// Returns the lines of steps up to the next gate that is certain, and whether there is one: what follows it is
-    /// asked about there.
+    /// Returns the lines of steps up to the next gate that asks in any case, and whether there is such a gate. Its own
+    /// request shows the steps after it.
     fn until_gate(&self, steps: &[&'w Step], request: Option<&ApprovalRequest>) -> (Vec<String>, bool) {
         let gate = steps.iter().position(|step| self.waits_at(step));
         let count = gate.map_or(steps.len(), |at| at + 1);
@@ -438,8 +442,8 @@ impl<'w> PlannedRun<'w> {
         (lines.chain(and_more(count)).collect(), gate.is_some())
     }
 
-    /// Whether the run certainly asks people when it comes to a step, before anything after it runs. A step whose
-    /// failure the run survives can fail before its gates ask.
+    /// Whether the run asks people at a step in any case, before it runs a later step. A step with `onError: Continue`
+    /// can fail before its gates ask.
     fn waits_at(&self, step: &Step) -> bool {
         let path = path_of(step);
         if step.hitl.is_some() {
@@ -449,7 +453,7 @@ impl<'w> PlannedRun<'w> {
         gates.is_some_and(|gates| has_certain(&gates.before) || gates.output.is_some_and(|gate| gate.is_certain))
     }
 
-    /// Whether people are asked about every answer of a step, before anything after it runs.
+    /// Whether people are asked about every answer of a step before a later step runs.
     fn asks_about_answer(&self, step: &Step) -> bool {
         let gates = self.plan.gates_of_step(&path_of(step)).filter(|_| !goes_on(step));
         gates.and_then(|gates| gates.output).is_some_and(|gate| gate.is_certain)
@@ -470,7 +474,7 @@ impl<'w> PlannedRun<'w> {
         self.line_in(step, StepState::Ahead)
     }
 
-    /// Returns the line of a step: what it calls or whom it asks, the gates around it, and what a failure comes to.
+    /// Returns the line of a step: its target or its approvers, the gates around it, and the effect of a failure.
     fn line_in(&self, step: &Step, state: StepState) -> String {
         let (name, path) = (one_line(&step.name, 63), path_of(step));
         if let Some(hitl) = &step.hitl {
@@ -514,7 +518,7 @@ fn path_of(step: &Step) -> String {
     }
 }
 
-/// Returns the first lines of many, and how many are left out.
+/// Returns the first [`MOST`] lines, and a line with the number of the others.
 fn shortened(mut lines: Vec<String>) -> Vec<String> {
     let more = and_more(lines.len());
     lines.truncate(MOST);
@@ -522,7 +526,7 @@ fn shortened(mut lines: Vec<String>) -> Vec<String> {
     lines
 }
 
-/// Returns the line that says how many of so many lines are left out, if any are.
+/// Returns the line with the number of lines beyond [`MOST`], if there are any. `count`: the number of all lines.
 fn and_more(count: usize) -> Option<String> {
     let more = count.saturating_sub(MOST);
     (more > 0).then(|| format!("and {more} more"))
@@ -532,10 +536,10 @@ fn condition(when: &str) -> String {
     format!("if {}: ", one_line(when, 200))
 }
 
-/// Returns the end of the line of an http step whose body is the text that the gate reviews.
+/// Returns the end of the line of an http step whose body is the reviewed text; empty for any other step.
 fn body(step: &Step, request: Option<&ApprovalRequest>) -> &'static str {
     let template = step.http.as_ref().and_then(|http| http.body.as_ref());
-    // Before a step, and about its failure, people see what is sent.
+    // Only these gates review a response; the others review the text that is sent.
     let is_response =
         |request: &&ApprovalRequest| matches!(request.gate.type_, GateType::Step | GateType::OutputValidation);
     let review = request.filter(is_response).and_then(|request| request.reviews.as_ref());

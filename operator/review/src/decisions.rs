@@ -1,6 +1,6 @@
-//! Words about what was decided so far: each decision, the outcome, and whether the reader can decide.
+//! Words about the decisions so far: each decision, the outcome, and whether the reader can decide.
 //!
-//! It must not count: it says what the status says.
+//! **Invariant:** no vote is counted here; every count is the status's.
 
 use serde_json::Value;
 use signoff_api::{Approval, ApprovalStatus, Decision, Moment, Outcome, Verdict};
@@ -21,7 +21,7 @@ use crate::{
     voter::Me,
 };
 
-/// Returns what the operator has made of a recorded decision so far: `recorded`, `counted 5m ago` or `invalid: …`.
+/// Returns the state of a recorded decision: `recorded`, `counted 5m ago` or `invalid: …`.
 pub fn state(key: &str, decision: &Decision, status: &ApprovalStatus, now: Moment) -> String {
     if let Some(invalid) = status.invalid.get(key).filter(|invalid| invalid.attempt == decision.attempt()) {
         format!("invalid: {}", one_line(&invalid.why, 120))
@@ -32,7 +32,8 @@ pub fn state(key: &str, decision: &Decision, status: &ApprovalStatus, now: Momen
     }
 }
 
-/// Returns what a decision says besides its verdict. It is text of its author: shorten it to one line, or fence it.
+/// Returns the reason and the payload of a decision. They are text of its author, so callers shorten them to one line,
+/// or fence them.
 pub fn said(decision: &Decision) -> String {
     let mut words = Vec::new();
     words.extend(decision.reason.clone());
@@ -66,7 +67,7 @@ pub fn outcome(outcome: &Outcome, now: Moment) -> String {
     format!("{} ({verdict}) {by}{when}", outcome.phase.name())
 }
 
-/// Whether the reader's own decision is recorded at an open gate, and the operator has not counted it.
+/// Whether the reader's own decision is recorded at an open gate, and not counted yet.
 pub fn is_uncounted(approval: &Approval, me: &Me) -> bool {
     let status = approval.status.clone().unwrap_or_default();
     let own = approval.spec.decisions.get(&me.user);
@@ -83,14 +84,15 @@ fn is_new(key: &str, decision: &Decision, status: &ApprovalStatus) -> bool {
     !is_invalid && !status.votes.iter().any(|vote| vote.key == *key && vote.attempt == decision.attempt())
 }
 
-/// Whether a decision is recorded at an open gate that the operator has not counted.
+/// Whether any decision is recorded at an open gate, and not counted yet.
 pub fn has_uncounted(approval: &Approval) -> bool {
     let status = approval.status.clone().unwrap_or_default();
     is_open(&status) && approval.spec.decisions.iter().any(|(key, decision)| is_new(key, decision, &status))
 }
 
-/// Returns the sentences that stand in the place of the buttons where the reader cannot decide: their own decision and
-/// what is still needed, or whom the gate asks. `None` where they can decide, or where others have decided.
+/// Returns the sentences that replace the buttons for a reader who cannot decide: their own decision and the votes that
+/// are still needed, or the approvers of the gate. Returns `None` if the reader can decide, or if others have decided
+/// the gate.
 pub fn instead(approval: &Approval, me: &Me, now: Moment) -> Option<String> {
     let why = ineligible(approval, &me.voter(), now)?;
     let status = approval.status.clone().unwrap_or_default();
@@ -117,7 +119,7 @@ pub fn instead(approval: &Approval, me: &Me, now: Moment) -> Option<String> {
     Some(format!("You cannot decide: {why}."))
 }
 
-/// Returns how many people are still needed at an open gate, as a sentence that follows another one.
+/// Returns the number of people who are still needed at an open gate, as a sentence that follows another one.
 fn still_needed(approval: &Approval, verdict: Verdict) -> String {
     if approval.status.as_ref().is_some_and(|status| status.outcome.is_some()) || !verdict.needs_quorum() {
         return String::new();
@@ -132,7 +134,7 @@ fn still_needed(approval: &Approval, verdict: Verdict) -> String {
     }
 }
 
-/// Returns the sentence for a user who has another account that decided, or `None`.
+/// Returns the sentence for a user whose other account has decided, or `None`.
 pub fn already_counted(approval: &Approval, voter: &Voter<'_>) -> Option<String> {
     let key = counted_as(approval, voter)?;
     let is_counted = approval.status.as_ref().is_some_and(|status| status.votes.iter().any(|vote| vote.key == key));

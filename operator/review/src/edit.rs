@@ -1,11 +1,10 @@
-//! What an editor of parameters begins with.
-//!
-//! It must not leave out what was reviewed.
+//! The parameters with which an editor begins, and those that were changed in it.
 
 use serde_json::{Map, Value};
 use signoff_engine::gate::parameters;
 
-/// Returns the parameters to begin with: what was reviewed where the gate replaces it, else an example of the schema.
+/// Returns the parameters with which an editor begins: the reviewed text if the gate replaces it, otherwise an example
+/// of the schema.
 #[must_use]
 pub fn parameters_to_edit(schema: &Value, reviewed: Option<&str>) -> Map<String, Value> {
     let example = parameters::example(schema);
@@ -30,13 +29,13 @@ pub fn parameters_to_edit(schema: &Value, reviewed: Option<&str>) -> Map<String,
     }
 }
 
-/// Returns the fields of a call that is shown as YAML, perhaps below a line about it.
+/// Returns the fields of a call that is shown as YAML. A line about the call can stand above them.
 fn call_of(text: &str) -> Option<Map<String, Value>> {
     let read = |yaml: &str| serde_saphyr::from_str::<Map<String, Value>>(yaml).ok();
     read(text).or_else(|| read(text.split_once('\n')?.1))
 }
 
-/// Returns a field that an edit can change, with its present value: a structure as the text that it stands for.
+/// Returns a field that an edit can change, with its present value. An object or a list is returned as JSON text.
 fn field(call: &Map<String, Value>, name: &str) -> Option<(String, Value)> {
     let value = match name {
         "memory" | "cpu" => call.get("resources")?.get("limits")?.get(name)?,
@@ -50,8 +49,8 @@ fn field(call: &Map<String, Value>, name: &str) -> Option<(String, Value)> {
     Some((name.to_owned(), Value::String(text)))
 }
 
-/// Returns the parameters that differ from those that the editor began with, where the gate takes any of several: what
-/// was not changed stays as it is.
+/// Returns the parameters that were changed in the editor, if the gate allows to send only some of them; otherwise all.
+/// Parameters that are not sent keep their values.
 #[must_use]
 pub fn changed_only(schema: &Value, before: &Map<String, Value>, after: Map<String, Value>) -> Map<String, Value> {
     if schema["minProperties"] != 1 || schema["required"].is_array() {

@@ -1,4 +1,5 @@
-//! The changes of people to what a request shows: who, at which gate, and the text before each of them *(I/O)*.
+//! The changes of people to the reviewed text of a request: the people, the gate, and the text before each change
+//! *(I/O)*.
 //!
 //! **Invariant:** a text is shown as an original only if it has the digest that the request names.
 
@@ -23,17 +24,17 @@ use crate::{
 
 /// The heading of the changes.
 pub const CHANGES: &str = "Changes by people, newest first";
-/// What errors call a text before a change.
+/// The name of a text before a change in errors.
 const ORIGINAL: &str = "the text before a change";
-/// The edits that stand in a heading.
+/// The most edits in a heading.
 const IN_HEADING: usize = 2;
 /// The most lines of a difference.
 const MOST_LINES: usize = 200;
 
-/// Returns who changed a reviewed text, as the end of its heading; empty where nobody did.
+/// Returns the people who changed a reviewed text, as the end of its heading; empty if it was not changed.
 pub fn heading(review: &Review) -> String {
     let mut named: Vec<_> = review.by.iter().take(IN_HEADING).map(person_and_gate).collect();
-    // The same people at the same gate twice.
+    // The same people can have changed it twice at the same gate.
     named.dedup();
     if named.is_empty() {
         return String::new();
@@ -50,7 +51,7 @@ pub fn lines(review: &Review) -> Vec<String> {
     review.by.iter().map(line).collect()
 }
 
-/// Returns an edit as a line: who, where, how, when, and the digest of the text before.
+/// Returns an edit as a line: the people, the gate, the verdict, the time, and the digest of the text before.
 pub fn line(edit: &Edit) -> String {
     let path = if edit.path == edit.gate { String::new() } else { format!(" ({})", one_line(&edit.path, 512)) };
     let (at, original) = (edit.at.ceil_to_second(), &edit.original);
@@ -62,13 +63,14 @@ pub fn line(edit: &Edit) -> String {
 pub struct Replaced<'r> {
     /// The text, or its beginning.
     pub text: &'r str,
-    /// The digest of all of it.
+    /// The digest of the whole text.
     pub digest: Digest,
-    /// Whether the request has only a part of it.
+    /// Whether the request has only a part of the text.
     pub is_cut: bool,
 }
 
-/// Returns the text that a Modify replaced: at a gate about a failure what was sent, else what the gate reviewed.
+/// Returns the text that a Modify replaced: at a gate about a failure the text that was sent, otherwise the reviewed
+/// text.
 pub fn replaced<'r>(outcome: &Outcome, request: &'r ApprovalRequest) -> Option<Replaced<'r>> {
     if outcome.verdict != Some(Verdict::Modify) {
         return None;
@@ -80,7 +82,7 @@ pub fn replaced<'r>(outcome: &Outcome, request: &'r ApprovalRequest) -> Option<R
     Some(Replaced { text: &review.response, digest: review.digest.clone(), is_cut: is_review_cut(request) })
 }
 
-/// Returns who made an edit and where: `bob@example.com at gate sql`.
+/// Returns the people and the gate of an edit: `bob@example.com at gate sql`.
 fn person_and_gate(edit: &Edit) -> String {
     let people = match edit.by.as_slice() {
         [] => "a deadline".to_owned(),
@@ -89,7 +91,8 @@ fn person_and_gate(edit: &Edit) -> String {
     format!("{people} at gate {}", one_line(&edit.gate, 95))
 }
 
-/// Fetches the text before each edit of a request, in their order; or why a text cannot be shown.
+/// Fetches the text before each edit of a request, in the order of the edits. An error is the reason why a text cannot
+/// be shown.
 pub async fn originals(client: &Client, namespace: &str, approval: &Approval) -> Vec<Result<String, String>> {
     let request = &approval.spec.request;
     let by: Vec<&Edit> = request.reviews.iter().flat_map(|review| &review.by).collect();
@@ -117,7 +120,7 @@ pub async fn originals(client: &Client, namespace: &str, approval: &Approval) ->
 /// Returns the label selector for the Approvals of the gates that were edited.
 fn selector(request: &ApprovalRequest, by: &[&Edit]) -> String {
     let of_run = format!("{}={}", names::LABEL_WORKFLOW_UID, request.workflow.uid);
-    // Several gates that asked together are named together.
+    // Gates that asked together have one name, with commas.
     let gates: BTreeSet<&str> = by.iter().flat_map(|edit| edit.gate.split(", ")).collect();
     let is_name = |gate: &&str| gate.starts_with(|c: char| c.is_ascii_alphanumeric());
     if gates.iter().all(is_name) {
@@ -147,8 +150,8 @@ async fn original(
     }
 }
 
-/// Returns what each edit changed, in their order: the newest led to what is reviewed, each other to what the next one
-/// changed.
+/// Returns the difference that each edit made, in the order of the edits. The newest edit led to the reviewed text,
+/// each earlier one to the text before the next edit.
 pub fn differences(
     request: &ApprovalRequest,
     reviewed: Option<&str>,
@@ -168,7 +171,8 @@ pub fn differences(
     found
 }
 
-/// Returns what an edit changed, by lines, cut after many of them.
+/// Returns the difference of two texts by lines, cut after [`MOST_LINES`]. `before`, `after`: the texts around the
+/// edit.
 fn difference(edit: &Edit, before: &str, after: &str) -> String {
     if edit.verdict == Verdict::Modify && before == after {
         return "nothing that is shown here was changed\n".to_owned();

@@ -1,7 +1,9 @@
-//! A decision as the entry of `spec.decisions` that is sent, the change that puts it there, and whether exactly it was
-//! stored.
+//! A decision as an entry of `spec.decisions`: the entry that is sent, the patch that records it, and the differences
+//! of the stored entry.
 //!
-//! Pure. It must not send less than it was given: what cannot be sent unchanged is an error.
+//! Pure.
+//!
+//! **Invariant:** a decision is sent unchanged, or it is an error.
 
 use serde_json::{Map, Value, json};
 use signoff_api::{
@@ -13,31 +15,31 @@ use signoff_expr::number::first_inexact;
 
 use crate::voter::Me;
 
-/// What is said where the stored entry differs from the one that was sent.
+/// The heading of the differences between the stored entry and the one that was sent.
 pub const TAMPERED: &str = "WHAT WAS STORED IS NOT WHAT YOU SENT";
 
-/// What is said after the differences.
+/// The sentence after the differences.
 pub const TAMPERED_REMEDY: &str = "Something between you and the API server changes decisions (a webhook or a mutating policy). \
      Tell an administrator of this cluster, and do not rely on this Approval.";
 
-/// The sentence after both, where the decision was only tried.
+/// The last sentence of a decision that was only tried.
 pub const NOT_RECORDED: &str = "This was a trial: your decision is not recorded.";
 
-/// A decision and the key it goes under.
+/// A decision and its key in `spec.decisions`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Entry {
-    /// One's own user name, or `<person> via <me>`.
+    /// The user name of the voter, or `<person> via <voter>`.
     pub key: String,
     /// The entry as it is sent.
     pub decision: Decision,
 }
 
 impl Entry {
-    /// Returns a decision under the key of its voter, as it is sent, with the digest of the request, the groups that
+    /// Returns a decision as it is sent: under the key of its voter, with the digest of the request, the groups that
     /// the gate counts, and the number of the attempt.
     ///
     /// # Errors
-    /// It has a number that JSON does not keep.
+    /// The decision has a number that JSON cannot represent exactly.
     pub fn new(
         decision: Decision,
         on_behalf_of: Option<&str>,
@@ -56,7 +58,7 @@ impl Entry {
                 me.user.clone()
             }
         };
-        // A first attempt has no number.
+        // A first attempt is sent without a number.
         decision.attempt = eligibility::next_attempt(approval, &key).filter(|attempt| *attempt > 1);
         canonical(&decision)?;
         let parameters = decision.parameters.clone().map(|parameters| Value::Object(parameters.0)).unwrap_or_default();
@@ -67,19 +69,20 @@ impl Entry {
     }
 }
 
-/// The request that makes exactly an entry out of what is recorded under its key.
+/// The patch that turns the recorded entry of a key into exactly another one.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Change {
-    /// Nothing: it is recorded.
+    /// No patch: the entry is recorded already.
     Nothing,
     /// A merge patch (RFC 7396).
     Merge(Value),
-    /// A JSON patch (RFC 6902), for an entry with null in it.
+    /// A JSON patch (RFC 6902), for an entry that contains null.
     Json(Value),
 }
 
 impl Change {
-    /// Returns its name for `kubectl patch --type`, and its body. The body of nothing is an empty merge patch.
+    /// Returns the type of the patch for `kubectl patch --type`, and its body. Without a change it is an empty merge
+    /// patch.
     pub fn parts(&self) -> (&'static str, Value) {
         match self {
             Self::Nothing => ("merge", Value::Object(Map::new())),
@@ -89,10 +92,10 @@ impl Change {
     }
 }
 
-/// Returns the change that records an entry among the decisions that were read, if there were any.
+/// Returns the patch that records an entry. `decisions`: the decisions that were read, if there were any.
 ///
 /// # Errors
-/// A decision that is not JSON.
+/// The decision cannot be represented as JSON.
 pub fn change(entry: &Entry, decisions: Option<&Value>) -> Result<Change, serde_json::Error> {
     let wanted = serde_json::to_value(&entry.decision)?;
     let recorded = decisions.and_then(|decisions| decisions.get(&entry.key));
@@ -106,8 +109,8 @@ pub fn change(entry: &Entry, decisions: Option<&Value>) -> Result<Change, serde_
     Ok(change.map_or(Change::Nothing, |change| Change::Merge(json!({"spec": {"decisions": {&entry.key: change}}}))))
 }
 
-/// Returns the operations that put an entry into the map of decisions. A map that was not there must still not be
-/// there: it is not to be replaced.
+/// Returns the operations that put an entry into the map of decisions. If there was no map, they create it, and fail if
+/// a map exists by then, so that the decisions of others are not replaced.
 fn json_patch(entry: &Entry, wanted: Value, is_map_there: bool) -> Value {
     let path = format!("/spec/decisions/{}", entry.key.replace('~', "~0").replace('/', "~1"));
     let add = json!({"op": "add", "path": path, "value": wanted});
@@ -118,7 +121,7 @@ fn json_patch(entry: &Entry, wanted: Value, is_map_there: bool) -> Value {
     json!([{"op": "test", "path": map, "value": null}, {"op": "add", "path": map, "value": {}}, add])
 }
 
-/// RFC 7396: what has to be merged into `old` so that it becomes `new`.
+/// Returns the merge patch (RFC 7396) that turns `old` into `new`, or `None` if they are equal.
 fn difference(old: &Value, new: &Value) -> Option<Value> {
     let (Value::Object(before), Value::Object(after)) = (old, new) else {
         return (old != new).then(|| new.clone());
@@ -131,8 +134,8 @@ fn difference(old: &Value, new: &Value) -> Option<Value> {
     (!change.is_empty()).then_some(Value::Object(change))
 }
 
-/// Whether a part of the value is null. A merge patch takes it for `remove`, and the API server removes it from objects
-/// in lists too.
+/// Whether a part of the value is null. Null means `remove` in a merge patch, and the API server removes it from
+/// objects in lists too.
 fn holds_null(value: &Value) -> bool {
     match value {
         Value::Null => true,
@@ -142,9 +145,9 @@ fn holds_null(value: &Value) -> bool {
     }
 }
 
-/// In what the stored entry differs from the one that was sent, one sentence a field; empty when it does not.
+/// Returns the differences of the stored entry from the one that was sent, a sentence for each field.
 ///
-/// The API server may fill in the groups that the gate counts, if they are the voter's.
+/// The API server can fill in the groups that the gate counts, if they are groups of the voter.
 pub fn differences(sent: &Entry, stored: Option<&Value>, me: &Me) -> Vec<String> {
     let Some(stored) = stored.and_then(Value::as_object) else {
         return vec!["it is not there".into()];
@@ -170,7 +173,7 @@ fn is_same(field: &str, sent: Option<&Value>, stored: Option<&Value>, me: &Me) -
         return sent.iter().all(|group| stored.contains(group)) && stored.iter().all(|group| me.groups.contains(group));
     }
     match (sent, stored) {
-        // Canonical, because the API server writes 420.0 as 420.
+        // The canonical forms are compared, because the API server writes 420.0 as 420.
         (Some(sent), Some(stored)) => {
             matches!((canonical(sent), canonical(stored)), (Ok(sent), Ok(stored)) if sent == stored)
         }

@@ -1,8 +1,10 @@
-//! The way of a decision, for the plugin and the page: read *(I/O)* -> verified *(pure)* -> shown *(pure)* -> proposed
-//! *(pure)* -> rehearsed *(I/O)* -> confirmed *(pure)* -> recorded *(I/O)* -> waited for ([`crate::state::Waited`]).
+//! The stages of a decision, for the plugin and the page: read *(I/O)* -> verified *(pure)* -> shown *(pure)* ->
+//! proposed *(pure)* -> rehearsed *(I/O)* -> confirmed *(pure)* -> recorded *(I/O)* -> waited for
+//! ([`crate::state::Waited`]).
 //!
-//! Each state is a type that only the state before it makes, and what is sent is the entry that was rehearsed.
-//! **Invariant:** nothing is recorded of a request that is not verified, nor before it was rehearsed and confirmed.
+//! Each stage is a type that only the stage before it can make, and the entry that is sent is the one that was
+//! rehearsed. **Invariant:** a decision is recorded only on a verified request, and only after it was rehearsed and
+//! confirmed.
 
 use signoff_api::{Approval, ApprovalStatus, Digest, Moment, Verdict, approval::ARGUMENTS};
 use signoff_engine::{approval::eligibility::closed, gate::parameters};
@@ -17,12 +19,12 @@ use crate::{
     voter::Me,
 };
 
-/// The API server, to which the requests of one person about one Approval go.
+/// The API server, as one person uses it for one Approval.
 pub trait Server: Sync {
     /// The error of a request.
     type Error: Send;
 
-    /// Sends an entry, on trial or to be stored, and returns the Approval with it.
+    /// Sends an entry, and returns the Approval with it. `dry_run`: the entry is only checked, and not stored.
     fn send(&self, seen: &Seen, entry: &Entry, dry_run: bool)
     -> impl Future<Output = Result<Seen, Self::Error>> + Send;
 
@@ -38,7 +40,7 @@ pub trait Server: Sync {
 pub enum Meaning {
     /// The decision is refused.
     Refused,
-    /// There was no answer: the decision can be stored all the same.
+    /// There was no answer, so the decision may be stored or not.
     Unanswered,
     /// The decision was not sent, or is not stored.
     NotStored,
@@ -47,11 +49,11 @@ pub enum Meaning {
 /// A refusal by the API server.
 #[derive(Debug)]
 pub struct Refused<E> {
-    /// The refusal in words about the gate, where they are known better than the policy's own.
+    /// The refusal in words about the gate, if they say more than the message of the policy.
     pub refusal: Option<Refusal>,
-    /// The Approval as it was read after the refusal, or as it was shown.
+    /// The Approval as it was read after the refusal, otherwise as it was shown.
     pub seen: Box<Seen>,
-    /// The answer.
+    /// The answer of the API server.
     pub error: E,
 }
 
@@ -61,31 +63,32 @@ pub enum NotProposed {
     /// It was typed for a request with another digest.
     #[error("this request is not the one that you read: it has changed. Read it again")]
     OtherRequest,
-    /// A Modify of a call changes nothing: the editor could not approve the call any more.
+    /// A Modify of a call changes nothing, and its voter could not approve the call afterwards.
     #[error("nothing was changed: these are the proposed arguments; to let the call go on with them, approve instead")]
     NothingChanged,
 }
 
-/// The reason why a rehearsed decision is not recorded.
+/// The reason why a proposed decision is not recorded.
 #[derive(Debug)]
 pub enum NotRehearsed<E> {
-    /// The API server would refuse it; and why the operator could not use it, if it could not.
+    /// The API server would refuse the decision. The second value is the reason why the operator could not use it
+    /// either, if there is one.
     Refused(Refused<E>, Option<Unusable>),
-    /// The operator could not use it.
+    /// The operator could not use the decision.
     Unusable(Unusable),
-    /// Something else would be stored than what was sent, one sentence a field.
+    /// Something else would be stored than what was sent; a sentence for each field.
     Tampered(Vec<String>),
-    /// It could not be tried.
+    /// The decision could not be tried.
     Failed(E),
 }
 
-/// The reason why the operator could not use a decision: it would only cost one of few attempts.
+/// The reason why the operator could not use a decision. Such a decision would only cost one of the few attempts.
 #[derive(Debug, thiserror::Error)]
 pub enum Unusable {
     /// The payload does not fit.
     #[error("{0}")]
     Invalid(String),
-    /// It cannot be counted.
+    /// The decision cannot be counted.
     #[error(transparent)]
     Uncountable(foreseen::CountError),
 }
@@ -93,13 +96,13 @@ pub enum Unusable {
 /// The reason why a decision is not recorded as it was confirmed.
 #[derive(Debug)]
 pub enum NotRecorded<E> {
-    /// The API server refused it.
+    /// The API server refused the decision.
     Refused(Refused<E>),
-    /// There was no answer, and the decision is not stored as far as is known.
+    /// There was no answer, and no stored decision was found afterwards.
     Unknown(E),
-    /// Something else is stored than what was sent, one sentence a field.
+    /// Something else is stored than what was sent; a sentence for each field.
     Tampered(Vec<String>),
-    /// It is not stored.
+    /// The decision is not stored.
     Failed(E),
 }
 
@@ -148,13 +151,13 @@ impl<'r> Verified<'r> {
 }
 
 impl Shown<'_> {
-    /// Returns an entry as the decision of `me` on this request.
+    /// Returns an entry as the decision of a user on this request.
     ///
     /// # Errors
     /// The decision changes nothing.
     pub fn propose(self, entry: Entry, me: &Me, now: Moment) -> Result<Proposed, NotProposed> {
         let (seen, run) = (self.0.seen(), self.0.run());
-        // At a closed gate the API server has a better answer.
+        // At a closed gate the refusal of the API server says more.
         if closed(&seen.approval, now).is_none() && changes_nothing(&seen.approval, &entry) {
             return Err(NotProposed::NothingChanged);
         }
@@ -162,7 +165,7 @@ impl Shown<'_> {
     }
 }
 
-/// Whether the arguments of a Modify of a call are those that were proposed.
+/// Whether an entry is a Modify of a call that leaves its arguments as they are.
 fn changes_nothing(approval: &Approval, entry: &Entry) -> bool {
     let request = &approval.spec.request;
     let Some(review) = request.reviews.as_ref().filter(|_| call(request).is_some()) else { return false };
@@ -185,26 +188,27 @@ impl Proposed {
         &self.seen
     }
 
-    /// Returns where its run stands.
+    /// Returns the state of its run.
     #[must_use]
     pub fn run(&self) -> &RunNow {
         &self.run
     }
 
-    /// Counts the decisions as if this one were recorded.
+    /// Returns the status that the operator would write if this decision were recorded.
     ///
     /// # Errors
-    /// The operator could not use it.
+    /// The operator could not use the decision.
     pub async fn count(&self, counter: &Counter, now: Moment) -> Result<ApprovalStatus, Unusable> {
         let with = foreseen::with(&self.seen.approval, &self.entry);
         let counted = counter.count(&with, now).await.map_err(Unusable::Uncountable)?;
         foreseen::unusable(&counted, &self.entry).map_or(Ok(counted), |why| Err(Unusable::Invalid(why)))
     }
 
-    /// Lets the API server check the entry, without storing it.
+    /// Sends the entry to the API server as a trial, which checks it and stores nothing.
     ///
     /// # Errors
-    /// It would be refused, the operator could not use it, something else would be stored, or it could not be tried.
+    /// The decision would be refused, the operator could not use it, something else would be stored, or it could not be
+    /// tried.
     pub async fn rehearse<S: Server>(
         self,
         server: &S,
@@ -212,7 +216,7 @@ impl Proposed {
         now: Moment,
     ) -> Result<Rehearsed, NotRehearsed<S::Error>> {
         let counted = self.count(counter, now).await;
-        // Where a policy has a sentence for it, that one is said.
+        // A refusal of the API server takes precedence over the own count.
         let stored = match server.send(&self.seen, &self.entry, true).await {
             Ok(stored) => stored,
             Err(error) if S::meaning(&error) == Meaning::Refused => {
@@ -230,7 +234,7 @@ impl Proposed {
         Ok(Rehearsed { proposed: self, reached })
     }
 
-    /// Returns a refusal in words about the gate as it is now: what was shown may have changed meanwhile.
+    /// Returns a refusal in words about the gate, which is read again because it may have changed.
     async fn refused<S: Server>(&self, server: &S, error: S::Error, now: Moment) -> Refused<S::Error> {
         let seen = Box::new(server.read().await.unwrap_or_else(|_| self.seen.clone()));
         Refused { refusal: refusal::explain(&seen, &self.me, &self.entry.decision, now), seen, error }
@@ -250,32 +254,32 @@ impl Rehearsed {
         &self.proposed.seen
     }
 
-    /// Returns where its run stands.
+    /// Returns the state of its run.
     #[must_use]
     pub fn run(&self) -> &RunNow {
         &self.proposed.run
     }
 
-    /// Returns what the decision would come to.
+    /// Returns the foreseen effect of the decision.
     #[must_use]
     pub fn reached(&self) -> &Reached {
         &self.reached
     }
 
-    /// Returns the name of the decision: what is recorded has the same name as what was confirmed.
+    /// Returns the name of the decision. The recorded decision has the same name as the confirmed one.
     #[must_use]
     pub fn name(&self) -> String {
         name(&self.proposed.entry)
     }
 
-    /// Returns the decision as confirmed: its person said yes to this very decision, at a question or by an option of
-    /// the command.
+    /// Returns the decision as confirmed. The caller has asked its person about exactly this decision, or they
+    /// confirmed it by an option of the command.
     #[must_use]
     pub fn confirm(self) -> Confirmed {
         Confirmed(self.proposed)
     }
 
-    /// Returns the decision as confirmed, if its person said yes to the decision of this name ([`Rehearsed::name`]).
+    /// Returns the decision as confirmed, if its person confirmed the decision of this name ([`Rehearsed::name`]).
     ///
     /// # Errors
     /// Another decision was confirmed, or none.
@@ -288,7 +292,7 @@ impl Confirmed {
     /// Records the decision, and compares what is stored with what was sent.
     ///
     /// # Errors
-    /// It is refused, it is not known whether it is stored, or something else is stored.
+    /// The decision is refused, it may be stored or not, or something else is stored.
     pub async fn record<S: Server>(self, server: &S, now: Moment) -> Result<Recorded, NotRecorded<S::Error>> {
         let Self(proposed) = self;
         let stored = match server.send(&proposed.seen, &proposed.entry, false).await {
@@ -310,8 +314,8 @@ impl Confirmed {
     }
 }
 
-/// Whether a decision is stored that was not there when this one was proposed: the one before, which was invalid, is
-/// not this one.
+/// Whether the stored decision was recorded after this one was proposed. An earlier, invalid decision of the same voter
+/// does not count.
 fn is_new(seen: &Seen, proposed: &Proposed) -> bool {
     let key = &proposed.entry.key;
     seen.stored(key).is_some_and(|stored| Some(stored) != proposed.seen.stored(key))

@@ -1,7 +1,6 @@
-//! What a decision would come to: the operator's count of the decisions, by the same function that the operator counts
-//! with.
+//! The foreseen effect of a decision: the decisions are counted by the function with which the operator counts.
 //!
-//! It must not be taken for the outcome: only the operator's status is that.
+//! For display only. The outcome is in the status that the operator writes.
 
 use signoff_api::{Approval, ApprovalStatus, Moment, Verdict, approval::Source};
 use signoff_engine::{
@@ -17,40 +16,40 @@ use crate::{
     text::one_line,
 };
 
-/// Why decisions cannot be counted.
+/// The reason why decisions cannot be counted.
 #[derive(Debug, thiserror::Error)]
 pub enum CountError {
-    /// There is no thread to count on.
+    /// No thread could be started.
     #[error("a thread cannot be started: {0}")]
     Thread(#[from] std::io::Error),
-    /// Counting them costs too much.
+    /// Counting the decisions costs too much.
     #[error("the decisions of this Approval cannot be counted: {0}; give a shorter or simpler answer")]
     Uncountable(Stopped),
 }
 
-/// Counts decisions within bounds, on threads of its own. Clones share the threads.
+/// A counter of decisions with bounds of time and memory, on threads of its own. Clones share the threads.
 #[derive(Clone)]
 pub struct Counter {
     evaluator: Evaluator,
 }
 
-/// What a decision comes to, if nobody decides meanwhile.
+/// The effect of a decision, if no other decision is recorded before it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reached {
     /// The gate is decided as the decision says.
     Decided,
     /// The gate is decided by another decision, which takes precedence.
     Behind {
-        /// The verdict of the other.
+        /// The verdict of the other decision.
         verdict: Option<Verdict>,
-        /// Who gave it.
+        /// The users who gave it.
         by: Vec<String>,
     },
     /// Further approvers are asked.
     Escalated,
-    /// The gate stays open: how many agree, and what is not yet met.
+    /// The gate stays open. The text has the number of people who agree, and the rules that are not met yet.
     Open(String),
-    /// It cannot be counted.
+    /// The decision cannot be counted.
     Unknown,
 }
 
@@ -66,12 +65,12 @@ impl Counter {
     /// Returns the status that the operator would write for these decisions.
     ///
     /// # Errors
-    /// Counting them costs too much.
+    /// Counting the decisions costs too much.
     pub async fn count(&self, approval: &Approval, now: Moment) -> Result<ApprovalStatus, CountError> {
         self.evaluator.run(subject(approval), work(approval, now)).await.map_err(CountError::Uncountable)
     }
 
-    /// Returns the same, and blocks the calling thread until then.
+    /// Returns the same as [`Counter::count`], and blocks the calling thread.
     ///
     /// # Errors
     /// As [`Counter::count`].
@@ -104,13 +103,15 @@ pub fn with(approval: &Approval, entry: &Entry) -> Approval {
     with
 }
 
-/// Returns why a decision that was counted cannot be used, or `None`. It would only cost one of few attempts.
+/// Returns the reason why the operator could not use a decision, or `None`. Such a decision would only cost one of the
+/// few attempts.
 pub fn unusable(counted: &ApprovalStatus, entry: &Entry) -> Option<String> {
     let invalid = counted.invalid.get(&entry.key).filter(|invalid| invalid.attempt == entry.decision.attempt());
     invalid.map(|invalid| one_line(&invalid.why, 1024))
 }
 
-/// Returns what a decision that is recorded in an Approval comes to by a count of the decisions, or by none.
+/// Returns the effect of a decision that is recorded in an Approval. `counted`: the status after the decisions were
+/// counted, if they could be counted.
 pub fn reached(approval: &Approval, counted: Option<&ApprovalStatus>, entry: &Entry) -> Reached {
     let verdict = entry.decision.verdict;
     let Some(status) = counted else { return Reached::Unknown };
@@ -138,7 +139,7 @@ impl Reached {
             }
             Self::Escalated => format!("escalated{person}"),
             Self::Open(count) => format!("{verdict} recorded{person} ({count})"),
-            // The decision is stored, whatever counting it costs.
+            // A decision that cannot be counted here is stored all the same.
             Self::Unknown => format!("{verdict} recorded{person}"),
         }
     }

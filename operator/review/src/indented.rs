@@ -1,13 +1,15 @@
-//! JSON with line ends and spaces between its tokens; every other character stays as it is, and in its place.
+//! JSON with line ends and spaces between its tokens. Every other character stays as it is.
 //!
-//! **Invariant:** without the white space outside of strings, the result is the text.
+//! **Invariant:** without white space outside of strings, the result is equal to the text.
 
 use serde::de::IgnoredAny;
 
-/// The longest indented form, as a multiple of the text: deep nesting must not fill a page with spaces.
+/// The most bytes of the indented form, as a multiple of the bytes of the text: deeply nested JSON fills no page with
+/// spaces.
 const MOST_INDENTED: usize = 8;
 
-/// Returns JSON with line ends and spaces, or `None` if the text is no object and no list, or would become far longer.
+/// Returns JSON with line ends and spaces. Returns `None` if the text is neither an object nor a list, or would become
+/// far longer.
 #[must_use]
 pub fn indented(text: &str) -> Option<String> {
     if !text.trim_start().starts_with(['{', '[']) || serde_json::from_str::<IgnoredAny>(text).is_err() {

@@ -1,5 +1,5 @@
-//! The effect of a Retry after a failure, which is not the same as asking again: the step runs, and what it sends is
-//! sent once more *(pure)*.
+//! The effect of a Retry after a failure *(pure)*: the step runs again and sends its request once more, while a Retry
+//! at other gates only asks again.
 
 use serde_json::Value;
 use signoff_api::{ApprovalRequest, Verdict, gate::GateType};
@@ -13,28 +13,28 @@ use crate::{
 /// The longest target in a line, in characters.
 const LONGEST: usize = 300;
 
-/// Whether the gate asks about a step that failed, so that a Retry runs the step. About a call that did not run, its
-/// gates ask again.
+/// Whether the gate asks about a step that failed, so that a Retry runs the step again. If the request is about a call
+/// that did not run, a Retry only lets its gates ask again.
 #[must_use]
 pub fn retries_step(request: &ApprovalRequest) -> bool {
     let is_call = call(request).is_some() || is_question(request);
     request.gate.type_ == GateType::ErrorEscalation && !is_call
 }
 
-/// Returns what a Retry after a failure is, such as `run the step again: POST https://bank.example/refunds`; `None` at
-/// any other gate.
+/// Returns the effect of a Retry after a failure, such as `run the step again: POST https://bank.example/refunds`, or
+/// `None` at any other gate.
 #[must_use]
 pub fn run_again(request: &ApprovalRequest) -> Option<String> {
     retries_step(request).then(|| format!("run the step again{}", of_target(request)))
 }
 
-/// Returns the same as a sentence, after the verdict.
+/// Returns the effect of [`run_again`] as a sentence that follows the verdict.
 pub(crate) fn runs_again(request: &ApprovalRequest) -> Option<String> {
     let is_tool = is_at_tool(request);
     (retries_step(request) && !is_tool).then(|| format!("the step runs again{}", of_target(request)))
 }
 
-/// Returns what the step sends, after a colon; empty where the request does not show it.
+/// Returns the target of the step after a colon; empty if the request does not show it.
 fn of_target(request: &ApprovalRequest) -> String {
     let sent = request.sends.as_ref().and_then(|sent| serde_saphyr::from_str::<Value>(&sent.text).ok());
     let target = sent.as_ref().and_then(|sent| {
@@ -50,7 +50,7 @@ pub fn done_at(request: &ApprovalRequest, verdict: Verdict) -> &'static str {
     if verdict == Verdict::Retry && retries_step(request) { "run again" } else { done(verdict) }
 }
 
-/// Returns what a verdict at an ordinary gate comes to, as a table of all verdicts says it.
+/// Returns the effect of a verdict at a gate, for the table of all verdicts.
 pub(crate) fn effect(request: &ApprovalRequest, verdict: Verdict) -> String {
     if verdict == Verdict::Retry
         && let Some(again) = run_again(request)

@@ -1,12 +1,12 @@
-//! Whether an operator acts: the holder and the age of its Lease.
+//! The state of the operator, by the holder and the age of its Lease.
 //!
 //! ```text
 //! Lease and time of the API server (I/O) -> judge (pure)
 //!     -> where it looks stale: the same after a renewal period (I/O) -> judge_again (pure)
 //! ```
 //!
-//! The age is counted by the clock of the API server, because that of this machine may be wrong. The clocks of two API
-//! servers can differ, so only a Lease that is not renewed between two readings is stale.
+//! The age is measured by the clock of the API server, because the clock of this machine may be wrong. The clocks of
+//! two API servers can differ, so only a Lease that is not renewed between two readings is stale.
 
 use std::{fmt, time::Duration};
 
@@ -24,7 +24,7 @@ use signoff_cluster::{
 
 use crate::{clock, text::one_line};
 
-/// The consequence of an operator that is gone, as a sentence.
+/// The sentence about the consequence of a stopped operator.
 pub const GONE: &str = "No run continues and no vote is counted until it starts again.";
 /// The longest pause between two readings of a Lease, whatever its duration.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
@@ -34,8 +34,8 @@ const SLACK: Duration = Duration::from_secs(1);
 /// The operator's process that holds or held the Lease.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Holder {
-    /// The identity in the Lease: the UID of the Pod, or the value of `--identity` outside of Pods; `_` and the start
-    /// time of the process, in microseconds. Empty if the Lease was released.
+    /// The identity in the Lease: the UID of the Pod (outside of Pods the value of `--identity`), `_`, and the start
+    /// time of the process in microseconds. Empty if the Lease was released.
     pub identity: String,
     /// The name of the Pod with this UID, if the caller can list it.
     pub pod: Option<String>,
@@ -53,7 +53,7 @@ pub enum OperatorState {
         /// The difference of the clock of the holder's machine, if it is more than [`LARGEST_SKEW`].
         skew: Option<Skew>,
     },
-    /// No operator renews the Lease: nothing moves until one does.
+    /// No operator renews the Lease, so no run continues.
     Stale {
         /// The process that held it last.
         holder: Holder,
@@ -65,7 +65,7 @@ pub enum OperatorState {
         /// The operator's namespace.
         namespace: String,
     },
-    /// The Lease cannot be read, and why.
+    /// The Lease cannot be read; with the reason.
     Unknown(String),
 }
 
@@ -77,7 +77,7 @@ pub struct Skew {
 }
 
 impl Skew {
-    /// Returns the difference of two readings of the same moment, if it is more than [`LARGEST_SKEW`].
+    /// Returns the difference of two clocks at the same moment, if it is more than [`LARGEST_SKEW`].
     fn between(machine: Moment, server: Moment) -> Option<Self> {
         let by = machine.since(server).max(server.since(machine));
         (by > LARGEST_SKEW).then_some(Self { by, is_ahead: machine > server })
@@ -88,7 +88,7 @@ impl Skew {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reading {
     holder: String,
-    /// The time of the last renewal, by the API server's clock as the holder knows it.
+    /// The time of the last renewal, which the holder wrote by the API server's clock.
     renewed_at: Moment,
     /// The time of the last renewal, by the clock of the holder's machine.
     machine_at: Option<Moment>,
@@ -123,7 +123,7 @@ impl Reading {
         self.holder.is_empty()
     }
 
-    /// Returns the state that one reading shows.
+    /// Returns the state of the operator by one reading.
     pub fn judge(&self) -> OperatorState {
         let (holder, age) = (Holder::from(self.holder.as_str()), self.age());
         if self.is_released() || age > self.duration {
@@ -134,12 +134,13 @@ impl Reading {
         }
     }
 
-    /// Returns the state that this and a later reading show. A Lease that was renewed in between is not stale: the
-    /// clocks of two API servers differ, or the operator is of a version that writes the time of its machine.
+    /// Returns the state of the operator by this reading and a later one. A Lease that was renewed in between is not
+    /// stale, whatever its age: the clocks of two API servers can differ, and older operators wrote the time of their
+    /// machine.
     pub fn judge_again(&self, later: &Self) -> OperatorState {
         match later.judge() {
             OperatorState::Stale { holder, age } if !later.is_released() && later.renewed_at != self.renewed_at => {
-                // It was renewed after this reading.
+                // The Lease was renewed after this reading, so its age is a difference of clocks.
                 let skew = Skew { by: self.read_at.since(later.renewed_at), is_ahead: false };
                 OperatorState::Alive { holder, age, skew: Some(skew) }
             }
@@ -147,7 +148,7 @@ impl Reading {
         }
     }
 
-    /// Returns the pause until the next reading, in which an operator renews its Lease at least once.
+    /// Returns the pause until the next reading. A running operator renews its Lease at least once in it.
     pub fn pause(&self) -> Duration {
         (self.duration / 3 + SLACK).min(LONGEST_PAUSE)
     }
@@ -159,12 +160,12 @@ impl OperatorState {
         matches!(self, Self::Alive { skew: Some(_), .. })
     }
 
-    /// Whether it is certain that no operator acts.
+    /// Whether it is certain that no operator runs.
     pub fn is_gone(&self) -> bool {
         matches!(self, Self::Stale { .. } | Self::Absent { .. })
     }
 
-    /// Adds the name of the holder's Pod, if it is one of these.
+    /// Adds the name of the holder's Pod, if it is one of `pods`.
     pub fn with_pod(mut self, pods: &[Pod]) -> Self {
         if let Self::Alive { holder, .. } | Self::Stale { holder, .. } = &mut self {
             let pod = pods.iter().find(|pod| pod.metadata.uid.as_deref() == Some(holder.process()));
@@ -234,8 +235,8 @@ impl fmt::Display for OperatorState {
     }
 }
 
-/// Reads the Lease of the operator in a namespace, with the time at which the API server answered. `None`: no operator
-/// has taken it.
+/// Reads the Lease of the operator in a namespace, with the time at which the API server answered. Returns `None` if no
+/// operator has taken the Lease.
 ///
 /// # Errors
 /// The Lease cannot be read.
@@ -259,12 +260,12 @@ fn server_time(date: &str) -> Option<Moment> {
     jiff::fmt::rfc2822::parse(date).ok().map(|at| Moment::from(at.timestamp()))
 }
 
-/// Returns the Lease's namespace and name.
+/// Returns the namespace and the name of the Lease as `namespace/name`.
 pub fn lease_name(namespace: &str) -> String {
     format!("{}/{}", one_line(namespace, 63), LeaseSettings::in_namespace(namespace).name)
 }
 
-/// `42 s`, and minutes or more as `kubectl` writes them.
+/// Returns an age: `42 s`, and from minutes on as `kubectl` writes it.
 fn seconds(age: Duration) -> String {
     if age < Duration::from_secs(120) { format!("{} s", age.as_secs()) } else { clock::length(age) }
 }

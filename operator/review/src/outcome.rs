@@ -1,6 +1,6 @@
-//! Words about a recorded decision: what the operator decided, or why it is not decided yet.
+//! Words about a recorded decision: the outcome of the gate, or the reason why it is still open.
 //!
-//! It must not say `approved` of a decision that the operator has not counted.
+//! **Invariant:** a decision that the operator has not counted is never called `approved`.
 
 use signoff_api::{
     Approval, ApprovalRequest, ApprovalStatus, Outcome, Verdict,
@@ -19,13 +19,13 @@ use crate::{
     text::one_line,
 };
 
-/// What most verdicts come to.
+/// The effect of most verdicts.
 pub(crate) const GOES_ON: &str = "the run goes on";
-/// The same of a suspended run.
+/// The effect of most verdicts on a suspended run.
 pub const SUSPENDED: &str = "the run is suspended, and goes on when it is resumed";
 
-/// Returns the line about a decision. `detail`: why it is not counted, what shows the successor, or what the run waits
-/// for although the gate is decided.
+/// Returns the line about a decision. `detail`: the reason why it is not counted, the command that shows the successor,
+/// or the reason why the run waits although the gate is decided.
 pub fn line(approval: &Approval, state: &DecisionState, entry: &Entry, detail: &str) -> String {
     let request = &approval.spec.request;
     let verdict = entry.decision.verdict;
@@ -62,13 +62,14 @@ pub fn line(approval: &Approval, state: &DecisionState, entry: &Entry, detail: &
     }
 }
 
-/// Returns the person for whom a decision is, as ` on behalf of bob`; empty where it is for the voter.
+/// Returns the person on whose behalf a decision was sent, as ` on behalf of bob`; empty for a decision of the voter's
+/// own.
 pub fn on_behalf(entry: &Entry) -> String {
     let person = entry.decision.on_behalf_of.as_ref();
     person.map(|person| format!(" on behalf of {}", one_line(person, 253))).unwrap_or_default()
 }
 
-/// Returns what the run does after a verdict.
+/// Returns the effect of a verdict on the run.
 pub fn sequel(request: &ApprovalRequest, verdict: Verdict) -> String {
     let (is_call, is_question) = (call(request).is_some(), is_question(request));
     if let Some(sequel) = sequel_at_tool(request, verdict) {
@@ -80,7 +81,7 @@ pub fn sequel(request: &ApprovalRequest, verdict: Verdict) -> String {
         return again;
     }
     match verdict {
-        // A `stepStart` gate of its step can still ask.
+        // A `stepStart` gate of the step of the tool can still ask.
         Verdict::Approve if is_call => "the call goes on with exactly these arguments".to_owned(),
         Verdict::Modify if is_call => "the changed call is checked, and its gates ask".to_owned(),
         Verdict::Defer if is_call => "the call does not run, and the agent is told the guidance".to_owned(),
@@ -105,8 +106,8 @@ pub fn sequel(request: &ApprovalRequest, verdict: Verdict) -> String {
     }
 }
 
-/// Returns what a suspended run does after a verdict, or `None` where the suspension delays nothing: the run is not
-/// suspended or ends, or more people are asked.
+/// Returns the effect of a verdict on a suspended run. Returns `None` if the suspension delays nothing: the run is not
+/// suspended, or it ends, or more people are asked.
 pub fn suspended(request: &ApprovalRequest, verdict: Verdict, run: &RunNow) -> Option<String> {
     let ends = verdict == Verdict::Abort || verdict == Verdict::Reject && request.after_reject.is_empty();
     if !run.is_suspended || ends || verdict == Verdict::Escalate {
@@ -116,8 +117,8 @@ pub fn suspended(request: &ApprovalRequest, verdict: Verdict, run: &RunNow) -> O
     Some(if sequel == GOES_ON { SUSPENDED.to_owned() } else { format!("{SUSPENDED}; then {sequel}") })
 }
 
-/// Returns who cannot approve the call that a Modify changes, or `None` for another decision: the editor, and everybody
-/// where too few other users are left.
+/// Returns the sentence about the users who cannot approve the call that a Modify changes: its voter, and all users if
+/// too few others are left. Returns `None` for any other decision.
 pub fn after_edit(approval: &Approval, entry: &Entry) -> Option<String> {
     let request = &approval.spec.request;
     if entry.decision.verdict != Verdict::Modify || call(request).is_none() {
@@ -142,7 +143,7 @@ pub fn after_edit(approval: &Approval, entry: &Entry) -> Option<String> {
     })
 }
 
-/// Returns each verdict that a gate takes now, and what it comes to; nothing at a question of an agent.
+/// Returns the verdicts that a gate takes now, each with its effect. A question of an agent has none.
 pub fn effects(request: &ApprovalRequest, status: &ApprovalStatus) -> Vec<(Verdict, String)> {
     if is_question(request) {
         return Vec::new();
@@ -151,8 +152,8 @@ pub fn effects(request: &ApprovalRequest, status: &ApprovalStatus) -> Vec<(Verdi
     allowed_verdicts(request, status).iter().map(|verdict| (*verdict, effect(request, *verdict))).collect()
 }
 
-/// Returns what the run does after a verdict at a gate of the step of a tool: before it starts, after it failed, or
-/// about its response.
+/// Returns the effect of a verdict at a gate of the step of a tool: before the step starts, after it failed, or about
+/// its response.
 fn sequel_at_tool(request: &ApprovalRequest, verdict: Verdict) -> Option<&'static str> {
     if call(request).is_some() || !is_at_tool(request) {
         return None;
@@ -171,7 +172,7 @@ fn sequel_at_tool(request: &ApprovalRequest, verdict: Verdict) -> Option<&'stati
     })
 }
 
-/// Returns how a gate was closed that was not closed as the decision says.
+/// Returns the end of a gate that was not closed by this decision.
 pub fn otherwise(outcome: &Outcome, detail: &str) -> String {
     let verdict = outcome.verdict.map_or("no verdict", Verdict::name);
     let reason = outcome.reason.as_ref().map(|reason| format!(": {}", one_line(reason, 1024))).unwrap_or_default();
@@ -186,27 +187,27 @@ pub fn otherwise(outcome: &Outcome, detail: &str) -> String {
     }
 }
 
-/// Names the approvers after an escalation.
+/// Returns the sentence that names the approvers after an escalation.
 pub fn approvers_now(approval: &Approval) -> String {
     let approvers: Vec<_> = approval.approvers().iter().map(|subject| one_line(&subject.to_string(), 320)).collect();
     format!("approvers now: {}, until {}", approvers.join(", "), approval.deadline())
 }
 
-/// Returns the number of people who are needed, for a verdict without a quorum.
+/// Returns the number of people who are needed, for a verdict that has no count of its own.
 pub fn needed(request: &ApprovalRequest) -> String {
     let count = request.threshold();
     format!("{} {} needed", people(count), if count == 1 { "is" } else { "are" })
 }
 
-/// Returns how many have decided, and who may still decide.
+/// Returns the number of people who agree, and the approvers who can still decide.
 pub fn count(approval: &Approval, verdict: Verdict) -> String {
     let text = if verdict.needs_quorum() { agreement(approval) } else { needed(&approval.spec.request) };
     let open = still_asked(approval, verdict);
     if open.is_empty() { text } else { format!("{text}; still asked: {open}") }
 }
 
-/// Names the approvers who have not decided: users by name, and every group. Of a verdict with a quorum, only those of
-/// quorums that are not met.
+/// Returns the approvers who have not decided: the users among them, and all groups. For a verdict with a quorum, only
+/// the approvers of quorums that are not met.
 fn still_asked(approval: &Approval, verdict: Verdict) -> String {
     let votes = approval.status.as_ref().map(|status| status.votes.as_slice()).unwrap_or_default();
     let progress = progress(approval);

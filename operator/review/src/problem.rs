@@ -1,30 +1,30 @@
 //! The problems of a request that keep it from being decided, one sentence each.
 //!
-//! Pure. A client asks [`Problem`] which problem it is, and never its sentence.
+//! Pure. Clients match on [`Problem`], and never on its sentence.
 
 use signoff_api::Digest;
 
 use crate::whole::WholeTextError;
 
-/// A part of a request that is not verified. Nothing is sent about a request that has a problem.
+/// The reason why a request is not verified. No decision is sent on a request that has a problem.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Problem {
-    /// The digest of the request is not that of what it says: a decision would count for something else than what is
-    /// shown.
+    /// The digest of the request is not the digest of its content, so a decision would count for something else than
+    /// what is shown.
     #[error(
         "the digest of this request ({0}) is not the digest of what it says: do not decide it, and tell the administrators of Signoff"
     )]
     Digest(Digest),
-    /// A whole text is not the one that the request names.
+    /// A whole text does not have the digest that the request names.
     #[error("{0}")]
     OtherText(String),
     /// The request does not say where a whole text is.
     #[error("{0}")]
     NoText(String),
-    /// A whole text was not read: it is not there, or its reader cannot read it.
+    /// A whole text was not read: it does not exist, or its reader cannot read it.
     #[error("{0}")]
     TextUnread(String),
-    /// The name of the run is no name of an object: it would be another path of the API server.
+    /// The name of the run is not the name of an object, so it would be another path of the API server.
     #[error(
         "the name of the run of this request is no name of an object: do not decide this request, and tell the administrators of Signoff"
     )]
@@ -39,7 +39,7 @@ pub enum Problem {
         "the run {0} is not the run that asked (it has another uid): do not decide this request, and tell the administrators of Signoff"
     )]
     OtherRun(String),
-    /// The run was not read, so it is not known whether the policies are in force.
+    /// The run was not read, so it is unknown whether the admission policies are in force.
     #[error("whether decisions are honoured is not known, because the run {run} cannot be read: {why}")]
     RunUnread {
         /// The name of the run.
@@ -47,13 +47,13 @@ pub enum Problem {
         /// The reason.
         why: String,
     },
-    /// The admission policies are not in force: a decision that is given now is void.
+    /// The admission policies are not in force, so a decision that is recorded now is void.
     #[error("decisions are not honoured now: {0}")]
     Unguarded(String),
 }
 
 impl Problem {
-    /// Whether the request itself is wrong; otherwise it can be decided later, or by another reader.
+    /// Whether the request itself is wrong. Otherwise it can be decided later, or by another reader.
     #[must_use]
     pub fn is_of_request(&self) -> bool {
         match self {

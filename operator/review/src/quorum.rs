@@ -1,6 +1,6 @@
-//! Text about quorums.
+//! Words about quorums.
 //!
-//! It must not judge who can decide: it says what the request and the status say.
+//! The words repeat the request and the status. Whether a user can decide is not computed here.
 
 use signoff_api::{
     Approval,
@@ -16,12 +16,12 @@ pub fn subjects(list: &[Subject]) -> String {
     list.iter().map(|subject| one_line(&subject.to_string(), 320)).collect::<Vec<_>>().join(", ")
 }
 
-/// Formats a number of people.
+/// Returns a number of people: `1 person` or `3 people`.
 pub fn people(count: i32) -> String {
     if count == 1 { "1 person".into() } else { format!("{count} people") }
 }
 
-/// Describes the rules of a quorum besides its number, beginning with a comma.
+/// Returns the rules of a quorum besides its number, beginning with a comma.
 pub fn rules(quorum: &Quorum) -> String {
     let group = |from: &RequiredFrom| format!(", {} of group {}", from.min, one_line(&from.group, 253));
     let mut text: String = quorum.required_from.iter().map(group).collect();
@@ -34,8 +34,8 @@ pub fn rules(quorum: &Quorum) -> String {
     text
 }
 
-/// Describes each quorum with the count so far, the gate's own first: the only one without its approvers, several with
-/// their approvers and the gate or policy that requires each.
+/// Returns a line for each quorum with the count so far; the gate's own is first. If there are several, each line also
+/// names the approvers, and the gate or policy that requires the quorum.
 pub fn lines(approval: &Approval) -> Vec<String> {
     let quorums = &approval.spec.request.quorums;
     let status = approval.status.clone().unwrap_or_default();
@@ -54,7 +54,7 @@ pub fn lines(approval: &Approval) -> Vec<String> {
     quorums.iter().enumerate().zip(progress(approval)).map(line).collect()
 }
 
-/// Returns the count so far of each quorum in a cell: `0/1`, or `1/1,0/2`.
+/// Returns the count so far of each quorum for a cell of a table: `0/1`, or `1/1,0/2`.
 pub fn cell(approval: &Approval) -> String {
     let request = &approval.spec.request;
     if request.quorums.len() < 2 {
@@ -65,8 +65,8 @@ pub fn cell(approval: &Approval) -> String {
     cells.join(",")
 }
 
-/// Returns how many agree so far in each quorum, and the groups that are still needed: `1 of 2`, or
-/// `1 of 1 for gate one, 0 of 2 for gate two`.
+/// Returns the number of people who agree in each quorum, and the groups that are still needed: `1 of 2`, or `1 of 1
+/// for gate one, 0 of 2 for gate two`.
 pub fn agreement(approval: &Approval) -> String {
     let quorums = &approval.spec.request.quorums;
     let progress = progress(approval);
@@ -90,7 +90,7 @@ pub fn agreement(approval: &Approval) -> String {
     text
 }
 
-/// Returns the approvers without users who are excluded; all of them if nobody would be left.
+/// Returns the approvers without the excluded users, or all approvers if none would be left.
 pub fn possible(approval: &Approval) -> Vec<Subject> {
     let request = &approval.spec.request;
     let is_requester = |name: &String| request.bars_requester() && request.requesters().any(|one| one == name);

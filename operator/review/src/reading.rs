@@ -1,7 +1,6 @@
 //! A request as it was read for a decision: read *(I/O)* -> verified *(pure)*.
 //!
-//! **Invariant:** a [`Verified`] is made by [`verify`] alone, and only forms and decisions of a [`Verified`] can be
-//! made.
+//! **Invariant:** only [`verify`] makes a [`Verified`], and forms and decisions can be made only of a [`Verified`].
 
 use kube::{
     Api, Client,
@@ -19,9 +18,9 @@ use crate::{
 /// The texts of a request that are shown to its reader.
 #[derive(Clone, Copy, Debug)]
 pub enum Texts<'t> {
-    /// Only what the request itself holds; the reader is told which texts are cut before they decide.
+    /// The texts that the request itself holds. The reader is told which of them are cut before they decide.
     OfRequest,
-    /// The whole of each, or why it was not read.
+    /// The whole texts, or the reason why one was not read.
     Whole(&'t Result<Whole, Problem>),
 }
 
@@ -39,7 +38,7 @@ impl<'r> Verified<'r> {
         self.seen
     }
 
-    /// Returns where its run stands.
+    /// Returns the state of its run.
     #[must_use]
     pub fn run(self) -> &'r RunNow {
         self.run
@@ -49,7 +48,8 @@ impl<'r> Verified<'r> {
 /// Returns a request if everything about it is verified.
 ///
 /// # Errors
-/// The first problem: of the request itself, then of its run. A request that has ended needs no run.
+/// The first problem that was found: of the request itself, then of its run. The run of a request that has ended is not
+/// checked.
 pub fn verify<'r>(seen: &'r Seen, run: &'r RunNow, texts: Texts<'_>) -> Result<Verified<'r>, Problem> {
     let whole = match texts {
         Texts::OfRequest => None,
@@ -81,8 +81,8 @@ fn run_problem(seen: &Seen, run: &RunNow) -> Option<Problem> {
     differs.map(|one| Problem::Unguarded(one_line(&one.message, 1024)))
 }
 
-/// Reads where a run stands. The name is what a request says: a text that is no name of an object would be another
-/// path.
+/// Reads the state of a run. `workflow`: the name in the request. A text that is not the name of an object is not sent,
+/// because it would be another path of the API server.
 pub async fn run(client: &Client, namespace: &str, workflow: &str) -> RunNow {
     if !names::is_object(workflow) {
         return RunNow { found: RunFound::NoName, ..RunNow::default() };

@@ -16,7 +16,7 @@ use crate::{
 /// The status code of a patch that does not fit the stored object.
 const UNPROCESSABLE: u16 = 422;
 
-/// Sends an entry, and returns the Approval as it is stored then.
+/// Sends an entry, and returns the Approval as it is stored afterwards.
 ///
 /// # Errors
 /// As the API server answers.
@@ -29,7 +29,7 @@ pub async fn record(
     let name = seen.approval.metadata.name.as_deref().unwrap_or_default();
     let sent = approvals.patch(name, options, &patch(entry, seen)?).await;
     match &sent {
-        // The first decision of another user can have been recorded since the Approval was read.
+        // The first decision of another user may have been recorded since the Approval was read.
         Err(kube::Error::Api(status)) if status.code == UNPROCESSABLE && seen.decisions().is_none() => {
             match Seen::of(&approvals.get(name).await?) {
                 Ok(now) if now.decisions().is_some() => approvals.patch(name, options, &patch(entry, &now)?).await,

@@ -1,6 +1,6 @@
-//! Refusals in words about the gate: who has decided already, and how the gate was closed.
+//! Refusals in words about the gate: the user has decided already, the gate is closed, or it does not take the verdict.
 //!
-//! The API server has refused by then, or will. Other refusals keep the policy's message.
+//! The API server refuses the same decisions. Any other refusal keeps the message of the admission policy.
 
 use serde_json::Value;
 use signoff_api::{Approval, ApprovalRequest, Decision, Moment, Verdict, approval::ApprovalPhase, gate::TimeoutAction};
@@ -18,23 +18,24 @@ use crate::{
     voter::Me,
 };
 
-/// Why a decision is refused. As a text it is a sentence without its end, to which the caller can add a remedy.
+/// The reason why a decision is refused. Its text is a sentence without a full stop, so that the caller can add a
+/// remedy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// The gate is closed, and how.
+    /// The gate is closed.
     Closed {
         /// The sentence.
         why: String,
-        /// Whether the same is asked again by another Approval, which the caller can look for.
+        /// Whether another Approval asks the same again. The caller can look for it.
         is_superseded: bool,
     },
-    /// The same person has decided, and when.
+    /// The same person has decided already. The text has the time.
     Decided(String),
-    /// The gate does not take the verdict, and which it takes.
+    /// The gate does not take the verdict. The text has the verdicts that it takes.
     Verdict(String),
-    /// The gate requires a reason, and there is none with a letter or a digit.
+    /// The gate requires a reason with a letter or a digit.
     NoReason,
-    /// An Escalate with names at a gate that has none.
+    /// An Escalate names subjects, and the gate has none that can be named.
     NoTargets {
         /// Whether an Escalate without names would ask the next level.
         has_level: bool,
@@ -56,8 +57,9 @@ impl std::fmt::Display for Refusal {
     }
 }
 
-/// Returns why this decision is refused, in words about the gate; `None` where it is not, or where the policy says it
-/// best: who the voter is. Of the decision it reads verdict, reason, subjects, and on whose behalf it is.
+/// Returns the reason why a decision is refused, in words about the gate. Returns `None` if it is not refused, or if
+/// the message of the admission policy says it best, as about the rights of the voter. Only the verdict, the reason,
+/// the subjects and the person on whose behalf it is sent are read of the decision.
 pub fn explain(seen: &Seen, me: &Me, decision: &Decision, now: Moment) -> Option<Refusal> {
     let approval = &seen.approval;
     if let Some(why) = closed_gate(approval, now) {
@@ -80,13 +82,13 @@ pub fn explain(seen: &Seen, me: &Me, decision: &Decision, now: Moment) -> Option
     nobody_to_escalate_to(approval, decision)
 }
 
-/// Whether the gate requires a reason and this one has no letter and no digit.
+/// Whether the gate requires a reason, and this one has no letter and no digit.
 pub fn is_reason_missing(approval: &Approval, reason: Option<&str>) -> bool {
     let reason = reason.unwrap_or_default();
     approval.spec.request.require_reason == Some(true) && !reason.chars().any(char::is_alphanumeric)
 }
 
-/// Returns a refusal of an Escalate with names at a gate that has none.
+/// Returns the refusal of an Escalate that names subjects at a gate without any.
 fn nobody_to_escalate_to(approval: &Approval, decision: &Decision) -> Option<Refusal> {
     let request = &approval.spec.request;
     if decision.escalate_to.is_empty() || !request.escalate_to.is_empty() {
@@ -97,7 +99,7 @@ fn nobody_to_escalate_to(approval: &Approval, decision: &Decision) -> Option<Ref
     Some(Refusal::NoTargets { has_level: next.is_some() })
 }
 
-/// Returns how a gate was closed, or `None` while it is open.
+/// Returns the sentence about the end of a gate, or `None` while it is open.
 pub fn closed_gate(approval: &Approval, now: Moment) -> Option<String> {
     let status = approval.status.clone().unwrap_or_default();
     let Some(outcome) = &status.outcome else {
@@ -139,8 +141,8 @@ fn timed_out(request: &ApprovalRequest) -> String {
     }
 }
 
-/// Returns who may decide an open gate that does not ask this user, such as `alice, group finance may decide it`, or
-/// `None` where the user may, where the gate is closed, or where the person has decided.
+/// Returns the approvers of an open gate that does not ask this user, such as `alice, group finance may decide it`.
+/// Returns `None` if the user can decide, if the gate is closed, or if the same person has decided.
 pub fn who_may(approval: &Approval, voter: &Voter<'_>, now: Moment) -> Option<String> {
     let asks_others = match ineligible(approval, voter, now)? {
         IneligibleReason::Ended(_)
@@ -162,7 +164,7 @@ pub fn who_may(approval: &Approval, voter: &Voter<'_>, now: Moment) -> Option<St
     asks_others.then(|| format!("{} may decide it", subjects(&possible(approval))))
 }
 
-/// Returns when the same person decided, or `None`.
+/// Returns the sentence about an earlier decision of the same person, or `None`.
 fn second_vote(seen: &Seen, on_behalf_of: Option<&str>, me: &Me, now: Moment) -> Option<String> {
     let voter = me.voter_for(on_behalf_of);
     let Some(IneligibleReason::Decided(user, verdict)) = voter_problem(&seen.approval, &voter) else { return None };
@@ -171,7 +173,7 @@ fn second_vote(seen: &Seen, on_behalf_of: Option<&str>, me: &Me, now: Moment) ->
     Some(format!("{who} {}{}; a decision is final", done(verdict), when(seen, &key, now)))
 }
 
-/// Returns the time of a recorded decision, such as ` 10s ago`; empty where no time is known.
+/// Returns the time of a recorded decision, such as ` 10s ago`; empty if it was not recorded with a time.
 pub fn when(seen: &Seen, key: &str, now: Moment) -> String {
     let votes = seen.approval.status.as_ref().map(|status| status.votes.as_slice()).unwrap_or_default();
     let counted = votes.iter().find(|vote| vote.key == key).map(|vote| vote.at);
@@ -186,7 +188,7 @@ fn recorded_at(seen: &Seen, key: &str) -> Option<Moment> {
     time.parse::<jiff::Timestamp>().ok().map(Moment::from)
 }
 
-/// Returns why an open gate does not take a verdict, or `None`.
+/// Returns the reason why an open gate does not take a verdict, or `None`.
 pub fn open_gate(approval: &Approval, verdict: Verdict, now: Moment) -> Option<String> {
     let status = approval.status.clone().unwrap_or_default();
     let allowed = allowed_verdicts(&approval.spec.request, &status);

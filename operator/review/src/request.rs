@@ -1,6 +1,4 @@
-//! Words about a request: what it is about, how it can be answered, and what follows without a decision.
-//!
-//! It must not leave out or soften what the request says.
+//! Words about a request: its subject, the rules of an answer, and the effect of its timeout.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use serde_json::Value;
@@ -22,7 +20,7 @@ use crate::{
 /// The heading of the context.
 pub const CONTEXT: &str = "Context, in the run's own words (of models, tools and people; not checked)";
 
-/// Whether the whole context has the digest of the whole reviewed text.
+/// Whether the context is the reviewed text once more, by the digests of both.
 pub fn repeats(request: &ApprovalRequest, context: &str) -> bool {
     let digest = match &request.context_ref {
         Some(whole) => whole.digest.clone(),
@@ -31,10 +29,10 @@ pub fn repeats(request: &ApprovalRequest, context: &str) -> bool {
     request.reviews.as_ref().is_some_and(|review| review.digest == digest)
 }
 
-/// Returns the heading of what a request is about, and who changed it.
+/// Returns the heading of the reviewed text, with the people who changed it.
 pub fn heading(request: &ApprovalRequest, review: &Review) -> String {
     let changed = edits::heading(review);
-    // People changed what was sent, and not how it ended.
+    // People changed the request that was sent, and not its result.
     let changed = match request.gate.type_ {
         GateType::ErrorEscalation => changed.replacen(", changed by", ", after a request changed by", 1),
         _ => changed,
@@ -42,7 +40,7 @@ pub fn heading(request: &ApprovalRequest, review: &Review) -> String {
     subject(request, review) + &changed
 }
 
-/// Returns the heading of what is sent, or was sent.
+/// Returns the heading of the text that is sent, or was sent.
 pub fn heading_of_sent(request: &ApprovalRequest) -> &'static str {
     if call(request).is_some() { "What the call sends" } else { "What was sent" }
 }
@@ -54,7 +52,7 @@ fn subject(request: &ApprovalRequest, review: &Review) -> String {
         return "The arguments of the call".to_owned();
     }
     let path = one_line(&review.path, 512);
-    // The parts of patterns are recorded under a name that begins with a dot.
+    // The name of a part of a pattern begins with a dot.
     let is_part = RecordPath::new(&review.path).last().is_part();
     match type_ {
         GateType::StepStart => format!("What will run (step {path})"),
@@ -64,7 +62,7 @@ fn subject(request: &ApprovalRequest, review: &Review) -> String {
         GateType::Question => "What the agent asks".to_owned(),
         GateType::FinalResponse => "What will be published".to_owned(),
         GateType::PlanApproval => "The plan".to_owned(),
-        // Whether it failed is not always known.
+        // A step with an unknown outcome may not have failed.
         GateType::ErrorEscalation => format!("How step {path} ended"),
         GateType::OutputValidation => format!("What step {path} answered"),
         GateType::Step if is_part => "What is reviewed".to_owned(),
@@ -72,8 +70,7 @@ fn subject(request: &ApprovalRequest, review: &Review) -> String {
     }
 }
 
-/// Returns the rule of an answer that takes the place of the answer of a step, or `None`: the JSON that the step must
-/// answer.
+/// Returns the rule of an answer that replaces the answer of a step with a schema, or `None`.
 pub fn respond_rule(request: &ApprovalRequest) -> Option<String> {
     let schema = request.parameters.as_ref()?.0.get(Verdict::Respond.name())?;
     let (shape, schema) = (one_line(&shape(schema), 1000), one_line(&schema.to_string(), 4000));
@@ -101,11 +98,11 @@ pub fn answer_rules(request: &ApprovalRequest, question: &Question) -> Vec<Strin
     rules
 }
 
-/// Returns the consequence of the next timeout. Completes the sentence "then …".
+/// Returns the effect of the next timeout. Completes the sentence "then …".
 pub fn consequence(request: &ApprovalRequest, status: &ApprovalStatus) -> String {
     let level = usize::try_from(status.level.unwrap_or(0)).unwrap_or(0);
     match request.timeout.action.unwrap_or_default() {
-        // The requests about the calls and questions of agents, unless a Reject ends the run.
+        // A request about a call or a question of an agent, at which a Reject does not end the run.
         TimeoutAction::Reject if request.action.is_some() && !request.after_reject.is_empty() => {
             "it counts as rejected, and the agent is told".into()
         }
@@ -129,18 +126,18 @@ pub fn consequence(request: &ApprovalRequest, status: &ApprovalStatus) -> String
     }
 }
 
-/// The end of a sentence about a deadline that approves a call which was made before.
+/// The end of a sentence about a timeout that would approve a call which was made before.
 const ONLY_PEOPLE: &str = ", but only people can let the call be made again";
 
-/// Returns the verdict that a passed deadline counts as, and that it lets no call be made again. `request`: if it is
-/// still there.
+/// Returns the verdict of a passed deadline, and a note if it lets no call be made again. `request`: the request, if it
+/// was read.
 pub fn counts_as(verdict: Verdict, request: Option<&ApprovalRequest>) -> String {
     let is_idle = verdict == Verdict::Approve && request.is_some_and(is_repeated);
     format!("{verdict}{}", if is_idle { ONLY_PEOPLE } else { "" })
 }
 
-/// Returns what a Retry by the deadline does. The engine asks again at most three times, and a gate is visited for
-/// other reasons too.
+/// Returns the effect of a Retry by the deadline. The engine asks again at most three times; the number of visits is no
+/// exact count of them, because gates are visited for other reasons too.
 fn again(request: &ApprovalRequest) -> &'static str {
     match request.gate.visit {
         ..=1 => "it ends and is asked again, at most three times",
@@ -149,13 +146,14 @@ fn again(request: &ApprovalRequest) -> &'static str {
     }
 }
 
-/// Returns the channels of notices that the gate adds, or `None`. Those of administrators are in no object of the run.
+/// Returns the channels of notices that the gate adds, or `None`. The channels of administrators are not in the objects
+/// of the run.
 pub fn channels(approval: &Approval) -> Option<String> {
     let added: Vec<_> = approval.channels().collect();
     (!added.is_empty()).then(|| format!("{}, beside the channels of administrators", added.join(", ")))
 }
 
-/// Returns what the conditions of a status warn of: a label, and a text.
+/// Returns the warnings of the conditions of a status: a label and a text for each.
 pub fn warnings(status: &ApprovalStatus) -> Vec<(&'static str, String)> {
     let warning = |condition: &Condition| {
         let label = match (condition.type_.as_str(), condition.status.as_str()) {
@@ -217,7 +215,7 @@ mod tests {
         for (made, is_repeated) in
             [(by_people.as_str(), true), ("\nthis call was made at noon: Succeeded", false), ("", false)]
         {
-            // The words of others follow the facts.
+            // Texts of others follow the facts.
             let words = format!("\narguments (2 bytes): {{}}\n\n{}", signoff_api::approval::Action::BY_PEOPLE);
             step.context = Some(format!("{facts}{made}{words}"));
             let ends = then(&step, TimeoutAction::Approve, &[]).ends_with(ONLY_PEOPLE);

@@ -1,6 +1,4 @@
-//! A run as the plugin and the page show it: the tree of its steps, its problems, and where its records are.
-//!
-//! It must not choose a layout.
+//! A run as the plugin and the page show it: the tree of its steps, and its problems.
 
 mod detail;
 mod gate;
@@ -18,10 +16,10 @@ pub use repetition::Repetition;
 pub use state::{State, Tone};
 pub use tree::{Node, tree};
 
-/// Conditions that are not repeated: the phase, the journal and the message say the same.
+/// The conditions that repeat the phase, the journal or the message.
 const USUAL: [&str; 4] = [conditions::WAITING, conditions::FINISHED, conditions::COMPLETE, conditions::FAILED];
 
-/// Returns the conditions that people should know of.
+/// Returns the conditions that are problems for people.
 pub fn troubles(status: &WorkflowStatus) -> impl Iterator<Item = &Condition> {
     let accepted = |condition: &str| condition == conditions::ACCEPTED && !status.phase.is_end();
     status.conditions.iter().filter(move |condition| match condition.type_.as_str() {

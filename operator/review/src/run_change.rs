@@ -1,6 +1,7 @@
-//! Changes of a run: suspended, resumed, cancelled, or created again as a new run.
+//! Changes of a run: it is suspended, resumed, cancelled, or created again as a new run.
 //!
-//! Pure: it says what is sent and why it would have no effect. The API server says who may.
+//! Pure: computes the patch or the copy, and the reason why a change would have no effect. The API server checks the
+//! rights of the user.
 
 use std::collections::BTreeSet;
 
@@ -59,7 +60,7 @@ impl RunChange {
         }
     }
 
-    /// Returns what the change does to a run.
+    /// Returns the effect of the change on a run.
     #[must_use]
     pub fn effect(self) -> &'static str {
         match self {
@@ -80,14 +81,14 @@ impl RunChange {
         changed
     }
 
-    /// Whether a run already has the value.
+    /// Whether a run already has the new value.
     #[must_use]
     pub fn is_done(self, run: &DynamicObject) -> bool {
         let (field, value) = self.field();
         spec(run, field).as_bool().unwrap_or(false) == value
     }
 
-    /// Returns why the change would have no effect on a run, or `None`.
+    /// Returns the reason why the change would have no effect on a run, or `None`.
     #[must_use]
     pub fn refusal(self, run: &DynamicObject) -> Option<Ineffective> {
         let phase = phase(run);
@@ -124,14 +125,15 @@ pub enum NotCopied {
     /// The Workflow has no spec.
     #[error("workflow {0}: it has no spec")]
     NoSpec(String),
-    /// The list of earlier requesters would be too long: a gate would let those decide whom it leaves out.
+    /// The list of earlier requesters would be too long. A gate would let the requesters decide whom a shorter list
+    /// leaves out.
     #[error(
         "workflow.signoff.dev/{0}: a new run can name {max} earlier requesters of {length} characters, and this one would need more: create it from its file",
         max = RerunOf::MAX_REQUESTERS,
         length = RerunOf::MAX_NAME
     )]
     TooManyRequesters(String),
-    /// The copy is no object.
+    /// The copy is not a valid Kubernetes object.
     #[error("workflow {name}: {why}")]
     Invalid {
         /// The name of the run.
@@ -141,7 +143,7 @@ pub enum NotCopied {
     },
 }
 
-/// Returns the phase of a run; of one without a status the first.
+/// Returns the phase of a run, or the first phase if it has no status.
 #[must_use]
 pub fn phase(run: &DynamicObject) -> WorkflowPhase {
     let phase = run.data.pointer("/status/phase").cloned().unwrap_or_default();
@@ -153,8 +155,8 @@ fn spec<'r>(run: &'r DynamicObject, field: &str) -> &'r Value {
     run.data.get("spec").and_then(|spec| spec.get(field)).unwrap_or(&Value::Null)
 }
 
-/// Returns a new Workflow with the spec of another: without its name, status, requester and switches. Of its metadata
-/// only the prefix of the name is kept: by labels and annotations other tools would take the copy for their own object.
+/// Returns a new Workflow with the spec of another, without its name, status, requester and switches. Only the prefix
+/// of the name is kept of the metadata, because other tools recognize their objects by labels and annotations.
 ///
 /// # Errors
 /// The Workflow has no spec, or too many requesters.
@@ -171,10 +173,10 @@ pub fn copy(old: &DynamicObject, me: &Me) -> Result<DynamicObject, NotCopied> {
     let uid = old.metadata.uid.as_deref().unwrap_or_default();
     spec.insert("rerunOf".to_owned(), json!({"name": name, "uid": uid, "requesters": earlier_requesters(old, me)?}));
     if !is_same_user {
-        // Only a user who may delegate for that person can name them.
+        // Only a user with the right to delegate for that person can name them.
         spec.remove("requestedFor");
     }
-    // From Kubernetes 1.36 on the API server fills it in; before, it accepts no other name than the creator's.
+    // From Kubernetes 1.36 on the API server fills the field in. Before, it accepts only the name of the creator.
     spec.insert("requestedBy".to_owned(), Value::String(me.user.clone()));
     let prefix = match old.metadata.generate_name.as_deref() {
         Some(prefix) if !prefix.is_empty() => prefix.to_owned(),
@@ -186,14 +188,14 @@ pub fn copy(old: &DynamicObject, me: &Me) -> Result<DynamicObject, NotCopied> {
         .map_err(|error| NotCopied::Invalid { name: one_line(name, 253), why: error.to_string() })
 }
 
-/// Returns a name for a copy of a run: the prefix of its generated name, and hex digits of a seed. A copy that is sent
-/// twice by this name is created once.
+/// Returns a name for a copy of a run: the prefix of its generated name, and hex digits of a seed. With a fixed name, a
+/// copy that is sent twice is created once.
 #[must_use]
 pub fn copy_name(copy: &DynamicObject, seed: &str) -> String {
     format!("{}{}", name_prefix(copy), Digest::of_bytes(seed.as_bytes()).short(SUFFIX))
 }
 
-/// Whether [`copy_name`] can have made a name for a copy.
+/// Whether a name can be one that [`copy_name`] returns for a copy.
 #[must_use]
 pub fn is_copy_name(copy: &DynamicObject, name: &str) -> bool {
     let is_hex = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
@@ -205,7 +207,7 @@ fn name_prefix(copy: &DynamicObject) -> String {
     format!("{}-", names::cut(prefix, names::MAX_WORKFLOW_NAME - SUFFIX - 1))
 }
 
-/// Returns the fields of the spec in which an answer of the API server is not what was expected, such as
+/// Returns the fields of the spec in which an answer of the API server differs from the expected run, such as
 /// `spec.inputs, spec.steps`, or `None`.
 #[must_use]
 pub fn altered(expected: &DynamicObject, answer: &DynamicObject) -> Option<String> {
@@ -214,7 +216,7 @@ pub fn altered(expected: &DynamicObject, answer: &DynamicObject) -> Option<Strin
     (!named.is_empty()).then(|| named.join(", "))
 }
 
-/// Whether a stored run is the one that was sent, whatever was changed since by fields that can change.
+/// Whether a stored run is the one that was sent. Its mutable fields may have changed since.
 #[must_use]
 pub fn is_same_run(sent: &DynamicObject, stored: &DynamicObject) -> bool {
     altered_fields(sent, stored).iter().all(|field| MUTABLE.contains(field))
@@ -227,8 +229,8 @@ fn altered_fields<'r>(one: &'r DynamicObject, other: &'r DynamicObject) -> Vec<&
     names.into_iter().filter(|&name| value(one, name) != value(other, name)).collect()
 }
 
-/// Returns who created a run, and what the run says of itself. The API server verifies the creator alone: a run can
-/// have other steps than the run that it names.
+/// Returns the creator of a run, and the run that it says it repeats. Only the creator is verified by the API server: a
+/// run can name another run and have other steps.
 #[must_use]
 pub fn origin(run: &DynamicObject) -> String {
     let user = |field: &str| spec(run, field).as_str().filter(|name| !name.is_empty()).map(|name| one_line(name, 253));
@@ -256,7 +258,7 @@ pub fn earlier(run: &DynamicObject) -> Option<String> {
     (!names.is_empty()).then(|| names.join(", "))
 }
 
-/// Returns the names of all requesters of a run and of those that it repeats, in the order in which they came.
+/// Returns the requesters of a run and of the runs that it repeats, each once, in the order in which they came.
 fn requesters(run: &DynamicObject) -> Vec<String> {
     let before = spec(run, "rerunOf").get("requesters").and_then(Value::as_array).into_iter().flatten();
     let all = before.chain([spec(run, "requestedBy"), spec(run, "requestedFor")]).filter_map(Value::as_str);
@@ -269,8 +271,8 @@ fn requesters(run: &DynamicObject) -> Vec<String> {
     names
 }
 
-/// Returns the requesters of a run and of those that it repeats, without the user who repeats it. A list that a new run
-/// cannot hold is refused.
+/// Returns the requesters of a run and of the runs that it repeats, without the user who repeats it now. A list that is
+/// too long for a new run is an error.
 fn earlier_requesters(old: &DynamicObject, me: &Me) -> Result<Vec<String>, NotCopied> {
     let names: Vec<String> = requesters(old).into_iter().filter(|name| *name != me.user).collect();
     let is_too_long = names.iter().any(|name| name.chars().count() > RerunOf::MAX_NAME);

@@ -1,4 +1,4 @@
-//! The Approval that unit tests look at: one gate of a refund, asked of alice and the group finance.
+//! The sample Approvals of unit tests: gates of a refund that ask alice and the group finance.
 //!
 //! For tests only.
 #![allow(clippy::unwrap_used)]
@@ -14,17 +14,17 @@ use crate::{
 
 const LETTER: &str = "Dear ACME,\nwe refund 420 EUR.";
 
-/// The instant at which the tests look.
+/// Returns the current time of the tests.
 pub fn now() -> Moment {
     Moment::from("2026-11-22T10:00:00Z".parse::<jiff::Timestamp>().unwrap())
 }
 
-/// Somebody.
+/// Returns a user with groups.
 pub fn me(user: &str, groups: &[&str]) -> Me {
     Me { user: user.to_owned(), groups: groups.iter().map(|&group| group.to_owned()).collect() }
 }
 
-/// Pending, threshold 1, a digest that is right.
+/// Returns a pending Approval with the threshold 1 and a correct digest.
 pub fn approval() -> Approval {
     let mut approval: Approval = serde_json::from_value(json!({
         "apiVersion": "signoff.dev/v1alpha1",
@@ -57,13 +57,13 @@ pub fn approval() -> Approval {
     approval
 }
 
-/// The run of [`approval`], read, with the policies in force.
+/// Returns the run of [`approval`] as it was read, with the admission policies in force.
 pub fn run() -> RunNow {
     let uid = approval().spec.request.workflow.uid;
     RunNow { found: RunFound::There { uid }, ..RunNow::default() }
 }
 
-/// A problem of each kind.
+/// Returns a problem of each kind.
 pub fn problems() -> Vec<Problem> {
     let (run, why) = (|| "refund-4711".to_owned(), || "signoff-approvals differs".to_owned());
     vec![
@@ -79,8 +79,8 @@ pub fn problems() -> Vec<Problem> {
     ]
 }
 
-/// An Approval as it was read, and its run, with this problem; without one, verified. The problems of texts are the
-/// caller's.
+/// Returns an Approval and its run as they were read, with a problem, or verified if there is none. Callers add the
+/// problems of texts themselves.
 pub fn read_with(problem: Option<&Problem>) -> (Seen, RunNow) {
     let (mut approval, mut run) = (approval(), run());
     match problem {
@@ -102,7 +102,7 @@ pub fn read_with(problem: Option<&Problem>) -> (Seen, RunNow) {
 /// The texts before [`edits`], in their order.
 pub const BEFORE: [&str; 2] = ["Dear ACME,\nwe refund 42 EUR.", "Hi ACME,\nwe refund 42 EUR."];
 
-/// Two edits of the letter, newest first.
+/// Returns two edits of the letter, newest first.
 pub fn edits() -> Vec<Edit> {
     let edit = |by: &[&str], gate: &str, path: &str, at: &str, before: &str| {
         serde_json::from_value(json!({
@@ -113,14 +113,14 @@ pub fn edits() -> Vec<Edit> {
     vec![newest.unwrap(), edit(&["bob@example.com"], "sql", "left/sql", "2026-11-22T09:00:00Z", BEFORE[1]).unwrap()]
 }
 
-/// What [`call`] sends.
+/// The text that the call of [`call`] sends.
 pub const SENT: &str =
     "url: https://bank.example/refunds\nmethod: POST\nbody:\n  refund: 420\nheaders:\n  x-action: PAY\n";
 
-/// The arguments of [`call`], as they are stored.
+/// The arguments of the call of [`call`], as they are stored.
 pub const ARGUMENTS: &str = r#"{"amount":420,"customer":"ACME","note":"as agreed\\nby phone"}"#;
 
-/// A call of a tool that waits, with two other calls in its turn.
+/// Returns an Approval about the call of a tool, with two other calls in its turn.
 pub fn call() -> Approval {
     let mut approval = approval();
     let mut request = serde_json::to_value(&approval.spec.request).unwrap();
@@ -160,7 +160,7 @@ pub fn call() -> Approval {
     approval
 }
 
-/// A question of an agent that waits.
+/// Returns an Approval about a question of an agent.
 pub fn question() -> Approval {
     let mut approval = approval();
     let mut request = serde_json::to_value(&approval.spec.request).unwrap();
@@ -180,10 +180,10 @@ pub fn question() -> Approval {
     approval
 }
 
-/// Words of an agent that would like to be more than words.
+/// A text of an agent that imitates facts, moves the cursor and contains markup.
 pub const HOSTILE: &str = "ok\r\u{1b}[2J\u{1b}[31m\u{202e}```\n</pre></div><script>alert(1)</script>\nPhase:        Approved\n  | You: approved";
 
-/// Gives a changed request its digest, and the object the name that goes with it.
+/// Computes the digest of a changed request and the name of its object.
 pub fn seal(approval: &mut Approval) {
     approval.spec.request.digest = approval.spec.request.digest_of_the_rest().unwrap();
     approval.metadata.name = Some(format!("refund-4711-review-{}", approval.spec.request.digest.short(10)));

@@ -1,6 +1,6 @@
-//! What was read of the cluster: an Approval, and where its run stands.
+//! The objects that were read from the cluster: an Approval, and the state of its run.
 //!
-//! It must not drop a field that only a later version knows: the digest of a request is that of all its fields.
+//! **Invariant:** fields that only a later version has are kept, because the digest of a request covers all its fields.
 
 use std::sync::Arc;
 
@@ -16,26 +16,26 @@ use crate::{
     text::one_line,
 };
 
-/// An Approval as it was read: the bytes' own structure, and our understanding of it.
+/// An Approval as it was read: all its JSON, and the type of this version.
 #[derive(Clone, Debug)]
 pub struct Seen {
     /// The whole object as JSON.
     pub raw: Value,
-    /// The same, typed.
+    /// The object as the type of this version.
     pub approval: Approval,
 }
 
-/// An object that is no Approval as this version knows them.
+/// The error of an object that this version cannot read as an Approval.
 #[derive(Debug, thiserror::Error)]
 #[error("approval {} cannot be read by this version ({})", one_line(.name, 253), one_line(&.why.to_string(), 1000))]
 pub struct Unreadable {
-    /// Its name.
+    /// The name of the object.
     pub name: String,
-    /// What is wrong with it.
+    /// The reason why it cannot be read.
     pub why: serde_json::Error,
 }
 
-/// Where a run stands.
+/// The state of a run.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct RunNow {
@@ -48,7 +48,7 @@ pub struct RunNow {
     /// Whether it is suspended, or shall be.
     #[serde(skip)]
     pub is_suspended: bool,
-    /// Whether it was read.
+    /// The answer to the read.
     #[serde(skip)]
     pub found: RunFound,
     /// The whole run, if this version can read it.
@@ -59,16 +59,16 @@ pub struct RunNow {
 /// The answer to a read of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RunFound {
-    /// It was read, and has this uid.
+    /// The run was read.
     There {
         /// The uid.
         uid: String,
     },
     /// There is no such run.
     Missing,
-    /// Its name is no name of an object, so it was not asked for.
+    /// Its name is not the name of an object, so no request was sent.
     NoName,
-    /// It was not read, and why.
+    /// The run was not read; with the reason.
     Unread(String),
 }
 
@@ -78,14 +78,14 @@ impl Default for RunFound {
     }
 }
 
-/// Sorts by deadline, the soonest first.
+/// Sorts Approvals by deadline, the soonest first.
 pub fn sort(found: &mut [Seen]) {
     found.sort_by_cached_key(|seen| {
         (seen.approval.deadline(), seen.approval.metadata.namespace.clone(), seen.approval.metadata.name.clone())
     });
 }
 
-/// The field selector for what has not ended.
+/// Returns the field selector of Approvals that have not ended.
 pub fn still_open() -> String {
     let ends = ApprovalPhase::ALL.into_iter().filter(|phase| phase.is_end());
     ends.map(|phase| format!("status.phase!={}", phase.name())).collect::<Vec<_>>().join(",")
@@ -95,7 +95,7 @@ impl Seen {
     /// Reads an object of the cluster.
     ///
     /// # Errors
-    /// It is no Approval as this version knows them.
+    /// This version cannot read the object as an Approval.
     pub fn of(object: &DynamicObject) -> Result<Self, Unreadable> {
         let name = object.metadata.name.as_deref().unwrap_or("(nameless)");
         let raw = serde_json::to_value(object).map_err(|why| Unreadable { name: name.to_owned(), why })?;
@@ -114,8 +114,7 @@ impl Seen {
         }
     }
 
-    /// Whether the request's digest is the digest of what the request says, also of fields that only a later version
-    /// knows.
+    /// Whether the digest of the request is the digest of all its fields, with those that only a later version has.
     pub fn digest_holds(&self) -> bool {
         let mut request = self.raw.pointer("/spec/request").cloned().unwrap_or_default();
         if let Some(fields) = request.as_object_mut() {
@@ -124,8 +123,8 @@ impl Seen {
         Digest::of(&request).is_ok_and(|digest| digest == self.approval.spec.request.digest)
     }
 
-    /// Returns the problem of a request whose digest is another, so that a decision would count for something else than
-    /// what is shown.
+    /// Returns the problem of a request with a wrong digest, or `None`. A decision on such a request would count for
+    /// something else than what is shown.
     pub fn digest_problem(&self) -> Option<Problem> {
         (!self.digest_holds()).then(|| Problem::Digest(self.approval.spec.request.digest.clone()))
     }
@@ -142,7 +141,8 @@ impl Seen {
 }
 
 impl RunNow {
-    /// Reads the status of a Workflow; nothing where it cannot be read: nothing is decided by it.
+    /// Returns the state of a Workflow. A status that cannot be parsed counts as empty, because no decision depends on
+    /// it.
     pub fn of(mut object: DynamicObject) -> Self {
         let is_suspended = object.data.pointer("/spec/suspend").and_then(Value::as_bool);
         let workflow = object.clone().try_parse::<Workflow>().ok().map(Arc::new);
@@ -151,11 +151,11 @@ impl RunNow {
         Self { is_suspended: is_suspended == Some(true), found, workflow, ..status.unwrap_or_default() }
     }
 
-    /// Reads the answer to a read of a Workflow.
+    /// Returns the state of a run by the answer to a read of its Workflow.
     pub fn answered(answer: kube::Result<DynamicObject>) -> Self {
         let found = match answer {
             Ok(object) => return Self::of(object),
-            // Without a name the answer is about no object: the API server does not know the kind.
+            // Without a name the answer is not about an object: the API server does not know the kind.
             Err(kube::Error::Api(status))
                 if status.code == 404 && status.details.as_ref().is_some_and(|one| !one.name.is_empty()) =>
             {

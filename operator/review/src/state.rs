@@ -1,24 +1,24 @@
-//! What the operator made of a recorded decision, from the status of its Approval.
+//! The state of a recorded decision, by the status of its Approval.
 //!
-//! Pure: a client feeds [`Waited`] with the watch events of its own transport. The operator's status is all that it
-//! believes.
+//! Pure: a client gives the watch events of its own transport to [`Waited`]. The state comes from the operator's status
+//! alone.
 
 use signoff_api::{Approval, Outcome, Verdict, approval::Source};
 
 use crate::entry::Entry;
 
-/// What the operator made of a recorded decision.
+/// The state of a recorded decision.
 #[derive(Clone, Debug, PartialEq)]
 pub enum DecisionState {
     /// Not counted yet.
     Recorded,
-    /// Counted; the gate is still open. Of an Escalate: it is not known whether the gate was escalated by it.
+    /// Counted; the gate is still open. Of an Escalate: it is unknown whether this decision escalated the gate.
     Counted,
-    /// A counted Escalate, by which the gate was escalated.
+    /// A counted Escalate that escalated the gate.
     Escalated,
     /// A counted Escalate without effect, because there are no further approvers.
     NotEscalated,
-    /// The decision does not count, and why.
+    /// The decision does not count; with the reason.
     Invalid(String),
     /// The gate has an outcome.
     Closed {
@@ -26,14 +26,14 @@ pub enum DecisionState {
         outcome: Box<Outcome>,
         /// Whether the decision is one of the counted votes.
         is_counted: bool,
-        /// Why the decision is invalid.
+        /// The reason why the decision is invalid, if it is.
         invalid: Option<String>,
     },
     /// The Approval was deleted.
     Deleted,
 }
 
-/// A recorded decision and what became of it so far.
+/// A recorded decision that a client waits for, and its state so far.
 #[derive(Clone, Debug)]
 pub struct Waited {
     /// The last state.
@@ -42,12 +42,12 @@ pub struct Waited {
     pub approval: Approval,
     /// The number of escalations before the decision was counted, or `None` if it was counted before the wait.
     level_before: Option<i32>,
-    /// The reason why it could not be watched.
+    /// The reason why the Approval could not be watched.
     pub problem: Option<String>,
 }
 
 impl Waited {
-    /// Returns the begin of a wait for the effect of a stored decision.
+    /// Returns the state at the beginning of a wait. `stored`: the Approval with the decision.
     #[must_use]
     pub fn new(stored: Approval, entry: &Entry) -> Self {
         let level_before = (!is_counted(&stored, entry)).then(|| level(&stored));
@@ -55,8 +55,8 @@ impl Waited {
         Self { state, approval: stored, level_before, problem: None }
     }
 
-    /// Applies a watch event: the Approval, or `None` if there is none. One of the same name that was created later
-    /// does not have the decision.
+    /// Applies a watch event. `received`: the Approval, or `None` if it was deleted. An Approval of the same name that
+    /// was created later does not have the decision.
     pub fn apply(&mut self, received: Option<Approval>, entry: &Entry) {
         let Some(approval) = received.filter(|found| found.metadata.uid == self.approval.metadata.uid) else {
             self.state = DecisionState::Deleted;
@@ -70,7 +70,7 @@ impl Waited {
     }
 }
 
-/// Returns what the status says about a decision. `level_before`: the number of escalations before it was counted.
+/// Returns the state of a decision by the status. `level_before`: the number of escalations before it was counted.
 pub fn state(approval: &Approval, entry: &Entry, level_before: Option<i32>) -> DecisionState {
     let Some(status) = &approval.status else { return DecisionState::Recorded };
     let attempt = entry.decision.attempt();
@@ -89,7 +89,8 @@ pub fn state(approval: &Approval, entry: &Entry, level_before: Option<i32>) -> D
     }
 }
 
-/// Whether a decision is one of the counted votes. The operator adds every vote that it counts, also at the outcome.
+/// Whether a decision is one of the counted votes. The operator adds every vote that it counts, even the one that
+/// decides the gate.
 pub fn is_counted(approval: &Approval, entry: &Entry) -> bool {
     let votes = approval.status.as_ref().map(|status| status.votes.as_slice()).unwrap_or_default();
     votes.iter().any(|vote| vote.key == entry.key && vote.attempt == entry.decision.attempt())
@@ -100,8 +101,8 @@ pub fn level(approval: &Approval) -> i32 {
     approval.status.as_ref().and_then(|status| status.level).unwrap_or(0)
 }
 
-/// Whether the outcome is what a counted decision asked for. Of the verdicts with a payload, another person's can be a
-/// different one.
+/// Whether the outcome is the one that a counted decision asked for. For a verdict with a payload, the outcome can have
+/// the payload of another person.
 pub fn is_as_voted(outcome: &Outcome, entry: &Entry) -> bool {
     let (user, verdict) = (entry.decision.on_behalf_of.as_ref().unwrap_or(&entry.key), entry.decision.verdict);
     let is_plain = matches!(verdict, Verdict::Approve | Verdict::Reject | Verdict::Abort | Verdict::Skip);

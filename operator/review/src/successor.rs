@@ -1,10 +1,8 @@
 //! The Approval that asks again what a superseded one asked.
-//!
-//! It must not look for it: it chooses among those that it is given.
 
 use signoff_api::{Approval, RecordPath};
 
-/// Returns the last of these Approvals that asks again what this one asked: a later visit of the same gate of the same
+/// Returns the last of some Approvals that asks again what this one asked: a later visit of the same gate of the same
 /// run.
 pub fn last<'a>(approval: &Approval, among: impl Iterator<Item = &'a Approval>) -> Option<&'a Approval> {
     among.filter(|other| asks_again(other, approval)).max_by_key(|other| other.spec.request.gate.visit)
@@ -17,7 +15,7 @@ fn asks_again(other: &Approval, approval: &Approval) -> bool {
         && later.gate.visit > earlier.gate.visit
 }
 
-/// Returns the path of a gate for all its visits: `review` for `review#2`.
+/// Returns the path of a gate without the number of its visit: `review` for `review#2`.
 fn gate_of(path: &str) -> RecordPath<'_> {
     RecordPath::new(path).without_last_visit()
 }

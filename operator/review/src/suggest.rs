@@ -1,6 +1,6 @@
-//! Suggested commands: with the flags of this call, and only for verdicts that the gate takes now.
+//! Suggested commands: with the flags of this call of the plugin, and only for verdicts that the gate takes now.
 //!
-//! **Invariant:** what is suggested here is not refused, once its `…` are replaced.
+//! **Invariant:** a suggested command is not refused once its `…` are replaced.
 
 use serde_json::Value;
 use signoff_api::{Approval, ApprovalRequest, Verdict, gate::Question};
@@ -11,10 +11,10 @@ use crate::{
     text::{one_line, quoted},
 };
 
-/// Stands for a text that the user must write.
+/// The mark in place of a text that the user must write.
 const BLANK: &str = "…";
 
-/// The flags of this call that every suggested command repeats.
+/// The flags of this call of the plugin that every suggested command repeats.
 #[derive(Clone, Debug, Default)]
 pub struct CallFlags {
     words: Vec<String>,
@@ -32,12 +32,12 @@ pub struct Suggestion {
 }
 
 impl CallFlags {
-    /// Returns the flags that these words are.
+    /// Returns the flags with these words.
     pub fn new(words: Vec<String>) -> Self {
         Self { words }
     }
 
-    /// Returns the words, for a command that is started.
+    /// Returns the words, for a command that the plugin starts.
     pub fn words(&self) -> &[String] {
         &self.words
     }
@@ -71,7 +71,7 @@ impl CallFlags {
         verdicts.filter_map(|verdict| self.decision(approval, verdict, level)).collect()
     }
 
-    /// Returns the command for a verdict, or `None` if the gate lacks what the verdict is about.
+    /// Returns the command for a verdict, or `None` if the gate has no question to answer, or no further approvers.
     fn decision(&self, approval: &Approval, verdict: Verdict, level: usize) -> Option<Suggestion> {
         let request = &approval.spec.request;
         let schema = parameters::schema(request, verdict);
@@ -79,7 +79,7 @@ impl CallFlags {
         let mut words = vec!["approve".to_owned(), verdict.name().to_lowercase(), name];
         let payload = match verdict {
             Verdict::Approve | Verdict::Reject | Verdict::Abort | Verdict::Skip | Verdict::Retry => Vec::new(),
-            // An example of arguments must not replace those that were shown.
+            // The editor begins with the shown arguments, not with an example.
             Verdict::Modify if call(request).is_some() => vec!["--edit".to_owned()],
             Verdict::Modify => schema.as_ref().map(set).unwrap_or_default(),
             Verdict::Respond => answers(request)?,
@@ -112,15 +112,15 @@ pub fn lines(suggestions: &[Suggestion]) -> String {
     suggestions.iter().map(line).collect()
 }
 
-/// Whether there are further approvers whom a person can ask.
+/// Whether an Escalate can ask further approvers. `level`: the number of escalations so far.
 fn can_escalate(request: &ApprovalRequest, level: usize) -> bool {
     !request.escalate_to.is_empty() || level < request.timeout.escalation.len()
 }
 
-/// Returns the options that give the fewest parameters that fit a schema.
+/// Returns the options with the fewest parameters that fit a schema.
 fn set(schema: &Value) -> Vec<String> {
     let example = parameters::example(schema).into_iter().flat_map(|(field, value)| match value {
-        // A text that would be read as JSON.
+        // A text that the plugin would otherwise parse as JSON.
         Value::String(text) if serde_json::from_str::<Value>(&text).is_ok() => {
             ["--set-string".to_owned(), format!("{field}={text}")]
         }
@@ -130,7 +130,8 @@ fn set(schema: &Value) -> Vec<String> {
     example.collect()
 }
 
-/// Returns the options that answer every required question, or the first one; `None` without a question.
+/// Returns the options that answer every required question, or the first question if none is required. Returns `None`
+/// without a question.
 fn answers(request: &ApprovalRequest) -> Option<Vec<String>> {
     let questions = &request.form.as_ref()?.questions;
     if let [only] = questions.as_slice()

@@ -1,16 +1,16 @@
-//! Text of others within a line of ours, and commands as a shell reads them.
+//! Texts of others as part of a line, and commands as a shell reads them.
 //!
-//! Nothing here may be stored, compared or sent: it is for eyes only.
+//! For display only: the results are not stored, compared or sent.
 
 use signoff_expr::text::display;
 
-/// Text as part of a line of ours, at most `max_chars` characters long.
+/// Returns a text of others as part of a line, at most `max_chars` characters long.
 pub fn one_line(text: &str, max_chars: usize) -> String {
     display(text, max_chars).replace(['\n', '\t'], " ").trim().to_owned()
 }
 
-/// Words as a shell reads them as exactly these words. What no shell takes, and what a terminal would not show as it
-/// is, is shown as something else: such a command is not to be copied.
+/// Returns words quoted so that a shell reads exactly these words. Characters that no shell accepts, or that a terminal
+/// would not show as themselves, are shown differently: such a command cannot be copied.
 pub fn quoted<S: AsRef<str>>(words: &[S]) -> String {
     let one = |word: &S| {
         let safe = one_line(word.as_ref(), 4096);
@@ -19,12 +19,12 @@ pub fn quoted<S: AsRef<str>>(words: &[S]) -> String {
     words.iter().map(one).collect::<Vec<_>>().join(" ")
 }
 
-/// Whether the text has a character that is not shown as itself.
+/// Whether a text has a character that is not shown as itself.
 pub fn hides(text: &str) -> bool {
     text.chars().any(|c| !matches!(c, '\n' | '\t') && is_hidden(c))
 }
 
-/// Whether the character is not shown as itself: it moves, hides or changes direction.
+/// Whether a character is not shown as itself: it moves the cursor, is invisible, or changes the direction of the text.
 pub fn is_hidden(c: char) -> bool {
     let mut buffer = [0; 4];
     let itself: &str = c.encode_utf8(&mut buffer);

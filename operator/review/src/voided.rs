@@ -1,6 +1,6 @@
-//! The votes that are void because their Approval was superseded: who gave which, and why the gate asks again *(I/O)*.
+//! The votes that are void because their Approval was superseded, and the reason why the gate asks again *(I/O)*.
 //!
-//! **Invariant:** believes nothing of the earlier Approval but what is shown: no such vote counts.
+//! **Invariant:** the earlier Approvals are only shown, and none of their votes counts.
 
 use kube::{
     Api, Client,
@@ -15,18 +15,18 @@ pub const LABEL: &str = "Void votes";
 /// The most superseded Approvals of a gate that are read.
 const MOST: usize = 4;
 
-/// An Approval that an open one asks again, and its votes.
+/// A superseded Approval, which an open one asks again, and its votes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Earlier {
     /// The name of the Approval.
     pub approval: String,
     /// The key and the verdict of each vote.
     pub votes: Vec<(String, Verdict)>,
-    /// The reason why they are void, if the Approval says it.
+    /// The reason why they are void, if the Approval has one.
     pub reason: Option<String>,
 }
 
-/// Returns the Approvals that this one asks again, the latest first; what cannot be read is left out.
+/// Returns the Approvals that this one asks again, the latest first, up to the first that cannot be read.
 pub async fn earlier(client: &Client, namespace: &str, approval: &Approval) -> Vec<Earlier> {
     let api = Api::<DynamicObject>::namespaced_with(client.clone(), namespace, &ApiResource::erase::<Approval>(&()));
     let (mut found, mut next) = (Vec::new(), approval.asks_again().map(str::to_owned));
@@ -47,7 +47,8 @@ impl Earlier {
     pub fn of(approval: &Approval) -> Self {
         let decisions = approval.spec.decisions.iter();
         let outcome = approval.status.as_ref().and_then(|status| status.outcome.as_ref());
-        // Where the run alone found that they are void, the Approval has an outcome with a verdict.
+        // An outcome with a verdict was decided before the run found its votes void, and its reason is that of the
+        // voter.
         let reason = outcome.filter(|outcome| outcome.verdict.is_none()).and_then(|outcome| outcome.reason.clone());
         Self {
             approval: approval.metadata.name.clone().unwrap_or_default(),
@@ -56,8 +57,8 @@ impl Earlier {
         }
     }
 
-    /// Returns the votes, their Approval, and why they are void: `alice@example.com (Approve), of refund-1a2b: …`.
-    /// Returns `None` if it has no votes.
+    /// Returns the votes, their Approval, and the reason: `alice@example.com (Approve), of refund-1a2b: …`. Returns
+    /// `None` if the Approval has no votes.
     #[must_use]
     pub fn line(&self) -> Option<String> {
         let vote = |(key, verdict): &(String, Verdict)| format!("{} ({verdict})", one_line(key, 320));
@@ -67,9 +68,9 @@ impl Earlier {
     }
 }
 
-/// Returns the sentence for a reader whose own vote is void, or `None`: also once they have decided again, or the gate
-/// is decided. `earlier`: the Approvals that this one asks again, the latest first. Of several void votes the latest is
-/// named.
+/// Returns the sentence for a reader whose own vote is void; of several votes it names the latest. Returns `None` if
+/// the reader has decided again, or if the gate is decided. `earlier`: the Approvals that this one asks again, the
+/// latest first.
 #[must_use]
 pub fn lost(earlier: &[Earlier], approval: &Approval, me: &Me) -> Option<String> {
     let status = approval.status.as_ref();
@@ -89,8 +90,8 @@ pub fn lost(earlier: &[Earlier], approval: &Approval, me: &Me) -> Option<String>
     })
 }
 
-/// Returns who gave the vote with this key for the reader, empty for their own one, or `None` if it is the vote of
-/// another person.
+/// Returns the user who gave the vote with this key on behalf of the reader; empty if the reader gave it. Returns
+/// `None` for the vote of another person.
 fn delegate<'k>(key: &'k str, me: &Me) -> Option<&'k str> {
     let rest = key.strip_prefix(me.user.as_str())?;
     if rest.is_empty() { Some(rest) } else { rest.strip_prefix(" via ") }

@@ -1,6 +1,6 @@
-//! The user who looks at Approvals, as the API server authenticates them.
+//! The user who reads Approvals, as the API server authenticated them.
 //!
-//! It must not be taken for a proof: the API server authenticates every request again.
+//! For display only: the API server authenticates every request again.
 
 use signoff_engine::approval::eligibility::Voter;
 
@@ -19,7 +19,7 @@ impl Me {
         Voter::new(&self.user, &self.groups)
     }
 
-    /// Returns this user as a voter who decides for somebody, or else for themselves.
+    /// Returns this user as a voter who decides on behalf of another person, or for themselves.
     pub fn voter_for<'a>(&'a self, on_behalf_of: Option<&'a str>) -> Voter<'a> {
         Voter { on_behalf_of, ..self.voter() }
     }

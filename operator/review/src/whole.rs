@@ -1,6 +1,6 @@
-//! The whole of what a request shows: a text that is too long for it is in a Blob of its run.
+//! The whole texts of a request. A text that is too long for the request is in a Blob of its run.
 //!
-//! It must not return bytes that do not have the digest that the request names.
+//! **Invariant:** bytes without the digest that the request names are never returned.
 
 use kube::{
     Api, Client,
@@ -17,39 +17,39 @@ use signoff_api::{
 
 use crate::{action::call, text::one_line};
 
-/// What errors call the response that is reviewed.
+/// The name of the reviewed response in errors.
 const REVIEW: &str = "the reviewed response";
-/// What errors call what is sent.
+/// The name of the sent text in errors.
 const SENDS: &str = "what is sent";
 
-/// Why the whole of a text cannot be shown.
+/// The reason why a whole text cannot be shown.
 #[derive(Debug, thiserror::Error)]
 pub enum WholeTextError {
-    /// The text that was found is not the one that the request names.
+    /// The text that was found does not have the digest that the request names.
     #[error(
         "DIGEST MISMATCH: {what} cannot be shown, {why}: do not decide this request, and tell the administrators of Signoff"
     )]
     Mismatch {
-        /// The text.
+        /// The name of the text.
         what: String,
-        /// What does not match.
+        /// The difference.
         why: String,
     },
-    /// The request does not say where it is.
+    /// The request does not say where the whole text is.
     #[error("the request does not say where the whole of {REVIEW} is: ask its requester")]
     Nowhere,
-    /// The request, or the run, has a name that no object has: it would be another path of the API server.
+    /// The name of the run is not the name of an object, so it would be another path of the API server.
     #[error(
         "the whole of {what} cannot be read: the name of its run is no name of an object; do not decide this request, and tell the administrators of Signoff"
     )]
     NoRun {
-        /// The text.
+        /// The name of the text.
         what: &'static str,
     },
-    /// The API server did not give it.
+    /// The API server did not return the Blob.
     #[error("{}", unreadable(.what, .error))]
     Unreadable {
-        /// The text.
+        /// The name of the text.
         what: &'static str,
         /// The answer of the API server.
         error: kube::Error,
@@ -64,31 +64,31 @@ fn unreadable(what: &str, error: &kube::Error) -> String {
     }
 }
 
-/// The whole texts, where the request holds their beginnings.
+/// The whole texts of which the request has only the beginning.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Whole {
-    /// Of the context.
+    /// The whole context.
     pub context: Option<String>,
-    /// Of the response that is reviewed.
+    /// The whole reviewed response.
     pub review: Option<String>,
-    /// Of what is sent.
+    /// The whole text that is sent, or was sent.
     pub sends: Option<String>,
 }
 
-/// Whether the request holds the response that is reviewed only in part.
+/// Whether the request has only a part of the reviewed response.
 pub fn is_review_cut(request: &ApprovalRequest) -> bool {
     let cut = |text: &str, whole: &Digest| Digest::of_bytes(text.as_bytes()) != *whole;
     request.reviews.as_ref().is_some_and(|review| cut(&review.response, &review.digest))
 }
 
-/// Returns the call that a Modify changes: at a gate about the failure of a step what was sent.
+/// Returns the request that a Modify changes at a gate about the failure of a step, or `None` at any other gate.
 pub fn edited_call(request: &ApprovalRequest) -> Option<&Sent> {
     let is_of_failure = request.gate.type_ == GateType::ErrorEscalation && call(request).is_none();
     request.sends.as_ref().filter(|_| is_of_failure)
 }
 
-/// Returns the text with which an edit begins: what was sent at a gate about a failure, else what is reviewed. `None`
-/// where the request has only a part of it, and `whole` has not all.
+/// Returns the text with which an edit begins: the sent text at a gate about a failure, otherwise the reviewed text.
+/// Returns `None` if neither the request nor `whole` has all of it.
 pub fn to_edit<'t>(request: &'t ApprovalRequest, whole: Option<&'t Whole>) -> Option<&'t str> {
     if let Some(sent) = edited_call(request) {
         return match sent.ref_ {
@@ -102,12 +102,13 @@ pub fn to_edit<'t>(request: &'t ApprovalRequest, whole: Option<&'t Whole>) -> Op
     }
 }
 
-/// Whether the request has the text of [`to_edit`] only in part.
+/// Whether the request has only a part of the text of [`to_edit`].
 pub fn is_edit_cut(request: &ApprovalRequest) -> bool {
     to_edit(request, None).is_none() && (request.reviews.is_some() || request.sends.is_some())
 }
 
-/// Names the texts of a request that it holds only in part, with the bytes of the whole where they are known.
+/// Returns the names of the texts of which the request has only a part, with the bytes of the whole if the request has
+/// them.
 pub fn cut(request: &ApprovalRequest) -> Vec<String> {
     let of = |what: &str, whole: Option<&BlobRef>| match whole {
         Some(whole) => format!("{what} ({} bytes)", whole.size),
@@ -121,10 +122,10 @@ pub fn cut(request: &ApprovalRequest) -> Vec<String> {
     review.into_iter().chain(sends).chain(context).collect()
 }
 
-/// Fetches what the request holds only in part, and verifies it.
+/// Fetches the whole texts of which the request has only a part, and verifies them.
 ///
 /// # Errors
-/// As every request; a Blob that is not there, and one whose content is not what the request names.
+/// As every request; a Blob that does not exist, or whose content does not have the digest that the request names.
 pub async fn fetch(client: &Client, namespace: &str, approval: &Approval) -> Result<Whole, WholeTextError> {
     let request = &approval.spec.request;
     let review = match request.reviews.as_ref().filter(|_| is_review_cut(request)) {
@@ -159,10 +160,10 @@ async fn text(
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// Fetches a long value of a run, and verifies it. `what`: what the value is, as errors name it.
+/// Fetches a long value of a run, and verifies it. `what`: the name of the value in errors.
 ///
 /// # Errors
-/// As every request; a Blob that is not there, is another run's, or has other content.
+/// As every request; a Blob that does not exist, belongs to another run, or has other content.
 pub async fn value(
     client: &Client,
     namespace: &str,
@@ -183,7 +184,7 @@ pub async fn value(
     };
     let blob = match found {
         Ok(blob) => blob,
-        // The status of the run names the few that are called otherwise.
+        // A few Blobs have another name, which the status of the run has.
         Err(error) => match value_name(client, namespace, &run.name, digest).await {
             Some(other) if other != usual && names::is_blob(&usual, &other) => {
                 blobs.get(&other).await.map_err(unreadable)?
@@ -194,8 +195,8 @@ pub async fn value(
     verified(blob, run, digest, what)
 }
 
-/// Returns what a Workflow calls the Blob of a value, where it is not the usual name; nothing where the Workflow cannot
-/// be read.
+/// Returns the name of the Blob of a value if the Workflow names another than the usual one. Returns `None` if the
+/// Workflow cannot be read.
 async fn value_name(client: &Client, namespace: &str, workflow: &str, digest: &Digest) -> Option<String> {
     let resource = ApiResource::erase::<Workflow>(&());
     let api = Api::<DynamicObject>::namespaced_with(client.clone(), namespace, &resource);
@@ -203,10 +204,10 @@ async fn value_name(client: &Client, namespace: &str, workflow: &str, digest: &D
     serde_json::from_value::<ValueNames>(found.data).ok()?.of(digest)
 }
 
-/// Returns the content of a Blob if it is the run's and has the digest.
+/// Returns the content of a Blob if it belongs to the run and has the digest.
 ///
 /// # Errors
-/// It is of another run, or has another digest.
+/// The Blob belongs to another run, or has another digest.
 pub fn verified(blob: Blob, run: &WorkflowRef, digest: &Digest, what: &str) -> Result<Vec<u8>, WholeTextError> {
     let name = blob.metadata.name.clone().unwrap_or_default();
     if !blob.is_of_run(&run.name, &run.uid) {
@@ -224,12 +225,13 @@ fn mismatch(what: &str, why: &str) -> WholeTextError {
     WholeTextError::Mismatch { what: what.to_owned(), why: one_line(why, 600) }
 }
 
-/// Says that the API server has no Blob, in its words, where the whole of a text would be.
+/// Returns the sentence about a Blob that does not exist. `why`: the message of the API server.
 pub fn absent(what: &str, why: &str) -> String {
     format!("the whole of {what} is not there: {why}")
 }
 
-/// Says that the API server refuses a Blob, in its words, and which roles let the reader get it.
+/// Returns the sentence about a Blob that the API server refuses, with the roles that allow it. `why`: the message of
+/// the API server.
 pub fn forbidden(what: &str, why: &str) -> String {
     format!(
         "{why}; the ClusterRoles signoff-approver and signoff-viewer let you get Blobs, in which the whole of {what} is"
@@ -250,7 +252,7 @@ struct Status {
 }
 
 impl ValueNames {
-    /// Returns the name of the Blob of a value whose usual name another object had.
+    /// Returns the name of the Blob of a value whose usual name was taken by another object.
     fn of(mut self, digest: &Digest) -> Option<String> {
         self.status.value_names.remove(digest)
     }

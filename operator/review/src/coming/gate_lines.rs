@@ -1,4 +1,4 @@
-//! The words about the gates that a run has not reached: whom each asks, and about what.
+//! The words about gates that a run has not reached: their approvers, and the step that each asks about.
 //!
 //! Pure.
 
@@ -16,7 +16,7 @@ pub(super) const ENDS: &str = "then the run ends";
 /// The end of the line of a gate before the outputs are released.
 pub(super) const BEFORE_RELEASE: &str = " before the result is published";
 
-/// The state of a step whose line is told.
+/// The state of a step in the lines after a verdict.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum StepState {
     /// The run has not reached it.
@@ -30,8 +30,8 @@ pub(super) enum StepState {
 }
 
 impl StepState {
-    /// Whether a gate before the step asks from here on: those of policies before every attempt, and that of the author
-    /// at first and about a change.
+    /// Whether a gate before the step still asks in this state. The gates of policies ask before every attempt. The
+    /// gate of the author asks before the first attempt, and about a changed call.
     fn is_asked(self, gate: &GateAhead<'_>, has_tools: bool) -> bool {
         match self {
             Self::Ahead | Self::Changed => true,
@@ -41,7 +41,7 @@ impl StepState {
     }
 }
 
-/// Returns the gates around a step, as the end of its line.
+/// Returns the gates before and after a step as the end of its line.
 pub(super) fn around(gates: &StepGates<'_>, state: StepState) -> String {
     let before = gates.before.iter().filter(|gate| state.is_asked(gate, gates.has_tools));
     let before = before.map(|gate| {
@@ -57,7 +57,7 @@ pub(super) fn around(gates: &StepGates<'_>, state: StepState) -> String {
     before.chain(calls).chain(output).collect()
 }
 
-/// Returns what a failure of a step comes to, as the end of its line.
+/// Returns the effect of a failure of a step as the end of its line.
 pub(super) fn failure(step: &Step, gate: Option<GateAhead<'_>>) -> String {
     match (gate, step.on_error) {
         (Some(gate), _) if gate.is_certain => format!("; if it fails {}", are_asked(gate.approvers)),
@@ -68,7 +68,7 @@ pub(super) fn failure(step: &Step, gate: Option<GateAhead<'_>>) -> String {
     }
 }
 
-/// Returns the lines after a gate before the outputs are released. `then`: the gates that ask there after it.
+/// Returns the lines after a gate before the outputs are released. `then`: the gates that ask after this one.
 pub(super) fn released(then: &[GateAhead<'_>], type_: GateType, verdict: Verdict) -> Vec<String> {
     let is_withheld = verdict == Verdict::Skip && type_ == GateType::FinalResponse;
     let before = if is_withheld { " before the run ends" } else { BEFORE_RELEASE };
@@ -85,14 +85,14 @@ pub(super) fn has_certain(gates: &[GateAhead<'_>]) -> bool {
     gates.iter().any(|gate| gate.is_certain)
 }
 
-/// Returns the gate and whom it asks: `gate ok asks group ops`, or `may ask` where a condition decides.
+/// Returns a gate with its approvers: `gate ok asks group ops`, or `may ask` if a condition decides.
 pub(super) fn asks(gate: &GateAhead<'_>) -> String {
     let source = gate.added_by.map(|source| format!(" of {}", one_line(source, 253))).unwrap_or_default();
     let verb = if gate.is_certain { "asks" } else { "may ask" };
     format!("gate {}{source} {verb} {}", one_line(gate.name, 63), subjects(gate.approvers))
 }
 
-/// Returns whom a question goes to, as a clause: `group ops is asked`.
+/// Returns the approvers as a clause: `group ops is asked`.
 fn are_asked(approvers: &[Subject]) -> String {
     let verb = if approvers.len() == 1 { "is" } else { "are" };
     format!("{} {verb} asked", subjects(approvers))

@@ -16,8 +16,8 @@ pub fn label_of_question(request: &ApprovalRequest, workflow: Option<&Workflow>)
     }
 }
 
-/// Returns whether the question of a request has values of the run in it, or `None` where one of its templates is
-/// not known.
+/// Returns whether the question of a request contains values of the run, or `None` if not all of its templates were
+/// found.
 pub(super) fn has_values(request: &ApprovalRequest, workflow: &Workflow) -> Option<bool> {
     let has = |template: &&str| template.contains("{{") || template.contains("{%");
     let own = prompts(request, workflow, &request.gate.name);

@@ -1,4 +1,4 @@
-//! The gates that are told to follow an approval, compared with those at which the engine then asks.
+//! The gates in the lines after an approval, compared with the gates at which the engine then asks.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::collections::BTreeSet;
@@ -16,7 +16,7 @@ use signoff_engine::{
 use super::*;
 use crate::sample;
 
-/// A run in which every gate approves and every call succeeds.
+/// A run in which every gate is approved and every call succeeds.
 struct Played {
     workflow: Workflow,
     journal: Journal,
@@ -24,7 +24,7 @@ struct Played {
     /// The requests without a decision, the oldest first.
     open: Vec<Ask>,
     asked: BTreeSet<String>,
-    /// The gates that were told to ask, whatever happens.
+    /// The gates whose lines said that they ask in any case.
     certain: BTreeSet<String>,
 }
 
@@ -44,7 +44,7 @@ impl Played {
         Self { workflow, journal: Journal::default(), blobs: Blobs::new(), open: Vec::new(), asked, certain }
     }
 
-    /// Applies facts, and commits the transition.
+    /// Applies facts and commits the transition.
     fn take(&mut self, facts: Vec<Fact>) -> Transition {
         let plan = Plan::of(&self.workflow, &Settings::default(), &Arc::default());
         let plan = plan.unwrap_or_else(|why| panic!("{why:?}"));
@@ -80,7 +80,7 @@ impl Played {
         }
     }
 
-    /// Approves one gate after the other. Of each, the gate that asks next must have been told.
+    /// Approves one gate after the other, and fails if the lines of a gate did not name the gate that asks next.
     fn approves_all(mut self) -> BTreeSet<String> {
         let mut has_ended = self.work(Vec::new());
         let mut rounds = 0;
@@ -128,7 +128,7 @@ fn succeeds(record: &StepRecord) -> Fact {
     Fact::CallFinished { path: record.path.clone(), attempt: record.attempt, result: Ok(reply), at: sample::now() }
 }
 
-/// Returns the gates in lines, and whether each is told to ask in any case.
+/// Returns the gates in lines, each with whether it asks in any case.
 fn gates_in(lines: &[String]) -> Vec<(String, bool)> {
     let parts = lines.iter().flat_map(|line| line.split("gate ").skip(1));
     let gate = |part: &str| {
@@ -178,7 +178,8 @@ fn ask(name: &str) -> Value {
     gate(name, &json!({}))
 }
 
-/// The gates of types: before each call and about each answer that is named; `condition` decides where it is given.
+/// Returns gates by type: before the call of `apply`, about the answer of `draft`, and before the result is published.
+/// `condition`: the condition of the first two.
 fn of_types(condition: Option<&str>) -> Value {
     let typed = |name: &str, type_: &str, steps: Value| {
         let gate = gate(name, &json!({"type": type_, "steps": steps}));

@@ -1,4 +1,4 @@
-//! The words about what follows a verdict, pattern by pattern.
+//! The lines after a verdict, pattern by pattern.
 #![allow(clippy::unwrap_used)]
 
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use signoff_api::Approval;
 use super::{question::has_values, *};
 use crate::sample;
 
-/// A run with this definition, and the request of one of its gates.
+/// Returns a run with this spec, and the request of one of its gates.
 fn asked(spec: Value, path: &str) -> (Approval, RunNow) {
     asked_with(spec, json!([]), path)
 }
@@ -59,7 +59,7 @@ fn post(name: &str) -> Value {
     json!({"name": name, "http": {"method": "POST", "url": format!("http://{name}.svc/run"), "body": "{{ steps.draft.response }}"}})
 }
 
-/// A call whose body names no step.
+/// Returns an http step whose body names no step.
 fn plain(name: &str) -> Value {
     json!({"name": name, "http": {"method": "POST", "url": format!("http://{name}.svc/run")}})
 }
@@ -246,14 +246,14 @@ fn words_of_others_stay_in_their_line() {
     assert!(lines.iter().all(|line| !line.contains(['\n', '\u{1b}', '\u{202e}'])), "{lines:?}");
 }
 
-/// A gate of a policy, with its place.
+/// Returns a gate of a policy with its place.
 fn of_policy(name: &str, place: (&str, Value)) -> Value {
     let mut step = gate(name, &json!({}));
     step[place.0] = place.1;
     json!({"source": "ClusterApprovalPolicy prod", "step": step})
 }
 
-/// A run with gates of each kind around one call, and a condition of the one before it where there is one.
+/// Returns a run with gates of each kind around one call. `condition`: the condition of the gate before the call.
 fn guarded(condition: Option<&str>, path: &str) -> (Approval, RunNow) {
     let mut look = gate("look", &json!({"type": "stepStart", "steps": ["apply"]}));
     if let Some(condition) = condition {
@@ -319,7 +319,8 @@ fn a_run_that_cannot_be_planned_is_not_told() {
     assert_eq!(after(&run, Verdict::Approve), ["the run goes on"]);
 }
 
-/// The label of the question of `name`, a gate in front of a call, in a run with these gates and gates of policies.
+/// Returns the label of a question about a call. `gates`, `added`: the gates of the spec and of policies. `names`: the
+/// gates that ask.
 fn label_at_call(gates: &Value, added: &Value, names: &[&str]) -> &'static str {
     let (mut approval, run) = asked_with(json!({"gates": gates, "steps": [text("draft")]}), added.clone(), "draft");
     let request = &mut approval.spec.request;

@@ -1,4 +1,4 @@
-//! What is sent, and what of it was stored.
+//! Tests of the entry that is sent, and of its comparison with the stored one.
 #![allow(clippy::unwrap_used, clippy::panic)]
 use serde_json::json;
 use signoff_api::{JsonObject, Verdict};
@@ -70,7 +70,7 @@ fn the_next_attempt_replaces_the_whole_entry() {
     assert_eq!(change(&entry, Some(&merged["spec"]["decisions"])).unwrap(), Change::Nothing);
 }
 
-/// RFC 7396, as the API server does it.
+/// Applies a merge patch (RFC 7396), as the API server does.
 fn merge(target: &mut Value, patch: &Value) {
     let Value::Object(fields) = patch else {
         *target = patch.clone();

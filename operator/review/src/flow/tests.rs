@@ -1,4 +1,4 @@
-//! The order of a decision: what is asked of the API server, and what each answer makes of it.
+//! The stages of a decision: the requests to the API server, and the result of each answer.
 #![allow(clippy::unwrap_used, clippy::panic)]
 use std::sync::Mutex;
 
@@ -16,9 +16,9 @@ use crate::{
 enum Answer {
     Accepted,
     Refused,
-    /// It is stored, and the answer is lost.
+    /// The entry is stored, and the answer is lost.
     Lost,
-    /// It is not stored, and there is no answer.
+    /// The entry is not stored, and there is no answer.
     Away,
     /// Something else is stored.
     Changed,
@@ -30,7 +30,7 @@ enum Error {
     Away,
 }
 
-/// An API server that answers rehearsals and records so, and remembers the requests.
+/// An API server with fixed answers to a trial and to a record, which remembers the requests.
 struct Fake {
     seen: Mutex<Seen>,
     rehearsal: Answer,
@@ -98,7 +98,7 @@ fn approve(seen: &Seen) -> Proposed {
     proposed_by(seen, Decision::new(Verdict::Approve)).unwrap()
 }
 
-/// A Modify whose parameters no gate takes.
+/// Returns a Modify with parameters that no gate takes.
 fn unusable(seen: &Seen) -> Proposed {
     let parameters = serde_json::from_value(json!({"respnse": "better"})).ok();
     proposed_by(seen, Decision { parameters, ..Decision::new(Verdict::Modify) }).unwrap()

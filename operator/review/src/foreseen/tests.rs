@@ -1,4 +1,4 @@
-//! Counting decisions, without a cluster.
+//! Tests that count decisions without a cluster.
 #![allow(clippy::unwrap_used)]
 use signoff_api::{
     Decision,

@@ -1,4 +1,4 @@
-//! What one reading of a Lease shows, and what two show.
+//! Tests of the state by one reading of a Lease, and by two.
 #![allow(clippy::unwrap_used)]
 use serde_json::{Value, json};
 
@@ -6,14 +6,14 @@ use super::*;
 
 const UID: &str = "6f1c3e5a-0000-4000-8000-000000000001";
 
-/// A reading of a Lease at this second after 10:00.
+/// Returns a reading of a Lease at this second after 10:00.
 fn reading(second: u8, spec: Value) -> Option<Reading> {
     let now = server_time(&format!("Sun, 22 Nov 2026 10:00:{second:02} GMT")).unwrap();
     let lease = json!({"metadata": {"name": "signoff-operator"}, "spec": spec});
     Reading::new(&serde_json::from_value(lease).unwrap(), now, Duration::from_secs(15))
 }
 
-/// A Lease that was renewed at this time by the clock of its holder.
+/// Returns the spec of a Lease that was renewed at this time by the clock of its holder.
 fn renewed(renewed: &str) -> Value {
     json!({"holderIdentity": format!("{UID}_1795558734402508"), "leaseDurationSeconds": 15, "renewTime": renewed})
 }
@@ -28,7 +28,7 @@ fn a_lease_is_stale_when_it_was_not_renewed_for_its_duration() {
     assert!(stale.is_gone());
     let words = "no operator has renewed its Lease for 42 s (the last was";
     assert_eq!(stale.to_string(), format!("{words} in the Pod with the UID {UID})"));
-    // A holder whose clock is ahead.
+    // The clock of this holder is ahead.
     assert!(!judged("2026-11-22T10:00:50.000000Z").is_gone());
 }
 

@@ -21,12 +21,12 @@ fn closed(phase: ApprovalPhase, verdict: Option<Verdict>, by: &[&str], source: S
     of(Outcome { verdict, phase, decided_by, source, ..Outcome::default() })
 }
 
-/// An outcome with the decision among its votes.
+/// Returns the state of a decision that the outcome counts.
 fn of(outcome: Outcome) -> DecisionState {
     DecisionState::Closed { outcome: Box::new(outcome), is_counted: true, invalid: None }
 }
 
-/// The same without it.
+/// Returns the same state for a decision that the outcome does not count.
 fn uncounted(state: DecisionState, why: Option<&str>) -> DecisionState {
     match state {
         DecisionState::Closed { outcome, .. } => {
@@ -255,7 +255,7 @@ fn an_escalation_names_the_approvers_in_force() {
     let now = "approvers now: alice@example.com, group sre, until 2026-11-23T09:30:00Z";
     assert_eq!(said(&approval, DecisionState::Escalated), format!("escalated; {now}"));
     assert_eq!(said(&approval, DecisionState::Counted), format!("Escalate counted; {now}"));
-    // Also where a timeout escalated the gate before.
+    // The sentence is the same after a timeout escalated the gate.
     assert_eq!(said(&approval, DecisionState::NotEscalated), none);
 }
 

@@ -1,15 +1,16 @@
-//! A sentence on a row of a run, with its instant apart.
+//! A sentence on a row of a run, which keeps its instant apart from its text.
 //!
-//! **Invariant:** words of others are never searched for an instant: only a sentence that was built with one has one.
+//! **Invariant:** texts of others are never searched for an instant. Only a sentence that was built with an instant has
+//! one.
 
 use std::fmt;
 
 use signoff_api::Moment;
 
-/// A sentence on a row, one line. The page shows its instant in the zone of the reader, the plugin in UTC.
+/// A sentence on a row, in one line. The page shows its instant in the time zone of the reader, the plugin in UTC.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Detail {
-    /// The text, up to the instant where there is one.
+    /// The text before the instant, or the whole text if there is no instant.
     pub text: String,
     /// The instant, and the text after it.
     pub instant: Option<(Moment, String)>,

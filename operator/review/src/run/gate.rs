@@ -1,6 +1,4 @@
-//! The details of a gate: its Approval, the approvers, the votes, the deadline, the outcome.
-//!
-//! It must not judge who can decide: it says what the request and the status say.
+//! The details of a gate: its Approval, the approvers, the votes, the deadline and the outcome.
 
 use super::detail::Detail;
 use crate::{
@@ -19,10 +17,10 @@ use signoff_api::{
 };
 use signoff_engine::approval::{QuorumProgress, progress};
 
-/// The most characters of a text of others in one detail.
+/// The longest text of others in one detail, in characters.
 const LONGEST: usize = 300;
 
-/// Returns the details of an open gate. Without its Approval they are what the journal says.
+/// Returns the details of an open gate. Without its Approval they are read from the journal.
 pub fn open(record: &StepRecord, approval: Option<&Approval>, now: Moment) -> Vec<Detail> {
     let name = Detail::from(one_line(record.object.as_deref().unwrap_or("(no Approval yet)"), 253));
     let Some(approval) = approval else {
@@ -46,7 +44,7 @@ pub fn open(record: &StepRecord, approval: Option<&Approval>, now: Moment) -> Ve
     details
 }
 
-/// Returns who decided a gate, and the reason.
+/// Returns the people who decided a gate, and the reason.
 pub fn decided(outcome: &Outcome, approval: Option<&Approval>) -> Vec<String> {
     let by = match outcome.source {
         Source::Timeout => "by its timeout".to_owned(),
@@ -54,7 +52,7 @@ pub fn decided(outcome: &Outcome, approval: Option<&Approval>) -> Vec<String> {
         Source::Grant => "by an earlier grant".to_owned(),
         Source::Human => format!("by {}", one_line(&outcome.decided_by.join(", "), LONGEST)),
     };
-    // The phase of an expired gate does not name what counts.
+    // The phase of an expired gate does not name the verdict that counts.
     let request = approval.map(|approval| &approval.spec.request);
     let verdict = outcome.verdict.filter(|_| outcome.phase == ApprovalPhase::Expired);
     let verdict = verdict.map(|verdict| format!(", counts as {}", counts_as(verdict, request))).unwrap_or_default();
@@ -62,7 +60,7 @@ pub fn decided(outcome: &Outcome, approval: Option<&Approval>) -> Vec<String> {
     vec![format!("{by}{verdict}{}", reason.unwrap_or_default())]
 }
 
-/// Returns the text before the change of a gate that replaced it, with its digest.
+/// Returns the beginning of the text that a Modify at the gate replaced, with the digest of the text.
 pub fn original(outcome: &Outcome, approval: &Approval) -> Option<String> {
     let request = &approval.spec.request;
     let replaced = edits::replaced(outcome, request)?;
@@ -100,7 +98,7 @@ fn further((quorum, progress): (&Quorum, QuorumProgress)) -> String {
     )
 }
 
-/// Returns the decisions so far: those that count, and those that the operator has not counted.
+/// Returns the decisions so far, both counted and not counted yet.
 fn votes(approval: &Approval, status: &ApprovalStatus) -> Option<String> {
     let said = approval.spec.decisions.iter().map(|(key, decision)| {
         let counted = status.votes.iter().any(|vote| vote.key == *key);

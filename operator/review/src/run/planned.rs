@@ -1,6 +1,6 @@
 //! The steps of a spec in their order, with the paths that they have in the journal.
 //!
-//! It must not guess what is known only when it runs: workers, routes after the choice, visits.
+//! Steps that only a running pattern chooses are left out: workers, and steps of a route that is not chosen yet.
 
 use std::collections::BTreeSet;
 
@@ -24,7 +24,7 @@ impl Planned {
     }
 }
 
-/// Returns the steps of a run. `begun`: the paths in its journal, by which a chosen route is recognized.
+/// Returns the steps of a run. `begun`: the paths in its journal, which show the chosen route.
 pub fn planned(workflow: &Workflow, begun: &BTreeSet<String>) -> Vec<Planned> {
     let spec = &workflow.spec;
     let pattern = spec.pattern.clone().unwrap_or_default();

@@ -1,7 +1,7 @@
 //! The calls that a repetition of a whole run would make again: those whose outcome is unknown, and those that
 //! succeeded and must not be repeated.
 //!
-//! It must not decide whether a run is repeated.
+//! The callers decide whether a run is repeated.
 
 use signoff_api::{
     RecordPath, Workflow, WorkflowSpec,
@@ -19,18 +19,18 @@ const MOST: usize = 5;
 /// The calls that a repetition of a run would make again.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Repetition {
-    /// The calls that may have had an effect: nobody knows.
+    /// The calls that may have had an effect.
     unknown: Vec<String>,
     /// The calls that succeeded and must not be repeated.
     done: Vec<String>,
     /// The number of records that could not be read.
     unread: i64,
-    /// The run is a copy from a backup, and its old status is not known.
+    /// Whether the run is a copy from a backup without its old status.
     is_lost: bool,
 }
 
 impl Repetition {
-    /// Returns the calls of a run. Records of segments that could not be read are still in `status.segments`.
+    /// Returns the calls of a run. Segments that could not be read are still in `status.segments`.
     #[must_use]
     pub fn of(workflow: &Workflow) -> Self {
         let mut found = Self::default();
@@ -50,8 +50,8 @@ impl Repetition {
         found
     }
 
-    /// Returns the calls of a run that was restored, as far as its status in the backup says: calls that were in flight
-    /// then may have had an effect too.
+    /// Returns the calls of a restored run, by its status in the backup. Calls that were in flight at the time of the
+    /// backup may have had an effect too.
     #[must_use]
     pub fn of_restored(backup: Option<&Workflow>) -> Self {
         let Some((old, status)) = backup.and_then(|old| Some((old, old.status.as_ref()?))) else {
@@ -65,8 +65,8 @@ impl Repetition {
         found
     }
 
-    /// Returns why the run must not be repeated before people have checked it, or `None`. A sentence without its full
-    /// stop.
+    /// Returns the reason why the run must not be repeated before people have checked its calls, or `None`. The
+    /// sentence has no full stop.
     #[must_use]
     pub fn refusal(&self) -> Option<String> {
         if self.is_lost {
@@ -86,8 +86,8 @@ impl Repetition {
         }
     }
 
-    /// Returns which calls would be made again although they succeeded and must not be repeated, or `None`. A sentence
-    /// without its full stop.
+    /// Returns the calls that would be made again although they succeeded and must not be repeated, as a sentence
+    /// without its full stop, or `None`.
     #[must_use]
     pub fn warning(&self) -> Option<String> {
         let is_any = !self.done.is_empty();
@@ -108,7 +108,7 @@ fn is_unknown(record: &StepRecord) -> bool {
     record.phase == StepPhase::Unknown || (record.phase.is_end() && perhaps_done)
 }
 
-/// Whether the kind and the method of a step, or the effects of its tool, say that its call must not be made twice.
+/// Whether a call must not be made twice, by the kind and the method of its step, or by the effects of its tool.
 fn must_not_be_repeated(workflow: &Workflow, record: &StepRecord) -> bool {
     let path = RecordPath::new(&record.path);
     let name = path.last().name();

@@ -2,7 +2,7 @@
 
 use signoff_api::{approval::ApprovalPhase, journal::StepPhase};
 
-/// What a state means to people.
+/// The tone of a state, which chooses its color and its shape.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tone {
     /// Success.

@@ -1,7 +1,7 @@
 //! The tree of a run: branches, steps, visits and attempts from the journal, and the steps of the spec that have not
-//! begun. records -> nodes -> parents *(pure)*.
+//! begun.
 //!
-//! It must not choose a layout.
+//! records -> nodes -> parents *(pure)*.
 
 use std::collections::BTreeSet;
 
@@ -22,7 +22,7 @@ const CALL: &str = "call";
 /// One row of the tree and the rows below it.
 #[derive(Clone, Debug)]
 pub struct Node {
-    /// The path of the latest attempt, as in the journal; that of a planned step where it has not begun.
+    /// The path of the latest attempt in the journal. For a step that has not begun, the path of its first attempt.
     pub path: String,
     /// The number of the attempt, or `None` without a record.
     pub attempt: Option<i32>,
@@ -40,13 +40,13 @@ pub struct Node {
     pub usage: Option<Usage>,
     /// Sentences on a gate, a cut answer or a failure, each one line.
     pub details: Vec<Detail>,
-    /// Whether the row is an attempt that others followed.
+    /// Whether the row is an attempt that was followed by another one.
     pub is_earlier_attempt: bool,
     /// The rows below.
     pub children: Vec<Node>,
 }
 
-/// A node with its place: where it belongs, and its order among its siblings.
+/// A node with its parent and its order among its siblings.
 struct Placed {
     /// The path without the number of the visit.
     base: String,
@@ -76,7 +76,7 @@ pub fn tree(workflow: &Workflow, approvals: &[Approval], now: Moment) -> Vec<Nod
             rows.push(Placed { base: String::new(), seq: record.seq, parent: Some(at), node: attempt });
         }
         let calls = turn::calls(&status.steps, latest);
-        // Calls that were refused alike are one row.
+        // Neighboring refused calls of one tool are one row.
         for alike in calls.chunk_by(|one, next| one.is_refused && next.is_refused && one.tool == next.tool) {
             let Some((call, more)) = alike.split_first() else { continue };
             let seq = latest.done.unwrap_or(latest.seq);
@@ -99,8 +99,8 @@ pub fn tree(workflow: &Workflow, approvals: &[Approval], now: Moment) -> Vec<Nod
     roots
 }
 
-/// Returns the records of each activity in the order of their attempts, in the order in which the activities began.
-/// Conditions that were evaluated without an error are left out.
+/// Returns the records of each activity in the order of their attempts. The activities are in the order in which they
+/// began, without conditions that were evaluated without an error.
 fn activities(status: &WorkflowStatus) -> Vec<Vec<&StepRecord>> {
     let is_shown = |record: &&StepRecord| {
         record.kind != StepKind::Condition || !matches!(record.phase, StepPhase::Succeeded | StepPhase::Skipped)
@@ -116,7 +116,7 @@ fn activities(status: &WorkflowStatus) -> Vec<Vec<&StepRecord>> {
 /// Adds a row, and rows for the branches and calls above it that have none. Returns its index.
 fn add(rows: &mut Vec<Placed>, path: &str, seq: Seq, node: Node) -> usize {
     let base = base(path);
-    // A gate before a step begins before the step.
+    // The gate before a step begins first and adds a branch for it. The step takes over the row of this branch.
     let before = |row: &&mut Placed| row.base == base && row.node.kind == BRANCH && node.kind != BRANCH;
     if let Some(row) = rows.iter_mut().find(before) {
         row.node = node;
@@ -134,7 +134,7 @@ fn add(rows: &mut Vec<Placed>, path: &str, seq: Seq, node: Node) -> usize {
     rows.len() - 1
 }
 
-/// Returns the row of the agent whose first turn this is: the record of that turn is the agent's own.
+/// Returns the row of the agent whose first turn a path names. The record of the first turn is the record of the agent.
 fn first_turn(rows: &[Placed], path: RecordPath<'_>) -> Option<usize> {
     let (agent, _) = path.agent_of_turn().filter(|(_, number)| *number == 1)?;
     rows.iter().rposition(|row| row.base == agent.as_str())
@@ -220,7 +220,7 @@ pub fn last_line(text: &str) -> String {
     one_line(line, 1024)
 }
 
-/// Gives a branch or a call the state and the times of the steps in it, and an agent those of its turns and calls.
+/// Gives a branch or a call the state and the times of its steps, and an agent those of its turns and calls.
 fn summarize(node: &mut Node, status: &WorkflowStatus) {
     node.children.iter_mut().for_each(|child| summarize(child, status));
     if node.kind != BRANCH && node.kind != CALL {
@@ -233,7 +233,7 @@ fn summarize(node: &mut Node, status: &WorkflowStatus) {
         (None, Some(last), Some(next)) if last.state.is_uneventful() && next.state == State::Pending => {
             State::Record(StepPhase::Started)
         }
-        // Where no step ran, the verdict says what became of a call.
+        // The state of a call without a step is its verdict.
         (None, Some(last), _) if node.kind == CALL && last.state != State::Decided(ApprovalPhase::Approved) => {
             last.state
         }
@@ -247,7 +247,8 @@ fn summarize(node: &mut Node, status: &WorkflowStatus) {
     node.finished = node.children.iter().filter_map(|child| child.finished).max().filter(|_| ends);
 }
 
-/// Gives an agent the state of an open record below it, else of its latest turn: its own record is the first turn.
+/// Gives an agent the state of an open record below it, otherwise the state of its latest turn. Its own record is that
+/// of its first turn.
 fn summarize_agent(node: &mut Node, status: &WorkflowStatus) {
     let agent = StepKind::Agent.name();
     if node.kind != agent || !node.children.iter().any(|child| child.kind == CALL || is_turn(child)) {
@@ -272,14 +273,15 @@ fn is_answered(node: &Node, status: &WorkflowStatus) -> bool {
     own.is_some_and(|own| turn::is_answered(&status.steps, turn::of_path(&base(&node.path)).path(), own.seq))
 }
 
-/// Returns the state of a turn with which the run ended: the call that ended it says why, else the run ended elsewhere.
+/// Returns the state of a turn that was not answered before the run ended: the state of the call that ended the run. If
+/// no call did, the run was ended elsewhere.
 fn unanswered(node: &Node) -> State {
     let is_eventful = |state: &State| !state.is_unbegun() && *state != State::Record(StepPhase::Succeeded);
     let called = node.children.iter().map(|call| call.state).find(is_eventful);
     called.unwrap_or(State::Decided(ApprovalPhase::Cancelled))
 }
 
-/// Returns the state of an open record below a row: such as that of a gate about a failed step.
+/// Returns the state of an open record below a row, such as a gate about a failed step.
 fn open(node: &Node) -> Option<State> {
     let open = [StepPhase::Waiting, StepPhase::Started, StepPhase::Pending].map(State::Record);
     open.into_iter().find(|open| is_below(node, *open))

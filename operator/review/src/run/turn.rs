@@ -1,6 +1,4 @@
 //! The turn of an agent that called tools, as text: the text of the model, and its calls.
-//!
-//! It must not show the JSON of the journal as an answer.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -14,8 +12,8 @@ use signoff_engine::tools::MOST_CALLS;
 
 use super::tree::base;
 
-/// Returns the turn of a record; `None` where it called no tools. A turn whose response is stored elsewhere, or that
-/// cannot be read, has no calls here.
+/// Returns the turn of a record, or `None` if it called no tools. A turn whose response is in a Blob, or cannot be
+/// parsed, has no calls here.
 pub fn of(record: &StepRecord) -> Option<TurnCalls> {
     record.calls_tools().then(|| {
         let read = |response: &Value| match response {
@@ -42,16 +40,16 @@ pub fn lines(turn: &TurnCalls) -> String {
 
 /// A call of a turn.
 pub struct CallOfTurn {
-    /// Its path, as rows have it.
+    /// The path of the call, as rows have it.
     pub path: String,
     /// The tool, as the model named it.
     pub tool: String,
-    /// Whether it was refused before it began: it has no record, and its turn was answered or has too many calls.
+    /// Whether the call was refused before it began. Such a call has no record, and its turn was answered or has too
+    /// many calls.
     pub is_refused: bool,
 }
 
-/// Returns the calls of a turn with a place of their own, as the engine numbers them; none where the turn called no
-/// tools.
+/// Returns the calls of a turn that have a path of their own, with the numbers of the engine.
 pub fn calls(records: &[StepRecord], record: &StepRecord) -> Vec<CallOfTurn> {
     let Some(turn) = of(record) else { return Vec::new() };
     let path = of_path(&base(&record.path));
@@ -67,7 +65,7 @@ pub fn calls(records: &[StepRecord], record: &StepRecord) -> Vec<CallOfTurn> {
     calls.map(call).collect()
 }
 
-/// Returns the path of the turn of a record: that of an agent is its first turn.
+/// Returns the path of the turn of a record. The record of an agent is its first turn.
 pub fn of_path(path: &str) -> RecordPathBuf {
     let path = RecordPath::new(path);
     if path.is_turn() { path.to_buf() } else { path.turn(1) }
@@ -120,7 +118,7 @@ mod tests {
         };
         let all = calls(&[turn.clone(), check], &turn);
         let refused: Vec<_> = all.iter().filter(|call| call.is_refused).map(|call| call.path.as_str()).collect();
-        // The record of the first of them says why.
+        // The record of the first refused call has the reason.
         assert_eq!((all.len(), refused.len(), refused[0]), (40, 7, "handle/.turn-1/.call-34"));
     }
 

@@ -1,4 +1,4 @@
-//! What a status says about a decision.
+//! Tests of the state of a decision by a status.
 #![allow(clippy::unwrap_used)]
 use serde_json::json;
 use signoff_api::{Decision, approval::Invalid};

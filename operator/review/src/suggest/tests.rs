@@ -1,4 +1,4 @@
-//! The commands that are suggested, compared whole.
+//! The suggested commands, compared whole.
 #![allow(clippy::unwrap_used)]
 use serde_json::{Value, json};
 use signoff_api::approval::ApprovalPhase;
