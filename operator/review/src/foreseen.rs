@@ -36,7 +36,7 @@ pub struct Counter {
 /// The effect of a decision, if no other decision is recorded before it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reached {
-    /// The gate is decided as the decision says.
+    /// The gate is decided by this decision.
     Decided,
     /// The gate is decided by another decision, which takes precedence.
     Behind {

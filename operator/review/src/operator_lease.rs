@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! Lease and time of the API server (I/O) -> judge (pure)
-//!     -> where it looks stale: the same after a renewal period (I/O) -> judge_again (pure)
+//!     -> if it seems stale: a second reading after a renewal period (I/O) -> judge_again (pure)
 //! ```
 //!
 //! The age is measured by the clock of the API server, because the clock of this machine may be wrong. The clocks of

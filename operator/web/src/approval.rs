@@ -1,9 +1,9 @@
-//! `/n/{namespace}/a/{name}`: one request, facts first, and the decision on it.
+//! `/n/{namespace}/a/{name}`: the page of one request, and the decision on it.
 //!
-//! read as the user *(I/O)* -> what it says (`model`, pure) -> a template; of a decision: what was typed (`typed`,
-//! pure) -> foreseen -> tried at the API server -> confirmed (`decide`) -> sent -> stored as sent (`send`).
+//! The page: read as the user *(I/O)* -> model (`model`, *pure*) -> template. A decision: form (`typed`, *pure*) ->
+//! counted -> tried at the API server *(I/O)* -> confirmed (`decide`) -> sent and compared (`send`, *I/O*).
 //!
-//! **Invariant:** a decision is sent only by a POST that repeats the digest of the request that was shown.
+//! **Invariant:** a decision is sent only after a POST that repeats the digest of the shown request.
 
 pub(crate) mod confirm;
 mod decide;

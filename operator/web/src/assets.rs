@@ -1,6 +1,4 @@
 //! The files of the page: styles, scripts and the icon. They are part of the program.
-//!
-//! It must not read a file.
 
 use std::sync::LazyLock;
 
@@ -13,7 +11,7 @@ use sha2::{Digest, Sha256};
 
 use crate::error::PageError;
 
-/// The version of the files in their addresses, so that browsers keep them until there are others.
+/// The version of the files, which is in their addresses, so that browsers keep them until they change.
 static VERSION: LazyLock<String> = LazyLock::new(|| {
     let mut hash = Sha256::new();
     for (_, _, content) in FILES {
@@ -28,7 +26,7 @@ pub fn path(name: &str) -> String {
     format!("/static/{}/{name}", *VERSION)
 }
 
-/// A name, the media type, and the content.
+/// The files: a name, the media type, and the content.
 const FILES: [(&str, &str, &[u8]); 4] = [
     ("page.css", "text/css; charset=utf-8", include_bytes!("../static/page.css")),
     ("page.js", "text/javascript; charset=utf-8", include_bytes!("../static/page.js")),

@@ -1,7 +1,7 @@
-//! The way to the API server as somebody: connections are shared, identities never.
+//! The connections to the API server. They are shared by all users; identities are not.
 //!
-//! **Invariant:** a request carries either the token of one session and nothing of ours, or our own token and the names
-//! of one session. No header of a browser's request reaches the API server.
+//! **Invariant:** a request carries either the token of one session alone, or the page's own token with the names of
+//! one session. No header of a browser's request reaches the API server.
 
 use anyhow::Context;
 use http::{HeaderMap, HeaderName, HeaderValue, header::AUTHORIZATION};
@@ -13,19 +13,19 @@ use secrecy::{ExposeSecret, SecretString};
 
 use crate::settings::{Auth, Settings};
 
-/// The extra attribute by which the API server vouches for the channel of a decision; see `signoff.dev/channel` in the
-/// policies.
+/// The extra attribute with the channel of a decision, which the admission policies compare with the decision; see
+/// `signoff.dev/channel` there.
 const CHANNEL: &str = "impersonate-extra-signoff.dev%2fchannel";
 
 /// The time in which the API server must answer a probe.
 const PATIENCE: std::time::Duration = std::time::Duration::from_secs(2);
 
-/// As whom a request is sent.
+/// The identity with which a request is sent.
 #[derive(Clone, Debug)]
 pub enum Identity {
-    /// As the holder of a token.
+    /// The holder of a token.
     Bearer(SecretString),
-    /// As a user, by impersonation.
+    /// A user, by impersonation.
     Impersonated {
         /// The user name, with its prefix.
         user: String,
@@ -42,7 +42,7 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// Finds the API server. Nothing is sent yet.
+    /// Returns the connections to the API server of the settings. No request is sent yet.
     ///
     /// # Errors
     /// A kubeconfig that cannot be used, or a process outside of a cluster without one.
@@ -56,31 +56,31 @@ impl Connection {
             None => in_cluster(settings.auth)?,
         };
         if settings.auth == Auth::PassThrough {
-            // What this process may do itself must never serve somebody's request.
+            // The rights of this process never serve the request of a user.
             config.auth_info = AuthInfo::default();
         }
-        // As whom this page acts, sessions say and nothing else.
+        // Only sessions choose the user that the page impersonates.
         (config.auth_info.impersonate, config.auth_info.impersonate_groups) = (None, None);
         config.headers.clear();
         let shared = signoff_cluster::connect(config).context("preparing connections to the API server")?;
         Ok(Self { shared, auth: settings.auth })
     }
 
-    /// Returns the way over another client.
+    /// Returns connections that use another client.
     #[cfg(test)]
     pub(crate) fn over(shared: Client, auth: Auth) -> Self {
         Self { shared, auth }
     }
 
-    /// Returns a client that acts as somebody.
+    /// Returns a client with an identity.
     ///
     /// # Errors
-    /// An identity that does not belong to the mode of this page, or that no header can carry.
+    /// An identity of another mode than this page's, or one that cannot be sent in headers.
     pub fn as_identity(&self, identity: &Identity) -> anyhow::Result<Client> {
         let mut headers = HeaderMap::new();
         match (self.auth, identity) {
             (Auth::PassThrough, Identity::Bearer(token)) => {
-                // The API server would take it for an anonymous request.
+                // With an empty token the request would be anonymous.
                 anyhow::ensure!(!token.expose_secret().is_empty(), "the token is empty: paste one");
                 let mut value = HeaderValue::try_from(format!("Bearer {}", token.expose_secret()))?;
                 value.set_sensitive(true);
@@ -98,11 +98,11 @@ impl Connection {
         Ok(signoff_cluster::connect_as(&self.shared, headers))
     }
 
-    /// Whether the API server answers. It is asked as nobody (as the page itself where it impersonates); any answer
-    /// will do.
+    /// Checks that the API server answers. The request is anonymous, or the page's own if the page impersonates; any
+    /// answer counts.
     ///
     /// # Errors
-    /// Why there is no answer.
+    /// The reason why there is no answer.
     pub async fn is_reachable(&self) -> Result<(), String> {
         let request = http::Request::get("/livez").body(Vec::new()).map_err(|error| error.to_string())?;
         match tokio::time::timeout(PATIENCE, self.shared.request_text(request)).await {
@@ -113,7 +113,7 @@ impl Connection {
     }
 }
 
-/// The API server of the Pod's cluster. With pass-through the Pod has no token, only the CA.
+/// Returns the configuration for the cluster of the Pod. With pass-through the Pod has only the CA, and no token.
 fn in_cluster(auth: Auth) -> anyhow::Result<Config> {
     if auth != Auth::PassThrough {
         return Config::incluster()
@@ -136,7 +136,7 @@ fn in_cluster(auth: Auth) -> anyhow::Result<Config> {
     Ok(config)
 }
 
-/// The certificates of a PEM file, in DER.
+/// Returns the certificates of a PEM file in DER.
 fn certificates(pem: &[u8]) -> anyhow::Result<Vec<Vec<u8>>> {
     use rustls::pki_types::{CertificateDer, pem::PemObject};
     let all: Vec<Vec<u8>> = CertificateDer::pem_slice_iter(pem)

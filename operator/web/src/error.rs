@@ -1,13 +1,13 @@
-//! What a page says when it cannot be shown, or when something was not done.
+//! The errors of pages and forms, which a page shows to its reader.
 //!
-//! It must not leave a person without the next thing to do.
+//! Each text ends with what the reader can do next.
 
 use http::StatusCode;
 use signoff_cluster::error::plain;
 use signoff_expr::text;
 use signoff_review::answer::{missing_role, sentence};
 
-/// Why a page cannot be shown, or why something was not done.
+/// The reason why a page cannot be shown, or why a form had no effect.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PageError {
     /// There is no session, or its token is not accepted any more.
@@ -16,16 +16,16 @@ pub enum PageError {
     /// The API server refused.
     #[error("{0}")]
     Refused(String),
-    /// An object is not there.
+    /// An object does not exist.
     #[error("{0}")]
     NotFound(String),
-    /// What was sent cannot be used.
+    /// The request or the form is invalid.
     #[error("{0}")]
     Bad(String),
-    /// Somebody changed it meanwhile.
+    /// The object was changed since it was shown.
     #[error("{0}")]
     Changed(String),
-    /// A long value is not the one that its run names.
+    /// A long value does not have the digest that its run names.
     #[error("{0}")]
     Mismatch(String),
     /// Too many requests.
@@ -46,7 +46,7 @@ pub enum PageError {
 }
 
 impl PageError {
-    /// The status of the response.
+    /// Returns the status of the response.
     #[must_use]
     pub fn status(&self) -> StatusCode {
         match self {
@@ -62,7 +62,7 @@ impl PageError {
         }
     }
 
-    /// The heading of the page that tells it.
+    /// Returns the heading of the page that shows the error.
     #[must_use]
     pub fn title(&self) -> &'static str {
         match self {

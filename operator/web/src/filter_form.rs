@@ -1,30 +1,30 @@
-//! The fields of the forms that an address fills: filters of lists.
+//! The filters of lists: forms whose fields are filled from an address.
 //!
-//! **Invariant:** nothing in an address is trusted: a text that cannot be read is told at its field.
+//! **Invariant:** nothing in an address is trusted. A text that cannot be used is an error of its field.
 
 use signoff_review::text::one_line;
 use url::form_urlencoded::Serializer;
 
 use crate::scope::is_namespace;
 
-/// The most characters that are searched for.
+/// The longest text that is searched for, in characters.
 const LONGEST: usize = 253;
 
 /// A field: its text, and the reason why it cannot be used.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FilterField {
-    /// The text, at most as much of it as is searched for.
+    /// The text, cut to the length that is searched for.
     pub text: String,
-    /// The reason why it cannot be used.
+    /// The reason why the text cannot be used.
     pub wrong: Option<String>,
 }
 
-/// A form whose fields an address fills.
+/// A form whose fields are filled from an address.
 pub trait FilterForm {
     /// Returns the fields with their names in the address.
     fn fields(&self) -> Vec<(&'static str, &FilterField)>;
 
-    /// Whether a field cannot be read.
+    /// Whether a field has an error.
     fn is_wrong(&self) -> bool {
         self.fields().iter().any(|(_, field)| field.wrong.is_some())
     }
@@ -63,17 +63,17 @@ impl FilterField {
         one_line(&self.text, LONGEST)
     }
 
-    /// Adds the reason why it cannot be used, unless it has one.
+    /// Adds the reason why the text cannot be used, unless there is one already.
     pub(crate) fn say(&mut self, why: &str) {
         self.wrong.get_or_insert_with(|| why.to_owned());
     }
 
-    /// Whether another text contains this one, in capitals or not. An empty one is in every text.
+    /// Whether another text contains this one, without regard to case. An empty text is in every other one.
     pub(crate) fn is_in(&self, text: &str) -> bool {
         self.text.is_empty() || text.to_lowercase().contains(&self.text.to_lowercase())
     }
 
-    /// Says that the text is no namespace, where it is none.
+    /// Adds an error if the text is not the name of a namespace.
     pub(crate) fn check_namespace(&mut self) {
         if !self.text.is_empty() && !is_namespace(&self.text) {
             self.say("this is no namespace: names have lower-case letters, digits and hyphens");

@@ -1,6 +1,6 @@
-//! `/history` and `/history.csv`: what was decided, by whom and when.
+//! `/history` and `/history.csv`: the outcomes of requests, with their deciders and times.
 //!
-//! **Invariant:** it shows what the caller may list, and says where that is not all.
+//! **Invariant:** the history has only objects that the caller may list, and says if that is not all of them.
 
 mod export;
 mod filter;
@@ -42,12 +42,12 @@ struct History {
     shown_to: usize,
     next: Option<String>,
     previous: Option<String>,
-    /// The address of the same as CSV, if it can be had.
+    /// The address of the same rows as CSV, if there are any.
     export: Option<String>,
-    /// How many Approvals were read, if there are more.
+    /// The number of Approvals that were read, if there are more.
     incomplete: Option<usize>,
     unreadable: Vec<String>,
-    /// The namespaces that are looked at, or `None` for all.
+    /// The listed namespaces, or `None` for all.
     namespaces: Option<Vec<String>>,
     is_filtered: bool,
 }
@@ -57,7 +57,7 @@ struct HistoryLine {
     at: Option<Instant>,
 }
 
-/// Shows what was decided.
+/// Shows the history.
 ///
 /// # Errors
 /// As every request.
@@ -73,7 +73,7 @@ pub async fn page(
     Ok(page::html(&history(Shell::of(&caller, "History", "history"), filter, found, namespaces, part)))
 }
 
-/// Returns the same as a file.
+/// Returns the history as a CSV file.
 ///
 /// # Errors
 /// A filter that cannot be read; and as every request.
@@ -92,7 +92,7 @@ pub async fn csv(
     file(&found, now())
 }
 
-/// Reads what a filter asks for. A filter that is wrong finds nothing.
+/// Reads the rows that a filter selects. A filter with an error selects none.
 async fn look(
     client: &Client,
     mut filter: Filter,
@@ -157,7 +157,7 @@ impl HistoryLine {
     }
 }
 
-/// An instant with its year: a history is older than a year.
+/// Returns an instant with its year, because histories can be older than a year.
 fn dated(at: Moment) -> Instant {
     let instant = Instant::from(at);
     let shown = at.ceil_to_second().timestamp().strftime("%-d %b %Y, %H:%M UTC").to_string();
@@ -167,7 +167,7 @@ fn dated(at: Moment) -> Instant {
 fn file(found: &Found, at: Moment) -> Result<Response, PageError> {
     let body = export::csv(&found.rows)
         .map_err(|error| PageError::Internal(format!("the history cannot be written as CSV: {error}")))?;
-    // Whoever opens the file later must see that it is not everything.
+    // The name of an incomplete file says so.
     let part = if found.has_more || !found.unreadable.is_empty() { "-incomplete" } else { "" };
     let name = format!("signoff-history-{}{part}.csv", at.timestamp().strftime("%Y-%m-%d"));
     let headers = [
@@ -179,14 +179,14 @@ fn file(found: &Found, at: Moment) -> Result<Response, PageError> {
     Ok((headers, body).into_response())
 }
 
-/// The last decision, for a page on which nothing waits.
+/// The last decision, for an inbox without requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Latest {
-    /// When.
+    /// The time of the decision.
     pub at: Instant,
-    /// How long ago: `12m ago`.
+    /// The time since then: `12m ago`.
     pub ago: String,
-    /// What became of it: `Approved`.
+    /// The outcome in a word: `Approved`.
     pub word: String,
     /// The namespace.
     pub namespace: String,
@@ -198,9 +198,8 @@ pub struct Latest {
     pub gate: String,
 }
 
-/// Returns the last decision in namespaces that the caller may list, or `None` if it is not known: one page is read of
-/// each list, 500 Approvals at most in all, and of more the last one is not known. Nor is it while others read their
-/// histories: it is worth no wait.
+/// Returns the last decision in namespaces that the caller may list. Returns `None` if there are more than 500
+/// Approvals, because lists are not sorted by time, and if there is no free place for a long read.
 pub async fn latest(caller: &Caller, namespaces: Option<&[String]>) -> Option<Latest> {
     latest_in(&LONG_READS, &caller.token, &caller.client, namespaces).await
 }

@@ -1,9 +1,10 @@
-//! `/`: what is open, in three tabs: what waits for the reader, what the reader requested, and what waits for others.
+//! `/`: the open requests, in three tabs: those that wait for the reader, those that the reader requested, and those
+//! that wait for others.
 //!
-//! the reader's feed *(I/O)* -> those asked for (`filter`) -> ordered, folded and on pages (`list`) -> lines *(pure)*
-//! -> a template.
+//! feed of the reader *(I/O)* -> selected (`filter`) -> sorted, folded and split into pages (`list`) -> lines *(pure)*
+//! -> template.
 //!
-//! It must not hide what it cannot list: it says which namespaces are looked at, and what cannot be read.
+//! **Invariant:** the page names the listed namespaces and the objects that cannot be read.
 
 mod events;
 mod filter;
@@ -47,7 +48,7 @@ use crate::{
 
 pub use events::events;
 
-/// The most requests in the list of those that the reader has decided.
+/// The most requests in the list of requests that the reader has decided.
 const DECIDED: usize = 40;
 
 #[derive(Template)]
@@ -58,29 +59,29 @@ struct Inbox {
     tabs: Vec<TabLink>,
     groups: Vec<Group>,
     decided: Vec<InboxLine>,
-    /// The requests of the tab of others, and its address.
+    /// The number of requests of the tab of others, and its address.
     others: usize,
     others_tab: String,
-    /// The runs of the reader that wait for other people.
+    /// The number of runs of the reader that wait for other people.
     own_runs: usize,
     asked: usize,
-    /// The requests of this tab that the filter takes.
+    /// The number of requests of this tab that the filter selects.
     found: usize,
-    /// The fingerprint of what this tab is compared with when something changes, and its name in an event.
+    /// The fingerprint of this tab, which the browser compares with events, and its name in an event.
     version: String,
     version_name: &'static str,
-    /// What this version cannot read.
+    /// The Approvals that this version cannot read.
     unreadable: Vec<Unreadable>,
     shown_from: usize,
     shown_to: usize,
     next: Option<String>,
     previous: Option<String>,
-    /// Whether the reader must name namespaces first.
+    /// Whether no namespace is listed, so that the reader must name some first.
     looks_nowhere: bool,
-    /// The namespaces that are looked at, or `None` for all.
+    /// The listed namespaces, or `None` for all.
     namespaces: Option<Vec<String>>,
     typed: String,
-    /// The last decision, where nothing waits.
+    /// The last decision, if no request waits for the reader.
     latest: Option<Latest>,
 }
 
@@ -92,7 +93,7 @@ struct TabLink {
     is_here: bool,
 }
 
-/// Requests that stand together: one, or those of equal gates.
+/// Requests that are listed together: one, or several of equal gates.
 struct Group {
     first: InboxLine,
     folded: Vec<InboxLine>,
@@ -100,21 +101,21 @@ struct Group {
     more: usize,
     /// The name of the gate.
     name: String,
-    /// The address of all of them, where the page has only some.
+    /// The address that lists all of them, if the page has only some.
     all: Option<String>,
-    /// The page that decides them together, where several of them can be.
+    /// The page on which several of them can be decided together.
     together: Option<Joined>,
 }
 
 /// The requests of a group that the reader can decide together.
 struct Joined {
-    /// The number of all of them, and of those that the page takes at once.
+    /// The number of these requests, and the number that the page takes at once.
     all: usize,
     at_once: usize,
     address: String,
 }
 
-/// One request.
+/// The line of one request.
 struct InboxLine {
     row: Arc<Row>,
     path: String,
@@ -130,11 +131,11 @@ struct InboxLine {
     own: Option<&'static str>,
     /// Whether it can be decided together with others.
     can_join: bool,
-    /// The page of the turn with the number of calls, at the first of several calls of one turn.
+    /// The page of the turn and the number of its calls, on the first line of several calls of one turn.
     turn: Option<(String, usize)>,
 }
 
-/// Shows what is open.
+/// Shows the open requests.
 ///
 /// # Errors
 /// As every request.
@@ -223,14 +224,14 @@ fn inbox(caller: &Caller, feed: &Feed, typed: &str, filter: InboxFilter, part: u
 }
 
 impl Inbox {
-    /// Whether nothing waits for the reader, as far as is known, and nothing else was asked for.
+    /// Whether no request waits for the reader, the filter is empty, and every Approval could be read.
     fn is_done(&self) -> bool {
         let is_plain = self.filter.tab == Tab::Asked && self.filter.is_empty();
         is_plain && self.asked == 0 && self.unreadable.is_empty() && !self.looks_nowhere
     }
 }
 
-/// Returns what waits for the reader of a feed: the run with the nearest deadline first, and its requests together.
+/// Returns the requests that wait for the reader of a feed: grouped by run, the run with the nearest deadline first.
 #[must_use]
 pub fn asked(feed: &Feed) -> Vec<Waiting> {
     let at = now();
@@ -239,8 +240,8 @@ pub fn asked(feed: &Feed) -> Vec<Waiting> {
     asked
 }
 
-/// Returns the requests that wait for the reader of a feed and whose gates are equal to that of one of them, the most
-/// urgent first: each with its namespace and name, and no more than can be decided together.
+/// Returns the requests with a gate equal to that of one request, the most urgent first: namespaces and names of
+/// requests that wait for the reader of a feed, at most as many as can be decided together.
 #[must_use]
 pub fn like(feed: &Feed, namespace: &str, name: &str) -> Vec<(String, String)> {
     let asked = asked(feed);
@@ -274,8 +275,8 @@ fn groups(folds: &[Fold], filter: &InboxFilter, asked: &[Waiting], at: Moment) -
     groups
 }
 
-/// Returns the requests of a fold that the reader can decide together. Where they are all of their gate, one of them
-/// stands for all in the address; otherwise, as under a filter, each is named.
+/// Returns the requests of a fold that the reader can decide together. If these are all requests of the gate, the
+/// address names one of them; otherwise it names each.
 fn joined(fold: &[Waiting], asked: &[Waiting], at: Moment) -> Option<Joined> {
     let all: Vec<_> = fold.iter().filter(|one| can_join(one, at)).map(|one| &one.row).collect();
     let first = all.first().filter(|_| all.len() > 1)?;
@@ -289,12 +290,12 @@ fn joined(fold: &[Waiting], asked: &[Waiting], at: Moment) -> Option<Joined> {
     Some(Joined { all: all.len(), at_once: all.len().min(MOST_FOLDED), address })
 }
 
-/// Whether the reader can decide a request together with others: a question is answered on its own page.
+/// Whether the reader can decide a request together with others. A question is answered on its own page.
 fn can_join(one: &Waiting, at: Moment) -> bool {
     Tab::Asked.has(one, at) && one.row.type_ != GateType::Question
 }
 
-/// The page of each turn of agents of which calls are listed, and the number of calls.
+/// Returns the turns of the listed calls, each with its page and the number of its calls.
 fn turns(folds: &[Fold]) -> BTreeMap<String, (String, usize)> {
     let mut turns: BTreeMap<String, (String, usize)> = BTreeMap::new();
     let shown = folds.iter().flat_map(|fold| fold.iter().take(MOST_FOLDED));
@@ -357,10 +358,10 @@ pub struct TypedPlaces {
     namespaces: String,
 }
 
-/// Remembers the namespaces that a reader typed, in this browser.
+/// Stores the namespaces that a reader typed in a cookie of this browser.
 ///
 /// # Errors
-/// A text that is no list of namespaces.
+/// A text that is not a list of namespaces, or a list that is too long.
 pub async fn places(
     _caller: Caller,
     jar: PrivateCookieJar,

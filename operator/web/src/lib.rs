@@ -1,19 +1,21 @@
-//! The inbox: a page on which people decide, with the rights of the person who looks at it.
+//! The inbox: a page on which people decide, with the rights of its reader.
 //!
 //! ```text
 //! session (who) -> connection (as whom to the API server) -> a page's model (pure) -> a template
 //! ```
 //!
-//! **Invariant:** decides nothing, and has no right of its own that a page uses: every request to the API server
-//! carries the identity of one session. A GET changes nothing.
+//! **Invariant:** the page decides nothing and uses no rights of its own: every request to the API server carries the
+//! identity of one session. A GET changes nothing.
 //!
-//! * [`settings`], [`server`]: the command line, and the routes with what surrounds them
-//! * [`session`]: cookies, tokens and their verification at every request; [`sign_in`]: how a session begins and ends
-//! * [`connection`]: the way to the API server as somebody; [`scope`]: where somebody may list
+//! * [`settings`], [`server`]: the command line, and the routes with their middleware
+//! * [`session`]: cookies, tokens and their verification at every request; [`sign_in`]: the begin and the end of a
+//!   session
+//! * [`connection`]: clients of the API server with the identity of a session; [`scope`]: the namespaces that a reader
+//!   may list
 //! * [`inbox`], [`approval`], [`turn`], [`run`], [`runs`], [`history`], [`policies`]: the pages
-//! * [`live`]: what is followed while somebody looks
-//! * [`rights`], [`workflows`]: what the reader may do, and lists of Workflows
-//! * [`page`], [`assets`], [`error`], [`problem`]: what all pages have, and what is said when one cannot be shown
+//! * [`live`]: the watches behind the pages that are open
+//! * [`rights`], [`workflows`]: the rights of the reader, and lists of Workflows
+//! * [`page`], [`assets`], [`error`], [`problem`]: the parts of all pages, and the page of an error
 
 pub mod approval;
 pub mod assets;

@@ -1,7 +1,7 @@
-//! What is followed while somebody looks: the open Approvals of each token, and single runs.
+//! The watches behind open pages: the open Approvals of each token, and single runs.
 //!
-//! **Invariant:** a watch belongs to one token, and ends with it, at sign-out and after ten minutes, because the API
-//! server does not authorise a running watch again. Their number is bounded.
+//! **Invariant:** a watch belongs to one token. It ends with the token, at sign-out and after ten minutes, because the
+//! API server does not authorize a running watch again. The number of watches is bounded.
 
 mod feed;
 mod feeds;

@@ -1,5 +1,5 @@
-//! Places for long reads, of decisions, of runs, or of many requests with their runs: a number for all readers, and a
-//! smaller one for each token, so that the tabs of one reader leave places to others.
+//! Places for long reads: of decisions, of runs, or of many requests with their runs. The number is bounded for all
+//! readers and for each token, so that the tabs of one reader leave places to others.
 
 use std::{
     collections::HashMap,
@@ -11,25 +11,25 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::{error::PageError, session::TokenId};
 
-/// The readers at once: one response of the API server can have many megabytes.
+/// The most long reads at once. One response of the API server can have many megabytes.
 const READERS: usize = 8;
-/// Those of one token.
+/// The most long reads of one token at once.
 const OF_ONE: usize = 2;
-/// The time that a reader waits for a place.
+/// The longest time for which a reader waits for a place.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The places of this page.
+/// The places of this process.
 pub static LONG_READS: LazyLock<LongReads> = LazyLock::new(LongReads::default);
 
-/// The places. Clones share them.
+/// The places for long reads. Clones share them.
 #[derive(Clone)]
 pub struct LongReads {
     all: Arc<Semaphore>,
-    /// Only of tokens that read or wait now.
+    /// The places of each token that reads or waits now.
     tokens: Arc<Mutex<HashMap<TokenId, Arc<Semaphore>>>>,
 }
 
-/// The right to read, until it is dropped.
+/// A place for a long read. Dropping it frees the place.
 pub struct LongRead {
     _all: OwnedSemaphorePermit,
     _own: Own,
@@ -39,7 +39,7 @@ pub struct LongRead {
 struct Own {
     reads: LongReads,
     token: TokenId,
-    /// `None` once it was given back, or while it is waited for.
+    /// The permit, or `None` while the reader waits for it.
     permit: Option<OwnedSemaphorePermit>,
 }
 
@@ -53,7 +53,7 @@ impl LongReads {
     /// Waits for a place.
     ///
     /// # Errors
-    /// Others read for so long that there is none.
+    /// No place became free in time.
     pub async fn wait(&self, token: &TokenId) -> Result<LongRead, PageError> {
         let place = async {
             let (mut own, places) = self.own(token);
@@ -87,7 +87,7 @@ impl Drop for Own {
     fn drop(&mut self) {
         let mut tokens = self.reads.tokens.lock().unwrap_or_else(PoisonError::into_inner);
         self.permit = None;
-        // A permit and whoever waits for one hold the places too: the last one forgets the token.
+        // Permits and waiting readers hold the places too, so only the last of them removes the token.
         if tokens.get(&self.token).is_some_and(|places| Arc::strong_count(places) == 1) {
             tokens.remove(&self.token);
         }

@@ -1,6 +1,6 @@
-//! The shell of every page: its title, who looks at it, and where else one can go; and what all templates say alike.
+//! The shell of every page: its title, its user and its navigation; and the types that all templates use.
 //!
-//! It must not mark any text as safe: templates escape whatever they are given.
+//! **Invariant:** no text is marked as safe, so the templates escape every text.
 
 use askama::Template;
 use axum::response::{Html, IntoResponse, Response};
@@ -9,18 +9,18 @@ use signoff_api::Moment;
 
 use crate::session::{Caller, Overview};
 
-/// What surrounds the content of a page.
+/// The shell around the content of a page.
 #[derive(Clone, Debug)]
 pub struct Shell {
     /// The title, without the product's name.
     pub title: String,
-    /// The user name, or `None` if nobody has signed in.
+    /// The user name, or `None` without a session.
     pub user: Option<String>,
-    /// The path of the entry in the navigation that this page belongs to.
+    /// The name of the navigation entry to which this page belongs.
     pub here: &'static str,
-    /// The number of requests that wait for the user, where the page knows it.
+    /// The number of requests that wait for the user, if the page has it.
     pub waiting: Option<usize>,
-    /// What the user should know on every page, or `None`.
+    /// A notice that the user sees on every page, or `None`.
     pub notice: Option<String>,
     /// The reason why votes are not counted now, or `None`.
     pub alert: Option<String>,
@@ -58,12 +58,12 @@ impl Shell {
     }
 }
 
-/// An instant in the reader's time zone where scripts run, and with the exact instant at hand everywhere.
+/// An instant for a page. A script shows it in the reader's time zone, and keeps the exact instant as its title.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Instant {
-    /// As RFC 3339, in UTC.
+    /// The instant as RFC 3339, in UTC.
     pub exact: String,
-    /// As people read it, in UTC: `25 Nov, 14:30 UTC`.
+    /// The instant for people, in UTC: `25 Nov, 14:30 UTC`.
     pub shown: String,
 }
 
@@ -75,18 +75,18 @@ impl From<Moment> for Instant {
     }
 }
 
-/// The cache directive of an answer that this browser keeps for a moment.
+/// The cache directive of a response that the browser keeps for a few minutes.
 pub const KEPT: &str = "private, max-age=300";
 
-/// Returns the answer to a form as one that this browser keeps for a moment, so that Back shows it again.
+/// Returns the response to a form with the cache directive [`KEPT`], so that Back shows it again.
 #[must_use]
 pub fn kept(mut response: Response) -> Response {
     response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static(KEPT));
     response
 }
 
-/// Returns an answer at which this browser drops the answers that it keeps: they are of a session that has ended, or of
-/// another user. Drafts are no cache, and stay.
+/// Returns a response that lets the browser drop the responses that it keeps, because they are of another session.
+/// Drafts are not in the cache, and stay.
 #[must_use]
 pub fn without_kept(mut response: Response) -> Response {
     let (name, value) = (HeaderName::from_static("clear-site-data"), HeaderValue::from_static("\"cache\""));

@@ -1,6 +1,6 @@
-//! `/policies`: what the approval policies match and demand, read-only.
+//! `/policies`: the approval policies in words, read-only.
 //!
-//! **Invariant:** what the caller may not list is told, never left out without a word.
+//! **Invariant:** the page says which policies the caller may not list.
 
 mod words;
 
@@ -34,7 +34,7 @@ struct PoliciesPage {
     shell: Shell,
     cluster: Listed,
     own: Listed,
-    /// The namespaces that are looked at, or `None` for all.
+    /// The listed namespaces, or `None` for all.
     namespaces: Option<Vec<String>>,
 }
 
@@ -43,7 +43,7 @@ struct PoliciesPage {
 struct Listed {
     cards: Vec<PolicyCard>,
     has_more: bool,
-    /// Why it could not be listed.
+    /// The reason why it could not be listed.
     refused: Option<String>,
 }
 
@@ -52,7 +52,7 @@ struct Listed {
 struct PolicyCard {
     namespace: Option<String>,
     name: String,
-    /// What it says, or why it cannot be read.
+    /// The policy in words, or the reason why it cannot be read.
     words: Result<Words, String>,
     command: String,
 }
@@ -85,7 +85,8 @@ fn refusable(listed: Result<Listed, PageError>) -> Result<Listed, PageError> {
     }
 }
 
-/// Lists policies of one place. One that this version cannot read does not hide the others.
+/// Lists the policies of one namespace, or of the cluster. A policy that this version cannot read does not hide the
+/// others.
 async fn list<K>(client: &Client, namespace: Option<&str>, card: fn(&K) -> PolicyCard) -> Result<Listed, PageError>
 where
     K: Resource<DynamicType = ()> + DeserializeOwned + Debug,

@@ -1,6 +1,4 @@
-//! The page that tells why another one cannot be shown, or what was not done.
-//!
-//! It must not leave a person without the next thing to do.
+//! The page of an error: the reason why a page cannot be shown, or why a form had no effect.
 
 use askama::Template;
 use axum::response::{IntoResponse, Response};
@@ -19,11 +17,11 @@ struct Problem {
     said: String,
     retry: bool,
     sign_in: bool,
-    /// Whether a form was sent: a read that follows a decision says nothing about it.
+    /// Whether the error is that of a form. An error of a read says nothing about an earlier decision.
     is_post: bool,
 }
 
-/// Returns the page that tells a problem of a form or of a read, with the navigation of a user where there is one.
+/// Returns the page of an error of a form or of a read, with the navigation of the user if there is one.
 pub fn problem(error: &PageError, caller: Option<&Caller>, is_post: bool) -> Response {
     page::html(&Problem {
         shell: caller.map_or_else(|| Shell::of_nobody(error.title()), |caller| Shell::of(caller, error.title(), "")),
@@ -44,7 +42,7 @@ impl IntoResponse for PageError {
         if matches!(self, Self::TooMany(_)) {
             response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("5"));
         }
-        // What surrounds the routes turns it into a redirect to the sign-in page where somebody only looks.
+        // For a read, the middleware turns the error into a redirect to the sign-in page.
         response.extensions_mut().insert(self);
         response
     }

@@ -1,13 +1,13 @@
-//! Asks the API server what the caller may do, before a page offers it.
+//! The rights of a caller, which the API server is asked about before a page offers an action.
 //!
-//! **Invariant:** an answer only decides what is offered: the API server authorises every request again.
+//! The answer only decides what a page offers. The API server authorizes every request again.
 
 use k8s_openapi::api::authorization::v1::{ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec};
 use kube::{Api, Client, api::PostParams};
 
 use crate::error::PageError;
 
-/// A verb on a kind of ours, in a namespace or in all of them.
+/// A verb on a kind of Signoff, in a namespace or in all of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Right<'r> {
     /// The verb.

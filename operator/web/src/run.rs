@@ -1,11 +1,11 @@
-//! `/n/{ns}/w/{name}`: a run, as a picture, an outline and a time line, with every decision and what it made.
+//! `/n/{ns}/w/{name}`: the page of a run: a picture, an outline and a time line, with every decision and every result.
 //!
 //! ```text
 //! read (as the caller) -> model, graph (pure) -> picture (laid out) -> a template
 //! ```
 //!
-//! **Invariant:** text of people, models and tools is shown as text, shortened or fenced; a long value leaves the page
-//! only as an attachment, after its digest was verified.
+//! **Invariant:** texts of people, models and tools are shown as text, shortened or fenced. A long value is sent only
+//! as an attachment, after its digest was verified.
 
 mod address;
 mod change;

@@ -1,10 +1,9 @@
-//! `/runs`: the runs that the reader may list, those of the reader first, with the question that each waits for.
+//! `/runs`: the runs that the reader may list, the reader's own first, each with the questions that it waits for.
 //!
-//! the caller's feed *(I/O)*, list (as the caller) *(I/O)* -> rows -> a page of them, with the requests of the feed ->
-//! a template
+//! feed of the caller *(I/O)*, list as the caller *(I/O)* -> rows -> page of rows with the requests of the feed
+//! *(pure)* -> template
 //!
-//! **Invariant:** it shows the runs that the caller may list and the requests that the caller may see, and says where
-//! that is not all.
+//! **Invariant:** the page has only runs and requests that the caller may list, and says if that is not all of them.
 
 mod filter;
 mod read;
@@ -58,7 +57,7 @@ struct RunsPage {
     previous: Option<String>,
     /// The number of Workflows that were read, if there are more.
     incomplete: Option<usize>,
-    /// The namespaces that are looked at, or `None` for all.
+    /// The listed namespaces, or `None` for all.
     namespaces: Option<Vec<String>>,
     is_filtered: bool,
 }
@@ -91,7 +90,7 @@ pub async fn page(
 ) -> Result<Response, PageError> {
     let (filter, part) = RunFilter::read(&query.unwrap_or_default());
     let mut reader = Reader { user: caller.me.user.clone(), ..Reader::default() };
-    // Without the requests the list still says where each run stands.
+    // Without the requests the list still has the state of each run.
     let asked: Vec<_> = match state.feeds.of(&caller, &places).await {
         Ok(feed) => {
             let own = inbox::asked(&feed).into_iter();
@@ -108,7 +107,7 @@ pub async fn page(
     Ok(page::html(&runs(Shell::of(&caller, "Runs", "runs"), filter, found, namespaces, &asked, part, now())))
 }
 
-/// Reads what a filter asks for. A filter that cannot be read finds nothing.
+/// Reads the runs that a filter selects. A filter with an error selects none.
 async fn look(
     caller: &Caller,
     reader: &Reader,

@@ -1,6 +1,6 @@
-//! Where a reader may list a kind: in the whole cluster, or in the namespaces that were named.
+//! The scope in which a reader may list a kind: the whole cluster, or some named namespaces.
 //!
-//! It must not guess: a namespace counts only after the API server has answered for it.
+//! **Invariant:** a namespace is in the scope only after the API server has answered a list of it.
 
 use std::fmt::Debug;
 
@@ -11,14 +11,14 @@ use serde::de::DeserializeOwned;
 
 use crate::error::PageError;
 
-/// The most namespaces that are looked at for one reader.
+/// The most namespaces that are listed for one reader.
 pub const NAMESPACES: usize = 20;
 
-/// Returns the namespaces to look at: `None` for all where the caller may list all, else those that were named and may
-/// be listed.
+/// Returns the namespaces to list: `None` if the caller may list the whole cluster, otherwise the named ones that the
+/// caller may list.
 ///
 /// # Errors
-/// As every request, except that it is refused.
+/// As every request, except for a refusal.
 pub async fn scope<K>(client: &Client, namespaces: &[String]) -> Result<Option<Vec<String>>, PageError>
 where
     K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + DeserializeOwned + Debug,
@@ -44,7 +44,7 @@ where
     Ok(Some(allowed))
 }
 
-/// Returns the places to list, each one list: `None` is the whole cluster.
+/// Returns the lists to read: one for each namespace, or `None` for the whole cluster.
 #[must_use]
 pub fn places(scope: Option<&[String]>) -> Vec<Option<String>> {
     scope.map_or_else(|| vec![None], |all| all.iter().cloned().map(Some).collect())

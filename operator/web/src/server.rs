@@ -1,6 +1,6 @@
-//! The routes, and what surrounds them: the headers of every response, and the refusal of foreign requests.
+//! The routes and their middleware: the headers of every response, and the refusal of foreign requests.
 //!
-//! **Invariant:** whatever changes something is a POST, and a POST of another site reaches no handler.
+//! **Invariant:** only a POST changes anything, and a POST of another site reaches no handler.
 
 use axum::{
     Router,
@@ -32,11 +32,11 @@ use crate::{
 /// The largest body of a request: a form with texts of 8,192 characters each.
 const LARGEST_BODY: usize = 1024 * 1024;
 
-/// What another site reads.
+/// The answer to a request of another site.
 const FOREIGN: &str = "the request comes from another site: nothing was changed; open the page itself and try again";
 
-/// The headers of every response. Scripts and styles come from files of ours only, nothing may frame the page, and no
-/// other site learns where somebody was.
+/// The headers of every response. Scripts and styles come only from files of the page, no site can frame the page, and
+/// no other site learns its addresses.
 const HEADERS: [(HeaderName, &str); 7] = [
     (
         header::CONTENT_SECURITY_POLICY,
@@ -50,10 +50,10 @@ const HEADERS: [(HeaderName, &str); 7] = [
     (HeaderName::from_static("permissions-policy"), "camera=(), geolocation=(), microphone=()"),
 ];
 
-/// Returns the whole page.
+/// Returns all routes with their middleware.
 ///
 /// # Errors
-/// None so far: for routes whose parts can be wrong.
+/// None yet; a later route can have parts that are wrong.
 pub fn router(state: PageState) -> anyhow::Result<Router> {
     let foreign = CsrfLayer::new().with_rejection_response(|_| PageError::Refused(FOREIGN.to_owned()).into_response());
     Ok(Router::new()
@@ -96,7 +96,8 @@ pub fn router(state: PageState) -> anyhow::Result<Router> {
         .with_state(state))
 }
 
-/// Whoever looks at an address that takes forms, such as by “try again”, comes to the page of the form.
+/// Redirects a GET of an address that only takes forms, such as by “try again”, to the page of the form. Any other
+/// method is an error.
 async fn other_way(method: Method, uri: Uri) -> Response {
     if [Method::GET, Method::HEAD].contains(&method) {
         let page =
@@ -107,8 +108,8 @@ async fn other_way(method: Method, uri: Uri) -> Response {
     (StatusCode::METHOD_NOT_ALLOWED, PageError::Bad(why.to_owned())).into_response()
 }
 
-/// Refuses addresses of objects whose names are none: a name becomes a part of the path at the API server, and must not
-/// be more than one part of it.
+/// Refuses addresses with texts that are not names of objects, because a name becomes one part of a path at the API
+/// server.
 async fn only_names(parts: Result<RawPathParams, RawPathParamsRejection>, request: Request, next: Next) -> Response {
     let holds = |(part, text): (&str, &str)| match part {
         "namespace" => is_namespace(text),
@@ -136,7 +137,7 @@ async fn headers(State(state): State<PageState>, request: Request, next: Next) -
         headers.insert(header::STRICT_TRANSPORT_SECURITY, HeaderValue::from_static("max-age=31536000"));
     }
     let cache = if lasting { "public, max-age=31536000, immutable" } else { "no-store" };
-    // Back shows the answer to the form of a decision again.
+    // The response to the form of a decision stays in the cache for Back.
     if headers.get(header::CACHE_CONTROL).is_none_or(|value| value != page::KEPT) {
         headers.insert(header::CACHE_CONTROL, HeaderValue::from_static(cache));
     }
@@ -146,7 +147,7 @@ async fn headers(State(state): State<PageState>, request: Request, next: Next) -
     response
 }
 
-/// Refuses requests for another host, and changes from anything that does not say that it comes from this page.
+/// Refuses requests for another host, and changes whose headers do not say that they come from this page.
 async fn only_ours(State(state): State<PageState>, request: Request, next: Next) -> Response {
     if let Some(refused) = foreign(&state, &request) {
         return refused;
@@ -162,7 +163,7 @@ fn foreign(state: &PageState, request: &Request) -> Option<Response> {
     };
     let named = |name: HeaderName| {
         let mut all = request.headers().get_all(name).iter();
-        // Two of them are two opinions: neither counts.
+        // A header that is sent twice does not count.
         all.next().filter(|_| all.next().is_none()).map(|value| value.to_str().unwrap_or_default())
     };
     let elsewhere = request.uri().authority().is_some_and(|authority| authority.as_str() != ours);
@@ -182,19 +183,19 @@ fn foreign(state: &PageState, request: &Request) -> Option<Response> {
         return Some(PageError::Refused(why.to_owned()).into_response());
     }
     let is_same = named(site.clone()) == Some("same-origin");
-    // With `no-referrer` browsers send the origin of the page's own forms as `null`; only the other header tells them
-    // from those of a sandbox, and no page can set it.
+    // With `no-referrer` browsers send `null` as the origin of the page's own forms. Only `Sec-Fetch-Site`, which no
+    // page can set, distinguishes them from forms of a sandbox.
     let origin = named(ORIGIN);
     let is_own = origin == Some(state.settings.origin().as_str()) || (origin == Some("null") && is_same);
-    // Each that is there must agree: a page of a neighbouring host (same-site) is another site.
+    // Each header that was sent must be that of this page. A page of a neighboring host (same-site) is another site.
     if (is_own || !says(&ORIGIN)) && (is_same || !says(&site)) {
         return None;
     }
     Some(PageError::Refused(FOREIGN.to_owned()).into_response())
 }
 
-/// Returns the page of a problem with the navigation of the user who reads it. Where the API server may not answer, it
-/// is not asked who that is.
+/// Returns the page of an error with the navigation of its reader. If the API server may not answer, it is not asked
+/// for the user, and the navigation is left out.
 async fn with_navigation(
     state: &PageState,
     session: Option<Session>,
@@ -220,8 +221,8 @@ fn is_read(request: &Request) -> bool {
     [Method::GET, Method::HEAD].contains(request.method())
 }
 
-/// Sends whoever only looks to the sign-in page, and remembers where they wanted to go. A form whose session has ended
-/// is answered with a page instead: its text is a draft.
+/// Redirects a read without a session to the sign-in page, and remembers its address. The answer to a form without a
+/// session is a page instead, because its text is a draft.
 async fn signs_in(State(state): State<PageState>, request: Request, next: Next) -> Response {
     let path = request.uri().path().to_owned();
     let query = request.uri().query().map(str::to_owned);
@@ -234,7 +235,7 @@ async fn signs_in(State(state): State<PageState>, request: Request, next: Next) 
         Some(PageError::SignIn) => {}
         Some(error) if !path.ends_with("/events") => {
             let response = with_navigation(&state, cookie::read(&jar), &error, is_post, response).await;
-            // Back shows what became of a decision, as it shows every other answer to its form.
+            // Back shows this error too, as it shows every other response to the form of a decision.
             return if decides { page::kept(response) } else { response };
         }
         Some(_) | None => return response,

@@ -1,10 +1,11 @@
-//! Sessions: who looks at the page. A session is a signed token in encrypted cookies; the page keeps nothing of it.
+//! Sessions, which identify the users of the page. A session is a signed token in encrypted cookies; the page stores no
+//! session.
 //!
-//! sign-in ([`crate::sign_in`]) -> cookie (`cookie`) -> at every request: verify (`oidc`, `names`) -> [`Caller`].
+//! sign-in ([`crate::sign_in`]) -> cookie (`cookie`) -> verified at every request (`oidc`, `names`) -> [`Caller`].
 //!
-//! **Invariant:** the name of a person comes from the API server, asked at every request with the token of the session,
-//! or as the user that its verified claims name. A session ends with its token, after 8 hours at most, and whoever has
-//! the key of the cookies forges nobody.
+//! **Invariant:** the name of a user comes from the API server, which is asked at every request with the token of the
+//! session, or as the user of its verified claims. A session ends with its token, and by default after 8 hours. The key
+//! of the cookies is not enough to act as a user.
 
 mod caller;
 pub mod cookie;
@@ -45,11 +46,11 @@ pub use signoff_review::{clock::now, voter::Me};
 /// A session, as its cookies hold it.
 #[derive(Clone, Debug)]
 pub struct Session {
-    /// The token: an id_token of the issuer, or a token that somebody pasted.
+    /// The token: an id_token of the issuer, or a pasted token.
     pub token: SecretString,
     /// The nonce that the id_token must have, or `None` for a pasted token.
     pub nonce: Option<String>,
-    /// When it began.
+    /// The time at which the session began.
     pub since: Moment,
 }
 
@@ -65,19 +66,19 @@ impl TokenId {
     }
 }
 
-/// The rules of sessions.
+/// The verification of sessions, with its settings.
 pub struct Sessions {
     max: std::time::Duration,
     auth: Auth,
     takes_tokens: bool,
     issuer: Option<(Arc<Issuer>, Names)>,
-    /// How often strangers may ask.
+    /// The limits of requests without a session.
     pub limits: Limits,
 }
 
 impl Sessions {
-    /// Returns the rules that the settings ask for. The identity provider is asked meanwhile: without it the page
-    /// starts, and says so to whoever signs in.
+    /// Returns the verification for settings. The discovery of the identity provider runs in the background: without
+    /// the provider the page starts, and the sign-in page shows an error.
     ///
     /// # Errors
     /// Files of the settings that cannot be read.
@@ -85,7 +86,7 @@ impl Sessions {
         let sessions = Self::of(settings, Issuer::of(settings)?);
         if let Some(issuer) = sessions.issuer() {
             let issuer = Arc::clone(issuer);
-            // What it finds is kept, and what goes wrong is in the log.
+            // The issuer keeps the result, and logs an error.
             tokio::spawn(async move { issuer.discover().await });
         }
         Ok(sessions)
@@ -111,11 +112,11 @@ impl Sessions {
         self.issuer.as_ref().map(|(issuer, _)| issuer)
     }
 
-    /// Verifies a session, and returns as whom it acts and when it ends.
+    /// Verifies a session, and returns its identity and its end.
     ///
     /// # Errors
-    /// It has ended, or its token does not hold; the names in it must not be used; or the identity provider, whose keys
-    /// are needed, is away.
+    /// The session has ended, its token is invalid, a name in it is refused, or the keys of the identity provider
+    /// cannot be read.
     pub async fn verify(&self, session: &Session, now: Moment) -> Result<(Identity, Moment), PageError> {
         let end = session.since.after(self.max);
         if now >= end || session.since > now.after(std::time::Duration::from_secs(60)) {
@@ -138,8 +139,8 @@ impl Sessions {
                 };
                 Ok((identity, end.min(verified.expires)))
             }
-            // A token that somebody pasted is for the API server to judge. What it says about its end only shortens the
-            // session. Where no tokens are taken any more, the sessions of those that were pasted before are over too.
+            // Only the API server can verify a pasted token. Its claim of an end only shortens the session. If the page
+            // no longer takes tokens, sessions of earlier pasted ones have ended too.
             (_, None) if self.takes_tokens => {
                 let expires = jwt::claims(session.token.expose_secret()).and_then(|all| jwt::instant(&all, "exp"));
                 if expires.is_some_and(|expires| now >= expires.after(oidc::LEEWAY)) {
@@ -151,8 +152,8 @@ impl Sessions {
         }
     }
 
-    /// Returns what to tell a user whose identity provider left the groups out of the token, or `None`. A token that
-    /// somebody pasted is read too.
+    /// Returns the notice for a user whose identity provider left the groups out of the token, or `None`. Pasted tokens
+    /// are read too.
     #[must_use]
     pub fn groups_left_out(&self, session: &Session) -> Option<String> {
         let (_, names) = self.issuer.as_ref()?;
@@ -160,7 +161,7 @@ impl Sessions {
     }
 }
 
-/// Asks the API server who somebody is.
+/// Asks the API server for the user of a client.
 ///
 /// # Errors
 /// As every request.
@@ -169,7 +170,7 @@ pub async fn who(client: &Client) -> Result<Me, PageError> {
         Api::all(client.clone()).create(&PostParams::default(), &SelfSubjectReview::default()).await?;
     let user = review.status.and_then(|status| status.user_info).unwrap_or_default();
     match user.username {
-        // An API server that lets in anonymous requests answers for everybody.
+        // An API server that allows anonymous requests names a user for any token.
         Some(name) if !name.is_empty() && name != "system:anonymous" => {
             Ok(Me { user: name, groups: user.groups.unwrap_or_default() })
         }

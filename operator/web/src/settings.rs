@@ -1,6 +1,6 @@
 //! The settings of the page, each an option of the command line and an environment variable.
 //!
-//! It must not read a file or the cluster.
+//! Pure: the files that the settings name are read elsewhere.
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
@@ -23,7 +23,7 @@ pub struct Settings {
     /// host.
     #[arg(long, env = "SIGNOFF_WEB_URL", value_name = "URL", value_parser = public_url)]
     pub url: Url,
-    /// Whose rights the page uses, and how.
+    /// The identity with which the page sends requests to the API server.
     #[arg(long, env = "SIGNOFF_WEB_AUTH", value_enum, default_value = "pass-through")]
     pub auth: Auth,
     /// Needed for legacy-impersonation, with which this process can act as anybody, administrators included.
@@ -106,16 +106,16 @@ pub struct Oidc {
     /// The claim of the groups, for impersonation.
     #[arg(long = "oidc-groups-claim", env = "SIGNOFF_WEB_OIDC_GROUPS_CLAIM", value_name = "CLAIM")]
     pub groups_claim: Option<String>,
-    /// What stands before the user name, for impersonation. Default: as the API server does it, the issuer and `#`
-    /// unless the claim is email; `-` for nothing.
+    /// The prefix of the user name, for impersonation. Default: as the API server does it, the issuer and `#` unless
+    /// the claim is email; `-` for nothing.
     #[arg(long = "username-prefix", env = "SIGNOFF_WEB_USERNAME_PREFIX", value_name = "TEXT")]
     pub username_prefix: Option<String>,
-    /// What stands before each group, for impersonation.
+    /// The prefix of each group, for impersonation.
     #[arg(long = "groups-prefix", env = "SIGNOFF_WEB_GROUPS_PREFIX", default_value = "", value_name = "TEXT")]
     pub groups_prefix: String,
 }
 
-/// Whose rights the page uses, and how.
+/// The identity with which the page sends requests to the API server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Auth {
     /// The user's own token goes to the API server. The page needs no right at all.
@@ -136,7 +136,7 @@ pub enum LogFormat {
 }
 
 impl Settings {
-    /// The problem of settings that do not go together, or `None`.
+    /// Returns the problem of settings that contradict each other, or `None`.
     #[must_use]
     pub fn problem(&self) -> Option<String> {
         let is_impersonating = self.auth != Auth::PassThrough;
@@ -158,19 +158,19 @@ impl Settings {
         None
     }
 
-    /// Whether people can sign in with a pasted token. An impersonating page cannot know whose it is.
+    /// Whether people can sign in with a pasted token. An impersonating page cannot verify such a token.
     #[must_use]
     pub fn takes_tokens(&self) -> bool {
         self.auth == Auth::PassThrough && !self.no_token_sign_in
     }
 
-    /// Whether the page offers to change runs: with the user's own token, or where an administrator allowed it.
+    /// Whether the page offers to change runs: with pass-through, or if an administrator allowed it.
     #[must_use]
     pub fn changes_runs(&self) -> bool {
         self.auth == Auth::PassThrough || self.impersonation_runs
     }
 
-    /// The origin of the page, as browsers send it.
+    /// Returns the origin of the page, as browsers send it.
     #[must_use]
     pub fn origin(&self) -> String {
         self.url.origin().ascii_serialization()
@@ -201,7 +201,7 @@ fn public_url(text: &str) -> Result<Url, String> {
     Ok(url)
 }
 
-/// The text is kept as it was typed: the tokens of the issuer name it letter by letter.
+/// Parses the address of an issuer. The text is kept unchanged, because tokens name their issuer letter by letter.
 fn issuer_url(text: &str) -> Result<IssuerUrl, String> {
     let issuer = IssuerUrl::new(text.to_owned()).map_err(|error| format!("it is no URL: {error}"))?;
     let url = issuer.url();

@@ -1,6 +1,6 @@
 //! The sign-in page, sign-in with a pasted token, and sign-out.
 //!
-//! It must not accept a token that the API server does not accept.
+//! **Invariant:** a token that the API server does not accept begins no session.
 
 mod allowed;
 pub mod callback;
@@ -26,7 +26,7 @@ use crate::{
 
 use allowed::Allowed;
 
-/// The largest form with a token, in bytes. What fits into cookies is shorter.
+/// The largest form with a token, in bytes. Tokens that fit into cookies are shorter.
 pub const LARGEST: usize = 64 * 1024;
 
 #[derive(Template)]
@@ -36,11 +36,11 @@ struct SignIn {
     takes_tokens: bool,
     issuer: Option<String>,
     problem: Option<String>,
-    /// The address at the identity provider, where the browser goes on.
+    /// The address at the identity provider to which the browser continues.
     go_on: Option<String>,
 }
 
-/// Shows the ways to sign in. Whoever has signed in is at home already.
+/// Shows the sign-in page. A user with a session is redirected to the inbox.
 pub async fn form(
     State(state): State<PageState>,
     jar: PrivateCookieJar,
@@ -58,19 +58,19 @@ fn show(state: &PageState, problem: Option<String>) -> Response {
     render(state, problem, None)
 }
 
-/// Shows the ways to sign in, and why one of them failed.
+/// Shows the sign-in page after a refused sign-in, with the reason.
 pub(super) fn refused(state: &PageState, why: &str) -> Response {
     failed(state, StatusCode::UNAUTHORIZED, why)
 }
 
-/// Shows the ways to sign in, and what went wrong with one of them.
+/// Shows the sign-in page after an error, with a status and the reason.
 pub(super) fn failed(state: &PageState, status: StatusCode, why: &str) -> Response {
     let mut response = show(state, Some(why.to_owned()));
     *response.status_mut() = status;
     response
 }
 
-/// Shows the page from which the browser goes on to the identity provider.
+/// Shows the page from which the browser continues to the identity provider.
 pub(super) fn go_on(state: &PageState, to: &str) -> Response {
     render(state, None, Some(to.to_owned()))
 }
@@ -86,7 +86,7 @@ fn render(state: &PageState, problem: Option<String>, go_on: Option<String>) -> 
     })
 }
 
-/// A token that somebody pasted.
+/// A pasted token.
 #[derive(Deserialize)]
 pub struct Pasted {
     token: String,
@@ -126,17 +126,17 @@ pub async fn token(
     Ok(land(&state, jar, &session))
 }
 
-/// Keeps a session in the browser, and leads to the page that was wanted.
+/// Stores a session in the browser, and redirects to the page that was requested before the sign-in.
 pub(super) fn land(state: &PageState, jar: PrivateCookieJar, session: &Session) -> Response {
     let (jar, path) = wanted::take(jar, now());
     match cookie::write(jar, session) {
-        // The session before may have been of another user.
+        // The earlier session may have been of another user.
         Ok(jar) => page::without_kept((jar, Redirect::to(&path)).into_response()),
         Err(why) => refused(state, &why),
     }
 }
 
-/// Ends the session in this browser, and what is followed for it. A token that has died is no obstacle.
+/// Ends the session in this browser, with its feeds and streams. An expired token is no error.
 pub async fn out(State(state): State<PageState>, jar: PrivateCookieJar, headers: HeaderMap) -> Response {
     if let Some(session) = cookie::read(&jar) {
         let token = TokenId::of(&session.token);

@@ -1,6 +1,6 @@
-//! What every request can use: the settings, the way to the API server, the sessions and what is followed live.
+//! The state that all requests share: the settings, the connection to the API server, the sessions, and the watches.
 //!
-//! It must not hold an identity: that is the session's.
+//! **Invariant:** the state has no identity of a user; each session brings its own.
 
 use std::sync::Arc;
 
@@ -24,24 +24,24 @@ pub struct PageState(Arc<Parts>);
 pub struct Parts {
     /// The command line.
     pub settings: Settings,
-    /// The way to the API server.
+    /// The connection to the API server.
     pub connection: Connection,
-    /// Sign-in, and what a session is.
+    /// The verification of sessions.
     pub sessions: Sessions,
-    /// What waits for whom.
+    /// The open Approvals by token.
     pub feeds: Feeds,
     /// The streams that follow one run each.
     pub streams: Streams,
     /// The facts on every page of each reader.
     pub overviews: Overviews,
-    /// Counts decisions, to say what one would come to.
+    /// The counter of decisions, which computes the effect of one.
     pub counter: Counter,
     /// The key of the cookies.
     pub key: Key,
 }
 
 impl PageState {
-    /// Puts the parts together.
+    /// Returns the state with its parts.
     #[must_use]
     pub fn new(parts: Parts) -> Self {
         Self(Arc::new(parts))

@@ -1,10 +1,10 @@
-//! Requests that are decided together: `/n/{namespace}/t/{turn}`, the calls of one turn of an agent that wait, and
+//! Requests that are decided together: `/n/{namespace}/t/{turn}`, the open calls of one turn of an agent, and
 //! `/together`, requests of equal gates.
 //!
-//! read as the user *(I/O)* -> cards (`model`, pure) -> a template; of a verdict: one entry for each chosen request
-//! (`batch`) -> each tried at the API server *(I/O)* -> confirmed together -> each sent *(I/O)* -> the outcome of each.
+//! The page: read as the user *(I/O)* -> cards (`card`, `model`, *pure*) -> template. A verdict: an entry for each
+//! chosen request (`batch`) -> tried at the API server *(I/O)* -> confirmed together -> sent *(I/O)* -> outcomes.
 //!
-//! **Invariant:** each request gets a vote of its own, with its own digest; only a confirmed one is sent.
+//! **Invariant:** each request gets a vote of its own with its own digest, and only confirmed votes are sent.
 
 mod batch;
 mod bond;
@@ -33,7 +33,7 @@ use bond::Bond;
 use model::{ConfirmTogether, FirstChoice, Results, TurnPage};
 use read::Together;
 
-/// Shows the calls of a turn that wait.
+/// Shows the open calls of a turn.
 ///
 /// # Errors
 /// As every request.
@@ -49,7 +49,7 @@ pub async fn page(
 /// Tries one verdict on several calls and asks for confirmation, or sends the confirmed ones.
 ///
 /// # Errors
-/// As every request. What was typed wrong is shown on the page of the turn.
+/// As every request. Problems of the form are shown on the page of the turn.
 pub async fn decide(
     State(state): State<PageState>,
     caller: Caller,
@@ -59,10 +59,10 @@ pub async fn decide(
     decide_all(&state, &caller, &namespace, &Bond::Turn(name), &Typed(fields)).await
 }
 
-/// Shows the requests that an address names, or those whose gates are equal to that of the one that it names.
+/// Shows the requests that an address names, or all requests with a gate equal to that of a named one.
 ///
 /// # Errors
-/// An address that names none, too many, or those of several namespaces; and as every request.
+/// An address that names no request, too many, or requests of several namespaces; and as every request.
 pub async fn together(
     State(state): State<PageState>,
     caller: Caller,
@@ -80,8 +80,8 @@ pub async fn together(
     Ok(page::html(&TurnPage::opened(&caller, &equal, choice(&headers))))
 }
 
-/// Returns which requests are chosen at first: all where a page of ours led here. An address that comes from elsewhere
-/// chooses nothing.
+/// Returns the requests that are chosen at first: all if a page of the inbox led here, and none if the address comes
+/// from elsewhere.
 fn choice(headers: &HeaderMap) -> FirstChoice {
     let mut sites = headers.get_all("sec-fetch-site").iter();
     match (sites.next(), sites.next()) {
@@ -93,9 +93,9 @@ fn choice(headers: &HeaderMap) -> FirstChoice {
 /// The requests that an address names, each with its namespace.
 #[derive(Debug, Default)]
 struct Named {
-    /// Each once, and at most one more than can be decided together.
+    /// The requests, each once, at most one more than can be decided together.
     requests: Vec<(String, String)>,
-    /// The request whose equals are meant.
+    /// The request whose gate the others share.
     like: Option<(String, String)>,
 }
 
@@ -128,7 +128,7 @@ impl Named {
         }
     }
 
-    /// Returns the namespace and the names.
+    /// Returns the namespace and the names, or an error if there are several namespaces.
     fn of_one_namespace(self) -> Result<(String, Vec<String>), PageError> {
         let bad = |why: String| Err(PageError::Bad(why));
         let Some(namespace) = self.requests.first().map(|(namespace, _)| namespace.clone()) else {
@@ -149,7 +149,7 @@ impl Named {
 /// Tries one verdict on several requests of equal gates and asks for confirmation, or sends the confirmed ones.
 ///
 /// # Errors
-/// As every request. What was typed wrong is shown on the page of the requests.
+/// As every request. Problems of the form are shown on the page of the requests.
 pub async fn decide_together(
     State(state): State<PageState>,
     caller: Caller,
@@ -184,7 +184,7 @@ async fn decide_all(
     Ok(page::kept(page::html(&Results::of(caller, &batch, typed, outcomes))))
 }
 
-/// Returns the names of the requests that a form was about: those of its page, or else those that are confirmed.
+/// Returns the names of the requests of a form: all of its page, and the chosen ones.
 fn shown(typed: &Typed) -> Vec<String> {
     let chosen = batch::chosen(typed).into_iter().map(|(name, _)| name);
     let mut names: Vec<String> = Vec::new();

@@ -1,4 +1,4 @@
-//! Lists of Workflows. Of each only the few facts are read that a page shows beside others: no journal, and no steps.
+//! Lists of Workflows. Of each Workflow only a few facts are parsed: no journal, and no steps.
 
 use futures::AsyncReadExt;
 use kube::{
@@ -14,8 +14,7 @@ use signoff_review::text::one_line;
 
 use crate::error::PageError;
 
-/// The most bytes of a list of more than one Workflow, as of the lists that are followed: each can have more than a
-/// megabyte.
+/// The most bytes of a list of several Workflows. Each Workflow can have more than a megabyte.
 const LIST_BYTES: u64 = 2 * 1024 * 1024;
 
 /// Every phase, in the order in which it can be chosen.
@@ -40,7 +39,7 @@ pub struct ListPart {
     pub items: Vec<WorkflowPart>,
 }
 
-/// The part of a Workflow that a line needs.
+/// The part of a Workflow that a row needs.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct WorkflowPart {
@@ -52,7 +51,7 @@ pub struct WorkflowPart {
     pub status: Option<StatusPart>,
 }
 
-/// The part of the metadata that a line needs.
+/// The part of the metadata that a row needs.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct MetadataPart {
@@ -60,11 +59,11 @@ pub struct MetadataPart {
     pub name: String,
     /// The namespace.
     pub namespace: String,
-    /// When it was created.
+    /// The time of its creation.
     pub creation_timestamp: Option<Moment>,
 }
 
-/// The part of the spec that a line needs.
+/// The part of the spec that a row needs.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct SpecPart {
@@ -74,7 +73,7 @@ pub struct SpecPart {
     pub requested_for: Option<String>,
 }
 
-/// The part of the status that a line needs.
+/// The part of the status that a row needs.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct StatusPart {
@@ -95,7 +94,7 @@ pub struct StatusPart {
     pub conditions: Option<Vec<ConditionPart>>,
 }
 
-/// The part of a condition that a line needs.
+/// The part of a condition that a row needs.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct ConditionPart {
@@ -108,13 +107,14 @@ pub struct ConditionPart {
     pub message: String,
 }
 
-/// Reads a value, or `None` where it has another form: one run of a later version must not hide all others.
+/// Deserializes a value, or returns `None` if it has another form, so that one run of a later version does not hide all
+/// others.
 fn lenient<'de, T: DeserializeOwned, D: Deserializer<'de>>(from: D) -> Result<Option<T>, D::Error> {
     Ok(serde_json::from_value(Value::deserialize(from)?).ok())
 }
 
 impl WorkflowPart {
-    /// Returns why the admission policies are not in force, as the operator wrote it on this run, or `None`.
+    /// Returns the reason why the admission policies are not in force, which the operator wrote on this run, or `None`.
     #[must_use]
     pub fn unguarded(&self) -> Option<String> {
         let conditions = self.status.as_ref()?.conditions.as_ref()?;
@@ -131,7 +131,8 @@ pub fn still_running() -> String {
 }
 
 /// Lists the parts of a few Workflows of a namespace, or of the whole cluster. `next`: the continuation of an earlier
-/// list. Returns `None` where they have more than [`LIST_BYTES`] together: ask for fewer. A list of one is read whole.
+/// list. Returns `None` if they have more than [`LIST_BYTES`] together; the caller then asks for fewer. A list of one
+/// Workflow has no limit.
 ///
 /// # Errors
 /// As every request.
@@ -162,7 +163,7 @@ pub async fn list(
     Ok(Some(serde_json::from_slice(&text).map_err(kube::Error::SerdeError)?))
 }
 
-/// Reads the first Workflow of a list, if there is one.
+/// Returns the first Workflow of a list, if there is one.
 ///
 /// # Errors
 /// As every request.
@@ -175,7 +176,7 @@ pub async fn first(
     Ok(part.and_then(|part| part.items.into_iter().next()))
 }
 
-/// The continuation of a list ends after a few minutes, and then nothing is refused.
+/// Returns the error of a list. A continuation that has expired after a few minutes is no refusal.
 fn refused(error: kube::Error) -> PageError {
     match status_code(&error) {
         Some(410) => PageError::Away("the API server cannot go on with its list of Workflows: try again".to_owned()),

@@ -1,5 +1,5 @@
-// What the page does beyond plain forms: times of the reader's zone, live parts, and drafts. Everything else works without it.
-// It must not send a decision that was not confirmed, and it must not put text into the page as markup: what comes is the server's page.
+// Enhancements of plain forms: times in the reader's zone, live parts, and drafts. Every page works without this script.
+// **Invariant:** a decision that was not confirmed is never sent, and text is never put into the page as markup: all markup is the server's.
 (() => {
   "use strict";
 

@@ -70,7 +70,7 @@ impl State {
         matches!(self, Self::Pending | Self::NotRun)
     }
 
-    /// Whether the step has ended and nobody needs to know how.
+    /// Whether the step has ended in a way that needs no attention.
     pub fn is_uneventful(self) -> bool {
         match self {
             Self::Record(phase) => matches!(phase, StepPhase::Succeeded | StepPhase::Skipped),

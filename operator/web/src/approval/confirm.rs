@@ -1,6 +1,8 @@
-//! The page that shows a decision once more: what it says, what it comes to, and what it changes.
+//! The page that shows a decision before it is sent: its content, its effect, and the difference that it makes.
 //!
-//! Pure. It must not show another decision than the one that is sent: both have one name.
+//! Pure.
+//!
+//! **Invariant:** the shown decision and the one that is sent have the same name.
 
 use askama::Template;
 use serde_json::Value;
@@ -26,11 +28,11 @@ use super::{
 };
 use crate::{page::Shell, session::Caller};
 
-/// The longest line of a difference.
+/// The longest line of a difference, in characters.
 const LONGEST: usize = 200_000;
-/// The most lines of the reviewed text.
+/// The most lines of the reviewed text on this page.
 const MOST_LINES: usize = 20;
-/// The longest question.
+/// The longest question, in characters.
 const QUESTION: usize = 2000;
 
 #[derive(Template)]
@@ -46,38 +48,38 @@ pub(super) struct ConfirmPage {
     /// The question of the gate, and its label.
     question: String,
     label: &'static str,
-    /// The facts of a call that stand before its arguments.
+    /// The facts of a call, which stand above its arguments.
     before: Vec<Fact>,
     /// The beginning of the reviewed text, if the decision does not change it.
     subject: Option<Text>,
-    /// Whether the reviewed text is not shown, or shown as a whole.
+    /// Whether nothing on the page is cut: neither the reviewed text nor the question.
     is_whole: bool,
-    /// The effect of the verdict, where its name alone would mislead.
+    /// The effect of the verdict, if its name alone would mislead.
     meaning: Option<String>,
     comes_to: String,
-    /// The parts of the form that were filled in and are not sent.
+    /// The sentence about parts of the form that were filled in and are not sent.
     left_out: Option<String>,
     changes: Vec<ParameterDifference>,
     reason: Option<String>,
     said: Vec<(String, String)>,
-    /// The look of the button.
+    /// The CSS class of the button.
     class: &'static str,
     fields: Vec<(String, String)>,
-    /// Names the decision that is confirmed.
+    /// The name of the decision that is confirmed.
     confirmed: String,
-    /// Whether another decision was confirmed than the one that would be sent now.
+    /// Whether the reader confirmed another decision than the one that would be sent now.
     differs: bool,
     /// The notice above an answer to an agent.
     notice: Option<&'static str>,
 }
 
-/// The difference of one parameter, by lines.
+/// The difference of one parameter by lines.
 struct ParameterDifference {
     name: String,
     lines: Vec<(&'static str, &'static str, String)>,
 }
 
-/// Returns the page that shows a decision once more.
+/// Returns the page that shows a decision before it is sent.
 pub(super) fn confirm(caller: &Caller, read: &Read, rehearsed: &Rehearsed, typed: &Typed) -> ConfirmPage {
     let entry = rehearsed.entry();
     let request = &rehearsed.seen().approval.spec.request;
@@ -131,7 +133,8 @@ pub(super) fn confirm(caller: &Caller, read: &Read, rehearsed: &Rehearsed, typed
     }
 }
 
-/// Returns the meaning of a verdict whose name can be misread: a Retry runs a step again, and an answer stops no run.
+/// Returns the effect of a verdict whose name can be misread: a Retry can run a step again, and an answer does not stop
+/// the run.
 fn meaning(request: &ApprovalRequest, verdict: Verdict) -> Option<String> {
     let is_step = request.gate.type_ == GateType::Step && request.action.is_none();
     let goes_on = is_step && request.allowed_verdicts.contains(&Verdict::Approve);
@@ -148,7 +151,7 @@ fn meaning(request: &ApprovalRequest, verdict: Verdict) -> Option<String> {
     }
 }
 
-/// Returns the sentence about what was filled in and is not sent with this verdict, or `None`.
+/// Returns the sentence about parts of the form that were filled in and are not sent with this verdict, or `None`.
 fn left_out(read: &Read, typed: &Typed, verdict: Verdict) -> Option<String> {
     let forms = decide(read.verified().ok()?, read, typed, &Problems::default());
     let parts = forms.left_out();
@@ -173,7 +176,7 @@ fn changes(request: &signoff_api::ApprovalRequest, entry: &Entry, reviewed: Opti
     parameters::as_object(parameters).0.iter().map(one).collect()
 }
 
-/// The lines of a difference: a class, a sign, and the line. Long parts without a change are left out.
+/// Returns the lines of a difference: a CSS class, a sign, and the line. Long parts without a change are left out.
 fn difference(before: &str, after: &str) -> Vec<(&'static str, &'static str, String)> {
     let shown = |line: &str| display(line.trim_end_matches('\n'), LONGEST);
     let difference = TextDiff::from_lines(before, after);

@@ -1,7 +1,7 @@
-//! `POST …/decide`: first it is tried and shown again, then it is sent, or the form is shown again as it was typed.
+//! `POST …/decide`: a decision is tried and shown, and sent after its confirmation. After a problem, and after Back,
+//! the form is shown again as it was typed.
 //!
-//! **Invariant:** what is sent is the entry of the caller for the digest that was shown, by the name under which it was
-//! confirmed.
+//! **Invariant:** the entry that is sent is the caller's, for the shown digest, and has the name that was confirmed.
 
 use axum::{
     Form,
@@ -23,7 +23,7 @@ use crate::{error::PageError, page, session::Caller, state::PageState};
 /// Tries a decision and asks for confirmation, sends a confirmed one, or goes back to the form.
 ///
 /// # Errors
-/// As every request. A refusal, and what was typed wrong, is shown on the page of the request.
+/// As every request. A refusal, and problems of the form, are shown on the page of the request.
 pub async fn decide(
     State(state): State<PageState>,
     caller: Caller,
@@ -60,7 +60,7 @@ pub async fn decide(
     }
 }
 
-/// Shows the request again, with the form as it was typed and everything that is wrong with it.
+/// Shows the request again, with the form as it was typed and all its problems.
 async fn again(state: &PageState, caller: &Caller, read: &Read, typed: &Typed, mut not_sent: NotSent) -> Response {
     if not_sent.status == StatusCode::UNPROCESSABLE_ENTITY {
         not_sent.problems.add(answer_problems(state, caller, read, typed).await);

@@ -1,6 +1,6 @@
-//! `…/events`: that the request, or the decisions on it, have changed, as server-sent events.
+//! `…/events`: server-sent events about changes of a request and of the decisions on it.
 //!
-//! It must not say what has changed: that comes with an ordinary request.
+//! **Invariant:** an event has no content of the request. The browser fetches the content with an ordinary request.
 
 use std::{convert::Infallible, time::Duration};
 
@@ -22,18 +22,18 @@ use signoff_api::Approval;
 
 use crate::{error::PageError, live::Place, session::Caller, state::PageState};
 
-/// How often a quiet stream says that it lives.
+/// The time between two signs of life of a quiet stream.
 const BEAT: Duration = Duration::from_secs(25);
 
-/// What the page has shown already.
+/// The version of the request that the page shows.
 #[derive(Deserialize)]
 pub struct SeenVersion {
-    /// The version that it has read.
+    /// The resource version that it has read.
     #[serde(default)]
     seen: String,
 }
 
-/// Streams `changed` as often as the Approval is not the version that the reader has seen.
+/// Streams an event `changed` for each version of the Approval that the page does not show.
 ///
 /// # Errors
 /// As every request; too many streams.
@@ -45,13 +45,14 @@ pub async fn events(
 ) -> Result<Response, PageError> {
     let place = state.streams.place(&caller)?;
     let api = Api::<PartialObjectMeta<Approval>>::namespaced(caller.client.clone(), &namespace);
-    // Who must not read it, reads that now, and not as a stream that ends.
+    // A reader without the right gets an error now, and not a stream that ends.
     api.get_metadata(&name).await?;
     let changes = watcher(api, Config::default().fields(&format!("metadata.name={name}"))).map(version).boxed();
     Ok(Sse::new(told(changes, shown.seen, place)).keep_alive(KeepAlive::new().interval(BEAT)).into_response())
 }
 
-/// The version after a change: none where nothing can have changed, an empty one where the Approval is gone.
+/// Returns the version after a watch event: `None` if the event is not about a version, an empty text if the Approval
+/// was deleted.
 fn version(
     change: Result<WatchEvent<PartialObjectMeta<Approval>>, watcher::Error>,
 ) -> Result<Option<String>, watcher::Error> {
@@ -62,7 +63,8 @@ fn version(
     })
 }
 
-/// Returns an event for each version that was not seen. A watch that breaks ends the stream: the browser opens another.
+/// Returns an event for each version other than `seen`. A broken watch ends the stream, and the browser opens another
+/// one.
 fn told(
     changes: BoxStream<'static, Result<Option<String>, watcher::Error>>,
     seen: String,

@@ -1,4 +1,4 @@
-//! The one form of all verdicts: what is not sent with the pressed button, the way back, its order, and its errors.
+//! Tests of the one form of all verdicts: parts that are not sent with the pressed button, Back, the order, and errors.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use askama::Template;
@@ -19,13 +19,13 @@ fn typed(approval: &Approval, fields: &[(&str, &str)]) -> Typed {
     Typed(all.map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect())
 }
 
-/// Returns the page of a request, with what was typed before.
+/// Returns the page of a request with the form as it was typed.
 fn form(approval: &Approval, fields: &[(&str, &str)]) -> String {
     let (caller, typed) = (caller("alice@example.com"), typed(approval, fields));
     ApprovalPage::of(&caller, &read_of(approval), &typed, &Problems::default()).render().unwrap()
 }
 
-/// Returns the confirmation of what was typed.
+/// Returns the confirmation of a typed decision.
 async fn confirmation(approval: &Approval, fields: &[(&str, &str)]) -> String {
     let (read, world, typed) = (read_of(approval), World::new(&[]), typed(approval, fields));
     let alice = caller("alice@example.com");
@@ -135,7 +135,7 @@ async fn what_goes_back_is_text_and_strange_fields_are_dropped() {
 async fn the_questions_come_first_where_the_run_goes_on_with_the_answer() {
     let words = ["<h1>", "Your answer", NOTICE, "Which account?", "If you answer", "Who can answer", "id=\"decide\""];
     in_order(&form(&sample::question(), &[]), &words);
-    // Where it can be approved, what is approved comes first.
+    // If the request can be approved, its effect comes before the questions.
     let words = ["<h1>", "If you approve", "Who must agree", "Your answer", "id=\"decide\"", "Respond</button>"];
     in_order(&form(&all_fields(), &[]), &words);
 }

@@ -1,6 +1,8 @@
 //! The forms of a request: a button or a form for each verdict that the gate takes now.
 //!
-//! Pure. It must not offer what would be refused.
+//! Pure.
+//!
+//! **Invariant:** a verdict that the gate does not take is not offered.
 
 use signoff_api::{
     ApprovalRequest, Verdict,
@@ -20,11 +22,11 @@ use super::{
 pub(super) struct Decide {
     /// The form that was sent before, if any.
     pub(super) form: &'static str,
-    /// The verdicts that need no more than a reason and have a button in the bar.
+    /// The verdicts that need no more than a reason, with buttons in the bar.
     pub(super) plain: Vec<Plain>,
-    /// The other verdicts that need no more than a reason.
+    /// The verdicts that need no more than a reason, with buttons under “More”.
     pub(super) further: Vec<Plain>,
-    /// The one reason of every verdict.
+    /// The reason, which is the same for all verdicts.
     pub(super) reason: FormField,
     pub(super) reason_required: bool,
     pub(super) respond: Vec<QuestionField>,
@@ -40,29 +42,29 @@ pub(super) struct Plain {
     pub(super) label: String,
     pub(super) class: &'static str,
     pub(super) comes_to: String,
-    /// Whether the page has a box about it, which says what it comes to.
+    /// Whether the page has a box with the effect of the verdict.
     pub(super) has_box: bool,
 }
 
 impl Decide {
-    /// Whether a verdict under “More” can be given.
+    /// Whether there is a verdict under “More”.
     pub(super) fn has_more(&self) -> bool {
         !self.further.is_empty() || self.defer.is_some() || !self.retry.is_empty() || self.escalate.is_some()
     }
 
-    /// Whether what is under “More” is shown at once: something is typed there or was sent, or there is nothing else.
+    /// Whether “More” is open at first: something was typed or sent there, or there are no other verdicts.
     pub(super) fn shows_more(&self) -> bool {
         let is_alone = self.plain.is_empty() && self.respond.is_empty() && self.modify.is_empty();
         let is_typed = self.has_guidance() || self.has_targets() || self.retry.iter().any(Editor::is_changed);
         is_alone || is_typed || matches!(self.form, "defer" | "escalate" | "retry")
     }
 
-    /// Whether the editor is shown at once: something is changed there, or it was sent.
+    /// Whether the editor is open at first: something was changed there, or it was sent.
     pub(super) fn shows_editor(&self) -> bool {
         self.form == "modify" || self.modify.iter().any(Editor::is_changed)
     }
 
-    /// Whether the run goes on with answers and with no approval, so that the questions come first.
+    /// Whether answers, and not an Approve, let the run continue. Then the questions come first.
     pub(super) fn is_form(&self) -> bool {
         !self.respond.is_empty() && self.plain.iter().all(|one| one.verdict != Verdict::Approve.name())
     }
@@ -89,7 +91,7 @@ impl Decide {
     }
 }
 
-/// Returns the verdicts of the boxes on the page of a request: one with which the run goes on, and one that ends it.
+/// Returns the verdicts of the boxes on the page of a request: one that lets the run continue, and one that ends it.
 pub(super) fn boxes(allowed: &[Verdict]) -> Vec<Verdict> {
     let first = |of: &[Verdict]| of.iter().find(|verdict| allowed.contains(verdict)).copied();
     let goes_on = first(&[Verdict::Approve, Verdict::Respond, Verdict::Retry, Verdict::Skip]);
@@ -107,7 +109,7 @@ pub(super) struct QuestionField {
     pub(super) is_multiple: bool,
     pub(super) rules: String,
     pub(super) is_required: bool,
-    /// Whether the answer is another than the one that the question suggests.
+    /// Whether the answer differs from the default of the question.
     pub(super) is_changed: bool,
     pub(super) field: FormField,
 }
@@ -133,17 +135,17 @@ impl Editor {
     }
 }
 
-/// Who can be asked further.
+/// The form of an Escalate.
 pub(super) struct Escalate {
-    /// The number of each, their name, and whether they were chosen before.
+    /// The subjects that can be asked: the number, the name, and whether it was chosen before.
     pub(super) targets: Vec<(usize, String, bool)>,
-    /// Whether naming nobody asks the next level of the gate.
+    /// Whether an Escalate without subjects asks the next level of the gate.
     pub(super) has_level: bool,
     pub(super) comes_to: String,
 }
 
-/// Returns the forms of a verified request for a reader who can decide, with what they typed before and what was wrong
-/// with it.
+/// Returns the forms of a verified request for a reader who can decide, with the fields as they were typed and their
+/// problems.
 pub(super) fn decide(verified: Verified<'_>, read: &Read, typed: &Typed, problems: &Problems) -> Decide {
     let approval = &verified.seen().approval;
     let request = &approval.spec.request;
@@ -164,7 +166,7 @@ pub(super) fn decide(verified: Verified<'_>, read: &Read, typed: &Typed, problem
         let fields = typed::parameters_of(request, verdict, whole.as_deref());
         let one = |parameter: Parameter| {
             let value = typed.text(&parameter.field).unwrap_or_else(|| parameter.text());
-            // The engine calls the parameters of every verdict the same.
+            // Problems of the engine name the parameters of every verdict `parameters.NAME`.
             let of_engine = || problems.at(&format!("parameters.{}", parameter.name));
             let problem = problems.at(&parameter.field).or_else(of_engine).filter(|_| form == name).cloned();
             Editor { rows: value.lines().count().clamp(2, 16), field: FormField { value, problem }, parameter }
@@ -184,7 +186,7 @@ pub(super) fn decide(verified: Verified<'_>, read: &Read, typed: &Typed, problem
     };
     let is_chosen = |at: usize| typed.all("to").any(|chosen| chosen == at.to_string());
     let shown = |(at, one): (usize, &Subject)| (at, one_line(&one.to_string(), 320), is_chosen(at));
-    // Whoever is asked already cannot be asked further.
+    // A subject that is an approver already cannot be added.
     let further = |(_, one): &(usize, &Subject)| !approval.approvers().contains(one);
     let targets: Vec<_> = request.escalate_to.iter().enumerate().filter(further).map(shown).collect();
     Decide {
@@ -216,7 +218,8 @@ fn asked(request: &ApprovalRequest, typed: &Typed, problems: &Problems) -> Vec<Q
         let (option_field, text_field) = (typed::option_field(question), typed::text_field(question));
         let default = question.default.clone().unwrap_or_default();
         let by_default = question.option_named(&default).map(|option| option.id.clone());
-        // One form has the fields of all verdicts: whichever button sent it, an option that is missing was not chosen.
+        // The form has the fields of all verdicts, so an option that a sent form lacks was not chosen, whatever the
+        // button.
         let was_sent = typed.verdict().is_some();
         let is_chosen = |id: &str| match was_sent {
             true => typed.all(&option_field).any(|chosen| chosen == id),
@@ -234,7 +237,7 @@ fn asked(request: &ApprovalRequest, typed: &Typed, problems: &Problems) -> Vec<Q
         let is_changed = value != text || question.options.iter().any(|option| is_other(&option.id));
         QuestionField {
             id: match count {
-                // The ids of an agent's questions are made by the operator, and mean nothing to people.
+                // The operator generates the ids of an agent's questions, which mean nothing to people.
                 1 if of_agent => "Question".to_owned(),
                 _ if of_agent => format!("Question {} of {count}", at + 1),
                 _ if question.id == Question::PLAIN => "Answer".to_owned(),

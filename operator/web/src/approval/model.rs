@@ -1,4 +1,4 @@
-//! The page of a request as a model: facts first, then whose agreement it takes, then the words of others.
+//! The page of a request as a model: the facts, then the agreement that it needs, then the words of others.
 //!
 //! Pure. Each part of the page is a type with a function that builds it from the objects that were read; the template
 //! names the parts.
@@ -45,7 +45,7 @@ pub(crate) const LONGEST: usize = 200_000;
 
 /// The longest value of an input, in characters.
 const INPUT: usize = 300;
-/// The most earlier decisions.
+/// The most decisions at other gates of the run.
 const DECIDED: usize = 20;
 
 /// The label of the questions of an agent.
@@ -76,7 +76,7 @@ pub struct ApprovalPage {
 struct RunSummary {
     /// The inputs with their values.
     inputs: Vec<(String, String)>,
-    /// The decisions at its other gates, each in a line.
+    /// The decisions at other gates of the run, each in a line.
     decided: Vec<String>,
 }
 
@@ -87,13 +87,13 @@ pub(super) struct RelatedRequests {
     pub(super) next_for_me: Option<RequestLink>,
     /// The decision after which this request was opened.
     pub(super) decided_before: Option<DecidedBefore>,
-    /// Whether the message whose link was opened told of another request.
+    /// Whether the opened link is of a message about another request.
     pub(super) is_replaced: bool,
-    /// The request that asks again what this superseded one asked.
+    /// The request that asks again after this one was superseded.
     pub(super) asked_again: Option<RequestLink>,
 }
 
-/// A link to another request: one that waits for the reader, the one that they have decided, or one that asks again.
+/// A link to another request: one that waits for the reader, one that they have decided, or one that asks again.
 pub(super) struct RequestLink {
     pub(super) path: String,
     /// The question of the other request.
@@ -147,7 +147,7 @@ impl ApprovalPage {
 }
 
 impl RunSummary {
-    /// Returns the facts of the run that asks, if it was read. `approval`: the name of the request.
+    /// Returns the summary of the run that asks, if it was read. `approval`: the name of the request.
     fn of(definition: Option<&Workflow>, approval: &str, now: Moment) -> Self {
         Self {
             inputs: definition.map(|run| coming::inputs(run, INPUT)).unwrap_or_default(),
@@ -162,14 +162,14 @@ fn texts(read: &Read, id: &RequestId) -> RequestTexts {
     RequestTexts { subject: texts.subject.map(|text| changed(text, read)), ..texts }
 }
 
-/// Returns a text with the time of its newest change beside who changed it.
+/// Returns a text whose title also has the time of the newest change.
 fn changed(text: Text, read: &Read) -> Text {
     let newest = read.seen.approval.spec.request.reviews.as_ref().and_then(|review| review.by.first());
     let Some(edit) = newest else { return text };
     Text { title: format!("{}, {}", text.title, distance(edit.at, read.at)), ..text }
 }
 
-/// Returns the path of the page of an Approval. Names of objects are DNS names: nothing is to be escaped.
+/// Returns the path of the page of an Approval. Names of objects are DNS names, so they need no escapes.
 pub fn path(namespace: &str, name: &str) -> String {
     format!("/n/{namespace}/a/{name}")
 }
@@ -179,12 +179,12 @@ pub fn turn_page(namespace: &str, turn: &str) -> String {
     format!("/n/{namespace}/t/{turn}")
 }
 
-/// Returns the whole text with which an edit begins, where it could be read.
+/// Returns the whole text with which an edit begins, or `None` if it could not be read.
 pub fn reviewed(read: &Read) -> Option<String> {
     whole::to_edit(&read.seen.approval.spec.request, read.whole.as_ref().ok()).map(str::to_owned)
 }
 
-/// Returns the name of the drafts of a request: another version of it has other ones.
+/// Returns the name of the drafts of a request. A request with another digest has other drafts.
 pub fn draft(approval: &Approval) -> String {
     format!("{}|{}", approval.metadata.uid.as_deref().unwrap_or_default(), approval.spec.request.digest)
 }
@@ -210,7 +210,7 @@ pub fn target(request: &ApprovalRequest) -> String {
     }
 }
 
-/// Says what a decision would come to, and when where the run is suspended.
+/// Returns the sentence about the effect of a decision, with a note if the run is suspended.
 pub fn comes_to(request: &ApprovalRequest, verdict: Verdict, reached: &Reached, run: &RunNow) -> String {
     match reached {
         Reached::Decided => {

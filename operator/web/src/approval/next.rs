@@ -1,10 +1,11 @@
-//! The next request of a reader who has decided: another one that waits for them. It opens by itself, and says what
-//! became of the decision.
+//! The next request of a reader who has decided: another one that waits for them. The browser is led to it, and it
+//! shows the effect of the decision.
 //!
-//! The live rows of the reader are searched first. Without them the pending requests of the run are read, then one list
-//! of open requests of the namespace. After an error the page names no next request.
+//! The live rows of the reader are searched first. If there are none, the pending requests of the run are read, then
+//! one list of open requests of the namespace. After an error there is no next request.
 //!
-//! **Invariant:** the address names the decided request. The verdict, and whether it counts, come from its Approval.
+//! **Invariant:** the address has only the name of the decided request. The verdict, and whether it counts, are read
+//! from its Approval.
 
 use std::time::Duration;
 
@@ -38,20 +39,20 @@ use crate::{
 const OF_RUN: usize = 4;
 /// The most requests in the list of the namespace.
 const LISTED: u32 = 50;
-/// The time in which the next request is found, before the page goes on without it.
+/// The time in which the next request must be found. After it the page goes on without one.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// The longest question.
+/// The longest question of a link, in characters.
 const LONGEST: usize = 120;
 
-/// Whether a request of htmx takes the part `#state` out of the page, which has no next request in it.
+/// Whether htmx requests only the part `#state` of the page, which has no next request.
 pub(super) fn is_for_state(headers: &HeaderMap) -> bool {
     // htmx names its target as `section#state`.
     let target = headers.get("hx-target").and_then(|value| value.to_str().ok());
     target.is_some_and(|target| target.ends_with("#state"))
 }
 
-/// Returns the address that follows a recorded decision: that of the next request, or of the decided one where nothing
-/// else waits, or where the decision came to nothing.
+/// Returns the address that follows a recorded decision: the next request, or the decided one if no other waits or if
+/// the decision does not count.
 pub(super) async fn after(state: &PageState, caller: &Caller, read: &Read, waited: &Waited) -> String {
     let decided = &waited.approval;
     let goes_on = match &waited.state {
@@ -69,7 +70,7 @@ pub(super) async fn after(state: &PageState, caller: &Caller, read: &Read, waite
     }
 }
 
-/// Returns what became of the decision after which a request was opened: `after=NAMESPACE/NAME` of the query.
+/// Returns the decision after which a request was opened, by `after=NAMESPACE/NAME` of the query.
 pub(super) async fn decided_before(caller: &Caller, query: &str, at: Moment) -> Option<DecidedBefore> {
     let (_, after) = form_urlencoded::parse(query.as_bytes()).find(|(name, _)| name == "after")?;
     let (namespace, name) =
@@ -108,7 +109,7 @@ pub(super) fn of(approval: &Approval) -> RequestLink {
     RequestLink { path: path_of(approval), question: one_line(authors_words(&approval.spec.request), LONGEST) }
 }
 
-/// Returns the next request for a reader who has decided one. `read`: the moment, and the run with its other requests.
+/// Returns the next request for a reader who has decided one. `read`: the decided request as it was read, with its run.
 pub(super) async fn next(state: &PageState, caller: &Caller, decided: &Approval, read: &Read) -> Option<RequestLink> {
     let (namespace, name) = (decided.metadata.namespace.as_deref()?, decided.metadata.name.as_deref()?);
     if let Some(feed) = state.feeds.known(caller) {
@@ -116,7 +117,7 @@ pub(super) async fn next(state: &PageState, caller: &Caller, decided: &Approval,
         let waits = |one: &Waiting| {
             one.standing == Standing::Asked && one.row.is_open(read.at) && Some(one.row.uid.as_str()) != uid
         };
-        // One of an equal gate comes first: its reader has the matter in mind.
+        // A request of an equal gate comes first, because the reader has just decided the same matter.
         let gate = alike::key(decided);
         let rank = |one: &Waiting| (one.row.alike != gate, one.row.deadline, one.row.name.clone());
         let first = feed.rows().into_iter().filter(waits).min_by_key(rank)?;

@@ -1,6 +1,4 @@
-//! Everything that the page of a request is made of, read as its reader.
-//!
-//! It must not judge anything.
+//! The objects of the page of a request, read as its reader.
 
 use kube::{
     Api, Client,
@@ -23,21 +21,21 @@ use crate::{error::PageError, session::Caller, state::PageState};
 
 pub use signoff_review::reading::run;
 
-/// What was read, at one moment.
+/// A request and the objects around it, as they were read at one moment.
 pub struct Read {
     /// The Approval.
     pub seen: Seen,
-    /// Where its run stands.
+    /// The state of its run.
     pub run: RunNow,
-    /// The whole of what the request holds in part, or why it cannot be shown.
+    /// The whole texts of which the request has only the beginning, or the reason why one cannot be shown.
     pub whole: Result<Whole, Problem>,
-    /// The text before each change of people, in their order, or why it cannot be shown.
+    /// The text before each change of people, in the order of the changes, or the reason why it cannot be shown.
     pub originals: Vec<Result<String, String>>,
     /// The Approvals that this one asks again, with their votes.
     pub earlier: Vec<Earlier>,
-    /// What each verdict without a payload would come to, if the reader gave it.
+    /// The effect of each verdict without a payload, if the reader gave it.
     pub foreseen: Vec<(Verdict, Reached)>,
-    /// When.
+    /// The time of the read.
     pub at: Moment,
 }
 
@@ -54,7 +52,7 @@ impl Read {
         Ok(Self { run, ..read })
     }
 
-    /// Completes what was read of an Approval, except for where its run stands.
+    /// Reads the objects around an Approval, except its run.
     pub async fn of(state: &PageState, caller: &Caller, namespace: &str, seen: Seen) -> Self {
         let whole = whole::fetch(&caller.client, namespace, &seen.approval).await;
         let originals = edits::originals(&caller.client, namespace, &seen.approval).await;
@@ -68,7 +66,7 @@ impl Read {
     /// Returns the request if everything about it is verified.
     ///
     /// # Errors
-    /// Something is not, so the request must not be decided here.
+    /// The first part of the request that is not verified.
     pub fn verified(&self) -> Result<Verified<'_>, Problem> {
         reading::verify(&self.seen, &self.run, Texts::Whole(&self.whole))
     }
@@ -83,8 +81,8 @@ pub async fn approval(client: &Client, namespace: &str, name: &str) -> Result<Se
     Seen::of(&object).map_err(|why| PageError::Internal(why.to_string()))
 }
 
-/// Returns the Approvals of a namespace, as bare objects: the digest is that of all fields, also of those of a later
-/// version.
+/// Returns the Approvals of a namespace as untyped objects, because the digest of a request covers fields that only a
+/// later version has.
 pub fn approvals(client: &Client, namespace: &str) -> Api<DynamicObject> {
     Api::namespaced_with(client.clone(), namespace, &ApiResource::erase::<Approval>(&()))
 }

@@ -1,4 +1,4 @@
-//! A request that another one has replaced: since the message whose link was opened, or because it was superseded.
+//! Requests that another one has replaced: after the message whose link was opened was sent, or by being superseded.
 
 use signoff_api::{ApprovalRequest, RecordPath, approval::ApprovalPhase, names};
 use signoff_review::successor;
@@ -13,13 +13,13 @@ use crate::session::{
     wanted::{DIGITS, told_digest},
 };
 
-/// Whether the link of a notice that was opened told of another request than the stored one.
+/// Whether the opened link is of a notice about another request than the stored one.
 pub(super) fn is_replaced(query: &str, request: &ApprovalRequest) -> bool {
     told_digest(query).is_some_and(|told| told != request.digest.short(DIGITS))
 }
 
-/// Returns the last request that asks again what a superseded one asked, or `None` if there is none that the reader can
-/// read. The run names it, and only that one is read.
+/// Returns the latest request that asks again after one was superseded, or `None` if there is none that the reader can
+/// read. The run names it, so only one Approval is read.
 pub(super) async fn asked_again(caller: &Caller, read: &Read) -> Option<RequestLink> {
     let superseded = &read.seen.approval;
     superseded.status.as_ref().filter(|status| status.phase == ApprovalPhase::Superseded)?;
@@ -87,7 +87,7 @@ mod tests {
         }
     }
 
-    /// The sample as it was superseded, read with a run whose gate has asked again.
+    /// Returns the sample request after it was superseded, with a run whose gate has asked again.
     fn superseded() -> Read {
         let mut approval = sample::approval();
         let status = json!({"phase": "Superseded", "seq": 1, "outcome": {"phase": "Superseded", "source": "Policy"}});

@@ -1,6 +1,7 @@
-//! A decision of the page: made of what was typed, and sent in the way of every decision ([`signoff_review::flow`]).
+//! A decision of the page: parsed from the form, and sent through the stages of every decision
+//! ([`signoff_review::flow`]).
 //!
-//! **Invariant:** nothing is sent in another way.
+//! **Invariant:** no other module of the page sends a decision.
 
 use std::collections::BTreeMap;
 
@@ -33,12 +34,12 @@ use super::{
 };
 use crate::{error::PageError, session::Caller, settings::Auth, state::PageState};
 
-/// The time in which the operator usually counts a decision.
+/// The longest wait for the operator to count a decision.
 const PATIENCE: std::time::Duration = std::time::Duration::from_secs(2);
-/// The channel that the API server vouches for where the page impersonates.
+/// The channel of decisions of an impersonating page, which the API server verifies.
 const CHANNEL: &str = "web";
 
-/// The reason why nothing is sent, shown where what was typed still is.
+/// The reason why a decision is not sent. The form is shown again as it was typed.
 pub(crate) struct NotSent {
     pub(crate) problems: Problems,
     pub(crate) status: StatusCode,
@@ -54,14 +55,14 @@ impl NotSent {
     }
 }
 
-/// Returns a verified request as the one whose form was sent.
+/// Returns a verified request whose digest the form repeats.
 pub(crate) fn shown<'r>(read: &'r Read, typed: &Typed) -> Result<Shown<'r>, NotSent> {
     let verified = read.verified().map_err(|problem| NotSent::changed(problem.to_string()))?;
     let shown = verified.shown(typed.get("digest").unwrap_or_default());
     shown.map_err(|why| NotSent::changed(why.to_string()))
 }
 
-/// Returns the decision that was typed about a verified request that was shown.
+/// Returns the typed decision on a verified request that was shown.
 pub(crate) fn propose(state: &PageState, caller: &Caller, read: &Read, typed: &Typed) -> Result<Proposed, NotSent> {
     let shown = shown(read, typed)?;
     let request = &read.seen.approval.spec.request;
@@ -71,7 +72,7 @@ pub(crate) fn propose(state: &PageState, caller: &Caller, read: &Read, typed: &T
         problems.add(no_reason.clone().unwrap_or_default());
         NotSent::wrong(problems)
     })?;
-    // Without the whole it is not known what was changed.
+    // Without the whole text it is unknown which parts were changed.
     if decision.parameters.is_some() && reviewed.is_none() && is_edit_cut(request) {
         let why = "the whole of what you change cannot be read now: try again, or give another verdict";
         return Err(NotSent::wrong(Problems::of_form(why)));
@@ -86,13 +87,13 @@ pub(crate) fn propose(state: &PageState, caller: &Caller, read: &Read, typed: &T
     proposed.map_err(|why: NotProposed| NotSent::wrong(Problems::of_form(why.to_string())))
 }
 
-/// Returns the problems of all answers of a form, of which counting the decision would name only the first.
+/// Returns the problems of all answers of a form. Counting the decision itself would name only the first.
 pub(crate) async fn answer_problems(state: &PageState, caller: &Caller, read: &Read, typed: &Typed) -> Problems {
     let mut all = Problems::default();
     let approval = &read.seen.approval;
     let form = approval.spec.request.form.as_ref().filter(|_| typed.verdict() == Some(Verdict::Respond));
     for question in form.iter().flat_map(|form| &form.questions) {
-        // The same request with this question alone.
+        // A copy of the request with this question alone.
         let mut alone = approval.clone();
         alone.spec.request.form = Some(Form { questions: vec![question.clone()] });
         let Ok(digest) = alone.spec.request.digest_of_the_rest() else { continue };
@@ -109,7 +110,7 @@ pub(crate) async fn answer_problems(state: &PageState, caller: &Caller, read: &R
     all
 }
 
-/// Sends the decision of a caller on one Approval.
+/// The API server as the caller uses it for one Approval.
 pub(crate) struct Sender<'a> {
     pub(crate) caller: &'a Caller,
     pub(crate) namespace: &'a str,
@@ -156,7 +157,7 @@ impl Sender<'_> {
                 return Err(PageError::Changed(format!("{} {NOT_RECORDED}", tampered(&differences))));
             }
             Err(NotRehearsed::Unusable(why)) => placed(&why.to_string()),
-            // Of a field that the form has, the same is said there.
+            // A problem of a field of the form is shown at this field, and says more than the refusal.
             Err(NotRehearsed::Refused(refused, unusable)) => unusable
                 .map(|why| placed(&why.to_string()))
                 .filter(Problems::are_of_fields)
@@ -165,7 +166,7 @@ impl Sender<'_> {
         Ok(Err(NotSent::wrong(problems)))
     }
 
-    /// Records a confirmed decision, and waits for a moment until it is counted. Returns what became of it by then.
+    /// Records a confirmed decision, waits at most [`PATIENCE`] until it is counted, and returns its state.
     pub(crate) async fn record(
         &self,
         read: &Read,
@@ -182,8 +183,8 @@ impl Sender<'_> {
         }
     }
 
-    /// Waits until the operator has counted the decision, for a moment: the page that follows then says what it came
-    /// to.
+    /// Waits until the operator has counted the decision, at most [`PATIENCE`], so that the next page can show its
+    /// effect.
     async fn counted_or_late(&self, recorded: Recorded) -> (Entry, Waited) {
         let Recorded { approval, entry } = recorded;
         let (sender, mut events) = mpsc::channel(8);
@@ -215,7 +216,7 @@ fn tampered(differences: &[String]) -> String {
     format!("{TAMPERED}: {}. {TAMPERED_REMEDY}", shown.join("; "))
 }
 
-/// Returns a refusal in words about the gate, or the policy's own sentence.
+/// Returns a refusal in words about the gate, otherwise the sentence of the admission policy.
 fn said(refused: Refused<PageError>) -> String {
     refused.refusal.map_or_else(|| refused.error.to_string(), |refusal| refusal.to_string())
 }

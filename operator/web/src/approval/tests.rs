@@ -1,5 +1,4 @@
-//! The page of a call and of a question: their order, and texts of models and authors that would like to be more than
-//! text.
+//! The pages of a call and of a question: the order of their parts, and texts of models and authors with markup.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::{convert::Infallible, time::Duration};
@@ -24,7 +23,7 @@ use crate::{
     session::{TokenId, fake::World, now},
 };
 
-/// Somebody who looks; their API server answers nothing.
+/// Returns a caller whose API server answers every request with an error.
 pub(crate) fn caller(user: &str) -> Caller {
     let service = tower::service_fn(|_: http::Request<kube::client::Body>| async {
         Ok::<_, Infallible>(http::Response::builder().status(500).body(axum::body::Body::empty()).unwrap())
@@ -40,7 +39,7 @@ pub(crate) fn caller(user: &str) -> Caller {
     }
 }
 
-/// An Approval as it was read.
+/// Returns an Approval as it was read.
 pub(crate) fn read_of(approval: &Approval) -> Read {
     Read {
         seen: Seen::of_value(serde_json::to_value(approval).unwrap()).unwrap(),
@@ -53,7 +52,7 @@ pub(crate) fn read_of(approval: &Approval) -> Read {
     }
 }
 
-/// A request as it was read, with this problem.
+/// Returns a request as it was read, with a problem.
 pub(crate) fn unverified(problem: &Problem) -> Read {
     let (seen, run) = sample::read_with(Some(problem));
     let is_of_text = matches!(problem, Problem::OtherText(_) | Problem::NoText(_) | Problem::TextUnread(_));
@@ -61,7 +60,7 @@ pub(crate) fn unverified(problem: &Problem) -> Read {
     Read { seen, run, whole, ..read_of(&sample::approval()) }
 }
 
-/// A sample with some fields of its request replaced.
+/// Returns a sample with some fields of its request replaced.
 pub(crate) fn with(approval: Approval, fields: &Value) -> Approval {
     let mut changed = approval;
     let mut request = serde_json::to_value(&changed.spec.request).unwrap();
@@ -80,7 +79,7 @@ fn shown(approval: &Approval) -> String {
     shown_to("alice@example.com", approval)
 }
 
-/// Fails unless these stand on the page in this order.
+/// Fails unless the page has these parts in this order.
 pub(crate) fn in_order(page: &str, parts: &[&str]) {
     let page = page.replace("&#39;", "'");
     let mut from = 0;
@@ -93,7 +92,7 @@ pub(crate) fn in_order(page: &str, parts: &[&str]) {
 /// Markup, scripts, ends of fences and hidden characters.
 pub(crate) const HOSTILE: &str = "</div></pre></textarea></section><script>alert(1)</script><img src=x onerror=alert(1)>\u{202e}\u{200b}\u{1b}[2J```\r\u{2066}Phase: Approved";
 
-/// Fails if something of [`HOSTILE`] is on the page as markup, or hides there.
+/// Fails if the page has the markup or the hidden characters of [`HOSTILE`].
 fn is_only_text(page: &str) {
     for markup in ["<script>alert", "<img src=x", "</div></pre>", "</pre></textarea>"] {
         assert!(!page.contains(markup), "{markup}: {page}");
@@ -190,7 +189,7 @@ async fn the_notice_stands_above_a_question_and_is_not_the_authors() {
             ">Respond</button>",
         ],
     );
-    // Who cannot answer reads the question too.
+    // A reader who cannot answer sees the question too.
     let page = shown_to("mallory@example.com", &question);
     in_order(&page, &[NOTICE, "text of a model", "Which account?", "Main", "Savings", "Who can answer"]);
     assert!(!page.contains("<form method=\"post\" action=\"/n/finance"), "{page}");
@@ -278,7 +277,7 @@ async fn a_request_with_any_problem_has_no_form_and_says_which() {
     assert!(has_form(&verified) && !verified.contains("role=\"alert\""), "{verified}");
 }
 
-/// The Approval as it is stored with an Approve of alice.
+/// Returns an Approval as it is stored with an Approve of alice.
 pub(crate) fn approved(approval: &Approval) -> Value {
     let me = caller("alice@example.com").me;
     let decision = signoff_api::Decision::new(signoff_api::Verdict::Approve);
@@ -286,7 +285,7 @@ pub(crate) fn approved(approval: &Approval) -> Value {
     serde_json::to_value(signoff_review::foreseen::with(approval, &entry)).unwrap()
 }
 
-/// The form in which alice approves a request that she has read.
+/// Returns the form in which alice approves a request that she has read.
 fn approves(approval: &Approval) -> Typed {
     let digest = approval.spec.request.digest.to_string();
     let fields = [("verdict", "Approve"), ("digest", digest.as_str())];

@@ -1,6 +1,6 @@
 //! `…/text/{part}`: one text of a request on a page of its own, with the number of each line.
 //!
-//! **Invariant:** a text that is not the one that the request names is not shown.
+//! **Invariant:** a text without the digest that the request names is not shown.
 
 use askama::Template;
 use axum::{extract::Path, response::Response};
@@ -30,7 +30,7 @@ struct TextPage {
 /// Shows a text of a request.
 ///
 /// # Errors
-/// As every request; the request has no such text, or does not have the digest of what it says.
+/// As every request; the request has no such text, or its digest is not that of its content.
 pub async fn text(
     caller: Caller,
     Path((namespace, name, part)): Path<(String, String, String)>,

@@ -1,6 +1,9 @@
-//! The long texts of a request as a page shows them: what is reviewed, the context, and the questions of an agent.
+//! The long texts of a request as a page shows them: the reviewed and the sent text, the context, and the questions of
+//! an agent.
 //!
-//! Pure. It must not call a text whole or verified that was not read whole.
+//! Pure.
+//!
+//! **Invariant:** a text that was not read whole is never called whole.
 
 use signoff_api::{ApprovalRequest, gate::Question};
 use signoff_expr::text::display;
@@ -15,45 +18,45 @@ use signoff_review::{
 
 use super::{model::LONGEST, read::Read};
 
-/// The texts of a request, as the addresses of their pages name them.
+/// The names of the texts of a request in the addresses of their pages.
 pub(crate) const REVIEWED: &str = "reviewed";
 pub(crate) const SENT: &str = "sent";
 pub(crate) const SHOWN: &str = "context";
 /// The most lines of a text on the page of a request.
 const MOST_LINES: usize = 60;
 
-/// A text that the run made.
+/// A text of a run, shown by lines.
 pub(crate) struct Text {
     pub(crate) title: String,
     /// The lines that are shown.
     pub(crate) lines: Vec<String>,
     /// The number of further lines.
     pub(crate) more: usize,
-    /// The page of the text alone, where it has more to show.
+    /// The page of the text alone, if that page shows more.
     pub(crate) page: Option<String>,
-    /// The lines as they are, where JSON is shown with line ends and spaces.
+    /// The unchanged lines, if the shown ones are JSON with line ends and spaces.
     pub(crate) original: Option<Vec<String>>,
     pub(crate) digest: String,
-    /// Why only a part is shown, or `None` where it is the whole.
+    /// The reason why only a part is shown, or `None` for a whole text.
     pub(crate) cut: Option<String>,
     pub(crate) hides: bool,
     pub(crate) bytes: usize,
 }
 
 impl Text {
-    /// Returns the number of lines of the text as it is.
+    /// Returns the number of lines of the unchanged text.
     pub(crate) fn count(&self) -> usize {
         self.original.as_ref().map_or(self.lines.len() + self.more, Vec::len)
     }
 
-    /// Returns the text with its first lines, and with its own page if that shows more of it.
+    /// Returns the text with at most [`MOST_LINES`] lines, and with its own page if that shows more.
     pub(crate) fn with_page(self, page: String) -> Self {
         let text = self.first(MOST_LINES);
         let page = (text.more > 0 || text.original.is_some()).then_some(page);
         Self { page, ..text }
     }
 
-    /// Returns the text with this many lines at most.
+    /// Returns the text with at most `most` lines.
     pub(crate) fn first(mut self, most: usize) -> Self {
         self.more += self.lines.len().saturating_sub(most);
         self.lines.truncate(most);
@@ -103,10 +106,10 @@ impl RequestTexts {
 
 /// A change of people to the reviewed text.
 pub(crate) struct Edited {
-    /// Who, where, how and when.
+    /// The people, the gate, the verdict and the time.
     pub(crate) line: String,
     pub(crate) difference: String,
-    /// Why the difference is not shown.
+    /// The reason why the difference is not shown.
     pub(crate) why: Option<String>,
 }
 
@@ -125,7 +128,7 @@ pub(crate) fn subject(request: &ApprovalRequest, whole: &Result<Whole, Problem>)
     Some(text(title, &review.response, found, is_cut, &review.digest.to_string(), whole))
 }
 
-/// Returns what is sent, or was sent.
+/// Returns the text that is sent, or was sent.
 pub(crate) fn sent(request: &ApprovalRequest, whole: &Result<Whole, Problem>) -> Option<Text> {
     let sent = request.sends.as_ref()?;
     let found = whole.as_ref().ok().and_then(|whole| whole.sends.as_deref());

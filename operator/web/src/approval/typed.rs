@@ -1,6 +1,8 @@
-//! What somebody typed into the forms of a request, and the decision that it makes.
+//! The fields of the form of a request as they were typed, and the decision that they make.
 //!
-//! Pure. What it cannot send unchanged it refuses, at the field where it stands.
+//! Pure.
+//!
+//! **Invariant:** a text that cannot be sent unchanged is a problem of its field.
 
 use std::collections::BTreeMap;
 
@@ -13,11 +15,11 @@ use signoff_review::{edit::parameters_to_edit, refusal, text::is_hidden};
 /// The field of a button that repeats one part of an earlier result.
 const PART: &str = "part";
 
-/// The fields of a form, in their order.
+/// The fields of a sent form, in their order.
 #[derive(Clone, Debug, Default)]
 pub struct Typed(pub Vec<(String, String)>);
 
-/// Problems by field, and under an empty name those of the whole form.
+/// The problems of a form by field. The problem of the whole form has an empty name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Problems(pub BTreeMap<String, String>);
 
@@ -41,17 +43,17 @@ impl Typed {
         self.0.iter().filter(move |(field, _)| field == name).map(|(_, value)| value.as_str())
     }
 
-    /// Returns a text as its author meant it: browsers send line ends as CR LF.
+    /// Returns a text with LF as line ends, which browsers send as CR LF.
     pub fn text(&self, name: &str) -> Option<String> {
         self.get(name).map(plain_lines)
     }
 
-    /// Returns the verdict of the button: `part` is that of a button which repeats a part.
+    /// Returns the verdict of the pressed button. The field `part` has the verdict of the button that repeats a part.
     pub fn verdict(&self) -> Option<Verdict> {
         serde_json::from_value(Value::from(self.get("verdict").or_else(|| self.get(PART))?)).ok()
     }
 
-    /// Returns the fields of the form, those of other verdicts too: after Back, all that was typed is there.
+    /// Returns the fields of the form with those of other verdicts, so that nothing that was typed is lost after Back.
     pub fn of_form(&self) -> Vec<(String, String)> {
         let is_own = |(name, _): &&(String, String)| {
             ["digest", "verdict", PART, "reason", "guidance", "to"].contains(&name.as_str())
@@ -60,14 +62,14 @@ impl Typed {
         self.0.iter().filter(is_own).cloned().collect()
     }
 
-    /// Whether nothing is sent, and the form is shown again as it was typed.
+    /// Whether Back was pressed: nothing is sent, and the form is shown again as it was typed.
     pub fn goes_back(&self) -> bool {
         self.get("back").is_some()
     }
 }
 
 impl Typed {
-    /// Returns the name of the form that was sent, as its drafts have it; empty where none was.
+    /// Returns the name of the part of the form that was sent; empty if none was.
     pub fn form(&self) -> &'static str {
         match self.verdict() {
             Some(Verdict::Respond) => "respond",
@@ -82,23 +84,23 @@ impl Typed {
 }
 
 impl Problems {
-    /// Returns what is said above the request: the problem of the whole form, or that one stands at its field.
+    /// Returns the sentence above the request: the problem of the whole form, or a note that a field has a problem.
     pub fn of_page(&self) -> Option<String> {
         let at_field = || (!self.0.is_empty()).then(|| "what is wrong is told at its field below".to_owned());
         self.at("").cloned().or_else(at_field)
     }
 
-    /// Whether each stands at a field.
+    /// Whether all problems are those of fields.
     pub fn are_of_fields(&self) -> bool {
         !self.0.contains_key("")
     }
 
-    /// Returns one problem of the whole form.
+    /// Returns a problem of the whole form.
     pub fn of_form(why: impl Into<String>) -> Self {
         Self(BTreeMap::from([(String::new(), why.into())]))
     }
 
-    /// Returns a problem as the engine says it, at the field that it names where the form has that field.
+    /// Returns a problem of the engine at the field that it names, or of the whole form if the form has no such field.
     pub fn placed(why: &str, fields: &[String]) -> Self {
         let at = fields
             .iter()
@@ -128,32 +130,32 @@ impl Problems {
 /// A field of the editor: one parameter.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Parameter {
-    /// The name of the form's field: `parameters.NAME`, of a Retry `retry.NAME`.
+    /// The name of the field in the form: `parameters.NAME`, or `retry.NAME` for a Retry.
     pub field: String,
     /// The name of the parameter.
     pub name: String,
-    /// What is shown, before anybody changes it.
+    /// The value with which the editor begins.
     pub before: Value,
-    /// Whether Modify must have it.
+    /// Whether a Modify must have this parameter.
     pub is_required: bool,
-    /// The schema, in words.
+    /// The schema in words.
     pub shape: String,
-    /// An example, where nothing is shown that could be changed.
+    /// An example, if there is no value that could be changed.
     pub example: Option<String>,
 }
 
 impl Parameter {
-    /// Whether it is edited as text; everything else as JSON.
+    /// Whether the parameter is edited as text. Any other value is edited as JSON.
     pub fn is_text(&self) -> bool {
         self.before.is_string()
     }
 
-    /// Returns what the editor begins with: nothing where there is only an example.
+    /// Returns the text with which the editor begins; empty if there is only an example.
     pub fn text(&self) -> String {
         if self.example.is_some() { String::new() } else { self.written() }
     }
 
-    /// Whether a text in the editor is another than the one with which it begins.
+    /// Whether a text differs from the one with which the editor begins.
     pub fn is_changed(&self, text: &str) -> bool {
         let is_empty = self.example.is_some() && text.trim().is_empty();
         !is_empty && text != self.text()
@@ -167,8 +169,7 @@ impl Parameter {
     }
 }
 
-/// Returns JSON with line ends and spaces. Characters that are not shown as themselves are escaped: an editor would
-/// hide them.
+/// Returns JSON with line ends and spaces. Characters that an editor would not show as themselves are escaped.
 pub fn pretty(value: &Value) -> String {
     let mut text = String::new();
     for c in serde_json::to_string_pretty(value).unwrap_or_default().chars() {
@@ -181,7 +182,7 @@ pub fn pretty(value: &Value) -> String {
     text
 }
 
-/// Returns the fields of the editor of a verdict. `reviewed`: the whole of what is reviewed.
+/// Returns the parameters of a verdict for the editor. `reviewed`: the whole reviewed text.
 pub fn parameters_of(request: &ApprovalRequest, verdict: Verdict, reviewed: Option<&str>) -> Vec<Parameter> {
     let Some(schema) = parameters::schema(request, verdict) else { return Vec::new() };
     let is_required = |name: &str| schema["required"].as_array().is_some_and(|all| all.iter().any(|one| one == name));
@@ -207,10 +208,10 @@ pub fn parameters_of(request: &ApprovalRequest, verdict: Verdict, reviewed: Opti
     begin.into_iter().map(one).collect()
 }
 
-/// Returns the decision that was typed.
+/// Returns the typed decision.
 ///
 /// # Errors
-/// What cannot be sent, by field.
+/// The problems of the form by field.
 pub fn decision(typed: &Typed, request: &ApprovalRequest, reviewed: Option<&str>) -> Result<Decision, Problems> {
     let Some(verdict) = typed.verdict() else {
         return Err(Problems::of_form("no verdict was chosen: use one of the buttons"));
@@ -243,7 +244,7 @@ pub fn decision(typed: &Typed, request: &ApprovalRequest, reviewed: Option<&str>
     Ok(decision)
 }
 
-/// Returns the problem of a reason that is required and missing.
+/// Returns the problem of a required reason that is missing, or `None`.
 pub fn reason_problem(seen: &signoff_review::seen::Seen, typed: &Typed) -> Option<Problems> {
     refusal::is_reason_missing(&seen.approval, typed.text("reason").as_deref()).then(|| {
         let why = "this gate requires a reason with at least one letter or digit".to_owned();
@@ -251,12 +252,12 @@ pub fn reason_problem(seen: &signoff_review::seen::Seen, typed: &Typed) -> Optio
     })
 }
 
-/// Returns a text as a browser would send it back, with the line ends of everybody else.
+/// Returns a text with LF as line ends.
 pub fn plain_lines(text: &str) -> String {
     text.replace("\r\n", "\n").replace('\r', "\n")
 }
 
-/// Reads JSON whose numbers every reader understands alike.
+/// Parses JSON. Numbers that parsers read differently are an error.
 fn read(text: &str) -> Result<Value, String> {
     match json::read(text) {
         Ok(value) => number::problem(&value).map_or(Ok(value), Err),
@@ -264,7 +265,7 @@ fn read(text: &str) -> Result<Value, String> {
     }
 }
 
-/// The parameters that were changed, and those that must be there.
+/// Returns the changed parameters and the required ones.
 fn changed(typed: &Typed, parameters: &[Parameter]) -> Result<JsonObject, Problems> {
     let (mut given, mut problems) = (Map::new(), BTreeMap::new());
     let mut is_changed = false;
@@ -298,12 +299,12 @@ fn changed(typed: &Typed, parameters: &[Parameter]) -> Result<JsonObject, Proble
     Ok(JsonObject(given))
 }
 
-/// The name of a question's field for options.
+/// Returns the name of the field for the options of a question.
 pub fn option_field(question: &Question) -> String {
     format!("option.{}", question.id)
 }
 
-/// The name of a question's field for text; the engine names it the same.
+/// Returns the name of the field for the text of a question, which is also its name in problems of the engine.
 pub fn text_field(question: &Question) -> String {
     format!("answers.{}", question.id)
 }
@@ -327,7 +328,7 @@ fn answers(typed: &Typed, request: &ApprovalRequest) -> Result<BTreeMap<String, 
     Ok(answers)
 }
 
-/// Returns the names of all fields at which a problem can stand.
+/// Returns the names of all fields that can have a problem.
 pub fn fields(request: &ApprovalRequest) -> Vec<String> {
     let questions = request.form.iter().flat_map(|form| &form.questions).map(text_field);
     let parameters = parameters::schema(request, Verdict::Modify);

@@ -1,6 +1,6 @@
 //! The history as CSV, for spreadsheets and for auditors.
 //!
-//! **Invariant:** no cell is a formula: what begins like one is quoted, whoever wrote it.
+//! **Invariant:** no cell is a formula. A text that begins like one is quoted.
 
 use csv::{QuoteStyle, WriterBuilder};
 
@@ -27,7 +27,7 @@ const COLUMNS: [&str; 14] = [
 /// Returns rows as CSV, with a header.
 ///
 /// # Errors
-/// None that is known: it is written into memory.
+/// None in practice, because the CSV is written into memory.
 pub fn csv(rows: &[HistoryRow]) -> Result<Vec<u8>, csv::Error> {
     let mut to = WriterBuilder::new().quote_style(QuoteStyle::Always).from_writer(Vec::new());
     to.write_record(COLUMNS)?;
@@ -57,7 +57,8 @@ pub fn csv(rows: &[HistoryRow]) -> Result<Vec<u8>, csv::Error> {
     to.into_inner().map_err(|error| csv::Error::from(error.into_error()))
 }
 
-/// Returns a cell that no spreadsheet takes for a formula: with a `'` before what begins like one, as OWASP says.
+/// Returns a cell that no spreadsheet reads as a formula. A text that begins like one gets a `'` before it, as OWASP
+/// recommends.
 #[must_use]
 pub fn safe(cell: String) -> String {
     let begins = ['=', '+', '-', '@', '\t', '\r', '\n', '＝', '＋', '－', '＠'];

@@ -1,4 +1,4 @@
-//! What stands in the cells of the file.
+//! Tests of the cells of the CSV file.
 #![allow(clippy::unwrap_used)]
 
 use super::{super::tests::ended, *};
@@ -25,7 +25,7 @@ fn every_text_of_others_is_quoted_and_shown_with_its_hidden_characters() {
     let mut approval = ended("Approved", Some("Approve"), "Human", &["=cmd|' /C calc'!A0", "bob@example.com"]);
     approval.spec.request.gate.path = "-1+1".to_owned();
     approval.spec.request.workflow.name = "@SUM(1)".to_owned();
-    // The control character is dropped before the cell is looked at, so that what it hid is quoted too.
+    // The control character is dropped before the check, so that a formula behind it is quoted too.
     approval.status.as_mut().unwrap().outcome.as_mut().unwrap().reason =
         Some("\u{1}=1,\"a\"\r\nb \u{202e}c".to_owned());
     let rows: Vec<_> = HistoryRow::of(&approval).into_iter().collect();

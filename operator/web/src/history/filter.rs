@@ -1,7 +1,7 @@
-//! What the reader looks for, as the address says it.
+//! The filter of the history, read from an address.
 //!
-//! **Invariant:** nothing in an address is trusted: what cannot be read is told beside its field, and then nothing is
-//! listed.
+//! **Invariant:** nothing in an address is trusted. A text that cannot be used is an error of its field, and then
+//! nothing is listed.
 
 use jiff::{ToSpan, civil::Date, tz::TimeZone};
 use signoff_api::{Moment, Verdict, approval::ApprovalPhase};
@@ -21,25 +21,25 @@ pub struct Filter {
     pub from: FilterField,
     /// The last day, in UTC.
     pub to: FilterField,
-    /// The namespace, whole.
+    /// The whole name of the namespace.
     pub namespace: FilterField,
     /// A part of the name of the run.
     pub run: FilterField,
     /// A part of the path of the gate.
     pub gate: FilterField,
-    /// A part of the name of somebody who decided.
+    /// A part of the name of a decider.
     pub who: FilterField,
     /// The verdict, or the phase of an outcome without one.
     pub verdict: FilterField,
     /// A part of the reason.
     pub reason: FilterField,
     start: Option<Moment>,
-    /// The end of the last day, which is no part of it.
+    /// The first instant after the last day.
     end: Option<Moment>,
     wanted: Option<Wanted>,
 }
 
-/// The outcomes that are wanted.
+/// The outcomes that a filter selects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Wanted {
     Verdict(Verdict),
@@ -47,7 +47,7 @@ enum Wanted {
 }
 
 impl Filter {
-    /// Reads the query of an address. Returns the number of the page too, from 0.
+    /// Returns the filter of the query of an address, and the number of the page, from 0.
     #[must_use]
     pub fn read(query: &str) -> (Self, usize) {
         let mut filter = Self::default();
@@ -99,15 +99,15 @@ impl Filter {
         }
     }
 
-    /// Returns the field selector for the Approvals that can be meant: those that have ended, and only the phases that
-    /// the verdict can lead to.
+    /// Returns the field selector of the Approvals that have ended, without the phases to which the verdict cannot
+    /// lead.
     #[must_use]
     pub fn selector(&self) -> String {
         let leads = |phase: &ApprovalPhase| match self.wanted {
             _ if !phase.is_end() => false,
             None => true,
             Some(Wanted::Phase(wanted)) => wanted == *phase,
-            // A timeout leads to a verdict too.
+            // A timeout can also lead to the verdict.
             Some(Wanted::Verdict(verdict)) => [ApprovalPhase::of(verdict), ApprovalPhase::Expired].contains(phase),
         };
         let others: Vec<_> = ApprovalPhase::ALL
@@ -118,7 +118,7 @@ impl Filter {
         others.join(",")
     }
 
-    /// Whether a row is asked for.
+    /// Whether the filter selects a row.
     #[must_use]
     pub fn takes(&self, row: &HistoryRow) -> bool {
         let is_in_time = self.start.is_none_or(|start| row.at.is_some_and(|at| at >= start))
@@ -145,7 +145,7 @@ impl Filter {
     }
 }
 
-/// What can be chosen: Escalate never ends a request.
+/// Returns the outcomes that can be chosen. Escalate is not among them, because it never ends a request.
 fn choices() -> Vec<Wanted> {
     let verdicts = Verdict::ALL.into_iter().filter(|verdict| *verdict != Verdict::Escalate).map(Wanted::Verdict);
     verdicts.chain(VOID.map(Wanted::Phase)).collect()
@@ -175,12 +175,12 @@ impl Wanted {
     }
 }
 
-/// Returns the day that a field names. A text that names none is told at the field.
+/// Returns the day that a field names, or adds an error to the field.
 fn day(field: &mut FilterField) -> Option<Date> {
     if field.text.is_empty() {
         return None;
     }
-    // Exactly the form that a date field sends: jiff alone reads more than days.
+    // Only the form that a date field sends is accepted; jiff parses other forms too.
     let is_spelled = field.text.len() == 10 && field.text.chars().all(|c| c.is_ascii_digit() || c == '-');
     let day = is_spelled.then(|| field.text.parse().ok()).flatten();
     if day.is_none() {

@@ -1,4 +1,4 @@
-//! Which rows a filter takes, and what it says of what it cannot read.
+//! Tests of the rows that a filter selects, and of the errors of its fields.
 #![allow(clippy::unwrap_used)]
 
 use super::{super::tests::ended, *};

@@ -1,6 +1,6 @@
-//! Reads what was decided from the API server, page by page, as the caller.
+//! Reads Approvals that have ended from the API server, page by page, as the caller.
 //!
-//! **Invariant:** what is read is bounded, and whoever shows it learns whether there is more.
+//! **Invariant:** the number of Approvals is bounded, and the result says if there are more.
 
 use std::time::Duration;
 
@@ -18,24 +18,24 @@ use crate::{error::PageError, scope};
 pub const MOST: usize = 5_000;
 /// The most Approvals of one response.
 pub const PAGE: usize = 500;
-/// The time that a reader waits.
+/// The longest time for which a reader waits.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What was read.
+/// The rows that were read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Found {
-    /// The rows that were asked for, the newest first.
+    /// The selected rows, the newest first.
     pub rows: Vec<HistoryRow>,
     /// The number of Approvals that were read.
     pub read: usize,
-    /// Whether there are more than were read.
+    /// Whether there are further Approvals.
     pub has_more: bool,
     /// The Approvals that this version cannot read, as `namespace/name`.
     pub unreadable: Vec<String>,
 }
 
-/// Reads the Approvals that have ended, for whoever has a turn. `namespaces`: where, or `None` for the whole cluster.
-/// `selector`: a field selector.
+/// Reads Approvals. The caller holds a place for a long read. `namespaces`: the namespaces, or `None` for the whole
+/// cluster. `selector`: a field selector.
 ///
 /// # Errors
 /// As every request; and a list that takes longer than a minute.
@@ -90,7 +90,7 @@ async fn read_all(
     Ok(found)
 }
 
-/// The continuation of a list ends after a few minutes, and then nothing is refused.
+/// Returns the error of a list. A continuation that has expired after a few minutes is no refusal.
 fn refused(error: kube::Error) -> PageError {
     match status_code(&error) {
         Some(410) => PageError::Away("the API server cannot go on with its list of Approvals: try again".to_owned()),

@@ -1,7 +1,6 @@
-//! One outcome as the history shows it: a few facts of an Approval that has ended.
+//! A row of the history: a few facts of an Approval that has ended.
 //!
-//! It must not keep more of an Approval than a line needs, and it must not name a person whom the outcome does not
-//! name.
+//! **Invariant:** only people whom the outcome names are deciders.
 
 use signoff_api::{
     Approval, Moment, Verdict,
@@ -10,10 +9,10 @@ use signoff_api::{
 use signoff_expr::text::display;
 use signoff_review::{meaning::retries_step, outcome::done, text::one_line};
 
-/// Room for any text of an Approval, with each hidden character named.
+/// The longest text, in characters: more than any text of an Approval has, even with each hidden character named.
 const WHOLE: usize = 40_000;
 
-/// One outcome. Texts are already shown as in [`display`].
+/// A row of the history. Texts are already shown as in [`display`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HistoryRow {
     /// The uid of the Approval.
@@ -28,7 +27,7 @@ pub struct HistoryRow {
     pub gate: String,
     /// The digest of the request.
     pub digest: String,
-    /// When it was decided, if the outcome says so.
+    /// The time of the decision, if the outcome has one.
     pub at: Option<Moment>,
     /// The verdict, or `None` if there is no decision.
     pub verdict: Option<Verdict>,
@@ -36,22 +35,22 @@ pub struct HistoryRow {
     pub is_of_failure: bool,
     /// The phase.
     pub phase: ApprovalPhase,
-    /// Where the outcome comes from.
+    /// The source of the outcome.
     pub source: Source,
-    /// Who decided.
+    /// The people who decided.
     pub deciders: Vec<Decider>,
     /// The reason.
     pub reason: Option<String>,
 }
 
-/// Somebody whose vote led to an outcome.
+/// A person whose vote led to an outcome.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decider {
     /// The person.
     pub name: String,
-    /// Who sent the vote for the person, if somebody else did.
+    /// The user who sent the vote on behalf of the person, if another user did.
     pub via: Option<String>,
-    /// The channel, if the API server vouched for it.
+    /// The channel, if the API server verified it.
     pub channel: Option<String>,
 }
 
@@ -101,7 +100,7 @@ impl HistoryRow {
         }
     }
 
-    /// Returns how it was decided where no vote of a person decided it.
+    /// Returns the words for an outcome without a named decider, or `None`.
     #[must_use]
     pub fn how(&self) -> Option<&'static str> {
         match (self.source, self.phase) {
@@ -118,8 +117,7 @@ impl HistoryRow {
 }
 
 impl Decider {
-    /// Returns a decider of an outcome. A channel is known only of a vote that the operator counted under the rules in
-    /// force.
+    /// Returns a decider of an outcome. Only a vote that was counted under the guard epoch in force has a channel.
     fn of(approval: &Approval, user: &str) -> Self {
         let status = approval.status.as_ref();
         let is_void = status.is_some_and(|status| status.phase == ApprovalPhase::Superseded);

@@ -1,4 +1,4 @@
-//! What the history shows of each phase and source, and how it reads them from an API server.
+//! Tests of the history: the words for each phase and source, and the requests to the API server.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
 use std::sync::{Arc, Mutex};
@@ -12,7 +12,7 @@ use signoff_review::sample;
 
 use super::*;
 
-/// An Approval that has ended, with votes of alice and of bob, who let a bridge send his.
+/// Returns an Approval that has ended, with votes of alice and bob. A bridge sent bob's vote.
 pub(super) fn ended(phase: &str, verdict: Option<&str>, source: &str, by: &[&str]) -> Approval {
     let mut approval = sample::approval();
     approval.metadata.uid = Some(format!("uid-{phase}-{source}"));
@@ -176,7 +176,7 @@ async fn the_file_is_an_attachment_that_says_when_it_is_not_everything() {
     assert!(header(&file(&found, at).unwrap(), CONTENT_DISPOSITION).contains("2026-11-25-incomplete.csv"));
 }
 
-/// The last decision, as one reads it whom nobody disturbs.
+/// Returns the last decision while no other reader has a place.
 async fn latest_of(client: &Client, namespaces: Option<&[String]>) -> Option<Latest> {
     let token = TokenId::of(&secrecy::SecretString::from("t".to_owned()));
     latest_in(&LongReads::default(), &token, client, namespaces).await
@@ -184,7 +184,7 @@ async fn latest_of(client: &Client, namespaces: Option<&[String]>) -> Option<Lat
 
 type Asked = Arc<Mutex<Vec<String>>>;
 
-/// A client of an API server that answers with the function, and the addresses that it was asked for.
+/// Returns a client of an API server that answers by a function, and the addresses of its requests.
 pub(crate) fn server(answer: impl Fn(&str) -> (u16, Value) + Clone + Send + Sync + 'static) -> (Client, Asked) {
     let asked = Asked::default();
     let seen = Arc::clone(&asked);

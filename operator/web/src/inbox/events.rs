@@ -1,6 +1,6 @@
-//! `/events`: what has changed, as server-sent events. They say that something changed, never what it says.
+//! `/events`: server-sent events about changes of the open requests.
 //!
-//! It must not send text of people, models or tools.
+//! **Invariant:** an event has numbers and fingerprints only, and no text of people, models or tools.
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
@@ -21,11 +21,11 @@ use crate::{
     state::PageState,
 };
 
-/// How often a quiet stream says that it lives.
+/// The time between two signs of life of a quiet stream.
 const BEAT: Duration = Duration::from_secs(25);
 
-/// Streams the number of requests that wait for the caller, the fingerprint of these and that of all that are open, as
-/// often as something changes.
+/// Streams an event for each change: the number of requests that wait for the caller, their fingerprint, and the
+/// fingerprint of all open requests.
 ///
 /// # Errors
 /// As every request; too many streams.

@@ -1,6 +1,7 @@
 //! The filter of the open requests, read from an address.
 //!
-//! **Invariant:** nothing in an address is trusted. What cannot be read is told at its field; then nothing is listed.
+//! **Invariant:** nothing in an address is trusted. A text that cannot be used is an error of its field, and then
+//! nothing is listed.
 
 use std::time::Duration;
 
@@ -20,12 +21,12 @@ const DAY: Duration = Duration::from_secs(24 * 3600);
 /// The requests of a tab.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Tab {
-    /// Those that wait for the reader.
+    /// The requests that wait for the reader.
     #[default]
     Asked,
-    /// Those of runs that the reader requested.
+    /// The requests of runs that the reader requested.
     Mine,
-    /// Those that wait for other people.
+    /// The requests that wait for other people.
     Others,
 }
 
@@ -85,7 +86,7 @@ pub type ChoiceLine = (&'static str, &'static str, bool);
 /// The fields of the form, the tab, and the gate whose requests are listed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct InboxFilter {
-    /// Words that the line of a request has.
+    /// Words in the line of a request.
     pub search: FilterField,
     /// The kind of the request.
     pub kind: FilterField,
@@ -93,9 +94,9 @@ pub struct InboxFilter {
     pub run: FilterField,
     /// A part of the name of an approval policy that applies.
     pub policy: FilterField,
-    /// The time in which it is due.
+    /// The time in which the request is due.
     pub due: FilterField,
-    /// The namespace, whole.
+    /// The whole name of the namespace.
     pub namespace: FilterField,
     /// The order.
     pub sort: FilterField,
@@ -111,7 +112,7 @@ pub struct InboxFilter {
 }
 
 impl InboxFilter {
-    /// Reads the query of an address. Returns the number of the page too, from 0.
+    /// Returns the filter of the query of an address, and the number of the page, from 0.
     #[must_use]
     pub fn read(query: &str) -> (Self, usize) {
         let mut filter = Self::default();
@@ -142,7 +143,7 @@ impl InboxFilter {
         (filter, page)
     }
 
-    /// Returns the filter that takes every request of a tab.
+    /// Returns the filter that selects every request of a tab.
     #[must_use]
     pub fn whole(tab: Tab) -> Self {
         Self { tab, ..Self::default() }
@@ -161,7 +162,7 @@ impl InboxFilter {
         }
     }
 
-    /// Whether more was typed than words to search for.
+    /// Whether a field besides the search is filled, so that the form is shown with all its fields.
     #[must_use]
     pub fn is_unfolded(&self) -> bool {
         self.fields().iter().any(|(name, field)| *name != "q" && !field.text.is_empty())
@@ -173,7 +174,7 @@ impl InboxFilter {
         self.order
     }
 
-    /// Returns the address of the inbox that asks for the same, on this page of it.
+    /// Returns the address of a page of the inbox with this filter.
     #[must_use]
     pub fn address(&self, page: usize) -> String {
         let mut query = self.query();
@@ -190,7 +191,7 @@ impl InboxFilter {
         if query.is_empty() { "/".to_owned() } else { format!("/?{query}") }
     }
 
-    /// Returns the address that shows those of the same requests whose gate has this key.
+    /// Returns the address of the inbox with this filter and the key of a gate.
     #[must_use]
     pub fn address_of_gate(&self, key: &str) -> String {
         Self { alike: key.to_owned(), ..self.clone() }.address(0)
@@ -202,14 +203,14 @@ impl InboxFilter {
         TABS.iter().find(|(tab, ..)| *tab == self.tab).map_or("", |(_, name, _)| *name)
     }
 
-    /// Returns the tabs, each with its words and the address that shows it with the same filter.
+    /// Returns the tabs, each with its words and its address with this filter.
     #[must_use]
     pub fn tabs(&self) -> Vec<(Tab, &'static str, String)> {
         let to = |tab: Tab| Self { tab, alike: String::new(), ..self.clone() }.address(0);
         TABS.iter().map(|(tab, _, words)| (*tab, *words, to(*tab))).collect()
     }
 
-    /// Whether a request is asked for.
+    /// Whether the filter selects a request.
     #[must_use]
     pub fn takes(&self, one: &Waiting, at: Moment) -> bool {
         let row = &one.row;
@@ -255,7 +256,7 @@ impl FilterForm for InboxFilter {
         ]
     }
 
-    /// Whether every request of the tab is asked for: an order leaves none out.
+    /// Whether the filter selects every request of the tab. The order does not count.
     fn is_empty(&self) -> bool {
         self.alike.is_empty() && self.fields().iter().all(|(name, field)| *name == "sort" || field.text.is_empty())
     }
@@ -298,7 +299,7 @@ impl Due {
     }
 }
 
-/// Whether the line of a request has all of these words, in capitals or not.
+/// Whether the line of a request has all words, without regard to case.
 fn has_words(row: &Row, words: &[String]) -> bool {
     let some = [&row.call, &row.arguments, &row.asks].into_iter().flatten();
     let always = [&row.prompt, &row.workflow, &row.gate, &row.namespace, &row.requested_by, &row.name];
@@ -310,7 +311,7 @@ fn named<T: Copy>(all: &Choices<T>, text: &str) -> Option<T> {
     all.iter().find(|(_, name, _)| *name == text).map(|(value, ..)| *value)
 }
 
-/// Returns the value that a field names. A text that names none is told at the field.
+/// Returns the value that a field names, or adds an error to the field.
 fn chosen<T: Copy>(field: &mut FilterField, all: &Choices<T>) -> Option<T> {
     let value = named(all, &field.text);
     if value.is_none() && !field.text.is_empty() {

@@ -1,4 +1,4 @@
-//! Which requests a filter takes, and what it says of what it cannot read.
+//! Tests of the requests that a filter selects, and of the errors of its fields.
 
 use std::sync::Arc;
 

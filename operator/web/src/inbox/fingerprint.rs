@@ -1,15 +1,15 @@
-//! The version of what an inbox shows, to compare a page with what waits now, whichever feed either came from.
+//! The fingerprint of the requests that an inbox lists, by which a browser compares its page with the current requests.
 //!
-//! It must not say what waits: it is a hash.
+//! **Invariant:** a fingerprint does not depend on the feed, and is a hash, so it has no content of a request.
 
 use sha2::{Digest, Sha256};
 
 use crate::live::{Unreadable, Waiting};
 
-/// The hexadecimal digits of a fingerprint: enough to tell two lists of one reader apart.
+/// The hex digits of a fingerprint, which are enough to distinguish two lists of one reader.
 const DIGITS: usize = 16;
 
-/// Returns the fingerprint of what a list shows to a reader, in whatever order, and of what cannot be read.
+/// Returns the fingerprint of listed requests and of Approvals that cannot be read. Their order does not matter.
 pub fn fingerprint(shown: &[Waiting], unreadable: &[Unreadable]) -> String {
     let shown = shown.iter().map(|one| format!("{}\0{}\0{:?}\n", one.row.uid, one.row.version, one.standing));
     let unreadable = unreadable.iter().map(|one| format!("{}/{}\n", one.namespace, one.name));

@@ -1,6 +1,6 @@
-//! The order of the requests, those of equal gates folded, and the pages of the list.
+//! The order of the requests, the folds of requests with equal gates, and the pages of the list.
 //!
-//! Pure. Of requests that are folded the list says how many there are, and leads to all of them.
+//! Pure.
 
 use std::collections::BTreeMap;
 
@@ -11,12 +11,12 @@ use crate::live::{Row, Waiting};
 
 /// The most requests on one page.
 pub const PAGE: usize = 40;
-/// The number of requests of equal gates from which on they are folded.
+/// The least number of requests of equal gates that are folded.
 const FOLDED: usize = 4;
-/// The most requests of one fold that the page has: as many as can be decided together.
+/// The most requests of one fold on a page: as many as can be decided together.
 pub const MOST_FOLDED: usize = 32;
 
-/// Requests that stand together: one, or those of equal gates.
+/// Requests that are listed together: one, or several of equal gates.
 pub type Fold = Vec<Waiting>;
 
 /// Sorts requests.
@@ -43,7 +43,7 @@ fn run(row: &Row) -> (String, String) {
     (row.namespace.clone(), row.workflow.clone())
 }
 
-/// Puts requests of equal gates together, where there are several: at the place of the first of them.
+/// Folds requests of equal gates, if there are at least [`FOLDED`], at the position of the first of them.
 #[must_use]
 pub fn fold(rows: Vec<Waiting>) -> Vec<Fold> {
     let mut counts: BTreeMap<String, usize> = BTreeMap::new();
@@ -66,7 +66,8 @@ pub fn fold(rows: Vec<Waiting>) -> Vec<Fold> {
     folds
 }
 
-/// Returns the pages: each has at most [`PAGE`] requests, of one fold at most [`MOST_FOLDED`] of which are shown.
+/// Splits folds into pages of at most [`PAGE`] requests. A fold stays on one page, and counts with at most
+/// [`MOST_FOLDED`] requests.
 #[must_use]
 pub fn pages(folds: Vec<Fold>) -> Vec<Vec<Fold>> {
     let mut pages: Vec<Vec<Fold>> = Vec::new();
@@ -87,7 +88,7 @@ pub fn pages(folds: Vec<Fold>) -> Vec<Vec<Fold>> {
     pages
 }
 
-/// Returns the name of the gate of a fold: `invoice/ok`, where `invoice` begins the names of all its runs.
+/// Returns the name of the gate of a fold: `invoice/ok` if the names of all its runs begin with `invoice`.
 #[must_use]
 pub fn name(fold: &[Waiting]) -> String {
     let Some(first) = fold.first().map(|one| &one.row) else { return String::new() };

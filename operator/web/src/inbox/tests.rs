@@ -1,6 +1,6 @@
-//! What an inbox shows of a feed, and what its stream tells.
+//! Tests of the inbox of a feed, and of its stream of events.
 //!
-//! It must not ask an API server: the feeds are given.
+//! The feeds are built without an API server.
 
 #![allow(clippy::unwrap_used)]
 use std::{convert::Infallible, time::Duration};
@@ -56,7 +56,7 @@ fn asked_for(caller: &Caller, feed: &Feed, query: &str) -> String {
     inbox(caller, feed, "", filter, page).render().unwrap()
 }
 
-/// What is said next, or `None` at the end of the stream.
+/// Returns the next event, or `None` at the end of the stream.
 async fn next(body: &mut axum::body::Body) -> Option<serde_json::Value> {
     let frame = tokio::time::timeout(Duration::from_secs(5), body.frame()).await.unwrap()?;
     let text = String::from_utf8(frame.unwrap().into_data().unwrap().to_vec()).unwrap();
@@ -139,7 +139,7 @@ async fn the_streams_of_one_session_are_bounded_and_an_ended_one_frees_its_place
     assert!(feeds.place(&caller).is_ok());
 }
 
-/// An open request of a run, with these fields.
+/// Returns an open request of a run with these fields.
 fn of_run(run: &str, requested_by: &str, approvers: &serde_json::Value) -> Approval {
     let fields = serde_json::json!({
         "workflow": {"name": run, "uid": "6f1c3e5a-0000-4000-8000-000000000001"}, "requestedBy": requested_by,

@@ -1,8 +1,8 @@
-//! The open Approvals that one token may see, followed while somebody looks.
+//! A feed: the open Approvals that the holder of one token may list, followed by watches.
 //!
-//! **Invariant:** a feed holds what the API server has sent to its own token, and nothing else. It ends at sign-out,
-//! after ten minutes, after five minutes without a reader, and within half a minute of its session; whoever looks then
-//! opens a new one.
+//! **Invariant:** a feed has only objects that the API server sent to its own token. It ends at sign-out, after ten
+//! minutes, after five minutes without a reader, and within half a minute after its session. The next request opens a
+//! new one.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -18,36 +18,36 @@ use tokio::{sync::watch, task::AbortHandle, time::Instant};
 use super::row::{Row, Waiting};
 use crate::{error::PageError, session::Me};
 
-/// The longest life of a watch: it is not authorised again meanwhile.
+/// The longest life of a watch, which the API server does not authorize again.
 const LONGEST: Duration = Duration::from_secs(600);
-/// The shortest life of a watch: a token in its leeway is still accepted, and what is over at once would be opened in a
-/// loop.
+/// The shortest life of a watch. A token in its leeway is still accepted, and a watch that ended at once would be
+/// opened in a loop.
 const SHORTEST: Duration = Duration::from_secs(30);
-/// The time that a reader waits for the list.
+/// The longest time for which a reader waits for the list.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// The names that are kept of Approvals that cannot be read.
+/// The most names of Approvals that cannot be read.
 pub const UNREADABLE: usize = 100;
 
-/// One copy of the facts of each version of an object, by uid and version, for all who see it.
+/// The rows that all feeds share, one for each version of an object, by uid and version.
 pub(super) type SharedRows = Mutex<HashMap<(String, String), Weak<Row>>>;
 
-/// The open Approvals that one token may see.
+/// The open Approvals that the holder of one token may list.
 pub struct Feed {
     pub(super) me: Me,
     held: Mutex<Held>,
-    /// Counts the changes; `None` before the list is complete.
+    /// The number of changes, or `None` before the list is complete.
     version: watch::Sender<Option<u64>>,
     ended: watch::Sender<Option<Ended>>,
     opened: Instant,
     used: Mutex<Instant>,
-    /// The namespaces that the reader asked for, whether they may be listed or not.
+    /// The namespaces that the reader asked for, with those that they may not list.
     asked: Vec<String>,
     /// The namespaces that are followed, or `None` for all.
     pub namespaces: Option<Vec<String>>,
     task: Mutex<Option<AbortHandle>>,
 }
 
-/// What the API server has sent, by uid.
+/// The objects that the API server has sent, by uid.
 #[derive(Default)]
 struct Held {
     rows: HashMap<String, Waiting>,
@@ -63,16 +63,16 @@ pub struct Unreadable {
     pub name: String,
 }
 
-/// Why a feed has ended.
+/// The reason why a feed has ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// Its time is over: open a new one.
+    /// Its time has passed, and a new feed is opened.
     Over,
     /// The watch broke.
     Broken(String),
 }
 
-/// Returns how long a watch may last for a session that ends then.
+/// Returns the life of a watch for a session that ends at `ends`.
 #[must_use]
 pub fn life(ends: Moment, at: Moment) -> Duration {
     ends.since(at).clamp(SHORTEST, LONGEST)
@@ -94,13 +94,13 @@ impl Feed {
         }
     }
 
-    /// Returns everything that is open, in no order.
+    /// Returns the open Approvals, in no order.
     #[must_use]
     pub fn rows(&self) -> Vec<Waiting> {
         lock(&self.held).rows.values().cloned().collect()
     }
 
-    /// Returns what this version cannot read, by name; not more than [`UNREADABLE`].
+    /// Returns the Approvals that this version cannot read, sorted by name, at most [`UNREADABLE`].
     #[must_use]
     pub fn unreadable(&self) -> Vec<Unreadable> {
         let mut all: Vec<_> = lock(&self.held).unreadable.values().cloned().collect();
@@ -108,19 +108,19 @@ impl Feed {
         all
     }
 
-    /// Returns the number of changes so far, and those to come.
+    /// Returns a receiver of the number of changes.
     #[must_use]
     pub fn changes(&self) -> watch::Receiver<Option<u64>> {
         self.version.subscribe()
     }
 
-    /// Returns why it has ended, as soon as it has.
+    /// Returns a receiver of the reason why the feed has ended.
     #[must_use]
     pub fn ending(&self) -> watch::Receiver<Option<Ended>> {
         self.ended.subscribe()
     }
 
-    /// Marks it as looked at.
+    /// Notes that a reader uses the feed now.
     pub(super) fn touch(&self) {
         *lock(&self.used) = Instant::now();
     }
@@ -141,22 +141,22 @@ impl Feed {
         self.ended.borrow().is_some()
     }
 
-    /// Whether it still runs, and follows what a reader who asks for these namespaces may see.
+    /// Whether the feed still runs, and follows the namespaces that a reader asks for.
     pub(super) fn serves(&self, asked: &[String]) -> bool {
         !self.has_ended() && (self.namespaces.is_none() || self.asked == asked)
     }
 
-    /// Whether the list is there.
+    /// Whether the list is complete.
     pub(super) fn is_complete(&self) -> bool {
         self.version.borrow().is_some()
     }
 
-    /// Waits for the list. Returns whether it is complete: if not, the feed was over before, and another is to be
-    /// opened.
+    /// Waits for the list, and returns whether it is complete. If it is not, the feed has ended before, and the caller
+    /// opens a new one.
     pub(super) async fn complete(&self) -> Result<bool, PageError> {
         let (mut version, mut ended) = (self.version.subscribe(), self.ended.subscribe());
         let listed = async {
-            // A list that is complete can be shown, even if the feed has ended since.
+            // A complete list can be shown even if the feed has ended since.
             tokio::select! {
                 biased;
                 _ = version.wait_for(Option::is_some) => None,
@@ -175,7 +175,7 @@ impl Feed {
         }
     }
 
-    /// Keeps the task that follows: it ends with the feed, also if that has ended meanwhile.
+    /// Keeps the task that fills the feed. The task ends with the feed, and at once if the feed has ended already.
     pub(super) fn runs(&self, task: AbortHandle) {
         *lock(&self.task) = Some(task);
         if self.has_ended() {
@@ -200,7 +200,7 @@ impl Feed {
         }
     }
 
-    /// Puts a row in, and returns whether a reader sees a difference.
+    /// Adds or replaces a row, and returns whether a reader sees a difference.
     pub(super) fn put(&self, shared: &SharedRows, approval: &Approval) -> bool {
         let one = Waiting::of(approval, interned(shared, Row::of(approval)), &self.me);
         let mut held = lock(&self.held);
@@ -209,7 +209,7 @@ impl Feed {
         was_unreadable || before.is_none_or(|before| before.standing != one.standing || *before.row != *one.row)
     }
 
-    /// Keeps the name of what cannot be read, and not what it was before; returns whether a reader sees a difference.
+    /// Replaces a row by the name of an object that cannot be read, and returns whether a reader sees a difference.
     pub(crate) fn put_unreadable(&self, meta: &ObjectMeta) -> bool {
         let shown = |text: Option<&String>| display(text.map_or("", String::as_str), 253);
         let one = Unreadable { namespace: shown(meta.namespace.as_ref()), name: shown(meta.name.as_ref()) };
@@ -221,7 +221,7 @@ impl Feed {
         was_readable || is_new
     }
 
-    /// Takes an object out, and returns whether a reader sees a difference.
+    /// Removes an object, and returns whether a reader sees a difference.
     pub(super) fn remove(&self, meta: &ObjectMeta) -> bool {
         let uid = meta.uid.as_deref().unwrap_or_default();
         let mut held = lock(&self.held);
@@ -236,7 +236,7 @@ impl Feed {
 
 #[cfg(test)]
 impl Feed {
-    /// A feed of all namespaces that is complete with these, and ends with nothing.
+    /// Returns a complete feed of all namespaces with these objects, and without watches.
     pub(crate) fn sample(me: Me, readable: &[Approval], unreadable: &[ObjectMeta]) -> Self {
         let feed = Self::new(me, Vec::new(), None);
         for approval in readable {
@@ -250,7 +250,7 @@ impl Feed {
     }
 }
 
-/// One copy of the facts for all who see the same version of the same object.
+/// Returns the shared row of a version of an object.
 fn interned(shared: &SharedRows, row: Row) -> Arc<Row> {
     let key = (row.uid.clone(), row.version.clone());
     let mut all = lock(shared);
@@ -266,6 +266,6 @@ fn interned(shared: &SharedRows, row: Row) -> Arc<Row> {
 }
 
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Nothing panics while it holds one of these.
+    // No code panics while it holds a lock, so no lock is poisoned.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,7 +1,7 @@
-//! All feeds: one for each token that looks, opened, shared, bounded and ended.
+//! All feeds: at most one for each token. They are opened, shared, bounded and ended here.
 //!
-//! **Invariant:** a feed belongs to one token, none outlives the sign-out of its token, and their number is bounded in
-//! all and for each person.
+//! **Invariant:** a feed belongs to one token and ends at its sign-out. The number of feeds is bounded in total and for
+//! each person.
 
 use std::{
     collections::HashMap,
@@ -24,11 +24,11 @@ use crate::{
     session::{Caller, TokenId, now},
 };
 
-/// The most feeds of one person: each has a token of its own.
+/// The most feeds of one person, each with another token.
 const OWN: usize = 8;
-/// How often a feed that was over before its list was complete is opened again.
+/// The most feeds that one request opens, if they end before their lists are complete.
 const TRIES: usize = 3;
-/// The sign-outs that are remembered: the request of each may still be on its way.
+/// The most sign-outs that are remembered, because requests from before a sign-out may still be in flight.
 const SIGN_OUTS: NonZeroUsize = NonZeroUsize::MIN.saturating_add(1_023);
 
 /// All feeds.
@@ -36,27 +36,27 @@ pub struct Feeds {
     most: usize,
     open: Mutex<Open>,
     rows: Arc<SharedRows>,
-    /// The streams that tell of them.
+    /// The streams of events about the feeds.
     streams: Streams,
 }
 
 struct Open {
     feeds: HashMap<TokenId, Arc<Feed>>,
-    /// When a token was signed out.
+    /// The time at which each token was signed out.
     signed_out: LruCache<TokenId, Instant>,
-    /// Whether the page ends.
+    /// Whether the page is shutting down.
     is_closed: bool,
 }
 
 impl Feeds {
-    /// Returns no feeds. `most`: how many may be open at once.
+    /// Returns an empty set of feeds. `most`: the most feeds at once.
     #[must_use]
     pub fn new(most: usize) -> Self {
         let open = Open { feeds: HashMap::new(), signed_out: LruCache::new(SIGN_OUTS), is_closed: false };
         Self { most, open: Mutex::new(open), rows: Arc::default(), streams: Streams::new(most.saturating_mul(OWN)) }
     }
 
-    /// Returns the feed of a caller, complete with its list.
+    /// Returns the feed of a caller with a complete list. Opens one if there is none.
     ///
     /// # Errors
     /// Too many feeds; and as every request.
@@ -78,14 +78,14 @@ impl Feeds {
         )))
     }
 
-    /// Returns the complete feed of a caller, if one is open. Nothing is asked for.
+    /// Returns the complete feed of a caller, if one is open. Sends no request.
     #[must_use]
     pub fn known(&self, caller: &Caller) -> Option<Arc<Feed>> {
         let feed = lock(&self.open).feeds.get(&caller.token).cloned()?;
         (feed.is_complete() && !feed.has_ended()).then_some(feed)
     }
 
-    /// Returns a place for a stream that tells of a feed.
+    /// Returns a place for a stream of events about a feed.
     ///
     /// # Errors
     /// There are too many streams.
@@ -93,7 +93,7 @@ impl Feeds {
         self.streams.place(caller)
     }
 
-    /// Ends the feed of a token, and refuses those that requests from before would still open.
+    /// Ends the feed of a token. Requests that arrived before open no new one.
     pub fn end(&self, token: &TokenId) {
         let mut open = lock(&self.open);
         open.signed_out.put(token.clone(), Instant::now());
@@ -101,7 +101,7 @@ impl Feeds {
         self.streams.end(token);
     }
 
-    /// Ends all feeds: the page ends.
+    /// Ends all feeds, because the page is shutting down.
     pub fn end_all(&self) {
         let mut open = lock(&self.open);
         open.is_closed = true;
@@ -125,7 +125,7 @@ impl Feeds {
         })
     }
 
-    /// Puts a new feed in, or returns the one that another request has put in meanwhile.
+    /// Adds a new feed, or returns the feed that another request has added in the meantime.
     fn admit(
         &self,
         caller: &Caller,
@@ -160,7 +160,8 @@ impl Open {
         }
     }
 
-    /// Ends the oldest feed of a person who has too many, and one that nobody reads where there are too many in all.
+    /// Ends the oldest feed of a person who has too many. If there are too many feeds in total, ends one without a
+    /// reader.
     fn make_room(&mut self, user: &str, most: usize) -> Result<(), PageError> {
         let own = || self.feeds.iter().filter(|(_, feed)| feed.me.user == user);
         if own().count() >= OWN
@@ -182,7 +183,7 @@ impl Open {
     }
 }
 
-/// The namespaces that count of those that were named.
+/// Returns the named namespaces, each once, at most [`NAMESPACES`].
 fn distinct(namespaces: &[String]) -> Vec<String> {
     let mut asked: Vec<String> = Vec::new();
     for name in namespaces {

@@ -1,6 +1,6 @@
-//! Who gets which feed, and what ends it.
+//! Tests of the feeds: their readers, their bounds, and their ends.
 //!
-//! It must not ask a real API server: the one here lists nothing, and its watches are silent.
+//! The API server of the tests lists nothing, and its watches are silent.
 
 #![allow(clippy::unwrap_used)]
 use std::{
@@ -18,11 +18,11 @@ use tokio::sync::Semaphore;
 
 use super::*;
 
-/// An API server that lists nothing, in the namespaces a, b and c.
+/// An API server without Approvals in the namespaces a, b and c.
 #[derive(Clone)]
 struct Server {
     gate: Arc<Semaphore>,
-    /// How many lists of a feed end because their version has expired.
+    /// The number of further lists whose version expires, which ends their feed.
     expires: Arc<AtomicUsize>,
     watches: Arc<AtomicUsize>,
     all: bool,
@@ -130,7 +130,7 @@ async fn two_requests_at_once_share_one_feed() {
     let (first, second, ()) = tokio::join!(feeds.of(&caller, &asked), feeds.of(&caller, &asked), open);
     let (first, second) = (first.unwrap(), second.unwrap());
     assert!(Arc::ptr_eq(&first, &second) && !first.has_ended());
-    // Both asked where they may list before either had a feed.
+    // Both requests asked for the scope before either had a feed.
     let caller = server.caller("u", "bob");
     let started = AtomicUsize::new(0);
     let start = |_| {
@@ -147,7 +147,7 @@ async fn two_requests_at_once_share_one_feed() {
 async fn a_feed_that_is_over_before_its_list_is_complete_is_opened_again() {
     let (server, feeds) = (Server::new(true), Feeds::new(10));
     let caller = server.caller("t", "alice");
-    // Each ends a feed: its list begins a second time.
+    // Each expired list begins a second time, which ends its feed.
     server.expires.store(2, Ordering::SeqCst);
     assert!(!feeds.of(&caller, &[]).await.unwrap().has_ended());
     feeds.end(&caller.token);

@@ -1,6 +1,6 @@
-//! Fills one feed from the watches of its namespaces.
+//! The task that fills a feed from the watches of its namespaces.
 //!
-//! It must not call a list complete before each of its namespaces is, nor go on after something may have been missed.
+//! **Invariant:** the list is complete only after that of each namespace. After a gap in a watch the feed ends.
 
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
@@ -22,10 +22,10 @@ use crate::scope::places;
 
 /// The time without a reader after which a feed ends.
 const IDLE: Duration = Duration::from_secs(300);
-/// Events on their way from a watch.
+/// The most events of a watch that wait to be applied.
 const QUEUE: usize = 64;
 
-/// Follows the open Approvals until the feed's time is over.
+/// Follows the open Approvals until the feed ends. `left`: the life of the feed.
 pub(super) async fn follow(client: Client, feed: Arc<Feed>, shared: Arc<SharedRows>, left: Duration) {
     let places = places(feed.namespaces.as_deref());
     let over = Instant::now() + left;
@@ -34,13 +34,13 @@ pub(super) async fn follow(client: Client, feed: Arc<Feed>, shared: Arc<SharedRo
         feed.changed();
     }
     let has_lists = !places.is_empty();
-    // The watches end with this task.
+    // Dropping the set ends the watches with this task.
     let mut watches = JoinSet::new();
     let all = places.into_iter().enumerate().map(|(list, place)| {
         let (to, mut from) = mpsc::channel(QUEUE);
         let selected = Some(still_open());
         watches.spawn(follow_selected::<Approval>(client.clone(), place, selected, to, RequestMetrics::default()));
-        // That a watch has ended is an event too: the others must not go on without it.
+        // The end of a watch is an event too, because the feed ends with each of its watches.
         poll_fn(move |context| from.poll_recv(context).map(|event| Some((list, event))))
     });
     let mut events = select_all(all);
@@ -70,7 +70,7 @@ pub(super) async fn follow(client: Client, feed: Arc<Feed>, shared: Arc<SharedRo
     feed.end(why);
 }
 
-/// What follows from an event.
+/// The consequence of an event for the feed.
 #[derive(Debug, PartialEq, Eq)]
 enum Then {
     Nothing,
@@ -78,7 +78,7 @@ enum Then {
     End(Ended),
 }
 
-/// How far the list of each watch is.
+/// The lists of the watches: which have begun, and which are complete.
 struct Lists {
     most: usize,
     begun: HashSet<usize>,
@@ -94,7 +94,8 @@ impl Lists {
         self.done.len() == self.most
     }
 
-    /// A difference is told once all is listed: that tells of everything before.
+    /// Returns the consequence of a change. Changes before all lists are complete have none, because the complete list
+    /// is a change itself.
     fn told(&self, is_different: bool) -> Then {
         if is_different && self.are_complete() { Then::Changed } else { Then::Nothing }
     }
@@ -102,7 +103,7 @@ impl Lists {
 
 fn take(feed: &Feed, shared: &SharedRows, lists: &mut Lists, list: usize, event: WatchEvent<Approval>) -> Then {
     match event {
-        // A second list means that something may have been missed: whoever looks begins anew.
+        // After a second list events may have been missed, so the feed ends and a new one is opened.
         WatchEvent::Listing if !lists.begun.insert(list) => Then::End(Ended::Over),
         WatchEvent::Listing => Then::Nothing,
         WatchEvent::ListDone(_) => {

@@ -1,6 +1,6 @@
-//! How the events of several watches become one feed.
+//! Tests of a feed that is filled from several watches.
 //!
-//! It must not ask an API server: the events are given.
+//! The events are applied without an API server.
 
 #![allow(clippy::unwrap_used)]
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;

@@ -1,6 +1,6 @@
-//! What the inbox shows of one Approval. Facts are shared by all who may see it; the standing is each reader's own.
+//! A row of the inbox: the facts of one Approval, which all its readers share, and the standing of one reader.
 //!
-//! It must not keep more of an Approval than a line of the inbox needs: a page holds thousands of them.
+//! A row has only what a line of the inbox needs, because a page keeps thousands of rows.
 
 use std::sync::Arc;
 
@@ -11,16 +11,16 @@ use signoff_review::{action, alike, brief, quorum::subjects, request::consequenc
 
 use crate::session::Me;
 
-/// The longest prompt in a line of the inbox.
+/// The longest prompt in a line of the inbox, in characters.
 const PROMPT: usize = 240;
-/// The longest tool and target in a line of the inbox.
+/// The longest tool and target in a line of the inbox, in characters.
 const CALL: usize = 200;
-/// The longest list of the people and groups that are asked.
+/// The longest list of approvers, in characters.
 const ASKS: usize = 200;
-/// The longest arguments in a line of the inbox.
+/// The longest arguments in a line of the inbox, in characters.
 const ARGUMENTS: usize = 160;
 
-/// The facts of an Approval, the same for everybody.
+/// The facts of an Approval, which are the same for all readers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row {
     /// The uid.
@@ -51,36 +51,36 @@ pub struct Row {
     pub prompt: String,
     /// The approval policies that apply.
     pub policies: Vec<String>,
-    /// The key of the gate: equal gates have equal ones.
+    /// The key of the gate, by which equal gates are found.
     pub alike: String,
-    /// Who requested it.
+    /// The requester, or the person for whom they requested it.
     pub requested_by: String,
-    /// The people and groups that it asks.
+    /// The approvers in words.
     pub asked: String,
-    /// When it was asked.
+    /// The time of the request.
     pub since: Moment,
     /// The deadline in force.
     pub deadline: Moment,
-    /// When decisions are not accepted any more, or `None`.
+    /// The time from which decisions are not accepted, or `None`.
     pub closes_at: Option<Moment>,
-    /// What the next timeout does, as the end of a sentence that begins with “then”.
+    /// The effect of the next timeout. Completes the sentence “then …”.
     pub then: String,
     /// The recorded approvals.
     pub have: i32,
     /// The needed approvals.
     pub needed: i32,
-    /// Whether there is more to meet than this number: further quorums, or people of certain groups.
+    /// Whether the gate needs more than this number: further quorums, or people of certain groups.
     pub needs_more: bool,
     /// Whether its phase says that the deadline has passed.
     pub is_overdue: bool,
-    /// Whether it asks again after an earlier request was superseded, which may have had no vote.
+    /// Whether it asks again after an earlier request was superseded.
     pub asks_again: bool,
 }
 
-/// What the reader is to an Approval.
+/// The part of a reader in an Approval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
-    /// It waits for the reader.
+    /// The Approval waits for the reader.
     Asked,
     /// The reader has decided, and others are still needed.
     Decided(Verdict),
@@ -93,7 +93,7 @@ pub enum Standing {
 pub struct Waiting {
     /// The facts.
     pub row: Arc<Row>,
-    /// What the reader is to it.
+    /// The part of the reader.
     pub standing: Standing,
     /// Whether the reader requested the run.
     pub is_mine: bool,
@@ -164,7 +164,7 @@ impl Row {
         self.is_overdue || self.deadline <= now
     }
 
-    /// Whether an Approve would be the last one that is needed, as far as the number says.
+    /// Whether one more Approve reaches the needed number, and nothing else is needed.
     #[must_use]
     pub fn is_last(&self) -> bool {
         !self.needs_more && self.have + 1 >= self.needed
@@ -188,7 +188,7 @@ impl Waiting {
 }
 
 impl Standing {
-    /// Returns what a user is to an Approval. Time is not looked at: that changes without an event.
+    /// Returns the part of a user in an Approval. The deadline does not count, because it passes without a watch event.
     #[must_use]
     pub fn of(approval: &Approval, me: &Me) -> Self {
         let status = approval.status.as_ref();

@@ -1,7 +1,7 @@
-//! The streams that tell a browser of changes: how many there may be, and until when.
+//! The places of streams of events, by which their number and their life are bounded.
 //!
-//! **Invariant:** a stream ends with its session, at sign-out and after ten minutes, and none is opened beyond the
-//! bounds.
+//! **Invariant:** a stream ends with its session, at sign-out and after ten minutes. There are never more streams than
+//! places.
 
 use std::{
     collections::HashMap,
@@ -19,20 +19,20 @@ use crate::{
 /// The most streams of one token.
 const OWN: usize = 8;
 
-/// All streams. Each holds a receiver of its token; that there is a receiver is what is counted.
+/// All streams by token. Each holds a receiver of its token, and the receivers are counted.
 pub struct Streams {
     most: usize,
     open: Mutex<HashMap<TokenId, watch::Sender<()>>>,
 }
 
-/// A place for one stream. It is free again when this is dropped.
+/// A place for one stream. Dropping it frees the place.
 pub struct Place {
     signed_in: watch::Receiver<()>,
     over: Instant,
 }
 
 impl Streams {
-    /// Returns no streams. `most`: how many may be open at once.
+    /// Returns an empty set of streams. `most`: the most streams at once.
     #[must_use]
     pub fn new(most: usize) -> Self {
         Self { most, open: Mutex::default() }
@@ -47,7 +47,7 @@ impl Streams {
     }
 
     fn of(&self, token: &TokenId, over: Instant) -> Result<Place, PageError> {
-        // Nothing panics while it holds this.
+        // No code panics while it holds the lock, so the lock is not poisoned.
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         open.retain(|_, own| own.receiver_count() > 0);
         let all: usize = open.values().map(watch::Sender::receiver_count).sum();
@@ -73,17 +73,17 @@ impl Streams {
         self.open.lock().unwrap_or_else(PoisonError::into_inner).remove(token);
     }
 
-    /// Ends all streams: the page ends.
+    /// Ends all streams, because the page is shutting down.
     pub fn end_all(&self) {
         self.open.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 }
 
 impl Place {
-    /// Waits until the stream has to end.
+    /// Waits until the stream must end.
     pub async fn over(&mut self) {
         tokio::select! {
-            // Nothing is ever sent: this returns when the token is ended.
+            // Nothing is ever sent: this returns when the sender is dropped at sign-out.
             _ = self.signed_in.changed() => {}
             () = tokio::time::sleep_until(self.over) => {}
         }

@@ -1,4 +1,4 @@
-//! The page of the policies, and what it says of what the reader must not list.
+//! Tests of the page of the policies, with lists that the reader must not read.
 #![allow(clippy::unwrap_used)]
 
 use serde_json::json;

@@ -1,6 +1,6 @@
-//! What a policy matches and demands, in sentences.
+//! The sentences about a policy: the gates that it applies to, and its demands.
 //!
-//! It must not soften what a policy demands. What an added gate asks, and how long it waits, is in the policy itself.
+//! The question and the timeout of an added gate are left out; they are in the policy itself.
 
 use signoff_api::{
     gate::{GateType, PersonRule, Quorum, RequiredFrom, TimeoutAction},
@@ -19,13 +19,13 @@ use signoff_review::{
 pub struct Words {
     /// The namespaces and gates that it applies to.
     pub applies: Vec<String>,
-    /// Who must agree besides those whom the gate names.
+    /// The people who must agree besides the approvers of the gate.
     pub who: Option<String>,
-    /// What it demands.
+    /// The demands of the policy.
     pub demands: Vec<String>,
 }
 
-/// Describes a policy of the cluster.
+/// Returns a policy of the cluster in words.
 #[must_use]
 pub fn of_cluster(spec: &ClusterApprovalPolicySpec) -> Words {
     let selector = spec.match_.as_ref().and_then(|found| found.namespace_selector.as_ref());
@@ -36,7 +36,7 @@ pub fn of_cluster(spec: &ClusterApprovalPolicySpec) -> Words {
     words
 }
 
-/// Describes a policy of a namespace.
+/// Returns a policy of a namespace in words.
 #[must_use]
 pub fn of_namespace(spec: &ApprovalPolicySpec, namespace: &str) -> Words {
     let types = spec.match_.as_ref().map(|found| found.gate_types.as_slice()).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! The sentences about policies.
+//! Tests of the sentences about policies.
 #![allow(clippy::unwrap_used)]
 
 use serde_json::json;

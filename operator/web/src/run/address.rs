@@ -1,6 +1,6 @@
 //! The addresses of the pages about a run.
 //!
-//! It must not put a name into an address as it is: what a name has is no part of a path.
+//! **Invariant:** names are escaped, so that no character of a name is a part of the path.
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use signoff_api::Digest;
@@ -9,10 +9,10 @@ use crate::error::PageError;
 
 const SAFE: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
-/// The longest name of an object.
+/// The longest name of an object, in characters.
 const LONGEST: usize = 253;
 
-/// A run, by its names.
+/// A run, by its namespace and its name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Address {
     /// The namespace.
@@ -22,10 +22,10 @@ pub struct Address {
 }
 
 impl Address {
-    /// Returns the address of a run whose names an address of a request has.
+    /// Returns the address of a run with the names of a request's path.
     ///
     /// # Errors
-    /// Names that no object has: they would be another path of the API server.
+    /// Names that no object can have, because they would be another path of the API server.
     pub fn of(namespace: &str, name: &str) -> Result<Self, PageError> {
         if is_name(namespace) && is_name(name) {
             return Ok(Self { namespace: namespace.to_owned(), name: name.to_owned() });

@@ -1,10 +1,11 @@
-//! `POST …/change`: suspends, resumes, cancels or repeats a run, which is tried and shown first, and then sent.
+//! `POST …/change`: suspends, resumes, cancels or repeats a run. A change is tried and shown, and sent after its
+//! confirmation.
 //!
 //! read (as the caller) -> proposed *(pure)* -> tried *(I/O)* -> unaltered *(pure)* -> confirmed by its digest -> sent
 //! *(I/O)*
 //!
-//! **Invariant:** what is sent has the digest of the page that was confirmed. A new run has its name from that page, so
-//! one confirmation creates one run.
+//! **Invariant:** the change that is sent has the digest that was confirmed. The confirmation also has the name of a
+//! new run, so one confirmation creates one run.
 
 use axum::{
     Form,
@@ -40,15 +41,15 @@ use crate::{
     state::PageState,
 };
 
-/// The field manager of what the page writes.
+/// The field manager of the changes of the page.
 const MANAGER: &str = "signoff-web";
 
 /// A verb of the page for a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PageVerb {
-    /// A field of the run is changed.
+    /// A change of a field of the run.
     Change(RunChange),
-    /// A new run is created from the spec of this one.
+    /// A new run from the spec of this one.
     Rerun,
 }
 
@@ -60,7 +61,7 @@ impl PageVerb {
         Self::Rerun,
     ];
 
-    /// Returns the word on the button, which the form sends too.
+    /// Returns the word on the button, which is also its value in the form.
     pub fn word(self) -> &'static str {
         match self {
             Self::Change(RunChange::Suspend) => "Suspend",
@@ -70,7 +71,7 @@ impl PageVerb {
         }
     }
 
-    /// Returns what it does.
+    /// Returns the effect of the verb.
     pub fn effect(self) -> &'static str {
         match self {
             Self::Change(change) => change.effect(),
@@ -78,7 +79,7 @@ impl PageVerb {
         }
     }
 
-    /// Returns the look of the button.
+    /// Returns the CSS class of the button.
     pub fn class(self) -> &'static str {
         if self == Self::Change(RunChange::Cancel) { "danger" } else { "" }
     }
@@ -89,7 +90,7 @@ impl PageVerb {
 pub struct Offers {
     /// The verbs.
     pub verbs: Vec<PageVerb>,
-    /// The reason why the run is not offered to be run again, although the reader may create runs.
+    /// The reason why Rerun is not offered, although the reader may create runs.
     pub not_rerun: Option<String>,
 }
 
@@ -101,7 +102,7 @@ pub struct RunRights {
 }
 
 impl RunRights {
-    /// Asks the API server what the caller may do with a run. Where the page changes no runs, nothing is asked.
+    /// Asks the API server for the rights of the caller on a run. Sends no request if the page changes no runs.
     pub async fn ask(state: &PageState, client: &Client, address: &Address) -> Self {
         if !state.settings.changes_runs() {
             return Self::default();
@@ -110,11 +111,11 @@ impl RunRights {
         let of = |verb, name| Right { verb, resource: "workflows", namespace, name };
         let (patch, create) =
             tokio::join!(has(client, of("patch", Some(address.name.as_str()))), has(client, of("create", None)));
-        // A question without an answer offers nothing; the page is shown all the same.
+        // A right that could not be checked is not offered, and the page is shown all the same.
         Self { patch: patch == Ok(true), create: create == Ok(true) }
     }
 
-    /// Returns the verbs that have an effect on a run and that its reader may use.
+    /// Returns the verbs that have an effect on a run and that the reader may use.
     pub fn offers(self, workflow: &Workflow) -> Offers {
         let phase = workflow.status.as_ref().map(|status| status.phase).unwrap_or_default();
         let spec = &workflow.spec;
@@ -135,7 +136,8 @@ impl RunRights {
     }
 }
 
-/// Returns the calls that a repetition would make again. Records that could not be read are still in `status.segments`.
+/// Returns the calls that a repetition would make again. Segments that could not be read are still in
+/// `status.segments`.
 fn repetition(workflow: &Workflow) -> Repetition {
     if workflow.spec.restored == Some(true) {
         Repetition::of_restored(None)
@@ -151,7 +153,7 @@ fn repetition(workflow: &Workflow) -> Repetition {
 pub struct ChangeForm {
     verb: String,
     uid: String,
-    /// The name of the new run, as the confirmation has it.
+    /// The name of the new run on the confirmation.
     #[serde(default)]
     name: String,
     #[serde(default)]
@@ -161,7 +163,7 @@ pub struct ChangeForm {
 /// The object that is sent.
 #[derive(Clone, Debug)]
 enum Sent {
-    /// A merge patch, and the run as it is after it.
+    /// A merge patch, and the run after it.
     Patch(Value, Box<DynamicObject>),
     /// A new run.
     New(Box<DynamicObject>),
@@ -170,7 +172,7 @@ enum Sent {
 /// Tries a change of a run and asks for confirmation, or sends a confirmed one.
 ///
 /// # Errors
-/// As every request; and a change that has no effect, or that this page does not make.
+/// As every request; and a change without effect, or one that this page does not offer.
 pub async fn change(
     State(state): State<PageState>,
     caller: Caller,
@@ -249,8 +251,8 @@ fn runs(client: &Client, address: &Address) -> Api<DynamicObject> {
     Api::namespaced_with(client.clone(), &address.namespace, &ApiResource::erase::<Workflow>(&()))
 }
 
-/// Returns what is sent, or why it would have no effect. `confirmed_name`: the name of the new run as it was confirmed,
-/// or nothing.
+/// Returns the object that a change sends, or the error of a change without effect. `confirmed_name`: the confirmed
+/// name of the new run, or an empty text.
 fn propose(verb: PageVerb, run: &DynamicObject, me: &Me, confirmed_name: &str) -> Result<Sent, PageError> {
     let name = || format!("run {}", one_line(run.metadata.name.as_deref().unwrap_or_default(), 253));
     match verb {
@@ -267,7 +269,7 @@ fn propose(verb: PageVerb, run: &DynamicObject, me: &Me, confirmed_name: &str) -
                 return Err(PageError::Changed(format!("{} is {} already", name(), change.done())));
             }
             let mut patch = change.patch();
-            // Another run that has the name by then is not changed.
+            // With its uid the patch cannot change another run of the same name.
             patch["metadata"] = json!({"uid": run.metadata.uid});
             Ok(Sent::Patch(patch, Box::new(change.changed(run))))
         }
@@ -295,7 +297,7 @@ fn not_copied(why: NotCopied) -> PageError {
     }
 }
 
-/// Returns the page for a confirmation that has created its run already, or the error.
+/// Returns the page of a confirmation whose run exists already, or the error.
 async fn repeated(
     caller: &Caller,
     api: &Api<DynamicObject>,
@@ -319,7 +321,7 @@ async fn repeated(
     Ok(page::kept(page::html(&Repeated { shell, run: address.run(), name })))
 }
 
-/// Returns a warning about calls that would be made again, or refuses where it is not known which calls had an effect.
+/// Returns a warning about calls that would be made again. Returns an error if a call may have had an effect.
 async fn repeatable(client: &Client, address: &Address, uid: &str) -> Result<Option<String>, PageError> {
     let workflow = read::whole_journal(client, address).await?;
     if workflow.metadata.uid.as_deref() != Some(uid) {
@@ -336,14 +338,15 @@ async fn repeatable(client: &Client, address: &Address, uid: &str) -> Result<Opt
     }
 }
 
-/// Returns the warning above a repetition: that the run has succeeded, and which calls are made again.
+/// Returns the warning above a repetition, if the run has succeeded or calls are made again. `again`: the sentence
+/// about these calls.
 fn warning(phase: WorkflowPhase, again: Option<String>) -> Option<String> {
     let done = (phase == WorkflowPhase::Succeeded).then(|| "this run has succeeded already".to_owned());
     let all: Vec<_> = done.into_iter().chain(again).collect();
     (!all.is_empty()).then(|| all.join("; "))
 }
 
-/// Turns a request without an answer into an unknown outcome: it may be stored all the same.
+/// Returns the error of a change. Without an answer the outcome is unknown, because the change may be stored.
 fn unanswered(error: PageError) -> PageError {
     match error {
         PageError::Away(why) => PageError::Unknown(format!(
@@ -354,7 +357,7 @@ fn unanswered(error: PageError) -> PageError {
 }
 
 impl Sent {
-    /// Returns the run as it is stored if nothing alters it.
+    /// Returns the run as it is stored unless a webhook or a policy changes it.
     fn object(&self) -> &DynamicObject {
         match self {
             Self::Patch(_, changed) => changed,
@@ -362,7 +365,7 @@ impl Sent {
         }
     }
 
-    /// Returns the digest of what is sent: another user, run, name or content has another one.
+    /// Returns the digest of the change: of the user, the run, the name of a new run, and the content.
     fn digest(&self, me: &Me, uid: &str) -> Result<String, PageError> {
         let what = match self {
             Self::Patch(patch, _) => patch.clone(),
@@ -373,7 +376,7 @@ impl Sent {
         Ok(digest.to_string())
     }
 
-    /// Sends it to the API server, or only tries it.
+    /// Sends the change to the API server. `dry_run`: the change is only tried.
     async fn send(&self, api: &Api<DynamicObject>, run: &str, dry_run: bool) -> Result<DynamicObject, kube::Error> {
         let manager = Some(MANAGER.to_owned());
         match self {

@@ -1,4 +1,4 @@
-//! Changes of a run over an API server of the test: tried, confirmed, sent once, and refused if something alters them.
+//! Changes of a run with an API server of the test: tried, confirmed, sent once, and refused if they are altered.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
@@ -24,13 +24,13 @@ fn run(spec: &Value, phase: &str) -> DynamicObject {
     serde_json::from_value(object).unwrap()
 }
 
-/// A run of erin, with one step.
+/// Returns a run of erin with one step.
 fn refund(phase: &str) -> DynamicObject {
     let pay = json!({"name": "pay", "http": {"method": "POST", "url": "https://bank.example/pay"}});
     run(&json!({"requestedBy": "erin", "steps": [pay]}), phase)
 }
 
-/// A webhook: it alters the runs that are created or changed.
+/// A webhook that changes the runs which are created or patched.
 type Alters = fn(&mut Value);
 
 /// The runs of an API server, by name, and the number of writes that were not only tried.
@@ -74,7 +74,7 @@ fn failure(code: u16, reason: &str) -> (u16, Value) {
     )
 }
 
-/// An API server with one run.
+/// Returns an API server with one run.
 fn api_server(run: &DynamicObject, alters: Alters) -> (Client, Arc<Mutex<RunServer>>) {
     let runs = BTreeMap::from([("refund".to_owned(), serde_json::to_value(run).unwrap())]);
     let stored = Arc::new(Mutex::new(RunServer { runs, writes: 0 }));
@@ -92,12 +92,12 @@ fn api_server(run: &DynamicObject, alters: Alters) -> (Client, Arc<Mutex<RunServ
     (signoff_cluster::connect_service(service, "default"), stored)
 }
 
-/// Sends the form of one of the two posts, as dana.
+/// Sends a form as dana, for a confirmation or with one.
 async fn posts(client: &Client, verb: &str, name: &str, confirmed: &str) -> Result<Response, PageError> {
     posts_to(&World::new(&[]), client, verb, name, confirmed).await
 }
 
-/// As [`posts`], to a page with other settings.
+/// Sends a form as [`posts`], to a page with other settings.
 async fn posts_to(
     page: &World,
     client: &Client,
@@ -208,7 +208,7 @@ async fn one_confirmation_creates_one_run() {
     let (name, confirmed) = (field(&first, "name"), field(&first, "confirmed"));
     let created = posts(&client, "Rerun", &name, &confirmed).await.unwrap();
     assert_eq!(location(&created), format!("/n/finance/w/{name}"));
-    // Since then it was suspended, as runs can be.
+    // The new run was suspended since then.
     stored.lock().unwrap().runs.get_mut(&name).unwrap()["spec"]["suspend"] = json!(true);
     let again = posts(&client, "Rerun", &name, &confirmed).await.unwrap();
     assert_eq!(again.headers()[CACHE_CONTROL], page::KEPT);

@@ -1,4 +1,4 @@
-//! The page that shows a change of a run before it is sent: what it does, and what a new run would do.
+//! The page that shows a change of a run before it is sent: its effect, and the steps of a new run.
 //!
 //! Pure.
 
@@ -18,9 +18,9 @@ use crate::{error::PageError, page::Shell};
 
 /// The most steps of a list.
 const STEPS: usize = 64;
-/// The most characters of the value of an input.
+/// The longest value of an input, in characters.
 const INPUT: usize = 400;
-/// The most characters of a spec.
+/// The longest spec, in characters.
 const SPEC: usize = 200_000;
 
 #[derive(Template)]
@@ -36,13 +36,13 @@ pub(super) struct ConfirmChange {
     pub(super) new: Option<NewRun>,
     pub(super) warning: Option<String>,
     pub(super) uid: String,
-    /// The digest of what is confirmed.
+    /// The digest of the change that is confirmed.
     pub(super) confirmed: String,
-    /// Whether something else was confirmed than what would be sent now.
+    /// Whether the reader confirmed another change than the one that would be sent now.
     pub(super) differs: bool,
 }
 
-/// The page for a confirmation that has created its run already.
+/// The page of a confirmation whose run exists already.
 #[derive(Template)]
 #[template(path = "run_repeated.html")]
 pub(super) struct Repeated {
@@ -52,7 +52,7 @@ pub(super) struct Repeated {
     pub(super) name: String,
 }
 
-/// A run that would be created, for the person who confirms it.
+/// A new run on its confirmation.
 #[derive(Debug)]
 pub(super) struct NewRun {
     /// Its name.
@@ -70,7 +70,7 @@ pub(super) struct NewRun {
 }
 
 impl NewRun {
-    /// Describes a run that would be created, and the run that it repeats.
+    /// Returns a new run for its confirmation. `old`: the run that it repeats.
     ///
     /// # Errors
     /// A run that this version cannot read.
@@ -94,7 +94,7 @@ impl NewRun {
     }
 }
 
-/// Returns the facts of a new run: who created the run that it repeats, and whom its gates exclude.
+/// Returns the facts of a new run: the creator of the run that it repeats, and the users whom its gates exclude.
 fn facts(new: &DynamicObject, old: &DynamicObject) -> Vec<(&'static str, String)> {
     let name = one_line(old.metadata.name.as_deref().unwrap_or_default(), 253);
     let uid = one_line(old.metadata.uid.as_deref().unwrap_or_default(), 64);

@@ -1,6 +1,6 @@
-//! Every decision of a run: who said what at which gate, and what came of it.
+//! The decisions of a run: the votes at each gate, and its outcome.
 //!
-//! **Invariant:** the channel of a vote is the one that the operator recorded as vouched for; otherwise none is named.
+//! **Invariant:** a vote has a channel only if the operator recorded a verified one.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use signoff_review::{decisions, edits, request, run::State, text::one_line};
 use super::{address::Address, shapes::class, texts::Fenced};
 use crate::page::Instant;
 
-/// The most gates, the latest ones.
+/// The most gates; of more, the latest are shown.
 const MOST: usize = 200;
 
 /// One gate that was asked.
@@ -28,34 +28,34 @@ pub struct Gate {
     pub word: &'static str,
     /// The tone of its state.
     pub tone: &'static str,
-    /// Who decided: `by alice@example.com`, `by its timeout`.
+    /// The deciders: `by alice@example.com`, `by its timeout`.
     pub by: Option<String>,
-    /// When the outcome was recorded.
+    /// The time of the outcome.
     pub at: Option<Instant>,
-    /// What counts where the state does not say it.
+    /// The verdict that counts, if the state does not name it.
     pub counts_as: Option<String>,
     /// The reason.
     pub reason: Option<Fenced>,
-    /// The text before the change, where the gate replaced it.
+    /// The text that a Modify at the gate replaced.
     pub before: Option<Fenced>,
-    /// What people said.
+    /// The decisions of people.
     pub votes: Vec<Said>,
 }
 
-/// What one person said.
+/// The decision of one person.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Said {
     /// The person who is counted, or the key of a decision that is not counted.
     pub who: String,
     /// The verdict.
     pub verdict: &'static str,
-    /// When the operator found it.
+    /// The time at which the operator counted it.
     pub at: Option<Instant>,
-    /// The channel that was vouched for.
+    /// The verified channel.
     pub channel: Option<String>,
-    /// What became of it, where it does not count.
+    /// The state of a decision that does not count.
     pub state: Option<String>,
-    /// The words.
+    /// The reason and the payload.
     pub words: Option<Fenced>,
 }
 
@@ -101,8 +101,8 @@ fn gate(record: &StepRecord, approvals: &[Approval], address: &Address, now: Mom
     }
 }
 
-/// Returns who changed the value of a step at which gates, by the path of the step:
-/// `changed by bob at gate sql, then by erin at gate prod`.
+/// Returns the sentences about changed values by the path of the step: `changed by bob at gate sql, then by erin at
+/// gate prod`.
 pub fn changes(records: &[StepRecord], approvals: &[Approval]) -> BTreeMap<String, String> {
     let mut decided: Vec<_> = records.iter().filter(|record| record.object.is_some()).collect();
     decided.sort_by_key(|record| record.done);
@@ -124,8 +124,8 @@ pub fn changes(records: &[StepRecord], approvals: &[Approval]) -> BTreeMap<Strin
     changes
 }
 
-/// Returns the text that a gate replaced. Of a long one it is the beginning, and the page of the Approval has the
-/// whole.
+/// Returns the text that a Modify at a gate replaced. Of a long text it is the beginning; the page of the Approval has
+/// the whole.
 fn before(outcome: &Outcome, request: &ApprovalRequest) -> Option<Fenced> {
     let replaced = edits::replaced(outcome, request)?;
     let part = if replaced.is_cut { ", the beginning" } else { "" };
@@ -141,7 +141,7 @@ fn by(outcome: &Outcome) -> String {
     }
 }
 
-/// The phase of an expired gate does not name what counts.
+/// Returns the verdict that counts at an expired gate, whose phase does not name it.
 fn counts_as(outcome: &Outcome, approval: Option<&Approval>) -> Option<String> {
     let expired = outcome.phase == signoff_api::approval::ApprovalPhase::Expired;
     let request = approval.map(|approval| &approval.spec.request);

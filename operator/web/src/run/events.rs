@@ -1,6 +1,6 @@
-//! `…/events`: that the Workflow or one of its Approvals has changed, as server-sent events.
+//! `…/events`: server-sent events about changes of a Workflow and its Approvals.
 //!
-//! It must not say what has changed: that comes with an ordinary request.
+//! **Invariant:** an event has no content of the run. The browser fetches the content with an ordinary request.
 
 use std::{convert::Infallible, pin::Pin, time::Duration};
 
@@ -27,15 +27,15 @@ use super::{
 };
 use crate::{error::PageError, live::Place, session::Caller, state::PageState};
 
-/// How often a quiet stream says that it lives.
+/// The time between two signs of life of a quiet stream.
 const BEAT: Duration = Duration::from_secs(25);
-/// Changes that arrive together are told once.
+/// The most changes that become one event, if they arrive together.
 const TOGETHER: usize = 64;
 
-/// What the page has shown already.
+/// The versions of the run that the page shows.
 #[derive(Deserialize)]
 pub struct SeenVersions {
-    /// The versions that it has read.
+    /// The word of the versions that it has read.
     #[serde(default)]
     seen: String,
 }
@@ -49,7 +49,7 @@ enum WatchedKind {
 
 type Changes = Pin<Box<dyn Stream<Item = Result<(WatchedKind, ObjectChange), watcher::Error>> + Send>>;
 
-/// What is known of a change.
+/// A change of a watched object.
 enum ObjectChange {
     Listing,
     Listed,
@@ -57,7 +57,7 @@ enum ObjectChange {
     Gone(ObjectMeta),
 }
 
-/// Streams `changed` as often as the run is not what the reader has seen.
+/// Streams an event `changed` whenever the run has other versions than those that the page shows.
 ///
 /// # Errors
 /// As every request; too many streams.
@@ -94,7 +94,7 @@ fn change<K>(event: WatchEvent<PartialObjectMeta<K>>) -> ObjectChange {
     }
 }
 
-/// What is known of a run.
+/// The versions of the objects of a run, and whether each list is complete.
 #[derive(Default)]
 struct Known {
     workflow: (Versions, bool),
@@ -115,14 +115,13 @@ impl Known {
         }
     }
 
-    /// Returns the word for what is known, once both lists are complete.
+    /// Returns the word of the versions, or `None` before both lists are complete.
     fn word(&self) -> Option<String> {
         (self.workflow.1 && self.approvals.1).then(|| self.workflow.0.clone().and(&self.approvals.0).word())
     }
 }
 
-/// Returns an event whenever what is known is not what was seen. A watch that breaks ends the stream: the browser opens
-/// another.
+/// Returns an event for each word other than `seen`. A broken watch ends the stream, and the browser opens another one.
 fn told(changes: Changes, seen: String, place: Place) -> impl Stream<Item = Result<Event, Infallible>> {
     let changes = changes.ready_chunks(TOGETHER);
     stream::unfold((changes, Known::default(), seen, place), async |(mut changes, mut known, seen, mut place)| {

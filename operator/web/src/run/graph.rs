@@ -1,6 +1,6 @@
-//! Steps and gates as a graph: what follows what is read off the spec, states come from the journal.
+//! The steps and gates of a run as a graph. Its edges come from the spec, its states from the journal.
 //!
-//! It must not guess an order that the spec does not say: what only the journal knows hangs beneath its step.
+//! No order is guessed: a node that only the journal has is connected to its step.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,12 +18,12 @@ use super::address::Address;
 /// The most nodes and edges that are drawn.
 pub const MOST: (usize, usize) = (60, 100);
 
-/// What is drawn.
+/// The graph that is drawn.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Graph {
     /// The steps and gates. The first two are the beginning and the end.
     pub nodes: Vec<Node>,
-    /// What follows what.
+    /// The edges from each node to those that follow.
     pub edges: Vec<Edge>,
 }
 
@@ -32,13 +32,13 @@ pub struct Graph {
 pub struct Node {
     /// The path of its records, without visits; empty for the beginning and the end.
     pub id: String,
-    /// What it is.
+    /// The word for its kind.
     pub kind: &'static str,
     /// Its state; `None` for the beginning and the end.
     pub state: Option<State>,
-    /// The states of its records, in their order; of an agent the turns after the first are not among them.
+    /// The states of its records, in their order. The later turns of an agent are not among them.
     pub states: Vec<State>,
-    /// The paths of these records: attempts share one.
+    /// The paths of these records. Attempts of one record have the same path.
     pub paths: BTreeSet<String>,
     /// The paths of the turns of an agent after the first.
     pub further_turns: BTreeSet<String>,
@@ -46,14 +46,14 @@ pub struct Node {
     pub href: Option<String>,
 }
 
-/// An edge, by positions of nodes.
+/// An edge between two nodes, by their positions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Edge {
-    /// Where it begins.
+    /// The position of its first node.
     pub from: usize,
-    /// Where it ends.
+    /// The position of its second node.
     pub to: usize,
-    /// When, where it is not always.
+    /// The condition, if the edge has one.
     pub when: Option<String>,
 }
 
@@ -86,7 +86,7 @@ impl Graph {
         graph
     }
 
-    /// Whether it can be drawn such that people still see something.
+    /// Whether the graph is small enough to be drawn.
     pub fn is_drawn(&self) -> bool {
         self.nodes.len() > 2 && self.nodes.len() - 2 <= MOST.0 && self.edges.len() <= MOST.1
     }
@@ -111,7 +111,7 @@ impl Graph {
         }
     }
 
-    /// Adds the gates that policies added: one after the other at an end of the run, or before steps of a kind.
+    /// Adds the gates of policies: in a row at the beginning or the end of the run, or before steps of a kind.
     fn added(&mut self, steps: &[AddedStep]) {
         let at = |position| move |one: &&AddedStep| one.step.at == Some(position);
         let mut last = ENDS.0;
@@ -143,7 +143,7 @@ impl Graph {
         }
     }
 
-    /// Gives nodes the states of their records, and adds nodes for records that no step of the spec has.
+    /// Gives nodes the states of their records, and adds nodes for records without a step in the spec.
     fn records(&mut self, records: &[StepRecord], has_ended: bool, address: &Address) {
         let mut sorted: Vec<&StepRecord> = records.iter().filter(|one| one.kind != StepKind::Condition).collect();
         sorted.sort_by_key(|record| record.seq);
@@ -172,7 +172,7 @@ impl Graph {
                 node.paths.insert(record.path.clone());
                 node.states.push(state);
             }
-            // What is open is more important than what came after it elsewhere.
+            // An open record is more important than a later one that has ended.
             if !node.state.is_some_and(is_open) || is_open(state) {
                 node.state = Some(state);
                 let gate = record.object.as_ref().filter(|_| record.kind == StepKind::Hitl);
@@ -185,7 +185,7 @@ impl Graph {
 }
 
 impl Node {
-    /// Returns the words below its label: its state, or the numbers of its records in each state: `1 waits, 2 decided`.
+    /// Returns the words below the label: the state, or the number of records in each state: `1 waits, 2 decided`.
     pub fn words(&self) -> String {
         let word = self.state.map_or("", State::word);
         if !self.further_turns.is_empty() {
@@ -217,7 +217,7 @@ enum StateGroup {
     Unbegun,
 }
 
-/// The groups in the order in which they are said, with the word for one record and for several.
+/// The groups in the order of their words, with the word for one record and for several.
 const COUNTED: [(StateGroup, &str, &str); 7] = [
     (StateGroup::Waiting, "waits", "wait"),
     (StateGroup::Running, "running", "running"),
@@ -247,8 +247,8 @@ fn is_open(state: State) -> bool {
     matches!(state, State::Record(StepPhase::Pending | StepPhase::Started | StepPhase::Waiting))
 }
 
-/// Returns the node of a record: its path without visits; one for all workers, all turns of an agent, and all calls of
-/// a tool.
+/// Returns the id of the node of a record: its path without visits. All workers, all turns of an agent, and all calls
+/// of a tool share a node each.
 fn place(path: &str) -> String {
     let segments = RecordPath::new(path).segments().enumerate().filter(|(_, segment)| !segment.is_turn());
     let names = segments.map(|(at, segment)| match segment.kind() {
@@ -266,7 +266,7 @@ fn covers(kind: GuardedKind, step: &str) -> bool {
         GuardedKind::Http => step == "http",
         GuardedKind::Mcp => step == "mcp",
         GuardedKind::Egress => step == "agent" || step == "http" || step == "mcp",
-        // It stands before the call, and is no step.
+        // These gates are before a call of an agent, which has no node of its own.
         GuardedKind::Tool => false,
     }
 }

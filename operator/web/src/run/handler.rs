@@ -1,6 +1,7 @@
-//! The page of a run: what was read becomes a model and a picture, and both a template.
+//! The handler of the page of a run.
 //!
-//! It must not fail as a whole because the picture cannot be laid out: the outline says the same.
+//! read *(I/O)* -> model and picture *(pure)* -> template. A picture that cannot be laid out is left out, because the
+//! outline has the same steps.
 
 use askama::Template;
 use axum::{
@@ -26,27 +27,27 @@ use crate::{
     state::PageState,
 };
 
-/// The page.
+/// The page of a run.
 #[derive(Template)]
 #[template(path = "run.html")]
 pub struct RunPage {
-    /// What surrounds it.
+    /// The shell.
     pub shell: Shell,
     /// The run.
     pub run: Run,
-    /// The picture, if it can be seen.
+    /// The picture, if the graph is small enough.
     pub picture: Option<Picture>,
     /// The most steps of a picture.
     pub most: usize,
-    /// Why there are no Approvals, or not all of them.
+    /// The reason why not all Approvals are shown.
     pub unlisted: Option<String>,
-    /// The stream of changes.
+    /// The address of the stream of changes.
     pub live: String,
     /// The verbs that the reader may use.
     pub offers: Offers,
     /// The uid of the run.
     pub uid: String,
-    /// The address of changes.
+    /// The address to which changes are posted.
     pub change: String,
 }
 
@@ -67,7 +68,7 @@ pub async fn page(
     shell.command = Some(CallFlags::default().kubectl(Some(&namespace), &["approve", "status", &name]));
     let live = format!("{}/events?seen={}", address.run(), versions.word());
     let (uid, change) = (workflow.metadata.uid.clone().unwrap_or_default(), format!("{}/change", address.run()));
-    // Long journals and large graphs take a moment, which nobody else should wait for.
+    // Long journals and large graphs take a moment, so they do not block a thread of the server.
     let drawn = tokio::task::spawn_blocking(move || {
         let graph = Graph::of(&workflow, &address);
         (Run::of(&workflow, &approvals, &address, now()), graph, rights.offers(&workflow))

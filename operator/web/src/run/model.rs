@@ -19,7 +19,7 @@ use super::{
 };
 use crate::page::Instant;
 
-/// The longest value of an input.
+/// The longest value of an input, in characters.
 const INPUT: usize = 300;
 
 /// A run as the page shows it.
@@ -75,11 +75,11 @@ pub struct RunTimes {
     pub started: Option<Instant>,
     /// The instant at which it ended.
     pub finished: Option<Instant>,
-    /// The time from its start.
+    /// The time from its start to its end, or until now.
     pub took: Option<String>,
-    /// The time in which a step worked.
+    /// The time in which at least one step worked.
     pub worked: String,
-    /// The time in which a gate waited, and the number of gates.
+    /// The time in which at least one gate waited, and the number of gates.
     pub waited: Option<String>,
 }
 
@@ -151,8 +151,7 @@ impl RunTimes {
     }
 }
 
-/// Returns the time in which a gate waited. Gates that wait at the same time count once; the sum of their waits follows
-/// where it differs.
+/// Returns the time in which at least one gate waited. The sum of all waits follows if it differs.
 fn waited(timeline: &Timeline) -> Option<String> {
     let (together, sum) = (clock::length(timeline.waited), clock::length(timeline.waits));
     let all = if together == sum { String::new() } else { format!(", {sum} if each wait is counted") };

@@ -1,6 +1,6 @@
-//! The outline: the same tree as `kubectl approve status` shows, as a nested list for screen readers and small screens.
+//! The outline of a run: the tree of `kubectl approve status` as a nested list, for screen readers and small screens.
 //!
-//! It must not leave out a step that is open or has failed.
+//! **Invariant:** steps that are open or have failed are never left out.
 
 use std::collections::BTreeMap;
 
@@ -22,17 +22,17 @@ use super::{
 };
 use crate::page::Instant;
 
-/// The rows above which those that are done are left out, earliest first.
+/// The most rows. Beyond them, rows of steps that succeeded are left out, earliest first.
 const MOST: usize = 500;
-/// The most characters of arguments in a sentence.
+/// The longest arguments in a sentence, in characters.
 const LONGEST: usize = 400;
 
-/// A part of the list, in order.
+/// An item of the list, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Item {
-    /// A step; what follows until [`Item::Up`] is below it, where it has steps below.
+    /// A step. If it has steps below it, the items up to [`Item::Up`] are these steps.
     Line(Box<OutlineLine>),
-    /// The list of a step ends.
+    /// The end of the steps below a step.
     Up,
 }
 
@@ -49,7 +49,7 @@ pub struct OutlineLine {
     pub tone: &'static str,
     /// The start of its latest attempt.
     pub started: Option<Instant>,
-    /// How long that took so far.
+    /// The time that this attempt took, until now if it has not ended.
     pub took: Option<String>,
     /// The page of its Approval.
     pub href: Option<String>,

@@ -1,6 +1,6 @@
-//! The picture of a run: a graph with places for its nodes and ways for its edges.
+//! The picture of a run: a graph with positions of its nodes and lines for its edges.
 //!
-//! It must not write markup: that is the template's, which escapes every text.
+//! **Invariant:** only the template writes markup, and escapes every text.
 
 use std::fmt::Write as _;
 
@@ -21,15 +21,15 @@ use super::{
 const BOX: (f64, f64) = (186.0, 54.0);
 /// The size of the beginning and the end.
 const DOT: f64 = 18.0;
-/// The columns of a label on a step, and on an edge or of the words on a step.
+/// The most columns of the label of a step, and of the label of an edge or the words of a step.
 const COLUMNS: (usize, usize) = (20, 22);
 /// The height of a line of words.
 const LINE: f64 = 16.0;
 /// The width of a column of a label on an edge, and its height.
 const LETTER: (f64, f64) = (6.6, 16.0);
-/// The width from which a picture rather goes down than to the right.
+/// The width above which a picture is also laid out from top to bottom.
 const WIDE: f64 = 1400.0;
-/// The space around it.
+/// The space around the picture.
 const MARGIN: f64 = 12.0;
 
 /// A picture.
@@ -41,9 +41,9 @@ pub struct Picture {
     pub height: i64,
     /// The steps and gates.
     pub boxes: Vec<Shape>,
-    /// The ways between them.
+    /// The lines between them.
     pub ways: Vec<Way>,
-    /// Whether something in it is a link.
+    /// Whether a box is a link.
     pub has_links: bool,
 }
 
@@ -62,7 +62,7 @@ pub struct Shape {
     pub is_gate: bool,
     /// The label, shortened.
     pub label: String,
-    /// The words below the label in lines, each with its place down.
+    /// The words below the label in lines, each with its vertical position.
     pub words: Vec<(i64, String)>,
     /// The whole label with its state, for the title.
     pub title: String,
@@ -72,19 +72,19 @@ pub struct Shape {
     pub href: Option<String>,
 }
 
-/// An edge.
+/// The line of an edge.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Way {
     /// The path.
     pub path: String,
-    /// When, shortened, and where that stands.
+    /// The position of the condition, and the condition, shortened.
     pub label: Option<(i64, i64, String)>,
-    /// The whole of it.
+    /// The nodes and the whole condition, for the title.
     pub title: String,
 }
 
 impl Picture {
-    /// Draws a graph, or returns `None` if there are too many nodes to see anything.
+    /// Returns the picture of a graph, or `None` if the graph is too large.
     pub fn of(graph: &Graph) -> Option<Self> {
         if !graph.is_drawn() {
             return None;
@@ -121,7 +121,7 @@ fn lines(words: &str) -> Vec<String> {
 fn draw(graph: &Graph, direction: RankDir) -> Picture {
     let options = GraphOptions { directed: true, multigraph: true, compound: false };
     let mut placed = Placed::<NodeLabel, EdgeLabel>::with_options(options);
-    // Nodes have numbers: no text of a run is a name in the layout.
+    // In the layout nodes are named by numbers, so no text of a run is a name there.
     for (at, node) in graph.nodes.iter().enumerate() {
         let (width, height) = size(node, at);
         placed.set_node(at.to_string(), Some(NodeLabel { width, height, ..NodeLabel::default() }));
@@ -174,7 +174,7 @@ fn shape(node: &Node, at: usize, x: i64, y: i64) -> Shape {
     let outline = if is_dot {
         format!("M{x} {}a9 9 0 1 0 18 0a9 9 0 1 0 -18 0Z", y + 9)
     } else if is_gate {
-        // People are asked in a shape with points to both sides.
+        // A gate has a point on both sides.
         let (left, right, middle, below) = (x + 14, x + w - 14, y + h / 2, y + h);
         format!("M{left} {y}H{right}L{} {middle}L{right} {below}H{left}L{x} {middle}Z", x + w)
     } else {
@@ -218,7 +218,7 @@ fn way(edge: &Edge, graph: &Graph, label: &EdgeLabel) -> Way {
     }
 }
 
-/// Returns a smooth line through the middles between points.
+/// Returns a smooth line through the midpoints between points.
 fn curve(points: &[Point]) -> String {
     let Some((first, last)) = points.first().zip(points.last()) else { return String::new() };
     let mut path = format!("M{} {}", whole(first.x), whole(first.y));
@@ -230,7 +230,7 @@ fn curve(points: &[Point]) -> String {
     path
 }
 
-/// A place on the grid. What is no number is at its corner.
+/// Returns a coordinate as a whole number; 0 if it is not a number.
 #[expect(
     clippy::cast_possible_truncation,
     reason = "a picture is thousands of points wide; what is no number becomes 0"
@@ -243,7 +243,7 @@ fn columns(text: &str) -> f64 {
     u32::try_from(text.width()).map_or(0.0, f64::from)
 }
 
-/// Returns a text of at most so many columns.
+/// Returns a text of at most `most` columns.
 fn shortened(text: &str, most: usize) -> String {
     let text = one_line(text, 512);
     if text.width() <= most {

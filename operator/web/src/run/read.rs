@@ -1,6 +1,6 @@
-//! A run as the API server gives it to the caller: the Workflow with its journal, and the Approvals of its gates.
+//! A run as the caller reads it: the Workflow with its journal, and the Approvals of its gates.
 //!
-//! It must not use bytes of a Blob that do not have the digest that the Workflow names.
+//! **Invariant:** a Blob without the digest that the Workflow names is not used.
 
 use std::collections::BTreeMap;
 
@@ -21,10 +21,10 @@ use crate::error::PageError;
 
 /// The most Approvals that are listed.
 const APPROVALS: u32 = 500;
-/// The most segments that are read for one page, and their bytes: the latest ones.
+/// The most segments of a journal for one page, and their most bytes. The latest segments are read.
 const SEGMENTS: (usize, i64) = (16, 8 * 1024 * 1024);
 
-/// How much of a journal is still read.
+/// The segments and the bytes of a journal that can still be read.
 pub struct Room(usize, i64);
 
 impl Default for Room {
@@ -34,7 +34,7 @@ impl Default for Room {
 }
 
 impl Room {
-    /// Takes what a segment needs, if it is there.
+    /// Subtracts a segment, and returns whether it fits.
     pub fn takes(&mut self, segment: &Segment) -> bool {
         let left = (self.0.checked_sub(1), self.1.checked_sub(segment.size.max(0)));
         let (Some(segments), Some(bytes @ 0..)) = left else { return false };
@@ -49,7 +49,7 @@ pub struct RunSnapshot {
     pub workflow: Workflow,
     /// The Approvals of its gates.
     pub approvals: Vec<Approval>,
-    /// Why there are no Approvals, or not all of them.
+    /// The reason why not all Approvals were listed.
     pub unlisted: Option<String>,
     /// The versions of the objects that were read.
     pub versions: Versions,
@@ -60,24 +60,24 @@ pub struct RunSnapshot {
 pub struct Versions(BTreeMap<String, String>);
 
 impl Versions {
-    /// Notes the version of an object.
+    /// Adds or replaces the version of an object.
     pub fn put(&mut self, object: &ObjectMeta) {
         let (uid, version) = (object.uid.clone(), object.resource_version.clone());
         self.0.insert(uid.unwrap_or_default(), version.unwrap_or_default());
     }
 
-    /// Forgets an object.
+    /// Removes an object.
     pub fn remove(&mut self, object: &ObjectMeta) {
         self.0.remove(object.uid.as_deref().unwrap_or_default());
     }
 
-    /// Returns both.
+    /// Returns the versions of both.
     pub fn and(mut self, other: &Self) -> Self {
         self.0.extend(other.0.clone());
         self
     }
 
-    /// Returns one word for all of them.
+    /// Returns a word that identifies all versions.
     pub fn word(&self) -> String {
         let all: String = self.0.iter().map(|(uid, version)| format!("{uid}={version};")).collect();
         Digest::of_bytes(all.as_bytes()).short(16).to_owned()
@@ -88,7 +88,8 @@ impl RunSnapshot {
     /// Reads a run.
     ///
     /// # Errors
-    /// As every request for the Workflow. Approvals and segments that cannot be read are no error: the page says so.
+    /// As every request for the Workflow. Approvals and segments that cannot be read are no error; the page says that
+    /// they are missing.
     pub async fn fetch(client: &Client, address: &Address) -> Result<Self, PageError> {
         let mut workflow = workflow(client, address).await?;
         let of_run = ListParams::default().labels(&run::approvals(&workflow)).limit(APPROVALS);
@@ -145,7 +146,7 @@ async fn complete(client: &Client, address: &Address, workflow: &mut Workflow) {
     }
 }
 
-/// Returns a run as its objects name it.
+/// Returns the reference by which the objects of a run name it.
 pub fn reference(workflow: &Workflow) -> WorkflowRef {
     WorkflowRef { name: workflow.name_any(), uid: workflow.uid().unwrap_or_default() }
 }

@@ -1,11 +1,9 @@
-//! The shapes of states: each tone has one, so that nobody needs to see colours.
-//!
-//! It must not have a word: that stands beside the shape.
+//! The shapes of states. Each tone has a shape, so that states can be distinguished without colors.
 
 use signoff_api::workflow::WorkflowPhase;
 use signoff_review::run::Tone;
 
-/// Returns the name of a tone, which is a class.
+/// Returns the CSS class of a tone.
 pub fn class(tone: Tone) -> &'static str {
     match tone {
         Tone::Good => "good",
@@ -16,7 +14,7 @@ pub fn class(tone: Tone) -> &'static str {
     }
 }
 
-/// Returns the path of a tone's shape, 16 by 16.
+/// Returns the SVG path of the shape of a class, 16 by 16.
 pub fn shape(class: &str) -> &'static str {
     match class {
         // A tick.

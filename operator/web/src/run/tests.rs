@@ -1,4 +1,4 @@
-//! Models and whole pages of runs: every pattern's edges, overlapping records, hostile names, long runs.
+//! Tests of models and whole pages of runs: edges of every pattern, overlapping records, hostile names, long runs.
 #![allow(clippy::unwrap_used)]
 
 use std::cell::RefCell;
@@ -81,7 +81,7 @@ fn gate(name: &str) -> Value {
     json!({"name": name, "hitl": {"prompt": "Send?", "approvers": [{"kind": "Group", "name": "finance"}]}})
 }
 
-/// The edges of a spec as words: `a>b`, with the condition where there is one.
+/// Returns the edges of a spec as words: `a>b`, with the condition if there is one.
 fn edges(spec: &Value, status: &Value) -> Vec<String> {
     let graph = Graph::of(&workflow(spec, status), &address());
     let name = |at: usize| match at {

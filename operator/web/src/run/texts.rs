@@ -1,6 +1,6 @@
-//! The texts of a record: short ones fenced and labelled with whose they are, long ones as links.
+//! The texts of a record: short ones with a label that names their source, long ones as links.
 //!
-//! It must not show a text of others without saying whose it is.
+//! **Invariant:** every text of others has a label with its source.
 
 use serde_json::Value;
 use signoff_api::journal::{BlobRef, StepKind, StepRecord};
@@ -10,15 +10,15 @@ use signoff_review::run::{Detail, turn};
 use super::address::Address;
 use crate::page::Instant;
 
-/// The most characters of a text on the page.
+/// The longest text on the page, in characters.
 const LONGEST: usize = 20_000;
 
 /// A text of others.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fenced {
-    /// Whose text it is.
+    /// The source of the text.
     pub label: String,
-    /// The text, as it can be shown.
+    /// The text in a form that can be shown.
     pub text: String,
 }
 
@@ -27,16 +27,16 @@ pub struct Fenced {
 pub struct Link {
     /// The address.
     pub href: String,
-    /// What it is.
+    /// The words of the link.
     pub what: String,
     /// Its size in bytes.
     pub size: i64,
 }
 
-/// A sentence on a step. Its instant is shown in the zone of its reader.
+/// A sentence on a step. The instant is shown in the time zone of the reader.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StepSentence {
-    /// The text, up to the instant where there is one.
+    /// The text before the instant, or the whole text if there is no instant.
     pub text: String,
     /// The instant, and the text after it.
     pub instant: Option<(Instant, String)>,
@@ -50,7 +50,7 @@ impl From<Detail> for StepSentence {
 }
 
 impl Fenced {
-    /// Returns a text as it can be shown.
+    /// Returns a text in a form that can be shown.
     pub fn new(label: &str, text: &str) -> Self {
         Self { label: label.to_owned(), text: display(text, LONGEST) }
     }
@@ -100,7 +100,7 @@ fn whose(kind: StepKind) -> &'static str {
     }
 }
 
-/// Returns the long values that a record names, and what they are.
+/// Returns the long values that a record names, each with its words.
 pub fn values(record: &StepRecord) -> Vec<(&'static str, &BlobRef)> {
     let response = record.response_ref.iter().map(|value| ("the whole answer", value));
     let decision = record.decision_ref.iter().map(|value| ("the whole decision", value));

@@ -1,6 +1,6 @@
-//! The time line: when each record began and ended, and how long the run worked and waited.
+//! The time line of a run: the begin and the end of each record, and the times in which the run worked and waited.
 //!
-//! It must not use any clock but the journal's; `now` ends what is still open.
+//! Pure. All times are those of the journal; open records end at `now`.
 
 use std::time::Duration;
 
@@ -17,11 +17,11 @@ use signoff_review::{
 use super::shapes::class;
 use crate::page::Instant;
 
-/// The most rows, the latest ones.
+/// The most rows; of more, the latest are shown.
 const MOST: usize = 300;
-/// The length of the axis.
+/// The length of the axis, in units of the picture.
 pub const AXIS: u64 = 1000;
-/// The shortest bar.
+/// The shortest bar, in units of the picture.
 const SHORTEST: u64 = 3;
 
 /// The time line of a run.
@@ -52,15 +52,15 @@ pub struct Bar {
     pub tone: &'static str,
     /// Whether it is a gate.
     pub waits: bool,
-    /// Where the bar begins on the axis.
+    /// The begin of the bar on the axis.
     pub from: u64,
-    /// How long it is on the axis.
+    /// The length of the bar on the axis.
     pub length: u64,
     /// The start.
     pub started: Instant,
     /// The end, or `None` while it is open.
     pub finished: Option<Instant>,
-    /// How long it took so far.
+    /// The time that it took, until now if it is open.
     pub took: String,
 }
 
@@ -116,7 +116,7 @@ fn scaled(part: u128, all: u128) -> u64 {
     u64::try_from(part.saturating_mul(AXIS.into()) / all).unwrap_or(AXIS).min(AXIS)
 }
 
-/// Returns the time that spans cover together; what two of them share counts once.
+/// Returns the time that spans cover together. Overlapping parts count once.
 fn covered(mut spans: Vec<(Moment, Moment)>) -> Duration {
     spans.sort();
     let (mut total, mut until) = (Duration::ZERO, None::<Moment>);

@@ -1,7 +1,7 @@
 //! `…/value/{digest}`: a long value of a run as an attachment.
 //!
-//! **Invariant:** only what the run names leaves, only with the digest that it names, and never as something a browser
-//! runs.
+//! **Invariant:** only values that the run names are sent, with the digest that it names, and never as content that a
+//! browser runs.
 
 use std::time::Duration;
 
@@ -18,18 +18,18 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use super::{address::Address, read, texts};
 use crate::{error::PageError, session::Caller};
 
-/// The readers at once: each holds a part of a journal, or a value.
+/// The places of readers: each holds a part of a journal, or a value, in memory.
 static READERS: Semaphore = Semaphore::const_new(4);
-/// The time that a reader waits for others.
+/// The longest time for which a reader waits for a place.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The longest name of a file.
+/// The longest name of a file, in characters.
 const NAME: usize = 80;
 
 /// Returns a long value.
 ///
 /// # Errors
-/// As every request; the run does not name the value, or the Blob is another one.
+/// As every request; the run does not name the value, or the Blob has other content.
 pub async fn value(
     caller: Caller,
     Path((namespace, name, digest)): Path<(String, String, String)>,
@@ -39,7 +39,7 @@ pub async fn value(
     Ok((headers(&file), found).into_response())
 }
 
-/// Reads a value, and returns it after the name of its file.
+/// Reads a value. Returns the name of its file, and its bytes.
 async fn fetch(
     client: &Client,
     address: &Address,
@@ -65,7 +65,7 @@ async fn turn(readers: &Semaphore) -> Result<SemaphorePermit<'_>, PageError> {
     })
 }
 
-/// Whether a text can be a digest: nothing is read for another one.
+/// Whether a text has the form of a digest. For any other text no request is sent.
 fn is_digest(text: &str) -> bool {
     let digits = text.strip_prefix("sha256:").map(str::as_bytes);
     digits.is_some_and(|digits| digits.len() == 64 && digits.iter().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f')))
@@ -85,7 +85,7 @@ fn problem(error: WholeTextError) -> PageError {
     }
 }
 
-/// The headers of an attachment: no browser shows it, or lets it do anything.
+/// Returns the headers of an attachment, with which a browser neither shows nor runs it.
 fn headers(file: &str) -> [(HeaderName, String); 4] {
     [
         (header::CONTENT_TYPE, "text/plain; charset=utf-8".to_owned()),
@@ -116,7 +116,7 @@ async fn named(client: &Client, address: &Address, workflow: &Workflow, digest: 
         return Some(of(found));
     }
     let run = read::reference(workflow);
-    // One part of the journal is held at a time, and no more of them are read than the page of the run shows.
+    // One segment is held at a time, and at most as many are read as for the page of the run.
     let mut room = read::Room::default();
     for segment in status.segments.iter().rev().take_while(|segment| room.takes(segment)) {
         let records = read::segment_records(client, address, &run, segment).await;
@@ -127,7 +127,7 @@ async fn named(client: &Client, address: &Address, workflow: &Workflow, digest: 
     None
 }
 
-/// Returns the name of a file that no system takes for more than a name: of the run, and the last part of a path.
+/// Returns the name of a file: the run, and the last part of a path, with characters that are safe on every system.
 fn file_name(run: &str, path: &str) -> String {
     let last = path.rsplit(['/', '\\']).next().unwrap_or_default();
     let safe = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.') { c } else { '_' };
@@ -147,8 +147,8 @@ mod tests {
         Digest::of_bytes(of.to_string().as_bytes()).to_string()
     }
 
-    /// Asks for a value of a run whose journal has this many parts of this many bytes, none of which can be read;
-    /// returns how many requests there were, and how many were for parts.
+    /// Reads a value of a run whose journal has a number of segments of a size, which cannot be read. Returns the
+    /// number of requests, and the number of those for segments.
     async fn asked(text: &str, parts: usize, size: i64) -> (usize, usize) {
         let segments: Vec<_> =
             (0..parts).map(|at| json!({"digest": digest(at), "size": size, "records": 1, "through": at})).collect();

@@ -1,6 +1,6 @@
-//! The filter of the list of runs, as the address says it.
+//! The filter of the list of runs, read from an address.
 //!
-//! **Invariant:** nothing in an address is trusted: a value that cannot be read is named beside its field, and then
+//! **Invariant:** nothing in an address is trusted. A text that cannot be used is an error of its field, and then
 //! nothing is listed.
 
 use signoff_api::workflow::WorkflowPhase;
@@ -12,20 +12,20 @@ use crate::{
     workflows::{PHASES, still_running},
 };
 
-/// The phases that are wanted.
+/// The phases that a filter selects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum WantedPhase {
     /// Runs that have not ended.
     Open,
-    /// Runs that wait for decisions, also those of which other steps run.
+    /// Runs that wait for decisions, even while other steps run.
     Asking,
-    /// Those of them that wait for a decision of other people than the reader.
+    /// Runs that wait for a decision of other people than the reader.
     AskingOthers,
     /// One phase.
     Exactly(WorkflowPhase),
 }
 
-/// The requesters that are wanted.
+/// The requesters that a filter selects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum WantedRequester {
     Mine,
@@ -39,7 +39,7 @@ pub struct RunFilter {
     pub phase: FilterField,
     /// `mine` or `others`.
     pub requester: FilterField,
-    /// The namespace, whole.
+    /// The whole name of the namespace.
     pub namespace: FilterField,
     /// A part of the name, the namespace, the requester or the sentence of a run.
     pub search: FilterField,
@@ -48,7 +48,7 @@ pub struct RunFilter {
 }
 
 impl RunFilter {
-    /// Reads the query of an address. Returns the number of the page too, from 0.
+    /// Returns the filter of the query of an address, and the number of the page, from 0.
     #[must_use]
     pub fn read(query: &str) -> (Self, usize) {
         let mut filter = Self::default();
@@ -86,7 +86,7 @@ impl RunFilter {
         };
     }
 
-    /// Returns the field selector for the runs that can be meant; empty for all.
+    /// Returns the field selector of the runs that can be selected; empty for all.
     #[must_use]
     pub fn selector(&self) -> String {
         match self.phases {
@@ -96,7 +96,7 @@ impl RunFilter {
         }
     }
 
-    /// Whether a run is asked for.
+    /// Whether the filter selects a run.
     #[must_use]
     pub fn takes(&self, row: &RunRow) -> bool {
         let has_phase = match self.phases {

@@ -1,7 +1,7 @@
 //! Reads runs from the API server, page by page, as the caller.
 //!
-//! **Invariant:** bounded: a response has at most two MiB or one Workflow, of each Workflow a line is kept, and a page
-//! says whether there are more than were read.
+//! **Invariant:** reading is bounded. A response has at most two MiB, or one Workflow; of each Workflow only a row is
+//! kept; the number of Workflows is bounded, and the page says if there are more.
 
 use std::time::Duration;
 
@@ -14,17 +14,17 @@ use crate::{error::PageError, scope, workflows::list};
 pub const MOST: usize = 2_000;
 /// The most Workflows of one response.
 const PAGE: usize = 50;
-/// The time that a reader waits.
+/// The longest time for which a reader waits.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The runs that were read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FoundRuns {
-    /// The runs that were asked for.
+    /// The selected runs.
     pub rows: Vec<RunRow>,
     /// The number of Workflows that were read.
     pub read: usize,
-    /// Whether there are more than were read.
+    /// Whether there are further Workflows.
     pub has_more: bool,
 }
 

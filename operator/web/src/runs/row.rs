@@ -1,4 +1,4 @@
-//! One run in the list: a few facts of a Workflow, as its reader sees them.
+//! A row of the list of runs: a few facts of a Workflow as its reader sees them.
 
 use std::{cmp::Reverse, collections::BTreeSet};
 
@@ -12,16 +12,16 @@ const SENTENCE: usize = 300;
 /// The most Approvals of a run that are kept.
 const PENDING: usize = 256;
 
-/// The person who reads the list.
+/// The user who reads the list.
 #[derive(Clone, Debug, Default)]
 pub struct Reader {
     /// The user name.
     pub user: String,
-    /// The requests that wait for this person, by namespace and name.
+    /// The requests that wait for this user, by namespace and name.
     pub asked: BTreeSet<(String, String)>,
 }
 
-/// One run. Texts are already shown as in [`one_line`].
+/// A row of the list. Texts are already shown as in [`one_line`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunRow {
     /// The namespace.
@@ -34,22 +34,22 @@ pub struct RunRow {
     pub message: String,
     /// The names of its open Approvals.
     pub pending: Vec<String>,
-    /// Whether one of them is not asked of the reader, as far as is known.
+    /// Whether one of them is not among the requests that wait for the reader.
     pub waits_for_others: bool,
-    /// The person for whom it was requested, or else who requested it.
+    /// The person for whom it was requested, otherwise the requester.
     pub requester: String,
-    /// The same as the reader reads it: `you`, or `you for` another person.
+    /// The requester in words: `you`, `you for` another person, or the name.
     pub requested_by: String,
     /// Whether the reader requested it, or it was requested for the reader.
     pub is_mine: bool,
-    /// When it was created.
+    /// The time of its creation.
     pub created: Option<Moment>,
-    /// The tokens of its models, and what they cost.
+    /// The tokens of its models, and their cost.
     pub usage: Option<String>,
 }
 
 impl RunRow {
-    /// Returns the line of a run for a reader, or `None` for an object without a name.
+    /// Returns the row of a run for a reader, or `None` for an object without a name.
     #[must_use]
     pub fn new(run: WorkflowPart, reader: &Reader) -> Option<Self> {
         let WorkflowPart { metadata, spec, status } = run;
@@ -84,7 +84,7 @@ impl RunRow {
     }
 }
 
-/// Sorts rows: those of the reader first, of these the open ones first, and of these the newest first.
+/// Sorts rows by three keys: the reader's own runs first, then open ones, then the newest.
 pub fn sort(rows: &mut [RunRow]) {
     rows.sort_by_cached_key(|row| {
         (!row.is_mine, row.phase.is_end(), Reverse(row.created), row.namespace.clone(), row.name.clone())

@@ -1,4 +1,4 @@
-//! The list of runs: how it is read, in what order, and what it shows of hostile texts.
+//! Tests of the list of runs: its requests, its order, and hostile texts.
 #![allow(clippy::unwrap_used)]
 
 use serde_json::{Value, json};
@@ -17,7 +17,7 @@ fn object(name: &str, phase: &str, pending: &[&str]) -> Value {
     })
 }
 
-/// A run of dana, who looks at the list where it is hers.
+/// Returns a run of dana. `is_mine`: whether dana reads the list.
 pub(crate) fn row(name: &str, phase: &str, pending: &[&str], is_mine: bool) -> RunRow {
     let part: WorkflowPart = serde_json::from_value(object(name, phase, pending)).unwrap();
     RunRow::new(part, &reader(if is_mine { "dana@example.com" } else { "alice@example.com" })).unwrap()

@@ -1,6 +1,6 @@
-//! What surrounds the routes: foreign requests, headers, sign-in with a pasted token, and sign-out.
+//! Tests of the middleware: foreign requests, headers, sign-in with a pasted token, and sign-out.
 //!
-//! It must not test a rule without the attack that it is for.
+//! Each rule is tested with the attack that it is for.
 
 #![allow(clippy::unwrap_used)]
 

@@ -1,6 +1,6 @@
 //! The caller of a request: a verified session, and the client that acts as its user.
 //!
-//! It must not take anything from a request but its cookies.
+//! **Invariant:** the identity of a caller depends on the cookies of the request alone.
 
 use axum::extract::FromRequestParts;
 use axum_extra::extract::PrivateCookieJar;
@@ -12,22 +12,22 @@ use tokio::time::Instant;
 use super::{Me, Overview, Places, Session, TokenId, cookie, now, who};
 use crate::{connection::Identity, error::PageError, state::PageState};
 
-/// Somebody who has signed in.
+/// A user who has signed in.
 #[derive(Clone)]
 pub struct Caller {
-    /// The user, as the API server says.
+    /// The user by the answer of the API server.
     pub me: Me,
     /// The name of the token.
     pub token: TokenId,
     /// A client that acts as the user.
     pub client: Client,
-    /// When the session ends.
+    /// The end of the session.
     pub ends: Moment,
-    /// What to tell a user who acts without groups because the identity provider left them out of the token.
+    /// The notice for a user whose identity provider left the groups out of the token.
     pub groups_left_out: Option<String>,
     /// The facts on every page of the user.
     pub overview: Overview,
-    /// When the request came: a sign-out after it counts for it too.
+    /// The time at which the request arrived. A later sign-out ends its feeds too.
     pub arrived: Instant,
 }
 
@@ -38,7 +38,7 @@ impl FromRequestParts<PageState> for Caller {
         let jar = PrivateCookieJar::from_headers(&parts.headers, state.key.clone());
         let session = cookie::read(&jar).ok_or(PageError::SignIn)?;
         let mut caller = Self::of(&session, state).await?;
-        // A request that changes nothing, and is no stream, is for a page.
+        // A GET that is not for a stream is for a page, which shows the overview.
         if [Method::GET, Method::HEAD].contains(&parts.method) && !parts.uri.path().ends_with("/events") {
             let Ok(Places(namespaces)) = Places::from_request_parts(parts, state).await;
             let operator = &state.settings.operator_namespace;
@@ -49,15 +49,15 @@ impl FromRequestParts<PageState> for Caller {
 }
 
 impl Caller {
-    /// Verifies a session, and asks the API server who it belongs to.
+    /// Verifies a session, and asks the API server for its user.
     ///
     /// # Errors
-    /// The session does not hold, the API server does not accept it, or cannot be reached.
+    /// The session is invalid, or the API server does not accept it or cannot be reached.
     pub(crate) async fn of(session: &Session, state: &PageState) -> Result<Self, PageError> {
         let arrived = Instant::now();
         let (identity, ends) = state.sessions.verify(session, now()).await?;
         let token = TokenId::of(&session.token);
-        // A page that is reloaded with a dead token asks nobody.
+        // A page that is reloaded with a refused token sends no request.
         if state.sessions.limits.is_refused(&token) {
             return Err(PageError::SignIn);
         }
@@ -67,7 +67,7 @@ impl Caller {
                 state.sessions.limits.refuse(token.clone());
             }
         })?;
-        // Where something on the way drops the headers, the API server sees this page itself.
+        // If a proxy drops the headers, the API server sees the page's own identity.
         if let Identity::Impersonated { user, .. } = &identity
             && *user != me.user
         {
@@ -76,7 +76,7 @@ impl Caller {
                 signoff_expr::text::display(&me.user, 200)
             )));
         }
-        // An API server that has read the source of the groups by itself knows them.
+        // The API server may have fetched the groups itself.
         let has_groups = me.groups.iter().any(|group| !group.starts_with("system:"));
         let groups_left_out = if has_groups { None } else { state.sessions.groups_left_out(session) };
         let overview = state.overviews.known(&token);

@@ -1,6 +1,7 @@
-//! The cookies of a session: encrypted, of this host only, and split where the token is long.
+//! The cookies of a session: encrypted, of this host only, and split if the token is long.
 //!
-//! It must not judge a token: whoever has the key of the cookies can write any, and forges nobody by that.
+//! Tokens are not verified here. With the key of the cookies any token can be written, and every token is verified at
+//! each request.
 
 use std::collections::BTreeSet;
 
@@ -20,11 +21,11 @@ use super::Session;
 
 /// The first cookie of a session; further parts have `-1`, `-2` and so on.
 const NAME: &str = "__Host-signoff";
-/// The longest text in one cookie: with encryption, base64 and attributes a cookie has at most 4,096 bytes.
+/// The longest text in one cookie, in bytes. With encryption, base64 and attributes a cookie has at most 4,096 bytes.
 const PART: usize = 2_700;
-/// The most cookies of a session. Servers in front of the page take headers of 16 KB.
+/// The most cookies of a session. Proxies in front of the page accept headers of 16 KB.
 const PARTS: usize = 4;
-/// The most cookies that are forgotten at once.
+/// The most cookies that one response removes.
 const FORGOTTEN: usize = 32;
 
 #[derive(Deserialize, Serialize)]
@@ -35,7 +36,7 @@ struct Stored {
     since: Moment,
 }
 
-/// Returns the session of a request, or `None` if it has none that this page wrote.
+/// Returns the session of a request, or `None` if it has no session that this page wrote.
 #[must_use]
 pub fn read(jar: &PrivateCookieJar) -> Option<Session> {
     let first = jar.get(NAME)?;
@@ -52,12 +53,12 @@ pub fn read(jar: &PrivateCookieJar) -> Option<Session> {
 /// Adds a session to the cookies.
 ///
 /// # Errors
-/// A token that is too long for cookies; the sentence says what to do.
+/// A token that is too long for cookies, with the remedy.
 pub fn write(mut jar: PrivateCookieJar, session: &Session) -> Result<PrivateCookieJar, String> {
     let stored =
         Stored { token: session.token.expose_secret().to_owned(), nonce: session.nonce.clone(), since: session.since };
     let text = serde_json::to_string(&stored).map_err(|error| error.to_string())?;
-    // Tokens and the rest are ASCII, or the JSON is refused: a part must not split a character.
+    // Text that is not ASCII is refused, because a part could split a character.
     if !text.is_ascii() {
         return Err("the token has characters that no token has: paste it again".to_owned());
     }
@@ -85,8 +86,8 @@ pub fn remove(mut jar: PrivateCookieJar) -> PrivateCookieJar {
     jar
 }
 
-/// Returns the headers with which a browser forgets all cookies of this page: also those of another key, which cannot
-/// be read.
+/// Returns the headers that remove all cookies of this page from a browser, with those of another key, which cannot be
+/// read.
 #[must_use]
 pub fn forget(sent: &HeaderMap) -> HeaderMap {
     let lines = sent.get_all(COOKIE).iter().filter_map(|line| line.to_str().ok());
@@ -99,7 +100,7 @@ pub fn forget(sent: &HeaderMap) -> HeaderMap {
     gone.map(|value| (SET_COOKIE, value)).collect()
 }
 
-/// Returns a cookie that only this host gets, that no script reads, and that no request of another site's form carries.
+/// Returns a cookie that is sent only to this host, that no script can read, and that forms of other sites do not send.
 #[must_use]
 pub fn cookie(name: String, value: String) -> Cookie<'static> {
     Cookie::build((name, value)).path("/").secure(true).http_only(true).same_site(SameSite::Lax).build()
@@ -122,7 +123,7 @@ mod tests {
         Session { token: SecretString::from("t".repeat(length)), nonce: Some("n".to_owned()), since: now() }
     }
 
-    /// The cookies that a browser sends back.
+    /// Returns the cookies that a browser sends back.
     fn sent_back(jar: PrivateCookieJar) -> Vec<String> {
         use axum::response::IntoResponse;
         let response = (jar, "").into_response();

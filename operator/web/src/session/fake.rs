@@ -1,7 +1,7 @@
 //! An identity provider, an API server and a browser for the tests of sessions.
 //!
-//! It must not be more lenient than a real one: codes are used once, PKCE is checked, and the API server knows its
-//! tokens only.
+//! The provider is as strict as a real one: codes are used once, and PKCE is checked. The API server accepts only its
+//! own tokens.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -42,7 +42,7 @@ use crate::{
 pub const ISSUER: &str = "https://idp.example";
 pub const PAGE: &str = "https://signoff.example";
 
-/// A key with its name.
+/// A key with its id.
 #[derive(Clone, Copy)]
 pub struct SigningKey(pub u8, pub &'static str);
 
@@ -61,7 +61,7 @@ impl SigningKey {
         serde_json::to_value(self.private().as_verification_key()).unwrap()
     }
 
-    /// Signs claims as EdDSA.
+    /// Returns a token with claims, signed with EdDSA.
     pub fn sign(self, claims: &Value) -> String {
         let input = input(&json!({"alg": "EdDSA", "kid": self.1, "typ": "JWT"}), claims);
         let signature = self.private().sign(&CoreJwsSigningAlgorithm::EdDsa, input.as_bytes()).unwrap();
@@ -69,7 +69,7 @@ impl SigningKey {
     }
 }
 
-/// Signs claims with a secret, as HS256.
+/// Returns a token with claims, signed with a secret (HS256).
 pub fn with_secret(secret: &str, claims: &Value) -> String {
     let input = input(&json!({"alg": "HS256", "kid": FIRST.1}), claims);
     let key = CoreHmacKey::new(secret);
@@ -77,7 +77,7 @@ pub fn with_secret(secret: &str, claims: &Value) -> String {
     format!("{input}.{}", URL_SAFE_NO_PAD.encode(signature))
 }
 
-/// Claims that nobody has signed.
+/// Returns a token with claims and without a signature.
 pub fn unsigned(claims: &Value) -> String {
     format!("{}.", input(&json!({"alg": "none"}), claims))
 }
@@ -86,19 +86,19 @@ fn input(header: &Value, claims: &Value) -> String {
     format!("{}.{}", URL_SAFE_NO_PAD.encode(header.to_string()), URL_SAFE_NO_PAD.encode(claims.to_string()))
 }
 
-/// Returns seconds since 1970, some seconds from now.
+/// Returns the time `from_now` seconds from now, in seconds since 1970.
 pub fn seconds(from_now: i64) -> i64 {
     jiff::Timestamp::now().as_second() + from_now
 }
 
-/// What the identity provider knows and does.
+/// The state and the behavior of the identity provider.
 #[derive(Default)]
 pub struct Idp {
     pub keys: Vec<SigningKey>,
     pub is_away: bool,
-    /// Whether it takes what is sent and does not answer.
+    /// Whether it accepts requests and does not answer.
     pub is_silent: bool,
-    /// How often it was asked while it was silent.
+    /// The number of requests that it did not answer.
     pub unanswered: usize,
     pub asked_for_keys: usize,
     pub asked_for_tokens: usize,
@@ -108,7 +108,7 @@ pub struct Idp {
 }
 
 impl Idp {
-    /// Lets somebody in, as the page of the provider does; returns the code.
+    /// Authorizes a sign-in, as the page of the provider does, and returns the code.
     fn authorize(&mut self, query: &BTreeMap<String, String>) -> String {
         assert_eq!(query["redirect_uri"], format!("{PAGE}/sign-in/callback"));
         assert_eq!((query["response_type"].as_str(), query["code_challenge_method"].as_str()), ("code", "S256"));
@@ -165,9 +165,9 @@ impl Idp {
 /// A page between a fake provider and a fake API server.
 pub struct World {
     pub idp: Arc<Mutex<Idp>>,
-    /// The headers of every request that the API server has got.
+    /// The headers of every request that the API server received.
     pub seen: Arc<Mutex<Vec<HeaderMap>>>,
-    /// Users by token; `*` stands for any id_token.
+    /// The users by token; `*` is any id_token.
     pub tokens: Arc<Mutex<HashMap<String, String>>>,
     pub state: PageState,
     pub page: Router,
@@ -235,7 +235,7 @@ impl World {
     }
 }
 
-/// An API server that answers who somebody is, and nothing else.
+/// Returns an API server that only answers requests for the user of a token.
 fn api_server(seen: Arc<Mutex<Vec<HeaderMap>>>, tokens: Arc<Mutex<HashMap<String, String>>>) -> kube::Client {
     let service = tower::service_fn(move |request: Request<kube::client::Body>| {
         let headers = request.headers().clone();
@@ -264,7 +264,7 @@ fn api_server(seen: Arc<Mutex<Vec<HeaderMap>>>, tokens: Arc<Mutex<HashMap<String
     signoff_cluster::client::connect_service(service, "default")
 }
 
-/// A browser: it keeps cookies, and says which site a form comes from.
+/// A browser, which keeps cookies and sends the site of a form.
 #[derive(Clone, Default)]
 pub struct Browser {
     pub cookies: BTreeMap<String, String>,
@@ -309,7 +309,7 @@ impl Browser {
         response
     }
 
-    /// Begins a sign-in and lets the provider agree; returns the path that the browser comes back to.
+    /// Begins a sign-in, authorizes it at the provider, and returns the path to which the browser returns.
     pub async fn begin(&mut self, world: &World) -> String {
         let response = self.post(world, "/sign-in/start", "").await;
         assert_eq!(response.status(), StatusCode::OK);
@@ -327,7 +327,7 @@ impl Browser {
         self.get(world, &back).await
     }
 
-    /// Whether the page knows who it is.
+    /// Whether the page accepts the session of the browser.
     pub async fn is_signed_in(&mut self, world: &World) -> bool {
         self.get(world, "/sign-in").await.status() == StatusCode::SEE_OTHER
     }

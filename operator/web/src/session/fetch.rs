@@ -1,6 +1,6 @@
 //! Requests to the identity provider: over TLS, without redirects, and bounded in time and size.
 //!
-//! It must not carry anything of a browser's request.
+//! **Invariant:** a request has no header or cookie of a browser's request.
 
 use std::{path::Path, sync::Arc, time::Duration};
 
@@ -9,14 +9,14 @@ use futures::{FutureExt, future::BoxFuture};
 use openidconnect::{AsyncHttpClient, HttpRequest, HttpResponse};
 use signoff_cluster::error::innermost;
 
-/// The time for a connection.
+/// The time in which a connection must be established.
 const CONNECT: Duration = Duration::from_secs(5);
-/// The time for a whole answer.
+/// The time in which an answer must be complete.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// The largest answer: documents of an identity provider have some kilobytes.
+/// The largest answer, in bytes. Documents of an identity provider have some kilobytes.
 const LARGEST: usize = 512 * 1024;
 
-/// Why there is no answer.
+/// The reason why there is no answer.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct FetchError(pub String);
@@ -28,7 +28,7 @@ type Send = dyn Fn(HttpRequest) -> BoxFuture<'static, Result<HttpResponse, Fetch
 pub struct Fetch(Arc<Send>);
 
 impl Fetch {
-    /// Returns a client that trusts the certificates of a file, or else those of the system.
+    /// Returns a client that trusts the certificates of a file, or those of the system without a file.
     ///
     /// # Errors
     /// A file that cannot be read, or has no certificates.
@@ -51,7 +51,7 @@ impl Fetch {
         Ok(Self::through(move |request| exchange(client.clone(), request).boxed()))
     }
 
-    /// Returns a client that sends requests in another way.
+    /// Returns a client that sends requests by a function.
     pub(crate) fn through(
         send: impl Fn(HttpRequest) -> BoxFuture<'static, Result<HttpResponse, FetchError>>
         + std::marker::Send

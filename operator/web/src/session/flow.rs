@@ -1,6 +1,7 @@
-//! Sign-ins that have begun and not ended: what a browser holds, encrypted, while it is at the identity provider.
+//! Sign-ins that have begun and not ended. The browser keeps them in an encrypted cookie while it is at the identity
+//! provider.
 //!
-//! It must not be used twice: what comes back takes its own out.
+//! **Invariant:** a sign-in is used once: its end removes it from the cookie.
 
 use std::time::Duration;
 
@@ -12,21 +13,21 @@ use super::cookie::cookie;
 
 /// The cookie of the sign-ins that have begun.
 const NAME: &str = "__Host-signoff-flow";
-/// The time for a sign-in.
+/// The longest time of a sign-in.
 const LONGEST: Duration = Duration::from_secs(600);
-/// The most sign-ins at once, in several tabs: the oldest makes room.
+/// The most sign-ins at once, in several tabs. A further one replaces the oldest.
 const MOST: usize = 4;
 
 /// A sign-in that has begun.
 #[derive(Clone, Deserialize, Serialize, PartialEq, Eq)]
 pub struct Flow {
-    /// What the provider sends back.
+    /// The state, which the provider sends back.
     pub state: String,
-    /// What its token must have.
+    /// The nonce, which the token must have.
     pub nonce: String,
-    /// The proof that whoever ends it has begun it.
+    /// The PKCE verifier, which proves that the same browser began the sign-in.
     pub verifier: String,
-    /// When it began.
+    /// The time at which it began.
     pub since: Moment,
 }
 
@@ -38,7 +39,7 @@ pub fn add(jar: PrivateCookieJar, flow: Flow, now: Moment) -> PrivateCookieJar {
     write(jar, &all[surplus..])
 }
 
-/// Takes the sign-in of a state out of the cookie.
+/// Removes the sign-in with a state from the cookie, and returns it.
 pub fn take(jar: PrivateCookieJar, state: &str, now: Moment) -> (PrivateCookieJar, Option<Flow>) {
     let mut all = read(&jar, now);
     let found = all.iter().position(|flow| flow.state == state).map(|at| all.remove(at));

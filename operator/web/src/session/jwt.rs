@@ -1,6 +1,6 @@
-//! What a token says about itself, unverified: a JSON Web Token is three parts, of which the second is its claims.
+//! The claims of a JSON Web Token, unverified: the second of its three parts.
 //!
-//! It must not be taken for a proof: whoever uses it has verified the token before, or only shortens a session by it.
+//! Callers have verified the token before, or use the claims only to shorten a session.
 
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use serde_json::{Map, Value};
@@ -9,7 +9,7 @@ use signoff_api::Moment;
 /// The claims of a token.
 pub type Claims = Map<String, Value>;
 
-/// Returns the claims of a token, or `None` if it is no JSON Web Token.
+/// Returns the claims of a token, or `None` if it is not a JSON Web Token.
 #[must_use]
 pub fn claims(token: &str) -> Option<Claims> {
     let mut parts = token.split('.');
@@ -19,14 +19,14 @@ pub fn claims(token: &str) -> Option<Claims> {
     serde_json::from_slice(&URL_SAFE_NO_PAD.decode(claims).ok()?).ok()
 }
 
-/// Whether a claim is elsewhere: `_claim_names` refers to a source of it, and the token itself has no such claim.
+/// Whether a claim has to be fetched: `_claim_names` names a source of it, and the token itself has no such claim.
 #[must_use]
 pub fn is_elsewhere(claims: &Claims, name: &str) -> bool {
     let names = claims.get("_claim_names").and_then(Value::as_object);
     !claims.contains_key(name) && names.is_some_and(|names| names.contains_key(name))
 }
 
-/// Returns an instant that the claims name, in seconds since 1970.
+/// Returns the instant of a claim in seconds since 1970.
 #[must_use]
 pub fn instant(claims: &Claims, name: &str) -> Option<Moment> {
     let value = claims.get(name)?;

@@ -1,6 +1,7 @@
-//! How often strangers may ask: bounded by address before the API server or the identity provider hears of it.
+//! The limits of requests without a session, by address. They are checked before the API server or the identity
+//! provider is asked.
 //!
-//! It must not hold more than a bounded number of addresses and tokens, whatever is sent.
+//! **Invariant:** the number of remembered addresses and tokens is bounded.
 
 use std::{
     net::{IpAddr, SocketAddr},
@@ -20,20 +21,20 @@ use tokio::time::Instant;
 
 use super::TokenId;
 
-/// The sign-ins of one address at once: a whole office can come from one.
+/// The most sign-ins of one address at once. A whole office can have one address.
 const BURST: NonZeroU32 = NonZeroU32::MIN.saturating_add(119);
-/// The sign-ins of one address in a minute, after those.
+/// The sign-ins that one address regains in a minute.
 const A_MINUTE: NonZeroU32 = NonZeroU32::MIN.saturating_add(59);
-/// The addresses that are remembered: the one that was silent for the longest is forgotten.
+/// The most remembered addresses. A further one replaces the one that was silent for the longest time.
 const ADDRESSES: NonZeroUsize = NonZeroUsize::MIN.saturating_add(16_383);
-/// The refused tokens that are remembered.
+/// The most refused tokens that are remembered.
 const TOKENS: NonZeroUsize = NonZeroUsize::MIN.saturating_add(1_023);
-/// How long a token that the API server refused is not shown to it again.
+/// The time for which a token that the API server refused is not sent to it again.
 const REFUSED: Duration = Duration::from_secs(15);
 
 type Limiter = governor::RateLimiter<NotKeyed, InMemoryState, DefaultClock>;
 
-/// What is remembered of strangers.
+/// The limits, with the remembered addresses and refused tokens.
 pub struct Limits {
     proxies: usize,
     addresses: Mutex<LruCache<Network, Limiter>>,
@@ -45,7 +46,7 @@ pub struct Limits {
 pub enum Network {
     /// An address.
     V4([u8; 4]),
-    /// The first four groups.
+    /// The first four groups of an IPv6 address.
     V6([u16; 4]),
 }
 
@@ -72,14 +73,14 @@ impl Limits {
         }
     }
 
-    /// Counts a request, or says how long to wait.
+    /// Counts a request. The error is the time until the next one is allowed.
     pub fn count(&self, network: Network) -> Result<(), Duration> {
         let mut all = self.addresses.lock().unwrap_or_else(PoisonError::into_inner);
         let limiter = all.get_or_insert(network, || Limiter::direct(Quota::per_minute(A_MINUTE).allow_burst(BURST)));
         limiter.check().map_err(|until| until.wait_time_from(DefaultClock::default().now()))
     }
 
-    /// Whether the API server has refused a token a moment ago.
+    /// Whether the API server refused a token less than [`REFUSED`] ago.
     #[must_use]
     pub fn is_refused(&self, token: &TokenId) -> bool {
         let mut all = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
@@ -91,8 +92,8 @@ impl Limits {
         self.refused.lock().unwrap_or_else(PoisonError::into_inner).put(token, Instant::now());
     }
 
-    /// The address of a client: the peer, or what the first of our proxies appended. An address that a client wrote
-    /// itself stands further to the left, and is not looked at.
+    /// Returns the address of a client: the peer, or the address that the first of the configured proxies appended. An
+    /// address that the client wrote itself is further to the left, and does not count.
     pub fn address(&self, peer: IpAddr, headers: &HeaderMap) -> IpAddr {
         let Some(at) = self.proxies.checked_sub(1) else { return peer };
         let lines: Vec<&str> =
@@ -102,7 +103,7 @@ impl Limits {
     }
 }
 
-/// Reads an address, with or without a port.
+/// Parses an address, with or without a port.
 fn parse(text: &str) -> Option<IpAddr> {
     let bare = text.trim_start_matches('[').trim_end_matches(']');
     bare.parse().ok().or_else(|| text.parse::<SocketAddr>().ok().map(|address| address.ip()))

@@ -1,9 +1,8 @@
-//! As whom a page impersonates: the user and the groups that verified claims name, as the API server's own flags read
-//! them.
+//! The user and the groups that a page impersonates: the names of verified claims, by the same rules as the API
+//! server's own flags.
 //!
-//! **Invariant:** no name of the system, no name of another person's agent, and no name that a header would change.
-//! What cannot be used is refused, never left out. Groups that the provider itself left out of a token are not fetched,
-//! and the page says so.
+//! **Invariant:** names of the system, names of agents, and names that a header would change are refused, and never
+//! just left out. Groups that the provider left out of a token are not fetched, and the page says so.
 
 use openidconnect::IssuerUrl;
 use serde_json::Value;
@@ -15,10 +14,10 @@ use crate::{
     settings::{Auth, Oidc},
 };
 
-/// The usual claim of the groups, for tokens that the API server reads.
+/// The usual claim of the groups, for tokens that the API server verifies.
 const GROUPS: &str = "groups";
 
-/// Which claims are names, and what stands before them.
+/// The claims of the names, and the prefixes of the names.
 #[derive(Clone, Debug)]
 pub struct Names {
     username_claim: String,
@@ -28,7 +27,7 @@ pub struct Names {
 }
 
 impl Names {
-    /// Returns what the settings say.
+    /// Returns the claims and the prefixes of the settings.
     #[must_use]
     pub fn new(settings: &Oidc, issuer: &IssuerUrl) -> Self {
         let username_prefix = match settings.username_prefix.as_deref() {
@@ -48,7 +47,7 @@ impl Names {
     /// Returns the identity that verified claims name.
     ///
     /// # Errors
-    /// A sentence about the name that must not be used.
+    /// A sentence about the name that is refused.
     pub fn identity(&self, claims: &Claims) -> Result<Identity, String> {
         let claim = &self.username_claim;
         let name = claims.get(claim).and_then(Value::as_str).filter(|name| !name.is_empty()).ok_or_else(|| {
@@ -79,11 +78,11 @@ impl Names {
         Ok(Identity::Impersonated { user, groups: groups.collect::<Result<_, _>>()? })
     }
 
-    /// Returns what to tell a user whose token names a source of the groups instead of the groups, or `None`: also
-    /// where the page impersonates without groups.
+    /// Returns the notice for a user whose token names a source of the groups instead of the groups. Returns `None` if
+    /// the page impersonates without groups.
     ///
-    /// **Invariant:** that source is never asked: its address is text of a token, and the answer would be no part of
-    /// what was signed.
+    /// **Invariant:** the source is never asked, because its address is text of the token, and its answer is not
+    /// signed.
     #[must_use]
     pub fn left_out(&self, claims: &Claims, auth: Auth) -> Option<String> {
         let by_default = (auth == Auth::PassThrough).then_some(GROUPS);
@@ -95,7 +94,7 @@ impl Names {
         })
     }
 
-    /// The groups of the claims: a text, or a list of texts; no claim, no groups.
+    /// Returns the groups of the claims: a text, or a list of texts. Without the claim there are no groups.
     fn groups(&self, claims: &Claims) -> Result<Vec<String>, String> {
         let Some(claim) = &self.groups_claim else { return Ok(Vec::new()) };
         let wrong = || format!("the claim {claim} of the token is no list of groups (--oidc-groups-claim)");
@@ -110,7 +109,7 @@ impl Names {
     }
 }
 
-/// Refuses a name that belongs to the system, or that does not arrive as it is written.
+/// Returns a name, or an error if it belongs to the system or if a header would change it.
 fn usable(kind: &str, name: String) -> Result<String, String> {
     if name.starts_with("system:") {
         return Err(format!(
@@ -121,7 +120,7 @@ fn usable(kind: &str, name: String) -> Result<String, String> {
     if name.chars().any(char::is_control) {
         return Err(format!("the {kind} {} is refused: it has control characters", shown(&name)));
     }
-    // A header is trimmed on its way, and another name would arrive.
+    // A header is trimmed, so another name would be received.
     if name.trim() != name || name.is_empty() {
         return Err(format!("the {kind} “{}” is refused: it begins or ends with a space", shown(&name)));
     }

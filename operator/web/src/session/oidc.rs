@@ -1,8 +1,8 @@
 //! The identity provider: discovery, the code flow with PKCE, and the verification of its tokens.
 //!
-//! **Invariant:** a token counts only if the provider has signed it with an asymmetric key, for this page alone, for
-//! this sign-in, and it has not expired. Of the provider nothing is asked more often than a failure or an unknown key
-//! makes it worth.
+//! **Invariant:** a token is valid only if the provider has signed it with an asymmetric key, for this page alone and
+//! for this sign-in, and if it has not expired. Failures and unknown keys do not lead to more than a bounded number of
+//! requests to the provider.
 
 use std::{
     path::Path,
@@ -37,19 +37,19 @@ use super::{
 };
 use crate::settings::Settings;
 
-/// How much the clocks may differ.
+/// The tolerated difference of clocks.
 pub const LEEWAY: Duration = Duration::from_secs(30);
 /// The time after a failure in which the provider is not asked again.
 const PAUSE: Duration = Duration::from_secs(3);
-/// The time between two looks for a key that is not known.
+/// The least time between two reads of the keys because of an unknown key.
 const BETWEEN: Duration = Duration::from_secs(60);
-/// The age at which the keys are read again, beside the requests: a provider that does not answer delays nobody whose
-/// key is known.
+/// The age at which the keys are read again in the background. A silent provider then delays no session whose key is
+/// known.
 const OLD: Duration = Duration::from_secs(3600);
-/// The age at which keys count no longer, so that a withdrawn one does not live on while the provider cannot be
-/// reached. From then on its sessions are refused until it answers.
+/// The age from which keys do not count, so that a withdrawn key is not used for long while the provider cannot be
+/// reached. Sessions are then refused until the provider answers.
 const OVER: Duration = Duration::from_secs(24 * 3600);
-/// How a token may be signed: never with a secret that both sides have.
+/// The accepted algorithms of signatures: asymmetric ones, and none with a shared secret.
 const ALGORITHMS: [CoreJwsSigningAlgorithm; 9] = [
     CoreJwsSigningAlgorithm::RsaSsaPkcs1V15Sha256,
     CoreJwsSigningAlgorithm::RsaSsaPkcs1V15Sha384,
@@ -62,21 +62,21 @@ const ALGORITHMS: [CoreJwsSigningAlgorithm; 9] = [
     CoreJwsSigningAlgorithm::EdDsa,
 ];
 
-/// Why a token, or a sign-in, does not count.
+/// The reason why a token or a sign-in is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unverified {
     /// The provider cannot be reached, so nothing can be verified.
     Away(String),
-    /// It does not hold, and why.
+    /// The token or the sign-in is invalid; with the reason.
     Wrong(String),
 }
 
-/// A token that holds.
+/// A valid token.
 #[derive(Clone, Debug)]
 pub struct Verified {
     /// Its claims.
     pub claims: Claims,
-    /// When it expires.
+    /// The time at which it expires.
     pub expires: Moment,
 }
 
@@ -89,11 +89,11 @@ pub struct Issuer {
     redirect: RedirectUrl,
     fetch: Fetch,
     found: RwLock<Option<Arc<Provider>>>,
-    /// Held while the provider is asked: one asks, and the others take its answer.
+    /// The last attempts. Locked while the provider is asked, so that other requests wait for the same answer.
     asked: Arc<Mutex<DiscoveryAttempts>>,
 }
 
-/// What discovery found.
+/// The result of a discovery.
 struct Provider {
     metadata: CoreProviderMetadata,
     at: Instant,
@@ -115,7 +115,7 @@ type Client =
     CoreClient<EndpointSet, EndpointNotSet, EndpointNotSet, EndpointNotSet, EndpointMaybeSet, EndpointMaybeSet>;
 
 impl Issuer {
-    /// Returns the provider that the settings name, or `None` if they name none. It is not asked yet.
+    /// Returns the provider of the settings, or `None` if they name none. Sends no request.
     ///
     /// # Errors
     /// Files of the settings that cannot be read.
@@ -124,7 +124,7 @@ impl Issuer {
         oidc.issuer.as_ref().map(|_| Self::new(settings, Fetch::new(oidc.ca_file.as_deref())?)).transpose()
     }
 
-    /// Returns the provider that the settings name, asked in a way of one's own.
+    /// Returns the provider of the settings with a client for its requests.
     ///
     /// # Errors
     /// As [`Issuer::of`].
@@ -144,21 +144,21 @@ impl Issuer {
         })
     }
 
-    /// Returns its address, as the settings name it.
+    /// Returns the address of the provider in the settings.
     #[must_use]
     pub fn url(&self) -> &IssuerUrl {
         &self.url
     }
 
-    /// Asks the provider for what it is, unless that is known.
+    /// Reads the discovery document of the provider, unless it is cached.
     ///
     /// # Errors
-    /// It cannot be reached, or what it says cannot be used.
+    /// The provider cannot be reached, or its document cannot be used.
     pub async fn discover(&self) -> Result<(), Unverified> {
         self.provider().await.map(drop)
     }
 
-    /// Begins a sign-in: returns where the browser goes, and what must be remembered until it is back.
+    /// Begins a sign-in. Returns the address at the provider, and the flow that the browser keeps until it returns.
     ///
     /// # Errors
     /// As [`Issuer::discover`].
@@ -183,7 +183,7 @@ impl Issuer {
     /// Ends a sign-in: exchanges the code for a token, and verifies it.
     ///
     /// # Errors
-    /// The provider refuses the code, cannot be reached, or its token does not hold.
+    /// The provider refuses the code or cannot be reached, or its token is invalid.
     pub async fn finish(
         self: &Arc<Self>,
         code: String,
@@ -217,11 +217,10 @@ impl Issuer {
         Ok((token, verified))
     }
 
-    /// Verifies a token: its signature, issuer, audience, authorised party, times, and that it was made for one
-    /// sign-in.
+    /// Verifies a token: its signature, its issuer, its audience, its authorized party, its times, and its nonce.
     ///
     /// # Errors
-    /// It does not hold, or the keys of the provider are not known and cannot be read.
+    /// The token is invalid, or the keys of the provider cannot be read.
     pub async fn verify(
         self: &Arc<Self>,
         token: &SecretString,
@@ -266,7 +265,7 @@ impl Issuer {
     ) -> Result<Moment, ClaimsVerificationError> {
         let keys = provider.metadata.jwks().clone();
         let at = SystemTime::from(now.timestamp()) - LEEWAY;
-        // Every audience besides this page is refused, and so is a signature with the client's secret.
+        // A further audience is refused, and so is a signature with the client's secret.
         let verifier = IdTokenVerifier::new_public_client(self.client.clone(), self.url.clone(), keys)
             .set_allowed_algs(ALGORITHMS)
             .set_time_fn(move || at.into());
@@ -323,7 +322,7 @@ impl Issuer {
         }
     }
 
-    /// Has the keys read again, and does not wait for them. While somebody asks already, nobody else does.
+    /// Reads the keys again in the background, unless they are read already.
     fn renew(self: &Arc<Self>, old: &Arc<Provider>) {
         let Ok(asked) = Arc::clone(&self.asked).try_lock_owned() else { return };
         if asked.was_a_moment_ago() {
@@ -333,7 +332,7 @@ impl Issuer {
         tokio::spawn(async move { issuer.ask_again(asked, &old).await });
     }
 
-    /// Waits for keys that are newer, unless they were asked for a moment ago.
+    /// Reads newer keys and waits for them, unless they were read less than [`BETWEEN`] ago.
     async fn newer_than(&self, old: &Arc<Provider>) -> Option<Arc<Provider>> {
         let asked = Arc::clone(&self.asked).lock_owned().await;
         self.ask_again(asked, old).await

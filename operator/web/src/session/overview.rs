@@ -1,7 +1,6 @@
-//! Two facts on every page: whether its reader may read policies, and why votes are not counted now.
+//! The overview on every page: whether its reader may read policies, and the reason why votes are not counted now.
 //!
-//! **Invariant:** it is asked with the reader's own client and kept for the reader's token alone. What the reader may
-//! not read is not said.
+//! **Invariant:** an overview is read with the reader's own client, and kept for the reader's token alone.
 
 use std::{
     num::NonZeroUsize,
@@ -26,16 +25,16 @@ use crate::{
     workflows::{first, still_running},
 };
 
-/// The tokens that are remembered.
+/// The most tokens whose overviews are kept.
 const TOKENS: NonZeroUsize = NonZeroUsize::MIN.saturating_add(1_023);
-/// The time for which an overview is shown before it is read again. It is kept as long where it could not be read.
+/// The time for which an overview is shown before it is read again, even if the last read failed.
 const FRESH: Duration = Duration::from_secs(20);
-/// The longest time for which it is read, and a page waits for it where nothing is known.
+/// The longest time of a read, for which a page waits if there is no earlier overview.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// The time for which a page waits where an earlier overview is known: that is shown meanwhile.
+/// The time for which a page waits if there is an earlier overview, which it can show instead.
 const SHORT_PATIENCE: Duration = Duration::from_millis(300);
-/// The age from which a Lease is old. It is some times its duration: the clocks of two API servers differ, and an
-/// operator that is replaced leaves it for some seconds.
+/// The age from which a Lease is old. It is several times the duration of a Lease, because the clocks of two API
+/// servers differ, and because a new operator needs some seconds to take over.
 const OLD: Duration = Duration::from_secs(60);
 
 /// The facts on every page of one reader.
@@ -47,7 +46,7 @@ pub struct Overview {
     pub reads_policies: bool,
 }
 
-/// The overviews of the readers that looked a moment ago. Clones share them.
+/// The overviews of recent readers. Clones share them.
 #[derive(Clone)]
 pub struct Overviews(Arc<Mutex<LruCache<TokenId, (Instant, Overview)>>>);
 
@@ -58,18 +57,18 @@ impl Default for Overviews {
 }
 
 impl Overviews {
-    /// Returns what is known of a token, without a request.
+    /// Returns the kept overview of a token. Sends no request.
     pub fn known(&self, token: &TokenId) -> Overview {
         self.get(token).map(|(_, overview)| overview).unwrap_or_default()
     }
 
-    /// Returns the overview of a reader, read again where it is not fresh. `namespaces`: those that the page looks at.
-    /// `operator`: the namespace of the operator.
+    /// Returns the overview of a reader, and reads it again if it is not fresh. `namespaces`: the namespaces that the
+    /// page lists. `operator`: the namespace of the operator.
     pub async fn of(&self, client: &Client, token: &TokenId, namespaces: &[String], operator: &str) -> Overview {
         let known = self.get(token);
         match &known {
             Some((at, overview)) if at.elapsed() < FRESH => return overview.clone(),
-            // It counts as fresh while it is read, so that other pages of this reader do not read it too.
+            // The overview counts as fresh while it is read, so that other pages of this reader do not read it too.
             Some((_, overview)) => self.put(token, overview.clone()),
             None => {}
         }
@@ -78,7 +77,7 @@ impl Overviews {
         let (namespaces, operator) = (namespaces.to_vec(), operator.to_owned());
         let known = known.map(|(_, overview)| overview).unwrap_or_default();
         let otherwise = known.clone();
-        // The task ends after its patience, whether the page waits for it or not.
+        // The task ends after [`PATIENCE`], whether the page waits for it or not.
         let reading = tokio::spawn(async move {
             let parts = async { join!(reads_policies(&client, &namespaces), alert(&client, &namespaces, &operator)) };
             let overview = match tokio::time::timeout(PATIENCE, parts).await {
@@ -105,14 +104,14 @@ impl Overviews {
     }
 }
 
-/// Whether a reader may list the policies of the cluster, or those of a namespace that the page looks at.
+/// Whether a reader may list the policies of the cluster, or those of a namespace that the page lists.
 async fn reads_policies(client: &Client, namespaces: &[String]) -> bool {
     let lists = |resource, namespace| has(client, Right { verb: "list", resource, namespace, name: None });
     let (of_cluster, of_all) = join!(lists("clusterapprovalpolicies", None), lists("approvalpolicies", None));
     if matches!(of_cluster, Ok(true)) || matches!(of_all, Ok(true)) {
         return true;
     }
-    // An API server that does not answer such a question answers no further one.
+    // After an error of one review, further reviews would fail too.
     if of_cluster.is_err() {
         return false;
     }
@@ -127,16 +126,16 @@ async fn alert(client: &Client, namespaces: &[String], operator: &str) -> Option
     (!said.is_empty()).then(|| said.join(" "))
 }
 
-/// Returns a sentence about an operator that has not renewed its Lease for a minute, or `None`, also where the Lease
-/// cannot be read.
+/// Returns a sentence about an operator that has not renewed its Lease for a minute. Returns `None` if it has, or if
+/// the Lease cannot be read.
 async fn gone(client: &Client, operator: &str) -> Option<String> {
     let reading = operator_lease::read(client, operator).await.ok()??;
     let state = reading.judge();
     (state.is_gone() && reading.age() > OLD).then(|| format!("The operator does not answer: {state}. {GONE}"))
 }
 
-/// Returns a sentence about policies that are not in force, as the operator wrote it on the first open run that the
-/// reader may list.
+/// Returns the sentence about policies that are not in force, which the operator wrote on the first open run that the
+/// reader may list, or `None`.
 async fn unguarded(client: &Client, namespaces: &[String]) -> Option<String> {
     let selector = still_running();
     let said = |why: String| {
@@ -207,7 +206,7 @@ mod tests {
         assert_eq!(overviews.of(&fine, &token("b"), &[], "signoff-system").await.alert, None);
     }
 
-    /// A client of an API server that never answers, and the number of requests that it got.
+    /// Returns a client of an API server that never answers, and the number of requests that it received.
     fn silent() -> (Client, Arc<AtomicUsize>) {
         let asked = Arc::new(AtomicUsize::new(0));
         let count = Arc::clone(&asked);

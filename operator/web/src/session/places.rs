@@ -1,4 +1,4 @@
-//! The namespaces that a page looks at for a reader who may not list the whole cluster.
+//! The namespaces that a page lists for a reader who may not list the whole cluster.
 
 use std::convert::Infallible;
 
@@ -14,7 +14,7 @@ pub const TYPED: &str = "__Host-signoff-namespaces";
 pub const TYPED_MOST: usize = 20;
 
 /// The namespaces that are listed for a reader who may not list the whole cluster: those of the settings, and those
-/// typed.
+/// that the reader typed.
 pub struct Places(pub Vec<String>);
 
 impl FromRequestParts<PageState> for Places {

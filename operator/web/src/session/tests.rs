@@ -1,6 +1,6 @@
 //! Sign-in and sessions against a fake identity provider and a fake API server.
 //!
-//! It must not test a rule without the attack that it is for.
+//! Each rule is tested with the attack that it is for.
 
 #![allow(clippy::unwrap_used)]
 
@@ -13,7 +13,7 @@ use super::fake::*;
 const IMPERSONATION: [&str; 6] =
     ["--auth", "impersonation", "--username-prefix", "idp:", "--oidc-groups-claim", "groups"];
 
-/// A world whose API server accepts every id_token, as alice's.
+/// Returns a world whose API server accepts every id_token as a token of alice.
 fn world() -> World {
     let world = World::new(&[]);
     world.knows("*", "alice");
@@ -24,7 +24,7 @@ fn sent(headers: &HeaderMap, name: &str) -> Vec<String> {
     headers.get_all(name).iter().map(|value| value.to_str().unwrap().to_owned()).collect()
 }
 
-/// Tries to sign in with a token that the provider makes so.
+/// Signs in with a token that a function makes of the claims, and returns the refusal.
 async fn refused(make: impl Fn(Value) -> String + Send + 'static) -> String {
     let (world, mut browser) = (world(), Browser::default());
     world.idp.lock().unwrap().make = Some(Box::new(make));
@@ -318,14 +318,14 @@ async fn names_that_must_not_be_used_are_refused_at_sign_in_and_named() {
     }
 }
 
-/// The claims of a user in more groups than a provider puts into a token. The fake provider panics at any other
-/// address.
+/// Returns the claims of a user in more groups than a provider puts into a token. The fake provider panics at requests
+/// to any other address.
 fn overage() -> Value {
     let endpoint = format!("{ISSUER}/users/alice/getMemberObjects");
     json!({"_claim_names": {"groups": "src1"}, "_claim_sources": {"src1": {"endpoint": endpoint}}})
 }
 
-/// Returns what a signed-in user is told about their groups.
+/// Returns the notice for a signed-in user about their groups.
 async fn told_of_groups(world: &World, claims: Value) -> Option<String> {
     world.idp.lock().unwrap().claims = claims;
     let mut browser = Browser::default();

@@ -1,7 +1,6 @@
-//! The page that was asked for before a sign-in: one of ours by its path, and of its query only the digest in the link
-//! of a notice.
+//! The page that was requested before a sign-in: its path, and of its query only the digest in the link of a notice.
 //!
-//! **Invariant:** it comes from no parameter, form or other site: it is the address that was asked for itself.
+//! **Invariant:** the address is that of the request itself, and never that of a parameter, a form or another site.
 
 use std::time::Duration;
 
@@ -11,16 +10,16 @@ use url::form_urlencoded;
 
 use super::cookie::cookie;
 
-/// The cookie of the page that was asked for.
+/// The cookie of the requested page.
 const NAME: &str = "__Host-signoff-wanted";
-/// How long it is remembered.
+/// The longest time for which it is remembered.
 const LONGEST: Duration = Duration::from_secs(900);
-/// The longest name of an object, and so of a part of a path.
+/// The longest name of an object, and so of a part of a path, in characters.
 const LONGEST_NAME: usize = 253;
 /// The hex digits of a digest in the link of a notice.
 pub const DIGITS: usize = 16;
 
-/// Remembers the page of an address. A form that was sent belongs to the page that showed it.
+/// Remembers the page of an address. The address of a form counts as the page that shows the form.
 pub fn remember(jar: PrivateCookieJar, path: &str, query: Option<&str>, now: Moment) -> PrivateCookieJar {
     match page(without_form(path)) {
         Some(page) => {
@@ -31,8 +30,7 @@ pub fn remember(jar: PrivateCookieJar, path: &str, query: Option<&str>, now: Mom
     }
 }
 
-/// Returns the beginning of the digest of the request that a notice told, as its link has it, or `None` if the query
-/// has none or an invalid one.
+/// Returns the beginning of the digest in the link of a notice, or `None` if the query has none or an invalid one.
 #[must_use]
 pub fn told_digest(query: &str) -> Option<String> {
     let (_, digest) = form_urlencoded::parse(query.as_bytes()).find(|(name, _)| name == "d")?;
@@ -40,7 +38,7 @@ pub fn told_digest(query: &str) -> Option<String> {
     (digest.len() == DIGITS && digest.chars().all(is_hex)).then(|| digest.into_owned())
 }
 
-/// Returns the path of a request with the digest that its query tells, and every other path as it is.
+/// Returns the path of a request with the digest of its query, and any other path unchanged.
 fn with_told_digest(page: String, query: &str) -> String {
     let is_request = page.split('/').nth(3) == Some("a");
     match told_digest(query).filter(|_| is_request) {
@@ -49,7 +47,7 @@ fn with_told_digest(page: String, query: &str) -> String {
     }
 }
 
-/// Returns the page that shows the form of a path, or else the inbox.
+/// Returns the page that shows the form of a path, or the inbox if there is none.
 #[must_use]
 pub fn of_form(path: &str) -> String {
     page(without_form(path)).unwrap_or_else(|| "/".to_owned())
@@ -59,7 +57,7 @@ fn without_form(path: &str) -> &str {
     path.strip_suffix("/decide").or_else(|| path.strip_suffix("/change")).unwrap_or(path)
 }
 
-/// Returns the address of the page that was wanted, and forgets it. The inbox, if there is none.
+/// Returns the address of the remembered page, or the inbox if there is none, and forgets it.
 pub fn take(jar: PrivateCookieJar, now: Moment) -> (PrivateCookieJar, String) {
     let value = jar.get(NAME).map(|cookie| cookie.value().to_owned()).unwrap_or_default();
     let found = value.split_once(' ').and_then(|(since, address)| {
@@ -71,7 +69,7 @@ pub fn take(jar: PrivateCookieJar, now: Moment) -> (PrivateCookieJar, String) {
     (jar.remove(cookie(NAME.to_owned(), String::new())), found.unwrap_or_else(|| "/".to_owned()))
 }
 
-/// Returns the path anew if it is the one of a page, or `None`.
+/// Returns the path of a page, built from its parts, or `None` if there is no such page.
 fn page(path: &str) -> Option<String> {
     let parts: Vec<&str> = path.strip_prefix('/')?.split('/').collect();
     match parts.as_slice() {
@@ -84,7 +82,7 @@ fn page(path: &str) -> Option<String> {
     }
 }
 
-/// Names of objects need no escapes in a path, so none are read.
+/// Whether a part of a path is the name of an object. Such names need no escapes, so escapes are not decoded.
 fn is_name(name: &str) -> bool {
     let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '.';
     let is_edge = |c: Option<char>| c.is_some_and(|c| c.is_ascii_lowercase() || c.is_ascii_digit());

@@ -1,6 +1,4 @@
-//! Sign-ins of one address, limited before the API server or the issuer is asked.
-//!
-//! It must not look at what was sent.
+//! The limit of sign-ins of one address, which is checked before the API server or the issuer is asked.
 
 use std::net::SocketAddr;
 
@@ -13,11 +11,11 @@ use http::{HeaderValue, StatusCode, header::RETRY_AFTER, request::Parts};
 use super::failed;
 use crate::{error::PageError, session::Network, state::PageState};
 
-/// The address of a request, which is not counted yet: for a page that another site can have asked for.
+/// The address of a request that is not counted yet, because another site may have caused the request.
 pub struct Uncounted(Network);
 
 impl Uncounted {
-    /// Counts the request, and returns the refusal of an address that has asked too often.
+    /// Counts the request, and returns a refusal if its address has sent too many.
     pub fn count(&self, state: &PageState) -> Option<Response> {
         let wait = state.sessions.limits.count(self.0).err()?;
         let seconds = wait.as_secs() + 1;
@@ -40,7 +38,7 @@ impl FromRequestParts<PageState> for Uncounted {
     }
 }
 
-/// A request of an address that has not asked too often.
+/// A counted request of an address that has not sent too many.
 pub struct Allowed;
 
 impl FromRequestParts<PageState> for Allowed {

@@ -1,6 +1,6 @@
-//! Sign-in with the identity provider: the way there, and the way back.
+//! Sign-in with the identity provider: the redirect to it, and its answer.
 //!
-//! It must not end a sign-in that another browser began, nor one twice.
+//! **Invariant:** only the browser that began a sign-in can end it, and only once.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ use crate::{
     state::PageState,
 };
 
-/// What the identity provider sends back, by way of the browser.
+/// The answer of the identity provider, which the browser brings.
 #[derive(Deserialize)]
 pub struct Answer {
     state: Option<String>,
@@ -41,7 +41,7 @@ fn away(state: &PageState, why: &str) -> Response {
     sign_in::failed(state, StatusCode::SERVICE_UNAVAILABLE, why)
 }
 
-/// Begins a sign-in. The browser goes on by `Refresh`: a redirect would still be the form, which must lead to no other
+/// Begins a sign-in. The browser continues by `Refresh`, because a redirect would count as a form that leads to another
 /// site.
 ///
 /// # Errors
@@ -62,11 +62,11 @@ pub async fn start(
     Ok(response)
 }
 
-/// Ends a sign-in. Only one that this browser has begun is counted: another site can send browsers here, with an image,
-/// but without their cookies.
+/// Ends a sign-in. Only a sign-in that this browser began is counted, because other sites can send browsers here, such
+/// as by an image, but without their cookies.
 ///
 /// # Errors
-/// There is no identity provider, or the request is no answer of one.
+/// There is no identity provider, or the request is not an answer of one.
 pub async fn end(
     State(state): State<PageState>,
     from: Uncounted,
@@ -82,7 +82,7 @@ pub async fn end(
         let why = "This sign-in has ended already, was begun in another browser, or took longer than 10 minutes: sign in again.";
         return Ok(sign_in::refused(&state, why));
     };
-    // The sign-in stays in the cookie, so that a reload goes on with it.
+    // The sign-in stays in the cookie, so that a reload continues it.
     if let Some(too_many) = from.count(&state) {
         return Ok(too_many);
     }

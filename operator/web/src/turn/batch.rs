@@ -1,6 +1,6 @@
-//! One verdict on several requests, such as the calls of a turn: an entry for each, tried and sent one by one.
+//! One verdict on several requests, such as the calls of a turn: an entry for each, which is tried and sent on its own.
 //!
-//! **Invariant:** an entry is sent only if it has the name under which it was confirmed.
+//! **Invariant:** an entry is sent only if it has the name that was confirmed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -37,7 +37,7 @@ use crate::{
     state::PageState,
 };
 
-/// The longest line of a text, in characters. The page of the requests has the whole.
+/// The longest line of a text, in characters. The page of the requests has the whole text.
 const LONGEST_LINE: usize = 200;
 /// The most lines of a text.
 const MOST_LINES: usize = 4;
@@ -61,7 +61,8 @@ pub struct Chosen {
     pub name: String,
     /// The digest of the request that was shown.
     pub digest: String,
-    /// Its number in the turn or its run, and its tool and target; of an Approval that is not there its name.
+    /// The number in the turn, or the run, with the subject of the decision. For an Approval that does not exist, its
+    /// name.
     pub target: String,
     /// The subject of the decision.
     pub about: About,
@@ -69,14 +70,14 @@ pub struct Chosen {
     pub planned: Result<Planned, String>,
 }
 
-/// The subject of a decision in a few lines, by which requests of equal gates differ.
+/// The subject of a decision in a few lines, in which requests of equal gates differ.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct About {
     /// The question of the gate.
     pub question: Option<String>,
     /// The arguments of a call.
     pub arguments: Option<String>,
-    /// The first lines of the text that is reviewed, and a sentence where it has more.
+    /// The first lines of the reviewed text, and a note if it has more.
     pub text: Option<(String, String)>,
     /// The values of the inputs of the run.
     pub inputs: Option<String>,
@@ -86,12 +87,12 @@ pub struct About {
 pub struct Planned {
     read: Read,
     rehearsed: Rehearsed,
-    /// What it would come to.
+    /// The effect of the decision.
     pub comes_to: String,
 }
 
 impl Planned {
-    /// Returns the name of the entry: what is sent has the same name as what was confirmed.
+    /// Returns the name of the entry, which the confirmation repeats.
     pub fn fingerprint(&self) -> String {
         self.rehearsed.name()
     }
@@ -101,15 +102,16 @@ impl Planned {
 pub struct CallOutcome {
     /// Whether the decision was recorded.
     pub is_recorded: bool,
-    /// What became of it.
+    /// The sentence about the outcome.
     pub line: String,
 }
 
 impl<'a> Batch<'a> {
-    /// Makes an entry for each chosen request and tries it at the API server. The inner error is what was typed wrong.
+    /// Makes an entry for each chosen request and tries it at the API server. The inner error has the problems of the
+    /// form.
     ///
     /// # Errors
-    /// As every request, except that one is refused or is not there.
+    /// As every request, except for requests that are refused or do not exist.
     pub async fn prepare(
         state: &PageState,
         caller: &'a Caller,
@@ -135,7 +137,7 @@ impl<'a> Batch<'a> {
         let found: Vec<_> = found.filter(|one| bond.target(&one.spec.request).is_some()).collect();
         let runs = Runs::read(&caller.client, namespace, &found).await;
         let strangers = match bond {
-            // Each request says which turn it is of.
+            // Each request names its own turn, so no comparison is needed.
             Bond::Turn(_) => BTreeSet::new(),
             Bond::Equal => runs.strangers(&found),
         };
@@ -166,7 +168,7 @@ impl<'a> Batch<'a> {
         self.bond.page(self.namespace, self.calls.iter().map(|call| call.name.as_str()))
     }
 
-    /// Sends the confirmed entries, all at once, and returns the outcome of each.
+    /// Sends the confirmed entries concurrently, and returns the outcome of each.
     pub async fn send(&self, typed: &Typed) -> Vec<CallOutcome> {
         let confirmed: BTreeMap<&str, &str> =
             typed.all("confirmed").filter_map(|confirmed| confirmed.split_once(' ')).collect();
@@ -190,7 +192,7 @@ impl<'a> Batch<'a> {
                     CallOutcome { is_recorded: true, line }
                 }
                 Ok(Err(why)) => not_sent(sentence(&why)),
-                // Whether it was recorded is not known, or something else was recorded: the error says which.
+                // It is unknown whether the entry was recorded, or another one was recorded; the error says which.
                 Err(error @ (PageError::Unknown(_) | PageError::Changed(_))) => {
                     CallOutcome { is_recorded: false, line: error.to_string() }
                 }
@@ -201,8 +203,8 @@ impl<'a> Batch<'a> {
     }
 }
 
-/// Returns the line about a recorded decision. A decision that closed its gate says what follows, any other outcome is
-/// on the page of the run.
+/// Returns the line about a recorded decision. For a decision that closed its gate it has the effect on the run; for
+/// any other outcome it refers to the page of the run.
 fn recorded(approval: &Approval, state: &DecisionState, entry: &Entry, run: &RunNow) -> String {
     let detail = match state {
         DecisionState::Closed { outcome, is_counted: true, .. } if is_as_voted(outcome, entry) => {
@@ -236,7 +238,7 @@ struct Call<'a> {
 }
 
 impl Call<'_> {
-    /// Makes the entry, and tries it. The problems are those of the fields that all requests share.
+    /// Makes the entry and tries it. The returned problems are those of fields that all requests share.
     async fn planned(
         &self,
         seen: Result<Seen, PageError>,
@@ -294,7 +296,7 @@ impl Call<'_> {
 }
 
 impl Bond {
-    /// Returns what a request of this bond is about; `None` if it is none.
+    /// Returns the subject of a request of this bond in a line, or `None` for any other request.
     pub fn target(&self, request: &ApprovalRequest) -> Option<String> {
         let target = model::target(request);
         match self {
@@ -306,7 +308,7 @@ impl Bond {
         }
     }
 
-    /// Returns the subject of the decision on a request. Calls of a turn are told by their arguments alone.
+    /// Returns the subject of the decision on a request. Calls of a turn differ only in their arguments.
     fn about(&self, read: &Read, run: &RunFacts) -> About {
         let request = &read.seen.approval.spec.request;
         let brief = || brief::arguments(request, LONGEST_LINE);
@@ -326,7 +328,7 @@ impl Bond {
     }
 }
 
-/// Returns the first lines of the text that a request is about, and a sentence where it has more.
+/// Returns the first lines of the reviewed text, and a note if it has more.
 fn beginning(read: &Read) -> Option<(String, String)> {
     let text = subject(&read.seen.approval.spec.request, &read.whole)?.first(MOST_LINES);
     let lines: Vec<_> = text.lines.iter().map(|line| display(line, LONGEST_LINE)).collect();
@@ -340,7 +342,7 @@ fn beginning(read: &Read) -> Option<(String, String)> {
     Some((lines.join("\n"), more))
 }
 
-/// Splits problems into those of shared fields and the reason why this request is not sent.
+/// Returns the reason why a request is not sent, and the problems of fields that all requests share.
 fn shared(why: &NotSent) -> (Result<Planned, String>, Problems) {
     let at = ["reason", "guidance"]
         .into_iter()

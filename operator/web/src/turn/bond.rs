@@ -1,24 +1,24 @@
-//! The reason why requests are decided together, and what follows for their pages.
+//! The reason why requests are decided together, and the words and addresses of their pages.
 
 use signoff_api::Verdict;
 use url::form_urlencoded;
 
 use crate::approval::model::turn_page;
 
-/// The verdicts that can be given on several calls at once: those that need nothing of the call itself.
+/// The verdicts that can be given on several calls at once, because they need no field of a single call.
 const OF_CALLS: [Verdict; 5] = [Verdict::Approve, Verdict::Reject, Verdict::Defer, Verdict::Skip, Verdict::Abort];
 
 /// The reason why requests are decided together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Bond {
-    /// They are calls of the turn with this name.
+    /// The requests are calls of the turn with this name.
     Turn(String),
-    /// Their gates are equal, and the specs of their runs differ in values of inputs only.
+    /// The gates of the requests are equal, and the specs of their runs differ in values of inputs only.
     Equal,
 }
 
 impl Bond {
-    /// The most requests that are decided together: a turn has at most as many calls.
+    /// The most requests that are decided together. A turn has at most as many calls.
     pub const MOST: usize = 32;
 
     /// Returns the verdicts that can be given on several requests at once.
@@ -51,7 +51,7 @@ impl Bond {
         }
     }
 
-    /// Returns the name of the drafts of a page that first showed this request above all others.
+    /// Returns the name of the drafts of a page. `first`: the request that stood first when the page was opened.
     pub fn draft(&self, first: &str) -> String {
         match self {
             Self::Turn(turn) => format!("turn|{turn}"),
@@ -72,7 +72,7 @@ impl Bond {
         format!("{number} {}{}", self.noun(), if number == 1 { "" } else { "s" })
     }
 
-    /// Returns why a request that does not belong to the others is not decided with them.
+    /// Returns the reason why a request that does not belong to the others is not decided with them.
     pub fn stranger(&self) -> &'static str {
         match self {
             Self::Turn(_) => "it is not a call of this turn",

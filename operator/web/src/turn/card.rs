@@ -23,7 +23,7 @@ use crate::{
     session::Caller,
 };
 
-/// One request.
+/// The card of one request.
 pub(super) struct RequestCard {
     /// The number of the call in the turn, or of the request on the page.
     pub(super) number: u32,

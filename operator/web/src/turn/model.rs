@@ -35,12 +35,12 @@ use crate::{
     session::Caller,
 };
 
-/// The requests that are chosen where nothing was sent before.
+/// The requests that are chosen when the page is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FirstChoice {
-    /// All that the reader can decide.
+    /// All requests that the reader can decide.
     All,
-    /// None: another site or person gave the address.
+    /// No request, because another site or person may have made the address.
     Nothing,
 }
 
@@ -69,9 +69,9 @@ struct TurnHeading {
     turn: String,
 }
 
-/// The calls of the turn that do not wait, and the words of its agent.
+/// The calls of the turn that are not open, and the words of its agent.
 struct RestOfTurn {
-    /// The other calls of the turn: they run without a decision, or are decided.
+    /// The other calls of the turn, which run without a decision or are decided.
     others: Vec<String>,
     /// The earlier calls of the run.
     done: Vec<String>,
@@ -115,13 +115,13 @@ impl TurnPage {
         Self { form: TogetherForm { is_unchosen, ..page.form }, ..page }
     }
 
-    /// Returns the page for a reader with what they sent, and what was wrong with it.
+    /// Returns the page for a reader with the form that they sent, and its problems.
     pub fn again(caller: &Caller, together: &Together, typed: &Typed, problems: &Problems) -> Self {
         let chosen = chosen(typed).into_iter().map(|(name, _)| name).collect();
         Self::new(caller, together, typed, problems, Some(&chosen))
     }
 
-    /// `chosen`: the names of the chosen requests, or `None` for all.
+    /// Returns the page with the chosen requests. `chosen`: their names, or `None` for all.
     fn new(
         caller: &Caller,
         together: &Together,
@@ -178,7 +178,8 @@ impl RestOfTurn {
     fn of(together: &Together) -> Self {
         let is_turn = matches!(together.bond, Bond::Turn(_));
         let action = requests(together).next().and_then(|request| request.action.as_ref());
-        // The words of the agent are of its turn: the same beside each call. Other runs have theirs on their pages.
+        // The agent's words belong to the turn, so they are the same for each call. Requests of several runs have
+        // theirs on their own pages.
         let says: BTreeSet<_> = requests(together).filter(|_| is_turn).filter_map(action::says).collect();
         let says: Vec<_> = says.into_iter().collect();
         Self {
@@ -225,13 +226,13 @@ fn conditions(together: &Together) -> Vec<(&'static str, String)> {
     warnings
 }
 
-/// Returns the name of the request that stood first when the page was opened, by which its drafts are named: as the
-/// form says it, or else this one.
+/// Returns the name of the request that stood first when the page was opened, which names the drafts: that of the form,
+/// or `otherwise`.
 fn first_shown<'t>(typed: &'t Typed, otherwise: &'t str) -> &'t str {
     typed.get("first").filter(|name| is_name(name)).unwrap_or(otherwise)
 }
 
-/// The verdicts that at least one request takes, each with those that do not take it.
+/// Returns the buttons of the verdicts that at least one request takes, each with the requests that do not take it.
 fn buttons(bond: &Bond, decidable: &[Verified<'_>]) -> Vec<Button> {
     let takes = |one: &Verified<'_>, verdict| {
         let approval = &one.seen().approval;
@@ -261,7 +262,7 @@ fn buttons(bond: &Bond, decidable: &[Verified<'_>]) -> Vec<Button> {
     bond.verdicts().iter().copied().filter_map(one).collect()
 }
 
-/// The calls of the turn that do not wait, as the requests of the others name them.
+/// Returns the calls of the turn that are not open, which the requests of the others name.
 fn others(turn: &Together) -> Vec<String> {
     let waits: BTreeSet<_> = requests(turn).filter_map(|one| action::turn_of(&one.gate.path)).collect();
     let mut found: Vec<_> = requests(turn)
@@ -281,7 +282,7 @@ fn done(action: &signoff_api::approval::Action) -> Vec<String> {
     action.done.iter().map(|one| one_line(one, 256)).collect()
 }
 
-/// The page that shows a verdict on several requests once more.
+/// The page that shows a verdict on several requests before it is sent.
 #[derive(Template)]
 #[template(path = "turn_confirm.html")]
 pub struct ConfirmTogether {
@@ -310,7 +311,7 @@ struct ConfirmedCall {
 }
 
 impl ConfirmTogether {
-    /// Returns the page. It repeats the fields of the calls that would be sent, and names each entry.
+    /// Returns the page with the fields of the form, and with the name of each entry that would be sent.
     pub fn of(caller: &Caller, batch: &Batch<'_>, typed: &Typed) -> Self {
         let verdict = batch.verdict;
         let calls = batch.calls.iter().map(|call| ConfirmedCall {
@@ -350,7 +351,7 @@ impl ConfirmTogether {
     }
 }
 
-/// The page that tells the outcome of each call.
+/// The page with the outcome of each call.
 #[derive(Template)]
 #[template(path = "turn_result.html")]
 pub struct Results {
@@ -375,7 +376,7 @@ struct CallResult {
 }
 
 impl Results {
-    /// Returns the page. `outcomes`: of each call of the batch, in its order.
+    /// Returns the page. `outcomes`: the outcomes of the calls of the batch, in the same order.
     pub fn of(caller: &Caller, batch: &Batch<'_>, typed: &Typed, outcomes: Vec<CallOutcome>) -> Self {
         let recorded = outcomes.iter().filter(|outcome| outcome.is_recorded).count();
         let calls: Vec<_> = batch

@@ -1,7 +1,8 @@
-//! The requests that are decided together, read as their reader: the open ones of one turn, or those of equal gates.
+//! The requests that are decided together, as their reader reads them: the open ones of one turn, or those of equal
+//! gates.
 //!
-//! The turn is computed from the request, not from the label of the Approval. Whether gates are equal is computed from
-//! their requests and from the specs of their runs.
+//! The turn is read from the request, and not from the label of the Approval. Gates are compared by their requests and
+//! by the specs of their runs.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,23 +24,23 @@ use crate::{
     state::PageState,
 };
 
-/// The requests to the API server at once for one page: an answer can have more than a megabyte.
+/// The most requests to the API server at once for one page. An answer can have more than a megabyte.
 const AT_ONCE: usize = 4;
 
 /// Requests that are decided together, in the order of the page.
 pub struct Together {
-    /// The reason why they are.
+    /// The reason why they are decided together.
     pub bond: Bond,
     /// The namespace.
     pub namespace: String,
     /// The requests.
     pub calls: Vec<Read>,
-    /// The names of those that do not belong to the others.
+    /// The names of the requests that do not belong to the others.
     pub strangers: BTreeSet<String>,
 }
 
 impl Together {
-    /// Reads a turn: its open Approvals, in the order of the model.
+    /// Reads the open Approvals of a turn, in the order of the model's calls.
     ///
     /// # Errors
     /// As every request; and an Approval that this version cannot read.
@@ -53,7 +54,7 @@ impl Together {
         let mut seen = seen.map_err(|why| PageError::Internal(why.to_string()))?;
         seen.retain(|one| one.approval.spec.request.turn().as_deref() == Some(name));
         seen.sort_by_key(|one| turn_of(&one.approval.spec.request.gate.path).map(|(_, number)| number));
-        // All calls of a turn are of one run: a call of another one is no call of this turn.
+        // All calls of a turn are of one run.
         let first: Vec<_> = seen.iter().take(1).map(|one| &one.approval).collect();
         let run = Runs::read(&caller.client, namespace, &first).await.0.into_values().next().unwrap_or_default();
         let calls: Vec<_> = seen.into_iter().map(|one| Read::of(state, caller, namespace, one)).collect();
@@ -63,10 +64,10 @@ impl Together {
         Ok(Self { bond, namespace: namespace.to_owned(), calls, strangers: BTreeSet::new() })
     }
 
-    /// Reads requests of equal gates. Those that are not there are left out.
+    /// Reads requests of equal gates. Requests that do not exist are left out.
     ///
     /// # Errors
-    /// As every request, except that one is not there.
+    /// As every request, except for requests that do not exist.
     pub async fn equal(
         state: &PageState,
         caller: &Caller,
@@ -92,7 +93,7 @@ impl Together {
         Ok(Self { bond: Bond::Equal, namespace: namespace.to_owned(), calls, strangers })
     }
 
-    /// Returns where the runs stand: a turn has one.
+    /// Returns the states of the runs. A turn has one run.
     pub fn runs(&self) -> impl Iterator<Item = &RunNow> {
         let most = match self.bond {
             Bond::Turn(_) => 1,
@@ -114,7 +115,7 @@ impl Runs {
         Self(names.into_iter().map(str::to_owned).zip(found).collect())
     }
 
-    /// Returns the run of a request; one that was not read where it is not among them.
+    /// Returns the run of a request, or a run that was not read if it is not among them.
     pub fn of(&self, approval: &Approval) -> RunFacts {
         self.0.get(&approval.spec.request.workflow.name).cloned().unwrap_or_default()
     }
@@ -125,7 +126,7 @@ impl Runs {
         strangers_by(approvals, &shapes)
     }
 
-    /// Returns the shape of the spec of the run that asks; `None` where this run could not be read.
+    /// Returns the shape of the spec of the run that asks, or `None` if this run could not be read.
     fn shape(&self, approval: &Approval) -> Option<Digest> {
         let asked = &approval.spec.request.workflow;
         let run = self.0.get(&asked.name)?;
@@ -134,12 +135,13 @@ impl Runs {
     }
 }
 
-/// Waits for requests, a few at once, and returns their answers in their order.
+/// Waits for requests, at most [`AT_ONCE`] at the same time, and returns their answers in order.
 pub async fn few_at_once<F: Future>(requests: Vec<F>) -> Vec<F::Output> {
     stream::iter(requests).buffered(AT_ONCE).collect().await
 }
 
-/// `shapes`: the shapes of the specs of the runs; a run that could not be read has none, and is like no other.
+/// Returns the names of the Approvals that differ from the first one. `shapes`: the shapes of the specs of their runs.
+/// A run that could not be read has no shape, and differs from every other.
 fn strangers_by(approvals: &[&Approval], shapes: &[Option<Digest>]) -> BTreeSet<String> {
     let likes: Vec<_> =
         approvals.iter().zip(shapes).map(|(one, shape)| Some((alike::gate(one), shape.clone()?))).collect();

@@ -1,4 +1,4 @@
-//! The page of a turn, its confirmation, and what a batch takes.
+//! Tests of the page of a turn, its confirmation, and a batch.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::collections::BTreeSet;
@@ -45,13 +45,13 @@ fn turn(calls: &[Approval]) -> Together {
     }
 }
 
-/// Requests of equal gates, as they were read; `strangers` are the positions of those that differ from the first.
+/// Returns requests of equal gates as they were read. `strangers`: the positions of those that differ from the first.
 fn equal(calls: &[Approval], strangers: &[usize]) -> Together {
     let strangers = strangers.iter().map(|at| calls[*at].metadata.name.clone().unwrap()).collect();
     Together { bond: Bond::Equal, strangers, ..turn(calls) }
 }
 
-/// A gate of a run, about this letter.
+/// Returns a gate of a run about a letter.
 fn gate(run: &str, letter: &str) -> Approval {
     with(
         sample::approval(),
@@ -71,7 +71,7 @@ fn shown_to(user: &str, calls: &[Approval], typed: &Typed) -> String {
     page.render().unwrap()
 }
 
-/// Returns whether each box of a page that chooses a call is checked.
+/// Returns, for each box of a page that chooses a call, whether it is checked.
 fn boxes(page: &str) -> Vec<bool> {
     let all = page.lines().filter(|line| line.contains("<input type=\"checkbox\" name=\"call\""));
     all.map(|line| line.contains(" checked>")).collect()
@@ -249,7 +249,7 @@ fn an_address_names_one_gate_and_no_more_requests_than_are_counted() {
     }
 }
 
-/// An API server with these requests, which accepts every decision on trial, and with their runs: the input `invoice`
+/// Returns an API server with these requests and their runs, which accepts every decision on trial. The input `invoice`
 /// is the name of the run, and `pay-503` has another step.
 fn with_runs(calls: &[Approval]) -> (kube::Client, std::sync::Arc<std::sync::Mutex<Vec<String>>>) {
     let stored = calls.to_vec();
@@ -274,7 +274,7 @@ fn spec_of(run: &str) -> serde_json::Value {
     json!({"requestedBy": "dana", "inputs": [{"name": "invoice", "value": run}], "steps": steps})
 }
 
-/// The form that approves these requests.
+/// Returns the form that approves these requests.
 fn approves(calls: &[Approval]) -> Typed {
     let chosen = |one: &Approval| {
         let name = one.metadata.name.as_deref().unwrap();

@@ -41,7 +41,7 @@ pub(super) struct VerdictBox {
 }
 
 impl ReaderDecision {
-    /// Returns the decision of a reader on a request. `is_closed`: whether the request takes no decision any more.
+    /// Returns the decision of a reader on a request. `is_closed`: whether the gate is decided or has ended.
     pub(super) fn of(caller: &Caller, read: &Read, forms: Option<Decide>, is_closed: bool) -> Self {
         let instead = decisions::instead(&read.seen.approval, &caller.me, read.at);
         Self {

@@ -1,6 +1,6 @@
 //! `/healthz` and `/readyz`, on a port of their own: the page itself answers only under its public address.
 //!
-//! It must not serve anything that a stranger in the cluster must not see.
+//! **Invariant:** no answer here has a fact about a run, a request or a user.
 
 use std::{future::pending, net::SocketAddr};
 
@@ -21,7 +21,8 @@ pub async fn listen(at: SocketAddr, connection: Connection) -> anyhow::Result<Jo
     Ok(tokio::spawn(signoff_listen::serve(listener, pages, Limits::of_probes(), pending())))
 }
 
-/// The page is ready as soon as it serves: without an API server it still says so to people, and keeps their drafts.
+/// Returns that the page is ready, with a note if the API server does not answer. Without an API server the page still
+/// shows this to people, and keeps their drafts.
 async fn readyz(State(connection): State<Connection>) -> (StatusCode, String) {
     let said = match connection.is_reachable().await {
         Ok(()) => "ready\n".to_owned(),

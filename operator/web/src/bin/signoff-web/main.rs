@@ -1,6 +1,4 @@
 //! The binary `signoff-web`: settings, wiring, shutdown.
-//!
-//! It must not decide anything that a test of the page should know of.
 
 mod health;
 
@@ -25,14 +23,14 @@ use tokio::{
     sync::oneshot,
 };
 
-/// As in the operator; see docs/benchmarks.md.
+/// The allocator of the operator too; see docs/benchmarks.md.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// The threads on which decisions are counted: a costly answer of one person must not stop the others.
+/// The threads that count decisions: several, so that a costly answer of one person does not stop the others.
 const COUNTERS: usize = 2;
 
-/// The time that requests have to end when the page ends.
+/// The time in which requests in flight must end after the page was told to stop.
 const GRACE: Duration = Duration::from_secs(10);
 
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
@@ -91,7 +89,7 @@ async fn main() -> anyhow::Result<()> {
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}
     }
-    // Who has sent a form learns what became of it. Streams of events never end by themselves.
+    // Forms that were sent still get an answer. Streams of events would never end by themselves.
     let _ = end.send(());
     state.feeds.end_all();
     state.streams.end_all();
