@@ -4,6 +4,7 @@
 mod broken;
 mod chart;
 mod chart_web;
+mod codes;
 mod docs;
 mod evolution;
 mod examples;

@@ -10,6 +10,7 @@ pub mod approval;
 mod approval_phase;
 pub mod blob;
 pub mod catalogue;
+pub mod codes;
 pub mod conditions;
 pub mod crds;
 pub mod digest;
@@ -41,6 +42,7 @@ pub mod workflow;
 
 pub use approval::{Approval, ApprovalRequest, ApprovalSpec, ApprovalStatus, Decision, Outcome};
 pub use blob::{Blob, BlobSpec};
+pub use codes::Code;
 pub use digest::Digest;
 pub use event_reason::EventReason;
 pub use failure_class::FailureClass;

@@ -4,22 +4,24 @@
 
 mod classes;
 mod field;
+mod refusals;
 mod terms;
 
+pub use refusals::REFUSALS;
 pub use terms::{TERMS, Term};
 
 use signoff_expr::nearest;
 
 use classes::classes;
 
-/// What a field (`workflow.spec.steps.hitl.timeout`, also from its middle on: `hitl.timeout`) or a word
-/// (`Superseded`) means.
+/// Returns the meaning of a field (`workflow.spec.steps.hitl.timeout`, also from its middle on: `hitl.timeout`), of a
+/// word (`Superseded`) or of a code (`SO0007`).
 ///
 /// # Errors
-/// Nothing is called so: the nearest name there is.
+/// The name is unknown; the error has the nearest name.
 pub fn explain(name: &str) -> Result<String, String> {
     let name = name.trim();
-    if let Some(page) = terms(name) {
+    if let Some(page) = terms(name).or_else(|| refusals::explain(name)) {
         return Ok(page);
     }
     let as_field = field::explain(name);

@@ -4,6 +4,7 @@
 
 use crate::text::one_line;
 use kube::core::Status;
+use signoff_api::Code;
 
 /// The longest message that is shown, in characters.
 const LONGEST: usize = 4000;
@@ -47,6 +48,13 @@ pub fn sentence(status: &Status) -> String {
     one_line(&text, LONGEST)
 }
 
+/// Returns the code of a refusal by an admission policy, or `None` for any other answer.
+#[must_use]
+pub fn code(status: &Status) -> Option<Code> {
+    let is_of_policy = status.message.contains("ValidatingAdmissionPolicy '");
+    Code::of_message(&sentence(status)).filter(|_| is_of_policy)
+}
+
 /// Returns an error of the schema without the kind of the value: `Modify needs parameters` of `Invalid value: "object":
 /// Modify needs parameters`.
 fn bare(complaint: &str) -> &str {
@@ -71,6 +79,14 @@ mod tests {
         let message = "approvals.signoff.dev \"x\" is forbidden: ValidatingAdmissionPolicy 'signoff-approvals' with binding 'signoff-approvals' denied request: the requester must not decide this gate (excludeRequester)";
         let status = json!({"code": 403, "reason": "Forbidden", "message": message, "details": {"name": "x"}});
         assert_eq!(said(status), "the requester must not decide this gate (excludeRequester)");
+    }
+
+    #[test]
+    fn only_the_refusal_of_a_policy_has_a_code() {
+        let code = |message: &str| code(&serde_json::from_value(json!({"code": 403, "message": message})).unwrap());
+        let policy = "x is forbidden: ValidatingAdmissionPolicy 'p' with binding 'p' denied request: too late: this gate was already decided";
+        assert_eq!(code(policy), Some(Code::TOO_LATE));
+        assert_eq!(code("admission webhook \"w\" denied the request: too late: this gate was already decided"), None);
     }
 
     #[test]

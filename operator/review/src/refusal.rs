@@ -3,7 +3,9 @@
 //! The API server refuses the same decisions. Any other refusal keeps the message of the admission policy.
 
 use serde_json::Value;
-use signoff_api::{Approval, ApprovalRequest, Decision, Moment, Verdict, approval::ApprovalPhase, gate::TimeoutAction};
+use signoff_api::{
+    Approval, ApprovalRequest, Code, Decision, Moment, Verdict, approval::ApprovalPhase, gate::TimeoutAction,
+};
 use signoff_engine::approval::eligibility::{
     IneligibleReason, Voter, allowed_verdicts, closed, ineligible, voter_problem,
 };
@@ -40,6 +42,21 @@ pub enum Refusal {
         /// Whether an Escalate without names would ask the next level.
         has_level: bool,
     },
+}
+
+impl Refusal {
+    /// Returns the code of the refusal.
+    #[must_use]
+    pub fn code(&self) -> Code {
+        match self {
+            Self::Closed { is_superseded: true, .. } => Code::SUPERSEDED,
+            Self::Closed { is_superseded: false, .. } => Code::TOO_LATE,
+            Self::Decided(_) => Code::FINAL,
+            Self::Verdict(_) => Code::VERDICT,
+            Self::NoReason => Code::NO_REASON,
+            Self::NoTargets { .. } => Code::ESCALATE_TO,
+        }
+    }
 }
 
 impl std::fmt::Display for Refusal {

@@ -8,7 +8,7 @@
 use std::fmt;
 
 use signoff_api::{
-    Approval, ApprovalRequest, ApprovalStatus, Moment, Verdict,
+    Approval, ApprovalRequest, ApprovalStatus, Code, Moment, Verdict,
     approval::ApprovalPhase,
     gate::{Quorum, Subject, SubjectKind},
     verdict::CountedName,
@@ -110,6 +110,23 @@ impl IneligibleReason {
     #[must_use]
     pub fn is_about_lists(&self) -> bool {
         matches!(self, Self::NotListed(_) | Self::NotListedByName(_))
+    }
+
+    /// Returns the code of the reason.
+    #[must_use]
+    pub fn code(&self) -> Code {
+        match self {
+            Self::Ended(ApprovalPhase::Superseded) => Code::SUPERSEDED,
+            Self::Ended(_) | Self::Deleting | Self::Closed(_) => Code::TOO_LATE,
+            Self::NoQuorum => Code::NO_QUORUM,
+            Self::Via(_) => Code::OTHER_NAME,
+            Self::OnBehalfOfSelf(_) => Code::ON_BEHALF_OF,
+            Self::Decided(..) | Self::DecidedFor(..) => Code::FINAL,
+            Self::NoPerson(_) | Self::TwoPersons(_) => Code::NOT_ONE_PERSON,
+            Self::Requester(_) | Self::RequesterOf(..) => Code::REQUESTER,
+            Self::Excluded(..) => Code::EXCLUDED,
+            Self::NotListed(_) | Self::NotListedByName(_) => Code::NOT_AN_APPROVER,
+        }
     }
 }
 

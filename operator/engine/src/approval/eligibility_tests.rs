@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 use signoff_api::{
-    Approval, ApprovalSpec, Decision, Moment, Verdict,
+    Approval, ApprovalSpec, Code, Decision, Moment, Verdict,
     approval::{ApprovalPhase, Invalid},
     gate::Subject,
 };
@@ -263,4 +263,14 @@ fn a_second_account_of_one_person_is_known_by_the_first_vote() {
         "at": "2026-11-22T10:00:00Z", "epoch": "epoch-1"});
     approval.status.get_or_insert_default().votes.push(serde_json::from_value(vote).unwrap());
     assert_eq!(other(&approval), Some("bob@example.com via agent".to_owned()));
+}
+
+#[test]
+fn a_reason_has_the_code_of_its_remedy() {
+    let approval = approval(json!({}));
+    let reason = ineligible(&approval, &Voter::new(DANA, &[]), now()).unwrap();
+    assert_eq!((reason.code(), Code::of_message(&reason.to_string())), (Code::NOT_AN_APPROVER, Some(reason.code())));
+    let ended = |phase| IneligibleReason::Ended(phase).code();
+    assert_eq!(ended(ApprovalPhase::Superseded), Code::SUPERSEDED);
+    assert_eq!(ended(ApprovalPhase::Approved), Code::TOO_LATE);
 }

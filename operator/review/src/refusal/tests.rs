@@ -147,3 +147,12 @@ fn the_first_thing_that_is_wrong_is_said() {
     status.outcome = Some(Outcome { phase: ApprovalPhase::Superseded, source: Source::Policy, ..Outcome::default() });
     assert!(matches!(said(&approval, &me, Verdict::Approve, None), Some(Refusal::Closed { is_superseded: true, .. })));
 }
+
+#[test]
+fn a_refusal_of_a_superseded_gate_has_a_code_of_its_own() {
+    let closed = |is_superseded| Refusal::Closed { why: "too late".to_owned(), is_superseded };
+    let codes = [closed(true), closed(false), Refusal::Decided("you approved".to_owned()), Refusal::NoReason];
+    let codes = codes.map(|refusal| refusal.code());
+    assert_eq!(codes, [Code::SUPERSEDED, Code::TOO_LATE, Code::FINAL, Code::NO_REASON]);
+    assert_eq!(Code::of_message(&Refusal::NoReason.to_string()), Some(Code::NO_REASON));
+}

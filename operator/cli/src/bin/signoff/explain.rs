@@ -5,7 +5,7 @@
 use clap::Args;
 use signoff_cli::{sanitize::wrap, terminal};
 use signoff_expr::text::display;
-use signoff_manifest::explain::topics;
+use signoff_manifest::explain::{REFUSALS, topics};
 
 use crate::exit::Exit;
 
@@ -46,7 +46,9 @@ fn all() -> String {
         let lines: String = wrap(&words, WIDTH).iter().map(|line| format!("  {}\n", line.trim())).collect();
         format!("{sort}\n{lines}\n")
     };
-    let pages: String = [fields].into_iter().chain(words).chain([("exit code", codes)]).map(topic).collect();
+    let (refusal, refusals) = REFUSALS;
+    let last = [(refusal, refusals.to_owned()), ("exit code", codes)];
+    let pages: String = [fields].into_iter().chain(words).chain(last).map(topic).collect();
     format!("signoff explain NAME explains one of these:\n\n{}", pages.trim_end()) + "\n"
 }
 
