@@ -103,16 +103,16 @@ async fn a_refusal_is_the_policys_own_sentence() {
     let said = async |person: &str, arguments: &[&str]| refusal(&place.approve(person, arguments).await);
     assert_eq!(
         said("alice", &["approve", &name]).await,
-        "refused: the requester must not decide this gate (excludeRequester); group finance may decide it"
+        "refused: the requester must not decide this gate (excludeRequester); group finance may decide it [SO0007]"
     );
     assert_eq!(
         said("erin", &["reject", &name]).await,
-        "refused: erin@example.com is not an approver of this gate, by name or by group (spec.request.quorums); group finance may decide it"
+        "refused: erin@example.com is not an approver of this gate, by name or by group (spec.request.quorums); group finance may decide it [SO0002]"
     );
     let skip = place.approve("bob", &["skip", &name]).await;
     let flags = format!("{name} -n {}", place.namespace.name);
     let commands = format!("  kubectl approve approve {flags}\n  kubectl approve reject {flags}\n");
-    let refused = format!("refused: this gate does not take Skip, only Approve, Reject:\n{commands}");
+    let refused = format!("refused: this gate does not take Skip, only Approve, Reject [SO0013]:\n{commands}");
     assert!(skip.code == 1 && skip.stderr.ends_with(&refused), "{skip:?}");
     let dana = said("dana", &["approve", &name]).await;
     assert!(
@@ -125,7 +125,10 @@ async fn a_refusal_is_the_policys_own_sentence() {
 
     place.approve("bob", &["reject", &name]).await.ok().unwrap();
     let final_ = said("bob", &["approve", &name]).await;
-    assert!(final_.starts_with("refused: you rejected ") && final_.ends_with(" ago; a decision is final"), "{final_}");
+    assert!(
+        final_.starts_with("refused: you rejected ") && final_.ends_with(" ago; a decision is final [SO0009]"),
+        "{final_}"
+    );
 }
 
 #[tokio::test]
@@ -191,7 +194,7 @@ async fn forms_are_answered_by_question_and_by_option() {
         .await;
     let answer = async |arguments: &[&str]| place.approve("bob", &[&["respond", &name], arguments].concat()).await;
     let refused = refusal(&answer(&["--choose", "tone=soft", "--answer", "iban=12"]).await);
-    assert_eq!(refused, "refused: the answer to iban: an IBAN begins with two letters");
+    assert_eq!(refused, "refused: the answer to iban: an IBAN begins with two letters [SO0019]");
     let shown = place.approve("bob", &["show", &name]).await.ok().unwrap();
     assert!(
         shown.contains("Answer tone:\n  | Which tone?\n  OPTION   LABEL   DESCRIPTION\n  soft     Soft\n"),
@@ -393,7 +396,7 @@ async fn whoever_may_speak_for_somebody_decides_on_their_behalf() {
     let key = "carol@example.com via system:serviceaccount:flux-system:kustomize-controller";
     assert_eq!(decisions[key].on_behalf_of.as_deref(), Some("carol@example.com"));
     let carol = refusal(&place.approve("carol", &["reject", &name]).await);
-    assert_eq!(carol, "refused: a decision on your behalf is already recorded");
+    assert_eq!(carol, "refused: a decision on your behalf is already recorded [SO0009]");
     let who = place.approve("flux", &["whoami"]).await.ok().unwrap();
     let people = who.lines().find_map(|line| line.strip_prefix("On behalf of: ")).unwrap_or_default();
     assert!(people.split(", ").any(|person| person == "carol@example.com"), "{who}");

@@ -112,7 +112,7 @@ async fn a_bare_name_at_a_gate_without_approve_asks_which_verdict() {
     let unmanned = place.approve("alice", &[&name]).await;
     let flags = format!("{name} --reason '…' -n {}", place.namespace.name);
     let commands = format!("  kubectl approve retry {flags}\n  kubectl approve reject {flags}\n");
-    let refused = format!("refused: this gate does not take Approve, only Retry, Reject:\n{commands}");
+    let refused = format!("refused: this gate does not take Approve, only Retry, Reject [SO0013]:\n{commands}");
     assert!(unmanned.code == 1 && unmanned.stderr.ends_with(&refused), "{unmanned:?}");
     let dialog = [
         ("Which verdict? [retry/reject]", "retry"),

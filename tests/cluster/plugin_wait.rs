@@ -38,7 +38,7 @@ async fn a_wait_ends_with_what_the_operator_decided() {
     let other = approve(&runs, "alice", &["reject", &one]).await;
     assert_eq!(other.code, 1, "{other:?}");
     assert!(other.stderr.contains("refused: too late: this gate was decided "), "{other:?}");
-    assert!(other.stderr.contains(": Approve by alice@example.com\n"), "{other:?}");
+    assert!(other.stderr.contains(": Approve by alice@example.com [SO0010]\n"), "{other:?}");
 
     let no = runs.asked("no").await.name_any();
     let finished = approve(&runs, "alice", &["reject", &no, "--wait"]).await;
@@ -51,7 +51,7 @@ async fn a_wait_ends_with_what_the_operator_decided() {
     assert!(finished.stderr.ends_with("not decided when --wait ended\n"), "{finished:?}");
     let second = approve(&runs, "alice", &["reject", &two]).await;
     assert!(second.stderr.contains("refused: you approved ") && second.code == 1, "{second:?}");
-    assert!(second.stderr.ends_with(" ago; a decision is final\n"), "{second:?}");
+    assert!(second.stderr.ends_with(" ago; a decision is final [SO0009]\n"), "{second:?}");
     let (approves, rejects) = (["approve", &two, "--wait=1m"], ["reject", &two, "--wait=1m"]);
     let (alice, bob) = tokio::join!(approve(&runs, "alice", &approves), approve(&runs, "bob", &rejects));
     assert_eq!(said(&bob, &two), ("rejected; the run ends", 0), "{bob:?}");

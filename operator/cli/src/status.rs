@@ -8,7 +8,7 @@ mod tests;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use signoff_api::{
-    Approval, Moment, Workflow, WorkflowStatus,
+    Approval, Code, Moment, Workflow, WorkflowStatus,
     journal::{StepPhase, StepRecord},
     workflow::WorkflowPhase,
 };
@@ -61,7 +61,8 @@ fn header(workflow: &Workflow, approvals: &[Approval], now: Moment, style: Style
         page.fact("Reason", Tone::Quiet, &one_line(why, 1024));
     }
     for condition in run::troubles(status) {
-        let said = format!("{}: {}", one_line(&condition.reason, 63), one_line(&condition.message, 1024));
+        let code = Code::bracketed(Code::of_reason(&condition.reason));
+        let said = format!("{}{code}: {}", one_line(&condition.reason, 63), one_line(&condition.message, 1024));
         page.fact(&one_line(&condition.type_, 40), Tone::Quiet, &said);
     }
     page.fact("Requester", Tone::Quiet, &requester(workflow));

@@ -31,7 +31,7 @@ async fn an_approved_call_runs_once_with_exactly_the_arguments_that_were_shown()
     assert_eq!(
         refused(&story.says("erin", "approve", &approval, &[]).await),
         "refused: erin@example.com is not an approver of this gate, by name or by group (spec.request.quorums); \
-         group finance may decide it"
+         group finance may decide it [SO0002]"
     );
     assert!(story.paid().is_empty());
     story.says("bob", "approve", &approval, &["--wait"]).await.ok().unwrap();
@@ -203,7 +203,7 @@ async fn an_answer_to_a_question_is_told_to_the_agent_and_approves_nothing() {
     assert!(shown.starts_with(first) && shown.contains("--choose 'q1=o1'"), "{shown}");
     let approved = story.says("bob", "approve", &approval, &[]).await;
     assert!(
-        approved.stderr.contains("refused: this gate does not take Approve, only Respond, Skip, Abort:"),
+        approved.stderr.contains("refused: this gate does not take Approve, only Respond, Skip, Abort [SO0013]:"),
         "{approved:?}"
     );
     let turn = story.says("bob", "skip", &approval, &["--turn"]).await;

@@ -460,9 +460,9 @@ fn what_stops_a_run_and_records_that_are_missing_are_in_the_header() {
         "\
 Workflow:     refund-4711 in namespace finance
 Phase:        Pending
-Guarded:      PoliciesDiffer: the policy signoff-approvals is missing
-PodsPending:  Unschedulable: 0/3 nodes are available: 3 Insufficient memory.
-              preemption: not helpful
+Guarded:      PoliciesDiffer [SO0301]: the policy signoff-approvals is missing
+PodsPending:  Unschedulable [SO0210]: 0/3 nodes are available: 3 Insufficient
+              memory. preemption: not helpful
 Requester:    dana@example.com for erin@example.com
 Started:      2026-11-22T09:59:00Z (60s ago)
 Not shown:    58 earlier records, which could not be read

@@ -6,7 +6,7 @@
 use std::{io::Read, pin::pin};
 
 use futures::future::{Either, select};
-use signoff_api::{Approval, ApprovalStatus, Moment};
+use signoff_api::{Approval, ApprovalStatus, Code, Moment};
 use signoff_engine::approval::eligibility::closed;
 use signoff_review::{
     action, decisions,
@@ -106,7 +106,7 @@ impl Server for OneApproval<'_> {
 
     fn meaning(failure: &Failure) -> Meaning {
         match failure {
-            Failure::Refused(_) => Meaning::Refused,
+            failure if failure.is_refusal() => Meaning::Refused,
             Failure::Other(_) => Meaning::Unanswered,
             _ => Meaning::NotStored,
         }
@@ -191,13 +191,13 @@ pub async fn show_and_approve(session: &Session, args: &DecisionArgs) -> Result<
     let asks = !args.common.yes;
     let approval = &reading.seen.approval;
     let is_open = closed(approval, clock::now()).is_none();
-    if let Some(why) = refusals::open_gate(approval, args.verdict, clock::now()).filter(|_| is_open) {
+    if let Some(why) = refusal::open_gate(approval, args.verdict, clock::now()).filter(|_| is_open) {
         let suggestions = session.call.decisions(approval);
-        let why = format!("{why}\n{}", suggest::lines(&suggestions).trim_end());
+        let commands = format!(":\n{}", suggest::lines(&suggestions).trim_end());
         if !asks || !terminal::can_ask() {
-            return Err(Failure::Refused(why));
+            return Err(Failure::RefusedFor { why, code: Code::VERDICT, commands });
         }
-        terminal::note(&why);
+        terminal::note(&format!("{why}{commands}"));
         let verdict = dialog::verdict(&suggestions)?;
         return record(session, &DecisionArgs { verdict, ..args.clone() }, &reading, asks).await;
     }

@@ -8,7 +8,7 @@
 use std::io;
 
 use serde_json::{Map, Value};
-use signoff_api::{Approval, ApprovalRequest, Moment, Verdict};
+use signoff_api::{Approval, ApprovalRequest, Code, Moment, Verdict};
 use signoff_cli::editor::EditedFile;
 use signoff_engine::{
     approval::eligibility::{Voter, ineligible},
@@ -57,8 +57,9 @@ pub async fn edit_and_decide(session: &Session, mut args: DecisionArgs) -> Resul
     let reading = Reading::fetch(session, &args.name).await?;
     reading.verified()?;
     let (seen, me) = (&reading.seen, &reading.me);
-    if let Some(why) = refusal(&seen.approval, &args, me, clock::now()) {
-        return Err(refusals::explain(session, &args, me, Failure::Refused(why)).await);
+    if let Some((why, code)) = refusal(&seen.approval, &args, me, clock::now()) {
+        let failure = Failure::refused(why.trim_end_matches(':').to_owned(), Some(code));
+        return Err(refusals::explain(session, &args, me, failure).await);
     }
     let request = &seen.approval.spec.request;
     let Some(schema) = parameters::schema(request, args.verdict) else {
@@ -107,10 +108,10 @@ pub async fn difference_of(session: &Session, seen: &Seen, entry: &Entry) -> Res
 }
 
 /// Returns why this user cannot give this verdict now, or `None`.
-fn refusal(approval: &Approval, args: &DecisionArgs, me: &Me, now: Moment) -> Option<String> {
+fn refusal(approval: &Approval, args: &DecisionArgs, me: &Me, now: Moment) -> Option<(String, Code)> {
     let voter = Voter { on_behalf_of: args.common.on_behalf_of.as_deref(), ..me.voter() };
-    let reason = ineligible(approval, &voter, now).map(|reason| reason.to_string());
-    reason.or_else(|| refusals::open_gate(approval, args.verdict, now))
+    let reason = ineligible(approval, &voter, now).map(|reason| (reason.to_string(), reason.code()));
+    reason.or_else(|| Some((refusals::open_gate(approval, args.verdict, now)?, Code::VERDICT)))
 }
 
 /// Rehearses the decision with the edited parameters, shows the difference, asks, and records it.
@@ -370,7 +371,7 @@ mod tests {
 
     #[test]
     fn nothing_is_edited_at_a_closed_gate_nor_by_a_user_who_cannot_decide() {
-        let refused = |approval: &Approval, me: &Me| refusal(approval, &args(), me, sample::now());
+        let refused = |approval: &Approval, me: &Me| refusal(approval, &args(), me, sample::now()).map(|(why, _)| why);
         let (alice, mallory) = (sample::me("alice@example.com", &[]), sample::me("mallory@example.com", &[]));
         let mut approval = sample::approval();
         assert_eq!(refused(&approval, &alice), None);

@@ -3,8 +3,9 @@
 //! It must not turn a failure into success, and prints nothing itself.
 
 use kube::{client::AuthError, core::Status};
+use signoff_api::Code;
 use signoff_cluster::error::innermost;
-use signoff_review::answer::{missing_role, sentence};
+use signoff_review::answer::{self, missing_role, sentence};
 
 use crate::sanitize::one_line;
 
@@ -14,6 +15,16 @@ pub enum Failure {
     /// The API server, or the person, said no.
     #[error("refused: {0}")]
     Refused(String),
+    /// The API server or this program said no, for a reason that has a code.
+    #[error("refused: {why} [{code}]{commands}")]
+    RefusedFor {
+        /// The sentence, without its end.
+        why: String,
+        /// The code of the reason.
+        code: Code,
+        /// The commands that remedy it, with the mark before them; empty where there are none.
+        commands: String,
+    },
     /// There is no such object.
     #[error("error: {0}")]
     NotFound(String),
@@ -51,10 +62,28 @@ pub enum Failure {
 }
 
 impl Failure {
+    /// Returns a refusal with its code, if it has one.
+    pub fn refused(why: String, code: Option<Code>) -> Self {
+        match code {
+            Some(code) => Self::RefusedFor { why, code, commands: String::new() },
+            None => Self::Refused(why),
+        }
+    }
+
+    /// Whether the API server or this program said no.
+    pub fn is_refusal(&self) -> bool {
+        matches!(self, Self::Refused(_) | Self::RefusedFor { .. })
+    }
+
     /// The exit code: 1 refused and everything else, 2 usage, 3 not found, 4 not decided in time, 5 decided otherwise.
     pub fn code(&self) -> u8 {
         match self {
-            Self::Refused(_) | Self::Declined | Self::Unchanged | Self::Unguarded | Self::Other(_) => 1,
+            Self::Refused(_)
+            | Self::RefusedFor { .. }
+            | Self::Declined
+            | Self::Unchanged
+            | Self::Unguarded
+            | Self::Other(_) => 1,
             Self::Usage(_) => 2,
             Self::NotFound(_) => 3,
             Self::Several { code, .. } => *code,
@@ -110,8 +139,8 @@ impl Server {
                 "{self} has no approvals.signoff.dev: is Signoff installed there? (kubectl api-resources --api-group signoff.dev)"
             )),
             404 => Failure::NotFound(sentence),
-            403 => Failure::Refused(format!("{sentence}{}", missing_role(&status.message))),
-            400 | 409 | 413 | 422 => Failure::Refused(sentence),
+            403 => Failure::refused(format!("{sentence}{}", missing_role(&status.message)), answer::code(status)),
+            400 | 409 | 413 | 422 => Failure::refused(sentence, answer::code(status)),
             429 | 500..=599 => Failure::Other(format!("{self} cannot answer now, try again: {sentence}")),
             _ => Failure::Other(sentence),
         }
@@ -169,7 +198,10 @@ mod tests {
     fn a_refusal_is_the_sentence_of_the_policy_or_of_rbac_with_the_role_that_is_missing() {
         let message = "approvals.signoff.dev \"x\" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'p' denied request: the requester must not decide this gate (excludeRequester)";
         let status = json!({"code": 403, "reason": "Forbidden", "message": message, "details": {"name": "x"}});
-        assert_eq!(failure(status), (1, "refused: the requester must not decide this gate (excludeRequester)".into()));
+        assert_eq!(
+            failure(status),
+            (1, "refused: the requester must not decide this gate (excludeRequester) [SO0007]".into())
+        );
         let message = "approvals.signoff.dev \"x\" is forbidden: User \"dana\" cannot patch resource \"approvals\" in API group \"signoff.dev\" in the namespace \"finance\"";
         let (code, text) = failure(json!({"code": 403, "reason": "Forbidden", "message": message}));
         assert_eq!(code, 1);

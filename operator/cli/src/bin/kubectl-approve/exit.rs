@@ -35,6 +35,7 @@ mod tests {
         let text = || "x".to_owned();
         let all = [
             Failure::Refused(text()),
+            Failure::refused(text(), Some(signoff_api::Code::TOO_LATE)),
             Failure::NotFound(text()),
             Failure::Usage(text()),
             Failure::Declined,

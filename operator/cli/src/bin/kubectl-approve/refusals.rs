@@ -20,7 +20,7 @@ use crate::{
 
 /// Returns a failure, in words about the gate where it is a refusal.
 pub async fn explain(session: &Session, args: &DecisionArgs, me: &Me, failure: Failure) -> Failure {
-    if !matches!(failure, Failure::Refused(_)) {
+    if !failure.is_refusal() {
         return failure;
     }
     // What was shown may have changed meanwhile.
@@ -37,6 +37,9 @@ fn with_who_may(approval: &Approval, me: &Me, on_behalf_of: Option<&str>, failur
     let who = refusal::who_may(approval, &me.voter_for(on_behalf_of), clock::now());
     match (failure, who) {
         (Failure::Refused(why), Some(who)) => Failure::Refused(format!("{why}; {who}")),
+        (Failure::RefusedFor { why, code, commands }, Some(who)) => {
+            Failure::RefusedFor { why: format!("{why}; {who}"), code, commands }
+        }
         (failure, _) => failure,
     }
 }
@@ -55,23 +58,27 @@ pub async fn explained(session: &Session, args: &DecisionArgs, refused: Refused<
 
 /// Returns a refusal with the commands that remedy it.
 async fn with_remedy(session: &Session, approval: &Approval, refusal: &Refusal) -> Failure {
-    Failure::Refused(match refusal {
-        Refusal::Closed { is_superseded: true, .. } => {
-            let namespace = approval.metadata.namespace.as_deref();
-            let next = successor(session, approval).await;
-            let next = next.map(|name| format!("; it is asked again: {}", session.call.show(namespace, &name)));
-            format!("{refusal}{}", next.unwrap_or_default())
-        }
-        Refusal::Verdict(_) => {
-            let commands = suggest::lines(&session.call.decisions(approval));
-            format!("{refusal}:\n{}", commands.trim_end())
-        }
+    let why = match refusal {
         Refusal::NoReason => format!("{refusal}; add --reason TEXT"),
         Refusal::NoTargets { has_level: true } => {
             "this gate has no subjects for --to (escalateTo is empty): leave out --to to ask its next level".to_owned()
         }
-        Refusal::Closed { .. } | Refusal::Decided(_) | Refusal::NoTargets { has_level: false } => refusal.to_string(),
-    })
+        Refusal::Closed { .. }
+        | Refusal::Decided(_)
+        | Refusal::Verdict(_)
+        | Refusal::NoTargets { has_level: false } => refusal.to_string(),
+    };
+    let commands = match refusal {
+        Refusal::Closed { is_superseded: true, .. } => {
+            let namespace = approval.metadata.namespace.as_deref();
+            let next = successor(session, approval).await;
+            let next = next.map(|name| format!("; it is asked again: {}", session.call.show(namespace, &name)));
+            next.unwrap_or_default()
+        }
+        Refusal::Verdict(_) => format!(":\n{}", suggest::lines(&session.call.decisions(approval)).trim_end()),
+        Refusal::Closed { .. } | Refusal::Decided(_) | Refusal::NoReason | Refusal::NoTargets { .. } => String::new(),
+    };
+    Failure::RefusedFor { why, code: refusal.code(), commands }
 }
 
 /// Returns the parts of what was typed about which a gate can have something to say.

@@ -10,7 +10,7 @@ use kube::{
     api::{ApiResource, DynamicObject, ListParams},
 };
 use signoff_api::{
-    Approval, Moment, Workflow, conditions,
+    Approval, Code, Moment, Workflow, conditions,
     gate::{Subject, SubjectKind},
     workflow::WorkflowPhase,
 };
@@ -173,7 +173,8 @@ fn run_lines(run: &Run, operator: &OperatorState) -> String {
     let mut page = format!("Workflow {}: {}\n", one_line(&run.name, 63), phase.name());
     let blockers = blockers(&run.now);
     for said in &blockers {
-        let text = format!("{}={}, {}: {}", said.type_, said.status, said.reason, said.message);
+        let code = Code::bracketed(Code::of_reason(&said.reason));
+        let text = format!("{}={}, {}{code}: {}", said.type_, said.status, said.reason, said.message);
         page.push_str(&wrapped(2, &one_line(&text, 1200)));
     }
     if OPEN.contains(&phase) && operator.is_gone() {
@@ -493,7 +494,7 @@ mod tests {
         ]}));
         assert_eq!(
             run_lines(&refused, &alive),
-            "Workflow report: Pending\n  Accepted=False, Invalid: spec.steps: [2Jbad\n"
+            "Workflow report: Pending\n  Accepted=False, Invalid [SO0113]: spec.steps: [2Jbad\n"
         );
     }
 }
