@@ -3,9 +3,10 @@
 //! Each text ends with what the reader can do next.
 
 use http::StatusCode;
+use signoff_api::Code;
 use signoff_cluster::error::plain;
 use signoff_expr::text;
-use signoff_review::answer::{missing_role, sentence};
+use signoff_review::answer::{self, missing_role, sentence};
 
 /// The reason why a page cannot be shown, or why a form had no effect.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -93,13 +94,14 @@ impl From<kube::Error> for PageError {
             return Self::Away(format!("the API server cannot be reached: {}", plain(&error)));
         };
         let said = sentence(status);
+        let code = Code::bracketed(answer::code(status));
         match status.code {
             401 => Self::SignIn,
             404 => Self::NotFound(said),
             409 => Self::Changed(said),
             429 => Self::TooMany(format!("the API server has too many requests: {said}; try again in a moment")),
-            403 => Self::Refused(said + &missing_role(&status.message)),
-            code if (400..500).contains(&code) => Self::Refused(said),
+            403 => Self::Refused(said + &missing_role(&status.message) + &code),
+            400..500 => Self::Refused(said + &code),
             _ => Self::Away(format!("the API server cannot answer now: {said}")),
         }
     }
@@ -121,6 +123,8 @@ mod tests {
     fn a_refusal_is_the_policys_own_sentence_or_names_the_role_of_the_person() {
         let policy = "x is forbidden: ValidatingAdmissionPolicy 'p' with binding 'p' denied request: bob is not asked";
         assert_eq!(error(422, policy), PageError::Refused("bob is not asked".to_owned()));
+        let late = "x is forbidden: ValidatingAdmissionPolicy 'p' with binding 'p' denied request: too late: this gate was already decided";
+        assert_eq!(error(403, late).to_string(), "too late: this gate was already decided [SO0010]");
         let rbac = "approvals.signoff.dev is forbidden: User \"bob\" cannot list resource \"approvals\" in API group \"signoff.dev\" in the namespace \"a\"";
         let said = error(403, rbac).to_string();
         assert!(said.ends_with("; the ClusterRole signoff-viewer, bound in that namespace, allows it"), "{said}");

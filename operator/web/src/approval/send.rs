@@ -216,7 +216,7 @@ fn tampered(differences: &[String]) -> String {
     format!("{TAMPERED}: {}. {TAMPERED_REMEDY}", shown.join("; "))
 }
 
-/// Returns a refusal in words about the gate, otherwise the sentence of the admission policy.
+/// Returns a refusal in words about the gate, otherwise the sentence of the admission policy, with its code.
 fn said(refused: Refused<PageError>) -> String {
-    refused.refusal.map_or_else(|| refused.error.to_string(), |refusal| refusal.to_string())
+    refused.refusal.map_or_else(|| refused.error.to_string(), |refusal| format!("{refusal} [{}]", refusal.code()))
 }

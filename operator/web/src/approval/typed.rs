@@ -10,7 +10,11 @@ use serde_json::{Map, Value};
 use signoff_api::{ApprovalRequest, Decision, JsonObject, Verdict, approval::Answer, gate::Question};
 use signoff_engine::gate::parameters;
 use signoff_expr::{json, number};
-use signoff_review::{edit::parameters_to_edit, refusal, text::is_hidden};
+use signoff_review::{
+    edit::parameters_to_edit,
+    refusal::{self, Refusal},
+    text::is_hidden,
+};
 
 /// The field of a button that repeats one part of an earlier result.
 const PART: &str = "part";
@@ -247,7 +251,7 @@ pub fn decision(typed: &Typed, request: &ApprovalRequest, reviewed: Option<&str>
 /// Returns the problem of a required reason that is missing, or `None`.
 pub fn reason_problem(seen: &signoff_review::seen::Seen, typed: &Typed) -> Option<Problems> {
     refusal::is_reason_missing(&seen.approval, typed.text("reason").as_deref()).then(|| {
-        let why = "this gate requires a reason with at least one letter or digit".to_owned();
+        let why = format!("{} [{}]", Refusal::NoReason, Refusal::NoReason.code());
         Problems(BTreeMap::from([("reason".to_owned(), why)]))
     })
 }

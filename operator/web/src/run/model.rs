@@ -2,7 +2,7 @@
 //!
 //! Pure.
 
-use signoff_api::{Approval, Moment, Workflow, WorkflowStatus, journal::StepRecord};
+use signoff_api::{Approval, Code, Moment, Workflow, WorkflowStatus, journal::StepRecord};
 use signoff_review::{
     clock, coming,
     run::{self, Tone},
@@ -128,7 +128,8 @@ impl RunState {
             Some("no operator has read it yet".to_owned())
         };
         let troubles = run::troubles(&status).map(|one| {
-            (one_line(&one.type_, 63), format!("{}: {}", one_line(&one.reason, 63), one_line(&one.message, 1024)))
+            let code = Code::bracketed(Code::of_reason(&one.reason));
+            (one_line(&one.type_, 63), format!("{}{code}: {}", one_line(&one.reason, 63), one_line(&one.message, 1024)))
         });
         Self {
             phase: status.phase.name(),
