@@ -35,12 +35,12 @@ impl AnnouncedKind for Approval {
 impl Context {
     /// Tells every listener.
     pub(crate) fn announce(&self, announcement: &Announcement<'_>) {
-        let events = KubernetesEvents { reporter: &self.reporter, now: self.clock.now() };
+        let events = KubernetesEvents { reporter: &self.listeners.reporter, now: self.api.clock.now() };
         let own: [&dyn Listener; 2] = [&events, &*self.metrics];
         let notices = self.notices();
         let notices = notices.iter().map(|notices| notices as &dyn Listener);
-        let others = self.listeners.iter().map(|listener| &**listener as &dyn Listener);
-        announce(own.into_iter().chain(notices).chain(others), announcement);
+        let further = self.listeners.further.iter().map(|listener| &**listener as &dyn Listener);
+        announce(own.into_iter().chain(notices).chain(further), announcement);
     }
 
     /// Announces a sentence about an object that is no typed event.

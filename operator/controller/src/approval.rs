@@ -28,12 +28,12 @@ const A_SECOND: Duration = Duration::from_secs(1);
 
 /// Reconciles an Approval. Returns when to reconcile again without an event.
 pub(crate) async fn reconcile(context: &Context, name: &Name) -> Result<Option<Moment>, Error> {
-    let held = context.notices.as_ref().map(NoticeDesk::hold);
+    let held = context.listeners.notices.as_ref().map(NoticeDesk::hold);
     let reconciled = reconcile_observed(context, name).await;
-    if let (Some(desk), Some(held)) = (&context.notices, held) {
+    if let (Some(desk), Some(held)) = (&context.listeners.notices, held) {
         desk.end_hold(Key::Approval(name.clone()), held, &reconciled);
     }
-    context.approvals.release(name);
+    context.objects.approvals.release(name);
     reconciled
 }
 
@@ -43,13 +43,13 @@ async fn reconcile_observed(context: &Context, name: &Name) -> Result<Option<Mom
         match observe::observe(context, name).await? {
             ApprovalObservation::Open(seen) => *seen,
             ApprovalObservation::Nothing => {
-                context.end_quarantine(&Key::Approval(name.clone()));
+                context.evaluations.end_quarantine(&Key::Approval(name.clone()));
                 return Ok(None);
             }
         };
     let max_gate_timeout = context.settings.max_gate_timeout;
-    let outages = context.clock.outages().into_iter().map(|(from, to)| (from.into(), to.into())).collect();
-    let now = Now { max_gate_timeout, outages, ..Now::new(context.now(), guard_epoch.to_string()) };
+    let outages = context.api.clock.outages().into_iter().map(|(from, to)| (from.into(), to.into())).collect();
+    let now = Now { max_gate_timeout, outages, ..Now::new(context.api.now(), guard_epoch.to_string()) };
     let result = match evaluate::evaluate(context, name, &approval, owner, &now).await {
         // What was done to it or to its run meanwhile needs no evaluation.
         Err(Error::Stopped { why: Stopped::Withdrawn, .. }) => return Ok(Some(now.at)),
@@ -71,13 +71,13 @@ async fn reconcile_observed(context: &Context, name: &Name) -> Result<Option<Mom
         true => ConfirmScope::Votes,
         false => ConfirmScope::StoredStatus,
     };
-    if honoured && !context.confirms(rests_on, &guard_epoch).await? {
+    if honoured && !context.api.confirms(rests_on, &guard_epoch).await? {
         // The guard looks again, and so does this then.
         return Ok(None);
     }
     if let Some(due) = result.due {
         // The clock of the operator decides nothing: an answer of the API server says that the deadline has come.
-        if !context.has_come(due, began).await? {
+        if !context.api.has_come(due, began).await? {
             return Ok(Some(now.at.max(due).after(A_SECOND)));
         }
         let run = RunVersion { name: &run, uid: &approval.spec.request.workflow.uid, generation };
@@ -89,17 +89,17 @@ async fn reconcile_observed(context: &Context, name: &Name) -> Result<Option<Mom
     let before = approval.status.as_ref().map(|status| status.phase).unwrap_or_default();
     let after = result.status.phase;
     let is_partial = before == after && result.status.outcome.is_none() && result.events.is_empty();
-    if is_partial && let Some(wait) = context.partial_tallies.wait(name, Instant::now()) {
+    if is_partial && let Some(wait) = context.caches.partial_tallies.wait(name, Instant::now()) {
         let due = now.at.after(wait);
         return Ok(Some(result.wake_at.map_or(due, |wake_at| wake_at.min(due))));
     }
     let confirmed = result.status.outcome.clone().filter(|_| honoured);
-    let stored = context.write_status(&context.approvals, &*approval, result.status, Vec::new()).await?;
+    let stored = context.api.write_status(&context.objects.approvals, &*approval, result.status, Vec::new()).await?;
     if is_partial {
-        context.partial_tallies.add(name, Instant::now());
+        context.caches.partial_tallies.add(name, Instant::now());
     }
     if let Some(outcome) = confirmed {
-        context.confirmed_outcomes.add(&stored, &outcome);
+        context.caches.confirmed_outcomes.add(&stored, &outcome);
     }
     // The run need not wait for the watch to come round.
     if before != after {

@@ -5,10 +5,7 @@
 
 mod start;
 
-use std::{
-    sync::{Arc, atomic::Ordering},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use futures::FutureExt;
 use signoff_api::{Approval, Workflow};
@@ -76,17 +73,22 @@ pub(crate) struct EventLoop {
     load: ReconcileLoad,
     calls: JoinSet<CallResult>,
     starts: mpsc::UnboundedReceiver<CallStart>,
-    workflows: mpsc::Receiver<WatchEvent<Workflow>>,
-    approvals: mpsc::Receiver<WatchEvent<Approval>>,
-    policies: PolicyWatches,
-    pods: mpsc::Receiver<PodWatchEvent>,
+    watches: WatchReceivers,
     pod_runner: Arc<PodRunner>,
-    synced: SyncedLists,
     /// Whether every first list is complete, so that reconciles may start.
     working: bool,
 }
 
-/// Which lists are complete.
+/// The receivers of watch events.
+struct WatchReceivers {
+    workflows: mpsc::Receiver<WatchEvent<Workflow>>,
+    approvals: mpsc::Receiver<WatchEvent<Approval>>,
+    policies: PolicyWatches,
+    pods: mpsc::Receiver<PodWatchEvent>,
+    synced: SyncedLists,
+}
+
+/// The kinds whose first list is complete.
 #[derive(Clone, Copy, Default)]
 struct SyncedLists {
     workflows: bool,
@@ -102,9 +104,10 @@ impl EventLoop {
     ) -> Result<(), ExitReason> {
         let mut shutdown = std::pin::pin!(shutdown);
         let context = Arc::clone(&self.context);
-        let mut guard = context.guard.clone();
-        let mut freed = context.pod_quota.freed();
-        let mut lost = context.evaluator.lost();
+        let Context { objects, metrics, .. } = &*context;
+        let mut guard = context.api.guard.clone();
+        let mut freed = context.calls.pod_quota.freed();
+        let mut lost = context.evaluations.evaluator.lost();
         let (mut last_call, mut last_writes): (Option<Instant>, Option<Instant>) = (None, None);
         loop {
             if last_writes.is_some() && self.reconciles.is_empty() {
@@ -117,15 +120,15 @@ impl EventLoop {
             if last_call.is_some() && self.is_finished() {
                 return Ok(());
             }
-            let now = context.now();
+            let now = context.api.now();
             let due = context.queue.next_due().map(|due| wake_up(due, now));
             tokio::select! {
                 biased;
                 () = &mut shutdown, if last_call.is_none() => {
                     operator.enter(OperatorPhase::Stopping);
-                    context.draining.store(true, Ordering::Relaxed);
+                    context.calls.drain();
                     // Results that wait for the next commit of their run wait no longer.
-                    context.runs.busy_runs().into_iter().for_each(|name| context.enqueue_workflow(name));
+                    context.calls.runs.busy_runs().into_iter().for_each(|name| context.enqueue_workflow(name));
                     last_call = Some(Instant::now() + self.grace);
                 }
                 () = until(last_call) => return Ok(()),
@@ -139,28 +142,28 @@ impl EventLoop {
                 // While the guard inspects nothing is reported; its result is a change again.
                 Ok(()) = guard.changed() => if guard.borrow().is_settled() { self.enqueue_all() },
                 Ok(()) = freed.changed() => {
-                    for name in context.pod_quota.workflows_to_wake() {
+                    for name in context.calls.pod_quota.workflows_to_wake() {
                         context.enqueue_workflow(name);
                     }
                 }
-                () = context.notices_changed() => context.enqueue_notified(),
-                () = context.call_bytes.freed() => context.call_slots.on_bytes_freed(),
-                () = context.call_slots.granted() => {
-                    for name in context.call_slots.take_granted() {
+                () = context.listeners.notices_changed() => context.enqueue_notified(),
+                () = context.calls.bytes.freed() => context.calls.slots.on_bytes_freed(),
+                () = context.calls.slots.granted() => {
+                    for name in context.calls.slots.take_granted() {
                         context.enqueue_workflow(name);
                     }
                 }
-                () = until(due) => context.queue.fire_timers(context.now()),
-                () = until(context.unrouted_until()) => context.tell_unrouted(),
+                () = until(due) => context.queue.fire_timers(context.api.now()),
+                () = until(context.listeners.unrouted_until()) => context.tell_unrouted(),
                 Some(done) = self.reconciles.join_next_with_id() => self.on_reconciled(done),
                 Some(done) = self.calls.join_next() => self.on_call_finished(done),
                 Some(start) = self.starts.recv() => self.start_call(start),
-                Some(event) = self.approvals.recv() => self.on_approvals(event),
-                Some(event) = self.workflows.recv() => self.on_workflows(event),
-                changed = self.policies.next(&context.policies, &context.deleted_namespaces, &context.metrics) => {
+                Some(event) = self.watches.approvals.recv() => self.on_approvals(event),
+                Some(event) = self.watches.workflows.recv() => self.on_workflows(event),
+                changed = self.watches.policies.next(&objects.policies, &objects.deleted_namespaces, metrics) => {
                     self.on_namespaces_changed(changed);
                 }
-                Some(event) = self.pods.recv() => self.on_pods(event),
+                Some(event) = self.watches.pods.recv() => self.on_pods(event),
                 Some(done) = self.background.join_next() => return Err(done.unwrap_or(ExitReason::Task("watch"))),
                 () = context.queue.triggered() => {}
             }
@@ -182,55 +185,56 @@ impl EventLoop {
             let Ok(start) = self.starts.try_recv() else { break };
             self.start_call(start);
         }
-        if let Ok(event) = self.approvals.try_recv() {
+        if let Ok(event) = self.watches.approvals.try_recv() {
             self.on_approvals(event);
         }
-        if let Ok(event) = self.workflows.try_recv() {
+        if let Ok(event) = self.watches.workflows.try_recv() {
             self.on_workflows(event);
         }
         let context = Arc::clone(&self.context);
+        let Context { objects, metrics, .. } = &*context;
         for _ in 0..BATCH {
-            let next = self.policies.next(&context.policies, &context.deleted_namespaces, &context.metrics);
+            let next = self.watches.policies.next(&objects.policies, &objects.deleted_namespaces, metrics);
             let Some(changed) = next.now_or_never() else { break };
             self.on_namespaces_changed(changed);
         }
         for _ in 0..BATCH {
-            let Ok(event) = self.pods.try_recv() else { break };
+            let Ok(event) = self.watches.pods.try_recv() else { break };
             self.on_pods(event);
         }
     }
 
     fn on_approvals(&mut self, event: WatchEvent<Approval>) {
-        let Self { context, approvals, synced, .. } = self;
-        synced.approvals |= watch_handlers::apply_all(context, &context.approvals, event, approvals);
+        let (context, WatchReceivers { approvals, synced, .. }) = (&*self.context, &mut self.watches);
+        synced.approvals |= watch_handlers::apply_all(context, &context.objects.approvals, event, approvals);
     }
 
     fn on_workflows(&mut self, event: WatchEvent<Workflow>) {
-        let Self { context, workflows, synced, .. } = self;
-        synced.workflows |= watch_handlers::apply_all(context, &context.workflows, event, workflows);
+        let (context, WatchReceivers { workflows, synced, .. }) = (&*self.context, &mut self.watches);
+        synced.workflows |= watch_handlers::apply_all(context, &context.objects.workflows, event, workflows);
     }
 
     fn on_pods(&self, event: PodWatchEvent) {
-        for name in self.context.pods.apply(event) {
+        for name in self.context.calls.pods.apply(event) {
             self.context.enqueue_workflow(name);
         }
-        self.context.pod_quota.announce_free();
+        self.context.calls.pod_quota.announce_free();
     }
 
     /// Whether reconciles may start: not before every first list is complete.
     fn is_working(&mut self, operator: &Operator) -> bool {
-        let SyncedLists { workflows, approvals } = self.synced;
+        let SyncedLists { workflows, approvals } = self.watches.synced;
         if !self.working
             && workflows
             && approvals
-            && self.context.policies.is_complete()
-            && *self.context.guard.borrow() != GuardStatus::Unknown
+            && self.context.objects.policies.is_complete()
+            && *self.context.api.guard.borrow() != GuardStatus::Unknown
         {
             self.working = true;
             if let Some(notices) = self.context.notices() {
                 notices.end_recovery();
             }
-            if !self.context.is_draining() {
+            if !self.context.calls.is_draining() {
                 operator.enter(OperatorPhase::Working);
             }
         }
@@ -239,16 +243,16 @@ impl EventLoop {
 
     /// Starts as many reconciles as may be in flight.
     fn start_reconciles(&mut self) {
-        if self.context.is_draining() {
+        if self.context.calls.is_draining() {
             // Only runs with results to commit are still reconciled.
-            let busy = self.context.runs.busy_runs();
+            let busy = self.context.calls.runs.busy_runs();
             self.context.queue.retain(|key| matches!(key, Key::Workflow(name) if busy.contains(name)));
         }
         while self.has_room()
             && let Some(key) = self.context.queue.pop_where(|namespace| self.may_begin(namespace))
         {
             let (context, what) = (Arc::clone(&self.context), key.clone());
-            let (evaluator, namespace) = (&self.context.evaluator, &key.name().namespace);
+            let (evaluator, namespace) = (&self.context.evaluations.evaluator, &key.name().namespace);
             let task = self.reconciles.spawn(Charged::new(evaluator, namespace, async move {
                 let began = Instant::now();
                 let result = match &what {
@@ -261,7 +265,7 @@ impl EventLoop {
                 }
                 (result, began.elapsed())
             }));
-            let bytes = self.context.memory_of(&key);
+            let bytes = self.context.objects.memory_of(&key);
             self.load.begin(task.id(), key, bytes);
         }
     }
@@ -273,7 +277,7 @@ impl EventLoop {
 
     /// The reconciles in flight that do not wait for an evaluation.
     fn at_work(&self) -> usize {
-        self.load.count().saturating_sub(self.context.evaluating.count())
+        self.load.count().saturating_sub(self.context.evaluations.waiting.count())
     }
 
     /// The most reconciles in flight, with those that wait for an evaluation.
@@ -283,10 +287,10 @@ impl EventLoop {
 
     /// Whether one more object of this namespace may be reconciled beside those that are.
     fn may_begin(&self, namespace: &str) -> bool {
-        let is_slow = self.context.quarantines.is_slow(namespace, self.context.now());
+        let is_slow = self.context.evaluations.quarantines.is_slow(namespace, self.context.api.now());
         let most = if is_slow { 1 } else { self.max_reconciles };
         let (all, in_flight) = (self.max_reconciles, self.load.count_in(namespace));
-        let at_work = in_flight.saturating_sub(self.context.evaluating.count_in(namespace));
+        let at_work = in_flight.saturating_sub(self.context.evaluations.waiting.count_in(namespace));
         in_flight < most
             && FairShare::new(all, all.div_ceil(2), all / 4).has_room(at_work, self.at_work(), 1)
             && self.load.has_share_for(namespace, self.most_in_flight())
@@ -298,7 +302,7 @@ impl EventLoop {
             Err(died) => (died.id(), Err(died), Duration::ZERO),
         };
         let Some(key) = self.load.end(id) else { return };
-        let Context { queue, metrics, .. } = &*self.context;
+        let Context { queue, objects, metrics, .. } = &*self.context;
         let (kind, name) = match &key {
             Key::Workflow(name) => (Workflow::KIND, name),
             Key::Approval(name) => (Approval::KIND, name),
@@ -308,13 +312,10 @@ impl EventLoop {
         });
         metrics.count_reconcile(kind, if result.is_ok() { "ok" } else { "error" }, took);
         match result {
-            Ok(due) => queue.finish(&key, due, |version| match &key {
-                Key::Workflow(name) => self.context.workflows.is_own(name, version),
-                Key::Approval(name) => self.context.approvals.is_own(name, version),
-            }),
+            Ok(due) => queue.finish(&key, due, |version| objects.is_own(&key, version)),
             Err(error) => {
                 metrics.count_failure(kind, error.class());
-                let now = self.context.now();
+                let now = self.context.api.now();
                 let latest = self.context.stalls.due(&key);
                 let due = |failures| {
                     let usual = now.after(error.pause(failures));
@@ -338,7 +339,7 @@ impl EventLoop {
         let (caller, context) = (Arc::clone(&self.caller), Arc::clone(&self.context));
         let place = (name.clone(), uid.clone(), key.clone());
         let pod_runner = Arc::clone(&self.pod_runner);
-        let (evaluator, namespace) = (&self.context.evaluator, &name.namespace);
+        let (evaluator, namespace) = (&self.context.evaluations.evaluator, &name.namespace);
         let task = self.calls.spawn(Charged::new(evaluator, namespace, async move {
             let (name, uid, key) = place;
             let is_followed = matches!(hold, StartSlot::Pod { begins: false, .. });
@@ -365,13 +366,13 @@ impl EventLoop {
             if let Ok(Reply { usage: Some(usage), .. }) = &result {
                 context.metrics.count_usage(usage);
             }
-            let memory = context.call_bytes.note(&name.namespace, RESULT_COPIES * bytes_of(&result));
+            let memory = context.calls.bytes.note(&name.namespace, RESULT_COPIES * bytes_of(&result));
             drop(hold);
             let (path, attempt) = key.clone();
-            let fact = Fact::CallFinished { path, attempt, result, at: context.now() };
+            let fact = Fact::CallFinished { path, attempt, result, at: context.api.now() };
             (name, uid, key, Some((fact, memory)))
         }));
-        if !self.context.runs.attach_task(&name, &uid, &key, task.clone()) {
+        if !self.context.calls.runs.attach_task(&name, &uid, &key, task.clone()) {
             task.abort();
         }
     }
@@ -380,19 +381,19 @@ impl EventLoop {
         // A call that was aborted is one that nobody wants to know of any more.
         let Ok((name, uid, key, fact)) = done else { return };
         let Some((fact, memory)) = fact else {
-            self.context.runs.remove_call(&name, &uid, &key);
+            self.context.calls.runs.remove_call(&name, &uid, &key);
             return self.context.enqueue_workflow(name);
         };
-        if self.context.runs.finish_call(&name, &uid, key, fact, memory) {
+        if self.context.calls.runs.finish_call(&name, &uid, key, fact, memory) {
             self.context.enqueue_workflow(name);
         }
     }
 
     fn enqueue_all(&self) {
-        for name in self.context.workflows.open() {
+        for name in self.context.objects.workflows.open() {
             self.context.enqueue_workflow(name);
         }
-        for name in self.context.approvals.open() {
+        for name in self.context.objects.approvals.open() {
             self.context.enqueue_approval(name);
         }
     }
@@ -406,7 +407,7 @@ impl EventLoop {
     }
 
     fn is_finished(&self) -> bool {
-        self.reconciles.is_empty() && self.starts.is_empty() && self.context.runs.busy_runs().is_empty()
+        self.reconciles.is_empty() && self.starts.is_empty() && self.context.calls.runs.busy_runs().is_empty()
     }
 
     /// Ends everything that is in flight, and drops the reporter so that its last Events can be written.

@@ -48,7 +48,7 @@ impl Probe {
         let phase = self.phase.borrow().clone();
         let guard = self.guard.borrow().clone();
         let context = self.context.borrow().upgrade();
-        if context.is_some_and(|context| !context.lease_guard.is_valid()) {
+        if context.is_some_and(|context| !context.api.lease_guard.is_valid()) {
             return Err(format!(
                 "{phase}; the Lease was not renewed: the API server cannot be reached, and nothing new begins"
             ));
@@ -66,7 +66,7 @@ impl Probe {
     /// Returns the problem of the configuration of notices, which keeps no run from going on.
     fn problem_of_notices(&self) -> Option<String> {
         let context = self.context.borrow().upgrade()?;
-        context.notices.as_ref().and_then(NoticeDesk::problem)
+        context.listeners.notices.as_ref().and_then(NoticeDesk::problem)
     }
 
     /// Returns the current phase and its changes.
@@ -81,17 +81,18 @@ impl Probe {
     /// Never in practice: a `String` takes any text.
     pub fn metrics(&self) -> Result<String, fmt::Error> {
         if let Some(context) = self.context.borrow().upgrade() {
-            let (free, waiting) = context.call_slots.levels();
-            let (workflows, approvals) = (context.workflows.memory_use(), context.approvals.memory_use());
-            self.metrics.set_held_bytes(context.call_bytes.taken(), context.value_quota.memory_taken());
+            let Context { objects, calls, values, listeners, .. } = &*context;
+            let (free, waiting) = calls.slots.levels();
+            let (workflows, approvals) = (objects.workflows.memory_use(), objects.approvals.memory_use());
+            self.metrics.set_held_bytes(calls.bytes.taken(), values.quota.memory_taken());
             self.metrics.set_stalled(context.stalls.count());
-            if let Some(notices) = &context.notices {
+            if let Some(notices) = &listeners.notices {
                 self.metrics.set_notices_waiting(&notices.waiting());
                 self.metrics.set_notices_misconfigured(notices.problem().is_some());
             }
-            self.metrics.set_machine_ahead(context.clock.machine_ahead());
+            self.metrics.set_machine_ahead(context.api.clock.machine_ahead());
             self.metrics.set_store_bytes(workflows.0 + approvals.0, workflows.1 + approvals.1);
-            self.metrics.set_queue_levels(context.approvals.count_open(), free, waiting, context.queue.depth());
+            self.metrics.set_queue_levels(objects.approvals.count_open(), free, waiting, context.queue.depth());
         }
         self.metrics.text()
     }

@@ -11,7 +11,8 @@
 //!
 //! * [`operator`], `exit_reason`, `event_loop`: the parts of an operator, why it exits, and its event loop
 //! * `workflow`, `approval`: the two reconciles
-//! * `watch_handlers`: watch events, applied to the caches of `signoff-cluster`
+//! * `context`: everything that the reconciles share, in parts
+//! * `watch_handlers`, `cached_objects`: watch events, and the objects that they bring up to date
 //! * `pods`: the Pods of steps
 //! * `caches`: plans, journal segments and confirmed outcomes
 //! * `call_slots`: how many calls run at once, and which is next
@@ -36,6 +37,7 @@ pub mod secrets;
 
 mod announce;
 mod approval;
+mod cached_objects;
 mod caches;
 mod call_slots;
 mod charged;

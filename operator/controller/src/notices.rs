@@ -24,7 +24,7 @@ use signoff_api::{
 };
 use signoff_cluster::{
     kinds::{Name, ReconciledKind as _, uid},
-    store::{Found, Store},
+    store::Found,
     workqueue::{Key, Queue},
 };
 use signoff_notify::{
@@ -34,9 +34,7 @@ use signoff_notify::{
 };
 use tokio::time::Instant;
 
-use crate::{
-    deleted_namespaces::DeletedNamespaces, error::Error, policy_index::PolicyIndex, unreadable::UnreadableObjects,
-};
+use crate::{cached_objects::CachedObjects, error::Error};
 use recovery::{DerivedEvent, EventCondition, Recovery, TakenOutcome};
 use unrouted::{UnroutedEvent, UnroutedEvents};
 
@@ -70,11 +68,7 @@ pub(crate) trait NoticeSource {
 /// The notices with what is known of their objects.
 pub(crate) struct NoticeScope<'a> {
     pub(crate) desk: &'a NoticeDesk,
-    pub(crate) policies: &'a PolicyIndex,
-    pub(crate) workflows: &'a Store<Workflow>,
-    pub(crate) approvals: &'a Store<Approval>,
-    pub(crate) unreadable: &'a UnreadableObjects,
-    pub(crate) deleted_namespaces: &'a DeletedNamespaces,
+    pub(crate) objects: &'a CachedObjects,
     pub(crate) queue: &'a Queue,
 }
 
@@ -162,14 +156,14 @@ impl NoticeScope<'_> {
 
     /// Tells the events whose namespaces are known by now, or were waited for long enough.
     pub(crate) fn tell_unrouted(&self) {
-        let is_known = |namespace: &str| self.policies.labels(namespace).is_some();
+        let is_known = |namespace: &str| self.objects.policies.labels(namespace).is_some();
         let ready = self.desk.lock_unrouted().take_ready(Instant::now(), is_known);
         self.tell_with_known_labels(ready);
     }
 
     /// Tells an event, or keeps it until the labels of its namespace are known.
     fn tell(&self, occasion: Occasion, origin: Origin) {
-        if let Some(labels) = self.policies.labels(&occasion.namespace) {
+        if let Some(labels) = self.objects.policies.labels(&occasion.namespace) {
             // Those that wait are earlier ones.
             self.tell_unrouted();
             return self.desk.notices.tell(&occasion, &labels, origin);
@@ -183,7 +177,7 @@ impl NoticeScope<'_> {
 
     fn tell_with_known_labels(&self, events: Vec<UnroutedEvent>) {
         for event in events {
-            let labels = self.policies.labels(&event.occasion.namespace).unwrap_or_default();
+            let labels = self.objects.policies.labels(&event.occasion.namespace).unwrap_or_default();
             self.desk.notices.tell(&event.occasion, &labels, event.origin);
         }
     }
@@ -199,27 +193,28 @@ impl NoticeScope<'_> {
         let wants_details = self.desk.notices.want_details();
         let beyond = self.desk.lock_recovery().as_mut().and_then(|recovery| recovery.add(event, wants_details));
         if let Some(occasion) = beyond {
-            let labels = self.policies.labels(&occasion.namespace).unwrap_or_default();
+            let labels = self.objects.policies.labels(&occasion.namespace).unwrap_or_default();
             self.desk.notices.count_dropped(&occasion, &labels);
         }
     }
 
     /// Whether a run is there and has not finished. Of one that cannot be read it is assumed.
     fn is_run_open(&self, run: &Name, uid: &str) -> bool {
-        self.workflows.is_open(run, uid) || self.unreadable.reason(&Key::Workflow(run.clone())).is_some()
+        self.objects.workflows.is_open(run, uid)
+            || self.objects.unreadable.reason(&Key::Workflow(run.clone())).is_some()
     }
 
     /// Whether a run is deleted, or is being deleted, so that it takes no outcome any more.
     fn is_run_gone(&self, run: &Name, uid_of_run: &str) -> bool {
-        match self.workflows.find(run) {
+        match self.objects.workflows.find(run) {
             Found::Here(workflow) => {
                 let is_deleted = workflow.metadata.deletion_timestamp.is_some()
-                    || self.deleted_namespaces.contain(&workflow.metadata);
+                    || self.objects.deleted_namespaces.contain(&workflow.metadata);
                 is_deleted || uid(&*workflow) != uid_of_run
             }
             Found::Finished { uid, .. } => uid != uid_of_run,
             Found::Stale => false,
-            Found::NotFound => self.unreadable.reason(&Key::Workflow(run.clone())).is_none(),
+            Found::NotFound => self.objects.unreadable.reason(&Key::Workflow(run.clone())).is_none(),
         }
     }
 
@@ -331,7 +326,7 @@ impl NoticeSource for Workflow {
                 if let Some(recovery) = scope.desk.lock_recovery().as_mut() {
                     recovery.add_taken(&place, taken);
                 }
-            } else if let Found::Here(approval) = scope.approvals.find(&place)
+            } else if let Found::Here(approval) = scope.objects.approvals.find(&place)
                 && approval.spec.request.workflow.uid == uid
                 && let Some(occasion) = occasion::taken(&approval, phase, at)
             {

@@ -16,7 +16,7 @@ use crate::{announce::AnnouncedKind, context::Context, error::Error, stalls::Ove
 
 /// Records that a reconcile failed, and says so on the object once that is due.
 pub(crate) async fn record_failure(context: &Context, key: &Key, error: &Error) {
-    let Some(overdue) = context.stalls.record_failure(key, error, context.now()) else { return };
+    let Some(overdue) = context.stalls.record_failure(key, error, context.api.now()) else { return };
     let since = overdue.since;
     let outlook = match error.passes_by_itself() {
         true => "and is retried until it succeeds",
@@ -24,9 +24,9 @@ pub(crate) async fn record_failure(context: &Context, key: &Key, error: &Error) 
     };
     let message = format!("{error}; this has failed since {since}, {outlook}");
     match key {
-        Key::Approval(name) => report(context, &context.approvals, name, &overdue, &message).await,
+        Key::Approval(name) => report(context, &context.objects.approvals, name, &overdue, &message).await,
         Key::Workflow(name) => {
-            report(context, &context.workflows, name, &overdue, &message).await;
+            report(context, &context.objects.workflows, name, &overdue, &message).await;
             if let Some(reason) = error.reason()
                 && let Err(why) = condition(context, name, reason, &message).await
             {
@@ -69,9 +69,9 @@ async fn report<K: AnnouncedKind>(
 /// Sets the condition `Stalled` of a Workflow that goes on. The first sentence for a reason stays: one that changes
 /// with every attempt would cost a write each time.
 async fn condition(context: &Context, name: &Name, reason: &'static str, message: &str) -> Result<(), Error> {
-    let workflow = match context.workflows.find(name) {
+    let workflow = match context.objects.workflows.find(name) {
         Found::Here(workflow) => workflow,
-        Found::Stale => match context.fresh(&context.workflows, name).await? {
+        Found::Stale => match context.fresh(&context.objects.workflows, name).await? {
             Some(workflow) => workflow,
             None => return Ok(()),
         },
@@ -84,8 +84,8 @@ async fn condition(context: &Context, name: &Name, reason: &'static str, message
         return Ok(());
     }
     let tests = open_records(&status);
-    say(&mut status, &workflow, context.now(), conditions::STALLED, true, reason, message);
-    context.write_status(&context.workflows, &*workflow, status, tests).await.map(|_| ())
+    say(&mut status, &workflow, context.api.now(), conditions::STALLED, true, reason, message);
+    context.api.write_status(&context.objects.workflows, &*workflow, status, tests).await.map(|_| ())
 }
 
 /// Removes the condition `Stalled` after everything of a reconcile has succeeded. Returns the Workflow as it is stored.
@@ -96,5 +96,5 @@ pub(crate) async fn clear(context: &Context, workflow: Arc<Workflow>) -> Result<
     }
     let tests = open_records(&status);
     conditions::remove(&mut status.conditions, conditions::STALLED);
-    context.write_status(&context.workflows, &*workflow, status, tests).await
+    context.api.write_status(&context.objects.workflows, &*workflow, status, tests).await
 }

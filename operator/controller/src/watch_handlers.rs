@@ -13,7 +13,7 @@ use signoff_cluster::{
 use signoff_expr::text;
 use tokio::sync::mpsc;
 
-use crate::{announce::AnnouncedKind, context::Context};
+use crate::{announce::AnnouncedKind, cached_objects::CachedObjects, context::Context};
 
 /// A kind whose watch events are applied here.
 pub(crate) trait Watched: AnnouncedKind {
@@ -22,7 +22,7 @@ pub(crate) trait Watched: AnnouncedKind {
     /// Whether a key is of this kind.
     fn holds(key: &Key) -> bool;
     /// Whether evaluations may have become useless by an object that was received.
-    fn ends_evaluations(&self, context: &Context) -> bool;
+    fn ends_evaluations(&self, objects: &CachedObjects) -> bool;
     /// Handles the deletion of an object.
     fn on_deleted(context: &Context, gone: DeletedObject);
     /// Enqueues the objects that depend on one that cannot be read, or can be read again.
@@ -38,19 +38,19 @@ impl Watched for Workflow {
         matches!(key, Key::Workflow(_))
     }
 
-    fn ends_evaluations(&self, context: &Context) -> bool {
-        context.withdrawal(self).is_some() || self.spec.suspend == Some(true)
+    fn ends_evaluations(&self, objects: &CachedObjects) -> bool {
+        objects.withdrawal(self).is_some() || self.spec.suspend == Some(true)
     }
 
     fn on_deleted(context: &Context, gone: DeletedObject) {
-        for approval in context.approvals.owned_by(&gone.uid) {
+        for approval in context.objects.approvals.owned_by(&gone.uid) {
             context.enqueue_approval(approval);
         }
         context.enqueue_workflow(gone.name);
     }
 
     fn enqueue_related(context: &Context, meta: &ObjectMeta) {
-        for approval in context.approvals.owned_by(meta.uid.as_deref().unwrap_or_default()) {
+        for approval in context.objects.approvals.owned_by(meta.uid.as_deref().unwrap_or_default()) {
             context.enqueue_approval(approval);
         }
         context.enqueue_workflow(name_of(meta));
@@ -66,7 +66,7 @@ impl Watched for Approval {
         matches!(key, Key::Approval(_))
     }
 
-    fn ends_evaluations(&self, _: &Context) -> bool {
+    fn ends_evaluations(&self, _: &CachedObjects) -> bool {
         self.metadata.deletion_timestamp.is_some()
     }
 
@@ -111,20 +111,20 @@ fn apply<K: Watched>(context: &Context, store: &Store<K>, event: WatchEvent<K>) 
     match event {
         WatchEvent::Listing => {
             store.begin_list();
-            context.unreadable.begin_list(K::holds);
+            context.objects.unreadable.begin_list(K::holds);
         }
         WatchEvent::Listed(object) => {
             let name = Name::of(&*object);
             // A finished object that need not be deleted needs no reconcile.
             let idle = object.is_finished() && object.delete_at().is_none();
             mark_readable::<K>(context, object.meta());
-            let ends_evaluations = object.ends_evaluations(context);
+            let ends_evaluations = object.ends_evaluations(&context.objects);
             if let Some(notices) = context.notices() {
                 object.tell_derived(&notices);
             }
             let news = store.list(*object);
             if news && ends_evaluations {
-                context.withdrawals.wake(&name.namespace);
+                context.evaluations.withdrawals.wake(&name.namespace);
             }
             if news && !idle {
                 context.queue.trigger(K::key(name));
@@ -132,20 +132,20 @@ fn apply<K: Watched>(context: &Context, store: &Store<K>, event: WatchEvent<K>) 
         }
         WatchEvent::ListDone(version) => {
             for gone in store.finish_list(&version) {
-                context.withdrawals.wake(&gone.name.namespace);
+                context.evaluations.withdrawals.wake(&gone.name.namespace);
                 K::on_deleted(context, gone);
             }
-            context.unreadable.finish_list(K::holds);
+            context.objects.unreadable.finish_list(K::holds);
             return true;
         }
         WatchEvent::Applied(object) => {
             let name = Name::of(&*object);
             let version = object.meta().resource_version.clone().unwrap_or_default();
-            let ends_evaluations = object.ends_evaluations(context);
+            let ends_evaluations = object.ends_evaluations(&context.objects);
             mark_readable::<K>(context, object.meta());
             if store.apply(*object) {
                 if ends_evaluations {
-                    context.withdrawals.wake(&name.namespace);
+                    context.evaluations.withdrawals.wake(&name.namespace);
                 }
                 // The answer to an own write may have been lost.
                 if let Some(notices) = context.notices()
@@ -178,7 +178,7 @@ fn apply<K: Watched>(context: &Context, store: &Store<K>, event: WatchEvent<K>) 
 fn mark_unreadable<K: Watched>(context: &Context, meta: &ObjectMeta, why: &str) {
     let (name, why) = (name_of(meta), text::display(why, 300));
     context.metrics.count_unreadable(K::KIND);
-    let news = context.unreadable.insert(K::key(name.clone()), &why);
+    let news = context.objects.unreadable.insert(K::key(name.clone()), &why);
     K::enqueue_related(context, meta);
     if !news {
         tracing::debug!(kind = K::KIND, %name, "still cannot be read: {why}");
@@ -196,16 +196,16 @@ fn mark_unreadable<K: Watched>(context: &Context, meta: &ObjectMeta, why: &str) 
 }
 
 fn mark_readable<K: Watched>(context: &Context, meta: &ObjectMeta) {
-    if context.unreadable.remove(&K::key(name_of(meta))) {
+    if context.objects.unreadable.remove(&K::key(name_of(meta))) {
         tracing::info!(kind = K::KIND, name = %name_of(meta), "can be read again");
         K::enqueue_related(context, meta);
     }
 }
 
 fn apply_deletion<K: Watched>(context: &Context, store: &Store<K>, meta: &ObjectMeta) {
-    context.unreadable.remove(&K::key(name_of(meta)));
+    context.objects.unreadable.remove(&K::key(name_of(meta)));
     if let Some(gone) = store.remove(name_of(meta), meta.uid.as_deref().unwrap_or_default()) {
-        context.withdrawals.wake(&gone.name.namespace);
+        context.evaluations.withdrawals.wake(&gone.name.namespace);
         K::on_deleted(context, gone);
     }
 }

@@ -18,7 +18,7 @@ use signoff_cluster::{
 use signoff_engine::transition::Call;
 use tokio::{sync::Notify, time::sleep};
 
-use crate::{context::Context, error::Error, stalls::REPORTED_AFTER};
+use crate::{cached_objects::CachedObjects, context::Context, error::Error, stalls::REPORTED_AFTER};
 
 /// The first and the longest pause between two questions whether a call may begin.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(15));
@@ -40,25 +40,13 @@ pub(crate) struct RunVersion<'a> {
     pub(crate) generation: Option<i64>,
 }
 
-impl Context {
+impl CachedObjects {
     /// Returns the way in which a run was withdrawn, as far as the object and the watch of namespaces tell, or `None`.
     pub(crate) fn withdrawal(&self, workflow: &Workflow) -> Option<Withdrawal> {
         if workflow.metadata.deletion_timestamp.is_some() || self.deleted_namespaces.contain(&workflow.metadata) {
             return Some(Withdrawal::Deleted);
         }
         (workflow.spec.cancel == Some(true)).then_some(Withdrawal::Cancelled)
-    }
-
-    /// Waits until the evaluation of an object is useless: what was done to the object or to its run needs none.
-    pub(crate) async fn until_useless(&self, observed: &ObservedObject) {
-        let withdrawals = self.withdrawals.of(&observed.name.namespace);
-        loop {
-            let news = withdrawals.notified();
-            if self.is_useless(observed, EvaluationStage::Runs) {
-                return;
-            }
-            news.await;
-        }
     }
 
     /// Whether the evaluation of an object is useless.
@@ -92,33 +80,47 @@ impl Context {
             Found::Finished { .. } | Found::NotFound => true,
         }
     }
+}
+
+impl Context {
+    /// Waits until the evaluation of an object is useless: what was done to the object or to its run needs none.
+    pub(crate) async fn until_useless(&self, observed: &ObservedObject) {
+        let withdrawals = self.evaluations.withdrawals.of(&observed.name.namespace);
+        loop {
+            let news = withdrawals.notified();
+            if self.objects.is_useless(observed, EvaluationStage::Runs) {
+                return;
+            }
+            news.await;
+        }
+    }
 
     /// Asks the API server whether a run is still as it was judged: not changed, not deleted, and its namespace not
     /// either. What the answers say otherwise is known to the next reconcile.
     pub(crate) async fn still_stands(&self, run: &RunVersion<'_>) -> Result<bool, Error> {
         let RunVersion { name, uid, generation } = run;
         let (namespace, workflow) =
-            tokio::join!(self.requests.namespace(&name.namespace), self.requests.metadata::<Workflow>(name));
+            tokio::join!(self.api.requests.namespace(&name.namespace), self.api.requests.metadata::<Workflow>(name));
         let Some(namespace) = namespace? else {
             return Err(Error::conflict(format!("Namespace {}, which is not there", name.namespace)));
         };
-        let news = self.deleted_namespaces.record(&namespace);
+        let news = self.objects.deleted_namespaces.record(&namespace);
         self.on_news_of_deletions(news.as_slice());
         let stands = workflow?.is_some_and(|meta| {
             meta.uid.as_deref() == Some(uid)
                 && meta.generation == *generation
                 && meta.deletion_timestamp.is_none()
-                && !self.deleted_namespaces.contain(&meta)
+                && !self.objects.deleted_namespaces.contain(&meta)
         });
         if !stands {
-            self.workflows.mark_stale(name);
+            self.objects.workflows.mark_stale(name);
         }
         Ok(stands)
     }
 
     /// Has the runs of namespaces looked at whose deletion has begun or is over.
     pub(crate) fn on_news_of_deletions(&self, namespaces: &[Arc<str>]) {
-        namespaces.iter().for_each(|namespace| self.withdrawals.wake(namespace));
+        namespaces.iter().for_each(|namespace| self.evaluations.withdrawals.wake(namespace));
         self.enqueue_runs_of(namespaces);
     }
 
@@ -126,25 +128,25 @@ impl Context {
     /// call must not be repeated, and where the caches do not know the run; and the Lease must be this operator's after
     /// the answer. `is_followed`: nothing begins, because it has begun before.
     pub(crate) async fn may_begin(&self, run: &RunVersion<'_>, call: &Call, is_followed: bool) -> bool {
-        let is_withdrawn = |workflow: &Workflow| self.withdrawal(workflow).is_some();
-        let (since, mut pause, mut is_told) = (self.now(), PAUSES.0, false);
+        let is_withdrawn = |workflow: &Workflow| self.objects.withdrawal(workflow).is_some();
+        let (since, mut pause, mut is_told) = (self.api.now(), PAUSES.0, false);
         loop {
-            if self.is_run_over(run.name, run.uid, is_withdrawn) {
+            if self.objects.is_run_over(run.name, run.uid, is_withdrawn) {
                 return false;
             }
             if is_followed {
                 return true;
             }
-            let is_known = call.idempotent && !matches!(self.workflows.find(run.name), Found::Stale);
+            let is_known = call.idempotent && !matches!(self.objects.workflows.find(run.name), Found::Stale);
             let stands = if is_known { Ok(true) } else { self.still_stands(run).await };
             let why = match stands {
                 Ok(false) => return false,
-                Ok(true) if self.lease_guard.is_valid() => return true,
+                Ok(true) if self.api.lease_guard.is_valid() => return true,
                 Ok(true) => "the Lease may be another operator's".to_owned(),
                 Err(error) => error.to_string(),
             };
             tracing::warn!(workflow = %run.name, path = call.path, "the call does not begin: {why}");
-            if !is_told && self.now() >= since.after(REPORTED_AFTER) {
+            if !is_told && self.api.now() >= since.after(REPORTED_AFTER) {
                 is_told = true;
                 self.tell_that_it_does_not_begin(run, call, &why);
             }

@@ -11,7 +11,6 @@ mod defer;
 mod dispatch;
 mod finish;
 mod journal;
-mod long_values;
 mod observe;
 mod plan;
 mod pod_gc;
@@ -34,32 +33,31 @@ use plan::PlanDecision;
 /// Reconciles a Workflow. Returns when to reconcile again without an event.
 pub(crate) async fn reconcile(context: &Context, name: &Name) -> Result<Option<Moment>, Error> {
     let mut claimed = false;
-    let held = context.notices.as_ref().map(NoticeDesk::hold);
+    let held = context.listeners.notices.as_ref().map(NoticeDesk::hold);
     let reconciled = reconcile_observed(context, name, &mut claimed).await;
-    if let (Some(desk), Some(held)) = (&context.notices, held) {
+    if let (Some(desk), Some(held)) = (&context.listeners.notices, held) {
         desk.end_hold(Key::Workflow(name.clone()), held, &reconciled);
     }
     if reconciled.is_err() || !claimed {
         // A run that begins nothing for now must not hold back the Pods and calls of others.
-        context.pod_quota.forget(name);
-        context.call_slots.forget(name);
+        context.calls.forget_queued(name);
     }
     let reported = match &reconciled {
         Err(error) => blocked::block_on_administrator(context, name, error).await,
         Ok(_) => Ok(()),
     };
-    context.workflows.release(name);
+    context.objects.workflows.release(name);
     reported.and(reconciled)
 }
 
 /// `claimed`: set when the calls of the run have their slots or are queued.
 async fn reconcile_observed(context: &Context, name: &Name, claimed: &mut bool) -> Result<Option<Moment>, Error> {
-    if let Some(why) = context.unreadable.reason(&Key::Workflow(name.clone())) {
-        return blocked::report_unreadable(context, name, &why).await;
+    if let Some(why) = context.objects.unreadable.reason(&Key::Workflow(name.clone())) {
+        return blocked::report_unreadable(&context.api, name, &why).await;
     }
     let observed = match observe::observe(context, name).await {
         Err(error @ Error::Cluster(signoff_cluster::Error::Unreadable { .. })) => {
-            blocked::report_unreadable_approval(context, name, &error).await?;
+            blocked::report_unreadable_approval(&context.api, name, &error).await?;
             return Err(error);
         }
         observed => observed?,
@@ -72,13 +70,13 @@ async fn reconcile_observed(context: &Context, name: &Name, claimed: &mut bool) 
         }
         WorkflowObservation::GuardUnsettled => return Ok(None),
         WorkflowObservation::Finished { uid, due } => {
-            quarantine::remove_marks(context, name, Some(&uid));
+            quarantine::remove_marks(&context.evaluations, name, Some(&uid));
             let cleared = pod_gc::after_run(context, name, &uid).await;
             let due = finish::finish_run(context, name, &uid, due).await?;
             return cleared.map(|()| due);
         }
         WorkflowObservation::Missing { uid } => {
-            quarantine::remove_marks(context, name, uid.as_deref());
+            quarantine::remove_marks(&context.evaluations, name, uid.as_deref());
             return Ok(finish::cancel_calls(context, name, uid.as_deref()));
         }
     };
@@ -112,7 +110,7 @@ async fn reconcile_run(context: &Context, seen: &ObservedRun, claimed: &mut bool
     };
     // Otherwise it goes on at once, behind the others that wait.
     let Some(mut transition) = advance::advance(context, seen, &plan).await? else { return Ok(Some(seen.now)) };
-    dispatch::end_calls_that_do_not_follow(context, seen, &transition);
+    dispatch::end_calls_that_do_not_follow(&context.calls, seen, &transition);
     let claims = claim_slots::claim_slots(context, seen, &mut transition);
     *claimed = true;
     let uncommitted = Uncommitted { context, seen, plan: &plan, transition: &transition, claims: &claims };
@@ -120,11 +118,11 @@ async fn reconcile_run(context: &Context, seen: &ObservedRun, claimed: &mut bool
         dispatch::start_calls(context, seen, claims)?;
         return Ok(Some(transition.wake_at.map_or(until, |wake_at| wake_at.min(until))));
     }
-    let pending = claim_slots::pending_conditions(context, seen, &transition, &claims);
-    let folded = commit::fold_journal(context, seen, &mut transition)?;
+    let pending = claim_slots::pending_conditions(&context.calls.pods, seen, &transition, &claims);
+    let folded = commit::fold_journal(&context.values.journal_limits, seen, &mut transition)?;
     let stored = commit::commit(context, seen, &plan, &transition, &folded, pending).await?;
-    journal::cache_segments(context, &seen.uid, folded);
-    if context.withdrawal(&stored) == Some(Withdrawal::Deleted) {
+    journal::cache_segments(&context.caches.segments, &seen.uid, folded);
+    if context.objects.withdrawal(&stored) == Some(Withdrawal::Deleted) {
         return Ok(Some(seen.now));
     }
     report::report(context, seen, &plan, &transition);

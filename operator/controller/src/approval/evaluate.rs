@@ -25,7 +25,7 @@ use signoff_executor::Stopped;
 use crate::{
     context::Context,
     error::Error,
-    quarantine::{self, CostlyVote, MOST_STOPS, message, paused_message},
+    quarantine::{self, CostlyVote, MOST_STOPS, Quarantines, message, paused_message},
     withdrawal::Orders,
 };
 
@@ -37,9 +37,10 @@ pub(super) async fn evaluate(
     owner: OwnerState,
     now: &Now,
 ) -> Result<TallyResult, Error> {
+    let evaluations = &context.evaluations;
     let key = Key::Approval(name.clone());
     let generation = approval.metadata.generation.unwrap_or_default();
-    let aside = context.quarantines.get(&key).filter(|aside| aside.generation == generation);
+    let aside = evaluations.quarantines.get(&key).filter(|aside| aside.generation == generation);
     let run = RunOfApproval { name: &name.beside(&approval.spec.request.workflow.name), approval };
     if let Some(aside) = aside.filter(|aside| now.at < aside.until) {
         let result = tally_filtered(approval, owner, now, &VoteFilter::Nothing);
@@ -47,11 +48,11 @@ pub(super) async fn evaluate(
     }
     if owner != OwnerState::Live {
         // Nobody decides it any more, so nothing of it is evaluated.
-        context.clear_suspect::<Approval>(name, uid(&**approval));
-        context.end_quarantine(&key);
+        evaluations.clear_suspect::<Approval>(name, uid(&**approval));
+        evaluations.end_quarantine(&key);
         return Ok(evaluated(tally_filtered(approval, owner, now, &VoteFilter::Nothing)));
     }
-    if let Some(until) = run.is_paused(context, now.at) {
+    if let Some(until) = run.is_paused(&evaluations.quarantines, now.at) {
         let result = tally_filtered(approval, owner, now, &VoteFilter::Nothing);
         // Of its own quarantine its condition tells already.
         let result = match aside {
@@ -62,8 +63,8 @@ pub(super) async fn evaluate(
     }
     match counted(context, &key, &run, owner, now).await {
         Ok(result) => {
-            context.clear_suspect::<Approval>(name, uid(&**approval));
-            context.end_quarantine(&key);
+            evaluations.clear_suspect::<Approval>(name, uid(&**approval));
+            evaluations.end_quarantine(&key);
             Ok(evaluated(result))
         }
         Err(why @ (Stopped::Closed | Stopped::Withdrawn)) => {
@@ -71,12 +72,12 @@ pub(super) async fn evaluate(
         }
         Err(why) => {
             if !matches!(why, Stopped::Deadly { .. }) {
-                context.clear_suspect::<Approval>(name, uid(&**approval));
+                evaluations.clear_suspect::<Approval>(name, uid(&**approval));
             }
             let before = aside.map_or(0, |aside| aside.failures);
-            let aside = context.quarantines.record_stop(&key, generation, before, now.at);
-            context.metrics.set_quarantined(context.quarantines.count());
-            let until = run.is_paused(context, now.at).map_or(aside.until, |until| until.max(aside.until));
+            let aside = evaluations.begin_quarantine(&key, generation, before, now.at);
+            let until =
+                run.is_paused(&evaluations.quarantines, now.at).map_or(aside.until, |until| until.max(aside.until));
             let message = message(&why, &aside, Some(until));
             tracing::error!(approval = %name, reason = quarantine::reason(&why), "{message}");
             let result = tally_filtered(approval, owner, now, &VoteFilter::Nothing);
@@ -99,12 +100,12 @@ impl RunOfApproval<'_> {
         &self.approval.spec.request.workflow.uid
     }
 
-    fn is_paused(&self, context: &Context, now: Moment) -> Option<Moment> {
-        context.quarantines.is_run_paused(self.name, self.uid(), now)
+    fn is_paused(&self, quarantines: &Quarantines, now: Moment) -> Option<Moment> {
+        quarantines.is_run_paused(self.name, self.uid(), now)
     }
 
-    fn record_stop(&self, context: &Context, why: &Stopped, now: Moment) -> i32 {
-        context.quarantines.record_stop_of_run(self.name, self.uid(), 0, why, now)
+    fn record_stop(&self, quarantines: &Quarantines, why: &Stopped, now: Moment) -> i32 {
+        quarantines.record_stop_of_run(self.name, self.uid(), 0, why, now)
     }
 }
 
@@ -116,9 +117,9 @@ async fn counted(
     owner: OwnerState,
     now: &Now,
 ) -> Result<TallyResult, Stopped> {
-    let approval = run.approval;
+    let (approval, quarantines) = (run.approval, &context.evaluations.quarantines);
     let attempt = |vote: &str| approval.spec.decisions.get(vote).map_or(0, Decision::attempt);
-    let known = context.quarantines.costly_votes(key).into_iter().filter(|vote| attempt(&vote.key) == vote.attempt);
+    let known = quarantines.costly_votes(key).into_iter().filter(|vote| attempt(&vote.key) == vote.attempt);
     let mut costly: BTreeMap<String, String> = known.map(|vote| (vote.key, vote.why)).collect();
     loop {
         let (object, at, filter) = (Arc::clone(approval), now.clone(), VoteFilter::AllBut(costly.clone()));
@@ -131,18 +132,18 @@ async fn counted(
         };
         match why.part() {
             Some(Part::Vote(vote)) if !costly.contains_key(vote) => {
-                context.quarantines.record_stopped_part(key, now.at);
+                quarantines.record_stopped_part(key, now.at);
                 let told = format!("{why}; give a shorter or simpler answer");
                 let costly_vote = CostlyVote { key: vote.clone(), attempt: attempt(vote), why: told.clone() };
-                context.quarantines.add_costly_vote(key, costly_vote);
+                quarantines.add_costly_vote(key, costly_vote);
                 costly.insert(vote.clone(), told);
-                if run.record_stop(context, &why, now.at) >= MOST_STOPS {
+                if run.record_stop(quarantines, &why, now.at) >= MOST_STOPS {
                     return Err(why);
                 }
             }
             _ => {
                 if !matches!(why, Stopped::Closed | Stopped::Withdrawn) {
-                    run.record_stop(context, &why, now.at);
+                    run.record_stop(quarantines, &why, now.at);
                 }
                 return Err(why);
             }

@@ -30,23 +30,25 @@ pub(super) struct ObservedApproval {
 }
 
 pub(super) async fn observe(context: &Context, name: &Name) -> Result<ApprovalObservation, Error> {
-    let approval = match context.approvals.find(name) {
+    let approval = match context.objects.approvals.find(name) {
         Found::Here(approval) => Some(approval),
         Found::Finished { .. } | Found::NotFound => None,
-        Found::Stale => context.fresh(&context.approvals, name).await?,
+        Found::Stale => context.fresh(&context.objects.approvals, name).await?,
     };
     let Some(approval) = approval else { return Ok(ApprovalObservation::Nothing) };
     let workflow = &approval.spec.request.workflow;
     let run = name.beside(&workflow.name);
     if approval.is_finished() {
-        if context.workflows.is_open(&run, &workflow.uid) {
+        if context.objects.workflows.is_open(&run, &workflow.uid) {
             context.enqueue_workflow(run);
         } else {
-            context.approvals.keep_summary(name);
+            context.objects.approvals.keep_summary(name);
         }
         return Ok(ApprovalObservation::Nothing);
     }
-    let GuardStatus::InForce(guarded) = context.guard.borrow().clone() else { return Ok(ApprovalObservation::Nothing) };
+    let GuardStatus::InForce(guarded) = context.api.guard.borrow().clone() else {
+        return Ok(ApprovalObservation::Nothing);
+    };
     let Some((owner, generation)) = owner(context, &run, &workflow.uid).await? else {
         return Ok(ApprovalObservation::Nothing);
     };
@@ -67,18 +69,18 @@ async fn owner(context: &Context, run: &Name, wanted: &str) -> Result<Option<Own
     let judge = |workflow: &Workflow| {
         if uid(workflow) != wanted {
             Some((OwnerState::Missing, None))
-        } else if workflow.is_finished() || context.withdrawal(workflow).is_some() {
+        } else if workflow.is_finished() || context.objects.withdrawal(workflow).is_some() {
             Some((OwnerState::Finished, None))
         } else {
             is_ours(workflow).then_some((OwnerState::Live, workflow.metadata.generation))
         }
     };
-    match context.workflows.find(run) {
+    match context.objects.workflows.find(run) {
         Found::Here(workflow) if uid(&*workflow) == wanted => return Ok(judge(&workflow)),
         Found::Finished { uid, .. } if uid == wanted => return Ok(Some((OwnerState::Finished, None))),
         _ => {}
     }
-    let Some(workflow) = context.fresh(&context.workflows, run).await? else {
+    let Some(workflow) = context.fresh(&context.objects.workflows, run).await? else {
         return Ok(Some((OwnerState::Missing, None)));
     };
     // What is read here is no news to the watch any more.

@@ -8,7 +8,6 @@ use signoff_cluster::{
     fair_budget::FairBudget,
     lease::LeaseGuard,
     requests::{ApiRequests, write_turns},
-    store::Store,
     watch::follow,
     workqueue::Queue,
     write_priority::WritePriority,
@@ -19,28 +18,24 @@ use tokio::{
     task::JoinSet,
 };
 
-use super::{EventLoop, SyncedLists};
+use super::{EventLoop, SyncedLists, WatchReceivers};
 use crate::{
     blobs::ClusterBlobs,
-    caches::{ConfirmedOutcomes, PartialTallies, PlanCache, SegmentCache},
+    cached_objects::CachedObjects,
+    caches::Caches,
     call_slots::CallSlots,
-    context::Context,
-    deleted_namespaces::DeletedNamespaces,
-    evaluating::EvaluatingReconciles,
+    context::{ApiServer, Calls, Context, Evaluations, Listeners, LongValues},
     exit_reason::ExitReason,
     guard::{ForeignApiServer, GuardMonitor, Recheck},
     in_flight::Runs,
     notices::{NoticeDesk, only_while},
     operator::Operator,
     pods::{self, PodIndex, PodQuota, PodRunner},
-    policy_index::{PolicyIndex, PolicyWatches},
+    policy_index::PolicyWatches,
     protected_addresses,
-    quarantine::Quarantines,
     reconcile_load::ReconcileLoad,
     stalls::Stalls,
-    unreadable::UnreadableObjects,
     value_quota::ValueQuota,
-    withdrawal::Withdrawals,
 };
 
 /// The objects of a watch that wait to be applied: each can have 1.5 MiB, and take 36 times as much in memory.
@@ -66,42 +61,40 @@ impl EventLoop {
         let call_bytes = FairBudget::new(memory.calls);
         let slots = CallSlots::new(config.call_limits, Arc::clone(&call_bytes), memory.own_of_call);
         let context = Arc::new(Context {
-            requests: ApiRequests::new(client.clone(), metrics.requests(), priority, turns),
-            clock: config.clock.clone(),
-            blobs: config.blobs.clone().unwrap_or_else(default_blobs),
-            settings: config.settings.clone(),
-            incarnation: config.incarnation.clone(),
-            workflows: Store::default(),
-            approvals: Store::default(),
-            policies: PolicyIndex::default(),
-            deleted_namespaces: DeletedNamespaces::default(),
-            withdrawals: Withdrawals::default(),
-            unreadable: UnreadableObjects::default(),
+            api: ApiServer {
+                requests: ApiRequests::new(client.clone(), metrics.requests(), priority, turns),
+                clock: config.clock.clone(),
+                lease_guard,
+                guard: operator.guard.subscribe(),
+                recheck: Recheck::new(client.clone(), operator.guard.clone(), Arc::clone(&doubt)),
+            },
+            objects: CachedObjects::default(),
             queue: Queue::default(),
             stalls: Stalls::default(),
-            runs: Runs::new(memory.kept_values),
-            plans: PlanCache::default(),
-            evaluator: config.evaluator.clone(),
-            evaluating: EvaluatingReconciles::default(),
-            quarantines: Quarantines::default(),
-            segments: SegmentCache::with_max_bytes(memory.segments),
-            journal_limits: config.journal_limits,
-            call_slots: Arc::new(slots),
-            call_bytes,
-            value_quota: ValueQuota::new(config.values, memory.values),
-            pod_quota: Arc::new(PodQuota::new(config.pods.clone(), Arc::clone(&pods))),
-            pods,
-            guard: operator.guard.subscribe(),
-            recheck: Recheck::new(client.clone(), operator.guard.clone(), Arc::clone(&doubt)),
-            confirmed_outcomes: ConfirmedOutcomes::default(),
-            partial_tallies: PartialTallies::default(),
-            lease_guard,
-            starts: to_starts,
-            reporter,
-            listeners: config.listeners.clone(),
-            notices: config.notices.clone().map(NoticeDesk::new),
+            calls: Calls {
+                incarnation: config.incarnation.clone(),
+                runs: Runs::new(memory.kept_values),
+                starts: to_starts,
+                slots: Arc::new(slots),
+                bytes: call_bytes,
+                pod_quota: Arc::new(PodQuota::new(config.pods.clone(), Arc::clone(&pods))),
+                pods,
+                draining: AtomicBool::new(false),
+            },
+            values: LongValues {
+                blobs: config.blobs.clone().unwrap_or_else(default_blobs),
+                quota: ValueQuota::new(config.values, memory.values),
+                journal_limits: config.journal_limits,
+            },
+            evaluations: Evaluations::new(config.evaluator.clone(), Arc::clone(metrics)),
+            caches: Caches::new(memory.segments),
+            listeners: Listeners {
+                reporter,
+                notices: config.notices.clone().map(NoticeDesk::new),
+                further: config.listeners.clone(),
+            },
             metrics: Arc::clone(metrics),
-            draining: AtomicBool::new(false),
+            settings: config.settings.clone(),
         });
         operator.context.send_replace(Arc::downgrade(&context));
         let mut background = JoinSet::new();
@@ -119,7 +112,7 @@ impl EventLoop {
         };
         background.spawn(monitor.run().map(|ForeignApiServer| ExitReason::ForeignApiServer));
         if let Some(notices) = &config.notices {
-            let lease_guard = context.lease_guard.clone();
+            let lease_guard = context.api.lease_guard.clone();
             let fenced = only_while(move || lease_guard.is_valid(), Arc::clone(notices).run());
             background.spawn(fenced.map(|()| ExitReason::Task("delivery of notices")));
         }
@@ -128,12 +121,17 @@ impl EventLoop {
                 protected_addresses::watch(client, around, metrics).map(|()| ExitReason::Task("watch of addresses")),
             );
         }
-        let policies = PolicyWatches::start(client, metrics, &mut background);
-        let pods = pods::watch(client, &config.pods, metrics, &mut background);
+        let watches = WatchReceivers {
+            workflows,
+            approvals,
+            policies: PolicyWatches::start(client, metrics, &mut background),
+            pods: pods::watch(client, &config.pods, metrics, &mut background),
+            synced: SyncedLists::default(),
+        };
         let pod_runner = PodRunner {
             context: Arc::clone(&context),
-            requests: context.requests.clone(),
-            index: Arc::clone(&context.pods),
+            requests: context.api.requests.clone(),
+            index: Arc::clone(&context.calls.pods),
             clock: config.clock.clone(),
         };
         let event_loop = Self {
@@ -146,12 +144,8 @@ impl EventLoop {
             load: ReconcileLoad::new(memory.reconciles),
             calls: JoinSet::new(),
             starts,
-            workflows,
-            approvals,
-            policies,
-            pods,
+            watches,
             pod_runner: Arc::new(pod_runner),
-            synced: SyncedLists::default(),
             working: false,
         };
         (event_loop, delivery)

@@ -46,7 +46,7 @@ impl NoticeScope<'_> {
         if !notices.is_configured() {
             return NotifiedState::default();
         }
-        let labels = self.policies.labels(approval.metadata.namespace.as_deref().unwrap_or_default());
+        let labels = self.objects.policies.labels(approval.metadata.namespace.as_deref().unwrap_or_default());
         let refusal = |name| Some((name, notices.refusal(name, labels.as_ref()?)?));
         let refused: BTreeMap<_, _> = approval.channels().filter_map(refusal).collect();
         let standing = notices.standing(uid(approval));

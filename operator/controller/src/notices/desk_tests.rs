@@ -68,11 +68,7 @@ impl StateStore for EarlierState {
 /// An operator that begins at two o'clock, with what it knows.
 struct BegunDesk {
     desk: NoticeDesk,
-    policies: PolicyIndex,
-    workflows: Store<Workflow>,
-    approvals: Store<Approval>,
-    unreadable: UnreadableObjects,
-    deleted_namespaces: DeletedNamespaces,
+    objects: CachedObjects,
     queue: Queue,
     arrivals: Arrivals,
     lost: Arc<AtomicUsize>,
@@ -121,11 +117,7 @@ impl BegunDesk {
         notices.load().await;
         Self {
             desk: NoticeDesk::new(notices),
-            policies: PolicyIndex::default(),
-            workflows: Store::default(),
-            approvals: Store::default(),
-            unreadable: UnreadableObjects::default(),
-            deleted_namespaces: DeletedNamespaces::default(),
+            objects: CachedObjects::default(),
             queue: Queue::default(),
             arrivals,
             lost,
@@ -134,30 +126,22 @@ impl BegunDesk {
     }
 
     fn scope(&self) -> NoticeScope<'_> {
-        NoticeScope {
-            desk: &self.desk,
-            policies: &self.policies,
-            workflows: &self.workflows,
-            approvals: &self.approvals,
-            unreadable: &self.unreadable,
-            deleted_namespaces: &self.deleted_namespaces,
-            queue: &self.queue,
-        }
+        NoticeScope { desk: &self.desk, objects: &self.objects, queue: &self.queue }
     }
 
     fn list_run(&self, run: Workflow) {
         run.tell_derived(&self.scope());
-        self.workflows.list(run);
+        self.objects.workflows.list(run);
     }
 
     fn list_approval(&self, approval: Approval) {
         approval.tell_derived(&self.scope());
-        self.approvals.list(approval);
+        self.objects.approvals.list(approval);
     }
 
     /// Ends the first lists. Returns what arrives at `all`: the events with their outcomes.
     async fn recovered(&self) -> Vec<(NoticeEvent, Option<String>)> {
-        self.policies.add_namespace("pay", BTreeMap::new());
+        self.objects.policies.add_namespace("pay", BTreeMap::new());
         self.scope().end_recovery();
         self.sent().await;
         let arrivals = self.arrivals.lock().unwrap();
@@ -353,7 +337,9 @@ async fn an_event_waits_for_the_labels_of_its_namespace_but_not_for_long() {
         begun.scope().tell_unrouted();
         assert_eq!(begun.desk.unrouted_until(), Some(until), "nothing is known yet");
         match labels {
-            Some(env) => begun.policies.add_namespace("pay", BTreeMap::from([("env".to_owned(), env.to_owned())])),
+            Some(env) => {
+                begun.objects.policies.add_namespace("pay", BTreeMap::from([("env".to_owned(), env.to_owned())]))
+            }
             None => tokio::time::sleep_until(until).await,
         }
         begun.scope().tell_unrouted();

@@ -223,7 +223,7 @@ impl PodRun<'_> {
 
     /// Reads the end of its log when there is memory for it.
     async fn end_of_log(&self, lines: Option<i32>, is_needed: bool) -> Result<log::Log, String> {
-        let _memory = self.by.context.call_bytes.take(&self.name.namespace, log::MEMORY).await;
+        let _memory = self.by.context.calls.bytes.take(&self.name.namespace, log::MEMORY).await;
         log::end_of(&self.by.requests, &self.name, lines, is_needed).await
     }
 }

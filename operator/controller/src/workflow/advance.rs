@@ -12,11 +12,11 @@ use signoff_engine::{
 };
 use signoff_executor::Stopped;
 
-use super::{long_values::fetch, observe::ObservedRun, stops};
+use super::{observe::ObservedRun, stops};
 use crate::{
     context::{Context, owner},
     error::Error,
-    quarantine::MOST_STOPS,
+    quarantine::{MOST_STOPS, Quarantines},
     withdrawal::Orders,
 };
 
@@ -31,9 +31,9 @@ pub(super) async fn advance(
     plan: &Arc<Plan>,
 ) -> Result<Option<Transition>, Error> {
     let owner = owner(&seen.name, &seen.uid);
-    let values = Arc::new(context.runs.values(&seen.name, &seen.uid));
+    let values = Arc::new(context.calls.runs.values(&seen.name, &seen.uid));
     let mut facts = seen.facts.clone();
-    facts.extend(context.quarantines.costly(&seen.name, &seen.uid));
+    facts.extend(context.evaluations.quarantines.costly(&seen.name, &seen.uid));
     let orders = Orders::of(&seen.workflow);
     let Orders { suspend, cancel } = orders;
     let control = Control { suspend, cancel, values: seen.values, ..Control::default() };
@@ -41,13 +41,13 @@ pub(super) async fn advance(
     let now = Now { max_gate_timeout, ..Now::new(seen.now, seen.guarded.epoch.to_string()) };
     let mut rounds = TransitionLoop::new(Arc::clone(plan), control, seen.journal.clone(), facts, values, now)
         .with_unstored(seen.unstored.clone());
-    let is_in_flight = |key: &CallKey| context.runs.has_call(&seen.name, &seen.uid, key);
+    let is_in_flight = |key: &CallKey| context.calls.runs.has_call(&seen.name, &seen.uid, key);
     let mut stopped = 0;
     loop {
         let transition = match context.evaluate(&*seen.workflow, orders, rounds.evaluation()).await {
             Ok(transition) => transition,
             Err(why) => {
-                blame(context, seen, &mut rounds, why)?;
+                blame(&context.evaluations.quarantines, seen, &mut rounds, why)?;
                 stopped += 1;
                 if stopped >= MOST_STOPPED {
                     return Ok(None);
@@ -55,19 +55,19 @@ pub(super) async fn advance(
                 continue;
             }
         };
-        let round = rounds.on_evaluated(transition, &context.incarnation, is_in_flight);
+        let round = rounds.on_evaluated(transition, &context.calls.incarnation, is_in_flight);
         match round.map_err(|what| Error::Bug { object: seen.name.as_a::<Workflow>(), what })? {
             Round::Evaluate => {}
             Round::Fetch(missing) => {
-                seen.memory.take(context, &seen.name).await;
+                seen.memory.take(&context.values.quota, &context.objects.workflows, &seen.name).await;
                 for digest in missing {
-                    let value = fetch(context, &seen.name, &owner, &seen.status.value_names, &digest).await?;
+                    let value = context.values.fetch(&seen.name, &owner, &seen.status.value_names, &digest).await?;
                     rounds.add_value(digest, value);
                 }
             }
             Round::Commit(transition) => {
-                context.clear_suspect::<Workflow>(&seen.name, &seen.uid);
-                context.runs.keep_values(&seen.name, &seen.uid, Arc::unwrap_or_clone(rounds.into_values()));
+                context.evaluations.clear_suspect::<Workflow>(&seen.name, &seen.uid);
+                context.calls.runs.keep_values(&seen.name, &seen.uid, Arc::unwrap_or_clone(rounds.into_values()));
                 return Ok(Some(*transition));
             }
         }
@@ -77,7 +77,12 @@ pub(super) async fn advance(
 /// Makes the step fail that costs too much, where what others wrote is to blame: models, tools and people must not be
 /// able to stop a run. Where its author's own text is, or many evaluations of the run were stopped, the run is
 /// quarantined.
-fn blame(context: &Context, seen: &ObservedRun, rounds: &mut TransitionLoop, why: Stopped) -> Result<(), Error> {
+fn blame(
+    quarantines: &Quarantines,
+    seen: &ObservedRun,
+    rounds: &mut TransitionLoop,
+    why: Stopped,
+) -> Result<(), Error> {
     let stopped = |why| Error::Stopped { object: seen.name.as_a::<Workflow>(), why };
     if matches!(why, Stopped::Withdrawn | Stopped::Closed) {
         return Err(stopped(why));
@@ -87,15 +92,15 @@ fn blame(context: &Context, seen: &ObservedRun, rounds: &mut TransitionLoop, why
         AfterStop::Evaluate => {}
         AfterStop::Failed(fact) => {
             let (path, attempt) = fact.key();
-            context.quarantines.record_stopped_part(&Key::Workflow(seen.name.clone()), seen.now);
+            quarantines.record_stopped_part(&Key::Workflow(seen.name.clone()), seen.now);
             tracing::warn!(workflow = %seen.name, path, attempt, "a step fails: {why}");
-            context.quarantines.add_costly(&seen.name, &seen.uid, *fact);
-            if stops::record_stop(context, seen, &why) >= MOST_STOPS {
+            quarantines.add_costly(&seen.name, &seen.uid, *fact);
+            if stops::record_stop(quarantines, seen, &why) >= MOST_STOPS {
                 return Err(stopped(why));
             }
         }
         AfterStop::GiveUp => {
-            stops::record_stop(context, seen, &why);
+            stops::record_stop(quarantines, seen, &why);
             return Err(stopped(why));
         }
     }

@@ -23,7 +23,10 @@ use super::{
     quarantine::{self, Unevaluated},
     status,
 };
-use crate::{context::Context, error::Error};
+use crate::{
+    context::{ApiServer, Context},
+    error::Error,
+};
 
 /// Writes that policies hold the run. A change of the policies triggers the next reconcile.
 pub(super) async fn block_on_policy(
@@ -36,7 +39,8 @@ pub(super) async fn block_on_policy(
         return Ok(None);
     }
     let news = !conditions::holds(&seen.status.conditions, conditions::HELD);
-    let stored = context.write_status(&context.workflows, &*seen.workflow, next, open_records(&seen.status)).await?;
+    let stored =
+        context.api.write_status(&context.objects.workflows, &*seen.workflow, next, open_records(&seen.status)).await?;
     if news {
         let key = format!("held-{}", stored.metadata.resource_version.as_deref().unwrap_or_default());
         context.say(About::Workflow(&stored.metadata), EventReason::Held, &why.message, &key);
@@ -56,7 +60,7 @@ pub(super) async fn block_on_rules(
     let why = old_rules_message(accepted);
     let held = |condition: &Condition| condition.type_ == conditions::HELD && condition.reason == reason::OLD_RULES;
     let is_news = !seen.status.conditions.iter().any(held);
-    quarantine::remove_marks(context, &seen.name, Some(&seen.uid));
+    quarantine::remove_marks(&context.evaluations, &seen.name, Some(&seen.uid));
     let describe = |status: &mut WorkflowStatus| status::held_by_rules(status, &seen.workflow, &why, seen.now);
     let Unevaluated { stored, due } = quarantine::advance_without_evaluation(context, seen, describe).await?;
     if is_news && !stored.is_finished() {
@@ -79,7 +83,7 @@ pub(super) async fn block_on_restored(context: &Context, seen: &ObservedRun) -> 
     let why = format!(
         "the run is a copy from a backup ({because}), which cannot tell what the run did afterwards, so it never continues: cancel it (`kubectl approve cancel {name}`), or check what it has done and run it again (`kubectl approve rerun {name}{backup}`)"
     );
-    quarantine::remove_marks(context, &seen.name, Some(&seen.uid));
+    quarantine::remove_marks(&context.evaluations, &seen.name, Some(&seen.uid));
     let describe = |status: &mut WorkflowStatus| status::restored(status, &seen.workflow, &why, seen.now);
     let Unevaluated { stored, due } = quarantine::advance_without_evaluation(context, seen, describe).await?;
     if is_news && !stored.is_finished() {
@@ -110,7 +114,8 @@ pub(super) async fn block_on_old_shape(
     if next == seen.status {
         return Ok(None);
     }
-    let stored = context.write_status(&context.workflows, &*seen.workflow, next, open_records(&seen.status)).await?;
+    let stored =
+        context.api.write_status(&context.objects.workflows, &*seen.workflow, next, open_records(&seen.status)).await?;
     let reason = EventReason::Condition(why.reason);
     context.say(About::Workflow(&stored.metadata), reason, &why.message, "old-shape");
     tracing::warn!(workflow = %seen.name, reason = why.reason, "{}", why.message);
@@ -118,25 +123,25 @@ pub(super) async fn block_on_old_shape(
 }
 
 /// Reports a Workflow that cannot be read.
-pub(super) async fn report_unreadable(context: &Context, name: &Name, why: &str) -> Result<Option<Moment>, Error> {
+pub(super) async fn report_unreadable(api: &ApiServer, name: &Name, why: &str) -> Result<Option<Moment>, Error> {
     let message = format!(
         "this version of the operator cannot read the object: {why}; update the operator, or delete the Workflow and apply it again in the shape of this version"
     );
-    set_condition(context, name, conditions::ACCEPTED, false, reason::UNREADABLE, &message).await?;
+    set_condition(api, name, conditions::ACCEPTED, false, reason::UNREADABLE, &message).await?;
     Ok(None)
 }
 
 /// Reports a run that waits for an object that cannot be read.
-pub(super) async fn report_unreadable_approval(context: &Context, name: &Name, error: &Error) -> Result<(), Error> {
+pub(super) async fn report_unreadable_approval(api: &ApiServer, name: &Name, error: &Error) -> Result<(), Error> {
     let message = format!("the run is blocked: {error}");
-    set_condition(context, name, conditions::WAITING, true, reason::APPROVAL_UNREADABLE, &message).await.map(drop)
+    set_condition(api, name, conditions::WAITING, true, reason::APPROVAL_UNREADABLE, &message).await.map(drop)
 }
 
 /// Writes that the run cannot go on before an administrator acts: a condition, and an Event the first time.
 pub(super) async fn block_on_administrator(context: &Context, name: &Name, error: &Error) -> Result<(), Error> {
     let Some((kind, reason)) = error.blocking_condition() else { return Ok(()) };
     let message = format!("the run is blocked: {error}");
-    let Some(meta) = set_condition(context, name, kind, true, reason, &message).await? else { return Ok(()) };
+    let Some(meta) = set_condition(&context.api, name, kind, true, reason, &message).await? else { return Ok(()) };
     let key = meta.resource_version.clone().unwrap_or_default();
     context.say(About::Workflow(&meta), EventReason::Condition(reason), &error.to_string(), &key);
     Ok(())
@@ -144,21 +149,21 @@ pub(super) async fn block_on_administrator(context: &Context, name: &Name, error
 
 /// Returns the metadata of the Workflow where the condition was not so before.
 async fn set_condition(
-    context: &Context,
+    api: &ApiServer,
     name: &Name,
     kind: &str,
     holds: bool,
     reason: &str,
     message: &str,
 ) -> Result<Option<ObjectMeta>, Error> {
-    let Some(stored) = context.requests.get_raw::<Workflow>(name).await? else { return Ok(None) };
+    let Some(stored) = api.requests.get_raw::<Workflow>(name).await? else { return Ok(None) };
     let (meta, status) = (&stored["metadata"], &stored["status"]);
     // Whoever reads it when it is over finds nothing to mend.
     let over = !status["finishedAt"].is_null();
     // Where even the conditions cannot be read there is nowhere to put one; the Event says it.
     let known =
         if status["conditions"].is_null() { Some(Vec::new()) } else { Vec::deserialize(&status["conditions"]).ok() };
-    let Some(mut known) = known.filter(|_: &Vec<Condition>| !over && context.lease_guard.is_valid()) else {
+    let Some(mut known) = known.filter(|_: &Vec<Condition>| !over && api.lease_guard.is_valid()) else {
         return Ok(None);
     };
     let message = text::display(message, 1024);
@@ -166,12 +171,12 @@ async fn set_condition(
         &mut known,
         &ConditionUpdate { kind, holds, reason, message: &message },
         meta["generation"].as_i64(),
-        context.now(),
+        api.now(),
     ) {
         return Ok(None);
     }
     let fence: Value = json!({"uid": meta["uid"], "resourceVersion": meta["resourceVersion"]});
     let patch = json!({"metadata": fence, "status": {"conditions": known}});
-    context.requests.merge_status::<Workflow>(name, &patch).await?;
+    api.requests.merge_status::<Workflow>(name, &patch).await?;
     Ok(ObjectMeta::deserialize(meta).ok())
 }

@@ -22,8 +22,8 @@ use signoff_executor::room::{HTTP_ANSWER_BYTES, TURN_ANSWER_BYTES};
 use super::observe::ObservedRun;
 use crate::{
     call_slots::{self, CallBytes, CallTicket, CallWait},
-    context::{Context, StartSlot},
-    pods::{PodWait, QueuedPod},
+    context::{Calls, Context, StartSlot},
+    pods::{PodIndex, PodWait, QueuedPod},
 };
 
 /// Requests of so many bytes are not counted.
@@ -45,40 +45,41 @@ pub(super) struct SlotClaims {
 }
 
 pub(super) fn claim_slots(context: &Context, seen: &ObservedRun, transition: &mut Transition) -> SlotClaims {
+    let calls = &context.calls;
     let mut claims = SlotClaims { begin: Vec::new(), wait: Vec::new(), calls_wait: Vec::new() };
-    let calls: Vec<Call> = transition.calls().cloned().collect();
+    let wanted: Vec<Call> = transition.calls().cloned().collect();
     let is_suspended = seen.workflow.spec.suspend == Some(true);
     let asked =
-        |pod: &Name| calls.iter().any(|call| matches!(&call.content, CallContent::Pod(p) if *p.name == *pod.name));
-    context.pod_quota.retain_queued(&seen.name, |pod| !is_suspended && asked(pod));
-    let tickets: BTreeSet<_> = calls.iter().filter_map(|call| ticket(seen, transition, call)).collect();
-    context.call_slots.retain(&seen.name, |ticket| !is_suspended && tickets.contains(ticket));
-    for mut call in calls {
+        |pod: &Name| wanted.iter().any(|call| matches!(&call.content, CallContent::Pod(p) if *p.name == *pod.name));
+    calls.pod_quota.retain_queued(&seen.name, |pod| !is_suspended && asked(pod));
+    let tickets: BTreeSet<_> = wanted.iter().filter_map(|call| ticket(seen, transition, call)).collect();
+    calls.slots.retain(&seen.name, |ticket| !is_suspended && tickets.contains(ticket));
+    for mut call in wanted {
         let Some(record) = transition.journal.get(&call.path, call.attempt).cloned() else { continue };
-        if context.runs.has_call(&seen.name, &seen.uid, &call.key()) {
+        if calls.runs.has_call(&seen.name, &seen.uid, &call.key()) {
             // It began before its record was stored.
             if seen.journal.get(&call.path, call.attempt).is_none() {
-                transition.mark_begun(&call.path, call.attempt, &context.incarnation);
+                transition.mark_begun(&call.path, call.attempt, &calls.incarnation);
             }
             continue;
         }
-        if context.is_draining() {
+        if calls.is_draining() {
             continue;
         }
         // What this very process marked and does not know of was never begun: its commit's answer was lost.
-        let ours = record.phase == StepPhase::Started && record.by.as_deref() == Some(&context.incarnation);
+        let ours = record.phase == StepPhase::Started && record.by.as_deref() == Some(&calls.incarnation);
         let is_new = match &call.content {
-            CallContent::Pod(pod) => begins(context, seen, &record, pod, ours),
+            CallContent::Pod(pod) => begins(calls, seen, &record, pod, ours),
             CallContent::Agent(_) | CallContent::Http(_) | CallContent::Mcp(_) => true,
         };
         // A container that has started is followed, also in a suspended run. One that is gone would be created anew
         // where it may be repeated.
-        let would_start = is_new || call.idempotent && !is_there(context, seen, &call);
+        let would_start = is_new || call.idempotent && !is_there(&calls.pods, seen, &call);
         if is_suspended && would_start {
             continue;
         }
         let hold = match &call.content {
-            CallContent::Pod(pod) => match pod_slot(context, seen, &record, pod, is_new) {
+            CallContent::Pod(pod) => match pod_slot(calls, seen, &record, pod, is_new) {
                 Ok(hold) => hold,
                 Err(wait) => {
                     claims.wait.push((record.path.clone(), wait));
@@ -89,7 +90,7 @@ pub(super) fn claim_slots(context: &Context, seen: &ObservedRun, transition: &mu
                 // A Workflow that was accepted under another setting keeps to this one all the same.
                 call.timeout = call.timeout.min(context.settings.max_call_timeout);
                 let Some(ticket) = ticket(seen, transition, &call) else { continue };
-                match context.call_slots.acquire(ticket) {
+                match calls.slots.acquire(ticket) {
                     Ok(slot) => StartSlot::Call(slot),
                     Err(wait) => {
                         claims.calls_wait.push((record.path.clone(), wait));
@@ -101,7 +102,7 @@ pub(super) fn claim_slots(context: &Context, seen: &ObservedRun, transition: &mu
         // A Pod that was begun stays what it is: it is found again by its name.
         let is_found_again = matches!(hold, StartSlot::Pod { begins: false, .. });
         if !ours && !is_found_again {
-            transition.mark_started(&call.path, call.attempt, &context.incarnation);
+            transition.mark_started(&call.path, call.attempt, &calls.incarnation);
         }
         claims.begin.push(SlotClaim { call, hold });
     }
@@ -148,19 +149,19 @@ fn bytes_of(transition: &Transition, call: &Call) -> CallBytes {
 
 /// Whether a Pod was certainly never created. This process asks for each Pod once: where it does not remember that it
 /// did, it did not.
-fn begins(context: &Context, seen: &ObservedRun, record: &StepRecord, pod: &PodCall, ours: bool) -> bool {
-    record.phase != StepPhase::Started || (ours && !context.runs.has_attempted_pod(&seen.name, &pod.name))
+fn begins(calls: &Calls, seen: &ObservedRun, record: &StepRecord, pod: &PodCall, ours: bool) -> bool {
+    record.phase != StepPhase::Started || (ours && !calls.runs.has_attempted_pod(&seen.name, &pod.name))
 }
 
 /// Whether the Pod of a call is known to be there.
-fn is_there(context: &Context, seen: &ObservedRun, call: &Call) -> bool {
+fn is_there(pods: &PodIndex, seen: &ObservedRun, call: &Call) -> bool {
     let CallContent::Pod(pod) = &call.content else { return false };
-    context.pods.of_run(&seen.uid).iter().any(|known| known.name_any() == pod.name)
+    pods.of_run(&seen.uid).iter().any(|known| known.name_any() == pod.name)
 }
 
 /// Claims the slot of a Pod. One that was started keeps it, whatever the limits are now.
 fn pod_slot(
-    context: &Context,
+    calls: &Calls,
     seen: &ObservedRun,
     record: &StepRecord,
     pod: &PodCall,
@@ -168,11 +169,11 @@ fn pod_slot(
 ) -> Result<StartSlot, PodWait> {
     let name = seen.name.beside(&pod.name);
     if record.phase == StepPhase::Started {
-        return Ok(StartSlot::Pod { _slot: context.pod_quota.keep_running(&seen.uid, &name), begins });
+        return Ok(StartSlot::Pod { _slot: calls.pod_quota.keep_running(&seen.uid, &name), begins });
     }
     let (workflow, run) = (seen.name.clone(), seen.uid.as_str().into());
     let queued = QueuedPod { since: record.at, workflow, run, seq: record.seq, pod: name };
-    context.pod_quota.acquire(queued).map(|slot| StartSlot::Pod { _slot: slot, begins })
+    calls.pod_quota.acquire(queued).map(|slot| StartSlot::Pod { _slot: slot, begins })
 }
 
 /// The reason and message of the conditions about waiting steps; `None` where none waits.
@@ -185,7 +186,7 @@ pub(super) struct PendingConditions {
 
 /// Returns the conditions about the steps of a run that wait for their Pods or for a slot.
 pub(super) fn pending_conditions(
-    context: &Context,
+    pods: &PodIndex,
     seen: &ObservedRun,
     transition: &Transition,
     claims: &SlotClaims,
@@ -193,10 +194,10 @@ pub(super) fn pending_conditions(
     if transition.end.is_some() {
         return PendingConditions { pods: None, calls: None };
     }
-    PendingConditions { pods: pods(context, seen, transition, claims), calls: calls(seen, claims) }
+    PendingConditions { pods: pending_pods(pods, seen, transition, claims), calls: pending_calls(seen, claims) }
 }
 
-fn calls(seen: &ObservedRun, claims: &SlotClaims) -> Option<(String, String)> {
+fn pending_calls(seen: &ObservedRun, claims: &SlotClaims) -> Option<(String, String)> {
     let (path, wait) = claims.calls_wait.first()?;
     let why = wait.message(&seen.name.namespace);
     Some((reason::QUEUED.to_owned(), format!("step {path}: {why}{}", behind_text(claims.calls_wait.len() - 1))))
@@ -206,8 +207,8 @@ fn behind_text(more: usize) -> String {
     if more > 0 { format!("; {more} more of its steps wait behind it") } else { String::new() }
 }
 
-fn pods(
-    context: &Context,
+fn pending_pods(
+    pods: &PodIndex,
     seen: &ObservedRun,
     transition: &Transition,
     claims: &SlotClaims,
@@ -217,7 +218,7 @@ fn pods(
             transition.journal.records().iter().find(|r| !r.phase.is_end() && r.object.as_deref() == Some(pod));
         record.map(|record| record.path.clone())
     };
-    let troubles = context.pods.problems_of(&seen.uid);
+    let troubles = pods.problems_of(&seen.uid);
     let mut troubled = troubles.iter().filter_map(|(pod, trouble)| Some((step(&pod.name)?, pod, trouble)));
     if let Some((path, pod, trouble)) = troubled.next() {
         let more = troubled.count() + claims.wait.len();

@@ -18,7 +18,7 @@ use signoff_cluster::{
     workqueue::Key,
 };
 use signoff_engine::{
-    Plan, Transition,
+    JournalLimits, Plan, Transition,
     journal::{NewSegment, values},
     status::apart,
 };
@@ -33,11 +33,11 @@ use crate::{
 
 /// Moves records into a segment where the journal has grown long. The segment is committed with the transition.
 pub(super) fn fold_journal(
-    context: &Context,
+    limits: &JournalLimits,
     seen: &ObservedRun,
     transition: &mut Transition,
 ) -> Result<Vec<NewSegment>, Error> {
-    let settled = transition.journal.fold_finished(&context.journal_limits);
+    let settled = transition.journal.fold_finished(limits);
     settled.map_err(|why| Error::Bug { object: seen.name.as_a::<Workflow>(), what: format!("its journal: {why}") })
 }
 
@@ -51,9 +51,9 @@ pub(super) async fn commit(
 ) -> Result<Arc<Workflow>, Error> {
     let stored =
         store(context, seen, status::after_transition(seen, plan, transition, pending), transition, folded).await?;
-    context.quarantines.on_committed(&seen.name);
+    context.evaluations.quarantines.on_committed(&seen.name);
     if seen.status.quarantine.is_some() {
-        context.end_quarantine(&Key::Workflow(seen.name.clone()));
+        context.evaluations.end_quarantine(&Key::Workflow(seen.name.clone()));
     }
     Ok(stored)
 }
@@ -71,7 +71,7 @@ pub(super) async fn store(
     }
     let owner = owner(&seen.name, &seen.uid);
     let bytes = next.value_bytes.and_then(|bytes| u64::try_from(bytes).ok()).unwrap_or(0);
-    let Some(_claim) = context.value_quota.claim(&context.workflows, &seen.name, bytes, seen.values) else {
+    let Some(_claim) = context.values.quota.claim(&context.objects.workflows, &seen.name, bytes, seen.values) else {
         return Err(Error::conflict(format!("the quota for long values of namespace {}", seen.name.namespace)));
     };
     // Those that the stored journal refers to were stored before it.
@@ -80,7 +80,7 @@ pub(super) async fn store(
     let all = transition.blobs.iter().cloned().chain(apart(transition)).chain(segments);
     for (digest, text) in all.filter(|(digest, _)| !known.contains_key(digest)) {
         let failed = |source| Error::Blob { object: seen.name.as_a::<Workflow>(), source };
-        if let Some(name) = context.blobs.put(&owner, digest.as_str(), text.into()).await.map_err(failed)? {
+        if let Some(name) = context.values.blobs.put(&owner, digest.as_str(), text.into()).await.map_err(failed)? {
             next.value_names.insert(digest.clone(), name);
         }
         if next.value_names.len() > MAX_VALUE_NAMES {
@@ -88,8 +88,9 @@ pub(super) async fn store(
             return Err(failed(BlobError::NamesTaken { digest: digest.to_string(), name, most: MAX_VALUE_NAMES }));
         }
     }
-    let stored = context.write_status(&context.workflows, &*seen.workflow, next, open_records(&seen.status)).await?;
-    context.runs.on_committed(&seen.name, &seen.uid, &transition.journal);
+    let stored =
+        context.api.write_status(&context.objects.workflows, &*seen.workflow, next, open_records(&seen.status)).await?;
+    context.calls.runs.on_committed(&seen.name, &seen.uid, &transition.journal);
     report::announce_committed(context, seen, &stored, transition);
     Ok(stored)
 }
@@ -97,7 +98,8 @@ pub(super) async fn store(
 /// Ends a run because of its spec.
 pub(super) async fn end_refused(context: &Context, seen: &ObservedRun, why: &Refusal) -> Result<Option<Moment>, Error> {
     let next = status::refused(&seen.workflow, why, seen.now);
-    let stored = context.write_status(&context.workflows, &*seen.workflow, next, open_records(&seen.status)).await?;
+    let stored =
+        context.api.write_status(&context.objects.workflows, &*seen.workflow, next, open_records(&seen.status)).await?;
     tracing::warn!(workflow = %seen.name, reason = why.reason, "refused: {}", why.message);
     let announcement = Announcement::about(About::Workflow(&stored.metadata)).run(Occurrence::ended(&stored));
     let announcement = announcement.object(StoredObject::Workflow(&stored));
@@ -113,12 +115,12 @@ pub(super) async fn end_refused(context: &Context, seen: &ObservedRun, why: &Ref
 
 /// Writes that a run is held because the admission policies are not in force.
 pub(super) async fn block_on_guard(context: &Context, workflow: &Workflow, why: &str) -> Result<Option<Moment>, Error> {
-    let next = status::blocked_by_guard(workflow, why, context.now());
+    let next = status::blocked_by_guard(workflow, why, context.api.now());
     if workflow.status.as_ref() != Some(&next) {
         let fresh = !workflow.status.as_ref().is_some_and(|status| conditions::fails(&status.conditions, GUARDED));
         let key = next.seq.to_string();
         let tests = open_records(&next);
-        let stored = context.write_status(&context.workflows, workflow, next, tests).await?;
+        let stored = context.api.write_status(&context.objects.workflows, workflow, next, tests).await?;
         if fresh {
             context.say(About::Workflow(&stored.metadata), EventReason::Unguarded, why, &key);
         }

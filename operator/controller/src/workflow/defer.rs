@@ -37,14 +37,14 @@ impl Uncommitted<'_> {
     /// Returns until when the commit waits; `None` where it is made now. The claimed calls begin in both cases.
     pub(super) fn waits_until(&self) -> Option<Moment> {
         let until = self.waits_for_calls().or_else(|| self.waits_for_reads())?;
-        let can_wait = self.seen.now < until && !self.context.is_draining();
+        let can_wait = self.seen.now < until && !self.context.calls.is_draining();
         (can_wait && self.changes_only_journal()).then_some(until)
     }
 
     /// Returns until when the ends of calls that may be repeated wait for the end of another call.
     fn waits_for_calls(&self) -> Option<Moment> {
         let (taken, bytes) = self.transition.repeatable_ends(&self.seen.journal, self.plan)?;
-        let until = self.context.runs.oldest_result(&self.seen.name, &self.seen.uid, taken)?.after(LONGEST);
+        let until = self.context.calls.runs.oldest_result(&self.seen.name, &self.seen.uid, taken)?.after(LONGEST);
         (bytes <= MOST_BYTES && self.claims.begin.is_empty()).then_some(until)
     }
 
@@ -55,9 +55,9 @@ impl Uncommitted<'_> {
         let (open, bytes) = self.transition.unstored_reads(&seen.journal, self.plan)?;
         let begins = |key: &CallKey| claims.begin.iter().any(|claim| claim.call.key() == *key);
         // A result that is here and that the transition has not taken is stored, so that the next one takes it.
-        let goes_on = |key: &CallKey| begins(key) || context.runs.is_in_flight(&seen.name, &seen.uid, key);
+        let goes_on = |key: &CallKey| begins(key) || context.calls.runs.is_in_flight(&seen.name, &seen.uid, key);
         let only_reads_begin = claims.begin.iter().all(|claim| open.contains(&claim.call.key()));
-        let until = context.runs.oldest(&seen.name, &seen.uid)?.after(LONGEST_OF_A_TURN);
+        let until = context.calls.runs.oldest(&seen.name, &seen.uid)?.after(LONGEST_OF_A_TURN);
         (bytes <= MOST_BYTES && only_reads_begin && open.iter().all(goes_on)).then_some(until)
     }
 
@@ -65,7 +65,7 @@ impl Uncommitted<'_> {
     /// records and the tokens in them.
     fn changes_only_journal(&self) -> bool {
         let Self { context, seen, plan, transition, claims } = *self;
-        let pending = pending_conditions(context, seen, transition, claims);
+        let pending = pending_conditions(&context.calls.pods, seen, transition, claims);
         let next = status::after_transition(seen, plan, transition, pending);
         let WorkflowStatus { seq, value_bytes, journal_version, usage, ref steps, .. } = seen.status;
         let same_journal = WorkflowStatus { seq, value_bytes, journal_version, usage, steps: steps.clone(), ..next };

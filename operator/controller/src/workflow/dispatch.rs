@@ -18,7 +18,7 @@ use super::{
     report,
 };
 use crate::{
-    context::{CallStart, Context},
+    context::{CallStart, Calls, Context},
     error::Error,
 };
 
@@ -42,8 +42,8 @@ pub(super) async fn dispatch(
 
 /// Ends calls that began before their records were stored, where no journal has their records any more, and drops their
 /// results.
-pub(super) fn end_calls_that_do_not_follow(context: &Context, seen: &ObservedRun, transition: &Transition) {
-    context.runs.end_where_not(&seen.name, &seen.uid, |(path, attempt)| {
+pub(super) fn end_calls_that_do_not_follow(calls: &Calls, seen: &ObservedRun, transition: &Transition) {
+    calls.runs.end_where_not(&seen.name, &seen.uid, |(path, attempt)| {
         seen.journal.get(path, *attempt).or_else(|| transition.journal.get(path, *attempt)).is_some()
     });
 }
@@ -51,22 +51,22 @@ pub(super) fn end_calls_that_do_not_follow(context: &Context, seen: &ObservedRun
 /// Starts the calls that have their slots. While another operator may act, nothing begins: what waits is dispatched
 /// again.
 pub(super) fn start_calls(context: &Context, seen: &ObservedRun, claims: SlotClaims) -> Result<(), Error> {
-    if !claims.begin.is_empty() && !context.lease_guard.is_valid() {
+    if !claims.begin.is_empty() && !context.api.lease_guard.is_valid() {
         return Err(Error::conflict(format!("the Lease for what begins in {}", seen.name.as_a::<Workflow>())));
     }
     for claim in claims.begin {
-        start_call(context, seen, claim);
+        start_call(&context.calls, seen, claim);
     }
     Ok(())
 }
 
-fn start_call(context: &Context, seen: &ObservedRun, claim: SlotClaim) {
+fn start_call(calls: &Calls, seen: &ObservedRun, claim: SlotClaim) {
     let SlotClaim { call, hold } = claim;
     let pod = match &call.content {
         CallContent::Pod(pod) => Some(pod.name.as_str()),
         CallContent::Agent(_) | CallContent::Http(_) | CallContent::Mcp(_) => None,
     };
-    context.runs.begin_call(&seen.name, &seen.uid, call.key(), pod);
+    calls.runs.begin_call(&seen.name, &seen.uid, call.key(), pod);
     let run = RunRef {
         namespace: seen.name.namespace.to_string(),
         workflow: seen.name.name.to_string(),
@@ -74,7 +74,7 @@ fn start_call(context: &Context, seen: &ObservedRun, claim: SlotClaim) {
     };
     // Nobody listens only while the operator ends: then nothing begins any more.
     let generation = seen.workflow.metadata.generation;
-    let _ = context.starts.send(CallStart { name: seen.name.clone(), run, call, generation, hold });
+    let _ = calls.starts.send(CallStart { name: seen.name.clone(), run, call, generation, hold });
 }
 
 async fn create_approval(
@@ -84,7 +84,7 @@ async fn create_approval(
     ask: &Ask,
 ) -> Result<Arc<Approval>, Error> {
     let place = seen.name.beside(&ask.name);
-    if !context.lease_guard.is_valid() {
+    if !context.api.lease_guard.is_valid() {
         return Err(Error::conflict(format!("the Lease for writing {}", place.as_a::<Approval>())));
     }
     let mut approval = Approval::for_gate(&seen.workflow, &ask.name, ask.request.clone());
@@ -94,17 +94,17 @@ async fn create_approval(
     let annotations = annotations.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
     let annotations: BTreeMap<_, _> = annotations.collect();
     approval.metadata.annotations = (!annotations.is_empty()).then_some(annotations);
-    let error = match context.requests.create(&approval, context.answer_form()).await {
-        Ok(WriteAnswer::Whole(approval)) => return Ok(context.approvals.record(approval)),
+    let error = match context.api.requests.create(&approval, context.api.answer_form()).await {
+        Ok(WriteAnswer::Whole(approval)) => return Ok(context.objects.approvals.record(approval)),
         Ok(WriteAnswer::Metadata(metadata)) => {
             // A new Approval has the status that its schema says.
             let status = Some(ApprovalStatus::default());
-            return Ok(context.approvals.record_sent(Approval { metadata: *metadata, status, ..approval }));
+            return Ok(context.objects.approvals.record_sent(Approval { metadata: *metadata, status, ..approval }));
         }
         Err(error) => error,
     };
     if status_code(&error) == Some(409)
-        && let Some(there) = context.fresh(&context.approvals, &place).await?
+        && let Some(there) = context.fresh(&context.objects.approvals, &place).await?
     {
         let record = transition.journal.get(&ask.path, 1);
         return match record.map(|record| there.mismatch(record, &seen.uid)) {

@@ -21,13 +21,13 @@ pub(super) async fn next_reconcile(
     if transition.end.is_some() {
         return finish_run(context, &seen.name, &seen.uid, stored.delete_at()).await;
     }
-    for approval in context.approvals.owned_by(&seen.uid) {
+    for approval in context.objects.approvals.owned_by(&seen.uid) {
         if !transition.pending.iter().any(|name| **name == *approval.name) {
-            context.approvals.keep_summary(&approval);
+            context.objects.approvals.keep_summary(&approval);
         }
     }
     if matches!(transition.phase, WorkflowPhase::Waiting | WorkflowPhase::Suspended) {
-        context.runs.drop_idle_values(&seen.name);
+        context.calls.runs.drop_idle_values(&seen.name);
     }
     // Their calls began before their records were stored, and nothing else tells of their results again.
     let is_left =
@@ -44,17 +44,19 @@ pub(super) async fn finish_run(
     due: Option<Moment>,
 ) -> Result<Option<Moment>, Error> {
     cancel_calls(context, name, Some(uid));
-    context.segments.remove_run(uid);
-    context.workflows.keep_summary(name);
+    context.caches.segments.remove_run(uid);
+    context.objects.workflows.keep_summary(name);
     match due {
-        Some(due) if due <= context.now() => {
+        Some(due) if due <= context.api.now() => {
             // What is deleted cannot be told again after a crash.
             let latest = due.after(DELETION_WAITS);
-            if context.now() < latest && context.notices.as_ref().is_some_and(|notices| notices.are_waiting(name)) {
+            if context.api.now() < latest
+                && context.listeners.notices.as_ref().is_some_and(|notices| notices.are_waiting(name))
+            {
                 // It is enqueued once none waits.
                 return Ok(Some(latest));
             }
-            context.requests.delete::<Workflow>(name, uid, None).await?;
+            context.api.requests.delete::<Workflow>(name, uid, None).await?;
             Ok(None)
         }
         later => Ok(later),
@@ -63,13 +65,12 @@ pub(super) async fn finish_run(
 
 /// Ends the calls of a run and enqueues its Approvals.
 pub(super) fn cancel_calls(context: &Context, name: &Name, uid: Option<&str>) -> Option<Moment> {
-    context.runs.remove(name);
-    context.pod_quota.forget(name);
-    context.call_slots.forget(name);
-    for approval in uid.map(|uid| context.approvals.owned_by(uid)).unwrap_or_default() {
+    context.calls.runs.remove(name);
+    context.calls.forget_queued(name);
+    for approval in uid.map(|uid| context.objects.approvals.owned_by(uid)).unwrap_or_default() {
         // Shrinking is for those that are over; what it leaves is to be cancelled.
-        context.approvals.keep_summary(&approval);
-        if context.approvals.has_open(&approval) {
+        context.objects.approvals.keep_summary(&approval);
+        if context.objects.approvals.has_open(&approval) {
             context.enqueue_approval(approval);
         }
     }

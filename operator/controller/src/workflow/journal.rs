@@ -12,9 +12,9 @@ use signoff_engine::{
 };
 use signoff_executor::blobs::BlobError;
 
-use super::long_values::{ReadMemory, fetch};
 use crate::{
-    context::{Context, owner},
+    caches::SegmentCache,
+    context::{Context, ReadMemory, owner},
     error::Error,
 };
 
@@ -43,27 +43,27 @@ async fn load_journal(
     memory: &ReadMemory,
 ) -> Result<Journal, Error> {
     let torn = |why: String| Error::JournalTorn { object: name.as_a::<Workflow>(), why };
-    let mut segments = context.segments.of_run(uid, &status.segments);
+    let mut segments = context.caches.segments.of_run(uid, &status.segments);
     loop {
         let missing = match Journal::of(status, &segments) {
             Ok(journal) => return Ok(journal),
             Err(JournalError::Missing(missing)) => missing,
             Err(why @ JournalError::SegmentsLost) => return Err(torn(why.to_string())),
         };
-        memory.take(context, name).await;
+        memory.take(&context.values.quota, &context.objects.workflows, name).await;
         for digest in missing {
-            let text = fetch(context, name, &owner(name, uid), &status.value_names, &digest).await?;
+            let text = context.values.fetch(name, &owner(name, uid), &status.value_names, &digest).await?;
             let records = read_segment(&text).map_err(|why| torn(format!("segment {digest}: {why}")))?;
-            context.segments.put(uid, &digest, records.clone(), text.len());
+            context.caches.segments.put(uid, &digest, records.clone(), text.len());
             segments.insert(digest, records);
         }
     }
 }
 
 /// Caches the segment of a committed transition for the next one.
-pub(super) fn cache_segments(context: &Context, uid: &str, folded: Vec<NewSegment>) {
+pub(super) fn cache_segments(cached: &SegmentCache, uid: &str, folded: Vec<NewSegment>) {
     for NewSegment { digest, text, records } in folded {
-        context.segments.put(uid, &digest, records, text.len());
+        cached.put(uid, &digest, records, text.len());
     }
 }
 
@@ -84,5 +84,5 @@ pub(super) fn report_newer_journal(context: &Context, workflow: &Workflow) -> Op
     let key = format!("version-{version}");
     context.say(About::Workflow(&workflow.metadata), EventReason::JournalTooNew, &why, &key);
     tracing::error!(workflow = %Name::of(workflow), uid = uid(workflow), "{why}");
-    Some(context.now().after(LOOK_AGAIN))
+    Some(context.api.now().after(LOOK_AGAIN))
 }

@@ -17,9 +17,9 @@ use signoff_engine::{
     approval::{changed, superseded},
 };
 
-use super::{journal::journal, long_values::ReadMemory};
+use super::journal::journal;
 use crate::{
-    context::Context,
+    context::{Context, ReadMemory},
     error::Error,
     guard::{ConfirmScope, GuardEpoch, GuardStatus},
     withdrawal::Withdrawal,
@@ -67,17 +67,17 @@ pub(super) struct ObservedRun {
 }
 
 pub(super) async fn observe(context: &Context, name: &Name) -> Result<WorkflowObservation, Error> {
-    let workflow = match context.workflows.find(name) {
+    let workflow = match context.objects.workflows.find(name) {
         Found::Here(workflow) => workflow,
         Found::Finished { uid, delete_at: due } => return Ok(WorkflowObservation::Finished { uid, due }),
         Found::NotFound => return Ok(WorkflowObservation::Missing { uid: None }),
-        Found::Stale => match context.fresh(&context.workflows, name).await? {
+        Found::Stale => match context.fresh(&context.objects.workflows, name).await? {
             Some(workflow) => workflow,
             None => return Ok(WorkflowObservation::Missing { uid: None }),
         },
     };
     let uid = uid(&*workflow).to_owned();
-    if context.withdrawal(&workflow) == Some(Withdrawal::Deleted) {
+    if context.objects.withdrawal(&workflow) == Some(Withdrawal::Deleted) {
         return Ok(WorkflowObservation::Missing { uid: Some(uid) });
     }
     let status = workflow.status.clone().unwrap_or_default();
@@ -88,7 +88,7 @@ pub(super) async fn observe(context: &Context, name: &Name) -> Result<WorkflowOb
     if let Some(until) = super::journal::report_newer_journal(context, &workflow) {
         return Ok(WorkflowObservation::NewerJournal { until });
     }
-    let guarded = match context.guard.borrow().clone() {
+    let guarded = match context.api.guard.borrow().clone() {
         GuardStatus::InForce(guarded) => guarded,
         GuardStatus::Unknown | GuardStatus::Inspecting(_) => return Ok(WorkflowObservation::GuardUnsettled),
         broken @ GuardStatus::Broken(_) => {
@@ -107,9 +107,9 @@ pub(super) async fn observe(context: &Context, name: &Name) -> Result<WorkflowOb
         unstored: Vec::new(),
         open_gates: Vec::new(),
         guarded,
-        is_machine_ahead: context.clock.is_machine_ahead(),
-        values: context.value_quota.limits(&context.workflows, name),
-        now: context.now(),
+        is_machine_ahead: context.api.clock.is_machine_ahead(),
+        values: context.values.quota.limits(&context.objects.workflows, name),
+        now: context.api.now(),
         overdue: false,
         memory,
     };
@@ -117,10 +117,10 @@ pub(super) async fn observe(context: &Context, name: &Name) -> Result<WorkflowOb
     if !seen.workflow.is_restored() && !gates(context, &mut seen).await? {
         return Ok(WorkflowObservation::GuardUnsettled);
     }
-    let results = context.runs.facts(name, &seen.uid, &seen.journal);
+    let results = context.calls.runs.facts(name, &seen.uid, &seen.journal);
     seen.facts.extend(results);
-    seen.unstored = context.runs.unstored_facts(name, &seen.uid, &seen.journal);
-    seen.now = context.now();
+    seen.unstored = context.calls.runs.unstored_facts(name, &seen.uid, &seen.journal);
+    seen.now = context.api.now();
     Ok(WorkflowObservation::Run(Box::new(seen)))
 }
 
@@ -140,10 +140,10 @@ async fn gates(context: &Context, seen: &mut ObservedRun) -> Result<bool, Error>
     for record in open {
         let Some(object) = &record.object else { continue };
         let place = seen.name.beside(object);
-        let approval = match context.approvals.find(&place) {
+        let approval = match context.objects.approvals.find(&place) {
             Found::Here(approval) => Some(approval),
             Found::Finished { .. } | Found::Stale | Found::NotFound => {
-                let found = context.fresh(&context.approvals, &place).await?;
+                let found = context.fresh(&context.objects.approvals, &place).await?;
                 // What is read here is no news to the watch any more.
                 found.inspect(|_| context.enqueue_approval(place.clone()))
             }
@@ -170,19 +170,19 @@ async fn gates(context: &Context, seen: &mut ObservedRun) -> Result<bool, Error>
         overdue |= status.is_some_and(|status| status.phase == signoff_api::approval::ApprovalPhase::Overdue);
         if let Some(outcome) = outcome {
             let outcome = if asks_again {
-                Outcome { decided_at: Some(context.now()), ..changed() }
+                Outcome { decided_at: Some(context.api.now()), ..changed() }
             } else if outcome.verdict.is_none() || approval.guard_epoch() == &*seen.guarded.epoch {
-                unconfirmed |= outcome.verdict.is_some() && !context.confirmed_outcomes.contains(&approval);
+                unconfirmed |= outcome.verdict.is_some() && !context.caches.confirmed_outcomes.contains(&approval);
                 outcome.clone()
             } else {
                 // Whoever could lift the rules could also write this: it is not honoured, whoever wrote it.
                 let outcome = superseded(&approval, &seen.guarded.epoch);
-                Outcome { decided_at: Some(context.now()), ..outcome }
+                Outcome { decided_at: Some(context.api.now()), ..outcome }
             };
             facts.push(Fact::ApprovalDecided { path: record.path.clone(), outcome: Box::new(outcome) });
         }
     }
-    if unconfirmed && !context.confirms(ConfirmScope::StoredStatus, &seen.guarded.epoch).await? {
+    if unconfirmed && !context.api.confirms(ConfirmScope::StoredStatus, &seen.guarded.epoch).await? {
         return Ok(false);
     }
     seen.facts.extend(facts);

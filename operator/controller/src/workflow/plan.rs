@@ -31,7 +31,7 @@ pub(super) struct Refusal {
 }
 
 pub(super) async fn plan(context: &Context, seen: &ObservedRun) -> Result<PlanDecision, Error> {
-    let policies = match context.policies.of(&seen.name.namespace) {
+    let policies = match context.objects.policies.of(&seen.name.namespace) {
         Ok(policies) => policies,
         // Nothing begins any more in a run that is to be cancelled.
         Err(_) if seen.workflow.spec.cancel == Some(true) => Arc::default(),
@@ -43,7 +43,7 @@ pub(super) async fn plan(context: &Context, seen: &ObservedRun) -> Result<PlanDe
             return Ok(PlanDecision::Refused(why));
         }
         return Ok(match planned {
-            Ok(plan) => match rerun::refusal(context, seen).await? {
+            Ok(plan) => match rerun::refusal(&context.api.requests, seen).await? {
                 Some(why) => PlanDecision::Refused(why),
                 None => PlanDecision::Runs(plan),
             },
@@ -99,7 +99,7 @@ fn with_remedy(errors: &str) -> String {
 
 /// Returns the plan of a run, or every error of its Workflow.
 async fn planned(context: &Context, seen: &ObservedRun, policies: &Arc<Policies>) -> Result<CachedPlan, Error> {
-    if let Some(planned) = context.plans.get(&seen.workflow, policies) {
+    if let Some(planned) = context.caches.plans.get(&seen.workflow, policies) {
         return Ok(planned);
     }
     let (object, settings, under) = (Arc::clone(&seen.workflow), context.settings.clone(), Arc::clone(policies));
@@ -107,11 +107,11 @@ async fn planned(context: &Context, seen: &ObservedRun, policies: &Arc<Policies>
     let planned = context.evaluate(&*seen.workflow, Orders::of(&seen.workflow), plan).await;
     let planned = planned.map_err(|why| {
         if !matches!(why, Stopped::Withdrawn | Stopped::Closed) {
-            stops::record_stop(context, seen, &why);
+            stops::record_stop(&context.evaluations.quarantines, seen, &why);
         }
         Error::Stopped { object: seen.name.as_a::<Workflow>(), why }
     })?;
-    context.plans.put(&seen.workflow, policies, planned.clone());
+    context.caches.plans.put(&seen.workflow, policies, planned.clone());
     Ok(planned)
 }
 

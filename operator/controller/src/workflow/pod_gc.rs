@@ -11,16 +11,16 @@ use signoff_api::{
 use signoff_cluster::kinds::Name;
 use signoff_engine::{Journal, Transition};
 
-use super::{journal::journal, long_values::ReadMemory, observe::ObservedRun};
+use super::{journal::journal, observe::ObservedRun};
 use crate::{
-    context::Context,
+    context::{Context, ReadMemory},
     error::Error,
     pods::{PodState, StepPod},
 };
 
 /// Deletes Pods after a commit.
 pub(super) async fn after_commit(context: &Context, seen: &ObservedRun, transition: &Transition) -> Result<(), Error> {
-    let pods = context.pods.of_run(&seen.uid);
+    let pods = context.calls.pods.of_run(&seen.uid);
     if pods.is_empty() {
         return Ok(());
     }
@@ -44,18 +44,18 @@ fn finished_record<'j>(journal: &'j Journal, pod: &StepPod) -> Option<&'j StepRe
 
 /// Deletes the Pods of a finished run of which nothing else may be known.
 pub(super) async fn after_run(context: &Context, name: &Name, uid: &str) -> Result<(), Error> {
-    let pods = context.pods.of_run(uid);
+    let pods = context.calls.pods.of_run(uid);
     if pods.is_empty() {
         return Ok(());
     }
-    let Some(workflow) = context.requests.get::<Workflow>(name).await? else { return Ok(()) };
+    let Some(workflow) = context.api.requests.get::<Workflow>(name).await? else { return Ok(()) };
     let keep = workflow.spec.pod_gc.unwrap_or_default();
     let Some(status) = &workflow.status else { return Ok(()) };
     let journal = journal(context, &workflow, status, &ReadMemory::default()).await?;
     for pod in pods {
         match finished_record(&journal, &pod) {
             Some(step) => delete_or_keep(context, &pod, step, keep, Some(status.phase)).await?,
-            None => context.pods.mark_result_taken(&pod),
+            None => context.calls.pods.mark_result_taken(&pod),
         }
     }
     Ok(())
@@ -83,7 +83,7 @@ async fn delete_or_keep(
             return Ok(());
         }
         if pod.is_finished() {
-            context.pods.mark_result_taken(pod);
+            context.calls.pods.mark_result_taken(pod);
             return Ok(());
         }
         // Its phase follows a moment later, and then the run is reconciled again.
@@ -92,8 +92,8 @@ async fn delete_or_keep(
         }
     }
     if !pod.is_terminating() {
-        context.requests.delete::<StepPod>(&Name::of(pod), pod.uid(), None).await?;
+        context.api.requests.delete::<StepPod>(&Name::of(pod), pod.uid(), None).await?;
     }
-    context.pods.mark_result_taken(pod);
+    context.calls.pods.mark_result_taken(pod);
     Ok(())
 }

@@ -18,7 +18,7 @@ use super::{
     stops::same_version,
 };
 use crate::{
-    context::Context,
+    context::{Context, Evaluations},
     error::Error,
     quarantine::{QuarantineEntry, VERSION, message, reason},
 };
@@ -31,16 +31,16 @@ const RECONCILE_AGAIN: Duration = Duration::from_secs(3600);
 pub(super) fn quarantined_until(context: &Context, seen: &ObservedRun) -> Option<Moment> {
     let spec = &seen.workflow.spec;
     // Another generation or version is tried at once, but for a run whose evaluations were stopped many times.
-    let paused = || context.quarantines.is_run_paused(&seen.name, &seen.uid, seen.now);
+    let evaluations = &context.evaluations;
+    let paused = || evaluations.quarantines.is_run_paused(&seen.name, &seen.uid, seen.now);
     let is_stopped = spec.cancel == Some(true) || spec.suspend == Some(true);
     let Some(quarantine) = seen.status.quarantine.clone() else {
         // A suspect would have to wait until it can be tried alone.
-        return (is_stopped && context.is_suspect(&*seen.workflow)).then(|| seen.now.after(RECONCILE_AGAIN));
+        return (is_stopped && evaluations.is_suspect(&*seen.workflow)).then(|| seen.now.after(RECONCILE_AGAIN));
     };
     let Quarantine { generation, operator_version, failures, until } = quarantine;
     let key = Key::Workflow(seen.name.clone());
-    context.quarantines.insert(&key, QuarantineEntry { generation, failures, until: until.unwrap_or(seen.now) });
-    context.metrics.set_quarantined(context.quarantines.count());
+    evaluations.restore_quarantine(&key, QuarantineEntry { generation, failures, until: until.unwrap_or(seen.now) });
     // Both change the generation, and neither is a reason to try again.
     if is_stopped {
         return Some(seen.now.after(RECONCILE_AGAIN));
@@ -54,15 +54,15 @@ pub(super) fn quarantined_until(context: &Context, seen: &ObservedRun) -> Option
 
 /// Puts a run into quarantine.
 pub(super) async fn enter(context: &Context, seen: &ObservedRun, why: &Stopped) -> Result<Option<Moment>, Error> {
+    let evaluations = &context.evaluations;
     let generation = seen.workflow.metadata.generation.unwrap_or_default();
     let before = same_version(seen).map_or(0, |known| known.failures);
-    let before = before.max(context.quarantines.stops_of_run(&seen.name, &seen.uid) - 1);
+    let before = before.max(evaluations.quarantines.stops_of_run(&seen.name, &seen.uid) - 1);
     let key = Key::Workflow(seen.name.clone());
-    let aside = context.quarantines.record_stop(&key, generation, before, seen.now);
-    context.metrics.set_quarantined(context.quarantines.count());
-    context.quarantines.add_unwritten(&seen.name, &seen.uid, why);
+    let aside = evaluations.begin_quarantine(&key, generation, before, seen.now);
+    evaluations.quarantines.add_unwritten(&seen.name, &seen.uid, why);
     if !matches!(why, Stopped::Deadly { .. }) {
-        context.clear_suspect::<Workflow>(&seen.name, &seen.uid);
+        evaluations.clear_suspect::<Workflow>(&seen.name, &seen.uid);
     }
     set_aside(context, seen, why, aside).await
 }
@@ -70,8 +70,9 @@ pub(super) async fn enter(context: &Context, seen: &ObservedRun, why: &Stopped) 
 /// Writes that a run is in quarantine whose evaluation was stopped before, where that was not written. Returns `None`
 /// where it was.
 pub(super) async fn enter_again(context: &Context, seen: &ObservedRun) -> Option<Result<Option<Moment>, Error>> {
-    let why = context.quarantines.unwritten(&seen.name, &seen.uid)?;
-    let aside = context.quarantines.get(&Key::Workflow(seen.name.clone()))?;
+    let quarantines = &context.evaluations.quarantines;
+    let why = quarantines.unwritten(&seen.name, &seen.uid)?;
+    let aside = quarantines.get(&Key::Workflow(seen.name.clone()))?;
     Some(set_aside(context, seen, &why, aside).await)
 }
 
@@ -83,7 +84,8 @@ async fn set_aside(
 ) -> Result<Option<Moment>, Error> {
     let generation = aside.generation;
     // Texts of others never stop a run for good.
-    let is_final = context.quarantines.is_authors_fault(&seen.name, &seen.uid);
+    let quarantines = &context.evaluations.quarantines;
+    let is_final = quarantines.is_authors_fault(&seen.name, &seen.uid);
     let next = (!is_final).then_some(aside.until);
     let message = message(why, &aside, next);
     tracing::error!(workflow = %seen.name, reason = reason(why), "{message}");
@@ -97,7 +99,7 @@ async fn set_aside(
     };
     let next = next.unwrap_or_else(|| seen.now.after(RECONCILE_AGAIN));
     let due = reconcile_until(context, seen, describe, next).await?;
-    context.quarantines.on_written(&seen.name);
+    quarantines.on_written(&seen.name);
     Ok(due)
 }
 
@@ -111,13 +113,13 @@ pub(super) async fn keep_quarantined(
 }
 
 /// Removes the marks of a run that is no longer evaluated.
-pub(super) fn remove_marks(context: &Context, name: &Name, uid: Option<&str>) {
-    context.end_quarantine(&Key::Workflow(name.clone()));
-    context.quarantines.on_committed(name);
-    context.quarantines.on_written(name);
-    context.quarantines.forget_run(name);
+pub(super) fn remove_marks(evaluations: &Evaluations, name: &Name, uid: Option<&str>) {
+    evaluations.end_quarantine(&Key::Workflow(name.clone()));
+    evaluations.quarantines.on_committed(name);
+    evaluations.quarantines.on_written(name);
+    evaluations.quarantines.forget_run(name);
     if let Some(uid) = uid {
-        context.clear_suspect::<Workflow>(name, uid);
+        evaluations.clear_suspect::<Workflow>(name, uid);
     }
 }
 
@@ -149,8 +151,8 @@ pub(super) async fn advance_without_evaluation(
     let workflow: &Workflow = &seen.workflow;
     let mut transition =
         signoff_engine::advance_quarantined(&workflow.spec, seen.journal.clone(), seen.facts.clone(), seen.now);
-    dispatch::end_calls_that_do_not_follow(context, seen, &transition);
-    let folded = commit::fold_journal(context, seen, &mut transition)?;
+    dispatch::end_calls_that_do_not_follow(&context.calls, seen, &transition);
+    let folded = commit::fold_journal(&context.values.journal_limits, seen, &mut transition)?;
     let mut next = after_quarantined(workflow, &transition, seen.overdue, seen.now);
     if transition.end.is_some() {
         next.quarantine = None;
@@ -159,11 +161,11 @@ pub(super) async fn advance_without_evaluation(
         describe(&mut next);
     }
     let stored = commit::store(context, seen, next, &transition, &folded).await?;
-    journal::cache_segments(context, &seen.uid, folded);
+    journal::cache_segments(&context.caches.segments, &seen.uid, folded);
     pod_gc::after_commit(context, seen, &transition).await?;
     let due = finish::next_reconcile(context, seen, &stored, &transition).await?;
     if transition.end.is_some() {
-        remove_marks(context, &seen.name, Some(&seen.uid));
+        remove_marks(&context.evaluations, &seen.name, Some(&seen.uid));
     }
     Ok(Unevaluated { stored, due })
 }

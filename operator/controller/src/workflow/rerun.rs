@@ -3,17 +3,18 @@
 
 use serde_json::Value;
 use signoff_api::{Workflow, conditions::reason, names, workflow::RerunOf};
+use signoff_cluster::requests::ApiRequests;
 use signoff_expr::text;
 
 use super::{observe::ObservedRun, plan::Refusal};
-use crate::{context::Context, error::Error};
+use crate::error::Error;
 
 /// Returns why a run must not begin because of the run that it names, or `None`. Reads that run from the API server,
 /// since of a finished one only a summary is cached.
-pub(super) async fn refusal(context: &Context, seen: &ObservedRun) -> Result<Option<Refusal>, Error> {
+pub(super) async fn refusal(requests: &ApiRequests, seen: &ObservedRun) -> Result<Option<Refusal>, Error> {
     let Some(rerun) = &seen.workflow.spec.rerun_of else { return Ok(None) };
     let named = match names::is_object(&rerun.name) {
-        true => context.requests.get_raw::<Workflow>(&seen.name.beside(&rerun.name)).await?,
+        true => requests.get_raw::<Workflow>(&seen.name.beside(&rerun.name)).await?,
         false => None,
     };
     Ok(problem(rerun, named.as_ref()).map(|message| Refusal { reason: reason::INVALID, message }))

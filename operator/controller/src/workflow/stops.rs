@@ -4,15 +4,15 @@ use signoff_api::{FailureClass, journal::StepRecord, workflow::Quarantine};
 use signoff_executor::Stopped;
 
 use super::observe::ObservedRun;
-use crate::{context::Context, quarantine::VERSION};
+use crate::quarantine::{Quarantines, VERSION};
 
 /// Records a stopped evaluation of a run, for this reason. Returns how many there were, as far as this process, the
 /// status and the journal tell.
-pub(super) fn record_stop(context: &Context, seen: &ObservedRun, why: &Stopped) -> i32 {
+pub(super) fn record_stop(quarantines: &Quarantines, seen: &ObservedRun, why: &Stopped) -> i32 {
     let is_costly = |record: &&StepRecord| record.error.as_ref().is_some_and(|error| error.is(FailureClass::TooCostly));
     let steps = i32::try_from(seen.journal.records().iter().filter(is_costly).count()).unwrap_or(i32::MAX);
     let known = same_version(seen).map_or(steps, |quarantine| quarantine.failures.max(steps));
-    context.quarantines.record_stop_of_run(&seen.name, &seen.uid, known, why, seen.now)
+    quarantines.record_stop_of_run(&seen.name, &seen.uid, known, why, seen.now)
 }
 
 /// Returns the quarantine of a run by this version of the operator.
