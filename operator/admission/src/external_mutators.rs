@@ -9,12 +9,12 @@ use signoff_api::GROUP;
 use crate::inspect::{ByName, InForce};
 
 /// The part of a resource rule that decides whether it matches, of either kind.
-struct Rule<'a> {
+struct ResourceRule<'a> {
     groups: &'a [String],
     resources: &'a [String],
 }
 
-impl Rule<'_> {
+impl ResourceRule<'_> {
     fn matches_ours(&self) -> bool {
         let ours = |resource: &String| {
             let name = resource.split('/').next().unwrap_or_default();
@@ -47,7 +47,7 @@ fn webhooks(configurations: &ByName<MutatingWebhookConfiguration>) -> Vec<String
         for webhook in configuration.webhooks.iter().flatten() {
             let matches = webhook.rules.iter().flatten().any(|rule| {
                 let groups = rule.api_groups.as_deref().unwrap_or_default();
-                Rule { groups, resources: rule.resources.as_deref().unwrap_or_default() }.matches_ours()
+                ResourceRule { groups, resources: rule.resources.as_deref().unwrap_or_default() }.matches_ours()
             });
             if matches {
                 all.push(format!("MutatingWebhookConfiguration {name} (webhook {})", webhook.name));
@@ -61,7 +61,7 @@ fn policy_matches(policy: &MutatingAdmissionPolicy) -> bool {
     let constraints = policy.spec.as_ref().and_then(|spec| spec.match_constraints.as_ref());
     constraints.and_then(|constraints| constraints.resource_rules.as_ref()).into_iter().flatten().any(|rule| {
         let groups = rule.api_groups.as_deref().unwrap_or_default();
-        Rule { groups, resources: rule.resources.as_deref().unwrap_or_default() }.matches_ours()
+        ResourceRule { groups, resources: rule.resources.as_deref().unwrap_or_default() }.matches_ours()
     })
 }
 
@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     fn matches(group: &str, resource: &str) -> bool {
-        Rule { groups: &[group.to_owned()], resources: &[resource.to_owned()] }.matches_ours()
+        ResourceRule { groups: &[group.to_owned()], resources: &[resource.to_owned()] }.matches_ours()
     }
 
     #[test]

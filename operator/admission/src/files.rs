@@ -13,7 +13,7 @@ pub const FOLDER: &str = "charts/signoff/files";
 
 /// The error of a generated file that cannot be rendered: always a bug of this build.
 #[derive(Debug, thiserror::Error)]
-pub enum Error {
+pub enum FileError {
     /// A CRD cannot be serialized as JSON.
     #[error("internal error: the CRD {name} cannot be serialized as JSON: {source}")]
     Json {
@@ -37,12 +37,13 @@ pub enum Error {
 ///
 /// # Errors
 /// Never for a build whose tests passed.
-pub fn generated() -> Result<Vec<(String, String)>, Error> {
+pub fn generated() -> Result<Vec<(String, String)>, FileError> {
     let mut files = Vec::new();
     for crd in crds::all() {
         let name = crd.metadata.name.clone().unwrap_or_default();
-        let value = serde_json::to_value(&crd).map_err(|source| Error::Json { name: name.clone(), source })?;
-        let yaml = serde_saphyr::to_string(&value).map_err(|source| Error::Yaml { name, source: Box::new(source) })?;
+        let value = serde_json::to_value(&crd).map_err(|source| FileError::Json { name: name.clone(), source })?;
+        let yaml =
+            serde_saphyr::to_string(&value).map_err(|source| FileError::Yaml { name, source: Box::new(source) })?;
         let text = format!("{}{}\n", policies::GENERATED, yaml.trim_end());
         files.push((format!("{FOLDER}/crd-{}.yaml", crd.spec.names.plural), text));
     }

@@ -105,10 +105,10 @@ impl PolicyObject {
 
 /// The error of a template that cannot be read: always a bug of this build.
 #[derive(Debug, thiserror::Error)]
-pub enum Error {
+pub enum TemplateError {
     /// A template is not YAML, or not an object of its kind.
     #[error("internal error: the admission policy template {file} is invalid: {source}")]
-    Template {
+    Invalid {
         /// The name of the generated file.
         file: &'static str,
         /// The error of the parser.
@@ -141,7 +141,7 @@ pub fn files(identity: &Identity) -> Vec<(String, String)> {
 ///
 /// # Errors
 /// Never for a build whose tests passed.
-pub fn objects(identity: &Identity) -> Result<Vec<PolicyObject>, Error> {
+pub fn objects(identity: &Identity) -> Result<Vec<PolicyObject>, TemplateError> {
     let mut objects = Vec::new();
     for (file, template) in TEMPLATES {
         let text = expand::expand(template, identity);
@@ -157,9 +157,9 @@ struct Kind {
     kind: String,
 }
 
-fn read(file: &'static str, document: &str) -> Result<PolicyObject, Error> {
-    fn parse<T: serde::de::DeserializeOwned>(file: &'static str, document: &str) -> Result<T, Error> {
-        serde_saphyr::from_str(document).map_err(|source| Error::Template { file, source: Box::new(source) })
+fn read(file: &'static str, document: &str) -> Result<PolicyObject, TemplateError> {
+    fn parse<T: serde::de::DeserializeOwned>(file: &'static str, document: &str) -> Result<T, TemplateError> {
+        serde_saphyr::from_str(document).map_err(|source| TemplateError::Invalid { file, source: Box::new(source) })
     }
     let Kind { kind } = parse(file, document)?;
     Ok(match kind.as_str() {
@@ -167,7 +167,7 @@ fn read(file: &'static str, document: &str) -> Result<PolicyObject, Error> {
         "ValidatingAdmissionPolicyBinding" => PolicyObject::ValidatingBinding(parse(file, document)?),
         "MutatingAdmissionPolicy" => PolicyObject::Mutating(parse(file, document)?),
         "MutatingAdmissionPolicyBinding" => PolicyObject::MutatingBinding(parse(file, document)?),
-        _ => return Err(Error::Kind { file, kind }),
+        _ => return Err(TemplateError::Kind { file, kind }),
     })
 }
 
