@@ -1,6 +1,6 @@
-//! Compares what is in force with what this build ships.
+//! Compares the objects in force with those that this build ships.
 //!
-//! It must not overlook a difference: what is not understood differs.
+//! **Invariant:** a value that is not understood counts as different.
 
 use jiff::Timestamp;
 use k8s_openapi::{
@@ -31,13 +31,13 @@ pub struct Inspection {
     /// Webhooks and mutating policies that Signoff did not install and that could change a vote before it is stored, by
     /// kind and name.
     pub external_mutators: Vec<String>,
-    /// The operator that the rules were compared for; none where whoever asked is none.
+    /// The operator whose identity the policies were compared with, or `None` if the caller is not an operator.
     pub identity: Option<Identity>,
     /// Problems with the identity of the caller.
     pub complaints: Vec<String>,
     /// The versions of the objects, to find later changes.
     pub versions: ObjectVersions,
-    /// When one of the objects was last changed, as far as they say so themselves.
+    /// The newest time of a change in the metadata of the objects.
     pub changed_at: Option<Timestamp>,
 }
 
@@ -55,20 +55,20 @@ pub struct Object {
 /// The result of the comparison of one object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum State {
-    /// As this build ships it.
+    /// Equal to the object that this build ships.
     AsShipped,
-    /// It differs, at this place first.
+    /// Different; the text is the path of the first difference.
     Differs(String),
-    /// It is not there.
+    /// Missing in the cluster.
     Missing,
-    /// Of the APIService: requests for our objects go to another server.
+    /// Only of the APIService: another server gets the requests for objects of Signoff.
     Elsewhere,
-    /// The API server does not know the kind, and the rules hold without it.
+    /// The API server does not serve the kind. The other policies verify decisions without it.
     NotServed,
 }
 
 impl Inspection {
-    /// Everything that is wrong, each with its remedy; nothing where all is in force.
+    /// Returns a sentence for each problem, with its remedy. Empty if everything is in force.
     #[must_use]
     pub fn problems(&self) -> Vec<String> {
         let of_objects = self.objects.iter().filter_map(|Object { kind, name, state }| match state {
@@ -82,8 +82,8 @@ impl Inspection {
         of_objects.chain(self.complaints.iter().cloned()).collect()
     }
 
-    /// Whether another server answers for our objects: what it says may be false, and the objects' versions would not
-    /// tell that it ever did.
+    /// Whether another server answers requests for objects of Signoff. Its answers may be false, and the versions of
+    /// the objects do not show afterwards that it answered.
     #[must_use]
     pub fn is_elsewhere(&self) -> bool {
         self.objects.iter().any(|object| object.state == State::Elsewhere)
@@ -112,7 +112,7 @@ pub(crate) fn compare(found: &InForce, identity: Result<Identity, String>) -> In
     inspection
 }
 
-/// Returns the identity of the operator as the API server authenticates it. The policies exempt exactly this one.
+/// Returns the identity of the operator as the API server authenticates it. The policies exempt exactly this identity.
 pub(crate) fn identity(me: &UserInfo) -> Result<Identity, String> {
     let name = me.username.as_deref().unwrap_or_default();
     let account = name.strip_prefix("system:serviceaccount:").and_then(|rest| rest.split_once(':'));
@@ -148,7 +148,7 @@ impl Inspection {
                     let found = Some(&found.validating_bindings);
                     self.object("ValidatingAdmissionPolicyBinding", binding, found, |b| b.spec.clone());
                 }
-                // An API server that does not know them cannot fill in who asks: that must be typed there.
+                // An API server without mutating policies does not fill in the requester. Authors type it there.
                 PolicyObject::Mutating(policy) => {
                     self.object("MutatingAdmissionPolicy", policy, mutating, |p| p.spec.clone());
                 }
@@ -159,8 +159,8 @@ impl Inspection {
         }
     }
 
-    /// Compares one object by its spec and the guard's label; `found` is none where the API server does not know the
-    /// kind.
+    /// Compares one object by its spec and the label of the guard. `found` is `None` if the API server does not serve
+    /// the kind.
     fn object<K: Resource, S: Serialize>(
         &mut self,
         kind: &'static str,
@@ -190,14 +190,14 @@ impl Inspection {
     }
 }
 
-/// Returns where the guard's label belongs, on an object that lacks it: the question before a decision would not find
-/// that object.
+/// Returns the path of the guard's label if the object lacks it. The recheck before a decision lists objects by this
+/// label.
 fn unlabelled<K: Resource>(object: &K) -> Option<String> {
     let label = object.labels().get(LABEL_GUARD).map(String::as_str);
     (label != Some("true")).then(|| format!("metadata.labels[{LABEL_GUARD}]"))
 }
 
-/// A CRD's spec without what the API server fills in for every CRD.
+/// Returns a CRD's spec without the fields that the API server fills in for every CRD.
 fn defaulted(spec: &CustomResourceDefinitionSpec) -> CustomResourceDefinitionSpec {
     let mut spec = spec.clone();
     if spec.conversion.as_ref().is_some_and(|conversion| conversion.strategy == "None") {

@@ -1,14 +1,14 @@
-//! Other people's webhooks and mutating policies that match our objects: each could change a vote on its way, after
-//! its author has sent it and before the rules look at it.
+//! The mutating webhooks and policies of others that match objects of Signoff. Each could change a vote after the
+//! approver has sent it and before the validating policies check it.
 //!
-//! It must not try to understand selectors and conditions: what matches by its rules matches.
+//! **Invariant:** ignores selectors and conditions: a webhook or policy matches if one of its rules matches.
 
 use k8s_openapi::api::admissionregistration::v1::{MutatingAdmissionPolicy, MutatingWebhookConfiguration};
 use signoff_api::GROUP;
 
 use crate::inspect::{ByName, InForce};
 
-/// The part of a resource rule that decides whether it matches, of either kind.
+/// The groups and resources of a rule of a webhook or a mutating policy.
 struct ResourceRule<'a> {
     groups: &'a [String],
     resources: &'a [String],
@@ -18,14 +18,14 @@ impl ResourceRule<'_> {
     fn matches_ours(&self) -> bool {
         let ours = |resource: &String| {
             let name = resource.split('/').next().unwrap_or_default();
-            // `*` alone is every resource, `*/status` every status.
+            // `*` stands for every resource, and `*/status` for every status.
             matches!(name, "*" | "approvals" | "blobs" | "workflows" | "approvalpolicies" | "clusterapprovalpolicies")
         };
         self.groups.iter().any(|group| group == "*" || group == GROUP) && self.resources.iter().any(ours)
     }
 }
 
-/// Each of them by kind and name. `ours` are the names of our own mutating policies.
+/// Returns the kind and name of each. `ours`: the names of the mutating policies of Signoff.
 pub(crate) fn mutators(found: &InForce, ours: &[String]) -> Vec<String> {
     let mut all = webhooks(&found.webhooks);
     if let Some((policies, bindings)) = &found.mutating {

@@ -11,7 +11,7 @@ use crate::policies::{self, Identity};
 /// The folder of the generated files, from the root of the repository.
 pub const FOLDER: &str = "charts/signoff/files";
 
-/// The error of a generated file that cannot be rendered: always a bug of this build.
+/// The error of a generated file that cannot be rendered, which is always a bug of this build.
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
     /// A CRD cannot be serialized as JSON.

@@ -1,5 +1,5 @@
-//! Reads what is in force: the policies with their bindings, the CRDs, the APIService, the webhooks and mutating
-//! policies of others, and the identity of the caller. `compare` judges them.
+//! Reads the policies with their bindings, the CRDs, the APIService, the webhooks and mutating policies of others, and
+//! the identity of the caller *(I/O)*. `compare` compares them with this build.
 
 use std::collections::BTreeMap;
 
@@ -29,11 +29,11 @@ use crate::{
 /// Objects by name.
 pub(crate) type ByName<K> = BTreeMap<String, K>;
 
-/// Everything that is in force.
+/// The objects in force that an inspection compares.
 pub(crate) struct InForce {
     pub(crate) validating: ByName<ValidatingAdmissionPolicy>,
     pub(crate) validating_bindings: ByName<ValidatingAdmissionPolicyBinding>,
-    /// None where the API server does not serve them.
+    /// `None` if the API server does not serve mutating policies.
     pub(crate) mutating: Option<(ByName<MutatingAdmissionPolicy>, ByName<MutatingAdmissionPolicyBinding>)>,
     pub(crate) webhooks: ByName<MutatingWebhookConfiguration>,
     pub(crate) crds: ByName<CustomResourceDefinition>,
@@ -41,21 +41,22 @@ pub(crate) struct InForce {
     pub(crate) me: UserInfo,
 }
 
-/// Looks once, as the operator: its own identity is what the rules must trust. `mutating`: whether the API server
-/// serves mutating policies.
+/// Inspects the cluster as the operator: the policies must exempt the identity of this caller. `mutating`: whether the
+/// API server serves mutating policies.
 ///
 /// # Errors
-/// As the API server answers.
+/// The API server refuses, or does not answer.
 pub async fn inspect(client: &Client, mutating: bool) -> Result<Inspection, kube::Error> {
     let found = read_all(client, mutating).await?;
     let operator = identity(&found.me);
     Ok(compare(&found, operator))
 }
 
-/// Looks once, as anybody who may read the rules, for the operator with this identity.
+/// Inspects the cluster for the operator with this identity. The caller can be any user with the right to read the
+/// policies.
 ///
 /// # Errors
-/// As the API server answers.
+/// The API server refuses, or does not answer.
 pub async fn inspect_as(client: &Client, identity: Identity, mutating: bool) -> Result<Inspection, kube::Error> {
     Ok(compare(&read_all(client, mutating).await?, Ok(identity)))
 }
@@ -65,10 +66,10 @@ async fn read_all(client: &Client, mutating: bool) -> Result<InForce, kube::Erro
     read(client, mutating, &crds, &crate::api_service()).await
 }
 
-/// Whether the API server knows mutating policies: from Kubernetes 1.36 on.
+/// Whether the API server serves mutating policies, as Kubernetes does from 1.36 on.
 ///
 /// # Errors
-/// As the API server answers.
+/// The API server refuses, or does not answer.
 pub async fn serves_mutating_policies(client: &Client) -> Result<bool, kube::Error> {
     match Api::<MutatingAdmissionPolicy>::all(client.clone()).list_metadata(&ListParams::default().limit(1)).await {
         Ok(_) => Ok(true),
@@ -77,11 +78,11 @@ pub async fn serves_mutating_policies(client: &Client) -> Result<bool, kube::Err
     }
 }
 
-/// The operator that the installed rules say they trust: whoever reads a report must know that it is theirs. None
-/// where they do not say.
+/// Returns the operator that the installed policies exempt, so that readers of a report can compare it with their own.
+/// `None` if no policy names one.
 ///
 /// # Errors
-/// As the API server answers.
+/// The API server refuses, or does not answer.
 pub async fn installed_for(client: &Client) -> Result<Option<Identity>, kube::Error> {
     let policy = Api::<ValidatingAdmissionPolicy>::all(client.clone()).get_opt("signoff-status").await?;
     let text = policy.and_then(|policy| serde_json::to_string(&policy.spec).ok()).unwrap_or_default();
@@ -108,7 +109,7 @@ async fn read(client: &Client, mutating: bool, crds: &[String], service: &str) -
     Ok(InForce { validating, validating_bindings, mutating, webhooks, crds, service, me })
 }
 
-/// CRDs by name: a cluster may have hundreds of others, each of them large.
+/// Reads the CRDs by name, because a cluster may have hundreds of other large ones.
 async fn named(client: &Client, names: &[String]) -> Result<ByName<CustomResourceDefinition>, kube::Error> {
     let api = Api::<CustomResourceDefinition>::all(client.clone());
     let found = futures::future::try_join_all(names.iter().map(|name| api.get_opt(name))).await?;

@@ -1,4 +1,4 @@
-//! The admission policies: what this build ships, and whether the cluster has it in force.
+//! The admission policies that this build ships, and the check that they are in force in the cluster.
 //!
 //! ```text
 //! policies: templates -> expressions -> objects and files    (pure)
@@ -7,7 +7,8 @@
 //! probe: whether every API server refuses forged requests    (I/O)
 //! ```
 //!
-//! **Invariant:** installs, repairs and watches nothing. What cannot be read or understood counts as different.
+//! **Invariant:** installs, repairs and watches nothing. An object that cannot be read or understood counts as
+//! different.
 
 mod compare;
 mod external_mutators;
@@ -30,7 +31,7 @@ use signoff_api::crds;
 
 use crate::policies::Identity;
 
-/// The ClusterRole of the chart that allows to read everything that an inspection reads.
+/// The ClusterRole of the chart with the rights that an inspection needs.
 pub const READER_ROLE: &str = "signoff-guard-reader";
 
 /// Returns the name of the APIService that routes requests for objects of Signoff.

@@ -1,5 +1,5 @@
-//! The uid and generation of each object of the guard. They show that one was changed or created again, even where its
-//! content is the same as before. Equal versions mean that the last inspection still holds.
+//! The uid and generation of each object of the guard. They show that an object was changed or created again, even if
+//! its content is the same as before. If the versions are equal, the last inspection still holds.
 
 use std::{collections::BTreeMap, fmt::Debug};
 
@@ -19,7 +19,7 @@ use signoff_api::{Digest, digest, names::LABEL_GUARD};
 /// The policy, with a binding of the same name, without which a user could write a vote in the name of others.
 const DECISIVE: &str = "signoff-approvals";
 
-/// The hex digits of an epoch: every vote and every request carries one.
+/// The number of hex digits of an epoch, which is short because every vote and every request contains it.
 const EPOCH_DIGITS: usize = 32;
 
 /// The uid and the generation of each object, by kind and name. The API server increases the generation with every
@@ -35,21 +35,21 @@ impl ObjectVersions {
         self.0.insert(format!("{kind}/{name}"), mark);
     }
 
-    /// The epoch, 128 bits in hex: moves whenever one of the objects is changed or made anew, and with every
-    /// interruption that left no mark.
+    /// Returns the epoch, 128 bits in hex. It changes if one of the objects is changed or created again, and with every
+    /// interruption that changed no object.
     ///
     /// # Errors
-    /// Never in practice: generations are far from what JSON readers round.
+    /// Never in practice: generations are far below the numbers that JSON readers round.
     pub fn epoch(&self, interruptions: u32) -> Result<String, digest::Error> {
         Digest::of(&(&self.0, interruptions)).map(|digest| digest.short(EPOCH_DIGITS).to_owned())
     }
 
-    /// Returns the versions of the objects with the guard's label as they are now, or `None` where another server
-    /// serves the API. `mutating`: whether mutating policies are served. Each kind is listed without a
-    /// `resourceVersion`, so that no answer is older than the question.
+    /// Returns the current versions of the objects with the guard's label, or `None` if another server serves the API.
+    /// `mutating`: whether mutating policies are served. Each kind is listed without a `resourceVersion`, so that no
+    /// answer is older than the question.
     ///
     /// # Errors
-    /// As the API server answers.
+    /// The API server refuses, or does not answer.
     pub async fn current(client: &Client, mutating: bool) -> Result<Option<Self>, kube::Error> {
         let mutators = async {
             if !mutating {
@@ -77,12 +77,12 @@ impl ObjectVersions {
         Ok(Some(now))
     }
 
-    /// Returns these versions with those of the policy of votes and of its binding as they are now; `None` where
-    /// another server serves the API. Three reads by name, without a `resourceVersion`: the API server answers them
-    /// from etcd at once, where a list waits until its cache is known to be current.
+    /// Returns these versions with the current ones of the policy of votes and of its binding, or `None` if another
+    /// server serves the API. Makes three reads by name, without a `resourceVersion`: the API server answers them from
+    /// etcd at once, while a list waits until the server's cache is current.
     ///
     /// # Errors
-    /// As the API server answers.
+    /// The API server refuses, or does not answer.
     pub async fn with_policy_of_votes(&self, client: &Client) -> Result<Option<Self>, kube::Error> {
         let (local, policy, binding) = futures::try_join!(
             is_served_locally(client),
@@ -100,14 +100,15 @@ impl ObjectVersions {
         Ok(Some(now))
     }
 
-    /// Whether every one of these objects is among others, unchanged. One that lacks the label is not among them.
+    /// Whether `now` contains each of these objects unchanged. An object that has lost the label is missing in `now`.
     #[must_use]
     pub fn still_hold(&self, now: &Self) -> bool {
         self.0.iter().all(|(name, mark)| now.0.get(name) == Some(mark))
     }
 }
 
-/// Whether this API server serves the API itself, and no APIService sends its requests elsewhere.
+/// Whether this API server serves the API of Signoff itself, so that no APIService routes its requests to another
+/// server.
 async fn is_served_locally(client: &Client) -> Result<bool, kube::Error> {
     let service = Api::<APIService>::all(client.clone()).get_opt(&crate::api_service()).await?;
     Ok(service.and_then(|service| service.spec).is_none_or(|spec| spec.service.is_none()))
@@ -139,7 +140,7 @@ where
     let found = Api::<K>::all(client.clone()).list_metadata(&params).await;
     let items = match found {
         Ok(list) => list.items,
-        // A kind that is not served any more has no objects.
+        // A kind that is no longer served has no objects.
         Err(kube::Error::Api(status)) if status.code == 404 => Vec::new(),
         Err(error) => return Err(error),
     };

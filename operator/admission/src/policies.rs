@@ -103,7 +103,7 @@ impl PolicyObject {
     }
 }
 
-/// The error of a template that cannot be read: always a bug of this build.
+/// The error of a template that cannot be read, which is always a bug of this build.
 #[derive(Debug, thiserror::Error)]
 pub enum TemplateError {
     /// A template is not YAML, or not an object of its kind.
@@ -235,7 +235,7 @@ mod tests {
     fn files_contain_the_given_identity_and_no_placeholder() {
         let text: String = files(&Identity::new("elsewhere", "somebody")).into_iter().map(|(_, text)| text).collect();
         assert!(!text.contains("@@"));
-        // The Lease has that name whatever the service account has.
+        // The name of the Lease does not depend on the service account.
         let text = text.replace("['signoff-guard', 'signoff-operator']", "");
         assert!(!text.contains("signoff-system") && !text.contains("signoff-operator"));
         assert!(text.contains("'system:serviceaccount:elsewhere:somebody'"));

@@ -1,6 +1,7 @@
-//! Forged requests, sent as dry runs: they tell what an API server does with one now, which what is stored does not.
+//! Forged requests, sent as dry runs *(I/O)*. They show that an API server enforces the policies now, which the stored
+//! objects cannot show.
 //!
-//! It stores nothing, and takes no refusal but that of our own rule for one.
+//! **Invariant:** stores nothing. Only a refusal by the expected policy counts as refused.
 
 use http::header::DATE;
 use jiff::Timestamp;
@@ -15,30 +16,31 @@ use signoff_api::{Approval, Blob, Digest, Workflow};
 
 use crate::policies::Identity;
 
-/// The name in every API server's certificate.
+/// A name that the certificate of every API server contains.
 const SERVER_NAME: &str = "kubernetes.default.svc";
 
 /// The answer to the forged requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// Refused by our rules, at this instant of the API server's own clock, cut to seconds, where it says so.
+    /// Refused by the policies. Contains the time of the API server's clock in whole seconds, if the answer has a
+    /// `Date`.
     Refused(Option<Timestamp>),
-    /// Not refused by our rules: what it said instead.
+    /// Not refused by the policies. The text describes the answer.
     Otherwise(String),
 }
 
-/// A request that a policy refuses to everybody, and that breaks no rule of another policy.
+/// A request that one policy refuses from every user, and that violates no other policy.
 struct Forged {
     /// The policy that must refuse it.
     rule: &'static str,
-    /// In words.
+    /// The description of the request for messages.
     what: &'static str,
     path: String,
     object: Value,
 }
 
-/// Sends one forged request for each policy that can be tried so, all in the operator's own namespace. A policy cannot
-/// be tried where the operator has no right to send what it refuses, because RBAC comes first.
+/// Sends one forged request for each policy that can be probed in this way, all in the operator's own namespace. A
+/// policy cannot be probed if RBAC already refuses the request, because RBAC is checked first.
 ///
 /// # Errors
 /// No answer.
@@ -102,11 +104,11 @@ async fn send(client: &Client, Forged { rule, what, path, object }: &Forged) -> 
     })
 }
 
-/// A client for each API server there is, by its address: each enforces by what it has seen itself. The slice is
-/// written by the API servers; where there is none, the given client is the only way.
+/// Returns a client for each API server, with its name. Each server enforces the policies that its own watch has
+/// received. The servers write their addresses into an EndpointSlice. Without one, only the given client is returned.
 ///
 /// # Errors
-/// No answer; or an address for which no client can be made, named.
+/// No answer, or an address for which no client can be made. The error names the address.
 pub async fn servers(client: &Client, way: Option<&Config>) -> Result<Vec<(String, Client)>, String> {
     let own = || vec![("the API server".to_owned(), client.clone())];
     let Some(way) = way else { return Ok(own()) };
@@ -133,7 +135,7 @@ pub async fn servers(client: &Client, way: Option<&Config>) -> Result<Vec<(Strin
     Ok(if all.is_empty() { own() } else { all })
 }
 
-/// Right in everything but that somebody has decided it before it exists.
+/// Returns an Approval that is valid except for one field: it already has a decision when it is created.
 fn approval(namespace: &str) -> Value {
     let digest = Digest::of_bytes(b"probe");
     json!({
@@ -161,7 +163,7 @@ fn approval(namespace: &str) -> Value {
     })
 }
 
-/// Right in everything but that it belongs to no Workflow.
+/// Returns a Blob that is valid except that no Workflow owns it.
 fn blob(namespace: &str) -> Value {
     json!({
         "apiVersion": "signoff.dev/v1alpha1",
@@ -171,8 +173,8 @@ fn blob(namespace: &str) -> Value {
     })
 }
 
-/// Right in everything but these fields of its spec. A dry run of the operator is the only Workflow that
-/// `signoff-workflows` lets into the operator's namespace, and nothing of it is stored.
+/// Returns a Workflow that is valid except for these fields of its spec. `signoff-workflows` accepts a Workflow in the
+/// operator's namespace only as a dry run of the operator, which stores nothing.
 fn workflow(operator: &Identity, fields: Value) -> Value {
     let mut workflow = json!({
         "apiVersion": "signoff.dev/v1alpha1",

@@ -1,4 +1,4 @@
-//! The page about an inspection, for administrators: what is in force, what differs, and the remedy.
+//! The report of an inspection for administrators: the objects in force, the differences and the remedies *(pure)*.
 //!
 //! **Invariant:** names every object that is not as shipped.
 
@@ -12,8 +12,8 @@ const MOST_DIFFERENCES: usize = 4;
 const WIDTH: usize = 79;
 
 impl Inspection {
-    /// Returns the page for a terminal. With `details`, it has a line for each object; without, only for those that are
-    /// not as shipped, grouped by kind.
+    /// Returns the report for a terminal. With `details`, it has a line for each object. Without, it lists only the
+    /// objects that are not as shipped, by kind.
     #[must_use]
     pub fn report(&self, details: bool) -> String {
         let mut page = String::new();
@@ -45,7 +45,7 @@ impl Inspection {
         page
     }
 
-    /// A line for each object.
+    /// Returns a line for each object.
     fn table(&self) -> String {
         let names: Vec<_> = self.objects.iter().map(|object| format!("{}/{}", object.kind, object.name)).collect();
         let width = names.iter().map(String::len).max().unwrap_or(0);
@@ -53,7 +53,7 @@ impl Inspection {
         names.iter().zip(&self.objects).map(line).collect()
     }
 
-    /// The number of the objects that are as shipped, and the others by kind.
+    /// Returns the number of objects that are as shipped, and the other objects by kind.
     fn groups(&self) -> String {
         let is_well = |object: &&Object| matches!(object.state, State::AsShipped | State::NotServed);
         let well = self.objects.iter().filter(is_well).count();
@@ -88,7 +88,7 @@ fn state(object: &Object) -> String {
     }
 }
 
-/// `5 CustomResourceDefinitions are MISSING: a, b, …`, broken at spaces.
+/// Returns `5 CustomResourceDefinitions are MISSING: a, b, …`, wrapped at spaces.
 fn names(kind: &str, what: &str, objects: &[&Object]) -> String {
     let head = match objects.len() {
         0 => return String::new(),

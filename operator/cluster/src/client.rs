@@ -1,10 +1,10 @@
-//! The way to the API server that no object can block: every program of Signoff makes its client here.
+//! The clients of the API server. Every program of Signoff makes its client here, so that no object can block it.
 //!
-//! Whoever may write one object of a list, and be it the `managedFields` of a ConfigMap, can nest JSON deeper than
-//! serde_json reads; the whole list is lost then, with everybody's objects in it. The layer put around a client here
-//! hides what nests too deep in every answer, whoever asked: reads and lists, our own watches and those of kube.
+//! A user who can write one object of a list, even only the `managedFields` of a ConfigMap, can nest JSON deeper than
+//! serde_json reads. Without protection, the whole list could then not be read. The layer around each client replaces
+//! too deeply nested values in every answer: of reads, of lists, and of watches by this crate and by kube.
 //!
-//! It must not know any kind, cache, retry, or change an answer that is no JSON.
+//! **Invariant:** knows no kind, caches and retries nothing, and changes no answer that is not JSON.
 
 mod depth;
 mod read_request;
@@ -32,16 +32,16 @@ use crate::server_clock::ServerClock;
 pub use depth::{DepthFilter, MAX_DEPTH};
 pub use read_request::ReadRequest;
 
-/// A client of the API server that `config` names.
+/// Returns a client of the API server that `config` names.
 ///
 /// # Errors
-/// A configuration from which no client can be made: certificates that cannot be read, an address that is none.
+/// The configuration is invalid, such as certificates that cannot be read or an invalid address.
 pub fn connect(config: Config) -> Result<Client, kube::Error> {
     Ok(ClientBuilder::try_from(config)?.with_layer(&MapResponseLayer::new(shallow)).build())
 }
 
-/// As [`connect`], with a client that tells of everything it reads before it asks for it, and sets a clock by every
-/// answer.
+/// Returns a client as [`connect`] does. Before each request that reads, it calls `tell`, and every answer sets
+/// `clock`.
 ///
 /// # Errors
 /// As [`connect`].
@@ -60,8 +60,8 @@ pub fn connect_with_observer(
     Ok(builder.with_layer(&reads_clock(clock)).with_layer(&told).build())
 }
 
-/// A client over the connections of another one, which sends these headers with every request: the identity of somebody
-/// who is not this process.
+/// Returns a client over the connections of another one. It sends these headers with every request, which contain the
+/// identity of another user.
 pub fn connect_as(connection: &Client, identity: HeaderMap) -> Client {
     let namespace = connection.default_namespace().to_owned();
     let connection = connection.clone();
@@ -72,11 +72,11 @@ pub fn connect_as(connection: &Client, identity: HeaderMap) -> Client {
         let connection = connection.clone();
         async move { connection.send(request).await }
     });
-    // The depth of answers is limited beneath it already.
+    // The other client limits the depth of answers already.
     ClientBuilder::new(identified, namespace).build()
 }
 
-/// A client over any other connection, such as a simulated one.
+/// Returns a client over any other connection, such as a simulated one.
 pub fn connect_service<S, B>(service: S, namespace: &str) -> Client
 where
     S: Service<Request<RequestBody>, Response = Response<B>> + Send + 'static,
@@ -88,7 +88,7 @@ where
     connect_service_with_clock(service, namespace, &ServerClock::new(Arc::new(jiff::Timestamp::now)))
 }
 
-/// As [`connect_service`], with a client that sets a clock by every answer.
+/// Returns a client as [`connect_service`] does. Every answer sets `clock`.
 pub fn connect_service_with_clock<S, B>(service: S, namespace: &str, clock: &ServerClock) -> Client
 where
     S: Service<Request<RequestBody>, Response = Response<B>> + Send + 'static,
@@ -103,7 +103,7 @@ where
 
 type Answer<B, E> = Result<Response<B>, E>;
 
-/// The same answer, or the same failure, after a clock was told of it.
+/// Returns a layer that passes on each answer and each failure, and sets a clock by it.
 fn reads_clock<B, E>(clock: &ServerClock) -> MapResultLayer<impl Fn(Answer<B, E>) -> Answer<B, E> + Clone + use<B, E>> {
     let clock = clock.clone();
     MapResultLayer::new(move |answer: Answer<B, E>| {
@@ -115,11 +115,12 @@ fn reads_clock<B, E>(clock: &ServerClock) -> MapResultLayer<impl Fn(Answer<B, E>
     })
 }
 
-/// The same answer, as it arrives; where it is JSON, what nests too deep in it is `null`.
+/// Returns the answer with `null` in place of too deeply nested values, if it is JSON. Its bytes pass on as they
+/// arrive.
 fn shallow<B: Body<Data = Bytes>>(mut answer: Response<B>) -> Response<impl Body<Data = Bytes, Error = B::Error>> {
     let mut filter = is_json(&answer).then(DepthFilter::default);
     if filter.is_some() {
-        // It may become shorter.
+        // The body may become shorter.
         answer.headers_mut().remove(CONTENT_LENGTH);
     }
     answer.map(|body| {
@@ -131,7 +132,7 @@ fn shallow<B: Body<Data = Bytes>>(mut answer: Response<B>) -> Response<impl Body
     })
 }
 
-/// Logs are text, and are none of our business.
+/// Whether an answer is JSON. Logs of containers are not.
 fn is_json<B>(answer: &Response<B>) -> bool {
     let kind = answer.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let kind = kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();

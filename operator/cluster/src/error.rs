@@ -1,4 +1,4 @@
-//! The errors of requests to the API server, and what its answers mean.
+//! The errors of requests to the API server, and the meaning of its answers.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use signoff_expr::text;
 /// The error of a request for an object.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The object was changed by another client since it was read: reconcile again at once.
+    /// Another client has changed the object since it was read. Reconcile again at once.
     #[error("{0} was changed meanwhile: reconciling again")]
     Conflict(String),
     /// The API server did not do what was requested, and may do it later.
@@ -15,7 +15,7 @@ pub enum Error {
     Transient {
         /// The operation, with the object.
         what: String,
-        /// The answer, or that there was none. Several reconciles may share it.
+        /// The answer, or the error that there was none. Several reconciles may share it.
         source: Arc<kube::Error>,
     },
     /// An object that this version cannot decode.
@@ -28,7 +28,7 @@ pub enum Error {
         /// The error of the decoder.
         why: String,
     },
-    /// A status that the API server refuses: always a bug.
+    /// A status that the API server refuses, which is always a bug.
     #[error("{object}: the API server refuses its status: {why}; internal error; report this as a bug")]
     StatusRefused {
         /// Its kind and name.
@@ -46,7 +46,7 @@ impl Error {
     }
 }
 
-/// The HTTP status that the API server answered with, if it answered.
+/// Returns the HTTP status of the API server's answer, or `None` if it did not answer.
 #[must_use]
 pub fn status_code(error: &kube::Error) -> Option<u16> {
     match error {
@@ -55,7 +55,7 @@ pub fn status_code(error: &kube::Error) -> Option<u16> {
     }
 }
 
-/// Returns the cause of an error, which the others only wrap.
+/// Returns the innermost cause of an error.
 #[must_use]
 pub fn innermost(error: &dyn std::error::Error) -> String {
     let mut error = error;
@@ -65,8 +65,8 @@ pub fn innermost(error: &dyn std::error::Error) -> String {
     error.to_string()
 }
 
-/// Returns the message of the API server on one line, cut to 1,000 characters because it quotes what it refuses. Where
-/// RBAC refuses, it also names the role that contains the right.
+/// Returns the message of the API server on one line, cut to 1,000 characters because it quotes what it refuses. If
+/// RBAC refuses, the message also names the role that contains the right.
 #[must_use]
 pub fn plain(error: &kube::Error) -> String {
     let said = match error {
@@ -79,12 +79,12 @@ pub fn plain(error: &kube::Error) -> String {
     text::display(&said, 1000).replace(['\n', '\t'], " ") + &remedy.unwrap_or_default()
 }
 
-/// An error of a request that says the message of the API server.
+/// The error of a request, displayed as the message of the API server.
 #[derive(Debug, thiserror::Error)]
 #[error("{}", plain(.0))]
 pub struct Plain(pub kube::Error);
 
-/// Returns the role of the chart that contains the right which RBAC misses, if the message is RBAC's.
+/// Returns the role of the chart that contains the missing right, or `None` if the message is not from RBAC.
 fn role_with_right(message: &str) -> Option<&'static str> {
     let (_, rest) = message.split_once(" cannot ")?;
     let (_, rest) = rest.split_once(" resource \"")?;
@@ -101,15 +101,15 @@ fn role_with_right(message: &str) -> Option<&'static str> {
     })
 }
 
-/// Whether a webhook or an admission policy refused a request. The API server gives no other sign of it than its words;
-/// the code is that of an invalid object (422) or whatever the webhook says.
+/// Whether a webhook or an admission policy refused a request. The API server says so only in its message. The code is
+/// 422, as for an invalid object, or any code that the webhook chooses.
 #[must_use]
 pub fn is_denied(error: &kube::Error) -> bool {
     let denied = |message: &str| message.contains("denied request") || message.contains("denied the request");
     matches!(error, kube::Error::Api(status) if denied(&status.message))
 }
 
-/// Whether the server may have done what was asked although no answer said so.
+/// Whether the server may have executed the request although no answer confirmed it.
 #[must_use]
 pub fn is_ambiguous(error: &kube::Error) -> bool {
     status_code(error).is_none_or(|code| code >= 500)

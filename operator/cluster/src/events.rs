@@ -1,7 +1,7 @@
-//! Kubernetes Events: one a transition, written beside the reconciles, best effort.
+//! Kubernetes Events: one for each transition, written beside the reconciles with best effort *(I/O)*.
 //!
-//! Nothing may depend on one, and none may hold a state write up: the queue is bounded, and what does not fit is
-//! counted and dropped. An Event's name says which transition it is, so that a repetition meets itself.
+//! **Invariant:** no Event delays a write of state. The queue is bounded, and Events that do not fit are counted and
+//! dropped. The name of an Event follows from its transition, so a repeated Event has the same name.
 
 use std::{
     hash::{BuildHasher, RandomState},
@@ -37,7 +37,7 @@ use crate::{
 
 /// The most Events that may be queued.
 const QUEUE: usize = 1024;
-/// For so long an Event gives way to state writes.
+/// The longest time for which an Event waits for writes of state.
 const GIVES_WAY: Duration = Duration::from_secs(1);
 /// The longest note that the API server accepts, in bytes.
 const LONGEST: usize = 1024;
@@ -58,7 +58,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// About the object with this metadata; `key` tells its transitions apart.
+    /// Returns a report about the object with this metadata. `key` distinguishes its transitions.
     #[must_use]
     pub fn of_meta<K: ReconciledKind>(
         meta: &ObjectMeta,
@@ -82,7 +82,7 @@ impl Report {
         }
     }
 
-    /// Adds another object that it is about too.
+    /// Adds a related object.
     #[must_use]
     pub fn related<K: ReconciledKind>(self, meta: &ObjectMeta) -> Self {
         Self { related: Some(reference::<K>(meta)), ..self }
@@ -120,25 +120,25 @@ fn reference<K: ReconciledKind>(meta: &ObjectMeta) -> ObjectReference {
     }
 }
 
-/// Queues reports; never waits.
+/// The sender of reports, which never waits.
 #[derive(Clone)]
 pub struct Reporter {
     to: mpsc::Sender<Report>,
     metrics: RequestMetrics,
 }
 
-/// Writes the reports that a [`Reporter`] has queued.
+/// The writer of the reports that a [`Reporter`] has queued.
 pub struct Delivery {
     from: mpsc::Receiver<Report>,
     client: Client,
     instance: Arc<str>,
     priority: WritePriority,
     metrics: RequestMetrics,
-    /// Random, and the same as long as this process lives.
+    /// The secret of this process, for names that others cannot compute.
     secret: RandomState,
 }
 
-/// A reporter, and what writes its reports; `instance` names this operator.
+/// Returns a reporter and the writer of its reports. `instance`: the name of this operator.
 #[must_use]
 pub fn reporter(
     client: Client,
@@ -153,7 +153,7 @@ pub fn reporter(
 }
 
 impl Reporter {
-    /// Takes a report, or drops it where too many are waiting.
+    /// Queues a report, or drops it if the queue is full.
     pub fn report(&self, report: Report) {
         if self.to.try_send(report).is_err() {
             self.metrics.event("dropped");
@@ -162,7 +162,7 @@ impl Reporter {
 }
 
 impl Delivery {
-    /// Writes reports until nobody can give any more.
+    /// Writes reports until every reporter is dropped.
     pub async fn run(mut self) {
         let mut writing = FuturesUnordered::new();
         let mut next: Option<(Report, Instant)> = None;
@@ -188,8 +188,8 @@ impl Delivery {
     }
 }
 
-/// Writes one Event; says what became of it. Where another user's object has its name, it has a name that nobody knows
-/// in advance.
+/// Writes one Event, and returns the result for the metrics. If another user's object has its name, a name that cannot
+/// be computed in advance is used.
 async fn write(client: Client, secret: RandomState, mut event: Event) -> &'static str {
     let mut is_renamed = false;
     for pause in [Some(1), Some(5), None] {
@@ -221,7 +221,7 @@ fn is_taken(written: &Result<(), kube::Error>) -> bool {
     matches!(written, Err(error) if status_code(error) == Some(409))
 }
 
-/// Whether the object that has the name of an Event says the same about the same object.
+/// Whether the object with the name of an Event is the same Event about the same object.
 async fn is_told(client: &Client, event: &Event) -> bool {
     let path = Request::new(Event::url_path(&(), event.metadata.namespace.as_deref()));
     let name = event.metadata.name.as_deref().unwrap_or_default();
@@ -253,7 +253,7 @@ mod tests {
 
     use super::*;
 
-    /// A client that hands on the names of what it is told to create.
+    /// Returns a client that reports each request to `to`.
     fn client(to: mpsc::UnboundedSender<()>) -> Client {
         let service = tower::service_fn(move |_: http::Request<Body>| {
             let _ = to.send(());

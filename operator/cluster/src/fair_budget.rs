@@ -26,7 +26,7 @@ struct State {
     waiting: BTreeMap<Arc<str>, VecDeque<Waiting>>,
     /// The namespace that got a part last.
     last: Option<Arc<str>>,
-    /// The namespace that has less than its share, and for which there was not enough: it is next.
+    /// The namespace that has less than its share, and whose request did not fit. Its request is next.
     held_back: Option<Arc<str>>,
     /// Whether a [`FairBudget::try_take`] was refused since a part became free.
     has_refused: bool,
@@ -40,7 +40,7 @@ struct Waiting {
     grant: oneshot::Sender<HeldPart>,
 }
 
-/// A request that waits. When it is dropped, the requests behind it are looked at again.
+/// The guard of a waiting request. When it is dropped, the requests behind it are checked again.
 struct Waits<'b>(&'b Arc<FairBudget>);
 
 impl Drop for Waits<'_> {
@@ -49,7 +49,7 @@ impl Drop for Waits<'_> {
     }
 }
 
-/// A part of a budget, free again when this is dropped.
+/// A part of a budget, which is free again when this is dropped.
 pub struct HeldPart {
     budget: Arc<FairBudget>,
     namespace: Arc<str>,
@@ -63,8 +63,8 @@ impl Drop for HeldPart {
 }
 
 impl FairBudget {
-    /// A budget of `most`. One namespace alone can have half of it, and a quarter is kept for namespaces that have
-    /// none.
+    /// Returns a budget of `most`. A namespace alone can have half of it, and a quarter is kept for namespaces that
+    /// have none.
     #[must_use]
     pub fn new(most: usize) -> Arc<Self> {
         let share = FairShare::new(most, most / 2, most / 4);
@@ -75,7 +75,7 @@ impl FairBudget {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes so much if there is room for it now. More than a namespace has alone counts as that.
+    /// Takes `amount` if there is room for it now. At most the share of a namespace alone is taken.
     #[must_use]
     pub fn try_take(self: &Arc<Self>, namespace: &Arc<str>, amount: usize) -> Option<HeldPart> {
         let amount = amount.min(self.share.alone());
@@ -87,10 +87,11 @@ impl FairBudget {
         Some(self.hold(&mut state, namespace, amount))
     }
 
-    /// Waits until there is room for so much. More than a namespace has alone counts as that.
+    /// Waits until there is room for `amount`, and takes it. At most the share of a namespace alone is taken.
     pub async fn take(self: &Arc<Self>, namespace: &Arc<str>, amount: usize) -> HeldPart {
         let amount = amount.min(self.share.alone());
-        // Declared first, so that it is dropped after the receiver, whose end takes the request out of the queue.
+        // Declared first, so that it is dropped after the receiver. The dropped receiver takes the request out of the
+        // queue.
         let _waits = Waits(self);
         let (grant, granted) = oneshot::channel();
         {
@@ -105,20 +106,20 @@ impl FairBudget {
         }
     }
 
-    /// Holds what is used already, whether there is room for it or not.
+    /// Holds an amount that is in use already, even without room for it.
     #[must_use]
     pub fn note(self: &Arc<Self>, namespace: &Arc<str>, amount: usize) -> HeldPart {
         self.hold(&mut self.lock(), namespace, amount)
     }
 
-    /// Waits until something became free after somebody was refused.
+    /// Waits until a part becomes free after a [`FairBudget::try_take`] was refused.
     pub async fn freed(&self) {
         self.freed.notified().await;
     }
 
-    /// Refuses other namespaces, unless they have little, until this is called again. A caller of
-    /// [`FairBudget::try_take`] names the namespace that has less than its share and was refused, so that small parts
-    /// do not starve a large one; `None` ends it.
+    /// Refuses the other namespaces, except those that have little, until this is called again. A caller of
+    /// [`FairBudget::try_take`] passes the namespace that has less than its share and was refused, so that small parts
+    /// do not starve a large one. `None` ends the reservation.
     pub fn reserve_for(&self, namespace: Option<Arc<str>>) {
         self.lock().reserved_for = namespace;
     }
@@ -130,14 +131,14 @@ impl FairBudget {
         self.share.is_below_share(state.own(namespace), state.taken)
     }
 
-    /// Returns how much is taken.
+    /// Returns the amount that is taken.
     #[must_use]
     pub fn taken(&self) -> usize {
         self.lock().taken
     }
 
-    /// Whether there is room. A request for nothing is granted to a namespace that has little: its call begins although
-    /// its last result is not committed.
+    /// Whether there is room for `amount`. A request for 0 is always granted to a namespace that has little, so that
+    /// its next call begins before its last result is committed.
     fn has_room(&self, state: &State, namespace: &str, amount: usize) -> bool {
         let own = state.own(namespace);
         if amount == 0 && self.share.is_little(own) {
@@ -153,7 +154,7 @@ impl FairBudget {
         HeldPart { budget: Arc::clone(self), namespace: Arc::clone(namespace), amount }
     }
 
-    /// Gives parts to those that wait, as far as there is room.
+    /// Grants waiting requests as long as there is room.
     fn grant(self: &Arc<Self>, mut state: MutexGuard<'_, State>) {
         let mut granted = Vec::new();
         while let Some((waiting, namespace)) = self.next(&mut state) {
@@ -164,14 +165,14 @@ impl FairBudget {
             self.freed.notify_one();
         }
         drop(state);
-        // A request that was dropped meanwhile returns its part here.
+        // A request that was dropped meanwhile gives its part back here.
         for (grant, held) in granted {
             let _ = grant.send(held);
         }
     }
 
-    /// Removes the next request from the queue. While there is not enough for a namespace that has less than its share,
-    /// only namespaces that have none are served, from what is kept for them.
+    /// Removes the next request from the queue. While the request of a namespace below its share does not fit, only
+    /// namespaces that have none are served, from the part that is kept for them.
     fn next(&self, state: &mut State) -> Option<(Waiting, Arc<str>)> {
         for queue in state.waiting.values_mut() {
             queue.retain(|waiting| !waiting.grant.is_closed());
@@ -202,7 +203,7 @@ impl State {
         self.namespaces.get(namespace).copied().unwrap_or_default()
     }
 
-    /// Replaces what a namespace has, `before` of it, by `after`.
+    /// Replaces `before` by `after` in the amount of a namespace.
     fn change(&mut self, namespace: &Arc<str>, before: usize, after: usize) {
         self.taken = self.taken - before + after;
         let own = self.own(namespace) - before + after;
@@ -215,7 +216,7 @@ impl State {
 }
 
 impl HeldPart {
-    /// Whether there is room for so much altogether; then it is held.
+    /// Grows the part to `amount` if there is room. Returns whether it holds at least that.
     #[must_use]
     pub fn grow_to(&mut self, amount: usize) -> bool {
         let mut state = self.budget.lock();
@@ -228,7 +229,7 @@ impl HeldPart {
         true
     }
 
-    /// Holds so much, which is used already whether there is room for it or not.
+    /// Sets the part to `amount`, which is in use already, even without room for it.
     pub fn set(&mut self, amount: usize) {
         let mut state = self.budget.lock();
         state.change(&self.namespace, self.amount, amount);

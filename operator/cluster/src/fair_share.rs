@@ -1,34 +1,35 @@
-//! How namespaces share an amount that is scarce, such as slots or bytes.
+//! The shares of namespaces in a scarce amount, such as slots or bytes *(pure)*.
 //!
-//! One namespace alone has a part of it. Beside others it has less, in proportion to what is free (dynamic thresholds
-//! of Choudhury and Hahne). The last of it is for namespaces that have none.
+//! A namespace alone can have a part of the amount. Beside others it can have less, in proportion to the free rest
+//! (dynamic thresholds of Choudhury and Hahne). The last part is kept for namespaces that have none.
 
 /// An amount that namespaces share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FairShare {
-    /// All of it.
+    /// The whole amount.
     most: usize,
-    /// What one namespace has alone.
+    /// The most that one namespace can have alone.
     alone: usize,
-    /// What is kept for namespaces that have none.
+    /// The part that is kept for namespaces that have none.
     kept: usize,
 }
 
 impl FairShare {
-    /// Shares `most`: one namespace alone has `alone`, and `kept` of it is kept for those that have none.
+    /// Returns the shares of `most`. A namespace alone can have `alone`, and `kept` is kept for namespaces that have
+    /// none.
     #[must_use]
     pub fn new(most: usize, alone: usize, kept: usize) -> Self {
         let alone = alone.min(most);
         Self { most, alone, kept: kept.min(most - alone) }
     }
 
-    /// Returns what one namespace has alone.
+    /// Returns the most that one namespace can have alone.
     #[must_use]
     pub fn alone(self) -> usize {
         self.alone
     }
 
-    /// Whether a namespace that has `own` of what is `taken` can have `more`.
+    /// Whether a namespace that has `own` can have `more`, while all namespaces together have `taken`.
     #[must_use]
     pub fn has_room(self, own: usize, taken: usize, more: usize) -> bool {
         if self.is_for_newcomers(own, more) {
@@ -37,14 +38,14 @@ impl FairShare {
         self.is_below_share(own, taken) && taken.saturating_add(more) <= self.shared()
     }
 
-    /// Whether what a namespace wants can come from what is kept for those that have none: one may not take all of
-    /// that.
+    /// Whether `more` can come from the part that is kept for namespaces that have none. One newcomer cannot take all
+    /// of it.
     #[must_use]
     pub fn is_for_newcomers(self, own: usize, more: usize) -> bool {
         own == 0 && self.is_little(more)
     }
 
-    /// Whether it is no more than one newcomer can have of what is kept.
+    /// Whether an amount is at most the part that one newcomer can have of the kept part.
     #[must_use]
     pub fn is_little(self, own: usize) -> bool {
         own <= (self.kept / 8).max(1)
@@ -66,7 +67,7 @@ impl FairShare {
 mod tests {
     use super::*;
 
-    /// How much each of so many namespaces has once all of them took what they can, one unit by turns.
+    /// Returns the amount of each namespace after all of them have taken all they can, one unit in turn.
     fn shares(share: FairShare, namespaces: usize) -> Vec<usize> {
         let mut owns = vec![0; namespaces];
         loop {

@@ -1,7 +1,7 @@
-//! The kinds as the controller reads them: which parts of the JSON are kept, and what every reconcile needs to know of
-//! a Workflow or an Approval.
+//! The kinds as the controller decodes them: the parts of the JSON that are kept, and the properties of Workflows and
+//! Approvals that reconciles and caches need.
 //!
-//! It must not fail because of what it does not read: `managedFields` in particular is skipped, however it nests.
+//! **Invariant:** fields that are not decoded cause no failure. In particular, `managedFields` is skipped at any depth.
 
 use std::{borrow::Cow, collections::BTreeMap, fmt, sync::Arc};
 
@@ -18,12 +18,12 @@ use signoff_api::{Approval, ApprovalPolicy, ApprovalStatus, ClusterApprovalPolic
 
 /// A kind that can be read and watched.
 pub trait DecodedKind: Resource<DynamicType = ()> + Clone + fmt::Debug + Send + Sync + 'static {
-    /// As objects say it: `Workflow`.
+    /// The kind as objects name it, such as `Workflow`.
     const KIND: &'static str;
-    /// The label that those to be watched have; all of them where there is none.
+    /// The label that watched objects have, or `None` to watch all objects.
     const SELECTOR: Option<&'static str> = None;
 
-    /// Reads an object, as far as it matters to the controller.
+    /// Decodes the parts of an object that the controller needs.
     ///
     /// # Errors
     /// The object does not match the schema of its kind.
@@ -45,7 +45,7 @@ pub trait ReconciledKind: NamespacedKind + Serialize + PartialEq {
     /// Returns the object with this metadata and this status.
     #[must_use]
     fn stored_as(&self, metadata: ObjectMeta, status: Self::Status) -> Self;
-    /// Returns the number that fences a status.
+    /// Returns the sequence number of a status, by which writes are fenced.
     fn seq(status: &Self::Status) -> i64;
     /// Whether it has finished.
     fn is_finished(&self) -> bool;
@@ -99,7 +99,7 @@ impl DecodedKind for ApprovalPolicy {
     }
 }
 
-/// Of a Namespace only name, labels and the times of its creation and deletion are kept.
+/// Keeps only the name, the labels, and the times of creation and deletion.
 impl DecodedKind for Namespace {
     const KIND: &'static str = "Namespace";
 
@@ -161,36 +161,36 @@ impl ReconciledKind for Approval {
     }
 }
 
-/// Where an object is: namespace and name. Cheap to clone.
+/// The namespace and name of an object. Cheap to clone.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Name {
     /// Its namespace.
     pub namespace: Arc<str>,
-    /// Its name there.
+    /// Its name in the namespace.
     pub name: Arc<str>,
 }
 
 impl Name {
-    /// A namespace and a name.
+    /// Returns the name in this namespace.
     #[must_use]
     pub fn new(namespace: &str, name: &str) -> Self {
         Self { namespace: namespace.into(), name: name.into() }
     }
 
-    /// Where this object is.
+    /// Returns the namespace and name of an object.
     #[must_use]
     pub fn of(object: &impl Resource) -> Self {
         let meta = object.meta();
         Self::new(meta.namespace.as_deref().unwrap_or_default(), meta.name.as_deref().unwrap_or_default())
     }
 
-    /// Another object of the same namespace.
+    /// Returns the name of another object in the same namespace.
     #[must_use]
     pub fn beside(&self, name: &str) -> Self {
         Self { namespace: Arc::clone(&self.namespace), name: name.into() }
     }
 
-    /// `Workflow finance/refund-4711`, for people.
+    /// Returns the kind and the name for messages, such as `Workflow finance/refund-4711`.
     #[must_use]
     pub fn as_a<K: DecodedKind>(&self) -> String {
         format!("{} {self}", K::KIND)
@@ -203,13 +203,13 @@ impl fmt::Display for Name {
     }
 }
 
-/// The uid of an object; every stored object has one.
+/// Returns the uid of an object, which every stored object has.
 #[must_use]
 pub fn uid(object: &impl ResourceExt) -> &str {
     object.meta().uid.as_deref().unwrap_or_default()
 }
 
-/// The part of an object's metadata that is decoded. Other fields are skipped, however they nest.
+/// The part of an object's metadata that is decoded. Other fields are skipped at any depth.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Meta {
@@ -227,8 +227,8 @@ pub struct Meta {
     finalizers: Option<Vec<String>>,
 }
 
-/// The copy of the object that `kubectl apply` leaves in an annotation: up to 256 KiB that nothing here reads. A write
-/// of a status keeps the annotations that the API server has.
+/// The annotation with the copy of the object that `kubectl apply` leaves: up to 256 KiB that nothing here reads. A
+/// write of a status does not change the annotations on the API server.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
 impl From<Meta> for ObjectMeta {
@@ -272,8 +272,8 @@ impl<'de, K: DecodedKind> Deserialize<'de> for Decoded<K> {
     }
 }
 
-/// The media types of an answer that needs no more than metadata. A server that does not serve the first one answers
-/// with the whole object.
+/// The media types that ask for metadata only. A server that does not support the first type answers with the whole
+/// object.
 pub(crate) const METADATA_ONLY: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
 
 /// The answer to a write.
@@ -286,7 +286,7 @@ pub enum WriteAnswer<K> {
 }
 
 impl<K: DecodedKind> WriteAnswer<K> {
-    /// Parses an answer of either kind, whichever was asked for.
+    /// Parses an answer of either form.
     pub(crate) fn parse(text: &str) -> serde_json::Result<Self> {
         #[derive(Deserialize)]
         struct PartialObject<'a> {
@@ -319,7 +319,7 @@ mod tests {
     }
     #[test]
     fn the_times_of_a_namespace_are_kept() {
-        // By them a new namespace is told from one of the same name that is being deleted.
+        // They distinguish a new namespace from an old one of the same name that is being deleted.
         let [created, deleted] = ["2026-11-22T12:00:00Z", "2026-11-22T13:00:00Z"];
         let text = format!(
             r#"{{"kind":"Namespace","metadata":{{"name":"n","uid":"u","creationTimestamp":"{created}","deletionTimestamp":"{deleted}"}}}}"#

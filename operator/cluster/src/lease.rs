@@ -1,8 +1,8 @@
 //! Leader election by a Lease, taken by compare-and-swap on its resourceVersion.
 //!
-//! **Invariant:** trusts no clock but its own monotonic one: a holder is gone when its Lease, watched from here, did
-//! not change for its duration. Time in which the API server did not answer does not count: the holder could not renew
-//! it either.
+//! **Invariant:** trusts only its own monotonic clock. A holder counts as gone if its Lease was not changed for the
+//! whole duration of the Lease. Time in which the API server did not answer does not count, because the holder could
+//! not renew the Lease either.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -21,8 +21,8 @@ use crate::{
     server_clock::ServerClock,
 };
 
-/// The annotation of a Lease with the time of its holder's own machine at the last renewal. The Lease itself has the
-/// time of the API server.
+/// The annotation with the time of the holder's machine at the last renewal. The times in the Lease itself are the API
+/// server's.
 pub const MACHINE_CLOCK: &str = "signoff.dev/machine-clock";
 
 /// The Lease and its duration.
@@ -32,7 +32,7 @@ pub struct LeaseSettings {
     pub namespace: String,
     /// The Lease's name.
     pub name: String,
-    /// The time for which it is valid without a renewal; whole seconds.
+    /// The time for which it is valid without a renewal, in whole seconds.
     pub ttl: Duration,
 }
 
@@ -44,14 +44,14 @@ impl LeaseSettings {
     }
 }
 
-/// Until when this operator may act.
+/// The check whether this operator still holds its Lease.
 #[derive(Clone, Debug)]
 pub struct LeaseGuard {
     until: Option<Arc<Mutex<Instant>>>,
 }
 
 impl LeaseGuard {
-    /// Returns the lease_guard of an operator without a Lease, which is alone.
+    /// Returns the check of an operator without a Lease, which can always act.
     #[must_use]
     pub fn unbounded() -> Self {
         Self { until: None }
@@ -79,7 +79,7 @@ pub struct Lease {
     clock: ServerClock,
 }
 
-/// A Lease that is held.
+/// A Lease that this process holds.
 pub struct HeldLease {
     lease: Lease,
     object: Object,
@@ -94,11 +94,11 @@ impl Lease {
         Self { api, settings, holder: holder.to_owned(), clock }
     }
 
-    /// Waits until the Lease is held. `standing_by` gets the name of its holder meanwhile, or what is wrong.
+    /// Waits until this process holds the Lease. `standing_by` gets the name of the current holder, or the problem.
     pub async fn acquire(self, mut standing_by: impl FnMut(String)) -> HeldLease {
-        // What was seen last, and since when it has been so, by this operator's own clock.
+        // The version that was read last, and since when it is unchanged by this operator's own clock.
         let mut seen: Option<(Option<String>, Instant)> = None;
-        // Since when there is no answer.
+        // The time of the first request without an answer.
         let mut unanswered: Option<Instant> = None;
         loop {
             let asked = Instant::now();
@@ -136,7 +136,7 @@ impl Lease {
         }
     }
 
-    /// Returns how much longer the holder may be alive; `None` where the Lease may be taken.
+    /// Returns the time until the holder counts as gone, or `None` if the Lease can be taken.
     fn wait_for(&self, object: &Object, since: Instant) -> Option<Duration> {
         let spec = object.spec.as_ref()?;
         let holder = spec.holder_identity.as_deref().filter(|holder| !holder.is_empty() && *holder != self.holder)?;
@@ -190,13 +190,13 @@ impl Lease {
         Ok(HeldLease { lease, object, lease_guard })
     }
 
-    /// Writes the time of this machine into a Lease, so that people see where it differs.
+    /// Writes the time of this machine into a Lease, so that people can compare it.
     fn tell_machine_clock(&self, object: &mut Object) {
         let annotations = object.metadata.annotations.get_or_insert_default();
         annotations.insert(MACHINE_CLOCK.to_owned(), self.clock.machine_now().to_string());
     }
 
-    /// Returns the time between the holder's stop and the first moment at which another may act.
+    /// Returns the time after a renewal for which this operator acts. It is shorter than the duration of the Lease.
     fn margin(&self) -> Duration {
         self.settings.ttl * 2 / 3
     }
@@ -215,7 +215,7 @@ impl Lease {
 }
 
 impl HeldLease {
-    /// Until when this operator may act; kept up to date by [`HeldLease::renew_forever`].
+    /// Returns the check whether the Lease is held, which [`HeldLease::renew_forever`] updates.
     #[must_use]
     pub fn lease_guard(&self) -> LeaseGuard {
         self.lease_guard.clone()
@@ -224,7 +224,7 @@ impl HeldLease {
     /// Renews the Lease until `stop` is ready. Returns the Lease, to be released.
     ///
     /// # Errors
-    /// Why the Lease is lost.
+    /// The reason why the Lease is lost.
     pub async fn renew_until(mut self, stop: impl Future) -> Result<Self, String> {
         tokio::select! {
             biased;
@@ -233,9 +233,9 @@ impl HeldLease {
         }
     }
 
-    /// Renews the Lease until another operator has taken it, and returns who. While the API server does not answer,
-    /// nothing may act ([`LeaseGuard`]), and the renewal is tried again: compare-and-swap proves that no other operator
-    /// held the Lease in between.
+    /// Renews the Lease until another operator has taken it, and returns the reason. While the API server does not
+    /// answer, [`LeaseGuard`] becomes invalid and the renewal is tried again. Compare-and-swap proves that no other
+    /// operator held the Lease meanwhile.
     pub async fn renew_forever(&mut self) -> String {
         let third = self.lease.settings.ttl / 3;
         let mut pause = third;
@@ -293,8 +293,8 @@ impl HeldLease {
         self.lease.ask(api.replace(&settings.name, &PostParams::default(), &object)).await
     }
 
-    /// Reads a Lease that another client changed, and keeps it where it is still held. Returns who took it, or that it
-    /// was deleted.
+    /// Reads a Lease that another client changed. Returns `None` if this process still holds it, else a sentence about
+    /// the loss.
     async fn read_holder(&mut self) -> Result<Option<String>, kube::Error> {
         let Some(object) = self.lease.ask(self.lease.api.get_opt(&self.lease.settings.name)).await? else {
             return Ok(Some(format!("the Lease {} was deleted", self.lease.name())));
@@ -326,7 +326,7 @@ mod tests {
         static AWAY: ();
     }
 
-    /// An API server with one Lease, and the lease_guard and renewals of an operator that holds it.
+    /// Returns the stored Lease of a simulated API server, and the Lease as an operator holds it.
     async fn held() -> (Stored, HeldLease) {
         let stored = Stored::default();
         let theirs = Arc::clone(&stored);

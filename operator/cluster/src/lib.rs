@@ -1,23 +1,23 @@
-//! The way to the API server: everything that reads or writes objects of the cluster, and the caches and queues between
-//! the API server and a reconcile.
+//! The access to the API server: everything that reads or writes objects of the cluster, and the caches and queues
+//! between the API server and a reconcile.
 //!
 //! ```text
 //! watch (I/O) -> store (pure) -> workqueue (pure) -> a reconcile -> status_writer, requests (I/O)
 //! ```
 //!
-//! **Invariant:** does not know what a Workflow or an Approval means; that is the engine's and the controller's.
+//! **Invariant:** does not interpret Workflows and Approvals; the engine and the controller do.
 //!
-//! * [`client`]: the client that no deeply nested object can block
-//! * [`kinds`]: the kinds as they are read
+//! * [`client`]: the clients that no deeply nested object can block
+//! * [`kinds`]: the kinds as they are decoded
 //! * [`watch`], [`store`]: the cached objects
 //! * [`workqueue`]: the objects to be reconciled
 //! * [`requests`], [`status_writer`]: requests, and fenced writes of a status
-//! * [`lease`]: which operator acts
-//! * [`server_clock`]: the time, which is the API server's
-//! * [`events`], [`write_priority`]: Kubernetes Events, which give way to writes of a status
-//! * [`fair_budget`], [`fair_share`]: how namespaces share what is scarce
+//! * [`lease`]: the election of the operator that acts
+//! * [`server_clock`]: the time of the API server
+//! * [`events`], [`write_priority`]: Kubernetes Events, which wait for writes of a status
+//! * [`fair_budget`], [`fair_share`]: the shares of namespaces in scarce amounts
 //! * [`logging`]: the log of a program
-//! * [`error`], [`metrics`]: the errors and the counters of all of these
+//! * [`error`], [`metrics`]: the errors and the counters
 
 pub mod client;
 pub mod error;

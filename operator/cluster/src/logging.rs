@@ -1,25 +1,25 @@
-//! The log of a program that reaches the API server, on standard error. `RUST_LOG` says how much of it there is.
+//! The log of a program on standard error. `RUST_LOG` sets its levels.
 //!
-//! It must not log to standard output, which belongs to whoever pipes.
+//! **Invariant:** writes nothing to standard output, which is for the program's own output.
 
 use std::io::IsTerminal;
 
 use tracing_subscriber::{EnvFilter, filter::LevelFilter};
 
-/// Starts the log of this process. `is_json`: one JSON object for each line, for programs.
+/// Starts the log of this process. `is_json`: whether each line is a JSON object.
 ///
 /// # Errors
 /// The process has a log already.
 pub fn start(is_json: bool) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
     let filter = filter(&std::env::var(EnvFilter::DEFAULT_ENV).unwrap_or_default());
-    // Colours are for people at a terminal: in a file or at a collector they are noise.
+    // Only a terminal shows colours; a file or a log collector would get escape sequences.
     let colours = std::io::stderr().is_terminal();
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(colours);
     if is_json { builder.json().flatten_event(true).try_init() } else { builder.try_init() }
 }
 
 /// Returns the filter of the log. The client of the API server prints Rust structs of errors that the operator logs
-/// itself in a sentence, so it logs errors only, unless `RUST_LOG` names `kube`; and nothing if `RUST_LOG` is `off`.
+/// itself in a sentence, so it logs only errors unless `RUST_LOG` names `kube`, and nothing if `RUST_LOG` is `off`.
 fn filter(typed: &str) -> EnvFilter {
     let (usual, typed) = ("kube=error", typed.trim());
     let directives = if is_off(typed) { typed.to_owned() } else { format!("{usual},{typed}") };

@@ -5,7 +5,7 @@ use prometheus_client::{
     registry::Registry,
 };
 
-/// The labels of a counter, all of them known at compile time.
+/// The labels of a counter, with values known at compile time.
 pub type Labels = Vec<(&'static str, &'static str)>;
 
 /// The counters of requests, watches and Events. Clones share them.
@@ -26,7 +26,7 @@ impl RequestMetrics {
         registry.register("watch_failures", "Watches that failed, by kind", self.watch_failures.clone());
     }
 
-    /// Counts a request that reads, whichever part of the operator sent it.
+    /// Counts a request that reads, by any part of the operator.
     pub fn read(&self, verb: &str, resource: String) {
         self.reads.get_or_create(&vec![("resource", resource), ("verb", verb.to_owned())]).inc();
     }

@@ -33,9 +33,9 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// The form of the answer to a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AnswerForm {
-    /// All of it.
+    /// The whole object.
     Whole,
-    /// Its metadata.
+    /// Only the metadata.
     Metadata,
 }
 
@@ -65,9 +65,9 @@ struct MetadataOf {
     metadata: Meta,
 }
 
-/// The most writes at once. One namespace alone has half of them, which keep an API server on two processors busy. More
-/// would only wait in the API server, and the requests of people with them. Beside others its writes go by turns, so
-/// that none waits behind all writes of another namespace.
+/// The most writes at once. A namespace alone can have half of them, which keep an API server on two processors busy.
+/// More writes would only wait in the API server, and delay the requests of people. Namespaces write in turn, so that
+/// no write waits behind all writes of another namespace.
 const WRITES: usize = 12;
 
 /// The turns of namespaces at writing.
@@ -86,16 +86,16 @@ pub struct ApiRequests {
 }
 
 impl ApiRequests {
-    /// A way through this client.
+    /// Returns the requests through this client. `turns`: the budget from [`write_turns`].
     #[must_use]
     pub fn new(client: Client, metrics: RequestMetrics, priority: WritePriority, turns: Arc<FairBudget>) -> Self {
         Self { client, metrics, priority, turns }
     }
 
-    /// The newest version of an object; `None` when there is none.
+    /// Returns the newest version of an object, or `None` if it does not exist.
     ///
     /// # Errors
-    /// No answer, or one that is no such object.
+    /// No answer, a refusal, or an object that cannot be decoded.
     pub async fn get<K: NamespacedKind>(&self, name: &Name) -> Result<Option<K>, Error> {
         let what = || format!("getting {}", name.as_a::<K>());
         let request = path::<K>(name).get(&name.name, &kube::api::GetParams::default());
@@ -103,7 +103,7 @@ impl ApiRequests {
         match self.ask::<Decoded<K>>(request).await {
             Ok(Decoded(object)) => Ok(Some(object)),
             Err(error) if status_code(&error) == Some(404) => Ok(None),
-            // An answer that is cut off is another thing: it may be whole the next time.
+            // A truncated answer is a transient error: the next one may be complete.
             Err(kube::Error::SerdeError(error)) if error.is_data() => {
                 Err(Error::Unreadable { object: name.as_a::<K>(), why: text::display(&error.to_string(), 200) })
             }
@@ -124,7 +124,7 @@ impl ApiRequests {
         }
     }
 
-    /// Returns the newest metadata of an object, or `None` where there is none.
+    /// Returns the newest metadata of an object, or `None` if it does not exist.
     ///
     /// # Errors
     /// No answer.
@@ -132,7 +132,7 @@ impl ApiRequests {
         self.metadata_at(path::<K>(name), &name.name, name.as_a::<K>()).await
     }
 
-    /// Returns the newest metadata of a namespace, or `None` where there is none.
+    /// Returns the newest metadata of a namespace, or `None` if it does not exist.
     ///
     /// # Errors
     /// No answer.
@@ -152,7 +152,7 @@ impl ApiRequests {
         }
     }
 
-    /// The newest version of an object as it is, whether it can be read or not; `None` when there is none.
+    /// Returns the newest version of an object as JSON, even if it cannot be decoded. `None` if it does not exist.
     ///
     /// # Errors
     /// No answer.
@@ -167,7 +167,7 @@ impl ApiRequests {
         }
     }
 
-    /// Merges a patch into an object's status, whatever else that holds. The patch names the version it is for.
+    /// Merges a patch into an object's status, and keeps its other fields. The patch names the version that it is for.
     ///
     /// # Errors
     /// No answer, or a refusal.
@@ -186,7 +186,7 @@ impl ApiRequests {
     /// Creates an object.
     ///
     /// # Errors
-    /// As the API server answers.
+    /// The API server refuses, or does not answer.
     pub async fn create<K: ReconciledKind>(&self, object: &K, form: AnswerForm) -> Result<WriteAnswer<K>, kube::Error> {
         let bytes = serde_json::to_vec(object).map_err(kube::Error::SerdeError)?;
         let name = Name::of(object);
@@ -195,11 +195,11 @@ impl ApiRequests {
             .await
     }
 
-    /// Creates an object of which less is read than written. It waits for no turn: the Pod runner has just asked
-    /// whether the run still stands and who holds the Lease, and the answer must not grow old.
+    /// Creates an object from JSON and returns the decoded part. Waits for no turn: the Pod runner has just verified
+    /// the run and the Lease, and a delay would make that outdated.
     ///
     /// # Errors
-    /// As the API server answers.
+    /// The API server refuses, or does not answer.
     pub async fn create_as<K: NamespacedKind>(&self, name: &Name, object: &Value) -> Result<K, kube::Error> {
         let bytes = serde_json::to_vec(object).map_err(kube::Error::SerdeError)?;
         let request = path::<K>(name).create(&PostParams::default(), bytes);
@@ -207,10 +207,10 @@ impl ApiRequests {
         self.count(K::KIND, "create", self.ask::<Decoded<K>>(request)).await.map(|Decoded(object)| object)
     }
 
-    /// Opens the log of a container of a Pod: all of it, or its last lines.
+    /// Opens the log of a container of a Pod: the whole log, or its last lines.
     ///
     /// # Errors
-    /// As the API server answers.
+    /// The API server refuses, or does not answer.
     pub async fn log(
         &self,
         pod: &Name,
@@ -228,7 +228,7 @@ impl ApiRequests {
     /// server keeps the rest of the stored object.
     ///
     /// # Errors
-    /// As the API server answers; 409 when it has another version.
+    /// The API server refuses, or does not answer. 409 if the object has another version.
     pub async fn replace_status<K: ReconciledKind>(
         &self,
         observed: &K,
@@ -252,7 +252,7 @@ impl ApiRequests {
     /// Applies a JSON Patch to an object's status.
     ///
     /// # Errors
-    /// As the API server answers; 422 when a `test` of the patch does not hold.
+    /// The API server refuses, or does not answer. 422 if a `test` of the patch fails.
     pub async fn patch_status<K: ReconciledKind>(&self, name: &Name, operations: &[Value]) -> Result<K, kube::Error> {
         let bytes = serde_json::to_vec(operations).map_err(kube::Error::SerdeError)?;
         let uri = format!("{}/{}/status?", path::<K>(name).url_path, name.name);
@@ -263,11 +263,11 @@ impl ApiRequests {
             .map(|Decoded(o)| o)
     }
 
-    /// Deletes exactly the object with this uid, and what it owns after it; `grace`: so many seconds later, where that
-    /// is not as the object says.
+    /// Deletes exactly the object with this uid, and then the objects that it owns. `grace`: the grace period in
+    /// seconds, or `None` for that of the object.
     ///
     /// # Errors
-    /// No answer, or a refusal. That it is not there is none.
+    /// No answer, or a refusal. A missing object is not an error.
     pub async fn delete<K: NamespacedKind>(&self, name: &Name, uid: &str, grace: Option<u32>) -> Result<(), Error> {
         let what = || format!("deleting {}", name.as_a::<K>());
         let params = DeleteParams {
@@ -305,7 +305,7 @@ impl ApiRequests {
         text.map_err(|_| kube::Error::Service(format!("no answer within {PATIENCE:?}").into()))?
     }
 
-    /// Writes when it is the turn of the namespace.
+    /// Sends a write when it is the turn of its namespace, and counts it.
     async fn write<T>(
         &self,
         namespace: &Arc<str>,
@@ -320,7 +320,7 @@ impl ApiRequests {
         self.count(kind, verb, in_turn).await
     }
 
-    /// Counts a write and its answer, and has Events give way to it.
+    /// Counts a write and its answer. Events wait while it is in flight.
     async fn count<T>(
         &self,
         kind: &'static str,

@@ -1,7 +1,7 @@
-//! The clock of the API server, as the `Date` of its answers tells it.
+//! The clock of the API server, from the `Date` of its answers.
 //!
-//! **Invariant:** once an answer was read, the wall clock of this machine decides nothing. Only the time that has
-//! passed since that answer is measured here, by the machine's monotonic clock.
+//! **Invariant:** after the first answer, the wall clock of this machine is used only for reports. The time since the
+//! newest answer is measured by the machine's monotonic clock.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -18,7 +18,7 @@ pub type MachineClock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 /// The largest difference of a machine's clock from the API server's that is not reported.
 pub const LARGEST_SKEW: Duration = Duration::from_secs(5);
 
-/// The API server's clock. Clones are one clock.
+/// The API server's clock. Clones share it.
 #[derive(Clone)]
 pub struct ServerClock {
     machine: MachineClock,
@@ -29,26 +29,26 @@ pub struct ServerClock {
 /// The times in which the API server did not answer.
 #[derive(Default)]
 struct Outages {
-    /// The one that goes on, if one does: since when, and when it was seen last.
+    /// The outage that has not ended: its beginning, and the last time of a failure.
     open: Option<(Timestamp, Timestamp)>,
-    /// The ended ones, the newest last: from, to.
+    /// The ended outages with their beginning and end, the newest last.
     ended: Vec<(Timestamp, Timestamp)>,
 }
 
 /// The longest time for which a request waits for its answer.
 const LONGEST_WAIT: SignedDuration = SignedDuration::from_secs(310);
-/// The longest time that an outage goes on after it was seen last: watches that broke are tried again within it.
+/// The longest time for which an outage lasts after its last failure. Broken watches are tried again within it.
 const UNSEEN: SignedDuration = SignedDuration::from_secs(30);
-/// The largest number of outages that are remembered.
+/// The largest number of outages that are kept.
 const OUTAGES: usize = 64;
 
-/// The time that the newest answer had.
+/// The time of the newest answer.
 #[derive(Clone, Copy)]
 struct Reading {
-    /// The time at `at`, at most a second early: a `Date` has whole seconds.
+    /// The server's time at the instant `at`. It is at most a second early, because a `Date` has whole seconds.
     time: Timestamp,
     at: Instant,
-    /// The `Date` of the newest answer, and when it was read.
+    /// The `Date` of the newest answer, which was read at the instant `read`.
     date: Timestamp,
     read: Instant,
 }
@@ -71,26 +71,26 @@ impl ServerClock {
         Self { machine, reading: Arc::default(), outages: Arc::default() }
     }
 
-    /// Returns the time: the newest `Date` and the time that has passed since, at most a second early.
+    /// Returns the server's time: the newest `Date` plus the time since. It is at most a second early.
     #[must_use]
     pub fn now(&self) -> Timestamp {
         self.reading().map_or_else(|| (self.machine)(), |reading| reading.now())
     }
 
-    /// Returns the newest `Date` of an answer that was read since an instant.
+    /// Returns the `Date` of the newest answer, or `None` if it was read before `since`.
     #[must_use]
     pub fn date_since(&self, since: Instant) -> Option<Timestamp> {
         self.reading().filter(|reading| reading.read >= since).map(|reading| reading.date)
     }
 
-    /// Returns by how much the clock of this machine is ahead of the API server's, to a second; negative where it is
+    /// Returns by how much the clock of this machine is ahead of the API server's, to a second. Negative if it is
     /// behind.
     #[must_use]
     pub fn machine_ahead(&self) -> SignedDuration {
         self.reading().map_or(SignedDuration::ZERO, |reading| (self.machine)().duration_since(reading.now()))
     }
 
-    /// Returns whether the clock of this machine is ahead of the API server's, where it differs by more than
+    /// Whether the clock of this machine is ahead of the API server's. `None` if they differ by at most
     /// [`LARGEST_SKEW`].
     #[must_use]
     pub fn is_machine_ahead(&self) -> Option<bool> {
@@ -104,8 +104,8 @@ impl ServerClock {
         (self.machine)()
     }
 
-    /// Returns the times in which the API server did not answer, the newest last: from, to. One that goes on is there
-    /// until now.
+    /// Returns the beginning and end of each time in which the API server did not answer, the newest last. An outage
+    /// that has not ended ends now.
     #[must_use]
     pub fn outages(&self) -> Vec<(Timestamp, Timestamp)> {
         let now = self.now();
@@ -114,7 +114,8 @@ impl ServerClock {
         outages.ended.iter().copied().chain(open).collect()
     }
 
-    /// Notes that a request has no answer: there is none since the newest that was read, as far as anything tells.
+    /// Records a request without an answer. The outage begins with the newest answer, because no later one proves that
+    /// the server worked.
     pub(crate) fn note_no_answer(&self) {
         let now = self.now();
         let since = self.reading().map_or(now, |reading| reading.now_at(reading.read));
@@ -132,7 +133,7 @@ impl ServerClock {
         if let Some(open) = outages.open.take() {
             outages.ended.push(seen_until(open, self.now()));
             if outages.ended.len() > OUTAGES {
-                // Many short ones must not hide a long one.
+                // Many short outages do not displace a long one.
                 let shortest = outages.ended.iter().enumerate().min_by_key(|(_, (from, to))| to.duration_since(*from));
                 if let Some(shortest) = shortest.map(|(at, _)| at) {
                     outages.ended.remove(shortest);
@@ -141,8 +142,8 @@ impl ServerClock {
         }
     }
 
-    /// Notes an answer, and reads its `Date`, if it has one. A server that only says that it failed serves nobody: its
-    /// clock is read, and the outage goes on.
+    /// Records an answer, and reads its `Date` if it has one. After a 5xx status the clock is set too, and the outage
+    /// continues.
     pub(crate) fn read(&self, status: StatusCode, headers: &HeaderMap) {
         self.read_date(headers);
         if status.is_server_error() {
@@ -158,7 +159,8 @@ impl ServerClock {
         let Some(date) = date.and_then(|date| jiff::fmt::rfc2822::parse(date).ok()) else { return };
         let (date, read) = (date.timestamp(), Instant::now());
         let mut known = self.reading.lock().unwrap_or_else(PoisonError::into_inner);
-        // The `Date` is the time without its fraction: a time within that second is as good, and does not jump back.
+        // A `Date` has no fraction of a second. A known time within that second is kept, so that the clock does not
+        // jump back.
         let kept = known.filter(|known| {
             let ahead = known.now().duration_since(date);
             !ahead.is_negative() && ahead < SignedDuration::from_secs(1)
@@ -172,7 +174,8 @@ impl ServerClock {
     }
 }
 
-/// An outage until a moment, as far as it was seen.
+/// Returns an outage that has not ended, with its end at `now` or [`UNSEEN`] after its last failure, whichever is
+/// earlier.
 fn seen_until((since, last): (Timestamp, Timestamp), now: Timestamp) -> (Timestamp, Timestamp) {
     (since, last.checked_add(UNSEEN).unwrap_or(last).min(now))
 }

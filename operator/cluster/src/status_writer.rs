@@ -1,8 +1,8 @@
-//! Writes a status, fenced: it is stored only where nothing but labels and the like has changed since it was computed
-//! *(I/O)*.
+//! Writes a status, fenced *(I/O)*: it is stored only if nothing except metadata such as labels has changed since it
+//! was computed.
 //!
-//! **Invariant:** never overwrites another write: a lost fence is a conflict, and so is an answer of metadata that does
-//! not belong to what was sent. The caller reconciles again.
+//! **Invariant:** never overwrites another write. A failed fence is a conflict, and so is an answer whose metadata does
+//! not match the sent object. The caller reconciles again.
 
 use std::sync::Arc;
 
@@ -21,11 +21,11 @@ use crate::{
 pub struct StatusWriter<'a, K> {
     /// The requests to the API server.
     pub requests: &'a ApiRequests,
-    /// The cache, which gets what was stored.
+    /// The cache that gets the stored object.
     pub store: &'a Store<K>,
-    /// The Lease without which nothing is written.
+    /// The check of the Lease, without which nothing is written.
     pub lease_guard: &'a LeaseGuard,
-    /// The form of the answers to be asked for.
+    /// The requested form of answers.
     pub form: AnswerForm,
 }
 
@@ -49,12 +49,12 @@ pub async fn read_newest<K: ReconciledKind>(
 }
 
 impl<K: ReconciledKind> StatusWriter<'_, K> {
-    /// Replaces the status of `observed` by `next`, and returns the object as it is stored then. `tests` are further
-    /// conditions, as operations of a JSON Patch.
+    /// Replaces the status of `observed` by `next`, and returns the stored object. `tests`: further conditions, as
+    /// operations of a JSON Patch.
     ///
     /// # Errors
-    /// `Conflict` if the object was changed, `StatusRefused` if the API server refuses the status, `Transient` if it
-    /// did not store it or did not answer.
+    /// `Conflict` if the object was changed, `StatusRefused` if the API server refuses the status, and `Transient` if
+    /// it did not store the status or did not answer.
     pub async fn write(&self, observed: &K, next: K::Status, tests: Vec<Value>) -> Result<Arc<K>, Error> {
         let Self { requests, store, lease_guard, form } = self;
         let name = Name::of(observed);
@@ -75,8 +75,8 @@ impl<K: ReconciledKind> StatusWriter<'_, K> {
         }
     }
 
-    /// Writes the status of an object that has another version by now. Where only its labels and the like changed, a
-    /// patch with tests is a fence that such changes cannot starve.
+    /// Writes the status of an object that has a newer version. If only metadata such as labels changed, a patch with
+    /// tests succeeds, so that frequent changes of labels cannot starve the write.
     async fn patch(&self, observed: &K, next: &K::Status, tests: Vec<Value>) -> Result<Arc<K>, Error> {
         let Self { requests, store, .. } = self;
         let name = Name::of(observed);
@@ -98,7 +98,7 @@ impl<K: ReconciledKind> StatusWriter<'_, K> {
         operations.push(json!({"op": "replace", "path": "/status", "value": next}));
         match requests.patch_status::<K>(&name, &operations).await {
             Ok(stored) => Ok(store.record(stored)),
-            // A test that does not hold is answered by 422.
+            // A failed test is answered with 422.
             Err(error) if matches!(status_code(&error), Some(409 | 422)) && !is_denied(&error) => {
                 store.mark_stale(&name);
                 Err(conflict())
@@ -108,10 +108,10 @@ impl<K: ReconciledKind> StatusWriter<'_, K> {
     }
 }
 
-/// Whether an object with this metadata is the observed one with the next status, as far as metadata tells.
+/// Whether this metadata can belong to the observed object with the next status.
 fn is_stored<K: ReconciledKind>(observed: &K, next: &K::Status, metadata: &ObjectMeta) -> bool {
     let before = observed.meta();
-    // A write that changes nothing makes no version.
+    // A write that changes nothing creates no new version.
     let changes_nothing = || json!(observed.status()) == json!(next);
     metadata.uid == before.uid
         && metadata.generation == before.generation
@@ -119,12 +119,12 @@ fn is_stored<K: ReconciledKind>(observed: &K, next: &K::Status, metadata: &Objec
         && (metadata.resource_version != before.resource_version || changes_nothing())
 }
 
-/// Returns the error of a write, and what it says about the cached object to the cache.
+/// Returns the error of a write. Marks the cached object as stale or removes it, if the error implies that.
 fn judge<K: ReconciledKind>(store: &Store<K>, observed: &K, error: kube::Error) -> Error {
     let name = Name::of(observed);
     match status_code(&error) {
         Some(404) => {
-            // Another object may have the name by now.
+            // Another object may have the name now.
             store.remove(name.clone(), uid(observed));
             Error::Conflict(name.as_a::<K>())
         }

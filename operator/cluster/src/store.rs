@@ -1,8 +1,8 @@
-//! The cache of the objects of one kind, each in its newest version: from the watch, or from an own write that the
-//! watch has not passed yet.
+//! The cache of the objects of one kind, each in its newest version: from the watch, or from a write of this process
+//! that the watch has not delivered yet.
 //!
-//! **Invariant:** does no I/O. Objects at rest are compressed, but for the small ones that came to rest last; of
-//! finished objects only a summary is kept.
+//! **Invariant:** does no I/O. Objects that are not in use are compressed, except the small ones that were used last.
+//! Of finished objects only a summary is kept.
 
 mod entry;
 mod state;
@@ -21,10 +21,10 @@ use self::{
 };
 use crate::kinds::{Name, ReconciledKind};
 
-/// The JSON of a small object has at most so many bytes.
+/// The most bytes of JSON of a small object.
 const SMALL: usize = 16 * 1024;
 
-/// An object that takes more bytes in memory is compressed as soon as it is received.
+/// The bytes in memory above which an object is compressed as soon as it is received.
 const LARGE: usize = 1024 * 1024;
 
 /// The objects of one kind.
@@ -46,7 +46,7 @@ pub enum Found<K> {
     },
     /// The cached object may be stale: read it from the API server.
     Stale,
-    /// The object does not exist, as far as the watch has come.
+    /// The object does not exist, according to the watch so far.
     NotFound,
 }
 
@@ -57,7 +57,7 @@ pub struct DeletedObject {
     pub name: Name,
     /// Its uid.
     pub uid: String,
-    /// Its owner, where the owner may not have been reconciled since.
+    /// Its owner, if the owner may not have been reconciled since.
     pub owner: Option<Name>,
 }
 
@@ -69,16 +69,16 @@ impl<K> Default for Store<K> {
 
 impl<K: ReconciledKind> Store<K> {
     fn lock(&self) -> MutexGuard<'_, StoreState<K>> {
-        // Every change below leaves the maps whole, so a panic elsewhere does not spoil them.
+        // Every change leaves the maps consistent, so a poisoned lock can be used.
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Applies a watch event. Returns whether it is news: the echo of an own write is not, unless the stored object
-    /// differs from the sent one.
+    /// Applies a watch event. Returns whether it is news. The event of a write by this process is not, unless the
+    /// stored object differs from the sent one.
     pub fn apply(&self, object: K) -> bool {
         let (object, is_news) = self.lock().put(object, Source::Watch);
         if is_news && !object.is_finished() && self.count(&object).memory() > LARGE {
-            // Many such objects do not fit until their reconciles.
+            // Many such objects that wait for their reconciles would not fit into memory.
             let name = Name::of(&*object);
             drop(object);
             self.compress(&name);
@@ -86,13 +86,13 @@ impl<K: ReconciledKind> Store<K> {
         is_news
     }
 
-    /// Caches the answer to an own read or write, and returns it.
+    /// Caches the answer to a read or write of this process, and returns it.
     pub fn record(&self, object: K) -> Arc<K> {
         self.record_from(object, Source::Answer)
     }
 
-    /// Caches the object that an own write sent, with the metadata of the answer, and returns it. The next watch event
-    /// replaces it where it differs.
+    /// Caches the object that this process sent, with the metadata of the answer, and returns it. The next watch event
+    /// replaces it if it differs.
     pub fn record_sent(&self, object: K) -> Arc<K> {
         self.record_from(object, Source::Sent)
     }
@@ -112,8 +112,8 @@ impl<K: ReconciledKind> Store<K> {
         self.lock().listed = Some(BTreeSet::new());
     }
 
-    /// Applies one object of a list, compressed at once: the lists of a large cluster do not fit otherwise.
-    /// Returns whether it is news.
+    /// Applies one object of a list, and compresses it at once, because the lists of a large cluster would not fit into
+    /// memory. Returns whether it is news.
     pub fn list(&self, object: K) -> bool {
         let name = Name::of(&object);
         let over = object.is_finished();
@@ -132,7 +132,7 @@ impl<K: ReconciledKind> Store<K> {
         news
     }
 
-    /// Keeps the place of a listed object that could not be read, so that it is not taken for deleted.
+    /// Adds a listed object that could not be read to the list, so that it does not count as deleted.
     pub fn list_unreadable(&self, name: Name) {
         if let Some(listed) = &mut self.lock().listed {
             listed.insert(name);
@@ -143,7 +143,7 @@ impl<K: ReconciledKind> Store<K> {
     pub fn finish_list(&self, version: &str) -> Vec<DeletedObject> {
         let mut inner = self.lock();
         let Some(listed) = inner.listed.take() else { return Vec::new() };
-        // What an own write made after the list was taken is not in the list, and is there.
+        // An object that this process created after the list was taken is not in the list, and still exists.
         let gone: Vec<Name> = inner
             .entries
             .iter()
@@ -153,7 +153,7 @@ impl<K: ReconciledKind> Store<K> {
         gone.into_iter().filter_map(|name| inner.remove(name)).collect()
     }
 
-    /// Removes the deleted object with this uid. Returns it, or `None` where it was not cached.
+    /// Removes the deleted object with this uid. Returns it, or `None` if it was not cached.
     pub fn remove(&self, name: Name, uid: &str) -> Option<DeletedObject> {
         let mut inner = self.lock();
         let known = inner.entries.get(&name).is_some_and(|entry| &*entry.uid == uid);
@@ -165,8 +165,8 @@ impl<K: ReconciledKind> Store<K> {
         self.lock().entries.get(name).map(|entry| entry.version.clone())
     }
 
-    /// Takes the server's word that nothing has this name. `known`: the version that was known when it was asked. What
-    /// came since then was made after the answer, and stays.
+    /// Removes an object that the API server did not find. `known`: the cached version before the request. A version
+    /// that arrived since was created after the answer, and stays.
     pub fn mark_absent(&self, name: &Name, known: Option<&str>) {
         let mut inner = self.lock();
         if inner.entries.get(name).is_some_and(|entry| Some(&*entry.version) == known) {
@@ -198,7 +198,7 @@ impl<K: ReconciledKind> Store<K> {
             && let Body::Packed(still, whole) = &mut entry.body
             && Arc::ptr_eq(still, &packed)
         {
-            // Whoever looks at it again while it is used must not decompress it again.
+            // Other users of the object share it, and do not decompress it again.
             *whole = Arc::downgrade(&object);
         }
         Found::Here(object)
@@ -209,7 +209,7 @@ impl<K: ReconciledKind> Store<K> {
         self.lock().entries.get(name).is_some_and(|entry| &*entry.uid == uid && !entry.over)
     }
 
-    /// Whether this is the newest version that is known, and one that an own read or write returned.
+    /// Whether this is the cached version, and a read or write of this process returned it.
     pub fn is_own(&self, name: &Name, version: &str) -> bool {
         self.lock().entries.get(name).is_some_and(|entry| entry.own && *entry.version == *version)
     }
@@ -227,17 +227,17 @@ impl<K: ReconciledKind> Store<K> {
         }
     }
 
-    /// Releases an object that is not needed for a while. A large one is compressed at once, a small one when as many
-    /// others came to rest after it.
+    /// Releases an object that is not needed for a while. A large one is compressed at once, and a small one after
+    /// `MOST_SMALL` others were released.
     pub fn release(&self, name: &Name) {
         let mut inner = self.lock();
         let Some(object) = inner.full(name) else { return inner.forget_whole(name) };
-        // What was large a moment ago is counted when it is compressed.
+        // An object that was large is counted when it is compressed.
         let known = inner.entries.get(name).map(|entry| (entry.counted, entry.size.bytes));
         let known = known.filter(|(is_counted, bytes)| *is_counted || *bytes > SMALL).map(|(_, bytes)| bytes);
         drop(inner);
         let pushed_out = if known.unwrap_or_else(|| self.count(&object).bytes) <= SMALL {
-            // The name of the object itself comes back where it rests anew.
+            // `push` returns the name of the object itself if it was among the small ones before.
             self.lock().small.push(name.clone(), ()).map(|(other, ())| other).filter(|other| other != name)
         } else {
             Some(name.clone())
@@ -247,9 +247,9 @@ impl<K: ReconciledKind> Store<K> {
         }
     }
 
-    /// Counts the size of an object's JSON, keeps and returns it.
+    /// Counts the size of an object's JSON, stores it in the entry and returns it.
     fn count(&self, object: &K) -> JsonSize {
-        // Without the lock: it takes as long as the object is large. An object without JSON could not have been read.
+        // Without the lock, because a large object takes long. Every object that was read can be serialized.
         let size = JsonSize::of(object);
         if let Some(entry) = self.lock().entries.get_mut(&Name::of(object)) {
             entry.size = size;
@@ -258,8 +258,8 @@ impl<K: ReconciledKind> Store<K> {
         size
     }
 
-    /// Returns how many bytes an object takes in memory at most while it is used, as it was when it was last counted; 0
-    /// where it is over.
+    /// Returns the most bytes that an object takes in memory while it is in use, by its last count, or 0 if only its
+    /// summary is kept.
     pub fn memory_of(&self, name: &Name) -> usize {
         self.lock().entries.get(name).map_or(0, |entry| match entry.body {
             Body::Full(_) | Body::Packed(..) => entry.size.memory(),
@@ -282,7 +282,7 @@ impl<K: ReconciledKind> Store<K> {
         }
     }
 
-    /// Returns the bytes of all objects at rest, and how many objects are not at rest.
+    /// Returns the bytes of all objects that are not in use, and the number of objects that are in use.
     pub fn memory_use(&self) -> (usize, usize) {
         let inner = self.lock();
         inner.entries.iter().fold((0, 0), |(bytes, full), (name, entry)| match &entry.body {

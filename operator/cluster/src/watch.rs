@@ -1,7 +1,7 @@
-//! Follows all objects of one kind: list -> watch, and again from the list when the version has expired *(I/O)*.
+//! Follows all objects of one kind *(I/O)*: list -> watch, and again from the list if the version has expired.
 //!
-//! **Invariant:** an object that cannot be read is named, counted and skipped, and stops nothing. Keeps no objects.
-//! The [`crate::client`] guarantees that serde_json can parse what arrives.
+//! **Invariant:** an object that cannot be decoded is reported and skipped, and does not stop the watch. Keeps no
+//! objects. [`crate::client`] guarantees that serde_json can parse the answers.
 
 use std::time::Duration;
 
@@ -22,14 +22,14 @@ use crate::{
     metrics::RequestMetrics,
 };
 
-/// The most objects in a page of a list: a page is held in memory at once.
+/// The most objects in a page of a list, because a whole page is held in memory.
 const PAGE: u32 = 100;
-/// The most bytes of a page of more than one object. A longer one is asked for again with fewer objects. Decoded, a
+/// The most bytes of a page of more than one object. A longer page is requested again with fewer objects. Decoded, a
 /// page of short values takes 36 times as much.
 const PAGE_BYTES: u64 = 2 * 1024 * 1024;
-/// The timeout of a watch that the server is asked for, in seconds.
+/// The timeout of a watch that is requested from the server, in seconds.
 const OPEN: u32 = 290;
-/// The time after that timeout in which a connection without data still counts as alive.
+/// The time after `OPEN` in which a connection without data still counts as alive.
 const GRACE: Duration = Duration::from_secs(10);
 /// The timeout of a list.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -51,14 +51,14 @@ pub enum WatchEvent<K> {
     Deleted(ObjectMeta),
     /// An object of a list, or one that was created or changed, cannot be read.
     Unreadable {
-        /// As far as it can be read.
+        /// The metadata, as far as it can be decoded.
         meta: ObjectMeta,
         /// The error of the decoder.
         why: String,
-        /// Whether it stood in a list.
+        /// Whether it is part of a list.
         listed: bool,
     },
-    /// The watch is broken, and the cache may become stale. Sent at the first, second, fourth, eighth failure and so
+    /// The watch is broken, and the cache may become stale. Sent at the first, second, fourth and eighth failure and so
     /// on, until the watch works again.
     Broken {
         /// The error.
@@ -109,7 +109,7 @@ pub async fn follow_in<K: DecodedKind>(
     follow_selected(client, namespace, None, to, metrics).await;
 }
 
-/// Follows the objects of a kind that a field selector picks. What is not picked any more is reported as deleted.
+/// Follows the objects of a kind that match a field selector. An object that no longer matches is reported as deleted.
 pub async fn follow_selected<K: DecodedKind>(
     client: Client,
     namespace: Option<String>,
@@ -124,7 +124,7 @@ pub async fn follow_selected<K: DecodedKind>(
         let watched = version.is_some();
         let error = match watch.list_or_watch(&mut version).await {
             Ok(()) => {
-                // That it can be listed does not say yet that it can be watched.
+                // A successful list does not prove that the kind can be watched.
                 if watched {
                     failures = 0;
                 }
@@ -138,7 +138,7 @@ pub async fn follow_selected<K: DecodedKind>(
             WatchError::ReceiverDropped => return,
             WatchError::Expired => {
                 version = None;
-                // Once is usual; a server that forgets again what it has just listed must not be asked in a loop.
+                // One expiry is normal. If the version of a fresh list expires again, the pause prevents a busy loop.
                 if failures == 1 {
                     continue;
                 }
@@ -149,7 +149,7 @@ pub async fn follow_selected<K: DecodedKind>(
                 {
                     return;
                 }
-                // Whoever installs the CRDs waits for what happens next.
+                // A user who has just installed the CRDs waits for the first list.
                 if unknown_kind {
                     longest = LONGEST_PAUSE / 6;
                 }
@@ -203,7 +203,7 @@ struct OtherObject {
 }
 
 impl<K: DecodedKind> KindWatch<K> {
-    /// Lists if no version is known, else watches until the server ends it.
+    /// Lists if there is no version, else watches until the server ends the watch.
     async fn list_or_watch(&self, version: &mut Option<String>) -> Result<(), WatchError> {
         match version {
             None => *version = Some(self.list().await?),
@@ -238,7 +238,7 @@ impl<K: DecodedKind> KindWatch<K> {
                     }
                     list.metadata
                 }
-                // One of them cannot be read: take them one by one.
+                // At least one object cannot be decoded, so the objects are decoded one by one.
                 Err(_) => self.list_one_by_one(&text).await?,
             };
             match meta.next.filter(|next| !next.is_empty()) {
@@ -251,7 +251,7 @@ impl<K: DecodedKind> KindWatch<K> {
         }
     }
 
-    /// Returns a page of a list, or `None` where several objects together are too long.
+    /// Returns a page of a list, or `None` if it has several objects and is too long.
     async fn page(&self, params: &ListParams) -> Result<Option<String>, kube::Error> {
         let request = self.path.list(params).map_err(kube::Error::BuildRequest)?;
         let answer = self.client.request_stream(request).await?;
@@ -311,7 +311,7 @@ impl<K: DecodedKind> KindWatch<K> {
                 self.apply_line(&line, version).await?;
             }
         }
-        // A server that hangs up at once and says nothing must not be asked again in a loop.
+        // A pause follows if the server ends the watch at once without an event, so that there is no busy loop.
         if lines == 0 && opened.elapsed() < Duration::from_secs(1) {
             return Err(WatchError::Failed {
                 why: "the API server ended the watch within a second, without an event".to_owned(),
@@ -322,9 +322,9 @@ impl<K: DecodedKind> KindWatch<K> {
     }
 
     async fn apply_line(&self, line: &[u8], version: &mut String) -> Result<(), WatchError> {
-        // Nearly every line is a readable object: bookmarks, errors and broken objects are told apart afterwards.
+        // Nearly every line is a valid object. Bookmarks, errors and invalid objects are distinguished afterwards.
         let why = match serde_json::from_slice::<WatchLine<Decoded<K>>>(line) {
-            // A bookmark or an error may look like an object of a kind of which little is read.
+            // A bookmark or an error may decode as an object of a kind with few decoded fields.
             Ok(WatchLine { type_, object: Decoded(object) })
                 if matches!(type_.as_str(), "ADDED" | "MODIFIED" | "DELETED") =>
             {
@@ -340,7 +340,7 @@ impl<K: DecodedKind> KindWatch<K> {
             Ok(_) => String::new(),
             Err(error) => error.to_string(),
         };
-        // A line that is cut off is a connection that broke: the watch is opened again from where it was.
+        // A truncated line means a broken connection: the watch is opened again at the last version.
         let WatchLine { type_, object: other } = serde_json::from_slice::<WatchLine<OtherObject>>(line)?;
         if type_ == "ERROR" {
             let expired = other.code == 410;
@@ -366,12 +366,12 @@ impl<K: DecodedKind> KindWatch<K> {
     }
 }
 
-/// Returns the metadata as far as it can be read, so that a broken object does not stop the watch.
+/// Returns the metadata as far as it can be decoded, so that an invalid object does not stop the watch.
 fn readable(metadata: &Value) -> ObjectMeta {
     Meta::deserialize(metadata).unwrap_or_default().into()
 }
 
-/// Returns the name in some metadata.
+/// Returns the namespace and name in metadata.
 #[must_use]
 pub fn name_of(meta: &ObjectMeta) -> Name {
     Name::new(meta.namespace.as_deref().unwrap_or_default(), meta.name.as_deref().unwrap_or_default())

@@ -24,7 +24,7 @@ pub enum Key {
 }
 
 impl Key {
-    /// The name of the object.
+    /// Returns the name of the object.
     #[must_use]
     pub fn name(&self) -> &Name {
         match self {
@@ -49,7 +49,7 @@ struct QueueState {
     /// The keys of `ready`.
     queued: BTreeSet<Key>,
     running: BTreeSet<Key>,
-    /// Events that arrived during reconciles: only that this version was received, or more.
+    /// The keys for which an event arrived during their reconcile. `Some` if it was only the event of this version.
     again: BTreeMap<Key, Option<String>>,
     timers: BTreeMap<Key, Moment>,
     by_time: BTreeSet<(Moment, Key)>,
@@ -67,8 +67,8 @@ impl Queue {
         self.news.notify_one();
     }
 
-    /// Enqueues an object because a watch event with this version arrived. Where the running reconcile turns out to
-    /// have written that version, the event is dropped.
+    /// Enqueues an object because a watch event with this version arrived. If the running reconcile has written that
+    /// version, the event is dropped.
     pub fn trigger_for_version(&self, key: Key, version: String) {
         let mut inner = self.lock();
         if inner.running.contains(&key) {
@@ -143,21 +143,21 @@ impl Queue {
         inner.turns.retain(|namespace| inner.ready.contains_key(namespace));
     }
 
-    /// Finishes a reconcile. `due`: the time of the next one, unless an event arrives earlier. `made`: whether a
-    /// version was written by this reconcile.
-    pub fn finish(&self, key: &Key, due: Option<Moment>, made: impl FnOnce(&str) -> bool) {
+    /// Finishes a reconcile. `due`: the time of the next one, unless an event arrives earlier. `is_own`: whether this
+    /// process wrote a version.
+    pub fn finish(&self, key: &Key, due: Option<Moment>, is_own: impl FnOnce(&str) -> bool) {
         let mut inner = self.lock();
         inner.failures.remove(key);
         if let Some(Some(version)) = inner.again.get(key)
-            && made(version)
+            && is_own(version)
         {
             inner.again.remove(key);
         }
         inner.done(key, due);
     }
 
-    /// Records a failed reconcile. Returns the number of failures in a row; `due` says when to reconcile again after
-    /// these.
+    /// Records a failed reconcile, and returns the number of failures in a row. `due`: the time of the next reconcile
+    /// after this number.
     pub fn fail(&self, key: &Key, due: impl FnOnce(u32) -> Moment) -> u32 {
         let mut inner = self.lock();
         let failures = inner.failures.entry(key.clone()).or_default();

@@ -1,10 +1,10 @@
-//! Delays Events while state writes are in flight, because people wait for those. The caller bounds the delay.
+//! Delays Events while writes of state are in flight, because people wait for those. The caller bounds the delay.
 
 use std::sync::Arc;
 
 use tokio::sync::watch;
 
-/// Counts the state writes in flight. Clones share the count.
+/// The number of state writes in flight. Clones share it.
 #[derive(Clone, Debug)]
 pub struct WritePriority {
     writing: Arc<watch::Sender<usize>>,
@@ -23,7 +23,7 @@ impl Default for WritePriority {
 }
 
 impl WritePriority {
-    /// A state write begins.
+    /// Counts a state write until the result is dropped.
     #[must_use]
     pub fn state_write(&self) -> WriteInFlight {
         self.writing.send_modify(|writing| *writing += 1);
@@ -33,7 +33,7 @@ impl WritePriority {
     /// Waits until no state is being written.
     pub async fn until_idle(&self) {
         let mut writing = self.writing.subscribe();
-        // The sender lives in `self`: this cannot fail.
+        // The sender is in `self`, so this cannot fail.
         let _ = writing.wait_for(|writing| *writing == 0).await;
     }
 }

@@ -54,8 +54,8 @@ const HOUSEKEEPER: &str = "variables.me in ['system:serviceaccount:kube-system:g
 
 /// Returns the expression for the person of the user name `u`: by the first rule of `variables.persons` that matches
 /// the whole name, otherwise the name itself. CEL cannot extract a group of a match, so `$1` is the text between the
-/// matches of the pattern before and after its only group. Only the first matching rule is applied, because every match
-/// costs.
+/// matches of the two parts of the pattern around its only group. Only the first matching rule is applied, because
+/// every match costs.
 fn person(u: &str) -> String {
     let before = format!("size({u}.find('^(?:' + e.pattern.substring(0, e.pattern.indexOf('(')) + ')'))");
     let after = format!("size({u}.find('(?:' + e.pattern.substring(e.pattern.lastIndexOf(')') + 1) + ')$'))");
@@ -78,10 +78,11 @@ fn excluded(from: &str) -> String {
     )
 }
 
-/// Returns the variables up to `counted`, the groups that a vote lists: as [`signoff_api::Approval::groups_of_voter`],
-/// and so at most [`signoff_api::Decision::MAX_GROUPS`]. A caller can be in a group several times; every group is
-/// listed once. The first groups are computed in three parts, because each expression has its own cost budget. Needs
-/// `variables.groups`, `quorums` and `lists`, the current approvers of each quorum.
+/// Returns the variables up to `counted`, which is the list of groups of a vote. It equals
+/// [`signoff_api::Approval::groups_of_voter`], so it has at most [`signoff_api::Decision::MAX_GROUPS`] groups. A caller
+/// can be in a group several times, but each group is listed once. The first groups are computed in three parts,
+/// because each expression has its own cost budget. Needs `variables.groups`, `quorums` and `lists`, the current
+/// approvers of each quorum.
 fn groups_of_voter() -> String {
     let quorums = ApprovalRequest::MAX_QUORUMS;
     let mut lines = vec![
@@ -114,7 +115,7 @@ fn when_overdue() -> String {
     format!("[{}]", Verdict::WHEN_OVERDUE.map(|verdict| format!("'{verdict}'")).join(", "))
 }
 
-/// Returns a bound of decisions by its name, or a refusal.
+/// Returns a limit of decisions, or the text of a refusal, by its name in a template.
 fn bound(name: &str) -> Option<String> {
     Some(match name {
         "MAX_SIZE" => Decision::MAX_SIZE.to_string(),
@@ -130,8 +131,8 @@ fn bound(name: &str) -> Option<String> {
     })
 }
 
-/// Returns the expression for whether labels or annotations have a key that Flux or Argo CD sets on everything they
-/// apply.
+/// Returns the expression for whether labels or annotations have a key that Flux or Argo CD sets on every object that
+/// it applies.
 fn has_key_of_reconciler(keys: &str) -> String {
     format!(
         "{keys}.exists(k, k.startsWith('kustomize.toolkit.fluxcd.io/') || k.startsWith('helm.toolkit.fluxcd.io/') || \
@@ -144,8 +145,8 @@ fn has_text_of_arguments(d: &str) -> String {
     format!("has({d}.parameters) && '{ARGUMENTS}' in {d}.parameters && type({d}.parameters['{ARGUMENTS}']) == string")
 }
 
-/// Returns the expression for the size of a decision, as [`Decision::size`]; a million and more if `parameters` nests
-/// too deep.
+/// Returns the expression for the size of a decision, as [`Decision::size`], or at least a million if `parameters`
+/// nests too deep.
 fn size_of_decision(d: &str) -> String {
     let text = |field: &str| format!("(has({d}.{field}) ? size({d}.{field}) : 0)");
     format!(
@@ -159,7 +160,7 @@ fn size_of_decision(d: &str) -> String {
     )
 }
 
-/// Returns the expression for the approximate number of bytes of a JSON value; a million if it nests deeper than
+/// Returns the expression for the approximate number of bytes of a JSON value, or a million if it nests deeper than
 /// `levels`.
 fn size_of_value(v: &str, levels: usize, depth: u32) -> String {
     let leaf = format!("(type({v}) == string ? size({v}) : 8)");

@@ -5,7 +5,7 @@
 //! schema -> rules with their places -> one variable a rule: the violations -> one validation for the first  (pure)
 //! ```
 //!
-//! Rules that compare with an older object are not generated: `COVERED` names the admission policy that has each of
+//! Rules that compare with an older object are not generated. `COVERED` names the admission policy that has each of
 //! them.
 
 use std::fmt::Write as _;
@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use signoff_api::crds;
 
-/// A rule that an admission policy has with a message of its own.
+/// A rule of the types that an admission policy enforces with a message of its own.
 struct Held {
     kind: &'static str,
     /// The message of the rule, or its beginning.
@@ -42,7 +42,7 @@ const fn held(kind: &'static str, rule: &'static str, policy: &'static str, word
 /// The fields of a Workflow's spec that an update may change.
 const MUTABLE: [&str; 3] = ["suspend", "cancel", "ttlAfterFinished"];
 
-/// One segment of the path from an object to a value.
+/// A segment of the path from an object to a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Segment {
     /// A field, and whether it can be absent.
@@ -56,7 +56,7 @@ enum Segment {
 /// The path of a rule.
 type Place = Vec<Segment>;
 
-/// A rule of the types with every path to which it applies.
+/// A validation rule of the types, with every path to which it applies.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Rule {
     source: String,
@@ -112,8 +112,8 @@ impl Rule {
         COVERED.iter().find(|held| held.kind == kind && self.message.contains(held.rule)).map(|held| held.policy)
     }
 
-    /// Returns the expression for the list of paths that violate the rule, of those that are evaluated on these
-    /// requests; `None` where there is none.
+    /// Returns the expression for the list of paths that violate the rule, of the paths that are evaluated on these
+    /// requests. `None` if the rule has no such path.
     fn broken(&self, kind: &str, on: On) -> Option<String> {
         let mut groups: Vec<Group> = Vec::new();
         for place in &self.places {
@@ -183,7 +183,7 @@ impl Rule {
 enum On {
     /// Requests that create the part.
     Create,
-    /// Requests that can change the part, for the entries that the policy lists as changed.
+    /// Requests that can change the part. Only the entries that the policy lists as changed are evaluated.
     Changed,
 }
 
@@ -196,7 +196,7 @@ impl On {
         }
     }
 
-    /// Returns the condition under which a request can break such a rule, before an expression.
+    /// Returns the condition under which a request can break such a rule, as the beginning of an expression.
     fn condition(self, kind: &str) -> &'static str {
         match self {
             Self::Create => "variables.create && ",
@@ -305,8 +305,8 @@ pub(super) fn variables(kind: &str) -> String {
     text
 }
 
-/// The validation of an admission policy that refuses the first violation. The API server evaluates each message also
-/// where it refuses nothing, so all rules share one.
+/// The validation of an admission policy that refuses the first violation. The API server evaluates the message
+/// expression of every validation even if it refuses nothing, so all rules share one validation.
 pub(super) const VALIDATION: &str = "  - expression: \"variables.broken == ''\"\n    message: \"a rule of this kind is broken\"\n    messageExpression: \"variables.broken\"";
 
 #[cfg(test)]

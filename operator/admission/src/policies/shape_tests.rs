@@ -1,4 +1,4 @@
-//! Every rule of the types is in one policy: none is lost, none is evaluated twice.
+//! Every rule of the types is in exactly one policy.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::collections::BTreeMap;

@@ -1,15 +1,15 @@
-//! Hides what nests too deep in JSON, as its bytes pass by.
+//! Replaces too deeply nested values in a stream of JSON.
 //!
-//! It must not hold bytes back, look into texts, or change anything that is not too deep. Of bytes that are no JSON it
-//! promises nothing but to end.
+//! **Invariant:** delays no bytes, reads no brackets within strings, and changes nothing that is not too deep. For
+//! bytes that are not JSON, the only promise is that the filter ends.
 
 use bytes::Bytes;
 
-/// How deep objects and lists may nest: serde_json gives up at 128, and what reads a whole list may have gone down a
-/// few levels before it comes to an object.
+/// The largest depth of nested objects and lists. serde_json refuses more than 128, and an object of a list is a few
+/// levels below the list.
 pub const MAX_DEPTH: u32 = 100;
 
-/// The filter of one stream of JSON: how deep it nests where the bytes have come to.
+/// The filter of one stream of JSON, with the depth at the end of the bytes so far.
 #[derive(Clone, Debug, Default)]
 pub struct DepthFilter {
     depth: u32,
@@ -17,18 +17,18 @@ pub struct DepthFilter {
     escaped: bool,
 }
 
-/// The effect of a byte on what is passed on.
+/// The effect of a byte on the output.
 enum ByteEffect {
     None,
-    /// With this byte begins what is hidden.
+    /// The byte begins a hidden value.
     Hides,
-    /// With this byte ends what was hidden.
+    /// The byte ends a hidden value.
     Shows,
 }
 
 impl DepthFilter {
-    /// The same bytes, with `null` in the place of every object or list below [`MAX_DEPTH`] others. The next bytes of
-    /// the same text go through the same filter.
+    /// Returns the bytes with `null` in place of every object or list below [`MAX_DEPTH`] others. The next bytes of the
+    /// same stream must be passed to the same filter.
     #[must_use]
     pub fn pass(&mut self, bytes: Bytes) -> Bytes {
         let mut kept = Vec::new();
@@ -45,7 +45,7 @@ impl DepthFilter {
             }
         }
         match seen_from {
-            // Nothing was hidden, as nearly always: nothing is copied.
+            // Nearly always nothing is hidden, and nothing is copied.
             Some(0) => bytes,
             Some(from) => {
                 kept.extend_from_slice(&bytes[from..]);
@@ -56,7 +56,7 @@ impl DepthFilter {
     }
 
     fn step(&mut self, byte: u8) -> ByteEffect {
-        // No byte of a longer UTF-8 character looks like one of these.
+        // No byte of a multi-byte UTF-8 character equals one of these.
         match byte {
             _ if self.escaped => self.escaped = false,
             b'\\' if self.in_text => self.escaped = true,

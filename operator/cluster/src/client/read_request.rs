@@ -1,20 +1,20 @@
 //! The verb and resource of a request that reads, from its method and path.
 //!
-//! It must not read a body.
+//! **Invariant:** reads no body.
 
 use http::{Method, Uri};
 
-/// A request that reads objects or asks a question, and stores nothing. Watches are none.
+/// A request that reads objects or creates a review, and stores nothing. A watch is not one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReadRequest {
-    /// `get`, `list`, or `create` where the question is an object, such as a review of a token.
+    /// `get` or `list`, or `create` for a review, such as a TokenReview.
     pub verb: &'static str,
-    /// The resource in the plural, such as `workflows` or `pods/log`; the whole path of what is no resource.
+    /// The resource in the plural, such as `workflows` or `pods/log`. For other paths, the whole path.
     pub resource: String,
 }
 
 impl ReadRequest {
-    /// Returns what a request reads; `None` where it writes or watches.
+    /// Returns the read of a request, or `None` if it writes or watches.
     pub(crate) fn from_parts(method: &Method, uri: &Uri) -> Option<Self> {
         let watches = uri.query().is_some_and(|query| query.split('&').any(|part| part.starts_with("watch=")));
         let Some((resource, has_name)) = resource(uri.path()) else {
@@ -31,7 +31,7 @@ impl ReadRequest {
     }
 }
 
-/// Returns the resource of a path with its subresource, and whether the path names one object.
+/// Returns the resource of a path with its subresource, and whether the path names a single object.
 fn resource(path: &str) -> Option<(String, bool)> {
     let mut parts = path.split('/').filter(|part| !part.is_empty());
     match parts.next()? {
@@ -40,7 +40,7 @@ fn resource(path: &str) -> Option<(String, bool)> {
         _ => return None,
     };
     let mut parts: Vec<_> = parts.collect();
-    // A namespace itself is named in the same way as the place of what is in it.
+    // The path of a namespace itself begins like the paths of objects in it.
     if parts.len() > 2 && parts[0] == "namespaces" {
         parts.drain(..2);
     }

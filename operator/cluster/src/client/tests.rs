@@ -1,4 +1,4 @@
-//! The filter against what it should come to for whole documents, wherever they are cut; and the layer around a client.
+//! Tests of the filter, with documents cut at any positions, and of the layer around a client.
 #![allow(clippy::unwrap_used)]
 
 use proptest::prelude::*;
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::*;
 
-/// All bytes through one filter, cut at these places.
+/// Returns the output of one filter for all bytes, cut at these positions.
 fn cut(text: &[u8], places: &[usize]) -> Vec<u8> {
     let mut places: Vec<usize> = places.iter().map(|place| place % (text.len() + 1)).collect();
     places.extend([0, text.len()]);
@@ -19,7 +19,7 @@ fn whole(text: &[u8]) -> Vec<u8> {
     cut(text, &[])
 }
 
-/// Returns the expected form of a whole document.
+/// Returns the expected output for a whole document.
 fn pruned(value: &Value, depth: u32) -> Value {
     match value {
         Value::Array(_) | Value::Object(_) if depth == MAX_DEPTH => Value::Null,
@@ -33,7 +33,7 @@ fn pruned(value: &Value, depth: u32) -> Value {
     }
 }
 
-/// Any document: texts of all kinds, also as names, in towers of any height around the limit.
+/// Returns any document: strings of all kinds, also as names, nested to depths around the limit.
 fn documents() -> impl Strategy<Value = Value> {
     let text = prop_oneof![any::<String>(), "[\\[\\]{}\"\\\\]{0,8}", "[a-zäß界\u{1f600}\\\\\"]{0,6}"].boxed();
     let leaf = prop_oneof![Just(Value::Null), any::<i64>().prop_map(Value::from), text.clone().prop_map(Value::from)];
@@ -94,7 +94,7 @@ fn the_lines_of_a_watch_do_not_hide_each_other() {
     assert_eq!(String::from_utf8(passed).unwrap(), format!("{hidden}\n{{\"n\":1}}\n{hidden}\n{{\"n\":2}}\n"));
 }
 
-/// A client of a server that always gives this answer, in pieces of seven bytes.
+/// Returns a client of a server that always sends this answer, in pieces of seven bytes.
 fn client_of(kind: &'static str, text: &str) -> Client {
     let text = Bytes::copy_from_slice(text.as_bytes());
     let service = tower::service_fn(move |_: Request<RequestBody>| {

@@ -11,65 +11,66 @@ use signoff_api::Moment;
 
 use crate::kinds::{Decoded, DecodedKind, ReconciledKind};
 
-/// The fastest level: the objects are text that repeats itself, and are compressed at every rest.
+/// The fastest level, because objects are compressed after every use and their text is repetitive.
 const LEVEL: u8 = 1;
 
-/// A cached object, as far as it is kept.
+/// A cached object.
 pub(super) struct Entry<K> {
     pub(super) uid: Box<str>,
     pub(super) version: Box<str>,
     pub(super) body: Body<K>,
-    /// The size of its JSON when it was last counted: when a version of others was seen, and when it came to rest.
+    /// The size of its JSON at the last count: when a version of another client arrived, or when it was released.
     pub(super) size: JsonSize,
-    /// Whether it is that of this version.
+    /// Whether `size` is the size of this version.
     pub(super) counted: bool,
-    /// The owner's uid, as long as the object stands in `owned`.
+    /// The owner's uid, as long as the object is in `owned`.
     pub(super) owner: Option<Box<str>>,
     pub(super) over: bool,
     pub(super) delete_at: Option<Moment>,
     pub(super) value_bytes: u64,
-    /// Whether an own read or write returned this version, so that whoever asked knows it.
+    /// Whether a read or write of this process returned this version, so that its reconcile has handled it.
     pub(super) own: bool,
-    /// Whether the body is what was sent: the API server named its version, and what is stored was not seen yet.
+    /// Whether the body is the sent object. The API server has answered with its version, but the stored object was not
+    /// received yet.
     pub(super) sent: bool,
-    /// A write may have been stored whose answer was lost: only the server knows the newest version.
+    /// Whether the answer to a write was lost. Then only the API server knows the newest version.
     pub(super) is_stale: bool,
 }
 
 /// The source of an object.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Source {
-    /// By a watch or a list.
+    /// A watch or a list.
     Watch,
-    /// Whole, in the answer to an own read or write.
+    /// The answer to a read or write of this process, with the whole object.
     Answer,
-    /// As an own write sent it.
+    /// A write of this process, as it was sent.
     Sent,
 }
 
 /// The kept part of an object.
 pub(super) enum Body<K> {
     Full(Arc<K>),
-    /// Compressed, and as long as somebody uses it, also whole.
+    /// Compressed, and also whole as long as it is in use.
     Packed(Arc<PackedObject>, Weak<K>),
     Summary,
 }
 
 impl<K: ReconciledKind> Entry<K> {
-    /// Whether the same version of this object is not what is known of it.
+    /// Whether the cached object of the same version differs from this one.
     pub(super) fn differs_from(&self, object: &K) -> bool {
         match &self.body {
             Body::Full(known) => **known != *object,
-            // The API server sorts the keys of free-form JSON: other bytes may be the same object.
+            // The API server sorts the keys of free-form JSON, so the bytes may differ although the object is the same.
             Body::Packed(packed, _) => packed.unpack::<K>().is_none_or(|known| known != *object),
-            // Nothing else is kept of it.
+            // A summary keeps only these two values.
             Body::Summary => (self.over, self.delete_at) != (object.is_finished(), object.delete_at()),
         }
     }
 }
 
 impl<K: ReconciledKind> Body<K> {
-    /// Returns the object; `None` where it is not kept.
+    /// Returns the object, or `None` if only its summary is kept.
     pub(super) fn object(&self) -> Option<Arc<K>> {
         match self {
             Self::Full(object) => Some(Arc::clone(object)),
@@ -84,19 +85,19 @@ impl<K: ReconciledKind> Body<K> {
 pub(super) struct JsonSize {
     /// Its bytes.
     pub(super) bytes: usize,
-    /// The number of its values, or more: commas and brackets within texts count too.
+    /// An upper bound of the number of its values: commas and brackets within strings count too.
     values: usize,
 }
 
 impl JsonSize {
-    /// Returns the size of an object; none where it has no JSON.
+    /// Returns the size of an object, or 0 if it cannot be serialized.
     pub(super) fn of(object: &impl Serialize) -> Self {
         let mut size = Self::default();
         serde_json::to_writer(&mut size, object).map_or_else(|_| Self::default(), |()| size)
     }
 
-    /// Returns how many bytes the object takes in memory at most, about: a value that has two bytes as JSON takes as
-    /// much as any other.
+    /// Returns roughly the most bytes that the object takes in memory. A value of two bytes of JSON takes as much as
+    /// any other.
     pub(super) fn memory(self) -> usize {
         self.bytes + self.values * size_of::<serde_json::Value>()
     }
@@ -125,7 +126,7 @@ pub(super) struct PackedObject {
 }
 
 impl PackedObject {
-    /// Compresses an object; `None` where it has no JSON.
+    /// Compresses an object. `None` if it cannot be serialized.
     pub(super) fn new(object: &impl Serialize) -> Option<Self> {
         let json = serde_json::to_vec(object).ok()?;
         let mut size = JsonSize::default();
@@ -133,7 +134,7 @@ impl PackedObject {
         Some(Self { bytes: compress_to_vec(&json, LEVEL).into(), size })
     }
 
-    /// Returns the object; `None` where it cannot be read any more.
+    /// Returns the object, or `None` if it cannot be decoded.
     pub(super) fn unpack<K: DecodedKind>(&self) -> Option<K> {
         let json = decompress_to_vec_with_limit(&self.bytes, self.size.bytes).ok()?;
         serde_json::from_slice::<Decoded<K>>(&json).ok().map(|Decoded(object)| object)

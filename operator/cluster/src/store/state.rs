@@ -1,4 +1,4 @@
-//! The cached objects of one kind with their indexes: by owner, by rest, and the bytes of long values by namespace.
+//! The cached objects of one kind with their indexes: by owner, by release, and the bytes of long values by namespace.
 
 use std::{
     cmp::Ordering,
@@ -16,18 +16,18 @@ use super::{
 };
 use crate::kinds::{Name, ReconciledKind, uid};
 
-/// The number of small objects that stay as they are at rest: those that came to rest last.
+/// The number of small objects that stay uncompressed after their release. The last released ones stay.
 pub(super) const MOST_SMALL: NonZeroUsize = NonZeroUsize::MIN.saturating_add(63);
 /// The cached objects with their indexes.
 pub(super) struct StoreState<K> {
     pub(super) entries: BTreeMap<Name, Entry<K>>,
-    /// The small objects that came to rest last.
+    /// The small objects that were released last.
     pub(super) small: LruCache<Name, ()>,
-    /// By the owner's uid: what belongs to it and is open, or over and not yet taken note of.
+    /// The objects of each owner, by its uid, that are open, or finished and not reduced to a summary.
     pub(super) owned: BTreeMap<Box<str>, Vec<Name>>,
     /// The names in the list that is being read, so far.
     pub(super) listed: Option<BTreeSet<Name>>,
-    /// The bytes of the long values of all objects of a namespace, where they have any.
+    /// The bytes of the long values of all objects of a namespace, if they have any.
     pub(super) value_bytes: BTreeMap<Arc<str>, u64>,
 }
 
@@ -52,15 +52,15 @@ impl<K: ReconciledKind> StoreState<K> {
         }
     }
 
-    /// Forgets where a compressed object was whole: that takes memory also after its last use.
+    /// Drops the weak pointer to the uncompressed object, because it keeps the allocation after the last use.
     pub(super) fn forget_whole(&mut self, name: &Name) {
         if let Some(Body::Packed(_, whole)) = self.entries.get_mut(name).map(|entry| &mut entry.body) {
             *whole = Weak::new();
         }
     }
 
-    /// Keeps the object unless a newer version is known. Returns the object as it is stored, as far as that is known,
-    /// and whether it was news.
+    /// Caches the object unless a newer version is cached. Returns the newest known form of the object, and whether it
+    /// was news.
     pub(super) fn put(&mut self, object: K, source: Source) -> (Arc<K>, bool) {
         let name = Name::of(&object);
         let object = Arc::new(object);
@@ -71,11 +71,11 @@ impl<K: ReconciledKind> StoreState<K> {
             if same && (known.sent || source == Source::Sent) && known.differs_from(&object) {
                 tracing::warn!(kind = K::KIND, %name, "what is stored is not what the operator wrote; it goes by what is stored");
                 if source == Source::Sent {
-                    // The watch was faster than the answer.
+                    // The watch event arrived before the answer.
                     return (known.body.object().unwrap_or(object), false);
                 }
             } else if same && own && matches!(known.body, Body::Summary) {
-                // It was read again because its body is needed, and so is kept whole until its end is known to all.
+                // It was read again because its body is needed, so it is kept whole until its end is handled.
             } else if same {
                 known.own |= own;
                 known.sent &= source == Source::Sent;
@@ -113,7 +113,7 @@ impl<K: ReconciledKind> StoreState<K> {
         (object, true)
     }
 
-    /// Removes an object and says whose it was.
+    /// Removes an object, and returns it with its owner.
     pub(super) fn remove(&mut self, name: Name) -> Option<DeletedObject> {
         let Entry { uid, body, .. } = self.take(&name)?;
         let owner = body.object().and_then(|object| object.owner().map(|(owner, _)| name.beside(owner)));
@@ -152,7 +152,8 @@ impl<K: ReconciledKind> StoreState<K> {
     }
 }
 
-/// The order of two versions, where it can be known: Kubernetes promises numbers, other servers may not.
+/// Returns the order of two versions, or `None` if one of them is not a number. Kubernetes promises numbers, other
+/// servers may not.
 pub(super) fn order(one: &str, other: &str) -> Option<Ordering> {
     if one == other {
         return Some(Ordering::Equal);

@@ -1,4 +1,4 @@
-//! Tests of what is known of the objects of one kind.
+//! Tests of the cache of one kind.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use serde_json::json;
@@ -94,7 +94,7 @@ fn packing_loses_nothing_and_shrinking_keeps_that_it_is_over() {
     assert!(!store.is_open(&name, "u"));
 }
 
-/// A Workflow that waits, with so many bytes of a prompt that repeats itself.
+/// Returns a waiting Workflow with a repetitive prompt of `bytes`.
 fn large(name: &str, bytes: usize) -> Workflow {
     let prompt = "Decide whether the attached report may be sent to the customer as it stands. ";
     let prompt: String = prompt.chars().cycle().take(bytes).collect();
@@ -155,7 +155,7 @@ fn status(store: &Store<Workflow>, name: &str) -> String {
     }
 }
 
-/// An object with another status message, as somebody else would make it of what was sent.
+/// Returns the object with another status message, as if a webhook had changed it.
 fn changed(mut object: Workflow) -> Workflow {
     object.status.get_or_insert_default().message = Some("changed on its way".to_owned());
     object
@@ -329,7 +329,7 @@ fn an_object_of_many_short_values_counts_as_what_it_takes_in_memory() {
     };
     store.apply(with("1", json!(["x".repeat(100_000)])));
     assert!((100_000..110_000).contains(&store.memory_of(&name)), "a text: {}", store.memory_of(&name));
-    // As long as the text.
+    // The JSON is as long as that of the text.
     store.apply(with("2", json!(vec![0; 50_000])));
     let least = 50_000 * size_of::<serde_json::Value>();
     assert!((least..least + 200_000).contains(&store.memory_of(&name)), "{}", store.memory_of(&name));

@@ -103,7 +103,7 @@ impl Recheck {
     /// short question does not read: until half a second before, and as far as the watches have told since.
     ///
     /// # Errors
-    /// As the API server answers.
+    /// The API server refuses, or does not answer.
     pub(crate) async fn is_in_force(&self, epoch: &str, what: ConfirmScope) -> Result<bool, Arc<kube::Error>> {
         let status = self.status.borrow().clone();
         let GuardStatus::InForce(guarded) = &status else { return Ok(false) };
