@@ -1,5 +1,5 @@
-//! Tells the listeners of the operator what happens: Kubernetes Events and metrics, both below, notices
-//! (`notices.rs`), and those of `Config::listeners` (`operator.rs`).
+//! Sends announcements to the listeners of the operator: Kubernetes Events and metrics, both below, notices
+//! (`notices.rs`), and the listeners of `Config::listeners` (`operator.rs`).
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use signoff_api::{
@@ -33,7 +33,7 @@ impl AnnouncedKind for Approval {
 }
 
 impl Context {
-    /// Tells every listener.
+    /// Sends an announcement to every listener.
     pub(crate) fn announce(&self, announcement: &Announcement<'_>) {
         let events = KubernetesEvents { reporter: &self.listeners.reporter, now: self.api.clock.now() };
         let own: [&dyn Listener; 2] = [&events, &*self.metrics];
@@ -43,13 +43,13 @@ impl Context {
         announce(own.into_iter().chain(notices).chain(further), announcement);
     }
 
-    /// Announces a sentence about an object that is no typed event.
+    /// Announces a sentence about an object, without a typed event.
     pub(crate) fn say(&self, about: About<'_>, reason: EventReason, message: &str, key: &str) {
         self.announce(&Announcement::about(about).sentence(reason, message, key));
     }
 }
 
-/// Queues a Kubernetes Event for each sentence.
+/// The listener that queues a Kubernetes Event for each sentence.
 struct KubernetesEvents<'a> {
     reporter: &'a Reporter,
     now: jiff::Timestamp,

@@ -23,7 +23,7 @@ use tokio::time::Instant;
 use crate::{context::Context, error::Error, guard::ConfirmScope, notices::NoticeDesk, withdrawal::RunVersion};
 use observe::{ApprovalObservation, ObservedApproval};
 
-/// The time after which a deadline is looked at again that the API server has not reached.
+/// The pause before the next reconcile of an Approval whose deadline the API server's clock has not reached.
 const A_SECOND: Duration = Duration::from_secs(1);
 
 /// Reconciles an Approval. Returns when to reconcile again without an event.
@@ -51,14 +51,14 @@ async fn reconcile_observed(context: &Context, name: &Name) -> Result<Option<Mom
     let outages = context.api.clock.outages().into_iter().map(|(from, to)| (from.into(), to.into())).collect();
     let now = Now { max_gate_timeout, outages, ..Now::new(context.api.now(), guard_epoch.to_string()) };
     let result = match evaluate::evaluate(context, name, &approval, owner, &now).await {
-        // What was done to it or to its run meanwhile needs no evaluation.
+        // The Approval or its run has changed meanwhile: the next reconcile may need no evaluation.
         Err(Error::Stopped { why: Stopped::Withdrawn, .. }) => return Ok(Some(now.at)),
         result => notified::notified(context, &approval, result?, now.at),
     };
     if !result.changed {
         return Ok(result.wake_at);
     }
-    // Where the request was changed, nothing is written but an end that decides nothing.
+    // If the request was changed, only an end without a verdict is written.
     let ends_undecided = result.status.outcome.as_ref().is_some_and(|outcome| outcome.verdict.is_none());
     if !ends_undecided && approval.spec.request.is_changed() {
         return Err(Error::Bug {
@@ -72,16 +72,16 @@ async fn reconcile_observed(context: &Context, name: &Name) -> Result<Option<Mom
         false => ConfirmScope::StoredStatus,
     };
     if honoured && !context.api.confirms(rests_on, &guard_epoch).await? {
-        // The guard looks again, and so does this then.
+        // The guard inspects again, and then enqueues every open object.
         return Ok(None);
     }
     if let Some(due) = result.due {
-        // The clock of the operator decides nothing: an answer of the API server says that the deadline has come.
+        // The operator's clock alone is no proof: an answer of the API server must show that the deadline has passed.
         if !context.api.has_come(due, began).await? {
             return Ok(Some(now.at.max(due).after(A_SECOND)));
         }
         let run = RunVersion { name: &run, uid: &approval.spec.request.workflow.uid, generation };
-        // An escalation asks more people, which a withdrawn run survives.
+        // An escalation only asks more people, so it needs no check of the run.
         if result.status.outcome.is_some() && !context.still_stands(&run).await? {
             return Ok(Some(now.at.after(A_SECOND)));
         }
@@ -101,7 +101,7 @@ async fn reconcile_observed(context: &Context, name: &Name) -> Result<Option<Mom
     if let Some(outcome) = confirmed {
         context.caches.confirmed_outcomes.add(&stored, &outcome);
     }
-    // The run need not wait for the watch to come round.
+    // The run is enqueued at once, before the watch delivers this write.
     if before != after {
         context.enqueue_workflow(run);
     }

@@ -1,10 +1,10 @@
-//! Long values of a run as Blobs that the Workflow owns.
+//! The store of long values, as Blobs that the Workflow owns *(I/O)*.
 //!
-//! The usual name can be computed by everyone who knows the value, so an object that was created while the policies
-//! were absent may have it. A Blob counts only with the Workflow as its controller and the right bytes. Every other one
-//! counts as absent: the name then gets a random suffix, which the run's status records (`status.valueNames`).
+//! Every user who knows a value can compute its usual name, so a user may have created an object of that name while the
+//! policies were absent. A Blob counts only if the Workflow is its controller and its bytes have the digest. Otherwise
+//! the value is stored under a name with a random suffix, which the run's status records (`status.valueNames`).
 //!
-//! It must not serve bytes that do not have the digest they were asked by, and never changes a Blob.
+//! **Invariant:** returns only bytes that have the requested digest, and changes no Blob.
 
 use std::{
     hash::{BuildHasher, RandomState},
@@ -34,24 +34,25 @@ use crate::metrics::SharedMetrics;
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Blobs through a client.
+/// The store of Blobs through a client.
 pub struct ClusterBlobs {
     client: Client,
     metrics: SharedMetrics,
-    /// The turns of namespaces at writing.
+    /// The budget by which namespaces write in turn.
     turns: Arc<FairBudget>,
-    /// Random, and the same as long as this process lives: who stores a value twice meets what it stored first.
+    /// The secret of this process, from which random names are computed. A value that is stored twice gets the same
+    /// name.
     secret: RandomState,
 }
 
 impl ClusterBlobs {
-    /// Blobs through this client.
+    /// Returns the store through this client.
     #[must_use]
     pub fn new(client: Client, metrics: SharedMetrics, turns: Arc<FairBudget>) -> Self {
         Self { client, metrics, turns, secret: RandomState::new() }
     }
 
-    /// A name for the value whose usual name is taken.
+    /// Returns the name of a value whose usual name is taken.
     fn other_name(&self, usual: &str) -> String {
         let [.., a, b, c, d] = self.secret.hash_one(usual).to_be_bytes();
         names::other_blob(usual, u32::from_be_bytes([a, b, c, d]))
@@ -64,7 +65,7 @@ impl ClusterBlobs {
     }
 }
 
-/// The usual name of the Blob of a value.
+/// Returns the usual name of the Blob of a value.
 pub(crate) fn usual_name(owner: &Owner, digest: &str) -> Result<String, BlobError> {
     let parsed: Result<Digest, _> = serde_json::from_value(digest.into());
     let parsed = parsed.map_err(|_| BlobError::NotADigest(digest.to_owned()))?;
@@ -76,7 +77,7 @@ fn store(digest: &str, cause: impl Into<Box<dyn std::error::Error + Send + Sync>
 }
 
 impl ClusterBlobs {
-    /// The run's Blob of this name: its bytes, or why they are not those of the digest.
+    /// Returns the bytes of the run's Blob of this name, or `None` if the run has no such Blob.
     async fn read(&self, owner: &Owner, digest: &str, name: &str) -> Result<Option<Bytes>, BlobError> {
         let path = Request::new(Blob::url_path(&(), Some(&owner.namespace)));
         let request = path.get(name, &GetParams::default()).map_err(|why| store(digest, why))?;
@@ -99,7 +100,7 @@ impl ClusterBlobs {
         Ok(Some(bytes))
     }
 
-    /// Creates the Blob. False where another object has the name.
+    /// Creates the Blob. Returns false if another object has the name.
     async fn create(&self, owner: &Owner, digest: &str, object: &Blob) -> Result<bool, BlobError> {
         let body = serde_json::to_vec(object).map_err(|why| store(digest, why))?;
         let path = Request::new(Blob::url_path(&(), Some(&owner.namespace)));
@@ -126,7 +127,7 @@ impl BlobStore for ClusterBlobs {
         for name in [&usual, &other] {
             object.metadata.name = Some(name.clone());
             let is_stored = self.create(owner, digest, &object).await?
-                // An earlier attempt made it, or another object has the name.
+                // An earlier attempt has created it, or another object has the name.
                 || match self.read(owner, digest, name).await {
                     Ok(found) => found.is_some(),
                     Err(BlobError::Mismatch { .. }) => false,

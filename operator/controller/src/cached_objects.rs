@@ -1,11 +1,11 @@
-//! The objects that watches have delivered, as every reconcile reads them.
+//! The caches of the objects that the watches have delivered.
 
 use signoff_api::{Approval, Workflow};
 use signoff_cluster::{store::Store, workqueue::Key};
 
 use crate::{deleted_namespaces::DeletedNamespaces, policy_index::PolicyIndex, unreadable::UnreadableObjects};
 
-/// The cached Workflows and Approvals, and what the watches of policies and Namespaces say about them.
+/// The cached Workflows, Approvals, policies and Namespaces.
 #[derive(Default)]
 pub(crate) struct CachedObjects {
     pub(crate) workflows: Store<Workflow>,
@@ -16,7 +16,7 @@ pub(crate) struct CachedObjects {
 }
 
 impl CachedObjects {
-    /// Returns how many bytes an object takes in memory while it is reconciled, or 0 where it is not cached.
+    /// Returns how many bytes an object takes in memory while it is reconciled, or 0 if it is not cached.
     pub(crate) fn memory_of(&self, key: &Key) -> usize {
         match key {
             Key::Workflow(name) => self.workflows.memory_of(name),
@@ -24,7 +24,7 @@ impl CachedObjects {
         }
     }
 
-    /// Whether this version of an object is the newest one in the cache, and came from a request of this process.
+    /// Whether this is the cached version of an object, and a read or write of this process returned it.
     pub(crate) fn is_own(&self, key: &Key, version: &str) -> bool {
         match key {
             Key::Workflow(name) => self.workflows.is_own(name, version),

@@ -1,5 +1,5 @@
 //! The caches of this process for reconciles: plans, journal segments, confirmed outcomes and times of partial tallies.
-//! Each is bounded, the least recently used entries leave first, and a missing entry costs time only.
+//! Each is bounded, and a missing entry costs only time.
 
 mod by_bytes;
 mod confirmed_outcomes;

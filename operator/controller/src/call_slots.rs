@@ -1,16 +1,16 @@
-//! Slots for calls of models and addresses: how many calls run at once in all, in a namespace, for a Workflow and to a
-//! host, and which waiting call gets a slot that becomes free.
+//! The slots for calls of models and addresses. They limit the calls in flight in all, of a namespace, of a Workflow
+//! and to a host, and queue the calls beyond these limits.
 //!
-//! **Invariant:** free slots are given by turns to the namespaces that wait, and within a namespace by turns to its
-//! Workflows. A call that is held back by a limit of its own delays no other call. The slots in all, and those to a
-//! host, are shared: each namespace leaves a part of the free ones to those that come after it, and the last ones are
-//! for namespaces without a call in flight.
+//! **Invariant:** waiting namespaces get free slots in turn, and within a namespace its Workflows do. A call at a limit
+//! of its Workflow, namespace or host delays no other call. The slots in all and to a host are shared: each namespace
+//! leaves a part of the free slots to namespaces that come later, and the last slots are for namespaces without a call
+//! in flight.
 //!
 //! A free slot is reserved for one waiting call, and its Workflow is enqueued. A reconcile that does not claim the slot
 //! returns it by [`CallSlots::retain`] or [`CallSlots::forget`].
 //!
-//! With its slot a call takes the bytes that it needs before it is sent, beyond what every call has of its own. While
-//! its answer is read it can take more, as long as there is room.
+//! With its slot a call takes the memory that it needs before it is sent, beyond the bytes that every call has of its
+//! own. While its answer is read, it can take more as long as there is room.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -32,29 +32,29 @@ use url::Url;
 /// The limits of calls of models and addresses in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CallLimits {
-    /// In all.
+    /// Of all namespaces together.
     pub total: usize,
-    /// In one namespace.
+    /// Of one namespace.
     pub per_namespace: usize,
-    /// For one Workflow.
+    /// Of one Workflow.
     pub per_workflow: usize,
     /// To one host: that of a provider's `baseURL`, or of the URL of an http step.
     pub per_host: usize,
 }
 
 impl CallLimits {
-    /// The slots in all.
+    /// Returns the shares of namespaces in all slots.
     fn shared(&self) -> FairShare {
         FairShare::new(self.total, self.per_namespace, self.total / 4)
     }
 
-    /// The slots to one host: a namespace alone has half of them.
+    /// Returns the shares of namespaces in the slots to one host. A namespace alone can have half of them.
     fn shared_of_host(&self) -> FairShare {
         FairShare::new(self.per_host, self.per_host.div_ceil(2).min(self.per_namespace), self.per_host / 4)
     }
 
-    /// Returns the default limits beside `total`: half of it for a namespace, a quarter for a Workflow, three quarters
-    /// for a host. None of them is below 1.
+    /// Returns the default limits for `total` calls: half for a namespace, a quarter for a Workflow, and three quarters
+    /// for a host. Each is at least 1.
     #[must_use]
     pub fn of_total(total: usize) -> Self {
         let total = total.max(1);
@@ -72,7 +72,7 @@ impl Default for CallLimits {
 /// The slots of one operator.
 pub(crate) struct CallSlots {
     limits: CallLimits,
-    /// What calls have beyond what each has of its own, and how much that is.
+    /// The memory for calls beyond `own_bytes`, the bytes that each call has of its own.
     bytes: Arc<FairBudget>,
     own_bytes: usize,
     inner: Mutex<CallSlotsState>,
@@ -81,16 +81,16 @@ pub(crate) struct CallSlots {
 
 #[derive(Default)]
 struct CallSlotsState {
-    /// Slots of calls that run, and those reserved.
+    /// The slots of calls in flight, and the reserved slots.
     taken: SlotCounts,
     waiting: BTreeMap<Arc<str>, NamespaceQueue>,
     /// The namespace that got the last free slot.
     last: Option<Arc<str>>,
-    /// The namespace that has less than its share of bytes, and for whose call there were not enough: it is next.
+    /// The namespace that has less than its share of memory, and whose call did not fit. Its call is next.
     held_back: Option<Arc<str>>,
-    /// Calls with a reserved slot, by their Workflow.
+    /// The calls with a reserved slot, by their Workflow.
     reserved: BTreeMap<Name, BTreeMap<CallTicket, HeldPart>>,
-    /// Workflows that got a slot since the last [`CallSlots::take_granted`].
+    /// The Workflows that got a slot since the last [`CallSlots::take_granted`].
     wake: BTreeSet<Name>,
 }
 
@@ -109,7 +109,7 @@ struct HostCounts {
     namespaces: BTreeMap<Arc<str>, usize>,
 }
 
-/// The calls of one namespace that wait.
+/// The waiting calls of one namespace.
 #[derive(Default)]
 struct NamespaceQueue {
     workflows: BTreeMap<Name, BTreeSet<CallTicket>>,
@@ -120,49 +120,49 @@ struct NamespaceQueue {
 /// A call that waits for a slot.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct CallTicket {
-    /// The `seq` of its record: the calls of a Workflow run in this order.
+    /// The `seq` of its record. The calls of a Workflow get slots in this order.
     pub(crate) seq: Seq,
-    /// Its path and attempt.
+    /// The path and attempt of its record.
     pub(crate) call: CallKey,
     /// Its Workflow.
     pub(crate) workflow: Name,
     /// The uid of its Workflow.
     pub(crate) run: Arc<str>,
-    /// The host it goes to; `None` where it leaves no process, as a scripted model does.
+    /// The host that it calls, or `None` for a call within this process, such as to a scripted model.
     pub(crate) host: Option<Arc<str>>,
-    /// The bytes that it takes in memory.
+    /// The bytes that it needs in memory.
     pub(crate) bytes: CallBytes,
 }
 
-/// The bytes that a call takes in memory.
+/// The bytes that a call needs in memory before it is sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct CallBytes {
-    /// Of its request, with its copies.
+    /// The bytes of its request, with copies.
     pub(crate) request: usize,
-    /// Those for its answer that it has before it is sent.
+    /// The bytes that are reserved for its answer.
     pub(crate) answer: usize,
 }
 
-/// The limit that holds a call back.
+/// The limit that delays a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum CallWait {
-    /// Of its Workflow.
+    /// The limit of its Workflow.
     Workflow(usize),
-    /// Of its namespace.
+    /// The limit of its namespace.
     Namespace(usize),
-    /// Its namespace has so many, which is its share beside others.
+    /// Its namespace has this number of slots, which is its share beside other namespaces.
     Share(usize),
-    /// Of the host it goes to.
+    /// The limit of the host that it calls.
     Host(Arc<str>, usize),
-    /// Its namespace has so many to the host it goes to, which is its share beside others.
+    /// Its namespace has this number of slots to the host, which is its share beside other namespaces.
     HostShare(Arc<str>, usize),
-    /// Of the operator.
+    /// The limit of the operator.
     Total(usize),
-    /// There is no memory for so many bytes.
+    /// There is no memory for this number of bytes.
     Memory(usize),
 }
 
-/// The slot of a call that runs; free again once this is dropped.
+/// The slot of a call in flight. Dropping it frees the slot.
 pub(crate) struct CallSlot {
     slots: Arc<CallSlots>,
     ticket: CallTicket,
@@ -177,8 +177,8 @@ impl Drop for CallSlot {
 
 impl AnswerRoom for CallSlot {
     fn has_room_for(&self, bytes: usize) -> bool {
-        // It was taken before the call was sent. Where that is all that a namespace can have, it counts as enough: the
-        // turn would be asked again for ever.
+        // These bytes were taken before the call was sent. They count as enough even if they were cut to the most of a
+        // namespace: otherwise the call would be repeated for ever.
         if bytes <= self.ticket.bytes.answer {
             return true;
         }
@@ -188,7 +188,7 @@ impl AnswerRoom for CallSlot {
     }
 }
 
-/// Returns the host that limits count a URL under.
+/// Returns the host of a URL by which its calls are limited.
 pub(crate) fn host(url: &str) -> Option<Arc<str>> {
     let url: Url = url.parse().ok()?;
     let host = url.host_str()?;
@@ -204,7 +204,7 @@ impl CallSlots {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Applies a change that may have freed slots, and reserves those for the calls that are next.
+    /// Applies a change that may free slots, and reserves free slots for the next calls.
     fn change(&self, change: impl FnOnce(&mut CallSlotsState)) {
         let mut inner = self.lock();
         change(&mut inner);
@@ -231,18 +231,18 @@ impl CallSlots {
         Ok(CallSlot { slots: Arc::clone(self), ticket, held: Mutex::new(held) })
     }
 
-    /// Returns the bytes that a call needs before it is sent beyond those of its own.
+    /// Returns the bytes that a call needs before it is sent, beyond its own bytes.
     fn bytes_of(&self, ticket: &CallTicket) -> usize {
         let CallBytes { request, answer } = ticket.bytes;
         request.saturating_add(answer).saturating_sub(self.own_bytes)
     }
 
-    /// Gives free slots to calls that wait for bytes, which have become free.
+    /// Reserves slots for calls that waited for memory that has become free.
     pub(crate) fn on_bytes_freed(&self) {
         self.change(|_| {});
     }
 
-    /// Reserves free slots for the calls that are next.
+    /// Reserves free slots for the next calls.
     fn reserve(&self, inner: &mut CallSlotsState) {
         while inner.taken.all < self.limits.total
             && let Some((ticket, held)) = self.next(inner)
@@ -253,20 +253,20 @@ impl CallSlots {
         }
     }
 
-    /// Has others leave bytes to the namespace for whose call there are not enough.
+    /// Reserves free memory for the namespace whose call did not fit, or ends that.
     fn hold_back(&self, inner: &mut CallSlotsState, namespace: Option<Arc<str>>) {
         self.bytes.reserve_for(namespace.clone());
         inner.held_back = namespace;
     }
 
-    /// Removes the call that is next from the queue, and returns it with its bytes.
+    /// Removes the next call from the queue, and returns it with its memory.
     fn next(&self, inner: &mut CallSlotsState) -> Option<(CallTicket, HeldPart)> {
         let first = inner.held_back.clone().filter(|name| inner.waiting.contains_key(name));
         self.hold_back(inner, None);
         let after = in_turn(&inner.waiting, inner.last.as_ref()).map(|(name, _)| Arc::clone(name));
         let order: Vec<Arc<str>> = first.into_iter().chain(after).collect();
         for namespace in order {
-            // Its calls, of which there may be many thousands, are not looked at while none of them may begin.
+            // A namespace can have many thousands of calls, which are skipped while none of them may start.
             let own = count(&inner.taken.namespaces, &namespace);
             if own >= self.limits.per_namespace || !self.limits.shared().has_room(own, inner.taken.all, 1) {
                 continue;
@@ -293,13 +293,13 @@ impl CallSlots {
         None
     }
 
-    /// Keeps only these calls of a Workflow in the queue; the reserved slots of all its others are free again.
+    /// Keeps only the `wanted` calls of a Workflow in the queue, and frees the reserved slots of its other calls.
     pub(crate) fn retain(&self, workflow: &Name, wanted: impl Fn(&CallTicket) -> bool) {
         let mut inner = self.lock();
         let before = inner.taken.all;
         inner.retain(workflow, wanted);
         let is_gone = inner.held_back.as_ref().is_some_and(|name| !inner.waiting.contains_key(name));
-        // Where it had no slot reserved, nothing is free that was not. Every reconcile asks this.
+        // Without a freed slot there is nothing to reserve. Every reconcile comes here, so this is skipped.
         if inner.taken.all < before || is_gone {
             self.reserve(&mut inner);
         }
@@ -313,17 +313,17 @@ impl CallSlots {
         self.retain(workflow, |_| false);
     }
 
-    /// Waits until slots were reserved since this last returned.
+    /// Waits until slots are reserved after the last return.
     pub(crate) async fn granted(&self) {
         self.granted.notified().await;
     }
 
-    /// Returns the Workflows for which slots were reserved since the last time.
+    /// Returns the Workflows for which slots were reserved since the last call of this function.
     pub(crate) fn take_granted(&self) -> BTreeSet<Name> {
         std::mem::take(&mut self.lock().wake)
     }
 
-    /// Returns how many slots are free, and how many calls wait for one.
+    /// Returns the number of free slots and of waiting calls.
     pub(crate) fn levels(&self) -> (usize, usize) {
         let inner = self.lock();
         let waiting = inner.waiting.values().flat_map(|line| line.workflows.values()).map(BTreeSet::len).sum();
@@ -332,7 +332,7 @@ impl CallSlots {
 }
 
 impl CallSlotsState {
-    /// Takes the reserved slot of a call, and returns its bytes; `None` where it has none.
+    /// Takes the reserved slot of a call, and returns its memory, or `None` if it has no reserved slot.
     fn claim(&mut self, ticket: &CallTicket) -> Option<HeldPart> {
         let reserved = self.reserved.get_mut(&ticket.workflow)?;
         let claimed = reserved.remove(ticket);
@@ -372,7 +372,7 @@ impl CallSlotsState {
 }
 
 impl SlotCounts {
-    /// Returns the limit that holds a call back, or `None`.
+    /// Returns the limit that delays a call, or `None`.
     fn full(&self, ticket: &CallTicket, limits: &CallLimits) -> Option<CallWait> {
         let namespace = &ticket.workflow.namespace;
         let (of_run, own) = (count(&self.runs, &ticket.run), count(&self.namespaces, namespace));
@@ -434,7 +434,7 @@ fn increment(counts: &mut BTreeMap<Arc<str>, usize>, key: &Arc<str>) {
     *counts.entry(Arc::clone(key)).or_default() += 1;
 }
 
-/// Counts one less, and keeps no zero.
+/// Decrements a count, and removes it at 0.
 fn decrement(counts: &mut BTreeMap<Arc<str>, usize>, key: &Arc<str>) {
     if let Some(count) = counts.get_mut(key) {
         *count = count.saturating_sub(1);
@@ -452,8 +452,8 @@ fn in_turn<'m, K: Ord, V>(map: &'m BTreeMap<K, V>, last: Option<&K>) -> impl Ite
 }
 
 impl CallWait {
-    /// Returns a sentence for the condition `CallsPending`. It names the limit and no place in the queue, which would
-    /// cost a write each time it changed.
+    /// Returns a sentence for the condition `CallsPending`. The sentence contains no position in the queue, because
+    /// each change of it would cost a write.
     pub(crate) fn message(&self, namespace: &str) -> String {
         let of = |whose: String, most: usize, flag: &str| {
             format!(

@@ -1,4 +1,4 @@
-//! Which call gets a free slot, and which limit holds a call back.
+//! Tests of slots: the call that gets a free slot, and the limit that delays a call.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::{collections::BTreeSet, sync::Arc};
@@ -13,7 +13,7 @@ fn of_limits(limits: CallLimits) -> Arc<CallSlots> {
     Arc::new(CallSlots::new(limits, FairBudget::new(1000), 100))
 }
 
-/// The call `seq` of a Workflow, to the host of its own.
+/// Returns the call `seq` of a Workflow, to a host of its own.
 fn ticket(namespace: &str, workflow: &str, seq: i64) -> CallTicket {
     CallTicket {
         seq: Seq::from(seq),
@@ -196,7 +196,7 @@ fn default_limits_leave_room_for_others_and_are_never_zero() {
     assert_eq!(CallLimits::of_total(0), CallLimits { total: 1, per_namespace: 1, per_workflow: 1, per_host: 1 });
 }
 
-/// As many calls of a namespace as get a slot, to one host.
+/// Returns the slots of as many calls of a namespace to one host as get one.
 fn fill(slots: &Arc<CallSlots>, namespace: &str, host: &str) -> Vec<CallSlot> {
     let tickets = (0..1000).map(|n| to(host, ticket(namespace, &format!("w{n}"), 1)));
     tickets.map_while(|ticket| slots.acquire(ticket).ok()).collect()
@@ -228,7 +228,7 @@ fn namespaces_that_have_called_for_long_have_the_same_share() {
     for name in &names {
         running.insert(name.clone(), fill(&slots, name, "models.test"));
     }
-    // Each call ends after a while, and its namespace has another one at once.
+    // Each call ends after some turns, and its namespace queues another one at once.
     for round in 0..400 {
         let name = names[round % names.len()].as_str();
         drop(running.get_mut(name).unwrap().pop());
@@ -290,7 +290,7 @@ fn a_slot_that_is_not_claimed_returns_its_bytes() {
 
 #[test]
 fn a_call_that_took_all_that_its_namespace_can_have_has_room_for_its_answer() {
-    // 500 of 1000 bytes are what a namespace has alone: the answer was reserved, and is not refused again and again.
+    // A namespace alone can have 500 of 1000 bytes. The answer has them reserved, so it is not refused repeatedly.
     let slots = slots(9, 9, 9, 9);
     let turn = runs(&slots, &needs(400, 600, ticket("a", "one", 1)));
     assert!(turn.has_room_for(200) && turn.has_room_for(600));
@@ -356,7 +356,7 @@ fn a_call_that_needs_many_bytes_is_not_starved_by_those_of_ten_namespaces_that_n
     };
     assert!(ended <= 10, "{ended} calls of others ended before it");
     drop(granted);
-    // Who goes away holds up nobody.
+    // A call that is dropped delays no other.
     (0..10).for_each(|namespace| running.extend(slots.acquire(small(namespace, 1000))));
     assert_eq!(waits(&slots, &needs(900, 0, ticket("victim", "one", 2))), CallWait::Memory(800));
     assert!(slots.lock().held_back.is_some());

@@ -1,8 +1,7 @@
-//! A reconcile or a call whose time on the runtime's threads is charged to the share of its namespace: decoding objects
-//! and segments of journals, digests, comparing and encoding. So a namespace whose text is long waits behind others
-//! also for what is not evaluated.
+//! Charges the time of reconciles and calls on the runtime's threads to their namespaces: the time for decoding,
+//! digests, comparing and encoding. A namespace with long texts then waits behind others for its evaluations too.
 //!
-//! A poll does not block, so its wall time is about its CPU time.
+//! A poll does not block, so its wall time is close to its CPU time.
 
 use std::{
     pin::Pin,
@@ -13,7 +12,7 @@ use std::{
 
 use signoff_executor::Evaluator;
 
-/// A future that charges the time of its polls once it has ended or is dropped.
+/// A future that charges the time of its polls when it has ended or is dropped.
 pub(crate) struct Charged<F> {
     future: Pin<Box<F>>,
     evaluator: Evaluator,
@@ -63,7 +62,7 @@ mod tests {
             let order = Arc::clone(&order);
             move || order.lock().unwrap().push(name)
         };
-        // The one thread is taken until both wait.
+        // The only thread is busy until both evaluations wait.
         let (release, waits) = mpsc::channel::<()>();
         let taken = tokio::spawn({
             let (evaluator, taken) = (evaluator.clone(), subject("taken"));

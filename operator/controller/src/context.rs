@@ -5,7 +5,8 @@
 //! * `evaluations`: the evaluations of users' text, and quarantines
 //! * `listeners`: Kubernetes Events, notices and further listeners
 //! * `long_values`: the store of long values, and their limits
-//! * `crate::cached_objects`, `crate::caches`: the objects of the watches, and what reconciles derived from objects
+//! * `crate::cached_objects`, `crate::caches`: the objects of the watches, and the caches of plans, segments and
+//!   outcomes
 
 mod api_server;
 mod calls;
@@ -58,7 +59,7 @@ pub(crate) struct Context {
 }
 
 impl Context {
-    /// Evaluates text of an object on a thread for that. The evaluation ends with the object, or when its run is
+    /// Evaluates text of an object on a thread for evaluations. The evaluation ends with the object, or when its run is
     /// withdrawn or suspended, and does not begin if the object has changed. `orders`: the orders that the evaluation
     /// takes into account.
     ///
@@ -129,7 +130,7 @@ impl Context {
         Some(NoticeScope { desk, objects: &self.objects, queue: &self.queue })
     }
 
-    /// Tells the events whose namespaces are cached by now, or that have waited long enough.
+    /// Queues the notices of events whose namespaces are cached by now, or that have waited long enough.
     pub(crate) fn tell_unrouted(&self) {
         if let Some(notices) = self.notices() {
             notices.tell_unrouted();
@@ -152,8 +153,8 @@ impl Context {
         }
     }
 
-    /// Reads the newest version of an object into its cache, and returns it. Also tells its notices: if the answer to
-    /// an earlier write of the object was lost, they were not told.
+    /// Reads the newest version of an object into its cache, and returns it. Also queues its notices, which are missing
+    /// if the answer to an earlier write was lost.
     pub(crate) async fn fresh<K: ReconciledKind + NoticeSource>(
         &self,
         store: &Store<K>,

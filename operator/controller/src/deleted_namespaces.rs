@@ -1,8 +1,8 @@
 //! The namespaces that are being deleted, from the watch of Namespaces and from answers of the API server.
 //!
-//! **Invariant:** a namespace of the same uid is never taken for one that goes on again: its deletion cannot be taken
-//! back. What is created after a deletion is in a new namespace of that name, because the API server creates nothing in
-//! one that is being deleted.
+//! **Invariant:** the deletion of a namespace is never undone for the same uid. An object that was created after the
+//! deletion belongs to a new namespace of that name, because the API server creates nothing in a namespace that is
+//! being deleted.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -46,11 +46,11 @@ impl DeletedNamespaces {
         let namespace = meta.namespace.as_deref().unwrap_or_default();
         let inner = self.lock();
         let deletion = inner.deletions.get(namespace);
-        // Both are whole seconds: of the same second, nobody knows.
+        // Both are whole seconds. Within the same second the order is unknown, and the object counts as deleted.
         deletion.is_some_and(|deletion| created.is_none_or(|created| created <= deletion.at))
     }
 
-    /// Applies a watch event. Returns the namespace of which there is news: its deletion has begun, or is over.
+    /// Applies a watch event. Returns the namespace whose deletion has begun or is over, or `None`.
     pub(crate) fn apply(&self, event: &WatchEvent<Namespace>) -> Option<Arc<str>> {
         let mut inner = self.lock();
         match event {
@@ -61,7 +61,7 @@ impl DeletedNamespaces {
             }
             WatchEvent::Unreadable { meta, listed: true, .. } => inner.list(meta),
             WatchEvent::ListDone(_) => {
-                // What was in them is gone with them.
+                // Namespaces that are not listed are deleted, with all their objects.
                 let listed = inner.listed.take()?;
                 inner.deletions.retain(|name, _| listed.contains(&**name));
             }
@@ -72,7 +72,7 @@ impl DeletedNamespaces {
         None
     }
 
-    /// Applies the metadata of a namespace. Returns its name where there is news.
+    /// Applies the metadata of a namespace. Returns its name if its deletion has begun or is over.
     pub(crate) fn record(&self, meta: &ObjectMeta) -> Option<Arc<str>> {
         self.lock().record(meta)
     }
@@ -92,7 +92,7 @@ impl State {
             return None;
         }
         match &meta.deletion_timestamp {
-            // A late word about an older namespace of that name.
+            // A late event about an older namespace of that name.
             Some(Time(at)) if known.is_some_and(|known| known.at > *at) => None,
             Some(Time(at)) => {
                 let name: Arc<str> = name.into();
@@ -128,7 +128,7 @@ mod tests {
         Time(Timestamp::from_second(second).unwrap())
     }
 
-    /// The namespace `pay` that was created and, perhaps, deleted at these seconds.
+    /// Returns the namespace `pay`, created and perhaps deleted at these seconds.
     fn namespace(uid: &str, created: i64, deleted: Option<i64>) -> Box<Namespace> {
         let metadata = ObjectMeta {
             name: Some("pay".to_owned()),
@@ -166,7 +166,7 @@ mod tests {
         let namespaces = DeletedNamespaces::default();
         namespaces.apply(&applied("1", 10, Some(20)));
         assert!(contain(&namespaces, "pay", 20) && !contain(&namespaces, "pay", 21));
-        // Of the same second nobody knows, until the new namespace is seen, or the old one is gone.
+        // Within the same second the order is unknown until the new namespace is received or the old one is gone.
         assert_eq!(namespaces.apply(&applied("2", 20, None)), Some("pay".into()));
         assert!(!contain(&namespaces, "pay", 20));
         namespaces.apply(&applied("2", 20, Some(30)));

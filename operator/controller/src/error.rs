@@ -1,4 +1,4 @@
-//! The errors of a reconcile, in four classes. The workqueue retries by class.
+//! The errors of a reconcile, with their classes for metrics and the pauses before a retry.
 
 use std::{sync::Arc, time::Duration};
 
@@ -23,7 +23,7 @@ pub enum Error {
         /// The error of the store.
         source: BlobError,
     },
-    /// A large value that a journal names is not there.
+    /// A large value that a journal names does not exist.
     #[error(
         "{object}: its journal names the value {digest}, which is not in the Blob {blob:?} any more, and no user or backup tool can write a Blob, so the run cannot continue: check what it has done, run it again (`kubectl approve rerun`), and delete the Workflow"
     )]
@@ -35,7 +35,7 @@ pub enum Error {
         /// The name of its Blob.
         blob: String,
     },
-    /// A part of a journal is not there, or is not a journal.
+    /// A part of a journal is missing or invalid.
     #[error(
         "{object}: its journal is incomplete: {why}; no user or backup tool can write a journal, so the run cannot continue: check what it has done, run it again (`kubectl approve rerun`), and delete the Workflow"
     )]
@@ -45,17 +45,17 @@ pub enum Error {
         /// The problem.
         why: String,
     },
-    /// An object that stands where one of the operator's should, and is not the operator's.
+    /// Another user's object has the name of an object that the operator would create.
     #[error("{object}: {name} exists and {why}: find out who created it, cancel this Workflow and create it again")]
     Foreign {
         /// The Workflow.
         object: String,
-        /// The kind and name of what is in the way.
+        /// The kind and name of the other object.
         name: String,
         /// The problem.
         why: String,
     },
-    /// The evaluation of an object's text has no result.
+    /// The evaluation of an object's text was stopped.
     #[error("{object}: {why}")]
     Stopped {
         /// The object.
@@ -89,7 +89,7 @@ impl Error {
         matches!(self, Self::Cluster(Cluster::Conflict(_)))
     }
 
-    /// Returns what failed, without the answer: two failures of the same operation are one stall.
+    /// Returns the failed operation without the answer. Repeated failures of one operation are one stall.
     pub(crate) fn operation(&self) -> &str {
         match self {
             Self::Cluster(Cluster::Transient { what, .. }) => what,
@@ -98,8 +98,7 @@ impl Error {
         }
     }
 
-    /// Returns a reason of the condition `Stalled`; `None` where the status must stay as it is, because a part of the
-    /// journal is not there.
+    /// Returns the reason of the condition `Stalled`, or `None` if the condition is not set for this error.
     pub(crate) fn reason(&self) -> Option<&'static str> {
         match self {
             Self::Cluster(Cluster::Transient { source, .. }) => Some(reason_of(source)),
@@ -116,7 +115,7 @@ impl Error {
         }
     }
 
-    /// Whether the same operation can succeed later although nobody changes the run or what is in its way.
+    /// Whether the same operation can succeed later without a change by a user.
     pub(crate) fn passes_by_itself(&self) -> bool {
         match self {
             Self::Cluster(Cluster::Conflict(_) | Cluster::Transient { .. })
@@ -130,7 +129,7 @@ impl Error {
         }
     }
 
-    /// The condition and its reason that tell on the Workflow that the run cannot go on before an administrator acts.
+    /// Returns the condition and the reason for the Workflow if the run cannot continue before an administrator acts.
     #[must_use]
     pub fn blocking_condition(&self) -> Option<(&'static str, &'static str)> {
         match self {
@@ -145,7 +144,7 @@ impl Error {
         }
     }
 
-    /// A word for metrics.
+    /// Returns the class of the error for metrics.
     #[must_use]
     pub fn class(&self) -> &'static str {
         match self {
@@ -168,7 +167,8 @@ impl Error {
             Duration::from_millis(first.saturating_mul(1 << failures.saturating_sub(1).min(20)).min(most))
         };
         match self {
-            // The first retry is at once; against a contender that always wins it must not loop.
+            // The first retries are at once. The later pauses prevent a busy loop against a client that always writes
+            // first.
             Self::Cluster(Cluster::Conflict(_)) if failures <= 3 => Duration::ZERO,
             Self::Cluster(Cluster::Conflict(_)) => doubled(1, 5_000),
             _ if self.blocking_condition().is_some() => doubled(10_000, 600_000),

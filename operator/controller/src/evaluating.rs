@@ -1,4 +1,4 @@
-//! The reconciles that wait for an evaluation: each leaves its place to another one.
+//! The reconciles that wait for an evaluation. Each of them lets another reconcile start.
 
 use std::{
     collections::BTreeMap,
@@ -11,7 +11,7 @@ pub(crate) struct EvaluatingReconciles {
     waiting: Mutex<BTreeMap<Arc<str>, usize>>,
 }
 
-/// A reconcile that waits, until this is dropped.
+/// The guard of a waiting reconcile, until it is dropped.
 pub(crate) struct WaitingReconcile<'a> {
     all: &'a EvaluatingReconciles,
     namespace: Arc<str>,
@@ -22,18 +22,18 @@ impl EvaluatingReconciles {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A reconcile of a namespace begins to wait.
+    /// Counts a reconcile of a namespace as waiting until the result is dropped.
     pub(crate) fn begin(&self, namespace: &Arc<str>) -> WaitingReconcile<'_> {
         *self.lock().entry(Arc::clone(namespace)).or_default() += 1;
         WaitingReconcile { all: self, namespace: Arc::clone(namespace) }
     }
 
-    /// Returns how many wait.
+    /// Returns the number of waiting reconciles.
     pub(crate) fn count(&self) -> usize {
         self.lock().values().sum()
     }
 
-    /// Returns how many of a namespace wait.
+    /// Returns the number of waiting reconciles of a namespace.
     pub(crate) fn count_in(&self, namespace: &str) -> usize {
         self.lock().get(namespace).copied().unwrap_or_default()
     }

@@ -1,7 +1,7 @@
 //! The event loop: watch events, finished calls, due timers and finished reconciles.
 //!
-//! **Invariant:** blocks on nothing else, and owns every task that it spawns. However many events of one kind arrive,
-//! those of the other kinds are handled: each iteration takes a bounded number of each.
+//! **Invariant:** never blocks on anything else, and owns every task that it spawns. Each iteration handles a bounded
+//! number of events of each kind, so that many events of one kind do not delay the others.
 
 mod start;
 
@@ -49,16 +49,15 @@ use crate::{
 const MOST_LOST: usize = 2;
 /// The most events of one kind in an iteration.
 const BATCH: usize = 64;
-/// The time for setting aside the objects that lost threads evaluated, before the process ends.
+/// The time for writing the quarantines of the objects that lost threads evaluated, before the process ends.
 const LAST_WRITES: Duration = Duration::from_secs(10);
-/// A result that is not committed is in memory so many times: as it ended, as a fact, in the journal, and as it is
-/// stored.
+/// The number of copies of an uncommitted result in memory: the reply, the fact, the journal, and the encoded status.
 const RESULT_COPIES: usize = 4;
 /// The factor by which reconciles in flight may exceed `max_reconciles` while most of them wait for an evaluation.
 const MOST_WAITING: usize = 8;
 
 type ReconcileResult = (Result<Option<signoff_api::Moment>, Error>, Duration);
-/// A call, its result and the memory for it; `None` where the call did not begin.
+/// A call with its result and the memory for it, or `None` if the call did not begin.
 type CallResult = (Name, String, CallKey, Option<(Fact, HeldPart)>);
 
 /// The event loop of an operator that holds its Lease.
@@ -67,7 +66,7 @@ pub(crate) struct EventLoop {
     caller: Arc<dyn Caller>,
     max_reconciles: usize,
     grace: Duration,
-    /// Watches and the guard, which never end by themselves.
+    /// The watches and the guard, which never end by themselves.
     background: JoinSet<ExitReason>,
     reconciles: JoinSet<ReconcileResult>,
     load: ReconcileLoad,
@@ -96,7 +95,7 @@ struct SyncedLists {
 }
 
 impl EventLoop {
-    /// Runs the loop. Each iteration is short: nothing is awaited but events.
+    /// Runs the loop. Each iteration is short, because only events are awaited.
     pub(crate) async fn run(
         &mut self,
         operator: &Operator,
@@ -127,7 +126,7 @@ impl EventLoop {
                 () = &mut shutdown, if last_call.is_none() => {
                     operator.enter(OperatorPhase::Stopping);
                     context.calls.drain();
-                    // Results that wait for the next commit of their run wait no longer.
+                    // Results that wait for the next commit of their run are committed now.
                     context.calls.runs.busy_runs().into_iter().for_each(|name| context.enqueue_workflow(name));
                     last_call = Some(Instant::now() + self.grace);
                 }
@@ -139,7 +138,7 @@ impl EventLoop {
                         last_writes = Some(Instant::now() + LAST_WRITES);
                     }
                 }
-                // While the guard inspects nothing is reported; its result is a change again.
+                // While the guard inspects, nothing is enqueued. Its result is another change.
                 Ok(()) = guard.changed() => if guard.borrow().is_settled() { self.enqueue_all() },
                 Ok(()) = freed.changed() => {
                     for name in context.calls.pod_quota.workflows_to_wake() {
@@ -170,8 +169,7 @@ impl EventLoop {
         }
     }
 
-    /// Handles what has arrived. The kinds of which many events can arrive are here, and none waits behind all of
-    /// another kind.
+    /// Handles the events that have arrived, of the kinds of which many can arrive. Each kind is handled up to a bound.
     fn handle_ready(&mut self) {
         for _ in 0..BATCH {
             let Some(done) = self.reconciles.try_join_next_with_id() else { break };
@@ -270,22 +268,22 @@ impl EventLoop {
         }
     }
 
-    /// Whether one more object may be reconciled. One that waits for an evaluation does not count.
+    /// Whether one more reconcile may start. Reconciles that wait for an evaluation do not count.
     fn has_room(&self) -> bool {
         self.at_work() < self.max_reconciles && self.load.count() < self.most_in_flight() && self.load.has_memory()
     }
 
-    /// The reconciles in flight that do not wait for an evaluation.
+    /// Returns the number of reconciles in flight that do not wait for an evaluation.
     fn at_work(&self) -> usize {
         self.load.count().saturating_sub(self.context.evaluations.waiting.count())
     }
 
-    /// The most reconciles in flight, with those that wait for an evaluation.
+    /// Returns the most reconciles in flight, including those that wait for an evaluation.
     fn most_in_flight(&self) -> usize {
         self.max_reconciles.saturating_mul(MOST_WAITING)
     }
 
-    /// Whether one more object of this namespace may be reconciled beside those that are.
+    /// Whether one more reconcile of this namespace may start.
     fn may_begin(&self, namespace: &str) -> bool {
         let is_slow = self.context.evaluations.quarantines.is_slow(namespace, self.context.api.now());
         let most = if is_slow { 1 } else { self.max_reconciles };
@@ -378,7 +376,7 @@ impl EventLoop {
     }
 
     fn on_call_finished(&mut self, done: Result<CallResult, JoinError>) {
-        // A call that was aborted is one that nobody wants to know of any more.
+        // The result of an aborted call is not needed.
         let Ok((name, uid, key, fact)) = done else { return };
         let Some((fact, memory)) = fact else {
             self.context.calls.runs.remove_call(&name, &uid, &key);
@@ -398,7 +396,7 @@ impl EventLoop {
         }
     }
 
-    /// Has the runs of namespaces looked at whose policies have changed, or whose deletion has begun or is over.
+    /// Enqueues the runs of namespaces whose policies have changed, or whose deletion has begun or is over.
     fn on_namespaces_changed(&self, changed: ChangedNamespaces) {
         let ChangedNamespaces { policies, deletions } = changed;
         self.context.tell_unrouted();
@@ -410,7 +408,7 @@ impl EventLoop {
         self.reconciles.is_empty() && self.starts.is_empty() && self.context.calls.runs.busy_runs().is_empty()
     }
 
-    /// Ends everything that is in flight, and drops the reporter so that its last Events can be written.
+    /// Ends all tasks, and drops the reporter so that its last Events can be written.
     pub(crate) async fn stop(self) {
         let Self { mut background, mut reconciles, mut calls, .. } = self;
         background.shutdown().await;
@@ -426,7 +424,7 @@ async fn until(instant: Option<Instant>) {
     }
 }
 
-/// Returns the bytes of the texts of a result.
+/// Returns the number of bytes of a result's texts.
 fn bytes_of(result: &Result<Reply, Failure>) -> usize {
     let log = |log: &Option<String>| log.as_ref().map_or(0, String::len);
     match result {

@@ -1,13 +1,13 @@
-//! The guard: whether the admission policies that verify decisions are in force, without a gap, and since when. While
-//! they are not, no decision is counted.
+//! The guard: checks whether the admission policies that verify decisions are in force, without a gap, and since when.
+//! While they are not, no decision is counted.
 //!
-//! **Invariant:** installs and repairs nothing. What cannot be read is not in force.
+//! **Invariant:** installs and repairs nothing. A policy that cannot be read counts as not in force.
 //!
 //! watches -> inspect *(I/O)* -> probe *(I/O)* -> status -> recheck, once more before each decision *(I/O)*
 //!
-//! * `monitor`: the task that watches, inspects, waits and tries a forged request
+//! * `monitor`: the task that watches, inspects, waits and sends forged requests
 //! * `recheck`: the last check before a decision is counted
-//! * `persisted_state`: what outlives this process
+//! * `persisted_state`: the state that outlives this process
 
 mod monitor;
 mod persisted_state;
@@ -22,59 +22,61 @@ use tokio::sync::watch;
 pub(crate) use monitor::{ForeignApiServer, GuardMonitor};
 pub(crate) use recheck::{ConfirmScope, Recheck};
 
-/// The way in which an operator finds out whether the admission policies are in force.
+/// The way in which an operator checks whether the admission policies are in force.
 #[derive(Clone, Debug)]
 pub enum GuardMode {
     /// Reads the policies from the API server.
     Checked(Box<GuardSettings>),
-    /// Takes them for in force, in this epoch: for tests without admission.
+    /// Assumes that they are in force, in this epoch. For tests without admission.
     Assumed(String),
 }
 
 /// The administrator's settings for the guard.
 #[derive(Clone, Debug, Default)]
 pub struct GuardSettings {
-    /// Count no decision while a mutating webhook or policy of others could change a vote.
+    /// Whether no decision is counted while a mutating webhook or policy of others could change a vote.
     pub strict: bool,
-    /// The configuration to reach each API server separately; `None`: only the server that answers.
+    /// The configuration to reach each API server separately, or `None` to test only the server that answers.
     pub each_server: Option<kube::Config>,
 }
 
 /// Whether the admission policies are in force.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum GuardStatus {
-    /// Not read yet.
+    /// The policies have not been read yet.
     Unknown,
-    /// Changed or unreachable, and being inspected. No decision is counted meanwhile, and no alarm is raised.
+    /// The policies were changed or cannot be reached, and are being inspected. No decision is counted meanwhile, and
+    /// no problem is reported.
     Inspecting(Arc<str>),
-    /// In force as shipped.
+    /// The policies are in force as shipped.
     InForce(GuardEpoch),
-    /// Not in force. Each entry says what is wrong, with its remedy.
+    /// The policies are not in force. Each entry is a problem with its remedy.
     Broken(Arc<[String]>),
 }
 
 /// The epoch in which the admission policies are in force.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GuardEpoch {
-    /// Changes whenever one of the guard's objects is changed or created again.
+    /// The name of the epoch, which changes if one of the guard's objects is changed or created again.
     pub epoch: Arc<str>,
-    /// Since when, by the API server's clock. What was created earlier was perhaps not verified.
+    /// The beginning of the epoch, by the API server's clock. The requester of an object that was created earlier is
+    /// not verified.
     pub since: Timestamp,
     /// Mutating webhooks and policies of others that could change a vote, by kind and name.
     pub external_mutators: Arc<[String]>,
-    /// The baseline of a recheck; `None` where the policies are assumed to be in force.
+    /// The baseline of a recheck, or `None` if the policies are assumed to be in force.
     baseline: Option<Arc<Baseline>>,
 }
 
-/// The objects on which the guard rests, as they were inspected.
+/// The inspected versions of the guard's objects.
 #[derive(Debug, PartialEq, Eq)]
 struct Baseline {
     versions: ObjectVersions,
-    /// Whether mutating policies are served.
+    /// Whether the API server serves mutating policies.
     mutating: bool,
 }
 
-/// For people.
+/// Displays the status as a sentence for people.
 impl fmt::Display for GuardStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -123,7 +125,7 @@ impl GuardStatus {
     }
 }
 
-/// Publishes a status where it differs from the last one.
+/// Publishes and logs a status if it differs from the last one.
 fn publish(status: &watch::Sender<GuardStatus>, now: GuardStatus) {
     status.send_if_modified(|old| {
         let news = *old != now;

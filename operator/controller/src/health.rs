@@ -9,13 +9,13 @@ use crate::{context::Context, guard::GuardStatus, metrics::SharedMetrics, notice
 /// The phase of an operator between its start and its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OperatorPhase {
-    /// Another operator holds the Lease; this one takes over when that one is gone.
+    /// Another operator holds the Lease. This operator takes over when the other one is gone.
     StandingBy(String),
-    /// It waits for something before it begins.
+    /// It reads its objects before it works.
     Starting(String),
     /// It works.
     Working,
-    /// It finishes what is under way.
+    /// It finishes the calls in flight.
     Stopping,
 }
 
@@ -40,10 +40,10 @@ pub struct Probe {
 }
 
 impl Probe {
-    /// Whether it does what it is there for, and in either case a sentence that says how it is.
+    /// Returns a sentence about the state of an operator that is ready.
     ///
     /// # Errors
-    /// The sentence, where it does not.
+    /// The operator is not ready. The error is the sentence about its state.
     pub fn ready(&self) -> Result<String, String> {
         let phase = self.phase.borrow().clone();
         let guard = self.guard.borrow().clone();
@@ -63,7 +63,7 @@ impl Probe {
         }
     }
 
-    /// Returns the problem of the configuration of notices, which keeps no run from going on.
+    /// Returns the problem of the configuration of notices, which does not affect the readiness.
     fn problem_of_notices(&self) -> Option<String> {
         let context = self.context.borrow().upgrade()?;
         context.listeners.notices.as_ref().and_then(NoticeDesk::problem)
@@ -75,7 +75,7 @@ impl Probe {
         self.phase.clone()
     }
 
-    /// All numbers in OpenMetrics text.
+    /// Returns all metrics as OpenMetrics text.
     ///
     /// # Errors
     /// Never in practice: a `String` takes any text.

@@ -1,7 +1,7 @@
 //! Calls in flight, results that are not committed, and cached long values, by run.
 //!
-//! **Invariant:** starts and judges no call. A result stays in memory until it is committed, also where its transition
-//! was lost.
+//! **Invariant:** starts no call and interprets no result. A result stays in memory until it is committed, even if its
+//! transition was lost.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -21,14 +21,14 @@ use signoff_cluster::fair_budget::HeldPart;
 /// The calls in flight, uncommitted results and cached values of all runs.
 pub(crate) struct Runs {
     inner: Mutex<RunsState>,
-    /// The most bytes of all cached values.
+    /// The most bytes of all cached values together.
     most_value_bytes: usize,
 }
 
 #[derive(Default)]
 struct RunsState {
     runs: BTreeMap<Name, RunCalls>,
-    /// The Pods that this process was about to create, by their run.
+    /// The Pods that this process has attempted to create, by their run.
     attempted_pods: BTreeMap<Name, BTreeSet<String>>,
 }
 
@@ -36,7 +36,7 @@ struct RunsState {
 struct RunCalls {
     uid: String,
     calls: CallsInFlight<InFlightCall>,
-    /// What the results take in memory until they are committed.
+    /// The memory that the results hold until they are committed.
     memory: BTreeMap<CallKey, HeldPart>,
     values: Blobs,
 }
@@ -52,7 +52,7 @@ impl RunCalls {
 /// A call in flight.
 struct InFlightCall {
     task: Option<AbortHandle>,
-    /// Whether it is a Pod, which goes on without this process.
+    /// Whether the call is a Pod, which runs on without this process.
     is_pod: bool,
 }
 
@@ -65,7 +65,7 @@ impl Drop for RunCalls {
 }
 
 impl Runs {
-    /// No run; `most_value_bytes`: how many bytes all cached values may have together.
+    /// Returns the state without any run. `most_value_bytes`: the most bytes of all cached values together.
     pub(crate) fn new(most_value_bytes: usize) -> Self {
         Self { inner: Mutex::default(), most_value_bytes }
     }
@@ -88,8 +88,8 @@ impl Runs {
         inner.run(name, uid).map(|run| run.calls.unstored_facts(journal)).unwrap_or_default()
     }
 
-    /// Ends the calls of a run for which `follows` returns false, and drops their results: what made them follow has
-    /// changed before it was stored.
+    /// Ends the calls of a run for which `follows` returns false, and drops their results. Their transition has changed
+    /// before it was stored.
     pub(crate) fn end_where_not(&self, name: &Name, uid: &str, follows: impl Fn(&CallKey) -> bool) {
         let mut inner = self.lock();
         let Some(run) = inner.run(name, uid) else { return };
@@ -101,42 +101,42 @@ impl Runs {
         run.memory.retain(|key, _| run.calls.contains(key));
     }
 
-    /// Returns when the oldest result of a run ended that is not committed.
+    /// Returns the end of the oldest uncommitted result of a run.
     pub(crate) fn oldest(&self, name: &Name, uid: &str) -> Option<Moment> {
         self.lock().run(name, uid)?.calls.oldest()
     }
 
-    /// Returns when the oldest result of a run ended that is not committed, if the results of further calls of the run
-    /// follow those that a transition took.
+    /// Returns the end of the oldest uncommitted result of a run, if further results of the run will follow. `taken`:
+    /// the number of results that the transition contains.
     pub(crate) fn oldest_result(&self, name: &Name, uid: &str, taken: usize) -> Option<Moment> {
         let mut inner = self.lock();
         inner.run(name, uid)?.calls.oldest_result(taken)
     }
 
-    /// Whether the call is in flight, or its result is not committed.
+    /// Whether the call is in flight, or has an uncommitted result.
     pub(crate) fn has_call(&self, name: &Name, uid: &str, key: &CallKey) -> bool {
         let mut inner = self.lock();
         inner.run(name, uid).is_some_and(|run| run.calls.contains(key))
     }
 
-    /// Whether the call is in flight: its result is not here yet.
+    /// Whether the call is in flight, without a result.
     pub(crate) fn is_in_flight(&self, name: &Name, uid: &str, key: &CallKey) -> bool {
         self.lock().run(name, uid).is_some_and(|run| run.calls.is_in_flight(key))
     }
 
-    /// Whether this process was about to create a Pod of this name before.
+    /// Whether this process has attempted to create a Pod of this name before.
     pub(crate) fn has_attempted_pod(&self, name: &Name, pod: &str) -> bool {
         self.lock().attempted_pods.get(name).is_some_and(|pods| pods.contains(pod))
     }
 
-    /// Adds a call that starts now; `pod`: the name of its Pod.
+    /// Adds a call that starts now. `pod`: the name of its Pod, if it is one.
     pub(crate) fn begin_call(&self, name: &Name, uid: &str, key: CallKey, pod: Option<&str>) {
         let mut inner = self.lock();
         if let Some(pod) = pod {
             inner.attempted_pods.entry(name.clone()).or_default().insert(pod.to_owned());
         }
         if inner.run(name, uid).is_none() {
-            // A run of the same name and another uid is one that was deleted.
+            // A run of the same name with another uid was deleted.
             let mut run = RunCalls::default();
             uid.clone_into(&mut run.uid);
             inner.runs.insert(name.clone(), run);
@@ -153,8 +153,8 @@ impl Runs {
         wanted.map(|call| call.task = Some(task)).is_some()
     }
 
-    /// Records the result of a call. `memory`: what it takes until it is committed. Returns whether the call was in
-    /// flight.
+    /// Records the result of a call. `memory`: the memory that the result holds until it is committed. Returns whether
+    /// the call was in flight.
     pub(crate) fn finish_call(&self, name: &Name, uid: &str, key: CallKey, fact: Fact, memory: HeldPart) -> bool {
         let mut inner = self.lock();
         let Some(run) = inner.run(name, uid) else { return false };
@@ -193,8 +193,8 @@ impl Runs {
         self.lock().run(name, uid).map(|run| run.values.clone()).unwrap_or_default()
     }
 
-    /// Keeps large values cached while the run is busy with calls; none where all runs together would hold more than
-    /// its limit: they are fetched again then.
+    /// Caches the long values of a run while it has calls. If all runs together would exceed the limit, none of its
+    /// values are cached, and they are fetched again.
     pub(crate) fn keep_values(&self, name: &Name, uid: &str, values: Blobs) {
         let bytes = |values: &Blobs| values.values().map(String::len).sum::<usize>();
         let mut inner = self.lock();
@@ -213,7 +213,7 @@ impl Runs {
         }
     }
 
-    /// Returns the runs with calls in flight that would be lost, or with results that are not committed.
+    /// Returns the runs with uncommitted results, or with calls in flight that would be lost at the end of the process.
     pub(crate) fn busy_runs(&self) -> BTreeSet<Name> {
         let inner = self.lock();
         let busy = |run: &RunCalls| run.calls.handles().any(|call| !call.is_pod) || run.calls.has_results();

@@ -4,25 +4,25 @@
 //! observe (I/O) -> plan (pure) -> advance (pure) -> claim (pure) -> commit (I/O) -> dispatch (I/O) -> report (I/O)
 //! ```
 //!
-//! A reconcile goes straight through these stages. Results of calls, watch events and timers trigger the next one.
+//! A reconcile passes through these stages once. Results of calls, watch events and timers trigger the next reconcile.
 //!
-//! **Invariant:** does not decide what a Workflow means, which is the engine's; calls the outside world only through
-//! [`Caller`]; reads the time only from [`Clock`]; and does not outlive the future of [`Operator::run`].
+//! **Invariant:** leaves the meaning of Workflows to the engine, calls the outside world only through [`Caller`], reads
+//! the time only from [`Clock`], and does not outlive the future of [`Operator::run`].
 //!
 //! * [`operator`], `exit_reason`, `event_loop`: the parts of an operator, why it exits, and its event loop
 //! * `workflow`, `approval`: the two reconciles
-//! * `context`: everything that the reconciles share, in parts
-//! * `watch_handlers`, `cached_objects`: watch events, and the objects that they bring up to date
+//! * `context`: the clients, caches and queues that the reconciles share, in parts
+//! * `watch_handlers`, `cached_objects`: watch events, and the cached objects that they update
 //! * `pods`: the Pods of steps
 //! * `caches`: plans, journal segments and confirmed outcomes
-//! * `call_slots`: how many calls run at once, and which is next
-//! * `memory`: how much memory there is for what
+//! * `call_slots`: the slots for calls, and their queue
+//! * `memory`: the parts of the operator's memory
 //! * `policy_index`: the approval policies of each namespace
-//! * `withdrawal`, `deleted_namespaces`: which runs are deleted or cancelled, so that nothing starts for them
+//! * `withdrawal`, `deleted_namespaces`: the runs that are deleted or cancelled, for which nothing starts
 //! * `in_flight`, [`secrets`], [`blobs`]: the calls, Secrets and long values of runs
-//! * [`guard`]: whether the admission policies are in force
-//! * [`protected_addresses`]: the addresses that no call may reach
-//! * `announce`, [`notices`]: the listeners that are told what happens, and what people are told of it
+//! * [`guard`]: the check that the admission policies are in force
+//! * [`protected_addresses`]: the addresses that calls cannot reach
+//! * `announce`, [`notices`]: announcements to listeners, and notices to people
 //! * `stalls`, `stall_reports`, [`metrics`], [`health`]: reports for administrators
 
 pub mod blobs;

@@ -1,31 +1,31 @@
-//! The parts of the operator's memory that runs can use at once, from the limit of its memory.
+//! The parts of the operator's memory that runs can use at once, computed from its memory limit.
 //!
-//! Idle objects and connections are not in these parts. [`signoff_cluster::fair_budget`] and the caches count what is
-//! used.
+//! Idle objects and connections are not in these parts. [`signoff_cluster::fair_budget`] and the caches count the bytes
+//! in use.
 
 /// The parts of the memory, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryLimits {
     /// The bytes that each call in flight has of its own, for its request and its answer.
     pub own_of_call: usize,
-    /// All further bytes of calls: long requests, long answers, logs, and results that are not committed.
+    /// All further bytes of calls: long requests, long answers, logs and uncommitted results.
     pub calls: usize,
-    /// Long values and journals that transitions read.
+    /// The long values and journals that transitions read.
     pub values: usize,
-    /// Long values that are kept for the next transition of a busy run.
+    /// The long values that are cached for the next transition of a busy run.
     pub kept_values: usize,
-    /// Segments of journals that are cached, as they are stored.
+    /// The cached segments of journals, in stored bytes.
     pub segments: usize,
-    /// The objects that are being reconciled, each as it is decoded.
+    /// The decoded objects that are being reconciled.
     pub reconciles: usize,
 }
 
 impl MemoryLimits {
-    /// With less memory the operator works as if it had this much, in bytes.
+    /// The least memory in bytes from which the parts are computed, even if the limit is lower.
     const LEAST: usize = 256 * 1024 * 1024;
     const MOST_OWN_OF_CALL: usize = 1024 * 1024;
 
-    /// Returns the parts of so many bytes, of which so many calls at once have at most a quarter of their own.
+    /// Returns the parts of `limit` bytes. At most a quarter is divided among `max_calls` calls as their own bytes.
     #[must_use]
     pub fn of(limit: usize, max_calls: usize) -> Self {
         let limit = limit.max(Self::LEAST);
@@ -41,7 +41,7 @@ impl MemoryLimits {
 }
 
 impl Default for MemoryLimits {
-    /// The parts of 512 MiB, which is what the chart gives, for 64 calls at once.
+    /// Returns the parts of 512 MiB, the default of the chart, for 64 calls at once.
     fn default() -> Self {
         Self::of(512 * 1024 * 1024, 64)
     }
@@ -58,7 +58,7 @@ mod tests {
             let MemoryLimits { own_of_call, calls, values, kept_values, segments, reconciles } = parts;
             let own = own_of_call * max_calls;
             assert!(own <= limit / 4, "{parts:?}");
-            // A segment takes about twice as much in memory as it is stored, and a reconcile more than its object.
+            // A segment takes about twice its stored bytes in memory, and a reconcile takes more than its object.
             assert!(calls + values + kept_values + 2 * segments + reconciles <= limit / 2, "{parts:?}");
         }
     }

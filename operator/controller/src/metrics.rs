@@ -1,6 +1,6 @@
 //! The operator's Prometheus metrics, whose names begin with `signoff_`.
 //!
-//! **Invariant:** the operator itself reads none of them.
+//! **Invariant:** the operator itself does not read its metrics.
 
 use std::{
     collections::BTreeMap,
@@ -170,7 +170,7 @@ impl Metrics {
         self.requests.clone()
     }
 
-    /// All numbers in OpenMetrics text.
+    /// Returns all metrics as OpenMetrics text.
     ///
     /// # Errors
     /// Never in practice: a `String` takes any text.
@@ -199,7 +199,7 @@ impl Metrics {
     }
 
     pub(crate) fn set_notices_waiting(&self, waiting: &BTreeMap<String, usize>) {
-        // A channel that is no longer configured has no number.
+        // A channel that is no longer configured has no gauge.
         self.notices_waiting.clear();
         for (channel, number) in waiting {
             let gauge = self.notices_waiting.get_or_create(&vec![("channel", channel.clone())]);

@@ -1,5 +1,5 @@
-//! Notices at the same door as Kubernetes Events and metrics: typed events become what people are told, and stored
-//! objects are asked for what an earlier process may not have told.
+//! The source of notices: announced events become notices, and further notices are derived from stored objects if an
+//! earlier process may not have sent them.
 //!
 //! **Invariant:** no reconcile waits for a notice.
 
@@ -42,30 +42,30 @@ pub(crate) use condition::NotifiedState;
 pub use config_maps::ConfigMapStore;
 pub(crate) use fence::only_while;
 
-/// The longest time between an outcome and its taking by the run for which a recovery remembers the Approval.
+/// The longest time between an outcome and its taking by the run that a recovery covers.
 const TAKEN_WITHIN: Duration = Duration::from_secs(3600);
-/// A notice that is open is not older than this at the watermark: it is given up a day after it was told, but for the
+/// The largest age of an undelivered notice at the watermark. A notice is given up a day after it was queued, plus the
 /// pause before its last attempt.
 const OPEN_WITHIN: Duration = Duration::from_secs(26 * 3600);
 
-/// The notices of an operator that works, and the recovery of what an earlier process did not tell.
+/// The notices of a working operator, and the recovery of notices that an earlier process did not send.
 pub(crate) struct NoticeDesk {
     notices: Arc<Notices>,
-    /// The events of the first lists; `None` once these are complete.
+    /// The events of the first lists, or `None` when the lists are complete.
     recovery: Mutex<Option<Recovery>>,
-    /// The events whose namespaces are not known yet.
+    /// The events of namespaces that are not cached yet.
     unrouted: Mutex<UnroutedEvents>,
-    /// The holds of objects whose last reconcile failed: something may be stored of which this operator did not hear.
+    /// The holds of objects whose last reconcile failed: a write may be stored although its answer was lost.
     unsure: Mutex<BTreeMap<Key, Hold>>,
 }
 
-/// A kind whose stored objects tell notices.
+/// A kind from whose stored objects notices are derived.
 pub(crate) trait NoticeSource {
-    /// Tells the notices of a stored object that may not have been told.
+    /// Queues the notices of a stored object that may not have been queued.
     fn tell_derived(&self, scope: &NoticeScope<'_>);
 }
 
-/// The notices with what is known of their objects.
+/// The notices with the cached objects.
 pub(crate) struct NoticeScope<'a> {
     pub(crate) desk: &'a NoticeDesk,
     pub(crate) objects: &'a CachedObjects,
@@ -87,17 +87,18 @@ impl NoticeDesk {
         self.unrouted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether the first lists are not complete.
+    /// Whether the first lists are still incomplete.
     fn is_recovering(&self) -> bool {
         self.lock_recovery().is_some()
     }
 
-    /// Holds the watermarks back while something may be stored that is told only later.
+    /// Holds the watermarks back while a reconcile may store something whose notice is queued later.
     pub(crate) fn hold(&self) -> Hold {
         self.notices.hold()
     }
 
-    /// Ends the hold of a reconcile. After an error whose request may have been made it lasts until one succeeds.
+    /// Ends the hold of a reconcile. After an error whose write may be stored, the hold lasts until a reconcile
+    /// succeeds.
     pub(crate) fn end_hold(&self, key: Key, hold: Hold, reconciled: &Result<Option<Moment>, Error>) {
         let mut unsure = self.unsure.lock().unwrap_or_else(PoisonError::into_inner);
         match reconciled {
@@ -122,13 +123,14 @@ impl NoticeDesk {
         }
     }
 
-    /// Whether a notice of a run waits to be delivered. Then [`Self::take_changed`] names the run once none does.
+    /// Whether a notice of a run waits to be delivered. [`Self::take_changed`] returns the run when none waits any
+    /// more.
     pub(crate) fn are_waiting(&self, run: &Name) -> bool {
         let is_unrouted = self.lock_unrouted().has_run(&run.namespace, &run.name);
         self.notices.are_waiting(&run.namespace, &run.name) || is_unrouted
     }
 
-    /// Returns when [`NoticeScope::tell_unrouted`] is due; `None` where no event waits for the labels of its namespace.
+    /// Returns when [`NoticeScope::tell_unrouted`] is due, or `None` if no event waits for the labels of its namespace.
     pub(crate) fn unrouted_until(&self) -> Option<Instant> {
         self.lock_unrouted().until()
     }
@@ -138,14 +140,15 @@ impl NoticeDesk {
         self.notices.changed().await;
     }
 
-    /// Returns the Approvals whose condition may have to change, and the runs whose notices wait no more, each once.
+    /// Returns the Approvals whose condition may have to change, and the runs without further waiting notices, each
+    /// once.
     pub(crate) fn take_changed(&self) -> ChangedApprovals {
         self.notices.take_changed()
     }
 }
 
 impl NoticeScope<'_> {
-    /// Ends the recovery: every object was listed once, and so were the namespaces.
+    /// Ends the recovery, because all objects and namespaces were listed.
     pub(crate) fn end_recovery(&self) {
         let Some(recovery) = self.desk.lock_recovery().take() else { return };
         for occasion in recovery.into_occasions(self) {
@@ -154,24 +157,24 @@ impl NoticeScope<'_> {
         self.desk.notices.end_recovery();
     }
 
-    /// Tells the events whose namespaces are known by now, or were waited for long enough.
+    /// Queues the notices of events whose namespaces are cached by now, or that have waited long enough.
     pub(crate) fn tell_unrouted(&self) {
         let is_known = |namespace: &str| self.objects.policies.labels(namespace).is_some();
         let ready = self.desk.lock_unrouted().take_ready(Instant::now(), is_known);
         self.tell_with_known_labels(ready);
     }
 
-    /// Tells an event, or keeps it until the labels of its namespace are known.
+    /// Queues the notices of an event, or keeps it until the labels of its namespace are cached.
     fn tell(&self, occasion: Occasion, origin: Origin) {
         if let Some(labels) = self.objects.policies.labels(&occasion.namespace) {
-            // Those that wait are earlier ones.
+            // The waiting events are earlier than this one.
             self.tell_unrouted();
             return self.desk.notices.tell(&occasion, &labels, origin);
         }
         let event = UnroutedEvent::new(occasion, origin, self.desk.hold());
         let oldest = self.desk.lock_unrouted().add(event);
         self.tell_with_known_labels(oldest);
-        // The event loop learns until when this one waits.
+        // The event loop sets its timer for the new event.
         self.queue.wake_consumer();
     }
 
@@ -182,7 +185,7 @@ impl NoticeScope<'_> {
         }
     }
 
-    /// Keeps an event until the first lists are complete, or tells it now.
+    /// Keeps an event until the first lists are complete, or queues its notices if they are.
     fn tell_or_keep(&self, event: DerivedEvent) {
         if !self.desk.is_recovering() {
             if let Some(occasion) = event.resolve(self, None) {
@@ -198,13 +201,13 @@ impl NoticeScope<'_> {
         }
     }
 
-    /// Whether a run is there and has not finished. Of one that cannot be read it is assumed.
+    /// Whether a run exists and has not finished. A run that cannot be read counts as open.
     fn is_run_open(&self, run: &Name, uid: &str) -> bool {
         self.objects.workflows.is_open(run, uid)
             || self.objects.unreadable.reason(&Key::Workflow(run.clone())).is_some()
     }
 
-    /// Whether a run is deleted, or is being deleted, so that it takes no outcome any more.
+    /// Whether a run is deleted or is being deleted, so that it takes no outcome.
     fn is_run_gone(&self, run: &Name, uid_of_run: &str) -> bool {
         match self.objects.workflows.find(run) {
             Found::Here(workflow) => {
@@ -218,7 +221,7 @@ impl NoticeScope<'_> {
         }
     }
 
-    /// Whether an Approval tells its own cancellation: its run is gone, and tells nothing any more.
+    /// Whether the notice of a cancellation comes from the Approval itself, because its run is gone.
     fn tells_cancellation(&self, approval: &Approval) -> bool {
         let run = &approval.spec.request.workflow;
         self.is_run_gone(&Name::of(approval).beside(&run.name), &run.uid) && !occasion::may_be_copy(approval)
@@ -247,19 +250,19 @@ impl NoticeSource for Approval {
     fn tell_derived(&self, scope: &NoticeScope<'_>) {
         let notices = &scope.desk.notices;
         if notices.has_open() {
-            // A later event says more: the latest of those that ask, or the outcome.
+            // A later event replaces earlier ones: the latest request, or the outcome.
             occasion::earlier_asks(self).iter().for_each(|key| notices.settle_open(uid(self), key));
         }
         if self.is_finished() { tell_end(self, scope) } else { tell_asks(self, scope) }
     }
 }
 
-/// Tells how an open Approval asks. Of a copy from a backup, whose run is another object, nothing is told.
+/// Queues the notices of an open Approval. A copy from a backup, whose run is another object, gets none.
 fn tell_asks(approval: &Approval, scope: &NoticeScope<'_>) {
     let notices = &scope.desk.notices;
     let asks = occasion::ASKS.into_iter().filter_map(|event| Occurrence::stored(event, approval));
     let due: Vec<_> = asks.filter(|gate| notices.may_be_due(&gate.uid, &gate.key, gate.at)).collect();
-    // Of a changed request nothing is believed, and the digest is computed only where there is something to tell.
+    // A changed request gets no notice. The digest is computed only if a notice is due.
     if due.is_empty() || approval.spec.request.is_changed() {
         return;
     }
@@ -271,7 +274,7 @@ fn tell_asks(approval: &Approval, scope: &NoticeScope<'_>) {
     }
 }
 
-/// Tells the end of an Approval: to voters that their votes are void, and the outcome where its run has taken it.
+/// Queues the notices of an ended Approval: to voters whose votes are void, and of the outcome if its run has taken it.
 fn tell_end(approval: &Approval, scope: &NoticeScope<'_>) {
     let notices = &scope.desk.notices;
     let Some(end) = Occurrence::end(approval) else { return };
@@ -304,19 +307,19 @@ impl NoticeSource for Workflow {
         {
             scope.tell_or_keep(DerivedEvent { occasion, applies: EventCondition::Always });
         }
-        // A copy from a backup tells nothing of what the original took.
+        // A copy from a backup causes no notices about outcomes of the original.
         if self.is_restored() {
             return;
         }
         let (name, uid) = (Name::of(self), uid(self));
         let is_recovering = scope.desk.is_recovering();
-        // An outcome that was told before is read again, because only the run knows it.
+        // Outcomes of notices that are still open are read again, because only the run has them.
         let within = if notices.has_open() { OPEN_WITHIN } else { Duration::ZERO };
         for record in self.status.iter().flat_map(|status| &status.steps) {
             let (Some(object), Some(outcome), Some(at)) = (&record.object, &record.decision, record.finished_at) else {
                 continue;
             };
-            // The uid of the Approval is not known here: only the time says whether it may have to be told.
+            // The record has no uid of the Approval, so only the time shows whether a notice may be due.
             if !notices.may_be_due("", "", at.after(within)) {
                 continue;
             }

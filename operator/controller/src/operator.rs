@@ -1,7 +1,7 @@
-//! One operator: wait for the Lease -> event loop -> stop.
+//! An operator: wait for the Lease *(I/O)* -> event loop -> stop.
 //!
-//! **Invariant:** owns every task that it starts: dropping the future of [`Operator::run`] ends everything at once, as
-//! a crash would.
+//! **Invariant:** owns every task that it starts. Dropping the future of [`Operator::run`] ends everything at once,
+//! like a crash.
 
 use std::{
     sync::{Arc, Weak},
@@ -43,13 +43,13 @@ const LAST_WORDS: Duration = Duration::from_secs(2);
 
 /// The configuration of an operator.
 pub struct Config {
-    /// The client of the API server, made by `signoff_cluster::connect`, so that no object can block it.
+    /// The client of the API server, created by `signoff_cluster::connect` so that no object can block it.
     pub client: Client,
     /// The API server's clock, which the client sets.
     pub clock: ServerClock,
     /// The caller of models and addresses.
     pub caller: Arc<dyn Caller>,
-    /// The store of long values; `None`: Blobs.
+    /// The store of long values, or `None` for Blobs.
     pub blobs: Option<Arc<dyn BlobStore>>,
     /// The administrator's settings for all runs.
     pub settings: Settings,
@@ -57,11 +57,11 @@ pub struct Config {
     pub journal_limits: JournalLimits,
     /// The unique identity of this process, at most 128 characters.
     pub incarnation: String,
-    /// The Lease under which it acts; `None` where it is certainly alone.
+    /// The Lease under which it acts, or `None` if no other operator runs.
     pub lease: Option<LeaseSettings>,
-    /// The way to find out whether the admission policies are in force.
+    /// The way in which the admission policies are checked.
     pub guard: GuardMode,
-    /// The addresses that calls must not reach, and their receiver; `None` where there are no calls.
+    /// The watches of addresses that calls cannot reach, or `None` for no watches.
     pub targets: Option<ProtectedAddresses>,
     /// The limits of calls in flight.
     pub call_limits: CallLimits,
@@ -73,21 +73,21 @@ pub struct Config {
     pub pods: PodSettings,
     /// The threads on which text of users is evaluated.
     pub evaluator: Evaluator,
-    /// The number of concurrent reconciles. Their memory has a bound of its own.
+    /// The most concurrent reconciles. Their memory has a bound of its own.
     pub max_reconciles: usize,
     /// The time in which calls in flight must finish while the operator stops.
     pub grace: Duration,
-    /// Further listeners, beside Kubernetes Events and metrics.
+    /// Further listeners, in addition to Kubernetes Events, metrics and notices.
     pub listeners: Vec<Arc<dyn Listener>>,
-    /// The notices; `None` where the administrator has configured none.
+    /// The notices, or `None` if the administrator has configured none.
     pub notices: Option<Arc<Notices>>,
-    /// Where numbers are counted, by the operator and whatever is beside it.
+    /// The metrics of the operator and of the other parts of its process.
     pub metrics: SharedMetrics,
 }
 
 impl Config {
-    /// The usual operator: a checked guard, no Lease, 64 calls and 128 reconciles at once, 10 seconds of grace; it
-    /// evaluates text of users without threads for that, and so without bounds.
+    /// Returns the default configuration: a checked guard, no Lease, 64 calls and 128 reconciles at once, and 10
+    /// seconds of grace. Text of users is evaluated inline, so without limits.
     #[must_use]
     pub fn new(client: Client, clock: ServerClock, caller: Arc<dyn Caller>, incarnation: &str) -> Self {
         Self {
@@ -150,11 +150,11 @@ impl Operator {
         }
     }
 
-    /// Runs until `shutdown` is ready: waits for the Lease, then works. In the end, what is under way is finished
-    /// and the Lease given up.
+    /// Runs until `shutdown` is ready: waits for the Lease, then works. At the end it finishes the calls in flight and
+    /// releases the Lease.
     ///
     /// # Errors
-    /// That it had to stop. The process should end: only another incarnation may go on.
+    /// The operator had to stop. The process should end, because only another incarnation can continue.
     pub async fn run(self, shutdown: impl Future<Output = ()> + Send) -> Result<(), ExitReason> {
         let mut shutdown = std::pin::pin!(shutdown.fuse());
         let Config { client, clock, incarnation, .. } = &self.config;
@@ -175,11 +175,11 @@ impl Operator {
         let lease_guard = held.as_ref().map_or_else(LeaseGuard::unbounded, HeldLease::lease_guard);
         let mut keeping = JoinSet::new();
         let (stop, stopped) = oneshot::channel::<()>();
-        // In a task of its own: whatever the work does meanwhile, the Lease is renewed in time.
+        // The Lease is renewed in a task of its own, so that no other work delays it.
         if let Some(held) = held {
             keeping.spawn(held.renew_until(stopped));
         }
-        // Only the holder of the Lease knows what its predecessor stored last.
+        // Only the holder of the Lease reads the last state of its predecessor.
         if let Some(notices) = &self.config.notices {
             notices.load().await;
         }
@@ -194,7 +194,7 @@ impl Operator {
         self.metrics.set_leading(false);
         works.stop().await;
         let is_alone = matches!(ended, Ok(()) | Err(ExitReason::LostThreads(_)));
-        // Where another operator may act, the marks are its own. `flush` ends within seconds.
+        // If another operator may act, the watermarks belong to it. `flush` ends within seconds.
         if let Some(notices) = self.config.notices.as_ref().filter(|_| is_alone && lease_guard.is_valid()) {
             notices.flush().await;
         }

@@ -1,15 +1,15 @@
 //! The Pods of steps: quota *(pure)* -> build *(pure)* -> create *(I/O)* -> follow -> read the log *(I/O)* -> delete
 //! *(I/O)*.
 //!
-//! **Invariant:** touches no Pod but exactly the one that it would have created. What an end means for a run is the
-//! engine's.
+//! **Invariant:** touches only a Pod that equals the one that it would have created. The engine decides the effect of
+//! its end on the run.
 //!
-//! * `state`: what is read of a Pod, and the state of its container
-//! * `index`: every Pod that was received by the watch, and who follows it
-//! * `quota`: how many may run, and which is next
-//! * `build`: the object, from the call
+//! * `state`: the decoded fields of a Pod, and the state of its container
+//! * `index`: every Pod that the watch has delivered, and the tasks that follow it
+//! * `quota`: the limits of running Pods, and the queue
+//! * `build`: the object from the call
 //! * `runner`: one Pod from its creation to its end
-//! * `log`: the end of what a container wrote
+//! * `log`: the end of a container's log
 
 mod build;
 #[cfg(test)]
@@ -41,11 +41,11 @@ use crate::{exit_reason::ExitReason, metrics::SharedMetrics};
 pub struct PodSettings {
     /// Whether steps may be Pods.
     pub enabled: bool,
-    /// The namespaces in which steps may be Pods; empty: all.
+    /// The namespaces in which steps may be Pods. Empty for all namespaces.
     pub namespaces: Vec<String>,
-    /// The most that may run at once in a namespace.
+    /// The most Pods that run at once in a namespace.
     pub most_in_namespace: usize,
-    /// The most that may run at once for one Workflow.
+    /// The most Pods that run at once for one Workflow.
     pub most_of_workflow: usize,
 }
 
@@ -62,34 +62,34 @@ impl PodSettings {
     }
 }
 
-/// A watch event of Pods, with the namespace of its watch; `None`: all namespaces.
+/// A watch event of Pods with the namespace of its watch, or `None` for all namespaces.
 pub(crate) type PodWatchEvent = (Option<String>, WatchEvent<StepPod>);
 
-/// Follows the Pods of steps by one watch, or one a namespace where the administrator names some.
+/// Follows the Pods of steps by one watch, or by one for each namespace that the administrator names.
 pub(crate) fn watch(
     client: &Client,
     settings: &PodSettings,
     metrics: &SharedMetrics,
     background: &mut JoinSet<ExitReason>,
 ) -> mpsc::Receiver<PodWatchEvent> {
-    let (to, sights) = mpsc::channel(256);
+    let (to, events) = mpsc::channel(256);
     let everywhere = settings.namespaces.is_empty().then_some(None);
     let scopes = everywhere.into_iter().chain(settings.namespaces.iter().cloned().map(Some));
     for namespace in scopes.filter(|_| settings.enabled) {
-        let (seen, mut from) = mpsc::channel(64);
+        let (to_namespace, mut from) = mpsc::channel(64);
         let to = to.clone();
         background.spawn(
-            follow_in(client.clone(), namespace.clone(), seen, metrics.requests())
+            follow_in(client.clone(), namespace.clone(), to_namespace, metrics.requests())
                 .map(|()| ExitReason::Task("watch of Pods")),
         );
         background.spawn(async move {
-            while let Some(sight) = from.recv().await {
-                if to.send((namespace.clone(), sight)).await.is_err() {
+            while let Some(event) = from.recv().await {
+                if to.send((namespace.clone(), event)).await.is_err() {
                     break;
                 }
             }
             ExitReason::Task("watch of Pods")
         });
     }
-    sights
+    events
 }

@@ -1,4 +1,4 @@
-//! The approval policies of each namespace, from the watches of policies and namespaces.
+//! The approval policies and labels of each namespace, from the watches of policies and namespaces.
 //!
 //! **Invariant:** while a policy that can apply, or the labels of a namespace, cannot be read, the policies of the
 //! namespace are an error, never an incomplete list.
@@ -38,16 +38,16 @@ struct IndexState {
     cluster: WatchedSet<ClusterApprovalPolicySpec>,
     own: WatchedSet<ApprovalPolicySpec>,
     namespaces: WatchedSet<BTreeMap<String, String>>,
-    /// The policies returned last, by namespace: they say which runs a change concerns.
+    /// The policies that were returned last, by namespace. They show which namespaces a change affects.
     last_returned: BTreeMap<Arc<str>, KnownPolicies>,
 }
 
-/// The objects of one kind, as far as they matter here.
+/// The needed parts of the objects of one kind.
 struct WatchedSet<T> {
     objects: BTreeMap<Name, Result<T, String>>,
     /// The names in the list that is being read, so far.
     listed: Option<BTreeSet<Name>>,
-    /// Whether a list was ever read to its end.
+    /// Whether the first list is complete.
     complete: bool,
 }
 
@@ -101,11 +101,11 @@ impl<T> WatchedSet<T> {
 
 impl PolicyIndex {
     fn lock(&self) -> MutexGuard<'_, IndexState> {
-        // Every change leaves the maps whole, so a panic elsewhere does not spoil them.
+        // Every change leaves the maps consistent, so a poisoned lock can be used.
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether all of it was read once: nothing is asked before.
+    /// Whether every first list is complete. No policy is read before.
     pub(crate) fn is_complete(&self) -> bool {
         let inner = self.lock();
         inner.cluster.complete && inner.own.complete && inner.namespaces.complete
@@ -122,14 +122,15 @@ impl PolicyIndex {
         known
     }
 
-    /// Returns the labels of a namespace, none of one that cannot be read; `None` where the watch has not received it.
+    /// Returns the labels of a namespace, or `None` if the watch has not received it. A namespace that cannot be read
+    /// has no labels.
     pub(crate) fn labels(&self, namespace: &str) -> Option<BTreeMap<String, String>> {
         let inner = self.lock();
         let received = inner.namespaces.objects.get(&Name::new("", namespace))?;
         Some(received.as_ref().ok().cloned().unwrap_or_default())
     }
 
-    /// Takes a change. Returns the namespaces in which something else holds now.
+    /// Applies a change. Returns the namespaces whose policies differ from the last returned ones.
     fn change(&self, take: impl FnOnce(&mut IndexState)) -> Vec<Arc<str>> {
         let mut inner = self.lock();
         take(&mut inner);
@@ -174,7 +175,7 @@ impl IndexState {
         let none = BTreeMap::new();
         let labels = match self.namespaces.objects.get(&Name::new("", namespace)) {
             Some(Ok(labels)) => labels,
-            // What no policy asks for need not be known.
+            // Labels that no policy selects by are not needed.
             _ if !cluster.iter().any(|(_, spec)| selects(spec)) => &none,
             Some(Err(why)) => return Err(format!("the labels of namespace {namespace} cannot be read: {why}")),
             None => return Err(format!("the labels of namespace {namespace} have not been read yet")),
@@ -191,7 +192,7 @@ pub(crate) struct PolicyWatches {
 }
 
 impl PolicyWatches {
-    /// Begins the watches, as tasks that do not end by themselves.
+    /// Starts the watches, as tasks that do not end by themselves.
     pub(crate) fn start(client: &Client, metrics: &SharedMetrics, tasks: &mut JoinSet<ExitReason>) -> Self {
         let cluster = watch(client, metrics, tasks, "watch of ClusterApprovalPolicies");
         let own = watch(client, metrics, tasks, "watch of ApprovalPolicies");
@@ -199,8 +200,8 @@ impl PolicyWatches {
         Self { cluster, own, namespaces }
     }
 
-    /// Waits for the next thing that is seen, and takes it. Returns the namespaces in which something else holds now,
-    /// and the one of whose deletion there is news. It may be dropped at any time: nothing that was seen is lost.
+    /// Waits for the next watch event, and applies it. Returns the namespaces with other policies, and the namespace
+    /// whose deletion has begun or is over. Cancel safe: no event is lost if the future is dropped.
     pub(crate) async fn next(
         &mut self,
         index: &PolicyIndex,
@@ -221,7 +222,7 @@ impl PolicyWatches {
                 let policies = index.change(|inner| inner.namespaces.apply(event, metrics, labels));
                 return ChangedNamespaces { policies, deletions };
             }
-            // The tasks that would send have ended, and whoever owns them knows.
+            // The sending tasks have ended, which their owner handles.
             else => std::future::pending().await,
         };
         ChangedNamespaces { policies, deletions: None }
@@ -230,9 +231,9 @@ impl PolicyWatches {
 
 /// The namespaces that a watch event changed.
 pub(crate) struct ChangedNamespaces {
-    /// Those with other policies.
+    /// The namespaces with other policies.
     pub(crate) policies: Vec<Arc<str>>,
-    /// The one whose deletion has begun or is over.
+    /// The namespace whose deletion has begun or is over.
     pub(crate) deletions: Option<Arc<str>>,
 }
 

@@ -1,7 +1,7 @@
-//! Watches the addresses that no run may call from the operator's network: nodes, the API server, and the Services and
-//! pods of the operator's namespace.
+//! Watches the addresses that runs cannot call from the operator's network *(I/O)*: nodes, the API server, and the
+//! Services and pods of the operator's namespace.
 //!
-//! **Invariant:** reads nothing but addresses. Logs once what RBAC does not let it read.
+//! **Invariant:** decodes only addresses. Logs once each kind that RBAC does not let it read.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -28,10 +28,10 @@ use signoff_expr::text;
 
 use crate::metrics::SharedMetrics;
 
-/// Where the API server's own Service and endpoints are, and their name.
+/// The namespace and name of the API server's own Service and endpoints.
 const KUBERNETES: (&str, &str) = ("default", "kubernetes");
 
-/// The objects to be watched, and the receiver of their addresses.
+/// The watched namespace, and the receiver of the addresses.
 #[derive(Clone, Debug)]
 pub struct ProtectedAddresses {
     /// The operator's own namespace.
@@ -43,7 +43,7 @@ pub struct ProtectedAddresses {
 /// A kind of object that has addresses.
 trait AddressedKind: Resource<DynamicType = ()> + Clone + DeserializeOwned + std::fmt::Debug + Send + 'static {
     const KIND: &'static str;
-    /// Returns the addresses as written; entries that are not IP addresses are ignored.
+    /// Returns the addresses as written. Entries that are not IP addresses are ignored later.
     fn addresses(&self) -> Vec<&str>;
 }
 
@@ -106,7 +106,7 @@ impl AddressedKind for ServiceObject {
 #[resource(inherit = EndpointSlice)]
 struct SliceObject {
     metadata: ObjectMeta,
-    // Both null and missing stand for none.
+    // Null and missing both mean that there are none.
     endpoints: Option<Vec<SliceEndpoint>>,
 }
 
@@ -124,7 +124,8 @@ impl AddressedKind for SliceObject {
     }
 }
 
-/// Watches the objects with protected addresses. What will be published is announced at once.
+/// Watches the objects with protected addresses. The kinds of addresses are announced before the first addresses
+/// arrive.
 pub fn watch(
     client: &Client,
     targets: &ProtectedAddresses,
@@ -163,7 +164,7 @@ pub fn watch(
     futures::future::join_all(watches).map(drop)
 }
 
-/// Publishes the addresses of one watch.
+/// The publisher of the addresses of one watch.
 struct AddressPublisher {
     what: &'static str,
     protected: ProtectedSet,
@@ -195,7 +196,7 @@ impl AddressPublisher {
             other => (None, other.to_string()),
         };
         let why = text::display(&why, 300);
-        // Anything else passes, and a call can wait for it.
+        // Other errors are transient, and calls can wait for the addresses.
         if matches!(code, Some(403 | 404)) && self.protected.hide(self.what, &why) {
             tracing::warn!(
                 "whether an address is {} cannot be told, so calls to private addresses are refused: {why}",
@@ -236,7 +237,7 @@ impl AddressSet {
             }
             watcher::Event::Apply(object) => {
                 let (name, addresses) = read(&object);
-                // Nodes change every few minutes, and hardly ever their addresses.
+                // Nodes change every few minutes, but their addresses hardly ever do.
                 self.objects.insert(name, addresses.clone()) != Some(addresses)
             }
             watcher::Event::Delete(object) => self.objects.remove(&object.name_any()).is_some(),
@@ -299,7 +300,7 @@ mod tests {
         assert!(known.apply(watcher::Event::Apply(node("a", "10.0.0.3"))));
         assert!(known.apply(watcher::Event::Delete(node("b", "10.0.0.2"))));
         assert_eq!(shown(&known), ["10.0.0.3"]);
-        // A new list says it all.
+        // A new list replaces all addresses.
         known.apply(watcher::Event::<NodeObject>::Init);
         assert!(known.apply(watcher::Event::<NodeObject>::InitDone));
         assert!(shown(&known).is_empty());

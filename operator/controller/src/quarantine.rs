@@ -1,8 +1,8 @@
-//! The back-off of objects whose evaluation was stopped: by object, by run, and shared by the objects of a namespace.
+//! The back-off of objects whose evaluation was stopped: by object, by run, and by namespace.
 //!
-//! **Invariant:** in a namespace where an evaluation was stopped, one object is reconciled at a time until an hour has
-//! passed without another such evaluation. From the third stopped evaluation of a run on, counted with those of its
-//! Approvals, whatever their reason and generation, the run is set aside after each.
+//! **Invariant:** after a stopped evaluation, only one object of the namespace is reconciled at a time, until an hour
+//! has passed without another one. From the third stopped evaluation of a run and its Approvals on, of any cause and
+//! generation, the run is put into quarantine after each.
 
 use std::{
     collections::BTreeMap,
@@ -15,16 +15,16 @@ use signoff_cluster::{kinds::Name, workqueue::Key};
 use signoff_engine::{Fact, evaluation::Part};
 use signoff_executor::Stopped;
 
-/// The version that a quarantine names: another one lifts it.
+/// The version of the operator in a quarantine. Another version lifts the quarantine.
 pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// From this number of stopped evaluations on, a run is set aside.
+/// The number of stopped evaluations from which on a run is put into quarantine.
 pub(crate) const MOST_STOPS: i32 = 3;
 
 const FIRST: Duration = Duration::from_secs(60);
 const LONGEST: Duration = Duration::from_secs(3600);
 
-/// The objects in quarantine, and the namespaces that are slowed down because of them.
+/// The objects in quarantine, and the namespaces that are slowed down.
 #[derive(Default)]
 pub(crate) struct Quarantines {
     inner: Mutex<QuarantinesState>,
@@ -33,14 +33,14 @@ pub(crate) struct Quarantines {
 #[derive(Default)]
 struct QuarantinesState {
     objects: BTreeMap<Key, QuarantineEntry>,
-    /// The steps of runs that turned out to be too costly, by the run's uid, until a commit holds them.
+    /// The steps of runs that are too costly, with the uid of the run, until a commit contains them.
     costly: BTreeMap<Name, (String, Vec<Fact>)>,
-    /// The reasons of quarantines that no status holds yet, with the uid of their run: a failed write is repeated, the
-    /// evaluation is not.
+    /// The reasons of quarantines that no status contains yet, with the uid of their run. A failed write is repeated
+    /// without another evaluation.
     unwritten: BTreeMap<Name, (String, Stopped)>,
-    /// The votes that turned out to be too costly, by their Approval, until a tally has counted the others.
+    /// The votes that are too costly, by their Approval, until a tally has counted the others.
     costly_votes: BTreeMap<Key, Vec<CostlyVote>>,
-    /// The stopped evaluations of runs, by name.
+    /// The stopped evaluations of runs, by the name of the run.
     stops: BTreeMap<Name, RunStops>,
     namespaces: BTreeMap<Arc<str>, NamespaceBackoff>,
 }
@@ -50,9 +50,9 @@ struct RunStops {
     /// The uid of the run.
     uid: String,
     count: i32,
-    /// Those of them for which the text of the run's author is to blame, as far as this process knows.
+    /// The number of them that the text of the run's author has caused, as far as this process knows.
     of_author: i32,
-    /// The earliest moment of the next evaluation, whatever the generation, where there were many.
+    /// The earliest time of the next evaluation, for any generation, if there were many.
     until: Option<Moment>,
 }
 
@@ -61,9 +61,9 @@ struct RunStops {
 pub(crate) struct CostlyVote {
     /// Its key in `spec.decisions`.
     pub(crate) key: String,
-    /// Its attempt: the next one is another vote.
+    /// Its attempt. Another attempt is another vote.
     pub(crate) attempt: i32,
-    /// Why it does not count.
+    /// The reason why it does not count.
     pub(crate) why: String,
 }
 
@@ -74,7 +74,7 @@ pub(crate) struct QuarantineEntry {
     pub(crate) generation: i64,
     /// The number of attempts that were stopped.
     pub(crate) failures: i32,
-    /// The earliest moment of the next attempt.
+    /// The earliest time of the next attempt.
     pub(crate) until: Moment,
 }
 
@@ -93,7 +93,7 @@ impl Quarantines {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Records a stopped evaluation, after `before` failures. Returns the entry of the object.
+    /// Records a stopped evaluation after `before` failures, and returns the entry of the object.
     pub(crate) fn record_stop(&self, key: &Key, generation: i64, before: i32, now: Moment) -> QuarantineEntry {
         let mut inner = self.lock();
         let shared = inner.record_failure(&key.name().namespace, now);
@@ -103,13 +103,13 @@ impl Quarantines {
         entry
     }
 
-    /// Records a stopped part of an evaluation. The object continues without it, but its namespace backs off.
+    /// Records a stopped part of an evaluation. The object continues without the part, but its namespace backs off.
     pub(crate) fn record_stopped_part(&self, key: &Key, now: Moment) {
         self.lock().record_failure(&key.name().namespace, now);
     }
 
-    /// Records a stopped evaluation of a run, or of an Approval of it, for this reason. `known`: how many its status
-    /// and its journal tell of. Returns how many there were.
+    /// Records a stopped evaluation of a run or of its Approvals, for this reason. `known`: the number in its status
+    /// and its journal. Returns the number so far.
     pub(crate) fn record_stop_of_run(&self, run: &Name, uid: &str, known: i32, why: &Stopped, now: Moment) -> i32 {
         let mut inner = self.lock();
         let none = || RunStops { uid: uid.to_owned(), count: 0, of_author: 0, until: None };
@@ -125,36 +125,36 @@ impl Quarantines {
         stops.count
     }
 
-    /// Returns until when nothing of a run is evaluated because of its many stopped evaluations, or `None`.
+    /// Returns the time until which nothing of a run is evaluated because of many stopped evaluations, or `None`.
     pub(crate) fn is_run_paused(&self, run: &Name, uid: &str, now: Moment) -> Option<Moment> {
         let inner = self.lock();
         let stops = inner.stops.get(run).filter(|stops| stops.uid == uid)?;
         stops.until.filter(|until| now < *until)
     }
 
-    /// Returns why a run is in quarantine, where no status holds it yet.
+    /// Returns the reason of a quarantine that no status contains yet, or `None`.
     pub(crate) fn unwritten(&self, run: &Name, uid: &str) -> Option<Stopped> {
         let inner = self.lock();
         inner.unwritten.get(run).filter(|(of, _)| of == uid).map(|(_, why)| why.clone())
     }
 
-    /// Adds the reason of a quarantine that a status will hold.
+    /// Adds the reason of a quarantine that a status will contain.
     pub(crate) fn add_unwritten(&self, run: &Name, uid: &str, why: &Stopped) {
         self.lock().unwritten.insert(run.clone(), (uid.to_owned(), why.clone()));
     }
 
-    /// Removes the reason of a quarantine that a status holds, or whose run is over.
+    /// Removes the reason of a quarantine because a status contains it, or because the run has finished.
     pub(crate) fn on_written(&self, run: &Name) {
         self.lock().unwritten.remove(run);
     }
 
-    /// Returns the number of stopped evaluations of a run that this process knows of.
+    /// Returns the number of stopped evaluations of a run that this process has recorded.
     pub(crate) fn stops_of_run(&self, run: &Name, uid: &str) -> i32 {
         self.lock().stops.get(run).filter(|stops| stops.uid == uid).map_or(0, |stops| stops.count)
     }
 
-    /// Whether the text of its author alone had a run set aside: then it is not tried again by itself. Votes, models
-    /// and tools cannot bring that about.
+    /// Whether the text of its author alone has caused the quarantine of a run, which is then not retried by itself.
+    /// Votes, models and tools cannot cause that.
     pub(crate) fn is_authors_fault(&self, run: &Name, uid: &str) -> bool {
         let inner = self.lock();
         inner.stops.get(run).is_some_and(|stops| stops.uid == uid && stops.of_author >= MOST_STOPS)
@@ -170,7 +170,7 @@ impl Quarantines {
         self.lock().costly_votes.entry(approval.clone()).or_default().push(vote);
     }
 
-    /// Forgets the stopped evaluations of a run that is over.
+    /// Removes the stopped evaluations of a finished run.
     pub(crate) fn forget_run(&self, run: &Name) {
         self.lock().stops.remove(run);
     }
@@ -192,12 +192,12 @@ impl Quarantines {
         facts.push(fact);
     }
 
-    /// Removes the costly steps of a run that are committed, or whose run has finished.
+    /// Removes the costly steps of a run because they are committed, or because the run has finished.
     pub(crate) fn on_committed(&self, name: &Name) {
         self.lock().costly.remove(name);
     }
 
-    /// Adds an object that another process has put into quarantine.
+    /// Adds an object that an earlier process has put into quarantine, unless it has an entry.
     pub(crate) fn insert(&self, key: &Key, entry: QuarantineEntry) {
         self.lock().objects.entry(key.clone()).or_insert(entry);
     }
@@ -207,7 +207,7 @@ impl Quarantines {
         self.lock().objects.get(key).copied()
     }
 
-    /// Removes an object that was evaluated or has finished. Returns whether it was in quarantine.
+    /// Removes an object because it was evaluated or has finished. Returns whether it was in quarantine.
     pub(crate) fn remove(&self, key: &Key) -> bool {
         let mut inner = self.lock();
         inner.costly_votes.remove(key);
@@ -225,7 +225,7 @@ impl Quarantines {
         false
     }
 
-    /// The number of objects that are in quarantine.
+    /// Returns the number of objects in quarantine.
     pub(crate) fn count(&self) -> usize {
         self.lock().objects.len()
     }
@@ -235,7 +235,7 @@ impl QuarantinesState {
     fn record_failure(&mut self, namespace: &Arc<str>, now: Moment) -> Moment {
         let backoff =
             self.namespaces.entry(Arc::clone(namespace)).or_insert(NamespaceBackoff { failures: 0, until: now });
-        // What happens within one pause counts once: objects that are evaluated at the same time are one failure.
+        // Failures within one pause count once, because objects are evaluated at the same time.
         if backoff.failures == 0 || now >= backoff.until {
             backoff.failures = backoff.failures.saturating_add(1);
             backoff.until = now.after(pause(backoff.failures));
@@ -244,7 +244,7 @@ impl QuarantinesState {
     }
 }
 
-/// The reason of the condition `Quarantined`.
+/// Returns the reason of the condition `Quarantined`.
 pub(crate) fn reason(why: &Stopped) -> &'static str {
     match why {
         Stopped::TooCostly { .. } | Stopped::Withdrawn | Stopped::Closed => reason::TOO_COSTLY,
@@ -254,8 +254,8 @@ pub(crate) fn reason(why: &Stopped) -> &'static str {
     }
 }
 
-/// The message of the condition `Quarantined`. `next`: when it is tried again, or `None` where that takes a change of
-/// its spec.
+/// Returns the message of the condition `Quarantined`. `next`: the time of the next attempt, or `None` if that needs a
+/// change of the spec.
 pub(crate) fn message(why: &Stopped, entry: &QuarantineEntry, next: Option<Moment>) -> String {
     let next = next.map_or_else(
         || {
@@ -272,8 +272,8 @@ pub(crate) fn message(why: &Stopped, entry: &QuarantineEntry, next: Option<Momen
     )
 }
 
-/// The message of the condition `Quarantined` of an Approval whose votes wait because evaluations of its run were
-/// stopped.
+/// Returns the message of the condition `Quarantined` of an Approval whose votes wait because evaluations of its run
+/// were stopped.
 pub(crate) fn paused_message(until: Moment) -> String {
     format!(
         "set aside: {MOST_STOPS} or more evaluations of its run or of votes on it used too much CPU time; votes are accepted and wait, and are counted after {until}; to end it earlier, cancel the run"

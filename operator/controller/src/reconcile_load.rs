@@ -1,7 +1,7 @@
 //! The reconciles in flight: their number, their namespaces and the size of their objects.
 //!
-//! Bounded by memory rather than by number, so that small objects do not wait for large ones. A namespace leaves to
-//! others as much as it has, so that ten greedy ones leave an eleventh.
+//! Bounded by memory rather than by number, so that small objects do not wait for large ones. A namespace can have only
+//! as much as is free, so that ten greedy namespaces leave room for another one.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -15,7 +15,7 @@ use signoff_cluster::fair_share::FairShare;
 
 /// The reconciles in flight.
 pub(crate) struct ReconcileLoad {
-    /// The bytes that the objects may take in memory together which are being reconciled. A reconcile takes more.
+    /// The shares in the memory for the objects that are being reconciled. A reconcile takes more than its object.
     share: FairShare,
     tasks: HashMap<Id, (Key, usize)>,
     namespaces: BTreeMap<Arc<str>, Load>,
@@ -30,13 +30,13 @@ struct Load {
 }
 
 impl ReconcileLoad {
-    /// No reconcile in flight; `most_bytes`: how many bytes the objects may take in memory together.
+    /// Returns the load without any reconcile. `most_bytes`: the most memory of all objects together.
     pub(crate) fn new(most_bytes: usize) -> Self {
         let share = FairShare::new(most_bytes, most_bytes / 2, 0);
         Self { share, tasks: HashMap::new(), namespaces: BTreeMap::new(), bytes: 0 }
     }
 
-    /// Adds a reconcile that starts, of an object with so many bytes.
+    /// Adds a reconcile that starts. `bytes`: the memory of its object.
     pub(crate) fn begin(&mut self, task: Id, key: Key, bytes: usize) {
         let load = self.namespaces.entry(Arc::clone(&key.name().namespace)).or_default();
         load.count += 1;
@@ -74,9 +74,8 @@ impl ReconcileLoad {
         self.share.has_room(0, self.bytes, 1)
     }
 
-    /// Whether a namespace may have one more reconcile in flight, of `most` of all namespaces: it has fewer than are
-    /// free, and less memory than is free. So each further namespace finds room, however many wait for their
-    /// evaluations.
+    /// Whether a namespace may have one more reconcile in flight, if all namespaces together may have `most`. It must
+    /// have fewer reconciles and less memory than are free, so that each further namespace finds room.
     pub(crate) fn has_share_for(&self, namespace: &str, most: usize) -> bool {
         let Load { count, bytes } = self.namespaces.get(namespace).copied().unwrap_or_default();
         FairShare::new(most, most / 2, 0).has_room(count, self.count(), 1) && self.share.has_room(bytes, self.bytes, 1)
@@ -89,7 +88,7 @@ mod tests {
     use super::*;
     use signoff_cluster::kinds::Name;
 
-    /// The tasks of so many reconciles.
+    /// Returns the ids of `count` tasks.
     fn tasks(count: usize) -> Vec<Id> {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let tasks: Vec<_> = (0..count).map(|_| runtime.spawn(std::future::pending::<()>())).collect();

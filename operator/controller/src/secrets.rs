@@ -1,6 +1,6 @@
-//! Reads Secrets from the API server, one read a call.
+//! Reads Secrets from the API server *(I/O)*, with one read for each call.
 //!
-//! **Invariant:** never keeps or logs a value, and returns none for a host that the Secret does not name.
+//! **Invariant:** never keeps or logs a value, and returns no value for a host that the Secret does not allow.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -24,13 +24,13 @@ use signoff_executor::{
 
 const PATIENCE: Duration = Duration::from_secs(15);
 
-/// Reads Secrets through a client.
+/// The reader of Secrets through a client.
 pub struct ClusterSecrets {
     client: Client,
 }
 
 impl ClusterSecrets {
-    /// Secrets that this client may read.
+    /// Returns the reader through this client.
     #[must_use]
     pub fn new(client: Client) -> Self {
         Self { client }
@@ -38,7 +38,7 @@ impl ClusterSecrets {
 }
 
 impl ClusterSecrets {
-    /// The operator's service account as `NAMESPACE:NAME`, from the API server.
+    /// Returns the operator's service account as `NAMESPACE:NAME`, from the API server, or a placeholder.
     async fn service_account(&self) -> String {
         let review = Api::<SelfSubjectReview>::all(self.client.clone());
         let (options, question) = (PostParams::default(), SelfSubjectReview::default());

@@ -1,5 +1,5 @@
-//! Says on an object that its reconcile has failed for a minute: by an Event, and by the condition `Stalled` where its
-//! status can be written.
+//! Reports on an object that its reconcile has failed for a minute *(I/O)*: by an Event, and by the condition `Stalled`
+//! if its status can be written.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use signoff_engine::status::say;
 
 use crate::{announce::AnnouncedKind, context::Context, error::Error, stalls::OverdueStall, workflow::open_records};
 
-/// Records that a reconcile failed, and says so on the object once that is due.
+/// Records a failed reconcile, and reports it on the object when that is due.
 pub(crate) async fn record_failure(context: &Context, key: &Key, error: &Error) {
     let Some(overdue) = context.stalls.record_failure(key, error, context.api.now()) else { return };
     let since = overdue.since;
@@ -36,7 +36,7 @@ pub(crate) async fn record_failure(context: &Context, key: &Key, error: &Error) 
     }
 }
 
-/// Reports an Event, once a stall.
+/// Reports an Event, once for each stall.
 async fn report<K: AnnouncedKind>(
     context: &Context,
     store: &Store<K>,
@@ -56,7 +56,7 @@ async fn report<K: AnnouncedKind>(
     let meta = match store.find(name) {
         Found::Here(object) => object.meta().clone(),
         Found::Finished { uid, .. } => of_uid(Some(uid)),
-        // Without its uid, `kubectl describe` would not show the Event.
+        // `kubectl describe` shows an Event only by the uid of its object.
         Found::Stale | Found::NotFound => match context.fresh(store, name).await {
             Ok(Some(object)) => object.meta().clone(),
             _ => of_uid(None),
@@ -66,8 +66,8 @@ async fn report<K: AnnouncedKind>(
     context.say(K::about(&meta), EventReason::Stalled, message, &key);
 }
 
-/// Sets the condition `Stalled` of a Workflow that goes on. The first sentence for a reason stays: one that changes
-/// with every attempt would cost a write each time.
+/// Sets the condition `Stalled` of a Workflow that has not finished. The first message for a reason stays, because each
+/// new message would cost a write.
 async fn condition(context: &Context, name: &Name, reason: &'static str, message: &str) -> Result<(), Error> {
     let workflow = match context.objects.workflows.find(name) {
         Found::Here(workflow) => workflow,
@@ -88,7 +88,7 @@ async fn condition(context: &Context, name: &Name, reason: &'static str, message
     context.api.write_status(&context.objects.workflows, &*workflow, status, tests).await.map(|_| ())
 }
 
-/// Removes the condition `Stalled` after everything of a reconcile has succeeded. Returns the Workflow as it is stored.
+/// Removes the condition `Stalled` after a reconcile has succeeded. Returns the stored Workflow.
 pub(crate) async fn clear(context: &Context, workflow: Arc<Workflow>) -> Result<Arc<Workflow>, Error> {
     let mut status = workflow.status.clone().unwrap_or_default();
     if !conditions::holds(&status.conditions, conditions::STALLED) {

@@ -1,8 +1,7 @@
 //! The objects whose reconcile keeps failing at the same operation, such as a write that a quota or a webhook refuses.
-//! After a minute the object says so, by `stall_reports`.
+//! `stall_reports` reports them after a minute.
 //!
-//! Nothing here decides when to try again: the queue does. [`Stalls::due`] only makes it try once more when the minute
-//! is over.
+//! The workqueue decides when to retry. [`Stalls::due`] only causes a retry at the end of the minute.
 
 use std::{
     collections::BTreeMap,
@@ -15,7 +14,7 @@ use signoff_cluster::{Error as Cluster, workqueue::Key};
 
 use crate::error::Error;
 
-/// An operation that fails for so long is reported on its object.
+/// The time after which a failing operation is reported on its object.
 pub(crate) const REPORTED_AFTER: Duration = Duration::from_secs(60);
 
 /// The objects whose last reconcile failed.
@@ -45,9 +44,9 @@ impl Stalls {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Records a failure. Returns since when the same operation fails, once that is a minute.
+    /// Records a failure. Returns the stall if the same operation has failed for a minute.
     pub(crate) fn record_failure(&self, key: &Key, error: &Error, now: Moment) -> Option<OverdueStall> {
-        // A contender that wins is no refusal, and what cannot be read is told at once elsewhere.
+        // A conflict is not a refusal, and an unreadable object is reported at once elsewhere.
         if matches!(error, Error::Cluster(Cluster::Conflict(_) | Cluster::Unreadable { .. })) {
             return None;
         }
@@ -66,17 +65,17 @@ impl Stalls {
         Some(OverdueStall { since: stall.since, is_new })
     }
 
-    /// A reconcile succeeded.
+    /// Records a successful reconcile, which ends the stall.
     pub(crate) fn record_success(&self, key: &Key) {
         self.lock().remove(key);
     }
 
-    /// Returns when an object that fails is to be tried again at the latest, so that the minute is kept.
+    /// Returns the latest time of the next retry of a failing object, so that it is reported after a minute.
     pub(crate) fn due(&self, key: &Key) -> Option<Moment> {
         self.lock().get(key).filter(|stall| !stall.is_reported).map(|stall| stall.since.after(REPORTED_AFTER))
     }
 
-    /// Returns how many objects have failed for a minute.
+    /// Returns the number of objects whose reconcile has failed for a minute.
     pub(crate) fn count(&self) -> usize {
         self.lock().values().filter(|stall| stall.is_reported).count()
     }

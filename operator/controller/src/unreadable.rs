@@ -1,4 +1,4 @@
-//! The objects that cannot be read at the moment, and why, so that each is reported once.
+//! The objects that cannot be decoded, and the reasons, so that each is reported once.
 
 use signoff_cluster::workqueue::Key;
 use std::{
@@ -6,7 +6,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-/// The objects that cannot be read, of both kinds.
+/// The objects of both kinds that cannot be decoded.
 #[derive(Default)]
 pub(crate) struct UnreadableObjects {
     inner: Mutex<BTreeMap<Key, ReadFailure>>,
@@ -15,7 +15,7 @@ pub(crate) struct UnreadableObjects {
 /// The reason why an object cannot be read.
 struct ReadFailure {
     why: Arc<str>,
-    /// Whether the newest list, or the watch since, showed it.
+    /// Whether the newest list or the watch since has delivered it.
     seen: bool,
 }
 
@@ -39,12 +39,12 @@ impl UnreadableObjects {
         self.lock().get(key).map(|failure| Arc::clone(&failure.why))
     }
 
-    /// A list of such objects begins.
+    /// Begins a list of the objects that match `such`.
     pub(crate) fn begin_list(&self, such: impl Fn(&Key) -> bool) {
         self.lock().iter_mut().filter(|(key, _)| such(key)).for_each(|(_, failure)| failure.seen = false);
     }
 
-    /// The list is complete: what it did not show is no more.
+    /// Completes the list, and removes the objects that it did not contain.
     pub(crate) fn finish_list(&self, such: impl Fn(&Key) -> bool) {
         self.lock().retain(|key, failure| failure.seen || !such(key));
     }

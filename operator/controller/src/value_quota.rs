@@ -1,8 +1,7 @@
-//! The quota for long values: how many bytes those of a Workflow and of a namespace may have together, and how many of
-//! them may be in memory at once.
+//! The quota for long values: the most bytes of a Workflow and of a namespace, and the most bytes in memory at once.
 //!
-//! Each Workflow says how many its own have (`status.valueBytes`), so that nothing is listed or watched for it. The
-//! engine refuses what does not fit; here is only counted what is left.
+//! Each Workflow has the sum of its own values in `status.valueBytes`, so that no Blobs are listed or watched. The
+//! engine refuses values that do not fit. This module only computes the rest.
 
 use std::{
     collections::BTreeMap,
@@ -18,9 +17,9 @@ use signoff_cluster::fair_budget::{FairBudget, HeldPart};
 /// The limits of long values, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ValueSettings {
-    /// Those of a Workflow.
+    /// The most bytes of one Workflow.
     pub per_workflow: u64,
-    /// Those of all Workflows of a namespace.
+    /// The most bytes of all Workflows of a namespace.
     pub per_namespace: u64,
 }
 
@@ -30,10 +29,10 @@ impl Default for ValueSettings {
     }
 }
 
-/// The quota, with the values that are being stored now.
+/// The quota, with the values that are being stored.
 pub(crate) struct ValueQuota {
     settings: ValueSettings,
-    /// The bytes that a run will have once its commit is done.
+    /// The bytes that each run will have after its commit.
     claims: Mutex<BTreeMap<Name, u64>>,
     /// The memory for long values that transitions read.
     memory: Arc<FairBudget>,
@@ -52,7 +51,7 @@ impl Drop for ValueClaim<'_> {
 }
 
 impl ValueQuota {
-    /// `memory`: the bytes that the long values may have together which transitions read.
+    /// Returns the quota. `memory`: the most bytes of all long values that transitions read at once.
     pub(crate) fn new(settings: ValueSettings, memory: usize) -> Self {
         Self { settings, claims: Mutex::default(), memory: FairBudget::new(memory) }
     }
@@ -61,14 +60,14 @@ impl ValueQuota {
         self.claims.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns what a run may have now.
+    /// Returns the current limits of a run.
     pub(crate) fn limits(&self, workflows: &Store<Workflow>, name: &Name) -> ValueLimits {
         let left_in_namespace = self.left(&self.lock(), workflows, name);
         ValueLimits { of_run: self.settings.per_workflow, left_in_namespace }
     }
 
-    /// Claims the bytes that a run will have. Returns `None` where others have taken some of what was left when the
-    /// turn was taken, so that it has to be taken again.
+    /// Claims the bytes that a run will have. Returns `None` if other runs have taken some of the rest since the
+    /// transition was computed, so that it has to be computed again.
     pub(crate) fn claim(
         &self,
         workflows: &Store<Workflow>,
@@ -78,7 +77,7 @@ impl ValueQuota {
     ) -> Option<ValueClaim<'_>> {
         let mut claims = self.lock();
         let left = self.left(&claims, workflows, name);
-        // Decisions and the journal itself are kept whatever is left.
+        // Decisions and the journal itself are stored even if nothing is left.
         if bytes > workflows.value_bytes_of(name) && bytes > left && bytes <= limits.left_in_namespace {
             return None;
         }
@@ -86,15 +85,14 @@ impl ValueQuota {
         Some(ValueClaim { quota: self, name: name.clone() })
     }
 
-    /// Waits until there is memory for all long values of a run, those of its journal among them, and takes it until
-    /// that is dropped. Runs get it by turns of their namespaces. A run with more values than a namespace has alone
-    /// takes as much as that.
+    /// Waits until there is memory for all long values of a run, including those of its journal, and takes it until the
+    /// result is dropped. Namespaces get memory in turn. A run takes at most the share of a namespace alone.
     pub(crate) async fn memory_for(&self, workflows: &Store<Workflow>, name: &Name) -> HeldPart {
         let bytes = usize::try_from(workflows.value_bytes_of(name)).unwrap_or(usize::MAX);
         self.memory.take(&name.namespace, bytes).await
     }
 
-    /// Returns how many bytes of memory are taken.
+    /// Returns the number of bytes of memory that are taken.
     pub(crate) fn memory_taken(&self) -> usize {
         self.memory.taken()
     }

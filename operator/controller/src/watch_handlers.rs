@@ -21,11 +21,11 @@ pub(crate) trait Watched: AnnouncedKind {
     fn key(name: Name) -> Key;
     /// Whether a key is of this kind.
     fn holds(key: &Key) -> bool;
-    /// Whether evaluations may have become useless by an object that was received.
+    /// Whether the received object may have made evaluations useless.
     fn ends_evaluations(&self, objects: &CachedObjects) -> bool;
     /// Handles the deletion of an object.
     fn on_deleted(context: &Context, gone: DeletedObject);
-    /// Enqueues the objects that depend on one that cannot be read, or can be read again.
+    /// Enqueues the objects that depend on an object that cannot be decoded, or can be decoded again.
     fn enqueue_related(context: &Context, meta: &ObjectMeta);
 }
 
@@ -72,7 +72,7 @@ impl Watched for Approval {
 
     fn on_deleted(context: &Context, gone: DeletedObject) {
         context.enqueue_approval(gone.name);
-        // A run that waits for it asks again.
+        // A run that waits for this Approval creates it again.
         if let Some(run) = gone.owner {
             context.enqueue_workflow(run);
         }
@@ -88,10 +88,10 @@ impl Watched for Approval {
     }
 }
 
-/// The most events that are applied at once, so that nothing else waits for long.
+/// The most events that are applied at once, so that other kinds do not wait for long.
 const AT_ONCE: usize = 64;
 
-/// Applies an event and those that arrived with it. Returns whether one of them completed the first list.
+/// Applies an event and further ones that have arrived. Returns whether one of them completed a list.
 pub(crate) fn apply_all<K: Watched>(
     context: &Context,
     store: &Store<K>,
@@ -106,7 +106,7 @@ pub(crate) fn apply_all<K: Watched>(
     complete
 }
 
-/// Applies an event. Returns whether it completed the first list.
+/// Applies an event. Returns whether it completed a list.
 fn apply<K: Watched>(context: &Context, store: &Store<K>, event: WatchEvent<K>) -> bool {
     match event {
         WatchEvent::Listing => {
@@ -115,7 +115,7 @@ fn apply<K: Watched>(context: &Context, store: &Store<K>, event: WatchEvent<K>) 
         }
         WatchEvent::Listed(object) => {
             let name = Name::of(&*object);
-            // A finished object that need not be deleted needs no reconcile.
+            // A finished object without a TTL needs no reconcile.
             let idle = object.is_finished() && object.delete_at().is_none();
             mark_readable::<K>(context, object.meta());
             let ends_evaluations = object.ends_evaluations(&context.objects);
@@ -147,7 +147,7 @@ fn apply<K: Watched>(context: &Context, store: &Store<K>, event: WatchEvent<K>) 
                 if ends_evaluations {
                     context.evaluations.withdrawals.wake(&name.namespace);
                 }
-                // The answer to an own write may have been lost.
+                // The answer to a write of this process may have been lost, and its notices with it.
                 if let Some(notices) = context.notices()
                     && let Found::Here(object) = store.find(&name)
                 {
@@ -174,7 +174,7 @@ fn apply<K: Watched>(context: &Context, store: &Store<K>, event: WatchEvent<K>) 
     false
 }
 
-/// Counts an object that cannot be read, and logs it the first time.
+/// Records an object that cannot be decoded, and reports it the first time.
 fn mark_unreadable<K: Watched>(context: &Context, meta: &ObjectMeta, why: &str) {
     let (name, why) = (name_of(meta), text::display(why, 300));
     context.metrics.count_unreadable(K::KIND);
@@ -185,7 +185,7 @@ fn mark_unreadable<K: Watched>(context: &Context, meta: &ObjectMeta, why: &str) 
         return;
     }
     tracing::error!(kind = K::KIND, %name, "cannot be read, so nothing is done for it: {why}");
-    // Without a namespace there is no place for an Event.
+    // An Event needs a namespace.
     if meta.namespace.is_some() {
         let note = format!(
             "this version of the operator cannot read it, so nothing is done for it: {why}; update the operator, or correct or delete the object"

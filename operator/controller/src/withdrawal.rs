@@ -1,7 +1,8 @@
-//! Whether a run is withdrawn: nothing new starts for it, and no timeout ends a gate of it.
+//! The withdrawal of runs by cancellation or deletion: nothing new starts for a withdrawn run, and no timeout ends its
+//! gates.
 //!
-//! The caches know it from the watches of Workflows and Namespaces, which may lag. Before what cannot be taken back,
-//! which is the expiry of a gate and a call that must not be repeated, the API server is asked too *(I/O)*.
+//! The caches show it by the watches of Workflows and Namespaces, which may lag. Before an irreversible step, such as
+//! the expiry of a gate or a call that must not be repeated, the API server is asked too *(I/O)*.
 
 use std::{
     collections::BTreeMap,
@@ -20,7 +21,7 @@ use tokio::{sync::Notify, time::sleep};
 
 use crate::{cached_objects::CachedObjects, context::Context, error::Error, stalls::REPORTED_AFTER};
 
-/// The first and the longest pause between two questions whether a call may begin.
+/// The first and the longest pause between two checks whether a call may begin.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(15));
 
 /// The way in which a run was withdrawn.
@@ -32,7 +33,7 @@ pub(crate) enum Withdrawal {
     Deleted,
 }
 
-/// A run as it was when the operator judged that it goes on.
+/// The version of a run in which the operator decided that it continues.
 pub(crate) struct RunVersion<'a> {
     pub(crate) name: &'a Name,
     pub(crate) uid: &'a str,
@@ -41,7 +42,7 @@ pub(crate) struct RunVersion<'a> {
 }
 
 impl CachedObjects {
-    /// Returns the way in which a run was withdrawn, as far as the object and the watch of namespaces tell, or `None`.
+    /// Returns the way in which a run was withdrawn according to its object and the watch of namespaces, or `None`.
     pub(crate) fn withdrawal(&self, workflow: &Workflow) -> Option<Withdrawal> {
         if workflow.metadata.deletion_timestamp.is_some() || self.deleted_namespaces.contain(&workflow.metadata) {
             return Some(Withdrawal::Deleted);
@@ -49,7 +50,7 @@ impl CachedObjects {
         (workflow.spec.cancel == Some(true)).then_some(Withdrawal::Cancelled)
     }
 
-    /// Whether the evaluation of an object is useless.
+    /// Whether the evaluation of an object is useless, because the object or its run has changed.
     pub(crate) fn is_useless(&self, observed: &ObservedObject, stage: EvaluationStage) -> bool {
         let ObservedObject { kind, name, uid, generation, orders, is_suspect } = observed;
         let is_outdated =
@@ -75,7 +76,7 @@ impl CachedObjects {
     fn is_run_over(&self, name: &Name, run: &str, is_withdrawn: impl Fn(&Workflow) -> bool) -> bool {
         match self.workflows.find(name) {
             Found::Here(workflow) => uid_of(&*workflow) != run || workflow.is_finished() || is_withdrawn(&workflow),
-            // It is read anew before anything is done.
+            // A stale object is read again before its reconcile acts.
             Found::Stale => false,
             Found::Finished { .. } | Found::NotFound => true,
         }
@@ -83,7 +84,7 @@ impl CachedObjects {
 }
 
 impl Context {
-    /// Waits until the evaluation of an object is useless: what was done to the object or to its run needs none.
+    /// Waits until the evaluation of an object is useless, because the object or its run has changed.
     pub(crate) async fn until_useless(&self, observed: &ObservedObject) {
         let withdrawals = self.evaluations.withdrawals.of(&observed.name.namespace);
         loop {
@@ -95,8 +96,8 @@ impl Context {
         }
     }
 
-    /// Asks the API server whether a run is still as it was judged: not changed, not deleted, and its namespace not
-    /// either. What the answers say otherwise is known to the next reconcile.
+    /// Asks the API server whether a run still has this version, and neither it nor its namespace is deleted. If not,
+    /// the caches are updated for the next reconcile.
     pub(crate) async fn still_stands(&self, run: &RunVersion<'_>) -> Result<bool, Error> {
         let RunVersion { name, uid, generation } = run;
         let (namespace, workflow) =
@@ -118,15 +119,15 @@ impl Context {
         Ok(stands)
     }
 
-    /// Has the runs of namespaces looked at whose deletion has begun or is over.
+    /// Enqueues the runs of namespaces whose deletion has begun or is over, and wakes their evaluations.
     pub(crate) fn on_news_of_deletions(&self, namespaces: &[Arc<str>]) {
         namespaces.iter().for_each(|namespace| self.evaluations.withdrawals.wake(namespace));
         self.enqueue_runs_of(namespaces);
     }
 
-    /// Waits until it is certain whether a call may begin whose start is committed. The API server is asked where the
-    /// call must not be repeated, and where the caches do not know the run; and the Lease must be this operator's after
-    /// the answer. `is_followed`: nothing begins, because it has begun before.
+    /// Waits until it is certain whether a call with a committed start may begin. Asks the API server if the call must
+    /// not be repeated or if the cached run is stale. After the answer, this operator must still hold the Lease.
+    /// `is_followed`: whether the call has begun before, so that nothing begins.
     pub(crate) async fn may_begin(&self, run: &RunVersion<'_>, call: &Call, is_followed: bool) -> bool {
         let is_withdrawn = |workflow: &Workflow| self.objects.withdrawal(workflow).is_some();
         let (since, mut pause, mut is_told) = (self.api.now(), PAUSES.0, false);
@@ -169,8 +170,8 @@ impl Context {
     }
 }
 
-/// Wakes the evaluations of a namespace that wait or run there, because an object of it was withdrawn. The objects of
-/// one tenant are no news for those of others.
+/// The wakers of evaluations, by namespace. They are woken if an object of their own namespace is withdrawn, so that
+/// tenants do not wake each other's evaluations.
 #[derive(Default)]
 pub(crate) struct Withdrawals {
     waiting: Mutex<BTreeMap<Arc<str>, Weak<Notify>>>,
@@ -181,7 +182,7 @@ impl Withdrawals {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns what is notified of the withdrawals in a namespace, as long as somebody keeps it.
+    /// Returns the notifier of the withdrawals in a namespace, which is shared while it is in use.
     fn of(&self, namespace: &Arc<str>) -> Arc<Notify> {
         let mut waiting = self.lock();
         if let Some(known) = waiting.get(namespace).and_then(Weak::upgrade) {
@@ -201,7 +202,7 @@ impl Withdrawals {
     }
 }
 
-/// What the requester of a run ordered: an evaluation of the run ends when it is ordered anew.
+/// The orders of a run's requester. An evaluation of the run ends if they change.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Orders {
     pub(crate) cancel: bool,
@@ -215,13 +216,14 @@ impl Orders {
     }
 }
 
-/// The stage of an evaluation whose object is looked at.
+/// The stage of an evaluation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EvaluationStage {
-    /// It is about to begin. By then an object with another spec, or other votes, is observed anew: what the evaluation
-    /// came to could not be written.
+    /// It is about to begin. If the object has another spec or other votes by now, it is observed again, because the
+    /// result could not be written.
     Begins,
-    /// It waits or runs. Other votes do not end it: a person who votes again and again would prevent the count.
+    /// It waits or runs. Other votes do not end it, because a person who votes repeatedly could otherwise prevent the
+    /// count.
     Runs,
 }
 
@@ -232,9 +234,9 @@ pub(crate) struct ObservedObject {
     pub(crate) uid: String,
     /// The generation of its spec.
     pub(crate) generation: i64,
-    /// What its requester had ordered then.
+    /// The orders of its requester at that time.
     pub(crate) orders: Orders,
-    /// Whether it may have ended the process before this one: it waits long, and its suspension needs no evaluation
-    /// either.
+    /// Whether it may have ended the process before this one. Its evaluation then waits long, and a suspension needs
+    /// none.
     pub(crate) is_suspect: bool,
 }

@@ -39,7 +39,7 @@ pub(crate) async fn reconcile(context: &Context, name: &Name) -> Result<Option<M
         desk.end_hold(Key::Workflow(name.clone()), held, &reconciled);
     }
     if reconciled.is_err() || !claimed {
-        // A run that begins nothing for now must not hold back the Pods and calls of others.
+        // A run that starts nothing now leaves the queues, so that it does not delay the Pods and calls of others.
         context.calls.forget_queued(name);
     }
     let reported = match &reconciled {
@@ -50,7 +50,8 @@ pub(crate) async fn reconcile(context: &Context, name: &Name) -> Result<Option<M
     reported.and(reconciled)
 }
 
-/// `claimed`: set when the calls of the run have their slots or are queued.
+/// Reconciles a Workflow up to its release from the cache. Sets `claimed` when the calls of the run have slots or are
+/// queued.
 async fn reconcile_observed(context: &Context, name: &Name, claimed: &mut bool) -> Result<Option<Moment>, Error> {
     if let Some(why) = context.objects.unreadable.reason(&Key::Workflow(name.clone())) {
         return blocked::report_unreadable(&context.api, name, &why).await;
@@ -93,14 +94,14 @@ async fn reconcile_observed(context: &Context, name: &Name, claimed: &mut bool) 
         return quarantine::keep_quarantined(context, &seen, until).await;
     }
     match reconcile_run(context, &seen, claimed).await {
-        // What was done to it meanwhile needs no evaluation.
+        // The run has changed meanwhile: the next reconcile may need no evaluation.
         Err(Error::Stopped { why: Stopped::Withdrawn, .. }) => Ok(Some(seen.now)),
         Err(Error::Stopped { why, .. }) if why != Stopped::Closed => quarantine::enter(context, &seen, &why).await,
         done => done,
     }
 }
 
-/// Reconciles a run that goes on.
+/// Reconciles a run that has not finished.
 async fn reconcile_run(context: &Context, seen: &ObservedRun, claimed: &mut bool) -> Result<Option<Moment>, Error> {
     let plan = match plan::plan(context, seen).await? {
         PlanDecision::Runs(plan) => plan,
@@ -108,7 +109,7 @@ async fn reconcile_run(context: &Context, seen: &ObservedRun, claimed: &mut bool
         PlanDecision::OldShape(why) => return blocked::block_on_old_shape(context, seen, &why).await,
         PlanDecision::Refused(why) => return commit::end_refused(context, seen, &why).await,
     };
-    // Otherwise it goes on at once, behind the others that wait.
+    // Without a transition, the run is enqueued again at once, behind other objects.
     let Some(mut transition) = advance::advance(context, seen, &plan).await? else { return Ok(Some(seen.now)) };
     dispatch::end_calls_that_do_not_follow(&context.calls, seen, &transition);
     let claims = claim_slots::claim_slots(context, seen, &mut transition);

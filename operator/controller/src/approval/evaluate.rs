@@ -1,8 +1,8 @@
-//! The tally of an Approval on a thread for evaluations, and what follows where that is stopped.
+//! The tally of an Approval on a thread for evaluations, and the handling of a stopped tally.
 //!
-//! A vote whose evaluation is stopped is invalid, and the others are counted without it. Only where no vote is to blame
-//! is the Approval put into quarantine: its deadline and the end of its run still count, and no decision is read. The
-//! same follows from a vote once many evaluations of its run were stopped.
+//! A vote whose evaluation is stopped is invalid, and the other votes are counted without it. If no vote is the cause,
+//! the Approval is put into quarantine: its deadline and the end of its run still count, but no vote is read. The same
+//! happens if a vote is the cause and many evaluations of the run were stopped.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -29,7 +29,7 @@ use crate::{
     withdrawal::Orders,
 };
 
-/// Counts the votes of an Approval as far as they may be evaluated.
+/// Counts the votes of an Approval that may be evaluated.
 pub(super) async fn evaluate(
     context: &Context,
     name: &Name,
@@ -47,14 +47,14 @@ pub(super) async fn evaluate(
         return Ok(TallyResult { wake_at: earlier(result.wake_at, aside.until), ..result });
     }
     if owner != OwnerState::Live {
-        // Nobody decides it any more, so nothing of it is evaluated.
+        // The Approval cannot be decided any more, so no vote is evaluated.
         evaluations.clear_suspect::<Approval>(name, uid(&**approval));
         evaluations.end_quarantine(&key);
         return Ok(evaluated(tally_filtered(approval, owner, now, &VoteFilter::Nothing)));
     }
     if let Some(until) = run.is_paused(&evaluations.quarantines, now.at) {
         let result = tally_filtered(approval, owner, now, &VoteFilter::Nothing);
-        // Of its own quarantine its condition tells already.
+        // If the Approval itself is in quarantine, its condition says so already.
         let result = match aside {
             Some(_) => result,
             None => quarantined(result, approval, now, reason::TOO_COSTLY, &paused_message(until)),
@@ -89,7 +89,7 @@ pub(super) async fn evaluate(
     }
 }
 
-/// The run of an Approval: the stopped evaluations of both count together.
+/// The run of an Approval. Stopped evaluations of the run and of its Approvals are counted together.
 struct RunOfApproval<'a> {
     name: &'a Name,
     approval: &'a Arc<Approval>,
@@ -109,7 +109,7 @@ impl RunOfApproval<'_> {
     }
 }
 
-/// Counts the votes; one that costs too much is invalid.
+/// Counts the votes. A vote whose evaluation is stopped is invalid.
 async fn counted(
     context: &Context,
     key: &Key,
@@ -151,20 +151,20 @@ async fn counted(
     }
 }
 
-/// Returns the ruling with the condition `Quarantined`.
+/// Returns the tally with the condition `Quarantined`.
 fn quarantined(mut result: TallyResult, approval: &Approval, now: &Now, reason: &str, message: &str) -> TallyResult {
     let say = ConditionUpdate { kind: conditions::QUARANTINED, holds: true, reason, message };
     let is_news = conditions::set(&mut result.status.conditions, &say, approval.metadata.generation, now.at);
     changed(result, is_news)
 }
 
-/// Returns the ruling without the condition `Quarantined`.
+/// Returns the tally without the condition `Quarantined`.
 fn evaluated(mut result: TallyResult) -> TallyResult {
     let is_news = conditions::remove(&mut result.status.conditions, conditions::QUARANTINED);
     changed(result, is_news)
 }
 
-/// Returns the ruling as one to be written where its conditions are news.
+/// Returns the tally, marked as changed if its conditions have changed.
 pub(super) fn changed(mut result: TallyResult, is_news: bool) -> TallyResult {
     if is_news && !result.changed {
         result.changed = true;
@@ -173,7 +173,7 @@ pub(super) fn changed(mut result: TallyResult, is_news: bool) -> TallyResult {
     result
 }
 
-/// Returns the earlier of two times, of which one need not be.
+/// Returns the earlier of two times, the first of which is optional.
 pub(super) fn earlier(one: Option<Moment>, other: Moment) -> Option<Moment> {
     Some(one.map_or(other, |one| one.min(other)))
 }

@@ -1,7 +1,6 @@
-//! The condition `Notified` of an open Approval: written while notices about it do not reach a channel.
+//! The condition `Notified` of an open Approval, which is false while a channel does not get its notices.
 //!
-//! **Invariant:** no write is made for it while every notice is delivered, and an Approval that has ended does not have
-//! it.
+//! **Invariant:** causes no write while every notice is delivered. An ended Approval does not have the condition.
 
 use signoff_api::{
     Approval, Moment,
@@ -12,10 +11,10 @@ use signoff_engine::approval::TallyResult;
 use super::evaluate::{changed, earlier};
 use crate::{context::Context, notices::NotifiedState};
 
-/// Returns the ruling with the condition as it applies now.
+/// Returns the tally with the current condition.
 pub(super) fn notified(context: &Context, approval: &Approval, mut result: TallyResult, now: Moment) -> TallyResult {
     if result.status.phase.is_end() {
-        // Written with the outcome.
+        // The removal is written together with the outcome.
         conditions::remove(&mut result.status.conditions, conditions::NOTIFIED);
         return result;
     }
@@ -34,7 +33,7 @@ pub(super) fn notified(context: &Context, approval: &Approval, mut result: Tally
         }
         None => is_mended && conditions::remove(&mut told, conditions::NOTIFIED),
     };
-    // Of a changed request nothing is written.
+    // Nothing is written for a changed request.
     if !is_news || approval.spec.request.is_changed() {
         return result;
     }

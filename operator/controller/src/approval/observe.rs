@@ -1,6 +1,6 @@
-//! Collects the facts about an Approval: the object, the state of its run, and whether its decisions are verified.
+//! Collects the facts about an Approval *(I/O)*: the object, the state of its run, and the epoch of the guard.
 //!
-//! **Invariant:** changes nothing. Only the API server's own answer proves that a run is gone.
+//! **Invariant:** changes no object. Only an answer of the API server proves that a run does not exist.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ pub(super) struct ObservedApproval {
     pub(super) approval: Arc<Approval>,
     pub(super) run: Name,
     pub(super) owner: OwnerState,
-    /// The generation of the spec of its run, where that waits.
+    /// The generation of the spec of its run, if the run is open.
     pub(super) generation: Option<i64>,
     pub(super) guard_epoch: Arc<str>,
 }
@@ -52,7 +52,7 @@ pub(super) async fn observe(context: &Context, name: &Name) -> Result<ApprovalOb
     let Some((owner, generation)) = owner(context, &run, &workflow.uid).await? else {
         return Ok(ApprovalObservation::Nothing);
     };
-    // Its run asks again when it is gone.
+    // The run creates a new Approval after the deletion.
     if owner == OwnerState::Live && approval.metadata.deletion_timestamp.is_some() {
         return Ok(ApprovalObservation::Nothing);
     }
@@ -60,11 +60,11 @@ pub(super) async fn observe(context: &Context, name: &Name) -> Result<ApprovalOb
     Ok(ApprovalObservation::Open(Box::new(ObservedApproval { approval, run, owner, generation, guard_epoch })))
 }
 
-/// The state of a run, and the generation of its spec where it waits.
+/// The state of a run, and the generation of its spec if the run is open.
 type Owner = (OwnerState, Option<i64>);
 
-/// Returns the state of the run, or `None` where its Approvals are not this operator's to count or to end: a newer
-/// operator wrote its journal, or it was accepted under other rules.
+/// Returns the state of the run. `None` if this operator leaves its Approvals alone, because a newer operator wrote the
+/// journal or the run was accepted under other rules.
 async fn owner(context: &Context, run: &Name, wanted: &str) -> Result<Option<Owner>, Error> {
     let judge = |workflow: &Workflow| {
         if uid(workflow) != wanted {
@@ -83,7 +83,7 @@ async fn owner(context: &Context, run: &Name, wanted: &str) -> Result<Option<Own
     let Some(workflow) = context.fresh(&context.objects.workflows, run).await? else {
         return Ok(Some((OwnerState::Missing, None)));
     };
-    // What is read here is no news to the watch any more.
+    // The object read here is cached now, so its watch event will not enqueue the run.
     context.enqueue_workflow(run.clone());
     Ok(judge(&workflow))
 }

@@ -1,11 +1,11 @@
-//! A least-recently-used cache with a bound on bytes: the crate `lru` keeps the order and counts entries, this adds the
-//! bytes.
+//! A least-recently-used cache with a bound on bytes. The crate `lru` keeps the order and bounds the number.
 
 use std::{borrow::Borrow, hash::Hash, num::NonZeroUsize};
 
 use lru::LruCache;
 
-/// Entries with their sizes. The sum of the sizes never exceeds the bound; an entry larger than the bound is not kept.
+/// A cache of entries with sizes. The sum of the sizes never exceeds the bound, and an entry larger than the bound is
+/// not kept.
 pub(super) struct LruByBytes<K: Hash + Eq, V> {
     entries: LruCache<K, SizedEntry<V>>,
     bytes: usize,
@@ -18,13 +18,13 @@ struct SizedEntry<V> {
 }
 
 impl<K: Hash + Eq + Clone, V> LruByBytes<K, V> {
-    /// Returns an empty cache of at most `max_bytes` and, where the number is bounded too, at most `max_entries`.
+    /// Returns an empty cache of at most `max_bytes`, and of at most `max_entries` if the number is bounded too.
     pub(super) fn new(max_bytes: usize, max_entries: Option<NonZeroUsize>) -> Self {
         let entries = max_entries.map_or_else(LruCache::unbounded, LruCache::new);
         Self { entries, bytes: 0, max_bytes }
     }
 
-    /// Returns the entry, which is then the last to leave.
+    /// Returns the entry, and marks it as the most recently used one.
     pub(super) fn get<Q: Hash + Eq + ?Sized>(&mut self, key: &Q) -> Option<&V>
     where
         K: Borrow<Q>,
@@ -46,7 +46,7 @@ impl<K: Hash + Eq + Clone, V> LruByBytes<K, V> {
     /// Adds or replaces an entry of `bytes`, and drops the least recently used ones above the bounds.
     pub(super) fn put(&mut self, key: K, value: V, bytes: usize) {
         self.bytes += bytes;
-        // `push` returns what left: the replaced entry, or the oldest one above the number.
+        // `push` returns the removed entry: the replaced one, or the oldest one above the number.
         let left = self.entries.push(key, SizedEntry { value, bytes });
         self.bytes -= left.map_or(0, |(_, entry)| entry.bytes);
         self.drop_oldest();

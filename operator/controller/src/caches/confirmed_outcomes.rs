@@ -1,5 +1,5 @@
-//! The outcomes that this process has confirmed and written: a run that takes one does not ask the guard again. Digests
-//! instead of outcomes, because an outcome can be as long as a vote.
+//! The outcomes that this process has confirmed and written. A run that takes one needs no further check of the
+//! policies. Digests are kept instead of outcomes, because an outcome can be as long as a vote.
 
 use std::{
     num::NonZeroUsize,
@@ -12,8 +12,8 @@ use signoff_api::{Approval, Digest, approval::Outcome};
 
 const MAX_OUTCOMES: NonZeroUsize = NonZeroUsize::MIN.saturating_add(1023);
 
-/// The digests of confirmed outcomes, by uid and version of their Approval. An outcome that another program changed has
-/// another digest.
+/// The digests of confirmed outcomes, by uid and version of their Approval. The digest shows if another program has
+/// changed an outcome.
 pub(crate) struct ConfirmedOutcomes(Mutex<LruCache<(String, String), Digest>>);
 
 impl Default for ConfirmedOutcomes {
@@ -23,14 +23,14 @@ impl Default for ConfirmedOutcomes {
 }
 
 impl ConfirmedOutcomes {
-    /// Adds the confirmed outcome of an Approval. One without a digest is confirmed again later.
+    /// Adds the confirmed outcome of an Approval. If its digest cannot be computed, it is confirmed again later.
     pub(crate) fn add(&self, approval: &Approval, confirmed: &Outcome) {
         let Ok(digest) = Digest::of(confirmed) else { return };
         let mut cached = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         cached.put(key(approval), digest);
     }
 
-    /// Whether the outcome of this Approval is the one that was confirmed.
+    /// Whether the outcome of this Approval is a confirmed one.
     pub(crate) fn contains(&self, approval: &Approval) -> bool {
         let outcome = approval.status.as_ref().and_then(|status| status.outcome.as_ref());
         let Some(digest) = outcome.and_then(|outcome| Digest::of(outcome).ok()) else { return false };

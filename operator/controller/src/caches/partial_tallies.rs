@@ -1,6 +1,6 @@
-//! The times of partial tallies: those by which no gate ends, and which people only look at.
+//! The times of partial tallies, which end no gate and are only displayed.
 //!
-//! **Invariant:** bounded by the Approvals that were written in the last second. The first partial tally of an Approval
+//! **Invariant:** bounded by the number of Approvals written in the last second. The first partial tally of an Approval
 //! is written at once, and the last one within a second.
 
 use std::{
@@ -20,14 +20,14 @@ const INTERVAL: Duration = Duration::from_secs(1);
 pub(crate) struct PartialTallies(Mutex<HashMap<Name, Instant>>);
 
 impl PartialTallies {
-    /// Returns how long a partial tally has to wait; `None` where it is written now.
+    /// Returns how long a partial tally has to wait, or `None` if it is written now.
     pub(crate) fn wait(&self, approval: &Name, now: Instant) -> Option<Duration> {
         let written = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let passed = now.saturating_duration_since(*written.get(approval)?);
         INTERVAL.checked_sub(passed).filter(|wait| !wait.is_zero())
     }
 
-    /// Takes note of a partial tally that is stored.
+    /// Records that a partial tally was stored.
     pub(crate) fn add(&self, approval: &Name, now: Instant) {
         let mut written = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         written.retain(|_, at| now.saturating_duration_since(*at) < INTERVAL);

@@ -1,5 +1,5 @@
-//! The cache of plans: a transition does not parse a spec that the previous one parsed. Bounded in number and in the
-//! bytes of specs and of the tools of servers.
+//! The cache of plans, so that a spec is not parsed again for each transition. Bounded in number, and in the bytes of
+//! specs and of catalogues of tools.
 
 use std::{
     num::NonZeroUsize,
@@ -13,16 +13,17 @@ use signoff_engine::{FieldError, Plan, Policies, plan::spec_bytes};
 use super::by_bytes::LruByBytes;
 
 const MAX_PLANS: NonZeroUsize = NonZeroUsize::MIN.saturating_add(511);
-/// The bytes of the specs of all plans, and of the tools of servers that they keep; a plan takes several times as many.
+/// The most bytes of the specs of all plans and of the catalogues that they keep. In memory, a plan takes several times
+/// as many.
 const MAX_SPEC_BYTES: usize = 8 * 1024 * 1024;
 
 /// A plan, or every error of the Workflow.
 pub(crate) type CachedPlan = Result<Arc<Plan>, Arc<Vec<FieldError>>>;
 
-/// The uid of a Workflow and its generation: another generation is another spec.
+/// The uid and generation of a Workflow, which identify its spec.
 type PlanKey = (String, Option<i64>);
 
-/// The plans of Workflows that were planned last, by uid and generation.
+/// The plans of the Workflows that were planned last, by uid and generation.
 pub(crate) struct PlanCache(Mutex<LruByBytes<PlanKey, PlanEntry>>);
 
 struct PlanEntry {
@@ -40,19 +41,19 @@ impl Default for PlanCache {
 }
 
 impl PlanCache {
-    /// Returns the plan of this very spec under these approval policies, if it is cached.
+    /// Returns the cached plan of exactly this spec under these approval policies.
     pub(crate) fn get(&self, workflow: &Workflow, policies: &Arc<Policies>) -> Option<CachedPlan> {
         let mut cached = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let key = key(workflow);
         let entry = cached.get(&key).filter(|entry| entry.is_valid_for(workflow, policies))?;
         let plan = entry.plan.clone();
-        // It has read catalogues since it was cached.
+        // The plan may have read catalogues since it was cached.
         let bytes = entry.spec_bytes + kept_bytes(&plan);
         cached.resize(&key, bytes);
         Some(plan)
     }
 
-    /// Caches the plan of this very spec under these approval policies.
+    /// Caches the plan of exactly this spec under these approval policies.
     pub(crate) fn put(&self, workflow: &Workflow, policies: &Arc<Policies>, plan: CachedPlan) {
         let (spec_bytes, accepted) = (spec_bytes(&workflow.spec), is_accepted(workflow));
         let bytes = spec_bytes + kept_bytes(&plan);
@@ -74,8 +75,8 @@ fn is_accepted(workflow: &Workflow) -> bool {
 }
 
 impl PlanEntry {
-    /// Whether planning again would give the same plan. Once a run was accepted, the gates that policies added are
-    /// those of its status; a plan from before stays valid if they are its own.
+    /// Whether planning again would give the same plan. After a run is accepted, the gates that policies added are
+    /// those in its status. An earlier plan stays valid if it has the same added gates.
     fn is_valid_for(&self, workflow: &Workflow, policies: &Arc<Policies>) -> bool {
         if !Arc::ptr_eq(&self.policies, policies) && self.policies != *policies {
             return false;
@@ -96,7 +97,7 @@ mod tests {
 
     use super::*;
 
-    /// A Workflow with so many steps of ten thousand bytes each.
+    /// Returns a Workflow with `steps` steps of ten thousand bytes each.
     fn workflow(uid: usize, steps: usize) -> Workflow {
         let step = |n| json!({"name": format!("s{n}"), "set": {"value": "x".repeat(10_000)}});
         let steps: Vec<_> = (0..steps).map(step).collect();

@@ -1,4 +1,4 @@
-//! The cache of journal segments, which the blob store has verified. Bounded in bytes.
+//! The cache of journal segments, whose digests the blob store has verified. Bounded in bytes.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -7,17 +7,16 @@ use signoff_engine::{Segments, journal::SharedRecords};
 
 use super::by_bytes::LruByBytes;
 
-/// Cached segments by the uid of their Workflow and their digest.
+/// The cached segments, by the uid of their Workflow and their digest.
 pub(crate) struct SegmentCache(Mutex<LruByBytes<(String, Digest), SharedRecords>>);
 
 impl SegmentCache {
-    /// Returns an empty cache of segments that have at most so many bytes as they are stored; in memory they take about
-    /// twice as many.
+    /// Returns an empty cache for at most `max_bytes` of stored segments. In memory they take about twice as many.
     pub(crate) fn with_max_bytes(max_bytes: usize) -> Self {
         Self(Mutex::new(LruByBytes::new(max_bytes, None)))
     }
 
-    /// Returns those of the listed segments of a run that are cached.
+    /// Returns the cached ones of the listed segments of a run.
     pub(crate) fn of_run(&self, uid: &str, listed: &[Segment]) -> Segments {
         let mut cached = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mut found = Segments::new();
@@ -29,13 +28,13 @@ impl SegmentCache {
         found
     }
 
-    /// Caches a segment of `bytes`.
+    /// Caches a segment. `bytes`: its size as it is stored.
     pub(crate) fn put(&self, uid: &str, digest: &Digest, records: SharedRecords, bytes: usize) {
         let mut cached = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         cached.put((uid.to_owned(), digest.clone()), records, bytes);
     }
 
-    /// Removes the segments of a finished run: its journal is not read again.
+    /// Removes the segments of a finished run, whose journal is not read again.
     pub(crate) fn remove_run(&self, uid: &str) {
         let mut cached = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         cached.remove_where(|(of, _)| of == uid);

@@ -40,7 +40,7 @@ impl Calls {
         self.draining.load(Ordering::Relaxed)
     }
 
-    /// Ends the start of new calls, because the operator is stopping.
+    /// Records that the operator is stopping, so that no new call starts.
     pub(crate) fn drain(&self) {
         self.draining.store(true, Ordering::Relaxed);
     }
@@ -66,6 +66,6 @@ pub(crate) struct CallStart {
 pub(crate) enum StartSlot {
     /// The slot of a call that this process makes.
     Call(CallSlot),
-    /// The slot of a Pod. `begins`: the Pod was certainly never created before.
+    /// The slot of a Pod. `begins`: whether the Pod was certainly never created before.
     Pod { _slot: PodSlot, begins: bool },
 }

@@ -1,4 +1,4 @@
-//! The evaluations of users' text: the threads for them, what ends them early, and the objects in quarantine.
+//! The evaluations of users' text: their threads, the withdrawals that end them early, and the objects in quarantine.
 
 use signoff_api::Moment;
 use signoff_cluster::{
@@ -16,11 +16,11 @@ use crate::{
 
 /// The evaluations of users' text.
 pub(crate) struct Evaluations {
-    /// The threads on which they run.
+    /// The threads on which evaluations run.
     pub(crate) evaluator: Evaluator,
-    /// The reconciles that wait for one.
+    /// The reconciles that wait for an evaluation.
     pub(crate) waiting: EvaluatingReconciles,
-    /// The withdrawals that end those that have become useless.
+    /// The wakers of evaluations that may have become useless.
     pub(crate) withdrawals: Withdrawals,
     /// The objects, votes and steps whose evaluations were stopped.
     pub(crate) quarantines: Quarantines,
@@ -51,14 +51,14 @@ impl Evaluations {
         self.evaluator.clear(&Subject { kind: text(K::KIND), namespace, name, uid: text(uid), generation: 0 });
     }
 
-    /// Puts an object into quarantine whose evaluation was stopped, after `before` failures. Returns its entry.
+    /// Puts an object into quarantine after a stopped evaluation and `before` earlier failures. Returns its entry.
     pub(crate) fn begin_quarantine(&self, key: &Key, generation: i64, before: i32, now: Moment) -> QuarantineEntry {
         let entry = self.quarantines.record_stop(key, generation, before, now);
         self.count_quarantined();
         entry
     }
 
-    /// Adds an object that its status says is in quarantine, unless it has an entry.
+    /// Adds an object whose status says that it is in quarantine, unless it has an entry.
     pub(crate) fn restore_quarantine(&self, key: &Key, entry: QuarantineEntry) {
         self.quarantines.insert(key, entry);
         self.count_quarantined();

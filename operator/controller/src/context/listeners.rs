@@ -1,4 +1,4 @@
-//! The listeners that an operator tells what happens, beside its metrics.
+//! The listeners of announcements: Kubernetes Events, notices and further listeners. The metrics listen too.
 
 use std::{future::pending, sync::Arc};
 
@@ -12,7 +12,7 @@ use crate::notices::NoticeDesk;
 pub(crate) struct Listeners {
     /// The queue of Kubernetes Events.
     pub(crate) reporter: Reporter,
-    /// The notices; `None` where the administrator has configured none.
+    /// The notices, or `None` if the administrator has configured none.
     pub(crate) notices: Option<NoticeDesk>,
     /// The listeners of `Config::listeners`.
     pub(crate) further: Vec<Arc<dyn Listener>>,

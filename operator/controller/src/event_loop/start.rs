@@ -38,7 +38,7 @@ use crate::{
     value_quota::ValueQuota,
 };
 
-/// The objects of a watch that wait to be applied: each can have 1.5 MiB, and take 36 times as much in memory.
+/// The most objects of a watch that wait to be applied. Each can have 1.5 MiB, and take 36 times as much in memory.
 const WATCHED: usize = 4;
 
 impl EventLoop {

@@ -1,5 +1,5 @@
-//! Inspects the admission policies whenever one of their objects changes. After a change they count as in force only
-//! when every API server refuses a forged request.
+//! Inspects the admission policies whenever one of their objects changes *(I/O)*. After a change they count as in force
+//! only when every API server refuses a forged request.
 //!
 //! After a gap in a watch everything is inspected again.
 
@@ -34,14 +34,14 @@ use tokio::{
 use super::{Baseline, GuardEpoch, GuardMode, GuardSettings, GuardStatus, persisted_state::PersistedState, publish};
 use crate::metrics::SharedMetrics;
 
-/// The delay of the probe after a change: every API server receives the change by a watch of its own.
+/// The delay of the probe after a change, because each API server receives the change by a watch of its own.
 const SETTLE: Duration = Duration::from_secs(5);
 /// The time limit of the answer to a forged request.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// The longest pause between two attempts.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
-/// Another server answered for our objects: this process must end.
+/// The result that another server answered requests for objects of Signoff, so that this process must end.
 pub(crate) struct ForeignApiServer;
 
 /// The task that inspects the admission policies and publishes their status.
@@ -57,7 +57,7 @@ pub(crate) struct GuardMonitor {
 /// The kind of the object that changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PolicyChange {
-    /// One of the guard's own, or possibly one: no decision is counted until it was inspected.
+    /// An object of the guard, or possibly one. No decision is counted until it was inspected.
     Ours,
     /// A mutating webhook or policy of others.
     External,
@@ -66,7 +66,7 @@ enum PolicyChange {
 type ChangeStream = stream::BoxStream<'static, PolicyChange>;
 
 impl GuardMonitor {
-    /// Runs until another server has answered for our objects, so that this process must end.
+    /// Runs until another server has answered requests for objects of Signoff.
     pub(crate) async fn run(self) -> ForeignApiServer {
         match &self.mode {
             GuardMode::Assumed(epoch) => {
@@ -101,7 +101,7 @@ impl GuardMonitor {
         publish(&self.status, now);
     }
 
-    /// Asks until there is an answer. What cannot be read is not in force meanwhile.
+    /// Asks until there is an answer. Meanwhile the policies count as not in force.
     async fn until<T, F: Future<Output = Result<T, kube::Error>>>(&self, ask: impl Fn() -> F) -> T {
         let mut pause = Duration::from_millis(250);
         loop {
@@ -109,7 +109,7 @@ impl GuardMonitor {
                 Ok(found) => return found,
                 Err(error) => {
                     let why = format!("the admission policies cannot be read: {}", plain(&error));
-                    // An unreachable server is no attack: its objects are compared again later.
+                    // If the server cannot be reached, the objects are only compared again later.
                     let refused = status_code(&error).is_some_and(|code| code < 500 && code != 429);
                     self.publish(if refused { GuardStatus::broken(why) } else { GuardStatus::inspecting(why) });
                 }
@@ -126,7 +126,7 @@ struct MonitorState<'k> {
     settings: &'k GuardSettings,
     mutating: bool,
     changes: ChangeStream,
-    /// When this process last received a change.
+    /// The time at which this process last received a change.
     changed: Option<Instant>,
     /// The epoch in which this process saw every API server refuse a forged request.
     tried: Option<String>,
@@ -175,7 +175,7 @@ impl MonitorState<'_> {
             Some(change) = self.changes.next() => change,
             () = self.monitor.doubt.notified() => PolicyChange::Ours,
         };
-        // One upgrade changes many objects: all changes so far need one inspection.
+        // One upgrade changes many objects. One inspection covers all changes so far.
         while let Some(Some(more)) = self.changes.next().now_or_never() {
             change = if more == PolicyChange::Ours { more } else { change };
         }
@@ -187,7 +187,8 @@ impl MonitorState<'_> {
         }
     }
 
-    /// Publishes that the policies are not in force, and stores the interruption: not every reason changes an object.
+    /// Publishes that the policies are not in force, and stores the interruption, because not every cause changes an
+    /// object.
     async fn publish_not_in_force(&mut self, wrong: Vec<String>, identity: &Identity) -> InspectionEffect {
         self.monitor.publish(GuardStatus::Broken(wrong.into()));
         let memory = self.load_state(identity).await;
@@ -198,7 +199,7 @@ impl MonitorState<'_> {
         InspectionEffect::Applied
     }
 
-    /// Publishes that the policies are in force, once that is certain.
+    /// Publishes that the policies are in force, after the API servers have proven it.
     async fn establish(&mut self, found: &Inspection, identity: &Identity) -> InspectionEffect {
         let memory = self.load_state(identity).await.clone();
         let epoch = match found.versions.epoch(memory.interruptions) {
@@ -237,13 +238,13 @@ impl MonitorState<'_> {
         InspectionEffect::Applied
     }
 
-    /// Returns how long ago an instant was by the operator's clock; zero for one in the future.
+    /// Returns the time since `at` by the operator's clock, or zero if `at` is in the future.
     fn age(&self, at: Timestamp) -> Duration {
         self.monitor.clock.now().duration_since(at).try_into().unwrap_or(Duration::ZERO)
     }
 
-    /// Waits, then tries until every API server refuses a forged request. Returns the instant, or `None` where
-    /// something changed meanwhile.
+    /// Waits, then sends forged requests until every API server refuses them. Returns the time of the refusal, or
+    /// `None` if an object changed meanwhile.
     async fn until_refused(&mut self, wait: Duration, identity: &Identity) -> Option<Timestamp> {
         let mut again = Instant::now() + wait;
         let mut pause = Duration::from_secs(1);
@@ -287,16 +288,16 @@ impl MonitorState<'_> {
     }
 }
 
-/// Whether an inspection was acted on to its end.
+/// Whether the result of an inspection was applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum InspectionEffect {
-    /// It was.
+    /// It was applied.
     Applied,
-    /// Something changed meanwhile.
+    /// An object changed before it was applied.
     Interrupted,
 }
 
-/// Asks each API server to refuse a forged request. Returns when, by the earliest of their clocks.
+/// Sends forged requests to each API server. Returns the time of the refusals, by the earliest of their clocks.
 async fn every_server_refuses(
     client: &Client,
     each: Option<&kube::Config>,
@@ -329,7 +330,7 @@ fn changes(client: &Client, mutating: bool) -> ChangeStream {
     stream::select_all(all).boxed()
 }
 
-/// Returns the changes of a kind's objects; `others`: what an object of others means.
+/// Returns the changes of a kind's objects. `others`: the change that an object of others means, if any.
 fn watch_kind<K>(client: &Client, others: Option<PolicyChange>) -> ChangeStream
 where
     K: Resource<DynamicType = ()> + Clone + serde::de::DeserializeOwned + std::fmt::Debug + Send + Sync + 'static,
@@ -350,7 +351,7 @@ fn changes_of<K: ResourceExt + Send>(
                 Ok(watcher::Event::Apply(object) | watcher::Event::Delete(object)) => {
                     if ours.contains(&object.name_any()) { Some(PolicyChange::Ours) } else { others }
                 }
-                // A whole list was read again: any of them may have changed.
+                // The whole list was read again, so any object may have changed.
                 Ok(watcher::Event::InitDone) => Some(PolicyChange::Ours),
                 Ok(watcher::Event::Init | watcher::Event::InitApply(_)) | Err(_) => None,
             };

@@ -1,5 +1,5 @@
-//! What the guard keeps beyond this process, in a ConfigMap of the operator's namespace: the epoch in force, since
-//! when, and the number of interruptions that changed no object.
+//! The state of the guard that outlives this process, in a ConfigMap of the operator's namespace *(I/O)*: the epoch in
+//! force, its beginning, and the number of interruptions that changed no object.
 //!
 //! **Invariant:** a forged ConfigMap can only make the operator more careful.
 
@@ -14,16 +14,16 @@ pub(super) const NAME: &str = "signoff-guard";
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct PersistedState {
-    /// The epoch in force and since when; `None` while the policies are not in force.
+    /// The epoch in force and its beginning, or `None` while the policies are not in force.
     pub(super) in_force: Option<(String, Timestamp)>,
     /// The number of interruptions that changed no object.
     pub(super) interruptions: u32,
-    /// Whether any epoch was ever in force here.
+    /// Whether no state was ever stored.
     pub(super) blank: bool,
 }
 
 impl PersistedState {
-    /// Loads the stored state; blank if there is none, or if it cannot be read.
+    /// Loads the stored state. Without a ConfigMap the state is blank. Values that cannot be parsed count as missing.
     pub(super) async fn load(client: &Client, namespace: &str) -> Result<Self, kube::Error> {
         let found = Api::<ConfigMap>::namespaced(client.clone(), namespace).get_opt(NAME).await?;
         let Some(data) = found.and_then(|found| found.data) else {

@@ -1,15 +1,16 @@
-//! The last check before a decision is counted: are the admission policies still those that were inspected?
+//! The last check before a decision is counted *(I/O)*: the admission policies are still those that were inspected.
 //!
 //! One watch may lag behind another, and a process may be stopped between two steps. Only a question that is sent after
-//! the decision was read is proof.
+//! the decision was read proves that the policies are in force.
 //!
-//! There are two questions. The *whole* one lists all objects of the guard. The *short* one reads by name the policy
-//! without which a user could write a vote in the name of others, and takes all other objects from the last whole
-//! answer. That answer must not be older than [`WHOLE_LASTS`]; otherwise the whole question is asked. kube-apiserver
-//! lets lists that follow closely wait for up to 100 ms, and reads by name never.
+//! There are two questions. The *whole* question lists all objects of the guard. The *short* question reads by name the
+//! policy without which a user could write a vote in the name of others, and takes all other objects from the last
+//! whole answer. If that answer is older than [`WHOLE_LASTS`], the whole question is asked instead. kube-apiserver
+//! delays lists in quick succession by up to 100 ms, but not reads by name.
 //!
-//! One question serves all decisions that were read before it was sent. At most one that decisions wait for is in
-//! flight. Decisions that arrive meanwhile share the next one. Where many arrive, it waits a moment for more of them.
+//! One question serves all decisions that were read before it was sent. At most one question that decisions wait for is
+//! in flight. Decisions that arrive meanwhile share the next question. If many arrive, the next question waits a moment
+//! for more of them.
 
 use std::{
     panic::AssertUnwindSafe,
@@ -31,40 +32,39 @@ use tokio::{
 
 use super::{GuardStatus, publish};
 
-/// The time limit of the answers: without it, a lost connection would delay every decision.
+/// The time limit of an answer, so that a lost connection does not delay every decision.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// How long after it was sent the answer to a whole question still serves the short ones.
+/// The time after its question for which a whole answer can be used by short questions.
 const WHOLE_LASTS: Duration = Duration::from_millis(500);
-/// While decisions follow each other, the whole question is sent again this long after the last one. No decision waits
-/// for it.
+/// The time after which, while decisions follow each other, the whole question is sent again. No decision waits for it.
 const WHOLE_REPEATS: Duration = Duration::from_millis(250);
-/// The number of decisions for which a question waits where many arrive: so it costs less than one read for each.
+/// The number of decisions for which a question waits if many arrive, so that it costs less than one read for each.
 const CROWD: usize = 8;
 /// The longest wait for a crowd.
 const CROWD_WAIT: Duration = Duration::from_millis(50);
-/// How long a crowd is expected again after two decisions met.
+/// The time for which many decisions are expected after two have shared a question.
 const CROWD_LASTS: Duration = Duration::from_millis(250);
 
-/// The versions of the labelled objects; `None` where another server serves the API.
+/// The versions of the labelled objects, or `None` if another server serves the API.
 type VersionsAnswer = Result<Option<Arc<ObjectVersions>>, Arc<kube::Error>>;
 type Question = Shared<BoxFuture<'static, VersionsAnswer>>;
 
-/// Checks right before a decision is counted that the admission policies are still in force.
+/// The check, right before a decision is counted, that the admission policies are still in force.
 pub(crate) struct Recheck {
     client: Client,
     status: watch::Sender<GuardStatus>,
-    /// Wakes the monitor where the answer is no, before its watches do.
+    /// Wakes the monitor if the answer is no, before its watches do.
     doubt: Arc<Notify>,
     questions: Arc<Mutex<Questions>>,
 }
 
-/// What is to be confirmed.
+/// The scope of a confirmation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ConfirmScope {
-    /// Votes that were counted by the request alone.
+    /// Votes that were counted only by the request.
     Votes,
-    /// What rests on a stored status too: an outcome that this process has not written, or votes that are counted with
-    /// a stored deadline, level or list of approvers.
+    /// Results that also depend on a stored status: an outcome that this process has not written, or votes that are
+    /// counted with a stored deadline, level or list of approvers.
     StoredStatus,
 }
 
@@ -74,13 +74,13 @@ struct Questions {
     sent: Option<Question>,
     /// The question that is still to be sent.
     next: Option<NextQuestion>,
-    /// Until when a question waits for a crowd.
+    /// The time until which questions wait for more decisions.
     crowded_until: Option<Instant>,
-    /// The last answer to a whole question, and when the question was sent.
+    /// The last whole answer, with the time of its question.
     whole: Option<(Instant, Arc<ObjectVersions>)>,
-    /// When an answer last was no: a whole question that was sent before is not kept.
+    /// The time of the last negative answer. The answer to a whole question that was sent before it is not kept.
     whole_from: Option<Instant>,
-    /// The whole question that no decision waits for: at most one. It is aborted when this is dropped.
+    /// The whole question that no decision waits for. There is at most one, and it is aborted when this is dropped.
     repeated: JoinSet<()>,
 }
 
@@ -88,9 +88,9 @@ struct NextQuestion {
     question: Question,
     /// The number of decisions that wait for it.
     waiting: usize,
-    /// Whether it must be the whole question.
+    /// Whether the whole question is required.
     whole: bool,
-    /// Wakes it when they are a crowd.
+    /// Wakes the question when enough decisions wait.
     crowd: Arc<Notify>,
 }
 
@@ -99,8 +99,8 @@ impl Recheck {
         Self { client, status, doubt, questions: Arc::default() }
     }
 
-    /// Whether the admission policies were in force, in this epoch, until after this was called. For objects that the
-    /// short question does not read: until half a second before, and as far as the watches have told since.
+    /// Whether the admission policies were in force in this epoch until after this was called. For objects that the
+    /// short question does not read: until half a second before, and since then according to the watches.
     ///
     /// # Errors
     /// The API server refuses, or does not answer.
@@ -117,12 +117,12 @@ impl Recheck {
             lock(&self.questions).whole = None;
             lock(&self.questions).whole_from = Some(Instant::now());
         }
-        // A watch may have told of a change while the question was asked.
+        // A watch may have reported a change while the question was in flight.
         let is_still_trusted = match &*self.status.borrow() {
             GuardStatus::InForce(now) => now.epoch == guarded.epoch,
             _ => false,
         };
-        // The monitor may have inspected again meanwhile: its newer status stays.
+        // The monitor may have published a newer status meanwhile, which stays.
         if !holds && *self.status.borrow() == status {
             publish(&self.status, GuardStatus::inspecting("the admission policies were changed"));
             self.doubt.notify_one();
@@ -154,7 +154,7 @@ impl Recheck {
         let (client, shared, full) = (self.client.clone(), Arc::downgrade(&self.questions), Arc::clone(&crowd));
         let question = async move {
             if let Some(in_flight) = in_flight {
-                // Its answer is about decisions that were read earlier.
+                // Its answer is no proof for this decision, which was read later.
                 drop(in_flight.await);
             }
             if waits_for_crowd {
@@ -163,7 +163,7 @@ impl Recheck {
                     () = sleep_until(now + CROWD_WAIT) => {}
                 }
             }
-            // A decision that is read from here on waits for another question.
+            // A decision that is read from now on waits for another question.
             let next = shared.upgrade().and_then(|questions| {
                 let mut questions = lock(&questions);
                 let next = questions.next.take();
@@ -171,7 +171,7 @@ impl Recheck {
                 next
             });
             let whole = next.is_none_or(|next| next.whole);
-            // A panic would be the answer to every later question too.
+            // An uncaught panic would poison the shared future.
             let asked = AssertUnwindSafe(ask(client, &shared, whole, mutating)).catch_unwind().await;
             asked.unwrap_or_else(|_| {
                 Err(Arc::new(kube::Error::Service("the check of the admission policies panicked".into())))
@@ -187,7 +187,7 @@ fn lock(questions: &Mutex<Questions>) -> std::sync::MutexGuard<'_, Questions> {
     questions.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Asks the short question, or the whole one if it must be or where the last whole answer is too old.
+/// Asks the short question. Asks the whole question instead if it is required, or if the last whole answer is too old.
 async fn ask(
     client: Client,
     questions: &Weak<Mutex<Questions>>,
@@ -206,7 +206,7 @@ async fn ask(
     }
 }
 
-/// Asks the whole question beside the decisions, unless that is being done.
+/// Asks the whole question in the background, unless that is in flight already.
 fn repeat_whole(client: &Client, questions: &Weak<Mutex<Questions>>, mutating: bool) {
     let Some(held) = questions.upgrade() else { return };
     let mut held = lock(&held);
@@ -217,7 +217,7 @@ fn repeat_whole(client: &Client, questions: &Weak<Mutex<Questions>>, mutating: b
     }
 }
 
-/// Asks the whole question, and keeps its answer for the short ones unless a newer one is known.
+/// Asks the whole question, and keeps its answer for short questions unless a newer one is kept.
 async fn ask_whole(client: &Client, questions: &Weak<Mutex<Questions>>, mutating: bool) -> VersionsAnswer {
     let sent = Instant::now();
     let answer = within_patience(ObjectVersions::current(client, mutating)).await;

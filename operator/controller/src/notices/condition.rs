@@ -1,6 +1,6 @@
 //! The condition `Notified` of an open Approval *(pure)*.
 //!
-//! **Invariant:** there is none while every notice is delivered, so that a gate costs no write for it.
+//! **Invariant:** the condition does not exist while every notice is delivered, so that a gate costs no write for it.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -20,23 +20,23 @@ use super::{NoticeScope, unrouted::FOR_LABELS};
 /// The state of the condition.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct NotifiedState {
-    /// The reason and the message while it applies.
+    /// The reason and the message, while the condition applies.
     pub(crate) problem: Option<(&'static str, String)>,
-    /// Whether a condition that is stored does not apply any more.
+    /// Whether a stored condition no longer applies.
     pub(crate) is_mended: bool,
-    /// The time at which a failure is old enough to be told.
+    /// The time at which a failure is old enough to be reported.
     pub(crate) wake_at: Option<Moment>,
 }
 
 impl NotifiedState {
-    /// Returns the state where the administrator has configured no channel, and nothing is sent that could fail.
+    /// Returns the state if the administrator has configured no channels, so that only unknown channels are a problem.
     pub(crate) fn without_channels(approval: &Approval, now: Moment) -> Self {
         let refused = approval.channels().map(|name| (name, Refusal::Unknown)).collect();
         Self { is_mended: true, ..state(&NoticeStanding::default(), &refused, now) }
     }
 }
 
-/// The time after which an Approval with a refused channel is looked at again.
+/// The time after which an Approval with a refused channel is checked again.
 const BETWEEN_LOOKS: Duration = Duration::from_secs(600);
 
 impl NoticeScope<'_> {
@@ -51,14 +51,14 @@ impl NoticeScope<'_> {
         let refused: BTreeMap<_, _> = approval.channels().filter_map(refusal).collect();
         let standing = notices.standing(uid(approval));
         let mut state = state(&standing, &refused, now);
-        // Labels change without an event of the Approval.
+        // Labels of namespaces change without an event of the Approval.
         let looks_at = match (labels.is_none(), refused.is_empty()) {
             (true, _) if approval.channels().next().is_some() => Some(now.after(FOR_LABELS)),
             (_, false) => Some(now.after(BETWEEN_LOOKS)),
             (_, true) => None,
         };
         state.wake_at = [state.wake_at, looks_at].into_iter().flatten().min();
-        // Of the failures of an earlier process only what still waits is known.
+        // Of the failures of an earlier process, only waiting notices are known.
         let has_recovered = standing.failures.iter().any(|(_, failure)| *failure == Failure::Recovered);
         let is_mended = match stored_reason(approval) {
             Some(reason::NOT_DELIVERED) => has_recovered || !standing.is_waiting,
@@ -69,13 +69,13 @@ impl NoticeScope<'_> {
     }
 }
 
-/// Returns the reason of the condition as it is stored.
+/// Returns the reason of the stored condition.
 fn stored_reason(approval: &Approval) -> Option<&str> {
     let conditions = approval.status.as_ref().map(|status| status.conditions.as_slice()).unwrap_or_default();
     conditions.iter().find(|known| known.type_ == conditions::NOTIFIED).map(|known| known.reason.as_str())
 }
 
-/// Returns what is wrong. The message has no times and no counts: it changes only where something else is wrong.
+/// Returns the current problem. The message has no times and no counts, so that it changes only with the problem.
 fn state(standing: &NoticeStanding, refused: &BTreeMap<&str, Refusal>, now: Moment) -> NotifiedState {
     let mut wake_at: Option<Moment> = None;
     let (mut retried, mut given_up) = (BTreeMap::new(), BTreeMap::new());

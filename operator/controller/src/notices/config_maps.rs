@@ -1,7 +1,7 @@
-//! The state of notices in ConfigMaps of the operator's namespace *(I/O)*: one with the watermarks, and those with
-//! the messages.
+//! The state of notices in ConfigMaps of the operator's namespace *(I/O)*: one with the watermarks, and several with
+//! the handles of messages.
 //!
-//! **Invariant:** a forged ConfigMap can only have notices repeated or left out. It changes no decision.
+//! **Invariant:** a forged ConfigMap can only cause notices to be repeated or omitted. It changes no decision.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -15,7 +15,7 @@ use signoff_notify::{
 };
 use tokio::time::timeout;
 
-/// The name of the ConfigMap of the watermarks. Those of the messages append a number.
+/// The name of the ConfigMap with the watermarks. The ConfigMaps of messages append a number.
 pub const NAME: &str = "signoff-notices";
 
 const PATIENCE: Duration = Duration::from_secs(10);

@@ -1,4 +1,4 @@
-//! The notices of stored objects after a start, and those that wait for the labels of their namespace.
+//! Tests of the notices of stored objects after a start, and of events that wait for the labels of their namespace.
 #![allow(clippy::unwrap_used)]
 
 use std::{
@@ -65,7 +65,7 @@ impl StateStore for EarlierState {
     }
 }
 
-/// An operator that begins at two o'clock, with what it knows.
+/// The desk of an operator that starts at two o'clock, with its cached objects.
 struct BegunDesk {
     desk: NoticeDesk,
     objects: CachedObjects,
@@ -82,7 +82,8 @@ impl Drop for BegunDesk {
 }
 
 impl BegunDesk {
-    /// Begins after a process that told everything up to `through`, but for these transitions of the Approval.
+    /// Returns the desk after a process that delivered everything up to `through` except these transitions of the
+    /// Approval.
     async fn new(through: &str, open: &[&str]) -> Self {
         static FOLDERS: AtomicUsize = AtomicUsize::new(0);
         let number = FOLDERS.fetch_add(1, Ordering::Relaxed);
@@ -139,7 +140,7 @@ impl BegunDesk {
         self.objects.approvals.list(approval);
     }
 
-    /// Ends the first lists. Returns what arrives at `all`: the events with their outcomes.
+    /// Ends the first lists. Returns the events that arrive at the channel `all`, with their outcomes.
     async fn recovered(&self) -> Vec<(NoticeEvent, Option<String>)> {
         self.objects.policies.add_namespace("pay", BTreeMap::new());
         self.scope().end_recovery();
@@ -148,7 +149,7 @@ impl BegunDesk {
         arrivals.iter().map(|(_, notice)| (notice.event, notice.outcome.clone())).collect()
     }
 
-    /// Sends for a while. Returns the channels that got something.
+    /// Delivers for three seconds. Returns the channels that got notices.
     async fn sent(&self) -> Vec<String> {
         let task = tokio::spawn(Arc::clone(&self.desk.notices).run());
         sleep(Duration::from_secs(3)).await;
@@ -161,25 +162,25 @@ impl BegunDesk {
     }
 }
 
-/// An Approval of the run as its operator stored it, with this status.
+/// Returns an Approval of the run as its operator stored it, with this status.
 fn stored(status: Value) -> Approval {
     let mut approval = approval(status);
     approval.metadata.resource_version = Some("1".to_owned());
     sealed(approval)
 }
 
-/// The Approval with the digest of its request.
+/// Returns the Approval with the digest of its request.
 fn sealed(mut approval: Approval) -> Approval {
     approval.spec.request.digest = approval.spec.request.digest_of_the_rest().unwrap();
     approval
 }
 
-/// The status of an Approval that ended at one o'clock.
+/// Returns the status of an Approval that ended at one o'clock.
 fn ended(phase: &str) -> Value {
     json!({"phase": phase, "outcome": {"phase": phase, "source": "Human", "decidedAt": "2030-01-01T01:00:00Z"}})
 }
 
-/// The run with this uid, which has taken these outcomes a second later.
+/// Returns the run with this uid, which took these outcomes a second later.
 fn run(uid: &str, taken: &[&str]) -> Workflow {
     let record = |phase: &&str| {
         json!({
@@ -212,7 +213,7 @@ fn taken(outcome: &str) -> Vec<(NoticeEvent, Option<String>)> {
 
 #[tokio::test(start_paused = true)]
 async fn an_outcome_that_was_not_delivered_is_told_as_the_run_took_it() {
-    // The run honoured no vote of this Approval, whatever it says.
+    // The run took no vote of this Approval, whatever its status says.
     let superseded = taken("its votes are void, and it is asked again");
     let cases: [(&str, &[&str]); 2] = [("2030-01-01T00:30:00Z", &[]), ("2030-01-01T01:30:00Z", &[occasion::TAKEN])];
     for (through, open) in cases {
@@ -267,7 +268,7 @@ async fn of_several_reminders_the_latest_is_told_again_under_its_own_id() {
         approval.spec.request.timeout.reminder_interval = serde_json::from_value(json!("20m")).unwrap();
         sealed(approval)
     };
-    // Both are open, the second was not told at all, or all is delivered.
+    // Both notices are open, the second was never queued, or all are delivered.
     let cases: [(&str, &[&str], Option<&str>); 3] = [
         ("2030-01-01T01:30:00Z", &["reminder-0-1", "reminder-0-2"], Some("reminder-0-2")),
         ("2030-01-01T00:30:00Z", &["reminder-0-1"], Some("reminder-0-2")),
@@ -297,7 +298,7 @@ async fn a_copy_from_a_backup_tells_nothing_of_the_original() {
             assert_eq!(begun.recovered().await, [], "{of_run:?} {status}");
         }
     }
-    // The operator ends the copy, and the original may have ended otherwise.
+    // The operator ends the copy, but the original may have ended otherwise.
     let begun = BegunDesk::new("2030-01-01T00:30:00Z", &[]).await;
     begun.recovered().await;
     let mut copy = copied(stored(ended("Cancelled")), restored);

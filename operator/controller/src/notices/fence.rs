@@ -1,13 +1,13 @@
-//! The fence around the task of notices: nothing is sent and nothing stored while another operator may act.
+//! The fence around the task of notices: nothing is sent or stored while another operator may act.
 
 use std::{future::poll_fn, pin::pin, task::Poll, time::Duration};
 
 use tokio::time::{Instant, sleep};
 
-/// The time between two checks while this operator must not act. Its Lease is renewed as often meanwhile.
+/// The time between two checks while this operator must not act. The Lease is renewed about as often.
 const BETWEEN_CHECKS: Duration = Duration::from_secs(1);
 
-/// Goes on with work only while this operator may act. What is in flight when that ends is neither continued nor ended.
+/// Polls `work` only while this operator may act. Otherwise requests in flight are neither continued nor cancelled.
 pub(crate) async fn only_while(may_act: impl Fn() -> bool, work: impl Future<Output = ()>) {
     let mut work = pin!(work);
     let mut pause = pin!(sleep(Duration::ZERO));

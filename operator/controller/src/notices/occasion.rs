@@ -1,7 +1,7 @@
-//! The notice of a typed event, made from the object that the event is derived from *(pure)*.
+//! The notice of a typed event, built from the object that the event is derived from *(pure)*.
 //!
-//! **Invariant:** an outcome is told only once the run has committed it, as its record says. Only where a run is gone,
-//! the Approval tells that it was cancelled.
+//! **Invariant:** an outcome is announced only after the run has committed it. Only if the run is gone, the Approval's
+//! own cancellation is announced.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -16,23 +16,23 @@ use signoff_cluster::kinds::ReconciledKind as _;
 use signoff_expr::text;
 use signoff_notify::{CUT, NoticeEvent, Occasion};
 
-/// The longest text of others in a notice, in characters.
+/// The longest text of authors and models in a notice, in characters.
 const MAX_DETAILS: usize = 3000;
-/// The transition of an Approval at which its outcome is told.
+/// The transition of an Approval for the notice of its outcome.
 pub(super) const TAKEN: &str = "taken";
-/// The transition of an Approval at which a void vote is told.
+/// The transition of an Approval for the notice of a void vote.
 pub(super) const VOIDED: &str = "voided";
 /// The largest number of levels of an Approval, and of reminders of a level.
 const MAX_ASKS: (i32, i32) = (8, 20);
-/// An Approval is created at most so long after its request, unless the operator was away in between.
+/// The longest time between a request and the creation of its Approval, unless the operator was down in between.
 const CREATED_WITHIN: Duration = Duration::from_secs(60);
 
-/// The events by which an Approval asks, in the order in which they happen. The latest of each is derived from the
+/// The events by which an Approval asks, in the order in which they occur. The latest of each is derived from the
 /// stored object.
 pub(super) const ASKS: [GateEvent; 3] = [GateEvent::Asked, GateEvent::Escalated, GateEvent::Reminded];
 
-/// Returns the transitions at which an Approval may have asked, and asks no more: it has ended, or a later one of the
-/// same kind asks the same.
+/// Returns the transitions by which an Approval may have asked earlier: all of them if it has ended, else those that a
+/// later transition replaces.
 pub(super) fn earlier_asks(approval: &Approval) -> Vec<String> {
     let fresh = ApprovalStatus::default();
     let status = approval.status.as_ref().unwrap_or(&fresh);
@@ -54,15 +54,16 @@ pub(super) fn earlier_asks(approval: &Approval) -> Vec<String> {
     keys
 }
 
-/// Whether an Approval was created so long after its request that it may be a copy from a backup. The end of a copy
-/// whose run is gone is not told: the original may have ended otherwise. One that asks again has less time than others.
+/// Whether an Approval was created so long after its request that it may be a copy from a backup. The end of such a
+/// copy is not announced if its run is gone, because the original may have ended otherwise. An Approval that asks again
+/// has a shorter timeout, so it does not count as a copy.
 pub(super) fn may_be_copy(approval: &Approval) -> bool {
     let request = &approval.spec.request;
     let began = request.deadline.before(request.timeout_of_level(0));
     approval.asks_again().is_none() && approval.is_created_after(began.after(CREATED_WITHIN))
 }
 
-/// Returns the event that is told, and the transition that it is; `None` where no person is told.
+/// Returns the event of the notice and its transition, or `None` if the event has no notice.
 fn told(gate: &Occurrence<GateEvent>) -> Option<(NoticeEvent, &str)> {
     match gate.event {
         GateEvent::Asked => Some((NoticeEvent::Asked, gate.key.as_str())),
@@ -74,11 +75,11 @@ fn told(gate: &Occurrence<GateEvent>) -> Option<(NoticeEvent, &str)> {
     }
 }
 
-/// Returns the notice of an event of a gate; `None` where no person is told.
+/// Returns the notice of an event of a gate, or `None` if the event has none.
 pub(super) fn of_gate(gate: &Occurrence<GateEvent>, approval: &Approval) -> Option<Occasion> {
     let (event, key) = told(gate)?;
     let audience = audience(event, approval);
-    // Nobody has voted, or the gate asks again for another reason.
+    // No votes were cast, or the gate asks again for another reason.
     if event == NoticeEvent::VoteVoided && (audience.is_empty() || !voids_votes(approval)) {
         return None;
     }
@@ -111,7 +112,7 @@ pub(super) fn of_gate(gate: &Occurrence<GateEvent>, approval: &Approval) -> Opti
     })
 }
 
-/// Returns the notice of an event of a run; `None` where no person is told.
+/// Returns the notice of an event of a run, or `None` if the event has none.
 pub(super) fn of_run(run: &Occurrence<RunEvent>, workflow: &Workflow) -> Option<Occasion> {
     let phase = match run.event {
         RunEvent::Accepted => return None,
@@ -139,7 +140,8 @@ pub(super) fn of_run(run: &Occurrence<RunEvent>, workflow: &Workflow) -> Option<
     })
 }
 
-/// Returns the event that the run has taken this outcome of an Approval; `None` where it took that of another object.
+/// Returns the notice that the run has taken this outcome of an Approval, or `None` if it took the outcome of another
+/// object.
 pub(super) fn taken(approval: &Approval, phase: ApprovalPhase, at: Moment) -> Option<Occasion> {
     if approval.is_created_after(at) {
         return None;
@@ -157,17 +159,17 @@ pub(super) fn taken(approval: &Approval, phase: ApprovalPhase, at: Moment) -> Op
     of_gate(&gate, approval)
 }
 
-/// Returns the end of an Approval as the event that its run has taken it, without the outcome, which is the run's.
+/// Returns the notice of an Approval's end without the outcome, which only the run has.
 pub(super) fn end(approval: &Approval, at: Moment) -> Option<Occasion> {
     Some(Occasion { outcome: None, ..taken(approval, ApprovalPhase::Cancelled, at)? })
 }
 
-/// Returns the end of an Approval with the outcome that its run has taken, and the time of that.
+/// Returns the notice of an end with the outcome that the run has taken, and with its time.
 pub(super) fn with_outcome(occasion: Occasion, phase: ApprovalPhase, at: Moment) -> Occasion {
     Occasion { outcome: Some(gate_outcome(phase).to_owned()), at, ..occasion }
 }
 
-/// Returns the bytes of the texts of an event.
+/// Returns the bytes that a notice takes in memory.
 pub(super) fn bytes_of(occasion: &Occasion) -> usize {
     let Occasion { uid, key, namespace, run, requester, audience, added, .. } = occasion;
     let Occasion { approval, gate, then, outcome, details, .. } = occasion;
@@ -187,12 +189,12 @@ fn voids_votes(approval: &Approval) -> bool {
     outcome.is_some_and(|outcome| outcome.voids_votes())
 }
 
-/// Returns the person whom a run serves.
+/// Returns the person for whom a run was requested.
 fn requester(requested_for: Option<&String>, requested_by: &str) -> String {
     requested_for.map_or(requested_by, String::as_str).to_owned()
 }
 
-/// Returns the people whom an event of a gate concerns: who may decide, the requester, or who has voted.
+/// Returns the audience of an event of a gate: the approvers, the requester, or the voters.
 fn audience(event: NoticeEvent, approval: &Approval) -> Vec<Subject> {
     let request = &approval.spec.request;
     let further = request.quorums.iter().skip(1).flat_map(|quorum| &quorum.approvers);
@@ -215,7 +217,7 @@ fn audience(event: NoticeEvent, approval: &Approval) -> Vec<Subject> {
     }
 }
 
-/// Returns the people who have voted, also those whose votes were not counted yet.
+/// Returns the voters, including those whose votes were not counted yet.
 fn voters(approval: &Approval) -> BTreeSet<&str> {
     let votes = approval.status.iter().flat_map(|status| &status.votes);
     let counted = votes.map(|vote| vote.user.as_str());
@@ -223,7 +225,7 @@ fn voters(approval: &Approval) -> BTreeSet<&str> {
     counted.chain(sent).collect()
 }
 
-/// Returns the question and what is asked about, and says where it was cut.
+/// Returns the prompt and the reviewed text, marked if it was cut.
 fn details(approval: &Approval) -> String {
     let request = &approval.spec.request;
     let sent = request.sends.as_ref().map(|sent| sent.text.as_str());
@@ -236,7 +238,7 @@ fn details(approval: &Approval) -> String {
     if shown == text::display(&whole, usize::MAX) { shown } else { format!("{shown}{CUT}") }
 }
 
-/// Returns what happens after the deadline, in words.
+/// Returns the consequence of the deadline in words.
 fn consequence(action: TimeoutAction) -> &'static str {
     match action {
         TimeoutAction::Reject => "it is rejected",

@@ -1,7 +1,7 @@
-//! The events of the first lists: kept until every object was listed once, because an outcome is the run's to tell, and
-//! the labels of namespaces are not known before *(pure)*.
+//! The events of the first lists, kept until every object was listed *(pure)*: only the run has the outcome of a gate,
+//! and the labels of namespaces are missing before.
 //!
-//! **Invariant:** bounded for each namespace, whatever its objects hold.
+//! **Invariant:** bounded for each namespace, whatever its objects contain.
 
 use std::{
     collections::{BTreeMap, btree_map::Entry},
@@ -20,11 +20,11 @@ use super::{
 
 /// The most events of a namespace.
 const MAX_EVENTS: usize = 16_384;
-/// The most bytes of them.
+/// The most bytes of the events of a namespace.
 const MAX_BYTES: usize = 64 * 1024 * 1024;
-/// The most outcomes of a namespace, of which many are told already.
+/// The most outcomes of a namespace, of which many were announced before.
 const MAX_TAKEN: usize = 4 * MAX_EVENTS;
-/// The longest text of others in an event, in bytes.
+/// The longest text of authors and models in an event, in bytes.
 const MAX_DETAILS: usize = 4096;
 
 /// The events of the first lists.
@@ -35,37 +35,38 @@ pub(super) struct Recovery {
 
 #[derive(Default)]
 struct NamespaceEvents {
-    /// By the uid of their object and their transition: an object that is listed again replaces its events.
+    /// The events by the uid of their object and their transition, so that an object that is listed again replaces its
+    /// events.
     events: BTreeMap<(String, String), DerivedEvent>,
     bytes: usize,
     /// The outcomes that runs have taken, by the names of the Approvals.
     taken: BTreeMap<Arc<str>, TakenOutcome>,
 }
 
-/// An event of a stored object that may have to be told.
+/// An event of a stored object that may not have been announced.
 pub(super) struct DerivedEvent {
     pub(super) occasion: Occasion,
     pub(super) applies: EventCondition,
 }
 
-/// The condition under which a derived event is told.
+/// The condition under which a derived event is announced.
 pub(super) enum EventCondition {
-    /// It has happened.
+    /// Always, because the event has happened.
     Always,
-    /// The run with this uid is open, so that the gate still asks.
+    /// If the run with this uid is open, so that the gate still asks.
     RunIsOpen(String),
-    /// The run with this uid has taken an outcome, which is told.
+    /// If the run with this uid has taken an outcome, which is then announced.
     IsTaken {
         run: String,
-        /// An earlier process told that, and the notice is still open: the outcome may be in a part of the journal that
-        /// is not read here, and is then left out.
+        /// Whether an earlier process queued this notice and it is still open. If the outcome is in a part of the
+        /// journal that is not read here, the notice omits it.
         was_told: bool,
-        /// The Approval says that it was cancelled, which is told where its run is gone.
+        /// Whether the Approval was cancelled, which is announced if its run is gone.
         is_cancelled: bool,
     },
 }
 
-/// An outcome that a run has taken, as its record says.
+/// An outcome that a run has taken, from its record.
 pub(super) struct TakenOutcome {
     /// The uid of the run.
     pub(super) run: String,
@@ -74,8 +75,8 @@ pub(super) struct TakenOutcome {
 }
 
 impl DerivedEvent {
-    /// Returns the event as it is told; `None` where it is not. `taken`: the outcome that a run has taken from an
-    /// Approval of this name.
+    /// Returns the notice of the event, or `None` if its condition does not hold. `taken`: the outcome that a run has
+    /// taken from an Approval of this name.
     pub(super) fn resolve(self, scope: &NoticeScope<'_>, taken: Option<&TakenOutcome>) -> Option<Occasion> {
         let Self { occasion, applies } = self;
         let name = Name::new(&occasion.namespace, &occasion.run);
@@ -95,7 +96,7 @@ impl DerivedEvent {
 }
 
 impl Recovery {
-    /// Keeps an event. Returns it where there is no room for it. `wants_details`: whether a channel shows the question.
+    /// Keeps an event, or returns it if there is no room. `wants_details`: whether a channel shows the question.
     pub(super) fn add(&mut self, event: DerivedEvent, wants_details: bool) -> Option<Occasion> {
         let DerivedEvent { occasion, applies } = event;
         let details = occasion.details.as_deref().filter(|_| wants_details).map(shortened);
@@ -125,7 +126,7 @@ impl Recovery {
         }
     }
 
-    /// Returns the events to be told, in the order in which they happened, which is that of each Approval.
+    /// Returns the notices to be queued, in the order of their times.
     pub(super) fn into_occasions(self, scope: &NoticeScope<'_>) -> Vec<Occasion> {
         let mut occasions = Vec::new();
         for NamespaceEvents { events, taken, .. } in self.namespaces.into_values() {

@@ -1,4 +1,4 @@
-//! The notices of typed events, and their recipients.
+//! Tests of the notices of typed events, and of their recipients.
 #![allow(clippy::unwrap_used)]
 
 use serde_json::{Value, json};
@@ -14,7 +14,7 @@ use super::occasion;
 
 pub(super) const UID: &str = "00000000-0000-0000-0000-000000000001";
 
-/// An Approval of alice and bob, of whom bob is excluded, with this status.
+/// Returns an Approval of alice and bob with this status. bob is excluded.
 pub(super) fn approval(status: Value) -> Approval {
     let user = |name: &str| json!({"kind": "User", "name": name});
     serde_json::from_value(json!({
@@ -87,7 +87,7 @@ fn an_outcome_is_told_when_the_run_has_taken_it_and_not_before() {
         "all who heard of it, and the requester"
     );
     assert_eq!((taken.deadline, taken.then), (None, None));
-    // The end of a run ends its gates: who was asked hears of that, under the id of an outcome.
+    // The end of a run ends its gates. The approvers get a notice with the id of an outcome.
     let cancelled = told(GateEvent::Decided(ApprovalPhase::Cancelled), &approval(ended("Cancelled"))).unwrap();
     assert_eq!((cancelled.event, cancelled.key), (NoticeEvent::Taken, taken.key));
 }

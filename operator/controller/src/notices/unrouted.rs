@@ -1,7 +1,7 @@
-//! The events of namespaces whose labels the watch has not received yet: they are routed when it has, or after a while
-//! without labels *(pure)*.
+//! The events of namespaces whose labels the watch has not received yet *(pure)*. They are routed when the labels
+//! arrive, or after a while without labels.
 //!
-//! **Invariant:** bounded. What is beyond is told without labels, the oldest first.
+//! **Invariant:** bounded. Events beyond the bound are routed without labels, the oldest first.
 
 use std::{collections::VecDeque, mem::take, time::Duration};
 
@@ -15,36 +15,36 @@ use super::occasion::bytes_of;
 
 /// The longest time for which an event waits for the labels of its namespace.
 pub(super) const FOR_LABELS: Duration = Duration::from_secs(30);
-/// The most events that wait.
+/// The most waiting events.
 const MAX_EVENTS: usize = 1000;
-/// The most bytes of them.
+/// The most bytes of waiting events.
 const MAX_BYTES: usize = 16 * 1024 * 1024;
 
-/// The events that wait, in their order.
+/// The waiting events, in their order.
 #[derive(Default)]
 pub(super) struct UnroutedEvents {
     events: VecDeque<UnroutedEvent>,
     bytes: usize,
 }
 
-/// An event that waits.
+/// A waiting event.
 pub(super) struct UnroutedEvent {
     pub(super) occasion: Occasion,
     pub(super) origin: Origin,
     until: Instant,
-    /// It is told after a crash too.
+    /// The hold keeps the event from being lost in a crash.
     _hold: Hold,
 }
 
 impl UnroutedEvent {
-    /// Returns an event that waits from now on.
+    /// Returns an event that waits for [`FOR_LABELS`] from now on.
     pub(super) fn new(occasion: Occasion, origin: Origin, hold: Hold) -> Self {
         Self { occasion, origin, until: Instant::now() + FOR_LABELS, _hold: hold }
     }
 }
 
 impl UnroutedEvents {
-    /// Adds an event. Returns those for which there is no more room.
+    /// Adds an event. Returns the oldest ones, for which there is no room any more.
     pub(super) fn add(&mut self, event: UnroutedEvent) -> Vec<UnroutedEvent> {
         self.bytes += bytes_of(&event.occasion);
         self.events.push_back(event);
@@ -57,7 +57,8 @@ impl UnroutedEvents {
         oldest
     }
 
-    /// Removes the events that wait no longer. `is_known`: whether the labels of a namespace are known.
+    /// Removes and returns the events that need not wait longer. `is_known`: whether the labels of a namespace are
+    /// cached.
     pub(super) fn take_ready(&mut self, now: Instant, is_known: impl Fn(&str) -> bool) -> Vec<UnroutedEvent> {
         if self.events.is_empty() {
             return Vec::new();
@@ -69,7 +70,7 @@ impl UnroutedEvents {
         ready
     }
 
-    /// Returns the time at which the first one is told in any case.
+    /// Returns the time at which the first event is routed in any case.
     pub(super) fn until(&self) -> Option<Instant> {
         self.events.front().map(|event| event.until)
     }

@@ -1,6 +1,7 @@
-//! Builds the Pod of a step from its call, restricted where its author does not say otherwise.
+//! Builds the Pod of a step from its call *(pure)*, with restrictions that its author can lift.
 //!
-//! **Invariant:** adds only the owner and what every Pod of a step has to what approvers were shown.
+//! **Invariant:** to the fields that approvers reviewed, it adds only the owner and the fields that every Pod of a step
+//! has.
 
 use kube::Resource;
 use serde_json::{Map, Value, json};
@@ -89,7 +90,7 @@ fn of_container(asked: Option<&SecurityContext>) -> Value {
     let privileged = asked.privileged.unwrap_or(false);
     let add = asked.capabilities.map(|capabilities| capabilities.add).unwrap_or_default();
     let mut context = json!({
-        // A privileged container always may.
+        // A privileged container can always escalate.
         "allowPrivilegeEscalation": asked.allow_privilege_escalation.unwrap_or(privileged),
         "readOnlyRootFilesystem": asked.read_only_root_filesystem.unwrap_or(false),
         "privileged": privileged,
@@ -106,7 +107,8 @@ fn container(spec: &PodStep) -> Value {
         .env
         .iter()
         .map(|one| match &one.value {
-            // The kubelet would take `$(NAME)` in a value for another variable, a Secret's perhaps: a value is a value.
+            // The kubelet would replace `$(NAME)` in a value by another variable, perhaps from a Secret, so `$` is
+            // escaped.
             Some(value) => json!({"name": one.name, "value": value.replace('$', "$$")}),
             None => json!({"name": one.name, "valueFrom": one.value_from}),
         })
@@ -182,8 +184,8 @@ fn volumes(spec: &PodStep) -> Vec<Value> {
     volumes
 }
 
-/// Merges a field as `podTemplate` says it does: objects by their fields, lists of named things by their names; mounts
-/// are added; all else is replaced.
+/// Merges a field as documented for `podTemplate`: objects by their fields, and lists of named items by their names.
+/// Mounts are appended, and everything else is replaced.
 fn merge(field: &str, into: &mut Value, from: &Value) {
     match (into, from) {
         (Value::Object(into), Value::Object(from)) => {
@@ -191,7 +193,7 @@ fn merge(field: &str, into: &mut Value, from: &Value) {
                 merge(name, into.entry(name.clone()).or_insert(Value::Null), value);
             }
         }
-        // Their names are those of volumes, and a volume may be mounted twice.
+        // Mounts have the names of volumes, and a volume may be mounted twice.
         (Value::Array(into), Value::Array(from)) if matches!(field, "volumeMounts" | "volumeDevices") => {
             into.extend(from.iter().cloned());
         }
@@ -213,7 +215,7 @@ pub(super) fn grace(spec: &PodStep) -> u32 {
     said.and_then(|seconds| u32::try_from(seconds).ok()).unwrap_or(30)
 }
 
-/// Whether the log is needed for the response, and not only for people.
+/// Whether the response is the log, so that the log is not only for people.
 pub(super) fn needs_log(spec: &PodStep) -> bool {
     spec.output_from == Some(OutputFrom::Log)
 }

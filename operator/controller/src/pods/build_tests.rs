@@ -1,4 +1,4 @@
-//! The object that is created for a step, field by field.
+//! Tests of the object that is created for a step.
 #![allow(clippy::unwrap_used)]
 
 use std::time::Duration;
@@ -93,7 +93,7 @@ fn what_the_step_says_stands_in_the_pod() {
 fn a_privileged_container_is_one_only_where_it_says_so() {
     let made = made(json!({"image": "tool", "securityContext": {"privileged": true, "runAsNonRoot": false}}));
     let context = &made["spec"]["containers"][0]["securityContext"];
-    // An API server refuses one that may not gain what it has.
+    // An API server refuses a privileged container without privilege escalation.
     assert_eq!((&context["privileged"], &context["allowPrivilegeEscalation"]), (&json!(true), &json!(true)));
     assert_eq!(made["spec"]["securityContext"]["runAsNonRoot"], false);
 }
@@ -107,7 +107,7 @@ fn a_value_reaches_the_container_as_it_is_and_never_as_another_variables() {
     ]}));
     let env = &made["spec"]["containers"][0]["env"];
     assert_eq!(env[0], json!({"name": "KEY", "valueFrom": secret}));
-    // A kubelet makes one `$` of two, and takes `$(KEY)` for a variable only where one `$` stands.
+    // A kubelet turns `$$` into `$`, and expands `$(KEY)` only after a single `$`.
     assert_eq!(env[1]["value"], "$$(KEY) $$$$(KEY) $${KEY} costs 5$$");
 }
 

@@ -19,7 +19,7 @@ use super::{
     state::{PodProblem, PodState, StepPod},
 };
 
-/// The last known state of a Pod.
+/// The last received state of a Pod.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LastState {
     /// The last state received.
@@ -31,9 +31,9 @@ pub(crate) struct LastState {
 /// The way in which the deletion of a Pod was observed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DeletionSource {
-    /// By the watch, which delivered every state before it.
+    /// By the watch, which has delivered every state before it.
     Watched,
-    /// By a list without it: its last state is unknown.
+    /// By a list without the Pod, so that its last state is unknown.
     Relisted,
 }
 
@@ -50,9 +50,9 @@ struct PodIndexState {
     followers: BTreeMap<Name, watch::Sender<LastState>>,
     /// The Pods received so far of the lists that are being read, by namespace.
     listed: BTreeMap<Option<String>, BTreeSet<Name>>,
-    /// Pods that cannot be created, by their run's uid.
+    /// The Pods that cannot be created, with the uid of their run.
     creation_failures: BTreeMap<Name, (Box<str>, PodProblem)>,
-    /// Of which a list was read to its end.
+    /// The namespaces of which a list is complete.
     complete: BTreeSet<Option<String>>,
 }
 
@@ -60,9 +60,9 @@ struct PodEntry {
     pod: Arc<StepPod>,
     /// The uid of its run.
     run: Box<str>,
-    /// The reason why it does not run yet, in the first wording received.
+    /// The reason why it does not run yet, in the wording that was received first.
     problem: Option<PodProblem>,
-    /// Whether its result was taken.
+    /// Whether its result was recorded, so that the Pod is not needed any more.
     is_result_taken: bool,
 }
 
@@ -88,12 +88,12 @@ impl PodIndex {
             WatchEvent::ListDone(_) => {
                 let listed = inner.listed.remove(&scope).unwrap_or_default();
                 let of_scope = |name: &Name| scope.as_deref().is_none_or(|one| one == &*name.namespace);
-                // What a task has just made may not be in a list that was taken before: it is followed, and asks
-                // itself.
+                // A Pod that was created after the list began may be missing in it. The task that follows it asks the
+                // API server.
                 let gone: Vec<_> = inner.pods.keys().filter(|n| of_scope(n) && !listed.contains(*n)).cloned().collect();
-                let looks = gone.iter().filter_map(|name| inner.remove(name, None, DeletionSource::Relisted)).collect();
+                let affected = gone.iter().filter_map(|name| inner.remove(name, None, DeletionSource::Relisted)).collect();
                 inner.complete.insert(scope);
-                looks
+                affected
             }
             WatchEvent::Applied(pod) => inner.put(*pod).into_iter().collect(),
             WatchEvent::Deleted(meta) => {
@@ -114,7 +114,7 @@ impl PodIndex {
         }
     }
 
-    /// Applies the answer to an own request.
+    /// Applies the answer to a request of this process.
     pub(crate) fn record(&self, pod: StepPod) {
         self.lock().put(pod);
     }
@@ -137,7 +137,7 @@ impl PodIndex {
         self.lock().complete.iter().any(|scope| scope.as_deref().is_none_or(|one| one == namespace))
     }
 
-    /// Returns the Pods of a run whose result was not taken.
+    /// Returns the Pods of a run that are not marked by [`Self::mark_result_taken`].
     pub(crate) fn of_run(&self, uid: &str) -> Vec<Arc<StepPod>> {
         let inner = self.lock();
         let names = inner.runs.get(uid).into_iter().flatten();
@@ -148,14 +148,14 @@ impl PodIndex {
             .collect()
     }
 
-    /// Marks a Pod whose result was taken.
+    /// Marks a Pod that is not needed any more because its result was recorded.
     pub(crate) fn mark_result_taken(&self, pod: &StepPod) {
         if let Some(entry) = self.lock().pods.get_mut(&Name::of(pod)).filter(|entry| entry.pod.uid() == pod.uid()) {
             entry.is_result_taken = true;
         }
     }
 
-    /// Returns why the Pods of a run do not run yet, by their names.
+    /// Returns the reasons why Pods of a run do not run yet, by their names.
     pub(crate) fn problems_of(&self, uid: &str) -> Vec<(Name, PodProblem)> {
         let inner = self.lock();
         let names = inner.runs.get(uid).into_iter().flatten();
@@ -196,7 +196,7 @@ impl Drop for CreationFailureRecord {
 }
 
 impl PodIndexState {
-    /// Returns the Workflow to be reconciled.
+    /// Adds or replaces a Pod. Returns the Workflow to be reconciled, if the event is news for it.
     fn put(&mut self, pod: StepPod) -> Option<Name> {
         let name = Name::of(&pod);
         let (owner, run) = pod.owner().map(|(owner, uid)| (name.beside(owner), Box::<str>::from(uid)))?;
@@ -211,7 +211,7 @@ impl PodIndexState {
             _ => None,
         };
         let before = old.and_then(|old| old.problem.clone());
-        // Told once, in the words it was first told in.
+        // A problem keeps its first wording, so that it is reported once.
         let problem = match (&before, found) {
             (Some(before), Some(found)) if found.is_like(before) => Some(before.clone()),
             (_, found) => found,
@@ -227,7 +227,7 @@ impl PodIndexState {
         news.then_some(owner)
     }
 
-    /// Whether the watch has shown the end of this very Pod: the answer to a request may come after that.
+    /// Whether the watch has delivered the deletion of exactly this Pod. The answer to a request may arrive later.
     fn has_received_deletion(&self, name: &Name, pod: &StepPod) -> bool {
         let Some(follower) = self.followers.get(name) else { return false };
         let known = follower.borrow();
@@ -253,7 +253,7 @@ impl PodIndexState {
     }
 }
 
-/// Whether an event is older than the last one, where versions are numbers.
+/// Whether a Pod is older than the known one, if both versions are numbers.
 fn is_older(pod: &StepPod, known: &StepPod) -> bool {
     let version = |pod: &StepPod| pod.meta().resource_version.as_ref().and_then(|version| version.parse::<u128>().ok());
     matches!((version(pod), version(known)), (Some(new), Some(old)) if new < old)

@@ -1,6 +1,6 @@
 //! Reads the end of a container's log *(I/O)*.
 //!
-//! **Invariant:** holds no more than the end in memory.
+//! **Invariant:** holds only the end of the log in memory.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ pub(super) const MOST: usize = 256 * 1024;
 pub(super) const MEMORY: usize = 4 * MOST;
 /// The time limit of reading a log.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// The time limit of retries where the log is only shown to people.
+/// The time limit of retries if the log is only shown to people.
 const LITTLE_PATIENCE: Duration = Duration::from_secs(5);
 /// The pause between two attempts.
 const PAUSE: Duration = Duration::from_millis(500);
@@ -27,15 +27,15 @@ const PAUSE: Duration = Duration::from_millis(500);
 /// The end of a log.
 pub(super) struct Log {
     pub(super) text: String,
-    /// Whether the log had more before it.
+    /// Whether the log has more text before this end.
     pub(super) is_cut: bool,
 }
 
-/// Reads all of it, or so many of its last lines; again where the API server or the node does not answer for a moment,
-/// and longer where the log is needed.
+/// Reads the end of a log, or of its last `lines`. Retries while the API server or the node does not answer, and longer
+/// if the log is needed.
 ///
 /// # Errors
-/// Why it cannot be read, for people.
+/// The reason for people why the log cannot be read.
 pub(super) async fn end_of(
     requests: &ApiRequests,
     pod: &Name,

@@ -1,7 +1,7 @@
 //! The FIFO quota for Pods, for each namespace and each Workflow.
 //!
-//! **Invariant:** a Workflow at its own limit does not block others; no Pod overtakes one that has waited longer and
-//! could start.
+//! **Invariant:** a Workflow at its own limit does not block other Workflows. No Pod overtakes a Pod that has waited
+//! longer and could start.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -24,16 +24,16 @@ pub(crate) struct PodQuota {
 
 #[derive(Default)]
 struct PodQuotaState {
-    /// Pods that hold a slot, by namespace: their run's uid and their name.
+    /// The Pods that hold a slot, by namespace: the uid of their run, and their name.
     taken: BTreeMap<Arc<str>, BTreeSet<(Box<str>, Name)>>,
-    /// Queued Pods by namespace, the oldest first.
+    /// The queued Pods by namespace, the oldest first.
     waiting: BTreeMap<Arc<str>, BTreeSet<QueuedPod>>,
 }
 
 /// A Pod that waits for a slot.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct QueuedPod {
-    /// When it was queued.
+    /// The time at which it was queued.
     pub(crate) since: Moment,
     /// The name of its Workflow.
     pub(crate) workflow: Name,
@@ -48,9 +48,9 @@ pub(crate) struct QueuedPod {
 /// The reason why a Pod waits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum PodWait {
-    /// The namespace is full: how many have waited longer there, and its limit.
+    /// The namespace is full. `before`: the number of Pods that have waited longer there. `most`: its limit.
     Namespace { before: usize, most: usize },
-    /// The Workflow is at its limit: how many of its Pods have waited longer, and its limit.
+    /// The Workflow is at its limit. `before`: the number of its Pods that have waited longer. `most`: its limit.
     Workflow { before: usize, most: usize },
     /// The first list of the namespace is not complete.
     Unknown,
@@ -58,7 +58,7 @@ pub(crate) enum PodWait {
     PodsNotAllowed,
 }
 
-/// The slot of a running Pod; free again when this is dropped.
+/// The slot of a running Pod. Dropping it frees the slot.
 pub(crate) struct PodSlot {
     quota: Arc<PodQuota>,
     run: Box<str>,
@@ -83,12 +83,12 @@ impl PodQuota {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until a slot may be free.
+    /// Returns a receiver that changes when a slot may be free.
     pub(crate) fn freed(&self) -> watch::Receiver<()> {
         self.freed.subscribe()
     }
 
-    /// Announces that a Pod has finished or was deleted.
+    /// Wakes the receivers of [`Self::freed`] after a Pod has finished or was deleted, if Pods wait.
     pub(crate) fn announce_free(&self) {
         if !self.lock().waiting.is_empty() {
             self.freed.send_replace(());
@@ -113,7 +113,7 @@ impl PodQuota {
             inner.waiting.entry(namespace).or_default().insert(ticket);
             return Err(PodWait::Unknown);
         }
-        // One whose commit was refused comes back with another moment.
+        // A Pod whose commit was refused comes back with another time.
         inner.forget(&namespace, |other| other.pod == ticket.pod && *other != ticket);
         let running = self.running(&inner, &namespace);
         let earlier = inner.waiting.get(&namespace).into_iter().flatten().take_while(|other| **other < ticket);
@@ -139,8 +139,8 @@ impl PodQuota {
         }
     }
 
-    /// The Workflows of Pods that may begin now; where none may, of those whose place in the queue is worth telling: it
-    /// is told anew each time it has halved, so that a long queue costs few writes.
+    /// Returns the Workflows of the Pods that may start now. If no slot is free, it returns those whose position in the
+    /// queue is reported: only positions after a power of two are, so that a long queue costs few writes.
     pub(crate) fn workflows_to_wake(&self) -> Vec<Name> {
         let inner = self.lock();
         let mut next = BTreeSet::new();
@@ -163,7 +163,7 @@ impl PodQuota {
         self.retain_queued(workflow, |_| false);
     }
 
-    /// Removes the queued Pods of a Workflow but these, so that the others do not block the queue.
+    /// Removes the queued Pods of a Workflow that are not `wanted`, so that they do not block the queue.
     pub(crate) fn retain_queued(&self, workflow: &Name, wanted: impl Fn(&Name) -> bool) {
         let mut inner = self.lock();
         if inner.forget(&workflow.namespace, |ticket| ticket.workflow == *workflow && !wanted(&ticket.pod)) {
@@ -172,7 +172,7 @@ impl PodQuota {
         }
     }
 
-    /// Returns every Pod that holds a slot or runs without one.
+    /// Returns every Pod of a namespace that holds a slot or runs without one.
     fn running(&self, inner: &PodQuotaState, namespace: &str) -> BTreeSet<(Box<str>, Name)> {
         let mut running = self.index.live_in(namespace);
         running.extend(inner.taken.get(namespace).into_iter().flatten().cloned());
@@ -185,7 +185,7 @@ impl PodQuota {
 }
 
 impl PodQuotaState {
-    /// Returns whether there was one.
+    /// Removes the matching Pods from the queue. Returns whether there were any.
     fn forget(&mut self, namespace: &Arc<str>, which: impl Fn(&QueuedPod) -> bool) -> bool {
         let Some(waiting) = self.waiting.get_mut(namespace) else { return false };
         let before = waiting.len();

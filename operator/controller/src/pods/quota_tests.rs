@@ -1,4 +1,4 @@
-//! Who may begin, who waits, and who is told of it.
+//! Tests of the quota: the Pods that start, the Pods that wait, and the Workflows that are woken.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::sync::Arc;
@@ -23,7 +23,7 @@ fn quota_on(index: Arc<PodIndex>, most_in_namespace: usize, most_of_workflow: us
     Arc::new(PodQuota::new(PodSettings { most_in_namespace, most_of_workflow, ..PodSettings::default() }, index))
 }
 
-/// The Pod of a workflow that has waited since this second.
+/// Returns the Pod of a Workflow that has waited since this second.
 fn ticket(since: i64, workflow: &str, pod: &str) -> QueuedPod {
     QueuedPod {
         since: Moment::from(jiff::Timestamp::from_second(since).unwrap()),
@@ -62,7 +62,7 @@ fn the_longest_waiting_begins_first_whoever_asks_first() {
     assert_eq!(waits(&quota, &c), PodWait::Namespace { before: 0, most: 1 });
 }
 
-/// A Pod of the Workflow a beside which a sidecar that others injected runs; its step has ended, or runs too.
+/// Returns a Pod of the Workflow `a` with a running sidecar that others injected. Its step has ended, or runs too.
 fn injected(has_ended: bool) -> StepPod {
     let running = json!({"running": {"startedAt": "2026-11-22T09:30:05Z"}});
     let ended = json!({"terminated": {"exitCode": 0, "finishedAt": "2026-11-22T09:31:00Z"}});

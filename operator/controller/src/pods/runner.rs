@@ -1,7 +1,7 @@
-//! Runs one Pod: created once, found again after a restart, deleted at its deadline.
+//! Runs one Pod *(I/O)*: creates it once, finds it again after a restart, and deletes it at its deadline.
 //!
-//! **Invariant:** never creates a Pod twice. Reports `Unknown` when the final state was not observed. Deletes a Pod
-//! whose result is not recorded only to end it.
+//! **Invariant:** never creates a Pod twice. Reports `Unknown` if the final state was not observed. Deletes a Pod whose
+//! result is not recorded only to end it.
 
 mod creation;
 mod outcome;
@@ -25,9 +25,9 @@ use super::{
 };
 use crate::context::Context;
 
-/// The time in which a container must start where its author sets no limit.
+/// The time in which a container must start if its author sets no limit.
 const START: Duration = Duration::from_secs(300);
-/// The time in which a scheduler chooses a node for a Pod, or says why it does not.
+/// The time after which a Pod is reported if no scheduler has set a condition on it.
 const SCHEDULED: Duration = Duration::from_secs(10);
 /// The time after its grace period at which a Pod is given up.
 const GIVEN_UP: Duration = Duration::from_secs(90);
@@ -36,7 +36,7 @@ const TO_READ: Duration = Duration::from_secs(5);
 /// The longest pause between two attempts to reach the API server.
 const LONGEST_PAUSE: Duration = Duration::from_secs(15);
 
-/// Runs the Pods of steps.
+/// The runner of the Pods of steps.
 pub(crate) struct PodRunner {
     pub(crate) context: Arc<Context>,
     pub(crate) requests: ApiRequests,
@@ -53,14 +53,15 @@ struct PodRun<'a> {
     digest: Digest,
     name: Name,
     known: watch::Receiver<LastState>,
-    /// The reason and the time of the request to delete it.
+    /// The reason and the time of this runner's request to delete the Pod.
     termination: Option<(PodProblem, Moment)>,
-    /// Its log until then: the Pod may be deleted before there is more to read.
+    /// The log at the time of that request, because the Pod may be deleted before it is read again.
     log_so_far: Option<String>,
 }
 
 impl PodRunner {
-    /// Runs the Pod of a call until its container has terminated. `begins`: it was certainly never created before.
+    /// Runs the Pod of a call until its container has terminated. `begins`: whether the Pod was certainly never created
+    /// before.
     pub(crate) async fn run_pod(
         &self,
         run: &RunRef,
@@ -103,7 +104,7 @@ impl PodRun<'_> {
         let (mut ran, mut unscheduled) = (false, None);
         loop {
             let LastState { pod, gone } = self.known.borrow_and_update().clone();
-            // The API server gives a name out once at a time: where another has it, ours is no more.
+            // Names are unique, so a Pod with another uid means that this one was deleted.
             let gone = gone.or(pod.as_ref().filter(|pod| pod.uid() != uid).map(|_| DeletionSource::Relisted));
             let pod = pod.filter(|pod| pod.uid() == uid);
             let state = pod.as_ref().map(|pod| pod.state());
@@ -127,7 +128,7 @@ impl PodRun<'_> {
             let due = self.due(created, pod.as_deref());
             let now = self.now();
             if due <= now {
-                // What the watch shows may be old: what has ended by now is not too late.
+                // The watch may lag, so the newest state decides whether the Pod is too late.
                 let Some(newest) = self.find_own(now.after(GIVEN_UP)).await?.filter(|there| there.uid() == uid) else {
                     self.by.index.remove_missing(&self.name, &uid);
                     return Err(self.lost_result("it no longer exists, and its final state was not observed"));
@@ -161,7 +162,7 @@ impl PodRun<'_> {
         self.by.clock.now().into()
     }
 
-    /// Returns the deadline of its present state.
+    /// Returns the deadline of the Pod's current state.
     fn due(&self, created: Moment, pod: Option<&StepPod>) -> Moment {
         if let Some((_, since)) = &self.termination {
             return since.after(pod.map(StepPod::grace).unwrap_or_default() + GIVEN_UP);
@@ -174,14 +175,14 @@ impl PodRun<'_> {
         }
     }
 
-    /// Returns the time at which it is announced that no scheduler has said anything about the Pod; `None` where one
-    /// has.
+    /// Returns the time at which a Pod is announced as not scheduled, or `None` if a scheduler has set a condition on
+    /// it.
     fn unscheduled_at(&self, created: Moment, pod: Option<&StepPod>) -> Option<Moment> {
         let is_silent = |pod: &&StepPod| pod.node.is_none() && pod.state() == PodState::Pending(None);
         pod.filter(is_silent).filter(|_| self.termination.is_none()).map(|_| created.after(SCHEDULED))
     }
 
-    /// Handles a passed deadline: requests the deletion, or gives the Pod up where that was requested before.
+    /// Handles a passed deadline: requests the deletion, or gives the Pod up if the deletion was requested before.
     async fn on_deadline(&mut self, uid: &str, state: &PodState, now: Moment) -> Result<(), Failure> {
         if let Some((why, _)) = &self.termination {
             let why = format!(
@@ -210,7 +211,7 @@ impl PodRun<'_> {
         }
         self.termination = Some((why, now));
         let mut backoff = Backoff::default();
-        // Said, so that it counts also where somebody has asked for its end with more time.
+        // The grace period is explicit, so that it also shortens an earlier deletion request with a longer one.
         let grace = build::grace(&self.pod.spec);
         while let Err(error) = self.by.requests.delete::<StepPod>(&self.name, uid, Some(grace)).await {
             tracing::warn!(pod = %self.name, "cannot be ended yet: {error}");
@@ -221,14 +222,14 @@ impl PodRun<'_> {
         Ok(())
     }
 
-    /// Reads the end of its log when there is memory for it.
+    /// Waits for memory, then reads the end of the log.
     async fn end_of_log(&self, lines: Option<i32>, is_needed: bool) -> Result<log::Log, String> {
         let _memory = self.by.context.calls.bytes.take(&self.name.namespace, log::MEMORY).await;
         log::end_of(&self.by.requests, &self.name, lines, is_needed).await
     }
 }
 
-/// The pause before the next attempt: longer each time.
+/// The pause before the next attempt, which doubles each time.
 #[derive(Default)]
 struct Backoff(u32);
 

@@ -1,6 +1,6 @@
-//! The fields that are read of a Pod, and the state of its step's container.
+//! The decoded fields of a Pod, and the state of its step's container *(pure)*.
 //!
-//! **Invariant:** drops the spec and all labels and annotations of others.
+//! **Invariant:** drops the spec, and all labels and annotations that Signoff does not set.
 
 use std::{borrow::Cow, collections::BTreeMap, time::Duration};
 
@@ -15,7 +15,7 @@ use signoff_cluster::kinds::{DecodedKind, Meta};
 
 /// The bytes of a container's termination message that a kubelet keeps.
 const MAX_MESSAGE: usize = 4096;
-/// The bytes for all containers of a Pod, divided among them.
+/// The bytes for the termination messages of all containers of a Pod, which share them.
 const MAX_MESSAGES: usize = 12 * 1024;
 /// The longest grace period that is waited for.
 const LONGEST_GRACE: Duration = Duration::from_secs(24 * 3600);
@@ -24,22 +24,22 @@ const LONGEST_GRACE: Duration = Duration::from_secs(24 * 3600);
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct StepPod {
     metadata: ObjectMeta,
-    /// Its node, once it has one.
+    /// Its node, if it has one.
     pub(crate) node: Option<String>,
     phase: String,
     /// The reason of its phase: `Evicted`, `DeadlineExceeded`.
     reason: Option<String>,
     message: Option<String>,
     conditions: Vec<Condition>,
-    /// The first container that keeps the step's from beginning, or the step's own.
+    /// The state of the first waiting init container, or of the step's own container.
     waiting: Option<Waiting>,
     running: bool,
     terminated: Option<Terminated>,
     /// Whether its kubelet has written a status of the step's container.
     has_container_status: bool,
-    /// The name and the end of a container that ran before the step's container and failed.
+    /// The name and the termination of a failed init container.
     failed_before: Option<(String, Terminated)>,
-    /// Whether another container of it runs.
+    /// Whether another container of the Pod runs.
     others_run: bool,
     /// The number of its containers.
     containers: usize,
@@ -81,7 +81,7 @@ pub(crate) struct PodProblem {
 }
 
 impl PodProblem {
-    /// Whether another problem is the same one: a kubelet alternates between two messages about an image.
+    /// Whether another problem counts as the same. A kubelet alternates between two reasons about an image.
     pub(crate) fn is_like(&self, other: &Self) -> bool {
         let about_image = |one: &Self| matches!(one.reason.as_str(), "ErrImagePull" | "ImagePullBackOff");
         self.reason == other.reason || (about_image(self) && about_image(other))
@@ -99,7 +99,7 @@ pub(crate) enum PodState {
     Ended(Terminated),
     /// The Pod ended without its container ever running.
     Failed(PodProblem),
-    /// The cluster gave the Pod up while its container ran: how that ended, or whether, is unknown.
+    /// The cluster gave the Pod up while its container ran, so the container's end is unknown.
     Lost(PodProblem),
 }
 
@@ -117,7 +117,7 @@ impl StepPod {
         }
         if matches!(self.phase.as_str(), "Failed" | "Succeeded") {
             let why = self.ended_by_cluster().or_else(|| self.disrupted()).unwrap_or_else(|| self.failed_otherwise());
-            // A kubelet says how a container ended before it says that the Pod did.
+            // A kubelet reports the end of a container before the end of the Pod.
             return if self.running { PodState::Lost(why) } else { PodState::Failed(why) };
         }
         if self.running {
@@ -131,8 +131,8 @@ impl StepPod {
         PodState::Pending(unscheduled.or(waiting))
     }
 
-    /// Whether its container may have run although nothing says so: a kubelet that turns a Pod away after its node was
-    /// lost for a while does not say what it had of it.
+    /// Whether its container may have run although no status says so. A kubelet that rejects a Pod after its node was
+    /// lost does not report containers that ran before.
     pub(crate) fn may_have_run(&self) -> bool {
         self.node.is_some() && !self.has_container_status
     }
@@ -142,13 +142,12 @@ impl StepPod {
         matches!(self.phase.as_str(), "Failed" | "Succeeded")
     }
 
-    /// Whether its step's container has ended, and nothing else of it runs on: its phase follows a moment later.
+    /// Whether its step's container has ended and no other container runs, so that its phase ends a moment later.
     pub(crate) fn is_ending(&self) -> bool {
         self.terminated.is_some() && !self.others_run
     }
 
-    /// Whether it runs or may run soon. One whose step has ended holds no slot where a sidecar that others injected
-    /// runs on.
+    /// Whether it runs or may run soon. A Pod whose step has ended holds no slot, even if an injected sidecar runs on.
     pub(crate) fn holds_slot(&self) -> bool {
         let sidecar_runs_on = self.terminated.is_some() && self.others_run;
         !(self.is_finished() || sidecar_runs_on)
@@ -156,7 +155,7 @@ impl StepPod {
 
     /// Returns the reason why its kubelet ended it: `Evicted`, `DeadlineExceeded`, `Preempting`, …
     pub(crate) fn ended_by_cluster(&self) -> Option<PodProblem> {
-        // A deadline that passes after the end leaves its reason on a Pod that has succeeded.
+        // A deadline that passes after the end sets its reason also on a Pod that has succeeded.
         let reason = self.reason.clone().filter(|_| self.phase != "Succeeded")?;
         Some(PodProblem { reason, message: self.message.clone().unwrap_or_default() })
     }
@@ -178,12 +177,12 @@ impl StepPod {
         PodProblem { reason: "InitFailed".to_owned(), message }
     }
 
-    /// Returns the bytes of a termination message that a kubelet keeps; it truncates a longer one.
+    /// Returns the bytes of a termination message that a kubelet keeps. It truncates longer messages.
     pub(crate) fn max_message_bytes(&self) -> usize {
         MAX_MESSAGE.min(MAX_MESSAGES / self.containers.max(1))
     }
 
-    /// Whether somebody asked for its deletion and left its container time to end.
+    /// Whether its deletion was requested with a grace period.
     pub(crate) fn is_terminating(&self) -> bool {
         self.metadata.deletion_timestamp.is_some()
     }
@@ -194,9 +193,9 @@ impl StepPod {
         Duration::from_secs(u64::try_from(seconds).unwrap_or_default()).min(LONGEST_GRACE)
     }
 
-    /// Whether somebody had asked for its deletion when its container ended; in doubt they had.
+    /// Whether its deletion was requested before its container ended. Assumed if the end has no time.
     pub(crate) fn deletion_requested_before_exit(&self, end: &Terminated) -> bool {
-        // The API server writes down when the grace is over.
+        // `deletionTimestamp` is the end of the grace period.
         let grace = self.metadata.deletion_grace_period_seconds.unwrap_or_default();
         let asked = self.metadata.deletion_timestamp.as_ref().map(|over| over.0.as_second().saturating_sub(grace));
         asked.is_some_and(|asked| end.finished_at.as_ref().is_none_or(|ended| ended.0.as_second() >= asked))
@@ -211,8 +210,8 @@ impl StepPod {
         self.metadata.creation_timestamp.as_ref().map(|time| Moment::from(time.0))
     }
 
-    /// The name and uid of the Workflow that owns it. Everybody who may create Pods may write down an owner; the label
-    /// with its name, which admission lets nobody but the operator write, says that it is true.
+    /// Returns the name and uid of the Workflow that owns it, or `None`. Every user who can create Pods can write an
+    /// owner reference. The label proves it, because admission lets only the operator write that label.
     pub(crate) fn owner(&self) -> Option<(&str, &str)> {
         let label = self.metadata.labels.as_ref()?.get(names::LABEL_WORKFLOW)?;
         let owners = self.metadata.owner_references.iter().flatten();

@@ -1,4 +1,4 @@
-//! Pods as kubelets, schedulers and the control plane write them, and where they stand.
+//! Tests of the states of Pods, as kubelets, schedulers and the control plane write them.
 #![allow(clippy::unwrap_used)]
 
 use serde_json::{Value, json};
@@ -9,7 +9,7 @@ use super::{
     state::{PodProblem, PodState},
 };
 
-/// A Pod as the API server returns it, with this in its spec and this status.
+/// Returns a Pod as the API server returns it, with these fields in its spec and this status.
 fn read(spec: &Value, status: &Value) -> StepPod {
     let pod = json!({
         "apiVersion": "v1", "kind": "Pod",
@@ -112,7 +112,7 @@ fn a_container_that_ended_before_its_pod_was_deleted_was_not_asked_to() {
     assert_eq!(ended("2026-11-22T09:59:59Z"), Some(false));
     assert_eq!(ended("2026-11-22T10:00:00Z"), Some(true), "in doubt it was");
     assert_eq!(ended("2026-11-22T10:00:12Z"), Some(true));
-    // Whatever time was left to it.
+    // The grace period makes no difference.
     assert_eq!(ended_in("2026-11-24T17:33:20Z", 200_000, "2026-11-22T10:00:01Z"), Some(true));
     assert_eq!(ended_in("2026-11-22T10:00:30Z", i64::MIN, "2026-11-22T10:00:01Z"), Some(false));
 }
@@ -132,7 +132,7 @@ fn a_pod_that_does_not_run_yet_is_pending_for_the_reason_that_it_was_given() {
         let found = state(json!({"phase": "Pending", "containerStatuses": waiting}));
         assert_eq!(found, PodState::Pending(Some(trouble(reason, "its words"))));
     }
-    // What stands before the step's container keeps it from beginning.
+    // Init containers delay the step's container.
     let found = state(json!({
         "phase": "Pending", "containerStatuses": container(json!({"waiting": {"reason": "PodInitializing"}})),
         "initContainerStatuses": [{"name": "prepare", "state": {"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}}}],

@@ -20,11 +20,11 @@ use crate::{
     withdrawal::Orders,
 };
 
-/// The most evaluations of a run that are stopped in one reconcile. What they came to is kept, and the next reconcile
-/// goes on from there.
+/// The most stopped evaluations of a run in one reconcile. Their failed steps are kept, and the next reconcile
+/// continues.
 const MOST_STOPPED: usize = 8;
 
-/// Returns the transition, or `None` where it takes another reconcile.
+/// Returns the transition, or `None` if another reconcile is needed.
 pub(super) async fn advance(
     context: &Context,
     seen: &ObservedRun,
@@ -74,9 +74,9 @@ pub(super) async fn advance(
     }
 }
 
-/// Makes the step fail that costs too much, where what others wrote is to blame: models, tools and people must not be
-/// able to stop a run. Where its author's own text is, or many evaluations of the run were stopped, the run is
-/// quarantined.
+/// Handles a stopped evaluation. If text of a model, a tool or a person is the cause, only its step fails, so that
+/// others cannot stop a run. If text of the run's author is the cause, or many evaluations were stopped, an error is
+/// returned and the run is put into quarantine.
 fn blame(
     quarantines: &Quarantines,
     seen: &ObservedRun,

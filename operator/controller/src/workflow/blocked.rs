@@ -1,8 +1,8 @@
-//! Reports a run that cannot go on: from a backup, held by policies or by other rules, of the old shape, or unreadable
-//! *(I/O)*.
+//! Reports a run that cannot continue *(I/O)*: from a backup, held by policies or by other rules, of the old shape, or
+//! unreadable.
 //!
-//! **Invariant:** nothing is added to the journal but results of calls in flight and the end of the run, so that an
-//! operator that can read it goes on.
+//! **Invariant:** adds only results of calls in flight and the end of the run to the journal, so that an operator that
+//! can read it continues the run.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta};
 use serde::Deserialize;
@@ -49,9 +49,8 @@ pub(super) async fn block_on_policy(
     Ok(None)
 }
 
-/// Holds a run that was accepted under other rules than those of this version. Results of calls in flight are recorded;
-/// cancel, suspend and `activeDeadline` work. Votes stay stored: the reconcile of its Approvals counts none and ends
-/// none.
+/// Holds a run that was accepted under other rules than those of this version. Results of calls in flight are recorded,
+/// and cancel, suspend and `activeDeadline` work. The reconcile of its Approvals counts no vote and ends none of them.
 pub(super) async fn block_on_rules(
     context: &Context,
     seen: &ObservedRun,
@@ -71,7 +70,7 @@ pub(super) async fn block_on_rules(
     Ok(due)
 }
 
-/// Says that a run is a copy from a backup: it starts nothing, whatever `suspend` says, and ends only where it is
+/// Reports that a run is a copy from a backup. It starts nothing, whatever `suspend` says, and ends only when it is
 /// cancelled.
 pub(super) async fn block_on_restored(context: &Context, seen: &ObservedRun) -> Result<Option<Moment>, Error> {
     let is_news = !conditions::holds(&seen.status.conditions, conditions::RESTORED);
@@ -100,8 +99,8 @@ fn old_rules_message(accepted: i32) -> String {
     )
 }
 
-/// Writes once that a run of the old shape does not go on. A cancelled one ends without its steps being read, as one in
-/// quarantine does.
+/// Writes once that a run of the old shape does not continue. A cancelled run ends without its steps being read, like a
+/// run in quarantine.
 pub(super) async fn block_on_old_shape(
     context: &Context,
     seen: &ObservedRun,
@@ -137,7 +136,7 @@ pub(super) async fn report_unreadable_approval(api: &ApiServer, name: &Name, err
     set_condition(api, name, conditions::WAITING, true, reason::APPROVAL_UNREADABLE, &message).await.map(drop)
 }
 
-/// Writes that the run cannot go on before an administrator acts: a condition, and an Event the first time.
+/// Writes that the run cannot continue before an administrator acts: a condition, and an Event the first time.
 pub(super) async fn block_on_administrator(context: &Context, name: &Name, error: &Error) -> Result<(), Error> {
     let Some((kind, reason)) = error.blocking_condition() else { return Ok(()) };
     let message = format!("the run is blocked: {error}");
@@ -147,7 +146,7 @@ pub(super) async fn block_on_administrator(context: &Context, name: &Name, error
     Ok(())
 }
 
-/// Returns the metadata of the Workflow where the condition was not so before.
+/// Sets a condition of a Workflow that may be undecodable. Returns its metadata if the condition has changed.
 async fn set_condition(
     api: &ApiServer,
     name: &Name,
@@ -158,9 +157,9 @@ async fn set_condition(
 ) -> Result<Option<ObjectMeta>, Error> {
     let Some(stored) = api.requests.get_raw::<Workflow>(name).await? else { return Ok(None) };
     let (meta, status) = (&stored["metadata"], &stored["status"]);
-    // Whoever reads it when it is over finds nothing to mend.
+    // A finished run has nothing to repair.
     let over = !status["finishedAt"].is_null();
-    // Where even the conditions cannot be read there is nowhere to put one; the Event says it.
+    // If even the conditions cannot be decoded, none is set, and only the Event reports the problem.
     let known =
         if status["conditions"].is_null() { Some(Vec::new()) } else { Vec::deserialize(&status["conditions"]).ok() };
     let Some(mut known) = known.filter(|_: &Vec<Condition>| !over && api.lease_guard.is_valid()) else {

@@ -1,7 +1,7 @@
-//! Claims slots for the calls of a transition. A call with a slot is marked as started by this operator, and the commit
-//! stores that before the call starts.
+//! Claims slots for the calls of a transition *(pure)*. A call with a slot is marked as started by this operator, and
+//! the commit stores that before the call starts.
 //!
-//! **Invariant:** starts nothing: the transition is not committed.
+//! **Invariant:** starts nothing, because the transition is not committed.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -26,7 +26,7 @@ use crate::{
     pods::{PodIndex, PodWait, QueuedPod},
 };
 
-/// Requests of so many bytes are not counted.
+/// The bytes of a request that are not counted.
 const SHORT_REQUEST: usize = 64 * 1024;
 
 /// A call that starts when the transition is committed.
@@ -38,9 +38,9 @@ pub(super) struct SlotClaim {
 /// The calls that start with a transition, and those that wait.
 pub(super) struct SlotClaims {
     pub(super) begin: Vec<SlotClaim>,
-    /// By path, why a step waits for its Pod.
+    /// The steps that wait for their Pods, by path, with the reason.
     pub(super) wait: Vec<(String, PodWait)>,
-    /// By path, why a step waits for a slot.
+    /// The steps that wait for a slot, by path, with the reason.
     pub(super) calls_wait: Vec<(String, CallWait)>,
 }
 
@@ -57,7 +57,7 @@ pub(super) fn claim_slots(context: &Context, seen: &ObservedRun, transition: &mu
     for mut call in wanted {
         let Some(record) = transition.journal.get(&call.path, call.attempt).cloned() else { continue };
         if calls.runs.has_call(&seen.name, &seen.uid, &call.key()) {
-            // It began before its record was stored.
+            // The call began before its record was stored.
             if seen.journal.get(&call.path, call.attempt).is_none() {
                 transition.mark_begun(&call.path, call.attempt, &calls.incarnation);
             }
@@ -66,14 +66,15 @@ pub(super) fn claim_slots(context: &Context, seen: &ObservedRun, transition: &mu
         if calls.is_draining() {
             continue;
         }
-        // What this very process marked and does not know of was never begun: its commit's answer was lost.
+        // A call that this process marked as started, but that is not in flight, never began: the answer to its commit
+        // was lost.
         let ours = record.phase == StepPhase::Started && record.by.as_deref() == Some(&calls.incarnation);
         let is_new = match &call.content {
             CallContent::Pod(pod) => begins(calls, seen, &record, pod, ours),
             CallContent::Agent(_) | CallContent::Http(_) | CallContent::Mcp(_) => true,
         };
-        // A container that has started is followed, also in a suspended run. One that is gone would be created anew
-        // where it may be repeated.
+        // A started Pod is followed even in a suspended run. A missing Pod would be created again if its call is
+        // idempotent, so that counts as a start.
         let would_start = is_new || call.idempotent && !is_there(&calls.pods, seen, &call);
         if is_suspended && would_start {
             continue;
@@ -87,7 +88,7 @@ pub(super) fn claim_slots(context: &Context, seen: &ObservedRun, transition: &mu
                 }
             },
             CallContent::Agent(_) | CallContent::Http(_) | CallContent::Mcp(_) => {
-                // A Workflow that was accepted under another setting keeps to this one all the same.
+                // The current setting also applies to Workflows that were accepted under an earlier one.
                 call.timeout = call.timeout.min(context.settings.max_call_timeout);
                 let Some(ticket) = ticket(seen, transition, &call) else { continue };
                 match calls.slots.acquire(ticket) {
@@ -99,7 +100,7 @@ pub(super) fn claim_slots(context: &Context, seen: &ObservedRun, transition: &mu
                 }
             }
         };
-        // A Pod that was begun stays what it is: it is found again by its name.
+        // A Pod that was started before is found again by its name, so its record does not change.
         let is_found_again = matches!(hold, StartSlot::Pod { begins: false, .. });
         if !ours && !is_found_again {
             transition.mark_started(&call.path, call.attempt, &calls.incarnation);
@@ -109,7 +110,7 @@ pub(super) fn claim_slots(context: &Context, seen: &ObservedRun, transition: &mu
     claims
 }
 
-/// Returns how a call queues for a slot; `None` for a Pod, and for a call that has no record.
+/// Returns the ticket by which a call queues for a slot, or `None` for a Pod and for a call without a record.
 fn ticket(seen: &ObservedRun, transition: &Transition, call: &Call) -> Option<CallTicket> {
     let host = match &call.content {
         CallContent::Agent(agent) => host_of(&agent.provider),
@@ -123,13 +124,13 @@ fn ticket(seen: &ObservedRun, transition: &Transition, call: &Call) -> Option<Ca
     Some(CallTicket { seq, call, workflow, run: seen.uid.as_str().into(), host, bytes })
 }
 
-/// Returns the host of a provider; `None` if it has no server.
+/// Returns the host of a provider, or `None` if it has no server.
 fn host_of(provider: &Provider) -> Option<Arc<str>> {
     call_slots::host(provider.kind()?.endpoint()?)
 }
 
-/// Returns the bytes that a call takes in memory. A call with effects has room for its whole answer before it is sent,
-/// and so has a turn whose last attempt found no room.
+/// Returns the bytes that a call needs in memory. Room for the whole answer is reserved for a call with effects, and
+/// for a turn whose last attempt found no room.
 fn bytes_of(transition: &Transition, call: &Call) -> CallBytes {
     let request = match &call.content {
         CallContent::Agent(agent) => agent.bytes(),
@@ -143,23 +144,23 @@ fn bytes_of(transition: &Transition, call: &Call) -> CallBytes {
         CallContent::Agent(_) if had_no_room() => TURN_ANSWER_BYTES,
         CallContent::Agent(_) | CallContent::Pod(_) => 0,
     };
-    // The texts, and the body that is sent.
+    // Twice, for the texts and the encoded body.
     CallBytes { request: request.saturating_sub(SHORT_REQUEST).saturating_mul(2), answer }
 }
 
-/// Whether a Pod was certainly never created. This process asks for each Pod once: where it does not remember that it
-/// did, it did not.
+/// Whether a Pod was certainly never created. This process records each attempt to create a Pod, so without a record
+/// there was none.
 fn begins(calls: &Calls, seen: &ObservedRun, record: &StepRecord, pod: &PodCall, ours: bool) -> bool {
     record.phase != StepPhase::Started || (ours && !calls.runs.has_attempted_pod(&seen.name, &pod.name))
 }
 
-/// Whether the Pod of a call is known to be there.
+/// Whether the index contains the Pod of a call.
 fn is_there(pods: &PodIndex, seen: &ObservedRun, call: &Call) -> bool {
     let CallContent::Pod(pod) = &call.content else { return false };
     pods.of_run(&seen.uid).iter().any(|known| known.name_any() == pod.name)
 }
 
-/// Claims the slot of a Pod. One that was started keeps it, whatever the limits are now.
+/// Claims the slot of a Pod. A started Pod keeps its slot, whatever the limits are now.
 fn pod_slot(
     calls: &Calls,
     seen: &ObservedRun,
@@ -176,7 +177,7 @@ fn pod_slot(
     calls.pod_quota.acquire(queued).map(|slot| StartSlot::Pod { _slot: slot, begins })
 }
 
-/// The reason and message of the conditions about waiting steps; `None` where none waits.
+/// The reasons and messages of the conditions about waiting steps, each `None` if no step waits.
 pub(super) struct PendingConditions {
     /// For the condition `PodsPending`.
     pub(super) pods: Option<(String, String)>,

@@ -1,7 +1,7 @@
-//! Stores a transition before any of its commands is executed *(I/O)*: long values -> status.
+//! Stores a transition before its commands are executed *(I/O)*: long values -> status.
 //!
-//! **Invariant:** writes nothing where nothing changed. Values are named by their content, so an unreferenced one does
-//! no harm.
+//! **Invariant:** writes nothing if nothing has changed. Values are named by their content, so an unreferenced value
+//! does no harm.
 
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ use crate::{
     error::Error,
 };
 
-/// Moves records into a segment where the journal has grown long. The segment is committed with the transition.
+/// Moves records of a long journal into a segment, which is committed with the transition.
 pub(super) fn fold_journal(
     limits: &JournalLimits,
     seen: &ObservedRun,
@@ -74,7 +74,7 @@ pub(super) async fn store(
     let Some(_claim) = context.values.quota.claim(&context.objects.workflows, &seen.name, bytes, seen.values) else {
         return Err(Error::conflict(format!("the quota for long values of namespace {}", seen.name.namespace)));
     };
-    // Those that the stored journal refers to were stored before it.
+    // The values to which the stored journal refers were stored before it.
     let known = values::stored(&seen.journal, &seen.status);
     let segments = folded.iter().map(|segment| (segment.digest.clone(), segment.text.clone()));
     let all = transition.blobs.iter().cloned().chain(apart(transition)).chain(segments);
@@ -129,8 +129,8 @@ pub(super) async fn block_on_guard(context: &Context, workflow: &Workflow, why: 
     Ok(None)
 }
 
-/// Returns JSON Patch tests for the records that may still change. A started record draws no number, so that
-/// `status.seq` alone would let a late patch undo it.
+/// Returns JSON Patch tests for the records that may still change. Starting a call does not change `status.seq`, so a
+/// test of `status.seq` alone would let a late patch undo the start.
 pub(crate) fn open_records(stored: &WorkflowStatus) -> Vec<Value> {
     let open = stored.steps.iter().enumerate().filter(|(_, record)| !record.phase.is_end());
     open.map(|(place, record)| json!({"op": "test", "path": format!("/status/steps/{place}"), "value": record}))

@@ -1,8 +1,8 @@
-//! Decides whether the commit of a transition waits for the next one *(pure)*: it adds only ends of calls of an agent
-//! that may be repeated, and the end of another call of the run follows, which is committed anyway; or ends of turns
-//! whose calls only read.
+//! Decides whether the commit of a transition waits for the next one *(pure)*. It waits if the transition adds only
+//! ends of repeatable calls of an agent, and the end of another call of the run will be committed anyway. It also waits
+//! if the transition adds only ends of turns whose calls only read.
 //!
-//! **Invariant:** never waits with the end of a call that must not be repeated, or that people were asked about.
+//! **Invariant:** never delays the end of a call that must not be repeated, or that people were asked about.
 
 use std::time::Duration;
 
@@ -16,12 +16,12 @@ use super::{
 };
 use crate::context::Context;
 
-/// The longest time for which an end is not committed.
+/// The longest time for which the end of a call stays uncommitted.
 const LONGEST: Duration = Duration::from_secs(30);
-/// The longest time for which the end of a turn is not committed: a crash within it repeats the turn, which costs
+/// The longest time for which the end of a turn stays uncommitted. A crash within it repeats the turn, which costs
 /// money.
 const LONGEST_OF_A_TURN: Duration = Duration::from_secs(1);
-/// The most bytes of results of one run that are not committed.
+/// The most bytes of uncommitted results of one run.
 const MOST_BYTES: usize = 256 * 1024;
 
 /// A transition that is not committed yet.
@@ -34,35 +34,36 @@ pub(super) struct Uncommitted<'a> {
 }
 
 impl Uncommitted<'_> {
-    /// Returns until when the commit waits; `None` where it is made now. The claimed calls begin in both cases.
+    /// Returns the time until which the commit waits, or `None` to commit now. The claimed calls begin in both cases.
     pub(super) fn waits_until(&self) -> Option<Moment> {
         let until = self.waits_for_calls().or_else(|| self.waits_for_reads())?;
         let can_wait = self.seen.now < until && !self.context.calls.is_draining();
         (can_wait && self.changes_only_journal()).then_some(until)
     }
 
-    /// Returns until when the ends of calls that may be repeated wait for the end of another call.
+    /// Returns the time until which ends of repeatable calls wait for the end of another call, or `None`.
     fn waits_for_calls(&self) -> Option<Moment> {
         let (taken, bytes) = self.transition.repeatable_ends(&self.seen.journal, self.plan)?;
         let until = self.context.calls.runs.oldest_result(&self.seen.name, &self.seen.uid, taken)?.after(LONGEST);
         (bytes <= MOST_BYTES && self.claims.begin.is_empty()).then_some(until)
     }
 
-    /// Returns until when the end of a turn waits for the ends of its calls, which only read. Each of them is in
-    /// flight, or begins now.
+    /// Returns the time until which the end of a turn waits for the ends of its reading calls, or `None`. Each of these
+    /// calls must be in flight or begin now.
     fn waits_for_reads(&self) -> Option<Moment> {
         let Self { context, seen, claims, .. } = self;
         let (open, bytes) = self.transition.unstored_reads(&seen.journal, self.plan)?;
         let begins = |key: &CallKey| claims.begin.iter().any(|claim| claim.call.key() == *key);
-        // A result that is here and that the transition has not taken is stored, so that the next one takes it.
+        // If a result has arrived that the transition does not contain, the commit does not wait, so that the next
+        // transition takes it.
         let goes_on = |key: &CallKey| begins(key) || context.calls.runs.is_in_flight(&seen.name, &seen.uid, key);
         let only_reads_begin = claims.begin.iter().all(|claim| open.contains(&claim.call.key()));
         let until = context.calls.runs.oldest(&seen.name, &seen.uid)?.after(LONGEST_OF_A_TURN);
         (bytes <= MOST_BYTES && only_reads_begin && open.iter().all(goes_on)).then_some(until)
     }
 
-    /// Whether the status changes in nothing but the journal, so that readers of the status miss nothing but journal
-    /// records and the tokens in them.
+    /// Whether only the journal in the status changes, so that readers of the status miss only journal records and
+    /// their tokens.
     fn changes_only_journal(&self) -> bool {
         let Self { context, seen, plan, transition, claims } = *self;
         let pending = pending_conditions(&context.calls.pods, seen, transition, claims);

@@ -1,6 +1,7 @@
 //! Executes the commands of a committed transition: creates Approvals *(I/O)*, starts calls.
 //!
-//! **Invariant:** waits for neither, and adopts no Approval but exactly the one that it would have created.
+//! **Invariant:** waits for no call and no decision, and adopts only an Approval that equals the one that it would have
+//! created.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -22,15 +23,14 @@ use crate::{
     error::Error,
 };
 
-/// Executes the commands. Each gate whose Approval is known to be stored is announced, also where a later one cannot be
-/// created.
+/// Executes the commands. Each gate whose Approval is stored is announced, even if a later Approval cannot be created.
 pub(super) async fn dispatch(
     context: &Context,
     seen: &ObservedRun,
     transition: &Transition,
     claims: SlotClaims,
 ) -> Result<(), Error> {
-    // Calls first: they wait for nothing more, and an Approval that cannot be made must not hold them up.
+    // Calls start first, so that an Approval that cannot be created does not delay them.
     start_calls(context, seen, claims)?;
     for request in transition.asks() {
         let approval = create_approval(context, seen, transition, request).await?;
@@ -40,7 +40,7 @@ pub(super) async fn dispatch(
     Ok(())
 }
 
-/// Ends calls that began before their records were stored, where no journal has their records any more, and drops their
+/// Ends calls that began before their records were stored and whose records no journal has any more. Drops their
 /// results.
 pub(super) fn end_calls_that_do_not_follow(calls: &Calls, seen: &ObservedRun, transition: &Transition) {
     calls.runs.end_where_not(&seen.name, &seen.uid, |(path, attempt)| {
@@ -48,8 +48,7 @@ pub(super) fn end_calls_that_do_not_follow(calls: &Calls, seen: &ObservedRun, tr
     });
 }
 
-/// Starts the calls that have their slots. While another operator may act, nothing begins: what waits is dispatched
-/// again.
+/// Starts the calls that have slots. Fails if another operator may act, so that they are dispatched again.
 pub(super) fn start_calls(context: &Context, seen: &ObservedRun, claims: SlotClaims) -> Result<(), Error> {
     if !claims.begin.is_empty() && !context.api.lease_guard.is_valid() {
         return Err(Error::conflict(format!("the Lease for what begins in {}", seen.name.as_a::<Workflow>())));
@@ -72,7 +71,7 @@ fn start_call(calls: &Calls, seen: &ObservedRun, claim: SlotClaim) {
         workflow: seen.name.name.to_string(),
         uid: seen.uid.clone(),
     };
-    // Nobody listens only while the operator ends: then nothing begins any more.
+    // Sending fails only while the operator ends, when no call starts any more.
     let generation = seen.workflow.metadata.generation;
     let _ = calls.starts.send(CallStart { name: seen.name.clone(), run, call, generation, hold });
 }
@@ -97,7 +96,7 @@ async fn create_approval(
     let error = match context.api.requests.create(&approval, context.api.answer_form()).await {
         Ok(WriteAnswer::Whole(approval)) => return Ok(context.objects.approvals.record(approval)),
         Ok(WriteAnswer::Metadata(metadata)) => {
-            // A new Approval has the status that its schema says.
+            // A new Approval has the default status of its schema.
             let status = Some(ApprovalStatus::default());
             return Ok(context.objects.approvals.record_sent(Approval { metadata: *metadata, status, ..approval }));
         }

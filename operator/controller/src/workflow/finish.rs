@@ -1,7 +1,7 @@
-//! Finishes a reconcile of a run that waits or has finished: frees memory, ends what is in flight, deletes it after its
-//! TTL.
+//! Finishes a reconcile of a run that waits or has finished *(I/O)*: frees memory, ends calls in flight, and deletes
+//! the run after its TTL.
 //!
-//! **Invariant:** does not end an Approval: the Approval's own reconcile is enqueued for that.
+//! **Invariant:** ends no Approval; the Approval's own reconcile is enqueued for that.
 
 use signoff_api::{Moment, Workflow, workflow::WorkflowPhase};
 use signoff_cluster::kinds::{Name, ReconciledKind};
@@ -29,14 +29,15 @@ pub(super) async fn next_reconcile(
     if matches!(transition.phase, WorkflowPhase::Waiting | WorkflowPhase::Suspended) {
         context.calls.runs.drop_idle_values(&seen.name);
     }
-    // Their calls began before their records were stored, and nothing else tells of their results again.
+    // These calls began before their records were stored, and no other event will announce their results again.
     let is_left =
         |(path, attempt): (&str, i32)| transition.journal.get(path, attempt).is_some_and(|r| !r.phase.is_end());
     let results_are_left = seen.unstored.iter().any(|fact| is_left(fact.key()));
     Ok(if results_are_left { Some(seen.now) } else { transition.wake_at })
 }
 
-/// Handles a finished run: its open Approvals are cancelled, and it is deleted after its TTL.
+/// Handles a finished run: enqueues its open Approvals to be cancelled, and deletes it after its TTL. Returns the time
+/// of the next reconcile.
 pub(super) async fn finish_run(
     context: &Context,
     name: &Name,
@@ -48,12 +49,12 @@ pub(super) async fn finish_run(
     context.objects.workflows.keep_summary(name);
     match due {
         Some(due) if due <= context.api.now() => {
-            // What is deleted cannot be told again after a crash.
+            // Notices of a deleted run could not be derived again after a crash.
             let latest = due.after(DELETION_WAITS);
             if context.api.now() < latest
                 && context.listeners.notices.as_ref().is_some_and(|notices| notices.are_waiting(name))
             {
-                // It is enqueued once none waits.
+                // The run is enqueued when no notice waits any more.
                 return Ok(Some(latest));
             }
             context.api.requests.delete::<Workflow>(name, uid, None).await?;
@@ -68,7 +69,7 @@ pub(super) fn cancel_calls(context: &Context, name: &Name, uid: Option<&str>) ->
     context.calls.runs.remove(name);
     context.calls.forget_queued(name);
     for approval in uid.map(|uid| context.objects.approvals.owned_by(uid)).unwrap_or_default() {
-        // Shrinking is for those that are over; what it leaves is to be cancelled.
+        // `keep_summary` only affects finished Approvals. Open ones are enqueued to be cancelled.
         context.objects.approvals.keep_summary(&approval);
         if context.objects.approvals.has_open(&approval) {
             context.enqueue_approval(approval);

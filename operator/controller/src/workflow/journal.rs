@@ -1,6 +1,6 @@
-//! Loads the journal of a run from its status and its segments *(I/O)*, unless a newer operator wrote it.
+//! Loads the journal of a run from its status and its segments *(I/O)*, and reports a journal of a newer operator.
 //!
-//! **Invariant:** all of it or an error: a missing record would be an activity that is done again.
+//! **Invariant:** returns the complete journal or an error, because the activity of a missing record would be repeated.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use crate::{
     error::Error,
 };
 
-/// Loads the journal. A failure is reported as an Event, because nothing else would say why the run stands still.
+/// Loads the journal. A failure is reported as an Event, because nothing else shows why the run does not continue.
 pub(super) async fn journal(
     context: &Context,
     workflow: &Workflow,
@@ -67,11 +67,11 @@ pub(super) fn cache_segments(cached: &SegmentCache, uid: &str, folded: Vec<NewSe
     }
 }
 
-/// The time after which a run with a newer journal is reported again. A write by another operator triggers a reconcile
-/// anyway.
+/// The time after which a run with a newer journal is reported again. A write by another operator enqueues it anyway.
 const LOOK_AGAIN: Duration = Duration::from_secs(600);
 
-/// Reports that a run is left to a newer operator. Returns when to report it again.
+/// Reports a run whose journal a newer operator wrote. Returns when to report it again, or `None` if this operator can
+/// read the journal.
 pub(super) fn report_newer_journal(context: &Context, workflow: &Workflow) -> Option<Moment> {
     let version = workflow.status.as_ref().and_then(|status| status.journal_version).unwrap_or(journal::VERSION);
     if version <= journal::VERSION {

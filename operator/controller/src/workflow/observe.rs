@@ -1,6 +1,6 @@
-//! Collects the facts about a run: its object, the decisions at its open gates, and the results of its calls.
+//! Collects the facts about a run *(I/O)*: its object, the decisions at its open gates, and the results of its calls.
 //!
-//! **Invariant:** changes nothing. Asks the API server only where the cache does not suffice.
+//! **Invariant:** changes no object. Asks the API server only if the cache does not suffice.
 
 use std::sync::Arc;
 
@@ -27,21 +27,21 @@ use crate::{
 
 /// The state of a Workflow at the beginning of a reconcile.
 pub(super) enum WorkflowObservation {
-    /// A run that goes on.
+    /// A run that has not finished.
     Run(Box<ObservedRun>),
-    /// The journal was written by a newer operator; when to report it again.
+    /// A newer operator wrote the journal. `until`: when to report it again.
     NewerJournal { until: Moment },
-    /// The admission policies are not in force, and why.
+    /// The admission policies are not in force, with the reason.
     PoliciesNotInForce(Arc<Workflow>, String),
-    /// The guard is inspecting; the run is reconciled again when it has finished.
+    /// The guard is inspecting. The run is reconciled again when the inspection has finished.
     GuardUnsettled,
-    /// A run that has ended.
+    /// A finished run. `due`: when it is to be deleted.
     Finished { uid: String, due: Option<Moment> },
     /// The Workflow does not exist, or it or its namespace is being deleted.
     Missing { uid: Option<String> },
 }
 
-/// A run that goes on.
+/// A run that has not finished.
 pub(super) struct ObservedRun {
     pub(super) name: Name,
     pub(super) uid: String,
@@ -54,15 +54,16 @@ pub(super) struct ObservedRun {
     /// The open gates of the stored journal: their paths and their Approvals.
     pub(super) open_gates: Vec<(String, Arc<Approval>)>,
     pub(super) guarded: GuardEpoch,
-    /// Whether the clock of this machine is ahead of the API server's, where people are told of the difference.
+    /// Whether the clock of this machine is ahead of the API server's, or `None` if the difference is too small to be
+    /// reported.
     pub(super) is_machine_ahead: Option<bool>,
     /// The limits of its long values.
     pub(super) values: ValueLimits,
-    /// The moment of the transition.
+    /// The time of the transition.
     pub(super) now: Moment,
     /// Whether an open gate of the run is overdue.
     pub(super) overdue: bool,
-    /// The memory for its long values, once some were read.
+    /// The memory for its long values, taken when the first is read.
     pub(super) memory: ReadMemory,
 }
 
@@ -113,7 +114,7 @@ pub(super) async fn observe(context: &Context, name: &Name) -> Result<WorkflowOb
         overdue: false,
         memory,
     };
-    // A copy from a backup goes by no decision: its gates asked for another object.
+    // A copy from a backup takes no decision, because its gates belong to the original.
     if !seen.workflow.is_restored() && !gates(context, &mut seen).await? {
         return Ok(WorkflowObservation::GuardUnsettled);
     }
@@ -124,14 +125,14 @@ pub(super) async fn observe(context: &Context, name: &Name) -> Result<WorkflowOb
     Ok(WorkflowObservation::Run(Box::new(seen)))
 }
 
-/// Whether an Approval of this run whose request was changed has ended without a verdict: its gate asks again, and
-/// nothing of the change is believed.
+/// Whether an Approval of this run has a changed request and has ended without a verdict. Its gate then asks again, and
+/// the changed request is ignored.
 fn is_asked_again(approval: &Approval, outcome: Option<&Outcome>, uid: &str) -> bool {
     let ended_undecided = outcome.is_some_and(|outcome| outcome.verdict.is_none());
     ended_undecided && approval.belongs_to(uid) && approval.spec.request.is_changed()
 }
 
-/// Collects the outcomes of the open gates. Returns `false` where the guard has to inspect before they count.
+/// Collects the outcomes of the open gates. Returns `false` if the guard has to inspect before they count.
 async fn gates(context: &Context, seen: &mut ObservedRun) -> Result<bool, Error> {
     let open: Vec<_> =
         seen.journal.records().iter().filter(|r| r.kind == StepKind::Hitl && r.phase == StepPhase::Waiting).collect();
@@ -144,7 +145,7 @@ async fn gates(context: &Context, seen: &mut ObservedRun) -> Result<bool, Error>
             Found::Here(approval) => Some(approval),
             Found::Finished { .. } | Found::Stale | Found::NotFound => {
                 let found = context.fresh(&context.objects.approvals, &place).await?;
-                // What is read here is no news to the watch any more.
+                // The object read here is cached now, so its watch event will not enqueue the Approval.
                 found.inspect(|_| context.enqueue_approval(place.clone()))
             }
         };
@@ -156,7 +157,7 @@ async fn gates(context: &Context, seen: &mut ObservedRun) -> Result<bool, Error>
         let outcome = status.and_then(|status| status.outcome.as_ref());
         let asks_again = is_asked_again(&approval, outcome, &seen.uid);
         if let Some(why) = approval.mismatch(record, &seen.uid).filter(|_| !asks_again) {
-            // A cancelled run ends whatever stands in the place of its Approval.
+            // A cancelled run ends even if another object has the name of its Approval.
             if seen.workflow.spec.cancel == Some(true) {
                 continue;
             }
@@ -175,7 +176,8 @@ async fn gates(context: &Context, seen: &mut ObservedRun) -> Result<bool, Error>
                 unconfirmed |= outcome.verdict.is_some() && !context.caches.confirmed_outcomes.contains(&approval);
                 outcome.clone()
             } else {
-                // Whoever could lift the rules could also write this: it is not honoured, whoever wrote it.
+                // A user who can remove the policies can also write this status, so an outcome of another epoch does
+                // not count.
                 let outcome = superseded(&approval, &seen.guarded.epoch);
                 Outcome { decided_at: Some(context.api.now()), ..outcome }
             };

@@ -1,5 +1,5 @@
-//! Decides whether a run can go on, and by which plan, from the object, the policies of its namespace and, once, the
-//! run that it repeats *(I/O)*.
+//! Decides whether a run can continue, and by which plan *(I/O)*: from the object, the policies of its namespace and,
+//! once, the run that it repeats.
 
 use std::sync::Arc;
 
@@ -12,17 +12,17 @@ use super::{observe::ObservedRun, rerun, stops};
 use crate::{caches::CachedPlan, context::Context, error::Error, withdrawal::Orders};
 
 pub(super) enum PlanDecision {
-    /// It goes on by this plan.
+    /// The run continues by this plan.
     Runs(Arc<Plan>),
-    /// It is held until an administrator's policies allow it.
+    /// The run is held until the policies allow it.
     Held(Refusal),
-    /// It has the old shape, which this operator does not read: it does not go on until it is cancelled or deleted.
+    /// The run has the old shape, which this version does not read. It waits until it is cancelled or deleted.
     OldShape(Refusal),
-    /// It ends.
+    /// The run ends.
     Refused(Refusal),
 }
 
-/// The reason why a run ends before its next step, or does not continue to it.
+/// The reason why a run does not continue to its next step.
 pub(super) struct Refusal {
     /// A reason of the condition `Accepted` or `Held`.
     pub(super) reason: &'static str,
@@ -33,7 +33,7 @@ pub(super) struct Refusal {
 pub(super) async fn plan(context: &Context, seen: &ObservedRun) -> Result<PlanDecision, Error> {
     let policies = match context.objects.policies.of(&seen.name.namespace) {
         Ok(policies) => policies,
-        // Nothing begins any more in a run that is to be cancelled.
+        // Nothing starts any more in a run that is being cancelled, so it needs no policies.
         Err(_) if seen.workflow.spec.cancel == Some(true) => Arc::default(),
         Err(why) => return Ok(PlanDecision::Held(Refusal { reason: reason::POLICY_UNKNOWN, message: why })),
     };
@@ -77,7 +77,7 @@ pub(super) async fn plan(context: &Context, seen: &ObservedRun) -> Result<PlanDe
     }
     match planned {
         Ok(plan) => Ok(PlanDecision::Runs(plan)),
-        // It was accepted: an operator that cannot read it any more must not end it.
+        // The run was accepted before, so an operator that cannot plan it does not end it.
         Err(errors) => Err(Error::Bug {
             object: seen.name.as_a::<Workflow>(),
             what: format!(
@@ -88,8 +88,8 @@ pub(super) async fn plan(context: &Context, seen: &ObservedRun) -> Result<PlanDe
     }
 }
 
-/// Returns the errors of a Workflow with the way to run its corrected file: the spec is immutable, so that applying it
-/// is refused. The errors are cut so that the remedy fits into a condition.
+/// Returns the errors of a Workflow with the way to run its corrected file. `kubectl apply` is refused because the spec
+/// is immutable. The errors are cut so that the remedy fits into a condition.
 fn with_remedy(errors: &str) -> String {
     format!(
         "{}; correct the file, check it with `signoff validate FILE`, and run it with `kubectl replace --force -f FILE`",
@@ -115,8 +115,8 @@ async fn planned(context: &Context, seen: &ObservedRun, policies: &Arc<Policies>
     Ok(planned)
 }
 
-/// Whether the requester is verified: admission writes the requester into the spec, so a run that was created before
-/// the policies were certainly in force could name anybody.
+/// Returns the refusal of a run whose requester is not verified, or `None`. Admission writes the requester into the
+/// spec, so a run that was created before the policies were in force could name any user.
 fn unverified(seen: &ObservedRun) -> Option<Refusal> {
     let created = seen.workflow.metadata.creation_timestamp.as_ref().map(|time| time.0);
     let since = seen.guarded.since;

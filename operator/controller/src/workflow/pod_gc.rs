@@ -1,4 +1,4 @@
-//! Deletes a run's Pods: those whose result is recorded, as `podGC` says, and those of a finished run.
+//! Deletes the Pods of a run *(I/O)*: those whose result is recorded, as `podGC` says, and those of a finished run.
 //!
 //! **Invariant:** deletes only the exact Pod that a record names, after its result is committed.
 
@@ -33,7 +33,7 @@ pub(super) async fn after_commit(context: &Context, seen: &ObservedRun, transiti
     Ok(())
 }
 
-/// Returns the record that a Pod was created for, where that has a result.
+/// Returns the finished record that a Pod was created for, or `None`.
 fn finished_record<'j>(journal: &'j Journal, pod: &StepPod) -> Option<&'j StepRecord> {
     let name = Name::of(pod);
     let record = journal.records().iter().find(|record| record.object.as_deref() == Some(&*name.name));
@@ -42,7 +42,7 @@ fn finished_record<'j>(journal: &'j Journal, pod: &StepPod) -> Option<&'j StepRe
     record.filter(|record| record.phase.is_end() && given(record))
 }
 
-/// Deletes the Pods of a finished run of which nothing else may be known.
+/// Deletes the Pods of a finished run, of which only a summary may be cached.
 pub(super) async fn after_run(context: &Context, name: &Name, uid: &str) -> Result<(), Error> {
     let pods = context.calls.pods.of_run(uid);
     if pods.is_empty() {
@@ -61,7 +61,7 @@ pub(super) async fn after_run(context: &Context, name: &Name, uid: &str) -> Resu
     Ok(())
 }
 
-/// Deletes a Pod whose end is recorded, or leaves it for people.
+/// Deletes a Pod whose result is recorded, or keeps it as `podGC` says.
 async fn delete_or_keep(
     context: &Context,
     pod: &StepPod,
@@ -76,8 +76,7 @@ async fn delete_or_keep(
         PodGc::OnCompletion => false,
     };
     if stays && !none_stays {
-        // A run that goes on may still come to an end that leaves none; and until then other containers of a Pod
-        // may run on beside the step's.
+        // An open run may still end in a phase that keeps no Pods. Until then, other containers of the Pod may run on.
         let has_ended = matches!(pod.state(), PodState::Ended(_));
         if phase.is_none() && (pod.is_finished() || has_ended) {
             return Ok(());
@@ -86,7 +85,7 @@ async fn delete_or_keep(
             context.calls.pods.mark_result_taken(pod);
             return Ok(());
         }
-        // Its phase follows a moment later, and then the run is reconciled again.
+        // Its phase ends a moment later, and then the run is reconciled again.
         if pod.is_ending() {
             return Ok(());
         }

@@ -1,7 +1,7 @@
-//! Reconciles a run without evaluating it, above all in quarantine: the evaluation of its text was stopped.
+//! Reconciles a run without evaluating its text *(I/O)*, above all in quarantine, after an evaluation was stopped.
 //!
-//! **Invariant:** nothing here evaluates text of the Workflow. Calls that end are recorded, and cancel, suspend and
-//! `activeDeadline` work; gates are decided by the reconcile of their Approvals.
+//! **Invariant:** evaluates no text of the Workflow. Finished calls are recorded, and cancel, suspend and
+//! `activeDeadline` work. Gates are decided by the reconciles of their Approvals.
 
 use std::{sync::Arc, time::Duration};
 
@@ -23,32 +23,33 @@ use crate::{
     quarantine::{QuarantineEntry, VERSION, message, reason},
 };
 
-/// The time after which a run that is suspended, or set aside until its spec changes, is reconciled again without an
-/// event.
+/// The time after which a run that is suspended, or in quarantine until its spec changes, is reconciled again without
+/// an event.
 const RECONCILE_AGAIN: Duration = Duration::from_secs(3600);
 
-/// Returns until when a run must not be evaluated, or `None` where it may be.
+/// Returns the time until which a run is not evaluated, or `None` if it can be evaluated.
 pub(super) fn quarantined_until(context: &Context, seen: &ObservedRun) -> Option<Moment> {
     let spec = &seen.workflow.spec;
-    // Another generation or version is tried at once, but for a run whose evaluations were stopped many times.
+    // Another generation or version is tried at once, unless evaluations of the run were stopped many times.
     let evaluations = &context.evaluations;
     let paused = || evaluations.quarantines.is_run_paused(&seen.name, &seen.uid, seen.now);
     let is_stopped = spec.cancel == Some(true) || spec.suspend == Some(true);
     let Some(quarantine) = seen.status.quarantine.clone() else {
-        // A suspect would have to wait until it can be tried alone.
+        // The evaluation of a suspect would have to wait until it can run alone.
         return (is_stopped && evaluations.is_suspect(&*seen.workflow)).then(|| seen.now.after(RECONCILE_AGAIN));
     };
     let Quarantine { generation, operator_version, failures, until } = quarantine;
     let key = Key::Workflow(seen.name.clone());
     evaluations.restore_quarantine(&key, QuarantineEntry { generation, failures, until: until.unwrap_or(seen.now) });
-    // Both change the generation, and neither is a reason to try again.
+    // Cancel and suspend change the generation, but are no reason to try again.
     if is_stopped {
         return Some(seen.now.after(RECONCILE_AGAIN));
     }
     if seen.workflow.metadata.generation != Some(generation) || operator_version != VERSION {
         return paused();
     }
-    // The pause of its namespace was counted in when it was set aside: later failures of others delay it no further.
+    // `until` includes the pause of the namespace at that time. Later failures of other objects do not delay the run
+    // further.
     until.map_or_else(|| Some(seen.now.after(RECONCILE_AGAIN)), |until| (seen.now < until).then_some(until))
 }
 
@@ -67,8 +68,7 @@ pub(super) async fn enter(context: &Context, seen: &ObservedRun, why: &Stopped) 
     set_aside(context, seen, why, aside).await
 }
 
-/// Writes that a run is in quarantine whose evaluation was stopped before, where that was not written. Returns `None`
-/// where it was.
+/// Writes the quarantine of a run if an earlier write of it failed. Returns `None` if it is written.
 pub(super) async fn enter_again(context: &Context, seen: &ObservedRun) -> Option<Result<Option<Moment>, Error>> {
     let quarantines = &context.evaluations.quarantines;
     let why = quarantines.unwritten(&seen.name, &seen.uid)?;
@@ -83,7 +83,7 @@ async fn set_aside(
     aside: QuarantineEntry,
 ) -> Result<Option<Moment>, Error> {
     let generation = aside.generation;
-    // Texts of others never stop a run for good.
+    // Only text of the run's author stops a run for good.
     let quarantines = &context.evaluations.quarantines;
     let is_final = quarantines.is_authors_fault(&seen.name, &seen.uid);
     let next = (!is_final).then_some(aside.until);
@@ -135,14 +135,14 @@ async fn reconcile_until(
 
 /// The result of a transition that evaluated nothing.
 pub(super) struct Unevaluated {
-    /// The Workflow as it is stored now.
+    /// The stored Workflow.
     pub(super) stored: Arc<Workflow>,
     /// When to reconcile again without an event.
     pub(super) due: Option<Moment>,
 }
 
-/// Commits a transition that evaluates nothing. `describe` adds to the status of a run that goes on why nothing is
-/// evaluated.
+/// Commits a transition that evaluates nothing. `describe` adds the reason to the status of a run that has not
+/// finished.
 pub(super) async fn advance_without_evaluation(
     context: &Context,
     seen: &ObservedRun,

@@ -1,4 +1,4 @@
-//! Announces a transition: what was committed, and sentences about it. Best effort: nothing depends on it.
+//! Announces a committed transition: typed events, and sentences about it. Best effort, nothing depends on it.
 
 use signoff_api::{
     Approval, EventReason, Workflow,
@@ -14,7 +14,7 @@ use signoff_engine::{Plan, Transition};
 use super::observe::ObservedRun;
 use crate::context::Context;
 
-/// Announces the typed events of a transition that is stored.
+/// Announces the typed events of a stored transition.
 pub(super) fn announce_committed(context: &Context, seen: &ObservedRun, stored: &Workflow, transition: &Transition) {
     let about = About::Workflow(&stored.metadata);
     if seen.status.spec_digest.is_none() {
@@ -93,7 +93,7 @@ pub(super) fn report(context: &Context, seen: &ObservedRun, plan: &Plan, transit
         } else {
             (EventReason::Resumed, "by spec.suspend")
         };
-        // It may happen many times: the generation tells them apart.
+        // A run can be suspended many times. The generation distinguishes the Events.
         let key = seen.workflow.metadata.generation.unwrap_or_default().to_string();
         say(reason, note, &key);
     }

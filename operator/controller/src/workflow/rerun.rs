@@ -1,5 +1,5 @@
-//! Verifies what a new run says of the run that it repeats *(I/O)*: `spec.rerunOf.requesters` are users who decide no
-//! gate that excludes the requester, so a name in it must be that of a requester.
+//! Verifies the reference of a new run to the run that it repeats *(I/O)*. The users in `spec.rerunOf.requesters`
+//! cannot decide gates that exclude the requester, so each must be a requester of that run.
 
 use serde_json::Value;
 use signoff_api::{Workflow, conditions::reason, names, workflow::RerunOf};
@@ -9,8 +9,8 @@ use signoff_expr::text;
 use super::{observe::ObservedRun, plan::Refusal};
 use crate::error::Error;
 
-/// Returns why a run must not begin because of the run that it names, or `None`. Reads that run from the API server,
-/// since of a finished one only a summary is cached.
+/// Returns the refusal of a run because of the run that it names, or `None`. Reads that run from the API server,
+/// because only a summary of a finished run is cached.
 pub(super) async fn refusal(requests: &ApiRequests, seen: &ObservedRun) -> Result<Option<Refusal>, Error> {
     let Some(rerun) = &seen.workflow.spec.rerun_of else { return Ok(None) };
     let named = match names::is_object(&rerun.name) {
@@ -20,7 +20,7 @@ pub(super) async fn refusal(requests: &ApiRequests, seen: &ObservedRun) -> Resul
     Ok(problem(rerun, named.as_ref()).map(|message| Refusal { reason: reason::INVALID, message }))
 }
 
-/// Returns what is wrong with a reference to a run, given the stored run of that name, or `None`.
+/// Returns the problem of a reference to a run, or `None`. `named`: the stored run of that name.
 fn problem(rerun: &RerunOf, named: Option<&Value>) -> Option<String> {
     let name = text::display(&rerun.name, 63);
     let Some(named) = named.filter(|named| named["metadata"]["uid"] == rerun.uid.as_str()) else {
@@ -31,7 +31,7 @@ fn problem(rerun: &RerunOf, named: Option<&Value>) -> Option<String> {
     };
     let spec = &named["spec"];
     let requested = |user: &str| spec["requestedBy"] == user || spec["requestedFor"] == user;
-    // Its own list was verified when it was accepted, or is that of a backup.
+    // The run's own list was verified when it was accepted, or comes from a backup.
     let is_verified = named["status"]["specDigest"].is_string() || spec["restored"] == true;
     let repeats =
         |user: &str| spec["rerunOf"]["requesters"].as_array().is_some_and(|all| all.iter().any(|one| one == user));

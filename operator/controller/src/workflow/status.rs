@@ -1,5 +1,5 @@
-//! Builds the status of a Workflow on a cluster *(pure)*, with all its conditions. The same transition gives the same
-//! status, so that nothing is written twice.
+//! Builds the status of a Workflow on a cluster *(pure)*, with all its conditions. The same transition results in the
+//! same status, so that nothing is written twice.
 
 use signoff_api::{
     Moment, Workflow, WorkflowStatus,
@@ -38,7 +38,7 @@ pub(super) fn after_transition(
     status
 }
 
-/// Removes the conditions that only a run has which goes on.
+/// Removes the conditions that only an open run has.
 pub(super) fn remove_waiting_conditions(status: &mut WorkflowStatus) {
     for kind in [
         conditions::GUARDED,
@@ -61,7 +61,7 @@ fn remove_quarantine_condition(status: &mut WorkflowStatus) {
     conditions::remove(&mut status.conditions, conditions::QUARANTINED);
 }
 
-/// Sets the condition that a step waits, or removes it.
+/// Sets or removes the condition that a step waits.
 fn set_waiting_condition(
     status: &mut WorkflowStatus,
     workflow: &Workflow,
@@ -112,7 +112,7 @@ pub(super) fn blocked_by_policy(workflow: &Workflow, why: &Refusal, now: Moment)
 pub(super) fn held_by_rules(status: &mut WorkflowStatus, workflow: &Workflow, why: &str, now: Moment) {
     remove_quarantine_condition(status);
     remove_waiting_conditions(status);
-    // A decision would not move the run.
+    // A decision would not continue the run.
     conditions::remove(&mut status.conditions, conditions::WAITING);
     status.message = Some(text::display(&format!("held: {why}"), 1024));
     say(status, workflow, now, conditions::HELD, true, reason::OLD_RULES, why);
@@ -123,18 +123,18 @@ pub(super) fn restored(status: &mut WorkflowStatus, workflow: &Workflow, why: &s
     remove_quarantine_condition(status);
     remove_waiting_conditions(status);
     conditions::remove(&mut status.conditions, conditions::WAITING);
-    // A suspended run could be resumed.
+    // Not `Suspended`, because a suspended run could be resumed.
     status.phase = WorkflowPhase::Pending;
     status.message = Some(text::display(&format!("restored: {why}"), 1024));
     say(status, workflow, now, conditions::RESTORED, true, reason::NOT_RESUMED, why);
 }
 
-/// Returns the status of a run of the old shape: unchanged but for one condition.
+/// Returns the status of a run of the old shape, with a condition and a message about it.
 pub(super) fn old_shape(workflow: &Workflow, why: &Refusal, now: Moment) -> WorkflowStatus {
     let mut status = workflow.status.clone().unwrap_or_default();
     remove_quarantine_condition(&mut status);
     remove_waiting_conditions(&mut status);
-    // Nobody has to decide: a decision would not move the run.
+    // No person has to decide, because a decision would not continue the run.
     conditions::remove(&mut status.conditions, conditions::WAITING);
     status.observed_generation = workflow.metadata.generation;
     status.message = Some(text::display(&why.message, 1024));
@@ -164,7 +164,7 @@ pub(super) fn blocked_by_guard(workflow: &Workflow, why: &str, now: Moment) -> W
     status
 }
 
-/// Sets the condition that the clock of the operator's machine is wrong, or removes it.
+/// Sets or removes the condition that the clock of the operator's machine is wrong.
 fn set_clock_condition(status: &mut WorkflowStatus, workflow: &Workflow, is_ahead: Option<bool>, now: Moment) {
     let Some(is_ahead) = is_ahead else {
         conditions::remove(&mut status.conditions, conditions::CLOCK_SKEWED);
@@ -181,7 +181,7 @@ fn set_clock_condition(status: &mut WorkflowStatus, workflow: &Workflow, is_ahea
     say(status, workflow, now, conditions::CLOCK_SKEWED, true, reason, &message);
 }
 
-/// Sets the condition that others can change a vote on its way, or removes it.
+/// Sets or removes the condition that webhooks or policies of others can change a vote.
 fn set_external_mutator_condition(status: &mut WorkflowStatus, workflow: &Workflow, foreign: &[String], now: Moment) {
     match foreign {
         [] => {

@@ -1,4 +1,4 @@
-//! The stopped evaluations of a run: how many there were.
+//! The number of stopped evaluations of a run.
 
 use signoff_api::{FailureClass, journal::StepRecord, workflow::Quarantine};
 use signoff_executor::Stopped;
@@ -6,8 +6,8 @@ use signoff_executor::Stopped;
 use super::observe::ObservedRun;
 use crate::quarantine::{Quarantines, VERSION};
 
-/// Records a stopped evaluation of a run, for this reason. Returns how many there were, as far as this process, the
-/// status and the journal tell.
+/// Records a stopped evaluation of a run, for this reason. Returns the number so far, from this process, the status and
+/// the journal.
 pub(super) fn record_stop(quarantines: &Quarantines, seen: &ObservedRun, why: &Stopped) -> i32 {
     let is_costly = |record: &&StepRecord| record.error.as_ref().is_some_and(|error| error.is(FailureClass::TooCostly));
     let steps = i32::try_from(seen.journal.records().iter().filter(is_costly).count()).unwrap_or(i32::MAX);

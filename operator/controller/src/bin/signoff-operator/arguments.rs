@@ -1,6 +1,4 @@
 //! The arguments of `signoff-operator`.
-//!
-//! It must not read the cluster: what an argument means there is said elsewhere.
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
@@ -155,7 +153,7 @@ pub enum LogFormat {
 }
 
 impl Arguments {
-    /// Returns a name that no other process has, also no earlier one with the same identity.
+    /// Returns a name that no other process has, not even an earlier one with the same identity.
     pub fn incarnation(&self, started: jiff::Timestamp) -> String {
         let identity: String = self.identity.chars().take(64).collect();
         format!("{identity}_{}", started.as_microsecond())
@@ -186,7 +184,7 @@ impl Arguments {
         }
     }
 
-    /// Where and how many steps may be Pods.
+    /// Returns the settings for Pods of steps.
     pub fn pods(&self) -> PodSettings {
         PodSettings {
             enabled: !self.no_pods,
@@ -196,10 +194,10 @@ impl Arguments {
         }
     }
 
-    /// The bounds of evaluations.
+    /// Returns the settings for evaluations.
     pub fn evaluations(&self) -> EvaluatorSettings {
         EvaluatorSettings {
-            // Without any time, no run could go on.
+            // Without any time, no run could continue.
             limit: self.evaluation_limit.duration().max(Duration::from_millis(100)),
             marks: self.state_dir.clone(),
             ..EvaluatorSettings::default()

@@ -1,6 +1,6 @@
-//! `signoff-operator guard check`: what is in force of the rules that vouch for decisions, for people.
+//! The command `signoff-operator guard check`: a report of the admission policies in force, for people *(I/O)*.
 //!
-//! It must not change anything, and needs no rights but to read the rules.
+//! **Invariant:** changes nothing, and needs only the right to read the policies.
 
 use std::{io::Write, process::ExitCode, sync::Arc};
 

@@ -1,6 +1,6 @@
-//! The way to the API server: from a kubeconfig file that was named, else from the Pod.
+//! The connection to the API server: from a named kubeconfig file, else from the Pod.
 //!
-//! It must not take the ambient kubeconfig: a cluster is served because somebody meant it.
+//! **Invariant:** never uses the default kubeconfig file, so that no cluster is served by accident.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -23,7 +23,7 @@ pub struct Connection {
     pub namespace: String,
 }
 
-/// Returns a client that counts its reads and sets a clock, and the operator's namespace.
+/// Returns the connection to the cluster. Its client counts its reads and sets the clock.
 pub async fn client(arguments: &Arguments, metrics: &SharedMetrics, clock: &ServerClock) -> anyhow::Result<Connection> {
     let mut config = match &arguments.kubeconfig {
         Some(file) => {
@@ -34,7 +34,7 @@ pub async fn client(arguments: &Arguments, metrics: &SharedMetrics, clock: &Serv
         }
         None => Config::incluster().context("no --kubeconfig is given, and this is not a Pod of a cluster")?,
     };
-    // Watches are open for minutes; every other request has a shorter end of its own.
+    // Watches stay open for minutes. Every other request has a shorter timeout of its own.
     config.read_timeout = Some(Duration::from_secs(310));
     let namespace = arguments.namespace.clone().unwrap_or_else(|| config.default_namespace.clone());
     let counts = metrics.requests();
@@ -45,7 +45,7 @@ pub async fn client(arguments: &Arguments, metrics: &SharedMetrics, clock: &Serv
     Ok(Connection { client, config, namespace })
 }
 
-/// Returns the protected addresses, of which only the operator's own way to the API server is known yet.
+/// Returns the protected addresses. At first these are only the addresses by which the operator reaches the API server.
 pub async fn protected_set(config: &Config) -> ProtectedSet {
     let given = config.cluster_url.host().map(str::to_owned);
     let told = std::env::var("KUBERNETES_SERVICE_HOST").ok();

@@ -1,6 +1,4 @@
 //! The binary `signoff-operator`: arguments, wiring, shutdown.
-//!
-//! It must not decide anything that a test of the controller should know of.
 
 mod arguments;
 mod check;
@@ -27,11 +25,12 @@ use tokio::{
 use arguments::{Arguments, Command, GuardCommand, LogFormat, NotifyCommand};
 use cluster::Connection;
 
-/// With the allocator of the C library the operator uses about a third more processor time (docs/benchmarks.md).
+/// The allocator mimalloc. With that of the C library the operator uses about a third more processor time
+/// (docs/benchmarks.md).
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// The exit code after evaluations that did not stop.
+/// The exit code if evaluations did not stop.
 const LOST_THREADS: u8 = 3;
 
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
@@ -74,7 +73,7 @@ async fn main() -> anyhow::Result<ExitCode> {
     let times = Arc::new(move || times.now());
     let evaluator = Evaluator::start(arguments.evaluations());
     let evaluator = evaluator.context("starting the threads for evaluations (--state-dir)")?;
-    // Over the same client as all other calls, so with the same checks of addresses.
+    // The client is the same as for all other calls, so addresses are checked in the same way.
     let servers = Arc::new(McpClient::new(http.clone()));
     let tool_servers: Arc<dyn ToolServers> = servers.clone();
     let outside = DefaultCaller::new(Arc::new(http.clone()), Arc::new(Providers::new(http)), Arc::new(secrets), times)
@@ -117,7 +116,7 @@ async fn main() -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Returns a future that is ready when the process is asked to end: by Kubernetes, or from a terminal.
+/// Returns a future that is ready when the process is asked to end by Kubernetes or from a terminal.
 fn stop_signal() -> anyhow::Result<impl Future<Output = ()> + Send> {
     let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     Ok(async move {

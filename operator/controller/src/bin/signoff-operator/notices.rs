@@ -1,4 +1,5 @@
-//! The notices of this process, and `signoff-operator notify test`: one test notice through a channel, with a report.
+//! The notices of this process, and the command `signoff-operator notify test`, which sends a test notice and prints a
+//! report *(I/O)*.
 
 use std::{io::Write, process::ExitCode, sync::Arc};
 
@@ -23,7 +24,7 @@ use crate::{
 /// The file in the state folder with the time of the last test.
 const LAST_TEST: &str = "notify-test";
 
-/// Returns the notices of an operator, or `None` where the administrator has configured none.
+/// Returns the notices of an operator, or `None` if the administrator has configured none.
 pub fn notices(
     arguments: &Arguments,
     client: &Client,
@@ -42,7 +43,7 @@ pub fn notices(
     })))
 }
 
-/// Sends one test notice, and prints what each stage of it came to.
+/// Sends one test notice, and prints the result of each stage.
 ///
 /// # Errors
 /// No file of notices, no API server, or another test a short time ago.
@@ -56,7 +57,7 @@ pub async fn test(arguments: &Arguments, channel: &str, user: Option<&String>) -
     let folder = arguments.state_dir.clone();
     let folder = folder.context("a test notes its time; name a folder of the operator by --state-dir or STATE_DIR")?;
     claim_test(&folder.join(LAST_TEST), jiff::Timestamp::now().into()).map_err(anyhow::Error::msg)?;
-    // The addresses that no channel reaches are those of the operator itself.
+    // The same addresses are protected from channels as in the operator itself.
     let around = ProtectedAddresses { namespace: namespace.clone(), protected: protected.clone() };
     let watching = tokio::spawn(protected_addresses::watch(&client, &around, &metrics));
     let (channel, user, clock) = (channel.to_owned(), user.cloned(), clock_of(&clock));

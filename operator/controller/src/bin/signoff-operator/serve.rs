@@ -1,6 +1,6 @@
-//! `/metrics`, `/healthz` and `/readyz`.
+//! The server of `/metrics`, `/healthz` and `/readyz`.
 //!
-//! It must not serve anything that a stranger in the cluster must not see.
+//! **Invariant:** serves only text that any workload of the cluster may read.
 
 use std::future::pending;
 

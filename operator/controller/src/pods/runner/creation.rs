@@ -1,4 +1,4 @@
-//! Creates the Pod of a step, or finds the one that was created before.
+//! Creates the Pod of a step, or finds the Pod that was created before *(I/O)*.
 //!
 //! **Invariant:** never creates a Pod twice.
 
@@ -23,8 +23,8 @@ use crate::{
     stalls::REPORTED_AFTER,
 };
 
-/// A problem of a Pod that the Pod itself does not report, in the condition `PodsPending` until this is dropped. Fields
-/// drop in this order: the Workflow is reconciled after the record is gone.
+/// A problem that the Pod itself does not report. It is in the condition `PodsPending` until this is dropped. Fields
+/// drop in this order, so that the Workflow is enqueued after the record is gone.
 pub(super) struct Announcement {
     _record: CreationFailureRecord,
     _enqueue: EnqueueOnDrop,
@@ -56,11 +56,12 @@ enum NamedPod {
     Foreign,
 }
 
-/// The message about another user's Pod.
+/// The message about a Pod that this run did not create.
 const OTHERS: &str = "exists, but this run did not create it: find out who did";
 
 impl PodRun<'_> {
-    /// Creates the Pod. One that may have been created without an answer is searched for, and never created again.
+    /// Creates the Pod. If an answer is lost, it looks for the Pod, and creates it again only if the call is
+    /// idempotent.
     pub(super) async fn create(&self, latest: Moment) -> Result<StepPod, Failure> {
         let object = build::pod(self.run, self.call, self.pod, &self.digest);
         let mut backoff = Backoff::default();
@@ -96,7 +97,7 @@ impl PodRun<'_> {
                     );
                 }
             } else {
-                // A quota may have room later.
+                // A quota may have room at a later attempt.
                 let retryable = status_code(&error) == Some(403);
                 return Err(failure(
                     FailureClass::Refused.name(),
@@ -133,7 +134,7 @@ impl PodRun<'_> {
         self.announce(reason::NOT_CREATED, message)
     }
 
-    /// Announces on the Workflow that no scheduler has said anything about the Pod, until the result is dropped.
+    /// Announces on the Workflow that no scheduler has set a condition on the Pod, until the result is dropped.
     pub(super) fn announce_unscheduled(&self, since: Moment) -> Announcement {
         let message = format!(
             "no scheduler has chosen a node for it since {since}, and none says why; check that the cluster's scheduler runs"
@@ -159,17 +160,17 @@ impl PodRun<'_> {
         }
     }
 
-    /// Returns the Pod as it is now; `None` where it does not exist.
+    /// Returns the current state of the Pod, or `None` if it does not exist.
     pub(super) async fn find_own(&self, latest: Moment) -> Result<Option<StepPod>, Failure> {
         match self.find_by_name(latest).await? {
             NamedPod::Own(there) => Ok(Some(*there)),
             NamedPod::Missing => Ok(None),
-            // Its name was free again: what became of ours is not known.
+            // Another Pod has the name, so the result of ours is unknown.
             NamedPod::Foreign => Err(self.lost_result(OTHERS)),
         }
     }
 
-    /// Returns the object that has its name now.
+    /// Returns the object that has the Pod's name now.
     async fn find_by_name(&self, latest: Moment) -> Result<NamedPod, Failure> {
         let mut backoff = Backoff::default();
         loop {
@@ -195,8 +196,8 @@ fn has_reason(error: &kube::Error, reason: &str) -> bool {
     matches!(error, kube::Error::Api(status) if status.reason == reason)
 }
 
-/// Whether a request certainly stored nothing although it may be made again: it never left, was turned away at the
-/// door, or fell to somebody's webhook, which is asked before anything is stored.
+/// Whether a failed request certainly stored nothing and can be repeated: it was never sent, was refused because of
+/// load or a conflict, or failed at a webhook, which is called before anything is stored.
 fn was_never_stored(error: &kube::Error) -> bool {
     if let kube::Error::Api(status) = error {
         return status.code == 429

@@ -1,6 +1,6 @@
 //! The result of a Pod's run: its reply, or the failure of its call *(pure, but for reading the log)*.
 //!
-//! **Invariant:** reports `Unknown` when the final state was not observed.
+//! **Invariant:** reports `Unknown` if the final state was not observed.
 
 use std::collections::BTreeMap;
 
@@ -57,11 +57,11 @@ impl PodRun<'_> {
         Ok(Reply { response: response.into(), facts, log, ..Reply::default() })
     }
 
-    /// Why a container did not end well. One that was told to end did not, whatever its exit code: that says how it
-    /// took it, and not that its work is done.
+    /// Returns the problem of a terminated container, or `None` if it succeeded. A container that was told to end has
+    /// not succeeded, whatever its exit code.
     fn problem(&self, pod: &StepPod, end: &Terminated) -> Option<PodProblem> {
         let code = end.exit_code;
-        // What had ended by then was not told to.
+        // A container that exited with 0 before the request was not told to end.
         let termination = self
             .termination
             .as_ref()
