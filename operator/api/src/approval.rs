@@ -195,7 +195,7 @@ pub struct ApprovalRequest {
     /// The call of a tool, or the question of an agent, that is asked about. `reviews` has the arguments of the call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub action: Option<Action>,
-    /// What is sent if the call is made, or was sent.
+    /// The fields that the call sends or has sent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sends: Option<Sent>,
     /// The text of the agent beside the call, the first 4 KiB, not checked.

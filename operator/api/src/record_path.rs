@@ -54,7 +54,7 @@ const PARTS: [&str; 19] = [
     ".tools",
 ];
 
-/// Where the steps of tools stand in a plan, whichever call runs them.
+/// The prefix of the paths of the steps of tools in a plan. It is the same for every call.
 pub const PLANNED_CALLS: &str = ".call/";
 
 /// The longest text between the step of an agent and the name of the step of its tool, and the visit of that step.

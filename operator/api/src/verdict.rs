@@ -121,7 +121,7 @@ pub enum Word {
 }
 
 impl Word {
-    /// Why a word of trust is refused. The remedy follows.
+    /// The error for a word of trust. The caller appends the remedy.
     pub const NO_TRUST: &str = "trust is not possible yet, and each request is decided on its own";
 
     /// Parses a typed text. Surrounding white space and case are ignored, nothing else is.

@@ -1,6 +1,7 @@
 //! The time that the engine takes to replay an agent that called tools: a line of JSON a run.
 //!
-//! Must not judge, and knows no cluster: `cargo xtask bench agents` builds it as it is shipped and shows the numbers.
+//! Reports times only and needs no cluster: `cargo xtask bench agents` builds it in the release profile and prints the
+//! numbers.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 #![allow(clippy::disallowed_types, clippy::disallowed_methods, reason = "it measures the engine from outside")]
 #![allow(clippy::print_stdout, reason = "its output is the result")]

@@ -1,7 +1,8 @@
 //! The time that the engine takes for runs of a thousand steps, and their size: a line of JSON a run.
 //!
 //! Arguments are names of runs; without any, all are measured.
-//! Must not judge, and knows no cluster: `cargo xtask bench engine` builds it as it is shipped and shows the numbers.
+//! Reports times only and needs no cluster: `cargo xtask bench engine` builds it in the release profile and prints the
+//! numbers.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 #![allow(clippy::disallowed_types, clippy::disallowed_methods, reason = "it measures the engine from outside")]
 #![allow(clippy::print_stdout, reason = "its output is the result")]
@@ -19,7 +20,7 @@ use signoff_engine::{
 
 /// Each run is made so often; the fastest counts, for what slows one down is not the engine.
 const TIMES: usize = 5;
-/// Where the time of a turn is looked at: at journals of about so many records.
+/// The approximate lengths of the journals, in records, at which a transition is timed.
 const LENGTHS: [usize; 3] = [10, 100, 1000];
 
 fn main() {

@@ -1,6 +1,7 @@
 //! The time of a charged step of each keyword of JSON Schema, beside that of `type`: a line of JSON a keyword.
 //!
-//! Must not judge: `cargo xtask bench schemas` builds it as the engine is shipped and shows the numbers.
+//! Reports times only: `cargo xtask bench schemas` builds it in the release profile of the engine and prints the
+//! numbers.
 #![allow(clippy::unwrap_used, clippy::panic)]
 #![allow(clippy::disallowed_types, clippy::disallowed_methods, reason = "it measures the engine from outside")]
 #![allow(clippy::print_stdout, reason = "its output is the result")]

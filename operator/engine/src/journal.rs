@@ -125,7 +125,7 @@ impl Journal {
         self.entries.get(self.position(path, attempt).ok()?)
     }
 
-    /// Where the record is, or where in `order` it would have to be put.
+    /// Returns the position of the record in `order`, or as the error the position at which it is to be inserted.
     fn position(&self, path: &str, attempt: i32) -> Result<usize, usize> {
         #[cfg(test)]
         reads::count(1);

@@ -290,7 +290,7 @@ impl Plan {
         self.step_of(RecordPath::new(path).step_of_answer().as_str()).is_some_and(|step| step.is_scripted(self))
     }
 
-    /// Where the step of a record stands among all steps, as declared.
+    /// Returns the position of a record's step among all steps, in the order of declaration.
     pub(crate) fn position_of(&self, path: &str) -> Option<usize> {
         let place = without_visits(path);
         self.pattern.steps().iter().position(|step| step.path == place)

@@ -1,7 +1,7 @@
 //! The status of a Workflow after a transition, on a cluster and in a local session.
 //!
-//! Pure: the same transition gives the same status twice, so that nothing is written for it. It must not speak of the
-//! cluster: what the guard and administrators come to is the controller's to say.
+//! Pure: the same transition gives the same status twice, so that nothing is written for it. The controller adds the
+//! conditions of the guard and of administrators.
 
 use signoff_api::{
     Digest, Moment, Workflow, WorkflowStatus,

@@ -164,7 +164,7 @@ pub struct Transition {
     pub end: Option<End>,
     /// When to evaluate again without a new fact.
     pub wake_at: Option<Moment>,
-    /// Where the run stands.
+    /// The phase of the run.
     pub phase: WorkflowPhase,
     /// Gates that are not asked because they conflict with policies.
     pub blocked: Vec<FieldError>,
@@ -237,7 +237,7 @@ pub enum CallContent {
 pub struct AgentCall {
     /// The agent's name.
     pub agent: String,
-    /// Where its model is.
+    /// The address of its model.
     pub provider: Provider,
     /// The key for the provider.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -292,7 +292,7 @@ pub fn bytes_of(value: &Value) -> usize {
 pub struct ToolOffer {
     /// The name on the wire, of letters, digits, `_` and `-`, at most 64 characters; unique.
     pub name: String,
-    /// What it does.
+    /// The description of the tool for the model.
     pub description: String,
     /// The JSON Schema of its arguments, of type object.
     pub parameters: Value,

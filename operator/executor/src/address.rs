@@ -1,9 +1,8 @@
-//! Which addresses a run's calls may reach: the URL is checked before sending, the resolved
-//! address at connecting.
+//! The addresses that calls of a run may reach. The URL is checked before sending, the resolved address at connecting.
 //!
-//! It must not resolve names or open connections; it only judges. What is refused by default are
-//! the addresses that lead back into the machine or to a cloud's metadata service, in every
-//! notation that reaches them, and those that the operator protects.
+//! Judges only: `resolve` resolves names, and the HTTP client opens connections. Refused by default are the addresses
+//! that lead back into the machine or to a cloud's metadata service, in every notation that reaches them, and the
+//! addresses that the operator protects.
 
 mod cidr;
 mod protected;
@@ -31,7 +30,7 @@ pub enum Allowed {
         /// The only port allowed; `None` for all.
         port: Option<u16>,
     },
-    /// Whatever a name resolves to, on one port: the name's DNS is then trusted.
+    /// Every address that a name resolves to, on one port. The DNS of the name is then trusted.
     Name {
         /// The name, in lower case, without a final dot.
         host: String,

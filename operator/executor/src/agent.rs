@@ -1,7 +1,7 @@
 //! Turns of language models: a trait, and the providers behind it.
 //!
-//! It must not keep a conversation, decide whether to call again, or log: prompts, answers and keys
-//! pass through and leave no trace. What a turn cost is in its reply.
+//! Prompts, answers and keys are neither stored nor logged. The cost of a turn is in its reply. The caller keeps the
+//! conversation and decides about another attempt.
 
 mod anthropic;
 mod chat;
@@ -47,7 +47,7 @@ use crate::secrets::SecretText;
 /// One turn: the whole conversation so far, to be answered by one message.
 #[derive(Clone)]
 pub struct TurnRequest {
-    /// Where to send it.
+    /// The address of the model.
     pub provider: Provider,
     /// The namespace of the run.
     pub namespace: String,

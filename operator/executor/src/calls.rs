@@ -1,6 +1,6 @@
-//! What a run calls outside: the trait, and the real thing over models, http and servers of tools.
+//! The calls of a run to the outside: the trait, and its implementation with models, HTTP and servers of tools.
 //!
-//! It must not decide whether a call is made, or made again: it makes one, once, and says how it went.
+//! A call is made once. The caller decides whether it is made, and whether it is made again.
 
 mod tool_call;
 
@@ -87,7 +87,7 @@ pub struct DefaultCaller {
     model: Arc<dyn Model>,
     secrets: Arc<dyn Secrets>,
     clock: Arc<dyn Clock>,
-    /// Where scripted replies are found.
+    /// The evaluator that searches scripted replies.
     evaluator: Evaluator,
     /// The client of servers of tools, if this program has one.
     servers: Option<Arc<dyn ToolServers>>,

@@ -1,6 +1,4 @@
-//! The one source of time: what is written into objects comes from a `Clock`, waiting is tokio's.
-//!
-//! It must not wait or decide what is due.
+//! The source of time: times written into objects come from a `Clock`, waiting is tokio's.
 
 use std::time::Duration;
 

@@ -1,6 +1,6 @@
-//! How a call to the outside world failed, and what that means for calling again.
+//! The failure of a call to the outside world, and whether another attempt makes sense.
 //!
-//! It must not hold a prompt, a key or a raw answer: messages end in a Workflow's status and in
+//! **Invariant:** a message holds no prompt, key or raw answer, because messages end in a Workflow's status and in
 //! logs.
 
 use std::time::Duration;

@@ -1,7 +1,7 @@
-//! HTTP calls: what a request may say, what an answer holds.
+//! HTTP calls: the allowed content of a request, and the content of an answer.
 //!
-//! It must not let a step set what belongs to the connection, nor show a query, a header's value or
-//! a body in an error or in `Debug`: they may hold secrets.
+//! **Invariant:** no step sets a header that belongs to the connection. No error and no `Debug` output shows a query, a
+//! header's value or a body, because they may hold secrets.
 
 mod client;
 mod header_secret;

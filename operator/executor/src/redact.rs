@@ -1,6 +1,6 @@
 //! Foreign text made fit for an error message: one short line, nothing invisible, no known secret.
 //!
-//! It must not be used for data: what a run sees of an answer is the whole answer.
+//! For messages only: a run sees the whole answer.
 
 use signoff_expr::text::is_invisible;
 

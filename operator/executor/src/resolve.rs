@@ -1,8 +1,8 @@
-//! Name resolution that leaves out the addresses calls must not reach, so that the check is made on
-//! the very addresses the connection is opened to.
+//! Name resolution without the addresses that calls must not reach. The check is made on the very addresses to which
+//! the connection is opened.
 //!
-//! It must not answer a name with an address that `address` refuses, and keeps nothing between
-//! calls: a name that changes its addresses between two look-ups gains nothing.
+//! **Invariant:** an answer has no address that `address` refuses. Nothing is kept between calls, so that a name that
+//! changes its addresses between two look-ups gains nothing.
 
 use std::error::Error as StdError;
 use std::net::SocketAddr;

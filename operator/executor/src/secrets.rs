@@ -1,7 +1,8 @@
 //! Secret values, and the hosts each may be sent to.
 //!
-//! It must not read Secrets, log them or keep them: the controller fetches them over the Kubernetes
-//! API as the call is made, and what is missing or unclear is refused.
+//! The controller fetches Secrets over the Kubernetes API when the call is made. A missing or ambiguous value is
+//! refused.
+//! **Invariant:** no value is logged or kept.
 
 use async_trait::async_trait;
 pub use secrecy::{ExposeSecret, SecretString as SecretText};

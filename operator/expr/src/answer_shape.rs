@@ -26,7 +26,7 @@ const BESIDE: [&str; 11] = [
 pub enum AnswerShape {
     /// The step has no schema: its answer is a text.
     Unchecked,
-    /// Nothing is known.
+    /// A value of any shape.
     Any,
     /// A value of these kinds.
     Value {

@@ -77,7 +77,7 @@ const ELSE: &str = "else";
 pub struct Condition {
     what: String,
     source: String,
-    /// Nothing for `else`.
+    /// `None` for `else`.
     tree: Option<tree::Node>,
 }
 

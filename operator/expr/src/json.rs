@@ -1,8 +1,7 @@
-//! Finding the JSON a model meant, in an answer that may hold more than JSON.
+//! The search for JSON in an answer of a model that may hold other text too.
 //!
-//! It never evaluates or repairs: text either holds well-formed JSON or it does not. It must not
-//! look further than its bounds, whatever the text. A number that no double holds does no harm to the rest: see
-//! [`number`](super::number).
+//! Nothing is evaluated or repaired: a text either holds well-formed JSON or it does not. The search is bounded for
+//! every text. A number that no double holds does not make the rest unreadable: see [`number`](super::number).
 
 mod reader;
 

@@ -1,7 +1,7 @@
-//! The known word that was most likely meant by one that was typed.
+//! The known word that is most similar to a mistyped one.
 //!
-//! It must not guess across words that merely sound alike: a wrong suggestion is worse than none. Comparing words is
-//! charged as work, and nothing is near any more once the evaluation is to stop.
+//! Only spelling counts, because a wrong suggestion is worse than none. Comparing words is charged as work. Once the
+//! evaluation is to stop, there is no suggestion.
 
 use super::budget;
 

@@ -1,8 +1,7 @@
 //! Templates: Jinja that turns a scope into text, once and within bounds.
 //!
-//! Rendering is one pass. It must not load, include or define anything, may not render a value
-//! again, and must not touch a clock, a file or a network; an undefined name is an error, never
-//! an empty text.
+//! Rendering is one pass: a template cannot load, include or define anything, and a rendered value is not rendered
+//! again. Templates have no clock, file or network. An undefined name is an error, never an empty text.
 
 mod body;
 mod budget;

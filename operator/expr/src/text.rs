@@ -1,7 +1,7 @@
-//! Untrusted text: what is stored of it, and how it is shown.
+//! Untrusted text: how much of it is stored, and how it is shown.
 //!
-//! Nothing here interprets text. It must not decide what an answer means, and what [`display`]
-//! returns is for eyes only: it must never be stored, compared or hashed in place of the text.
+//! Nothing here interprets text. The result of [`display`] is for people only: it must never be stored, compared or
+//! hashed in place of the text.
 
 use serde_json::{Map, Value};
 use unicode_normalization::UnicodeNormalization;

@@ -1,4 +1,4 @@
-//! The refusals of a decision that a cluster's API server makes by the state of the Approval, for runs without a cluster.
+//! The refusals of a decision that an API server makes by the state of the Approval, for runs without a cluster.
 //!
 //! The tally judges the payload, as on a cluster. User names are not verified: a local run does not authenticate.
 

@@ -1,6 +1,4 @@
-//! Files that are whole or absent, whatever happens while they are written: a crash, a kill, a full disk.
-//!
-//! It must not decide what a file holds or where it lies.
+//! Atomic files: a file is whole or absent after a crash, a kill or a full disk during the write.
 
 use std::{
     fs,

@@ -26,7 +26,7 @@ impl FolderBlobs {
         Self { root: root.into() }
     }
 
-    /// Where a blob lies. Built from checked segments only, so it is always inside of `root`.
+    /// Returns the path of a blob. It is built from checked segments only, so it is always inside of `root`.
     fn file(&self, owner: &Owner, digest: &str) -> Result<PathBuf, BlobError> {
         let hex = digest
             .strip_prefix("sha256:")

@@ -1,6 +1,6 @@
-//! Why a local run does not begin or does not go on.
+//! The errors of a local run: it cannot begin, or it cannot continue.
 //!
-//! It must not hold a secret, a prompt or an answer: messages end on terminals and in logs.
+//! **Invariant:** a message holds no secret, prompt or answer, because messages end on terminals and in logs.
 
 use std::{io, path::PathBuf};
 
@@ -44,7 +44,7 @@ pub enum Error {
     Missing {
         /// The id that was asked for.
         id: String,
-        /// Where sessions are.
+        /// The folder of the sessions.
         root: PathBuf,
     },
     /// Another process has the session.

@@ -1,6 +1,4 @@
-//! Whoever answers gates and is told what happens: a terminal, a test, a program.
-//!
-//! It must not change a run but by the decisions it returns.
+//! The interface that answers gates and receives events: a terminal, a test, a program.
 
 use async_trait::async_trait;
 use signoff_api::{

@@ -1,6 +1,4 @@
-//! Who decided what, when and how long it took, as a list for auditors.
-//!
-//! It must not leave anything out that was decided, and shows no decision that was not.
+//! The list of decisions for auditors: each with its person, its time and its duration.
 
 use serde::Serialize;
 use serde_json::Value;

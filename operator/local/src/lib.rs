@@ -1,8 +1,8 @@
 //! Runs without a cluster: the engine and the calls of an operator over a folder of files.
 //!
-//! A session is a folder with a Workflow, its Approvals and its large values as files. A turn is written before
-//! anything of it is done; what happens outside comes back as the next turn; nothing is polled. It must not decide what
-//! a Workflow means (that is the engine's), and vouches for nobody: whoever has the folder can decide.
+//! A session is a folder with a Workflow, its Approvals and its large values as files. A transition is written before
+//! any of its commands runs. Finished calls and decisions lead to the next transition, and nothing is polled. The
+//! identity of people is not verified: every user who can write the folder can decide.
 //!
 //! Gates are answered by a [`Handler`], which may be a closure:
 //!
@@ -48,7 +48,7 @@
 //! let mut run = local.begin(workflow)?;
 //! assert_eq!(run.go().await?, RunOutcome::Paused);
 //! let id = run.id().to_owned();
-//! drop(run); // lets the session go
+//! drop(run); // releases the session
 //!
 //! let mut run = local.resume(&id).await?;
 //! let gate = run.pending()[0].metadata.name.clone().unwrap_or_default();
@@ -353,8 +353,8 @@ impl Local {
     }
 }
 
-/// What was under way when the last process ended begins again now: the time in between was nobody's work. Gates keep
-/// their times, which run while nobody is there.
+/// Restarts the times of activities that were in flight when the last process ended, because the time in between does
+/// not count. Deadlines of gates stay as they are.
 fn begin_anew(journal: &mut Journal, now: Moment) {
     let open = |record: &&StepRecord| !record.phase.is_end() && record.kind != StepKind::Hitl;
     let open: Vec<StepRecord> = journal.records().iter().filter(open).cloned().collect();

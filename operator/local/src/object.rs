@@ -1,6 +1,6 @@
 //! Objects as files: one line with the digest of all the others, then the object as JSON, which is YAML too.
 //!
-//! It must not use anything of a file that is not exactly as it was written.
+//! A file that was changed by anything else is an error.
 
 use std::{fs, io, path::Path};
 

@@ -1,6 +1,6 @@
-//! Writes what a run leaves behind into a folder: the files it names, below that folder and nowhere else.
+//! The writer of a run's output files: below one folder and nowhere else.
 //!
-//! It must not follow a path out of the folder, whatever its parts are, and replaces nothing unless it is told to.
+//! **Invariant:** no path leaves the folder. A file is replaced only if the caller allows it.
 
 use std::{
     collections::BTreeSet,

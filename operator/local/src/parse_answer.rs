@@ -1,6 +1,6 @@
-//! What somebody types as an answer, as a decision that the gate allows.
+//! The parser of typed answers: from a text to a decision that the gate allows.
 //!
-//! It must not look for a verdict inside a sentence, and never turns an answer into a verdict that was not meant.
+//! A verdict is recognized only if it is the whole text, so that a sentence never becomes a verdict that was not meant.
 
 use signoff_api::{ApprovalRequest, Decision, Verdict, verdict::Word};
 use signoff_expr::{nearest, text::display};

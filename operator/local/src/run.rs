@@ -1,6 +1,6 @@
 //! One run in this process: its transitions, the decisions of users, and the questions to the handler.
 //!
-//! It must not do anything that is not written down, and polls nothing.
+//! A transition is written before its commands run, and nothing is polled.
 
 mod transition;
 

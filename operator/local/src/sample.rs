@@ -1,5 +1,4 @@
-//! A request for tests: everything that must be there, and nothing else.
-//! It must not be used by anything but tests.
+//! A request for tests with all required fields, and no optional ones.
 #![allow(clippy::unwrap_used)]
 
 use serde_json::json;

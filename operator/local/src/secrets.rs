@@ -1,6 +1,7 @@
-//! Secret values of local runs: from the environment, or from a folder with a folder a Secret and a file a key.
+//! Secret values of local runs: from the environment, or from a folder that has a folder for each Secret with a file
+//! for each key.
 //!
-//! It must not keep, log or write a value.
+//! **Invariant:** no value is kept, logged or written.
 
 use std::{
     env, fs, io,

@@ -1,6 +1,6 @@
-//! Sessions: a folder a run, with the Workflow, its Approvals and its large values as files.
+//! Sessions: a folder for each run, with the Workflow, its Approvals and its large values as files.
 //!
-//! It must not decide anything, and changes a session only while it has the lock of it.
+//! **Invariant:** a session changes only while its lock is held.
 
 use std::{
     collections::BTreeMap,
@@ -73,7 +73,7 @@ impl Sessions {
         Ok(ids)
     }
 
-    /// Everything in the folder.
+    /// Returns the names of all entries of the folder.
     fn names(&self) -> Result<Vec<String>, Error> {
         let failed = || Error::file("cannot read", &self.root);
         let entries = match fs::read_dir(&self.root) {
@@ -136,7 +136,7 @@ impl Sessions {
         Ok(swept)
     }
 
-    /// Where the large values of a session are.
+    /// Returns the folder of the large values of a session.
     ///
     /// # Errors
     /// There is no such session.
@@ -245,12 +245,12 @@ impl Session {
         Ok(())
     }
 
-    /// Where the Workflow is, for messages.
+    /// Returns the path of the Workflow, for messages.
     pub(super) fn file(&self) -> PathBuf {
         self.folder.join(WORKFLOW)
     }
 
-    /// Where an Approval is, for messages.
+    /// Returns the path of an Approval, for messages.
     pub(super) fn approval_file(&self, name: &str) -> PathBuf {
         self.folder.join(APPROVALS).join(format!("{name}.yaml"))
     }

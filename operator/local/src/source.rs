@@ -1,6 +1,6 @@
 //! A Workflow from a file's text.
 //!
-//! It must not check what the Workflow says: that is the plan's business.
+//! The plan checks the content of the Workflow.
 
 use serde_json::{Map, Value};
 use signoff_api::{GROUP, VERSION, Workflow};

@@ -1,6 +1,5 @@
-//! How a run is asked to pause: once, and it ends what must not be repeated; twice, and it does not.
-//!
-//! It must not end anything itself.
+//! The request to pause a run. After the first request the run waits for calls that must not be repeated, after the
+//! second for nothing.
 
 use std::sync::Arc;
 

@@ -1,6 +1,5 @@
-//! What happens between two turns: calls end, the handler answers, time passes, somebody asks to pause.
-//!
-//! It must not do anything but wait for the first of them.
+//! The wait between two transitions: for the first of a finished call, an answer of the handler, a deadline, or a
+//! request to pause.
 
 use std::{collections::BTreeSet, sync::Arc};
 

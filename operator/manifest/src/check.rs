@@ -1,6 +1,6 @@
-//! Everything that is wrong with the documents of a text: YAML, fields, schema, and what only the plan can see.
+//! All problems of the documents of a text: YAML, fields, schema, and errors of the plan.
 //!
-//! It must not stop at the first mistake, and it must not run anything.
+//! The check continues after a problem, so that an author sees all of them at once.
 
 mod kubectl;
 
@@ -32,7 +32,7 @@ pub struct Checked {
     pub workflow: Option<Box<Workflow>>,
     /// Whether it says what it is: values and answers have neither an apiVersion nor a kind.
     pub is_named: bool,
-    /// Everything that is wrong with it, in the order of the text.
+    /// All problems of the document, in the order of the text.
     pub problems: Vec<Problem>,
 }
 

@@ -1,6 +1,6 @@
 //! Common mistakes of authors: fields as other tools call them, and values of another form, with what to write.
 //!
-//! It must not accept such a field: it only words the remedy.
+//! Such fields stay errors: only the remedy is worded here.
 
 use crate::old_fields::find;
 

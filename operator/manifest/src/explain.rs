@@ -1,6 +1,4 @@
-//! What a field or a word means, for whoever met it in a file, a status or a message.
-//!
-//! It must not look at any object: it knows only what is true of all of them.
+//! The meaning of a field or a word of a file, a status or a message. The explanation is the same for all objects.
 
 mod classes;
 mod field;

@@ -1,6 +1,7 @@
-//! What a Workflow would do: its steps in the order they run, who is asked, and what each of them needs.
+//! The flow of a Workflow: its steps in the order in which they run, the gates with their approvers, and the needs of
+//! each step.
 //!
-//! It must not check or run anything: it is read off a spec that was checked before.
+//! It is read from a spec that was checked before.
 
 mod build;
 mod draw;
@@ -28,12 +29,12 @@ pub struct Flow {
     pub pattern: &'static str,
     /// Its inputs.
     pub inputs: Vec<Input>,
-    /// Everything that may run, in an order in which it can.
+    /// All steps that may run, in a possible order.
     pub steps: Vec<Step>,
     /// The agents that may call tools, with these tools and the gates in front of them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub agents: Vec<AgentTools>,
-    /// What follows what.
+    /// The edges between steps.
     pub edges: Vec<Edge>,
     /// The result of the run as written; the last response where it is missing.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -63,8 +64,8 @@ pub struct Input {
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Step {
-    /// Where its records stand in a run, which is also what `--gate` and `--answers` name a gate by: `left/draft`,
-    /// `.router`, `build/.start`, `draft/.error`.
+    /// The path of its records in a run, by which `--gate` and `--answers` name a gate: `left/draft`, `.router`,
+    /// `build/.start`, `draft/.error`.
     pub id: String,
     /// Its name in its list.
     pub name: String,
@@ -95,7 +96,7 @@ pub struct Step {
     pub only_if: Option<String>,
 }
 
-/// What follows what.
+/// An edge of a flow: a step and a possible next step.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Edge {

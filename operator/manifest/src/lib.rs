@@ -1,6 +1,6 @@
-//! What authors write: YAML and JSON with positions, what is wrong with it, and what would run.
+//! The files of authors: YAML and JSON with positions, their problems, and the steps that would run.
 //!
-//! It must not read a file, ask a cluster or print: it is given texts and gives back objects, problems and texts.
+//! No I/O: the crate takes texts, and returns objects, problems and texts.
 
 mod check;
 mod common_mistakes;

@@ -1,6 +1,6 @@
-//! Fields of a Workflow from before every step stood in `spec.steps`, and where each belongs now.
+//! Fields of Workflows from before all steps were in `spec.steps`, with the place of each today.
 //!
-//! It must not accept such a field: it only words the remedy.
+//! Such fields stay errors: only the remedy is worded here.
 
 /// Each old field, and the remedy.
 const OLD: [(&str, &str); 14] = [

@@ -1,6 +1,6 @@
-//! What is wrong with a file: one problem, where it stands, and the remedy.
+//! A problem of a file: its text, its place, and the remedy.
 //!
-//! It must not decide what is wrong, and its texts may hold what strangers wrote: only [`crate::report`] shows them.
+//! The texts can quote the file, so only [`crate::report`] shows them.
 
 use std::ops::Range;
 
@@ -93,7 +93,7 @@ fn marked(text: &str, at: Range<usize>) -> Range<usize> {
     start..end
 }
 
-/// Where the field of a path stands. What does not exist is looked for as far as it does: the place of what holds it.
+/// Returns the place of the field of a path. For a missing field, it is the place of the nearest parent that exists.
 pub fn place(root: &Node, path: &str) -> Range<usize> {
     let mut node = root;
     let mut at = root.fields().first().map_or(root.at.clone(), |(key, _)| key.at.clone());

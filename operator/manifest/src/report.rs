@@ -1,6 +1,6 @@
 //! Problems as people and programs read them: with the place marked in the text, or as JSON.
 //!
-//! It must not let through anything of a file that moves a cursor, colours or hides.
+//! **Invariant:** no text of a file moves a cursor, sets a color or hides other text.
 
 use std::fmt::Write as _;
 
@@ -49,7 +49,7 @@ fn excerpt(source: &str, problem: &Problem) -> (String, std::ops::Range<usize>) 
     (format!("{before}{marked}{after}"), span)
 }
 
-/// That nothing is wrong with an object, in a line.
+/// Renders the line for an object without problems.
 #[must_use]
 pub fn fine(file: &str, title: &str) -> String {
     format!("{}: {} is valid\n", text::display(file, 256), text::display(title, 256))

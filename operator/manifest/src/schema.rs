@@ -1,7 +1,6 @@
-//! The schema of each kind as the API server goes by it, and what a document breaks of it.
+//! The schema of each kind as the API server applies it, and the violations of a document.
 //!
-//! It must not be gentler or stricter than the API server on what the schema says, and it knows nothing that the
-//! schema does not say.
+//! **Invariant:** the check of the schema is neither milder nor stricter than that of the API server.
 
 use std::{
     collections::BTreeMap,

@@ -1,6 +1,4 @@
-//! YAML and JSON as trees whose every key and value knows where it stands.
-//!
-//! It must not know what a field means: that is the schema's.
+//! YAML and JSON as trees in which every key and value has its position in the text.
 
 use std::{fmt, ops::Range, thread};
 
@@ -256,8 +254,8 @@ fn said(error: &serde_saphyr::Error) -> String {
     told.trim_end_matches([':', ',']).to_owned()
 }
 
-/// Where documents begin and end: a line that starts with `---` begins one wherever it stands, and one that starts with
-/// `...` ends one.
+/// Returns the ranges of the documents of a text. A line that starts with `---` begins a document, and a line that
+/// starts with `...` ends one, also inside a text.
 fn parts(text: &str) -> Vec<Range<usize>> {
     let mut parts = Vec::new();
     let (mut start, mut at) = (0, 0);

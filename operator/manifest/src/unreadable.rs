@@ -1,7 +1,6 @@
-//! Remedies for a text that cannot be read as YAML: what the author probably meant with the line where the reader
-//! stopped.
+//! Remedies for text that is not readable as YAML: guesses from the line at which the reader stopped.
 //!
-//! It must not read YAML: it looks at one line, and the reader's message stands where it finds nothing.
+//! Without a guess the message of the reader is kept.
 
 /// The characters that begin something else than a text, and must be quoted at the beginning of one.
 const INDICATORS: [char; 5] = ['@', '`', '%', '*', '!'];

@@ -1,6 +1,4 @@
-//! The words that a file compares people's answers with, so that Approve and Reject say just these.
-//!
-//! It must not decide what an answer means: it only looks for what is compared with what.
+//! The words that a file compares with people's answers, so that Approve and Reject answer with just these.
 
 use signoff_api::{Verdict, verdict::Word};
 

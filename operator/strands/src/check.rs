@@ -1,5 +1,5 @@
-//! What is wrong with a file of either format: one of ours, or one of the Strands CLI, which is checked by what it
-//! becomes.
+//! The problems of a file of either format: one of ours, or one of the Strands CLI, which is checked as the Workflow
+//! that it becomes.
 //!
 //! **Invariant:** an imported Workflow is checked like a written one.
 

@@ -1,7 +1,7 @@
-//! What an expression comes to, as far as that can be told before a run: CEL asks lists and texts in different ways,
-//! and takes nothing but true and false for a condition.
+//! The type of an expression, as far as it is determined before a run. CEL tests lists and texts in different ways, and
+//! accepts only booleans as conditions.
 //!
-//! It must not guess: what could be several things is unknown.
+//! An expression that can be of several types is of unknown type.
 
 use super::{
     names::Names,

@@ -17,7 +17,7 @@ use super::{
 /// The seconds after which a gate without a timeout is overdue: the maximum.
 const LONGEST: u64 = 7 * 24 * 3600;
 
-/// Where a gate stands, for what may be decided at it.
+/// The position of a gate, which determines the verdicts that it can have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Position {
     /// A step, task, node or reduce step.

@@ -1,6 +1,6 @@
 //! Graphs: their nodes as steps, and their edges as one list a step.
 //!
-//! It must not drop an edge in silence: one that is never tried is told.
+//! An edge that is never tried leads to a note.
 
 use serde_json::{Map, json};
 use signoff_manifest::source::{Node, Value};
@@ -10,10 +10,10 @@ use super::{gates::plain, import::Import, import_notes::NoteLevel};
 /// A way out of a node.
 struct Edge {
     from: String,
-    /// Nothing, or `else`, always holds.
+    /// The condition; `None` or `else` always holds.
     when: Option<String>,
     to: String,
-    /// Where it stands in the file.
+    /// The path of the edge in the file.
     field: String,
 }
 

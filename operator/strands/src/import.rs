@@ -1,6 +1,4 @@
-//! One import: what is known of the file while it is read.
-//!
-//! It must not know a pattern or a provider: those have files of their own.
+//! The state of one import while the file is read. Patterns and providers have files of their own.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -1,7 +1,7 @@
-//! What an import tells: everything that has no equivalent, everything that is written differently, and every value of
-//! a kind that its field does not take.
+//! The notes of an import: for each field without an equivalent, for each field that is written differently, and for
+//! each value whose type does not fit its field.
 //!
-//! It must not be silent about a field, and it must not decide whether the import is good enough: the caller does.
+//! The caller decides whether the import is good enough.
 
 use std::{fmt, ops::Range};
 

@@ -1,6 +1,4 @@
-//! What kind of value each field of the format takes, and where a value is of another.
-//!
-//! It must not know a field: [`super::fields`] does. Where a kind is checked nothing is converted.
+//! The kinds of values of the fields of the format, and the check of a value against them. Nothing is converted here.
 
 use std::{fmt, ops::Range};
 

@@ -1,14 +1,14 @@
 //! The importer: workflow files of the Strands CLI as Workflows.
 //!
-//! It must not drop anything in silence: what has no equivalent is told in a note, and so is what is written otherwise.
+//! **Invariant:** each part of the file that has no equivalent or is written differently leads to a note.
 //!
 //! | module | answers |
 //! |---|---|
 //! | [`fields`], [`kind`] | which fields the format has, what each takes and what becomes of it |
-//! | `tokens`, `parts`, `rewrite` | what a template says with the new names |
-//! | `condition`, `infix`, `shape` | what a condition is in CEL, and what of it CEL cannot say |
-//! | `words` | which words of people the file compares with |
-//! | `gates`, `patterns`, `graph`, `runtime`, `inputs` | one part of a file each |
+//! | `tokens`, `token_split`, `rewrite` | what a template says with the new names |
+//! | `condition`, `infix`, `expr_type` | what a condition is in CEL, and what of it CEL cannot say |
+//! | `answer_words` | which words of people the file compares with |
+//! | `gates`, `patterns`, `graph`, `runtime`, `inputs`, `outputs` | one part of a file each |
 //! | `tools`, `http_tools`, `mcp_servers` | the tools of a file |
 //! | `check` | what is wrong with a file of either format: one of ours, or one of the Strands CLI |
 
@@ -54,7 +54,7 @@ pub struct Imported {
     pub object: Value,
     /// The same, as the engine reads it.
     pub workflow: Box<Workflow>,
-    /// Everything to know about it, in the order of the file.
+    /// All notes of the import, in the order of the file.
     pub notes: Vec<ImportNote>,
 }
 
@@ -294,7 +294,9 @@ impl Import<'_> {
         self.names.special = special.into_iter().filter(|(name, _)| !declared(name)).collect();
     }
 
-    /// Where a graph ended and how many nodes ran, from what is known of its nodes.
+    /// Returns `terminal_node` and `total_steps` as expressions: the last node that answered, and the number of visits
+    /// of all nodes.
+    /// nodes.
     fn graph_specials(&self, config: &Node) -> [(&'static str, String); 2] {
         let ids: Vec<String> = graph::nodes_of(config).into_iter().map(|(id, ..)| id).collect();
         let leaves = |id: &String| {

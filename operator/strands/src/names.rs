@@ -1,6 +1,5 @@
-//! Names that change on the way: ids become DNS labels, and names that only the Strands CLI knows become expressions.
-//!
-//! It must not touch a text: [`super::rewrite`] does.
+//! Changed names: ids become DNS labels, and names that only the Strands CLI has become expressions. [`super::rewrite`]
+//! changes the texts.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,9 +8,9 @@ use super::rewrite::cli_paths::CliPaths;
 /// The names that differ in the imported Workflow.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Names {
-    /// Where the ids are asked for: `nodes`, `tasks` or `branches`.
+    /// The name of the map of ids in the file: `nodes`, `tasks` or `branches`.
     pub(super) root: &'static str,
-    /// The name of that in the Workflow: `steps` for nodes and tasks.
+    /// Its name in the Workflow: `steps` for nodes and tasks.
     pub(super) root_now: &'static str,
     /// Every id and its name.
     pub(super) ids: BTreeMap<String, String>,

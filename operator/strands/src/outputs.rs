@@ -1,6 +1,6 @@
 //! Artifacts: files that a run leaves behind.
 //!
-//! It must not let a path out of the folder that a run writes to.
+//! **Invariant:** no path leaves the folder to which a run writes.
 
 use serde_json::{Map, Value, json};
 use signoff_manifest::source::Node;

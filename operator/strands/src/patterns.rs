@@ -1,7 +1,7 @@
 //! The seven patterns of the Strands CLI as ours: `workflow` is our `dag`, `chain` needs no pattern, every other one
 //! keeps its name. Steps and gates are put into the one list of each.
 //!
-//! It must not check what a plan checks: cycles, unknown nodes and missing agents are the plan's to refuse.
+//! The plan refuses cycles, unknown nodes and missing agents.
 
 use serde_json::{Map, Value, json};
 use signoff_manifest::source::Node;

@@ -1,6 +1,7 @@
-//! Templates and conditions with the names of the imported Workflow: token by token, so that nothing else changes.
+//! Templates and conditions with the names of the imported Workflow: changed token by token, so that the rest stays as
+//! it is.
 //!
-//! It must not evaluate, and a text in quotes changes only where it is compared with a name that changed.
+//! A text in quotes changes only if it is compared with a name that changed.
 
 use std::collections::BTreeSet;
 
@@ -225,7 +226,7 @@ impl TokenWalk<'_> {
         }
     }
 
-    /// Where the parenthesis of `| default(…)` closes, if it has one argument.
+    /// Returns the position of the parenthesis that closes `| default(…)`, if the filter has one argument.
     fn end_of_default(&self, end: usize) -> Option<usize> {
         let (pipe, _) = self.next(end).filter(|(_, token)| token.is_sign("|"))?;
         let (name, _) = self.next(pipe + 1).filter(|(_, token)| token.is_name("default") || token.is_name("d"))?;

@@ -1,4 +1,4 @@
-//! What an import must not take in silence.
+//! Tests that an import notes every loss.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 use super::*;

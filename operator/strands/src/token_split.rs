@@ -1,6 +1,4 @@
-//! Parts of expressions: what stands between which words, and in which brackets.
-//!
-//! It must not know what a word means: that is for whoever cuts there.
+//! The split of expressions into parts: at operators and words, outside of brackets.
 
 use super::tokens::Token;
 

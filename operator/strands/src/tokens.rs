@@ -1,6 +1,4 @@
-//! Templates as tokens, so that names can be changed without touching anything else.
-//!
-//! It must not understand a template: what it does not know, it gives back as it was.
+//! Templates as tokens, so that names can be changed without any other change. Unknown text is kept as it is.
 
 /// A piece of a template; all of them together are its text again.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -101,7 +99,7 @@ pub(super) fn expression(source: &str) -> Vec<Token> {
     tokens
 }
 
-/// Everything up to and with `end` as it is.
+/// Appends the source up to and including `end` as plain text, and returns the rest.
 fn plain_until<'s>(source: &'s str, end: &str, tokens: &mut Vec<Token>) -> &'s str {
     let at = source.find(end).map_or(source.len(), |at| at + end.len());
     tokens.push(Token::Plain(source[..at].to_owned()));

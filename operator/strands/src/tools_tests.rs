@@ -30,7 +30,7 @@ fn tools(imported: &Imported) -> Vec<&str> {
     listed.into_iter().flatten().filter_map(Value::as_str).collect()
 }
 
-/// What `signoff validate` says of the imported Workflow.
+/// Returns the problems that `signoff validate` finds in the imported Workflow.
 fn problems(imported: &Imported, severity: Severity) -> Vec<String> {
     let checked = signoff_manifest::check(&imported.to_yaml(), &Settings::default());
     let problems = checked.into_iter().flat_map(|one| one.problems).filter(|problem| problem.severity == severity);

@@ -174,7 +174,7 @@ pub enum GrantMatch {
 }
 
 impl Grant {
-    /// Why a decision with a grant is refused, and the remedy.
+    /// The error for a decision with a grant, with the remedy.
     pub const REFUSED: &str =
         "a standing grant is not possible yet: leave grant out, and decide each request on its own";
 }

@@ -32,7 +32,7 @@ impl Review {
     pub const MAX_EDITS: usize = 8;
 }
 
-/// What a step sends, every value rendered.
+/// The fields that a step sends, every value rendered.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Sent {

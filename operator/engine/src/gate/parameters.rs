@@ -1,6 +1,6 @@
 //! The `parameters` of a verdict at a gate: as a schema, in words, and as an example.
 //!
-//! It must not judge a decision. The caller makes the text safe for a terminal.
+//! The caller escapes the text for a terminal.
 
 use serde_json::{Map, Value, json};
 use signoff_api::{

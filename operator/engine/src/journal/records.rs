@@ -1,6 +1,6 @@
 //! The records of a journal, one after the other.
 //!
-//! It must not say how they are kept, nor change any.
+//! Reads only: `journal.rs` stores and changes records.
 
 use std::{fmt, slice};
 

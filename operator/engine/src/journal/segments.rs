@@ -1,7 +1,8 @@
-//! The part of a long journal that does not stand in the Workflow itself: finished records in segments, each named by
+//! The part of a long journal outside of the Workflow object: finished records in segments, each named by the digest of
 //! its content.
 //!
-//! It must not store or fetch one, and moves nothing that may still change.
+//! The caller stores and fetches segments.
+//! **Invariant:** only records that can no longer change are moved into a segment.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

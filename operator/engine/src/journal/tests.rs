@@ -1,4 +1,4 @@
-//! That a journal in segments is the same journal. What a record means is not tested here.
+//! Tests that a journal in segments reads and writes like a journal in one piece.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use proptest::prelude::*;

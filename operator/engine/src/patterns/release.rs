@@ -1,7 +1,7 @@
 //! The release of a result: render outputs -> ask the author's gate -> revise -> render outputs and files -> ask the
 //! gates of policies -> release.
 //!
-//! Must not release anything but what has the digest that every gate of a policy approved.
+//! **Invariant:** the released files have the digest that every gate of a policy approved.
 
 use serde_json::{Value, json};
 use signoff_api::{

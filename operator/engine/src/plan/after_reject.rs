@@ -1,5 +1,5 @@
-//! Where a run may go on after a Reject: found for every gate, shown in its request, and refused where a policy says
-//! that a Reject ends the run.
+//! The steps at which a run may continue after a Reject: computed for every gate, shown in its request, and an error
+//! where a policy demands that a Reject ends the run.
 
 use signoff_api::{conditions::reason, step::OnError};
 

@@ -113,7 +113,7 @@ pub(crate) struct PlannedGraph {
     pub(crate) max_steps: i32,
 }
 
-/// Where a graph goes on.
+/// An edge of a graph: its condition, and the position of its target.
 #[derive(Clone, Debug)]
 pub(crate) enum PlannedEdge {
     Always(usize),

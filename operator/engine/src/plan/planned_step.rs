@@ -31,7 +31,7 @@ pub(super) const AGENT_TIMEOUT: Duration = Duration::from_secs(300);
 #[derive(Clone, Debug)]
 pub(crate) struct PlannedStep {
     pub(crate) name: String,
-    /// Where its records stand, without visits: `billing/refund`, `.router`.
+    /// The path of its records without visits: `billing/refund`, `.router`.
     pub(crate) path: String,
     pub(crate) vars: Vec<(String, Template)>,
     /// It is left out where this holds.
@@ -359,9 +359,9 @@ pub(crate) struct PlannedGate {
     pub(crate) required_by: Vec<RequiredBy>,
     /// The conflict with policies because of which the gate is held, or `None`.
     pub(crate) blocked: Option<FieldError>,
-    /// Where it is written, for complaints.
+    /// The field of the spec that declares the gate, for errors.
     pub(crate) field: String,
-    /// Where the run may go on after a Reject; empty where that ends it.
+    /// The steps at which the run may continue after a Reject; empty if a Reject ends the run.
     pub(crate) after_reject: Vec<String>,
     /// The policies that demand that a Reject ends the run.
     pub(crate) ends_on_reject: Vec<String>,

@@ -29,7 +29,7 @@ use crate::{policy, schema::Schema};
 /// The default timeout of one attempt of a container.
 const POD_TIMEOUT: Duration = Duration::from_secs(3600);
 
-/// Where lists of steps stand while they are checked.
+/// The parts of the spec that every list of steps is checked against.
 #[derive(Clone)]
 pub(super) struct PlanContext<'a> {
     pub(super) spec: &'a WorkflowSpec,
@@ -38,15 +38,15 @@ pub(super) struct PlanContext<'a> {
     pub(super) gates: &'a Gates<'a>,
 }
 
-/// Where a step stands while it is checked.
+/// The position of a step while it is checked.
 pub(super) struct StepContext<'a> {
     pub(super) plan: &'a PlanContext<'a>,
     /// The steps before it that could be reviewed, with their positions, in the order in which they run.
     pub(super) earlier: Vec<(usize, &'a PlannedStep)>,
     pub(super) known: Known,
-    /// Where it is written, for complaints.
+    /// The field of the spec that declares the step, for errors.
     pub(super) field: String,
-    /// Where its list stands in the journal: empty, or `billing/`.
+    /// The prefix of the paths of its list in the journal: empty, or `billing/`.
     pub(super) prefix: &'a str,
     /// The policy that added it.
     pub(super) added_by: Option<&'a str>,

@@ -35,7 +35,7 @@ use crate::{
     },
 };
 
-/// How deep agents may call agents.
+/// The maximum depth of agents that call agents.
 const MOST_NESTED: usize = 4;
 /// The longest path of a record in the journal.
 const LONGEST_PATH: usize = 512;

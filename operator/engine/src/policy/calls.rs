@@ -1,4 +1,4 @@
-//! What approval policies say about the calls of tools: which are forbidden, and which tools need a gate.
+//! The rules of approval policies for calls of tools: which calls are forbidden, and which tools need a gate.
 
 use std::collections::BTreeSet;
 

@@ -129,7 +129,7 @@ fn owner(path: &str) -> &str {
     without_visit(path.split_once("/.ask").map_or(path, |(owner, _)| owner))
 }
 
-/// Where the policy's gate stands before the call at this path.
+/// Returns the path of the policy's gate before the call at `path`.
 fn gate_of(path: &str) -> String {
     let owner = owner(path);
     if owner.starts_with(".worker-") {

@@ -1,7 +1,7 @@
-//! Fields as people are shown them: all of them where that is short, else the beginning of each, so that none hides
+//! Fields as people are shown them: whole if they are short, else the beginning of each, so that no field hides
 //! another.
 //!
-//! Must not leave anything out without saying so and how much.
+//! **Invariant:** every omission is marked, with its size.
 
 use serde::Serialize;
 use serde_json::{Map, Value};

@@ -258,15 +258,15 @@ async fn validate_answer<'a>(
 /// An answer that people are asked about.
 struct Asked<'a> {
     answer: String,
-    /// Why it is not as it should be.
+    /// The reason why the answer is invalid, or `None`.
     problem: Option<String>,
     /// The schema of the text by which Respond replaces the answer.
     schema: Option<&'a JsonObject>,
-    /// What was sent for it.
+    /// The fields that were sent for the answer.
     sends: Option<Fields>,
     /// Whether only people can say that the step runs once more.
     by_people: bool,
-    /// What it was rendered from: nothing if a model, a container or an address gave it.
+    /// The origins of the text that the answer was rendered from; empty if a model, a container or an address gave it.
     origins: Origins,
 }
 

@@ -51,9 +51,9 @@ pub(crate) struct ReviewSubject {
     pub(crate) parts: usize,
     /// Facts about a container that ran, shown after the context of the gate's author.
     pub(crate) beside: Option<String>,
-    /// What is sent, or was sent, where that is not the text itself.
+    /// The fields that are sent or were sent, if they differ from `text`.
     pub(crate) sends: Option<Fields>,
-    /// What it was rendered from, as far as people can have changed it.
+    /// The origins of its text that people can have changed.
     pub(crate) origins: Origins,
     /// The digest of what may run, or be released, once this is approved.
     pub(crate) binds: Option<Digest>,
@@ -206,11 +206,11 @@ impl RequestTexts {
 /// A request, as far as it does not follow from its gate.
 pub(crate) struct RequestContent {
     pub(crate) texts: RequestTexts,
-    /// What is asked about.
+    /// The subject of the request.
     pub(crate) reviewed: Option<ReviewSubject>,
     /// The changes of people to what is shown, newest first.
     pub(crate) edits: Vec<Edit>,
-    /// Who is excluded because of earlier decisions.
+    /// The persons that earlier decisions exclude.
     pub(crate) exclusions: Vec<Exclusion>,
 }
 

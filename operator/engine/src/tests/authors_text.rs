@@ -1,5 +1,5 @@
-//! Whose text a part of an evaluation reads: a scripted answer is its author's, an answer of a model, a server or a
-//! person is not.
+//! Tests whose text a part of an evaluation reads: a scripted answer is its author's text, an answer of a model, a
+//! server or a person is not.
 #![allow(clippy::unwrap_used)]
 
 use std::{

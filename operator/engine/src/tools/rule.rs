@@ -67,7 +67,7 @@ impl CallRule {
         })
     }
 
-    /// Why a gate with this rule asks about a call of a tool; `None` where it does not.
+    /// Returns the reason why a gate with this rule asks about a call of a tool, or `None` if the gate does not ask.
     pub(crate) fn reason(&self, tool: &RuledTool<'_>) -> Option<String> {
         let allows = |list: &ToolList, else_: String| match list.selects(tool.name) {
             Selection::Excluded(entry) => Some(format!("{entry} in allowedTools: the gate always asks about it")),

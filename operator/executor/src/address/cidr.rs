@@ -1,6 +1,4 @@
 //! Networks written as an address and a prefix length.
-//!
-//! It must not judge an address: it only says what lies in a network.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};

@@ -1,8 +1,7 @@
-//! What stands around the operator at the moment: addresses of nodes, of the API server and of the operator's own
-//! neighbours, which calls must not reach however ordinary they look.
+//! The current addresses around the operator: those of nodes, of the API server and of the operator's own neighbors.
+//! Calls must not reach them, although they look ordinary.
 //!
-//! It must not find them out, only keep what whoever watches the cluster tells it; and what was announced and is not
-//! known is no permission.
+//! The program that watches the cluster reports them. An address is refused while an announced report is missing.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -37,7 +36,7 @@ enum Known {
 /// The kind of an address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Found {
-    /// Nothing of this.
+    /// It is not protected.
     Nothing,
     /// One of these.
     Here(&'static str),
@@ -80,8 +79,8 @@ impl ProtectedSet {
         self.known.send_if_modified(|known| known.insert(what, now.clone()).as_ref() != Some(&now))
     }
 
-    /// What an address is. An address that is public is never suspected: clusters whose nodes have such rest on what
-    /// is told.
+    /// Returns the kind of an address. A public address is never `Perhaps`: a cluster whose nodes have public addresses
+    /// relies on the reports.
     pub(super) fn find(&self, address: IpAddr) -> Found {
         let known = self.known.borrow();
         if let Some((what, _)) =

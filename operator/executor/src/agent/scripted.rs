@@ -1,7 +1,7 @@
 //! The scripted provider: replies written down beforehand.
 //!
-//! It must not vary: no clock, no randomness, no memory of earlier turns. A script that holds no
-//! reply for a turn is an error, never a guess. The work of a search is charged, so that it ends when it is told to.
+//! Deterministic: no clock, no randomness, no memory of earlier turns. A script without a reply for a turn is an error.
+//! The work of a search is charged, so that a search ends when its evaluation is stopped.
 
 use std::collections::HashSet;
 

@@ -111,7 +111,8 @@ impl Marks {
         self.suspects.lock().unwrap_or_else(PoisonError::into_inner).contains_key(&key(subject))
     }
 
-    /// Everything of a suspect was evaluated and the process has not ended, or it is not evaluated any more.
+    /// Removes a suspect, because all of it was evaluated and the process still runs, or because it is no longer
+    /// evaluated.
     pub(super) fn clear(&self, subject: &Subject) {
         self.suspects.lock().unwrap_or_else(PoisonError::into_inner).remove(&key(subject));
         if let Err(error) = self.save() {

@@ -106,7 +106,8 @@ struct Running {
     began: Duration,
     told: Option<Duration>,
     flag: Arc<AtomicBool>,
-    /// Where it was taken for a cheap one: set from a certain cost on, if others wait.
+    /// The flag of an evaluation that was expected to be cheap. It is set when its cost exceeds a limit and others
+    /// wait.
     gives_way: Option<Arc<AtomicBool>>,
     progress: Arc<Progress>,
     lose: Option<Lose>,

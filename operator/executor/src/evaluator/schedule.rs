@@ -1,6 +1,6 @@
 //! The order of evaluations: the queue of each namespace, what runs, and which evaluation begins next.
 //!
-//! It must not read a clock: whoever asks says what time it is. So a simulation can try it with any costs.
+//! Reads no clock: the caller passes the time, so that a simulation can try any costs.
 
 use std::{
     collections::{BTreeMap, VecDeque},

@@ -1,7 +1,7 @@
-//! Whose evaluation is next: CPU time is shared by namespace, over time, and costly evaluations leave a thread to cheap
-//! ones.
+//! The choice of the next evaluation: CPU time is shared between namespaces over time, and costly evaluations leave one
+//! thread to cheap ones.
 //!
-//! It decides by no clock of its own: whoever asks says what time it is.
+//! Reads no clock: the caller passes the time.
 
 use std::{
     collections::BTreeMap,
@@ -38,7 +38,7 @@ pub(super) struct Shares {
     namespaces: BTreeMap<String, Share>,
     /// When those were removed that do not matter any more.
     swept_at: Instant,
-    /// What the last evaluation of an object cost, by its uid.
+    /// The cost of the last evaluation of each object, by uid.
     costs: LruCache<String, Duration>,
 }
 
@@ -48,10 +48,11 @@ pub(super) struct Share {
     /// As of `at`.
     used: Duration,
     at: Instant,
-    /// What an evaluation costs of whose object nothing is known: as much as the costliest did, and less after each
-    /// cheaper one.
+    /// The expected cost of an evaluation of an unknown object: that of the costliest evaluation so far, reduced after
+    /// each cheaper one.
     typical: Duration,
-    /// How often an evaluation surprised, and until when its namespace left the thread for cheap ones.
+    /// The number of evaluations that cost more than expected, and the time until which the namespace leaves the thread
+    /// to cheap ones.
     surprises: u32,
     left_until: Option<Instant>,
 }
@@ -63,7 +64,7 @@ impl Share {
     }
 }
 
-/// What is expected of an evaluation.
+/// The expected cost of an evaluation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Expected {
     pub(super) is_costly: bool,

@@ -1,8 +1,6 @@
-//! A server on loopback that does exactly what a test tells it, byte by byte, and remembers what
-//! it was sent.
+//! A server on loopback that sends exactly the bytes of its test, and remembers the bytes that it received.
 //!
-//! It must not be clever: no HTTP library stands between a test and the wire, so that broken
-//! answers can be given.
+//! Without an HTTP library, so that a test can send broken answers.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};

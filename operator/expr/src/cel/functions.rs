@@ -140,7 +140,7 @@ fn made(bytes: usize, work: &Work, at: usize) -> Result<(), Fault> {
     work.spend_text(bytes, at)
 }
 
-/// Nothing if the types do not fit; a fault if they do but the value does not.
+/// Returns the converted value, `None` if the types do not fit, or a fault if only the value does not fit.
 fn convert<'a>(function: Function, value: &Value<'a>, at: usize) -> Result<Option<Value<'a>>, Fault> {
     const BEYOND: f64 = 9_223_372_036_854_775_808.0; // 2^63
     let unreadable = |kind: &str| Fault::evaluation(at, format!("the text is not {kind}"));
@@ -174,7 +174,7 @@ fn convert<'a>(function: Function, value: &Value<'a>, at: usize) -> Result<Optio
     }))
 }
 
-/// Nothing if an argument is not a list of texts or not a text.
+/// Returns the joined text, or `None` if an argument is neither a list of texts nor a text.
 fn join<'a>(arguments: &[Value<'a>], work: &Work, at: usize) -> Result<Option<Value<'a>>, Fault> {
     let separator = match arguments.get(1) {
         None => "",

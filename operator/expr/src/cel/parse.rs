@@ -1,7 +1,7 @@
-//! From the words of a condition to its syntax tree, within fixed limits.
+//! The parser of conditions: from tokens to a syntax tree, within fixed limits.
 //!
-//! Every limit is checked before the thing it limits is built, so that no source, however hostile,
-//! costs more than its own length in time or a few dozen frames of stack. It must not evaluate.
+//! Every limit is checked before the part that it limits is built. So no source, however hostile, costs more than its
+//! own length in time or a few dozen frames of stack.
 
 use super::Fault;
 use super::token::{Token, Word, words};

@@ -14,7 +14,7 @@ use crate::reference::{Known, Member, Reference, remedy};
 pub struct ReadProblem {
     /// Whether the part can never be read, or never holds; else it may be missing.
     pub is_certain: bool,
-    /// What is wrong, and the remedy.
+    /// The problem with its remedy.
     pub problem: String,
 }
 

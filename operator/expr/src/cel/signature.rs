@@ -1,6 +1,4 @@
-//! Which functions conditions have, and how each is called.
-//!
-//! It must not say what a function does, only which exist and with how many arguments.
+//! The functions of conditions: their names, and their numbers of arguments.
 
 use crate::nearest::is_near;
 

@@ -1,6 +1,4 @@
-//! The words of a condition: CEL source text as tokens.
-//!
-//! It must not know what an expression means, only where each word begins and ends.
+//! The tokenizer of conditions: CEL source text as tokens with their positions.
 
 use super::Fault;
 

@@ -21,7 +21,7 @@ const SHOWN_CHARS: usize = 80;
 pub struct Problem {
     /// The JSON pointer of the value; empty for the whole.
     pub pointer: String,
-    /// What is wrong, and the remedy.
+    /// The problem with its remedy.
     pub what: String,
     /// The bytes that were read.
     pub(crate) read: usize,

@@ -1,7 +1,7 @@
-//! Advice on templates that write JSON: a value between quotes of the template's own is not escaped and could end its
+//! Advice on templates that write JSON: a value inside quotes of the template is not escaped and could end the quoted
 //! text.
 //!
-//! A heuristic on the words of a template that parsed. It must not refuse anything.
+//! A heuristic on the tokens of a valid template. It only warns.
 
 use std::fmt::Write as _;
 

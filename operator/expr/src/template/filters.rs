@@ -347,7 +347,7 @@ pub(super) fn charge_contains(meter: &mut Meter, of: &[Value]) -> Result<(), Err
     }
 }
 
-/// Everything once for each time that an element is compared.
+/// Charges all of the arguments once for each comparison of an element.
 pub(super) fn charge_order(meter: &mut Meter, of: &[Value], sorts: bool) -> Result<(), Error> {
     order(meter, of, sorts, true)
 }

@@ -1,8 +1,8 @@
-//! The allowed content of a template, decided on its tokens and its syntax tree before anything runs, and
-//! the names it uses.
+//! The allowed content of a template, checked on its tokens and its syntax tree before anything runs, and the names
+//! that the template uses.
 //!
-//! The template engine bounds the steps of a rendering but not the memory they take, nor the stack
-//! that parsing takes; what could use much of either is refused here. It must not render.
+//! The template engine bounds the steps of a rendering, but not the memory of these steps or the stack of the parser.
+//! Constructs that could use much of either are refused here.
 
 use std::collections::BTreeSet;
 

@@ -1,6 +1,6 @@
 //! The shape of an expression of a template, read from its syntax tree.
 //!
-//! It must not evaluate: what it does not see at once, it does not know.
+//! Nothing is evaluated: an expression whose shape does not follow from its tree is of unknown shape.
 
 use minijinja::machinery::ast;
 

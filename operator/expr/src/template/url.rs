@@ -21,7 +21,7 @@ use crate::text::clean;
 
 /// Begins the frame of a value: this, `e` or `v`, the length in bytes, a colon, the value.
 const MARK: char = '\u{1}';
-/// Everything but the characters that RFC 3986 calls unreserved.
+/// All characters but those that RFC 3986 calls unreserved.
 const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 /// Bytes of a scheme and host that have a value in them, as far as the value.
 const MAX_HOST: usize = 1024;

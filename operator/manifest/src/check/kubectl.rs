@@ -1,5 +1,5 @@
-//! What kubectl's reader of YAML refuses although it is YAML: a `?` in a text without quotes, in a list or an object in
-//! flow style (`[…]`, `{…}`).
+//! Valid YAML that kubectl's reader refuses: a `?` in a text without quotes, in a list or an object in flow style
+//! (`[…]`, `{…}`).
 
 use std::ops::Range;
 

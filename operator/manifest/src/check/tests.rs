@@ -1,4 +1,4 @@
-//! What `check` finds, told by what an author could get wrong, with the place of each.
+//! Tests of `check`: mistakes of authors, each with the place where it is reported.
 #![allow(clippy::unwrap_used)]
 
 use super::*;

@@ -1,6 +1,5 @@
-//! Fields of our kinds as `kubectl explain` shows them: type, description, bounds, values, and the fields within.
-//!
-//! It must not know a field that the schema does not have.
+//! Fields of our kinds as `kubectl explain` shows them: type, description, bounds, values, and the fields within. All
+//! of it is read from the schema.
 
 use std::fmt::Write as _;
 
@@ -9,7 +8,7 @@ use signoff_expr::nearest;
 
 use crate::schema;
 
-/// Where steps stand.
+/// The path of the list of steps.
 const STEPS: [&str; 2] = ["spec", "steps"];
 
 /// A field by its path, such as `workflow.spec.steps.hitl.timeout`; the kind may be left out.

@@ -1,4 +1,4 @@
-//! What is explained, and that nothing people can meet is left out.
+//! Tests of the explanations, and that each word that people can meet has one.
 #![allow(clippy::unwrap_used)]
 
 use signoff_api::{

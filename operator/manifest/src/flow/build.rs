@@ -1,7 +1,7 @@
-//! The flow of each pattern, as far as it can be known before the run.
+//! The flow of each pattern, as far as it is determined before the run.
 //!
-//! It must not guess what agents and people will decide: every way on is an edge. What a gate sends back is told by its
-//! verdicts and is none.
+//! Every possible continuation is an edge, because agents and people decide during the run. A way back from a gate is
+//! part of its verdicts, and no edge.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -129,7 +129,7 @@ pub(super) struct Build<'w> {
     pub(super) flow: Flow,
     /// The gates before steps that are about to begin.
     pub(super) starts: BTreeMap<String, Start>,
-    /// Where the run goes on from after each step: from the step, or from the gates beneath it.
+    /// The ends of each step from which the run continues: the step itself, or the gates below it.
     pub(super) leaves: BTreeMap<String, Ends>,
 }
 

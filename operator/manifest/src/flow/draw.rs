@@ -29,7 +29,7 @@ pub(super) fn mermaid(flow: &Flow) -> String {
     text
 }
 
-/// Everything that Mermaid or HTML could take for more than text.
+/// Replaces all characters that have a meaning in Mermaid or HTML by entities.
 fn entities(text: &str) -> String {
     shown(text).chars().fold(String::new(), |mut out, c| {
         match c {

@@ -1,4 +1,4 @@
-//! What a gate of a flow asks, whom, until when, and what follows if no one decides *(pure)*.
+//! A gate of a flow: its question, its approvers, its timeout, and the consequence of no decision *(pure)*.
 
 use serde::Serialize;
 use signoff_api::{

@@ -1,7 +1,7 @@
-//! Where the gates of `spec.gates` stand in a flow: at a plan, before the steps that are about to begin, beneath those
-//! they ask about, and before the end.
+//! The positions of the gates of `spec.gates` in a flow: at a plan, before the steps that are about to begin, below the
+//! steps that they ask about, and before the end.
 //!
-//! It must not say what people will decide: what a gate sends back is told by its verdicts and is no edge.
+//! A way back from a gate is part of its verdicts, and no edge.
 
 use signoff_api::{
     RecordPath, Verdict,

@@ -48,7 +48,7 @@ impl Needs {
         self.template(&hitl.prompt).maybe(hitl.context_display.as_ref())
     }
 
-    /// Everything a step asks for; its own variables are no names of others.
+    /// Adds the names that a step asks for, without its own variables.
     pub(super) fn step(mut self, step: &Step, system: Option<&String>) -> Self {
         self = self.condition(step.skip_if.as_ref());
         if let Some(agent) = &step.agent {

@@ -1,6 +1,6 @@
-//! A flow for people: a paragraph a step, in the order of running.
+//! A flow as text for people: a paragraph for each step, in the order of running.
 //!
-//! It must not let through anything of a file that moves a cursor, colours or hides.
+//! **Invariant:** no text of a file moves a cursor, sets a color or hides other text.
 
 use std::{collections::BTreeMap, fmt::Write as _};
 

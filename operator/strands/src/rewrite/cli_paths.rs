@@ -1,7 +1,7 @@
 //! Paths that only the Strands CLI offers: `execution_context.*`, `runtime.*` and `context_policy.*`.
 //!
-//! Such a path becomes a name of the pattern or a literal of the file. It must not become an input: without an
-//! equivalent it becomes an empty text, and [`UnresolvedNames::missing`] records it.
+//! Such a path becomes a name of the pattern or a literal of the file, never an input. Without an equivalent it becomes
+//! an empty text, and [`UnresolvedNames::missing`] records it.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -9,7 +9,7 @@ use crate::tests::test_run::{TestRun, agent, chain_of, decided, gate};
 
 const GATE: &str = "handle/.turn-1/.call-1/.gate";
 
-/// What the request at a path shows of what is sent.
+/// Returns the sent fields that the request of the gate at `path` shows.
 fn sent(run: &TestRun, path: &str) -> Sent {
     run.asked(path).request.sends.clone().unwrap_or_else(|| panic!("{path} shows nothing that is sent"))
 }

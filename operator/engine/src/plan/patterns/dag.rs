@@ -1,6 +1,4 @@
 //! A dag in a plan: which step waits for which, without a circle, and the records that each step can see.
-//!
-//! It must not decide when a step begins.
 
 use std::{collections::BTreeSet, sync::Arc};
 

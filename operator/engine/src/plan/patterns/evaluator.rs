@@ -1,6 +1,4 @@
-//! The evaluator-optimizer in a plan: who drafts, who judges, who revises, who is asked in between.
-//!
-//! It must not know what a score means: that is read from answers.
+//! The evaluator-optimizer in a plan: the steps that draft, evaluate and revise, and the gates between them.
 
 use std::collections::BTreeSet;
 

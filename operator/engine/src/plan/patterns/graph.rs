@@ -1,6 +1,4 @@
 //! A graph in a plan: where each edge leads, and that every step can be reached and some step ends the run.
-//!
-//! It must not evaluate a condition.
 
 use std::collections::BTreeSet;
 

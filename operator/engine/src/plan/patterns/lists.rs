@@ -1,6 +1,6 @@
 //! Chains, routes and branches in a plan: lists of steps that run one after the other.
 //!
-//! It must not let a list see the records of another.
+//! **Invariant:** a list cannot see the records of another list.
 
 use std::collections::BTreeSet;
 

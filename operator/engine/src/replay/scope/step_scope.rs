@@ -1,6 +1,5 @@
-//! Where a list of steps stands in a run: which records its templates see, under which name, and what else.
-//!
-//! It must not begin anything: it only looks at what is done.
+//! The position of a list of steps in a run: the records that its templates see, their names, and the other values in
+//! scope.
 
 use std::{cell::RefCell, collections::BTreeMap, rc::Rc};
 

@@ -171,7 +171,7 @@ fn recorded_gates(run: &Run<'_>, base: &str) -> Option<String> {
     run.state.borrow().journal.get(&run.next_visit(base), 1)?.facts.get(FACT_GATES).cloned()
 }
 
-/// Where the records of the gates in front of a call stand.
+/// Returns the path of the records of the gates before a call.
 pub(super) fn gate_of(path: &str) -> String {
     RecordPath::new(path).gate().into()
 }

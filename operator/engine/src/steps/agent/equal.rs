@@ -21,7 +21,7 @@ use crate::{
 /// The most characters of an earlier result in a request.
 const SHOWN: usize = 100;
 
-/// What finds the calls of a run that are equal to one.
+/// The key by which equal calls of a run are found.
 #[derive(Clone, Debug)]
 pub(super) struct EqualCalls {
     /// The name of the step that runs.

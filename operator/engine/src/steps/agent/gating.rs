@@ -29,7 +29,7 @@ pub(crate) struct Cleared {
     sends: Option<Digest>,
     was_asked: bool,
     needs_people: bool,
-    /// What finds the equal calls of the run; `None` if the call can be made again.
+    /// The key of the equal calls of the run; `None` if the call can be made again.
     equal: Option<EqualCalls>,
     editors: Vec<String>,
 }

@@ -64,7 +64,7 @@ pub(super) fn next_seq(run: &Run<'_>) -> Seq {
     run.state.borrow().journal.seq().next()
 }
 
-/// Where the record of a call stands that says why it was refused.
+/// Returns the path of the record with the reason for the refusal of a call.
 pub(super) fn check_of(path: &str) -> String {
     RecordPath::new(path).check().into()
 }

@@ -105,7 +105,7 @@ fn last_retry(run: &Run<'_>, seen: Seq, tool: &PlannedTool) -> Option<Seq> {
     retried.filter_map(|record| record.done).max()
 }
 
-/// Where the records of the escalation of a call stand.
+/// Returns the path of the records of the escalation of a call.
 pub(super) fn escalation_of(path: &str) -> String {
     RecordPath::new(path).error().into()
 }

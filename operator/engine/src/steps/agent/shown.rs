@@ -1,6 +1,4 @@
 //! The content of a request about a call or a question: facts that the operator computed, then the agent's own words.
-//!
-//! It must not decide anything.
 
 use serde_json::{Value, json};
 use signoff_api::{

@@ -47,7 +47,7 @@ pub(super) struct Proposal {
     pub(super) target: String,
     /// The facts by which policies match the call.
     pub(super) facts: CallFacts,
-    /// What the step is given.
+    /// The input of the step, as fields.
     pub(super) shows: Option<Fields>,
     /// The digest of the input of the call, if it can be computed before the call.
     pub(super) sends: Option<Digest>,
@@ -57,7 +57,7 @@ pub(super) struct Proposal {
     pub(super) input: Option<Digest>,
     /// The digest that the approval binds.
     pub(super) digest: Digest,
-    /// What finds the calls that are equal to it; `None` if it can be made again.
+    /// The key of the calls equal to this one; `None` if the call can be made again.
     pub(super) equal: Option<EqualCalls>,
 }
 

@@ -15,7 +15,7 @@ fn of_type(type_: &str, more: Value) -> Value {
     own
 }
 
-/// Why the gates of a run ask about a call of each tool of `tools`; `None` where none does.
+/// Returns for each tool of `tools` the reason why a gate asks about its calls, or `None`.
 fn asked(own: Value, tools: &[(&str, &str)]) -> Vec<Option<String>> {
     let mut spec = spec(gates(json!([own])));
     // One tool of each effect, and one that says nothing about its own.

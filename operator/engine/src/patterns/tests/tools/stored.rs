@@ -1,5 +1,5 @@
-//! Whatever a model says, the API server stores the request to people: it fits the declared schema and rules of
-//! Approvals. A request that is refused would hold its run.
+//! Tests that the API server stores the request to people for every answer of a model: the request fits the schema and
+//! the rules of Approvals. A refused request would hold the run.
 
 use jsonschema::Validator;
 use proptest::prelude::*;
