@@ -18,7 +18,7 @@ pub use cidr::Cidr;
 use cidr::v4;
 use protected::Found;
 pub use protected::ProtectedSet;
-use ranges::{Range, Verdict, range_of};
+use ranges::{Range, RangeVerdict, range_of};
 
 /// One entry of the operator's setting `--allow-address`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,7 +41,7 @@ pub enum Allowed {
 
 /// The addresses allowed beyond the default. The default refuses every special address.
 #[derive(Clone, Debug, Default)]
-pub struct Settings {
+pub struct AddressSettings {
     /// Exceptions, by network or by name and port.
     pub allow: Vec<Allowed>,
     /// The addresses around the operator, as far as they are known.
@@ -127,7 +127,7 @@ impl FromStr for Allowed {
     }
 }
 
-impl Settings {
+impl AddressSettings {
     /// Allows this machine's own addresses, as a run on a person's own machine needs for local
     /// models.
     #[must_use]
@@ -216,7 +216,7 @@ impl Allowed {
     /// is opened by its own address, its name, or a part of its own range.
     fn is_meant_for(&self, address: IpAddr, refused: Option<&Range>) -> bool {
         match (self, refused) {
-            (Self::Network { network, .. }, Some(range)) if range.class.verdict == Verdict::Metadata => {
+            (Self::Network { network, .. }, Some(range)) if range.class.verdict == RangeVerdict::Metadata => {
                 network.is_within(&range.network) || self.names(address)
             }
             _ => true,
@@ -235,7 +235,7 @@ impl Allowed {
 /// Returns the address that is reached in the end.
 fn judged(address: IpAddr) -> IpAddr {
     match (address, range_of(address)) {
-        (IpAddr::V6(v6), Some(range)) if range.class.verdict == Verdict::Inner => {
+        (IpAddr::V6(v6), Some(range)) if range.class.verdict == RangeVerdict::Inner => {
             let [.., a, b, c, d] = v6.octets();
             IpAddr::V4(Ipv4Addr::new(a, b, c, d))
         }
@@ -245,7 +245,7 @@ fn judged(address: IpAddr) -> IpAddr {
 
 /// Returns the range that refuses an address, or `None`.
 fn refusing(address: IpAddr) -> Option<&'static Range> {
-    range_of(address).filter(|range| matches!(range.class.verdict, Verdict::Refused | Verdict::Metadata))
+    range_of(address).filter(|range| matches!(range.class.verdict, RangeVerdict::Refused | RangeVerdict::Metadata))
 }
 
 /// A host name without the final dot that marks it as complete.
@@ -263,8 +263,11 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
 
-    fn allowing(entries: &[&str]) -> Settings {
-        Settings { allow: entries.iter().map(|entry| entry.parse().unwrap()).collect(), ..Settings::default() }
+    fn allowing(entries: &[&str]) -> AddressSettings {
+        AddressSettings {
+            allow: entries.iter().map(|entry| entry.parse().unwrap()).collect(),
+            ..AddressSettings::default()
+        }
     }
 
     #[test]
@@ -302,7 +305,7 @@ mod tests {
             "https://LOCALHOST./",
             "http://db.localhost:5432/",
         ] {
-            let refused = Settings::default().check_url(url).unwrap_err();
+            let refused = AddressSettings::default().check_url(url).unwrap_err();
             assert!(matches!(refused, Error::Special { .. }), "{url}: {refused}");
         }
     }
@@ -320,13 +323,13 @@ mod tests {
             "http://[64:ff9b::8.8.8.8]/",
             "http://localhost.example.com/",
         ] {
-            assert!(Settings::default().check_url(url).is_ok(), "{url}");
+            assert!(AddressSettings::default().check_url(url).is_ok(), "{url}");
         }
     }
 
     #[test]
     fn a_url_of_another_scheme_or_with_credentials_is_refused() {
-        let check = |url| Settings::default().check_url(url).unwrap_err();
+        let check = |url| AddressSettings::default().check_url(url).unwrap_err();
         assert_eq!(check("file:///etc/passwd"), Error::Scheme("file".into()));
         assert_eq!(check("unix:///run/x.sock"), Error::Scheme("unix".into()));
         assert_eq!(check("http://user@example.com/"), Error::Credentials);
@@ -337,12 +340,12 @@ mod tests {
 
     #[test]
     fn a_refusal_names_the_address_and_the_setting_that_would_allow_it() {
-        let refused = Settings::default().check_url("http://127.0.0.1:8080/x").unwrap_err();
+        let refused = AddressSettings::default().check_url("http://127.0.0.1:8080/x").unwrap_err();
         assert_eq!(
             refused.to_string(),
             "127.0.0.1 is a loopback address: calls to it are refused unless the setting --allow-address 127.0.0.1:8080 allows it"
         );
-        let v6 = Settings::default().check_url("http://[::1]:8080/").unwrap_err().to_string();
+        let v6 = AddressSettings::default().check_url("http://[::1]:8080/").unwrap_err().to_string();
         assert!(v6.contains("--allow-address [::1]:8080"), "{v6}");
         // What the message proposes is accepted and does what it says.
         assert!(allowing(&["[::1]:8080"]).check_url("http://[::1]:8080/").is_ok());
@@ -370,7 +373,7 @@ mod tests {
         assert!(name.check_address(loopback, Some(443), Some("other.internal")).is_err());
         assert!(name.check_address(loopback, Some(443), None).is_err());
         assert!(allowing(&["localhost:80"]).check_url("http://localhost/").is_ok());
-        assert!(Settings::default().with_loopback().check_url("http://[::1]:11434/v1").is_ok());
+        assert!(AddressSettings::default().with_loopback().check_url("http://[::1]:11434/v1").is_ok());
     }
 
     #[test]
@@ -444,7 +447,7 @@ mod tests {
             for entry in
                 [address, socket.as_str(), "relay.example.com:465", if ip.is_ipv4() { "0.0.0.0/0" } else { "::/0" }]
             {
-                let settings = Settings { is_metadata_closed: true, ..allowing(&[entry]) };
+                let settings = AddressSettings { is_metadata_closed: true, ..allowing(&[entry]) };
                 let checked = settings.check_address(ip, Some(465), Some("relay.example.com"));
                 let is_closed = matches!(checked, Err(Error::Closed { .. }));
                 assert_eq!(

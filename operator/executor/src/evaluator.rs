@@ -33,7 +33,7 @@ use pool::{Evaluated, Handle, Job};
 
 /// The bounds of evaluations.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct EvaluatorSettings {
     /// Evaluations at once. One namespace, and all that was costly the last time, use all threads but one at most,
     /// where there are several.
     pub threads: usize,
@@ -45,7 +45,7 @@ pub struct Settings {
     pub marks: Option<PathBuf>,
 }
 
-impl Default for Settings {
+impl Default for EvaluatorSettings {
     fn default() -> Self {
         Self { threads: 2, limit: Duration::from_secs(5), grace: Duration::from_secs(2), marks: None }
     }
@@ -130,7 +130,7 @@ impl Evaluator {
     ///
     /// # Errors
     /// A thread cannot be started, or the folder of the marks cannot be read or written.
-    pub fn start(settings: Settings) -> io::Result<Self> {
+    pub fn start(settings: EvaluatorSettings) -> io::Result<Self> {
         Ok(Self { handle: Some(Arc::new(Handle::start(settings)?)) })
     }
 

@@ -19,13 +19,13 @@ pub mod secrets;
 mod tls;
 pub mod tool_servers;
 
-pub use address::{Allowed, Cidr, ProtectedSet, Settings as AddressSettings};
+pub use address::{AddressSettings, Allowed, Cidr, ProtectedSet};
 pub use agent::{Model, Providers, TurnReply, TurnRequest};
 pub use blobs::{BlobStore, Owner};
 pub use calls::{Caller, DefaultCaller, RunRef};
 pub use clock::Clock;
 pub use error::{CallError, ErrorClass};
-pub use evaluator::{Evaluator, Settings as EvaluatorSettings, Stopped, Subject};
+pub use evaluator::{Evaluator, EvaluatorSettings, Stopped, Subject};
 pub use http::{HeaderSecret, Http, HttpClient, HttpReply, HttpRequest};
 pub use redact::excerpt;
 pub use room::{AnswerRoom, UnboundedRoom};

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 
-use crate::address::{Error, Settings};
+use crate::address::{AddressSettings, Error};
 
 tokio::task_local! {
     /// The port of the call that is being made by this task. A resolver is told a name only, but
@@ -35,7 +35,7 @@ impl Resolve for System {
 /// Another resolver's answers without the refused ones.
 pub(crate) struct Checked {
     pub(crate) inner: Arc<dyn Resolve>,
-    pub(crate) settings: Arc<Settings>,
+    pub(crate) settings: Arc<AddressSettings>,
 }
 
 impl Resolve for Checked {

@@ -69,7 +69,7 @@ pub fn read(pattern: &str) -> Result<String, String> {
     let ast =
         Parser::new().parse(pattern).map_err(|why| format!("is not a regular expression (RE2): {}", why.kind()))?;
     let mut written = pattern.to_owned();
-    let found = visit(&ast, Reader { pattern, in_class: 0, budgets: vec![MOST], ascii: Vec::new() })?;
+    let found = visit(&ast, PatternReader { pattern, in_class: 0, budgets: vec![MOST], ascii: Vec::new() })?;
     // From the end, so that the places before stay what they were.
     for (span, ascii) in found.into_iter().rev() {
         written.replace_range(span.start.offset..span.end.offset, ascii);
@@ -114,7 +114,7 @@ fn is_verbatim(literal: &Literal) -> bool {
     matches!(literal.c, '-' | ']') && literal.kind == LiteralKind::Verbatim
 }
 
-struct Reader<'p> {
+struct PatternReader<'p> {
     pattern: &'p str,
     /// The number of classes around the visited node.
     in_class: usize,
@@ -123,7 +123,7 @@ struct Reader<'p> {
     ascii: Vec<(Span, &'static str)>,
 }
 
-impl Reader<'_> {
+impl PatternReader<'_> {
     fn source(&self, span: &Span) -> &str {
         self.pattern.get(span.start.offset..span.end.offset).unwrap_or_default()
     }
@@ -209,7 +209,7 @@ impl Reader<'_> {
     }
 }
 
-impl Visitor for Reader<'_> {
+impl Visitor for PatternReader<'_> {
     type Output = Vec<(Span, &'static str)>;
     type Err = String;
 

@@ -12,7 +12,7 @@ use crate::{
     replay::{
         origins::Origins,
         run::Run,
-        scope::{Part, RecordNamespace, RequestedNames, StepScope},
+        scope::{PathPart, RecordNamespace, RequestedNames, StepScope},
     },
     steps::{self, AnswerParser, EarlyEnd, StepResult, request::ReviewSubject},
 };
@@ -167,7 +167,7 @@ fn note_origins(run: &Run<'_>, wanted: &RequestedNames<'_>, draft: &Draft, judge
     }
     for (at, one) in judged.iter().enumerate() {
         for (field, origins) in [("draft", &one.draft.origins), ("evaluation", &one.origins)] {
-            if wanted.reads("iterations", &[Part::entry(at, judged.len()), Part::field(field)]) {
+            if wanted.reads("iterations", &[PathPart::entry(at, judged.len()), PathPart::field(field)]) {
                 run.origins.note(origins);
             }
         }

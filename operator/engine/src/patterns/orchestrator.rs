@@ -15,7 +15,7 @@ use crate::{
     replay::{
         origins::Origins,
         run::Run,
-        scope::{Part, RecordNamespace, StepScope},
+        scope::{PathPart, RecordNamespace, StepScope},
     },
     steps::{self, AnswerParser, EarlyEnd, StepResult, request::ReviewSubject},
 };
@@ -219,11 +219,11 @@ fn with_parts<'a>(step_scope: &StepScope<'a>, tasks: &Tasks, parts: &BTreeMap<us
     let of_parts: Vec<Origins> = parts.values().map(|part| part.origins.clone()).collect();
     step_scope.with_vars(move |run, wanted, _, scope| {
         for (at, origins) in of_parts.iter().enumerate() {
-            let part = Part::entry(at, of_parts.len());
-            if wanted.reads("workers", &[part, Part::field("task")]) {
+            let part = PathPart::entry(at, of_parts.len());
+            if wanted.reads("workers", &[part, PathPart::field("task")]) {
                 run.origins.note(&of_tasks);
             }
-            if wanted.root("last_response") || wanted.reads("workers", &[part, Part::field("response")]) {
+            if wanted.root("last_response") || wanted.reads("workers", &[part, PathPart::field("response")]) {
                 run.origins.note(origins);
             }
         }

@@ -12,7 +12,7 @@ use crate::{
     replay::{
         origins::Origins,
         run::{RenderError, Run},
-        scope::{self, Part, RecordNamespace, RequestedNames, StepScope, VisibleRecord},
+        scope::{self, PathPart, RecordNamespace, RequestedNames, StepScope, VisibleRecord},
     },
     steps::{self, EarlyEnd, StepResult, request::ReviewSubject},
 };
@@ -112,7 +112,7 @@ fn branches<'a>(
     let one = |branch: &'a PlannedBranch| {
         let step_scope = scope_of_branch(branch);
         let is_read = |place: &[&str]| {
-            let parts: Vec<_> = [branch.name.as_str()].iter().chain(place).map(|name| Part::field(name)).collect();
+            let parts: Vec<_> = [branch.name.as_str()].iter().chain(place).map(|name| PathPart::field(name)).collect();
             wanted.reads("branches", &parts)
         };
         let seen = step_scope.seen(run, seq);

@@ -45,12 +45,12 @@ pub(crate) struct RequestedNames<'w>(&'w BTreeSet<Reference>);
 
 /// A part of a place among the values of a scope: its name, and its position among how many, where it has one.
 #[derive(Clone, Copy)]
-pub(crate) struct Part<'p> {
+pub(crate) struct PathPart<'p> {
     name: Option<&'p str>,
     position: Option<(usize, usize)>,
 }
 
-impl<'p> Part<'p> {
+impl<'p> PathPart<'p> {
     pub(crate) fn field(name: &'p str) -> Self {
         Self { name: Some(name), position: None }
     }
@@ -82,7 +82,7 @@ impl RequestedNames<'_> {
     }
 
     /// Whether the value at this place beneath a root is read, all of it or a part, or may be.
-    pub(crate) fn reads(&self, root: &str, place: &[Part<'_>]) -> bool {
+    pub(crate) fn reads(&self, root: &str, place: &[PathPart<'_>]) -> bool {
         let mut of_root = self.0.iter().filter(|reference| reference.root == root);
         of_root.any(|reference| reference.members.iter().zip(place).all(|(member, part)| part.is(member)))
     }
@@ -181,7 +181,7 @@ fn newest<'a>(
     if wanted.root("hitl") || wanted.root("hitl_response") {
         let (decided, twin) = match step_scope.newest(run, seq, |record| record.kind == StepKind::Hitl) {
             Some(gate) => {
-                let decided = hitl(run, step_scope, &gate, &|field| wanted.reads("hitl", &[Part::field(field)]))?;
+                let decided = hitl(run, step_scope, &gate, &|field| wanted.reads("hitl", &[PathPart::field(field)]))?;
                 let twin = run.origins.note_if(wanted.root("hitl_response"), || response(run, step_scope, &gate, seq));
                 (decided, twin?.0)
             }

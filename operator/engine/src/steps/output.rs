@@ -248,7 +248,7 @@ async fn validate_answer<'a>(
             let record = run.state.borrow().journal.get(answered, attempt).cloned();
             let repeats = record.is_some_and(|record| is_repeated_by_people_only(step, &record));
             let by_people = gate.is_tool() || repeats;
-            let asked = Asked { schema, answer: answer.text, problem: found, sends, by_people, origins };
+            let asked = AnswerReview { schema, answer: answer.text, problem: found, sends, by_people, origins };
             ask_about_answer(run, (step_scope, step), gate, path, asked).await
         }
         _ => Ok(found.map_or(AnswerResult::Accepted(answer.text), |why| malformed(run, step, &why))),
@@ -256,7 +256,7 @@ async fn validate_answer<'a>(
 }
 
 /// An answer that people are asked about.
-struct Asked<'a> {
+struct AnswerReview<'a> {
     answer: String,
     /// The reason why the answer is invalid, or `None`.
     problem: Option<String>,
@@ -276,7 +276,7 @@ async fn ask_about_answer<'a>(
     (step_scope, step): (&StepScope<'a>, &PlannedStep),
     gate: &'a PlannedStep,
     path: &str,
-    Asked { answer, problem, schema, sends, by_people, origins }: Asked<'_>,
+    AnswerReview { answer, problem, schema, sends, by_people, origins }: AnswerReview<'_>,
 ) -> Result<AnswerResult, EarlyEnd> {
     let (output, why) = (answer.clone(), problem.clone());
     let step_scope = step_scope.with_vars(move |_, _, _, scope| {

@@ -95,7 +95,7 @@ pub(crate) fn description(tool: &str) -> &'static str {
 
 /// The questions of one call.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Asked {
+pub(crate) struct AgentQuestions {
     /// The form that people fill in.
     pub(crate) form: Form,
     /// The facts that the model adds, in its own words.
@@ -104,7 +104,7 @@ pub(crate) struct Asked {
     keys: Vec<String>,
 }
 
-impl Asked {
+impl AgentQuestions {
     /// Reads the arguments of a call.
     ///
     /// # Errors

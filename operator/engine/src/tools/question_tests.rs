@@ -7,8 +7,8 @@ use crate::{
     tools::names::{ASK_HUMAN, BUILT_IN},
 };
 
-fn read(tool: &str, arguments: &Value) -> Result<Asked, String> {
-    Asked::read(tool, &Arguments::of(arguments.as_object().unwrap().clone()).unwrap())
+fn read(tool: &str, arguments: &Value) -> Result<AgentQuestions, String> {
+    AgentQuestions::read(tool, &Arguments::of(arguments.as_object().unwrap().clone()).unwrap())
 }
 
 fn chosen(options: &[&str], text: Option<&str>) -> Answer {

@@ -28,7 +28,7 @@ pub struct Range {
 #[derive(Debug)]
 pub struct Class {
     /// Whether calls may reach such an address.
-    pub verdict: Verdict,
+    pub verdict: RangeVerdict,
     /// Completes "`<address>` is …".
     pub what: &'static str,
     /// The reason of the rule.
@@ -37,7 +37,7 @@ pub struct Class {
 
 /// Whether calls may reach an address of a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum RangeVerdict {
     /// Allowed, unless it is a protected address.
     Allowed,
     /// Refused, unless an entry of `--allow-address` covers it.
@@ -51,12 +51,12 @@ pub enum Verdict {
 
 /// A class of refused addresses.
 const fn refused(what: &'static str, reason: &'static str) -> Class {
-    Class { verdict: Verdict::Refused, what, reason }
+    Class { verdict: RangeVerdict::Refused, what, reason }
 }
 
 /// A class of allowed addresses.
 const fn allowed(what: &'static str, reason: &'static str) -> Class {
-    Class { verdict: Verdict::Allowed, what, reason }
+    Class { verdict: RangeVerdict::Allowed, what, reason }
 }
 
 /// The reason of every class of spellings.
@@ -70,12 +70,12 @@ const fn spelling(what: &'static str) -> Class {
 static PUBLIC: Class = allowed("a public address", "public hosts");
 static PRIVATE: Class = allowed("a private address", "Services and pods of clusters have such addresses");
 static TRANSLATED: Class = Class {
-    verdict: Verdict::Inner,
+    verdict: RangeVerdict::Inner,
     what: "a translated IPv4 address",
     reason: "on a cluster with IPv6 only, every IPv4 host has such an address: the IPv4 address in it decides",
 };
 static METADATA: Class = Class {
-    verdict: Verdict::Metadata,
+    verdict: RangeVerdict::Metadata,
     what: "a cloud metadata address",
     reason: "hands out credentials to the machine or pod that asks",
 };
@@ -113,7 +113,7 @@ impl Range {
     /// Whether the range has metadata services, is link-local, or spells IPv4 addresses in another way.
     #[must_use]
     pub fn is_closed(&self) -> bool {
-        let is_metadata = self.class.verdict == Verdict::Metadata;
+        let is_metadata = self.class.verdict == RangeVerdict::Metadata;
         is_metadata || std::ptr::eq(self.class, &LINK_LOCAL) || self.class.reason == SPELLING
     }
 }
@@ -228,10 +228,10 @@ pub fn page() -> String {
         let _ = writeln!(page, "\n## {family}\n\n| range | name | source | calls | because |\n|---|---|---|---|---|");
         for Range { network, name, source, class } in table {
             let calls = match class.verdict {
-                Verdict::Allowed => "allowed",
-                Verdict::Refused => "refused",
-                Verdict::Metadata => "refused, also inside an allowed range",
-                Verdict::Inner => "as the IPv4 address in it",
+                RangeVerdict::Allowed => "allowed",
+                RangeVerdict::Refused => "refused",
+                RangeVerdict::Metadata => "refused, also inside an allowed range",
+                RangeVerdict::Inner => "as the IPv4 address in it",
             };
             let _ = writeln!(page, "| `{network}` | {name} | {source} | {calls} | {} |", class.reason);
         }

@@ -31,7 +31,7 @@ struct Mark {
 
 /// The way in which an evaluation runs.
 #[derive(Debug, PartialEq)]
-pub(super) enum Verdict {
+pub(super) enum Suspicion {
     /// With others.
     Trusted,
     /// Alone, once nothing else waits.
@@ -96,14 +96,14 @@ impl Marks {
     }
 
     /// Returns how this evaluation runs. `Deadly` is returned once; the next attempt runs alone.
-    pub(super) fn judge(&self, subject: &Subject) -> Verdict {
+    pub(super) fn judge(&self, subject: &Subject) -> Suspicion {
         let mut suspects = self.suspects.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(mark) = suspects.get_mut(&key(subject)) else { return Verdict::Trusted };
+        let Some(mark) = suspects.get_mut(&key(subject)) else { return Suspicion::Trusted };
         if mark.alone {
             mark.alone = false;
-            return Verdict::Deadly(mark.part.take());
+            return Suspicion::Deadly(mark.part.take());
         }
-        Verdict::Suspect
+        Suspicion::Suspect
     }
 
     /// Whether the process ended while this was evaluated, and it was not cleared since.

@@ -20,9 +20,9 @@ use signoff_expr::budget;
 use tokio::sync::{oneshot, watch};
 
 use super::{
-    Settings, Stopped, Subject,
+    EvaluatorSettings, Stopped, Subject,
     cpu::ThreadClock,
-    marks::{MarkFile, Marks, Verdict},
+    marks::{MarkFile, Marks, Suspicion},
     progress::Progress,
     schedule::Schedule,
     shares::SURPRISE,
@@ -135,7 +135,7 @@ struct State {
 }
 
 struct Pool {
-    settings: Settings,
+    settings: EvaluatorSettings,
     marks: Option<Marks>,
     state: Mutex<State>,
     work: Condvar,
@@ -149,7 +149,7 @@ pub(super) struct Handle {
 }
 
 impl Handle {
-    pub(super) fn start(settings: Settings) -> io::Result<Self> {
+    pub(super) fn start(settings: EvaluatorSettings) -> io::Result<Self> {
         signoff_engine::prepare();
         let marks = settings.marks.clone().map(Marks::open).transpose()?;
         let pool = Arc::new(Pool {
@@ -204,10 +204,10 @@ impl Handle {
     }
 
     pub(super) fn submit(&self, mut job: Job) -> Result<(), Stopped> {
-        job.alone = match self.pool.marks.as_ref().map_or(Verdict::Trusted, |marks| marks.judge(&job.subject)) {
-            Verdict::Trusted => false,
-            Verdict::Suspect => true,
-            Verdict::Deadly(part) => return Err(Stopped::Deadly { part }),
+        job.alone = match self.pool.marks.as_ref().map_or(Suspicion::Trusted, |marks| marks.judge(&job.subject)) {
+            Suspicion::Trusted => false,
+            Suspicion::Suspect => true,
+            Suspicion::Deadly(part) => return Err(Stopped::Deadly { part }),
         };
         let mut state = self.pool.lock();
         if job.alone {

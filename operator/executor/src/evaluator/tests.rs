@@ -12,8 +12,12 @@ fn subject(namespace: &str, name: &str) -> Subject {
     Subject { kind: text("Workflow"), namespace: text(namespace), name: text(name), uid: text(name), generation: 1 }
 }
 
-fn settings() -> Settings {
-    Settings { limit: Duration::from_millis(60), grace: Duration::from_millis(60), ..Settings::default() }
+fn settings() -> EvaluatorSettings {
+    EvaluatorSettings {
+        limit: Duration::from_millis(60),
+        grace: Duration::from_millis(60),
+        ..EvaluatorSettings::default()
+    }
 }
 
 /// Ends when it is told to.
@@ -57,7 +61,7 @@ async fn a_thread_that_ignores_the_flag_is_replaced_and_counted() {
 async fn a_thread_that_cannot_be_started_is_started_once_it_can_be() {
     let folder = tempfile::tempdir().unwrap();
     let marks = folder.path().join("marks");
-    let alone = Settings { threads: 1, marks: Some(marks.clone()), ..settings() };
+    let alone = EvaluatorSettings { threads: 1, marks: Some(marks.clone()), ..settings() };
     let evaluator = Evaluator::start(alone).unwrap();
     // A thread has a mark, and no mark can be made without the folder.
     std::fs::remove_dir_all(&marks).unwrap();
@@ -86,7 +90,7 @@ async fn a_panic_is_an_error_of_its_evaluation() {
 
 #[tokio::test]
 async fn a_namespace_leaves_a_thread_to_others() {
-    let long = Settings { limit: Duration::from_secs(1), ..settings() };
+    let long = EvaluatorSettings { limit: Duration::from_secs(1), ..settings() };
     let evaluator = Evaluator::start(long).unwrap();
     let hostile: Vec<_> = (0..5)
         .map(|_| {
@@ -109,7 +113,7 @@ async fn a_namespace_leaves_a_thread_to_others() {
 
 #[tokio::test]
 async fn what_an_evaluation_parses_and_digests_is_charged_to_its_namespace() {
-    let evaluator = Evaluator::start(Settings { threads: 1, ..Settings::default() }).unwrap();
+    let evaluator = Evaluator::start(EvaluatorSettings { threads: 1, ..EvaluatorSettings::default() }).unwrap();
     let long = serde_json::to_string(&vec!["a recorded value"; 20_000]).unwrap();
     let parses = move || serde_json::from_str::<serde_json::Value>(&long).is_ok();
     assert_eq!(evaluator.run(subject("parses", "1"), parses).await, Ok(true));
@@ -137,7 +141,9 @@ async fn what_an_evaluation_parses_and_digests_is_charged_to_its_namespace() {
 /// The law: nobody's evaluation waits for more than a bounded number of others'.
 #[tokio::test]
 async fn beside_ten_hostile_namespaces_an_evaluation_waits_for_one_other_at_most() {
-    let evaluator = Evaluator::start(Settings { limit: Duration::from_millis(200), ..Settings::default() }).unwrap();
+    let evaluator =
+        Evaluator::start(EvaluatorSettings { limit: Duration::from_millis(200), ..EvaluatorSettings::default() })
+            .unwrap();
     // Each evaluation is that of a fresh object, of which nothing is known.
     let hostile = |namespace: usize| {
         let evaluator = evaluator.clone();
@@ -165,7 +171,8 @@ async fn beside_ten_hostile_namespaces_an_evaluation_waits_for_one_other_at_most
 #[tokio::test]
 async fn an_evaluation_that_was_taken_for_a_cheap_one_gives_way_and_is_evaluated_once_more() {
     // It gives way after a tenth of the limit.
-    let evaluator = Evaluator::start(Settings { limit: Duration::from_secs(2), ..Settings::default() }).unwrap();
+    let evaluator =
+        Evaluator::start(EvaluatorSettings { limit: Duration::from_secs(2), ..EvaluatorSettings::default() }).unwrap();
     let begins = |namespace: &'static str| {
         let evaluator = evaluator.clone();
         tokio::spawn(async move { evaluator.run_repeatable(subject(namespace, namespace), endless).await })
@@ -189,7 +196,8 @@ async fn an_evaluation_that_was_taken_for_a_cheap_one_gives_way_and_is_evaluated
 
 #[tokio::test]
 async fn an_evaluation_that_is_not_waited_for_ends() {
-    let evaluator = Evaluator::start(Settings { limit: Duration::from_secs(3600), threads: 1, ..settings() }).unwrap();
+    let evaluator =
+        Evaluator::start(EvaluatorSettings { limit: Duration::from_secs(3600), threads: 1, ..settings() }).unwrap();
     let dropped = tokio::time::timeout(Duration::from_millis(50), evaluator.run(subject("a", "a"), endless)).await;
     assert!(dropped.is_err());
     assert_eq!(evaluator.run(subject("a", "honest"), || 7).await, Ok(7));
@@ -198,7 +206,7 @@ async fn an_evaluation_that_is_not_waited_for_ends() {
 #[tokio::test]
 async fn what_ended_the_process_is_tried_alone_and_then_set_aside_once() {
     let folder = tempfile::tempdir().unwrap();
-    let settings = || Settings { marks: Some(folder.path().to_owned()), ..Settings::default() };
+    let settings = || EvaluatorSettings { marks: Some(folder.path().to_owned()), ..EvaluatorSettings::default() };
     // As a process leaves it that dies: with the mark of what it evaluated.
     let dies = |name: &str| {
         let copy = folder.path().join("evaluating-9");
@@ -233,10 +241,10 @@ async fn what_ended_the_process_is_tried_alone_and_then_set_aside_once() {
 }
 
 /// The settings of a process that finds the mark of the Workflow `a/a`.
-fn with_suspect(folder: &std::path::Path) -> Settings {
+fn with_suspect(folder: &std::path::Path) -> EvaluatorSettings {
     let mark = serde_json::json!({"subject": subject("a", "a"), "alone": false, "part": null});
     std::fs::write(folder.join("evaluating-0"), mark.to_string()).unwrap();
-    Settings { marks: Some(folder.to_owned()), ..settings() }
+    EvaluatorSettings { marks: Some(folder.to_owned()), ..settings() }
 }
 
 #[tokio::test]
@@ -258,7 +266,8 @@ async fn a_suspect_that_was_cleared_is_none_in_the_next_process() {
     let evaluator = Evaluator::start(with_suspect(folder.path())).unwrap();
     evaluator.clear(&subject("a", "a"));
     drop(evaluator);
-    let evaluator = Evaluator::start(Settings { marks: Some(folder.path().to_owned()), ..settings() }).unwrap();
+    let evaluator =
+        Evaluator::start(EvaluatorSettings { marks: Some(folder.path().to_owned()), ..settings() }).unwrap();
     assert!(!evaluator.is_suspect(&subject("a", "a")));
 }
 
@@ -289,7 +298,7 @@ async fn a_suspect_waits_until_nothing_else_is_evaluated() {
 #[tokio::test]
 async fn what_nobody_waits_for_any_more_takes_no_memory_until_its_namespace_has_its_turn() {
     use futures::FutureExt as _;
-    let evaluator = Evaluator::start(Settings { threads: 1, ..Settings::default() }).unwrap();
+    let evaluator = Evaluator::start(EvaluatorSettings { threads: 1, ..EvaluatorSettings::default() }).unwrap();
     let (release, waits) = std::sync::mpsc::channel::<()>();
     let taken = tokio::spawn({
         let evaluator = evaluator.clone();

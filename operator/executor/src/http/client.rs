@@ -19,7 +19,7 @@ use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout_at};
 
 use super::{Http, HttpReply, HttpRequest, Scrubber, headers, method, place};
-use crate::address::{Error as AddressError, Settings as AddressSettings};
+use crate::address::{AddressSettings, Error as AddressError};
 use crate::error::{CallError, ErrorClass};
 use crate::redact::excerpt;
 use crate::resolve::{Checked, PORT, System, refusal};

@@ -5,7 +5,7 @@
 use super::Fault;
 use super::parse::{Parsed, Parser, deepest};
 use super::signature::{self, Function};
-use super::tree::{Comprehension, Kind, Macro, Node};
+use super::tree::{Comprehension, Macro, Node, NodeKind};
 use crate::pattern;
 
 /// Whether a field is there.
@@ -27,8 +27,8 @@ impl Parser {
         let mut arguments = self.separated(")", Self::expression)?;
         if name == HAS {
             return match arguments.pop() {
-                Some(Node { depth, kind: Kind::Select { of, field }, .. }) if arguments.is_empty() => {
-                    self.node(at, depth, Kind::Has { of, field })
+                Some(Node { depth, kind: NodeKind::Select { of, field }, .. }) if arguments.is_empty() => {
+                    self.node(at, depth, NodeKind::Has { of, field })
                 }
                 _ => Err(Fault::new(at, "`has` takes one field, as in `has(inputs.note)`")),
             };
@@ -60,7 +60,7 @@ impl Parser {
         let (variable, second, third, rest) = (parts.next(), parts.next(), parts.next(), parts.next());
         let usage =
             || Fault::new(at, format!("`{name}` takes a variable and an expression, as in `steps.{name}(s, …)`"));
-        let Some(Node { kind: Kind::Name(variable), .. }) = variable else {
+        let Some(Node { kind: NodeKind::Name(variable), .. }) = variable else {
             return Err(usage());
         };
         let (filter, body) = match (second, third, rest) {
@@ -69,7 +69,11 @@ impl Parser {
             _ => return Err(usage()),
         };
         let below = of.depth.max(body.depth).max(filter.as_ref().map_or(0, |f| f.depth));
-        self.node(at, below, Kind::Comprehension(Box::new(Comprehension { macro_, range: of, variable, filter, body })))
+        self.node(
+            at,
+            below,
+            NodeKind::Comprehension(Box::new(Comprehension { macro_, range: of, variable, filter, body })),
+        )
     }
 
     /// `text.matches('pattern')`. The pattern must be written out, so that it is checked before a
@@ -79,7 +83,7 @@ impl Parser {
             (Some(pattern), Some(text), 0) => (pattern, text),
             _ => return Err(Fault::new(at, "`matches` takes one pattern")),
         };
-        let Kind::Text(source) = &pattern.kind else {
+        let NodeKind::Text(source) = &pattern.kind else {
             return Err(Fault::new(
                 at,
                 "the pattern of `matches` must be written out as a text, it cannot be computed",
@@ -87,7 +91,7 @@ impl Parser {
         };
         let pattern = pattern::Pattern::written_out(source).map_err(|problem| Fault::new(pattern.at, problem))?;
         let below = text.depth;
-        self.node(at, below, Kind::Matches { text: Box::new(text), pattern })
+        self.node(at, below, NodeKind::Matches { text: Box::new(text), pattern })
     }
 
     fn call(&mut self, name: String, arguments: Vec<Node>, method: bool, at: usize) -> Parsed {
@@ -109,6 +113,6 @@ impl Parser {
                 ),
             ));
         }
-        self.node(at, deepest(&arguments), Kind::Call { function, arguments })
+        self.node(at, deepest(&arguments), NodeKind::Call { function, arguments })
     }
 }

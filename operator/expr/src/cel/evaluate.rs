@@ -8,8 +8,8 @@ use std::rc::Rc;
 
 use super::Fault;
 use super::functions;
-use super::tree::{Comprehension, Kind, Macro, Node, Operator};
-use super::value::{Text, Value, equal, order};
+use super::tree::{Comprehension, Macro, Node, NodeKind, Operator};
+use super::value::{Evaluated, Text, Value, equal, order};
 use crate::{Scope, budget};
 
 /// Elements of a list that is made or iterated over.
@@ -19,8 +19,6 @@ pub const MAX_WORK: usize = 1_000_000;
 
 /// Bytes of text for a unit of work.
 const UNIT: usize = 32;
-
-type Evaluated<'a> = Result<Value<'a>, Fault>;
 
 /// The work an evaluation may still do.
 #[derive(Debug)]
@@ -66,20 +64,20 @@ impl<'a> Evaluator<'a> {
         let at = node.at;
         self.work.spend(1, at)?;
         match &node.kind {
-            Kind::Null => Ok(Value::Null),
-            Kind::Bool(b) => Ok(Value::Bool(*b)),
-            Kind::Int(int) => Ok(Value::Int(*int)),
-            Kind::Double(double) => Ok(Value::Double(*double)),
-            Kind::Text(text) => Ok(Value::Text(Text::Borrowed(text))),
-            Kind::Name(name) => self.variable(name, local, at),
-            Kind::Not(of) => self.bool(of, local).map(|b| Value::Bool(!b)),
-            Kind::And(terms) => self.logical(terms, false, local),
-            Kind::Or(terms) => self.logical(terms, true, local),
-            Kind::Conditional { test, yes, no } => {
+            NodeKind::Null => Ok(Value::Null),
+            NodeKind::Bool(b) => Ok(Value::Bool(*b)),
+            NodeKind::Int(int) => Ok(Value::Int(*int)),
+            NodeKind::Double(double) => Ok(Value::Double(*double)),
+            NodeKind::Text(text) => Ok(Value::Text(Text::Borrowed(text))),
+            NodeKind::Name(name) => self.variable(name, local, at),
+            NodeKind::Not(of) => self.bool(of, local).map(|b| Value::Bool(!b)),
+            NodeKind::And(terms) => self.logical(terms, false, local),
+            NodeKind::Or(terms) => self.logical(terms, true, local),
+            NodeKind::Conditional { test, yes, no } => {
                 let chosen = if self.bool(test, local)? { yes } else { no };
                 self.value(chosen, local)
             }
-            Kind::Comprehension(comprehension) => self.comprehension(comprehension, local, at),
+            NodeKind::Comprehension(comprehension) => self.comprehension(comprehension, local, at),
             _ => self.composite(node, local),
         }
     }
@@ -88,30 +86,30 @@ impl<'a> Evaluator<'a> {
     fn composite(&self, node: &'a Node, local: Local<'_, 'a>) -> Evaluated<'a> {
         let at = node.at;
         match &node.kind {
-            Kind::Select { of, field } => {
+            NodeKind::Select { of, field } => {
                 let of = self.value(of, local)?;
                 self.member(&of, &Value::Text(Text::Borrowed(field)), at)
             }
-            Kind::Index { of, key } => {
+            NodeKind::Index { of, key } => {
                 let of = self.value(of, local)?;
                 let key = self.value(key, local)?;
                 self.member(&of, &key, at)
             }
-            Kind::Has { of, field } => {
+            NodeKind::Has { of, field } => {
                 let of = self.value(of, local)?;
                 of.has(field, &self.work, at).map(Value::Bool)
             }
-            Kind::Negate(of) => match self.value(of, local)? {
+            NodeKind::Negate(of) => match self.value(of, local)? {
                 Value::Int(int) => int.checked_neg().map(Value::Int).ok_or_else(|| functions::overflow(at)),
                 Value::Double(double) => Ok(Value::Double(-double)),
                 other => Err(Fault::evaluation(at, format!("{} cannot be negated", other.kind()))),
             },
-            Kind::Binary { operator, left, right } => {
+            NodeKind::Binary { operator, left, right } => {
                 let left = self.value(left, local)?;
                 let right = self.value(right, local)?;
                 self.binary(*operator, left, right, at)
             }
-            Kind::Matches { text, pattern } => match self.value(text, local)? {
+            NodeKind::Matches { text, pattern } => match self.value(text, local)? {
                 Value::Text(text) => {
                     // Matching costs more a byte than reading.
                     self.work.spend(1000, at)?;
@@ -120,13 +118,13 @@ impl<'a> Evaluator<'a> {
                 }
                 other => Err(Fault::evaluation(at, format!("`matches` needs a text, not {}", other.kind()))),
             },
-            Kind::Call { function, arguments } => {
+            NodeKind::Call { function, arguments } => {
                 let arguments =
                     arguments.iter().map(|argument| self.value(argument, local)).collect::<Result<Vec<_>, _>>()?;
                 functions::call(*function, &arguments, &self.work, at)
             }
-            Kind::List(elements) => self.list(elements.iter().map(|element| self.value(element, local)), at),
-            Kind::Map(entries) => self.map(entries, local),
+            NodeKind::List(elements) => self.list(elements.iter().map(|element| self.value(element, local)), at),
+            NodeKind::Map(entries) => self.map(entries, local),
             // Everything else is evaluated by the caller.
             _ => Err(Fault::evaluation(at, "this expression has no value")),
         }

@@ -9,14 +9,12 @@ use super::Fault;
 use super::evaluate::Work;
 use super::signature::Function;
 use super::tree::Operator;
-use super::value::Value;
+use super::value::{Evaluated, Value};
 
 /// Bytes of a text that is made.
 pub const MAX_TEXT: usize = 1 << 20;
 /// Parts a text is split into.
 const MAX_PARTS: usize = 1000;
-
-type Evaluated<'a> = Result<Value<'a>, Fault>;
 
 pub(super) fn overflow(at: usize) -> Fault {
     Fault::evaluation(at, "the result is beyond 64-bit signed integers; use `double(…)`")

@@ -5,7 +5,7 @@
 
 use super::Fault;
 use super::token::{Token, Word, words};
-use super::tree::{Kind, Node, Operator};
+use super::tree::{Node, NodeKind, Operator};
 
 /// Characters of source.
 pub const MAX_SOURCE: usize = 1024;
@@ -138,7 +138,7 @@ impl Parser {
     }
 
     /// Counts a new node and how deep it is.
-    pub(super) fn node(&mut self, at: usize, below: usize, kind: Kind) -> Parsed {
+    pub(super) fn node(&mut self, at: usize, below: usize, kind: NodeKind) -> Parsed {
         self.nodes += 1;
         if self.nodes > MAX_NODES {
             return Err(Fault::limit(
@@ -182,19 +182,19 @@ impl Parser {
         self.expect(":")?;
         let no = self.nested(Self::expression)?;
         let below = test.depth.max(yes.depth).max(no.depth);
-        self.node(at, below, Kind::Conditional { test: Box::new(test), yes: Box::new(yes), no: Box::new(no) })
+        self.node(at, below, NodeKind::Conditional { test: Box::new(test), yes: Box::new(yes), no: Box::new(no) })
     }
 
     fn or(&mut self) -> Parsed {
-        self.run("||", Self::and, Kind::Or)
+        self.run("||", Self::and, NodeKind::Or)
     }
 
     fn and(&mut self) -> Parsed {
-        self.run("&&", |parser| parser.binary(0), Kind::And)
+        self.run("&&", |parser| parser.binary(0), NodeKind::And)
     }
 
     /// Terms joined by one logical operator, as one node.
-    fn run(&mut self, symbol: &str, term: fn(&mut Self) -> Parsed, kind: fn(Vec<Node>) -> Kind) -> Parsed {
+    fn run(&mut self, symbol: &str, term: fn(&mut Self) -> Parsed, kind: fn(Vec<Node>) -> NodeKind) -> Parsed {
         let at = self.at();
         let first = term(self)?;
         if !self.sees(symbol) {
@@ -227,7 +227,7 @@ impl Parser {
             self.next += 1;
             let right = self.binary(level + 1)?;
             let below = left.depth.max(right.depth);
-            left = self.node(at, below, Kind::Binary { operator, left: Box::new(left), right: Box::new(right) })?;
+            left = self.node(at, below, NodeKind::Binary { operator, left: Box::new(left), right: Box::new(right) })?;
         }
         Ok(left)
     }
@@ -237,7 +237,7 @@ impl Parser {
         if self.accept("!") {
             let of = self.nested(Self::unary)?;
             let below = of.depth;
-            return self.node(at, below, Kind::Not(Box::new(of)));
+            return self.node(at, below, NodeKind::Not(Box::new(of)));
         }
         if self.accept("-") {
             // The smallest integer has no positive twin, so the sign belongs to the number.
@@ -246,12 +246,12 @@ impl Parser {
                 let value = 0_i64
                     .checked_sub_unsigned(magnitude)
                     .ok_or_else(|| Fault::new(at, "the number is beyond 64-bit signed integers"))?;
-                let number = self.node(at, 0, Kind::Int(value))?;
+                let number = self.node(at, 0, NodeKind::Int(value))?;
                 return self.members(number);
             }
             let of = self.nested(Self::unary)?;
             let below = of.depth;
-            return self.node(at, below, Kind::Negate(Box::new(of)));
+            return self.node(at, below, NodeKind::Negate(Box::new(of)));
         }
         let of = self.primary()?;
         self.members(of)
@@ -270,18 +270,18 @@ impl Parser {
                     self.nested(|parser| parser.method(of, name, at))?
                 } else {
                     let below = of.depth;
-                    self.node(at, below, Kind::Select { of: Box::new(of), field: name })?
+                    self.node(at, below, NodeKind::Select { of: Box::new(of), field: name })?
                 };
             } else if self.accept("[") {
                 let position = self.at();
                 let key = self.nested(Self::expression)?;
                 self.expect("]")?;
-                if let (Kind::Int(..0), false) = (&key.kind, matches!(of.kind, Kind::Map(_))) {
+                if let (NodeKind::Int(..0), false) = (&key.kind, matches!(of.kind, NodeKind::Map(_))) {
                     let why = "positions count from 0: the last one of a list `l` is `l[size(l) - 1]`";
                     return Err(Fault::new(position, why));
                 }
                 let below = of.depth.max(key.depth);
-                of = self.node(at, below, Kind::Index { of: Box::new(of), key: Box::new(key) })?;
+                of = self.node(at, below, NodeKind::Index { of: Box::new(of), key: Box::new(key) })?;
             } else if self.sees("{") {
                 return Err(Fault::new(at, "messages are not available in conditions; write a map, as in `{'a': 1}`"));
             } else {
@@ -296,10 +296,10 @@ impl Parser {
             Token::Int(magnitude) => {
                 let value = i64::try_from(magnitude)
                     .map_err(|_| Fault::new(at, "the number is beyond 64-bit signed integers"))?;
-                self.node(at, 0, Kind::Int(value))
+                self.node(at, 0, NodeKind::Int(value))
             }
-            Token::Double(value) => self.node(at, 0, Kind::Double(value)),
-            Token::Text(text) => self.node(at, 0, Kind::Text(text)),
+            Token::Double(value) => self.node(at, 0, NodeKind::Double(value)),
+            Token::Text(text) => self.node(at, 0, NodeKind::Text(text)),
             Token::Name(name) => self.name(name, at),
             Token::Symbol("(") => {
                 let inner = self.nested(Self::expression)?;
@@ -308,7 +308,7 @@ impl Parser {
             }
             Token::Symbol("[") => {
                 let elements = self.nested(|parser| parser.separated("]", Self::expression))?;
-                self.node(at, deepest(&elements), Kind::List(elements))
+                self.node(at, deepest(&elements), NodeKind::List(elements))
             }
             Token::Symbol("{") => {
                 let entries = self.nested(|parser| {
@@ -319,7 +319,7 @@ impl Parser {
                     })
                 })?;
                 let below = entries.iter().map(|(key, value)| key.depth.max(value.depth)).max().unwrap_or(0);
-                self.node(at, below, Kind::Map(entries))
+                self.node(at, below, NodeKind::Map(entries))
             }
             found => {
                 self.next -= 1;
@@ -348,14 +348,14 @@ impl Parser {
     /// Parses an expression that begins with a name: a constant, a variable or a function.
     fn name(&mut self, name: String, at: usize) -> Parsed {
         let kind = match name.as_str() {
-            "true" => Kind::Bool(true),
-            "false" => Kind::Bool(false),
-            "null" => Kind::Null,
+            "true" => NodeKind::Bool(true),
+            "false" => NodeKind::Bool(false),
+            "null" => NodeKind::Null,
             word if RESERVED.contains(&word) => {
                 return Err(Fault::new(at, format!("`{word}` is a reserved word and cannot be a variable")));
             }
             _ if self.accept("(") => return self.nested(|parser| parser.function(name, at)),
-            _ => Kind::Name(name),
+            _ => NodeKind::Name(name),
         };
         self.node(at, 0, kind)
     }

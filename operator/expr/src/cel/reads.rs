@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use super::tree::{Kind as NodeKind, Node, Operator};
+use super::tree::{Node, NodeKind, Operator};
 use crate::answer_shape::{AnswerShape, Kind};
 use crate::reference::{Known, Member, Reference, remedy};
 

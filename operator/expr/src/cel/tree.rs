@@ -14,11 +14,11 @@ pub(super) struct Node {
     pub(super) at: usize,
     /// The longest way down from here, in nodes.
     pub(super) depth: usize,
-    pub(super) kind: Kind,
+    pub(super) kind: NodeKind,
 }
 
 #[derive(Debug, Clone)]
-pub(super) enum Kind {
+pub(super) enum NodeKind {
     Null,
     Bool(bool),
     Int(i64),
@@ -128,17 +128,22 @@ impl Node {
     /// The nodes directly below this one, in the order they are written.
     pub(super) fn children(&self) -> Vec<&Node> {
         match &self.kind {
-            Kind::Null | Kind::Bool(_) | Kind::Int(_) | Kind::Double(_) | Kind::Text(_) | Kind::Name(_) => Vec::new(),
-            Kind::List(nodes) | Kind::And(nodes) | Kind::Or(nodes) => nodes.iter().collect(),
-            Kind::Call { arguments, .. } => arguments.iter().collect(),
-            Kind::Map(entries) => entries.iter().flat_map(|(k, v)| [k, v]).collect(),
-            Kind::Select { of, .. } | Kind::Has { of, .. } => vec![of],
-            Kind::Not(of) | Kind::Negate(of) => vec![of],
-            Kind::Matches { text, .. } => vec![text],
-            Kind::Index { of, key } => vec![of, key],
-            Kind::Binary { left, right, .. } => vec![left, right],
-            Kind::Conditional { test, yes, no } => vec![test, yes, no],
-            Kind::Comprehension(c) => {
+            NodeKind::Null
+            | NodeKind::Bool(_)
+            | NodeKind::Int(_)
+            | NodeKind::Double(_)
+            | NodeKind::Text(_)
+            | NodeKind::Name(_) => Vec::new(),
+            NodeKind::List(nodes) | NodeKind::And(nodes) | NodeKind::Or(nodes) => nodes.iter().collect(),
+            NodeKind::Call { arguments, .. } => arguments.iter().collect(),
+            NodeKind::Map(entries) => entries.iter().flat_map(|(k, v)| [k, v]).collect(),
+            NodeKind::Select { of, .. } | NodeKind::Has { of, .. } => vec![of],
+            NodeKind::Not(of) | NodeKind::Negate(of) => vec![of],
+            NodeKind::Matches { text, .. } => vec![text],
+            NodeKind::Index { of, key } => vec![of, key],
+            NodeKind::Binary { left, right, .. } => vec![left, right],
+            NodeKind::Conditional { test, yes, no } => vec![test, yes, no],
+            NodeKind::Comprehension(c) => {
                 [Some(&c.range), c.filter.as_ref(), Some(&c.body)].into_iter().flatten().collect()
             }
         }
@@ -152,7 +157,7 @@ impl Node {
             }
             return;
         }
-        if let Kind::Comprehension(c) = &self.kind {
+        if let NodeKind::Comprehension(c) = &self.kind {
             c.range.collect(local, into);
             let local = Some(c.variable.as_str());
             c.filter.iter().for_each(|filter| filter.collect(local, into));
@@ -168,7 +173,7 @@ impl Node {
     pub(super) fn reference(&self) -> Option<Reference> {
         let (root, mut members) = self.path()?;
         members.reverse();
-        Some(Reference { root: root.to_owned(), members, optional: matches!(self.kind, Kind::Has { .. }) })
+        Some(Reference { root: root.to_owned(), members, optional: matches!(self.kind, NodeKind::Has { .. }) })
     }
 
     /// The variable and the members, last one first, if this node is a path of constants.
@@ -177,15 +182,15 @@ impl Node {
         let mut node = self;
         loop {
             node = match &node.kind {
-                Kind::Name(name) => return Some((name, members)),
-                Kind::Select { of, field } | Kind::Has { of, field } => {
+                NodeKind::Name(name) => return Some((name, members)),
+                NodeKind::Select { of, field } | NodeKind::Has { of, field } => {
                     members.push(Member::Name(field.clone()));
                     of
                 }
-                Kind::Index { of, key } => {
+                NodeKind::Index { of, key } => {
                     members.push(match &key.kind {
-                        Kind::Text(name) => Member::Name(name.clone()),
-                        Kind::Int(position) => Member::Position(*position),
+                        NodeKind::Text(name) => Member::Name(name.clone()),
+                        NodeKind::Int(position) => Member::Position(*position),
                         _ => return None,
                     });
                     of

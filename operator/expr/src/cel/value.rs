@@ -15,6 +15,9 @@ use crate::number::{self, inexact};
 use crate::scope::{Records, Root};
 use crate::text;
 
+/// The result of evaluating a part of a condition.
+pub(super) type Evaluated<'a> = Result<Value<'a>, Fault>;
+
 #[derive(Debug, Clone)]
 pub(super) enum Value<'a> {
     Null,

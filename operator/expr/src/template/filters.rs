@@ -291,9 +291,6 @@ pub(super) fn method(state: &mut State, value: &Value, name: &str, args: &[Value
     }
 }
 
-/// Returns the cost of a filter or a test by its arguments; the first is the value that it is applied to.
-pub(super) type Charge = fn(&mut Meter, &[Value]) -> Result<(), Error>;
-
 pub(super) fn charge_nothing(meter: &mut Meter, of: &[Value]) -> Result<(), Error> {
     meter.take(of.len())
 }

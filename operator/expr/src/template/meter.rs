@@ -22,6 +22,9 @@ pub(super) const OUTPUT_LIMIT: &str = "output limit";
 /// The name in the scope of whether a number in it cannot be read. No template can name it.
 pub(super) const HAS_INEXACT: &str = "has inexact";
 
+/// Charges for the arguments of an operator, a filter or a test. The first is the value that it is applied to.
+pub(super) type Charge = fn(&mut Meter, &[Value]) -> Result<(), Error>;
+
 /// The work that is left to a rendering.
 pub(super) struct Meter {
     left: usize,

@@ -9,9 +9,7 @@ use minijinja::machinery::{Instruction, Instructions};
 use minijinja::value::{Rest, ValueKind};
 use minijinja::{Environment, Error, State, Value};
 
-use super::meter::{Meter, assert_valid, write};
-
-type Charge = fn(&mut Meter, &[Value]) -> Result<(), Error>;
+use super::meter::{Charge, Meter, assert_valid, write};
 
 /// The filters that charge, by names that no template can call.
 const CHARGES: [(&str, Charge); 10] = [

@@ -9,7 +9,7 @@ use std::sync::LazyLock;
 use minijinja::value::{Rest, ValueOrKwargs};
 use minijinja::{Environment, State, UndefinedBehavior, Value, filters, tests};
 
-use super::meter::{Meter, assert_valid};
+use super::meter::{Charge, Meter, assert_valid};
 use super::metered::{add_charges, collected};
 use super::{filters as own, url};
 
@@ -138,7 +138,7 @@ fn add_engine_filters(env: &mut Environment<'static>) {
 }
 
 /// Adds a filter of the engine that is paid for before it runs, and whose result is collected.
-fn add_metered(env: &mut Environment<'static>, name: &'static str, function: Value, charge: own::Charge) {
+fn add_metered(env: &mut Environment<'static>, name: &'static str, function: Value, charge: Charge) {
     env.add_filter(name, move |state: &mut State, arguments: Rest<ValueOrKwargs>| {
         let arguments = arguments.into_values();
         Meter::of(state, |meter| charge(meter, &arguments))?;
@@ -148,7 +148,7 @@ fn add_metered(env: &mut Environment<'static>, name: &'static str, function: Val
 }
 
 fn add_tests(env: &mut Environment<'static>) {
-    let tests: [(&'static str, Value, own::Charge); 31] = [
+    let tests: [(&'static str, Value, Charge); 31] = [
         ("boolean", Value::from_function(tests::is_boolean), own::charge_nothing),
         ("defined", Value::from_function(tests::is_defined), own::charge_nothing),
         ("divisibleby", Value::from_function(own::is_divisible_by), own::charge_nothing),

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use signoff_api::{RecordPath, Seq, journal::StepRecord};
 use signoff_expr::Scope;
 
-use super::{Part, RequestedNames, VisibleRecord, parts, view};
+use super::{PathPart, RequestedNames, VisibleRecord, parts, view};
 
 use crate::{
     journal::within,
@@ -243,9 +243,11 @@ impl<'a> StepScope<'a> {
             .into_iter()
             .enumerate()
             .map(|(at, step)| {
-                let part = Part::entry(at, count).named(&step.name);
+                let part = PathPart::entry(at, count).named(&step.name);
                 let view = match wanted.reads(root, &[part]).then(|| self.seen_record(run, step, seq)).flatten() {
-                    Some(one) => view(run, self, &one, seq, &|field| wanted.reads(root, &[part, Part::field(field)])),
+                    Some(one) => {
+                        view(run, self, &one, seq, &|field| wanted.reads(root, &[part, PathPart::field(field)]))
+                    }
                     None => Ok(Value::Null),
                 };
                 view.map(|view| (step.name.clone(), view))
@@ -267,10 +269,10 @@ impl<'a> StepScope<'a> {
                 }
                 for (name, mut view) in views {
                     // A graph visits a node often: visits that no template names are not read.
-                    let visits = [Part::field(&name), Part::field("visits")];
+                    let visits = [PathPart::field(&name), PathPart::field("visits")];
                     if wanted.reads(root, &visits) {
                         let visits = self.visits(run, &name, seq, &|part, field| {
-                            wanted.reads(root, &[visits[0], visits[1], part, Part::field(field)])
+                            wanted.reads(root, &[visits[0], visits[1], part, PathPart::field(field)])
                         })?;
                         if let Some(view) = view.as_object_mut() {
                             view.insert("visits".to_owned(), visits);
@@ -290,7 +292,7 @@ impl<'a> StepScope<'a> {
         run: &Run<'a>,
         name: &str,
         seq: Seq,
-        is_read: &dyn Fn(Part<'_>, &str) -> bool,
+        is_read: &dyn Fn(PathPart<'_>, &str) -> bool,
     ) -> Result<Value, RenderError> {
         let Some(step) = self.named(name) else { return Ok(Value::Null) };
         let last_attempts: BTreeMap<i32, StepRecord> = {
@@ -301,7 +303,7 @@ impl<'a> StepScope<'a> {
         };
         let count = last_attempts.len();
         let view = |(at, record): (usize, StepRecord)| {
-            let part = Part::entry(at, count);
+            let part = PathPart::entry(at, count);
             view(run, self, &VisibleRecord { step, record }, seq, &|field| is_read(part, field))
         };
         all(last_attempts.into_values().enumerate().map(view).collect()).map(Value::Array)

@@ -30,7 +30,7 @@ use crate::{
         flow::EarlyEnd,
         gate::{DecidedGate, SubjectAt, decide, verdict_or_end},
     },
-    tools::{arguments::Arguments, question::Asked},
+    tools::{arguments::Arguments, question::AgentQuestions},
 };
 
 /// The result of a call whose further attempt only a deadline, or nobody, approved.
@@ -129,7 +129,7 @@ pub(super) async fn ask_people<'a>(
     tool: &str,
     arguments: &Arguments,
 ) -> Result<Answered, EarlyEnd> {
-    let asked = match Asked::read(tool, arguments) {
+    let asked = match AgentQuestions::read(tool, arguments) {
         Ok(asked) => asked,
         Err(why) => return Ok(Answered::Result(format!("Error: the question cannot be asked: {why}"))),
     };

@@ -45,7 +45,7 @@ const MORE_CALLS: &str = " more calls after it are not made)";
 const TURNS: i32 = 20;
 
 /// A call of a turn, with an id of its own and its arguments read once.
-struct Call {
+struct ParsedCall {
     id: String,
     /// As the model wrote it.
     tool: String,
@@ -132,8 +132,9 @@ pub(crate) async fn perform_turn<'a>(
 
 /// The calls as the model is told them again, and the paths of those that it is told with their arguments. Where all
 /// arguments together are too long for a conversation, long ones are replaced by their length.
-fn as_told(calls: Vec<Call>, turn: &str) -> (Vec<ToolCall>, BTreeSet<String>) {
-    let text = |call: &Call| call.arguments.as_ref().map_or_else(|_| "{}".to_owned(), |read| read.text().to_owned());
+fn as_told(calls: Vec<ParsedCall>, turn: &str) -> (Vec<ToolCall>, BTreeSet<String>) {
+    let text =
+        |call: &ParsedCall| call.arguments.as_ref().map_or_else(|_| "{}".to_owned(), |read| read.text().to_owned());
     let are_long = calls.iter().map(|call| text(call).len()).sum::<usize>() > ARGUMENTS;
     let mut whole = BTreeSet::new();
     let mut told = Vec::new();
@@ -178,7 +179,7 @@ fn failure(class: FailureClass, why: &str) -> StepFailure {
 }
 
 /// Reads the arguments of the calls. An id of an earlier turn is replaced when the conversation is told.
-fn read(requested: Vec<RequestedCall>) -> Vec<Call> {
+fn read(requested: Vec<RequestedCall>) -> Vec<ParsedCall> {
     let read = |RequestedCall { id, tool, arguments }| {
         let arguments = match arguments {
             RequestedArguments::Text(text) => Arguments::parse(&text),
@@ -186,13 +187,13 @@ fn read(requested: Vec<RequestedCall>) -> Vec<Call> {
                 Err(format!("the arguments have {bytes} bytes, which is too much: give less"))
             }
         };
-        Call { id, tool, arguments }
+        ParsedCall { id, tool, arguments }
     };
     requested.into_iter().map(read).collect()
 }
 
 /// Returns the positions of the calls in groups of equal ones: of the same tool with the same arguments.
-fn equal_calls(calls: &[Call]) -> Vec<Vec<usize>> {
+fn equal_calls(calls: &[ParsedCall]) -> Vec<Vec<usize>> {
     let mut groups: Vec<Vec<usize>> = Vec::new();
     for (at, call) in calls.iter().enumerate() {
         let is_equal = |group: &&mut Vec<usize>| {
@@ -227,7 +228,7 @@ async fn answer_equal<'a>(
     run: &Run<'a>,
     site: &TurnSite<'_, 'a>,
     perform: PerformCall<'a>,
-    calls: &[Call],
+    calls: &[ParsedCall],
     group: &[usize],
 ) -> Result<Vec<(usize, String)>, EarlyEnd> {
     let mut results = Vec::new();
@@ -261,7 +262,7 @@ async fn answer_all<'a>(
     run: &Run<'a>,
     site: &TurnSite<'_, 'a>,
     perform: PerformCall<'a>,
-    calls: &[Call],
+    calls: &[ParsedCall],
     groups: &[Vec<usize>],
 ) -> Result<Vec<String>, EarlyEnd> {
     let members = groups.iter().map(|group| {
@@ -292,7 +293,7 @@ async fn answer<'a>(
     site: &TurnSite<'_, 'a>,
     perform: PerformCall<'a>,
     at: usize,
-    call: &Call,
+    call: &ParsedCall,
 ) -> Result<Answered, EarlyEnd> {
     let error = |why: String| Ok(Answered::Result(format!("Error: {why}")));
     if let Some(beyond) = beyond_limits(site, at) {

@@ -8,7 +8,7 @@
 
 use std::{collections::BTreeSet, future::poll_fn, rc::Rc, task::Poll};
 
-use signoff_api::{Digest, RecordPath, Seq, approval::Action as Asked, journal::StepRecord, tool::Effects};
+use signoff_api::{Digest, RecordPath, Seq, approval::Action as ReviewedAction, journal::StepRecord, tool::Effects};
 use signoff_expr::text;
 
 use super::site::{Proposal, TurnSite, cut};
@@ -154,7 +154,7 @@ fn outcome(run: &Run<'_>, earlier: &StepRecord) -> Result<String, RenderError> {
 pub(super) fn line(run: &Run<'_>, earlier: &StepRecord) -> Result<String, RenderError> {
     let at = earlier.finished_at.unwrap_or(earlier.at);
     let result = text::display(&outcome(run, earlier)?, SHOWN).replace('\n', " ");
-    Ok(format!("{}{at}: {}, with this result: {result}", Asked::MADE_BEFORE, earlier.phase.name()))
+    Ok(format!("{}{at}: {}, with this result: {result}", ReviewedAction::MADE_BEFORE, earlier.phase.name()))
 }
 
 /// Returns the result of a call that is not made again: that of the earlier one, marked.

@@ -26,7 +26,7 @@ use crate::{
         excerpt::{Fields, SHOWN},
         request::{CallReview, FACT_TOOL, ReviewSubject},
     },
-    tools::{arguments::Arguments, question::Asked},
+    tools::{arguments::Arguments, question::AgentQuestions},
 };
 
 /// The most bytes of the schema by which an edit of arguments is checked; with a longer one they cannot be edited.
@@ -171,7 +171,7 @@ pub(super) fn question(
     path: &str,
     tool: &str,
     arguments: &Arguments,
-    asked: &Asked,
+    asked: &AgentQuestions,
 ) -> ReviewSubject {
     let action = Action {
         kind: ActionKind::Question,

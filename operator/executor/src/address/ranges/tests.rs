@@ -5,7 +5,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::*;
-use crate::address::{Error, Settings};
+use crate::address::{AddressSettings, Error};
 
 /// The networks of the IANA special-purpose registries (IPv4 2025-10-09, IPv6 2025-10-09) that calls may reach.
 const REGISTERED_ALLOWED: &str = "10.0.0.0/8 172.16.0.0/12 192.168.0.0/16 fc00::/7";
@@ -31,7 +31,7 @@ fn host(address: IpAddr) -> String {
 }
 
 fn check(host: &str) -> Result<(), Error> {
-    Settings::default().check_url(&format!("http://{host}/")).map(drop)
+    AddressSettings::default().check_url(&format!("http://{host}/")).map(drop)
 }
 
 #[track_caller]
@@ -57,12 +57,12 @@ fn every_registered_range_is_a_row_with_the_verdict_it_needs() {
         found[0]
     };
     for network in REGISTERED_ALLOWED.split_whitespace() {
-        assert_eq!(verdict(network), Verdict::Allowed, "{network}");
+        assert_eq!(verdict(network), RangeVerdict::Allowed, "{network}");
     }
     for network in REGISTERED_REFUSED.split_whitespace() {
-        assert_eq!(verdict(network), Verdict::Refused, "{network}");
+        assert_eq!(verdict(network), RangeVerdict::Refused, "{network}");
     }
-    assert_eq!(verdict("64:ff9b::/96"), Verdict::Inner);
+    assert_eq!(verdict("64:ff9b::/96"), RangeVerdict::Inner);
 }
 
 #[test]
@@ -164,7 +164,7 @@ fn every_address_is_judged_by_a_row_of_its_family() {
 fn a_metadata_service_is_refused_by_address_and_behind_a_name() {
     for address in METADATA_ADDRESSES.split_whitespace().map(|text| text.parse::<IpAddr>().unwrap()) {
         assert_refused(&host(address));
-        let behind = Settings::default().check_address(address, Some(80), Some("innocent.example.com"));
+        let behind = AddressSettings::default().check_address(address, Some(80), Some("innocent.example.com"));
         let problem = behind.unwrap_err().to_string();
         assert!(problem.contains("is a cloud metadata address"), "{problem}");
     }
@@ -174,7 +174,7 @@ fn a_metadata_service_is_refused_by_address_and_behind_a_name() {
 fn a_range_that_is_allowed_does_not_open_the_metadata_service_in_it() {
     let check = |entries: &[&str], address: &str| {
         let allow = entries.iter().map(|entry| entry.parse().unwrap()).collect();
-        let settings = Settings { allow, ..Settings::default() };
+        let settings = AddressSettings { allow, ..AddressSettings::default() };
         settings.check_address(address.parse().unwrap(), Some(80), Some("inside.example.com"))
     };
     for (range, inside, service) in [
@@ -245,7 +245,7 @@ fn embeddings(address: Ipv4Addr) -> Vec<Ipv6Addr> {
 #[test]
 fn no_spelling_of_a_refused_ipv4_address_is_reached() {
     for address in rows()
-        .filter(|row| matches!(row.class.verdict, Verdict::Refused | Verdict::Metadata))
+        .filter(|row| matches!(row.class.verdict, RangeVerdict::Refused | RangeVerdict::Metadata))
         .flat_map(|row| row.network.ends())
     {
         let IpAddr::V4(address) = address else { continue };
