@@ -91,7 +91,8 @@ impl PodIndex {
                 // A Pod that was created after the list began may be missing in it. The task that follows it asks the
                 // API server.
                 let gone: Vec<_> = inner.pods.keys().filter(|n| of_scope(n) && !listed.contains(*n)).cloned().collect();
-                let affected = gone.iter().filter_map(|name| inner.remove(name, None, DeletionSource::Relisted)).collect();
+                let affected =
+                    gone.iter().filter_map(|name| inner.remove(name, None, DeletionSource::Relisted)).collect();
                 inner.complete.insert(scope);
                 affected
             }

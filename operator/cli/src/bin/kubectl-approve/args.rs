@@ -29,7 +29,7 @@ use crate::output::{FactsArgs, OutputArgs};
     bin_name = "kubectl approve",
     version,
     disable_help_subcommand = true,
-    after_help = crate::exit::table()
+    after_help = crate::error::exit::table()
 )]
 pub struct Arguments {
     /// Which cluster, and as whom.

@@ -13,14 +13,14 @@ use clap_complete::{ArgValueCompleter, CompleteEnv, CompletionCandidate, aot::Sh
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{Api, api::ListParams, config::Kubeconfig};
 use signoff_api::Workflow;
+use signoff_cli::sanitize::one_line;
 use signoff_review::seen::{Seen, sort, still_open};
 
 use crate::{
     args::{Arguments, Connection},
-    client::Session,
+    cluster::{client::Session, names},
     error::Failure,
-    names, output,
-    sanitize::one_line,
+    output,
 };
 
 /// The program's name.

@@ -1,436 +1,151 @@
-//! Deciding, in the way of every decision ([`signoff_review::flow`]): read the request, rehearse the entry, ask the
-//! person, record it, and wait for its effect.
+//! The commands that decide: one Approval, several, or the calls of one turn of an agent.
 //!
-//! It must not judge whether a decision is allowed: the API server does.
+//! names as typed -> whole names *(I/O)* -> decisions, each on its own *(I/O)* -> their effects, waited for at the same
+//! time *(I/O)* -> a line each, and the exit code of the first name that failed
 
-use std::{io::Read, pin::pin};
+mod decision;
+mod dialog;
+mod edit;
+mod payload;
+mod refusals;
+mod report;
+mod successor;
+mod turn;
+mod wait;
 
-use futures::future::{Either, select};
-use signoff_api::{Approval, ApprovalStatus, Code, Moment};
-use signoff_engine::approval::eligibility::closed;
-use signoff_review::{
-    action, decisions,
-    entry::{self, Change, Entry},
-    flow::{Meaning, NotRecorded, NotRehearsed, Proposed, Recorded, Rehearsed, Server},
-    foreseen::{self, Counter},
-    outcome::{self, done},
-    problem::Problem,
-    reading::{Texts, Verified, verify},
-    refusal,
-    seen::{RunNow, Seen},
-    voter::Me,
-};
-use tokio::time::Instant;
+use futures::{FutureExt, StreamExt, stream::FuturesOrdered};
+use signoff_api::Verdict;
+use signoff_cli::terminal;
 
 use crate::{
-    args::{DecisionArgs, DryRun, Payload, Wait},
-    client::Session,
-    clock,
-    decision_report::{self, Report},
-    dialog, edit,
-    encoding::decoded,
+    args::{CommonArgs, DecisionArgs, Payload},
+    cluster::{
+        client::Session,
+        names::{self, Short},
+    },
     error::Failure,
-    payload, refusals,
-    sanitize::{fenced, one_line},
-    show, suggest, terminal, wait,
+    list::picker,
 };
 
-/// A request as it was read for a decision, and its reader.
-pub struct Reading {
-    /// The request.
-    pub seen: Seen,
-    /// Where its run stands.
-    pub run: RunNow,
-    /// The reader.
-    pub me: Me,
-}
+use decision::Sent;
+use report::Report;
 
-impl Reading {
-    /// Reads a request.
-    ///
-    /// # Errors
-    /// As every request.
-    pub async fn fetch(session: &Session, name: &str) -> Result<Self, Failure> {
-        let (seen, me) = tokio::try_join!(session.approval(name), session.me())?;
-        let run = session.run(&seen.approval.spec.request.workflow.name).await;
-        Ok(Self { seen, run, me })
-    }
-
-    /// Returns the request if everything about it is verified. Of long texts its reader sees the beginnings, and is
-    /// told so.
-    ///
-    /// # Errors
-    /// It has a problem.
-    pub fn verified(&self) -> Result<Verified<'_>, Failure> {
-        self.checked().map_err(refused)
-    }
-
-    /// Refuses a request that has a problem. Who has decided already can still wait for the effect, whatever the run
-    /// says now.
-    ///
-    /// # Errors
-    /// It has a problem.
-    pub fn check(&self, args: &DecisionArgs) -> Result<(), Failure> {
-        let key = self.me.voter_for(args.common.on_behalf_of.as_deref()).key();
-        match self.checked() {
-            Err(problem) if problem.is_of_request() || self.seen.stored(&key).is_none() => Err(refused(problem)),
-            _ => Ok(()),
+/// `kubectl approve [NAME]`: shows the Approval that was named or chosen, asks, and approves it.
+pub async fn bare(mut session: Session, name: Option<String>, common: CommonArgs) -> anyhow::Result<()> {
+    let name = match name {
+        Some(name) => names::full(&session, &name, Short::ToDecide { yes: common.yes }).await?,
+        None => {
+            let Some(chosen) = picker::pick(&session).await? else { return Ok(()) };
+            let metadata = chosen.approval.metadata;
+            session.namespace = metadata.namespace.unwrap_or_default();
+            metadata.name.unwrap_or_default()
         }
-    }
-
-    fn checked(&self) -> Result<Verified<'_>, Problem> {
-        verify(&self.seen, &self.run, Texts::OfRequest)
-    }
-}
-
-fn refused(problem: Problem) -> Failure {
-    Failure::Refused(problem.to_string())
-}
-
-/// The API server, for a decision on the Approval of this name.
-struct OneApproval<'s> {
-    session: &'s Session,
-    name: &'s str,
-}
-
-impl Server for OneApproval<'_> {
-    type Error = Failure;
-
-    async fn send(&self, seen: &Seen, entry: &Entry, dry_run: bool) -> Result<Seen, Failure> {
-        self.session.record(seen, entry, dry_run).await
-    }
-
-    async fn read(&self) -> Result<Seen, Failure> {
-        self.session.approval(self.name).await
-    }
-
-    fn meaning(failure: &Failure) -> Meaning {
-        match failure {
-            failure if failure.is_refusal() => Meaning::Refused,
-            Failure::Other(_) => Meaning::Unanswered,
-            _ => Meaning::NotStored,
-        }
-    }
-}
-
-/// A decision that was sent.
-#[derive(Debug)]
-pub enum Sent {
-    /// There is nothing to wait for.
-    Reported(Report),
-    /// It is stored, and can have its effect.
-    Stored {
-        /// As it was typed.
-        args: Box<DecisionArgs>,
-        /// The Approval with the decision.
-        approval: Box<Approval>,
-        /// The decision.
-        entry: Box<Entry>,
-    },
-}
-
-impl Sent {
-    fn stored(args: DecisionArgs, approval: Approval, entry: Entry) -> Self {
-        Self::Stored { args: Box::new(args), approval: Box::new(approval), entry: Box::new(entry) }
-    }
-
-    /// Returns a line that says what is stored, or `None` where there is nothing to wait for.
-    pub fn recorded(&self) -> Option<String> {
-        match self {
-            Self::Reported(_) => None,
-            Self::Stored { args, entry, .. } => {
-                let line = format!("{} recorded", entry.decision.verdict);
-                Some(reported(args, Report::new("Recorded", line)).line)
-            }
-        }
-    }
-
-    /// Waits for the effect of the decision, and reports it.
-    pub async fn report(self, session: &Session) -> Report {
-        match self {
-            Self::Reported(report) => report,
-            Self::Stored { args, approval, entry } => {
-                let report = effect(session, &args, *approval, &entry).await;
-                reported(&args, report)
-            }
-        }
-    }
-}
-
-/// Records a decision that was typed with its verdict. On a terminal it shows what is decided about and asks first.
-///
-/// # Errors
-/// Refusals, and everything that keeps it from being recorded as it was typed.
-pub async fn decide(session: &Session, args: &DecisionArgs) -> Result<Sent, Failure> {
-    let reading = Reading::fetch(session, &args.name).await?;
-    reading.check(args)?;
-    let is_dry = args.common.dry_run.is_some_and(|dry_run| dry_run != DryRun::None);
-    let asks = !args.common.yes && !is_dry && terminal::can_ask();
-    if !args.common.yes && !is_dry && terminal::is_manned() && !asks {
-        return Err(Failure::Refused(
-            "standard error is not a terminal, so there is no confirmation: use --yes, or do not redirect it"
-                .to_owned(),
-        ));
-    }
-    if asks {
-        terminal::note(&show::page_of(session, &reading.seen, &reading.me).await);
-    } else {
-        terminal::note(&summary(&reading.seen.approval));
-    }
-    record(session, args, &reading, asks).await
-}
-
-/// Shows the Approval, asks, and approves it. Where the gate does not take Approve it asks which verdict.
-///
-/// # Errors
-/// As [`decide`]; and when there is nobody to be asked.
-pub async fn show_and_approve(session: &Session, args: &DecisionArgs) -> Result<Sent, Failure> {
-    let reading = Reading::fetch(session, &args.name).await?;
-    terminal::note(&show::page_of(session, &reading.seen, &reading.me).await);
-    reading.check(args)?;
-    let asks = !args.common.yes;
-    let approval = &reading.seen.approval;
-    let is_open = closed(approval, clock::now()).is_none();
-    if let Some(why) = refusal::open_gate(approval, args.verdict, clock::now()).filter(|_| is_open) {
-        let suggestions = session.call.decisions(approval);
-        let commands = format!(":\n{}", suggest::lines(&suggestions).trim_end());
-        if !asks || !terminal::can_ask() {
-            return Err(Failure::RefusedFor { why, code: Code::VERDICT, commands });
-        }
-        terminal::note(&format!("{why}{commands}"));
-        let verdict = dialog::verdict(&suggestions)?;
-        return record(session, &DecisionArgs { verdict, ..args.clone() }, &reading, asks).await;
-    }
-    if asks && !terminal::can_ask() {
-        let approve = session.call.decisions(approval).into_iter().find(|one| one.verdict == args.verdict);
-        let approve = approve.map(|one| format!(", or {}", one.command)).unwrap_or_default();
-        let stream = if terminal::is_manned() { "standard error" } else { "standard input" };
-        return Err(Failure::Refused(format!(
-            "{stream} is not a terminal, so there is no confirmation: use --yes{approve}"
-        )));
-    }
-    record(session, args, &reading, asks).await
-}
-
-/// Sends a decision. `asks`: whether the user is asked first.
-///
-/// # Errors
-/// As [`decide`].
-async fn record(session: &Session, typed: &DecisionArgs, reading: &Reading, asks: bool) -> Result<Sent, Failure> {
-    match prepare(session, typed, reading, asks).await? {
-        Prepared::Sent(sent) => Ok(sent),
-        Prepared::Ready(args, rehearsed) => {
-            if asks {
-                let (seen, entry) = (rehearsed.seen(), rehearsed.entry());
-                if let Some(difference) = edit::difference_of(session, seen, entry).await? {
-                    terminal::note(&difference);
-                }
-                if let Some(warning) = outcome::after_edit(&seen.approval, entry) {
-                    terminal::note(&format!("Note: {warning}"));
-                }
-                dialog::confirm(&args, &seen.approval, &reading.me)?;
-            }
-            store(session, *args, *rehearsed).await
-        }
-    }
-}
-
-/// A decision before the user has confirmed it.
-pub enum Prepared {
-    /// Nothing is left to send.
-    Sent(Sent),
-    /// It is what was typed, completed, and the decision that the API server has accepted on trial.
-    Ready(Box<DecisionArgs>, Box<Rehearsed>),
-}
-
-/// Makes the entry of a decision, and rehearses it, so that no user confirms a decision that would be refused. `asks`:
-/// the user completes it.
-///
-/// # Errors
-/// As [`decide`].
-pub async fn prepare(
-    session: &Session,
-    typed: &DecisionArgs,
-    reading: &Reading,
-    asks: bool,
-) -> Result<Prepared, Failure> {
-    let (seen, me) = (&reading.seen, &reading.me);
-    let mut args = typed.clone();
-    if asks && closed(&seen.approval, clock::now()).is_none() {
-        dialog::complete(&mut args, &seen.approval.spec.request)?;
-    }
-    let file = match &args.payload {
-        Payload::ResponseFile(path) | Payload::Parameters { from_file: Some(path), .. } => Some(read(path)?),
-        _ => None,
     };
-    let entry = payload::entry(&args, file.as_deref(), &seen.approval, me)?;
-    if let Some(attempt) = entry.decision.attempt {
-        let why = seen
-            .approval
-            .status
-            .as_ref()
-            .and_then(|status| status.invalid.get(&entry.key))
-            .map_or("", |invalid| invalid.why.as_str());
-        terminal::note(&format!(
-            "attempt {} could not be used ({}): this is attempt {attempt}",
-            attempt - 1,
-            one_line(why, 1024)
-        ));
+    let args = DecisionArgs { name, verdict: Verdict::Approve, payload: Payload::Nothing, common };
+    if args.common.turn {
+        return decide_turn(&session, args).await;
     }
-    let change = entry::change(&entry, seen.decisions()).map_err(|error| Failure::Usage(error.to_string()))?;
-    if change == Change::Nothing {
-        return Ok(Prepared::Sent(unchanged(args, seen, entry)));
-    }
-    let shown = reading.verified()?.shown(seen.approval.spec.request.digest.as_str());
-    let proposed = shown.and_then(|shown| shown.propose(entry, me, clock::now()));
-    let proposed = proposed.map_err(|why| Failure::Refused(why.to_string()))?;
-    if args.common.dry_run == Some(DryRun::Client) {
-        usable(&seen.approval, proposed.entry(), clock::now())?;
-        let (type_, patch) = change.parts();
-        let report = decision_report::not_sent(&args, &patch)?;
-        if report.facts.is_none() {
-            terminal::note(&format!(
-                "approval.signoff.dev/{} not sent (client dry run); the patch of kubectl patch --type={type_}:",
-                one_line(&args.name, 253)
-            ));
-        }
-        return Ok(Prepared::Sent(Sent::Reported(report)));
-    }
-    let rehearsed = rehearse(session, &args, proposed).await?;
-    let voter = me.voter_for(args.common.on_behalf_of.as_deref());
-    decisions::already_counted(&seen.approval, &voter).iter().for_each(|already| terminal::note(already));
-    Ok(Prepared::Ready(Box::new(args), Box::new(rehearsed)))
-}
-
-async fn rehearse(session: &Session, args: &DecisionArgs, proposed: Proposed) -> Result<Rehearsed, Failure> {
-    let counter = Counter::start(1).map_err(|error| Failure::Other(error.to_string()))?;
-    let server = OneApproval { session, name: &args.name };
-    let key = proposed.entry().key.clone();
-    match proposed.rehearse(&server, &counter, clock::now()).await {
-        Ok(rehearsed) => Ok(rehearsed),
-        Err(NotRehearsed::Refused(refused, _)) => Err(refusals::explained(session, args, refused).await),
-        Err(NotRehearsed::Unusable(why)) => Err(Failure::Refused(why.to_string())),
-        Err(NotRehearsed::Tampered(differences)) => {
-            Err(Failure::Other(format!("{}\n{}", tampered(&key, &differences), entry::NOT_RECORDED)))
-        }
-        Err(NotRehearsed::Failed(failure)) => Err(failure),
+    match decision::show_and_approve(&session, &args).await {
+        Ok(sent) => finish(sent.report(&session).await),
+        Err(failure) => Err(names::explained(&session, &args.name, failure).await.into()),
     }
 }
 
-/// Records a decision that its user has confirmed, and sees that exactly it was stored. Of a dry run it reports the
-/// rehearsal.
-///
-/// # Errors
-/// As [`decide`].
-pub async fn store(session: &Session, args: DecisionArgs, rehearsed: Rehearsed) -> Result<Sent, Failure> {
-    if args.common.dry_run == Some(DryRun::Server) {
-        let line = format!("{} (server dry run)", rehearsed.reached().line(rehearsed.entry()));
-        return Ok(Sent::Reported(reported(&args, Report::new("DryRun", line))));
-    }
-    let key = rehearsed.entry().key.clone();
-    let server = OneApproval { session, name: &args.name };
-    let recorded = match rehearsed.confirm().record(&server, clock::now()).await {
-        Ok(recorded) => recorded,
-        Err(NotRecorded::Refused(refused)) => return Err(refusals::explained(session, &args, refused).await),
-        Err(NotRecorded::Unknown(failure) | NotRecorded::Failed(failure)) => return Err(failure),
-        Err(NotRecorded::Tampered(differences)) => return Err(tampered(&key, &differences)),
-    };
-    let Recorded { approval, entry } = recorded;
-    Ok(Sent::stored(args, approval, entry))
-}
-
-/// Reports a decision that is recorded already; `--wait` waits for its effect.
-fn unchanged(args: DecisionArgs, seen: &Seen, entry: Entry) -> Sent {
-    if args.common.wait.is_some() {
-        return Sent::stored(args, seen.approval.clone(), entry);
-    }
-    let who = args.common.on_behalf_of.as_ref().map_or_else(|| "you".to_owned(), |person| one_line(person, 253));
-    let when = refusal::when(seen, &entry.key, clock::now());
-    let line = format!("unchanged ({who} {}{when})", done(entry.decision.verdict));
-    Sent::Reported(reported(&args, Report::new("Unchanged", line)))
-}
-
-/// Waits for the effect of a recorded decision.
-async fn effect(session: &Session, args: &DecisionArgs, stored: Approval, entry: &Entry) -> Report {
-    let length = args.common.wait;
-    if length == Some(Wait::AtMost(std::time::Duration::ZERO)) {
-        let line = format!("{} recorded; its effect was not waited for (--wait=0s)", entry.decision.verdict);
-        return Report::new("Recorded", line);
-    }
-    let begun = Instant::now();
-    let waited = wait::wait(session, stored, entry, length.filter(|length| !length.is_long()), begun).await;
-    if length.is_some_and(Wait::is_long) && wait::is_open(&waited, entry.decision.verdict) {
-        let longer = pin!(wait::wait(session, waited.approval.clone(), entry, length, begun));
-        let so_far = pin!(decision_report::report(session, &waited, entry, None));
-        // The reasons so far can take seconds to find out; the outcome does not wait for them.
-        let longer = match select(longer, so_far).await {
-            Either::Left((longer, _)) => longer,
-            Either::Right((so_far, longer)) => {
-                terminal::note(&format!("{}; still waiting", reported(args, so_far).line));
-                longer.await
-            }
+/// Records each decision on its own: one that fails does not keep the others from being recorded. With `--wait` all are
+/// recorded before the first wait, and the waits run at the same time.
+pub async fn decide_all(session: &Session, all: Vec<DecisionArgs>) -> anyhow::Result<()> {
+    let (of, mut failures) = (all.len(), Vec::new());
+    let mut waits = FuturesOrdered::new();
+    if let Some(args) = all.iter().find(|args| args.common.turn) {
+        let [_] = all[..] else {
+            return Err(Failure::Usage("--turn takes one NAME: it decides the calls of its turn".to_owned()).into());
         };
-        return decision_report::report(session, &longer, entry, length).await;
+        return decide_turn(session, args.clone()).await;
     }
-    decision_report::report(session, &waited, entry, length).await
+    for (at, args) in all.into_iter().enumerate() {
+        let waits_for_outcome = args.common.wait.is_some();
+        match decide_one(session, args).await {
+            Ok(sent) if of == 1 => return finish(sent.report(session).await),
+            Ok(sent) if waits_for_outcome => {
+                // A user who interrupts the command knows what is recorded.
+                if let Some(line) = sent.recorded() {
+                    terminal::note(&line);
+                }
+                waits.push_back(sent.report(session).map(move |report| (at, report)));
+            }
+            Ok(sent) => failures.extend(print_report(sent.report(session).await)?.map(|failure| (at, failure))),
+            Err(failure) if of == 1 => return Err(failure.into()),
+            Err(failure) => {
+                terminal::note(&failure.to_string());
+                failures.push((at, failure));
+            }
+        }
+    }
+    conclude(waits, failures, of).await
 }
 
-fn reported(args: &DecisionArgs, report: Report) -> Report {
-    let report = report.with_facts(args);
-    Report { line: format!("approval.signoff.dev/{} {}", one_line(&args.name, 253), report.line), ..report }
+/// Records the decisions about the calls of a turn, and waits for their effects at the same time.
+async fn decide_turn(session: &Session, mut args: DecisionArgs) -> anyhow::Result<()> {
+    args.name = names::full(session, &args.name, Short::ToDecide { yes: args.common.yes }).await?;
+    let outcomes = match turn::decide(session, &args).await {
+        Ok(outcomes) => outcomes,
+        Err(failure) => return Err(names::explained(session, &args.name, failure).await.into()),
+    };
+    let (of, mut failures) = (outcomes.len(), Vec::new());
+    let mut waits = FuturesOrdered::new();
+    for (at, outcome) in outcomes.into_iter().enumerate() {
+        match outcome {
+            Ok(sent) => {
+                let line = sent.recorded().filter(|_| args.common.wait.is_some());
+                line.iter().for_each(|line| terminal::note(line));
+                waits.push_back(sent.report(session).map(move |report| (at, report)));
+            }
+            Err(failure) => failures.push((at, failure)),
+        }
+    }
+    conclude(waits, failures, of).await
 }
 
-fn tampered(key: &str, differences: &[String]) -> Failure {
-    let shown: String = differences.iter().map(|difference| fenced(difference, 4000)).collect();
-    Failure::Other(format!("{}, under {}:\n{shown}{}", entry::TAMPERED, one_line(key, 600), entry::TAMPERED_REMEDY))
+/// Prints the reports of decisions as they end, and returns the failure of all of them.
+async fn conclude(
+    mut waits: FuturesOrdered<impl Future<Output = (usize, Report)>>,
+    mut failures: Vec<(usize, Failure)>,
+    of: usize,
+) -> anyhow::Result<()> {
+    while let Some((at, report)) = waits.next().await {
+        failures.extend(print_report(report)?.map(|failure| (at, failure)));
+    }
+    // The code is that of the first name that failed, whenever it did.
+    match failures.iter().min_by_key(|(at, _)| *at) {
+        None => Ok(()),
+        Some((_, first)) => Err(Failure::Several { failed: failures.len(), of, code: first.code() }.into()),
+    }
 }
 
-/// Reads the text of a file, or of standard input where the name is `-`.
-fn read(path: &str) -> Result<String, Failure> {
-    let mut bytes = Vec::new();
-    let read =
-        if path == "-" { std::io::stdin().lock().read_to_end(&mut bytes).map(|_| bytes) } else { std::fs::read(path) };
-    read.map_err(|error| error.to_string())
-        .and_then(decoded)
-        .map_err(|why| Failure::Usage(format!("--from-file {}: {why}", one_line(path, 512))))
+async fn decide_one(session: &Session, mut args: DecisionArgs) -> Result<Sent, Failure> {
+    args.name = names::full(session, &args.name, Short::ToDecide { yes: args.common.yes }).await?;
+    let sent = if args.payload == Payload::Edited {
+        edit::edit_and_decide(session, args.clone()).await
+    } else {
+        decision::decide(session, &args).await
+    };
+    match sent {
+        Err(failure) => Err(names::explained(session, &args.name, failure).await),
+        sent => sent,
+    }
 }
 
-/// Returns the subject of the decision in a few lines; of a call with its tool and target.
-pub fn summary(approval: &Approval) -> String {
-    let request = &approval.spec.request;
-    let call = action::line(request).map(|call| format!("calls {}\n", one_line(&call, 300)));
-    format!(
-        "{} of workflow {}, requested by {}\n{}{}request digest {}",
-        one_line(&request.gate.path, 80),
-        one_line(&request.workflow.name, 63),
-        one_line(&request.requested_by, 253),
-        call.unwrap_or_default(),
-        fenced(&one_line(&request.prompt, 300), 400),
-        request.digest
-    )
+/// Prints the line about one of several decisions, and its failure, which it returns.
+fn print_report(report: Report) -> anyhow::Result<Option<Failure>> {
+    terminal::print(&report.text())?;
+    if let Some(failure) = &report.failure {
+        terminal::note(&failure.to_string());
+    }
+    Ok(report.failure)
 }
 
-/// Returns the operator's count of these decisions, by the same function that the operator counts with.
-///
-/// # Errors
-/// Counting them costs too much.
-fn counted(approval: &Approval, now: Moment) -> Result<ApprovalStatus, Failure> {
-    let counted = Counter::start(1).and_then(|counter| counter.wait(approval, now));
-    counted.map_err(|error| match error {
-        foreseen::CountError::Thread(_) => Failure::Other(error.to_string()),
-        foreseen::CountError::Uncountable(_) => Failure::Refused(error.to_string()),
-    })
+/// Prints the line about a decision, and returns the failure that `--wait` makes of its outcome.
+fn finish(report: Report) -> anyhow::Result<()> {
+    terminal::print(&report.text())?;
+    report.failure.map_or(Ok(()), |failure| Err(failure.into()))
 }
-
-/// Refuses what the operator would find unusable: it would only cost one of few attempts.
-///
-/// # Errors
-/// The decision is unusable.
-pub fn usable(approval: &Approval, entry: &Entry, now: Moment) -> Result<(), Failure> {
-    let counted = counted(&foreseen::with(approval, entry), now)?;
-    foreseen::unusable(&counted, entry).map_or(Ok(()), |why| Err(Failure::Refused(why)))
-}
-
-#[cfg(test)]
-#[path = "decide/tests.rs"]
-mod tests;

@@ -3,22 +3,26 @@
 //!
 //! Reads only. It repairs nothing.
 
+mod deciders;
+mod impersonators;
+mod notify;
+mod rbac;
+mod upgrade;
+mod waiting;
+
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, ResourceExt, api::ListParams};
 use serde_json::{Value, json};
 use signoff_admission::policies::Identity;
 use signoff_admission::{Inspection, READER_ROLE, inspect_as, installed_for, serves_mutating_policies};
-use signoff_review::operator_lease::GONE;
+use signoff_cli::sanitize::one_line;
+use signoff_review::operator_lease::{GONE, OperatorState};
 
 use crate::{
     args::Doctor,
-    client::Session,
+    cluster::{client::Session, operator_status::operator_state},
     error::Failure,
-    impersonators, notify,
-    operator_status::{OperatorState, operator_state},
-    sanitize::one_line,
-    upgrade, waiting,
-    wrap::wrapped,
+    output::wrap::wrapped,
 };
 
 /// The result of the check.

@@ -2,12 +2,13 @@
 //!
 //! It must not turn a failure into success, and prints nothing itself.
 
+pub mod exit;
+
 use kube::{client::AuthError, core::Status};
 use signoff_api::Code;
+use signoff_cli::sanitize::one_line;
 use signoff_cluster::error::innermost;
 use signoff_review::answer::{self, missing_role, sentence};
-
-use crate::sanitize::one_line;
 
 /// The error of a command.
 #[derive(Debug, thiserror::Error)]

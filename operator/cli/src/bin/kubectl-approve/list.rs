@@ -2,14 +2,22 @@
 //!
 //! **Invariant:** it leaves out only what `signoff_engine::approval::eligibility` says the user cannot decide.
 
+pub mod picker;
+pub mod watch;
+
 use std::collections::BTreeMap;
 
 use signoff_api::{Approval, ApprovalRequest, ApprovalStatus, Moment, Verdict, approval::ApprovalPhase};
-use signoff_cli::style::Tone;
+use signoff_cli::{
+    sanitize::one_line,
+    style::Tone,
+    table::{fitted, painted},
+    terminal,
+};
 use signoff_engine::approval::eligibility::{allowed_verdicts, ineligible};
 use signoff_review::{
     action::{self, is_question, turn_of},
-    quorum, request,
+    clock, quorum, request,
     seen::{Seen, sort, still_open},
     voided,
     voter::Me,
@@ -17,14 +25,12 @@ use signoff_review::{
 
 use crate::{
     args::List,
-    client::{Selection, Session},
-    clock,
+    cluster::{
+        client::{Selection, Session},
+        names,
+    },
     error::Failure,
-    names,
     output::Format,
-    sanitize::one_line,
-    table::{fitted, painted},
-    terminal,
 };
 
 /// The columns that a narrow terminal lacks, in this order.
@@ -338,9 +344,9 @@ fn document(found: &[Seen]) -> serde_json::Value {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
-    use super::*;
-    use crate::sample;
+    use signoff_review::sample;
 
+    use super::*;
     fn seen(prompt: &str) -> Seen {
         let mut approval = sample::approval();
         approval.spec.request.prompt = prompt.to_owned();

@@ -3,19 +3,23 @@
 //!
 //! It must not fetch anything. Tables made for people are made by the commands themselves.
 
+mod jsonpath;
+pub mod wrap;
+
 use std::str::FromStr;
 
 use clap::{Args, ValueEnum};
 use serde_json::Value;
-use signoff_expr::text::display;
-
-use crate::{
-    error::Failure,
-    jsonpath::{Path, Template, plain},
+use signoff_cli::{
     sanitize::{self, hides, one_line},
     table::table,
     terminal,
 };
+use signoff_expr::text::display;
+
+use crate::error::Failure;
+
+use jsonpath::{Path, Template, plain};
 
 /// The longest cell of a custom column, in characters.
 const LONGEST_CELL: usize = 4096;

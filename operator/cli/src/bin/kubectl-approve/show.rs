@@ -13,12 +13,20 @@ use signoff_api::{
     conditions::{FOREIGN_MUTATION, GUARDED},
     gate::Question,
 };
-use signoff_cli::facts::lines as fact_lines;
+use signoff_cli::{
+    facts::lines as fact_lines,
+    sanitize::{fenced, one_line},
+    table::table,
+    terminal,
+};
 use signoff_engine::{approval::eligibility::allowed_verdicts, gate::parameters};
 use signoff_review::{
-    action, decisions, edits, outcome, quorum,
+    action,
+    clock::{self, distance},
+    decisions, edits, outcome, quorum,
     request::{self, answer_rules},
     seen::Seen,
+    suggest::CallFlags,
     voided,
     voter::Me,
     whole::Whole,
@@ -26,14 +34,8 @@ use signoff_review::{
 
 use crate::{
     args::Show,
-    client::Session,
-    clock::{self, distance},
-    decision_report,
+    cluster::{client::Session, operator_status::operator_silence},
     error::Failure,
-    sanitize::{fenced, one_line},
-    suggest::CallFlags,
-    table::table,
-    terminal,
 };
 
 use colour::painted;
@@ -58,7 +60,7 @@ pub async fn show(session: &Session, Show { name, full, output, .. }: &Show) -> 
     status.conditions.extend(said.cloned());
     let now = clock::now();
     let is_uncounted = decisions::is_uncounted(&seen.approval, &me);
-    let silence = if is_uncounted { decision_report::operator_silence(session).await } else { None };
+    let silence = if is_uncounted { operator_silence(session).await } else { None };
     let next = match silence {
         Some(silence) => format!("{:<14}the run waits until an operator counts your decision: {silence}\n", "Next:"),
         None if is_uncounted => format!("{:<14}the run waits until the operator counts your decision\n", "Next:"),
@@ -294,5 +296,4 @@ fn outcome(page: &mut Page, status: &ApprovalStatus, now: Moment) {
 }
 
 #[cfg(test)]
-#[path = "show/tests.rs"]
 mod tests;

@@ -8,8 +8,9 @@ mod next;
 mod watch;
 
 use signoff_cli::{status::render, style::Style, terminal};
+use signoff_review::{clock, suggest::CallFlags};
 
-use crate::{args::StatusArgs, client::Session, clock, error::Failure, suggest::CallFlags};
+use crate::{args::StatusArgs, cluster::client::Session, error::Failure};
 
 use fetch::{RunState, Segments};
 

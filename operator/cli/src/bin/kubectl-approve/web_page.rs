@@ -3,14 +3,12 @@
 use std::process::{Command, Stdio};
 
 use signoff_api::names;
-
-use crate::{
-    args::WebArgs,
-    client::Session,
-    error::Failure,
+use signoff_cli::{
     sanitize::{hides, one_line},
     terminal,
 };
+
+use crate::{args::WebArgs, cluster::client::Session, error::Failure};
 
 /// The environment variable with the address of the inbox.
 const VARIABLE: &str = "SIGNOFF_WEB";

@@ -6,11 +6,13 @@ use clap::{
     Arg, Command, CommandFactory, Error,
     error::{ContextKind, ErrorKind},
 };
-use signoff_cli::help::{Group, grouped};
+use signoff_cli::{
+    help::{Group, grouped},
+    sanitize::one_line,
+};
 use signoff_expr::nearest;
 
 use super::Arguments;
-use crate::sanitize::one_line;
 
 /// The groups of the subcommands, in the order of the help.
 static GROUPS: [Group; 4] = [

@@ -12,12 +12,9 @@ use signoff_api::{
 };
 
 use super::*;
-use signoff_review::seen::RunNow;
+use signoff_review::{sample, seen::RunNow};
 
-#[path = "call_tests.rs"]
-mod call_tests;
-
-use crate::sample;
+mod calls;
 
 fn shown(approval: Approval) -> String {
     let seen = Seen { raw: serde_json::to_value(&approval).unwrap(), approval };

@@ -3,7 +3,7 @@
 //! It must not show a text outside a fence, nor leave out that a text is cut.
 
 use signoff_api::{ApprovalRequest, Digest, journal::BlobRef};
-use signoff_cli::changes;
+use signoff_cli::{changes, sanitize::fenced};
 use signoff_review::{
     action::{arguments, call},
     edits,
@@ -12,7 +12,6 @@ use signoff_review::{
 };
 
 use super::LONGEST;
-use crate::sanitize::fenced;
 
 /// A title and a body.
 pub type Section = (String, String);

@@ -8,9 +8,10 @@ use kube::{
 };
 use serde_json::{Value, json};
 use signoff_api::{Approval, Digest, Workflow, approval::WorkflowRef, names};
+use signoff_cli::sanitize::one_line;
 
 use super::fetch;
-use crate::{client::Session, error::Failure, sanitize::one_line};
+use crate::{cluster::client::Session, error::Failure};
 
 /// A segment of the journal: its digest, and its bytes or why they cannot be read.
 type SegmentBytes = (Digest, Result<Vec<u8>, Failure>);

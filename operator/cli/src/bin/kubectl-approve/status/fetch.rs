@@ -8,7 +8,7 @@ use kube::{Api, ResourceExt, api::ListParams};
 use signoff_api::{Approval, Digest, Workflow, approval::WorkflowRef, journal::StepRecord, names};
 use signoff_review::{run, whole};
 
-use crate::{client::Session, error::Failure};
+use crate::{cluster::client::Session, error::Failure};
 
 /// The records of segments, by the digest of the segment.
 pub type Segments = BTreeMap<Digest, Vec<StepRecord>>;

@@ -5,10 +5,10 @@
 use kube::ResourceExt;
 use signoff_api::{conditions, journal::StepPhase, workflow::WorkflowPhase};
 
-use signoff_review::run::Repetition;
+use signoff_cli::sanitize::one_line;
+use signoff_review::{run::Repetition, suggest::CallFlags};
 
 use super::fetch::RunState;
-use crate::{sanitize::one_line, suggest::CallFlags};
 
 /// The most gates whose command is printed.
 const MOST: usize = 5;
@@ -119,7 +119,7 @@ mod tests {
     }
 
     fn approval(name: &str) -> signoff_api::Approval {
-        let mut approval = crate::sample::approval();
+        let mut approval = signoff_review::sample::approval();
         approval.metadata.name = Some(name.to_owned());
         approval
     }

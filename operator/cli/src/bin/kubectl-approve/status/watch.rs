@@ -13,15 +13,17 @@ use kube::{
     },
 };
 use signoff_api::{Approval, Workflow};
-use signoff_cli::{status::render, terminal::Screen};
-use signoff_review::run;
+use signoff_cli::{sanitize::one_line, status::render, terminal::Screen};
+use signoff_review::{clock, run, suggest::CallFlags};
 
 use super::{
     fetch::{self, RunState, Segments},
     page, style,
 };
 use crate::{
-    args::StatusArgs, client::Session, clock, error::Failure, sanitize::one_line, suggest::CallFlags, watch_problem,
+    args::StatusArgs,
+    cluster::{client::Session, watch_problem},
+    error::Failure,
 };
 
 /// The time after which a page in place is drawn again, because the times on it are relative. Sends no request.

@@ -1,0 +1,365 @@
+//! Names of Approvals as people type them: whole, `WORKFLOW/GATE`, or the beginning of a name.
+//!
+//! **Invariant:** a short name is expanded for a decision only where its Approval is shown and the user is asked before
+//! anything is recorded. A script, and a call with `--yes`, names one request, digest included.
+
+use std::cmp::Reverse;
+
+use kube::{
+    Api,
+    api::{ApiResource, DynamicObject, ListParams},
+};
+use signoff_api::{Approval, Workflow, names::is_object};
+use signoff_cli::{sanitize::one_line, terminal};
+use signoff_expr::nearest::did_you_mean;
+use signoff_review::seen::{Seen, still_open};
+
+use super::client::Session;
+use crate::{args::WORKFLOW_KINDS, error::Failure};
+
+/// The most open Approvals that a message lists.
+const LISTED: usize = 5;
+/// The most runs with which a name is compared.
+const COMPARED: u32 = 500;
+
+/// Whether a short name may stand for an Approval here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Short {
+    /// To show it.
+    Everywhere,
+    /// To decide it.
+    ToDecide {
+        /// Whether `--yes` skips the question.
+        yes: bool,
+    },
+}
+
+impl Short {
+    /// Returns the remedy where a whole name is required, or `None`.
+    fn refusal(self, can_ask: bool) -> Option<&'static str> {
+        match self {
+            Self::ToDecide { .. } if !can_ask => Some("without a terminal write the whole name"),
+            // A short name can fit another request by now, and with `--yes` the user does not see which.
+            Self::ToDecide { yes: true } => Some("write the whole name, or leave --yes out"),
+            Self::ToDecide { yes: false } | Self::Everywhere => None,
+        }
+    }
+}
+
+/// Returns the whole name of the Approval that was typed, and tells which one it is where the name was short.
+///
+/// # Errors
+/// A short name that fits none or several, and one where whole names are required.
+pub async fn full(session: &Session, typed: &str, short: Short) -> Result<String, Failure> {
+    if ends_with_digest(typed) {
+        return Ok(typed.to_owned());
+    }
+    let open = match session.list(false, &still_open()).await {
+        Ok((open, _)) => open,
+        // Users who may get Approvals and not list them write whole names.
+        Err(Failure::Refused(_)) if !typed.contains('/') => return Ok(typed.to_owned()),
+        Err(failure) => return Err(failure),
+    };
+    if open.iter().any(|seen| name(&seen.approval) == typed) {
+        return Ok(typed.to_owned());
+    }
+    let mut found = matching(typed, &open);
+    let ended;
+    if found.is_empty() {
+        ended = session.list(false, "").await?.0;
+        found = last(matching(typed, &ended));
+    }
+    let approval = match found[..] {
+        [] => return Err(not_found(&session.namespace, typed, &open)),
+        [one] => one,
+        _ => return Err(ambiguous(typed, &found)),
+    };
+    let whole = name(approval).to_owned();
+    if whole == typed {
+        return Ok(whole);
+    }
+    let says =
+        format!("{} is {}, request digest {}", one_line(typed, 253), shown(approval), approval.spec.request.digest);
+    if let Some(remedy) = short.refusal(terminal::can_ask()) {
+        return Err(Failure::Usage(format!("{says}; {remedy}")));
+    }
+    terminal::note(&says);
+    Ok(whole)
+}
+
+/// Adds the open Approvals to the failure that an Approval of this name does not exist; any other failure stays.
+pub async fn explained(session: &Session, name: &str, failure: Failure) -> Failure {
+    match failure {
+        Failure::NotFound(why) if why.contains(&format!("approvals.signoff.dev \"{name}\" not found")) => {
+            match session.list(false, &still_open()).await {
+                Ok((open, _)) => not_found(&session.namespace, name, &open),
+                Err(_) => Failure::NotFound(why),
+            }
+        }
+        other => other,
+    }
+}
+
+/// Adds the name of the run that was perhaps meant to the failure that a Workflow does not exist; any other failure
+/// stays.
+pub async fn explained_run(session: &Session, typed: &[String], failure: Failure) -> Failure {
+    match failure {
+        Failure::NotFound(why) => {
+            let missing = |name: &&String| why.contains(&format!("workflows.signoff.dev \"{name}\" not found"));
+            let hint = match typed.iter().find(missing) {
+                Some(name) => nearest_run(session, name).await,
+                None => String::new(),
+            };
+            Failure::NotFound(why + &hint)
+        }
+        other => other,
+    }
+}
+
+/// Returns the end of a message about a name that no Workflow of the namespace has; empty where none is near, or where
+/// they cannot be listed.
+pub async fn nearest_run(session: &Session, typed: &str) -> String {
+    let resource = ApiResource::erase::<Workflow>(&());
+    let api = Api::<DynamicObject>::namespaced_with(session.raw().clone(), &session.namespace, &resource);
+    let found = api.list_metadata(&ListParams::default().limit(COMPARED)).await;
+    let names: Vec<String> =
+        found.into_iter().flat_map(|list| list.items).filter_map(|run| run.metadata.name).collect();
+    one_line(&did_you_mean(typed, names.iter().map(String::as_str)), 300)
+}
+
+/// Whether a name ends as the operator's names do: with a dash and ten hexadecimal digits.
+fn ends_with_digest(typed: &str) -> bool {
+    let is_hex = |digits: &str| digits.len() == 10 && digits.bytes().all(|c| matches!(c, b'0'..=b'9' | b'a'..=b'f'));
+    !typed.contains('/') && typed.rsplit_once('-').is_some_and(|(_, digits)| is_hex(digits))
+}
+
+/// Returns the Approvals that a short name fits. A gate named exactly goes before gates of which it is the beginning.
+fn matching<'a>(typed: &str, among: &'a [Seen]) -> Vec<&'a Approval> {
+    let fits = |test: &dyn Fn(&Approval) -> bool| -> Vec<&'a Approval> {
+        among.iter().map(|seen| &seen.approval).filter(|approval| test(approval)).collect()
+    };
+    let Some((workflow, gate)) = typed.split_once('/') else {
+        return fits(&|approval| name(approval).starts_with(typed));
+    };
+    let of_run = |approval: &Approval| approval.spec.request.workflow.name == workflow;
+    let exactly = fits(&|approval| {
+        let asked = &approval.spec.request.gate;
+        of_run(approval) && (asked.path == gate || asked.name == gate)
+    });
+    if !exactly.is_empty() {
+        return exactly;
+    }
+    fits(&|approval| of_run(approval) && approval.spec.request.gate.path.starts_with(gate))
+}
+
+/// Of Approvals of one gate, which was asked several times, the last; else all of them.
+fn last(mut found: Vec<&Approval>) -> Vec<&Approval> {
+    let gate = |approval: &Approval| {
+        let request = &approval.spec.request;
+        (request.workflow.uid.clone(), request.gate.path.clone())
+    };
+    if let Some(first) = found.first().map(|approval| gate(approval))
+        && found.iter().all(|approval| gate(approval) == first)
+    {
+        found.sort_by_key(|approval| Reverse(approval.metadata.creation_timestamp.as_ref().map(|at| at.0)));
+        found.truncate(1);
+    }
+    found
+}
+
+fn not_found(namespace: &str, typed: &str, open: &[Seen]) -> Failure {
+    let namespace = one_line(namespace, 63);
+    let typed = one_line(typed, 253);
+    let names = nearest(&typed, open);
+    let rest = open.len().saturating_sub(names.len());
+    let rest = if rest > 0 { format!(" and {rest} more (kubectl approve list --all)") } else { String::new() };
+    let open = if let Some(run) = named_run(&typed) {
+        format!(
+            "{typed} is a run, and not an Approval: kubectl approve list --run {run} -n {namespace} lists its gates"
+        )
+    } else if names.is_empty() {
+        format!("no approval is open in namespace {namespace}; name another with -n")
+    } else {
+        format!("open in namespace {namespace} are: {}{rest}", names.join(", "))
+    };
+    Failure::NotFound(format!("approvals.signoff.dev \"{typed}\" not found; {open}"))
+}
+
+/// Returns the name of the run that was typed as kubectl prints it, such as `workflow/refund`, or `None`.
+fn named_run(typed: &str) -> Option<&str> {
+    let (kind, name) = typed.split_once('/')?;
+    (WORKFLOW_KINDS.contains(&kind) && is_object(name)).then_some(name)
+}
+
+fn ambiguous(typed: &str, found: &[&Approval]) -> Failure {
+    let all: Vec<_> = found.iter().take(LISTED).map(|approval| described(approval)).collect();
+    let more = if found.len() > LISTED { ", …" } else { "" };
+    Failure::Usage(format!(
+        "{} fits {} approvals: {}{more}; write more of the name",
+        one_line(typed, 253),
+        found.len(),
+        all.join(", ")
+    ))
+}
+
+/// Returns the open Approvals whose names are most like the one that was typed.
+fn nearest(typed: &str, open: &[Seen]) -> Vec<String> {
+    let likeness = |approval: &Approval| {
+        let other = if typed.contains('/') { address(approval) } else { name(approval).to_owned() };
+        strsim::jaro_winkler(typed, &other)
+    };
+    let mut rated: Vec<_> = open.iter().map(|seen| (likeness(&seen.approval), &seen.approval)).collect();
+    rated.sort_by(|(one, _), (other, _)| other.total_cmp(one));
+    rated.iter().take(LISTED).map(|(_, approval)| described(approval)).collect()
+}
+
+/// Returns a name with the run and gate that it stands for.
+fn described(approval: &Approval) -> String {
+    format!("{} ({})", shown(approval), one_line(&address(approval), 120))
+}
+
+/// Returns `WORKFLOW/GATE`.
+pub fn address(approval: &Approval) -> String {
+    let request = &approval.spec.request;
+    format!("{}/{}", request.workflow.name, request.gate.path)
+}
+
+/// Returns the name as it is stored, to compare and to send.
+fn name(approval: &Approval) -> &str {
+    approval.metadata.name.as_deref().unwrap_or_default()
+}
+
+/// Returns the name for a terminal.
+fn shown(approval: &Approval) -> String {
+    one_line(name(approval), 253)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use signoff_review::sample;
+
+    use super::*;
+    fn seen(workflow: &str, gate: &str, path: &str, digest: &str) -> Seen {
+        let mut approval = sample::approval();
+        approval.metadata.name = Some(format!("{workflow}-{gate}-{digest}"));
+        approval.spec.request.workflow.name = workflow.to_owned();
+        approval.spec.request.gate.name = gate.to_owned();
+        approval.spec.request.gate.path = path.to_owned();
+        Seen { raw: serde_json::to_value(&approval).unwrap(), approval }
+    }
+
+    fn open() -> Vec<Seen> {
+        vec![
+            seen("refund-1", "review", "review", "0000000001"),
+            seen("refund-1", "publish", "all/0/publish", "0000000002"),
+            seen("refund-1", "publish", "all/1/publish", "0000000003"),
+            seen("refund-2", "review", "review", "0000000004"),
+        ]
+    }
+
+    #[test]
+    fn a_short_name_is_a_beginning_or_a_run_with_a_gate() {
+        let open = open();
+        let found = |typed: &str| matching(typed, &open).into_iter().map(name).collect::<Vec<_>>();
+        assert_eq!(found("refund-2"), ["refund-2-review-0000000004"]);
+        assert_eq!(found("refund-1-r"), ["refund-1-review-0000000001"]);
+        assert_eq!(found("refund-1/review"), ["refund-1-review-0000000001"]);
+        assert_eq!(found("refund-1/all/1/publish"), ["refund-1-publish-0000000003"]);
+        assert_eq!(found("refund-1/publish").len(), 2);
+        assert_eq!(found("refund-1/rev"), ["refund-1-review-0000000001"]);
+        assert_eq!(found("refund/review"), [""; 0], "a Workflow's name is never short");
+        assert_eq!(found("fund-1"), [""; 0]);
+    }
+
+    #[test]
+    fn a_short_name_decides_only_where_the_question_is_asked() {
+        assert_eq!(Short::ToDecide { yes: false }.refusal(true), None);
+        let with_yes = Short::ToDecide { yes: true };
+        assert_eq!(with_yes.refusal(true), Some("write the whole name, or leave --yes out"));
+        for yes in [false, true] {
+            assert_eq!(Short::ToDecide { yes }.refusal(false), Some("without a terminal write the whole name"));
+        }
+        assert_eq!((Short::Everywhere.refusal(true), Short::Everywhere.refusal(false)), (None, None));
+    }
+
+    #[test]
+    fn a_name_with_a_digest_is_whole() {
+        assert!(ends_with_digest("refund-1-review-0a1b2c3d4e"));
+        for short in ["refund-1", "refund-1-review", "refund/review-0a1b2c3d4e", "refund-0a1b2c3d4", "x-0A1B2C3D4E", ""]
+        {
+            assert!(!ends_with_digest(short), "{short}");
+        }
+    }
+
+    #[test]
+    fn the_nearest_open_name_comes_first() {
+        let open = open();
+        assert_eq!(nearest("refund-2-reveiw-0000000004", &open)[0], "refund-2-review-0000000004 (refund-2/review)");
+        assert_eq!(nearest("refund-1/publsh", &open[..1]), ["refund-1-review-0000000001 (refund-1/review)"]);
+    }
+
+    #[test]
+    fn what_is_not_found_lists_what_is_open() {
+        let said = |open: &[Seen]| not_found("finance", "refund-2-reveiw", open).to_string();
+        let none = "error: approvals.signoff.dev \"refund-2-reveiw\" not found; no approval is open in namespace finance; name another with -n";
+        assert_eq!(said(&[]), none);
+        let many: Vec<_> = open().into_iter().chain(open()).collect();
+        let text = said(&many);
+        assert!(
+            text.contains("not found; open in namespace finance are: refund-2-review-0000000004 (refund-2/review), "),
+            "{text}"
+        );
+        assert!(text.ends_with(" and 3 more (kubectl approve list --all)"), "{text}");
+    }
+
+    #[test]
+    fn a_run_in_the_place_of_an_approval_is_told_what_lists_its_gates() {
+        for typed in ["wf/refund-2", "workflow.signoff.dev/refund-2"] {
+            let text = not_found("finance", typed, &open()).to_string();
+            let remedy =
+                format!("{typed} is a run, and not an Approval: kubectl approve list --run refund-2 -n finance");
+            assert!(text.contains(&remedy), "{text}");
+        }
+        for other in ["refund/wf", "wf/a/b", "wf/x;y", "wf"] {
+            assert!(!not_found("finance", other, &open()).to_string().contains("is a run"), "{other}");
+        }
+    }
+
+    #[test]
+    fn a_name_that_fits_several_lists_them() {
+        let open = open();
+        let refusal = ambiguous("refund-1/publish", &matching("refund-1/publish", &open));
+        let text = refusal.to_string();
+        assert!(
+            text.starts_with(
+                "error: refund-1/publish fits 2 approvals: refund-1-publish-0000000002 (refund-1/all/0/publish), "
+            ),
+            "{text}"
+        );
+        assert_eq!(refusal.code(), 2);
+    }
+
+    #[test]
+    fn a_hostile_name_is_compared_as_it_is_stored_and_shown_as_one_line() {
+        let open = [seen("w\u{1b}[2J", "g", "g", "0000000001")];
+        let found = matching("w\u{1b}[2J-g", &open);
+        assert_eq!(found.len(), 1);
+        assert_eq!(described(found[0]), "w[2J-g-0000000001 (w[2J/g)");
+        assert_eq!(matching("w[2J-g", &open).len(), 0, "what is shown is no name");
+        for text in [not_found("finance", "x", &open), ambiguous("w", &[found[0], found[0]])] {
+            assert!(!text.to_string().contains('\u{1b}'), "{text}");
+        }
+    }
+
+    #[test]
+    fn of_one_gate_asked_several_times_the_last_is_meant() {
+        let mut twice = vec![seen("w", "g", "g", "0000000001"), seen("w", "g", "g", "0000000002")];
+        let later = "2026-11-22T09:40:00Z".parse().unwrap();
+        twice[1].approval.metadata.creation_timestamp =
+            Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(later));
+        assert_eq!(last(matching("w/g", &twice))[0].metadata.name.as_deref(), Some("w-g-0000000002"));
+        twice[1].approval.spec.request.workflow.uid = "another".to_owned();
+        assert_eq!(last(matching("w/g", &twice)).len(), 2);
+    }
+}

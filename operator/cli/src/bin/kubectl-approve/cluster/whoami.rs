@@ -1,0 +1,173 @@
+//! `whoami`: the user and groups the API server takes one for, and what that lets one decide.
+//!
+//! It must not promise anything: RBAC and the gates are asked again when a decision is sent.
+
+use k8s_openapi::api::authentication::v1::SelfSubjectReview;
+use k8s_openapi::api::authorization::v1::{
+    ResourceAttributes, ResourceRule, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec, SelfSubjectRulesReview,
+    SelfSubjectRulesReviewSpec,
+};
+use signoff_api::GROUP;
+use signoff_cli::sanitize::one_line;
+use signoff_engine::approval::eligibility::ineligible;
+use signoff_review::{clock, seen::still_open, voter::Me};
+
+use super::client::Session;
+use crate::{error::Failure, output::OutputArgs};
+
+/// The verbs that RBAC allows a user in one namespace.
+struct Powers {
+    approve: bool,
+    grant: bool,
+    delegate: Delegate,
+}
+
+/// For whom one may decide.
+#[derive(Debug, PartialEq, Eq)]
+enum Delegate {
+    Nobody,
+    Everybody,
+    These(Vec<String>),
+}
+
+/// Asks the API server and says it.
+///
+/// # Errors
+/// As every request.
+pub async fn whoami(session: &Session, output: &OutputArgs) -> Result<String, Failure> {
+    if output.output.is_some() {
+        // As `kubectl auth whoami -o` prints it.
+        let review = session.ask(SelfSubjectReview::default()).await?;
+        let review = serde_json::to_value(review).map_err(|error| Failure::Other(error.to_string()))?;
+        if let Some(text) = output.document(review)? {
+            return Ok(text);
+        }
+    }
+    let fields = still_open();
+    let (me, approve, grant, delegate) =
+        tokio::try_join!(session.me(), may(session, "approve"), may(session, "grant"), delegate(session))?;
+    let powers = Powers { approve, grant, delegate };
+    // Users who cannot read Approvals still learns who they are.
+    let waiting = session.list(false, &fields).await;
+    let waiting = waiting.map(|(found, _)| {
+        found.iter().filter(|seen| ineligible(&seen.approval, &me.voter(), clock::now()).is_none()).count()
+    });
+    let list = session.call.kubectl(Some(&session.namespace), &["approve", "list"]);
+    Ok(page(&me, &session.namespace, &powers, waiting, &list))
+}
+
+/// The page. `list`: the command that lists what waits.
+fn page(me: &Me, namespace: &str, powers: &Powers, waiting: Result<usize, Failure>, list: &str) -> String {
+    let groups = me.groups.iter().map(|group| one_line(group, 253)).collect::<Vec<_>>().join(", ");
+    let approve = if powers.approve {
+        "gates that list you, by name or by group"
+    } else {
+        "nothing: you lack the RBAC verb approve on approvals.signoff.dev"
+    };
+    let mut lines = vec![
+        ("User:", one_line(&me.user, 253)),
+        ("Groups:", if groups.is_empty() { "(none)".into() } else { groups }),
+        ("Namespace:", one_line(namespace, 63)),
+        ("May decide:", approve.to_owned()),
+    ];
+    match &powers.delegate {
+        Delegate::Nobody => {}
+        Delegate::Everybody => lines.push(("On behalf of:", "everybody".into())),
+        Delegate::These(people) => {
+            lines.push(("On behalf of:", people.iter().map(|name| one_line(name, 253)).collect::<Vec<_>>().join(", ")))
+        }
+    }
+    if powers.grant {
+        lines.push(("May grant:", "standing approvals".into()));
+    }
+    lines.push((
+        "Waiting:",
+        match waiting {
+            Ok(0) => "no approval for you".to_owned(),
+            Ok(1) => format!("1 approval for you ({list})"),
+            Ok(count) => format!("{count} approvals for you ({list})"),
+            Err(failure) => failure.to_string(),
+        },
+    ));
+    lines.iter().map(|(label, text)| format!("{label:<14}{text}\n")).collect()
+}
+
+async fn may(session: &Session, verb: &str) -> Result<bool, Failure> {
+    let attributes = ResourceAttributes {
+        group: Some(GROUP.to_owned()),
+        resource: Some("approvals".to_owned()),
+        namespace: Some(session.namespace.clone()),
+        verb: Some(verb.to_owned()),
+        ..ResourceAttributes::default()
+    };
+    let spec =
+        SelfSubjectAccessReviewSpec { resource_attributes: Some(attributes), ..SelfSubjectAccessReviewSpec::default() };
+    let answer = session.ask(SelfSubjectAccessReview { spec, ..SelfSubjectAccessReview::default() }).await?;
+    Ok(answer.status.is_some_and(|status| status.allowed))
+}
+
+async fn delegate(session: &Session) -> Result<Delegate, Failure> {
+    let spec = SelfSubjectRulesReviewSpec { namespace: Some(session.namespace.clone()) };
+    let answer = session.ask(SelfSubjectRulesReview { spec, ..SelfSubjectRulesReview::default() }).await?;
+    Ok(delegates(answer.status.map(|status| status.resource_rules).unwrap_or_default().as_slice()))
+}
+
+/// For whom RBAC rules let one decide: the verb `delegate` on `people`, by name.
+fn delegates(rules: &[ResourceRule]) -> Delegate {
+    let holds = |list: Option<&Vec<String>>, word: &str| {
+        list.is_some_and(|list| list.iter().any(|item| item == word || item == "*"))
+    };
+    let mut people = Vec::new();
+    for rule in rules {
+        let verbs = holds(Some(&rule.verbs), "delegate");
+        if !(verbs && holds(rule.api_groups.as_ref(), GROUP) && holds(rule.resources.as_ref(), "people")) {
+            continue;
+        }
+        match &rule.resource_names {
+            Some(names) if !names.is_empty() => people.extend(names.iter().cloned()),
+            _ => return Delegate::Everybody,
+        }
+    }
+    people.sort();
+    people.dedup();
+    if people.is_empty() { Delegate::Nobody } else { Delegate::These(people) }
+}
+
+#[cfg(test)]
+mod tests {
+    use signoff_review::sample;
+
+    use super::*;
+    fn rule(verbs: &[&str], resources: &[&str], names: &[&str]) -> ResourceRule {
+        let owned = |list: &[&str]| list.iter().map(|&item| item.to_owned()).collect::<Vec<_>>();
+        ResourceRule {
+            api_groups: Some(vec![GROUP.to_owned()]),
+            resource_names: (!names.is_empty()).then(|| owned(names)),
+            resources: Some(owned(resources)),
+            verbs: owned(verbs),
+        }
+    }
+
+    #[test]
+    fn one_speaks_for_those_whom_rbac_names() {
+        assert_eq!(delegates(&[rule(&["approve"], &["approvals"], &[])]), Delegate::Nobody);
+        let named = [rule(&["delegate"], &["people"], &["bob", "alice"]), rule(&["*"], &["people"], &["bob"])];
+        assert_eq!(delegates(&named), Delegate::These(vec!["alice".into(), "bob".into()]));
+        assert_eq!(delegates(&[rule(&["*"], &["*"], &[])]), Delegate::Everybody);
+    }
+
+    #[test]
+    fn the_page_says_who_and_what() {
+        let me = sample::me("alice@example.com", &["finance", "system:authenticated"]);
+        let powers = Powers { approve: true, grant: false, delegate: Delegate::These(vec!["bob@example.com".into()]) };
+        assert_eq!(
+            page(&me, "finance", &powers, Ok(2), "kubectl approve list -n finance"),
+            "User:         alice@example.com\n\
+             Groups:       finance, system:authenticated\n\
+             Namespace:    finance\n\
+             May decide:   gates that list you, by name or by group\n\
+             On behalf of: bob@example.com\n\
+             Waiting:      2 approvals for you (kubectl approve list -n finance)\n"
+        );
+    }
+}

@@ -1,0 +1,43 @@
+//! The whole of what a request shows, with failures in the user's words.
+//!
+//! It must not return a text that does not have the digest that the request names.
+
+use signoff_api::Approval;
+use signoff_review::whole::{Whole, WholeTextError, absent, fetch, forbidden};
+
+use super::client::Session;
+use crate::error::Failure;
+
+impl Session {
+    /// Fetches what a request of the namespace holds only in part, and verifies it.
+    ///
+    /// # Errors
+    /// As every request; a Blob that is not there, and one whose content is not what the request names.
+    pub async fn whole(&self, approval: &Approval) -> Result<Whole, Failure> {
+        fetch(self.raw(), &self.namespace, approval).await.map_err(|error| match error {
+            WholeTextError::Unreadable { what, error } => explained(self.explain(error), what),
+            other => Failure::Other(other.to_string()),
+        })
+    }
+}
+
+fn explained(failure: Failure, what: &str) -> Failure {
+    match failure {
+        Failure::NotFound(why) => Failure::NotFound(absent(what, &why)),
+        Failure::Refused(why) => Failure::Refused(forbidden(what, &why)),
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_names_the_roles_that_read_blobs() {
+        let failure = explained(Failure::Refused("no".to_owned()), "the context");
+        assert!(failure.to_string().contains("signoff-viewer"), "{failure}");
+        let failure = explained(Failure::NotFound("blobs \"x\" not found".to_owned()), "the context");
+        assert_eq!((failure.code(), failure.to_string().contains("the whole of the context")), (3, true));
+    }
+}

@@ -1,0 +1,410 @@
+//! `modify --edit`: the parameters in the person's editor, until they fit, then the difference and a question.
+//!
+//! fetch *(I/O)* -> check gate and user *(pure)* -> reason *(I/O)* -> parameters as YAML *(pure)* -> editor *(I/O)* ->
+//! check as the operator checks *(pure)* -> difference -> rehearse *(I/O)* -> question -> record *(I/O)*
+//!
+//! **Invariant:** an edited text is deleted only after its decision is stored.
+
+use std::io;
+
+use serde_json::{Map, Value};
+use signoff_api::{Approval, ApprovalRequest, Code, Moment, Verdict};
+use signoff_cli::{
+    editor::EditedFile,
+    sanitize::{fenced, hides, one_line},
+    terminal,
+};
+use signoff_engine::{
+    approval::eligibility::{Voter, ineligible},
+    gate::parameters,
+};
+use similar::TextDiff;
+
+use signoff_expr::number;
+use signoff_manifest::source;
+use signoff_review::{
+    action, clock,
+    edit::{changed_only, parameters_to_edit},
+    entry::Entry,
+    outcome,
+    seen::Seen,
+    voter::Me,
+    whole,
+};
+
+use super::{
+    decision::{self, Prepared, Reading, Sent},
+    dialog, payload, refusals,
+};
+use crate::{
+    args::{DecisionArgs, DryRun, Payload},
+    cluster::client::Session,
+    error::Failure,
+};
+
+/// The variables that name the editor, as for `kubectl edit`.
+const VARIABLES: [&str; 2] = ["KUBE_EDITOR", "EDITOR"];
+/// The longest difference that is shown, in characters.
+const LONGEST: usize = 20_000;
+
+/// Sends the decision with the parameters that the person wrote. Of a failure after the text was edited, prints where
+/// the text is kept.
+///
+/// # Errors
+/// As every request; where there is no terminal, nothing was changed, or the person did not confirm the difference.
+pub async fn edit_and_decide(session: &Session, mut args: DecisionArgs) -> Result<Sent, Failure> {
+    if !terminal::can_ask() {
+        return Err(Failure::Usage("--edit needs a terminal; use --set or --from-file".to_owned()));
+    }
+    let reading = Reading::fetch(session, &args.name).await?;
+    reading.verified()?;
+    let (seen, me) = (&reading.seen, &reading.me);
+    if let Some((why, code)) = refusal(&seen.approval, &args, me, clock::now()) {
+        let failure = Failure::refused(why.trim_end_matches(':').to_owned(), Some(code));
+        return Err(refusals::explain(session, &args, me, failure).await);
+    }
+    let request = &seen.approval.spec.request;
+    let Some(schema) = parameters::schema(request, args.verdict) else {
+        return Err(Failure::Refused(format!(
+            "this gate has no parameters for {}; give another verdict",
+            args.verdict
+        )));
+    };
+    let reviewed = reviewed(session, &seen.approval).await?;
+    let before = parameters_to_edit(&schema, reviewed.as_deref());
+    let before = if action::call(request).is_some() { as_json(before)? } else { as_yaml(before)? };
+    dialog::complete(&mut args, request)?;
+    let file = EditedFile::create("parameters.yaml")
+        .map_err(|error| Failure::Other(format!("a file for the editor cannot be created: {error}; set TMPDIR")))?;
+    let sent = match until_it_fits(&file, &args, seen, me, &header(request, &args, &schema), &before) {
+        Ok((after, edited)) => confirm_and_store(session, &reading, &file, &edited, [&before, &after]).await,
+        Err(failure) => Err(failure),
+    };
+    let is_dry = args.common.dry_run.is_some_and(|dry_run| dry_run != DryRun::None);
+    if (sent.is_err() || is_dry) && is_changed(&file.text(), &before) {
+        let path = file.keep();
+        terminal::note(&format!("The edited parameters are kept in {}", path.display()));
+        terminal::note(&format!("To send them: {}", again(session, &args, &path.to_string_lossy())));
+    }
+    sent
+}
+
+/// Returns the whole text with which an edit begins.
+async fn reviewed(session: &Session, approval: &Approval) -> Result<Option<String>, Failure> {
+    let request = &approval.spec.request;
+    let whole = if whole::is_edit_cut(request) { Some(session.whole(approval).await?) } else { None };
+    Ok(whole::to_edit(request, whole.as_ref()).map(str::to_owned))
+}
+
+/// Returns the difference that a Modify of a call makes, or `None` for another decision.
+///
+/// # Errors
+/// The whole of the arguments cannot be read.
+pub async fn difference_of(session: &Session, seen: &Seen, entry: &Entry) -> Result<Option<String>, Failure> {
+    let request = &seen.approval.spec.request;
+    let schema = parameters::schema(request, entry.decision.verdict).filter(|_| action::call(request).is_some());
+    let (Some(schema), Some(after)) = (schema, &entry.decision.parameters) else { return Ok(None) };
+    let before = parameters_to_edit(&schema, reviewed(session, &seen.approval).await?.as_deref());
+    let json = |parameters: &Map<String, Value>| crate::output::json(&Value::Object(parameters.clone()));
+    Ok(Some(fenced(&difference(&json(&before)?, &json(&parameters::as_object(after).0)?), LONGEST)))
+}
+
+/// Returns why this user cannot give this verdict now, or `None`.
+fn refusal(approval: &Approval, args: &DecisionArgs, me: &Me, now: Moment) -> Option<(String, Code)> {
+    let voter = Voter { on_behalf_of: args.common.on_behalf_of.as_deref(), ..me.voter() };
+    let reason = ineligible(approval, &voter, now).map(|reason| (reason.to_string(), reason.code()));
+    reason.or_else(|| Some((refusals::open_gate(approval, args.verdict, now)?, Code::VERDICT)))
+}
+
+/// Rehearses the decision with the edited parameters, shows the difference, asks, and records it.
+async fn confirm_and_store(
+    session: &Session,
+    reading: &Reading,
+    file: &EditedFile,
+    edited: &DecisionArgs,
+    [before, after]: [&str; 2],
+) -> Result<Sent, Failure> {
+    let approval = &reading.seen.approval;
+    terminal::note(&decision::summary(approval));
+    terminal::note(&fenced(&difference(before, after), LONGEST));
+    let (args, rehearsed) = match decision::prepare(session, edited, reading, false).await? {
+        Prepared::Ready(args, rehearsed) => (args, rehearsed),
+        Prepared::Sent(sent) => return Ok(sent),
+    };
+    if let Some(warning) = outcome::after_edit(approval, rehearsed.entry()) {
+        terminal::note(&format!("Note: {warning}"));
+    }
+    if !args.common.yes {
+        terminal::note(&format!("Until it is sent, your text is in {}", file.path().display()));
+    }
+    let question = format!("Send {} with this change as {}?", args.verdict, one_line(&reading.me.user, 253));
+    if !args.common.yes && !terminal::ask(&question).map_err(|error| Failure::Other(error.to_string()))? {
+        return Err(Failure::Declined);
+    }
+    decision::store(session, *args, *rehearsed).await
+}
+
+/// Whether the file has a text of the person's own.
+fn is_changed(page: &io::Result<String>, before: &str) -> bool {
+    match page {
+        Ok(page) => {
+            let text = without_comments(page);
+            !text.trim().is_empty() && text != before
+        }
+        // What is no UTF-8 was written by the person all the same.
+        Err(error) => error.kind() == io::ErrorKind::InvalidData,
+    }
+}
+
+/// Returns the command that sends a kept file.
+fn again(session: &Session, args: &DecisionArgs, path: &str) -> String {
+    let verdict = args.verdict.name().to_lowercase();
+    let mut words = ["approve", &*verdict, &*args.name, "--from-file", path].map(str::to_owned).to_vec();
+    // One word each: clap reads a value that begins with a hyphen as an option.
+    words.extend(args.common.reason.iter().map(|reason| format!("--reason={reason}")));
+    words.extend(args.common.on_behalf_of.iter().map(|user| format!("--on-behalf-of={user}")));
+    session.call.kubectl(Some(&session.namespace), &words)
+}
+
+/// Opens the editor again with the problem above the text, as `kubectl edit` does, until the parameters can be used.
+fn until_it_fits(
+    file: &EditedFile,
+    args: &DecisionArgs,
+    seen: &Seen,
+    me: &Me,
+    header: &str,
+    before: &str,
+) -> Result<(String, DecisionArgs), Failure> {
+    let (mut text, mut problem) = (before.to_owned(), String::new());
+    loop {
+        let page = format!("{header}{}#\n{text}", comment(&problem));
+        let edited = file.edit(&page, &VARIABLES);
+        let edited =
+            edited.map_err(|error| Failure::Other(format!("the editor cannot be run: {error}; set EDITOR")))?;
+        let Some(edited) = edited.map(|edited| without_comments(&edited)) else { return Err(Failure::Declined) };
+        if edited.trim().is_empty() || edited == before {
+            terminal::note("the parameters were not changed");
+            return Err(Failure::Declined);
+        }
+        match fitting(args, &changed(&seen.approval.spec.request, args.verdict, before, &edited), seen, me) {
+            Ok(decision) => return Ok((edited, decision)),
+            // Saved again as it was: the person gave up.
+            Err(failure) if edited == text => return Err(failure),
+            Err(failure) => (text, problem) = (edited, failure.to_string()),
+        }
+    }
+}
+
+/// Returns the parameters that were changed, where the others stay as they are.
+fn changed(request: &ApprovalRequest, verdict: Verdict, before: &str, edited: &str) -> String {
+    let read = |text: &str| match source::typed(text, false) {
+        Ok(Value::Object(fields)) => Some(fields),
+        _ => None,
+    };
+    let narrowed = || {
+        let schema = parameters::schema(request, verdict)?;
+        let edited = read(edited)?;
+        let changed = changed_only(&schema, &read(before)?, edited.clone());
+        if changed == edited { None } else { as_yaml(changed).ok() }
+    };
+    narrowed().unwrap_or_else(|| edited.to_owned())
+}
+
+/// Returns the decision with parameters that the operator can use.
+fn fitting(args: &DecisionArgs, text: &str, seen: &Seen, me: &Me) -> Result<DecisionArgs, Failure> {
+    let value =
+        source::typed(text, false).map_err(|why| Failure::Usage(format!("not YAML: {}", one_line(&why, 300))))?;
+    if let Some(why) = number::problem(&value) {
+        return Err(Failure::Usage(why));
+    }
+    let Value::Object(fields) = value else {
+        return Err(Failure::Usage("the parameters must be an object; write NAME: VALUE".to_owned()));
+    };
+    let set = fields.into_iter().map(|(name, value)| (name, value.to_string())).collect();
+    let payload = Payload::Parameters { set, set_string: Vec::new(), from_file: None };
+    let decision = DecisionArgs { payload, ..args.clone() };
+    decision::usable(&seen.approval, &payload::entry(&decision, None, &seen.approval, me)?, clock::now())?;
+    Ok(decision)
+}
+
+/// Returns the arguments of a call as they were shown: JSON, which is YAML too where that reads it as the same.
+fn as_json(parameters: Map<String, Value>) -> Result<String, Failure> {
+    let value = Value::Object(parameters);
+    let json = crate::output::json(&value)?;
+    match serde_saphyr::from_str::<Value>(&json) {
+        Ok(read) if read == value => Ok(json),
+        _ => Err(Failure::Other(
+            "the arguments cannot be edited here: YAML does not read them as the same; use --from-file".to_owned(),
+        )),
+    }
+}
+
+fn as_yaml(parameters: Map<String, Value>) -> Result<String, Failure> {
+    let value = Value::Object(parameters);
+    let yaml = serde_saphyr::to_string(&value).map_err(|error| Failure::Other(error.to_string()))?;
+    // An editor shows what hides in YAML's plain and block styles. JSON is YAML too, and has escapes.
+    if hides(&yaml) { crate::output::json(&value) } else { Ok(yaml) }
+}
+
+fn header(request: &ApprovalRequest, args: &DecisionArgs, schema: &Value) -> String {
+    let lines = format!(
+        "{} of {}, gate {}\nIt takes {}\nLines above the parameters that begin with # are left out. An unchanged or empty file decides nothing.",
+        args.verdict,
+        one_line(&args.name, 253),
+        one_line(&request.gate.path, 200),
+        one_line(&parameters::shape(schema), 1000),
+    );
+    comment(&lines)
+}
+
+fn comment(text: &str) -> String {
+    text.lines().map(|line| format!("# {}\n", one_line(line, 1000))).collect()
+}
+
+/// Returns the text without the comments above it.
+fn without_comments(page: &str) -> String {
+    let body = page.split_inclusive('\n').skip_while(|line| line.starts_with('#'));
+    body.collect()
+}
+
+fn difference(before: &str, after: &str) -> String {
+    let difference = TextDiff::from_lines(before, after);
+    difference.unified_diff().context_radius(3).header("shown", "yours").to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use serde_json::json;
+    use signoff_api::{Verdict, approval::ApprovalPhase};
+    use signoff_review::sample;
+
+    use super::*;
+    use crate::args::CommonArgs;
+
+    fn args() -> DecisionArgs {
+        DecisionArgs {
+            name: "refund-1".into(),
+            verdict: Verdict::Modify,
+            payload: Payload::Edited,
+            common: CommonArgs::default(),
+        }
+    }
+
+    #[test]
+    fn the_start_is_what_was_reviewed_or_an_example() {
+        let one =
+            |field: &str, schema: Value| json!({"type": "object", "required": [field], "properties": {field: schema}});
+        let call = json!({"type": "object", "properties": {"url": {"type": "string"}, "body": {"type": "string"}}});
+        for (schema, reviewed, expected) in [
+            (one("response", json!({})), "Dear ACME", json!({"response": "Dear ACME"})),
+            (one("response", json!({})), "{\"a\": 1}", json!({"response": {"a": 1}})),
+            (one("response", json!({})), "420", json!({"response": "420"})),
+            (one("draft", json!({"type": "string"})), "[1]", json!({"draft": "[1]"})),
+            (one("subtasks", json!({"type": "array"})), "[{\"task\": \"a\"}]", json!({"subtasks": [{"task": "a"}]})),
+            (one("route", json!({"enum": ["billing", "support"]})), "support", json!({"route": "support"})),
+            (one("route", json!({"enum": ["billing", "support"]})), "neither", json!({"route": "billing"})),
+            (call.clone(), "Once, 2 retries.\nurl: https://a\nmethod: GET\n", json!({"url": "https://a"})),
+            (call, "connection refused", json!({"url": "better"})),
+        ] {
+            assert_eq!(Value::Object(parameters_to_edit(&schema, Some(reviewed))), expected, "{schema}");
+        }
+        assert_eq!(Value::Object(parameters_to_edit(&one("response", json!({})), None)), json!({"response": "better"}));
+    }
+
+    #[test]
+    fn parameters_that_fit_become_the_decision_and_others_say_why_not() {
+        let approval = sample::approval();
+        let seen = Seen { raw: serde_json::to_value(&approval).unwrap(), approval };
+        let me = sample::me("alice@example.com", &["finance"]);
+        let decision = fitting(&args(), "response: |\n  Dear ACME,\n  420\n", &seen, &me).unwrap();
+        let entry = payload::entry(&decision, None, &seen.approval, &me).unwrap();
+        assert_eq!(Value::Object(entry.decision.parameters.unwrap().0), json!({"response": "Dear ACME,\n420\n"}));
+        for (text, why) in [("respnse: x", "response"), ("response: [", "not YAML"), ("- a", "must be an object")] {
+            let failure = fitting(&args(), text, &seen, &me).unwrap_err().to_string();
+            assert!(failure.contains(why), "{text}: {failure}");
+        }
+    }
+
+    #[test]
+    fn arguments_of_a_call_are_edited_as_they_were_shown_and_checked_against_its_schema() {
+        let approval = sample::call();
+        let request = &approval.spec.request;
+        let schema = parameters::schema(request, Verdict::Modify).unwrap();
+        let before = as_json(parameters_to_edit(&schema, Some(sample::ARGUMENTS))).unwrap();
+        assert_eq!(
+            before,
+            "{\n  \"arguments\": {\n    \"amount\": 420,\n    \"customer\": \"ACME\",\n    \"note\": \"as agreed\\\\nby phone\"\n  }\n}\n"
+        );
+        let seen = Seen { raw: serde_json::to_value(&approval).unwrap(), approval: approval.clone() };
+        let me = sample::me("alice@example.com", &["finance"]);
+        let decision = fitting(&args(), &before.replace("420", "42"), &seen, &me).unwrap();
+        let entry = payload::entry(&decision, None, &seen.approval, &me).unwrap();
+        let edited = json!({"arguments": {"amount": 42, "customer": "ACME", "note": "as agreed\\nby phone"}});
+        assert_eq!(Value::Object(entry.decision.parameters.unwrap().0), edited);
+        for (from, to, why) in [
+            ("420", "\"42\"", "amount"),
+            ("420", "4200", "amount"),
+            ("\"note\"", "\"iban\"", "iban"),
+            ("420", "null", "amount"),
+        ] {
+            let failure = fitting(&args(), &before.replace(from, to), &seen, &me).unwrap_err().to_string();
+            assert!(failure.contains(why), "{to}: {failure}");
+        }
+    }
+
+    #[test]
+    fn hostile_arguments_are_edited_with_escapes() {
+        let hostile = json!({"arguments": {"note": "a\u{202e}b\u{1b}[2J\n# Modify\n---", "none": null, "yes": "no"}});
+        let text = as_json(hostile.as_object().unwrap().clone()).unwrap();
+        assert!(!hides(&text) && text.lines().all(|line| !line.starts_with('#')), "{text}");
+        assert_eq!(serde_saphyr::from_str::<Value>(&text).unwrap(), hostile);
+    }
+
+    #[test]
+    fn a_text_is_kept_where_the_person_changed_it() {
+        let page = |text: &str| Ok(format!("# Modify\n#\n{text}"));
+        assert!(is_changed(&page("response: mine\n"), "response: theirs\n"));
+        for unchanged in ["response: theirs\n", "", " \n"] {
+            assert!(!is_changed(&page(unchanged), "response: theirs\n"), "{unchanged:?}");
+        }
+        assert!(is_changed(&Err(io::ErrorKind::InvalidData.into()), ""));
+        assert!(!is_changed(&Err(io::ErrorKind::NotFound.into()), ""));
+    }
+
+    #[test]
+    fn nothing_is_edited_at_a_closed_gate_nor_by_a_user_who_cannot_decide() {
+        let refused = |approval: &Approval, me: &Me| refusal(approval, &args(), me, sample::now()).map(|(why, _)| why);
+        let (alice, mallory) = (sample::me("alice@example.com", &[]), sample::me("mallory@example.com", &[]));
+        let mut approval = sample::approval();
+        assert_eq!(refused(&approval, &alice), None);
+        assert!(refused(&approval, &mallory).unwrap().contains("mallory@example.com"));
+        approval.spec.request.allowed_verdicts = vec![Verdict::Approve];
+        assert_eq!(refused(&approval, &alice).unwrap(), "this gate does not take Modify, only Approve:");
+        approval.status.as_mut().unwrap().phase = ApprovalPhase::Approved;
+        assert_eq!(refused(&approval, &alice).unwrap(), "it was decided already (Approved)");
+    }
+
+    #[test]
+    fn comments_above_are_left_out_and_hidden_characters_are_escaped() {
+        let request = sample::approval().spec.request;
+        let schema = parameters::schema(&request, Verdict::Modify).unwrap();
+        let page = format!(
+            "{}{}#\nresponse: |\n  # a heading\n",
+            header(&request, &args(), &schema),
+            comment("not\n\u{1b}[31mYAML")
+        );
+        assert!(page.contains("# It takes {response: <any>}\n") && !page.contains('\u{1b}'), "{page}");
+        assert_eq!(without_comments(&page), "response: |\n  # a heading\n");
+        let hostile = Map::from_iter([("response".to_owned(), json!("a\u{202e}b\u{9b}"))]);
+        let text = as_yaml(hostile.clone()).unwrap();
+        assert!(!hides(&text), "{text}");
+        assert_eq!(serde_saphyr::from_str::<Map<String, Value>>(&text).unwrap(), hostile);
+    }
+
+    #[test]
+    fn the_difference_is_by_lines() {
+        let text = difference("response: |\n  a\n  b\n", "response: |\n  a\n  c\n");
+        assert_eq!(text, "--- shown\n+++ yours\n@@ -1,3 +1,3 @@\n response: |\n   a\n-  b\n+  c\n");
+    }
+}

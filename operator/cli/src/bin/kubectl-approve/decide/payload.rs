@@ -1,0 +1,147 @@
+//! What was typed, as the entry of `spec.decisions` that is sent.
+//!
+//! Pure: it must not read files or the cluster. What it cannot send unchanged it refuses, instead of sending less.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value};
+use signoff_api::{
+    Approval, ApprovalRequest, Decision, Verdict,
+    approval::{ARGUMENTS, Answer},
+    gate::{Subject, SubjectKind},
+    values::JsonObject,
+};
+use signoff_cli::sanitize::one_line;
+use signoff_engine::{gate::parameters, tools::read_object};
+use signoff_expr::{json, number};
+use signoff_manifest::source;
+use signoff_review::{action::call, entry::Entry, voter::Me};
+
+use crate::{
+    args::{DecisionArgs, Payload},
+    error::Failure,
+};
+
+/// The entry for what was typed. `file` is the content of the file that the options name, if they name one.
+///
+/// # Errors
+/// What was typed makes no decision.
+pub fn entry(args: &DecisionArgs, file: Option<&str>, approval: &Approval, me: &Me) -> Result<Entry, Failure> {
+    let mut decision = payload(args, file, &approval.spec.request)?;
+    decision.reason.clone_from(&args.common.reason);
+    let on_behalf_of = args.common.on_behalf_of.as_deref();
+    Entry::new(decision, on_behalf_of, approval, me).map_err(|error| Failure::Usage(error.to_string()))
+}
+
+fn payload(args: &DecisionArgs, file: Option<&str>, request: &ApprovalRequest) -> Result<Decision, Failure> {
+    let mut decision = Decision::new(args.verdict);
+    match &args.payload {
+        // What is edited is sent as parameters.
+        Payload::Nothing | Payload::Edited => {}
+        Payload::Parameters { set, set_string, .. } => {
+            let takes =
+                parameters::schema(request, args.verdict).map(|schema| one_line(&parameters::shape(&schema), 1000));
+            let takes = takes.unwrap_or_else(|| "no parameters".into());
+            let parameters = given(set, set_string, file, &takes, call(request).is_some())?;
+            if parameters.is_empty() && args.verdict == Verdict::Modify {
+                let how = "--set KEY=VALUE or --from-file FILE";
+                return Err(Failure::Usage(format!("modify needs parameters, here {takes}: {how}")));
+            }
+            decision.parameters = (!parameters.is_empty()).then_some(JsonObject(parameters));
+        }
+        Payload::Response(text) => decision.response = Some(text.clone()),
+        // The line end that editors and echo put at the end of a file is no part of an answer.
+        Payload::ResponseFile(_) => {
+            decision.response = file.map(|text| text.strip_suffix('\n').unwrap_or(text).to_owned())
+        }
+        Payload::Answers { texts, options } => decision.answers = Some(answers(texts, options)?),
+        Payload::Guidance(text) => decision.guidance = Some(text.clone()),
+        Payload::To(whom) => decision.escalate_to = whom.iter().map(|typed| subject(typed, request)).collect(),
+    }
+    Ok(decision)
+}
+
+fn given(
+    set: &[(String, String)],
+    set_string: &[(String, String)],
+    file: Option<&str>,
+    takes: &str,
+    is_call: bool,
+) -> Result<Map<String, Value>, Failure> {
+    let mut parameters = match file {
+        None => Map::new(),
+        Some(text) => {
+            let value = source::typed(text, false)
+                .map_err(|why| Failure::Usage(format!("--from-file is neither JSON nor YAML: {}", reason(&why))))?;
+            if let Some(why) = number::problem(&value) {
+                return Err(Failure::Usage(format!("--from-file: {why}")));
+            }
+            match value {
+                Value::Object(fields) => fields,
+                _ => return Err(Failure::Usage(format!("--from-file must hold an object: this gate takes {takes}"))),
+            }
+        }
+    };
+    for (key, text) in set {
+        if is_call && key == ARGUMENTS {
+            parameters.insert(key.clone(), Value::Object(arguments(text)?));
+            continue;
+        }
+        parameters.insert(key.clone(), json::read(text).unwrap_or_else(|_| Value::String(text.clone())));
+    }
+    for (key, text) in set_string {
+        parameters.insert(key.clone(), Value::String(text.clone()));
+    }
+    Ok(parameters)
+}
+
+/// Reads the arguments of a call, as strictly as those of a model.
+fn arguments(text: &str) -> Result<Map<String, Value>, Failure> {
+    if let (Err(_), Err(why)) = (json::read(text), serde_json::from_str::<Value>(text)) {
+        return Err(Failure::Usage(format!("--set {ARGUMENTS}: not JSON: {why}; write --set {ARGUMENTS}='{{…}}'")));
+    }
+    read_object(text).map_err(|why| Failure::Usage(format!("--set {ARGUMENTS}: {why}")))
+}
+
+/// Returns the reason of the YAML reader, without its advice to programmers.
+fn reason(error: &str) -> String {
+    let end = [", set DuplicateKeyPolicy", "; set DuplicateKeyPolicy", " set DuplicateKeyPolicy"];
+    let end = end.iter().find_map(|mark| error.find(mark)).unwrap_or(error.len());
+    one_line(&error[..end], 300)
+}
+
+fn answers(texts: &[(String, String)], options: &[(String, String)]) -> Result<BTreeMap<String, Answer>, Failure> {
+    let mut answers: BTreeMap<String, Answer> = BTreeMap::new();
+    for (id, text) in texts {
+        if answers.entry(id.clone()).or_default().text.replace(text.clone()).is_some() {
+            return Err(Failure::Usage(format!("--answer {id} is a duplicate: give each question one answer")));
+        }
+    }
+    for (id, option) in options {
+        let chosen = &mut answers.entry(id.clone()).or_default().options;
+        if !chosen.contains(option) {
+            chosen.push(option.clone());
+        }
+    }
+    Ok(answers)
+}
+
+/// One of the gate's own targets where exactly one is called so; else what the text says, for the API server to judge.
+fn subject(typed: &str, request: &ApprovalRequest) -> Subject {
+    let mut called = request.escalate_to.iter().filter(|subject| subject.name == typed);
+    if let (Some(subject), None) = (called.next(), called.next()) {
+        return subject.clone();
+    }
+    if let Some(group) = typed.strip_prefix("group:") {
+        return Subject::group(group);
+    }
+    match typed.strip_prefix("serviceaccount:").and_then(|rest| rest.split_once('/')) {
+        Some((namespace, name)) => {
+            Subject { kind: SubjectKind::ServiceAccount, name: name.to_owned(), namespace: Some(namespace.to_owned()) }
+        }
+        None => Subject::user(typed.strip_prefix("user:").unwrap_or(typed)),
+    }
+}
+
+#[cfg(test)]
+mod tests;

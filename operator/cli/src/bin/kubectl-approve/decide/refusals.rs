@@ -1,0 +1,101 @@
+//! Refusals in words about the gate, with the commands that remedy them.
+//!
+//! The API server has refused by then. What is not known better here keeps the words of its policy.
+
+use signoff_api::{Approval, Decision, Moment, Verdict, gate::Subject};
+use signoff_review::{
+    clock,
+    flow::Refused,
+    refusal::{self, Refusal},
+    suggest,
+    voter::Me,
+};
+
+use super::successor::successor;
+use crate::{
+    args::{DecisionArgs, Payload},
+    cluster::client::Session,
+    error::Failure,
+};
+
+/// Returns a failure, in words about the gate where it is a refusal.
+pub async fn explain(session: &Session, args: &DecisionArgs, me: &Me, failure: Failure) -> Failure {
+    if !failure.is_refusal() {
+        return failure;
+    }
+    // What was shown may have changed meanwhile.
+    let Ok(seen) = session.approval(&args.name).await else { return failure };
+    let approval = &seen.approval;
+    match refusal::explain(&seen, me, &decision(args), clock::now()) {
+        Some(refusal) => with_remedy(session, approval, &refusal).await,
+        None => with_who_may(approval, me, args.common.on_behalf_of.as_deref(), failure),
+    }
+}
+
+/// Adds to the policy's own refusal who may decide, where it is about the user.
+fn with_who_may(approval: &Approval, me: &Me, on_behalf_of: Option<&str>, failure: Failure) -> Failure {
+    let who = refusal::who_may(approval, &me.voter_for(on_behalf_of), clock::now());
+    match (failure, who) {
+        (Failure::Refused(why), Some(who)) => Failure::Refused(format!("{why}; {who}")),
+        (Failure::RefusedFor { why, code, commands }, Some(who)) => {
+            Failure::RefusedFor { why: format!("{why}; {who}"), code, commands }
+        }
+        (failure, _) => failure,
+    }
+}
+
+/// Returns the failure of a refused decision: in words about the gate, or the policy's own.
+pub async fn explained(session: &Session, args: &DecisionArgs, refused: Refused<Failure>) -> Failure {
+    let approval = &refused.seen.approval;
+    match &refused.refusal {
+        Some(refusal) => with_remedy(session, approval, refusal).await,
+        None => match session.me().await {
+            Ok(me) => with_who_may(approval, &me, args.common.on_behalf_of.as_deref(), refused.error),
+            Err(_) => refused.error,
+        },
+    }
+}
+
+/// Returns a refusal with the commands that remedy it.
+async fn with_remedy(session: &Session, approval: &Approval, refusal: &Refusal) -> Failure {
+    let why = match refusal {
+        Refusal::NoReason => format!("{refusal}; add --reason TEXT"),
+        Refusal::NoTargets { has_level: true } => {
+            "this gate has no subjects for --to (escalateTo is empty): leave out --to to ask its next level".to_owned()
+        }
+        Refusal::Closed { .. }
+        | Refusal::Decided(_)
+        | Refusal::Verdict(_)
+        | Refusal::NoTargets { has_level: false } => refusal.to_string(),
+    };
+    let commands = match refusal {
+        Refusal::Closed { is_superseded: true, .. } => {
+            let namespace = approval.metadata.namespace.as_deref();
+            let next = successor(session, approval).await;
+            let next = next.map(|name| format!("; it is asked again: {}", session.call.show(namespace, &name)));
+            next.unwrap_or_default()
+        }
+        Refusal::Verdict(_) => format!(":\n{}", suggest::lines(&session.call.decisions(approval)).trim_end()),
+        Refusal::Closed { .. } | Refusal::Decided(_) | Refusal::NoReason | Refusal::NoTargets { .. } => String::new(),
+    };
+    Failure::RefusedFor { why, code: refusal.code(), commands }
+}
+
+/// Returns the parts of what was typed about which a gate can have something to say.
+fn decision(args: &DecisionArgs) -> Decision {
+    let escalate_to = match &args.payload {
+        Payload::To(to) => to.iter().map(|name| Subject::user(name)).collect(),
+        _ => Vec::new(),
+    };
+    Decision {
+        reason: args.common.reason.clone(),
+        on_behalf_of: args.common.on_behalf_of.clone(),
+        escalate_to,
+        ..Decision::new(args.verdict)
+    }
+}
+
+/// Returns why an open gate does not take a verdict, as the line before the commands that it takes, or `None`.
+pub fn open_gate(approval: &Approval, verdict: Verdict, now: Moment) -> Option<String> {
+    refusal::open_gate(approval, verdict, now).map(|why| why + ":")
+}

@@ -1,0 +1,176 @@
+//! `--turn`: one verdict for the open calls of one turn of an agent, each with a decision of its own.
+//!
+//! calls of the turn *(I/O)* -> all are shown -> each is checked by the API server *(I/O)* -> one question -> each is
+//! sent *(I/O)*
+//!
+//! **Invariant:** only what was shown is decided, and a decision that is refused keeps no other from being sent.
+
+use signoff_api::{Approval, Verdict, names::LABEL_TURN, turn::turn_of};
+use signoff_cli::{sanitize::one_line, terminal};
+use signoff_review::{
+    action, clock,
+    seen::{Seen, still_open},
+    voter::Me,
+};
+
+use super::{
+    decision::{self, Prepared, Reading, Sent},
+    dialog,
+};
+use crate::{
+    args::{DecisionArgs, DryRun},
+    cluster::client::{Selection, Session},
+    error::Failure,
+    show,
+};
+
+/// The verdicts that mean the same for every call.
+const VERDICTS: [Verdict; 5] = [Verdict::Approve, Verdict::Reject, Verdict::Defer, Verdict::Skip, Verdict::Abort];
+
+/// What became of a decision about one call.
+type Outcome = Result<Sent, Failure>;
+
+/// Decides the named call and the other open calls of its turn, in the order of the model.
+///
+/// # Errors
+/// The turn cannot be decided at once; then nothing is sent.
+pub async fn decide(session: &Session, typed: &DecisionArgs) -> Result<Vec<Outcome>, Failure> {
+    let (named, me) = tokio::try_join!(session.approval(&typed.name), session.me())?;
+    let turn = turn(session, typed, &named.approval)?;
+    let workflow = named.approval.spec.request.workflow.name.clone();
+    let calls = open_calls(session, named, &turn).await?;
+    let is_dry = typed.common.dry_run.is_some_and(|dry_run| dry_run != DryRun::None);
+    if !is_dry && (typed.common.yes || !terminal::can_ask()) {
+        return Err(each_by_name(session, typed, &calls));
+    }
+    let mut args = typed.clone();
+    show_all(session, &calls, &me, is_dry);
+    if let Some(seen) =
+        calls.iter().find(|seen| seen.approval.spec.request.require_reason == Some(true)).filter(|_| !is_dry)
+    {
+        dialog::complete(&mut args, &seen.approval.spec.request)?;
+    }
+    let run = session.run(&workflow).await;
+    let mut prepared = Vec::new();
+    for seen in &calls {
+        let reading = Reading { seen: seen.clone(), run: run.clone(), me: me.clone() };
+        prepared.push(prepare(session, &args, &reading, !is_dry).await);
+    }
+    let ready =
+        calls.iter().zip(&prepared).filter(|(_, one)| matches!(one, Ok(Prepared::Ready(..)))).map(|(seen, _)| seen);
+    let ready: Vec<_> = ready.map(|seen| &seen.approval).collect();
+    if !is_dry && !ready.is_empty() {
+        dialog::confirm_turn(&args, &ready, &me)?;
+    }
+    let mut outcomes = Vec::new();
+    for (seen, one) in calls.iter().zip(prepared) {
+        outcomes.push(match one {
+            Ok(Prepared::Ready(args, rehearsed)) => {
+                let stored = decision::store(session, *args, *rehearsed).await;
+                stored.inspect_err(|failure| tell(&seen.approval, failure))
+            }
+            Ok(Prepared::Sent(sent)) => Ok(sent),
+            Err(failure) => Err(failure),
+        });
+    }
+    Ok(outcomes)
+}
+
+/// Returns the turn of the named call.
+fn turn(session: &Session, typed: &DecisionArgs, named: &Approval) -> Result<String, Failure> {
+    let request = &named.spec.request;
+    let run = session.call.kubectl(Some(&session.namespace), &["approve", "list", "--run", &request.workflow.name]);
+    let verdict = typed.verdict.name().to_lowercase();
+    if !VERDICTS.contains(&typed.verdict) {
+        let each = format!("leave --turn out, and give it for each call ({run})");
+        return Err(Failure::Usage(format!("--turn: {verdict} is a decision about one call; {each}")));
+    }
+    let name = one_line(&typed.name, 253);
+    if action::is_question(request) {
+        let answer = session.call.kubectl(Some(&session.namespace), &["approve", "show", &typed.name]);
+        return Err(Failure::Usage(format!("--turn: {name} is a question and no call; leave --turn out ({answer})")));
+    }
+    let turn = request.turn().filter(|_| action::call(request).is_some());
+    turn.ok_or_else(|| Failure::Usage(format!("--turn: {name} is about no call of an agent; leave --turn out")))
+}
+
+/// Returns the named call and the other open calls of its turn, in the order of the model. The label only finds them:
+/// the request says to which turn it belongs.
+async fn open_calls(session: &Session, named: Seen, turn: &str) -> Result<Vec<Seen>, Failure> {
+    let labels = format!("{LABEL_TURN}={turn}");
+    let selection = Selection { fields: still_open(), labels: Some(&labels), ..Selection::default() };
+    let (found, unreadable) = session.select(&selection).await?;
+    unreadable.iter().for_each(|problem| terminal::note(problem));
+    let own = named.approval.metadata.name.clone();
+    let (mut calls, mut questions) = (vec![named], Vec::new());
+    for seen in found {
+        let request = &seen.approval.spec.request;
+        if seen.approval.metadata.name == own || request.turn().as_deref() != Some(turn) {
+            continue;
+        }
+        if action::is_question(request) {
+            questions.push(seen);
+        } else {
+            calls.push(seen);
+        }
+    }
+    for question in &questions {
+        terminal::note(&format!(
+            "{} is a question of the same turn; it is answered on its own",
+            resource(&question.approval)
+        ));
+    }
+    calls.sort_by_key(|seen| turn_of(&seen.approval.spec.request.gate.path).map(|(_, call)| call));
+    Ok(calls)
+}
+
+/// Returns the refusal where no user sees what is decided: a script names each request, digest included.
+fn each_by_name(session: &Session, typed: &DecisionArgs, calls: &[Seen]) -> Failure {
+    let names = calls.iter().filter_map(|seen| seen.approval.metadata.name.as_deref());
+    let command = |name: &str| {
+        let mut words = vec!["approve".to_owned(), typed.verdict.name().to_lowercase(), name.to_owned()];
+        if typed.verdict == Verdict::Defer {
+            words.extend(["--guidance", "…"].map(str::to_owned));
+        }
+        format!("\n  {}", session.call.kubectl(Some(&session.namespace), &words))
+    };
+    let commands: String = names.map(command).collect();
+    Failure::Usage(format!(
+        "--turn needs a terminal and no --yes: all calls are shown before one question; or name each call:{commands}"
+    ))
+}
+
+fn show_all(session: &Session, calls: &[Seen], me: &Me, is_dry: bool) {
+    for (at, seen) in calls.iter().enumerate() {
+        let text = if is_dry {
+            decision::summary(&seen.approval)
+        } else {
+            show::page(seen, me, clock::now(), (None, &[]), &session.call)
+        };
+        terminal::note(&format!("Call {} of {}\n{text}", at + 1, calls.len()));
+    }
+}
+
+/// Prepares a decision. A refusal is told at once, before the user is asked about the others.
+async fn prepare(session: &Session, args: &DecisionArgs, reading: &Reading, asks: bool) -> Result<Prepared, Failure> {
+    let name = reading.seen.approval.metadata.name.clone().unwrap_or_default();
+    let own = DecisionArgs { name, ..args.clone() };
+    let prepared = match reading.check(&own) {
+        Ok(()) => decision::prepare(session, &own, reading, asks).await,
+        Err(failure) => Err(failure),
+    };
+    prepared.inspect_err(|failure| tell(&reading.seen.approval, failure))
+}
+
+/// Says which call a failure is about.
+fn tell(approval: &Approval, failure: &Failure) {
+    let text = failure.to_string();
+    match text.split_once(": ") {
+        Some((prefix, why)) => terminal::note(&format!("{prefix}: {}: {why}", resource(approval))),
+        None => terminal::note(&format!("{}: {text}", resource(approval))),
+    }
+}
+
+fn resource(approval: &Approval) -> String {
+    format!("approval.signoff.dev/{}", one_line(approval.metadata.name.as_deref().unwrap_or_default(), 253))
+}

@@ -1,0 +1,89 @@
+//! Waiting for the operator to count a recorded decision: stored decision -> watch events *(I/O)* -> state *(pure)*.
+//!
+//! It must not decide anything. The operator's status is all that it believes.
+
+use std::{pin::pin, time::Duration};
+
+use futures::StreamExt;
+use kube::{
+    Api,
+    runtime::{WatchStreamExt, watcher::watch_object},
+};
+use signoff_api::{Approval, Verdict};
+use signoff_review::{
+    clock,
+    entry::Entry,
+    state::{DecisionState, Waited},
+};
+use tokio::time::Instant;
+
+use crate::{
+    args::{DEFAULT_WAIT, Wait},
+    cluster::{client::Session, watch_problem::refusal},
+};
+
+/// Whether a longer wait could end with another state.
+pub fn is_open(waited: &Waited, verdict: Verdict) -> bool {
+    waited.problem.is_none() && !is_final(&waited.state, verdict, Some(Wait::UntilDeadline))
+}
+
+impl Wait {
+    /// Whether it is longer than a call without `--wait` waits.
+    pub fn is_long(self) -> bool {
+        match self {
+            Self::UntilDeadline => true,
+            Self::AtMost(length) => length > DEFAULT_WAIT,
+        }
+    }
+}
+
+/// Watches an Approval until a decision has had its effect, or the time since `begun` is over.
+pub async fn wait(session: &Session, stored: Approval, entry: &Entry, wait: Option<Wait>, begun: Instant) -> Waited {
+    let name = stored.metadata.name.clone().unwrap_or_default();
+    let api = Api::<Approval>::namespaced(session.raw().clone(), &session.namespace);
+    let mut events = pin!(watch_object(api, &name).default_backoff());
+    let mut waited = Waited::new(stored, entry);
+    while !is_final(&waited.state, entry.decision.verdict, wait) {
+        let Ok(Some(event)) =
+            tokio::time::timeout_at(end(&waited.approval, wait, session.default_wait, begun), events.next()).await
+        else {
+            break;
+        };
+        match event {
+            Ok(received) => waited.apply(received, entry),
+            // Otherwise the watch is opened again, with a backoff.
+            Err(error) => {
+                if let Some(refusal) = refusal(&error) {
+                    waited.problem = Some(session.explain(refusal).to_string());
+                    break;
+                }
+            }
+        }
+    }
+    waited
+}
+
+/// Whether nothing that the command waits for can follow.
+fn is_final(state: &DecisionState, verdict: Verdict, wait: Option<Wait>) -> bool {
+    match state {
+        DecisionState::Recorded => false,
+        DecisionState::Counted => wait.is_none() || verdict == Verdict::Escalate,
+        DecisionState::Escalated
+        | DecisionState::NotEscalated
+        | DecisionState::Invalid(_)
+        | DecisionState::Closed { .. }
+        | DecisionState::Deleted => true,
+    }
+}
+
+/// Returns the time at which the wait ends. An escalation moves the deadline.
+fn end(approval: &Approval, wait: Option<Wait>, default: Duration, begun: Instant) -> Instant {
+    match wait {
+        None => begun + default,
+        Some(Wait::AtMost(length)) => begun + length,
+        Some(Wait::UntilDeadline) => Instant::now() + approval.deadline().since(clock::now()) + DEFAULT_WAIT,
+    }
+}
+
+#[cfg(test)]
+mod tests;

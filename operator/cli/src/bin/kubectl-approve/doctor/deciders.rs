@@ -1,0 +1,315 @@
+//! The right of each approver of an Approval: whether a binding grants the verb `approve` in the namespace.
+//!
+//! Reads RBAC where the caller can, and asks the API server by a SubjectAccessReview where the caller can. It cannot
+//! know the groups of a user.
+
+use k8s_openapi::api::authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec};
+use k8s_openapi::api::rbac::v1::Subject as RbacSubject;
+use signoff_api::{
+    GROUP,
+    gate::{Subject, SubjectKind},
+};
+use signoff_cli::sanitize::one_line;
+use signoff_expr::nearest;
+
+use super::rbac::{Grant, Rbac, allows, shown};
+use crate::cluster::client::Session;
+
+/// The group that every authorizer lets do everything, so that it says nothing about a gate.
+const MASTERS: &str = "system:masters";
+/// The most bindings that are listed.
+const MOST: usize = 8;
+
+/// Whether an approver holds the verb `approve`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Right {
+    /// This binding grants it.
+    Granted(String),
+    /// The API server allows it, by a binding that the caller cannot read or by another authorizer.
+    Allowed,
+    /// No binding names the group, but so many users are bound who may be its members.
+    Users(usize),
+    /// No binding names the user, but groups are bound of which the user may be a member.
+    Perhaps(Vec<String>),
+    /// No binding names the group, but other groups are bound, in which its members may be too.
+    Groups(Vec<String>),
+    /// No binding grants it. The subject that may have been meant.
+    Missing(Option<String>),
+    /// The caller can neither read bindings nor ask the API server.
+    Unknown(String),
+}
+
+/// The holders of the verb `approve` on one Approval, as far as the caller can learn them.
+pub struct Deciders<'s> {
+    session: &'s Session,
+    /// The subjects that hold it, or why they cannot be listed.
+    grants: Result<Vec<Grant>, String>,
+    /// Whether the API server answers the caller's SubjectAccessReviews.
+    can_review: bool,
+}
+
+impl<'s> Deciders<'s> {
+    /// Finds the subjects that hold `approve` on this Approval.
+    pub fn new(session: &'s Session, rbac: &Result<Rbac, String>, approval: &str) -> Self {
+        let grants = match rbac {
+            Ok(rbac) => Ok(holders(rbac, approval)),
+            Err(why) => Err(why.clone()),
+        };
+        Self { session, grants, can_review: true }
+    }
+
+    /// Returns whether this approver holds `approve`.
+    pub async fn right(&mut self, approver: &Subject) -> Right {
+        let by_bindings = match &self.grants {
+            Ok(grants) => by_bindings(grants, approver),
+            Err(why) => Right::Unknown(why.clone()),
+        };
+        if matches!(by_bindings, Right::Granted(_)) || !self.can_review {
+            return by_bindings;
+        }
+        match self.review(approver).await {
+            Some(true) => Right::Allowed,
+            // Its members may be bound as users.
+            Some(false) if matches!(by_bindings, Right::Unknown(_)) && approver.kind != SubjectKind::ServiceAccount => {
+                by_bindings
+            }
+            Some(false) if matches!(by_bindings, Right::Unknown(_)) => Right::Missing(None),
+            Some(false) => by_bindings,
+            None => {
+                self.can_review = false;
+                by_bindings
+            }
+        }
+    }
+
+    /// Returns the subjects that are bound to `approve` as one text, or `None` if that is unknown.
+    pub fn bound(&self) -> Option<String> {
+        let grants = self.grants.as_ref().ok()?;
+        let mut lines: Vec<_> =
+            ordinary(grants).map(|grant| format!("{} ({})", shown(&grant.subject), grant.binding)).collect();
+        lines.sort();
+        lines.dedup();
+        let more = lines.len().saturating_sub(MOST);
+        lines.truncate(MOST);
+        Some(match (lines.is_empty(), more) {
+            (true, _) => "only cluster administrators".to_owned(),
+            (false, 0) => lines.join(", "),
+            (false, more) => format!("{} and {more} more", lines.join(", ")),
+        })
+    }
+
+    /// Asks the API server; `None` where it does not answer the caller.
+    async fn review(&self, approver: &Subject) -> Option<bool> {
+        let everyone = "system:authenticated".to_owned();
+        let (user, groups) = match (approver.kind, &approver.namespace) {
+            (SubjectKind::User, _) => (Some(approver.name.clone()), vec![everyone]),
+            (SubjectKind::Group, _) => (None, vec![approver.name.clone(), everyone]),
+            (SubjectKind::ServiceAccount, namespace) => {
+                let namespace = namespace.as_deref().unwrap_or_default();
+                let all = "system:serviceaccounts";
+                let user = format!("system:serviceaccount:{namespace}:{}", approver.name);
+                (Some(user), vec![all.to_owned(), format!("{all}:{namespace}"), everyone])
+            }
+        };
+        let attributes = ResourceAttributes {
+            group: Some(GROUP.to_owned()),
+            resource: Some("approvals".to_owned()),
+            namespace: Some(self.session.namespace.clone()),
+            verb: Some("approve".to_owned()),
+            ..ResourceAttributes::default()
+        };
+        let spec = SubjectAccessReviewSpec {
+            user,
+            groups: Some(groups),
+            resource_attributes: Some(attributes),
+            ..SubjectAccessReviewSpec::default()
+        };
+        let answer = self.session.ask(SubjectAccessReview { spec, ..SubjectAccessReview::default() }).await.ok()?;
+        Some(answer.status.is_some_and(|status| status.allowed))
+    }
+}
+
+fn holders(rbac: &Rbac, approval: &str) -> Vec<Grant> {
+    rbac.grants(|rule| allows(rule, &["approve"], &[GROUP], &["approvals"], approval))
+}
+
+/// The grants without those of cluster administrators.
+fn ordinary(grants: &[Grant]) -> impl Iterator<Item = &Grant> {
+    grants.iter().filter(|grant| !(grant.subject.kind == "Group" && grant.subject.name == MASTERS))
+}
+
+fn by_bindings(grants: &[Grant], approver: &Subject) -> Right {
+    if let Some(grant) = grants.iter().find(|grant| covers(&grant.subject, approver)) {
+        return Right::Granted(format!("{} ({})", grant.binding, grant.role));
+    }
+    let same_name =
+        ordinary(grants).find(|grant| grant.subject.name == approver.name && grant.subject.namespace.is_none());
+    let kind = kind(approver);
+    let names = ordinary(grants).filter(|grant| grant.subject.kind == kind).map(|grant| grant.subject.name.as_str());
+    let near = match same_name {
+        Some(grant) => Some(shown(&grant.subject)),
+        None => nearest(&approver.name, names).map(|name| format!("{kind} {}", one_line(name, 253))),
+    };
+    let groups: Vec<_> = ordinary(grants).filter(|grant| grant.subject.kind == "Group").collect();
+    if approver.kind == SubjectKind::User && near.is_none() && !groups.is_empty() {
+        return Right::Perhaps(names_of(groups.iter().map(|grant| grant.subject.name.as_str())));
+    }
+    let mut users: Vec<_> = ordinary(grants)
+        .filter(|grant| grant.subject.kind == "User")
+        .map(|grant| grant.subject.name.as_str())
+        .collect();
+    users.sort_unstable();
+    users.dedup();
+    if approver.kind == SubjectKind::Group && near.is_none() && !users.is_empty() {
+        return Right::Users(users.len());
+    }
+    // No member of a group of people is in a group of service accounts.
+    let of_people = |name: &&str| !name.starts_with("system:");
+    let groups: Vec<_> = groups.iter().map(|grant| grant.subject.name.as_str()).filter(of_people).collect();
+    if approver.kind == SubjectKind::Group && near.is_none() && !groups.is_empty() {
+        return Right::Groups(names_of(groups.into_iter()));
+    }
+    Right::Missing(near)
+}
+
+/// Returns some of the names, sorted, for a terminal.
+fn names_of<'n>(names: impl Iterator<Item = &'n str>) -> Vec<String> {
+    let mut names: Vec<_> = names.map(|name| one_line(name, 253)).collect();
+    names.sort();
+    names.dedup();
+    names.truncate(MOST);
+    names
+}
+
+fn kind(approver: &Subject) -> &'static str {
+    match approver.kind {
+        SubjectKind::User => "User",
+        SubjectKind::Group => "Group",
+        SubjectKind::ServiceAccount => "ServiceAccount",
+    }
+}
+
+/// Whether a subject of a binding is this approver, or contains every user like it.
+fn covers(bound: &RbacSubject, approver: &Subject) -> bool {
+    let namespace = approver.namespace.as_deref().unwrap_or_default();
+    if bound.kind == "Group" && bound.name == "system:authenticated" {
+        return true;
+    }
+    match (bound.kind.as_str(), approver.kind) {
+        ("User", SubjectKind::User) | ("Group", SubjectKind::Group) => bound.name == approver.name,
+        ("ServiceAccount", SubjectKind::ServiceAccount) => {
+            bound.name == approver.name && bound.namespace.as_deref() == Some(namespace)
+        }
+        ("User", SubjectKind::ServiceAccount) => {
+            bound.name == format!("system:serviceaccount:{namespace}:{}", approver.name)
+        }
+        ("Group", SubjectKind::ServiceAccount) => {
+            bound.name == "system:serviceaccounts" || bound.name == format!("system:serviceaccounts:{namespace}")
+        }
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    /// The holders where a namespace has these subjects bound to `signoff-approver`, and the cluster its
+    /// administrators.
+    fn grants(subjects: Value) -> Vec<Grant> {
+        let one = |value: Value| vec![serde_json::from_value(value).unwrap()];
+        let approver =
+            json!([{"apiGroups": [GROUP], "resources": ["approvals"], "verbs": ["get", "patch", "approve"]}]);
+        let everything = json!([{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}]);
+        let role = |name: &str| json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name});
+        let rbac = Rbac {
+            namespace: "demo".into(),
+            cluster_roles: serde_json::from_value(json!([
+                {"metadata": {"name": "signoff-approver"}, "rules": approver},
+                {"metadata": {"name": "cluster-admin"}, "rules": everything},
+                {"metadata": {"name": "view"}, "rules": [{"apiGroups": [GROUP], "resources": ["approvals"], "verbs": ["get"]}]},
+            ]))
+            .unwrap(),
+            cluster_bindings: serde_json::from_value(
+                json!([{"metadata": {"name": "cluster-admin"}, "roleRef": role("cluster-admin"),
+                "subjects": [{"kind": "Group", "name": MASTERS}]}]),
+            )
+            .unwrap(),
+            roles: Vec::new(),
+            bindings: [
+                one(json!({"metadata": {"name": "approvers"}, "roleRef": role("signoff-approver"), "subjects": subjects})),
+                one(json!({"metadata": {"name": "readers"}, "roleRef": role("view"),
+                    "subjects": [{"kind": "Group", "name": "finanec"}]})),
+            ]
+            .concat(),
+        };
+        holders(&rbac, "refund")
+    }
+
+    #[test]
+    fn a_misspelt_group_is_missing_and_the_bound_one_is_suggested() {
+        let grants = grants(json!([{"kind": "Group", "name": "finance"}]));
+        let granted = Right::Granted("RoleBinding approvers of demo (ClusterRole signoff-approver)".into());
+        assert_eq!(by_bindings(&grants, &Subject::group("finance")), granted);
+        assert_eq!(by_bindings(&grants, &Subject::group("finanec")), Right::Missing(Some("Group finance".into())));
+        assert_eq!(by_bindings(&grants, &Subject::group("sre")), Right::Groups(vec!["finance".into()]));
+        assert_eq!(by_bindings(&grants, &Subject::user("finance")), Right::Missing(Some("Group finance".into())));
+    }
+
+    #[test]
+    fn a_group_that_no_binding_names_may_consist_of_bound_users() {
+        let users = grants(
+            json!([{"kind": "User", "name": "alice"}, {"kind": "User", "name": "bob"}, {"kind": "User", "name": "alice"}]),
+        );
+        assert_eq!(by_bindings(&users, &Subject::group("leads")), Right::Users(2));
+        // A name that is nearly that of a bound group is a mistake all the same.
+        let mixed = grants(json!([{"kind": "User", "name": "alice"}, {"kind": "Group", "name": "finance"}]));
+        assert_eq!(by_bindings(&mixed, &Subject::group("leads")), Right::Users(1));
+        assert_eq!(by_bindings(&mixed, &Subject::group("finanec")), Right::Missing(Some("Group finance".into())));
+    }
+
+    #[test]
+    fn a_group_that_no_binding_names_may_consist_of_members_of_bound_groups() {
+        let groups = grants(json!([{"kind": "Group", "name": "sre"}, {"kind": "Group", "name": "finance"}]));
+        let both = Right::Groups(vec!["finance".into(), "sre".into()]);
+        assert_eq!(by_bindings(&groups, &Subject::group("leads")), both);
+        assert_eq!(by_bindings(&groups, &Subject::group("finanec")), Right::Missing(Some("Group finance".into())));
+        for nobody in [
+            json!([]),
+            json!([{"kind": "Group", "name": "system:serviceaccounts:ci"}]),
+            json!([{"kind": "ServiceAccount", "name": "bot", "namespace": "ci"}]),
+        ] {
+            assert_eq!(
+                by_bindings(&grants(nobody.clone()), &Subject::group("leads")),
+                Right::Missing(None),
+                "{nobody}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_user_without_a_binding_may_be_a_member_of_a_bound_group() {
+        let by_group = grants(json!([{"kind": "Group", "name": "finance"}]));
+        assert_eq!(by_bindings(&by_group, &Subject::user("alice")), Right::Perhaps(vec!["finance".into()]));
+        let by_name = grants(json!([{"kind": "User", "name": "bob"}]));
+        assert_eq!(by_bindings(&by_name, &Subject::user("alice")), Right::Missing(None));
+        assert!(matches!(by_bindings(&by_name, &Subject::user("bob")), Right::Granted(_)));
+    }
+
+    #[test]
+    fn a_service_account_is_covered_by_its_name_and_by_its_groups() {
+        let bot = Subject { kind: SubjectKind::ServiceAccount, name: "bot".into(), namespace: Some("ci".into()) };
+        for (bound, is_covered) in [
+            (json!({"kind": "ServiceAccount", "name": "bot", "namespace": "ci"}), true),
+            (json!({"kind": "ServiceAccount", "name": "bot", "namespace": "other"}), false),
+            (json!({"kind": "User", "name": "system:serviceaccount:ci:bot"}), true),
+            (json!({"kind": "Group", "name": "system:serviceaccounts:ci"}), true),
+            (json!({"kind": "Group", "name": "system:authenticated"}), true),
+        ] {
+            assert_eq!(covers(&serde_json::from_value(bound.clone()).unwrap(), &bot), is_covered, "{bound}");
+        }
+    }
+}

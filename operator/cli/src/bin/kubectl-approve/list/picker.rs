@@ -1,0 +1,94 @@
+//! `kubectl approve` without arguments: the Approvals that wait for the user, numbered, to choose from.
+//!
+//! It must not decide anything.
+
+use std::io;
+
+use signoff_cli::{sanitize::one_line, table::table, terminal};
+use signoff_engine::approval::eligibility::ineligible;
+use signoff_review::{
+    clock,
+    seen::{Seen, sort, still_open},
+};
+
+use super::{asked, nothing_waits};
+use crate::{
+    cluster::{
+        client::{Selection, Session},
+        names,
+    },
+    error::Failure,
+};
+
+/// Lists what waits and returns the one that was chosen; `None` where nothing waits.
+///
+/// # Errors
+/// As every request; and where none was chosen.
+pub async fn pick(session: &Session) -> Result<Option<Seen>, Failure> {
+    let selection = Selection { fields: still_open(), ..Selection::default() };
+    let ((mut found, _), me) = tokio::try_join!(session.select(&selection), session.me())?;
+    found.retain(|seen| ineligible(&seen.approval, &me.voter(), clock::now()).is_none());
+    sort(&mut found);
+    if found.is_empty() {
+        terminal::note(&nothing_waits(session, false, &me));
+        return Ok(None);
+    }
+    terminal::note(&numbered(&found));
+    let broken = |error: io::Error| Failure::Other(error.to_string());
+    loop {
+        terminal::prompt(&format!("Which one? [1-{}] ", found.len())).map_err(broken)?;
+        let mut line = String::new();
+        let is_end = io::stdin().read_line(&mut line).map_err(broken)? == 0;
+        match chosen(&line, found.len()) {
+            Some(at) => return Ok(Some(found.swap_remove(at))),
+            None if is_end || line.trim().is_empty() => return Err(Failure::Declined),
+            None => terminal::note(&format!("write a number from 1 to {}, or nothing to leave", found.len())),
+        }
+    }
+}
+
+/// Returns the index that a line names.
+fn chosen(line: &str, length: usize) -> Option<usize> {
+    line.trim().parse::<usize>().ok().filter(|number| (1..=length).contains(number)).map(|number| number - 1)
+}
+
+fn numbered(found: &[Seen]) -> String {
+    let now = clock::now();
+    let row = |(at, seen): (usize, &Seen)| {
+        vec![
+            (at + 1).to_string(),
+            one_line(&names::address(&seen.approval), 80),
+            clock::distance(seen.approval.deadline(), now),
+            one_line(&seen.approval.spec.request.requested_by, 40),
+            asked(&seen.approval.spec.request, 48),
+        ]
+    };
+    table(&["#", "WORKFLOW/GATE", "DEADLINE", "REQUESTER", "PROMPT"], found.iter().enumerate().map(row).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use signoff_review::sample;
+
+    use super::*;
+    #[test]
+    fn only_a_number_of_the_list_chooses() {
+        assert_eq!((chosen("1\n", 3), chosen(" 3 \r\n", 3)), (Some(0), Some(2)));
+        for line in ["", "\n", "0", "4", "-1", "1 2", "y", "+"] {
+            assert_eq!(chosen(line, 3), None, "{line}");
+        }
+    }
+
+    #[test]
+    fn the_list_numbers_gates_and_stays_one_line_each() {
+        let mut approval = sample::approval();
+        approval.spec.request.prompt = "Send?\n2   fake/gate\u{1b}[31m".to_owned();
+        let text = numbered(&[Seen { raw: serde_json::to_value(&approval).unwrap(), approval }]);
+        assert_eq!(text.lines().count(), 2, "{text}");
+        assert!(
+            text.lines().nth(1).unwrap().starts_with("1   refund-4711/review   ") && !text.contains('\u{1b}'),
+            "{text}"
+        );
+    }
+}
