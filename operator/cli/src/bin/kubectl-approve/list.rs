@@ -55,7 +55,7 @@ pub async fn list(session: &Session, options: &List) -> Result<String, Failure> 
 
 /// A list as it is printed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Page {
+pub struct ListPage {
     /// The result.
     pub text: String,
     /// The sentence that is printed instead of an empty table.
@@ -68,7 +68,7 @@ pub struct Page {
 ///
 /// # Errors
 /// As every request.
-pub async fn page(session: &Session, options: &List) -> Result<Page, Failure> {
+pub async fn page(session: &Session, options: &List) -> Result<ListPage, Failure> {
     let fields = if options.all { String::new() } else { still_open() };
     let selection = Selection { everywhere: options.all_namespaces, fields, labels: options.selector.as_deref() };
     let ((mut found, unreadable), me) = tokio::try_join!(session.select(&selection), session.me())?;
@@ -91,10 +91,10 @@ pub async fn page(session: &Session, options: &List) -> Result<Page, Failure> {
             Some(run) if session.is_missing(run).await => Some(names::nearest_run(session, run).await),
             _ => None,
         };
-        return Ok(Page { note: Some(nothing(session, options, &me, hint)), ..Page::default() });
+        return Ok(ListPage { note: Some(nothing(session, options, &me, hint)), ..ListPage::default() });
     }
     if let Some(text) = output.document(document(&found))? {
-        return Ok(Page { text, ..Page::default() });
+        return Ok(ListPage { text, ..ListPage::default() });
     }
     let notices = notices(session, &found, &me).await;
     let namespaces = options.all_namespaces || session.namespaces.len() > 1;
@@ -104,7 +104,7 @@ pub async fn page(session: &Session, options: &List) -> Result<Page, Failure> {
         Some(_) => calls(&found, namespaces, &me, now, width),
         None => rows(&found, namespaces, wide, now, width),
     };
-    Ok(Page { text: output.table(painted(&table, terminal::style(), tone)), note: None, notices })
+    Ok(ListPage { text: output.table(painted(&table, terminal::style(), tone)), note: None, notices })
 }
 
 /// Returns the colour of a cell, by its header.

@@ -37,13 +37,13 @@ pub struct Import {
     #[arg(long)]
     lenient: bool,
     /// The output format.
-    #[arg(long, value_enum, default_value_t = Format::Yaml)]
-    format: Format,
+    #[arg(long, value_enum, default_value_t = ImportFormat::Yaml)]
+    format: ImportFormat,
 }
 
 /// The format of the result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Format {
+enum ImportFormat {
     /// The Workflow; the notes are printed on standard error.
     Yaml,
     /// The Workflow and the notes in one object.
@@ -71,8 +71,8 @@ pub fn import(options: &Import) -> anyhow::Result<Exit> {
         check(&yaml, &Settings::default()).into_iter().flat_map(|checked| checked.problems).collect();
     let name = options.output.as_ref().map_or_else(|| "the Workflow".to_owned(), |file| texts::shown(file));
     let text = match options.format {
-        Format::Yaml => yaml.clone(),
-        Format::Json => {
+        ImportFormat::Yaml => yaml.clone(),
+        ImportFormat::Json => {
             let problems: Vec<_> = problems.iter().map(|problem| report::json(&name, problem)).collect();
             let page = json!({"workflow": imported.object, "notes": imported.notes, "problems": problems});
             sanitize::json(&page)?
@@ -82,7 +82,7 @@ pub fn import(options: &Import) -> anyhow::Result<Exit> {
         Some(file) => write(file, options.force, &text)?,
         None => terminal::print(&text)?,
     }
-    if options.format == Format::Yaml {
+    if options.format == ImportFormat::Yaml {
         imported.notes.iter().for_each(|note| terminal::note(&note.to_string()));
         problems.iter().for_each(|problem| terminal::note(&report::line(&name, problem)));
     }

@@ -47,8 +47,8 @@ enum Command {
     Import(import::Import),
     Models(models::Models),
     Plan(plan::Plan),
-    Run(Box<run::Arguments>),
-    Sessions(sessions::Arguments),
+    Run(Box<run::RunArguments>),
+    Sessions(sessions::SessionsArguments),
     Tools(tools::Tools),
     Validate(validate::Validate),
 }

@@ -29,13 +29,13 @@ pub struct Plan {
     #[arg(long, value_name = "FILE")]
     catalogue: Option<PathBuf>,
     /// The output format.
-    #[arg(long, value_enum, default_value_t = Format::Text)]
-    format: Format,
+    #[arg(long, value_enum, default_value_t = PlanFormat::Text)]
+    format: PlanFormat,
 }
 
 /// The output format of a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Format {
+enum PlanFormat {
     /// For people.
     Text,
     /// For programs.
@@ -63,10 +63,10 @@ pub fn plan(options: &Plan) -> anyhow::Result<Exit> {
     };
     let flow = Flow::with_catalogues(&read.workflow, catalogues.as_ref().unwrap_or(&Catalogues::new()));
     terminal::print(&match options.format {
-        Format::Text => flow.to_text(),
-        Format::Json => sanitize::json(&flow)?,
-        Format::Mermaid => flow.to_mermaid(),
-        Format::Dot => flow.to_dot(),
+        PlanFormat::Text => flow.to_text(),
+        PlanFormat::Json => sanitize::json(&flow)?,
+        PlanFormat::Mermaid => flow.to_mermaid(),
+        PlanFormat::Dot => flow.to_dot(),
     })?;
     read.notes.iter().for_each(|note| terminal::note(&note.to_string()));
     read.warnings.iter().for_each(|warning| terminal::note(&report::line(&source.name, warning)));

@@ -44,7 +44,7 @@ const SESSIONS: &str = "SIGNOFF_SESSIONS_DIR";
 /// --resume continues it.
 #[derive(Args, Debug)]
 #[command(after_long_help = HELP)]
-pub struct Arguments {
+pub struct RunArguments {
     /// The file of the Workflow (YAML or JSON), or - for standard input
     #[arg(value_name = "FILE", required_unless_present = "resume", conflicts_with = "resume")]
     file: Option<PathBuf>,
@@ -154,7 +154,7 @@ Answers in a file (--answers), each used once:
 Ctrl-C pauses the run after the calls that must not be repeated; --resume repeats all other calls.";
 
 /// Runs or goes on, and tells what came of it.
-pub async fn run(options: Arguments) -> anyhow::Result<Exit> {
+pub async fn run(options: RunArguments) -> anyhow::Result<Exit> {
     let sessions = Sessions::new(options.place.folder()?);
     let user = whoami::username().context("finding out who runs this")?;
     let editing = Editing::default();

@@ -25,14 +25,14 @@ use crate::{
 
 /// List, show and delete sessions, the runs on this machine.
 #[derive(Args, Debug)]
-pub struct Arguments {
+pub struct SessionsArguments {
     /// The command.
     #[command(subcommand)]
-    command: Command,
+    command: SessionsCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum Command {
+enum SessionsCommand {
     /// List all sessions
     List(List),
     /// Show the state of a session, its pending gates and the commands that answer them
@@ -104,12 +104,12 @@ struct Cleanup {
 }
 
 /// Does what was asked for.
-pub async fn sessions(options: Arguments) -> anyhow::Result<Exit> {
+pub async fn sessions(options: SessionsArguments) -> anyhow::Result<Exit> {
     match options.command {
-        Command::List(options) => list(&options),
-        Command::Show(options) => show(&options).await,
-        Command::Delete(options) => delete(&options),
-        Command::Cleanup(options) => cleanup(&options),
+        SessionsCommand::List(options) => list(&options),
+        SessionsCommand::Show(options) => show(&options).await,
+        SessionsCommand::Delete(options) => delete(&options),
+        SessionsCommand::Cleanup(options) => cleanup(&options),
     }
 }
 

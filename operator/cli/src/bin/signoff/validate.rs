@@ -23,13 +23,13 @@ pub struct Validate {
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
     /// The output format of problems.
-    #[arg(long, value_enum, default_value_t = Format::Text)]
-    format: Format,
+    #[arg(long, value_enum, default_value_t = ProblemFormat::Text)]
+    format: ProblemFormat,
 }
 
 /// The output format of problems.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Format {
+enum ProblemFormat {
     /// For people: each problem with its lines of the file.
     Text,
     /// One line per problem.
@@ -58,12 +58,12 @@ pub fn validate(options: &Validate) -> anyhow::Result<Exit> {
             valid &= document.is_valid();
             for problem in &document.problems {
                 match options.format {
-                    Format::Text => told += &(report::shown(name, text, problem) + "\n"),
-                    Format::Line => told += &(report::line(name, problem) + "\n"),
-                    Format::Json => {}
+                    ProblemFormat::Text => told += &(report::shown(name, text, problem) + "\n"),
+                    ProblemFormat::Line => told += &(report::line(name, problem) + "\n"),
+                    ProblemFormat::Json => {}
                 }
             }
-            if document.problems.is_empty() && options.format == Format::Text {
+            if document.problems.is_empty() && options.format == ProblemFormat::Text {
                 told += &report::fine(name, &document.title);
             }
             objects.push(json!({"file": name, "object": document.title, "valid": document.is_valid(),
@@ -72,11 +72,11 @@ pub fn validate(options: &Validate) -> anyhow::Result<Exit> {
         }
     }
     match options.format {
-        Format::Json => {
+        ProblemFormat::Json => {
             let page = json!({"valid": valid && unread.is_empty(), "unread": unread, "objects": objects});
             terminal::print(&sanitize::json(&page)?)?;
         }
-        Format::Text | Format::Line => terminal::print(&(told + &summary(&all)))?,
+        ProblemFormat::Text | ProblemFormat::Line => terminal::print(&(told + &summary(&all)))?,
     }
     unread.iter().for_each(|why| terminal::note(why));
     Ok(match (valid, unread.is_empty()) {

@@ -47,7 +47,7 @@ pub const NOT_ENDED: &str =
 
 /// The page, and what on it is a problem.
 #[derive(Debug, Default)]
-pub struct Report {
+pub struct WaitingReport {
     /// The text for people.
     pub page: String,
     /// Sentences without a full stop.
@@ -64,13 +64,17 @@ struct Run {
 ///
 /// # Errors
 /// As every request; and that nothing has that name.
-pub async fn report(session: &Session, named: Option<&Named>, operator: &OperatorState) -> Result<Report, Failure> {
+pub async fn report(
+    session: &Session,
+    named: Option<&Named>,
+    operator: &OperatorState,
+) -> Result<WaitingReport, Failure> {
     let (runs, gates) = match named {
         Some(named) => find(session, named).await?,
         None => everything(session).await?,
     };
     let namespace = one_line(&session.namespace, 63);
-    let mut report = Report::default();
+    let mut report = WaitingReport::default();
     if runs.is_empty() && gates.is_empty() {
         report.page = format!("Nothing waits in the namespace {namespace}.\n");
         return Ok(report);

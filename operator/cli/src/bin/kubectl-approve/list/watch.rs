@@ -20,7 +20,7 @@ use signoff_api::Approval;
 use signoff_cli::terminal::{self, Screen};
 use tokio::time::{Instant, sleep_until};
 
-use super::{Page, page};
+use super::{ListPage, page};
 use crate::{
     args::List,
     cluster::{client::Session, watch_problem},
@@ -110,7 +110,7 @@ pub async fn watch(session: &Session, options: &List) -> Result<(), Failure> {
     }
 }
 
-fn print(screen: &mut Screen, page: &Page) -> Result<(), Failure> {
+fn print(screen: &mut Screen, page: &ListPage) -> Result<(), Failure> {
     match &page.note {
         // Pages of a terminal replace one another; a program that reads the output gets no words for an empty list.
         Some(note) if Screen::is_in_place() => screen.redraw(&format!("{note}\n")),
