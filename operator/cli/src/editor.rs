@@ -1,6 +1,6 @@
-//! A text in the person's own editor.
+//! The edit of a text in the person's own editor.
 //!
-//! It must not let other users read the text, nor keep it unless it is told to.
+//! **Invariant:** other users cannot read the text, and it is kept only on request.
 
 use std::{
     env, fs,

@@ -1,6 +1,4 @@
 //! The encoding of files and of standard input.
-//!
-//! It must not look into a text.
 
 /// The byte order mark, as a character.
 const MARK: char = '\u{feff}';

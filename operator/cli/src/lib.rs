@@ -1,6 +1,4 @@
-//! What both programs of this package share: the terminal, and how text of others is shown on it.
-//!
-//! It must not know a command of either program.
+//! Code that both programs of this package share: the terminal, and the display of others' text on it.
 
 pub mod changes;
 pub mod difference;

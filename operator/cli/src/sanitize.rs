@@ -1,6 +1,7 @@
-//! How text that others wrote appears on a terminal: cut, stripped of what moves or hides, and fenced.
+//! The display of others' text on a terminal: cut, stripped of characters that move the cursor or hide text, and
+//! fenced.
 //!
-//! Nothing here may be stored, compared or sent: it is for eyes only.
+//! **Invariant:** sanitized text is only shown, never stored, compared or sent.
 
 use serde::Serialize;
 use signoff_expr::text::display;

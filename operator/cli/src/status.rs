@@ -1,6 +1,4 @@
 //! The status of a run as a page: a header, and the tree of its steps. Both programs print it.
-//!
-//! It must not fetch anything: what it is given is all that it knows.
 
 mod layout;
 #[cfg(test)]

@@ -1,6 +1,6 @@
-//! The look of output: its width, and colour and signs where a terminal shows them.
+//! The style of output: its width, and the colors and signs of a terminal.
 //!
-//! It must not ask the terminal or the environment: [`crate::terminal::style`] does.
+//! [`crate::terminal::style`] asks the terminal and the environment.
 
 use anstyle::{AnsiColor, Style as Ansi};
 

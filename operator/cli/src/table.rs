@@ -1,6 +1,6 @@
 //! Tables as kubectl prints them: upper-case headers, no borders, three spaces between columns.
 //!
-//! It must not clean a cell, and shortens cells only to fit a width.
+//! Cells are shortened only to fit a width, and are not sanitized here.
 
 use comfy_table::{ContentArrangement, Table, presets::NOTHING};
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};

@@ -1,6 +1,6 @@
-//! The one place that writes to the terminal or reads from it.
+//! The only module that writes to the terminal or reads from it.
 //!
-//! It must not choose words, and text of others must have passed the fence before it comes here.
+//! Text of others must have passed [`crate::sanitize`] before.
 
 use std::io::{self, BufRead, IsTerminal, Write};
 

@@ -1,6 +1,5 @@
-//! `kubectl-approve` behind a proxy: HTTPS_PROXY and NO_PROXY, as kubectl has them.
-//!
-//! It must not reach any API server: the test ends at the proxy.
+//! `kubectl-approve` behind a proxy: HTTPS_PROXY and NO_PROXY, as kubectl reads them. The test ends at the proxy: no
+//! request reaches an API server.
 #![allow(clippy::unwrap_used)]
 
 use std::io::{BufRead, BufReader, ErrorKind, Write};

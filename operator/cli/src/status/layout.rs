@@ -1,6 +1,6 @@
 //! The lines of a tree: columns that fit a width, details below their row, long runs of quiet rows folded into one.
 //!
-//! It must not change a word of a row other than to shorten it.
+//! **Invariant:** a row is only shortened; none of its words changes.
 
 use signoff_api::Moment;
 use signoff_review::{

@@ -9,7 +9,7 @@ use super::*;
 /// The longest wait for the page, in milliseconds: long, for a machine that is busy with builds.
 const PATIENCE: u64 = 60_000;
 
-/// What `signoff sessions show` prints on a terminal of 80 columns with these variables.
+/// Returns the output of `signoff sessions show` on a terminal of 80 columns with these variables.
 fn shown(home: &Home, variables: &[(&str, &str)]) -> String {
     let id = home.id();
     let folder = home.path().join("sessions").display().to_string();

@@ -1,5 +1,5 @@
-//! What must hold when processes meet, die, or find no room.
-//! They must not sleep: each waits for what the program does.
+//! Tests of processes that use one session at the same time, die, or find the disk full. No test sleeps: each waits for
+//! an action of the program.
 
 use std::{
     fs,

@@ -1,5 +1,4 @@
-//! A server on this machine that takes requests and answers only when it is told to.
-//! It must not do anything but that.
+//! A server on this machine that accepts requests and answers only when the test tells it to.
 
 use std::{
     io::{Read, Write},

@@ -1,6 +1,4 @@
-//! The command line: what may be typed, and nothing of what it does.
-//!
-//! It must not read files, the environment or the cluster.
+//! The command line of `kubectl approve`: its commands, arguments and options.
 
 mod decision;
 mod help;
@@ -46,7 +44,7 @@ pub struct Arguments {
     pub common: CommonArgs,
 }
 
-/// Where `--help` lists what is about the cluster.
+/// The heading of the options about the cluster in `--help`.
 const CONNECTION: &str = "Connection";
 
 /// As kubectl has them.

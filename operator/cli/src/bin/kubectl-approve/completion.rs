@@ -3,8 +3,8 @@
 //!
 //! words typed so far -> clap's engine *(pure)* -> names for the argument it stands at *(I/O)* -> candidates
 //!
-//! It must not fail loudly: a shell would print that in the middle of a line. Without an answer there are no
-//! candidates.
+//! **Invariant:** completion never prints an error, because a shell would show it in the middle of a line. A failed
+//! request gives no candidates.
 
 use std::{ffi::OsString, path::Path, time::Duration};
 

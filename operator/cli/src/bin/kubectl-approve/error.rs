@@ -1,6 +1,5 @@
-//! What went wrong, in one sentence: a policy's own words where a policy refused, else which server and what to do.
-//!
-//! It must not turn a failure into success, and prints nothing itself.
+//! The failures of `kubectl approve`, in one sentence each: the words of the policy that refused, or the server and the
+//! remedy.
 
 pub mod exit;
 
@@ -101,7 +100,7 @@ pub struct Server {
     pub url: String,
     /// The context that was named, if one was.
     pub context: Option<String>,
-    /// What the kubeconfig says about the installation of its program that logs in.
+    /// The hint of the kubeconfig for the installation of its login program.
     pub install_hint: Option<String>,
 }
 

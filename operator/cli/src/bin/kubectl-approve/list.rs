@@ -60,7 +60,7 @@ pub struct ListPage {
     pub text: String,
     /// The sentence that is printed instead of an empty table.
     pub note: Option<String>,
-    /// What the reader must know besides: votes are not verified, or their own vote is void.
+    /// Notes for the reader: votes are not verified, or the reader's own vote is void.
     pub notices: Vec<String>,
 }
 

@@ -1,7 +1,6 @@
 //! `kubectl approve`: lists, shows and decides Approvals from a terminal.
 //!
-//! It must not be trusted by anybody: the API server checks every decision again, and the plugin has no rights but
-//! its user's.
+//! **Invariant:** the plugin has no rights but its user's, and the API server checks every decision again.
 
 mod args;
 mod cluster;

@@ -1,7 +1,6 @@
-//! The formats of `-o`: an object or a List as JSON, YAML, names, by a JSONPath template, or in columns of one's
-//! choice.
+//! The formats of `-o`: an object or a List as JSON, as YAML, as names, by a JSONPath template, or in custom columns.
 //!
-//! It must not fetch anything. Tables made for people are made by the commands themselves.
+//! The commands render the tables for people themselves.
 
 mod jsonpath;
 pub mod wrap;

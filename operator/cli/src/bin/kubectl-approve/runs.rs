@@ -1,6 +1,4 @@
 //! `suspend`, `resume`, `cancel`, `delete` and `rerun`: what a requester does with a run, without JSON patches.
-//!
-//! It must not decide an Approval.
 
 mod backup;
 

@@ -1,7 +1,7 @@
-//! `show`: one Approval with everything one has to know to decide it: facts first, then the words of others, fenced.
+//! `show`: one Approval with all that a person needs to decide it: the facts first, then the words of others in fences.
 //!
-//! It must not leave out or soften what the object says, and no text of others stands outside a fence by more than a
-//! line.
+//! **Invariant:** the page leaves out nothing that the object says, and shows at most one line of others' text outside
+//! a fence.
 
 mod colour;
 mod next;

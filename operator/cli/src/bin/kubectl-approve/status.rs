@@ -1,6 +1,6 @@
 //! `status`: a run as a tree, once or at every change. Workflow, Approvals, segments *(I/O)* -> page *(pure)*.
 //!
-//! It must not change anything, and asks the API server again only for parts of a journal that it has not read.
+//! A watch asks the API server only for the parts of a journal that it has not read.
 
 mod facts;
 pub mod fetch;

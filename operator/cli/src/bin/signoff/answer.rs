@@ -1,6 +1,6 @@
-//! Answers to gates, as they are given on the command line or in a file: decisions, each for one gate.
+//! Answers to gates, from the command line or from a file: decisions, each for one gate.
 //!
-//! It must not decide whether one counts, and gives out each only once: one answer never satisfies two gates.
+//! **Invariant:** each answer is given out once, so that one answer never satisfies two gates.
 
 pub mod form;
 pub mod lines;

@@ -1,6 +1,4 @@
 //! The exit codes of `signoff`, in one table, and errors that carry one.
-//!
-//! It must not print or end the process.
 
 use std::process::ExitCode;
 

@@ -1,6 +1,4 @@
-//! `signoff explain`: what a field, a word or an exit code means.
-//!
-//! It must not look at any object or session.
+//! `signoff explain`: the meaning of a field, a word or an exit code.
 
 use clap::Args;
 use signoff_cli::{sanitize::wrap, terminal};

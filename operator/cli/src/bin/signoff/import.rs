@@ -1,6 +1,6 @@
 //! `signoff import`: a workflow file of the Strands CLI as a Workflow, with notes on everything that has no equivalent.
 //!
-//! It must not decide what becomes of a field, and it never overwrites a file that it was not told to.
+//! **Invariant:** no file is overwritten without the option that allows it.
 
 use std::{
     fs::OpenOptions,

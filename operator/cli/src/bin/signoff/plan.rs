@@ -1,6 +1,6 @@
-//! `signoff plan`: what would run, in which order, and who would be asked what.
+//! `signoff plan`: the steps of a run in their order, and the people of each gate.
 //!
-//! It must not run or check anything that `signoff validate` does not.
+//! It makes the same checks as `signoff validate`.
 
 use std::path::{Path, PathBuf};
 

@@ -1,6 +1,4 @@
-//! `signoff run`: runs a Workflow on this machine, or goes on with one that was paused.
-//!
-//! It must not know what a Workflow means or what an answer is worth: it reads, asks, tells and writes.
+//! `signoff run`: runs a Workflow on this machine, or continues a paused run.
 
 mod commands;
 pub mod output;
@@ -31,7 +29,7 @@ use crate::{
 use signoff_expr::nearest::did_you_mean;
 use terminal_handler::TerminalHandler;
 
-/// Where `--help` lists what is about answers.
+/// The heading of the options about answers in `--help`.
 const ANSWERS: &str = "Answers";
 
 /// The timeout of a gate in front of a call that sets none, where a person sits at the terminal.
@@ -80,7 +78,7 @@ pub struct RunArguments {
     /// Confirm the command with this digest, where there is no terminal; can be given more than once
     #[arg(long, value_name = "DIGEST", requires = "allow_commands")]
     confirm_command: Vec<String>,
-    /// Where sessions are
+    /// The folder of sessions
     #[command(flatten)]
     pub place: Place,
     /// Answers to gates.
@@ -126,7 +124,7 @@ struct Answer {
     decider: Option<String>,
 }
 
-/// Where sessions are.
+/// The option for the folder of sessions.
 #[derive(Args, Clone, Debug)]
 pub struct Place {
     /// The folder of sessions. Default: signoff/sessions in XDG_STATE_HOME or ~/.local/state

@@ -1,6 +1,6 @@
-//! `signoff sessions`: what runs there are on this machine, and what became of them.
+//! `signoff sessions`: lists, shows and removes the runs that are stored on this machine.
 //!
-//! It must not go on with a run, and removes only what it is told to.
+//! **Invariant:** only sessions that the command names are removed.
 
 use std::{path::PathBuf, time::Duration};
 

@@ -1,6 +1,4 @@
 //! The texts that commands are given: files, folders of files, and standard input.
-//!
-//! It must not look into a text.
 
 use std::{
     fs, io,

@@ -1,6 +1,6 @@
-//! `signoff validate`: everything that is wrong with files, before anybody runs or applies them.
+//! `signoff validate`: every problem of files, before they are run or applied.
 //!
-//! It must not decide what is wrong, and it must not stop at the first problem.
+//! **Invariant:** the check does not stop at the first problem.
 
 use std::path::PathBuf;
 

@@ -1,6 +1,4 @@
-//! A decision out of what was typed: one for each Approval that the command names.
-//!
-//! It must not read files, the environment or the cluster.
+//! The decisions that a command line asks for: one for each Approval that it names.
 
 use signoff_api::Verdict;
 

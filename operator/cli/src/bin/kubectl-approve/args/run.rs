@@ -65,7 +65,7 @@ pub struct FinalRuns {
 /// A verb for a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RunVerb {
-    /// Nothing new starts.
+    /// Holds the run: no new step starts.
     Suspend,
     /// The run continues.
     Resume,

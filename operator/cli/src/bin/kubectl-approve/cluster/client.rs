@@ -1,6 +1,6 @@
-//! The connection: which cluster, as whom, and the Approvals there.
+//! The connection of a command: its cluster, its user, and the Approvals there.
 //!
-//! It must not decide anything, and it acts as nobody but the user whose kubeconfig it is.
+//! **Invariant:** every request is sent as the user of the kubeconfig.
 
 use std::time::Duration;
 

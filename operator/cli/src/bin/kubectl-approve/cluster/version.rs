@@ -1,6 +1,6 @@
-//! `version`: this plugin, the operator and the API server.
+//! `version`: the versions of this plugin, the operator and the API server.
 //!
-//! It must not fail where one of them cannot be read: the line says so.
+//! **Invariant:** a version that cannot be read does not fail the command: its line gives the reason.
 
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::{

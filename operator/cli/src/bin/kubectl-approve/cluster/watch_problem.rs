@@ -1,6 +1,6 @@
 //! A watch that broke: a note, because it starts again by itself, or a refusal, which ends the command.
 //!
-//! It must not end a command because of an error that can pass.
+//! **Invariant:** an error that can pass never ends a command.
 
 use kube::runtime::watcher::Error;
 use signoff_cli::{sanitize::one_line, terminal};

@@ -1,6 +1,6 @@
-//! `whoami`: the user and groups the API server takes one for, and what that lets one decide.
+//! `whoami`: the user's name and groups as the API server sees them, and the Approvals that they may decide.
 //!
-//! It must not promise anything: RBAC and the gates are asked again when a decision is sent.
+//! RBAC and the gates are asked again when a decision is sent.
 
 use k8s_openapi::api::authentication::v1::SelfSubjectReview;
 use k8s_openapi::api::authorization::v1::{

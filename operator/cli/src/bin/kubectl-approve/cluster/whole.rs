@@ -1,6 +1,6 @@
-//! The whole of what a request shows, with failures in the user's words.
+//! The full texts of a request, with failures in the user's words.
 //!
-//! It must not return a text that does not have the digest that the request names.
+//! **Invariant:** a text is returned only if it has the digest that the request names.
 
 use signoff_api::Approval;
 use signoff_review::whole::{Whole, WholeTextError, absent, fetch, forbidden};

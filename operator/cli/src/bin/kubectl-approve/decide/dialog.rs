@@ -1,6 +1,6 @@
 //! The questions to a person at a terminal: which verdict, why, and whether to go on.
 //!
-//! It must not ask where `terminal::can_ask` is false, nor send anything.
+//! **Invariant:** no question is asked if `terminal::can_ask` is false.
 
 use std::io::BufRead;
 

@@ -1,6 +1,6 @@
-//! What was typed, as the entry of `spec.decisions` that is sent.
+//! The entry of `spec.decisions` that is sent for a decision typed on the command line.
 //!
-//! Pure: it must not read files or the cluster. What it cannot send unchanged it refuses, instead of sending less.
+//! Pure. **Invariant:** input that cannot be sent unchanged is refused, never shortened.
 
 use std::collections::BTreeMap;
 

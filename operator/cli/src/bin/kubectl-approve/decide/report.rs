@@ -1,6 +1,6 @@
 //! The line about a recorded decision: what the operator decided, or why it is not decided yet.
 //!
-//! It must not say `approved` of a decision that the operator has not counted.
+//! **Invariant:** the line says `approved` only if the operator has counted the decision.
 
 use serde_json::{Value, json};
 use signoff_api::{Verdict, approval::ApprovalPhase, conditions::GUARDED};

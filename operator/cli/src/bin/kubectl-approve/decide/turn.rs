@@ -27,7 +27,7 @@ use crate::{
 /// The verdicts that mean the same for every call.
 const VERDICTS: [Verdict; 5] = [Verdict::Approve, Verdict::Reject, Verdict::Defer, Verdict::Skip, Verdict::Abort];
 
-/// What became of a decision about one call.
+/// The result of a decision about one call.
 type Outcome = Result<Sent, Failure>;
 
 /// Decides the named call and the other open calls of its turn, in the order of the model.

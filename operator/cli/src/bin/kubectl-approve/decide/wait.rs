@@ -1,6 +1,6 @@
 //! Waiting for the operator to count a recorded decision: stored decision -> watch events *(I/O)* -> state *(pure)*.
 //!
-//! It must not decide anything. The operator's status is all that it believes.
+//! **Invariant:** only the operator's status tells whether a decision counts.
 
 use std::{pin::pin, time::Duration};
 

@@ -1,6 +1,7 @@
-//! Who could impersonate the operator's service account, by the roles and bindings of the cluster.
+//! The subjects that could impersonate the operator's service account, by the roles and bindings of the cluster.
 //!
-//! Reads RBAC objects and changes nothing. Must not take what it cannot list for nothing.
+//! Reads RBAC objects and changes nothing. **Invariant:** a list that cannot be read is reported as unknown, never as
+//! empty.
 
 use k8s_openapi::api::rbac::v1::PolicyRule;
 use kube::Client;

@@ -20,7 +20,7 @@ use crate::{cluster::client::Session, error::Failure, output::wrap::wrapped};
 /// The most Approvals, runs and objects that are listed.
 const MOST: usize = 20;
 
-/// What an upgrade would change.
+/// The consequences of an upgrade.
 #[derive(Default)]
 struct Upgrade {
     /// The objects of the guard that it changes, by kind and name.
@@ -31,7 +31,7 @@ struct Upgrade {
     unreadable: Vec<String>,
     /// The open runs that it holds, because they were accepted under rules of another number.
     held: Vec<String>,
-    /// What could not be listed, and why.
+    /// The failures of lists that could not be read.
     unknown: Vec<Failure>,
 }
 

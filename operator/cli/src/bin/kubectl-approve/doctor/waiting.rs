@@ -1,4 +1,4 @@
-//! What runs of a namespace wait for: for `doctor -n NAMESPACE [NAME]`.
+//! The gates for which the runs of a namespace wait: for `doctor -n NAMESPACE [NAME]`.
 //!
 //! ```text
 //! objects (I/O) -> rights of the approvers (I/O) -> page (pure)
@@ -200,7 +200,7 @@ struct Gate<'a> {
     /// For each quorum, the groups of `requiredFrom` that are not met, with the numbers that they still take and their
     /// rights.
     missing: Vec<Vec<(String, i32, Right)>>,
-    /// Who is bound to `approve`, where that can be read.
+    /// The subjects that are bound to `approve`, if they can be read.
     bound: Option<String>,
 }
 

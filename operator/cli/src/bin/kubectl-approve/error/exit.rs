@@ -1,6 +1,6 @@
 //! The exit codes of `kubectl approve`, as its help and the documentation list them.
 //!
-//! It must not end the process; [`crate::error::Failure::code`] chooses the code.
+//! [`crate::error::Failure::code`] chooses the code.
 
 /// Every code with its meaning, ascending. Scripts rely on the numbers: none is ever given another meaning.
 pub const CODES: [(u8, &str); 6] = [

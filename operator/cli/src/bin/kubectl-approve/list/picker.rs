@@ -1,6 +1,4 @@
 //! `kubectl approve` without arguments: the Approvals that wait for the user, numbered, to choose from.
-//!
-//! It must not decide anything.
 
 use std::io;
 

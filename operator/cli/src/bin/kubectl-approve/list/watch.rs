@@ -1,6 +1,6 @@
 //! `list --watch`: the list again at every change of an Approval.
 //!
-//! It must not poll: the list is fetched again only after a watch event, at most once a second, and after a fetch that
+//! **Invariant:** the list is fetched again only after a watch event, at most once a second, and after a fetch that
 //! failed.
 
 use std::time::Duration;

@@ -1,6 +1,6 @@
 //! The last lines of a page: the commands that the reader can give now.
 //!
-//! It must not suggest what would be refused.
+//! **Invariant:** no command is suggested that would be refused.
 
 use signoff_api::{Approval, ApprovalRequest, Moment};
 use signoff_engine::approval::eligibility::ineligible;

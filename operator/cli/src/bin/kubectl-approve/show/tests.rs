@@ -1,6 +1,4 @@
 //! The page of `show`, as people and as attackers see it.
-//!
-//! It must not need a cluster.
 #![allow(clippy::unwrap_used)]
 use serde_json::json;
 use signoff_api::{

@@ -1,6 +1,6 @@
 //! The texts of a page that the run made: what is reviewed, under a heading of its gate type, and the context.
 //!
-//! It must not show a text outside a fence, nor leave out that a text is cut.
+//! **Invariant:** each text is in a fence, and a text that is cut says so.
 
 use signoff_api::{ApprovalRequest, Digest, journal::BlobRef};
 use signoff_cli::{changes, sanitize::fenced};

@@ -1,6 +1,6 @@
 //! The objects of a run: its Workflow with the whole journal, and the Approvals of its gates.
 //!
-//! It must not use bytes of a Blob that do not have the digest that the Workflow names.
+//! **Invariant:** the bytes of a Blob are used only if they have the digest that the Workflow names.
 
 use std::collections::BTreeMap;
 

@@ -1,6 +1,6 @@
-//! The commands to go on with after a status.
+//! The commands that a status suggests.
 //!
-//! It must not suggest a verdict: `show` does, after the request was read.
+//! **Invariant:** no verdict is suggested before the request was read: `show` suggests verdicts.
 
 use kube::ResourceExt;
 use signoff_api::{conditions, journal::StepPhase, workflow::WorkflowPhase};

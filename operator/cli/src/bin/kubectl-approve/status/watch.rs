@@ -1,6 +1,6 @@
 //! `status --watch`: watch events *(I/O)* -> run -> page *(pure)*, until the run ends.
 //!
-//! It must not poll: only watch events lead to requests, and only for segments that are new.
+//! **Invariant:** only watch events lead to requests, and only for segments that are new.
 
 use std::{collections::BTreeMap, pin::pin, time::Duration};
 

@@ -1,6 +1,6 @@
-//! Lines that a person types, one at a time, such that waiting for one can be called off.
+//! Lines that a person types, one at a time; waiting for a line can be canceled.
 //!
-//! It must not read ahead: what follows the line belongs to whoever reads next, such as an editor.
+//! **Invariant:** no byte after the line is read: it belongs to the next reader, such as an editor.
 
 use std::{
     io::{self, IsTerminal},

@@ -1,6 +1,7 @@
-//! What can be chosen at a gate, and what somebody chose by typing a line.
+//! The menu of a gate, and the choice that a typed line makes.
 //!
-//! It must not take an answer for a verdict: where free text is an answer, verdicts have words and no numbers.
+//! **Invariant:** an answer is never taken for a verdict: where free text is an answer, verdicts have words and no
+//! numbers.
 
 use signoff_api::{
     ApprovalRequest, Verdict,
@@ -35,7 +36,7 @@ pub enum Picked {
     Options(Vec<String>),
     /// An answer to the only question.
     Text(String),
-    /// Nothing that can be chosen: what can be.
+    /// A line that is no choice, with the sentence that lists the choices.
     Unknown(String),
 }
 

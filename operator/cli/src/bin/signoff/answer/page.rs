@@ -1,6 +1,6 @@
-//! An open gate as it is shown on a terminal: what is asked first, then the words of others, fenced.
+//! The page of an open gate on a terminal: the question first, then the words of others in fences.
 //!
-//! It must not shorten what binds, and no text of others stands outside a fence by more than a line.
+//! **Invariant:** text that binds is never shortened, and at most one line of others' text is outside a fence.
 
 use signoff_api::{Approval, ApprovalRequest, Digest, Moment, Verdict, approval::Review, gate::Question};
 use signoff_cli::{

@@ -1,7 +1,6 @@
 //! The person at the terminal: shows a gate, and reads their decision about it.
 //!
-//! It must not decide whether a decision counts. Everything is written to standard error: standard output is for the
-//! result of the run.
+//! Everything is written to standard error: standard output is for the result of the run.
 
 use std::{io, sync::Arc};
 
@@ -359,8 +358,8 @@ fn respond(request: &ApprovalRequest, answer: Answer) -> Decision {
     Decision { answers: Some(FormAnswers::from([(id, answer)])), ..Decision::new(Verdict::Respond) }
 }
 
-/// What Modify begins with: the reviewed response, as YAML with a word on what is expected. None where only a part of
-/// that response is at hand.
+/// Returns the text in which Modify starts to edit: the reviewed response as YAML, below a comment on the expected
+/// value. Returns none if the request has only a part of that response.
 fn draft(asked: &GateQuestion) -> Option<String> {
     let request = asked.request();
     let mut text = String::from("# The value to continue with. Leave it unchanged to decide nothing.\n");

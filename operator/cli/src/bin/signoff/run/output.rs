@@ -1,6 +1,6 @@
-//! What came of a run, for people or for programs: its result, how to answer what is pending, artifacts, history.
+//! The report of a run, for people or for programs: its result, the commands that answer its gates, artifacts, history.
 //!
-//! It must not change a session. Commands that it shows are quoted as a shell reads them.
+//! Commands are quoted for a shell.
 
 use std::{
     fs,
@@ -41,9 +41,9 @@ const SHOWN: usize = 8192;
 /// The report of a session after a run.
 pub struct RunReport<'s> {
     pub snapshot: &'s Snapshot,
-    /// Where sessions are, if that was said.
+    /// The folder of sessions, if an option names one.
     pub sessions: Option<&'s Path>,
-    /// The folder of Secrets, if that was said.
+    /// The folder of Secrets, if an option names one.
     pub secrets: Option<&'s Path>,
     /// In whose name commands decide that have no `--as`.
     pub decider: &'s str,
@@ -169,7 +169,7 @@ pub fn pending(session: &Snapshot) -> Vec<&Approval> {
 const BEGINNING: &str =
     "  That is the beginning of it, or of each field. On a terminal, `signoff run --resume` shows all of it.\n";
 
-/// That a run waits, for what, and how to go on.
+/// Renders the text about a paused run: the gates for which it waits, and the commands that continue it.
 pub fn paused(report: &RunReport<'_>) -> String {
     let pending = pending(report.snapshot);
     let id = &report.snapshot.id;

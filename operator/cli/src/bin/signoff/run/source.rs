@@ -1,6 +1,6 @@
-//! The Workflow of a file, with the values that its inputs have in this run.
+//! The Workflow of a file, with the values of its inputs in this run.
 //!
-//! It must not run anything, and drops no value that was given.
+//! **Invariant:** no given value is dropped.
 
 use std::path::Path;
 

@@ -1,7 +1,5 @@
-//! Whoever attends a run: answers that were given beforehand come first, then the person at the terminal, if there is
-//! one; and what happens is told on standard error.
-//!
-//! It must not decide anything itself.
+//! The handler of a run on this machine: prepared answers come first, then the person at the terminal, if there is one.
+//! Progress is reported on standard error.
 
 use std::{
     collections::BTreeSet,

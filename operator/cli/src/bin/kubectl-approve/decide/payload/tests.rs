@@ -1,6 +1,4 @@
-//! What is typed, and what of it is sent.
-//!
-//! It must not need a cluster.
+//! Tests of the entry that is sent for a typed decision.
 #![allow(clippy::unwrap_used)]
 use serde_json::json;
 

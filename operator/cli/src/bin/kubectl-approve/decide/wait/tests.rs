@@ -1,4 +1,4 @@
-//! How a wait goes on, and when it ends.
+//! Tests of a wait: the events after which it continues, and those that end it.
 #![allow(clippy::unwrap_used)]
 use serde_json::json;
 use signoff_api::{Decision, Outcome, approval::ApprovalPhase};

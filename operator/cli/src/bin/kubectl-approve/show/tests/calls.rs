@@ -1,6 +1,4 @@
 //! The page of `show` about calls and questions of agents, as people and as attackers see it.
-//!
-//! It must not need a cluster.
 #![allow(clippy::unwrap_used)]
 use signoff_api::{Digest, journal::BlobRef};
 use signoff_review::sample;
