@@ -35,7 +35,8 @@ fn rendered(head: &str, command: &Command) -> String {
     page
 }
 
-/// Writes a command, with a heading unless it is the first, and the commands below it. `common`: the options that a command above has described.
+/// Writes a command, with a heading unless it is the first, and the commands below it. `common`: the options that a
+/// command above has described.
 fn section(page: &mut String, command: &Command, common: &mut BTreeSet<String>) {
     if command.is_hide_set() || command.get_name() == "help" {
         return;

@@ -87,14 +87,14 @@ impl Example {
         self.answers.iter().filter(|(_, left)| !left.is_empty()).map(|(gate, _)| gate.as_str()).collect()
     }
 
-    /// Where its record is kept.
+    /// Returns the path of the example's recorded story.
     pub(crate) fn record(&self) -> PathBuf {
         let file = format!("sim/histories/{}.json", self.name.replace('/', "."));
         Path::new(env!("CARGO_MANIFEST_DIR")).join(file)
     }
 }
 
-/// What a run came to: times, uids, names of objects, digests and the order of what happened at once left out.
+/// Returns the result of a run without times, uids, names of objects, digests and the order of simultaneous events.
 pub(crate) fn story(workflow: &Workflow) -> Value {
     let status = serde_json::to_value(workflow.status.as_ref().unwrap()).unwrap();
     let mut records: Vec<Value> = status["steps"].as_array().cloned().unwrap_or_default();

@@ -12,7 +12,7 @@ use signoff_local::{DecisionError, Local, Run, RunOutcome, Sessions, from_yaml};
 /// The time in which a run must come to its end; without a stall each takes a second at most.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// What a person answers.
+/// An answer of a person, and the gates for which it is meant.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Answer {
     /// The person.
@@ -46,9 +46,9 @@ impl Answer {
 pub struct Ended {
     /// Its end; none where it waits for people who give no answer.
     pub end: Option<End>,
-    /// Everything that people were asked.
+    /// The Approvals of the run.
     pub approvals: Vec<Approval>,
-    /// Why answers of people were refused.
+    /// The reasons for which answers of people were refused.
     pub refused: Vec<String>,
     /// The tokens that models used.
     pub usage: Option<Usage>,

@@ -18,7 +18,7 @@ struct Played {
     ended: Ended,
     /// The status and the body of each request to the provider.
     requests: Vec<(u64, Value)>,
-    /// What the tools got.
+    /// The requests that the tools received.
     log: Vec<String>,
 }
 

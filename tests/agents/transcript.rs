@@ -36,7 +36,7 @@ pub struct Transcript {
     /// The answers of people.
     #[serde(default)]
     pub people: Vec<Answer>,
-    /// What people were asked, in this order.
+    /// The questions that people were asked, in this order.
     #[serde(default)]
     pub asked: Vec<Asked>,
     /// The answers of people that were refused.
@@ -93,7 +93,7 @@ pub struct ToolAnswer {
     pub status: Option<u16>,
 }
 
-/// What a person was asked.
+/// A question that a person was asked.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Asked {

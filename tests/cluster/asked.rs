@@ -1,5 +1,5 @@
-//! A namespace with Approvals in it as the operator would ask them, for tests of how people decide.
-//! It must not decide anything, and asks and counts by no other way than as the operator.
+//! A namespace with Approvals as the operator asks them, for tests of decisions. They are asked and counted only in the
+//! way of the operator.
 
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};

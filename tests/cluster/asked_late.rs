@@ -18,7 +18,7 @@ use tokio::time::{sleep, timeout};
 use crate::policies::harness::workflow;
 use crate::runs::Runs;
 
-/// How long anything may take.
+/// The longest time that a test waits for an event.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// The time of the gate.
 const TIME: Duration = Duration::from_secs(20);

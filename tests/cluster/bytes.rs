@@ -1,5 +1,5 @@
-//! How many bytes of a run the API server stores, and how many of them are `managedFields`: each write, watch event and
-//! cache carries them. It must not measure time.
+//! The bytes of a run that the API server stores, and the part of them that is `managedFields`: each write, watch event
+//! and cache carries them.
 
 use kube::ResourceExt;
 use serde_json::json;

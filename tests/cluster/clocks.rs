@@ -1,5 +1,5 @@
-//! The real operator on a machine whose clock is wrong, and while the API server does not answer.
-//! It must not use the suite's operator or its cluster: their clocks are right, and their API server answers.
+//! The real operator on a machine whose clock is wrong, and during an outage of the API server. The tests use an
+//! operator and a cluster of their own.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -1,5 +1,4 @@
-//! What plain `kubectl get` shows of runs and Approvals, and how a file that was refused is run again.
-//! It must not look at objects but through kubectl.
+//! The columns of plain `kubectl get` for runs and Approvals, and the second run of a file that was refused.
 
 use serde_json::json;
 use signoff_tests::control_plane::{Cluster, Finished, Namespace, named};

@@ -1,5 +1,4 @@
 //! The test cluster itself: it answers, knows its people, and leaves nothing behind.
-//! It must not test Signoff.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;

@@ -1,5 +1,5 @@
-//! The lines of the guide to deciding, taken out of its pages and run as the people they name.
-//! It must not contain any command of its own: what is wrong on the page fails here.
+//! The commands of the guide to deciding, read from its pages and run as the people that they name. **Invariant:**
+//! every command comes from a page, so that an error on the page fails here.
 
 use std::fs;
 use std::path::Path;
@@ -129,7 +129,7 @@ async fn write_kubeconfigs(place: &Place, folder: &Path) {
     }
 }
 
-/// What a shell makes of the block, as its person, in a folder of its own.
+/// Runs the block in a shell as its person, in a folder of its own.
 async fn run(place: &Place, kubeconfigs: &Path, folder: &Path, setup: &str, block: &Block<'_>) -> Finished {
     let kubeconfig = kubeconfigs.join(block.word("as").expect("every block says whose it is"));
     let script = format!("exec 2>&1\ncd '{}'\n{setup}{}", folder.display(), block.script());

@@ -1,5 +1,5 @@
-//! `kubectl approve doctor` by the real kubectl: an operator that is gone, approvers whom nobody bound, an installation
-//! that was removed. It must not use the suite's operator: one is killed here.
+//! `kubectl approve doctor` by the real kubectl: an operator that is gone, approvers without a binding, an installation
+//! that was removed. The tests kill an operator of their own.
 
 use std::time::Duration;
 

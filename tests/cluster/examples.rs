@@ -1,6 +1,6 @@
-//! The examples on a real API server, and those that need only people and time as they run with the operator; those
-//! with containers need a kubelet, and are run in `tests/pods`. It must not change more of an example than how long its
-//! gates wait, and where its model is.
+//! The examples on a real API server. Examples that need only people and time run with the operator; examples with
+//! containers need a kubelet, and run in `tests/pods`. Only the timeouts of gates and the address of the model are
+//! changed.
 
 use std::path::{Path, PathBuf};
 
@@ -15,7 +15,7 @@ use signoff_tests::crm::Crm;
 
 use crate::story::{Example, examples, story};
 
-/// How long an example may do nothing.
+/// The longest time that a test waits for the next change of an example.
 const PATIENCE: std::time::Duration = std::time::Duration::from_secs(120);
 
 fn folder() -> PathBuf {
@@ -56,7 +56,7 @@ impl Running {
         self.cluster.kubectl(words).person("dana").input(text).run().await.unwrap().ok().unwrap();
     }
 
-    /// What an administrator of the namespace does.
+    /// Runs kubectl as an administrator in the namespace.
     async fn admin(&self, words: &[&str]) {
         let words = [words, &["--namespace", &self.namespace.name]].concat();
         self.cluster.kubectl(words).run().await.unwrap().ok().unwrap();
@@ -110,7 +110,7 @@ impl Running {
         phases
     }
 
-    /// What the run had to show after it ended well.
+    /// Waits until the run is complete, and returns its outputs.
     async fn output(&self) -> String {
         self.until("condition=Complete", &format!("workflow/{}", self.name)).await;
         self.workflow().await.status.unwrap().outputs.unwrap_or_default()

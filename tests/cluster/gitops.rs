@@ -1,5 +1,5 @@
 //! Decisions and Workflows from Git: the requests that Flux and Argo CD send, one by one, against the rules in force.
-//! No operator runs. It must not test what a decision leads to.
+//! No operator runs.
 
 use kube::{Client, ResourceExt};
 use serde_json::{Value, json};

@@ -1,5 +1,5 @@
-//! `kubectl approve` by the real kubectl, as real users, against the rules in force. No operator runs: what is stored
-//! is what was sent. It must not test what a decision leads to: `plugin_wait.rs` does.
+//! `kubectl approve` by the real kubectl, as real users, against the rules in force. No operator runs, so that the
+//! stored decision is the decision that was sent.
 
 use std::process::Stdio;
 
@@ -478,7 +478,7 @@ async fn a_decision_that_was_changed_on_its_way_is_called_out() {
     assert!(stored.contains("quorums") && !stored.contains("\"verdict\""), "the trial showed it: {stored}");
 }
 
-/// What an administrator, or whoever became one, could do.
+/// The forgery that a user with an administrator's rights could install.
 const FORGER: &str = r#"
 apiVersion: admissionregistration.k8s.io/v1
 kind: MutatingAdmissionPolicy

@@ -1,5 +1,5 @@
-//! The way of a decision of `kubectl approve`: which requests it sends, and which requests it does not decide. No
-//! operator runs. It must not test a decision that is recorded: `plugin.rs` does.
+//! The steps of a decision by `kubectl approve`: the requests that it sends, and the Approvals that it does not decide.
+//! No operator runs.
 
 use serde_json::{Value, json};
 use signoff_tests::control_plane::{Seen, Witness};

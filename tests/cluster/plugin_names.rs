@@ -1,5 +1,5 @@
 //! `kubectl approve` on a real API server: short names, several names and namespaces, kubectl's formats, editing,
-//! completion, versions. No operator runs. It must not test what a decision stores: `plugin.rs` does.
+//! completion, versions. No operator runs.
 
 use std::os::unix::fs::PermissionsExt;
 

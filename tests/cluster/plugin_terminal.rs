@@ -1,5 +1,5 @@
-//! `kubectl approve` on a terminal: what it shows, what it asks, and that nothing is sent before the answer.
-//! No operator runs. It must not test a call without a terminal: `plugin.rs` does.
+//! `kubectl approve` on a terminal: its pages, its questions, and that it sends nothing before the answer. No operator
+//! runs.
 
 use signoff_api::Verdict;
 use signoff_api::gate::Subject;

@@ -1,5 +1,5 @@
-//! What `kubectl approve` says of a recorded decision, with an operator that counts, one that was killed, and one that
-//! voids it. It must not test what is recorded: `plugin.rs` does.
+//! The report of `kubectl approve` about a recorded decision: with an operator that counts it, one that was killed, and
+//! one that voids it.
 
 use kube::ResourceExt;
 use serde_json::json;

@@ -1,6 +1,5 @@
-//! What the table of attacks cannot hold of the admission rules: what is accepted and how it is stored, and what takes
-//! more than two requests.
-//! Nothing here may run an operator: the policies must hold while there is none.
+//! The admission rules beyond the table of attacks: accepted objects and their stored form, and sequences of more than
+//! two requests. No operator runs: the policies must hold without one.
 
 mod audit;
 mod blobs;

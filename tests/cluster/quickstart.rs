@@ -1,5 +1,5 @@
-//! The quickstart example with the operator running: asked, refused, decided by plain kubectl, gone on; and what
-//! becomes of it when it is cancelled, deleted, suspended or wrong. It must not reach into the operator.
+//! The quickstart example with the operator running: asked, refused, decided by plain kubectl, continued; and the same
+//! run cancelled, deleted, suspended or invalid.
 
 use kube::ResourceExt;
 use kube::api::Api;
@@ -52,7 +52,7 @@ impl Scene {
         self.kubectl(person, &["patch", object, "--type=merge", "--patch", &patch.to_string()]).await
     }
 
-    /// Somebody writes a decision under a user name, by a plain merge patch.
+    /// Writes a decision as a person under a user name, by a plain merge patch.
     async fn decide(&self, person: &str, approval: &str, user: &str, decision: Value) -> Finished {
         self.patch(person, &format!("approval/{approval}"), json!({"spec": {"decisions": {user: decision}}})).await
     }

@@ -1,6 +1,6 @@
 //! A thousand votes against the clock, a cancellation, a deletion and each other: each gate has exactly one outcome,
-//! the Approval, the journal and the Events say the same, and so does what each voter was told. It must not steer who
-//! wins: that is the point.
+//! and the Approval, the journal, the Events and the answers to the voters agree on it. **Invariant:** the tests do not
+//! steer which vote wins.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -45,7 +45,7 @@ impl Race {
         Self { runs, people }
     }
 
-    /// Everybody votes twice at the same instant, for and against, over one connection each.
+    /// Sends two votes of every person at the same instant, for and against, each over a connection of its own.
     async fn all_vote(&self, approval: &str) -> Answers {
         let votes = self.people.iter().flat_map(|(user, client)| {
             [Verdict::Approve, Verdict::Reject].map(|verdict| async move {
@@ -73,7 +73,7 @@ struct Gate {
 }
 
 impl Gate {
-    /// What each voter was told, as one vote a person: nobody has two.
+    /// Returns the accepted vote of each voter, and checks that no voter has two.
     fn taken(&self) -> BTreeMap<&str, Verdict> {
         let mut taken = BTreeMap::new();
         for (user, verdict, answer) in &self.answers {

@@ -1,5 +1,5 @@
-//! The procedure of the page *Backup and restore*, by its own commands: a namespace with a finished and a half-done run is
-//! deleted and created again from the backup, as the account of a backup tool.
+//! The procedure of the page *Backup and restore*, by its own commands: a namespace with a finished and a half-done run
+//! is deleted and created again from the backup, as the account of a backup tool.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
 //! `kubectl approve status` and the verbs for runs, by the real kubectl, as real users, on a cluster with an operator.
-//! It must not test the layout of the tree: the unit tests of the page do.
+//! The unit tests of the page test the layout of the tree.
 
 use std::process::Stdio;
 use std::time::Duration;

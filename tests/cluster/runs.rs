@@ -1,5 +1,5 @@
-//! Runs with a gate each, in a namespace of their own on a cluster with an operator, for tests of what disturbs them.
-//! It must not judge, but for one thing: whether a gate that nobody disturbs is decided in time.
+//! Runs with a gate each, in a namespace of their own on a cluster with an operator, for tests that disturb them. The
+//! one check here is that an undisturbed gate is decided in time.
 
 use std::time::Duration;
 
@@ -15,10 +15,10 @@ use signoff_tests::control_plane::{Cluster, Namespace, named};
 
 use crate::policies::harness::{Answer, said, workflow};
 
-/// How long a gate may take from being asked for to the end of its run. It takes a fraction of a second where nothing
-/// else happens; test machines are slow and busy.
+/// The longest time from the request of a gate to the end of its run. It takes a fraction of a second on an idle
+/// machine; test machines are slow and busy.
 const IN_TIME: Duration = Duration::from_secs(60);
-/// How long anything else may take.
+/// The longest time that a test waits for any other event.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// One test's namespace.
@@ -106,7 +106,7 @@ impl Runs {
         }
     }
 
-    /// Somebody decides, by a plain merge patch through their own client.
+    /// Writes a user's decision by a plain merge patch through this client.
     pub(crate) async fn decides(&self, who: &Client, user: &str, approval: &str, decision: Value) -> Answer<Approval> {
         let api: Api<Approval> = Api::namespaced(who.clone(), &self.namespace.name);
         let patch = Patch::Merge(json!({"spec": {"decisions": {user: decision}}}));

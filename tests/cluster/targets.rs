@@ -1,6 +1,5 @@
-//! What stands around the operator is out of bounds for runs: nodes, the API server, and the operator's own neighbours,
-//! as the cluster says at that moment.
-//! It must not reach anything but this machine; addresses elsewhere are only refused.
+//! The targets that runs cannot reach: nodes, the API server and the operator's neighbors, as the cluster lists them at
+//! that moment. **Invariant:** addresses of other machines are only refused, never reached.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -44,7 +43,7 @@ struct Runs<'a> {
 }
 
 impl Runs<'_> {
-    /// What one GET comes to: the response, or the step's error.
+    /// Runs one GET, and returns the response or the step's error.
     async fn get(&self, url: &str) -> Result<String, String> {
         let http = json!({"method": "GET", "url": url});
         let workflow = json!({

@@ -1,7 +1,5 @@
-//! Sessions of a person at a terminal, as pictures: what `kubectl approve` shows at 80 and at 120 columns, in colour
-//! and without. The pages are compared whole; only names, digests and times that differ from run to run are replaced.
-//!
-//! It must not say what a page should contain: the tests of each command do.
+//! Sessions of a person at a terminal, as pictures: `kubectl approve` at 80 and at 120 columns, in colour and without.
+//! The pages are compared whole; only names, digests and times that differ from run to run are replaced.
 
 use std::process::Command;
 

@@ -1,7 +1,6 @@
-//! What people decide about calls of tools and questions of agents, by `kubectl approve` on a cluster with an operator.
+//! Decisions about calls of tools and questions of agents, by `kubectl approve` on a cluster with an operator.
 //!
-//! The model and the bank are HTTP servers here: what the model was told, and what was paid, is what reached them. It
-//! must not test how the engine decides: the unit tests of the engine do.
+//! The model and the bank are HTTP servers here. Their logs show the messages to the model and the payments.
 
 mod once;
 mod refused;
@@ -117,7 +116,7 @@ impl Story {
         self.scene.ended(RUN).await.phase
     }
 
-    /// What the agent was told in its last turn, by the ids of its calls.
+    /// Returns the results that the agent received in its last turn, by the ids of its calls.
     fn told(&self) -> Vec<(String, String)> {
         self.scene.told(RUN).into_iter().map(|told| (told.id, told.result)).collect()
     }

@@ -20,7 +20,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-/// What helm printed, or why it refused.
+/// Returns the output of helm, or the text of its refusal.
 pub(crate) fn helm(arguments: &[&str]) -> Result<String, String> {
     let home = tempfile::tempdir().unwrap();
     let output = Command::new(clients().unwrap().helm)

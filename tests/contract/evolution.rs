@@ -57,7 +57,7 @@ fn current(kind: &str) -> BTreeMap<String, Value> {
     schemas(&files.iter().find(|(file, _)| *file == path).unwrap().1)
 }
 
-/// What today's schema refuses at a place where the frozen one did not, in words.
+/// Lists the values at a path that today's schema refuses and the frozen schema accepted, in words.
 fn tightened(path: &str, old: &Value, new: &Value) -> Vec<String> {
     let mut found = Vec::new();
     let strings =

@@ -155,7 +155,7 @@ fn policy(file: &str, label: (&str, &str)) -> Policies {
     Policies::of(&labels, [(policy.name_any().as_str(), &policy.spec)], [])
 }
 
-/// What the first gate of an example asks under policies.
+/// Returns the request of the first gate of an example under policies.
 fn asked(file: &str, policies: Policies) -> ApprovalRequest {
     let (name, text) = examples().into_iter().find(|(name, _)| name == file).unwrap();
     let plan = Plan::of(&parse(&name, &text), &Settings::default(), &Arc::new(policies));

@@ -1,5 +1,4 @@
-//! The generated files that are committed are the ones the code generates.
-//! It must not write them: that is `cargo xtask codegen`.
+//! The generated files that are committed are the ones the code generates. `cargo xtask codegen` writes them.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

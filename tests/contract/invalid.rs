@@ -1,5 +1,5 @@
-//! What is refused: a file a rule, each with the exact words people read, and every sentence of the plan has one.
-//! These tests must not need a cluster.
+//! Files that are refused: one for each rule, with the exact text of its error. Every sentence of the plan has a file.
+//! No cluster is needed.
 
 use std::path::{Path, PathBuf};
 
@@ -39,8 +39,8 @@ fn every_mistake_is_told_in_the_words_it_was_told_before() {
     matches_snapshot("contract/snapshots/invalid.txt", &all);
 }
 
-/// What stands in the plan's sources and is no complaint about a file: what agents are told, parts of fields, and what
-/// only policies or a decision can bring about.
+/// The texts of the plan's sources that are no complaint about a file: messages to agents, parts of fields, and errors
+/// that only policies or a decision can cause.
 const NO_COMPLAINTS: [&str; 37] = [
     // What agents are told.
     "Answer with JSON and nothing else",

@@ -11,7 +11,7 @@ use signoff_local::{GateQuestion, Handler, Local, RunOutcome, Sessions, from_yam
 
 use crate::story::{Example, examples, story};
 
-/// Who asks for the runs, and who answers.
+/// The requester of the runs, and the person who answers.
 const ASKS: &str = "dana@example.com";
 const ANSWERS: &str = "bob@example.com";
 

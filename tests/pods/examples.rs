@@ -1,5 +1,4 @@
 //! The examples whose steps are containers, each run to its end by the answers beside it and people of the cast.
-//! It must not change an example.
 
 use futures::StreamExt;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
@@ -13,7 +12,7 @@ use signoff_tests::control_plane::named;
 use crate::harness::Harness;
 use crate::story::{Example, among};
 
-/// What each has to show in the end, and the class of the failure that it is about.
+/// The examples, each with its final output and the class of the failure that it shows.
 const COME_TO: [(&str, &str, &str); 13] = [
     ("pods/agent", "done: archive the reports of October\ndone: tell nobody\n", ""),
     ("pods/build-approve-deploy", "deployed DIGEST", ""),
@@ -37,7 +36,7 @@ fn open<'w>(workflow: &'w Workflow, answered: &[String]) -> Option<&'w StepRecor
     workflow.status.as_ref()?.steps.iter().filter(waits).find(new)
 }
 
-/// What the example says it needs in its namespace.
+/// Creates the objects that the example needs in its namespace.
 async fn prepare(harness: &Harness, example: &Example) {
     // Whoever asks for containers must be allowed to create Pods.
     harness.namespace.bind("edit", named("dana").unwrap().user).await.unwrap();

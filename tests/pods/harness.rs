@@ -1,5 +1,5 @@
 //! The harness of one test: the suite's one node with Signoff and an operator, a namespace of its own, and people who
-//! act. It must not judge, but for one thing: whether what must happen happens in time.
+//! act. The one check here is that expected events happen in time.
 
 use std::ops::Deref;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use signoff_tests::control_plane::{Cluster, Namespace, OperatorOptions, Operator
 use signoff_tests::node::Node;
 use tokio::sync::{Mutex, MutexGuard, OnceCell};
 
-/// How long anything may take; it takes seconds, and test machines are slow and busy.
+/// The longest time that a test waits for an event. Events take seconds; test machines are slow and busy.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// The node of the suite and its operator. Nobody drops them: they end with the machine.
@@ -137,7 +137,7 @@ impl Harness {
         self.until(name, "ends", over).await
     }
 
-    /// What a pod's container has written so far.
+    /// Returns the log of a pod's container so far.
     pub(crate) async fn log(&self, pod: &str) -> String {
         self.see::<Pod>().logs(pod, &LogParams::default()).await.unwrap()
     }
@@ -179,7 +179,7 @@ impl Harness {
     }
 }
 
-/// What the kubelet says of a pod as a whole.
+/// Returns the phase of a pod as the kubelet reports it.
 pub(crate) fn phase(pod: Option<&Pod>) -> Option<&str> {
     pod?.status.as_ref()?.phase.as_deref()
 }

@@ -1,5 +1,5 @@
-//! The machine that a program and its pods have to themselves: it is cleared away, however it ends.
-//! One is made inside the other here. It must not start a node.
+//! The machine that a program and its pods have to themselves: it is removed, however the program ends. The tests
+//! create one machine inside another. No node is started.
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
@@ -35,7 +35,7 @@ impl Running {
         (self.child.wait().unwrap(), said)
     }
 
-    /// What is left of it: its folder, and control groups of its name.
+    /// Returns the remains of the machine: its folder, and control groups of its name.
     fn left(&self) -> Vec<PathBuf> {
         let name = self.folder.file_name().unwrap();
         let hierarchies = std::fs::read_dir("/sys/fs/cgroup").unwrap().map(|entry| entry.unwrap().path());

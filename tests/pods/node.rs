@@ -1,5 +1,4 @@
-//! The node itself: it runs pods to their ends, and says what became of them as every kubelet does.
-//! It must not test Signoff.
+//! The node itself, without Signoff: it runs pods to their ends, and reports their results as every kubelet does.
 
 use k8s_openapi::api::core::v1::{ContainerState, Node, Pod};
 use kube::Api;
@@ -13,7 +12,7 @@ fn state(pod: &Pod) -> ContainerState {
     all.into_iter().next().and_then(|one| one.state).unwrap_or_default()
 }
 
-/// Why its only container waits.
+/// Returns the reason and the message with which the pod's only container waits.
 fn waits_for(pod: Option<&Pod>) -> Option<(String, String)> {
     let waiting = state(pod?).waiting?;
     Some((waiting.reason?, waiting.message.unwrap_or_default()))

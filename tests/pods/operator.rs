@@ -1,5 +1,5 @@
-//! What becomes of Pods when their operator dies, and how many it lets run at once. On nodes of their own, because
-//! these operators are killed or told other limits than the suite's.
+//! The Pods of an operator that dies, and the limit of Pods at once. The tests have nodes of their own, because these
+//! operators are killed or have other limits than the suite's.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -17,7 +17,7 @@ use signoff_tests::control_plane::Signal;
 use crate::harness::{operator, own, phase};
 use crate::witness::{Pods, condition, error_class, record, step};
 
-/// Where an operator dies.
+/// The moment in the life of a Pod at which the operator dies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     BegunByRecord,

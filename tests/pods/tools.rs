@@ -15,7 +15,7 @@ use crate::witness::{Pods, error_class, record, step, with};
 const GATE: &str = "handle/.turn-1/.call-1/.gate";
 /// The Pod of that call.
 const CALL: &str = "handle/.turn-1/.call-1/scan";
-/// What a shell and a kubelet would take for more than a text.
+/// A text with characters that are special to a shell and to a kubelet.
 const VOLUME: &str = "data-7 $(HOME) $$ `id`";
 
 /// A step for the tool that writes the name of the volume into its log.

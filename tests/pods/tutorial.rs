@@ -1,5 +1,5 @@
-//! The commands of the tutorial, typed in one shell by an administrator on a node of its own.
-//! Must not contain any command of its own: what is wrong on the page fails here.
+//! The commands of the tutorial, typed in one shell by an administrator on a node of its own. **Invariant:** every
+//! command comes from the page, so that an error on the page fails here.
 
 use std::fs;
 use std::path::Path;

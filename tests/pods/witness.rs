@@ -1,5 +1,5 @@
-//! Runs with Pods: what a test says of them and sees of them. The witness of a start is a file on the node, to which
-//! each container appends a line when it begins: what the operator believes does not count there. It must not judge.
+//! Runs with Pods, and a witness of their starts: a file on the node, to which each container appends a line when it
+//! begins. The status that the operator writes is no witness.
 
 use std::ops::Deref;
 use std::os::unix::fs::PermissionsExt;
@@ -18,7 +18,7 @@ use tempfile::TempDir;
 
 use crate::harness::Harness;
 
-/// How long it may take until something is gone.
+/// The longest time that a test waits until an object is gone.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A namespace in which dana may create Pods.
@@ -133,7 +133,7 @@ impl Pods {
         waited.unwrap_or_else(|_| panic!("{pod} never wrote {line}"));
     }
 
-    /// How many containers have begun.
+    /// Counts the containers that have begun.
     pub(crate) fn starts(&self) -> usize {
         std::fs::read_to_string(self.witness.path().join("starts")).unwrap_or_default().lines().count()
     }
@@ -173,14 +173,14 @@ impl Pods {
         self.decides("alice", approval, json!({"verdict": "Approve"})).await;
     }
 
-    /// What the API server says to a decision.
+    /// Sends a decision, and returns the answer of the API server.
     pub(crate) async fn try_decide(&self, who: &str, approval: &Approval, decision: Value) -> kube::Result<Approval> {
         let patch = json!({"spec": {"decisions": {named(who).unwrap().user: decision}}});
         let api = self.as_a::<Approval>(who).await;
         api.patch(&approval.name_any(), &PatchParams::default(), &Patch::Merge(patch)).await
     }
 
-    /// What the API server says to dana's request.
+    /// Sends a request as dana, and returns the answer of the API server.
     pub(crate) async fn try_request(&self, name: &str, spec: Value) -> kube::Result<Workflow> {
         let spec = with(spec, json!({"requestedBy": ""}));
         let workflow =
@@ -195,7 +195,7 @@ impl Pods {
         api.patch(run, &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
     }
 
-    /// What kubectl prints.
+    /// Runs kubectl in the namespace, and returns its output.
     pub(crate) async fn kubectl(&self, words: &[&str]) -> String {
         let words = [&["-n", &self.namespace.name], words].concat();
         self.cluster.kubectl(words).run().await.unwrap().ok().unwrap()

@@ -94,7 +94,7 @@ async fn parallel_calls_end_the_same_where_an_operator_is_cut_off_or_both_are_di
     }
 }
 
-/// How an operator fares while a random run goes on.
+/// The disturbances of the operator during a random run.
 #[derive(Clone, Copy, Debug)]
 enum Fate {
     Peace,
@@ -148,7 +148,7 @@ async fn tell(seed: u64, fate: Fate) -> Random {
     Random::of(&harness)
 }
 
-/// What happened in a random run: that all of it happens in some is a test of the generator.
+/// The counts of events in a random run. A test of the generator checks that every kind occurs in some run.
 #[derive(Debug, Default)]
 struct Random {
     calls: usize,

@@ -14,7 +14,7 @@ use crate::{
     scenarios::{self, Scenario},
 };
 
-/// How an operator dies.
+/// The way in which an operator dies.
 #[derive(Clone, Copy, Debug)]
 pub enum Death {
     Write(Crash),

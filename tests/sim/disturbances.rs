@@ -1,5 +1,5 @@
-//! What goes wrong around an operator that lives: its watches, its answers, and other people's edits.
-//! A disturbance never ends a life and never stops for good: each run can come to its end through it.
+//! The disturbances of an operator that lives: of its watches, of its answers, and by other people's edits. A
+//! disturbance never ends a life and never stops for good: each run can come to its end through it.
 
 use std::{
     sync::atomic::{AtomicU64, Ordering},
@@ -11,10 +11,10 @@ use signoff_tests::sim::{ApiServer, EVERYONE, Fault, On, Refusal, Request, Verb}
 /// A disturbance, by the name that a failing test shows; set before anything happens.
 pub type Disturbance = (&'static str, fn(&ApiServer));
 
-/// Nothing goes wrong.
+/// The absence of a disturbance.
 pub const NONE: Disturbance = ("nothing else", |_| {});
 
-/// Everything else that can.
+/// All other disturbances.
 pub const ALL: [Disturbance; 13] = [
     ("dropped watches", |server| server.close_watches_after(EVERYONE, 1)),
     ("forgotten history", |server| {

@@ -1,5 +1,5 @@
-//! What is left of a run once it has ended, without what may differ from one telling of it to the next: times, names
-//! that hold times, and who did it. It compares; it knows no rule.
+//! The comparable part of a run that has ended. It leaves out the parts that may differ between two simulations of the
+//! same scenario: times, names that hold times, and the operator that acted.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use crate::harness::{Harness, NAMESPACE};
 pub struct Ending(pub Value);
 
 impl Ending {
-    /// How this run ended.
+    /// Returns the ending of this run.
     pub fn of(harness: &Harness, run: &str) -> Self {
         let workflow = harness.workflow(run);
         let status = &workflow["status"];
@@ -49,7 +49,7 @@ impl Ending {
         ending
     }
 
-    /// What is expected of a run that ended like this: where people were asked late, its writes have other numbers.
+    /// Returns the ending to expect of this run: without the numbers of its writes if people were asked late.
     pub fn as_asked_in_time(&self, expected: &Self) -> Self {
         let mut expected = expected.clone();
         if self.is_late() {
@@ -81,7 +81,7 @@ impl Ending {
         }
     }
 
-    /// Where it is not as `expected`, a line a place.
+    /// Returns the differences from `expected`, one line for each place.
     pub fn differences(&self, expected: &Self) -> String {
         let mut lines = Vec::new();
         differ("", &expected.0, &self.0, &mut lines);

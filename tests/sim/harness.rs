@@ -1,6 +1,5 @@
-//! The harness of every simulation: a simulated API server, a world of effects, and the real operator between them. It
-//! must not decide what is right, and it gives the operator nothing that a cluster would not: only its clock is the
-//! simulation's.
+//! The harness of every simulation: a simulated API server, a world of effects, and the real operator between them.
+//! **Invariant:** the operator gets nothing that a cluster would not give; only its clock is the simulation's.
 
 use std::{
     sync::{Arc, Mutex},
@@ -41,7 +40,7 @@ use crate::{
 pub const OPERATOR: &str = "operator";
 /// The namespace of every Workflow here.
 pub const NAMESPACE: &str = "default";
-/// How long nothing may happen any more after the end.
+/// The time after the end of a run in which no event may happen.
 pub const QUIET: Duration = Duration::from_secs(300);
 /// The longest that any simulation may take, in virtual time.
 const LIMIT: Duration = Duration::from_secs(30 * 24 * 3600);
@@ -57,10 +56,10 @@ pub struct Harness {
     /// Inline, so that virtual time does not pass while something is evaluated.
     pub evaluator: Evaluator,
     pub guard: GuardMode,
-    /// How much of a journal its Workflow holds.
+    /// The limits of the journal in a Workflow.
     pub room: JournalLimits,
     pub settings: Settings,
-    /// How many bytes long values may have.
+    /// The limits of the bytes of long values.
     pub values: ValueSettings,
     /// The parts of the memory.
     pub memory: MemoryLimits,
@@ -118,7 +117,7 @@ impl Harness {
         self.receivers.as_ref().unwrap()
     }
 
-    /// Somebody applies a Workflow.
+    /// Creates a Workflow as a person does.
     pub fn apply(&self, name: &str, spec: &Value) -> Value {
         self.apply_in(NAMESPACE, name, spec)
     }
@@ -159,7 +158,7 @@ impl Harness {
         self.all_pods().into_iter().filter(|pod| pod["metadata"]["ownerReferences"][0]["uid"] == *uid).collect()
     }
 
-    /// Somebody deletes a Pod, as kubectl does; `grace`: how many seconds it is left.
+    /// Deletes a Pod as a person does with kubectl. `grace`: its grace period in seconds.
     pub async fn deletes_pod(&self, user: &str, pod: &str, grace: Option<u32>) {
         let pods: kube::Api<Pod> = kube::Api::namespaced(self.server.as_person(user).client(), NAMESPACE);
         let params = kube::api::DeleteParams { grace_period_seconds: grace, ..kube::api::DeleteParams::default() };

@@ -1,5 +1,5 @@
-//! What holds of every simulated history, whatever went wrong in it.
-//! It looks at what was stored and done, never at the operator: a law that it breaks is broken for everybody.
+//! The laws of every simulated history, whatever disturbed it. They read only stored objects and effects, never the
+//! operator.
 
 mod asking;
 pub mod calls;
@@ -209,7 +209,8 @@ fn a_run_counts_the_bytes_of_its_values(harness: &Harness, run: &str) -> Result<
     Ok(())
 }
 
-/// Whoever patches an open record, or tests that nobody did, finds it in its place; and no record is in two places.
+/// Checks that every open record is in the `status.steps` of its Workflow, and that no record is in two places. Others
+/// patch an open record there, or test that it did not change.
 fn what_is_open_stands_in_the_workflow(harness: &Harness, run: &str) -> Result<(), String> {
     for (entry, records) in journals(harness, run) {
         let status = status_in(&entry);
@@ -228,7 +229,7 @@ fn what_is_open_stands_in_the_workflow(harness: &Harness, run: &str) -> Result<(
     Ok(())
 }
 
-/// Nothing is invented.
+/// Checks that every counted vote is a decision in the spec of its Approval.
 fn every_vote_that_counted_was_cast(harness: &Harness) -> Result<(), String> {
     for approval in harness.approvals() {
         for vote in list(&approval["status"]["votes"]) {
@@ -296,8 +297,8 @@ fn step_of(path: &str) -> &str {
     path.rsplit_once('#').filter(|(_, visit)| !visit.contains('/')).map_or(path, |(step, _)| step)
 }
 
-/// Where the gate `release` of a policy stands before a step: beneath it where it is a call of a tool, else beside it.
-/// The tools of a server have one gate, which is named after the server.
+/// Returns the path of the gate `release` of a policy for a step: below the step if it is a call of a tool, else beside
+/// it. The tools of a server have one gate, which is named after the server.
 fn release_of(step: &str) -> String {
     match step.rsplit_once('/') {
         Some((list, name)) if list.contains("/.call-") => {

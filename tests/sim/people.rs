@@ -10,7 +10,7 @@ use crate::{
     harness::{Harness, NAMESPACE, workflows},
 };
 
-/// Everybody who is no operator.
+/// The people of a simulation: every actor but the operators.
 #[derive(Clone)]
 pub struct People {
     harness: Harness,
@@ -45,8 +45,8 @@ impl People {
         }
     }
 
-    /// Somebody decides a gate, this many seconds after it asked. A gate that asked late asks again, and is decided
-    /// then.
+    /// Decides a gate as a user, this many seconds after the gate asked. A gate that asked late asks again, and is
+    /// decided then.
     pub async fn decides(&self, user: &str, path: &str, seconds: u64, decision: Value) {
         let (gate, mut visit) = visit(path);
         let mut approval = self.asked(path).await;
@@ -59,13 +59,13 @@ impl People {
         self.votes(user, &approval, decision);
     }
 
-    /// Somebody puts a decision into an Approval, whatever became of it meanwhile.
+    /// Writes a decision as a user into an Approval, whatever the state of the Approval.
     pub fn votes(&self, user: &str, approval: &str, decision: Value) {
         // An Approval that was deleted takes no votes any more.
         let _ = self.harness.server.as_person(user).decides(NAMESPACE, approval, decision);
     }
 
-    /// Somebody edits the spec of a Workflow.
+    /// Sets a field in the spec of a Workflow.
     pub fn sets(&self, workflow: &str, field: &str, value: impl Into<Value>) {
         let value = value.into();
         let edited =

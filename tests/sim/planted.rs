@@ -39,7 +39,8 @@ async fn expected() -> Value {
     blob.clone()
 }
 
-/// What another user can make of it while the policies are absent, for a run whose uid is not yet known.
+/// Returns a forged copy of a Blob, as another user can create it while the policies are absent, for a run whose uid is
+/// not yet known.
 fn planted(blob: &Value, change: impl FnOnce(&mut Value)) -> Value {
     let mut blob = blob.clone();
     for field in ["uid", "resourceVersion", "creationTimestamp"] {

@@ -20,7 +20,7 @@ pub fn record(harness: &Harness, path: &str, attempt: i64) -> Value {
     found.cloned().unwrap_or_default()
 }
 
-/// How often the container of an attempt began.
+/// Counts the starts of the container of an attempt.
 pub fn starts(harness: &Harness, path: &str, attempt: u32) -> usize {
     let key = EffectKey::new(format!("{RUN}/{path}"), attempt);
     harness.world.effects().iter().filter(|effect| effect.key == key).count()

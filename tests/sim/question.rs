@@ -76,7 +76,7 @@ fn lifted(server: &ApiServer, kind: &str, name: &str, meanwhile: impl FnOnce()) 
     set(object["spec"].clone());
 }
 
-/// What the operator read since then, watches and the questions before calls left out.
+/// Returns the operator's reads since the log entry `from`, without watches and the questions before calls.
 fn reads(harness: &Harness, operator: &str, from: usize) -> Vec<Entry> {
     let is_read = |entry: &Entry| *entry.actor == *operator && matches!(entry.verb, Verb::Get | Verb::List);
     harness.server.log().into_iter().skip(from).filter(is_read).filter(|entry| !is_about_call(entry)).collect()

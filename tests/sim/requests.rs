@@ -1,4 +1,4 @@
-//! What a run costs the API server, and what waiting costs: a bound on requests, counted.
+//! The number of requests to the API server that a run makes, and that waiting makes: it has a bound.
 
 use serde_json::{Value, json};
 use signoff_api::names::ANNOTATION_NOTIFY;

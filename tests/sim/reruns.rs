@@ -18,7 +18,7 @@ fn repeats(requester: &str, rerun_of: Value) -> Value {
     spec
 }
 
-/// What a run says of a stored one that it repeats.
+/// Returns the reference of a run to the stored run that it repeats.
 fn rerun_of(harness: &Harness, name: &str, requesters: &[&str]) -> Value {
     json!({"name": name, "uid": harness.workflow(name)["metadata"]["uid"], "requesters": requesters})
 }

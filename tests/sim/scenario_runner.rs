@@ -1,5 +1,5 @@
-//! Telling a scenario to its end under whatever goes wrong, and comparing how it ended with how it ends in peace.
-//! It must not say what goes wrong: that is each test's own.
+//! The runner of scenarios: it simulates a scenario to its end under a test's disturbances, and compares the ending
+//! with the undisturbed one.
 
 use serde_json::Value;
 use signoff_engine::JournalLimits;
@@ -11,12 +11,12 @@ use crate::{
     scenarios::{RUN, Scenario},
 };
 
-/// Who operates.
+/// The operators of a simulation, and the limits of the journal.
 #[derive(Clone, Copy)]
 pub struct Telling {
     pub actors: &'static [&'static str],
     pub lease: bool,
-    /// How much of a journal its Workflow holds.
+    /// The limits of the journal in a Workflow.
     pub room: JournalLimits,
 }
 
@@ -55,8 +55,8 @@ pub async fn tell(scenario: &Scenario, telling: Telling, disturb: impl FnOnce(&H
     Told { harness, ending, deaths }
 }
 
-/// How a scenario may end: as it does when nothing goes wrong or, where it calls what must not be repeated, as it does
-/// when the operator that began that call is lost: one ending for each such call.
+/// The permitted endings of a scenario: the undisturbed one and, for each call that must not be repeated, the ending
+/// when the operator that began the call is lost.
 pub struct Endings {
     pub calm: Ending,
     pub lost: Vec<Ending>,

@@ -1,4 +1,4 @@
-//! What runs cost the operator's memory while they wait, and which are too large to be accepted.
+//! The cost of waiting runs in the operator's memory, and the runs that are too large to be accepted.
 
 use serde_json::{Value, json};
 

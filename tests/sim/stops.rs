@@ -1,5 +1,5 @@
-//! What stopped evaluations come to: three of a run, of its own or of votes on it, set it aside, and an evaluation that
-//! can come to nothing does not begin. In real time, because evaluations are limited by CPU time.
+//! Evaluations that are stopped: three of a run, of its own or of votes on it, set the run aside, and an evaluation
+//! that cannot have a result does not begin. In real time, because evaluations are limited by CPU time.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! What is not as it should be: objects edited past admission, objects of others in the operator's places, objects that
-//! cannot be read. Nothing of it is believed, and none of it stops anything else.
+//! Objects that were tampered with: edited past admission, created by others under the operator's names, or unreadable.
+//! The operator believes none of them, and none stops another run.
 
 use std::sync::atomic::Ordering;
 

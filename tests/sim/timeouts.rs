@@ -28,7 +28,7 @@ fn applied(action: &str) -> Harness {
     harness
 }
 
-/// What the journal says was decided.
+/// Returns the decision in the journal.
 fn decided(harness: &Harness) -> Value {
     list(&harness.workflow(RUN)["status"]["steps"])
         .find(|step| step["path"] == "review")

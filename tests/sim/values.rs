@@ -1,4 +1,4 @@
-//! How many bytes the long values of runs and namespaces may have: the counter, and what is refused.
+//! The limits of the bytes of long values for runs and namespaces: the counter, and the runs that are refused.
 
 use serde_json::{Value, json};
 use signoff_controller::ValueSettings;

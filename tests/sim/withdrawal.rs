@@ -1,5 +1,5 @@
-//! What is withdrawn: a Workflow or a namespace that is being deleted, and a run that is cancelled. Nothing new starts
-//! for it and no timeout ends a gate of it, whichever write of the operator meets the deletion and however late its
+//! Runs that are withdrawn: their Workflow or namespace is being deleted, or they are cancelled. No new step of them
+//! starts and no timeout ends a gate of them, whichever write of the operator meets the deletion and however late its
 //! watches are.
 
 use std::{
@@ -51,7 +51,7 @@ impl Way {
     }
 }
 
-/// Somebody deletes the namespace of all these runs: nothing in it is deleted yet.
+/// Marks the namespace of all these runs as being deleted; no object in it is deleted yet.
 pub fn delete_namespace(server: &ApiServer) {
     let now = server.clock().now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
     let metadata = json!({"name": NAMESPACE, "deletionTimestamp": now});
@@ -69,7 +69,7 @@ fn payments() -> Value {
     ]))
 }
 
-/// What there was when a run was withdrawn.
+/// The state of a run when it was withdrawn.
 struct Before {
     effects: usize,
     asked: usize,

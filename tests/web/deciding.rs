@@ -9,7 +9,7 @@ use signoff_tests::browser::{Look, Page, css, label, role, text};
 use crate::harness::{Harness, decided};
 use crate::runs::{Runs, path, spec, user};
 
-/// How a person uses the page.
+/// The way in which a person uses the page.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Hand {
     Mouse,
@@ -116,7 +116,7 @@ impl Case {
         (Alice { page, hand }, asked)
     }
 
-    /// What is stored is what was sent, for the request that was shown, and nothing else.
+    /// Checks that the stored decision is exactly the one that was sent, for the request that was shown.
     async fn stored(&self, asked: &Approval, decision: Value) {
         let mut expected = decision;
         expected["requestDigest"] = json!(asked.spec.request.digest);

@@ -29,7 +29,7 @@ async fn stored(page: &Page) -> u64 {
     page.evaluate(count).await.unwrap().as_u64().unwrap()
 }
 
-/// Nothing was sent to the API server that changes anything, or even tries to.
+/// Checks that no request reached the API server that changes an object or tries to.
 fn nothing_sent(harness: &Harness) {
     let changes: Vec<_> = harness.witness.seen().into_iter().filter(|seen| seen.method == Method::PATCH).collect();
     assert!(changes.is_empty(), "{changes:?}");

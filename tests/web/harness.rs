@@ -1,5 +1,5 @@
-//! What most tests of the inbox begin with: the suite's cluster and issuer, a witness, and a page of the test's own.
-//! It must not decide anything: it signs people in.
+//! The harness of most tests of the inbox: the suite's cluster and issuer, a witness, and a page of the test's own. It
+//! signs people in.
 
 use anyhow::{Result, anyhow, ensure};
 use futures::future::join_all;
@@ -8,7 +8,7 @@ use signoff_tests::control_plane::{Cluster, Issuer, WebOptions, WebProcess, Witn
 
 use crate::runs::Runs;
 
-/// Everything that one test has. The page talks to the API server through the witness.
+/// The parts of one test. The page talks to the API server through the witness.
 pub(crate) struct Harness {
     pub(crate) cluster: Cluster,
     pub(crate) issuer: Issuer,

@@ -1,4 +1,4 @@
-//! The list of what waits: its order, its counts, and how it is followed live. It must not decide but to see a count
+//! The list of waiting Approvals: its order, its counts, and its live updates. The tests decide only to see a count
 //! change.
 
 use serde_json::json;

@@ -1,4 +1,4 @@
-//! That the instruments of these tests measure: issuer, API server, witness and browser. They must not need the page.
+//! The instruments of these tests, without the page: issuer, API server, witness and browser measure correctly.
 
 use std::time::Duration;
 

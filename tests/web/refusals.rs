@@ -1,5 +1,5 @@
-//! What is not sent, or refused: each is told where it was typed, in the form's or the policy's own words, and nothing
-//! is lost. They must not send anything but by the page, where the test says nothing else.
+//! Input that is not sent, or that is refused: each problem is shown beside its field, in the words of the form or the
+//! policy, and no input is lost. Everything is sent by the page, unless a test says otherwise.
 
 use http::Method;
 use kube::ResourceExt;

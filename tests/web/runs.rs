@@ -12,7 +12,8 @@ use signoff_api::workflow::WorkflowPhase;
 use signoff_api::{Approval, Workflow};
 use signoff_tests::control_plane::{Cluster, Namespace, named};
 
-/// How long the operator may take with anything. It takes a fraction of a second; test machines are slow and busy.
+/// The longest time that a test waits for the operator. It takes a fraction of a second; test machines are slow and
+/// busy.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A namespace with runs.
@@ -34,7 +35,7 @@ impl Runs {
         &self.namespace.name
     }
 
-    /// Somebody starts a run with this spec.
+    /// Creates a run with this spec as a person.
     pub(crate) async fn start_as(&self, who: &str, name: &str, mut spec: Value) {
         spec["requestedBy"] = json!("");
         let object =

@@ -1,4 +1,4 @@
-//! The style of output: its width, and the colors and signs of a terminal.
+//! The style of output: its width, and the colours and signs of a terminal.
 //!
 //! [`crate::terminal::style`] asks the terminal and the environment.
 

@@ -1,6 +1,6 @@
-//! One test's namespace on the cluster with an operator, policies that hold there and nowhere else, and runs under
-//! them. It must not judge, and waits for no length of time: whether the operator knows a policy it asks by a run that
-//! the policy refuses.
+//! The harness of these tests: a namespace of its own on the cluster with an operator, policies that hold only there,
+//! and runs under them. It waits for no fixed time: a run that a policy refuses shows that the operator knows the
+//! policy.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -113,7 +113,7 @@ impl Harness {
         panic!("after 200 questions the operator does not go by {tag} ({holds})");
     }
 
-    /// Somebody of the cast asks for a run.
+    /// Creates a run as a person of the cast.
     pub(crate) async fn apply(&self, who: &str, name: &str, mut spec: Value) -> Workflow {
         let client = self.cluster.token_client(who).await.unwrap();
         spec["requestedBy"] = json!(named(who).unwrap().user);
@@ -171,7 +171,7 @@ impl Harness {
         await_condition(self.approvals(), approval, is).await.unwrap().unwrap()
     }
 
-    /// How many Approvals a run has.
+    /// Counts the Approvals of a run.
     pub(crate) async fn count_of_approvals(&self, run: &str) -> usize {
         let all = self.approvals().list(&ListParams::default()).await.unwrap();
         all.items.iter().filter(|approval| approval.spec.request.workflow.name == run).count()
@@ -205,7 +205,7 @@ pub(crate) fn reason(run: &Workflow, kind: &str) -> Option<String> {
     conditions.iter().find(|condition| condition.type_ == kind).map(|condition| condition.reason.clone())
 }
 
-/// What a run says about itself.
+/// Returns the message of a run's status, or its name if it has none.
 pub(crate) fn message(run: &Workflow) -> String {
     run.status.as_ref().and_then(|status| status.message.clone()).unwrap_or_else(|| run.name_any())
 }

@@ -1,4 +1,4 @@
-//! Where attacks are carried out: two grounds, and a client for every actor. It must not judge.
+//! The harness of attacks: two grounds, and a client for every actor.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -98,7 +98,8 @@ impl Harness {
         }
     }
 
-    /// Whose connection an actor uses, and the headers by which an administrator acts as somebody who has none.
+    /// Returns the client that an actor uses, and the headers with which the administrator impersonates an actor
+    /// without a client.
     pub(super) fn connection(&self, actor: Actor, ground: Ground) -> (&Client, HeaderMap) {
         let mut headers = HeaderMap::new();
         let client = match actor {
@@ -129,7 +130,8 @@ impl Harness {
         (client, headers)
     }
 
-    /// What a careless administrator might grant, and what the holder of `approvals/status` holds on both grounds.
+    /// Grants the rights that a careless administrator might grant, and `approvals/status` to its holder on both
+    /// grounds.
     async fn grant(&self) {
         let everything = ["get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"];
         let status = json!({"apiGroups": ["signoff.dev"], "resources": ["approvals/status", "workflows/status"], "verbs": everything});

@@ -1,5 +1,5 @@
-//! An Approval and its Workflow deleted and made again under the approver's hand: what was typed for the old one must
-//! not land on the new. It must not need an operator: the names alone hold it.
+//! An Approval and its Workflow are deleted and created again before the approver sends: the typed decision must not be
+//! stored in the new Approval. No operator runs: the names of the Approvals are enough.
 
 use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};

@@ -1,5 +1,5 @@
-//! Carries attacks out: sets the scene, sends the attack, looks whether anything of it is there, sends the honest twin.
-//! It must not stop at the first failure.
+//! The runner of attacks: creates the objects, sends the attack, checks that none of it is stored, and sends the honest
+//! twin. **Invariant:** a failed attack does not stop the others.
 
 use futures::StreamExt;
 use kube::{Client, Error};
@@ -38,7 +38,7 @@ struct Case<'a> {
     ground: Ground,
 }
 
-/// What is there: where it stands, and how it was when last seen.
+/// An object of the scene: its path, and its content when last read.
 struct There {
     path: String,
     object: Value,

@@ -1,5 +1,5 @@
-//! Too much of something: labels that change without end, labels beyond number.
-//! It must not use anything that an approver or requester does not have.
+//! Overload: labels that change without end, and labels without number. The attackers have only the rights of an
+//! approver or a requester.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};

@@ -1,5 +1,5 @@
-//! JSON that nests deeper than it is read, in whatever a stranger may write: it hides nothing.
-//! It must not weaken the API server: what that refuses cannot do harm.
+//! JSON that nests deeper than the operator reads, in every field that a stranger may write: it hides nothing. JSON
+//! that the API server refuses is not tried.
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::ResourceExt;
@@ -12,7 +12,7 @@ use signoff_tests::control_plane::Cluster;
 use crate::policies::harness::{refused, said, workflow};
 use crate::runs::Runs;
 
-/// What a client may say about who owns which field: the API server keeps it as it is.
+/// Returns a `managedFields` entry that nests 400 levels deep: the API server stores it unchanged.
 fn nested(api_version: &str) -> Value {
     let fields = (0..400).fold(json!({}), |inner, _| json!({"f:a": inner}));
     json!([{"manager": "mallory", "operation": "Update", "apiVersion": api_version, "fieldsType": "FieldsV1", "fieldsV1": fields}])

@@ -1,5 +1,5 @@
-//! Objects that are stored and that the operator cannot decode: it names them and goes on with all others.
-//! It must not touch the suite's own control planes: a CRD is the cluster's.
+//! Stored objects that the operator cannot decode: it names them and handles all others. The tests have control planes
+//! of their own, because a CRD belongs to the whole cluster.
 
 use kube::ResourceExt;
 use kube::api::{Api, DynamicObject, Patch, PatchParams};

@@ -1,5 +1,5 @@
-//! The harness of these tests: the control plane whose rules may be changed, an operator, runs that wait at a gate, and
-//! somebody who forges. It must not judge.
+//! The harness of these tests: a control plane whose rules may be changed, an operator, runs that wait at a gate, and a
+//! forger.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -17,7 +17,8 @@ use tokio::sync::MutexGuard;
 
 use crate::policies::harness::{Answer, said, workflow};
 
-/// How long anything may take: a rule that was changed is tried after five seconds at the earliest.
+/// The longest time that a test waits for an event: the operator tries a changed rule after five seconds at the
+/// earliest.
 const PATIENCE: Duration = Duration::from_secs(90);
 
 /// A control plane of its own.
@@ -25,7 +26,7 @@ pub(super) struct Harness {
     pub(super) cluster: Cluster,
     pub(super) namespace: Namespace,
     pub(super) admin: Client,
-    /// Nobody else changes the rules meanwhile.
+    /// The lock under which no other test changes the rules.
     _turn: MutexGuard<'static, ()>,
 }
 
@@ -143,8 +144,8 @@ impl Harness {
         self.vote(who, named(who).unwrap().user, approval, verdict).await
     }
 
-    /// Somebody approves whatever visit of a run's gate is open, until the run ends: a vote that comes before the
-    /// operator has tried the last change of a rule is void too, and is asked for once more.
+    /// Approves every open visit of a run's gate until the run ends. A vote that comes before the operator has tried
+    /// the last change of a rule is void too, and the gate asks for it again.
     pub(super) async fn approves_until_it_ends(&self, who: &str, run: &str) {
         let open = |workflow: &Workflow, answered: &BTreeSet<String>| {
             let steps = &workflow.status.as_ref()?.steps;

@@ -1,4 +1,4 @@
-//! What people are told of the guard: on the run, in an Event, by the plugin, the doctor and the operator's own check.
+//! The reports about the guard: on the run, in an Event, by the plugin, by the doctor and by the operator's own check.
 
 use k8s_openapi::api::events::v1::Event;
 use kube::Api;

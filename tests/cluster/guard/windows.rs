@@ -65,7 +65,7 @@ const WINDOWS: [Window; 9] = [
     },
 ];
 
-/// How the operator is meanwhile.
+/// The state of the operator during the window.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Operator {
     Watches,

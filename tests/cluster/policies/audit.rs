@@ -1,4 +1,5 @@
-//! What the API server's audit log says of votes. It takes a control plane of its own: the suite's writes no such log.
+//! The entries about votes in the audit log of the API server, on a control plane of its own: the suite's writes no
+//! log.
 
 use std::path::Path;
 

@@ -13,7 +13,7 @@ use super::harness::{Answer, Harness, counted, refused, said};
 
 const ALICE: &str = "alice@example.com";
 
-/// What a decision comes to.
+/// The fate of a decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Said {
     /// It is refused when it is sent.

@@ -1,5 +1,5 @@
-//! The harness of one test: a namespace of its own, Approvals made as the operator makes them, and people who act.
-//! It must not judge: it hands back what the API server said.
+//! The harness of one test: a namespace of its own, Approvals made as the operator makes them, and people who act. It
+//! returns the answers of the API server unchanged.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -15,7 +15,7 @@ use signoff_engine::{
 };
 use signoff_tests::control_plane::{Cluster, Namespace, named};
 
-/// What the API server said: the object, or its refusal in its own words.
+/// The answer of the API server: the object, or the text of its refusal.
 pub(crate) type Answer<T> = Result<T, String>;
 
 /// One test's namespace, and the operator's own client.

@@ -1,5 +1,5 @@
-//! What the chart installed is what this build ships, and the API server found nothing to complain about.
-//! These tests must not put anything in force.
+//! The chart's policies as the API server has them: they are the ones of this build, and carry no warning. The tests
+//! install nothing themselves.
 
 use std::time::Duration;
 

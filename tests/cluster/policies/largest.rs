@@ -125,7 +125,7 @@ async fn voter(harness: &Harness, user: &str) -> Api<Approval> {
     in_groups(harness, user, &groups.collect::<Vec<_>>()).await
 }
 
-/// Somebody in these groups who may do everything.
+/// Returns a client of a user in these groups with all rights.
 async fn in_groups(harness: &Harness, user: &str, groups: &[String]) -> Api<Approval> {
     let groups: Vec<&str> = groups.iter().map(String::as_str).chain(["system:masters"]).collect();
     Api::namespaced(harness.cluster.client(user, &groups).await.unwrap(), &harness.namespace.name)

@@ -1,5 +1,4 @@
-//! What the operator may do by its roles: it reports, and decides nothing.
-//! These tests must not start an operator.
+//! The rights of the operator by its roles: it reports, and decides nothing. No operator runs.
 
 use super::harness::Harness;
 

@@ -1,5 +1,5 @@
-//! What the API server makes of a form's patterns: exactly what the plan of a Workflow takes them for.
-//! These tests must not run an operator: the table that they share with its tests is what joins the two.
+//! A form's patterns on the API server: they match exactly as in the plan of a Workflow. No operator runs: its own
+//! tests use the same table.
 
 use kube::ResourceExt;
 use kube::api::{Patch, PatchParams};

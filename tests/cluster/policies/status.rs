@@ -1,6 +1,5 @@
-//! What the operator's write of a status changes of an object, and what it is told: the status and the version,
-//! whatever else others wrote on the object. These tests must not start an operator; they write as it does, by its own
-//! code.
+//! The operator's write of a status, and the answer to it: only the status and the version change, whatever else others
+//! wrote on the object. No operator runs; the tests write with its code.
 
 use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams, PostParams};
 use kube::{Resource, ResourceExt};

@@ -1,4 +1,4 @@
-//! Whose vote it is, and who may vote at all. These tests must not know anything about what a vote says.
+//! The owner of a vote, and the people who may vote at all.
 
 use kube::ResourceExt;
 use serde_json::json;

@@ -1,4 +1,4 @@
-//! Who asked, what they may ask for, and that neither changes afterwards. These tests must not run a Workflow.
+//! The requester of a Workflow and its permitted spec: neither changes afterwards. No operator runs.
 
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{Patch, PatchParams, PostParams};

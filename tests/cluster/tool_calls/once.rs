@@ -1,6 +1,6 @@
 //! A call is made once unless people decide about exactly it: across a Defer, in one turn, and after an edit.
 //!
-//! The log of the bank says what was paid. It must not test which calls are equal: the unit tests of the engine do.
+//! The log of the bank lists the payments. The unit tests of the engine test which calls are equal.
 
 use serde_json::{Value, json};
 use signoff_api::{conditions, workflow::WorkflowPhase};

@@ -1,6 +1,6 @@
 //! An error lets no effect through: conditions that cannot be evaluated, and numbers that JSON readers round.
 //!
-//! The log of the server says what was sent. It must not test how conditions and numbers are read: the unit tests do.
+//! The log of the server lists the requests. The unit tests test how conditions and numbers are read.
 
 use kube::ResourceExt;
 use serde_json::{Value, json};

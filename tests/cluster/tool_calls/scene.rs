@@ -120,7 +120,7 @@ impl Scene {
         kubectl.env("SIGNOFF_DEFAULT_WAIT", "1m").run().await.unwrap()
     }
 
-    /// What `kubectl approve show` prints about a request.
+    /// Returns the output of `kubectl approve show` about a request.
     pub(super) async fn shown(&self, person: &str, approval: &Approval) -> String {
         self.says(person, "show", approval, &[]).await.ok().unwrap()
     }
@@ -153,7 +153,8 @@ impl Scene {
         all.map(|received| serde_json::from_str(&received.body).unwrap()).collect()
     }
 
-    /// What the model of a run was told in its last turn: every call of its conversation, with one result.
+    /// Returns the results that the model of a run received in its last turn: every call of its conversation, with one
+    /// result.
     pub(super) fn told(&self, run: &str) -> Vec<Told> {
         let heard = self.heard(run);
         heard.last().map(|last| chat_completions::told(last).unwrap().concat()).unwrap_or_default()

@@ -1,6 +1,7 @@
-//! People see what is sent and who changed it: what a request shows is compared with what reached the server.
+//! The display of sent texts and their editors: the page of a request is compared with the data that reached the
+//! server.
 //!
-//! It must not test the layout of the page: the unit tests of the plugin do.
+//! The unit tests of the plugin test the layout of the page.
 
 use serde_json::json;
 use signoff_api::{Approval, Digest, approval::Edit, approval::Sent};
@@ -82,7 +83,7 @@ async fn a_lookup_that_pays_shows_its_body_and_headers_and_is_not_said_to_change
     assert_eq!(scene.sent(RUN), sent.map(|(what, body)| (what.to_owned(), body.to_owned())));
 }
 
-/// Who made each change, where, and of which text.
+/// Returns the author, the gate and the original text of each change.
 fn changes(by: &[Edit]) -> Vec<(&str, &str, &Digest)> {
     by.iter().map(|edit| (edit.by[0].as_str(), edit.gate.as_str(), &edit.original)).collect()
 }

@@ -9,7 +9,7 @@ use signoff_tests::sim::{Answer, EffectKey};
 
 use crate::{dice::Dice, ending::list, laws::witness::MALFORMED};
 
-/// What the world answers.
+/// Returns the answer of the world to an effect.
 pub fn answer(seed: u64, key: &EffectKey, input: &Value) -> Option<Answer> {
     let mut dice = Dice::at(seed, &key.to_string());
     let after = Duration::from_secs(dice.below(4) as u64);

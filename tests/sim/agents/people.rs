@@ -52,7 +52,7 @@ pub async fn decide_at_random(harness: &Harness, dice: &mut Dice, seed: u64) {
     }
 }
 
-/// Somebody whose vote the API server would take.
+/// Picks a person whose vote the API server accepts.
 fn voter(approval: &Value, dice: &mut Dice) -> Option<&'static str> {
     let (request, status) = (&approval["spec"]["request"], &approval["status"]);
     let quorums = list(&request["quorums"]).flat_map(|quorum| list(&quorum["approvers"]));

@@ -108,7 +108,7 @@ fn flow(dice: &mut Dice) -> Vec<Value> {
     }
 }
 
-/// What the tools do. All of them send their arguments as they are, which the laws compare.
+/// Returns the steps of the tools. Each sends its arguments unchanged, because the laws compare them.
 fn steps_of_tools(dice: &mut Dice) -> Vec<Value> {
     let mut all = vec![
         json!({"name": "find", "http": {"url": "http://orders.test/", "headers": {"X-Arguments": "{{ args }}"}}}),
@@ -255,8 +255,8 @@ fn of_policies() -> Vec<Value> {
     OF_POLICIES.iter().map(|name| json!({"kind": "User", "name": name})).collect()
 }
 
-/// What an administrator demands: gates of their own people before steps or calls, their people at every gate, or rules
-/// for tools.
+/// Returns the policies of an administrator: gates of their own people before steps or calls, their people at every
+/// gate, or rules for tools.
 fn policies(dice: &mut Dice) -> Vec<Value> {
     let people = of_policies();
     let hitl = |verdicts: Value| json!({"prompt": "Release?", "approvers": people, "allowedVerdicts": verdicts, "timeout": {"after": "1h"}});

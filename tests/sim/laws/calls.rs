@@ -1,7 +1,7 @@
-//! What holds of the calls of agents at every moment of a run, whatever models, people and machines did.
+//! The laws of the calls of agents at every moment of a run, for all acts of models, people and machines.
 //!
-//! The witnesses are outside of the operator: what reached the world, what people wrote into Approvals, and what the
-//! provider was told (`witness.rs`). Which gates ask is decided once more in `asking.rs`.
+//! The witnesses are outside of the operator: the effects in the world, the decisions in Approvals, and the messages to
+//! the provider (`witness.rs`). Which gates ask is computed independently in `asking.rs`.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,7 +1,7 @@
-//! What is known of the calls of a run from the outside: what reached the world, what people decided, what the provider
-//! was told.
+//! The evidence about the calls of a run from outside of the operator: the effects in the world, the decisions of
+//! people, and the messages to the provider.
 //!
-//! It says what ran and why; whether that was right is for `calls.rs`.
+//! It tells which calls ran and why. `calls.rs` checks whether that was right.
 
 use std::collections::BTreeSet;
 
@@ -17,10 +17,10 @@ use crate::{
 
 /// The most calls of a turn that are made.
 const MOST_CALLS: usize = 32;
-/// What a template says that sends the arguments as they are.
+/// The template that sends the arguments unchanged.
 const WHOLE: &str = "{{ args }}";
 
-/// What is known of a run from the outside.
+/// The evidence about one run.
 pub struct Witness {
     pub spec: Value,
     /// The gates that the policies add to runs, as the status of a run has them.
@@ -29,7 +29,7 @@ pub struct Witness {
     pub policies: Vec<Value>,
     /// The records of the journal.
     pub records: Value,
-    /// Everything that reached the world, in order; paths without the name of the run.
+    /// The effects in the world, in order; their paths do not have the name of the run.
     pub effects: Vec<Effect>,
     pub approvals: Vec<Value>,
 }
@@ -44,8 +44,8 @@ pub struct Ran<'w> {
     /// The arguments, byte for byte.
     pub text: String,
     pub at: jiff::Timestamp,
-    /// How many approvals that takes: one, and one for each earlier attempt with the same arguments whose outcome was
-    /// not certain.
+    /// The number of approvals that the call needs: one, and one for each earlier attempt with the same arguments whose
+    /// outcome was not certain.
     pub approvals: usize,
 }
 
@@ -81,7 +81,7 @@ impl Witness {
         }
     }
 
-    /// Everything that a tool did, with what let it: nothing else may have reached the world beneath a call.
+    /// Returns every call that ran with the evidence that allowed it, and fails on any other effect below a call.
     pub fn ran(&self) -> Result<Vec<Ran<'_>>, String> {
         let mut all: Vec<Ran<'_>> = Vec::new();
         let (mut seen, mut uncertain) = (BTreeSet::new(), Vec::new());
@@ -129,8 +129,8 @@ impl Witness {
         Ok(all)
     }
 
-    /// Why a step may have run as a call: a model called the tool, its agent has it, and the arguments are those of the
-    /// model or the last ones that people gave.
+    /// Returns the evidence that a step could run as a call: a model called the tool, its agent has it, and the
+    /// arguments are those of the model or the last ones that people gave.
     fn explained(&self, call: &str, step: &str, at: jiff::Timestamp) -> Result<Ran<'_>, String> {
         let (place, number) = call.rsplit_once("/.call-").unwrap_or_default();
         let number: usize = number.parse().map_err(|_| format!("{call} is no call"))?;
@@ -176,7 +176,7 @@ impl Witness {
         Err(why)
     }
 
-    /// What a step sent in place of its arguments, where its template says that it sends them as they are.
+    /// Returns the text that a step sent instead of its arguments, if its template should send them unchanged.
     fn sent_otherwise(&self, step: &str, effect: &Effect, arguments: &str) -> Option<String> {
         let step = list(&self.spec["steps"]).find(|one| one["name"] == step)?;
         let what = &effect.input["what"];

@@ -13,9 +13,9 @@ use super::visitor::{FORM, Visitor, bind_group, form, raw, token};
 use crate::harness::Harness;
 use crate::runs::{Runs, path};
 
-/// How long an honest reader may wait.
+/// The longest time that an honest reader may wait.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How long a reader may wait for something new, while 200 of them sign in on one machine.
+/// The longest time that a reader may wait for a new event, while 200 readers sign in on one machine.
 const LONG: Duration = Duration::from_secs(30);
 /// Readers behind one proxy.
 const READERS: usize = 200;

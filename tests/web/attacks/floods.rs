@@ -11,7 +11,7 @@ use super::visitor::{FORM, Visitor, asked, raw, token};
 use crate::harness::Harness;
 use crate::runs::path;
 
-/// How long anything may take that nobody disturbs.
+/// The longest time that an undisturbed request may take.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 #[tokio::test]

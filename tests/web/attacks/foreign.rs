@@ -113,7 +113,7 @@ async fn only_a_form_of_the_page_decides_whatever_the_method_or_the_kind_of_body
     assert!(runs.decision(&approval, "alice").await.is_null());
 }
 
-/// What a page of an attacker does as soon as it is opened.
+/// Returns a page of an attacker that tries to read and to decide as soon as it is opened.
 fn trap(page: &str, fields: &[(&str, &str)]) -> String {
     let inputs: String =
         fields.iter().map(|(name, value)| format!("<input name=\"{name}\" value=\"{value}\">")).collect();

@@ -1,5 +1,5 @@
-//! Whose requests reach the API server: those of the session, with its token and nothing else.
-//! They must not rely on what the page says about itself: the witness tells.
+//! The identity of requests that reach the API server: they carry the token of the session and no other. The witness
+//! records them, so that the page need not be believed.
 
 use std::collections::BTreeSet;
 

@@ -27,7 +27,8 @@ async fn is_text(page: &Page, what: &str) {
     assert!(!complaints.iter().any(|said| said.contains("Content Security Policy")), "{what}: {complaints:?}");
 }
 
-/// Somebody with a hostile name and a reason that begins like a formula has decided one run; another waits.
+/// Creates two runs: one was decided by a person with a hostile name and a reason that begins like a formula, the other
+/// waits.
 async fn planted() -> (Harness, Runs, Visitor, String) {
     let (harness, [runs]) = Harness::with_runs(["texts"]).await.unwrap();
     bind_group(&harness.cluster, &runs, "signoff-approver", runs.name()).await;

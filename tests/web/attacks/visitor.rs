@@ -1,5 +1,5 @@
-//! Somebody who talks to the page without a browser: every header and cookie is the test's own.
-//! It must not follow a redirect, and adds nothing that a browser would add by itself.
+//! A visitor of the page without a browser: the test sets every header and cookie. **Invariant:** no redirect is
+//! followed, and no header is added that the test did not set.
 
 use std::collections::BTreeMap;
 
@@ -27,7 +27,7 @@ pub(crate) struct Visitor {
     pub(crate) token: String,
 }
 
-/// What the page answered.
+/// The answer of the page.
 #[derive(Debug)]
 pub(crate) struct Said {
     pub(crate) status: u16,
@@ -48,7 +48,7 @@ impl Said {
 }
 
 impl Visitor {
-    /// Somebody who has not signed in.
+    /// Returns a visitor who has not signed in.
     pub(crate) fn stranger(web: &WebProcess) -> Self {
         let http = Client::builder().no_proxy().redirect(reqwest::redirect::Policy::none()).build().unwrap();
         Self { http, url: web.url().to_owned(), cookies: BTreeMap::new(), token: String::new() }
@@ -164,7 +164,7 @@ pub(crate) async fn raw(host: &str, text: &str) -> (u16, String) {
     (status, answer)
 }
 
-/// What a form is sent as.
+/// The content type of a form.
 pub(crate) const FORM: (&str, &str) = ("content-type", "application/x-www-form-urlencoded");
 
 /// The body of a form.
@@ -197,7 +197,8 @@ pub(crate) async fn bind_group(cluster: &Cluster, runs: &Runs, role: &str, group
     runs.namespace.bind("view", "nobody@example.com").await.unwrap();
 }
 
-/// What the witness saw that came for somebody: all but the page's own question whether the API server is there.
+/// Returns the requests at the witness that serve a user: all but the page's own check that the API server is
+/// reachable.
 pub(crate) fn asked(witness: &Witness) -> Vec<signoff_tests::control_plane::Seen> {
     witness.seen().into_iter().filter(|seen| seen.path != "/livez").collect()
 }

@@ -1,4 +1,4 @@
-//! Lines that a person types, one at a time; waiting for a line can be canceled.
+//! Lines that a person types, one at a time; waiting for a line can be cancelled.
 //!
 //! **Invariant:** no byte after the line is read: it belongs to the next reader, such as an editor.
 
