@@ -77,7 +77,7 @@ fn row(arg: &Arg) -> String {
         _ => arg.to_string(),
     };
     let help = arg.get_long_help().or_else(|| arg.get_help()).map(ToString::to_string).unwrap_or_default();
-    let mut meaning = help.split_whitespace().collect::<Vec<_>>().join(" ");
+    let mut meaning = paragraphs(&help).replace(".\n\n", "\n\n").replace("\n\n", ". ");
     let values = arg.get_possible_values();
     let values: Vec<_> = values.iter().filter(|value| !value.is_hide_set()).map(|value| value.get_name()).collect();
     if !values.is_empty() && arg.get_action().takes_values() {

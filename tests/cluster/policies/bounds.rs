@@ -184,7 +184,7 @@ fn random_decision(random: &mut fastrand::Rng) -> Value {
         _ => "Lisbon".to_owned(),
     };
     let mut decision = json!({"verdict": VERDICTS[random.usize(0..VERDICTS.len())]});
-    let mut give = |random: &mut fastrand::Rng, of_ten: u8| random.u8(0..10) < of_ten;
+    let give = |random: &mut fastrand::Rng, of_ten: u8| random.u8(0..10) < of_ten;
     if give(random, 7) {
         decision["reason"] = json!(text(random, 2048));
     }

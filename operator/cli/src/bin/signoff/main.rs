@@ -88,8 +88,18 @@ async fn obey(command: Command) -> anyhow::Result<Exit> {
 }
 
 #[cfg(test)]
+#[path = "../../../../../tests/command_reference.rs"]
+mod command_reference;
+
+#[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_reference_of_the_command_line_is_that_of_the_program() {
+        let head = "`signoff`\n\nValidates, plans and runs Workflows on one machine.";
+        command_reference::matches_page("signoff.md", head, Arguments::command());
+    }
 
     #[test]
     fn the_command_line_is_sound() {

@@ -85,8 +85,18 @@ fn subcommands() -> impl Iterator<Item = &'static str> {
 }
 
 #[cfg(test)]
+#[path = "../../../../../../tests/command_reference.rs"]
+mod command_reference;
+
+#[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_reference_of_the_command_line_is_that_of_the_program() {
+        let head = "`kubectl approve`\n\nThe plugin of kubectl with which people decide.";
+        command_reference::matches_page("kubectl-approve.md", head, Arguments::command());
+    }
 
     #[test]
     fn the_help_lists_every_subcommand_once_in_its_group() {
