@@ -1,4 +1,4 @@
-//! The changes of people to what is reviewed, on a terminal: a line and a difference each.
+//! The changes of people to the reviewed text, on a terminal: a line and a difference for each.
 
 use signoff_api::ApprovalRequest;
 use signoff_review::edits::{differences, line};
@@ -8,8 +8,8 @@ use crate::sanitize::fenced;
 /// The longest difference, in characters.
 const LONGEST: usize = 20_000;
 
-/// Returns the changes, newest first. `reviewed`: the whole of what is reviewed. `originals`: the text before each
-/// change, or why it cannot be shown.
+/// Renders the changes, newest first. `reviewed`: the whole reviewed text. `originals`: the text before each change, or
+/// why it cannot be shown.
 #[must_use]
 pub fn body(request: &ApprovalRequest, reviewed: Option<&str>, originals: &[Result<String, String>]) -> String {
     let by: Vec<_> = request.reviews.iter().flat_map(|review| &review.by).collect();

@@ -1,8 +1,8 @@
-//! The difference between what was shown and what somebody made of it, by lines.
+//! The difference between a shown text and its edited version, by lines.
 
 use similar::TextDiff;
 
-/// Returns the lines that changed, each with three lines around it.
+/// Returns the changed lines, with three unchanged lines before and after each change.
 #[must_use]
 pub fn lines(before: &str, after: &str) -> String {
     TextDiff::from_lines(before, after).unified_diff().context_radius(3).header("shown", "yours").to_string()

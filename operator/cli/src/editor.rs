@@ -12,18 +12,18 @@ use std::{
 
 use tempfile::TempDir;
 
-/// The editor where nobody says which.
+/// The editor if no environment variable names one.
 const DEFAULT: &str = "vi";
 /// The mode of the folder: only the user can enter it.
 const FOLDER_MODE: u32 = 0o700;
 /// The mode of the file: only the user can read and write it.
 const FILE_MODE: u32 = 0o600;
 
-/// Returns the edited text, or `None` where the editor ended with a failure, as `:cq` does. `variables`: the
-/// environment variables that may name the editor, the first that is set before the others.
+/// Returns the edited text, or `None` if the editor fails, as with `:cq`. `variables`: the environment variables that
+/// can name the editor, in the order of their priority.
 ///
 /// # Errors
-/// The editor cannot be run, or the text is no text any more.
+/// The editor cannot be run, or the edited text is not UTF-8.
 pub fn edit(name: &str, text: &str, variables: &[&str]) -> io::Result<Option<String>> {
     EditedFile::create(name)?.edit(text, variables)
 }
@@ -49,10 +49,10 @@ impl EditedFile {
         Ok(Self { folder, path })
     }
 
-    /// Writes a text, opens the editor, and returns what was saved; `None` where the editor ended with a failure.
+    /// Writes a text, opens the editor, and returns the saved text. `None` if the editor fails.
     ///
     /// # Errors
-    /// The editor cannot be run, or the text is no text any more.
+    /// The editor cannot be run, or the edited text is not UTF-8.
     pub fn edit(&self, text: &str, variables: &[&str]) -> io::Result<Option<String>> {
         let mut file =
             fs::OpenOptions::new().write(true).truncate(true).create(true).mode(FILE_MODE).open(&self.path)?;
@@ -64,7 +64,7 @@ impl EditedFile {
         self.text().map(Some)
     }
 
-    /// Returns what the file contains.
+    /// Returns the content of the file.
     ///
     /// # Errors
     /// The file cannot be read, or it is not UTF-8.
@@ -81,13 +81,14 @@ impl EditedFile {
     /// Keeps the folder and the file, and returns the path of the file.
     pub fn keep(self) -> PathBuf {
         let _folder = self.folder.keep();
-        // An editor may have replaced the file by one with another mode. If this fails, the folder still protects it.
+        // The editor can have replaced the file by one with another mode. If this fails, the folder still protects the
+        // file.
         let _ = fs::set_permissions(&self.path, fs::Permissions::from_mode(FILE_MODE));
         self.path
     }
 }
 
-/// Runs the editor, which may have arguments.
+/// Runs the editor, whose command can have arguments. Returns whether it succeeds.
 fn run(file: &Path, variables: &[&str]) -> io::Result<bool> {
     let mut chosen = variables.iter().filter_map(|name| env::var(name).ok());
     let editor = chosen.find(|editor| !editor.trim().is_empty()).unwrap_or_else(|| DEFAULT.to_owned());
@@ -121,7 +122,7 @@ mod tests {
         assert!(!path.exists() && !path.parent().unwrap().exists());
         let file = EditedFile::create("parameters.yaml").unwrap();
         fs::write(&file.path, "response: better\n").unwrap();
-        // As an editor does that replaces the file.
+        // An editor that replaces the file can change its mode like this.
         fs::set_permissions(&file.path, fs::Permissions::from_mode(0o644)).unwrap();
         let path = file.keep();
         assert_eq!((mode(&path), mode(path.parent().unwrap())), (0o600, 0o700));

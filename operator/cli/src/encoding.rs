@@ -7,7 +7,7 @@ const MARK: char = '\u{feff}';
 /// write it.
 ///
 /// # Errors
-/// The bytes are neither; with the remedy.
+/// The bytes are neither. The message has a remedy.
 pub fn decoded(bytes: Vec<u8>) -> Result<String, String> {
     let text = with_mark(bytes)?;
     Ok(text.strip_prefix(MARK).map(str::to_owned).unwrap_or(text))

@@ -2,7 +2,7 @@
 
 use signoff_review::action::Fact;
 
-/// Returns facts as `Label:  text`; the lines after the first one of a fact stand below it.
+/// Renders facts as `Label: text`. Further lines of a fact are indented below its first line.
 #[must_use]
 pub fn lines(facts: &[Fact]) -> String {
     let labels = |label: &str| std::iter::once(format!("{label}:")).chain(std::iter::repeat(String::new()));

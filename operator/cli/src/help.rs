@@ -1,11 +1,11 @@
-//! The help of a program whose subcommands stand in groups *(pure)*.
+//! The help of a program with its subcommands in groups *(pure)*.
 
 use clap::Command;
 
 /// A title, and the subcommands below it in their order.
 pub type Group = (&'static str, &'static [&'static str]);
 
-/// Returns the command line whose help lists the subcommands in groups, and not once more in a list.
+/// Returns the command line with a help that lists the subcommands only in groups.
 #[must_use]
 pub fn grouped(command: Command, groups: &[Group], usage: &'static str) -> Command {
     let header = *command.get_styles().get_header();

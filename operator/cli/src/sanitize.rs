@@ -10,14 +10,14 @@ use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 pub use signoff_review::text::{hides, one_line, quoted};
 
-/// Columns of fenced text: with its margin it fits a terminal of 80, so that the terminal never wraps it. A line that
-/// it wrapped would go on at the left edge, where only the plugin's own words stand.
+/// The columns of fenced text. With its margin it fits a terminal of 80 columns, which therefore never wraps it. A
+/// wrapped line would continue at the left edge, where only lines of the program begin.
 const WIDTH: usize = 74;
 
-/// Marks every line of fenced text.
+/// The mark at the beginning of every fenced line.
 const MARGIN: &str = "  | ";
 
-/// Text as lines that all begin with a margin, so that none of them can pass for one of ours.
+/// Returns a text as lines that all begin with a margin, so that none of them looks like a line of the program.
 pub fn fenced(text: &str, max_chars: usize) -> String {
     let shown = display(text, max_chars).replace('\t', "    ");
     let mut out = String::new();
@@ -28,7 +28,7 @@ pub fn fenced(text: &str, max_chars: usize) -> String {
     out
 }
 
-/// Breaks a line at spaces, and where there are none, wherever it is wider than `most` columns.
+/// Breaks a line into parts of at most `most` columns: at spaces, or within a word that is wider.
 pub fn wrap(line: &str, most: usize) -> Vec<String> {
     let (mut lines, mut current, mut width, mut space) = (Vec::new(), String::new(), 0, None);
     for c in line.chars() {
@@ -48,7 +48,7 @@ pub fn wrap(line: &str, most: usize) -> Vec<String> {
     lines
 }
 
-/// Returns a text of at most so many columns.
+/// Returns the text, shortened to at most `room` columns.
 pub fn shorten(text: &str, room: usize) -> String {
     if text.width() <= room {
         return text.to_owned();
@@ -65,19 +65,19 @@ pub fn shorten(text: &str, room: usize) -> String {
     short.trim_end().to_owned() + "…"
 }
 
-/// A value as JSON for programs, by lines, which does nothing to a terminal either.
+/// Returns a value as indented JSON that is also safe on a terminal.
 ///
 /// # Errors
-/// The value has no JSON.
+/// The value cannot be serialized.
 pub fn json<T: Serialize + ?Sized>(value: &T) -> serde_json::Result<String> {
     Ok(plain_json(&serde_json::to_string_pretty(value)?) + "\n")
 }
 
-/// JSON that means the same, in which every character that moves, hides or changes direction is written `\uXXXX`.
+/// Returns the same JSON value, with every character that moves, hides or changes direction as `\uXXXX`.
 fn plain_json(json: &str) -> String {
     let mut out = String::with_capacity(json.len());
     for c in json.chars() {
-        // Outside strings JSON has no such characters but line ends, and serde_json escapes those within.
+        // Outside strings, line ends are the only such characters of JSON. Within strings serde_json escapes line ends.
         if c == '\n' || !is_hidden(c) {
             out.push(c);
         } else {

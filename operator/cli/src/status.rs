@@ -24,8 +24,8 @@ use crate::{
 /// The columns of the labels of the header.
 const LABELS: usize = 14;
 
-/// Returns the page of a run: facts, and the tree. `approvals`: those of its open gates; others are ignored. Records
-/// that were moved to segments must be in `status.steps` already; the header says how many are missing.
+/// Renders the page of a run: facts, and the tree. `approvals`: those of its open gates; others are ignored. Records of
+/// segments must already be in `status.steps`; the header says how many are missing.
 #[must_use]
 pub fn render(workflow: &Workflow, approvals: &[Approval], now: Moment, style: Style) -> String {
     let nodes = run::tree(workflow, approvals, now);
@@ -91,17 +91,17 @@ fn header(workflow: &Workflow, approvals: &[Approval], now: Moment, style: Style
     page.text
 }
 
-/// Lines of `Label:   text`.
+/// The lines `Label: text` of the header.
 struct Header {
     text: String,
     style: Style,
 }
 
 impl Header {
-    /// Adds a fact, wrapped to the width. `Tone::Quiet`: without colour.
+    /// Adds a fact, wrapped to the width. `Tone::Quiet` means no colour.
     fn fact(&mut self, label: &str, tone: Tone, text: &str) {
         let label = format!("{:<LABELS$}", format!("{label}:"));
-        // A label of a condition may be longer than the column.
+        // The label of a condition can be longer than the column.
         let label = if label.ends_with(' ') { label } else { label + " " };
         let room = self.style.width.saturating_sub(LABELS).max(1);
         let first = self.style.width.saturating_sub(label.chars().count()).max(1).min(room);
@@ -115,7 +115,7 @@ impl Header {
     }
 }
 
-/// Returns that an object is being deleted, and the finalizers that hold it; `None` for any other object.
+/// Returns the note that an object is being deleted, with the finalizers that hold it. `None` for any other object.
 #[must_use]
 pub fn deletion(meta: &ObjectMeta) -> Option<String> {
     meta.deletion_timestamp.as_ref()?;
@@ -140,7 +140,7 @@ fn tone(phase: WorkflowPhase) -> Tone {
     }
 }
 
-/// Returns the open gates, with their approvers where the Approval is given.
+/// Returns the open gates, with their approvers if `approvals` has the Approval.
 fn open_gates(status: &WorkflowStatus, approvals: &[Approval]) -> Vec<String> {
     let waits = status.steps.iter().filter(|record| record.phase == StepPhase::Waiting);
     waits

@@ -4,7 +4,7 @@
 
 use anstyle::{AnsiColor, Style as Ansi};
 
-/// The width of output that no terminal shows, in columns.
+/// The width of output without a terminal, in columns.
 pub const PLAIN_WIDTH: usize = 80;
 
 /// The look of output.
@@ -21,10 +21,10 @@ pub struct Style {
 }
 
 impl Style {
-    /// Text of 80 columns, without colour and signs.
+    /// The style of plain text of 80 columns, without colour and signs.
     pub const PLAIN: Self = Self { width: PLAIN_WIDTH, colour: false, signs: false, fold_above: Some(40) };
 
-    /// Returns the text in the colour of a tone, or the text itself where there is no colour.
+    /// Returns the text in the colour of a tone, or the text itself if the style has no colour.
     #[must_use]
     pub fn paint(self, tone: Tone, text: &str) -> String {
         if !self.colour || text.is_empty() {

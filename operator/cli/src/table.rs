@@ -12,10 +12,10 @@ use crate::{
 
 /// The spaces between columns.
 const GAP: usize = 3;
-/// The narrowest last column; before it becomes narrower, other columns are left out.
+/// The width that the last column keeps as long as other columns can be dropped.
 const NARROWEST: usize = 16;
 
-/// The table with a line end after every row.
+/// Renders a table, with a line end after every row.
 pub fn table(headers: &[&str], rows: Vec<Vec<String>>) -> String {
     let mut table = Table::new();
     table.load_style(NOTHING).set_content_arrangement(ContentArrangement::Disabled).set_header(headers.to_vec());
@@ -30,8 +30,8 @@ pub fn table(headers: &[&str], rows: Vec<Vec<String>>) -> String {
     text
 }
 
-/// Returns the table at most so many columns wide: the last column is shortened, then the columns of `droppable` are
-/// left out in this order. `None`: as wide as it is.
+/// Renders a table of at most `width` columns: the last column is shortened, then the columns of `droppable` are
+/// dropped in this order. `None`: any width.
 pub fn fitted(headers: &[&str], mut rows: Vec<Vec<String>>, width: Option<usize>, droppable: &[&str]) -> String {
     let Some(width) = width else { return table(headers, rows) };
     let mut headers = headers.to_vec();
@@ -53,7 +53,8 @@ pub fn fitted(headers: &[&str], mut rows: Vec<Vec<String>>, width: Option<usize>
     }
 }
 
-/// Returns a table in colour: the header line as a title, and each cell as `tone` says of its header and its text.
+/// Returns a table in colour: the header line as a title, and each cell in the tone that `tone` returns for its header
+/// and text.
 pub fn painted(table: &str, style: Style, tone: impl Fn(&str, &str) -> Option<Tone>) -> String {
     let Some((header, rows)) = table.split_once('\n').filter(|_| style.colour) else { return table.to_owned() };
     let columns = columns(header);
@@ -69,7 +70,7 @@ pub fn painted(table: &str, style: Style, tone: impl Fn(&str, &str) -> Option<To
     text
 }
 
-/// Returns each header with the column at which it begins. Headers have no spaces.
+/// Returns each header with the column of the terminal at which it begins. Headers have no spaces.
 fn columns(header: &str) -> Vec<(&str, usize)> {
     let (mut columns, mut at) = (Vec::new(), 0);
     for part in header.split(' ') {
@@ -81,7 +82,7 @@ fn columns(header: &str) -> Vec<(&str, usize)> {
     columns
 }
 
-/// Returns the cells of a row with their headers, each with the spaces behind it.
+/// Returns the cells of a row with their headers. A cell includes the spaces after it.
 fn cells<'t>(mut row: &'t str, columns: &[(&'t str, usize)]) -> Vec<(&'t str, &'t str)> {
     let ends = columns.iter().skip(1).map(|(_, start)| *start).chain([usize::MAX]);
     let (mut cells, mut at) = (Vec::new(), 0);
@@ -100,7 +101,7 @@ fn cells<'t>(mut row: &'t str, columns: &[(&'t str, usize)]) -> Vec<(&'t str, &'
     cells
 }
 
-/// Returns the width of each column.
+/// Returns the width that each column needs.
 fn natural(headers: &[&str], rows: &[Vec<String>]) -> Vec<usize> {
     let cell = |at: usize| rows.iter().filter_map(move |row| row.get(at)).map(|cell| cell.width());
     headers.iter().enumerate().map(|(at, header)| cell(at).max().unwrap_or(0).max(header.width())).collect()

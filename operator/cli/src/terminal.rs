@@ -11,16 +11,15 @@ use unicode_width::UnicodeWidthStr;
 
 use crate::style::{PLAIN_WIDTH, Style, Tone};
 
-/// Moves the cursor to the start of the row that is so many rows above (CPL), and clears the screen from there (ED).
+/// Returns the sequences that move the cursor up this number of rows (CPL) and clear the screen from there (ED).
 fn rewind(rows: usize) -> String {
     if rows == 0 { String::new() } else { format!("\u{1b}[{rows}F\u{1b}[J") }
 }
 
-/// Writes results to standard output. A reader that went away (`| head`) has read all it wanted: what the program did,
-/// and how it ends, is the same.
+/// Writes a result to standard output. A reader that closed the pipe (`| head`) is no error.
 ///
 /// # Errors
-/// Full disks.
+/// Standard output cannot be written, such as on a full disk.
 pub fn print(text: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
@@ -29,13 +28,13 @@ pub fn print(text: &str) -> io::Result<()> {
     }
 }
 
-/// Says something beside the result, on standard error. Whether anybody reads it changes nothing.
+/// Writes a note to standard error. Errors are ignored.
 pub fn note(text: &str) {
     let text = with_prefix(text.trim_end(), note_style());
     let _ = writeln!(io::stderr().lock(), "{text}");
 }
 
-/// Says what the program waits for, on standard error, if that is a terminal.
+/// Writes what the program waits for to standard error, if that is a terminal.
 pub fn progress(text: &str) {
     if is_watched() {
         note(text);
@@ -49,27 +48,27 @@ fn with_prefix(text: &str, style: Style) -> String {
     prefixed.map_or_else(|| text.to_owned(), |(prefix, rest)| style.paint(Tone::Bad, prefix) + rest)
 }
 
-/// Writes the beginning of a line on standard error, behind which somebody types.
+/// Writes a prompt to standard error, without a line end.
 ///
 /// # Errors
-/// When nobody can read it.
+/// Standard error cannot be written.
 pub fn prompt(text: &str) -> io::Result<()> {
     let mut err = io::stderr().lock();
     err.write_all(text.as_bytes())?;
     err.flush()
 }
 
-/// Whether somebody is there to be asked.
+/// Whether there is a user to answer questions: standard input is a terminal.
 pub fn is_manned() -> bool {
     io::stdin().is_terminal()
 }
 
-/// Whether somebody sees what is asked: standard error, for standard output may go elsewhere.
+/// Whether a user sees questions: standard error is a terminal.
 pub fn is_watched() -> bool {
     io::stderr().is_terminal()
 }
 
-/// Whether a question can be asked: standard input is a terminal, and standard error, which shows the question, too.
+/// Whether a question can be asked: standard input and standard error are terminals.
 pub fn can_ask() -> bool {
     are_terminals(&io::stdin(), &io::stderr())
 }
@@ -78,24 +77,24 @@ fn are_terminals(input: &impl IsTerminal, output: &impl IsTerminal) -> bool {
     input.is_terminal() && output.is_terminal()
 }
 
-/// Whether results are read by eyes and not by a program.
+/// Whether a person reads the results, and not a program: standard output is a terminal.
 pub fn is_shown() -> bool {
     io::stdout().is_terminal()
 }
 
-/// Returns the look of standard output. Honours NO_COLOR, CLICOLOR_FORCE and TERM=dumb.
+/// Returns the style of standard output. Honours NO_COLOR, CLICOLOR_FORCE and TERM=dumb.
 pub fn style() -> Style {
     let colour = AutoStream::choice(&io::stdout()) != ColorChoice::Never;
     let width = size().map_or(PLAIN_WIDTH, |size| usize::from(size.ws_col));
     Style { width, colour, signs: can_move(), ..Style::PLAIN }
 }
 
-/// Returns the look of [`note`].
+/// Returns the style of [`note`].
 pub fn note_style() -> Style {
     Style { colour: AutoStream::choice(&io::stderr()) != ColorChoice::Never, ..Style::PLAIN }
 }
 
-/// Returns the columns of the terminal that shows standard output.
+/// Returns the columns of the terminal on standard output, or `None` without a terminal.
 pub fn width() -> Option<usize> {
     size().map(|size| usize::from(size.ws_col))
 }
@@ -106,15 +105,15 @@ fn size() -> Option<Winsize> {
     size.filter(|size| size.ws_col > 0 && size.ws_row > 0)
 }
 
-/// Whether standard output is a terminal that is more than a printer.
+/// Whether standard output is a terminal that can move its cursor.
 fn can_move() -> bool {
     is_shown() && std::env::var_os("TERM").is_some_and(|term| term != "dumb")
 }
 
-/// A page that is printed again and again: in place on a terminal, else each time below the last one.
+/// A page that is printed repeatedly: in place on a terminal, otherwise each time below the last one.
 #[derive(Debug, Default)]
 pub struct Screen {
-    /// The rows of the page that is shown, if there is one.
+    /// The rows of the page on the screen, if there is one.
     shown: Option<usize>,
 }
 
@@ -124,7 +123,7 @@ impl Screen {
         can_move() && size().is_some()
     }
 
-    /// Prints the page in the place of the one before.
+    /// Prints a page in place of the one before.
     ///
     /// # Errors
     /// As [`print`].
@@ -139,9 +138,10 @@ impl Screen {
     }
 }
 
-/// Returns at most so many rows of a page, and their number; what scrolls out of a terminal cannot be replaced.
+/// Returns at most `most` rows of a page, and their number, because rows that scroll out of a terminal cannot be
+/// replaced.
 fn cropped(page: &str, columns: usize, most: usize) -> (String, usize) {
-    // A line that is too wide takes several rows.
+    // A line that is wider than the terminal takes several rows.
     let rows = |line: &str| strip_str(line).to_string().width().div_ceil(columns.max(1)).max(1);
     let all: usize = page.lines().map(rows).sum();
     if all <= most {
@@ -159,10 +159,10 @@ fn cropped(page: &str, columns: usize, most: usize) -> (String, usize) {
     (format!("{text}… {more} more lines\n"), taken + 1)
 }
 
-/// Asks a question whose answer is no unless the person says yes.
+/// Asks a yes-or-no question. Any answer but yes is no.
 ///
 /// # Errors
-/// When standard input cannot be read.
+/// Standard error cannot be written, or standard input cannot be read.
 pub fn ask(question: &str) -> io::Result<bool> {
     let mut err = io::stderr().lock();
     write!(err, "{question} [y/N] ")?;

@@ -8,7 +8,7 @@ use std::process::{Command, Output};
 
 const SERVER: &str = "127.0.0.2:1";
 
-/// Lists Approvals with these environment variables.
+/// Runs `kubectl-approve list` with these environment variables.
 fn list(variables: &[(&str, &str)]) -> Output {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("config");

@@ -17,14 +17,14 @@ use crate::{
 const HEADERS: [&str; 6] = ["STEP", "KIND", "STATE", "STARTED", "TOOK", "TOKENS"];
 /// The spaces between columns.
 const GAP: usize = 3;
-/// The narrowest column STEP; other columns give way to it.
+/// The columns that STEP keeps as long as other columns can be dropped.
 const NARROWEST: usize = 24;
 /// The most lines of one detail.
 const DETAIL_LINES: usize = 3;
 /// The fewest rows that are folded into one.
 const FOLDED: usize = 4;
 
-/// One row before it has a width.
+/// A row of the tree, not yet fitted to a width.
 struct Row {
     /// The lines of the tree before the sign.
     branch: String,
@@ -56,13 +56,13 @@ fn count(nodes: &[Node]) -> usize {
     nodes.iter().map(|node| 1 + count(&node.children)).sum()
 }
 
-/// A row, or the words for several rows.
+/// A node with a row of its own, or the text of a row for several folded nodes.
 enum Item<'n> {
     Node(&'n Node),
     Folded(String),
 }
 
-/// The reason why rows can be folded.
+/// The reason why a row can be folded.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Quiet {
     Done,
@@ -87,7 +87,8 @@ fn is_all(node: &Node, is: fn(State) -> bool) -> bool {
     is(node.state) && node.children.iter().all(|child| is_all(child, is))
 }
 
-/// Replaces quiet siblings by their number, except the last one that is done and the first one that has not begun.
+/// Replaces several quiet siblings by one row with their number. The first row that has not begun, or the last row of
+/// any other kind, stays.
 fn fold(nodes: &[Node], is_folded: bool) -> Vec<Item<'_>> {
     let mut items = Vec::new();
     for run in nodes.chunk_by(|a, b| is_folded && quiet(a).is_some() && quiet(a) == quiet(b)) {
@@ -112,7 +113,7 @@ fn fold(nodes: &[Node], is_folded: bool) -> Vec<Item<'_>> {
     items
 }
 
-/// Adds the rows of an item. `is_last`: whether it is the last one below its parent, `None` at the root.
+/// Adds the rows of an item. `is_last`: whether it is the last item of its parent, or `None` at the root.
 fn add(
     rows: &mut Vec<Row>,
     item: &Item<'_>,
@@ -177,7 +178,8 @@ fn cells(node: &Node, now: Moment) -> [String; 5] {
     ]
 }
 
-/// Returns the widths of the columns; a column without a cell is left out, and the last ones give way to the first.
+/// Returns the widths of the columns. A dropped column has the width 0: one without cells, and those that leave too
+/// little room for STEP.
 fn widths(rows: &[Row], width: usize) -> Vec<usize> {
     let label = rows.iter().map(|row| row.branch.width() + row.sign.width() + row.label.width());
     let label = label.max().unwrap_or(0).max(HEADERS[0].len());
@@ -187,7 +189,7 @@ fn widths(rows: &[Row], width: usize) -> Vec<usize> {
         .map(|(cell, header)| if cell == 0 { 0 } else { cell.max(header.len()) })
         .collect();
     let rest = |widths: &[usize]| widths.iter().filter(|width| **width > 0).map(|width| width + GAP).sum::<usize>();
-    // TOKENS, STARTED and TOOK, in this order.
+    // TOKENS is dropped first, then STARTED, then TOOK.
     for at in [4, 2, 3] {
         if rest(&widths) + label.min(NARROWEST) > width {
             widths[at] = 0;
@@ -228,7 +230,7 @@ fn print(row: &Row, widths: &[usize], style: Style) -> String {
     text
 }
 
-/// Returns the lines of a detail; those after the first one are indented.
+/// Returns the lines of a detail, at most [`DETAIL_LINES`]. Lines after the first are indented.
 fn wrapped(detail: &str, room: usize) -> Vec<String> {
     let mut lines = wrap(detail, room.saturating_sub(2).max(1));
     if lines.len() > DETAIL_LINES {
@@ -244,7 +246,7 @@ fn wrapped(detail: &str, room: usize) -> Vec<String> {
         .collect()
 }
 
-/// Pads cells to the widths of their columns; `paint` colours a cell before it is padded.
+/// Renders a row, with its cells padded to the widths of their columns. `paint` colours a cell without its padding.
 fn line(cells: &[String], widths: &[usize], paint: impl Fn(usize, String) -> String) -> String {
     let mut text = String::new();
     let mut pending = 0;

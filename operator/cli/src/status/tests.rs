@@ -1,4 +1,5 @@
-//! Whole pages of runs: chains, branches, graphs, failures, retries, long runs; narrow and wide, in colour and without.
+//! Whole pages of runs: chains, branches, graphs, failures, retries and long runs, in several widths, with and without
+//! colour.
 #![allow(clippy::unwrap_used)]
 
 use serde_json::{Value, json};
@@ -15,7 +16,7 @@ fn now() -> Moment {
     Moment::from("2026-11-22T10:00:00Z".parse::<jiff::Timestamp>().unwrap())
 }
 
-/// The instant so many seconds before now.
+/// Returns the time this number of seconds before now.
 fn ago(seconds: i64) -> String {
     (now().timestamp() - jiff::SignedDuration::from_secs(seconds)).to_string()
 }
@@ -31,7 +32,7 @@ fn workflow(spec: &Value, status: &Value) -> Workflow {
     serde_json::from_value(object).unwrap()
 }
 
-/// A record that began so many seconds ago and took `took` seconds.
+/// Returns a record that began `began` seconds ago and took `took` seconds.
 fn record(seq: i64, path: &str, kind: &str, phase: &str, began: i64, took: Option<i64>) -> Value {
     let mut record = json!({"path": path, "attempt": 1, "kind": kind, "phase": phase, "seq": seq, "at": ago(began)});
     if let Some(took) = took {

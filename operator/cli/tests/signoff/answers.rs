@@ -1,5 +1,6 @@
 //! Runs without a terminal: pausing, answering in another process, and the exit code of each way to end.
-//! They must not read anything but what the program prints and writes.
+//!
+//! The tests read only the output and the files of the program.
 
 use std::{fs, process::Stdio};
 
@@ -345,7 +346,7 @@ fn sessions_are_listed_shown_and_removed() {
     let shown = home.run(&["sessions", "show", &id]).with(0).out;
     assert_eq!(last(&shown), format!("Next: the run is over; signoff sessions delete {id} removes the session"));
     assert_eq!(home.run(&["sessions", "cleanup", "--older-than", "1h"]).with(0).out, "");
-    // What is no session hides none and is no failure; what a process left half of one goes too.
+    // A folder that is no session is ignored. A half-deleted session is deleted too.
     fs::create_dir(home.path().join("sessions/empty")).unwrap();
     fs::create_dir(home.path().join("sessions/.letter-aaaaaa.deleted")).unwrap();
     assert!(!home.run(&["sessions", "list"]).with(0).out.contains("empty"));
@@ -375,7 +376,7 @@ fn what_others_wrote_moves_no_cursor() {
         .replace("text: Dear customer", &format!("text: \"{tricks}\""))
         .replace("Send this to", &format!("{tricks} this to"));
     home.file("letter.yaml", &letter);
-    // The name of a file is somebody else's too.
+    // The name of a file can be hostile too.
     home.file("wrong\u{202e}\u{9b}.yaml", "[");
     home.file(
         "strands.yaml",
@@ -403,7 +404,7 @@ fn what_others_wrote_moves_no_cursor() {
     plain(&["run", "letter.yaml", "--answers", "answers.yaml", "--format", "json"], 0);
 }
 
-/// The letter with an entry of `spec.secrets`.
+/// Returns the letter with an entry of `spec.secrets`.
 fn with_secret(entry: &str) -> String {
     LETTER.replace("  providers:", &format!("  secrets: [{entry}]\n  providers:"))
 }

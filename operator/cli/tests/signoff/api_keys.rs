@@ -12,7 +12,7 @@ use super::{Ended, Home};
 
 const VALUE: &str = "crm-hunter2-hunter2";
 
-/// Answers one request with this status and with the request itself, and returns the request.
+/// Answers one request with this status and with the request itself as its body. Returns the request.
 fn echo(status: &'static str) -> (SocketAddr, JoinHandle<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();

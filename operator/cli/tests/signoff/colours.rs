@@ -1,12 +1,13 @@
 //! The look of a session on a terminal: signs and colours, the environment that turns them off, and the width.
-//! These tests must not compare whole pages: the unit tests of the page do.
+//!
+//! The unit tests of the page compare whole pages.
 
 use rexpect::session::spawn_command;
 use unicode_width::UnicodeWidthStr;
 
 use super::*;
 
-/// The longest wait for the page, in milliseconds: long, for a machine that is busy with builds.
+/// The longest wait for the page, in milliseconds. It is long enough for a busy machine.
 const PATIENCE: u64 = 60_000;
 
 /// Returns the output of `signoff sessions show` on a terminal of 80 columns with these variables.
@@ -21,7 +22,7 @@ fn shown(home: &Home, variables: &[(&str, &str)]) -> String {
     }
     command.envs(variables.iter().copied());
     let text = spawn_command(command, Some(PATIENCE)).unwrap().exp_eof().unwrap();
-    // rexpect makes a character of every byte.
+    // rexpect turns each byte into a character.
     String::from_utf8(text.chars().map(|c| u8::try_from(c).unwrap()).collect()).unwrap()
 }
 

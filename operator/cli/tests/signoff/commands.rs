@@ -1,4 +1,4 @@
-//! Servers of a Workflow that are commands: nothing starts them but a run with a confirmation.
+//! Servers of a Workflow that are commands: only a run with a confirmation starts them.
 
 use std::fs;
 
@@ -9,7 +9,7 @@ use rexpect::{
 
 use crate::Home;
 
-/// The longest wait for a word, in milliseconds: long, for a machine that is busy with builds.
+/// The longest wait for a text on the terminal, in milliseconds. It is long enough for a busy machine.
 const PATIENCE: u64 = 60_000;
 
 const WORKFLOW: &str = r#"
@@ -23,7 +23,7 @@ spec:
   - {name: look, mcp: {server: files, tool: list}}
 "#;
 
-/// A server that says that it was started, and answers line by line.
+/// A server that logs its start, and answers line by line.
 const SERVER: &str = r#"
 echo started >> starts
 env > environment
@@ -41,7 +41,7 @@ fn home() -> Home {
     home
 }
 
-/// The number of times that the server was started.
+/// Returns how many times the server was started.
 fn starts(home: &Home) -> usize {
     fs::read_to_string(home.path().join("starts")).map_or(0, |text| text.lines().count())
 }
@@ -50,7 +50,7 @@ fn at_terminal(home: &Home) -> PtySession {
     spawn_command(home.signoff(&["run", "look.yaml", "--allow-commands"]), Some(PATIENCE)).unwrap()
 }
 
-/// The rest of the output, and the exit code.
+/// Returns the rest of the output, and the exit code.
 fn end(mut session: PtySession) -> (String, i32) {
     let rest = session.exp_eof().unwrap();
     match session.process().wait().unwrap() {
@@ -94,7 +94,7 @@ fn without_a_terminal_a_command_starts_only_with_its_digest() {
     assert!(log.contains("\"tools/list\"") && log.contains("\"tools/call\""), "{log}");
     let environment = fs::read_to_string(home.path().join("environment")).unwrap();
     assert!(!environment.contains("SIGNOFF_SESSIONS_DIR"), "{environment}");
-    // Another command has another digest.
+    // A changed command has another digest, which is not confirmed.
     home.file("look.yaml", &WORKFLOW.replace("two words", "three words"));
     home.run(&["run", "look.yaml", "--allow-commands", "--confirm-command", &digest]).with(18);
     assert_eq!(starts(&home), 1);
@@ -117,7 +117,7 @@ fn a_person_confirms_a_command_once() {
     let (rest, code) = end(at_terminal(&home));
     assert!(!rest.contains("[y/N]"), "{rest}");
     assert_eq!((code, starts(&home)), (0, 2), "{rest}");
-    // It holds without a terminal too.
+    // The confirmation also holds without a terminal.
     home.run(&["run", "look.yaml", "--allow-commands"]).with(0);
     assert_eq!(starts(&home), 3);
 }

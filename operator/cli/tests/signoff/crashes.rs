@@ -51,7 +51,7 @@ fn ended_politely(request_to_end: &str) {
     let polite = Command::new("kill").args([request_to_end, &first.id().to_string()]).status().unwrap();
     assert!(polite.success());
     Server::answer(request);
-    // Whether it hears of the end of the call or of the request to pause first: nothing is lost.
+    // The program can see the end of the call or the request to pause first. Both keep the result.
     let first = Ended::of(&first.wait_with_output().unwrap());
     match first.code {
         Some(19) => assert_eq!(home.run(&["run", "--resume", &home.id()]).with(0).out, "sent\n"),
@@ -81,7 +81,7 @@ fn a_file_that_was_torn_or_edited_is_refused_and_nothing_else_is() {
 #[test]
 fn a_full_disk_ends_the_process_and_loses_nothing() {
     let home = Home::new();
-    // Files may grow by a KiB only, and the signal for it is ignored, as a full disk has none.
+    // Files can grow by only 1 KiB, and the signal at the limit is ignored, as a full disk sends none.
     let long = "x".repeat(1000);
     let steps: String = (0..6).map(|at| format!("  - {{name: s{at}, set: {{value: {long}}}}}\n")).collect();
     home.file("letter.yaml", &LETTER.replace("  - {name: done", &format!("{steps}  - {{name: done")));
@@ -97,7 +97,7 @@ fn a_full_disk_ends_the_process_and_loses_nothing() {
     let full = Ended::of(&command.output().unwrap()).with(20);
     assert!(full.err.contains("cannot write") && full.err.contains("workflow.yaml"), "{full:?}");
     assert_eq!(fs::read(home.session().join("workflow.yaml")).unwrap(), before);
-    // What was decided was written before, and stands.
+    // The decision was written before, and is kept.
     let ended = home.run(&["run", "--resume", &id]).with(0);
     assert_eq!(ended.out, "Dear customer: approved\n");
 }

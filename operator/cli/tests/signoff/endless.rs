@@ -1,4 +1,4 @@
-//! Text that takes for ever to evaluate, on a person's machine.
+//! Expressions that never end, in runs on a user's machine.
 
 use std::{
     fs,
@@ -15,7 +15,7 @@ fn workflow(value: &str) -> String {
     )
 }
 
-/// The CPU time of a process, in ticks.
+/// Returns the CPU time of a process, in ticks.
 fn ticks(process: u32) -> u64 {
     let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap();
     let fields: Vec<&str> = stat[stat.rfind(')').unwrap() + 1..].split_whitespace().collect();
@@ -37,7 +37,7 @@ fn a_run_ends_at_once_when_it_is_asked_to_while_it_renders() {
             std::thread::yield_now();
         }
         assert!(Command::new("kill").args([signal, &run.id().to_string()]).status().unwrap().success());
-        // At its limit the step would fail, and the run with it: code 10.
+        // If the evaluation reached its limit, the run would fail with code 10.
         assert_eq!(run.wait().unwrap().code(), Some(19), "{mark} {signal}");
     }
 }

@@ -1,5 +1,6 @@
-//! The program `signoff` as people and scripts meet it: its exit codes, its terminal, its files.
-//! These tests must not reach the network beyond this machine, and need no cluster.
+//! The program `signoff`: its exit codes, its terminal, its files.
+//!
+//! The tests need no cluster, and no network beyond this machine.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod answers;
@@ -30,7 +31,7 @@ use tempfile::TempDir;
 /// The program under test.
 const SIGNOFF: &str = env!("CARGO_BIN_EXE_signoff");
 
-/// A draft, a gate about it, and what becomes of both.
+/// A Workflow with a draft, a gate about it, and a step with the results of both.
 const LETTER: &str = r#"
 apiVersion: signoff.dev/v1alpha1
 kind: Workflow
@@ -50,7 +51,7 @@ spec:
   - {name: done, set: {value: "{{ steps.draft.response }}: {{ hitl_response }}"}}
 "#;
 
-/// A gate for every branch.
+/// A Workflow with a gate in each branch.
 const BRANCHES: &str = r#"
 apiVersion: signoff.dev/v1alpha1
 kind: Workflow
@@ -62,7 +63,7 @@ spec:
   - {name: ask, branch: right, hitl: {prompt: Right?, approvers: [{kind: User, name: dana}]}}
 "#;
 
-/// A folder for a test: files, and sessions.
+/// The folder of a test, with its files and sessions.
 struct Home(TempDir);
 
 impl Home {
@@ -80,7 +81,7 @@ impl Home {
         file
     }
 
-    /// The program in this folder, with nothing of whoever runs the test.
+    /// Returns a command of the program in this folder, without settings of the user who runs the test.
     fn signoff(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(SIGNOFF);
         command.args(arguments);
@@ -99,7 +100,7 @@ impl Home {
         Ended::of(&self.signoff(arguments).output().unwrap())
     }
 
-    /// The id of the only session.
+    /// Returns the ID of the only session.
     fn id(&self) -> String {
         let mut ids = fs::read_dir(self.path().join("sessions")).unwrap();
         let id = ids.next().expect("there is a session").unwrap().file_name().into_string().unwrap();
@@ -107,18 +108,18 @@ impl Home {
         id
     }
 
-    /// The session's folder.
+    /// Returns the folder of the only session.
     fn session(&self) -> PathBuf {
         self.path().join("sessions").join(self.id())
     }
 
-    /// The files of the only session's Approvals.
+    /// Returns the files of the only session's Approvals.
     fn approvals(&self) -> Vec<PathBuf> {
         fs::read_dir(self.session().join("approvals")).unwrap().map(|entry| entry.unwrap().path()).collect()
     }
 }
 
-/// The exit code of the program.
+/// The exit code and the output of the program.
 #[derive(Debug)]
 struct Ended {
     code: Option<i32>,

@@ -13,10 +13,10 @@ use serde_json::{Value, json};
 
 use crate::{Ended, Home};
 
-/// The longest wait for the end, in milliseconds: long, for a machine that is busy with builds.
+/// The longest wait for the end, in milliseconds. It is long enough for a busy machine.
 const PATIENCE: u64 = 60_000;
 
-/// A server that refuses `temperature`, calls the tool that it is offered, and wants a field of its own back.
+/// A model server that refuses `temperature`, calls the offered tool, and requires a field of its own to be sent back.
 struct Server {
     address: SocketAddr,
     requests: Arc<Mutex<Vec<String>>>,
@@ -56,13 +56,13 @@ impl Server {
         format!("http://{}/v1", self.address)
     }
 
-    /// A Workflow with the provider `models` at this server.
+    /// Returns a Workflow with the provider `models` at this server.
     fn workflow(&self) -> String {
         workflow(&self.url())
     }
 }
 
-/// A Workflow with the provider `models`.
+/// Returns a Workflow with the provider `models`.
 fn workflow(base_url: &str) -> String {
     format!(
         "apiVersion: signoff.dev/v1alpha1\nkind: Workflow\nmetadata: {{name: w}}\nspec:\n  \
@@ -133,7 +133,7 @@ fn a_turn_is_tried_only_after_a_yes_and_what_was_found_is_told() {
         assert!(tried.out.contains(line), "{line}: {tried:?}");
     }
     assert!(!tried.out.contains("I call."), "{tried:?}");
-    // The list, a refusal, the call, and its result.
+    // The requests are the list, the refused one, the call, and its result.
     assert_eq!(server.requests.lock().unwrap().len(), 1 + 4);
 }
 
@@ -143,7 +143,7 @@ fn a_model_that_calls_a_tool_that_was_not_offered_is_told_no_result() {
     let tried = home.run(&["models", "openai", "--base-url", &server.url(), "--try", "stranger", "--yes"]).with(0);
     assert!(tried.out.contains("no: it called launch[31m, which was not offered"), "{tried:?}");
     assert!(!tried.out.contains("Takes the result"), "{tried:?}");
-    // The list, a refusal, and the call.
+    // The requests are the list, the refused one, and the call.
     assert_eq!(server.requests.lock().unwrap().len(), 3);
 }
 
@@ -160,7 +160,7 @@ fn a_terminal_shows_each_wait() {
 
 #[test]
 fn a_server_that_does_not_answer_fails_after_the_timeout() {
-    // The system takes the connection, and the answer never comes.
+    // The system accepts the connection, but no answer ever comes.
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/v1", silent.local_addr().unwrap());
     let ended = Home::new().run(&["models", "openai", "--base-url", &url, "--timeout", "200ms"]).with(10);

@@ -1,9 +1,10 @@
-//! One run of each pattern, with gates where the pattern has places for them.
-//! They must not say what a pattern means: that is the engine's tests' business.
+//! One run of each pattern, with gates at the positions that the pattern has for them.
+//!
+//! The tests of the engine cover the meaning of the patterns.
 
 use super::*;
 
-/// A Workflow whose agents say by turns what the script has for them; `rest` is what its spec has besides.
+/// Returns a Workflow whose agents give the replies of a script in turn. `rest`: the rest of its spec.
 fn workflow(replies: &str, rest: &str) -> String {
     format!(
         "apiVersion: signoff.dev/v1alpha1\nkind: Workflow\nmetadata: {{name: p}}\nspec:\n  \
@@ -13,7 +14,8 @@ fn workflow(replies: &str, rest: &str) -> String {
 
 const APPROVERS: &str = "approvers: [{kind: Group, name: finance}]";
 
-/// Runs with answers beside it, in one process and then gate by gate in many: both come to the same.
+/// Runs a Workflow with a file of answers in one process, then gate by gate in several processes. Both must have the
+/// same result.
 #[track_caller]
 fn comes_to(text: &str, answers: &str, out: &str) {
     let home = Home::new();

@@ -1,5 +1,6 @@
-//! The text of a run that waits for people: what its requests show, and who is asked.
-//! They must not read anything but what the program prints.
+//! The text of a run that waits for people: its requests and their approvers.
+//!
+//! The tests read only the output of the program.
 
 use super::*;
 

@@ -12,7 +12,7 @@ impl Server {
         Self(TcpListener::bind("127.0.0.1:0").unwrap())
     }
 
-    /// A Workflow that posts to it.
+    /// Returns a Workflow that posts to the server.
     pub fn workflow(&self) -> String {
         let address = self.0.local_addr().unwrap();
         format!(
@@ -21,7 +21,7 @@ impl Server {
         )
     }
 
-    /// The next request, once its head and body are there.
+    /// Waits for the next request, with its head and body.
     pub fn request(&self) -> TcpStream {
         let (mut stream, _) = self.0.accept().unwrap();
         let mut seen = Vec::new();
@@ -38,7 +38,7 @@ impl Server {
         stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\nconnection: close\r\n\r\nsent").unwrap();
     }
 
-    /// Whether somebody connected who was not taken yet.
+    /// Whether a connection waits that was not accepted yet.
     pub fn is_waited_for(&self) -> bool {
         self.0.set_nonblocking(true).unwrap();
         self.0.accept().is_ok()

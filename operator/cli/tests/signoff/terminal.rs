@@ -1,5 +1,6 @@
-//! Runs on a terminal: what is asked there, and what becomes of what people type.
-//! They must not look at colours or columns, and wait for words and never for time.
+//! Runs on a terminal: the questions, and the decisions that the typed answers become.
+//!
+//! The tests wait for texts, and never for a time.
 
 use std::os::unix::fs::PermissionsExt as _;
 
@@ -11,7 +12,7 @@ use rexpect::{
 
 use super::*;
 
-/// The longest wait for a word, in milliseconds: long, for a machine that is busy with builds.
+/// The longest wait for a text, in milliseconds. It is long enough for a busy machine.
 const PATIENCE: u64 = 60_000;
 
 fn at_terminal(home: &Home, arguments: &[&str], editor: Option<&Path>) -> PtySession {
@@ -22,10 +23,10 @@ fn at_terminal(home: &Home, arguments: &[&str], editor: Option<&Path>) -> PtySes
     spawn_command(command, Some(PATIENCE)).unwrap()
 }
 
-/// An agent whose refunds people approve.
+/// A Workflow with an agent whose refunds people approve.
 const REFUND: &str = include_str!("../../../../examples/tools/refund.yaml");
 
-/// An agent that asks a person by which way it shall answer a customer.
+/// A Workflow with an agent that asks a person how to answer a customer.
 const ASK: &str = include_str!("../../../../examples/tools/ask-human.yaml");
 
 /// Confirms the answers to a form.
@@ -34,7 +35,7 @@ fn confirms(person: &mut PtySession) {
     person.send_line("y").unwrap();
 }
 
-/// The rest of the output, and the exit code.
+/// Returns the rest of the output, and the exit code.
 fn end(mut session: PtySession) -> (String, i32) {
     let rest = session.exp_eof().unwrap();
     match session.process().wait().unwrap() {
@@ -47,7 +48,7 @@ fn letter(home: &Home) {
     home.file("letter.yaml", LETTER);
 }
 
-/// An editor that does this to the file.
+/// Returns an editor that runs this script on the file.
 fn editor(home: &Home, does: &str) -> PathBuf {
     let file = home.file("editor.sh", &format!("#!/bin/sh\n{does}\n"));
     fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
@@ -187,7 +188,7 @@ fn an_agents_questions_are_all_shown_before_anything_is_typed_and_a_skip_answers
     let shown = person.exp_string("(ctrl-D leaves it for later)").unwrap();
     let (first, second) = (shown.find("  | How shall I tell ACME?"), shown.find("  | When?"));
     assert!(first.is_some() && second > first, "{shown}");
-    // The form is open at once; its first question has its options.
+    // The form opens without a command; its first question shows its options.
     let form = person.exp_string("> ").unwrap();
     assert!(form.contains("By mail") && form.contains("By phone"), "{form}");
     person.send_line("skip").unwrap();
@@ -267,7 +268,7 @@ fn arguments_that_do_not_fit_are_told_and_edited_further() {
         person.send_line("y").unwrap();
         person.exp_string(why).unwrap();
     }
-    // Who edited the call does not approve it.
+    // The user who edited the call cannot approve it.
     let (rest, code) = end(person);
     assert!(rest.contains("--as NAME"), "{rest}");
     assert_eq!(code, 19);
@@ -331,7 +332,7 @@ fn nobody_is_asked_who_does_not_want_to_be() {
     assert!(!rest.contains("> ") && code == 19, "{rest}");
 }
 
-/// [`LETTER`] whose gate ends by itself after this many seconds, and a second gate that dana is asked at.
+/// Writes [`LETTER`] with a gate that expires after this many seconds, and a second gate for dana.
 fn two_gates(home: &Home, seconds: u32) {
     let timeout = format!("timeout: {{after: {seconds}s, action: Skip}}\n      allowedVerdicts:");
     let two = LETTER.replace("allowedVerdicts:", &timeout).replace(
@@ -349,7 +350,7 @@ fn time_decides_also_while_somebody_types_and_what_they_typed_answers_nothing_el
     person.exp_string("> ").unwrap();
     person.send("rej").unwrap();
     person.flush().unwrap();
-    // Read already, though no line yet.
+    // Ctrl-D passes the half line to the program.
     person.send_control('d').unwrap();
     person.send("ect").unwrap();
     person.flush().unwrap();
@@ -364,7 +365,7 @@ fn time_decides_also_while_somebody_types_and_what_they_typed_answers_nothing_el
 
 #[test]
 fn ctrl_d_leaves_a_gate_for_later_whatever_was_asked_just_then() {
-    // What is typed, what is asked then, and what is typed there before ctrl-D.
+    // The typed word, the question that follows, and the text typed there before ctrl-D.
     let asked = [("reject", "Why?", ""), ("abort", "Why?", "half a reas"), ("respond", "ends it:", "one\n")];
     for (word, question, typed) in asked {
         let home = Home::new();
@@ -377,7 +378,7 @@ fn ctrl_d_leaves_a_gate_for_later_whatever_was_asked_just_then() {
         person.flush().unwrap();
         person.send_control('d').unwrap();
         if !typed.is_empty() && !typed.ends_with('\n') {
-            // The first one only ends the half of a line.
+            // The first ctrl-D only passes the half line to the program.
             person.send_control('d').unwrap();
         }
         let (rest, code) = end(person);
@@ -402,7 +403,7 @@ fn ctrl_d_in_a_form_sends_nothing_of_it() {
     home.run(&["run", "--resume", &home.id(), "--verdict", "approve"]).with(0);
 }
 
-/// A form of two questions that are texts.
+/// Writes a Workflow with a form of two questions for texts.
 fn two_questions(home: &Home) {
     let questions = "form: {questions: [{id: one, question: 'Is it urgent?'}, {id: two, required: false}]}";
     let form = &format!("{questions}\n      allowUnanswered: true\n      allowedVerdicts: [Respond, Approve, Reject]");
@@ -443,7 +444,7 @@ fn answers_to_a_form_are_shown_and_sent_when_they_are_confirmed() {
     for (confirmed, first) in [("n", "no hurry"), ("y", "reject")] {
         person.exp_string("(it is required) > ").unwrap();
         if first == "reject" {
-            // After this word it is an answer.
+            // After `respond`, a word for a verdict is an answer.
             person.send_line("respond").unwrap();
             person.exp_string("Every line is an answer now").unwrap();
             person.exp_string("(it is required) > ").unwrap();
@@ -462,7 +463,7 @@ fn answers_to_a_form_are_shown_and_sent_when_they_are_confirmed() {
 
 #[test]
 fn an_editor_that_is_still_open_when_time_decides_keeps_the_terminal_until_it_is_closed() {
-    // A busy machine may need longer than the gate's time to open the editor: then the next run has a longer time.
+    // A busy machine can open the editor too late for the gate's deadline. Then the next attempt has a longer deadline.
     let (_home, mut person) = [1, 8, 30]
         .into_iter()
         .find_map(|seconds| {
@@ -484,7 +485,7 @@ fn an_editor_that_is_still_open_when_time_decides_keeps_the_terminal_until_it_is
     assert!(!before.contains("Gate again"), "it was asked while the editor was open: {before}");
     person.exp_string("Gate again").unwrap();
     person.exp_string("> ").unwrap();
-    // It is nobody's editor's any more.
+    // The editor is closed, so ctrl-C pauses the run.
     person.send_control('c').unwrap();
     let (rest, code) = end(person);
     assert!(rest.contains("waits for people") && code == 19, "{code}: {rest}");

@@ -1,4 +1,4 @@
-//! `signoff tools` and `signoff plan --catalogue`, against a server on loopback that remembers what it was asked.
+//! `signoff tools` and `signoff plan --catalogue`, against a server on loopback that records its requests.
 
 use std::{fs, net::TcpListener};
 
@@ -19,7 +19,7 @@ fn drop_table() -> Value {
     json!({"name": "drop", "description": "x", "inputSchema": {"type": "object"}})
 }
 
-/// A server with three tools, and one whose name does not fit and would colour a terminal.
+/// Starts a server with three tools, and a fourth one whose invalid name would colour a terminal.
 async fn server() -> Server {
     let hostile = json!({"name": "admin\u{202e}\u{1b}[31m", "inputSchema": {"type": "object"}});
     let tools = json!([refund(), customer(), drop_table(), hostile]);
@@ -30,7 +30,7 @@ fn url(server: &Server) -> String {
     format!("http://{}/mcp", server.address)
 }
 
-/// A Workflow whose clerk has the tools of a server. `more`: further lines of the server.
+/// Returns a Workflow whose agent `clerk` has the tools of a server. `more`: further lines of the server.
 fn workflow(url: &str, more: &str) -> String {
     format!(
         r#"apiVersion: signoff.dev/v1alpha1
@@ -54,7 +54,7 @@ spec:
     )
 }
 
-/// The cells of the row of a tool.
+/// Returns the cells of a tool's row.
 fn row<'t>(ended: &'t Ended, tool: &str) -> Vec<&'t str> {
     let row = ended.out.lines().find(|line| line.starts_with(&format!("{tool} ")));
     row.unwrap_or_else(|| panic!("no row of {tool}: {ended:#?}")).split_whitespace().collect()
@@ -168,7 +168,7 @@ async fn pins_are_written_beside_the_comments_of_the_file() {
     assert!(again.err.contains("w.yaml has these pins already"), "{again:?}");
     assert_eq!(row(&again, "refund")[3], "same");
     assert!(again.out.contains("    runs unasked: its definition is pinned\n"), "{again:?}");
-    // A file that is not understood stays as it is.
+    // A file that cannot be edited stays unchanged.
     let twice = before.replace("  - name: crm   # ours\n", "  - &a\n    name: crm\n");
     let utf16: Vec<u8> = "\u{feff}".encode_utf16().chain(before.encode_utf16()).flat_map(u16::to_le_bytes).collect();
     for bytes in [utf16, twice.replace("  agents:\n", "  - {<<: *a, name: erp}\n  agents:\n").into_bytes()] {
@@ -236,7 +236,7 @@ fn validate_warns_of_tools_that_are_neither_asked_about_nor_pinned() {
 #[test]
 fn every_failure_has_its_exit_code_and_says_the_remedy() {
     let home = Home::new();
-    // A port that was free a moment ago.
+    // A port on which no server listens.
     let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let (url, place) = (format!("http://{address}/mcp"), address.to_string());
     home.file("w.yaml", &workflow(&url, ""));

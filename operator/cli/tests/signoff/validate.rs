@@ -1,5 +1,7 @@
 //! The files of a folder that `signoff validate` reads and those that it skips, and the warnings of `validate` and
-//! `plan`. They must not read anything but what the program prints.
+//! `plan`.
+//!
+//! The tests read only the output of the program.
 
 use std::fs;
 
@@ -14,7 +16,7 @@ fn a_file_of_a_folder_is_left_to_others_only_where_none_of_its_documents_is_ours
     let ended = home.run(&["validate", "all"]).with(0);
     assert!(ended.err.contains("letter.answers.yaml: none of Signoff's objects: not checked"), "{ended:?}");
     home.run(&["validate", "all/letter.answers.yaml"]).with(3);
-    // Beside a document of nobody's, ours is looked at all the same.
+    // An object of Signoff is checked even beside a document that is none.
     let broken = LETTER.replace("prompt:", "promt:");
     assert_ne!(broken, LETTER);
     home.file("all/two.yaml", &format!("review: approve\n---\n{broken}"));

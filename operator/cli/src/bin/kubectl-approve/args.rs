@@ -30,7 +30,7 @@ use crate::output::{FactsArgs, OutputArgs};
     after_help = crate::error::exit::table()
 )]
 pub struct Arguments {
-    /// Which cluster, and as whom.
+    /// The cluster and the user.
     #[command(flatten)]
     pub connection: Connection,
     /// The command.
@@ -47,7 +47,7 @@ pub struct Arguments {
 /// The heading of the options about the cluster in `--help`.
 const CONNECTION: &str = "Connection";
 
-/// As kubectl has them.
+/// The options about the cluster and the user, as kubectl has them.
 #[derive(Args, Clone, Debug, Default)]
 pub struct Connection {
     /// The kubeconfig file to use instead of KUBECONFIG or ~/.kube/config.
@@ -157,7 +157,7 @@ pub enum Command {
     Completion(Completion),
 }
 
-/// The option of commands about which the inbox has a page.
+/// The option of commands whose result the inbox also has as a page.
 #[derive(Args, Clone, Debug, Default)]
 pub struct WebArgs {
     /// Open the page of the inbox instead, and print its address. Without URL: below the address in SIGNOFF_WEB
@@ -165,7 +165,7 @@ pub struct WebArgs {
     pub web: Option<String>,
 }
 
-/// `list`.
+/// The arguments of `list`.
 #[derive(Args, Debug)]
 #[command(mut_arg("web", |web| web.conflicts_with_all([
     "all", "selector", "output", "no_headers", "show_managed_fields", "watch",
@@ -184,18 +184,18 @@ pub struct List {
     /// agent together
     #[arg(long, value_name = "WORKFLOW", value_parser = value::workflow, conflicts_with_all = ["all", "all_namespaces"])]
     pub run: Option<String>,
-    /// The output.
+    /// The format of the output.
     #[command(flatten)]
     pub output: OutputArgs,
     /// Print it again at every change, until the command is interrupted
     #[arg(short, long)]
     pub watch: bool,
-    /// The page.
+    /// The option to open the page of the inbox.
     #[command(flatten)]
     pub web: WebArgs,
 }
 
-/// `show`.
+/// The arguments of `show`.
 #[derive(Args, Debug)]
 #[command(mut_arg("web", |web| web.conflicts_with_all(["full", "output", "no_headers", "show_managed_fields"])))]
 pub struct Show {
@@ -205,23 +205,23 @@ pub struct Show {
     /// Print long texts in full, and verify their digests
     #[arg(long)]
     pub full: bool,
-    /// The output.
+    /// The format of the output.
     #[command(flatten)]
     pub output: OutputArgs,
-    /// The page.
+    /// The option to open the page of the inbox.
     #[command(flatten)]
     pub web: WebArgs,
 }
 
-/// `whoami`.
+/// The arguments of `whoami`.
 #[derive(Args, Debug)]
 pub struct Whoami {
-    /// The output.
+    /// The format of the output.
     #[command(flatten)]
     pub output: OutputArgs,
 }
 
-/// `completion`.
+/// The arguments of `completion`.
 #[derive(Args, Debug)]
 pub struct Completion {
     /// The shell that shall complete `kubectl-approve`; without it the program kubectl_complete-approve is printed, by
@@ -230,7 +230,7 @@ pub struct Completion {
     pub shell: Option<Shell>,
 }
 
-/// `doctor`.
+/// The arguments of `doctor`.
 #[derive(Args, Debug)]
 pub struct Doctor {
     /// The Workflow or Approval about which to say what it waits for
@@ -253,7 +253,7 @@ pub struct Doctor {
     /// With --notify: the user who gets the test notice. Default: the channel itself
     #[arg(long, value_name = "USER", requires = "notify")]
     pub notify_to: Option<String>,
-    /// The facts.
+    /// The format of the result for programs.
     #[command(flatten)]
     pub output: FactsArgs,
     /// The operator's namespace. Default: the namespace in the installed admission policies
@@ -292,12 +292,13 @@ pub struct CommonArgs {
     /// deadline. 0s: not at all.
     #[arg(long, value_name = "LENGTH", num_args = 0..=1, require_equals = true, default_missing_value = "deadline", value_parser = wait)]
     pub wait: Option<Wait>,
-    /// The facts.
+    /// The format of the result for programs.
     #[command(flatten)]
     pub output: FactsArgs,
 }
 
-/// As kubectl's `--dry-run`. Without a value it is `server`: only the API server knows what is refused.
+/// The values of `--dry-run`, as kubectl has them. The default is `server`, because only the API server knows which
+/// decisions it refuses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum DryRun {
     /// Print the patch and send nothing.
@@ -308,7 +309,7 @@ pub enum DryRun {
     None,
 }
 
-/// A decision without anything of its own.
+/// The arguments of a decision without a payload: `approve`, `reject`, `abort` and `skip`.
 #[derive(Args, Debug)]
 pub struct Plain {
     /// The names of the Approvals; each is decided on its own, in this order
@@ -319,7 +320,7 @@ pub struct Plain {
     pub common: CommonArgs,
 }
 
-/// `modify`.
+/// The arguments of `modify`.
 #[derive(Args, Debug)]
 pub struct Modify {
     /// The parameters.
@@ -330,7 +331,7 @@ pub struct Modify {
     pub edit: bool,
 }
 
-/// `modify` and `retry`.
+/// The arguments of `retry`, and those of `modify` without its editor.
 #[derive(Args, Debug)]
 pub struct Parameters {
     /// The name of the Approval
@@ -350,7 +351,7 @@ pub struct Parameters {
     pub common: CommonArgs,
 }
 
-/// `respond`.
+/// The arguments of `respond`.
 #[derive(Args, Debug)]
 #[command(group = clap::ArgGroup::new("what").required(true).multiple(true).args(["response", "from_file", "answer", "choose"]))]
 pub struct Respond {
@@ -374,7 +375,7 @@ pub struct Respond {
     pub common: CommonArgs,
 }
 
-/// `defer`.
+/// The arguments of `defer`.
 #[derive(Args, Debug)]
 pub struct Defer {
     /// The name of the Approval
@@ -388,7 +389,7 @@ pub struct Defer {
     pub common: CommonArgs,
 }
 
-/// `escalate`.
+/// The arguments of `escalate`.
 #[derive(Args, Debug)]
 pub struct Escalate {
     /// The name of the Approval

@@ -1,7 +1,6 @@
-//! Completion: of commands and flags by clap, and of names, namespaces and contexts by what the cluster and the
-//! kubeconfig have.
+//! Completion of commands and flags by clap, and of names, namespaces and contexts from the cluster and the kubeconfig.
 //!
-//! words typed so far -> clap's engine *(pure)* -> names for the argument it stands at *(I/O)* -> candidates
+//! words typed so far -> clap's engine *(pure)* -> values of the current argument *(I/O)* -> candidates
 //!
 //! **Invariant:** completion never prints an error, because a shell would show it in the middle of a line. A failed
 //! request gives no candidates.
@@ -25,19 +24,19 @@ use crate::{
 
 /// The program's name.
 const NAME: &str = "kubectl-approve";
-/// The first word by which kubectl_complete-approve asks.
+/// The first argument that kubectl_complete-approve passes.
 const ASKED: &str = "__complete";
-/// The environment variable by which the scripts of shells ask.
+/// The environment variable that the scripts of shells set to get candidates.
 const VARIABLE: &str = "KUBECTL_APPROVE_COMPLETE";
-/// The longest wait for the cluster.
+/// The longest wait for the cluster's answer.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// The directive of cobra, which kubectl reads: no files in the place of candidates.
+/// The directive of cobra for kubectl: do not complete names of files.
 const NO_FILES: &str = ":4";
 
 /// The program that kubectl runs to complete `kubectl approve`.
 const PROGRAM: &str = include_str!("../../../kubectl_complete-approve");
 
-/// Returns the answer where a shell or kubectl asks for candidates, and `None` where a person typed a command.
+/// Returns the candidates if kubectl asks for them, or `None` for any other command line.
 pub fn answer(words: &[OsString]) -> Option<String> {
     if words.get(1).is_some_and(|word| word == ASKED) {
         return Some(for_kubectl(words.get(2..).unwrap_or_default()));
@@ -45,7 +44,7 @@ pub fn answer(words: &[OsString]) -> Option<String> {
     None
 }
 
-/// Answers the script of a shell on standard output. Returns whether one asked.
+/// Prints the candidates if the script of a shell asks for them. Returns whether it does.
 pub fn answer_shell(words: &[OsString]) -> bool {
     let typed = words.iter().position(|word| word == "--").and_then(|at| words.get(at + 1..)).unwrap_or_default();
     let typed = typed.get(1..).unwrap_or_default().to_vec();
@@ -54,10 +53,10 @@ pub fn answer_shell(words: &[OsString]) -> bool {
     asked.try_complete(words.iter().cloned(), None::<&Path>).unwrap_or(true)
 }
 
-/// Returns what `completion` prints.
+/// Returns the completion script of a shell, or without a shell the program by which kubectl completes.
 ///
 /// # Errors
-/// A shell that is not known.
+/// The shell has no completion script.
 pub fn script(shell: Option<Shell>) -> Result<String, Failure> {
     let Some(shell) = shell else { return Ok(PROGRAM.to_owned()) };
     let shells = Shells::builtins();
@@ -70,7 +69,8 @@ pub fn script(shell: Option<Shell>) -> Result<String, Failure> {
     Ok(String::from_utf8_lossy(&script).into_owned())
 }
 
-/// Returns candidates by lines with a tab before their description, as cobra does; the last line is its directive.
+/// Returns the candidates as cobra prints them: a line each, with a tab before the description. The last line is the
+/// directive.
 fn for_kubectl(typed: &[OsString]) -> String {
     let words = [OsString::from(NAME)].into_iter().chain(typed.iter().cloned()).collect::<Vec<_>>();
     let at = typed.len().max(1);
@@ -83,7 +83,7 @@ fn for_kubectl(typed: &[OsString]) -> String {
             None => value + "\n",
         }
     };
-    // Where a name or a command is begun, flags would hide what is looked for.
+    // Flags are candidates only after a hyphen; otherwise they would hide the names and commands.
     let is_flag = typed.last().is_some_and(|word| word.to_string_lossy().starts_with('-'));
     let shown = candidates.iter().filter(|candidate| {
         !candidate.is_hide_set() && (is_flag || !candidate.get_value().to_string_lossy().starts_with('-'))
@@ -91,7 +91,7 @@ fn for_kubectl(typed: &[OsString]) -> String {
     shown.map(line).collect::<String>() + NO_FILES + "\n"
 }
 
-/// Returns the command line with completers for what only the cluster and the kubeconfig know.
+/// Returns the command line with completers for values from the cluster and the kubeconfig.
 fn command(typed: &[OsString]) -> Command {
     completed(Arguments::command(), &connection(typed))
 }
@@ -118,29 +118,29 @@ fn completed(command: Command, connection: &Connection) -> Command {
     command.mut_subcommands(|command| completed(command, connection))
 }
 
-/// Returns the connection that the words so far name.
+/// Returns the options about the cluster and the user among the words typed so far.
 fn connection(typed: &[OsString]) -> Connection {
     let words = [OsString::from(NAME)].into_iter().chain(typed.iter().cloned());
     let matches = Arguments::command().ignore_errors(true).try_get_matches_from(words);
     matches.ok().and_then(|matches| Connection::from_arg_matches(&matches).ok()).unwrap_or_default()
 }
 
-/// Something whose values are looked up.
+/// The kind of values that an argument has.
 #[derive(Clone, Copy, Debug)]
 enum Asked {
-    /// Of open Approvals.
+    /// Names of open Approvals.
     Names,
-    /// Of Workflows.
+    /// Names of Workflows.
     Workflows,
     Namespaces,
-    /// Of the kubeconfig.
+    /// Contexts of the kubeconfig.
     Contexts,
-    /// Of output.
+    /// Formats of the output.
     Formats,
 }
 
 impl Asked {
-    /// Returns values with their descriptions.
+    /// Returns the values with their descriptions.
     fn candidates(self, connection: &Connection) -> Vec<(String, Option<String>)> {
         match self {
             Self::Formats => output::FORMATS.map(|format| (format.to_owned(), None)).to_vec(),
@@ -156,7 +156,8 @@ impl Asked {
     }
 }
 
-/// Asks the cluster and waits a moment for its answer, on a thread of its own: clap's engine is not asynchronous.
+/// Returns the cluster's answer, or no values after [`PATIENCE`]. Runs on a thread of its own, because clap's engine is
+/// not asynchronous.
 fn waited<F>(connection: &Connection, ask: impl FnOnce(Session) -> F + Send + 'static) -> Vec<(String, Option<String>)>
 where
     F: Future<Output = Option<Vec<(String, Option<String>)>>>,

@@ -1,7 +1,7 @@
 //! The commands that decide: one Approval, several, or the calls of one turn of an agent.
 //!
-//! names as typed -> whole names *(I/O)* -> decisions, each on its own *(I/O)* -> their effects, waited for at the same
-//! time *(I/O)* -> a line each, and the exit code of the first name that failed
+//! typed names -> whole names *(I/O)* -> a decision for each *(I/O)* -> their effects, waited for at the same time
+//! *(I/O)* -> a line for each, and the exit code of the first name that failed
 
 mod decision;
 mod dialog;
@@ -30,7 +30,7 @@ use crate::{
 use decision::Sent;
 use report::Report;
 
-/// `kubectl approve [NAME]`: shows the Approval that was named or chosen, asks, and approves it.
+/// Runs `kubectl approve [NAME]`: shows the named or chosen Approval, asks for confirmation, and approves it.
 pub async fn bare(mut session: Session, name: Option<String>, common: CommonArgs) -> anyhow::Result<()> {
     let name = match name {
         Some(name) => names::full(&session, &name, Short::ToDecide { yes: common.yes }).await?,
@@ -51,10 +51,10 @@ pub async fn bare(mut session: Session, name: Option<String>, common: CommonArgs
     }
 }
 
-/// Records each decision on its own: one that fails does not keep the others from being recorded. With `--wait` all are
-/// recorded before the first wait, and the waits run at the same time.
+/// Records the decisions one by one: a failure does not stop the others. With `--wait` all are recorded before the
+/// first wait, and the waits run at the same time.
 pub async fn decide_all(session: &Session, all: Vec<DecisionArgs>) -> anyhow::Result<()> {
-    let (of, mut failures) = (all.len(), Vec::new());
+    let (total, mut failures) = (all.len(), Vec::new());
     let mut waits = FuturesOrdered::new();
     if let Some(args) = all.iter().find(|args| args.common.turn) {
         let [_] = all[..] else {
@@ -62,26 +62,26 @@ pub async fn decide_all(session: &Session, all: Vec<DecisionArgs>) -> anyhow::Re
         };
         return decide_turn(session, args.clone()).await;
     }
-    for (at, args) in all.into_iter().enumerate() {
+    for (index, args) in all.into_iter().enumerate() {
         let waits_for_outcome = args.common.wait.is_some();
         match decide_one(session, args).await {
-            Ok(sent) if of == 1 => return finish(sent.report(session).await),
+            Ok(sent) if total == 1 => return finish(sent.report(session).await),
             Ok(sent) if waits_for_outcome => {
-                // A user who interrupts the command knows what is recorded.
+                // A user who interrupts the wait must know which decisions are recorded.
                 if let Some(line) = sent.recorded() {
                     terminal::note(&line);
                 }
-                waits.push_back(sent.report(session).map(move |report| (at, report)));
+                waits.push_back(sent.report(session).map(move |report| (index, report)));
             }
-            Ok(sent) => failures.extend(print_report(sent.report(session).await)?.map(|failure| (at, failure))),
-            Err(failure) if of == 1 => return Err(failure.into()),
+            Ok(sent) => failures.extend(print_report(sent.report(session).await)?.map(|failure| (index, failure))),
+            Err(failure) if total == 1 => return Err(failure.into()),
             Err(failure) => {
                 terminal::note(&failure.to_string());
-                failures.push((at, failure));
+                failures.push((index, failure));
             }
         }
     }
-    conclude(waits, failures, of).await
+    conclude(waits, failures, total).await
 }
 
 /// Records the decisions about the calls of a turn, and waits for their effects at the same time.
@@ -91,34 +91,34 @@ async fn decide_turn(session: &Session, mut args: DecisionArgs) -> anyhow::Resul
         Ok(outcomes) => outcomes,
         Err(failure) => return Err(names::explained(session, &args.name, failure).await.into()),
     };
-    let (of, mut failures) = (outcomes.len(), Vec::new());
+    let (total, mut failures) = (outcomes.len(), Vec::new());
     let mut waits = FuturesOrdered::new();
-    for (at, outcome) in outcomes.into_iter().enumerate() {
+    for (index, outcome) in outcomes.into_iter().enumerate() {
         match outcome {
             Ok(sent) => {
                 let line = sent.recorded().filter(|_| args.common.wait.is_some());
                 line.iter().for_each(|line| terminal::note(line));
-                waits.push_back(sent.report(session).map(move |report| (at, report)));
+                waits.push_back(sent.report(session).map(move |report| (index, report)));
             }
-            Err(failure) => failures.push((at, failure)),
+            Err(failure) => failures.push((index, failure)),
         }
     }
-    conclude(waits, failures, of).await
+    conclude(waits, failures, total).await
 }
 
-/// Prints the reports of decisions as they end, and returns the failure of all of them.
+/// Prints the reports of the decisions in their order. Returns one failure for all that failed.
 async fn conclude(
     mut waits: FuturesOrdered<impl Future<Output = (usize, Report)>>,
     mut failures: Vec<(usize, Failure)>,
-    of: usize,
+    total: usize,
 ) -> anyhow::Result<()> {
-    while let Some((at, report)) = waits.next().await {
-        failures.extend(print_report(report)?.map(|failure| (at, failure)));
+    while let Some((index, report)) = waits.next().await {
+        failures.extend(print_report(report)?.map(|failure| (index, failure)));
     }
-    // The code is that of the first name that failed, whenever it did.
-    match failures.iter().min_by_key(|(at, _)| *at) {
+    // The exit code is that of the first failed name on the command line, whichever failed first in time.
+    match failures.iter().min_by_key(|(index, _)| *index) {
         None => Ok(()),
-        Some((_, first)) => Err(Failure::Several { failed: failures.len(), of, code: first.code() }.into()),
+        Some((_, first)) => Err(Failure::Several { failed: failures.len(), of: total, code: first.code() }.into()),
     }
 }
 
@@ -135,7 +135,7 @@ async fn decide_one(session: &Session, mut args: DecisionArgs) -> Result<Sent, F
     }
 }
 
-/// Prints the line about one of several decisions, and its failure, which it returns.
+/// Prints the line about one of several decisions, and its failure. Returns the failure.
 fn print_report(report: Report) -> anyhow::Result<Option<Failure>> {
     terminal::print(&report.text())?;
     if let Some(failure) = &report.failure {
@@ -144,7 +144,7 @@ fn print_report(report: Report) -> anyhow::Result<Option<Failure>> {
     Ok(report.failure)
 }
 
-/// Prints the line about a decision, and returns the failure that `--wait` makes of its outcome.
+/// Prints the line about the only decision. Returns its failure, if `--wait` found one.
 fn finish(report: Report) -> anyhow::Result<()> {
     terminal::print(&report.text())?;
     report.failure.map_or(Ok(()), |failure| Err(failure.into()))

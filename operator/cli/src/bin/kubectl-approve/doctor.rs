@@ -1,7 +1,7 @@
-//! `doctor`: whether the admission policies are in force, whether an operator is alive, who could impersonate it, and
-//! what an upgrade would void.
+//! `doctor`: checks the admission policies and the operator, and reports who could impersonate the operator, what an
+//! upgrade would void, and what runs wait for.
 //!
-//! Reads only. It repairs nothing.
+//! It reads objects only. `doctor --notify` also lets the operator send a test notice.
 
 mod deciders;
 mod impersonators;
@@ -53,7 +53,7 @@ impl Found {
     }
 }
 
-/// Returns what was found about the operator and the policies.
+/// Returns the facts about the operator and the policies, for programs.
 fn checked(state: &OperatorState, installation: &Result<Installation, Failure>) -> Value {
     let name = match state {
         OperatorState::Alive { .. } => "Alive",
@@ -71,13 +71,13 @@ fn checked(state: &OperatorState, installation: &Result<Installation, Failure>) 
     json!({"operator": {"state": name, "message": state.to_string()}, "policies": policies})
 }
 
-/// The policies as they are in force, compared for this operator.
+/// The installed policies, compared with those that this plugin would install for the operator.
 struct Installation {
     operator: Identity,
     inspection: Inspection,
 }
 
-/// Checks the policies and the operator; and, with a name or in a namespace that was given, what waits there.
+/// Checks the policies and the operator. With a name, or if `in_namespace` is set, also reports what waits there.
 pub async fn doctor(session: &Session, options: &Doctor, in_namespace: bool) -> Found {
     let installation = Installation::read(session, options).await;
     if options.upgrade {
@@ -120,7 +120,7 @@ pub async fn doctor(session: &Session, options: &Doctor, in_namespace: bool) -> 
     match installation {
         Ok(Installation { operator, inspection }) => {
             let is_well = inspection.problems().is_empty();
-            // Somebody who asks about a run reads of the installation only what is wrong.
+            // A report about a run shows only the problems of the installation.
             if is_about_waiting && is_well && !state.is_gone() && !options.verbose {
                 page.push_str("In force: the API server verifies votes.\n");
             } else {
@@ -149,7 +149,7 @@ pub async fn doctor(session: &Session, options: &Doctor, in_namespace: bool) -> 
     Found { page, problem, checked }
 }
 
-/// The Pods of the operator, the policies, and who could impersonate the operator.
+/// Renders the operator's Pods, the policies, and who could impersonate the operator.
 async fn installation_page(
     session: &Session,
     operator: &Identity,
@@ -194,7 +194,7 @@ impl Installation {
     }
 }
 
-/// Describes the operator, with the remedy where it is gone.
+/// Describes the state of the operator, with the remedy if it is gone.
 fn operator_lines(state: &OperatorState) -> String {
     match state {
         OperatorState::Alive { .. } => wrapped(0, &format!("Operator: alive: {state}.")),

@@ -12,7 +12,7 @@ use signoff_review::answer::{self, missing_role, sentence};
 /// The error of a command.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
-    /// The API server, or the person, said no.
+    /// The API server or the plugin refused the request.
     #[error("refused: {0}")]
     Refused(String),
     /// The API server or this program said no, for a reason that has a code.
@@ -28,23 +28,23 @@ pub enum Failure {
     /// There is no such object.
     #[error("error: {0}")]
     NotFound(String),
-    /// The command makes no sense.
+    /// The command line is invalid.
     #[error("error: {0}")]
     Usage(String),
-    /// The person was asked and did not say yes.
+    /// The user was asked about a decision and did not say yes.
     #[error("nothing was decided")]
     Declined,
-    /// The person was asked about a run and did not say yes.
+    /// The user was asked about a run and did not say yes.
     #[error("nothing was changed")]
     Unchanged,
-    /// Of several decisions, some could not be recorded; each said why.
+    /// Some of several decisions failed. The reasons are printed already.
     #[error("error: {failed} of {of} could not be decided")]
     Several {
-        /// The number of those that failed.
+        /// The number of failed decisions.
         failed: usize,
-        /// The number of all.
+        /// The number of all decisions.
         of: usize,
-        /// The exit code of the first that failed.
+        /// The exit code of the first failure.
         code: u8,
     },
     /// `--wait` ended before the gate was decided.
@@ -53,10 +53,10 @@ pub enum Failure {
     /// The gate was not decided as the decision says, or the decision does not count.
     #[error("error: not decided as you voted")]
     DecidedOtherwise,
-    /// The rules that vouch for decisions are not in force.
+    /// The admission policies that verify decisions are not in force.
     #[error("error: nothing that is decided now is honoured")]
     Unguarded,
-    /// Anything else: the connection, the kubeconfig, an answer nobody expected.
+    /// Any other failure, such as of the connection or the kubeconfig, or an unexpected answer.
     #[error("error: {0}")]
     Other(String),
 }
@@ -93,19 +93,19 @@ impl Failure {
     }
 }
 
-/// The cluster that was talked to, as error messages name it.
+/// The API server, as error messages name it.
 #[derive(Clone, Debug)]
 pub struct Server {
     /// The API server's address.
     pub url: String,
-    /// The context that was named, if one was.
+    /// The context that `--context` names, if any.
     pub context: Option<String>,
     /// The hint of the kubeconfig for the installation of its login program.
     pub install_hint: Option<String>,
 }
 
 impl Server {
-    /// Returns the failure that a client error stands for, in the user's words.
+    /// Returns the failure that explains a client's error to the user.
     pub fn explain(&self, error: kube::Error) -> Failure {
         match error {
             kube::Error::Api(status) => self.explain_answer(&status),
@@ -134,7 +134,7 @@ impl Server {
             401 => Failure::Other(format!(
                 "{self} does not know you: log in again, or see kubectl config view ({sentence})"
             )),
-            // The resource itself is unknown: then the answer is about no object.
+            // An answer without the name of an object means that the resource itself is unknown.
             404 if status.details.as_ref().is_none_or(|details| details.name.is_empty()) => Failure::Other(format!(
                 "{self} has no approvals.signoff.dev: is Signoff installed there? (kubectl api-resources --api-group signoff.dev)"
             )),

@@ -1,6 +1,6 @@
-//! `list`: the Approvals that wait for whoever asks, soonest deadline first.
+//! `list`: the Approvals that wait for the user, soonest deadline first.
 //!
-//! **Invariant:** it leaves out only what `signoff_engine::approval::eligibility` says the user cannot decide.
+//! **Invariant:** it leaves out only Approvals that the user cannot decide, by `signoff_engine::approval::eligibility`.
 
 pub mod picker;
 pub mod watch;
@@ -33,19 +33,19 @@ use crate::{
     output::Format,
 };
 
-/// The columns that a narrow terminal lacks, in this order.
+/// The columns that a narrow terminal does not show, in the order in which they are dropped.
 const DROPPABLE: [&str; 6] = ["AGE", "WORKFLOW", "VOTES", "GATE", "PROMPT", "PHASE"];
 
-/// The longest call before a prompt, in characters.
+/// The longest call before a prompt, in characters of a cell.
 const LONGEST_CALL: usize = 40;
 
-/// The most requests of a list of which the void votes are read.
+/// The most requests of a list whose void votes are fetched.
 const MOST_AGAIN: usize = 20;
 
-/// Fetches the list and returns it in the form that was asked for. An empty table is a note instead.
+/// Fetches the list and returns it in the chosen format. Prints a note instead of an empty table.
 ///
 /// # Errors
-/// As every request.
+/// A request fails.
 pub async fn list(session: &Session, options: &List) -> Result<String, Failure> {
     let page = page(session, options).await?;
     page.notices.iter().for_each(|notice| terminal::note(notice));
@@ -56,7 +56,7 @@ pub async fn list(session: &Session, options: &List) -> Result<String, Failure> 
 /// A list as it is printed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ListPage {
-    /// The result.
+    /// The text for standard output.
     pub text: String,
     /// The sentence that is printed instead of an empty table.
     pub note: Option<String>,
@@ -64,10 +64,10 @@ pub struct ListPage {
     pub notices: Vec<String>,
 }
 
-/// Fetches the list and returns it, printing nothing but what cannot be read.
+/// Fetches the list and returns it. Prints only notes about objects that cannot be read.
 ///
 /// # Errors
-/// As every request.
+/// A request fails.
 pub async fn page(session: &Session, options: &List) -> Result<ListPage, Failure> {
     let fields = if options.all { String::new() } else { still_open() };
     let selection = Selection { everywhere: options.all_namespaces, fields, labels: options.selector.as_deref() };
@@ -131,13 +131,13 @@ pub fn phase_tone(phase: ApprovalPhase) -> Tone {
     }
 }
 
-/// Returns what the reader must know of these requests: that no decision counts for the moment, and which of their
-/// votes are void.
+/// Returns the warnings about these requests: that no decision counts at the moment, and which of the reader's votes
+/// are void.
 async fn notices(session: &Session, found: &[Seen], me: &Me) -> Vec<String> {
     let mut notices = Vec::new();
     let place = |seen: &Seen| seen.approval.metadata.namespace.clone().unwrap_or_default();
     let is_open = |seen: &&Seen| !seen.approval.status.as_ref().is_some_and(|status| status.phase.is_end());
-    // Whether the policies are in force is the same for every run, so one of them tells.
+    // Whether the policies are in force is the same for every run, so one run suffices.
     if let Some(seen) = found.iter().find(is_open) {
         let run = session.run_in(&place(seen), &seen.approval.spec.request.workflow.name).await;
         let status = ApprovalStatus { conditions: run.conditions, ..ApprovalStatus::default() };
@@ -151,9 +151,9 @@ async fn notices(session: &Session, found: &[Seen], me: &Me) -> Vec<String> {
     notices
 }
 
-/// Brings the calls of each turn together, in the order of the model: a turn stands where its first request stood.
+/// Groups the calls of each turn in the order of the model. A turn gets the position of its first request.
 fn by_turn(found: &mut [Seen]) {
-    // Runs of one name can be of several namespaces, or one after another in one.
+    // By UID, because several namespaces can have a run of this name, and one namespace can have several in succession.
     let group = |seen: &Seen| {
         let request = &seen.approval.spec.request;
         turn_of(&request.gate.path).map(|(turn, _)| (request.workflow.uid.clone(), turn.to_owned()))
@@ -209,19 +209,19 @@ fn calls(found: &[Seen], namespaces: bool, me: &Me, now: Moment, width: Option<u
     fitted(&headers, found.iter().map(row).collect(), width, &droppable)
 }
 
-/// Returns the gates that ask, in a cell.
+/// Returns the gates of a request that ask, as a cell.
 fn gates(request: &ApprovalRequest) -> String {
     let asking: Vec<_> =
         request.action.iter().flat_map(|action| &action.gates).map(|gate| gate.name.as_str()).collect();
     one_line(&if asking.is_empty() { request.gate.name.clone() } else { asking.join(",") }, 60)
 }
 
-/// Returns the gates of a call, or the path of a gate, in a cell.
+/// Returns the gates of a call, or the path of any other gate, as a cell.
 fn gate(request: &ApprovalRequest) -> String {
     if action::call(request).is_some() { gates(request) } else { one_line(&request.gate.path, 80) }
 }
 
-/// Returns the call with its arguments and the prompt of its gate, the question of an agent, or the prompt of a gate.
+/// Returns the request in a cell: a call with its arguments and prompt, the question of an agent, or the prompt.
 pub fn asked(request: &ApprovalRequest, most: usize) -> String {
     if let Some(call) = action::brief(request, LONGEST_CALL) {
         return one_line(&format!("{call}: {}", request.prompt), most + LONGEST_CALL);
@@ -230,7 +230,7 @@ pub fn asked(request: &ApprovalRequest, most: usize) -> String {
     one_line(question.filter(|_| is_question(request)).unwrap_or(&request.prompt), most)
 }
 
-/// Returns the beginning of what is asked about: the arguments of a call, the first question of an agent, or the
+/// Returns the beginning of the subject of a request: the arguments of a call, the first question of an agent, or the
 /// prompt.
 fn subject(request: &ApprovalRequest) -> String {
     let asked = request.form.iter().flat_map(|form| &form.questions).find_map(|question| question.question.as_deref());
@@ -243,8 +243,7 @@ fn subject(request: &ApprovalRequest) -> String {
     }
 }
 
-/// Returns the sentence about an empty list. `hint`: the run that was perhaps meant, if the one that was named does not
-/// exist.
+/// Returns the sentence about an empty list. `hint`: the suggestion for a named run that does not exist.
 fn nothing(session: &Session, options: &List, me: &Me, hint: Option<String>) -> String {
     if let Some((run, hint)) = options.run.as_ref().zip(hint) {
         let end = if hint.is_empty() { "." } else { &hint };
@@ -320,7 +319,7 @@ fn row(approval: &Approval, namespaces: bool, wide: bool, now: Moment) -> Vec<St
     cells
 }
 
-/// Returns the votes so far in a cell, and whether the gate asks again.
+/// Returns the votes so far, and whether the gate asks again, as a cell.
 fn votes(approval: &Approval) -> String {
     let again = if approval.asks_again().is_some() { " (asked again)" } else { "" };
     format!("{}{again}", quorum::cell(approval))

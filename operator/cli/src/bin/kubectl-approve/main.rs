@@ -32,8 +32,7 @@ use crate::{
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
-    // The first thing of all, or the first connection would not know which of two providers to take. Only a second call
-    // could fail.
+    // Two providers are linked, so one must be chosen before the first connection. Only a second call could fail.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let words: Vec<_> = std::env::args_os().collect();
     if let Some(candidates) = completion::answer(&words) {
@@ -46,7 +45,7 @@ async fn main() -> ExitCode {
     match run(parsed(&words)).await {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            // A failure has its prefix already.
+            // The text of a `Failure` already has a prefix.
             let prefix = if error.is::<Failure>() { "" } else { "error: " };
             terminal::note(&format!("{prefix}{error:#}"));
             ExitCode::from(error.downcast_ref::<Failure>().map_or(1, Failure::code))
@@ -54,7 +53,7 @@ async fn main() -> ExitCode {
     }
 }
 
-/// Parses the command line. One that is invalid ends the process, with the subcommand that was perhaps meant.
+/// Parses the command line. An invalid one ends the process, with a suggestion for a mistyped subcommand.
 fn parsed(words: &[OsString]) -> Arguments {
     let matches = args::command().try_get_matches_from(words);
     let typed = matches.and_then(|matches| Arguments::from_arg_matches(&matches));
@@ -130,7 +129,7 @@ async fn run(typed: Arguments) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Adds a hint to the failure that an object does not exist; any other failure stays.
+/// Adds a hint to the failure that an object does not exist. Returns any other failure unchanged.
 fn with_hint(error: anyhow::Error, hint: &str) -> anyhow::Error {
     match error.downcast::<Failure>() {
         Ok(Failure::NotFound(why)) => Failure::NotFound(why + hint).into(),
@@ -139,7 +138,7 @@ fn with_hint(error: anyhow::Error, hint: &str) -> anyhow::Error {
     }
 }
 
-/// A name or a flag of the bare form before a subcommand would be dropped in silence; ends the process with code 2.
+/// Ends the process with code 2 if a name or an option precedes a subcommand, which would ignore it.
 fn refuse_mixtures(typed: &Arguments) {
     let problem = match (&typed.command, &typed.name) {
         (Some(_), Some(name)) => format!("write the name after the subcommand: {name}"),

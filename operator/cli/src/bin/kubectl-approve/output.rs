@@ -40,8 +40,7 @@ pub struct OutputArgs {
     pub show_managed_fields: bool,
 }
 
-/// The option of commands that print facts instead of an object: their JSON has a shape of its own, which the guides
-/// document.
+/// The option of commands that print facts instead of an object. The guides document the shape of the facts.
 #[derive(Args, Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FactsArgs {
     /// Print the result for programs
@@ -59,10 +58,10 @@ pub enum FactsFormat {
 }
 
 impl FactsArgs {
-    /// Returns facts in the chosen format, or `None` where people read the result. Documents of YAML begin with `---`.
+    /// Returns facts in the chosen format, or `None` without the option. Documents of YAML begin with `---`.
     ///
     /// # Errors
-    /// The facts have no such form.
+    /// The facts cannot be serialized.
     pub fn document(self, facts: &Value) -> Result<Option<String>, Failure> {
         Ok(Some(match self.facts {
             None => return Ok(None),
@@ -132,10 +131,10 @@ fn column(text: &str) -> Result<Column, String> {
 }
 
 impl OutputArgs {
-    /// Returns an object, or a `List` of objects, in the chosen format; `None` where that is a table of the command.
+    /// Returns an object, or a `List` of objects, in the chosen format. `None` if the command renders its own table.
     ///
     /// # Errors
-    /// A document that has no such form.
+    /// The document cannot be written in this format.
     pub fn document(&self, mut document: Value) -> Result<Option<String>, Failure> {
         if !self.show_managed_fields {
             items_mut(&mut document).into_iter().for_each(without_managed_fields);
@@ -150,7 +149,7 @@ impl OutputArgs {
         }))
     }
 
-    /// Returns a table, without its first line where no headers are wanted.
+    /// Returns the table, without its first line if `--no-headers` is set.
     pub fn table(&self, table: String) -> String {
         match table.split_once('\n') {
             Some((_, rows)) if self.no_headers => rows.to_owned(),
@@ -159,7 +158,7 @@ impl OutputArgs {
     }
 }
 
-/// The objects of a List, or the one object.
+/// Returns the objects of a List, or the object itself.
 fn items(document: &Value) -> Vec<&Value> {
     match (document["kind"].as_str(), document["items"].as_array()) {
         (Some("List"), Some(items)) => items.iter().collect(),
@@ -180,7 +179,7 @@ fn without_managed_fields(object: &mut Value) {
     }
 }
 
-/// A text for programs is exact; on a terminal it must not move the cursor or hide anything.
+/// Returns the exact text for programs. For a terminal, escapes characters that move the cursor or hide text.
 fn exact(text: String, is_shown: bool) -> String {
     if is_shown { display(&text, usize::MAX) } else { text }
 }
@@ -206,17 +205,17 @@ fn cell(column: &Column, object: &Value) -> String {
     if values.is_empty() { "<none>".to_owned() } else { one_line(&values.join(","), LONGEST_CELL) }
 }
 
-/// Returns a value as JSON by lines.
+/// Returns a value as indented JSON.
 ///
 /// # Errors
-/// The value has no JSON.
+/// The value cannot be serialized.
 pub fn json(document: &Value) -> Result<String, Failure> {
     sanitize::json(document).map_err(|error| Failure::Other(error.to_string()))
 }
 
 fn yaml(document: &Value) -> Result<String, Failure> {
     let text = serde_saphyr::to_string(document).map_err(|error| Failure::Other(error.to_string()))?;
-    // YAML's plain and block styles have no escapes. JSON is YAML too, and has.
+    // YAML's plain and block styles have no escapes. JSON is YAML too, and has escapes.
     if hides(&text) { json(document) } else { Ok(text) }
 }
 

@@ -20,11 +20,12 @@ use crate::{args::RunVerb, cluster::client::Session, error::Failure, status::fet
 /// The field manager of what the plugin writes.
 const MANAGER: &str = "kubectl-approve";
 
-/// Does one thing with each of the named runs, and prints a line for each. Asks on a terminal before a run ends for
-/// good, unless `yes` is set. Runs to be deleted are read before the question, and only those are deleted.
+/// Applies a verb to each of the named runs, and prints a line for each. On a terminal, asks before a verb that cannot
+/// be undone, unless `yes` is set. Runs are read before the question about their deletion, and only those runs are
+/// deleted.
 ///
 /// # Errors
-/// The first refusal; runs named before it were changed.
+/// The first failure. The runs that are named before it are changed already.
 pub async fn run(
     session: &Session,
     verb: RunVerb,
@@ -55,14 +56,14 @@ pub async fn run(
     for name in names {
         let line = match doomed.next() {
             Some(run) => delete(session, &api, name, &run).await?,
-            None => one(session, &api, verb, name, backup.as_deref()).await?,
+            None => apply(session, &api, verb, name, backup.as_deref()).await?,
         };
         terminal::print(&format!("{line}\n")).map_err(|error| Failure::Other(error.to_string()))?;
     }
     Ok(())
 }
 
-/// Asks before a run ends for good.
+/// Asks whether to cancel or delete the runs.
 fn ask(verb: RunVerb, names: &[String], session: &Session) -> Result<bool, Failure> {
     let names = names.iter().map(|name| one_line(name, 253)).collect::<Vec<_>>().join(", ");
     let (word, effect) = match verb {
@@ -82,7 +83,7 @@ fn resource(name: &str) -> String {
     format!("workflow.signoff.dev/{}", one_line(name, 253))
 }
 
-/// Deletes a run, and no other that has its name by now.
+/// Deletes this run. Another run that has taken its name stays.
 async fn delete(
     session: &Session,
     api: &Api<DynamicObject>,
@@ -100,7 +101,7 @@ async fn delete(
     }
 }
 
-/// Returns the line about a run whose deletion has begun: a finalizer of others may hold it.
+/// Returns the line about a run whose deletion has begun. A finalizer of another program can hold it.
 fn deleted(run: &DynamicObject) -> String {
     let resource = resource(run.metadata.name.as_deref().unwrap_or_default());
     match deletion(&run.metadata).filter(|_| run.metadata.finalizers.iter().flatten().next().is_some()) {
@@ -109,7 +110,7 @@ fn deleted(run: &DynamicObject) -> String {
     }
 }
 
-/// Returns the options that delete exactly this run, whatever its state is by now.
+/// Returns the options that delete exactly this run, by its UID and in any state.
 fn of_run(run: &DynamicObject) -> DeleteParams {
     DeleteParams {
         preconditions: Some(Preconditions { uid: run.metadata.uid.clone(), resource_version: None }),
@@ -117,7 +118,8 @@ fn of_run(run: &DynamicObject) -> DeleteParams {
     }
 }
 
-async fn one(
+/// Applies a verb to a run, and returns the line about it.
+async fn apply(
     session: &Session,
     api: &Api<DynamicObject>,
     verb: RunVerb,
@@ -158,7 +160,7 @@ async fn one(
     Ok(format!("{resource} {}", change.done()))
 }
 
-/// Returns the end of a refusal: the commands with which the user goes on.
+/// Returns the end of a refusal: how the user can continue.
 fn way_on(why: Ineffective) -> &'static str {
     match why {
         Ineffective::Ended(_) => ": status says how to go on",
@@ -177,8 +179,8 @@ fn not_copied(why: NotCopied) -> Failure {
 /// The warning about every copy from a backup.
 const BACKUP_ENDS: &str = "Warning: the backup cannot tell what the run did after it was made";
 
-/// Refuses to repeat a run in which the outcome of a call is unknown, unless people say that they have checked it.
-/// Warns about calls that succeeded and must not be repeated.
+/// Refuses to repeat a run in which the outcome of a call is unknown, unless `despite_unknown` is set. Warns about
+/// calls that succeeded and must not be repeated.
 async fn check_repetition(
     session: &Session,
     name: &str,
@@ -201,7 +203,7 @@ async fn check_repetition(
         None => {
             fetch::complete(session, &mut run, &mut fetch::Segments::new()).await;
             if run.is_restored() {
-                // It came with its status.
+                // The run was restored together with its status.
                 terminal::note(BACKUP_ENDS);
                 Repetition::of_restored(Some(&run))
             } else {

@@ -43,17 +43,17 @@ use colour::painted;
 /// The longest text of others on the page.
 const LONGEST: usize = 20_000;
 
-/// Fetches one Approval and describes it.
+/// Fetches one Approval and returns its page, or the object in the chosen format.
 ///
 /// # Errors
-/// As every request; and where the whole is wanted, texts that are not what the request names.
+/// A request fails. With `--full`, also a text that does not have the digest that the request names.
 pub async fn show(session: &Session, Show { name, full, output, .. }: &Show) -> Result<String, Failure> {
     let (mut seen, me) = tokio::try_join!(session.approval(name), session.me())?;
     if let Some(text) = output.document(seen.raw.clone())? {
         return Ok(text);
     }
     let whole = if *full { Some(session.whole(&seen.approval).await?) } else { None };
-    // Whether decisions are honoured is said once a run, not once a gate.
+    // The conditions of the run, and not of its gates, tell whether decisions are honoured.
     let run = session.run(&seen.approval.spec.request.workflow.name).await;
     let status = seen.approval.status.get_or_insert_default();
     let said = run.conditions.iter().filter(|said| [GUARDED, FOREIGN_MUTATION].contains(&said.type_.as_str()));
@@ -81,7 +81,8 @@ async fn void_votes(session: &Session, approval: &Approval, me: &Me) -> String {
     page.text
 }
 
-/// The page of what the request itself holds, with the changes of people, in the colours of a note.
+/// Renders the page with the texts that the request itself holds and the changes of people, in the colours of standard
+/// error.
 pub async fn page_of(session: &Session, seen: &Seen, me: &Me) -> String {
     let originals = originals(session, &seen.approval).await;
     let void = void_votes(session, &seen.approval, me).await;
@@ -93,8 +94,8 @@ async fn originals(session: &Session, approval: &Approval) -> Vec<Result<String,
     edits::originals(session.raw(), &session.namespace, approval).await
 }
 
-/// The page. `whole`: the whole of what the request holds in part, where it was fetched. `originals`: the text before
-/// each change of people. `call`: the flags that suggested commands repeat.
+/// Renders the page. `whole`: the fetched whole texts, if any. `originals`: the text before each change of people.
+/// `call`: the flags that suggested commands repeat.
 pub fn page(
     seen: &Seen,
     me: &Me,
@@ -108,7 +109,7 @@ pub fn page(
     let mut page = Page::default();
     let is_question = action::is_question(request);
     if is_question {
-        // Its first line says that an answer approves nothing.
+        // The first line of the prompt says that an answer approves nothing, so the prompt comes first.
         page.text = format!("{}:\n{}\n", action::ASKS, fenced(&request.prompt, LONGEST));
     }
     facts(&mut page, seen, now);
@@ -158,7 +159,7 @@ pub fn page(
     page.text
 }
 
-/// Lines of `Label:   text`, and sections.
+/// A page of lines `Label: text` and of sections.
 #[derive(Default)]
 struct Page {
     text: String,

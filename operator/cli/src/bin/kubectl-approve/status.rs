@@ -1,4 +1,4 @@
-//! `status`: a run as a tree, once or at every change. Workflow, Approvals, segments *(I/O)* -> page *(pure)*.
+//! `status`: a run as a tree, once or at every change: Workflow, Approvals, segments *(I/O)* -> page *(pure)*.
 //!
 //! A watch asks the API server only for the parts of a journal that it has not read.
 
@@ -17,7 +17,7 @@ use fetch::{RunState, Segments};
 /// Prints the status of a run: once, or with `--watch` at every change until the run ends.
 ///
 /// # Errors
-/// As every request; a run that is deleted while it is watched; for programs, a part of the journal that cannot be
+/// A request fails, or the run is deleted while it is watched. For programs, also a part of the journal that cannot be
 /// read.
 pub async fn status(session: &Session, args: &StatusArgs) -> Result<(), Failure> {
     if args.output.facts.is_some() {

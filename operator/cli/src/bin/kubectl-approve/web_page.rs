@@ -1,4 +1,4 @@
-//! `--web`: the address of a page of the inbox, which is printed, and opened where there is a browser.
+//! `--web`: prints the address of a page of the inbox, and opens the page if there is a browser.
 
 use std::process::{Command, Stdio};
 
@@ -16,7 +16,7 @@ const VARIABLE: &str = "SIGNOFF_WEB";
 /// Returns the path of the page of an Approval (`a`) or of a run (`w`) of the namespace.
 ///
 /// # Errors
-/// The name is no name of an object.
+/// The name or the namespace is not the name of an object.
 pub fn path(session: &Session, kind: char, name: &str) -> Result<String, Failure> {
     let namespace = &session.namespace;
     match [namespace.as_str(), name].into_iter().find(|name| !names::is_object(name)) {
@@ -25,10 +25,10 @@ pub fn path(session: &Session, kind: char, name: &str) -> Result<String, Failure
     }
 }
 
-/// Returns the path of the inbox: of the namespace that was named, if one was.
+/// Returns the path of the inbox, for the named namespace or for all.
 ///
 /// # Errors
-/// Several namespaces: a page shows one of them, or all.
+/// Several namespaces are named: a page shows one or all.
 pub fn inbox(named: &[String]) -> Result<String, Failure> {
     match named {
         [] => Ok("/".to_owned()),
@@ -41,7 +41,7 @@ pub fn inbox(named: &[String]) -> Result<String, Failure> {
 /// Opens a page in the browser on a terminal, and returns its address as a line.
 ///
 /// # Errors
-/// The address of the inbox is missing, or is none.
+/// The address of the inbox is missing or invalid.
 pub fn open(args: &WebArgs, path: &str) -> Result<String, Failure> {
     let given = args.web.clone().filter(|given| !given.is_empty());
     let address = address(given.or_else(|| std::env::var(VARIABLE).ok()), path)?;
@@ -60,7 +60,7 @@ fn address(inbox: Option<String>, path: &str) -> Result<String, Failure> {
     let (scheme, rest) = inbox.split_once("://").unwrap_or(("", inbox.as_str()));
     let authority = rest.split('/').next().unwrap_or_default();
     if authority.contains('@') {
-        // The address is not repeated: it can have a password.
+        // The message does not repeat the address, which can have a password.
         return Err(Failure::Usage(format!(
             "the address of the inbox has a user or a password: write --web=https://HOST, or set {VARIABLE} to that"
         )));
@@ -73,10 +73,10 @@ fn address(inbox: Option<String>, path: &str) -> Result<String, Failure> {
     Ok(format!("{}{path}", inbox.trim_end_matches('/')))
 }
 
-/// Starts a browser, by a program with its arguments, and does not wait for its end.
+/// Starts a browser with an address, and does not wait for its end. `words`: the program and its arguments.
 ///
 /// # Errors
-/// Starts a browser with an address. The error is a clause without a full stop.
+/// The program cannot be started. The error is a clause without a full stop.
 fn launch(words: &str, address: &str) -> Result<(), String> {
     let mut words = words.split_whitespace();
     let program = words.next().ok_or("BROWSER is not set, and there is no screen")?;
@@ -85,7 +85,7 @@ fn launch(words: &str, address: &str) -> Result<(), String> {
     command.spawn().map(drop).map_err(|error| format!("{}: {error}", one_line(program, 253)))
 }
 
-/// Returns the program that opens addresses, with its arguments; empty where there is no screen.
+/// Returns the program that opens addresses, with its arguments. Empty if there is no screen.
 fn browser() -> String {
     let set = |name: &str| std::env::var(name).ok().filter(|value| !value.trim().is_empty());
     let usual = || match cfg!(target_os = "macos") {

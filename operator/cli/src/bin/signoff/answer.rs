@@ -20,15 +20,15 @@ use signoff_expr::number::{self, inexact};
 use signoff_local::{decision_of, mistyped};
 use signoff_manifest::source;
 
-/// Answers that wait for their gates.
+/// Answers whose gates have not asked yet.
 #[derive(Debug, Default)]
 pub struct Answers {
     entries: Vec<Entry>,
-    /// The file that they stand in, if any, as it is named in messages.
+    /// The name of the file with the answers for messages, or `None` for answers of the command line.
     file: Option<String>,
 }
 
-/// The answers for a gate: the first one for the first time it asks, and so on.
+/// The answers for a gate, in the order in which it asks for them.
 #[derive(Debug)]
 struct Entry {
     /// The gate's name, its path, or the name of its Approval.
@@ -46,17 +46,18 @@ pub enum Given {
         /// The reason.
         reason: Option<String>,
     },
-    /// A text of a file: as one of the command line, but a single word is always a verdict where the gate asks for one.
+    /// A text of a file. It is read as one of the command line, but a single word is always a verdict at a gate that
+    /// asks for a verdict.
     Word(String),
-    /// A verdict, and what goes with it.
+    /// A verdict with its payload.
     Decision(Box<Decision>),
 }
 
 impl Given {
-    /// The decision that it is at a gate.
+    /// Returns the decision that the answer means at a gate.
     ///
     /// # Errors
-    /// The gate allows nothing that it could mean.
+    /// The answer has no meaning that the gate allows.
     pub fn decision(self, request: &ApprovalRequest) -> Result<Decision, String> {
         match self {
             Self::Decision(decision) => Ok(*decision),
@@ -80,16 +81,16 @@ impl Given {
 }
 
 impl Answers {
-    /// The one answer of a command line, for one Approval.
+    /// Returns the only answer of a command line, for one Approval.
     pub fn one(approval: &str, given: Given) -> Self {
         Self { entries: vec![Entry { gate: approval.to_owned(), given: VecDeque::from([given]) }], file: None }
     }
 
-    /// The answers of a file: a gate's name, path or Approval, and a text, a decision, or a list of such. Messages name
-    /// the file as `name`.
+    /// Parses the answers of a file: a map from a gate's name, path or Approval to a text, a decision, or a list of
+    /// these. `name`: the file, for messages.
     ///
     /// # Errors
-    /// What is wrong with the text.
+    /// The text is not such a map.
     pub fn of_file(name: &str, text: &str) -> Result<Self, String> {
         let value = read(text)?;
         let Value::Object(gates) = value else {
@@ -107,7 +108,8 @@ impl Answers {
         Ok(Self { entries, file: Some(name.to_owned()) })
     }
 
-    /// The next answer for an Approval: by its own name, its gate's path, or its gate's name, whichever is closest.
+    /// Takes the next answer for an Approval: by its own name, otherwise by its gate's path, otherwise by its gate's
+    /// name.
     pub fn take(&mut self, approval: &Approval) -> Option<Given> {
         let gate = &approval.spec.request.gate;
         let names = [approval.metadata.name.as_deref().unwrap_or_default(), &gate.path, &gate.name];
@@ -117,18 +119,18 @@ impl Answers {
         self.entries.get_mut(place)?.given.pop_front()
     }
 
-    /// The file that they stand in, if any.
+    /// Returns the name of the file with the answers, if they are from a file.
     pub fn file(&self) -> Option<&str> {
         self.file.as_deref()
     }
 
-    /// The gates whose answers nobody asked for.
+    /// Returns the gates with answers that are left.
     pub fn unused(&self) -> Vec<&str> {
         self.entries.iter().filter(|entry| !entry.given.is_empty()).map(|entry| entry.gate.as_str()).collect()
     }
 }
 
-/// An answer as it stands in a file.
+/// A decision as a file writes it.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Written {
@@ -187,12 +189,12 @@ fn answer(value: Value) -> Result<Answer, String> {
     }
 }
 
-/// A text, also where YAML takes it for a number or for true and false.
+/// Returns a text, also one that YAML reads as a number or a boolean.
 fn scalar(value: Value) -> Result<String, String> {
     match value {
         Value::String(text) => Ok(text),
         Value::Bool(_) => Ok(value.to_string()),
-        // An integer is kept as it was written.
+        // Only fractions can lose digits; an integer is kept as it was written.
         Value::Number(ref number) if number.is_f64() && inexact(number).is_some() => {
             Err(number::problem(&value).unwrap_or_default())
         }
@@ -201,10 +203,10 @@ fn scalar(value: Value) -> Result<String, String> {
     }
 }
 
-/// A verdict by its name, or by a word for it.
+/// Parses a verdict by its name, or by a word for it.
 ///
 /// # Errors
-/// The text is no verdict: those that there are.
+/// The text is not a verdict. The message lists all verdicts.
 pub fn verdict(word: &str) -> Result<Verdict, String> {
     if word.trim().eq_ignore_ascii_case(Verdict::Respond.name()) {
         return Ok(Verdict::Respond);
@@ -219,15 +221,15 @@ pub fn verdict(word: &str) -> Result<Verdict, String> {
     }
 }
 
-/// YAML or JSON as people type it: `yes` and `no` are words, and stay so.
+/// Parses YAML or JSON in which `yes` and `no` stay words.
 fn read(text: &str) -> Result<Value, String> {
     source::typed(text, true).map_err(|why| format!("neither YAML nor JSON: {why}"))
 }
 
-/// An object in YAML or JSON.
+/// Parses an object in YAML or JSON.
 ///
 /// # Errors
-/// The text is something else.
+/// The text is not an object, or it has a number that JSON readers round differently.
 pub fn object(text: &str) -> Result<JsonObject, String> {
     match read(text)? {
         Value::Object(fields) => exact(fields),
@@ -235,7 +237,7 @@ pub fn object(text: &str) -> Result<JsonObject, String> {
     }
 }
 
-/// Returns parameters whose numbers every JSON reader understands alike.
+/// Returns the parameters, if every JSON reader reads the same numbers.
 fn exact(parameters: Map<String, Value>) -> Result<JsonObject, String> {
     match number::problem(&Value::Object(parameters.clone())) {
         Some(why) => Err(format!("parameters: {why}")),

@@ -2,21 +2,21 @@
 
 use std::process::ExitCode;
 
-/// The exit code of the process. Scripts rely on the numbers: none is ever given another meaning.
+/// The exit code of the process. Scripts rely on the numbers, so no number ever gets another meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Exit {
-    /// It worked, also where the reader of a pipe went away.
+    /// Success, also if the reader of a pipe closed it early.
     Ok = 0,
-    /// The command line makes no sense.
+    /// The command line is invalid.
     Usage = 2,
-    /// A file is no valid Workflow, or values do not fit its inputs.
+    /// A file is not a valid Workflow, or values do not fit its inputs.
     Invalid = 3,
     /// The run failed.
     Failed = 10,
     /// Outputs could not be written.
     Output = 12,
-    /// The run ended by a no: of a person, a timeout or a budget.
+    /// The run ended Rejected, Aborted or Cancelled: by a person, a timeout or a budget.
     Stopped = 17,
     /// The file is valid and asks for something that this program cannot do.
     Unsupported = 18,
@@ -24,12 +24,12 @@ pub enum Exit {
     Paused = 19,
     /// A session cannot be read, written or taken over.
     Session = 20,
-    /// Anything else: a mistake of this program.
+    /// An internal error of this program.
     Unexpected = 70,
 }
 
 impl Exit {
-    /// Every code, ascending.
+    /// All codes, ascending.
     pub const ALL: [Self; 10] = [
         Self::Ok,
         Self::Usage,
@@ -43,7 +43,7 @@ impl Exit {
         Self::Unexpected,
     ];
 
-    /// The number.
+    /// Returns the number.
     pub const fn code(self) -> u8 {
         self as u8
     }
@@ -64,12 +64,12 @@ impl Exit {
         }
     }
 
-    /// An error that ends the process with this code.
+    /// Returns an error that ends the process with this code.
     pub fn because(self, message: impl Into<String>) -> anyhow::Error {
         Failure { exit: self, message: message.into() }.into()
     }
 
-    /// The code of an error: its own if it has one.
+    /// Returns the code of an error: its own, or `Unexpected`.
     pub fn of(error: &anyhow::Error) -> Self {
         error.downcast_ref::<Failure>().map_or(Self::Unexpected, |failure| failure.exit)
     }
@@ -81,7 +81,7 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// The table at the end of `signoff --help`.
+/// Returns the table at the end of `signoff --help`.
 pub fn table() -> String {
     Exit::ALL
         .iter()

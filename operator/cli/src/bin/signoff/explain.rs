@@ -7,7 +7,7 @@ use signoff_manifest::explain::{REFUSALS, topics};
 
 use crate::exit::Exit;
 
-/// The columns of the words of a topic.
+/// The columns of the lines with the terms of a topic.
 const WIDTH: usize = 76;
 
 /// Explain a field, a verdict, a phase, a condition, a reason, a problem or an exit code.
@@ -17,7 +17,8 @@ pub struct Explain {
     name: Option<String>,
 }
 
-/// Prints what the name means, or what was perhaps meant; without a name everything that can be explained.
+/// Prints the meaning of the name, or without a name the list of all topics. An unknown name is an error with a
+/// suggestion.
 pub fn explain(options: &Explain) -> anyhow::Result<Exit> {
     let text = match &options.name {
         Some(name) => explained(name)?,

@@ -1,4 +1,5 @@
-//! `signoff import`: a workflow file of the Strands CLI as a Workflow, with notes on everything that has no equivalent.
+//! `signoff import`: converts a workflow file of the Strands CLI to a Workflow, with notes on every part without an
+//! equivalent.
 //!
 //! **Invariant:** no file is overwritten without the option that allows it.
 
@@ -50,7 +51,7 @@ enum ImportFormat {
     Json,
 }
 
-/// Writes the Workflow and tells the notes.
+/// Writes the Workflow, and prints the notes.
 pub fn import(options: &Import) -> anyhow::Result<Exit> {
     let source = match texts::one(&options.file) {
         Ok(source) => source,
@@ -94,10 +95,10 @@ pub fn import(options: &Import) -> anyhow::Result<Exit> {
     })
 }
 
-/// Writes a text into a new file, or into an existing one by `force`.
+/// Writes a text into a new file. `force`: an existing file is overwritten.
 ///
 /// # Errors
-/// There is such a file, or it cannot be written.
+/// The file exists, or it cannot be written.
 pub fn write(file: &Path, force: bool, text: &str) -> anyhow::Result<()> {
     let name = display(&file.display().to_string(), 256);
     let mut open = OpenOptions::new();
@@ -116,7 +117,7 @@ pub fn write(file: &Path, force: bool, text: &str) -> anyhow::Result<()> {
 /// Returns the user of this machine.
 ///
 /// # Errors
-/// The machine does not say.
+/// The system does not know the user's name.
 pub fn user() -> anyhow::Result<String> {
     whoami::username().context("finding out who runs this")
 }

@@ -1,6 +1,6 @@
 //! `signoff`: Workflows without a cluster.
 //!
-//! A command is a file of its own with its `Args` and one function; here stands only which there are.
+//! Each command has a file of its own with its arguments and one function. This file only lists the commands.
 
 mod answer;
 mod exit;
@@ -55,8 +55,7 @@ enum Command {
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
-    // The first thing of all, or the first connection would not know which of two providers to take. Only a second call
-    // could fail.
+    // Two providers are linked, so one must be chosen before the first connection. Only a second call could fail.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let typed = Arguments::from_arg_matches(&command().get_matches()).unwrap_or_else(|error| error.exit());
     match obey(typed.command).await {
@@ -73,7 +72,7 @@ fn command() -> clap::Command {
     grouped(Arguments::command(), &GROUPS, "signoff COMMAND [OPTIONS]")
 }
 
-/// Each command returns how the process ends; an error says it in one sentence (`Exit::because`).
+/// Runs the command, and returns the exit code. An error has its own exit code, by `Exit::because`.
 async fn obey(command: Command) -> anyhow::Result<Exit> {
     match command {
         Command::Explain(options) => explain::explain(&options),

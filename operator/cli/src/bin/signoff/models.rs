@@ -1,6 +1,6 @@
-//! `signoff models`: the models that a provider offers, and what one of them does with a tool.
+//! `signoff models`: lists the models that a provider offers, and tries one of them with a tool.
 //!
-//! It asks a provider only what was asked for: a turn, which costs money, only after a yes.
+//! **Invariant:** a turn, which costs money, is sent only with `--yes` or after the user has confirmed it.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -26,11 +26,11 @@ use url::Url;
 
 use crate::{exit::Exit, texts};
 
-/// The time for one request: that of a step with an agent.
+/// The default timeout of a request, which is that of a step with an agent.
 const TIMEOUT: &str = "5m";
-/// The namespace of what is learnt here: this process.
+/// The namespace under which this process caches what it learns about providers.
 const NAMESPACE: &str = "local";
-/// The name of the tool that a model is offered.
+/// The name of the tool that the model is offered.
 const TOOL: &str = "echo";
 
 /// List the models that a provider offers, and try one turn with a tool
@@ -74,7 +74,7 @@ enum Api {
     Responses,
 }
 
-/// Prints what the provider offers, and what a turn came to.
+/// Prints the models that the provider offers, and the result of a turn with `--try`.
 pub async fn models(options: Models) -> anyhow::Result<Exit> {
     let (provider, entry) = provider(&options)?;
     let Some(endpoint) = provider.kind().and_then(ProviderKind::endpoint).map(str::to_owned) else {
@@ -99,7 +99,7 @@ pub async fn models(options: Models) -> anyhow::Result<Exit> {
             let rows = offered.iter().map(|model| vec![one_line(model, 120)]).collect();
             terminal::print(&table(&["MODEL"], rows))?;
         }
-        // A gateway may have no list, and its models work all the same.
+        // The models of a gateway can work although it has no list.
         Err(error) if options.model.is_some() => terminal::note(&format!("no list of models: {error}")),
         Err(error) => return Err(Exit::Failed.because(error.to_string())),
     }
@@ -121,7 +121,7 @@ pub async fn models(options: Models) -> anyhow::Result<Exit> {
     Ok(Exit::Ok)
 }
 
-/// Returns the provider, and the entry of its key.
+/// Returns the provider, and the Secret entry of its key.
 fn provider(options: &Models) -> anyhow::Result<(Provider, Option<SecretEntry>)> {
     let name = &options.provider;
     if let Some(file) = &options.file {
@@ -170,7 +170,7 @@ fn provider(options: &Models) -> anyhow::Result<(Provider, Option<SecretEntry>)>
     Ok((provider, entry))
 }
 
-/// Reads the key, if one is named.
+/// Reads the key of the entry, or returns `None` without an entry.
 async fn key(options: &Models, entry: Option<&SecretEntry>, url: &Url) -> anyhow::Result<Option<SecretText>> {
     let Some(entry) = entry else { return Ok(None) };
     let secrets = options.secrets_dir.as_ref().map_or_else(LocalSecrets::default, LocalSecrets::in_folder);
@@ -185,7 +185,7 @@ fn model_name(typed: &str) -> Result<String, String> {
     Ok(typed.to_owned())
 }
 
-/// Reads the longest time for a request.
+/// Parses the longest time for a request, which must not be zero.
 pub fn request_timeout(typed: &str) -> Result<Duration, String> {
     let timeout = typed.parse::<Span>()?.duration();
     if timeout.is_zero() {
@@ -194,16 +194,16 @@ pub fn request_timeout(typed: &str) -> Result<Duration, String> {
     Ok(timeout)
 }
 
-/// Reads the Secret and its key that `--key` names.
+/// Parses the Secret and its key that `--key` names.
 pub fn secret_entry(typed: &str) -> anyhow::Result<SecretEntry> {
-    // The text is not repeated: it may be the key itself.
+    // The message does not repeat the text, which might be the key itself.
     let parts = typed.split_once('/').filter(|(secret, key)| !secret.is_empty() && !key.is_empty());
     let (secret, key) =
         parts.ok_or_else(|| Exit::Usage.because("--key is a Secret and a key of it, as in models/token"))?;
     Ok(SecretEntry { name: "key".into(), secret: secret.into(), key: key.into() })
 }
 
-/// Returns the host, and the port unless it is that of the scheme.
+/// Returns the host, with the port unless it is the default port of the scheme.
 pub fn host_and_port(url: &Url) -> String {
     let host = url.host_str().unwrap_or_default();
     url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"))
@@ -217,15 +217,15 @@ struct Server {
     timeout: Duration,
 }
 
-/// A model that was tried.
+/// The replies of a model that was tried.
 struct Tried {
     first: TurnReply,
-    /// Its answer to the result of its call, or `None` if it called no tool, or one that was not offered.
+    /// The reply to the result of the call, or `None` if the model called no tool, or one that was not offered.
     second: Option<TurnReply>,
 }
 
 impl Server {
-    /// Asks a model to call a tool, and tells it the result.
+    /// Asks a model to call a tool, and sends it the result.
     async fn try_tool(&self, model: &str) -> Result<Tried, CallError> {
         let asked = Message::text(Role::User, "Call the tool echo with the word ready. Then say what it returned.");
         let first = self.turn(model, vec![asked.clone()]).await?;

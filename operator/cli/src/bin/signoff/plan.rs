@@ -46,11 +46,11 @@ enum PlanFormat {
     Dot,
 }
 
-/// Prints the flow, or what is wrong with the file.
+/// Prints the flow of the Workflow, or the problems of the file.
 pub fn plan(options: &Plan) -> anyhow::Result<Exit> {
     let source = texts::one(&options.file).map_err(|why| Exit::Usage.because(why))?;
     let catalogues = options.catalogue.as_deref().map(catalogues).transpose()?;
-    // Commands are shown, and not started.
+    // The plan shows commands without starting them.
     let settings = Settings { allow_commands: true, ..Settings::default() };
     let read = match read_any(&source.text, &import::user()?, &settings) {
         Ok(read) => read,
@@ -76,8 +76,8 @@ pub fn plan(options: &Plan) -> anyhow::Result<Exit> {
     Ok(Exit::Ok)
 }
 
-/// Returns everything that is not as the Workflow has it: tools that are missing or not offered, and pins of other
-/// definitions.
+/// Returns the differences between the Workflow and the catalogues: tools that are missing or not offered, and pins of
+/// other definitions.
 fn differences(spec: &WorkflowSpec, catalogues: &Catalogues) -> Vec<String> {
     let mut notes = server_tools::misfits(spec, catalogues);
     for server in &spec.servers {
@@ -88,7 +88,7 @@ fn differences(spec: &WorkflowSpec, catalogues: &Catalogues) -> Vec<String> {
     notes
 }
 
-/// Reads the catalogues of a file.
+/// Reads the catalogues of a file that `signoff tools --catalogue` has saved.
 fn catalogues(file: &Path) -> anyhow::Result<Catalogues> {
     let name = texts::shown(file);
     let text = texts::of_file(file).map_err(|why| Exit::Usage.because(format!("{name}: {why}")))?;

@@ -32,10 +32,10 @@ use terminal_handler::TerminalHandler;
 /// The heading of the options about answers in `--help`.
 const ANSWERS: &str = "Answers";
 
-/// The timeout of a gate in front of a call that sets none, where a person sits at the terminal.
+/// The default timeout of a gate in front of a call, if there is a person at the terminal.
 const AT_THE_TERMINAL: Duration = Duration::from_secs(300);
 
-/// The variable that says where sessions are.
+/// The environment variable with the folder of sessions.
 const SESSIONS: &str = "SIGNOFF_SESSIONS_DIR";
 
 /// Run a Workflow on this machine, without a cluster. The run pauses at a gate without an answer (exit code 19);
@@ -86,8 +86,8 @@ pub struct RunArguments {
     answer: Answer,
 }
 
-// What is for a pending gate needs a session. It conflicts with a file instead of requiring --resume: clap does not ask
-// for what would conflict with a file that is there.
+// The options for a pending gate need a session. They conflict with FILE instead of requiring --resume, because clap
+// does not require an option that conflicts with a given argument.
 /// Answers to gates.
 #[derive(Args, Debug, Default)]
 #[command(group = ArgGroup::new("given").args(["hitl_response", "verdict"]).multiple(true))]
@@ -151,7 +151,7 @@ Answers in a file (--answers), each used once:
 
 Ctrl-C pauses the run after the calls that must not be repeated; --resume repeats all other calls.";
 
-/// Runs or goes on, and tells what came of it.
+/// Starts or resumes a run, and prints its result.
 pub async fn run(options: RunArguments) -> anyhow::Result<Exit> {
     let sessions = Sessions::new(options.place.folder()?);
     let user = whoami::username().context("finding out who runs this")?;
@@ -189,7 +189,7 @@ pub async fn run(options: RunArguments) -> anyhow::Result<Exit> {
         (None, Some(id)) => local.resume(id).await.map_err(failure)?,
         (None, None) => return Err(Exit::Usage.because("name a FILE, or a session with --resume")),
     };
-    // Until now a signal ended the process: nothing was begun.
+    // Before this, a signal ends the process, because the run has not started.
     pause_when_asked(local.stop(), Arc::clone(&editing))?;
     if options.resume.is_some()
         && let Some(given) = options.answer.given()
@@ -199,16 +199,16 @@ pub async fn run(options: RunArguments) -> anyhow::Result<Exit> {
     if options.resume.is_none() {
         terminal::note(&format!("session {}", run.id()));
     }
-    // Those that the file has were shown with their places in it.
+    // Warnings about the file were already shown with their lines.
     let further = run.warnings().iter().filter(|warning| !warned.contains(warning));
     further.for_each(|warning| terminal::note(&format!("warning: {}", one_line(warning, 1000))));
 
     let ended = run.go().await;
-    // The editor of a gate that time decided may still be open: what is told now would be lost beneath it.
+    // The editor of a gate whose deadline has passed can still be open and would hide the output.
     drop(editing.lock().await);
     let ended = ended.map_err(failure)?;
     let snapshot = run.snapshot();
-    // Servers that are commands end with it.
+    // Dropping the run ends its servers that are commands.
     drop(run);
     local.settled().await;
     let exported = match &options.export_hitl_history {
@@ -231,24 +231,24 @@ pub async fn run(options: RunArguments) -> anyhow::Result<Exit> {
     unwritten.iter().for_each(|why| terminal::note(&format!("{why:#}")));
     Ok(match ended {
         RunOutcome::Over(end) => unwritten.first().map_or_else(|| output::exit(end.phase()), Exit::of),
-        // That the run waits matters more: what was decided can still be written once it is over. An answer that was
-        // given was for this gate.
+        // A paused run has priority over a failed export, which can be repeated when the run is over. A refused answer
+        // was meant for this gate.
         RunOutcome::Paused if terminal_handler.was_refused() => Exit::Usage,
         RunOutcome::Paused => Exit::Paused,
     })
 }
 
 impl Place {
-    /// The folder, where a command that is to be copied has to say it: the environment says it by itself.
+    /// Returns the folder if suggested commands must name it, because the environment does not.
     pub fn said(&self) -> Option<&Path> {
         let by_itself = env::var_os(SESSIONS).map(PathBuf::from);
         self.sessions_dir.as_deref().filter(|folder| by_itself.as_deref() != Some(folder))
     }
 
-    /// The folder.
+    /// Returns the folder of sessions.
     ///
     /// # Errors
-    /// Nobody says where, and there is no home.
+    /// No folder is given, and HOME is not set.
     pub fn folder(&self) -> anyhow::Result<PathBuf> {
         let given = |name: &str| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
         let state = || given("XDG_STATE_HOME").or_else(|| Some(given("HOME")?.join(".local/state")));
@@ -264,7 +264,7 @@ impl Answer {
         self.interactive || (!self.no_interactive && terminal::is_manned() && terminal::is_watched())
     }
 
-    /// The answer of the command line itself.
+    /// Returns the answer that the options give, if any.
     fn given(&self) -> Option<Given> {
         let reason = self.reason.clone();
         match (self.verdict, &self.hitl_response) {
@@ -288,7 +288,8 @@ fn answers_of_file(options: &Answer) -> anyhow::Result<Answers> {
     Answers::of_file(&name, &text).map_err(|why| Exit::Usage.because(format!("{name}: {}", one_line(&why, 2000))))
 }
 
-/// Gives an answer to the pending gate that it is for. Where time has decided meanwhile, nothing is answered.
+/// Gives the answer of the command line to its pending gate. If no gate is pending any more, prints that the answer is
+/// not used.
 fn address(run: &Run, gate: Option<&str>, given: Given, terminal_handler: &TerminalHandler) -> anyhow::Result<()> {
     let pending = run.pending();
     let is_meant = |approval: &&&Approval| {
@@ -302,7 +303,7 @@ fn address(run: &Run, gate: Option<&str>, given: Given, terminal_handler: &Termi
     match (open.as_slice(), gate) {
         ([only], _) => {
             let name = only.metadata.name.clone().unwrap_or_default();
-            // What cannot be meant here is said before anything goes on.
+            // An answer that this gate cannot take is an error before the run continues.
             given.clone().decision(&only.spec.request).map_err(|why| Exit::Usage.because(one_line(&why, 1000)))?;
             terminal_handler.give(Answers::one(&name, given));
             Ok(())
@@ -324,7 +325,7 @@ fn address(run: &Run, gate: Option<&str>, given: Given, terminal_handler: &Termi
     }
 }
 
-/// A gate's path, and its name where that is another: `.final (release)`.
+/// Returns a gate's path, with its name if that differs: `.final (release)`.
 fn called(approval: &Approval) -> String {
     let gate = &approval.spec.request.gate;
     match gate.path == gate.name {
@@ -333,7 +334,7 @@ fn called(approval: &Approval) -> String {
     }
 }
 
-/// The code of a failure of a session.
+/// Returns the error of a session with its exit code.
 pub fn failure(error: Error) -> anyhow::Error {
     let exit = match &error {
         Error::Invalid(_) => Exit::Invalid,
@@ -345,14 +346,14 @@ pub fn failure(error: Error) -> anyhow::Error {
     exit.because(error.to_string())
 }
 
-/// ctrl-C, a request to end and a terminal that goes away pause the run; a second one does not wait for calls.
+/// Pauses the run at SIGINT (ctrl-C), SIGTERM and SIGHUP. A second signal does not wait for calls.
 fn pause_when_asked(stop: Stop, editing: Editing) -> anyhow::Result<()> {
     let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
     let mut hang_up = signal(SignalKind::hangup())?;
     tokio::spawn(async move {
         loop {
             tokio::select! {
-                // While the editor is open it is the editor's.
+                // While an editor is open, ctrl-C is for the editor.
                 Some(()) = interrupt.recv() => if editing.try_lock().is_ok() { stop.ask() },
                 Some(()) = terminate.recv() => stop.ask(),
                 Some(()) = hang_up.recv() => stop.ask(),
@@ -373,7 +374,7 @@ fn parameters(typed: &str) -> Result<JsonObject, String> {
     answer::object(typed)
 }
 
-/// Reads a whole session's snapshot, for commands that only look.
+/// Reads the snapshot of a session, for commands that do not change it.
 pub fn read(sessions: &Sessions, id: &str) -> anyhow::Result<signoff_local::Snapshot> {
     sessions.read(id).map_err(failure)
 }

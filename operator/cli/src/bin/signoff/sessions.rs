@@ -43,7 +43,7 @@ enum SessionsCommand {
     Cleanup(Cleanup),
 }
 
-/// `list`.
+/// The arguments of `list`.
 #[derive(Args, Debug)]
 struct List {
     /// List only sessions in this phase, such as waiting; can be given more than once
@@ -56,7 +56,7 @@ struct List {
     place: Place,
 }
 
-/// `show`.
+/// The arguments of `show`.
 #[derive(Args, Debug)]
 struct Show {
     /// The ID of the session
@@ -80,7 +80,7 @@ struct Show {
     place: Place,
 }
 
-/// `delete`.
+/// The arguments of `delete`.
 #[derive(Args, Debug)]
 struct Delete {
     /// The IDs of the sessions
@@ -90,7 +90,7 @@ struct Delete {
     place: Place,
 }
 
-/// `cleanup`.
+/// The arguments of `cleanup`.
 #[derive(Args, Debug)]
 struct Cleanup {
     /// Delete only sessions that did not change for this time, such as 12h or 7d
@@ -103,7 +103,7 @@ struct Cleanup {
     place: Place,
 }
 
-/// Does what was asked for.
+/// Runs the chosen subcommand.
 pub async fn sessions(options: SessionsArguments) -> anyhow::Result<Exit> {
     match options.command {
         SessionsCommand::List(options) => list(&options),
@@ -123,10 +123,10 @@ fn list(options: &List) -> anyhow::Result<Exit> {
                 objects.push(object(&session));
                 rows.push(row(&session));
             }
-            // Not of this phase; or no session, or removed just now.
+            // The session has another phase, or it is none, or it was just deleted.
             Ok(_) | Err(Error::Missing { .. }) => {}
             Err(why) => {
-                // One that is damaged hides no other.
+                // A damaged session does not hide the others.
                 terminal::note(&format!("{id}: {}", one_line(&why.to_string(), 1000)));
                 exit = Exit::Session;
             }
@@ -148,7 +148,7 @@ fn row(session: &Snapshot) -> Vec<String> {
     let status = session.workflow.status.clone().unwrap_or_default();
     let pending: Vec<_> = output::pending(session).iter().map(|a| one_line(&a.spec.request.gate.path, 63)).collect();
     let began = status.started_at.map(|at| clock::distance(at, clock::now())).unwrap_or_default();
-    // PENDING has the gates already.
+    // The column PENDING already shows why a run waits.
     let is_told = matches!(status.phase, WorkflowPhase::Succeeded | WorkflowPhase::Running | WorkflowPhase::Waiting);
     let why = status.message.filter(|_| !is_told).unwrap_or_default();
     vec![session.id.clone(), status.phase.name().to_owned(), pending.join(", "), began, one_line(&why, 80)]
@@ -188,7 +188,7 @@ async fn show(options: &Show) -> anyhow::Result<Exit> {
     let page = match options.format {
         Format::Json => result,
         Format::Text => {
-            // Without a cluster the namespace means nothing.
+            // Without a cluster the namespace has no meaning.
             let mut workflow = session.workflow.clone();
             workflow.metadata.namespace = None;
             let run = status::render(&workflow, &session.approvals, clock::now(), style);
@@ -216,7 +216,7 @@ fn cleanup(options: &Cleanup) -> anyhow::Result<Exit> {
         let removed = match sessions.read(&id) {
             Ok(session) if is_meant(&session, options, now) => sessions.delete(&id),
             Ok(_) | Err(Error::Missing { .. }) => continue,
-            // What cannot be read may be worth something to somebody: `delete` removes it by name.
+            // An unreadable session might still be needed. `delete` deletes it by its ID.
             Err(why) => Err(why),
         };
         match removed {
@@ -261,7 +261,7 @@ fn phase(typed: &str) -> Result<WorkflowPhase, String> {
     found.ok_or_else(|| format!("no phase: use one of {}", ALL.map(WorkflowPhase::name).join(", ").to_lowercase()))
 }
 
-/// `90s`, `12h`, and days, which a Workflow does not have.
+/// Parses a duration such as `90s` or `12h`, or a number of days, which durations of a Workflow do not have.
 fn length(typed: &str) -> Result<Duration, String> {
     if let Some(days) = typed.strip_suffix('d') {
         let days: u64 = days.parse().map_err(|_| "write a whole number of days, such as 7d".to_owned())?;

@@ -10,20 +10,20 @@ use signoff_cli::{encoding::decoded, sanitize::one_line};
 /// The name of standard input among files.
 const STDIN: &str = "-";
 
-/// The endings of files that are taken from a folder.
+/// The extensions of the files that are read from a folder.
 const ENDINGS: [&str; 3] = ["yaml", "yml", "json"];
 
-/// A text and what to call it.
+/// A text and its name.
 #[derive(Debug)]
 pub struct Text {
     /// The name for a terminal.
     pub name: String,
     pub text: String,
-    /// Whether nobody named it: it stood in a folder.
+    /// Whether the file was found in a folder, and not named itself.
     pub found: bool,
 }
 
-/// Every text that was asked for, and why some could not be read.
+/// Returns the texts of the named files and folders, and a problem for each that cannot be read.
 pub fn read(names: &[PathBuf]) -> (Vec<Text>, Vec<String>) {
     let (mut texts, mut problems) = (Vec::new(), Vec::new());
     for name in names {
@@ -45,7 +45,7 @@ pub fn read(names: &[PathBuf]) -> (Vec<Text>, Vec<String>) {
     (texts, problems)
 }
 
-/// One file, or standard input.
+/// Returns the text of a file, or of standard input for `-`.
 pub fn one(file: &Path) -> Result<Text, String> {
     let is_stdin = file == Path::new(STDIN);
     let name = if is_stdin { "standard input".to_owned() } else { shown(file) };
@@ -56,12 +56,12 @@ pub fn one(file: &Path) -> Result<Text, String> {
     }
 }
 
-/// Returns a path for a terminal: in a folder of others, names of files are text of others.
+/// Returns a path for a terminal, as one line. Names of files can be text of others too.
 pub fn shown(path: &Path) -> String {
     one_line(&path.display().to_string(), 1024)
 }
 
-/// Returns the text of a file that values or answers are read from.
+/// Returns the text of a file with values or answers.
 pub fn of_file(file: &Path) -> Result<String, String> {
     fs::read(file).map_err(|error| error.to_string()).and_then(decoded)
 }
@@ -72,7 +72,7 @@ fn whole(mut from: impl io::Read) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The file itself, or every file of a folder and of those below it, by name.
+/// Returns the file itself, or the files of a folder and of the folders below it, sorted by path.
 fn files(name: &Path) -> io::Result<Vec<PathBuf>> {
     if name == Path::new(STDIN) || !name.is_dir() {
         return Ok(vec![name.to_owned()]);
@@ -83,7 +83,7 @@ fn files(name: &Path) -> io::Result<Vec<PathBuf>> {
         for entry in fs::read_dir(&folder)? {
             let entry = entry?;
             let (path, kind) = (entry.path(), entry.file_type()?);
-            // A link to a folder may lead back up: it is not followed.
+            // A link to a folder is not followed, because it can lead back to a folder above.
             if kind.is_dir() {
                 folders.push(path);
             } else if path.extension().and_then(|end| end.to_str()).is_some_and(|end| ENDINGS.contains(&end)) {

@@ -1,4 +1,4 @@
-//! `signoff tools`: the tools of MCP servers, what would be asked about them, and the pins of their definitions.
+//! `signoff tools`: lists the tools of MCP servers and the gates that would ask about them, and pins their definitions.
 //!
 //! target -> list each server *(I/O)* -> compare with the Workflow *(pure)* -> print -> save catalogues and pins.
 //!
@@ -68,7 +68,7 @@ pub struct Tools {
     timeout: Duration,
 }
 
-/// The servers that are asked, and the file that has them.
+/// The servers whose tools are listed, and the file with the servers.
 struct ToolTarget {
     servers: Vec<Server>,
     secrets: Vec<SecretEntry>,
@@ -76,7 +76,7 @@ struct ToolTarget {
     file: Option<(Text, Box<Workflow>)>,
 }
 
-/// Prints the tools of each server, then saves what was asked for.
+/// Prints the tools of each server, then saves catalogues and pins, if the options ask for them.
 pub async fn tools(options: Tools) -> anyhow::Result<Exit> {
     let target = target(&options)?;
     let listed = list::listed(&options, &target).await?;
@@ -95,7 +95,7 @@ pub async fn tools(options: Tools) -> anyhow::Result<Exit> {
     Ok(if listed.len() == target.servers.len() { Exit::Ok } else { Exit::Failed })
 }
 
-/// Returns the servers that the command line means.
+/// Returns the servers that the command line names.
 fn target(options: &Tools) -> anyhow::Result<ToolTarget> {
     if ["http://", "https://"].iter().any(|scheme| options.target.starts_with(scheme)) {
         return of_url(options);
@@ -107,7 +107,7 @@ fn target(options: &Tools) -> anyhow::Result<ToolTarget> {
         return Err(Exit::Usage.because("--pin writes into a file: name the file instead of standard input"));
     }
     let text = texts::one(Path::new(&options.target)).map_err(|why| Exit::Usage.because(why))?;
-    // Commands are named, and not started.
+    // Servers that are commands are named without starting them.
     let settings = Settings { allow_commands: true, ..Settings::default() };
     let read = read_any(&text.text, "", &settings).map_err(|problems| {
         problems.iter().for_each(|problem| terminal::note(&report::shown(&text.name, &text.text, problem)));

@@ -38,14 +38,15 @@ enum ProblemFormat {
     Json,
 }
 
-/// Prints every problem; warnings alone are no failure.
+/// Prints every problem. Warnings alone do not fail the command.
 pub fn validate(options: &Validate) -> anyhow::Result<Exit> {
     let (texts, unread) = texts::read(&options.files);
     let (mut told, mut all, mut objects) = (String::new(), Vec::new(), Vec::new());
     let mut valid = true;
     for Text { name, text, found } in &texts {
         let documents = check(text, &Settings::default());
-        // A folder holds files for others too, such as answers and values; a file with one object of ours is ours.
+        // A folder can hold other files, such as answers and values. A file is checked if one of its documents is an
+        // object of Signoff.
         if *found && !documents.is_empty() && !documents.iter().any(|document| document.is_named) {
             terminal::note(&format!("{name}: none of Signoff's objects: not checked"));
             continue;

@@ -20,38 +20,38 @@ pub struct DecisionArgs {
 /// The payload of a verdict.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Payload {
-    /// Nothing.
+    /// No payload.
     Nothing,
-    /// Modify and Retry.
+    /// Modify and Retry: the parameters.
     Parameters {
-        /// JSON where it reads as JSON.
+        /// The values of `--set`: JSON if they are valid JSON, otherwise text.
         set: Vec<(String, String)>,
-        /// Text.
+        /// The values of `--set-string`: always text.
         set_string: Vec<(String, String)>,
-        /// A file to begin with.
+        /// The file of `--from-file`, to which the other parameters are added.
         from_file: Option<String>,
     },
-    /// Modify: what a person makes of the shown values in an editor.
+    /// Modify: the shown values, edited in the user's editor.
     Edited,
     /// Respond: the text of the only question.
     Response(String),
-    /// Respond: a file with that text.
+    /// Respond: the file with that text.
     ResponseFile(String),
-    /// Respond: by question.
+    /// Respond: the answers by question.
     Answers {
         /// Texts by question.
         texts: Vec<(String, String)>,
         /// Options by question.
         options: Vec<(String, String)>,
     },
-    /// Defer.
+    /// Defer: the guidance.
     Guidance(String),
-    /// Escalate.
+    /// Escalate: the subjects to ask.
     To(Vec<String>),
 }
 
 impl Command {
-    /// Returns the decisions, if the command is one: several of them where it names several Approvals.
+    /// Returns the decisions of the command, one for each Approval that it names. Empty if the command decides nothing.
     pub fn decisions(self) -> Vec<DecisionArgs> {
         match self {
             Self::Approve(typed) => typed.decisions(Verdict::Approve),
@@ -99,8 +99,8 @@ impl Command {
 
 impl Plain {
     fn decisions(self, verdict: Verdict) -> Vec<DecisionArgs> {
-        let of = |name| DecisionArgs { name, verdict, payload: Payload::Nothing, common: self.common.clone() };
-        self.names.into_iter().map(of).collect()
+        let decision = |name| DecisionArgs { name, verdict, payload: Payload::Nothing, common: self.common.clone() };
+        self.names.into_iter().map(decision).collect()
     }
 }
 

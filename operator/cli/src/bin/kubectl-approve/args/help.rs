@@ -1,4 +1,4 @@
-//! The subcommands in the groups of the help, and the one that was perhaps meant by another word *(pure)*.
+//! The groups of the subcommands in the help, and the suggestion for a mistyped subcommand *(pure)*.
 
 use std::ffi::OsString;
 
@@ -30,14 +30,14 @@ pub fn command() -> Command {
     grouped(Arguments::command(), &GROUPS, USAGE)
 }
 
-/// Returns the end of a message about a word that is no name, such as `; did you mean list?`; empty where no subcommand
-/// is near.
+/// Returns the end of a message about a word that is not a name, such as `; did you mean list?`. Empty if no subcommand
+/// is similar.
 pub fn did_you_mean(word: &str) -> String {
     nearest::did_you_mean(word, subcommands().chain(["--help"]))
 }
 
-/// Returns the message about a word in the place of a subcommand that is near one. Returns `None` where the message of
-/// clap is better: about an argument that is near another one, and where the subcommand is known.
+/// Returns the message about a mistyped subcommand. Returns `None` if clap's own message is better: about a mistyped
+/// option, and after a subcommand that exists.
 pub fn mistyped(words: &[OsString], error: &Error) -> Option<String> {
     let is_near_flag = error.get(ContextKind::SuggestedArg).is_some();
     if error.kind() != ErrorKind::UnknownArgument || is_near_flag {
@@ -66,7 +66,7 @@ fn first_positional(words: &[OsString]) -> Option<&str> {
     None
 }
 
-/// Whether the word after an option is its value: not where the option has it in the same word.
+/// Whether the word after an option is its value. It is not if the option and its value are one word.
 fn has_value_next(command: &Command, option: &str) -> bool {
     let takes = |is: &dyn Fn(&Arg) -> bool| {
         let mut arguments = command.get_arguments();
@@ -122,7 +122,7 @@ mod tests {
         assert_eq!(help.matches("  list ").count(), 1, "{help}");
     }
 
-    /// Returns what is told about a line that clap refuses.
+    /// Returns the message about a line that clap refuses.
     fn told(line: &str) -> Option<String> {
         let words: Vec<_> = line.split(' ').map(OsString::from).collect();
         let refused = command().try_get_matches_from(&words).err();

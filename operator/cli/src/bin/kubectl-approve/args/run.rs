@@ -7,7 +7,7 @@ use clap::Args;
 use super::{Command, WebArgs, value::workflow};
 use crate::output::FactsArgs;
 
-/// `status`.
+/// The arguments of `status`.
 #[derive(Args, Debug)]
 #[command(mut_arg("web", |web| web.conflicts_with_all(["watch", "all", "facts"])))]
 pub struct StatusArgs {
@@ -20,15 +20,15 @@ pub struct StatusArgs {
     /// Print every row of a long run
     #[arg(long)]
     pub all: bool,
-    /// The facts.
+    /// The format of the result for programs.
     #[command(flatten)]
     pub output: FactsArgs,
-    /// The page.
+    /// The option to open the page of the inbox.
     #[command(flatten)]
     pub web: WebArgs,
 }
 
-/// `rerun`.
+/// The arguments of `rerun`.
 #[derive(Args, Debug)]
 pub struct Reruns {
     /// The Workflows
@@ -43,7 +43,7 @@ pub struct Reruns {
     pub backup: Option<PathBuf>,
 }
 
-/// `suspend` and `resume`.
+/// The arguments of `suspend` and `resume`.
 #[derive(Args, Debug)]
 pub struct Runs {
     /// The Workflows
@@ -51,7 +51,7 @@ pub struct Runs {
     pub names: Vec<String>,
 }
 
-/// `cancel` and `delete`.
+/// The arguments of `cancel` and `delete`.
 #[derive(Args, Debug)]
 pub struct FinalRuns {
     /// The Workflows
@@ -75,7 +75,7 @@ pub enum RunVerb {
     Delete,
     /// The run is created again.
     Rerun {
-        /// Whether it is, although the outcome of a call is unknown.
+        /// Whether the run is created again although the outcome of a call is unknown.
         despite_unknown: bool,
     },
 }
@@ -88,12 +88,13 @@ impl RunVerb {
 }
 
 impl Command {
-    /// Returns the backup of the runs that are to be repeated.
+    /// Returns the file of `rerun --backup`, or `None`.
     pub fn backup(&self) -> Option<&Path> {
         if let Self::Rerun(runs) = self { runs.backup.as_deref() } else { None }
     }
 
-    /// Returns the verb for runs, their names, and whether nothing is asked, if the command is such a verb.
+    /// Returns the verb for runs, the names of the runs, and whether the verb needs no confirmation. `None` for a
+    /// command without such a verb.
     pub fn run_verb(&self) -> Option<(RunVerb, &[String], bool)> {
         Some(match self {
             Self::Suspend(runs) => (RunVerb::Suspend, &runs.names, true),

@@ -1,4 +1,4 @@
-//! Lines as users type them, and what they mean.
+//! Command lines as users type them, and the arguments that they are parsed into.
 
 #![allow(clippy::unwrap_used)]
 use clap::CommandFactory;

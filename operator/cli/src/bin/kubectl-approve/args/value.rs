@@ -1,4 +1,4 @@
-//! The values of arguments: names of objects, lengths and pairs, parsed from what is typed *(pure)*.
+//! Parsers for the values of arguments: names of objects, durations and pairs *(pure)*.
 
 use std::time::Duration;
 
@@ -23,11 +23,11 @@ pub enum Named {
 pub enum Wait {
     /// Until the deadline of the gate.
     UntilDeadline,
-    /// At most so long.
+    /// At most this long.
     AtMost(Duration),
 }
 
-/// An Approval's name, also as `-o name` and kubectl write it, or `WORKFLOW/GATE`.
+/// Parses an Approval's name, also as `-o name` and kubectl write it, or `WORKFLOW/GATE`.
 pub fn name(typed: &str) -> Result<String, String> {
     match typed.split_once('/') {
         None if typed.is_empty() => Err("the name is empty".into()),
@@ -44,7 +44,7 @@ pub fn name(typed: &str) -> Result<String, String> {
     }
 }
 
-/// A Workflow's or an Approval's name, also as `-o name` and kubectl write it.
+/// Parses the name of a Workflow or an Approval, also as `-o name` and kubectl write it.
 pub fn named(typed: &str) -> Result<Named, String> {
     match typed.split_once('/') {
         Some((kind, name)) if WORKFLOW_KINDS.contains(&kind) && !name.is_empty() => {
@@ -56,7 +56,7 @@ pub fn named(typed: &str) -> Result<Named, String> {
     }
 }
 
-/// A Workflow's name, also as `-o name` and kubectl write it.
+/// Parses a Workflow's name, also as `-o name` and kubectl write it.
 pub fn workflow(typed: &str) -> Result<String, String> {
     match typed.split_once('/') {
         None if typed.is_empty() => Err("the name is empty".into()),
@@ -66,8 +66,8 @@ pub fn workflow(typed: &str) -> Result<String, String> {
     }
 }
 
-/// The time for which a decision waits without `--wait`, unless [`WAIT_VARIABLE`] has another. It also covers the time
-/// between a deadline and its outcome.
+/// The time for which a decision waits without `--wait`, unless [`WAIT_VARIABLE`] sets another. A wait until the
+/// deadline lasts this much longer, because the outcome follows the deadline.
 pub const DEFAULT_WAIT: Duration = Duration::from_secs(2);
 /// The environment variable with the time for which decisions wait without `--wait`, such as 10s.
 pub const WAIT_VARIABLE: &str = "SIGNOFF_DEFAULT_WAIT";
@@ -81,7 +81,7 @@ pub fn default_wait(value: Option<&str>) -> Result<Duration, String> {
     Ok(length.map_or(DEFAULT_WAIT, Span::duration))
 }
 
-/// The length of a wait, or `deadline`.
+/// Parses the length of a wait, or `deadline`.
 pub fn wait(typed: &str) -> Result<Wait, String> {
     match typed {
         "deadline" => Ok(Wait::UntilDeadline),
@@ -89,7 +89,7 @@ pub fn wait(typed: &str) -> Result<Wait, String> {
     }
 }
 
-/// A key and its value.
+/// Parses a key and its value.
 pub fn pair(typed: &str) -> Result<(String, String), String> {
     match typed.split_once('=') {
         Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),

@@ -26,13 +26,13 @@ use crate::{
     error::{Failure, Server},
 };
 
-/// A cluster, as somebody.
+/// The connection to a cluster as one user.
 pub struct Session {
     client: Client,
     server: Server,
-    /// The namespace that was named, or the context's.
+    /// The first namespace that the command line names, or the context's.
     pub namespace: String,
-    /// All namespaces that were named, else that one.
+    /// The namespaces that the command line names, or else the context's; sorted, without duplicates.
     pub namespaces: Vec<String>,
     /// The time for which a decision waits for its outcome without `--wait`.
     pub default_wait: Duration,
@@ -43,7 +43,7 @@ pub struct Session {
 /// The choice of Approvals for a list.
 #[derive(Clone, Debug, Default)]
 pub struct Selection<'s> {
-    /// Whether it is of every namespace.
+    /// Whether it has the Approvals of all namespaces.
     pub everywhere: bool,
     /// The field selector.
     pub fields: String,
@@ -55,10 +55,10 @@ pub struct Selection<'s> {
 const PAGE: u32 = 500;
 
 impl Session {
-    /// Reads the kubeconfig and makes a client; nothing is sent yet.
+    /// Reads the kubeconfig and creates a client. Sends no request.
     ///
     /// # Errors
-    /// A kubeconfig that is missing or names what is not there.
+    /// The kubeconfig is missing or cannot be used.
     pub async fn open(options: &Connection) -> Result<Self, Failure> {
         let mut config = configuration(options).await?;
         if let Some(user) = &options.impersonate {
@@ -83,22 +83,22 @@ impl Session {
         Ok(Self { client, server, namespace, namespaces, default_wait, call: CallFlags::from(options) })
     }
 
-    /// The connection itself, for questions about other things than Approvals.
+    /// Returns the client, for requests about other objects than Approvals.
     pub fn raw(&self) -> &Client {
         &self.client
     }
 
-    /// Returns the failure that an error stands for, in the user's words.
+    /// Returns the failure that explains a client's error to the user.
     pub fn explain(&self, error: kube::Error) -> Failure {
         self.server.explain(error)
     }
 
-    /// Returns where a Workflow of the namespace stands; nothing where it cannot be read: nothing is decided by it.
+    /// Returns the state of a Workflow of the namespace, which is empty if the Workflow cannot be read.
     pub async fn run(&self, workflow: &str) -> RunNow {
         self.run_in(&self.namespace, workflow).await
     }
 
-    /// Returns the same of a Workflow of another namespace.
+    /// Returns the state of a Workflow of another namespace, which is empty if the Workflow cannot be read.
     pub async fn run_in(&self, namespace: &str, workflow: &str) -> RunNow {
         reading::run(&self.client, namespace, workflow).await
     }
@@ -106,26 +106,26 @@ impl Session {
     /// Returns a Blob of the namespace.
     ///
     /// # Errors
-    /// As every request.
+    /// The request fails.
     pub async fn blob(&self, name: &str) -> Result<Blob, Failure> {
         let api = Api::<Blob>::namespaced(self.client.clone(), &self.namespace);
         api.get(name).await.map_err(|error| self.server.explain(error))
     }
 
-    /// Asks the API server who we are.
+    /// Returns the user and groups as which the API server sees this session.
     ///
     /// # Errors
-    /// As every request.
+    /// The request fails.
     pub async fn me(&self) -> Result<Me, Failure> {
         let review: SelfSubjectReview = self.ask(SelfSubjectReview::default()).await?;
         let user = review.status.and_then(|status| status.user_info).unwrap_or_default();
         Ok(Me { user: user.username.unwrap_or_default(), groups: user.groups.unwrap_or_default() })
     }
 
-    /// Sends one of the API server's questions about oneself.
+    /// Creates a review object, such as a SelfSubjectAccessReview, and returns it with the API server's answer.
     ///
     /// # Errors
-    /// As every request.
+    /// The request fails.
     pub async fn ask<K>(&self, question: K) -> Result<K, Failure>
     where
         K: kube::Resource<DynamicType = ()> + Clone + std::fmt::Debug + serde::Serialize + serde::de::DeserializeOwned,
@@ -137,16 +137,16 @@ impl Session {
             .map_err(|error| self.server.explain(error))
     }
 
-    /// One Approval of the namespace.
+    /// Returns an Approval of the namespace.
     ///
     /// # Errors
-    /// As every request; and an object that this plugin cannot read.
+    /// The request fails, or this plugin cannot read the object.
     pub async fn approval(&self, name: &str) -> Result<Seen, Failure> {
         let found = self.approvals(false).get(name).await.map_err(|error| self.server.explain(error))?;
         seen(&found)
     }
 
-    /// Whether no namespace of this call has a Workflow of this name, where that is certain.
+    /// Whether certainly no namespace of this session has a Workflow of this name.
     pub async fn is_missing(&self, workflow: &str) -> bool {
         if !names::is_object(workflow) {
             return false;
@@ -162,11 +162,11 @@ impl Session {
         true
     }
 
-    /// Returns all Approvals that a field selector picks, of the first namespace or of all. What cannot be read as an
-    /// Approval is returned by name with the reason, and does not hide the others.
+    /// Returns the Approvals that a field selector picks, of the first namespace or of all. The second list has a
+    /// message for each object that cannot be read as an Approval.
     ///
     /// # Errors
-    /// As every request.
+    /// The request fails.
     pub async fn list(&self, everywhere: bool, fields: &str) -> Result<(Vec<Seen>, Vec<String>), Failure> {
         let (mut readable, mut unreadable) = (Vec::new(), Vec::new());
         let page = ListParams::default().fields(fields);
@@ -174,10 +174,10 @@ impl Session {
         Ok((readable, unreadable))
     }
 
-    /// Returns the Approvals of a selection, as [`Session::list`] does, of every namespace that was named.
+    /// Returns the Approvals of a selection as [`Session::list`] does, but of all namespaces of the session.
     ///
     /// # Errors
-    /// As every request. Where the whole cluster may not be listed, the error says how to list namespaces.
+    /// A request fails. If the user cannot list the whole cluster, the error says how to list namespaces.
     pub async fn select(&self, selection: &Selection<'_>) -> Result<(Vec<Seen>, Vec<String>), Failure> {
         let (mut readable, mut unreadable) = (Vec::new(), Vec::new());
         let mut page = ListParams::default().fields(&selection.fields);
@@ -221,10 +221,10 @@ impl Session {
         }
     }
 
-    /// Records an entry in an Approval of the namespace, and returns what is stored then.
+    /// Writes an entry into an Approval of the namespace, and returns the Approval as it is stored.
     ///
     /// # Errors
-    /// As every request; refusals above all.
+    /// The request fails, most often because the API server refuses the decision.
     pub async fn record(&self, approval: &Seen, entry: &Entry, dry_run: bool) -> Result<Seen, Failure> {
         let options = PatchParams { dry_run, field_manager: Some("kubectl-approve".into()), ..PatchParams::default() };
         let stored = record(&self.approvals(false), approval, entry, &options).await;
@@ -232,7 +232,7 @@ impl Session {
     }
 
     fn approvals(&self, everywhere: bool) -> Api<DynamicObject> {
-        // As bare objects: whatever a later version adds to them is still there to be compared and printed.
+        // Dynamic objects keep the fields that a later version adds, which are compared and printed too.
         let resource = ApiResource::erase::<Approval>(&());
         if everywhere { Api::all_with(self.client.clone(), &resource) } else { self.approvals_in(&self.namespace) }
     }
@@ -258,7 +258,7 @@ async fn configuration(options: &Connection) -> Result<Config, Failure> {
     };
     let file = match file {
         Ok(file) => file,
-        // As kubectl does: within a pod its service account is the login when no file says otherwise.
+        // Like kubectl: without a kubeconfig, a Pod logs in as its service account.
         Err(error) => {
             if options.kubeconfig.is_none()
                 && options.context.is_none()

@@ -1,7 +1,8 @@
-//! Names of Approvals as people type them: whole, `WORKFLOW/GATE`, or the beginning of a name.
+//! Names of Approvals as users type them: whole, `WORKFLOW/GATE`, or the beginning of a name.
 //!
 //! **Invariant:** a short name is expanded for a decision only where its Approval is shown and the user is asked before
-//! anything is recorded. A script, and a call with `--yes`, names one request, digest included.
+//! anything is recorded. A script, and a call with `--yes`, must give the whole name, which ends with a digest of the
+//! request.
 
 use std::cmp::Reverse;
 
@@ -22,12 +23,12 @@ const LISTED: usize = 5;
 /// The most runs with which a name is compared.
 const COMPARED: u32 = 500;
 
-/// Whether a short name may stand for an Approval here.
+/// The purpose for which a short name is expanded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Short {
-    /// To show it.
+    /// To show the Approval.
     Everywhere,
-    /// To decide it.
+    /// To decide the Approval.
     ToDecide {
         /// Whether `--yes` skips the question.
         yes: bool,
@@ -35,28 +36,28 @@ pub enum Short {
 }
 
 impl Short {
-    /// Returns the remedy where a whole name is required, or `None`.
+    /// Returns the remedy if a whole name is required, or `None`.
     fn refusal(self, can_ask: bool) -> Option<&'static str> {
         match self {
             Self::ToDecide { .. } if !can_ask => Some("without a terminal write the whole name"),
-            // A short name can fit another request by now, and with `--yes` the user does not see which.
+            // The short name might fit another request now, and with `--yes` the user would not see which.
             Self::ToDecide { yes: true } => Some("write the whole name, or leave --yes out"),
             Self::ToDecide { yes: false } | Self::Everywhere => None,
         }
     }
 }
 
-/// Returns the whole name of the Approval that was typed, and tells which one it is where the name was short.
+/// Returns the whole name of an Approval. If the typed name is short, prints which Approval it is.
 ///
 /// # Errors
-/// A short name that fits none or several, and one where whole names are required.
+/// The name fits no Approval or several, or a whole name is required.
 pub async fn full(session: &Session, typed: &str, short: Short) -> Result<String, Failure> {
     if ends_with_digest(typed) {
         return Ok(typed.to_owned());
     }
     let open = match session.list(false, &still_open()).await {
         Ok((open, _)) => open,
-        // Users who may get Approvals and not list them write whole names.
+        // A user who can get Approvals but not list them must write whole names.
         Err(Failure::Refused(_)) if !typed.contains('/') => return Ok(typed.to_owned()),
         Err(failure) => return Err(failure),
     };
@@ -87,7 +88,7 @@ pub async fn full(session: &Session, typed: &str, short: Short) -> Result<String
     Ok(whole)
 }
 
-/// Adds the open Approvals to the failure that an Approval of this name does not exist; any other failure stays.
+/// Adds the open Approvals to the failure that this Approval does not exist. Returns any other failure unchanged.
 pub async fn explained(session: &Session, name: &str, failure: Failure) -> Failure {
     match failure {
         Failure::NotFound(why) if why.contains(&format!("approvals.signoff.dev \"{name}\" not found")) => {
@@ -100,8 +101,7 @@ pub async fn explained(session: &Session, name: &str, failure: Failure) -> Failu
     }
 }
 
-/// Adds the name of the run that was perhaps meant to the failure that a Workflow does not exist; any other failure
-/// stays.
+/// Adds a suggestion to the failure that one of these Workflows does not exist. Returns any other failure unchanged.
 pub async fn explained_run(session: &Session, typed: &[String], failure: Failure) -> Failure {
     match failure {
         Failure::NotFound(why) => {
@@ -116,8 +116,8 @@ pub async fn explained_run(session: &Session, typed: &[String], failure: Failure
     }
 }
 
-/// Returns the end of a message about a name that no Workflow of the namespace has; empty where none is near, or where
-/// they cannot be listed.
+/// Returns the end of a message about a missing Workflow, such as `; did you mean refund?`. Empty if no name is
+/// similar, or if Workflows cannot be listed.
 pub async fn nearest_run(session: &Session, typed: &str) -> String {
     let resource = ApiResource::erase::<Workflow>(&());
     let api = Api::<DynamicObject>::namespaced_with(session.raw().clone(), &session.namespace, &resource);
@@ -133,7 +133,8 @@ fn ends_with_digest(typed: &str) -> bool {
     !typed.contains('/') && typed.rsplit_once('-').is_some_and(|(_, digits)| is_hex(digits))
 }
 
-/// Returns the Approvals that a short name fits. A gate named exactly goes before gates of which it is the beginning.
+/// Returns the Approvals that a short name fits. Gates with exactly this name or path exclude gates whose path only
+/// begins with it.
 fn matching<'a>(typed: &str, among: &'a [Seen]) -> Vec<&'a Approval> {
     let fits = |test: &dyn Fn(&Approval) -> bool| -> Vec<&'a Approval> {
         among.iter().map(|seen| &seen.approval).filter(|approval| test(approval)).collect()
@@ -152,7 +153,7 @@ fn matching<'a>(typed: &str, among: &'a [Seen]) -> Vec<&'a Approval> {
     fits(&|approval| of_run(approval) && approval.spec.request.gate.path.starts_with(gate))
 }
 
-/// Of Approvals of one gate, which was asked several times, the last; else all of them.
+/// Returns the newest Approval if all of them belong to one gate, which has asked several times. Otherwise returns all.
 fn last(mut found: Vec<&Approval>) -> Vec<&Approval> {
     let gate = |approval: &Approval| {
         let request = &approval.spec.request;
@@ -202,7 +203,7 @@ fn ambiguous(typed: &str, found: &[&Approval]) -> Failure {
     ))
 }
 
-/// Returns the open Approvals whose names are most like the one that was typed.
+/// Describes the open Approvals whose names are most similar to the typed name.
 fn nearest(typed: &str, open: &[Seen]) -> Vec<String> {
     let likeness = |approval: &Approval| {
         let other = if typed.contains('/') { address(approval) } else { name(approval).to_owned() };
@@ -213,7 +214,7 @@ fn nearest(typed: &str, open: &[Seen]) -> Vec<String> {
     rated.iter().take(LISTED).map(|(_, approval)| described(approval)).collect()
 }
 
-/// Returns a name with the run and gate that it stands for.
+/// Returns the name of an Approval with its run and gate.
 fn described(approval: &Approval) -> String {
     format!("{} ({})", shown(approval), one_line(&address(approval), 120))
 }

@@ -1,5 +1,5 @@
-//! Finds the operator and reads the state of its Lease: namespace (I/O) -> reading (I/O) -> judged
-//! ([`signoff_review::operator_lease`]).
+//! The state of the operator by its Lease: namespace *(I/O)* -> Lease *(I/O)* -> state
+//! ([`signoff_review::operator_lease`], *(pure)*).
 
 use kube::Client;
 use signoff_admission::{installed_for, policies::Identity};
@@ -40,7 +40,7 @@ pub async fn operator_state(session: &Session, namespace: Option<&str>) -> Opera
     }
 }
 
-/// Returns why no operator counts decisions, where that is certain.
+/// Returns why no operator counts decisions, or `None` if that is not certain.
 pub async fn operator_silence(session: &Session) -> Option<String> {
     let state = operator_state(session, None).await;
     state.is_gone().then(|| state.to_string())
@@ -53,7 +53,7 @@ async fn read_state(client: &Client, namespace: &str) -> Result<Option<OperatorS
     if !state.is_gone() || first.is_released() {
         return Ok(Some(state));
     }
-    // A watch would tell at once, but users may only get this Lease.
+    // A watch would be faster, but users can only get this Lease.
     tokio::time::sleep(first.pause()).await;
     Ok(read(client, namespace).await?.map(|later| first.judge_again(&later)))
 }

@@ -19,10 +19,10 @@ const LABEL: &str = "app.kubernetes.io/version";
 /// Selects the Deployment of the operator.
 const OPERATOR: &str = "app.kubernetes.io/name=signoff,app.kubernetes.io/component=operator";
 
-/// Asks for all versions and returns them by lines, or as facts.
+/// Fetches all versions and returns them, a line each or as facts.
 ///
 /// # Errors
-/// The facts have no such form.
+/// The facts cannot be serialized.
 pub async fn version(session: &Session, output: FactsArgs) -> Result<String, Failure> {
     let (operator, server) = tokio::join!(operator(session), server(session));
     let client = env!("CARGO_PKG_VERSION");
@@ -33,8 +33,8 @@ pub async fn version(session: &Session, output: FactsArgs) -> Result<String, Fai
 fn facts(client: &str, operator: &Result<Vec<Installed>, String>, server: &Result<String, String>) -> Value {
     let operator = match operator {
         Ok(all) => {
-            let one = |one: &Installed| json!({"version": one.version, "images": one.images});
-            json!({"deployments": all.iter().map(one).collect::<Vec<_>>()})
+            let deployment = |found: &Installed| json!({"version": found.version, "images": found.images});
+            json!({"deployments": all.iter().map(deployment).collect::<Vec<_>>()})
         }
         Err(problem) => json!({"problem": problem}),
     };
@@ -52,7 +52,7 @@ struct Installed {
 }
 
 fn page(client: &str, operator: &Result<Vec<Installed>, String>, server: &Result<String, String>) -> String {
-    let described = |one: &Installed| format!("{} ({})", one.version, one_line(&one.images.join(", "), 300));
+    let described = |found: &Installed| format!("{} ({})", found.version, one_line(&found.images.join(", "), 300));
     let operator = match operator {
         Ok(all) => &all.iter().map(described).collect::<Vec<_>>().join(", "),
         Err(problem) => problem,
@@ -62,7 +62,7 @@ fn page(client: &str, operator: &Result<Vec<Installed>, String>, server: &Result
     lines.iter().map(|(label, text)| format!("{label:<14}{text}\n")).collect()
 }
 
-/// Returns the Deployments of the operator, of which there is one at least.
+/// Returns the Deployments of the operator, at least one, or why there is none.
 async fn operator(session: &Session) -> Result<Vec<Installed>, String> {
     let installed = installed_for(session.raw()).await.ok().flatten().unwrap_or_else(Identity::default);
     let namespace = one_line(&installed.namespace, 63);

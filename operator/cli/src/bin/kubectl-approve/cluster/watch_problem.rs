@@ -14,7 +14,7 @@ const GONE: u16 = 410;
 /// The status codes of a request that the API server refuses, however often it is repeated.
 const REFUSED: [u16; 2] = [401, 403];
 
-/// Reports a watch that broke.
+/// Prints a note about the error of a watch.
 ///
 /// # Errors
 /// The API server refuses the watch.
@@ -28,7 +28,7 @@ pub fn report(session: &Session, error: &Error) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Returns the refusal of the API server, which no other attempt would change.
+/// Returns the API server's refusal, which another attempt would not change. `None` for any other error.
 pub fn refusal(error: &Error) -> Option<kube::Error> {
     let status = match error {
         Error::InitialListFailed(kube::Error::Api(status))

@@ -22,7 +22,7 @@ struct Powers {
     delegate: Delegate,
 }
 
-/// For whom one may decide.
+/// The people on whose behalf the user can decide.
 #[derive(Debug, PartialEq, Eq)]
 enum Delegate {
     Nobody,
@@ -30,10 +30,10 @@ enum Delegate {
     These(Vec<String>),
 }
 
-/// Asks the API server and says it.
+/// Returns the page about the user, or the API server's review in the chosen format.
 ///
 /// # Errors
-/// As every request.
+/// A request fails.
 pub async fn whoami(session: &Session, output: &OutputArgs) -> Result<String, Failure> {
     if output.output.is_some() {
         // As `kubectl auth whoami -o` prints it.
@@ -47,7 +47,7 @@ pub async fn whoami(session: &Session, output: &OutputArgs) -> Result<String, Fa
     let (me, approve, grant, delegate) =
         tokio::try_join!(session.me(), may(session, "approve"), may(session, "grant"), delegate(session))?;
     let powers = Powers { approve, grant, delegate };
-    // Users who cannot read Approvals still learns who they are.
+    // Users who cannot list Approvals still see who they are.
     let waiting = session.list(false, &fields).await;
     let waiting = waiting.map(|(found, _)| {
         found.iter().filter(|seen| ineligible(&seen.approval, &me.voter(), clock::now()).is_none()).count()
@@ -56,7 +56,7 @@ pub async fn whoami(session: &Session, output: &OutputArgs) -> Result<String, Fa
     Ok(page(&me, &session.namespace, &powers, waiting, &list))
 }
 
-/// The page. `list`: the command that lists what waits.
+/// Renders the page. `list`: the command that lists the waiting Approvals.
 fn page(me: &Me, namespace: &str, powers: &Powers, waiting: Result<usize, Failure>, list: &str) -> String {
     let groups = me.groups.iter().map(|group| one_line(group, 253)).collect::<Vec<_>>().join(", ");
     let approve = if powers.approve {
@@ -112,7 +112,7 @@ async fn delegate(session: &Session) -> Result<Delegate, Failure> {
     Ok(delegates(answer.status.map(|status| status.resource_rules).unwrap_or_default().as_slice()))
 }
 
-/// For whom RBAC rules let one decide: the verb `delegate` on `people`, by name.
+/// Returns the people on whose behalf these RBAC rules let the user decide: the verb `delegate` on `people`, by name.
 fn delegates(rules: &[ResourceRule]) -> Delegate {
     let holds = |list: Option<&Vec<String>>, word: &str| {
         list.is_some_and(|list| list.iter().any(|item| item == word || item == "*"))

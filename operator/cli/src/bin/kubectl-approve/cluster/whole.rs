@@ -9,10 +9,10 @@ use super::client::Session;
 use crate::error::Failure;
 
 impl Session {
-    /// Fetches what a request of the namespace holds only in part, and verifies it.
+    /// Fetches and verifies the whole texts of which a request of the namespace holds only a part.
     ///
     /// # Errors
-    /// As every request; a Blob that is not there, and one whose content is not what the request names.
+    /// A request fails, a Blob is missing, or its content does not have the digest that the request names.
     pub async fn whole(&self, approval: &Approval) -> Result<Whole, Failure> {
         fetch(self.raw(), &self.namespace, approval).await.map_err(|error| match error {
             WholeTextError::Unreadable { what, error } => explained(self.explain(error), what),

@@ -1,7 +1,7 @@
-//! Deciding, in the way of every decision ([`signoff_review::flow`]): read the request, rehearse the entry, ask the
-//! person, record it, and wait for its effect.
+//! A decision about one Approval, by [`signoff_review::flow`]: read the request *(I/O)* -> rehearse the entry *(I/O)*
+//! -> ask the user *(I/O)* -> record the entry *(I/O)* -> wait for its effect *(I/O)*.
 //!
-//! It must not judge whether a decision is allowed: the API server does.
+//! The API server judges whether a decision is allowed.
 
 use std::{io::Read, pin::pin};
 
@@ -40,41 +40,41 @@ use crate::{
     show,
 };
 
-/// A request as it was read for a decision, and its reader.
+/// A request, read for a decision, with its run and its reader.
 pub struct Reading {
     /// The request.
     pub seen: Seen,
-    /// Where its run stands.
+    /// The state of its run.
     pub run: RunNow,
-    /// The reader.
+    /// The user who reads it.
     pub me: Me,
 }
 
 impl Reading {
-    /// Reads a request.
+    /// Fetches a request with its run and the current user.
     ///
     /// # Errors
-    /// As every request.
+    /// A request fails.
     pub async fn fetch(session: &Session, name: &str) -> Result<Self, Failure> {
         let (seen, me) = tokio::try_join!(session.approval(name), session.me())?;
         let run = session.run(&seen.approval.spec.request.workflow.name).await;
         Ok(Self { seen, run, me })
     }
 
-    /// Returns the request if everything about it is verified. Of long texts its reader sees the beginnings, and is
-    /// told so.
+    /// Returns the request if everything about it is verified. Long texts need not be whole: the reader is told that
+    /// they are cut.
     ///
     /// # Errors
-    /// It has a problem.
+    /// The request has a problem.
     pub fn verified(&self) -> Result<Verified<'_>, Failure> {
         self.checked().map_err(refused)
     }
 
-    /// Refuses a request that has a problem. Who has decided already can still wait for the effect, whatever the run
-    /// says now.
+    /// Refuses a request that has a problem. A voter whose decision is recorded can still wait for its effect, even if
+    /// the run has a problem now.
     ///
     /// # Errors
-    /// It has a problem.
+    /// The request has a problem.
     pub fn check(&self, args: &DecisionArgs) -> Result<(), Failure> {
         let key = self.me.voter_for(args.common.on_behalf_of.as_deref()).key();
         match self.checked() {
@@ -92,7 +92,7 @@ fn refused(problem: Problem) -> Failure {
     Failure::Refused(problem.to_string())
 }
 
-/// The API server, for a decision on the Approval of this name.
+/// The API server, for a decision about one Approval.
 struct OneApproval<'s> {
     session: &'s Session,
     name: &'s str,
@@ -121,11 +121,11 @@ impl Server for OneApproval<'_> {
 /// A decision that was sent.
 #[derive(Debug)]
 pub enum Sent {
-    /// There is nothing to wait for.
+    /// A decision whose effect is not waited for.
     Reported(Report),
-    /// It is stored, and can have its effect.
+    /// A stored decision, whose effect can be waited for.
     Stored {
-        /// As it was typed.
+        /// The arguments of the decision.
         args: Box<DecisionArgs>,
         /// The Approval with the decision.
         approval: Box<Approval>,
@@ -139,7 +139,7 @@ impl Sent {
         Self::Stored { args: Box::new(args), approval: Box::new(approval), entry: Box::new(entry) }
     }
 
-    /// Returns a line that says what is stored, or `None` where there is nothing to wait for.
+    /// Returns the line that the decision is stored, or `None` if its effect is not waited for.
     pub fn recorded(&self) -> Option<String> {
         match self {
             Self::Reported(_) => None,
@@ -162,10 +162,10 @@ impl Sent {
     }
 }
 
-/// Records a decision that was typed with its verdict. On a terminal it shows what is decided about and asks first.
+/// Records a decision. On a terminal, first shows the Approval and asks for confirmation.
 ///
 /// # Errors
-/// Refusals, and everything that keeps it from being recorded as it was typed.
+/// The decision is refused, or it cannot be recorded exactly as it was typed.
 pub async fn decide(session: &Session, args: &DecisionArgs) -> Result<Sent, Failure> {
     let reading = Reading::fetch(session, &args.name).await?;
     reading.check(args)?;
@@ -185,10 +185,10 @@ pub async fn decide(session: &Session, args: &DecisionArgs) -> Result<Sent, Fail
     record(session, args, &reading, asks).await
 }
 
-/// Shows the Approval, asks, and approves it. Where the gate does not take Approve it asks which verdict.
+/// Shows the Approval, asks for confirmation, and approves it. If the gate does not take Approve, asks for a verdict.
 ///
 /// # Errors
-/// As [`decide`]; and when there is nobody to be asked.
+/// As [`decide`]; or a question is needed, and there is no terminal.
 pub async fn show_and_approve(session: &Session, args: &DecisionArgs) -> Result<Sent, Failure> {
     let reading = Reading::fetch(session, &args.name).await?;
     terminal::note(&show::page_of(session, &reading.seen, &reading.me).await);
@@ -217,7 +217,7 @@ pub async fn show_and_approve(session: &Session, args: &DecisionArgs) -> Result<
     record(session, args, &reading, asks).await
 }
 
-/// Sends a decision. `asks`: whether the user is asked first.
+/// Rehearses a decision and records it. `asks`: whether the user confirms it between the two.
 ///
 /// # Errors
 /// As [`decide`].
@@ -242,14 +242,14 @@ async fn record(session: &Session, typed: &DecisionArgs, reading: &Reading, asks
 
 /// A decision before the user has confirmed it.
 pub enum Prepared {
-    /// Nothing is left to send.
+    /// A decision for which no request is left to send.
     Sent(Sent),
-    /// It is what was typed, completed, and the decision that the API server has accepted on trial.
+    /// The completed arguments, and the decision that the API server has accepted in a dry run.
     Ready(Box<DecisionArgs>, Box<Rehearsed>),
 }
 
-/// Makes the entry of a decision, and rehearses it, so that no user confirms a decision that would be refused. `asks`:
-/// the user completes it.
+/// Builds the entry of a decision and rehearses it, so that no user confirms a decision that would be refused. `asks`:
+/// whether the user is asked for missing parts.
 ///
 /// # Errors
 /// As [`decide`].
@@ -322,7 +322,7 @@ async fn rehearse(session: &Session, args: &DecisionArgs, proposed: Proposed) ->
     }
 }
 
-/// Records a decision that its user has confirmed, and sees that exactly it was stored. Of a dry run it reports the
+/// Records a confirmed decision, and verifies that exactly this decision is stored. For a dry run, reports the
 /// rehearsal.
 ///
 /// # Errors
@@ -344,7 +344,7 @@ pub async fn store(session: &Session, args: DecisionArgs, rehearsed: Rehearsed) 
     Ok(Sent::stored(args, approval, entry))
 }
 
-/// Reports a decision that is recorded already; `--wait` waits for its effect.
+/// Reports a decision that is recorded already. With `--wait`, its effect is still waited for.
 fn unchanged(args: DecisionArgs, seen: &Seen, entry: Entry) -> Sent {
     if args.common.wait.is_some() {
         return Sent::stored(args, seen.approval.clone(), entry);
@@ -367,7 +367,7 @@ async fn effect(session: &Session, args: &DecisionArgs, stored: Approval, entry:
     if length.is_some_and(Wait::is_long) && wait::is_open(&waited, entry.decision.verdict) {
         let longer = pin!(wait::wait(session, waited.approval.clone(), entry, length, begun));
         let so_far = pin!(report::report(session, &waited, entry, None));
-        // The reasons so far can take seconds to find out; the outcome does not wait for them.
+        // The report so far can take seconds of requests, which must not delay the outcome.
         let longer = match select(longer, so_far).await {
             Either::Left((longer, _)) => longer,
             Either::Right((so_far, longer)) => {
@@ -390,7 +390,7 @@ fn tampered(key: &str, differences: &[String]) -> Failure {
     Failure::Other(format!("{}, under {}:\n{shown}{}", entry::TAMPERED, one_line(key, 600), entry::TAMPERED_REMEDY))
 }
 
-/// Reads the text of a file, or of standard input where the name is `-`.
+/// Reads the text of a file, or of standard input if the name is `-`.
 fn read(path: &str) -> Result<String, Failure> {
     let mut bytes = Vec::new();
     let read =
@@ -400,7 +400,7 @@ fn read(path: &str) -> Result<String, Failure> {
         .map_err(|why| Failure::Usage(format!("--from-file {}: {why}", one_line(path, 512))))
 }
 
-/// Returns the subject of the decision in a few lines; of a call with its tool and target.
+/// Returns a few lines about the request: gate, run, requester, prompt and digest, and the tool and target of a call.
 pub fn summary(approval: &Approval) -> String {
     let request = &approval.spec.request;
     let call = action::line(request).map(|call| format!("calls {}\n", one_line(&call, 300)));
@@ -415,10 +415,10 @@ pub fn summary(approval: &Approval) -> String {
     )
 }
 
-/// Returns the operator's count of these decisions, by the same function that the operator counts with.
+/// Returns the status with these decisions counted, by the function with which the operator counts.
 ///
 /// # Errors
-/// Counting them costs too much.
+/// The count costs too much, or its thread cannot start.
 fn counted(approval: &Approval, now: Moment) -> Result<ApprovalStatus, Failure> {
     let counted = Counter::start(1).and_then(|counter| counter.wait(approval, now));
     counted.map_err(|error| match error {
@@ -427,7 +427,7 @@ fn counted(approval: &Approval, now: Moment) -> Result<ApprovalStatus, Failure> 
     })
 }
 
-/// Refuses what the operator would find unusable: it would only cost one of few attempts.
+/// Refuses a decision that the operator could not use: it would cost the voter one of a few attempts.
 ///
 /// # Errors
 /// The decision is unusable.

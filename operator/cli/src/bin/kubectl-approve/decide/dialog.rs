@@ -1,4 +1,4 @@
-//! The questions to a person at a terminal: which verdict, why, and whether to go on.
+//! The questions to the user at a terminal: the verdict, the reason, and the confirmation.
 //!
 //! **Invariant:** no question is asked if `terminal::can_ask` is false.
 
@@ -13,10 +13,10 @@ use crate::{
     error::Failure,
 };
 
-/// Asks which of the suggested verdicts to give.
+/// Asks for one of the suggested verdicts.
 ///
 /// # Errors
-/// Anything but one of them was typed, or a verdict that only its command can give.
+/// The user typed none of them, or one that needs a payload and therefore its own command.
 pub fn verdict(suggestions: &[Suggestion]) -> Result<Verdict, Failure> {
     let names: Vec<_> = suggestions.iter().map(|one| one.verdict.name().to_lowercase()).collect();
     let typed = line(&format!("Which verdict? [{}] ", names.join("/")))?;
@@ -39,10 +39,10 @@ fn is_named(verdict: Verdict, typed: &str) -> bool {
     verdict.name().eq_ignore_ascii_case(typed.trim()) || Word::read(typed) == Word::Verdict(verdict)
 }
 
-/// Asks for what the gate or the verdict requires and what was not typed: the reason, and the guidance of Defer.
+/// Asks for the required parts that are missing: the reason, and the guidance of Defer.
 ///
 /// # Errors
-/// Nothing was typed.
+/// The user typed no text.
 pub fn complete(args: &mut DecisionArgs, request: &ApprovalRequest) -> Result<(), Failure> {
     if args.verdict == Verdict::Defer && args.payload == Payload::Nothing {
         args.payload = Payload::Guidance(required("Guidance: ")?);
@@ -53,19 +53,19 @@ pub fn complete(args: &mut DecisionArgs, request: &ApprovalRequest) -> Result<()
     Ok(())
 }
 
-/// Asks whether to give a verdict.
+/// Asks the user to confirm a verdict.
 ///
 /// # Errors
-/// The person did not say yes.
+/// The user did not say yes.
 pub fn confirm(args: &DecisionArgs, approval: &Approval, me: &Me) -> Result<(), Failure> {
     let answered = terminal::ask(&question(args, approval, me)).map_err(|error| Failure::Other(error.to_string()))?;
     if answered { Ok(()) } else { Err(Failure::Declined) }
 }
 
-/// Asks whether to give a verdict about each of these calls of one turn.
+/// Asks the user to confirm a verdict about each of these calls of one turn.
 ///
 /// # Errors
-/// The person did not say yes.
+/// The user did not say yes.
 pub fn confirm_turn(args: &DecisionArgs, calls: &[&Approval], me: &Me) -> Result<(), Failure> {
     let question = question_of_turn(args, calls, me);
     let answered = terminal::ask(&question).map_err(|error| Failure::Other(error.to_string()))?;
@@ -89,7 +89,7 @@ fn question_of_turn(args: &DecisionArgs, calls: &[&Approval], me: &Me) -> String
     format!("{} {} call{plural} ({}) as {}{cut}?", args.verdict, calls.len(), names.join(", "), voter(args, me))
 }
 
-/// Returns what of an approved request is not shown.
+/// Returns the texts of which an approved request shows only a part, or `None`.
 fn cut(args: &DecisionArgs, approval: &Approval) -> Option<String> {
     let cut = whole::cut(&approval.spec.request);
     (args.verdict == Verdict::Approve && !cut.is_empty()).then(|| cut.join(" and of "))

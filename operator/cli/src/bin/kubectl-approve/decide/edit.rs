@@ -1,4 +1,4 @@
-//! `modify --edit`: the parameters in the person's editor, until they fit, then the difference and a question.
+//! `modify --edit`: the parameters in the user's editor until they are valid, then the difference and a question.
 //!
 //! fetch *(I/O)* -> check gate and user *(pure)* -> reason *(I/O)* -> parameters as YAML *(pure)* -> editor *(I/O)* ->
 //! check as the operator checks *(pure)* -> difference -> rehearse *(I/O)* -> question -> record *(I/O)*
@@ -47,11 +47,11 @@ const VARIABLES: [&str; 2] = ["KUBE_EDITOR", "EDITOR"];
 /// The longest difference that is shown, in characters.
 const LONGEST: usize = 20_000;
 
-/// Sends the decision with the parameters that the person wrote. Of a failure after the text was edited, prints where
-/// the text is kept.
+/// Records the decision with the parameters that the user edits. After a failure, keeps an edited text and prints its
+/// path.
 ///
 /// # Errors
-/// As every request; where there is no terminal, nothing was changed, or the person did not confirm the difference.
+/// A request fails, there is no terminal, the text is unchanged, or the user did not confirm the difference.
 pub async fn edit_and_decide(session: &Session, mut args: DecisionArgs) -> Result<Sent, Failure> {
     if !terminal::can_ask() {
         return Err(Failure::Usage("--edit needs a terminal; use --set or --from-file".to_owned()));
@@ -89,17 +89,17 @@ pub async fn edit_and_decide(session: &Session, mut args: DecisionArgs) -> Resul
     sent
 }
 
-/// Returns the whole text with which an edit begins.
+/// Returns the whole reviewed text, with which an edit begins, or `None` if the request has none.
 async fn reviewed(session: &Session, approval: &Approval) -> Result<Option<String>, Failure> {
     let request = &approval.spec.request;
     let whole = if whole::is_edit_cut(request) { Some(session.whole(approval).await?) } else { None };
     Ok(whole::to_edit(request, whole.as_ref()).map(str::to_owned))
 }
 
-/// Returns the difference that a Modify of a call makes, or `None` for another decision.
+/// Returns the difference between the arguments of a call and those of its Modify, or `None` for any other decision.
 ///
 /// # Errors
-/// The whole of the arguments cannot be read.
+/// The whole arguments cannot be read.
 pub async fn difference_of(session: &Session, seen: &Seen, entry: &Entry) -> Result<Option<String>, Failure> {
     let request = &seen.approval.spec.request;
     let schema = parameters::schema(request, entry.decision.verdict).filter(|_| action::call(request).is_some());
@@ -144,29 +144,29 @@ async fn confirm_and_store(
     decision::store(session, *args, *rehearsed).await
 }
 
-/// Whether the file has a text of the person's own.
+/// Whether the user has changed the text of the file.
 fn is_changed(page: &io::Result<String>, before: &str) -> bool {
     match page {
         Ok(page) => {
             let text = without_comments(page);
             !text.trim().is_empty() && text != before
         }
-        // What is no UTF-8 was written by the person all the same.
+        // Bytes that are not UTF-8 were written by the user too.
         Err(error) => error.kind() == io::ErrorKind::InvalidData,
     }
 }
 
-/// Returns the command that sends a kept file.
+/// Returns the command that sends the parameters of a kept file.
 fn again(session: &Session, args: &DecisionArgs, path: &str) -> String {
     let verdict = args.verdict.name().to_lowercase();
     let mut words = ["approve", &*verdict, &*args.name, "--from-file", path].map(str::to_owned).to_vec();
-    // One word each: clap reads a value that begins with a hyphen as an option.
+    // Option and value are one word, because clap would read a value that begins with a hyphen as an option.
     words.extend(args.common.reason.iter().map(|reason| format!("--reason={reason}")));
     words.extend(args.common.on_behalf_of.iter().map(|user| format!("--on-behalf-of={user}")));
     session.call.kubectl(Some(&session.namespace), &words)
 }
 
-/// Opens the editor again with the problem above the text, as `kubectl edit` does, until the parameters can be used.
+/// Opens the editor until the parameters are valid, each time with the problem above the text, as `kubectl edit` does.
 fn until_it_fits(
     file: &EditedFile,
     args: &DecisionArgs,
@@ -188,14 +188,14 @@ fn until_it_fits(
         }
         match fitting(args, &changed(&seen.approval.spec.request, args.verdict, before, &edited), seen, me) {
             Ok(decision) => return Ok((edited, decision)),
-            // Saved again as it was: the person gave up.
+            // The user saved the invalid text again, and so gave up.
             Err(failure) if edited == text => return Err(failure),
             Err(failure) => (text, problem) = (edited, failure.to_string()),
         }
     }
 }
 
-/// Returns the parameters that were changed, where the others stay as they are.
+/// Returns only the changed parameters if the gate keeps the others as they are; otherwise all of them.
 fn changed(request: &ApprovalRequest, verdict: Verdict, before: &str, edited: &str) -> String {
     let read = |text: &str| match source::typed(text, false) {
         Ok(Value::Object(fields)) => Some(fields),
@@ -210,7 +210,7 @@ fn changed(request: &ApprovalRequest, verdict: Verdict, before: &str, edited: &s
     narrowed().unwrap_or_else(|| edited.to_owned())
 }
 
-/// Returns the decision with parameters that the operator can use.
+/// Returns the decision with these parameters, if the operator can use them.
 fn fitting(args: &DecisionArgs, text: &str, seen: &Seen, me: &Me) -> Result<DecisionArgs, Failure> {
     let value =
         source::typed(text, false).map_err(|why| Failure::Usage(format!("not YAML: {}", one_line(&why, 300))))?;
@@ -227,7 +227,7 @@ fn fitting(args: &DecisionArgs, text: &str, seen: &Seen, me: &Me) -> Result<Deci
     Ok(decision)
 }
 
-/// Returns the arguments of a call as they were shown: JSON, which is YAML too where that reads it as the same.
+/// Returns the arguments of a call as JSON, as they were shown. Fails if YAML would not read them as the same value.
 fn as_json(parameters: Map<String, Value>) -> Result<String, Failure> {
     let value = Value::Object(parameters);
     let json = crate::output::json(&value)?;
@@ -242,7 +242,7 @@ fn as_json(parameters: Map<String, Value>) -> Result<String, Failure> {
 fn as_yaml(parameters: Map<String, Value>) -> Result<String, Failure> {
     let value = Value::Object(parameters);
     let yaml = serde_saphyr::to_string(&value).map_err(|error| Failure::Other(error.to_string()))?;
-    // An editor shows what hides in YAML's plain and block styles. JSON is YAML too, and has escapes.
+    // An editor would show hidden characters of YAML's plain and block styles. JSON is YAML too, and escapes them.
     if hides(&yaml) { crate::output::json(&value) } else { Ok(yaml) }
 }
 
@@ -261,7 +261,7 @@ fn comment(text: &str) -> String {
     text.lines().map(|line| format!("# {}\n", one_line(line, 1000))).collect()
 }
 
-/// Returns the text without the comments above it.
+/// Returns the text without the lines of comments above it.
 fn without_comments(page: &str) -> String {
     let body = page.split_inclusive('\n').skip_while(|line| line.starts_with('#'));
     body.collect()

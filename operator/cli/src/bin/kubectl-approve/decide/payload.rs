@@ -22,10 +22,10 @@ use crate::{
     error::Failure,
 };
 
-/// The entry for what was typed. `file` is the content of the file that the options name, if they name one.
+/// Returns the entry for these arguments. `file`: the content of the file that the options name, if they name one.
 ///
 /// # Errors
-/// What was typed makes no decision.
+/// The arguments are not a valid payload of the verdict.
 pub fn entry(args: &DecisionArgs, file: Option<&str>, approval: &Approval, me: &Me) -> Result<Entry, Failure> {
     let mut decision = payload(args, file, &approval.spec.request)?;
     decision.reason.clone_from(&args.common.reason);
@@ -36,7 +36,7 @@ pub fn entry(args: &DecisionArgs, file: Option<&str>, approval: &Approval, me: &
 fn payload(args: &DecisionArgs, file: Option<&str>, request: &ApprovalRequest) -> Result<Decision, Failure> {
     let mut decision = Decision::new(args.verdict);
     match &args.payload {
-        // What is edited is sent as parameters.
+        // Edited parameters arrive here as `Payload::Parameters`.
         Payload::Nothing | Payload::Edited => {}
         Payload::Parameters { set, set_string, .. } => {
             let takes =
@@ -50,7 +50,7 @@ fn payload(args: &DecisionArgs, file: Option<&str>, request: &ApprovalRequest) -
             decision.parameters = (!parameters.is_empty()).then_some(JsonObject(parameters));
         }
         Payload::Response(text) => decision.response = Some(text.clone()),
-        // The line end that editors and echo put at the end of a file is no part of an answer.
+        // Editors and echo end a file with a line end, which is no part of the answer.
         Payload::ResponseFile(_) => {
             decision.response = file.map(|text| text.strip_suffix('\n').unwrap_or(text).to_owned())
         }
@@ -103,7 +103,7 @@ fn arguments(text: &str) -> Result<Map<String, Value>, Failure> {
     read_object(text).map_err(|why| Failure::Usage(format!("--set {ARGUMENTS}: {why}")))
 }
 
-/// Returns the reason of the YAML reader, without its advice to programmers.
+/// Returns the YAML reader's message without its advice to programmers.
 fn reason(error: &str) -> String {
     let end = [", set DuplicateKeyPolicy", "; set DuplicateKeyPolicy", " set DuplicateKeyPolicy"];
     let end = end.iter().find_map(|mark| error.find(mark)).unwrap_or(error.len());
@@ -126,7 +126,8 @@ fn answers(texts: &[(String, String)], options: &[(String, String)]) -> Result<B
     Ok(answers)
 }
 
-/// One of the gate's own targets where exactly one is called so; else what the text says, for the API server to judge.
+/// Returns the gate's own target of this name if there is exactly one; otherwise the subject that the text describes,
+/// which the API server judges.
 fn subject(typed: &str, request: &ApprovalRequest) -> Subject {
     let mut called = request.escalate_to.iter().filter(|subject| subject.name == typed);
     if let (Some(subject), None) = (called.next(), called.next()) {

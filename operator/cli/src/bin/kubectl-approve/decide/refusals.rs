@@ -1,6 +1,6 @@
-//! Refusals in words about the gate, with the commands that remedy them.
+//! Refusals of the API server, in words about the gate and with the commands that remedy them.
 //!
-//! The API server has refused by then. What is not known better here keeps the words of its policy.
+//! A refusal for which there are no better words keeps the words of the policy.
 
 use signoff_api::{Approval, Decision, Moment, Verdict, gate::Subject};
 use signoff_review::{
@@ -18,12 +18,12 @@ use crate::{
     error::Failure,
 };
 
-/// Returns a failure, in words about the gate where it is a refusal.
+/// Returns a refusal in words about the gate, and any other failure unchanged.
 pub async fn explain(session: &Session, args: &DecisionArgs, me: &Me, failure: Failure) -> Failure {
     if !failure.is_refusal() {
         return failure;
     }
-    // What was shown may have changed meanwhile.
+    // The Approval can have changed since it was shown.
     let Ok(seen) = session.approval(&args.name).await else { return failure };
     let approval = &seen.approval;
     match refusal::explain(&seen, me, &decision(args), clock::now()) {
@@ -32,7 +32,7 @@ pub async fn explain(session: &Session, args: &DecisionArgs, me: &Me, failure: F
     }
 }
 
-/// Adds to the policy's own refusal who may decide, where it is about the user.
+/// Adds to the policy's own refusal who can decide, if the user cannot.
 fn with_who_may(approval: &Approval, me: &Me, on_behalf_of: Option<&str>, failure: Failure) -> Failure {
     let who = refusal::who_may(approval, &me.voter_for(on_behalf_of), clock::now());
     match (failure, who) {
@@ -44,7 +44,7 @@ fn with_who_may(approval: &Approval, me: &Me, on_behalf_of: Option<&str>, failur
     }
 }
 
-/// Returns the failure of a refused decision: in words about the gate, or the policy's own.
+/// Returns the failure of a refused decision, in words about the gate or in the policy's own.
 pub async fn explained(session: &Session, args: &DecisionArgs, refused: Refused<Failure>) -> Failure {
     let approval = &refused.seen.approval;
     match &refused.refusal {
@@ -81,7 +81,7 @@ async fn with_remedy(session: &Session, approval: &Approval, refusal: &Refusal) 
     Failure::RefusedFor { why, code: refusal.code(), commands }
 }
 
-/// Returns the parts of what was typed about which a gate can have something to say.
+/// Returns the parts of a decision by which a gate can refuse it.
 fn decision(args: &DecisionArgs) -> Decision {
     let escalate_to = match &args.payload {
         Payload::To(to) => to.iter().map(|name| Subject::user(name)).collect(),

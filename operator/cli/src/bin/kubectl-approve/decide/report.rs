@@ -1,4 +1,4 @@
-//! The line about a recorded decision: what the operator decided, or why it is not decided yet.
+//! The report of a decision: the outcome of its gate, or why there is no outcome yet.
 //!
 //! **Invariant:** the line says `approved` only if the operator has counted the decision.
 
@@ -26,20 +26,19 @@ pub struct Report {
     pub line: String,
     /// The state of the decision, for programs.
     pub state: &'static str,
-    /// The result for programs, where they asked for it.
+    /// The result for programs, with `-o json` or `-o yaml`.
     pub facts: Option<String>,
-    /// With `--wait`: why the exit code is not 0.
+    /// The failure that `--wait` ends with, which sets the exit code.
     pub failure: Option<Failure>,
 }
 
 impl Report {
-    /// Returns the report of a decision that nothing is waited for.
+    /// Returns a report without facts and without a failure.
     pub fn new(state: &'static str, line: String) -> Self {
         Self { line, state, facts: None, failure: None }
     }
 
-    /// Returns the report with the facts `{approval, verdict, state, message, exitCode}`, where programs asked for
-    /// them.
+    /// Returns the report with the facts `{approval, verdict, state, message, exitCode}`, with `-o json` or `-o yaml`.
     pub fn with_facts(self, args: &DecisionArgs) -> Self {
         let exit = self.failure.as_ref().map_or(0, Failure::code);
         let facts = json!({"approval": args.name, "verdict": args.verdict.name(), "state": self.state,
@@ -53,18 +52,17 @@ impl Report {
     }
 }
 
-/// Returns the report of a decision that `--dry-run=client` has not sent: its patch, or the facts where programs asked
-/// for them.
+/// Returns the report of `--dry-run=client`, which sends nothing: the patch, or with `-o json` or `-o yaml` the facts.
 ///
 /// # Errors
-/// The patch has no JSON.
+/// The patch cannot be serialized.
 pub fn not_sent(args: &DecisionArgs, patch: &Value) -> Result<Report, Failure> {
     let report = Report::new("NotSent", "not sent (client dry run)".to_owned()).with_facts(args);
     Ok(Report { line: output::json(patch)?.trim_end().to_owned(), ..report })
 }
 
-/// Returns the name of the state of a decision, for programs. It says of a closed gate whether it was decided as the
-/// decision says.
+/// Returns the name of a decision's state, for programs. The names of a closed gate's states tell whether the gate was
+/// decided as the decision says.
 fn name(state: &DecisionState, entry: &Entry) -> &'static str {
     match state {
         DecisionState::Recorded => "Recorded",
@@ -78,7 +76,7 @@ fn name(state: &DecisionState, entry: &Entry) -> &'static str {
     }
 }
 
-/// Reports the end of a wait.
+/// Returns the report of a decision at the end of its wait.
 pub async fn report(session: &Session, waited: &Waited, entry: &Entry, wait: Option<Wait>) -> Report {
     let detail = match &waited.state {
         DecisionState::Recorded => not_counted(session, waited).await,

@@ -1,13 +1,11 @@
-//! The Approval that asks again what a superseded one asked, looked for in the cluster.
-//!
-//! In a file of its own, because refusals and reports both need it.
+//! The Approval that replaces a superseded one, found in the cluster.
 
 use signoff_api::Approval;
 use signoff_review::{seen::still_open, successor::last};
 
 use crate::cluster::client::Session;
 
-/// Returns the name of the open Approval of the same gate and run; `None` also where Approvals cannot be listed.
+/// Returns the name of the open Approval of the same gate and run. `None` also if Approvals cannot be listed.
 pub async fn successor(session: &Session, approval: &Approval) -> Option<String> {
     let (found, _) = session.list(false, &still_open()).await.ok()?;
     last(approval, found.iter().map(|seen| &seen.approval))?.metadata.name.clone()

@@ -1,9 +1,9 @@
 //! `--turn`: one verdict for the open calls of one turn of an agent, each with a decision of its own.
 //!
-//! calls of the turn *(I/O)* -> all are shown -> each is checked by the API server *(I/O)* -> one question -> each is
-//! sent *(I/O)*
+//! list the calls of the turn *(I/O)* -> show all -> rehearse each *(I/O)* -> one question *(I/O)* -> record each
+//! *(I/O)*
 //!
-//! **Invariant:** only what was shown is decided, and a decision that is refused keeps no other from being sent.
+//! **Invariant:** only calls that were shown are decided, and a refused decision does not stop the others.
 
 use signoff_api::{Approval, Verdict, names::LABEL_TURN, turn::turn_of};
 use signoff_cli::{sanitize::one_line, terminal};
@@ -33,7 +33,7 @@ type Outcome = Result<Sent, Failure>;
 /// Decides the named call and the other open calls of its turn, in the order of the model.
 ///
 /// # Errors
-/// The turn cannot be decided at once; then nothing is sent.
+/// The turn cannot be decided as a whole; then no decision is sent.
 pub async fn decide(session: &Session, typed: &DecisionArgs) -> Result<Vec<Outcome>, Failure> {
     let (named, me) = tokio::try_join!(session.approval(&typed.name), session.me())?;
     let turn = turn(session, typed, &named.approval)?;
@@ -63,8 +63,8 @@ pub async fn decide(session: &Session, typed: &DecisionArgs) -> Result<Vec<Outco
         dialog::confirm_turn(&args, &ready, &me)?;
     }
     let mut outcomes = Vec::new();
-    for (seen, one) in calls.iter().zip(prepared) {
-        outcomes.push(match one {
+    for (seen, prepared) in calls.iter().zip(prepared) {
+        outcomes.push(match prepared {
             Ok(Prepared::Ready(args, rehearsed)) => {
                 let stored = decision::store(session, *args, *rehearsed).await;
                 stored.inspect_err(|failure| tell(&seen.approval, failure))
@@ -94,8 +94,8 @@ fn turn(session: &Session, typed: &DecisionArgs, named: &Approval) -> Result<Str
     turn.ok_or_else(|| Failure::Usage(format!("--turn: {name} is about no call of an agent; leave --turn out")))
 }
 
-/// Returns the named call and the other open calls of its turn, in the order of the model. The label only finds them:
-/// the request says to which turn it belongs.
+/// Returns the named call and the other open calls of its turn, in the order of the model. The label only finds
+/// candidates: the request itself says to which turn it belongs.
 async fn open_calls(session: &Session, named: Seen, turn: &str) -> Result<Vec<Seen>, Failure> {
     let labels = format!("{LABEL_TURN}={turn}");
     let selection = Selection { fields: still_open(), labels: Some(&labels), ..Selection::default() };
@@ -124,7 +124,8 @@ async fn open_calls(session: &Session, named: Seen, turn: &str) -> Result<Vec<Se
     Ok(calls)
 }
 
-/// Returns the refusal where no user sees what is decided: a script names each request, digest included.
+/// Returns the refusal of `--turn` without a terminal or with `--yes`, with a command for each call: no user would see
+/// the calls.
 fn each_by_name(session: &Session, typed: &DecisionArgs, calls: &[Seen]) -> Failure {
     let names = calls.iter().filter_map(|seen| seen.approval.metadata.name.as_deref());
     let command = |name: &str| {
@@ -151,7 +152,7 @@ fn show_all(session: &Session, calls: &[Seen], me: &Me, is_dry: bool) {
     }
 }
 
-/// Prepares a decision. A refusal is told at once, before the user is asked about the others.
+/// Prepares a decision. Prints a refusal at once, before the user is asked about the other calls.
 async fn prepare(session: &Session, args: &DecisionArgs, reading: &Reading, asks: bool) -> Result<Prepared, Failure> {
     let name = reading.seen.approval.metadata.name.clone().unwrap_or_default();
     let own = DecisionArgs { name, ..args.clone() };
@@ -162,7 +163,7 @@ async fn prepare(session: &Session, args: &DecisionArgs, reading: &Reading, asks
     prepared.inspect_err(|failure| tell(&reading.seen.approval, failure))
 }
 
-/// Says which call a failure is about.
+/// Prints a failure with the name of its call.
 fn tell(approval: &Approval, failure: &Failure) {
     let text = failure.to_string();
     match text.split_once(": ") {

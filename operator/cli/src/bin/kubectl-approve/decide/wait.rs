@@ -28,7 +28,7 @@ pub fn is_open(waited: &Waited, verdict: Verdict) -> bool {
 }
 
 impl Wait {
-    /// Whether it is longer than a call without `--wait` waits.
+    /// Whether this wait is longer than that of a command without `--wait`.
     pub fn is_long(self) -> bool {
         match self {
             Self::UntilDeadline => true,
@@ -37,7 +37,7 @@ impl Wait {
     }
 }
 
-/// Watches an Approval until a decision has had its effect, or the time since `begun` is over.
+/// Watches an Approval until a decision has had its effect, or until the wait that began at `begun` is over.
 pub async fn wait(session: &Session, stored: Approval, entry: &Entry, wait: Option<Wait>, begun: Instant) -> Waited {
     let name = stored.metadata.name.clone().unwrap_or_default();
     let api = Api::<Approval>::namespaced(session.raw().clone(), &session.namespace);
@@ -51,7 +51,7 @@ pub async fn wait(session: &Session, stored: Approval, entry: &Entry, wait: Opti
         };
         match event {
             Ok(received) => waited.apply(received, entry),
-            // Otherwise the watch is opened again, with a backoff.
+            // After any other error the watch starts again, with a backoff.
             Err(error) => {
                 if let Some(refusal) = refusal(&error) {
                     waited.problem = Some(session.explain(refusal).to_string());
@@ -63,7 +63,7 @@ pub async fn wait(session: &Session, stored: Approval, entry: &Entry, wait: Opti
     waited
 }
 
-/// Whether nothing that the command waits for can follow.
+/// Whether the command has nothing more to wait for after this state.
 fn is_final(state: &DecisionState, verdict: Verdict, wait: Option<Wait>) -> bool {
     match state {
         DecisionState::Recorded => false,

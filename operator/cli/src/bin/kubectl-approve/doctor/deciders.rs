@@ -1,7 +1,7 @@
 //! The right of each approver of an Approval: whether a binding grants the verb `approve` in the namespace.
 //!
-//! Reads RBAC where the caller can, and asks the API server by a SubjectAccessReview where the caller can. It cannot
-//! know the groups of a user.
+//! Reads RBAC objects and creates SubjectAccessReviews as far as the caller is allowed to. The groups of a user remain
+//! unknown.
 
 use k8s_openapi::api::authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec};
 use k8s_openapi::api::rbac::v1::Subject as RbacSubject;
@@ -15,25 +15,25 @@ use signoff_expr::nearest;
 use super::rbac::{Grant, Rbac, allows, shown};
 use crate::cluster::client::Session;
 
-/// The group that every authorizer lets do everything, so that it says nothing about a gate.
+/// The group to which every authorizer allows everything, so that its bindings tell nothing about a gate.
 const MASTERS: &str = "system:masters";
 /// The most bindings that are listed.
 const MOST: usize = 8;
 
-/// Whether an approver holds the verb `approve`.
+/// The answer to whether an approver holds the verb `approve`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Right {
     /// This binding grants it.
     Granted(String),
     /// The API server allows it, by a binding that the caller cannot read or by another authorizer.
     Allowed,
-    /// No binding names the group, but so many users are bound who may be its members.
+    /// No binding names the group, but this number of users is bound, who might be its members.
     Users(usize),
-    /// No binding names the user, but groups are bound of which the user may be a member.
+    /// No binding names the user, but these groups are bound, of which the user might be a member.
     Perhaps(Vec<String>),
-    /// No binding names the group, but other groups are bound, in which its members may be too.
+    /// No binding names the group, but these other groups are bound, in which its members might be too.
     Groups(Vec<String>),
-    /// No binding grants it. The subject that may have been meant.
+    /// No binding grants it. Holds the bound subject that was perhaps meant.
     Missing(Option<String>),
     /// The caller can neither read bindings nor ask the API server.
     Unknown(String),
@@ -42,14 +42,14 @@ pub enum Right {
 /// The holders of the verb `approve` on one Approval, as far as the caller can learn them.
 pub struct Deciders<'s> {
     session: &'s Session,
-    /// The subjects that hold it, or why they cannot be listed.
+    /// The bindings that grant the verb, or why they cannot be listed.
     grants: Result<Vec<Grant>, String>,
     /// Whether the API server answers the caller's SubjectAccessReviews.
     can_review: bool,
 }
 
 impl<'s> Deciders<'s> {
-    /// Finds the subjects that hold `approve` on this Approval.
+    /// Finds the bindings that grant `approve` on this Approval.
     pub fn new(session: &'s Session, rbac: &Result<Rbac, String>, approval: &str) -> Self {
         let grants = match rbac {
             Ok(rbac) => Ok(holders(rbac, approval)),
@@ -69,7 +69,7 @@ impl<'s> Deciders<'s> {
         }
         match self.review(approver).await {
             Some(true) => Right::Allowed,
-            // Its members may be bound as users.
+            // The bindings are unknown: members of a group might be bound as users, and a user as a member of a group.
             Some(false) if matches!(by_bindings, Right::Unknown(_)) && approver.kind != SubjectKind::ServiceAccount => {
                 by_bindings
             }
@@ -98,7 +98,7 @@ impl<'s> Deciders<'s> {
         })
     }
 
-    /// Asks the API server; `None` where it does not answer the caller.
+    /// Returns the API server's answer about an approver, or `None` if the caller gets no answer.
     async fn review(&self, approver: &Subject) -> Option<bool> {
         let everyone = "system:authenticated".to_owned();
         let (user, groups) = match (approver.kind, &approver.namespace) {
@@ -133,7 +133,7 @@ fn holders(rbac: &Rbac, approval: &str) -> Vec<Grant> {
     rbac.grants(|rule| allows(rule, &["approve"], &[GROUP], &["approvals"], approval))
 }
 
-/// The grants without those of cluster administrators.
+/// Returns the grants without those of cluster administrators.
 fn ordinary(grants: &[Grant]) -> impl Iterator<Item = &Grant> {
     grants.iter().filter(|grant| !(grant.subject.kind == "Group" && grant.subject.name == MASTERS))
 }
@@ -163,7 +163,7 @@ fn by_bindings(grants: &[Grant], approver: &Subject) -> Right {
     if approver.kind == SubjectKind::Group && near.is_none() && !users.is_empty() {
         return Right::Users(users.len());
     }
-    // No member of a group of people is in a group of service accounts.
+    // Groups of the system, such as those of service accounts, have no people as members.
     let of_people = |name: &&str| !name.starts_with("system:");
     let groups: Vec<_> = groups.iter().map(|grant| grant.subject.name.as_str()).filter(of_people).collect();
     if approver.kind == SubjectKind::Group && near.is_none() && !groups.is_empty() {
@@ -189,7 +189,7 @@ fn kind(approver: &Subject) -> &'static str {
     }
 }
 
-/// Whether a subject of a binding is this approver, or contains every user like it.
+/// Whether a binding's subject is this approver, or a group of which this approver certainly is a member.
 fn covers(bound: &RbacSubject, approver: &Subject) -> bool {
     let namespace = approver.namespace.as_deref().unwrap_or_default();
     if bound.kind == "Group" && bound.name == "system:authenticated" {
@@ -217,7 +217,7 @@ mod tests {
 
     use super::*;
 
-    /// The holders where a namespace has these subjects bound to `signoff-approver`, and the cluster its
+    /// Returns the grants in a namespace that binds these subjects to `signoff-approver`, with the cluster's
     /// administrators.
     fn grants(subjects: Value) -> Vec<Grant> {
         let one = |value: Value| vec![serde_json::from_value(value).unwrap()];
@@ -265,7 +265,7 @@ mod tests {
             json!([{"kind": "User", "name": "alice"}, {"kind": "User", "name": "bob"}, {"kind": "User", "name": "alice"}]),
         );
         assert_eq!(by_bindings(&users, &Subject::group("leads")), Right::Users(2));
-        // A name that is nearly that of a bound group is a mistake all the same.
+        // A name that is similar to that of a bound group still counts as a mistake.
         let mixed = grants(json!([{"kind": "User", "name": "alice"}, {"kind": "Group", "name": "finance"}]));
         assert_eq!(by_bindings(&mixed, &Subject::group("leads")), Right::Users(1));
         assert_eq!(by_bindings(&mixed, &Subject::group("finanec")), Right::Missing(Some("Group finance".into())));

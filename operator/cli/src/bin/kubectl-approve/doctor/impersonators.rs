@@ -10,7 +10,7 @@ use signoff_admission::policies::Identity;
 use super::rbac::{Grant, Rbac, allows, shown};
 use crate::output::wrap::wrapped;
 
-/// The paragraph of `doctor` about impersonation: every subject with its binding, or what cannot be listed.
+/// Returns the paragraph of `doctor` about impersonation: every subject with its binding, or what cannot be listed.
 pub async fn paragraph(client: &Client, operator: &Identity) -> String {
     match Rbac::read(client, &operator.namespace).await {
         Err(why) => format!(
@@ -29,7 +29,7 @@ pub async fn paragraph(client: &Client, operator: &Identity) -> String {
     }
 }
 
-/// Returns each subject with the binding and the role that let it, sorted.
+/// Returns a line for each subject, with the binding and the role that let it impersonate the operator, sorted.
 fn impersonators(rbac: &Rbac, operator: &Identity) -> Vec<String> {
     let grants = rbac.grants(|rule| lets_impersonate(rule, &operator.service_account));
     let line = |grant: Grant| format!("{}, by {} ({})", shown(&grant.subject), grant.binding, grant.role);
@@ -39,8 +39,8 @@ fn impersonators(rbac: &Rbac, operator: &Identity) -> Vec<String> {
     lines
 }
 
-/// Whether a rule lets its subjects impersonate this service account. To impersonate the user name of a service account
-/// takes the right on `serviceaccounts`, not on `users`.
+/// Whether a rule lets its subjects impersonate this service account, which takes a right on `serviceaccounts`. A right
+/// on `users` does not suffice.
 fn lets_impersonate(rule: &PolicyRule, account: &str) -> bool {
     let verbs = ["impersonate", "impersonate:serviceaccount"];
     allows(rule, &verbs, &["", "authentication.k8s.io"], &["serviceaccounts"], account)

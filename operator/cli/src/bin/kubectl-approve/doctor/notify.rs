@@ -1,6 +1,6 @@
 //! `doctor --notify`: a test notice, which the operator's own program sends in its Pod by `kubectl exec`.
 //!
-//! **Invariant:** no token and no address of the operator leaves its Pod: what is printed is the report of its program.
+//! **Invariant:** no token and no address of the operator leaves its Pod: only the report of its program is printed.
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
@@ -63,7 +63,7 @@ async fn run(
         return Ok(Found::new(page, None));
     }
     let failure = match page.is_empty() {
-        // The words of the operator's program, of the API server or of kubectl.
+        // Standard error has a message of the operator's program, of the API server or of kubectl.
         true => Failure::Other(format!("channel {channel} was not tested: {}", text(&output.stderr).trim_end())),
         false => Failure::Other(format!("channel {channel} does not deliver: mend what FAILED, and test it again")),
     };
@@ -85,7 +85,7 @@ fn words(flags: &[String], namespace: &str, pod: &Pod, channel: &str, user: Opti
     words.into_iter().map(str::to_owned).collect()
 }
 
-/// Whether a Pod runs and is ready. One that waits for the Lease is ready too, and tests the same file.
+/// Whether a Pod is running and ready. A Pod that waits for the Lease is ready too, and tests the same file.
 fn is_ready(pod: &Pod) -> bool {
     let status = pod.status.as_ref();
     let is_running = status.and_then(|status| status.phase.as_deref()) == Some("Running");

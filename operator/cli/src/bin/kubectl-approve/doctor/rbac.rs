@@ -1,6 +1,6 @@
 //! The roles and bindings that apply in one namespace, and the subjects to which they grant a right.
 //!
-//! Reads RBAC objects only. What cannot be listed is an error, never an empty list.
+//! **Invariant:** objects that cannot be listed are an error, and never an empty list.
 
 use k8s_openapi::{
     NamespaceResourceScope,
@@ -15,9 +15,9 @@ use signoff_cli::sanitize::one_line;
 pub struct Rbac {
     /// The namespace.
     pub namespace: String,
-    /// The roles of the cluster.
+    /// The ClusterRoles.
     pub cluster_roles: Vec<ClusterRole>,
-    /// The bindings of the cluster.
+    /// The ClusterRoleBindings.
     pub cluster_bindings: Vec<ClusterRoleBinding>,
     /// The roles of the namespace.
     pub roles: Vec<Role>,
@@ -40,7 +40,7 @@ impl Rbac {
     /// Lists the roles and bindings.
     ///
     /// # Errors
-    /// What cannot be listed, and why.
+    /// The kind that cannot be listed, with the reason.
     pub async fn read(client: &Client, namespace: &str) -> Result<Self, String> {
         Ok(Self {
             namespace: namespace.to_owned(),
@@ -51,7 +51,7 @@ impl Rbac {
         })
     }
 
-    /// Returns every subject that is bound to a role with a rule that `allows`.
+    /// Returns a grant for each subject that is bound to a role with a rule for which `allows` holds.
     pub fn grants(&self, allows: impl Fn(&PolicyRule) -> bool) -> Vec<Grant> {
         let mut grants = Vec::new();
         let mut add = |binding: String, role: &RoleRef, subjects: Option<&[Subject]>| {

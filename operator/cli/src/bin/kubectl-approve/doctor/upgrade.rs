@@ -23,19 +23,19 @@ const MOST: usize = 20;
 /// The consequences of an upgrade.
 #[derive(Default)]
 struct Upgrade {
-    /// The objects of the guard that it changes, by kind and name.
+    /// The objects of the admission policies that it changes, by kind and name.
     changes: Vec<String>,
-    /// The open Approvals whose votes it voids; none where it changes nothing.
+    /// The open Approvals whose votes it voids. Empty if it changes no object.
     voted: Vec<Seen>,
     /// The open Approvals that cannot be read, each with the reason.
     unreadable: Vec<String>,
-    /// The open runs that it holds, because they were accepted under rules of another number.
+    /// The open runs that it holds, because they were accepted under another version of the rules.
     held: Vec<String>,
     /// The failures of lists that could not be read.
     unknown: Vec<Failure>,
 }
 
-/// Says how many votes an upgrade to the version of this plugin would void, which, and which runs it would hold.
+/// Reports the votes that an upgrade to the version of this plugin would void, and the runs that it would hold.
 pub async fn report(session: &Session, inspection: Result<Inspection, Failure>) -> Found {
     let inspection = match inspection {
         Ok(inspection) => inspection,
@@ -58,14 +58,13 @@ pub async fn report(session: &Session, inspection: Result<Inspection, Failure>) 
     Found::new(upgrade.page(), upgrade.problem())
 }
 
-/// Returns the objects of the guard that the upgrade changes, by kind and name.
+/// Returns the objects of the admission policies that the upgrade changes, by kind and name.
 fn changes(inspection: &Inspection) -> Vec<String> {
     let changed = inspection.objects.iter().filter(|object| matches!(object.state, State::Differs(_) | State::Missing));
     changed.map(|object| format!("{} {}", object.kind, one_line(&object.name, 253))).collect()
 }
 
-/// Returns the Approval with the decisions that are votes, or `None` without any: what is invalid does not count
-/// already.
+/// Returns the Approval without its invalid decisions, which count as no votes. `None` if it has no other decision.
 fn with_votes(mut seen: Seen) -> Option<Seen> {
     let status = seen.approval.status.clone().unwrap_or_default();
     let is_invalid =
@@ -74,7 +73,7 @@ fn with_votes(mut seen: Seen) -> Option<Seen> {
     (!seen.approval.spec.decisions.is_empty()).then_some(seen)
 }
 
-/// Lists the open runs of the cluster that were accepted under rules of another number than those of this version.
+/// Lists the open runs of the cluster that were accepted under another version of the rules than this plugin's.
 async fn held(session: &Session) -> Result<Vec<String>, Failure> {
     let api = Api::<DynamicObject>::all_with(session.raw().clone(), &ApiResource::erase::<Workflow>(&()));
     let mut page = ListParams::default().limit(500).fields(NOT_ENDED);
@@ -118,8 +117,8 @@ impl Upgrade {
         self.voted.iter().map(|seen| seen.approval.spec.decisions.len()).sum()
     }
 
-    /// Returns why the command fails, or `None` if the upgrade voids no vote and holds no run, as far as everything
-    /// could be read.
+    /// Returns the failure of the command, or `None` if everything could be read, and the upgrade voids no vote and
+    /// holds no run.
     fn problem(&self) -> Option<Failure> {
         let mut would = Vec::new();
         if !self.voted.is_empty() {
@@ -146,7 +145,7 @@ impl Upgrade {
         self.votes_page() + &self.runs_page()
     }
 
-    /// The part about votes.
+    /// Renders the part about votes.
     fn votes_page(&self) -> String {
         let version = env!("CARGO_PKG_VERSION");
         if self.changes.is_empty() {
@@ -195,7 +194,7 @@ impl Upgrade {
         page
     }
 
-    /// The part about runs, and what could not be listed.
+    /// Renders the part about runs, and a note if lists failed.
     fn runs_page(&self) -> String {
         let mut page = String::new();
         if !self.held.is_empty() {
@@ -235,7 +234,7 @@ mod tests {
         vec!["CustomResourceDefinition approvals.signoff.dev".to_owned()]
     }
 
-    /// The page without its line ends.
+    /// Returns the page with single spaces instead of line ends and indents.
     fn words(upgrade: &Upgrade) -> String {
         upgrade.page().split_whitespace().collect::<Vec<_>>().join(" ")
     }

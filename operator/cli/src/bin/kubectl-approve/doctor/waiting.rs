@@ -45,16 +45,16 @@ const OPEN: [WorkflowPhase; 4] =
 pub const NOT_ENDED: &str =
     "status.phase!=Succeeded,status.phase!=Failed,status.phase!=Rejected,status.phase!=Aborted,status.phase!=Cancelled";
 
-/// The page, and what on it is a problem.
+/// The page, and the problems on it.
 #[derive(Debug, Default)]
 pub struct WaitingReport {
     /// The text for people.
     pub page: String,
-    /// Sentences without a full stop.
+    /// The problems, as sentences without a full stop.
     pub problems: Vec<String>,
 }
 
-/// A run, with its name.
+/// A run: its name and its state.
 struct Run {
     name: String,
     now: RunNow,
@@ -63,7 +63,7 @@ struct Run {
 /// Reports what the named Workflow or Approval waits for, or everything in the namespace.
 ///
 /// # Errors
-/// As every request; and that nothing has that name.
+/// A request fails, or no Workflow and no Approval has this name.
 pub async fn report(
     session: &Session,
     named: Option<&Named>,
@@ -95,7 +95,7 @@ pub async fn report(
     Ok(report)
 }
 
-/// Returns the line about the runs and gates that are left out.
+/// Returns the line about the runs and gates that the page leaves out.
 fn and_more(runs: usize, gates: usize) -> String {
     let count = |count: usize, what: &str| {
         (count > 0).then(|| format!("{count} more {what}{}", if count == 1 { "" } else { "s" }))
@@ -133,8 +133,8 @@ async fn find(session: &Session, named: &Named) -> Result<(Vec<Run>, Vec<Seen>),
     Ok((vec![run(found)], open.into_iter().filter(of_run).collect()))
 }
 
-/// Returns the end of a message about a name that no Workflow has: the command about the Approval that has it, or the
-/// run that was perhaps meant.
+/// Returns the end of a message about a missing Workflow: the command about an Approval of this name, or the run that
+/// was perhaps meant.
 async fn meant(session: &Session, name: &str) -> String {
     match session.approval(name).await {
         Ok(_) => {
@@ -163,7 +163,7 @@ fn run(object: DynamicObject) -> Run {
     Run { name: object.metadata.name.clone().unwrap_or_default(), now: RunNow::of(object) }
 }
 
-/// The conditions that say why a run does not continue, or how it ended.
+/// Returns the conditions that tell why a run does not continue.
 fn blockers(now: &RunNow) -> Vec<&Condition> {
     let is_blocker = |said: &&Condition| match said.type_.as_str() {
         conditions::ACCEPTED | conditions::GUARDED => said.status == "False",
@@ -197,8 +197,7 @@ struct Gate<'a> {
     approval: &'a Approval,
     /// For each quorum, the approvers with their rights.
     quorums: Vec<Vec<(&'a Subject, Right)>>,
-    /// For each quorum, the groups of `requiredFrom` that are not met, with the numbers that they still take and their
-    /// rights.
+    /// For each quorum, the groups of `requiredFrom` that still need votes: name, number of votes, and right.
     missing: Vec<Vec<(String, i32, Right)>>,
     /// The subjects that are bound to `approve`, if they can be read.
     bound: Option<String>,
@@ -286,7 +285,7 @@ impl<'a> Gate<'a> {
         page + &wrapped(2, &when)
     }
 
-    /// The approvers of a quorum of which none can decide, as far as that is known.
+    /// Returns the approvers of a quorum in which certainly no approver can decide, or `None`.
     fn blocked(&self) -> Option<&[(&'a Subject, Right)]> {
         let is_missing = |(_, right): &(&Subject, Right)| matches!(right, Right::Missing(_));
         let blocked = |rights: &&Vec<(&Subject, Right)>| !rights.is_empty() && rights.iter().all(is_missing);
@@ -299,7 +298,7 @@ impl<'a> Gate<'a> {
         of_all.or_else(|| self.unmet_group()).or_else(|| self.too_few()).filter(|_| self.is_open())
     }
 
-    /// Says which group of `requiredFrom` nobody can decide for.
+    /// Returns the problem that a group of `requiredFrom` has no right to decide, or `None`.
     fn unmet_group(&self) -> Option<String> {
         let quorums = self.approval.spec.request.quorums.iter().zip(&self.missing);
         let mut missing = quorums.flat_map(|(quorum, missing)| missing.iter().map(move |one| (quorum, one)));
@@ -309,7 +308,7 @@ impl<'a> Gate<'a> {
         Some(format!("{name} takes {min} of group {group}, and no binding grants the verb approve to that group"))
     }
 
-    /// Says which quorum has fewer users who can decide than it takes, where its approvers are users.
+    /// Returns the problem that a quorum of users needs more votes than it has users who can decide, or `None`.
     fn too_few(&self) -> Option<String> {
         let voted = |user: &String| {
             self.approval.status.as_ref().is_some_and(|status| status.votes.iter().any(|vote| vote.user == *user))
@@ -330,7 +329,7 @@ impl<'a> Gate<'a> {
         })
     }
 
-    /// The command that binds the first approver that lacks the right.
+    /// Returns the lines with the command that binds the first approver without the right.
     fn remedy(&self) -> String {
         let Some((approver, _)) = self.blocked().and_then(<[_]>::first) else { return String::new() };
         let namespace = self.approval.metadata.namespace.as_deref().unwrap_or_default();

@@ -2,7 +2,7 @@
 //!
 //! [`crate::error::Failure::code`] chooses the code.
 
-/// Every code with its meaning, ascending. Scripts rely on the numbers: none is ever given another meaning.
+/// All codes with their meanings, ascending. Scripts rely on the numbers, so no number ever gets another meaning.
 pub const CODES: [(u8, &str); 6] = [
     (0, "success"),
     (1, "the API server refused it, the confirmation was declined, or the command failed"),
@@ -12,7 +12,7 @@ pub const CODES: [(u8, &str); 6] = [
     (5, "the gate was not decided as the decision says, or the decision does not count"),
 ];
 
-/// The table at the end of `kubectl approve --help`.
+/// Returns the table at the end of `kubectl approve --help`.
 pub fn table() -> String {
     CODES.iter().fold("Exit codes:\n".to_owned(), |text, (code, meaning)| text + &format!("  {code:>2}  {meaning}\n"))
 }

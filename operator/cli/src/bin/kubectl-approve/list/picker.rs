@@ -18,10 +18,10 @@ use crate::{
     error::Failure,
 };
 
-/// Lists what waits and returns the one that was chosen; `None` where nothing waits.
+/// Lists the waiting Approvals and returns the chosen one, or `None` if no Approval waits.
 ///
 /// # Errors
-/// As every request; and where none was chosen.
+/// A request fails, or the user chose none.
 pub async fn pick(session: &Session) -> Result<Option<Seen>, Failure> {
     let selection = Selection { fields: still_open(), ..Selection::default() };
     let ((mut found, _), me) = tokio::try_join!(session.select(&selection), session.me())?;
@@ -45,7 +45,7 @@ pub async fn pick(session: &Session) -> Result<Option<Seen>, Failure> {
     }
 }
 
-/// Returns the index that a line names.
+/// Returns the index of the number in a line, or `None` if the line has no number of the list.
 fn chosen(line: &str, length: usize) -> Option<usize> {
     line.trim().parse::<usize>().ok().filter(|number| (1..=length).contains(number)).map(|number| number - 1)
 }

@@ -1,4 +1,4 @@
-//! `list --watch`: the list again at every change of an Approval.
+//! `list --watch`: prints the list again after every change.
 //!
 //! **Invariant:** the list is fetched again only after a watch event, at most once a second, and after a fetch that
 //! failed.
@@ -29,17 +29,17 @@ use crate::{
 
 /// The least time between two fetches of the list.
 const INTERVAL: Duration = Duration::from_secs(1);
-/// The longest pause after fetches that failed.
+/// The longest pause after failed fetches.
 const LONGEST_PAUSE: Duration = Duration::from_secs(32);
 
 /// The times at which the list is fetched.
 #[derive(Debug)]
 struct Pace {
-    /// Whether the list may differ from the one that was fetched last.
+    /// Whether the list might have changed since the last fetch.
     is_due: bool,
-    /// The time before which it is not fetched.
+    /// The earliest time of the next fetch.
     not_before: Instant,
-    /// The pause after the next fetch that fails.
+    /// The pause after the next failed fetch.
     pause: Duration,
 }
 
@@ -56,7 +56,7 @@ impl Pace {
         *self = Self { not_before: now + INTERVAL, ..Self::new(now) };
     }
 
-    /// The list is fetched again although nothing changes, each time after a longer pause.
+    /// Postpones the next fetch, each time by a longer pause. The fetch stays due without another change.
     fn on_failed(&mut self, now: Instant) {
         self.not_before = now + self.pause;
         self.pause = (self.pause * 2).min(LONGEST_PAUSE);
@@ -68,7 +68,7 @@ impl Pace {
 /// # Errors
 /// The API server refuses the list or a watch.
 pub async fn watch(session: &Session, options: &List) -> Result<(), Failure> {
-    // The list decides what is shown; which objects changed does not matter to it, so that metadata suffices.
+    // Events only trigger a fetch of the list, so their metadata suffices.
     let client = session.raw().clone();
     let apis: Vec<Api<PartialObjectMeta<Approval>>> = if options.all_namespaces {
         vec![Api::all(client)]
@@ -86,7 +86,7 @@ pub async fn watch(session: &Session, options: &List) -> Result<(), Failure> {
                 Some(Ok(true)) => pace.on_change(),
                 Some(Ok(false)) => {}
                 Some(Err(refusal)) => {
-                    // The list's own refusal says which namespaces can be named.
+                    // The refusal of the list is better, because it says how to name namespaces.
                     page(session, options).await?;
                     return Err(refusal);
                 }
@@ -112,7 +112,8 @@ pub async fn watch(session: &Session, options: &List) -> Result<(), Failure> {
 
 fn print(screen: &mut Screen, page: &ListPage) -> Result<(), Failure> {
     match &page.note {
-        // Pages of a terminal replace one another; a program that reads the output gets no words for an empty list.
+        // On a terminal the page is replaced by the note. A program that reads standard output gets no line for an
+        // empty list.
         Some(note) if Screen::is_in_place() => screen.redraw(&format!("{note}\n")),
         Some(note) => {
             terminal::note(note);
@@ -130,20 +131,20 @@ fn print(screen: &mut Screen, page: &ListPage) -> Result<(), Failure> {
     .map_err(|error| Failure::Other(error.to_string()))
 }
 
-/// Whether a fetch that failed can succeed later: no connection, or an error of the API server.
+/// Whether a failed fetch can succeed later: there was no connection, or the API server had an error.
 fn is_transient(failure: &Failure) -> bool {
     matches!(failure, Failure::Other(_))
 }
 
-/// Whether the API server does not know the user any more. The failure of a fetch does not tell that from an error that
-/// passes.
+/// Whether the API server no longer knows the user. The failure of a fetch does not distinguish that from a temporary
+/// error.
 async fn is_logged_out(session: &Session) -> bool {
     let reviews = Api::<SelfSubjectReview>::all(session.raw().clone());
     let answer = reviews.create(&PostParams::default(), &SelfSubjectReview::default()).await;
     matches!(answer, Err(kube::Error::Api(status)) if status.code == 401)
 }
 
-/// Whether the list may differ after an event. Reports a watch that broke; it starts again by itself.
+/// Whether the list might have changed after an event. Prints a note about an error of the watch, which starts again.
 ///
 /// # Errors
 /// The API server refuses the watch.

@@ -1,13 +1,13 @@
 //! Templates of `-o jsonpath`, in kubectl's dialect: text, `{.a.b[*].c}`, `{"\n"}`, `{range .items[*]}…{end}`.
 //!
-//! Paths are translated to RFC 9535 and evaluated by `jsonpath_rust`. What cannot be translated is refused.
+//! Paths are translated to RFC 9535 and evaluated by `jsonpath_rust`. A path that cannot be translated is refused.
 
 use std::str::Chars;
 
 use jsonpath_rust::{JsonPath, parser::parse_json_path};
 use serde_json::Value;
 
-/// A template that was checked.
+/// A parsed template.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Template(Vec<Node>);
 
@@ -21,7 +21,7 @@ enum Node {
 /// A path to values of a document.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Path {
-    /// Whether it begins at the document, also within `{range}`.
+    /// Whether the path begins at the document, even within `{range}`.
     from_root: bool,
     /// The path as RFC 9535 writes it.
     query: String,
@@ -31,7 +31,7 @@ impl Template {
     /// Parses a template.
     ///
     /// # Errors
-    /// What is wrong, and what to write instead.
+    /// The problem with the text, and the remedy.
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut rest = text.chars();
         let (nodes, is_closed) = nodes(&mut rest)?;
@@ -53,7 +53,7 @@ impl Path {
     /// Parses the path of a column, with or without braces and the first dot, as kubectl allows.
     ///
     /// # Errors
-    /// What is wrong, and what to write instead.
+    /// The problem with the text, and the remedy.
     pub fn parse_relaxed(text: &str) -> Result<Self, String> {
         let inner = text.strip_prefix('{').and_then(|rest| rest.strip_suffix('}')).unwrap_or(text).trim();
         if inner.starts_with(['.', '[', '$', '@']) { Self::parse(inner) } else { Self::parse(&format!(".{inner}")) }
@@ -67,7 +67,7 @@ impl Path {
             (None, None) => (false, text),
         };
         let mut query = "$".to_owned();
-        // The document itself.
+        // `{.}` is the document itself.
         if rest == "." {
             rest = "";
         }
@@ -102,12 +102,12 @@ impl Path {
 
     /// Returns the values at the path.
     pub fn values<'v>(&self, document: &'v Value, current: &'v Value) -> Vec<&'v Value> {
-        // A query that was parsed fails nowhere; what it finds may be nothing.
+        // A parsed query does not fail: it finds no value at worst.
         (if self.from_root { document } else { current }).query(&self.query).unwrap_or_default()
     }
 }
 
-/// Reads nodes to the end of the template, or to `{end}`; the flag says which.
+/// Reads nodes to the end of the template or to `{end}`. The flag is true after `{end}`.
 fn nodes(rest: &mut Chars<'_>) -> Result<(Vec<Node>, bool), String> {
     let mut nodes = Vec::new();
     let mut text = String::new();
@@ -142,7 +142,7 @@ fn nodes(rest: &mut Chars<'_>) -> Result<(Vec<Node>, bool), String> {
     Ok((nodes, false))
 }
 
-/// Reads an action up to its closing brace, which may also stand within quotes.
+/// Reads an action up to its closing brace. A brace within quotes does not close it.
 fn action(rest: &mut Chars<'_>) -> Result<String, String> {
     let (mut action, mut quote, mut is_escaped) = (String::new(), None, false);
     for next in rest.by_ref() {
@@ -180,8 +180,8 @@ fn unquoted(action: &str, quote: char) -> Result<String, String> {
     Ok(text)
 }
 
-/// Returns the name at the beginning, in which a backslash makes the next character part of it, and its length in
-/// bytes.
+/// Returns the name at the beginning of the text, and its length in bytes. A character after a backslash belongs to the
+/// name.
 fn name(text: &str) -> (String, usize) {
     let (mut name, mut is_escaped) = (String::new(), false);
     for (at, next) in text.char_indices() {
@@ -199,7 +199,7 @@ fn name(text: &str) -> (String, usize) {
     (name, text.len())
 }
 
-/// Returns the length of the bracket at the beginning, in bytes.
+/// Returns the length of the bracketed part at the beginning, in bytes, or `None` if it is not closed.
 fn bracket(text: &str) -> Option<usize> {
     let (mut depth, mut quote, mut is_escaped) = (0_u32, None, false);
     for (at, next) in text.char_indices() {
@@ -235,7 +235,7 @@ fn render(nodes: &[Node], document: &Value, current: &Value, text: &mut String) 
     }
 }
 
-/// Returns a text as it is, and anything else as JSON.
+/// Returns a string as it is, nothing for null, and any other value as JSON.
 pub fn plain(value: &Value) -> String {
     match value {
         Value::Null => String::new(),

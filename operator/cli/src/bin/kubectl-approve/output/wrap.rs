@@ -5,8 +5,8 @@ use unicode_width::UnicodeWidthStr;
 /// The columns of a line.
 const WIDTH: usize = 79;
 
-/// Breaks a text at spaces, behind `indent` columns; further lines are indented by two more. A word that is longer than
-/// a line stays whole.
+/// Breaks a text into lines at spaces. The first line is indented by `indent` columns, the others by two more. A word
+/// that is longer than a line stays whole.
 pub fn wrapped(indent: usize, text: &str) -> String {
     let (mut page, mut line, mut is_first) = (String::new(), " ".repeat(indent), true);
     for word in text.split_whitespace() {

@@ -1,4 +1,4 @@
-//! The backup of Workflows from which runs were restored, read to learn what they had done *(I/O)*.
+//! The backup of Workflows from which runs were restored: it tells what the runs had done *(I/O)*.
 //!
 //! **Invariant:** nothing of a backup is sent to the API server.
 
@@ -10,11 +10,11 @@ use signoff_cli::{encoding::decoded, sanitize::one_line};
 
 use crate::error::Failure;
 
-/// Reads the Workflows of a file: a list, as `kubectl get workflows -o json` writes it, or one object, as Velero keeps
+/// Reads the Workflows of a file: a list as `kubectl get workflows -o json` writes it, or one object as Velero stores
 /// it.
 ///
 /// # Errors
-/// The file cannot be read, or is not JSON of Workflows.
+/// The file cannot be read, or it is not JSON with Workflows.
 pub fn read(file: &Path) -> Result<Vec<Workflow>, Failure> {
     let refused =
         |why: String| Failure::Refused(format!("--backup {}: {why}", one_line(&file.display().to_string(), 512)));
@@ -37,10 +37,11 @@ fn parse(text: &str) -> Result<Vec<Workflow>, String> {
     Ok(workflows)
 }
 
-/// Returns the run of a backup from which a run was restored: that of the same name, namespace and steps.
+/// Returns the run in the backup from which a run was restored: it has the same name, namespace, steps, inputs and
+/// requester.
 ///
 /// # Errors
-/// Why there is none, as what follows the name of the run.
+/// There is no such run. The message completes "`<run>`: …".
 pub fn find<'a>(backup: &'a [Workflow], restored: &Workflow) -> Result<&'a Workflow, String> {
     let (meta, spec) = (&restored.metadata, &restored.spec);
     let same = |old: &&Workflow| old.metadata.name == meta.name && old.metadata.namespace == meta.namespace;

@@ -1,11 +1,11 @@
-//! The colours of a page: titles, the phase, and warnings. Text of others in its fence has none *(pure)*.
+//! The colours of a page: titles, the phase, and warnings. Fenced text of others has no colour *(pure)*.
 
 use signoff_api::approval::ApprovalPhase;
 use signoff_cli::style::{Style, Tone};
 
 use crate::list::phase_tone;
 
-/// Returns a page in colour, or the page itself where there is no colour.
+/// Returns a page in colour, or the page itself if the style has no colour.
 pub fn painted(page: &str, style: Style) -> String {
     if !style.colour {
         return page.to_owned();
@@ -13,7 +13,7 @@ pub fn painted(page: &str, style: Style) -> String {
     page.split_inclusive('\n').map(|line| painted_line(line, style)).collect()
 }
 
-/// Colours a line of ours. Fenced lines begin with a space.
+/// Colours a line of the plugin. Fenced lines begin with a space and stay as they are.
 fn painted_line(line: &str, style: Style) -> String {
     let (text, end) = line.strip_suffix('\n').map_or((line, ""), |text| (text, "\n"));
     if text.starts_with("  CUT HERE:") {

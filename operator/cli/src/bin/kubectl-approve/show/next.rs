@@ -1,4 +1,4 @@
-//! The last lines of a page: the commands that the reader can give now.
+//! The last lines of a page: the commands that the reader can run now.
 //!
 //! **Invariant:** no command is suggested that would be refused.
 
@@ -13,7 +13,7 @@ use signoff_review::{
     voter::Me,
 };
 
-/// Returns `Next: …`, or for a reader who can decide the commands of all verdicts.
+/// Returns the line `Next: …`, or the commands of all verdicts for a reader who can decide.
 pub fn next(approval: &Approval, me: &Me, run: &RunNow, now: Moment, call: &CallFlags) -> String {
     let request = &approval.spec.request;
     let namespace = approval.metadata.namespace.as_deref();
@@ -43,7 +43,7 @@ pub fn next(approval: &Approval, me: &Me, run: &RunNow, now: Moment, call: &Call
     format!("{:<14}{text}\n", "Next:")
 }
 
-/// Returns the line about the other calls of the same turn, where there are some.
+/// Returns the line about the other calls of the same turn, or an empty text.
 fn turn(request: &ApprovalRequest) -> &'static str {
     match call(request) {
         Some(action) if !action.siblings.is_empty() => {

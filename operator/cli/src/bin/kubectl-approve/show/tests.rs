@@ -209,7 +209,7 @@ fn a_text_that_is_cut_says_how_much_more_there_is_and_which_command_shows_it() {
     let digest = review.digest.clone();
     let said = format!("  | Dear\n  CUT HERE: this is the beginning, {digest}\n{command}");
     assert!(shown(approval.clone()).contains(&said), "{}", shown(approval));
-    // The marks of a call that is shown field by field may take more than they leave out.
+    // The marks of a call that is shown field by field can be longer than the text that they replace.
     approval.spec.request.reviews.as_mut().unwrap().ref_ = Some(BlobRef { size: 3, ..whole });
     assert!(shown(approval).contains("  CUT HERE: the whole has 3 bytes, sha256:"));
 }

@@ -1,4 +1,4 @@
-//! The texts of a page that the run made: what is reviewed, under a heading of its gate type, and the context.
+//! The sections of a page with texts of the run: the reviewed text, its changes, the sent text and the context.
 //!
 //! **Invariant:** each text is in a fence, and a text that is cut says so.
 
@@ -16,7 +16,7 @@ use super::LONGEST;
 /// A title and a body.
 pub type Section = (String, String);
 
-/// Returns what is reviewed; the arguments of a call are indented.
+/// Returns the section of the reviewed text. Arguments of a call are indented.
 pub fn reviewed(request: &ApprovalRequest, whole: Option<&Whole>, command: &str) -> Option<Section> {
     let review = request.reviews.as_ref()?;
     let text = Text {
@@ -35,7 +35,7 @@ pub fn reviewed(request: &ApprovalRequest, whole: Option<&Whole>, command: &str)
     Some((heading(request, review), body))
 }
 
-/// Returns what is sent, or was sent.
+/// Returns the section of the text that a call or step sends, or has sent.
 pub fn sent(request: &ApprovalRequest, whole: Option<&Whole>, command: &str) -> Option<Section> {
     let sent = request.sends.as_ref()?;
     let (reference, whole) = (sent.ref_.as_ref(), whole.and_then(|whole| whole.sends.as_deref()));
@@ -43,7 +43,7 @@ pub fn sent(request: &ApprovalRequest, whole: Option<&Whole>, command: &str) -> 
     Some((heading_of_sent(request).to_owned(), text.body(&sent.digest(), command)))
 }
 
-/// Returns the changes of people to what is reviewed. `originals`: the text before each change.
+/// Returns the section of the changes of people to the reviewed text. `originals`: the text before each change.
 pub fn changes(
     request: &ApprovalRequest,
     whole: Option<&Whole>,
@@ -55,7 +55,7 @@ pub fn changes(
     Some((edits::CHANGES.to_owned(), changes::body(request, reviewed, originals)))
 }
 
-/// Returns the context. One that repeats the reviewed text is left out.
+/// Returns the section of the context, or `None` if it only repeats the reviewed text.
 pub fn context(request: &ApprovalRequest, whole: Option<&Whole>, command: &str) -> Option<Section> {
     let context = request.context.as_deref().filter(|context| !repeats(request, context))?;
     let reference = request.context_ref.as_ref();
@@ -65,18 +65,18 @@ pub fn context(request: &ApprovalRequest, whole: Option<&Whole>, command: &str) 
     Some((CONTEXT.to_owned(), text.body(&digest, command)))
 }
 
-/// A text of others, of which the request may hold only a part.
+/// A text of others, of which the request can hold only a part.
 struct Text<'t> {
     request: &'t ApprovalRequest,
     shown: &'t str,
-    /// The whole, where it was fetched and verified.
+    /// The whole text, if it was fetched and verified.
     whole: Option<&'t str>,
     reference: Option<&'t BlobRef>,
     is_cut: bool,
 }
 
 impl Text<'_> {
-    /// The text, and what is not shown of it, with the command that shows it.
+    /// Returns the fenced text. If it is cut, adds how much is missing and the command that shows all of it.
     fn body(&self, digest: &Digest, command: &str) -> String {
         if let Some(whole) = self.whole {
             return self.body_of_whole(whole, digest);
@@ -86,7 +86,7 @@ impl Text<'_> {
             return body;
         }
         let more = match self.reference.and_then(|whole| usize::try_from(whole.size).ok()) {
-            // The beginning of each field of a call may be longer than the whole by its marks.
+            // The beginnings of a call's fields have marks, so together they can be longer than the whole.
             Some(size) if size > self.shown.len() => format!("{} more of {size} bytes", size - self.shown.len()),
             Some(size) => format!("the whole has {size} bytes"),
             None => "this is the beginning".to_owned(),
@@ -94,7 +94,7 @@ impl Text<'_> {
         format!("{body}  CUT HERE: {more}, {digest}\n  the whole: {command}\n")
     }
 
-    /// A text that has the digest.
+    /// Returns the fenced whole text, which has this digest.
     fn body_of_whole(&self, whole: &str, digest: &Digest) -> String {
         let shown = arguments(self.request, whole);
         let body = fenced(&shown, shown.len().max(LONGEST));

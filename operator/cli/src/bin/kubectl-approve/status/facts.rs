@@ -1,6 +1,7 @@
 //! A run for programs: its Workflow and Approvals with every field that is stored.
 //!
-//! **Invariant:** no part of the journal is left out, and no field that only a later version knows.
+//! **Invariant:** the facts have all parts of the journal, and all fields, also those that only a later version
+//! defines.
 
 use kube::{
     Api,
@@ -20,7 +21,7 @@ type SegmentBytes = (Digest, Result<Vec<u8>, Failure>);
 /// as they are stored.
 ///
 /// # Errors
-/// As every request; and a part of the journal that cannot be read.
+/// A request fails, or a part of the journal cannot be read.
 pub async fn facts(session: &Session, name: &str) -> Result<Value, Failure> {
     let (client, namespace) = (session.raw(), &session.namespace);
     let workflows = ApiResource::erase::<Workflow>(&());

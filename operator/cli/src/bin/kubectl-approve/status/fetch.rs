@@ -13,7 +13,7 @@ use crate::{cluster::client::Session, error::Failure};
 /// The records of segments, by the digest of the segment.
 pub type Segments = BTreeMap<Digest, Vec<StepRecord>>;
 
-/// A run as it was read.
+/// A run: its Workflow and Approvals.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RunState {
     /// The Workflow; records of segments that could be read are in `status.steps`.
@@ -25,7 +25,7 @@ pub struct RunState {
 /// Returns a run of the namespace.
 ///
 /// # Errors
-/// As every request. Segments that cannot be read are no error: the page says how many records are missing.
+/// A request fails. Segments that cannot be read are no error: the page says how many records are missing.
 pub async fn fetch(session: &Session, name: &str, segments: &mut Segments) -> Result<RunState, Failure> {
     let mut workflow = workflow(session, name).await?;
     let api = Api::<Approval>::namespaced(session.raw().clone(), &session.namespace);
@@ -35,10 +35,10 @@ pub async fn fetch(session: &Session, name: &str, segments: &mut Segments) -> Re
     Ok(RunState { workflow, approvals })
 }
 
-/// Returns a Workflow of the namespace as it is stored.
+/// Returns a Workflow of the namespace as it is stored, without the records of segments.
 ///
 /// # Errors
-/// As every request.
+/// The request fails.
 pub async fn workflow(session: &Session, name: &str) -> Result<Workflow, Failure> {
     let api = Api::<Workflow>::namespaced(session.raw().clone(), &session.namespace);
     api.get(name).await.map_err(|error| session.explain(error))
@@ -74,7 +74,7 @@ async fn read(session: &Session, run: &WorkflowRef, digest: &Digest, other: Opti
 /// Returns the verified bytes of a segment. `other`: the name of the Blob if it is not the usual one.
 ///
 /// # Errors
-/// As every request; and a Blob of another run or with another digest.
+/// The request fails, or the Blob belongs to another run or has another digest.
 pub async fn segment(
     session: &Session,
     run: &WorkflowRef,

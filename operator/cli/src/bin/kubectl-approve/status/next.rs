@@ -41,14 +41,14 @@ pub fn next(state: &RunState, call: &CallFlags) -> String {
                 commands.push(command(&["approve", "cancel", &name]));
             }
         }
-        // The spec of a refused run would be refused again.
+        // A copy of a refused run would be refused again.
         phase if phase.is_end() && conditions::fails(&status.conditions, conditions::ACCEPTED) => {
             commands.push(format!("# with a corrected file\n  {}", command(&["replace", "--force", "-f", "FILE"])));
         }
         phase if phase.is_end() => {
             let repetition = Repetition::of(workflow);
             match repetition.refusal() {
-                // A repetition would run every step again.
+                // A repetition runs every step again, so it is not suggested here.
                 Some(why) => {
                     let records = command(&["get", "workflow", &name, "-o", "yaml"]);
                     commands.push(format!("# {why}\n  {records}"));
@@ -63,7 +63,7 @@ pub fn next(state: &RunState, call: &CallFlags) -> String {
             let is_there = |gate: &&&str| state.approvals.iter().any(|approval| approval.name_any() == ***gate);
             commands.extend(open.iter().filter(is_there).take(MOST).map(|gate| command(&["approve", "show", gate])));
             if let Some(missing) = open.iter().find(|gate| !is_there(gate)) {
-                // Until then there is nothing to show; the conditions on the page say why.
+                // `show` would not find the Approval yet. The conditions on the page say why.
                 let watch = command(&["approve", "status", &name, "--watch"]);
                 commands.push(format!("# the Approval {} is not created yet\n  {watch}", one_line(missing, 253)));
             }
@@ -132,7 +132,7 @@ mod tests {
         let again = "\nNext:\n  # after you have checked what it has done\n  kubectl approve rerun refund-4711 --backup FILE -n finance\n";
         assert_eq!(of("Pending"), format!("{again}  kubectl approve cancel refund-4711 -n finance\n"));
         assert_eq!(of("Cancelled"), again);
-        // One that came with its status needs no file.
+        // A run that was restored with its status needs no backup file.
         let mut copied = state(&self::spec(), &json!({"phase": "Running", "startedAt": "2026-11-22T09:00:00Z"}));
         copied.workflow.metadata.creation_timestamp =
             Some(serde_json::from_value(json!("2026-11-22T10:00:00Z")).unwrap());

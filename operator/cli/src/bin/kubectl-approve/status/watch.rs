@@ -26,7 +26,7 @@ use crate::{
     error::Failure,
 };
 
-/// The time after which a page in place is drawn again, because the times on it are relative. Sends no request.
+/// The interval at which a page in place is drawn again, without a request, because its times are relative.
 const REDRAW: Duration = Duration::from_secs(1);
 
 /// Prints the status at every change, in place on a terminal, until the run ends.
@@ -89,14 +89,14 @@ fn has_ended(state: &RunState) -> bool {
     state.workflow.status.as_ref().is_some_and(|status| status.phase.is_end())
 }
 
-/// Whether two states differ on the page. Times pass, and some writes change nothing that is shown.
+/// Whether two states have different pages at the same time. Some writes change nothing on the page.
 fn is_changed(before: &RunState, after: &RunState, args: &StatusArgs) -> bool {
     let now = clock::now();
     let page = |state: &RunState| render(&state.workflow, &state.approvals, now, style(args));
     before != after && page(before) != page(after)
 }
 
-/// Applies a watch event. Returns whether the list is complete: it is not while a watch begins.
+/// Applies a watch event. Returns whether the list is complete and might have changed.
 fn apply(listed: &mut BTreeMap<String, Approval>, event: Event<Approval>) -> bool {
     match event {
         Event::Init => {

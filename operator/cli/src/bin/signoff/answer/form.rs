@@ -1,4 +1,4 @@
-//! The form of a gate: whether it has one, and the answers as they are shown before they are sent *(pure)*.
+//! The form of a gate, and the answers as they are shown for confirmation *(pure)*.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,8 @@ pub fn questions(request: &ApprovalRequest) -> &[Question] {
     request.form.as_ref().map_or(&[], |form| form.questions.as_slice())
 }
 
-/// Whether the gate has a form of its own that can be answered: not only the one question of every gate with Respond.
+/// Whether the gate takes answers to a form of its own, and not only to the plain question that every gate with Respond
+/// has.
 pub fn is_form(request: &ApprovalRequest) -> bool {
     let questions = questions(request);
     let is_plain = questions.iter().all(Question::is_plain);

@@ -22,21 +22,21 @@ pub struct Lines {
     rest: Vec<u8>,
 }
 
-/// Calls the wait off when it is dropped.
+/// The writing end of a pipe, which cancels the wait when it is dropped.
 struct Wait(OwnedFd);
 
 impl Drop for Wait {
     fn drop(&mut self) {
-        // Whoever waits hears of the end of the pipe in any case.
+        // The waiting thread also wakes when the pipe closes, so an error changes nothing.
         let _ = write(&self.0, b"x");
     }
 }
 
 impl Lines {
-    /// Throws away what was typed on a terminal before now: it cannot answer what is asked from now on.
+    /// Discards the pending input of a terminal: it cannot be meant for the next question.
     ///
     /// # Errors
-    /// The terminal does not let it.
+    /// The terminal refuses it.
     pub fn forget(&mut self) -> io::Result<()> {
         let stdin = io::stdin();
         if stdin.is_terminal() {
@@ -46,13 +46,13 @@ impl Lines {
         Ok(())
     }
 
-    /// The next line without its end; none at the end of the input (ctrl-D on a terminal).
+    /// Returns the next line without its end, or `None` at the end of the input (ctrl-D on a terminal).
     ///
-    /// Dropping the future calls the wait off; what was typed meanwhile on a terminal is then thrown away, so that it
-    /// cannot pass for an answer to another question.
+    /// Dropping the future cancels the wait. Pending input of a terminal is then discarded, so that it cannot answer
+    /// another question.
     ///
     /// # Errors
-    /// When standard input cannot be read.
+    /// Standard input cannot be read.
     pub async fn next(&mut self) -> io::Result<Option<String>> {
         loop {
             if let Some(end) = self.rest.iter().position(|byte| *byte == b'\n') {
@@ -61,7 +61,7 @@ impl Lines {
             }
             match self.more().await? {
                 Some(bytes) if !bytes.is_empty() => self.rest.extend(bytes),
-                // On a terminal the end of the input is somebody's wish, also in the middle of a line.
+                // On a terminal the user ends the input on purpose, even in the middle of a line.
                 _ if self.rest.is_empty() || io::stdin().is_terminal() => {
                     self.rest.clear();
                     return Ok(None);
@@ -71,7 +71,7 @@ impl Lines {
         }
     }
 
-    /// The next bytes, none of them at the end.
+    /// Returns the next bytes: empty at the end of the input, and `None` after a cancelled wait.
     async fn more(&self) -> io::Result<Option<Vec<u8>>> {
         let (ear, mouth) = pipe()?;
         let ear = Arc::new(ear);
@@ -81,7 +81,7 @@ impl Lines {
     }
 }
 
-/// Reads once there is something to read, and nothing at all once the wait is called off.
+/// Waits for input and reads it. Returns `None` without reading if the wait is cancelled.
 fn wait_and_read(ear: &OwnedFd) -> io::Result<Option<Vec<u8>>> {
     let stdin = io::stdin();
     loop {

@@ -18,30 +18,30 @@ use super::verdict;
 /// The choices of a menu.
 #[derive(Debug)]
 pub struct Menu<'r> {
-    /// The request of the gate, or `None` where this is one of several questions.
+    /// The request of the gate, or `None` while only answers to one of several questions are taken.
     request: Option<&'r ApprovalRequest>,
-    /// The only question, where Respond is allowed and there is only one.
+    /// The question whose answers are choices, if there is one.
     question: Option<&'r Question>,
     verdicts: Vec<Verdict>,
-    /// Whether it belongs to a form of several questions, in which a verdict is a word and never a number.
+    /// Whether the menu belongs to a form of several questions.
     is_form: bool,
 }
 
 /// The choice of the user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Picked {
-    /// A verdict, of which Respond still needs its answer.
+    /// A verdict. Its payload is still missing.
     Verdict(Verdict),
-    /// Options of the only question.
+    /// Options of the question.
     Options(Vec<String>),
-    /// An answer to the only question.
+    /// A text that answers the question.
     Text(String),
     /// A line that is no choice, with the sentence that lists the choices.
     Unknown(String),
 }
 
 impl<'r> Menu<'r> {
-    /// The menu of a gate.
+    /// Returns the menu of a gate.
     pub fn of(request: &'r ApprovalRequest) -> Self {
         let questions = request.form.as_ref().map_or(&[][..], |form| form.questions.as_slice());
         let responds = request.allowed_verdicts.contains(&Verdict::Respond);
@@ -49,23 +49,24 @@ impl<'r> Menu<'r> {
             [only] if responds => Some(only),
             _ => None,
         };
-        // Options are listed themselves: where nothing else is an answer, Respond adds nothing.
+        // If only the listed options are answers, the verdict Respond is no further choice.
         let listed = |verdict: &Verdict| *verdict != Verdict::Respond || question.is_none_or(Question::takes_text);
         let verdicts = request.allowed_verdicts.iter().copied().filter(listed).collect();
         Self { request: Some(request), question, verdicts, is_form: false }
     }
 
-    /// The menu of a form of several questions, while `question` is asked: a word for a verdict is never an answer.
+    /// Returns the menu of a form of several questions while `question` is asked: a word for a verdict is never an
+    /// answer.
     pub fn of_form(request: &'r ApprovalRequest, question: Option<&'r Question>) -> Self {
         Self { request: Some(request), question, verdicts: request.allowed_verdicts.clone(), is_form: true }
     }
 
-    /// Whether a line that is nothing else is an answer.
+    /// Whether a line that is no other choice is an answer.
     pub fn takes_text(&self) -> bool {
         self.question.is_some_and(Question::takes_text)
     }
 
-    /// The menu of one of several questions, to which every line is an answer.
+    /// Returns the menu of one of several questions to which every line is an answer, also a word for a verdict.
     pub fn of_question(question: &'r Question) -> Self {
         Self { request: None, question: Some(question), verdicts: Vec::new(), is_form: true }
     }
@@ -75,7 +76,7 @@ impl<'r> Menu<'r> {
         !self.is_form && !self.takes_text()
     }
 
-    /// Returns the question whether a verdict is meant where its word could be an answer.
+    /// Returns the question whether a word that could be an answer is meant as a verdict.
     pub fn asks(&self, verdict: Verdict) -> String {
         format!("{verdict} instead of an answer: {}? [y/N] ", self.meaning(verdict))
     }
@@ -84,7 +85,7 @@ impl<'r> Menu<'r> {
         self.question.map_or(0, |question| question.options.len())
     }
 
-    /// The menu as lines.
+    /// Renders the menu, a line for each choice.
     pub fn shown(&self) -> String {
         let mut lines = String::new();
         for (place, option) in self.question.iter().flat_map(|question| &question.options).enumerate() {
@@ -159,7 +160,7 @@ impl<'r> Menu<'r> {
         }
     }
 
-    /// Returns the choice that a line stands for.
+    /// Returns the choice that a line means.
     pub fn pick(&self, line: &str) -> Picked {
         let typed = line.trim();
         if let Some(question) = self.question
@@ -194,7 +195,8 @@ impl<'r> Menu<'r> {
     }
 }
 
-/// The options that a line names, each by number, key or label; several where the question takes several.
+/// Returns the options that a line names by number, key or label. Several are joined by commas, if the question takes
+/// several.
 fn options(question: &Question, typed: &str) -> Option<Vec<String>> {
     let one = |part: &str| {
         let part = part.trim();

@@ -20,13 +20,13 @@ use signoff_review::{
 /// The longest text of others on the page, in characters.
 const LONGEST: usize = 20_000;
 
-/// The page of an open gate.
+/// Renders the page of an open gate.
 pub fn page(asked: &GateQuestion, now: Moment) -> String {
     let (approval, request) = (&asked.approval, asked.request());
     let mut page = format!("\n{}\n", title(request));
     let prompt = fenced(&request.prompt, LONGEST);
     match &request.action {
-        // Its first line says that an answer approves nothing.
+        // The first line of the prompt says that an answer approves nothing, so the prompt comes first.
         Some(action) if is_question(request) => {
             page += &(format!("{}:\n{prompt}\n", action::ASKS) + &facts::lines(&action::facts_before(action)));
             page += &self::reviewed(asked);
@@ -51,7 +51,7 @@ pub fn page(asked: &GateQuestion, now: Moment) -> String {
     page
 }
 
-/// Returns what each question asks. The options of a question are shown where it is answered.
+/// Renders the texts of the questions. The options of a question are shown when it is answered.
 fn questions(request: &ApprovalRequest) -> String {
     let from = if is_question(request) { " (text of a model: no fact, not checked)" } else { "" };
     let one = |question: &Question| {
@@ -63,7 +63,7 @@ fn questions(request: &ApprovalRequest) -> String {
     questions + &respond_rule(request).map(|rule| format!("\nAn answer must be {rule}\n")).unwrap_or_default()
 }
 
-/// Returns the text that is reviewed, who changed it, and what is sent; the arguments of a call are indented.
+/// Renders the reviewed text, the changes of people to it, and the text that is sent. Arguments of a call are indented.
 fn reviewed(asked: &GateQuestion) -> String {
     let (request, reviewed) = (asked.request(), asked.reviewed.as_deref());
     let Some(review) = &request.reviews else { return sent(asked) };
@@ -72,7 +72,7 @@ fn reviewed(asked: &GateQuestion) -> String {
     let mut page = match reviewed {
         Some(whole) if action::call(request).is_some() => arguments_section(request, &title, whole),
         Some(whole) if whole.starts_with(&review.response) => section(&title, whole),
-        // The beginning of each field first: no long field hides another.
+        // The beginnings of all fields come first, so that no long field hides another.
         Some(whole) => section(&title, &review.response) + &section("All of it", whole),
         None if !is_cut && action::call(request).is_some() => arguments_section(request, &title, &review.response),
         None => section(&title, &review.response),
@@ -84,7 +84,7 @@ fn reviewed(asked: &GateQuestion) -> String {
     page + &sent(asked)
 }
 
-/// Returns the changes of people to what is reviewed.
+/// Renders the changes of people to the reviewed text.
 fn changes(asked: &GateQuestion, review: &Review) -> String {
     if review.by.is_empty() {
         return String::new();
@@ -93,7 +93,7 @@ fn changes(asked: &GateQuestion, review: &Review) -> String {
     format!("\n{}:\n{}", edits::CHANGES, changes::body(asked.request(), Some(reviewed), &asked.originals))
 }
 
-/// Returns what is sent.
+/// Renders the text that is sent.
 fn sent(asked: &GateQuestion) -> String {
     let request = asked.request();
     let Some(sent) = &request.sends else { return String::new() };
@@ -104,7 +104,7 @@ fn sent(asked: &GateQuestion) -> String {
     }
 }
 
-/// The whole arguments of a call.
+/// Renders the whole arguments of a call.
 fn arguments_section(request: &ApprovalRequest, title: &str, whole: &str) -> String {
     let shown = action::arguments(request, whole);
     format!("\n{title}:\n{}  the whole: {} bytes\n", fenced(&shown, shown.len().max(LONGEST)), whole.len())
@@ -114,7 +114,7 @@ fn section(title: &str, text: &str) -> String {
     format!("\n{title}:\n{}", fenced(text, LONGEST))
 }
 
-/// `Gate review, asked 2 times by now:`
+/// Returns the title of the page, such as `Gate review, asked 2 times by now:`.
 fn title(request: &ApprovalRequest) -> String {
     let visit = match request.gate.visit {
         1 => String::new(),
@@ -123,8 +123,8 @@ fn title(request: &ApprovalRequest) -> String {
     format!("Gate {}{visit}:", one_line(&request.gate.path, 512))
 }
 
-/// Returns how many approvers agree so far, where one quorum needs several: `1 of 2 agree`. Several quorums say it
-/// themselves.
+/// Returns how many approvers agree so far, such as `1 of 2 agree`. `None` if the only quorum needs one approver, or if
+/// there are several quorums, whose own lines tell it.
 pub fn progress(approval: &Approval) -> Option<String> {
     let request = &approval.spec.request;
     let have = approval.status.as_ref().and_then(|status| status.tally).unwrap_or_default().have;
@@ -132,7 +132,7 @@ pub fn progress(approval: &Approval) -> Option<String> {
     is_counted.then(|| format!("{have} of {} agree", request.threshold()))
 }
 
-/// Returns the approvers of an Approval, as one line: every quorum, if there are several.
+/// Returns the approvers of an Approval as one line. Several quorums are joined.
 pub fn asks(approval: &Approval) -> String {
     match approval.spec.request.quorums.len() {
         ..=1 => quorum::subjects(approval.approvers()),
@@ -140,7 +140,7 @@ pub fn asks(approval: &Approval) -> String {
     }
 }
 
-/// Returns the approvers, the number needed and the deadline.
+/// Returns the line with the approvers, the votes so far, the effect of Reject and the deadline.
 fn terms(approval: &Approval, now: Moment) -> String {
     let request = &approval.spec.request;
     let mut terms = format!("Asks {}", asks(approval));
@@ -151,7 +151,7 @@ fn terms(approval: &Approval, now: Moment) -> String {
     terms + &format!(". {}.", deadline(approval, now))
 }
 
-/// `Until 2026-01-01T10:00:00Z (in 24h); then it counts as rejected`
+/// Returns the deadline, such as `Until 2026-01-01T10:00:00Z (in 24h); then it counts as rejected`.
 pub fn deadline(approval: &Approval, now: Moment) -> String {
     let status = approval.status.clone().unwrap_or_default();
     let until = status.deadline.unwrap_or(approval.spec.request.deadline).ceil_to_second();

@@ -1,4 +1,4 @@
-//! The person at the terminal: shows a gate, and reads their decision about it.
+//! The person at the terminal: they are shown a gate, and their decision about it is read.
 //!
 //! Everything is written to standard error: standard output is for the result of the run.
 
@@ -31,19 +31,19 @@ use super::{
 /// The line that ends a text of several lines.
 const END: &str = ".";
 
-/// Locked while the person's editor has the terminal: ctrl-C is the editor's then, and nobody else reads or writes
-/// there. Whoever opened the editor may be gone by then, for time decides gates also while somebody edits.
+/// A lock that is held while the person's editor has the terminal, so that only the editor reads, writes, and gets
+/// ctrl-C. The editor can outlive its question, because the deadline of a gate can pass during an edit.
 pub type Editing = Arc<Mutex<()>>;
 
 /// A person at a terminal.
 pub struct Person {
     lines: Lines,
     editing: Editing,
-    /// The parameters that were sent last, as they were edited, and the Approval that they are for.
+    /// The name of the Approval for which parameters were sent last, and their edited text.
     sent: Option<(Option<String>, String)>,
 }
 
-/// The meaning of a line that was typed at a question of a form.
+/// The meaning of a line at a question of a form.
 enum Answered {
     /// An answer.
     With(Answer),
@@ -55,7 +55,7 @@ enum Answered {
 
 /// The reason why no decision was made.
 enum Stop {
-    /// The person leaves the gate for later: the input ended (ctrl-D), whatever was asked just then.
+    /// The person leaves the gate for later: the input ended (ctrl-D) at any question.
     Later,
     /// The terminal cannot be read.
     Failed(io::Error),
@@ -68,17 +68,17 @@ impl From<io::Error> for Stop {
 }
 
 impl Person {
-    /// A person, whose editor locks `editing`.
+    /// Returns a person whose editor holds the lock `editing`.
     pub fn new(editing: Editing) -> Self {
         Self { lines: Lines::default(), editing, sent: None }
     }
 
-    /// Shows a gate and reads a decision. None where the person leaves it for later (ctrl-D).
+    /// Shows a gate and reads a decision. Returns `None` if the person leaves the gate for later (ctrl-D).
     ///
     /// # Errors
     /// The terminal cannot be read.
     pub async fn decide(&mut self, asked: &GateQuestion) -> io::Result<Option<Decision>> {
-        // The editor of a gate that time decided may still be open.
+        // The editor of a gate whose deadline has passed can still be open.
         drop(self.editing.lock().await);
         self.lines.forget()?;
         match self.ask(asked).await {
@@ -114,7 +114,7 @@ impl Person {
                 Picked::Options(options) => self.confirmed(request, respond(request, chosen(options))).await?,
                 Picked::Text(text) => self.confirmed(request, respond(request, written(text))).await?,
                 Picked::Verdict(verdict) => {
-                    // At a form the word can be meant as the answer.
+                    // At a form the word could be meant as the answer.
                     let is_unclear = is_form(request) && menu.takes_text();
                     if is_unclear && !self.is_meant(&menu, verdict).await? {
                         continue;
@@ -128,7 +128,7 @@ impl Person {
         }
     }
 
-    /// Asks the questions of a form, which opens at once, until all answers or another verdict are confirmed.
+    /// Asks the questions of a form, again and again, until the person confirms all answers or another verdict.
     async fn form(&mut self, asked: &GateQuestion) -> Result<Decision, Stop> {
         let request = asked.request();
         let verdicts = Menu::of_form(request, None).shown();
@@ -150,7 +150,8 @@ impl Person {
         }
     }
 
-    /// Shows the answers to a form, and returns the decision if the user confirms it. Without a form nothing is asked.
+    /// Shows the answers to a form, and returns the decision if the person confirms it. Without a form the decision
+    /// needs no confirmation.
     async fn confirmed(&mut self, request: &ApprovalRequest, decision: Decision) -> Result<Option<Decision>, Stop> {
         if is_form(request)
             && let Some(answers) = &decision.answers
@@ -161,8 +162,8 @@ impl Person {
         Ok(Some(decision))
     }
 
-    /// Asks whether a word is meant as a verdict where it could be an answer. Respond only takes answers, so nothing is
-    /// asked about it.
+    /// Asks whether a word that could be an answer is meant as a verdict. Respond needs no question, because it only
+    /// leads to answers.
     async fn is_meant(&mut self, menu: &Menu<'_>, verdict: Verdict) -> Result<bool, Stop> {
         if verdict == Verdict::Respond || self.agrees(&menu.asks(verdict)).await? {
             return Ok(true);
@@ -175,7 +176,7 @@ impl Person {
         Ok(self.line(asks).await?.trim().to_lowercase().starts_with('y'))
     }
 
-    /// Asks for the payload of a verdict. Returns `None` where the user took the verdict back.
+    /// Asks for the payload of a verdict. Returns `None` if the person takes the verdict back.
     async fn more(&mut self, asked: &GateQuestion, verdict: Verdict) -> Result<Option<Decision>, Stop> {
         let mut decision = Decision::new(verdict);
         match verdict {
@@ -199,7 +200,7 @@ impl Person {
         Ok(Some(decision))
     }
 
-    /// Returns the answers to all questions, asked one after the other, or the verdict that was chosen instead.
+    /// Asks all questions in turn. Returns the answers, or the verdict that was chosen instead.
     async fn answers(&mut self, request: &ApprovalRequest) -> Result<Result<FormAnswers, Verdict>, Stop> {
         let mut answers = FormAnswers::new();
         let mut takes_words = false;
@@ -215,8 +216,7 @@ impl Person {
         Ok(Ok(answers))
     }
 
-    /// Asks one of several questions. `takes_words`: whether words for verdicts are answers, as they are after
-    /// `respond`.
+    /// Asks one of several questions. `takes_words`: whether words for verdicts are answers, which `respond` turns on.
     async fn answer(
         &mut self,
         request: &ApprovalRequest,
@@ -251,19 +251,19 @@ impl Person {
         }
     }
 
-    /// Returns the changed parameters from the user's editor.
+    /// Returns the parameters that the person has changed in their editor, or `None` if they decide nothing.
     async fn parameters(&mut self, asked: &GateQuestion) -> Result<Option<JsonObject>, Stop> {
         let Some(before) = draft(asked) else {
             terminal::note("What is reviewed is too long to be edited here: use --answers FILE with its parameters.");
             return Ok(None);
         };
         let name = asked.approval.metadata.name.clone();
-        // What did not count is edited further, not from the beginning.
+        // Parameters that did not count are edited further, and not from the beginning.
         let sent = self.sent.take().filter(|(of, _)| *of == name && asked.refused.is_some());
         let mut text = sent.map_or_else(|| before.clone(), |(_, text)| text);
         loop {
             let editing = Arc::clone(&self.editing).lock_owned().await;
-            // The lock goes with the editor: it stays open where nobody waits for it any more.
+            // The thread of the editor holds the lock, because the editor can outlive this future.
             let edited = tokio::task::spawn_blocking(move || {
                 let _editing = editing;
                 editor::edit("parameters.yaml", &text, &["VISUAL", "EDITOR"])
@@ -298,7 +298,7 @@ impl Person {
         }
     }
 
-    /// The decision with a reason where one is needed, or where one is usually given.
+    /// Asks for a reason if the gate requires one or the verdict usually has one, and adds it to the decision.
     async fn with_reason(&mut self, request: &ApprovalRequest, mut decision: Decision) -> Result<Decision, Stop> {
         let needed = request.require_reason == Some(true);
         if needed || matches!(decision.verdict, Verdict::Reject | Verdict::Abort) {
@@ -308,7 +308,7 @@ impl Person {
         Ok(decision)
     }
 
-    /// A text of several lines.
+    /// Reads a text of several lines.
     async fn text(&mut self, asks: &str) -> Result<String, Stop> {
         terminal::note(&format!("{asks}; a line with only `{END}` ends it:"));
         let mut lines: Vec<String> = Vec::new();
@@ -324,14 +324,14 @@ impl Person {
         terminal::prompt(asks)?;
         let line = self.lines.next().await?;
         if line.is_none() {
-            // The cursor stands behind what was asked.
+            // The cursor is still on the line of the question.
             terminal::note("\n");
         }
         line.ok_or(Stop::Later)
     }
 }
 
-/// Returns the parameters that were changed, where the others stay as they are.
+/// Returns only the changed parameters if the gate keeps the others as they are; otherwise all of them.
 fn narrowed(request: &ApprovalRequest, before: &str, edited: JsonObject) -> JsonObject {
     let schema = parameters::schema(request, Verdict::Modify);
     match (schema, object(before)) {
@@ -340,7 +340,7 @@ fn narrowed(request: &ApprovalRequest, before: &str, edited: JsonObject) -> Json
     }
 }
 
-/// Returns the text without the lines of comments at its beginning.
+/// Returns the text without the lines of comments above it.
 fn without_comments(text: &str) -> String {
     text.lines().skip_while(|line| line.starts_with('#')).map(|line| format!("{line}\n")).collect()
 }
@@ -375,7 +375,7 @@ fn draft(asked: &GateQuestion) -> Option<String> {
         None => "",
     };
     if let Some(schema) = schema.filter(|_| action::call(request).is_some()) {
-        // JSON, as the arguments were shown.
+        // The arguments were shown as JSON too.
         let begin = Value::Object(parameters_to_edit(schema, Some(reviewed)));
         return signoff_cli::sanitize::json(&begin).ok().map(|json| text + &json);
     }
@@ -384,7 +384,7 @@ fn draft(asked: &GateQuestion) -> Option<String> {
         Some((begin, _)) => Value::Object(begin),
         None => json!({ "response": reviewed }),
     };
-    // YAML reads nicer; where it would not read back as the same, JSON does.
+    // YAML is easier to read. JSON replaces it if the YAML would be read as another value.
     let yaml = serde_saphyr::to_string(&value).ok();
     let same = |yaml: &String| serde_saphyr::from_str::<Value>(yaml).is_ok_and(|read| read == value);
     Some(text + &yaml.filter(same).unwrap_or_else(|| value.to_string()))

@@ -10,11 +10,11 @@ use signoff_local::{Sessions, WorkflowCommand};
 use super::failure;
 use crate::exit::Exit;
 
-/// Returns the commands of a Workflow once each of them is confirmed. Nothing is started. `digests`: those that the
-/// command line confirms; `asks`: whether a person can be asked.
+/// Returns the commands of a Workflow after each of them is confirmed. Starts no command. `digests`: the commands that
+/// the command line confirms. `asks`: whether a person can be asked.
 ///
 /// # Errors
-/// A command that is not confirmed, or whose program is missing.
+/// A command is not confirmed, or its program is missing.
 pub fn confirmed(
     spec: &WorkflowSpec,
     sessions: &Sessions,
@@ -51,8 +51,8 @@ pub fn confirmed(
     Ok(commands)
 }
 
-/// Returns what a person confirms: each argument on a line of its own, whole, and without anything that a terminal
-/// does not show.
+/// Renders a command for its confirmation: each argument on a line of its own, whole, and with hidden characters
+/// escaped.
 fn shown(command: &WorkflowCommand) -> String {
     let mut text = format!(
         "The server {} is a command. It runs on this machine with your rights:\n",

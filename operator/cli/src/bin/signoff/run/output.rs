@@ -35,7 +35,7 @@ use crate::{
     exit::Exit,
 };
 
-/// The most characters of what a request shows in the text of a paused run: all that is in the request itself.
+/// The most characters of a request's text in the output of a paused run. Texts within a request are shorter.
 const SHOWN: usize = 8192;
 
 /// The report of a session after a run.
@@ -45,13 +45,13 @@ pub struct RunReport<'s> {
     pub sessions: Option<&'s Path>,
     /// The folder of Secrets, if an option names one.
     pub secrets: Option<&'s Path>,
-    /// In whose name commands decide that have no `--as`.
+    /// The user who decides by commands without `--as`.
     pub decider: &'s str,
-    /// The artifacts that were written.
+    /// The files of the written artifacts.
     pub artifacts: &'s [PathBuf],
 }
 
-/// The code of a run that is over.
+/// Returns the exit code of a run in this phase.
 pub fn exit(phase: WorkflowPhase) -> Exit {
     match phase {
         WorkflowPhase::Succeeded => Exit::Ok,
@@ -61,7 +61,7 @@ pub fn exit(phase: WorkflowPhase) -> Exit {
     }
 }
 
-/// The result as it stands on standard output.
+/// Returns the text for standard output, and prints notes beside it.
 ///
 /// # Errors
 /// A large value of the session cannot be read.
@@ -74,12 +74,12 @@ pub async fn result(sessions: &Sessions, report: &RunReport<'_>, format: Format)
     Ok(match status.phase {
         WorkflowPhase::Succeeded => {
             report.artifacts.iter().for_each(|file| terminal::note(&format!("wrote {}", shown(file))));
-            // The message of a run that succeeded is longer where an artifact was left out.
+            // The message of a run that succeeded differs from the usual one if an artifact was left out.
             if let Some(message) = status.message.filter(|message| message != End::Succeeded(String::new()).message()) {
                 terminal::note(&one_line(&message, 1024));
             }
             let text = outputs.unwrap_or_default();
-            // A program gets the text itself; a terminal gets nothing that could move its cursor.
+            // A program gets the exact text. For a terminal, characters that move the cursor are escaped.
             let text = if terminal::is_shown() { display(&text, usize::MAX) } else { text };
             if text.is_empty() || text.ends_with('\n') { text } else { text + "\n" }
         }
@@ -95,7 +95,7 @@ pub async fn result(sessions: &Sessions, report: &RunReport<'_>, format: Format)
 /// Returns the text of the run's result.
 ///
 /// # Errors
-/// It is kept beside the session and cannot be read.
+/// The text is stored beside the session and cannot be read.
 pub async fn outputs(sessions: &Sessions, session: &Snapshot) -> anyhow::Result<Option<String>> {
     let status = session.workflow.status.as_ref();
     match status.and_then(|status| status.outputs_ref.as_ref()) {
@@ -113,11 +113,11 @@ async fn value(sessions: &Sessions, session: &Snapshot, reference: &BlobRef) -> 
     text.ok_or_else(gone)
 }
 
-/// Writes the artifacts of a run that succeeded below a folder, or says that there are some. `place` is where sessions
-/// are, if that was said.
+/// Writes the artifacts of a run below the folder `out`, or prints a note that there are some. `place`: the folder of
+/// sessions, if suggested commands must name it.
 ///
 /// # Errors
-/// One cannot be written; what to do then.
+/// An artifact cannot be read or written.
 pub async fn artifacts(
     sessions: &Sessions,
     session: &Snapshot,
@@ -149,7 +149,7 @@ pub async fn artifacts(
     })
 }
 
-/// Writes who decided what.
+/// Writes all decisions of the session as JSON.
 ///
 /// # Errors
 /// The file cannot be written.
@@ -158,14 +158,14 @@ pub fn export(file: &Path, session: &Snapshot) -> anyhow::Result<()> {
     fs::write(file, text).map_err(|why| Exit::Output.because(format!("cannot write {}: {why}", shown(file))))
 }
 
-/// The open gates of a session, in the order in which they were asked.
+/// Returns the open gates of a session, in the order in which they were asked.
 pub fn pending(session: &Snapshot) -> Vec<&Approval> {
     let names = session.workflow.status.as_ref().map_or(&[][..], |status| status.pending.as_slice());
     let is_open = |approval: &&Approval| approval.metadata.name.as_ref().is_some_and(|name| names.contains(name));
     session.approvals.iter().filter(is_open).collect()
 }
 
-/// The note below a text that is cut in the request.
+/// The note below a text of which the request holds only the beginning.
 const BEGINNING: &str =
     "  That is the beginning of it, or of each field. On a terminal, `signoff run --resume` shows all of it.\n";
 
@@ -185,13 +185,13 @@ pub fn paused(report: &RunReport<'_>) -> String {
             one_line(&request.prompt, 300),
             deadline(approval, clock::now())
         );
-        // What a command approves stands above it, as far as the request has it.
+        // The texts of the request come before the commands that approve them.
         text += &match (action::line(request), &request.reviews) {
             (Some(call), Some(review)) => {
                 format!("  Call of {call}\n  Arguments {}\n", action::arguments_line(&review.response, SHOWN))
             }
             (None, Some(review)) if request.gate.type_ == GateType::StepStart => {
-                // The first line is the operator's own.
+                // The first line is not a text of others: it tells the number of attempts.
                 let (attempts, what) = review.response.split_once('\n').unwrap_or((&review.response, ""));
                 format!("  What would run: {} of this:\n{}", one_line(attempts, 200), fenced(what, SHOWN))
             }
@@ -228,8 +228,7 @@ pub fn paused(report: &RunReport<'_>) -> String {
     text
 }
 
-/// Returns a text of others below its label: one line beside it, and several each behind a margin, so that none of them
-/// can pass for a line of ours and no line break is lost.
+/// Renders a text of others with its label: one line beside the label, or several fenced lines below it.
 fn labelled(label: &str, text: &str) -> String {
     match text.trim_end().contains('\n') {
         true => format!("  {label}:\n{}", fenced(text, SHOWN)),
@@ -237,7 +236,7 @@ fn labelled(label: &str, text: &str) -> String {
     }
 }
 
-/// Returns what a form asks, with the ids by which commands answer it.
+/// Renders the questions of a form, with the IDs by which commands answer them.
 fn questions(request: &ApprovalRequest) -> String {
     let one = |question: &Question| {
         let asked =
@@ -296,8 +295,8 @@ fn commands(report: &RunReport<'_>, approval: &Approval, several: bool) -> Vec<S
     request.allowed_verdicts.iter().map(command).collect()
 }
 
-/// Returns the name for `--as` where a decision of this command's own user would not count: one that the gate lists
-/// and that has not decided, else a word to replace.
+/// Returns the name for `--as`, or `None` if a decision of the command's own user would count. The name is that of an
+/// approver who has not decided, or else the placeholder `NAME`.
 fn decides_as(report: &RunReport<'_>, approval: &Approval) -> Option<String> {
     barred(approval, report.decider)?;
     let users =
@@ -306,7 +305,7 @@ fn decides_as(report: &RunReport<'_>, approval: &Approval) -> Option<String> {
     Some(name.unwrap_or_else(|| "NAME".to_owned()))
 }
 
-/// Returns the approvers of a gate, how many agree so far, and why a decision of this command's own user would not
+/// Returns the approvers of a gate, how many agree so far, and why a decision of the command's own user would not
 /// count.
 fn who(report: &RunReport<'_>, approval: &Approval) -> String {
     let progress = progress(approval).map(|progress| format!("; {progress}")).unwrap_or_default();
@@ -325,7 +324,7 @@ fn example(question: &Question) -> &str {
     question.options.first().map_or("your answer", |option| &option.id)
 }
 
-/// `signoff run --resume ID …`, quoted.
+/// Returns the command `signoff run --resume ID …`, quoted.
 fn resume(report: &RunReport<'_>, more: &[&str]) -> String {
     let secrets = report.secrets.map(|folder| folder.display().to_string());
     let secrets: Vec<&str> = secrets.iter().flat_map(|folder| ["--secrets-dir", folder.as_str()]).collect();
@@ -334,7 +333,7 @@ fn resume(report: &RunReport<'_>, more: &[&str]) -> String {
     shell(report.sessions, &[&["run", "--resume", &report.snapshot.id][..], more, &secrets, commands].concat())
 }
 
-/// A command of this program that finds the same sessions, quoted.
+/// Returns a command of this program that uses the same folder of sessions, quoted.
 fn shell(place: Option<&Path>, words: &[&str]) -> String {
     let folder = place.map(|folder| folder.display().to_string());
     let place: Vec<&str> = folder.iter().flat_map(|folder| ["--sessions-dir", folder.as_str()]).collect();

@@ -18,19 +18,18 @@ use signoff_strands::{self as strands, read_any};
 use super::shown;
 use crate::{exit::Exit, texts};
 
-/// A Workflow that can be run.
+/// A valid Workflow, ready to run.
 pub struct Read {
-    /// The Workflow, its inputs with their values.
+    /// The Workflow; its inputs have their values.
     pub workflow: Workflow,
-    /// The warnings that were shown with their places in the file, as the plan has them.
+    /// The warnings that were shown with their lines of the file, as `FIELD: MESSAGE`.
     pub warned: Vec<String>,
 }
 
-/// Reads and checks a file, a Workflow or a file of the Strands CLI, shows its warnings, then gives its inputs their
-/// values.
+/// Reads and checks a Workflow or a file of the Strands CLI, prints its warnings, and gives its inputs their values.
 ///
 /// # Errors
-/// Everything that is wrong with the file, or the first value that fits no input.
+/// The file has problems, which are printed, or a value fits no input.
 pub fn workflow(
     file: &Path,
     user: &str,
@@ -44,7 +43,7 @@ pub fn workflow(
         told(&problems);
         Exit::Invalid.because(format!("{name} cannot be run: {}", report::counted(&problems)))
     })?;
-    // That an input has no value yet is said of what is given here, and only if it still has none.
+    // The values of inputs follow below. An input without a value is a problem only after that.
     let warnings: Vec<_> = read.warnings.into_iter().filter(|problem| problem.reason != "InputRequired").collect();
     told(&warnings);
     let warned = warnings.iter().map(|problem| format!("{}: {}", problem.field, problem.message)).collect();
@@ -62,7 +61,7 @@ pub fn workflow(
     Ok(Read { workflow, warned })
 }
 
-/// The approval policies in a text, by kind and name.
+/// Returns the approval policies in a text, by kind and name.
 fn policies(text: &str) -> impl Iterator<Item = String> {
     let titles = check(text, &Settings::default()).into_iter().map(|document| document.title);
     let is_policy =
@@ -106,7 +105,7 @@ fn find<'i>(inputs: &'i mut [Input], name: &str) -> Result<&'i mut Input, String
     found.ok_or_else(|| format!("the Workflow has no input {}: {known}{hint}", one_line(name, 63)))
 }
 
-/// A text as a value of the type that its input declares.
+/// Parses a text as a value of the type that its input declares.
 fn typed(input: &Input, text: &str) -> Result<Value, String> {
     let kind = input.type_.unwrap_or_default();
     if kind == InputType::String {

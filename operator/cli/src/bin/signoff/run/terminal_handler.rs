@@ -23,12 +23,12 @@ use crate::answer::{
     person::{Editing, Person},
 };
 
-/// The remedy where the user of this process cannot decide.
+/// The remedy if the user of this process cannot decide.
 const AS_ANOTHER: &str = "`--as NAME` decides as another person, also with --resume (a local run does not check names)";
 
-/// Attends a run.
+/// The handler of a run's gates and events.
 pub struct TerminalHandler {
-    /// In whose name gates are decided.
+    /// The user in whose name gates are decided.
     decider: String,
     state: Mutex<State>,
     person: Option<Turns<Person>>,
@@ -36,18 +36,19 @@ pub struct TerminalHandler {
 
 #[derive(Default)]
 struct State {
-    /// In the order in which they are looked at.
+    /// The answers given in advance, in the order in which they are searched.
     given: Vec<Answers>,
-    /// The Approval for which the last of them was given, and the file in which it stood, if any.
+    /// The Approval for which an answer was taken last, and the file with that answer, if any.
     last: Option<(Option<String>, Option<String>)>,
-    /// Whether one did not count.
+    /// Whether an answer given in advance did not count.
     refused: bool,
     /// The names and the paths of the gates that asked.
     asked: BTreeSet<String>,
 }
 
 impl TerminalHandler {
-    /// In the name of `decider`, with these answers, and a person where there is one, whose editor locks what is given.
+    /// Returns a handler that decides in the name of `decider`, with these answers. `person`: the lock for the editor
+    /// of the person at the terminal, if there is one.
     pub fn new(decider: &str, answers: Answers, person: Option<Editing>) -> Arc<Self> {
         let state = Mutex::new(State { given: vec![answers], ..State::default() });
         Arc::new(Self {
@@ -57,17 +58,17 @@ impl TerminalHandler {
         })
     }
 
-    /// One more answer, before the others.
+    /// Adds answers, which are searched before all others.
     pub fn give(&self, answers: Answers) {
         self.state().given.insert(0, answers);
     }
 
-    /// Whether an answer that was given beforehand did not count, and nobody was there to give another.
+    /// Whether an answer given in advance did not count, and there is no person to give another.
     pub fn was_refused(&self) -> bool {
         self.person.is_none() && self.state().refused
     }
 
-    /// Returns a note about answers that no gate asked for.
+    /// Returns a note for each gate whose answers were not used.
     pub fn unused(&self) -> Vec<String> {
         let state = self.state();
         let gates = state.given.iter().flat_map(|answers| answers.unused());
@@ -86,7 +87,7 @@ impl TerminalHandler {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// An answer that was given beforehand.
+    /// Takes an answer given in advance, and returns its decision.
     fn given(&self, asked: &GateQuestion) -> Option<Decision> {
         let (given, file) = {
             let mut state = self.state();
@@ -124,7 +125,7 @@ impl Handler for TerminalHandler {
         if let Some((_, file)) = last
             && let Some(why) = asked.refused.take()
         {
-            // It was given beforehand: whoever is at the terminal has not seen the gate yet.
+            // The refused answer was given in advance, so the person at the terminal has not seen the gate yet.
             self.refused(&asked.approval, file.as_deref(), &why);
         } else if asked.refused.is_none()
             && let Some(decision) = self.given(&asked)
@@ -151,7 +152,7 @@ impl Handler for TerminalHandler {
         let reason = outcome.reason.as_deref().filter(|reason| *reason != DEADLINE_PASSED);
         let how = match (outcome.decided_by.is_empty(), reason) {
             (false, _) => format!(" by {}", one_line(&outcome.decided_by.join(", "), 300)),
-            // For example: no approver is left who could decide.
+            // Such as that no approver is left who could decide.
             (true, Some(reason)) => format!(": {}", one_line(reason, 500)),
             (true, None) => " by the deadline".to_owned(),
         };
@@ -167,7 +168,7 @@ impl Handler for TerminalHandler {
                 let gate = one_line(&approval.spec.request.gate.path, 512);
                 terminal::note(&format!("{gate}: asks {}", one_line(&approval.spec.request.prompt, 200)));
             }
-            // What a decision came to is told when the run goes on from it.
+            // The end of a gate is printed by `resumed`.
             Event::Said(approval, sentence) if !matches!(sentence.reason, EventReason::GateEnded(_)) => {
                 let gate = one_line(&approval.spec.request.gate.path, 512);
                 terminal::note(&format!("{gate}: {}", one_line(sentence.message, 500)));
@@ -202,7 +203,7 @@ fn ended(record: &StepRecord) -> String {
             format!("{}: {}: {}", name(record), phase.name().to_lowercase(), one_line(&error.message, 1000))
         }
         (None, StepPhase::Skipped) => format!("{}: skipped", name(record)),
-        // A turn that calls tools is not the end of its step.
+        // A turn that calls tools does not end its step.
         (None, _) if record.calls_tools() => format!("{}: calls tools{time}", name(record)),
         (None, _) => format!("{}: done{time}", name(record)),
     }

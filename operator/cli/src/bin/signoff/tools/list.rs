@@ -1,4 +1,4 @@
-//! The lists of servers: each is asked once, with its key, within one time limit *(I/O)*.
+//! The tools of servers: each server is asked once, with its key and a timeout *(I/O)*.
 
 use signoff_api::{catalogue::Catalogue, server::Server, workflow::SecretEntry};
 use signoff_cli::{sanitize::one_line, terminal};
@@ -15,18 +15,18 @@ use url::Url;
 use super::{ToolTarget, Tools};
 use crate::{exit::Exit, models::host_and_port};
 
-/// The namespace of what is learnt here: this process.
+/// The namespace under which this process caches what it learns about servers.
 const NAMESPACE: &str = "local";
 
-/// The tools of a server, as it has just listed them.
+/// The tools that a server has listed.
 pub(super) struct ListedServer {
     pub(super) server: Server,
-    /// The version of the protocol that was spoken.
+    /// The negotiated version of the protocol.
     pub(super) protocol: &'static str,
     pub(super) catalogue: Catalogue,
 }
 
-/// Returns the lists of the servers. A server that cannot be asked is told on standard error, and left out.
+/// Returns the tools of the servers. Prints an error for a server that cannot be asked, and leaves the server out.
 pub(super) async fn listed(options: &Tools, target: &ToolTarget) -> anyhow::Result<Vec<ListedServer>> {
     let addresses = AddressSettings::default().with_loopback();
     let client = McpClient::new(HttpClient::new(HttpSettings { addresses, ..HttpSettings::default() })?);
@@ -46,7 +46,7 @@ pub(super) async fn listed(options: &Tools, target: &ToolTarget) -> anyhow::Resu
     Ok(listed)
 }
 
-/// Returns a server as the client needs it, with its key, and its host for people.
+/// Returns a server with its key, as the client needs it, and its host for messages.
 async fn addressed(
     server: &Server,
     entries: &[SecretEntry],

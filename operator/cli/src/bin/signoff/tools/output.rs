@@ -1,4 +1,4 @@
-//! The page of `signoff tools`: the tools of each server, and what would be asked about them.
+//! The page of `signoff tools`: the tools of each server, and the gates that would ask about them.
 
 use serde_json::{Value, json};
 use signoff_api::{Workflow, catalogue::ServerTool, digest::canonical, tool::Effects};
@@ -20,7 +20,7 @@ const SHOWN: usize = 120;
 /// The most characters of a note.
 const NOTE: usize = 600;
 
-/// Prints the lists. `is_meant`: whether a tool is shown, by the server's own name.
+/// Prints the tools of the servers. `is_meant`: whether a tool is shown, by the server's own name for it.
 pub(super) fn print(
     format: Format,
     listed: &[ListedServer],
@@ -29,7 +29,7 @@ pub(super) fn print(
 ) -> anyhow::Result<()> {
     let all: Catalogues = listed.iter().map(|one| (one.server.name.clone(), one.catalogue.clone())).collect();
     let flow = workflow.map(|workflow| flow(workflow, &all));
-    // A server that was not asked is told already.
+    // A server that could not be asked has its own note already.
     let missing = workflow.map(|workflow| server_tools::missing(&workflow.spec, &all)).unwrap_or_default();
     let page = match format {
         Format::Json => {
@@ -46,7 +46,7 @@ pub(super) fn print(
     Ok(terminal::print(&page)?)
 }
 
-/// Returns the flow of a Workflow in which agents have only tools of servers that were listed.
+/// Returns the flow of a Workflow, in which agents keep only the tools of the listed servers.
 fn flow(workflow: &Workflow, all: &Catalogues) -> Flow {
     let mut flow = Flow::with_catalogues(workflow, all);
     let is_of_server = |name: &str| name.split_once('.').is_some_and(|(server, _)| all.contains_key(server));
@@ -57,7 +57,7 @@ fn flow(workflow: &Workflow, all: &Catalogues) -> Flow {
     flow
 }
 
-/// Returns the tools of a server that exist for the run and are meant.
+/// Returns the tools of a server that the run has and that `is_meant` selects.
 fn shown<'l>(one: &'l ListedServer, is_meant: &impl Fn(&str) -> bool) -> Vec<&'l ServerTool> {
     let is_shown = |tool: &&ServerTool| one.server.has(tool.name()) && is_meant(tool.name());
     one.catalogue.tools().iter().filter(is_shown).collect()
@@ -108,12 +108,12 @@ fn object(one: &ListedServer, is_meant: &impl Fn(&str) -> bool) -> Value {
     })
 }
 
-/// Returns the effects of a tool as its server says them.
+/// Returns the effects of a tool by the hints of its server.
 fn hinted(tool: &ServerTool) -> &'static str {
     tool.hinted_effects().map_or("unknown", Effects::name)
 }
 
-/// Returns the bytes of a definition.
+/// Returns the size of a tool's definition in bytes.
 fn bytes(tool: &ServerTool) -> usize {
     canonical(tool.definition()).map_or(0, |bytes| bytes.len())
 }

@@ -1,4 +1,4 @@
-//! The files that `signoff tools` writes: catalogues on their own, and pins in the file of the Workflow *(I/O)*.
+//! The files that `signoff tools` writes: a file with catalogues, and the file of the Workflow with pins *(I/O)*.
 
 use std::{fs, io::Write as _, path::Path};
 
@@ -19,7 +19,8 @@ pub(super) fn catalogues(file: &Path, force: bool, all: &Catalogues) -> anyhow::
     Ok(())
 }
 
-/// Writes the definitions of the tools that exist for the run and are meant into the pins of their servers.
+/// Writes the digests of the definitions into the pins of their servers, for the tools that the run has and that
+/// `is_meant` selects.
 pub(super) fn pins(
     file: &Path,
     text: &str,
@@ -52,7 +53,7 @@ pub(super) fn pins(
         terminal::note(&format!("{name} has these pins already"));
         return Ok(());
     }
-    // A text that was decoded from another encoding would come back in UTF-8.
+    // A file in another encoding would be written back in UTF-8.
     if fs::read(file).map_err(|why| failed(&why.to_string()))? != text.as_bytes() {
         let why = "it is not in UTF-8 without a byte order mark, or was changed meanwhile: nothing was written";
         return Err(failed(why));
@@ -65,7 +66,7 @@ pub(super) fn pins(
     Ok(())
 }
 
-/// Replaces the content of a file, whole or not at all. It keeps its mode, and links to it stay.
+/// Replaces the content of a file atomically. The file keeps its mode, and a link to it stays a link.
 fn replace(file: &Path, text: &str) -> std::io::Result<()> {
     let file = fs::canonicalize(file)?;
     let folder = file.parent().unwrap_or_else(|| Path::new("."));

@@ -1,4 +1,4 @@
-//! Refusing and confirming, without a cluster.
+//! The checks before and after a decision is sent, without a cluster.
 #![allow(clippy::unwrap_used)]
 use serde_json::json;
 use signoff_api::{Decision, Verdict};
@@ -33,7 +33,7 @@ fn a_request_with_any_problem_is_refused_and_a_verified_one_is_not() {
     };
     for problem in sample::problems() {
         if matches!(problem, Problem::OtherText(_) | Problem::NoText(_) | Problem::TextUnread(_)) {
-            // The plugin shows the beginnings of long texts, and says so before it asks.
+            // The plugin shows the beginnings of long texts, and says before its question that they are cut.
             continue;
         }
         let mut reading = reading(Some(&problem));
@@ -43,7 +43,7 @@ fn a_request_with_any_problem_is_refused_and_a_verified_one_is_not() {
         let own = json!({"alice@example.com": {"verdict": "Approve"}});
         reading.seen.raw["spec"]["decisions"] = own;
         let waits = reading.check(&args(Verdict::Approve)).is_ok();
-        // The digest is that of the request, without the decisions.
+        // The digest covers the request, and not the decisions.
         assert_eq!(waits, !problem.is_of_request(), "{problem}: a recorded decision is waited for");
     }
     assert!(reading(None).check(&args(Verdict::Approve)).is_ok() && reading(None).verified().is_ok());

@@ -1,4 +1,4 @@
-//! The failures that `--wait` ends with.
+//! The failures that `--wait` ends with, and the facts for programs.
 #![allow(clippy::unwrap_used)]
 use signoff_api::{Decision, Outcome, approval::Source};
 

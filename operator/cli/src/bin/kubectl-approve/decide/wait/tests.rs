@@ -22,7 +22,7 @@ fn escalate() -> Entry {
     Entry { key: ME.into(), decision: Decision::new(Verdict::Escalate) }
 }
 
-/// An Approval with these counted votes and this number of escalations.
+/// Returns an Approval with these counted votes, by their attempts, and this number of escalations.
 fn counted(votes: &[i32], level: i32) -> Approval {
     let mut approval = sample::approval();
     approval.metadata.uid = Some("uid-1".into());

@@ -125,7 +125,7 @@ fn an_escalation_about_a_call_that_did_not_run_shows_its_arguments() {
     assert!(page.contains("  Retry     the gates of the tool ask about the call\n"), "{page}");
 }
 
-/// The lines of a page that begin at the left edge, up to their colon.
+/// Returns the labels of a page: the lines without an indent, up to their colon.
 fn labels(page: &str) -> Vec<&str> {
     let own = page.lines().filter(|line| line.starts_with(|c: char| !c.is_whitespace()));
     own.map(|line| line.split(':').next().unwrap_or_default()).collect()
