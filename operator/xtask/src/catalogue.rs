@@ -1,5 +1,4 @@
 //! The index of the examples, made from the comment on top of each.
-//! It must not say anything about an example that the example does not say itself.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -8,7 +7,7 @@ use std::path::PathBuf;
 use anyhow::{Context, Result, ensure};
 use signoff_tests::cargo::root;
 
-/// Where the index stands, from the repository's root.
+/// The path of the index, relative to the repository's root.
 pub(crate) const PAGE: &str = "examples/README.md";
 
 const HEAD: &str = "# Examples

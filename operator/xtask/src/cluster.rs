@@ -1,5 +1,5 @@
 //! `cargo xtask cluster`: the cluster tests' control plane to work with by hand.
-//! It must not start an operator, and leaves nothing behind when it ends.
+//! No operator runs in it, and nothing remains when it ends.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

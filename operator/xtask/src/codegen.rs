@@ -1,6 +1,5 @@
-//! Writes the generated files, or finds those that are not what would be written. It must not make their content: that
-//! is the API crate's, the engine's, the runtime's and the table of attacks', so that a test can compare without this
-//! program.
+//! Writes the generated files, or lists those that are out of date. Other crates make the content (the API, the engine,
+//! the runtime, the table of attacks), so that tests can compare the files without this program.
 
 use std::collections::BTreeSet;
 use std::fs;

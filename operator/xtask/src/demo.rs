@@ -1,7 +1,7 @@
 //! `cargo xtask demo`: the quickstart example from an empty machine to a posted letter, everybody in it played; with
 //! `--pods`, an agent whose steps are containers on a real node; with `--agents`, an agent with tools and people in
-//! front of them; and with `--inbox`, the page on which people decide. It must not pretend: every command it shows is
-//! run as it stands, and an act that turns out otherwise ends it.
+//! front of them; and with `--inbox`, the page on which people decide.
+//! Every command is run exactly as it is shown. An act with another result than announced ends the demo.
 
 mod agents;
 mod harness;

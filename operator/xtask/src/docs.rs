@@ -1,5 +1,5 @@
 //! The documentation as a book: pages and what they link to -> one folder -> mdBook.
-//! Must not contain any text of the book; the order of the pages is `docs/SUMMARY.md`.
+//! The order of the pages is `docs/SUMMARY.md`.
 
 use std::collections::BTreeSet;
 use std::fs;

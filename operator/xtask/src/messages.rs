@@ -1,5 +1,5 @@
-//! The listing of messages: source files -> string literals that read as sentences -> one snapshot, so that a review sees
-//! each changed message.
+//! The listing of messages: source files -> string literals that read as sentences -> one snapshot, so that a review
+//! shows each changed message.
 
 use std::collections::BTreeSet;
 use std::fs;

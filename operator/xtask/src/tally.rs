@@ -1,5 +1,5 @@
-//! Counts what passed and what failed, and reads the same out of what test programs print.
-//! It must not forgive: an ignored test and a test program that never reported count as failures.
+//! Counts passed and failed tests, also from the output of test programs. An ignored test counts as a failure, and so
+//! does a test program that never reported.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

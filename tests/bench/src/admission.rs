@@ -1,6 +1,5 @@
-//! What the admission policies cost a vote: the same merge patches with them and without, at Approvals that hold more
-//! and more recorded votes. It must not weaken any cluster but its own: the bindings of the policies are taken away
-//! there, and put back.
+//! The cost of the admission policies for a vote: the same merge patches with and without policies, at Approvals with
+//! more and more recorded votes. The bindings of the policies are deleted on a cluster of its own only, and put back.
 
 use std::fmt::Write;
 use std::time::{Duration, Instant};
@@ -15,7 +14,7 @@ use signoff_tests::say;
 use super::harness::{APPROVER, approver_user};
 use super::{bindings, crowd, process};
 
-/// How many votes an Approval holds with the one that is measured.
+/// The numbers of votes that an Approval holds, the measured vote included.
 const RECORDED: [usize; 5] = [1, 4, 16, 32, 64];
 /// With and without alternate so often, so that a machine that grows slower or faster meanwhile does so for both.
 const ROUNDS: usize = 2;

@@ -3,8 +3,7 @@
 //!
 //! replay; bare loop -> operator, few calls a turn: by HTTP, by MCP -> operator, more calls a turn -> bare loop
 //!
-//! Must not touch any cluster but its own, nor call anything but the server that it starts on a loopback address of
-//! this machine.
+//! The only server that is called is the one that it starts on a loopback address.
 
 mod bare_loop;
 mod run;

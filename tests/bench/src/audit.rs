@@ -1,5 +1,5 @@
 //! Every request of the operator, counted by the API server itself: its audit log of that one user.
-//! It must not be in force where time is measured: writing the log costs the API server time.
+//! It is off where time is measured: writing the log costs the API server time.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -48,7 +48,7 @@ impl Audit {
         Ok(audit)
     }
 
-    /// What a control plane needs to write it; an answered request is in the log.
+    /// Returns the options with which a control plane writes this log. An answered request is in the log.
     pub(super) fn options(&self) -> Options {
         let apiserver = vec![
             format!("--audit-policy-file={}", self.policy().display()),
@@ -99,7 +99,7 @@ impl Entry {
     }
 }
 
-/// What sort of request `verb resource` is.
+/// The sort of a request, from its verb and its resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sort {
     /// Changes state.
@@ -125,7 +125,7 @@ pub(super) fn sort(what: &str) -> Sort {
     }
 }
 
-/// How many of one sort.
+/// Returns the number of requests of the wanted sort.
 pub(super) fn count(tally: &Tally, wanted: Sort) -> usize {
     tally.iter().filter(|(what, _)| sort(what) == wanted).map(|(_, count)| count).sum()
 }

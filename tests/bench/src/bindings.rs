@@ -1,5 +1,5 @@
-//! Takes the admission policies out of force on a cluster of our own, and puts them back: by their bindings.
-//! Must not be used on a cluster that was not started here.
+//! Takes the admission policies out of force by deleting their bindings, and puts them back. **Invariant:** only on a
+//! cluster that was started here.
 
 use std::time::{Duration, Instant};
 

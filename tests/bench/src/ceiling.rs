@@ -1,5 +1,5 @@
 //! The ceiling: how many writes a second the API server takes of each kind that a gate costs, while no operator runs.
-//! Must not spare the API server anything: the admission policies are in force, and every write changes its object.
+//! The admission policies are in force, and every write changes its object.
 
 use std::time::{Duration, Instant};
 
@@ -15,7 +15,7 @@ use super::sample::{self, Sample};
 pub(super) const CLIENTS: usize = 16;
 /// Writes of each kind by so many clients, at most.
 const WRITES: usize = 1200;
-/// How long one kind is measured, at most.
+/// The longest time for which one kind is measured.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Writes of each kind a second.

@@ -1,5 +1,4 @@
-//! What the operator itself counts, read from its `/metrics`.
-//! It must not interpret names it does not know.
+//! The operator's own counters, read from its `/metrics`. Unknown names are ignored.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -18,7 +17,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Counters(BTreeMap<String, f64>);
 
-/// What the operator did to the API server.
+/// The operator's requests to the API server, by purpose.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Requests {
     /// Creates of objects that hold state.
@@ -105,7 +104,7 @@ impl Counters {
         ["signoff_writes_total", "signoff_reads_total", "signoff_events_total"].map(|name| self.sum(name, &[]))
     }
 
-    /// Everything since the operator's start.
+    /// Returns the requests since the operator's start.
     pub(super) fn requests(&self) -> Requests {
         let writes = |labels: &[&str]| self.sum("signoff_writes_total", labels);
         let ok = r#"result="ok""#;

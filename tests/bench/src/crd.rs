@@ -30,11 +30,11 @@ use super::{bindings, ceiling, crowd, gates};
 
 /// The writes of a one-gate workflow in their order; the last is the measure and belongs to no workflow.
 const WRITES: [&str; 7] = ["create Workflow", "status", "create Approval", "vote", "status", "status", "create Event"];
-/// How many of them are a workflow's.
+/// The number of writes that belong to a workflow.
 const OF_A_WORKFLOW: usize = 6;
 /// So many Events are made for each of the other writes.
 const EVENTS: usize = 8;
-/// How long an API server may take to go by another schema.
+/// The longest time until an API server uses another schema.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// The goals for the six writes in KiB: with every policy in force, and without any.
 const GOALS: [f64; 2] = [4300.0, 3700.0];

@@ -1,5 +1,5 @@
-//! So many clients at once, each sending its next request when the last was answered.
-//! It must not keep what they were answered beyond what its caller asks for.
+//! Many clients at once, each sending its next request when the last was answered. Only the answers that the caller
+//! asks for are kept.
 
 use std::time::{Duration, Instant};
 

@@ -1,5 +1,5 @@
 //! The engine alone: steps a second, what a turn costs at a journal of 10, 100 and 1,000 records, and bytes a step.
-//! Must not measure: the program `operator/engine/benches/engine.rs` does, built as the engine is shipped.
+//! The program `operator/engine/benches/engine.rs` measures, built as the engine is shipped.
 
 use anyhow::{Context, Result, ensure};
 use serde::{Deserialize, de::DeserializeOwned};
@@ -12,7 +12,7 @@ const PROGRAM: [&str; 6] = ["bench", "--quiet", "--package", "signoff-engine", "
 /// The run of which a replay is told.
 const REPLAYED: &str = "chain of 1,000 calls";
 
-/// What the program says of one run.
+/// The measurements of one run, as the program prints them.
 #[derive(Debug, Deserialize)]
 struct Run {
     name: String,
@@ -25,7 +25,7 @@ struct Run {
     segments: usize,
 }
 
-/// What the program `operator/engine/benches/agents.rs` says of an agent.
+/// The measurements of an agent, as the program `operator/engine/benches/agents.rs` prints them.
 #[derive(Debug, Deserialize)]
 pub(super) struct AgentReplay {
     pub(super) turns: usize,

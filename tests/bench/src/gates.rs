@@ -2,8 +2,6 @@
 //!
 //! replay; closed loop; ceiling -> open loop -> ceiling; long runs; and on control planes with an
 //! audit log: requests; gates held open
-//!
-//! Must not touch any cluster but those it starts.
 
 mod closed_loop;
 mod goals;

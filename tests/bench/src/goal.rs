@@ -35,7 +35,7 @@ pub(super) struct Figure {
     pub(super) is_counted_alike: bool,
 }
 
-/// What a run says of a goal.
+/// The result of a run for one goal.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Verdict {
     Met,

@@ -1,5 +1,5 @@
-//! Where it happens: a control plane of its own with the chart installed, people's clients, and operators to start.
-//! It must not measure anything.
+//! The environment of a benchmark: a control plane of its own with the chart installed, people's clients, and operators
+//! to start.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -12,9 +12,9 @@ use signoff_tests::say;
 
 use super::process;
 
-/// Who asks for workflows.
+/// The person who requests workflows.
 pub(super) const REQUESTER: &str = "dana";
-/// Who approves them, by name.
+/// The person who approves workflows, by name.
 pub(super) const APPROVER: &str = "alice";
 
 /// A control plane to measure on.

@@ -4,8 +4,8 @@
 //! gates opened by the operator -> votes, seen by a page and by a bare watch -> pages beside bare lists -> many open
 //! pages, idle
 //!
-//! Must not touch any cluster but its own. Every reader has a token of their own, and so a session and a watch of their
-//! own: nothing is shared between two of them but what the page itself shares.
+//! Every reader has a token of their own, and so a session and a watch of their own: two readers share only what the
+//! page itself shares.
 
 mod opened;
 mod reader;
@@ -37,7 +37,7 @@ const PAGES: usize = 200;
 const COLD: usize = 20;
 /// The number of the first reader whose page stays open: before them are those who look on, ask first, and ask often.
 const FIRST_LIVE: usize = COLD + 2;
-/// How long open pages do nothing.
+/// The time for which open pages are idle.
 const IDLE: Duration = Duration::from_secs(60);
 /// In which a vote must be shown, and a page must begin to be live.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -151,7 +151,7 @@ async fn measure(options: &Inbox, operator: PathBuf, page: PathBuf) -> Result<Me
     Ok(measured)
 }
 
-/// Everything that runs.
+/// The running parts of the benchmark.
 struct Bench {
     harness: Harness,
     operator: OperatorProcess,

@@ -3,8 +3,7 @@
 //!
 //! gates without notices -> with notices to a webhook on loopback -> without notices
 //!
-//! Must not touch any cluster but its own. The receiver answers at once and over plain HTTP: what a receiver takes is
-//! not measured.
+//! The receiver answers at once and over plain HTTP: the time of a receiver is not measured.
 
 mod receiver;
 

@@ -1,6 +1,5 @@
-//! Steps that are Pods on a real kubelet: what the operator adds to a bare create and watch of the same Pods, and what
-//! it asks of the API server. It must not run on the machine as it is: what is measured has a machine of its own, as
-//! the tests of Pods have.
+//! Steps that are Pods on a real kubelet: the time that the operator adds to a bare create and watch of the same Pods,
+//! and its requests to the API server. The measurement runs on a machine of its own, as the tests of Pods do.
 
 mod run;
 mod table;
@@ -26,10 +25,10 @@ use super::{process, to_its_end};
 const ROUNDS: usize = 2;
 /// Runs whose every request is counted by the API server.
 const COUNTED: usize = 20;
-/// How many of them at once.
+/// The number of clients at once.
 const CLIENTS: usize = 4;
 
-/// How much of it.
+/// The size of the measurement.
 #[derive(Debug, Args)]
 pub(crate) struct Pods {
     /// Runs at once, and bare Pods at once; without it: 1, then 4
@@ -57,7 +56,7 @@ struct Level {
     busy: f64,
 }
 
-/// Everything that was measured.
+/// All measurements.
 struct Measured {
     levels: Vec<Level>,
     /// Requests of the operator for runs of three steps, the second of them a Pod.

@@ -1,5 +1,4 @@
-//! What the kernel says of processes: processor time and memory.
-//! It must not look at a process but those whose ids it is given.
+//! The kernel's figures of processes: processor time and memory.
 
 use std::fs;
 use std::time::Duration;
@@ -20,7 +19,7 @@ pub(super) struct Usage {
     pub(super) peak_mib: f64,
 }
 
-/// What a process has used until now.
+/// Returns the resources that a process has used until now.
 pub(super) fn usage(pid: u32) -> Result<Usage> {
     let status = read(&format!("/proc/{pid}/status"))?;
     Ok(Usage { cpu: cpu(pid)?, rss_mib: mebibytes(&status, "VmRSS:"), peak_mib: mebibytes(&status, "VmHWM:") })
@@ -40,7 +39,7 @@ pub(super) fn cpu_with_children(pid: u32) -> Result<Duration> {
     Ok(ticks(all))
 }
 
-/// How long ago a process was started, to a hundredth of a second.
+/// Returns the time since a process was started, to a hundredth of a second.
 pub(super) fn age(pid: u32) -> Result<Duration> {
     let uptime = read("/proc/uptime")?;
     let uptime: f64 = uptime.split(' ').next().and_then(|text| text.parse().ok()).context("/proc/uptime")?;

@@ -1,5 +1,5 @@
-//! Who used how much of the machine's processors between two moments.
-//! Must not name other people's processes: what is neither ours nor the control plane's is "others".
+//! The use of the machine's processors between two moments, by user. **Invariant:** processes of other people are not
+//! named: everything but our own and the control plane's is "others".
 
 use std::time::{Duration, Instant};
 

@@ -1,5 +1,4 @@
-//! What is measured: a Workflow of one gate between two steps, the decision, and copies of real objects.
-//! It must not send anything.
+//! The measured objects: a Workflow of one gate between two steps, the decision, and copies of real objects.
 
 use anyhow::{Context, Result};
 use serde_json::{Value, json};

@@ -1,7 +1,6 @@
 //! A model provider and a tool in one server: as a provider it calls the tool in each turn, and answers after the last
-//! one. Other paths are what a hostile tenant calls: a provider with the longest answers, an address that never
-//! answers, and one that fails. It must not compute anything that a run could wait for: its only pause is the latency
-//! that it is given.
+//! one. Hostile tenants call its other paths: a provider with the longest answers, an address that never answers, and
+//! one that fails. Its only pause is the configured latency, so that no run waits for its processor time.
 
 use std::borrow::Cow;
 use std::net::Ipv4Addr;

@@ -1,5 +1,4 @@
 //! Tables and numbers for people.
-//! Must not measure or judge.
 
 use std::time::Duration;
 

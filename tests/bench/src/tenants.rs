@@ -40,7 +40,7 @@ const WARM_UP: usize = 10;
 const LEAD: Duration = Duration::from_secs(2);
 /// In which the namespaces of the hostile tenants must be gone, and the operator idle.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// Where the goals are missed beside all tenants, they are measured beside so many too.
+/// The numbers of tenants with which goals are measured again where they are missed beside all tenants.
 const FEW: [usize; 2] = [1, 2];
 
 /// Options of `cargo xtask bench tenants`.

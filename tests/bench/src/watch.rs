@@ -1,5 +1,5 @@
-//! A watch that reads of every object only what a benchmark needs, and when it was seen.
-//! It must not keep objects, and does not list: it begins with what is there and goes on from where it was cut off.
+//! A watch that reads only the fields that a benchmark needs, and the time of each event. It begins with the existing
+//! objects and resumes where the connection was cut; it keeps no objects and does not list.
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
@@ -11,7 +11,7 @@ use kube::Client;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
-/// What was seen of an object, and when.
+/// The state of an object in an event, and the time of the event.
 pub(super) struct Seen {
     pub(super) object: Object,
     pub(super) at: Instant,

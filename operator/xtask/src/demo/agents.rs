@@ -1,5 +1,5 @@
 //! `cargo xtask demo --agents`: an agent with tools and people in front of them, from its question to its letter.
-//! It must not decide by any other way than those it shows, and compares every act with the log of the tools.
+//! Every act is compared with the log of the tools.
 
 mod servers;
 
@@ -26,7 +26,7 @@ const WORKFLOW: &str = include_str!("agents/workflow.yaml");
 const CUSTOMER: &str = r#"get_customer {"name":"ACME"}"#;
 const REFUND: &str = r#"refund {"amount":380,"order":"4711"}"#;
 
-/// What the story is played on.
+/// The environment of the story: the cluster, the servers and the state of the run.
 struct Stage {
     harness: Harness,
     model: Loopback,

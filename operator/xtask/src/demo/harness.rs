@@ -1,5 +1,4 @@
-//! What a story is played on: a cluster with Signoff, its operator, a namespace, and people who type.
-//! It must not touch a cluster but the one it is given.
+//! The environment of a story: a cluster with Signoff, its operator, a namespace, and people who type.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;

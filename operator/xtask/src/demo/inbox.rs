@@ -1,6 +1,6 @@
 //! `cargo xtask demo --inbox`: runs of every kind that wait, and the page on which people decide them; with `--script`
-//! a real browser plays everybody. People are also told by mail, which stays in a folder. It must not decide anything
-//! by another way than the page, and an act that turns out otherwise ends it.
+//! a real browser plays everybody. People are also told by mail, which stays in a folder.
+//! Every decision is made on the page. An act with another result than announced ends the demo.
 
 mod acts;
 mod mails;
@@ -20,7 +20,7 @@ use signoff_tests::say;
 use super::{RENEW_EVERY, show};
 use stage::Stage;
 
-/// Who decides or asks, and what to try as them.
+/// The people of the demo by name, with their groups and what to try as them.
 const PEOPLE: [(&str, &str); 4] = [
     ("alice", "of finance and finance-leads: decides everything here"),
     ("bob", "of finance: gives the second of two votes"),

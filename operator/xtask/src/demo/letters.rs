@@ -1,5 +1,5 @@
 //! The quickstart's harness: a cluster with Signoff and its operator, the letter box, and the model that drafts.
-//! It must not touch a cluster that was not named, nor one on which Signoff is installed already.
+//! **Invariant:** uses only a cluster that was named, and none on which Signoff is installed already.
 
 use std::ops::Deref;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,5 @@
 //! The person at the terminal, who plays the approver.
-//! It must not decide for them: what they choose goes through the plugin, and its refusals are shown as they are.
+//! Each choice goes through the plugin, and its refusals are printed unchanged.
 
 use std::io::{BufRead, Write};
 use std::path::Path;

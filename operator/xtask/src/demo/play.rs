@@ -1,5 +1,4 @@
-//! The story, act by act: each says what shall happen, lets it happen, and is compared with what did.
-//! It must not decide by any other way than those it shows.
+//! The story, act by act: each announces what shall happen, performs it, and compares the result.
 
 use std::time::Instant;
 

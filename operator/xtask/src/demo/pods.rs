@@ -1,5 +1,6 @@
 //! `cargo xtask demo --pods`: an agent in two containers with people before and between them, and an image that cannot
-//! be pulled, on a real node. It must not run on the machine as it is, and decides by no other way than those it shows.
+//! be pulled, on a real node.
+//! Runs on a machine of its own ([`signoff_tests::node::Machine`]).
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

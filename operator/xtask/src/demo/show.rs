@@ -1,5 +1,5 @@
-//! How the story looks: headings, commands as one would type them, and what they printed.
-//! It must not run anything, and shows no text of others but through the engine's display.
+//! The output of a story: headings, commands as one would type them, and their output. **Invariant:** text of others is
+//! printed only through the engine's display.
 
 use std::path::Path;
 

@@ -1,5 +1,5 @@
 //! The arrows between the crates of this workspace, from `cargo metadata`.
-//! It must not look at code: a crate that is not declared cannot be used.
+//! Source code is not read: a crate that is not declared cannot be used.
 
 use signoff_tests::cargo::Metadata;
 

@@ -1,5 +1,4 @@
 //! The test programs: cargo builds them, and they are started by themselves, so that each says how long its tests took.
-//! Must not judge what they print.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};

@@ -1,5 +1,5 @@
 //! The part `web`: the tests of the inbox, with a browser, an issuer, a control plane and an operator.
-//! It must not leave a test out where a tool is missing: then the part fails, and says what to install.
+//! Where a tool is missing, the part fails and says what to install.
 
 use anyhow::Result;
 use signoff_tests::browser::{Node, SCREENSHOTS, chromium};

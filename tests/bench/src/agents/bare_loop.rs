@@ -1,5 +1,5 @@
 //! The same agents without an operator: a loop in memory that asks the provider, calls the tool, and asks again.
-//! It must not store anything: it is the baseline, with no journal, no gates and no recovery.
+//! It is the baseline: no storage, no journal, no gates, no recovery.
 
 use std::time::{Duration, Instant};
 

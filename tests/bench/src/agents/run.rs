@@ -1,5 +1,5 @@
 //! Many agents at once by the operator, each in a Workflow of its own.
-//! It must not help the operator: a run that ends otherwise than Succeeded is an error.
+//! A run with another end than Succeeded is an error.
 
 use std::time::{Duration, Instant};
 
@@ -23,7 +23,7 @@ pub(super) enum CalledBy {
     Mcp(McpVersion),
 }
 
-/// What a run of so many agents took.
+/// The measurements of a run with this number of agents.
 pub(super) struct Run {
     pub(super) called_by: CalledBy,
     /// Of each turn.

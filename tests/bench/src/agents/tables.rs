@@ -1,5 +1,4 @@
 //! The tables of `cargo xtask bench agents`, and whether its goals were met.
-//! Must not measure.
 
 use signoff_tests::mcp::McpVersion;
 

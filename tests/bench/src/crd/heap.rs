@@ -31,7 +31,7 @@ const EQUAL_READINGS: usize = 4;
 const STEADY: f64 = 1.0;
 const PATIENCE: Duration = Duration::from_secs(180);
 
-/// What the heap holds after a garbage collection, in MiB.
+/// The size of the heap after a garbage collection, in MiB.
 #[derive(Clone, Copy, Debug)]
 struct Heap {
     /// Objects that are in use.

@@ -18,11 +18,11 @@ use super::{Meter, bodies_of_workflows, of_approvals};
 const CRD: &str = "approvals.signoff.dev";
 /// A lock may add so much to a write.
 const GOAL_PERCENT: f64 = 2.0;
-/// How often each is measured, one after the other, so that a machine that gets slower does so for all.
+/// The number of measurements of each. They alternate, so that a machine that becomes slower affects all alike.
 const ROUNDS: usize = 2;
 /// The writes of an Approval.
 const WRITES: [&str; 3] = ["create", "vote", "status"];
-/// How long an API server may take to go by another schema, and to be at rest afterwards.
+/// The longest time until an API server uses another schema and is idle afterwards.
 const PATIENCE: Duration = Duration::from_secs(120);
 /// Between two readings of what an API server allocates by itself.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
@@ -74,7 +74,7 @@ pub(super) async fn measure(harness: &Harness, sample: &Sample, writes: usize) -
 }
 
 impl Lock {
-    /// Where its rule stands in the schema of an Approval.
+    /// Returns the path of its rule in the schema of an Approval.
     fn place(self) -> &'static str {
         match self {
             Self::Outcome => "",

@@ -26,7 +26,7 @@ const ANSWER: usize = 200;
 /// The service's address: the API server is at 127.0.0.1, which no run may call.
 const ADDRESS: &str = "127.0.0.6";
 
-/// What was measured.
+/// The measurements of long runs.
 pub(super) struct LongRuns {
     /// Chains of ten steps.
     pub(super) short: Steps,
@@ -34,7 +34,7 @@ pub(super) struct LongRuns {
     pub(super) looped: Steps,
 }
 
-/// How a run has its steps.
+/// The arrangement of a run's steps.
 #[derive(Clone, Copy)]
 enum Shape {
     Chain,

@@ -3,7 +3,7 @@
 //!
 //! Events -> open all gates -> Events -> decide them all -> Events
 //!
-//! Must not say anything of latency: what a decision waits for here is the length of a queue that the clients made.
+//! Latency is not reported: the time until a decision is applied is here the length of a queue that the clients made.
 
 use std::time::Duration;
 

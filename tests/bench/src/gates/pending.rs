@@ -1,5 +1,5 @@
-//! Many gates held open: what waiting costs, and how long a new operator takes to know them all.
-//! Must not count what an operator must do anyway: watches and its Lease.
+//! Many gates held open: the cost of waiting, and the time until a new operator has cached them all. Watches and the
+//! Lease are not counted, because every operator needs them.
 
 use std::time::{Duration, Instant};
 
@@ -14,12 +14,12 @@ use crate::harness::Harness;
 use crate::process;
 use crate::processors::Reading;
 
-/// How long nothing is done.
+/// The time without any decision.
 const IDLE: Duration = Duration::from_secs(60);
 /// Decisions that are made while no operator runs.
 const MEANWHILE: usize = 16;
 
-/// What was found.
+/// The measurements of gates held open.
 pub(super) struct Pending {
     pub(super) count: usize,
     /// Memory of the operator that opened the gates, after the idle minute.

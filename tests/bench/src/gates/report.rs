@@ -1,5 +1,4 @@
-//! All figures of one run, and `--json`.
-//! Must not round a figure that a goal is compared with.
+//! All figures of one run, and `--json`. A figure that a goal is compared with is not rounded.
 
 use std::time::Duration;
 
@@ -16,7 +15,7 @@ use crate::crowd::percentile;
 use crate::goal::figures;
 use crate::table::milliseconds;
 
-/// Everything that was measured. A part that was left out is empty.
+/// All measurements of one run. A part that was left out is empty.
 #[derive(Default)]
 pub(super) struct Measured {
     pub(super) is_debug: bool,

@@ -1,5 +1,5 @@
-//! Requests of the operator, counted by the API server's audit log and, beside it, by the operator itself.
-//! Must not measure time: writing the audit log costs the API server some.
+//! Requests of the operator, counted by the API server's audit log and, beside it, by the operator itself. Time is not
+//! measured here: writing the audit log costs the API server some.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::counters::{Counters, Requests};
 use crate::harness::Harness;
 use crate::processors::Reading;
 
-/// How clients decide.
+/// The way in which clients decide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Loop {
     /// A client waits for nothing but the answer to its decision.

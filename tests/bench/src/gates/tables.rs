@@ -1,5 +1,4 @@
 //! The tables of `cargo xtask bench gates`, each at most 100 columns wide.
-//! Must not compute a figure that a goal is compared with.
 
 use super::goals::goals;
 use super::long_runs::LongRuns;

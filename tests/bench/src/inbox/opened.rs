@@ -1,5 +1,4 @@
 //! Requests that wait: runs of 40 gates that are open at once, each gate an Approval.
-//! It must not decide any of them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};

@@ -1,5 +1,4 @@
-//! Somebody who reads the page: signed in with a token of their own, over HTTP, as a browser is.
-//! It must not keep what it reads.
+//! A reader of the page: signed in with a token of their own, over HTTP, as a browser is.
 
 use std::collections::BTreeSet;
 use std::pin::Pin;
@@ -97,7 +96,7 @@ impl Reader {
         Ok(Self { client, url, cookies: cookies.join("; ") })
     }
 
-    /// What is at this path.
+    /// Returns the body of the page at this path.
     pub(super) async fn get(&self, path: &str) -> Result<String> {
         let answer = self.ask(path).await?;
         Ok(answer.text().await?)

@@ -1,5 +1,5 @@
-//! The figures of the page for people, and the goals.
-//! It must not measure, and calls no goal met or missed where others used the machine, or of a debug build.
+//! The figures of the page for people, and the goals. No goal is called met or missed for a debug build, or while
+//! others used the machine.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! Runs of one Pod between two other steps, and bare Pods like theirs: made, watched to their ends, each by its client.
-//! It must not help the operator, and takes every time from what its own watches show.
+//! Runs of one Pod between two other steps, and bare Pods like theirs: created and watched to their ends, each by its
+//! client. Every time is taken from its own watch events.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -19,10 +19,10 @@ use crate::{crowd, gates, sample};
 
 /// Pods that are made before anything is measured, one after another: they fill caches, and the last is copied.
 const WARM_UP: usize = 3;
-/// How long one Pod may take; it takes seconds.
+/// The longest time of one Pod, which takes seconds.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How long the parts of each Pod's way took.
+/// The durations of the parts of each Pod's life.
 #[derive(Default)]
 pub(super) struct Times {
     /// Until the Pod was seen: in a run since the step before it was seen recorded, else since its create was sent.
@@ -44,7 +44,7 @@ struct Sight {
     after: Option<Instant>,
 }
 
-/// What the watches have shown, by the name of the run or of the bare Pod.
+/// The watch events so far, by the name of the run or of the bare Pod.
 #[derive(Default)]
 struct Sights {
     seen: RefCell<BTreeMap<String, Sight>>,

@@ -1,5 +1,4 @@
 //! The numbers for people: runs beside bare Pods, and requests by what they ask for.
-//! It must not measure.
 
 use std::time::Duration;
 

@@ -1,8 +1,8 @@
 //! Hostile tenants: each keeps its runs going in a namespace of its own, and replaces each that ends.
 //! They live on a thread of their own, so that their work does not delay the clients that measure.
 //!
-//! Must not have more at once than the load says: one request of a tenant and one vote at a time, and at most four new
-//! runs a second.
+//! The load bounds what is in flight: one request of a tenant and one vote at a time, and at most four new runs a
+//! second.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
@@ -27,7 +27,7 @@ const PAUSE: Duration = Duration::from_millis(250);
 /// Phases in which a run goes on; `Waiting` for people.
 const OPEN: [&str; 4] = ["", "Pending", "Running", "Waiting"];
 
-/// What hostile tenants did.
+/// The counts of what hostile tenants did.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Deeds {
     /// Workflows that were created.

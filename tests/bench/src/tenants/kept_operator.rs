@@ -35,7 +35,7 @@ pub(super) struct KeptOperator<'a> {
     group: Option<MemoryGroup>,
 }
 
-/// What an operator needed.
+/// The resources that an operator needed.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Needed {
     /// The most resident memory of any of its processes, in MiB; the limit where the kernel killed one for want of
@@ -43,9 +43,9 @@ pub(super) struct Needed {
     pub(super) peak_mib: f64,
     /// The most memory of its control group, in MiB.
     pub(super) group_mib: Option<f64>,
-    /// How often it was started again.
+    /// The number of restarts.
     pub(super) restarts: u32,
-    /// How often the kernel killed it for want of memory.
+    /// The number of times the kernel killed it for want of memory.
     pub(super) kills: u64,
 }
 

@@ -1,5 +1,4 @@
-//! The loads: what a hostile tenant runs, and how many runs at once in a namespace.
-//! Must not send anything.
+//! The loads: the Workflows of a hostile tenant, and the number of its runs at once in a namespace.
 
 use std::time::Duration;
 
@@ -40,7 +39,7 @@ pub(super) enum Load {
     Votes,
 }
 
-/// What a hostile tenant's Workflows name.
+/// The names that a hostile tenant's Workflows refer to.
 pub(super) struct Site<'a> {
     /// A server of the tenant.
     pub(super) server: &'a Server,

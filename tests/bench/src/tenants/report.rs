@@ -1,5 +1,4 @@
-//! The figures of all measurements, their goals, and `--json`.
-//! Must not round a figure that a goal is compared with.
+//! The figures of all measurements, their goals, and `--json`. A figure that a goal is compared with is not rounded.
 
 use std::time::Duration;
 
@@ -22,7 +21,7 @@ const GOOD: Duration = Duration::from_secs(2);
 /// The share of the memory limit that the operator may use.
 const MOST_OF_LIMIT: f64 = 0.8;
 
-/// Everything that was measured.
+/// All measurements.
 pub(super) struct Measured {
     pub(super) is_debug: bool,
     /// Hostile namespaces of the runs that have goals.

@@ -1,5 +1,4 @@
 //! The tables of `cargo xtask bench tenants`, each at most 100 columns wide.
-//! Must not compute a figure that a goal is compared with.
 
 use std::time::Duration;
 

@@ -64,7 +64,7 @@ pub(super) async fn tools() -> Result<Loopback> {
     .await
 }
 
-/// What the model was told last: the calls of all turns with their results.
+/// Returns the results of all tool calls in the last request to the model, in the order of the turns.
 pub(super) fn last_told(model: &Loopback) -> Result<Vec<Told>> {
     let requests = model.received();
     let last = requests.last().context("the model was not asked")?;

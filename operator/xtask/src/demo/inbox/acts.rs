@@ -1,5 +1,5 @@
-//! The story of the inbox, act by act: each says what shall happen, lets it happen in a browser, and is compared with
-//! what did. It must not read from the cluster what the page should have shown.
+//! The story of the inbox, act by act: each announces what shall happen, performs it in a browser, and compares the
+//! result. Results are read from the page, never from the cluster.
 
 use std::path::Path;
 

@@ -1,5 +1,5 @@
-//! One person before the page, in a browser of their own: how they sign in, look, press, and confirm.
-//! It must not skip what people see: nothing is decided without the page that asks for confirmation.
+//! One person before the page, in a browser of their own: signing in, reading, pressing, and confirming. Every decision
+//! passes the page that asks for confirmation.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -24,7 +24,7 @@ impl<'a> Pictures<'a> {
     }
 }
 
-/// Somebody who looks at the page.
+/// A person who uses the page in a browser of their own.
 pub(super) struct Seat<'a> {
     pub(super) stage: &'a Stage,
     pub(super) page: Page,

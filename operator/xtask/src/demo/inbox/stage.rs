@@ -1,5 +1,4 @@
-//! What the demo of the inbox is played on: a control plane, an issuer, the operator, the page, and runs that wait.
-//! It must not decide anything.
+//! The environment of the inbox demo: a control plane, an issuer, the operator, the page, and runs that wait.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -21,7 +20,7 @@ use super::mails;
 
 /// The runs besides the letter.
 const RUNS: &str = "operator/xtask/src/demo/inbox/runs.yaml";
-/// Where the runs expect the letter box.
+/// The address of the letter box, as the runs have it.
 const LETTERBOX: &str = "http://127.0.0.1:18025";
 /// A session lasts eight hours at most.
 const SESSION: Duration = Duration::from_secs(8 * 3600);
@@ -43,7 +42,7 @@ pub(super) const HOSTILE: &str = "complaint-9";
 /// All of them.
 pub(super) const ALL: [&str; 7] = [LETTER, FORM, PAYOUT, PAYMENT, OVERDUE, CONTRACT, HOSTILE];
 
-/// Everything that runs.
+/// The running parts of the demo.
 pub(super) struct Stage {
     pub(super) harness: Harness,
     pub(super) web: WebProcess,
