@@ -20,10 +20,10 @@ pub struct Aimock {
 }
 
 impl Aimock {
-    /// Starts one that answers by these fixtures, on any port of loopback.
+    /// Starts an aimock that answers by these fixtures, on a free port of loopback.
     ///
     /// # Errors
-    /// Node.js or its packages are missing, or it ends before it listens.
+    /// Node.js or its packages are missing, or the process ends before it listens.
     pub async fn start(fixtures: &Value) -> Result<Self> {
         install_tls();
         let node = tokio::task::spawn_blocking(Node::find).await??;
@@ -37,22 +37,22 @@ impl Aimock {
         Ok(Self { url, process })
     }
 
-    /// The address before the path of every protocol.
+    /// Returns the address before the path of every protocol.
     #[must_use]
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// The address before `/chat/completions`.
+    /// Returns the address before `/chat/completions`.
     #[must_use]
     pub fn base_url(&self) -> String {
         format!("{}/v1", self.url)
     }
 
-    /// Returns the status that each request was answered with, and its body; the oldest first.
+    /// Returns the status and the body of each request, the oldest first.
     ///
     /// # Errors
-    /// It does not say.
+    /// The journal cannot be read.
     pub async fn requests(&self) -> Result<Vec<(u64, Value)>> {
         let journal = reqwest::get(format!("{}/__aimock/journal", self.url)).await?.error_for_status()?;
         let entries: Vec<Value> = journal.json().await?;

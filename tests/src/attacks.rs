@@ -1,6 +1,6 @@
-//! Every attack on a decision that goes through the API server, as data: who tries what, how, and what is answered.
-//! It must not send anything, and knows no cluster: the cluster tests carry the table out, and the page in the
-//! documentation is rendered from it, so that the two can never differ.
+//! Every attack on a decision that goes through the API server, as data: the actor, the request, and the expected
+//! answer. The cluster tests send the requests of the table, and the page in the documentation is rendered from the
+//! same table.
 
 mod actors;
 mod page;
@@ -17,135 +17,135 @@ pub use page::pages;
 pub use request::{Request, Way};
 pub use table::CHAPTERS;
 
-/// One rule in words, with everything that is tried against it.
+/// One rule in words, with all attacks on it.
 pub struct Chapter {
-    /// A name for tests: one word.
+    /// One word, for the names of tests.
     pub name: &'static str,
-    /// The rule: a sentence.
+    /// One sentence.
     pub rule: &'static str,
-    /// The rows, made anew at every call.
+    /// Returns the rows.
     pub rows: fn() -> Vec<Row>,
 }
 
-/// What is there before the attack.
+/// The object that exists before the attack.
 #[derive(Clone, Debug)]
 pub enum Scene {
-    /// An Approval as the operator makes it.
+    /// An Approval as the operator creates it.
     Approval(Gate),
-    /// A Workflow, asked for by the requester with these fields of its spec.
+    /// A Workflow that the requester created with these fields of its spec.
     Workflow(Value),
-    /// Any other object, made by this actor: the collection's path below the namespace, and the object.
+    /// Any other object: the actor who creates it, the collection's path below the namespace, and the object.
     Object(Actor, &'static str, Value),
-    /// Nothing: the attack makes something.
+    /// No object: the attack creates one.
     Nothing,
 }
 
 /// An Approval before the attack.
 #[derive(Clone, Debug, Default)]
 pub struct Gate {
-    /// Fields of the request over the plain one, which asks alice and bob. Those of a quorum are its first quorum's;
-    /// `further` lists more quorums.
+    /// Fields of the request in addition to those of the plain gate, whose approvers are alice and bob. Fields of a
+    /// quorum are those of the first quorum; `further` lists more quorums.
     pub request: Value,
-    /// What the operator wrote into the status.
+    /// The status that the operator wrote.
     pub status: Option<Value>,
-    /// What others did before, as merge patches, in order.
+    /// Earlier changes by other actors, as merge patches, in order.
     pub before: Vec<(Actor, Value)>,
-    /// Fields of the metadata, as the operator made them.
+    /// Fields of the metadata, as the operator wrote them.
     pub metadata: Value,
-    /// It is on its way out, held by a finalizer.
+    /// Whether it is being deleted and a finalizer holds it.
     pub deleted: bool,
 }
 
-/// What rights the people of the scene hold.
+/// The rights of the people in a scene.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ground {
-    /// Everybody holds every verb on Signoff's objects that decides nothing, as a careless administrator might grant:
-    /// the policies alone stand in the way.
+    /// Every actor holds every verb on Signoff's objects that decides nothing, as a careless administrator might grant.
+    /// Only the policies stop an attack.
     Careless,
-    /// The roles of the chart, and the built-in ones.
+    /// The roles of the chart and the built-in roles.
     AsShipped,
 }
 
-/// What a request is about.
+/// The target of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Object {
     /// The object of the scene.
     Scene,
     /// A subresource of it.
     Sub(&'static str),
-    /// All objects of the kind that carry this case's label.
+    /// All objects of the kind that have the label of this case.
     All,
-    /// A path of its own; `{namespace}` and `{name}` are filled in.
+    /// A path in which `{namespace}` and `{name}` are filled in.
     Path(&'static str),
 }
 
-/// What is sent.
+/// The body of a request.
 #[derive(Clone, Debug)]
 pub enum Body {
-    /// A change of the object as a merge patch says it; every [`Way`] says the same in its own terms.
-    /// For a create: the whole object. For a delete: its options.
+    /// A change of the object as a merge patch; every [`Way`] writes the same change in its own format. For a create it
+    /// is the whole object, for a delete the options.
     Change(Value),
-    /// These very bytes: what no serialiser would write.
+    /// The exact text, for bodies that no serializer would write.
     Text(String),
 }
 
-/// What the API server is to answer.
+/// The expected answer of the API server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// A refusal with these words in it.
+    /// A refusal that contains these words.
     Refused(&'static str),
-    /// Yes, and nothing of it is stored.
+    /// Success, although no part of the change is stored.
     Ignored,
 }
 
-/// What is accepted: an attack that is refused proves nothing where everything is.
+/// A request like the attack that is accepted. It proves that the refusal is due to what the attack changed.
 #[derive(Clone, Debug)]
 pub struct Twin {
-    /// What it is, in words.
+    /// A description of the request.
     pub what: &'static str,
-    /// Who; without it: the attacker.
+    /// The actor; without it the actor of the attack.
     pub who: Option<Actor>,
-    /// How; without it: as the attack.
+    /// The way; without it the way of the attack.
     pub how: Option<Way>,
-    /// About what; without it: what the attack was about.
+    /// The target; without it the target of the attack.
     pub on: Option<Object>,
-    /// What is sent.
+    /// The body of the request.
     pub body: Body,
-    /// Instead of success: the words that tell that admission let it pass, where no kubelet could answer.
+    /// Words of the expected failure after admission, for requests that need a kubelet to succeed.
     pub reaches: Option<&'static str>,
 }
 
-/// One attack by everybody who may try it, in every way: a line of the page, and one case for each pair.
+/// One attack by several actors in several ways: a line of the page, and one case for each pair.
 #[derive(Clone, Debug)]
 pub struct Row {
-    /// What is tried, as the rest of a sentence that begins with who tries it.
+    /// The attempt, as the rest of a sentence that begins with the actor.
     pub what: Cow<'static, str>,
-    /// Before the attack.
+    /// The object before the attack.
     pub scene: Scene,
-    /// On what ground.
+    /// The rights of the actors.
     pub ground: Ground,
-    /// Who tries it.
+    /// The actors who try it.
     pub who: Vec<Actor>,
-    /// In which ways.
+    /// The ways in which they try it.
     pub how: Vec<Way>,
-    /// About what.
+    /// The target.
     pub on: Object,
-    /// What is sent.
+    /// The body of the request.
     pub body: Body,
-    /// Asks the API server to refuse unknown and doubled fields, as kubectl does.
+    /// Whether the API server refuses unknown and duplicate fields, as kubectl asks it to.
     pub strict: bool,
-    /// Asks for everything but the storing: for objects that would act.
+    /// Whether nothing is stored; for objects that would have an effect.
     pub dry_run: bool,
-    /// What is answered.
+    /// The expected answer.
     pub answer: Answer,
-    /// Words of another rule that refuses it too: the API server quotes one of those that refuse, in no fixed order.
+    /// Words of another rule that also refuses the request: the API server quotes one refusal, in no fixed order.
     pub or: Option<&'static str>,
-    /// What is accepted instead.
+    /// The request that is accepted instead.
     pub honest: Twin,
 }
 
 impl Row {
-    /// A row about the plain Approval, on careless ground.
+    /// Returns a row about the plain Approval, on careless ground.
     fn new<const N: usize, const M: usize>(
         what: impl Into<Cow<'static, str>>,
         who: [Actor; N],
@@ -168,23 +168,23 @@ impl Row {
         }
     }
 
-    /// Another scene.
+    /// Sets another scene.
     fn given(mut self, scene: Scene) -> Self {
         self.scene = scene;
         self
     }
 
-    /// The Approval of the scene with these fields of its request.
+    /// Sets fields of the request of the scene's Approval.
     fn asked(self, request: Value) -> Self {
         self.gate(|gate| gate.request = request)
     }
 
-    /// The Approval of the scene with this status.
+    /// Sets the status of the scene's Approval.
     fn stands(self, status: Value) -> Self {
         self.gate(|gate| gate.status = Some(status))
     }
 
-    /// Somebody changed the Approval of the scene before.
+    /// Adds an earlier change of the scene's Approval.
     fn after(self, who: Actor, change: Value) -> Self {
         self.gate(|gate| gate.before.push((who, change)))
     }
@@ -196,30 +196,30 @@ impl Row {
         self
     }
 
-    /// In these ways instead.
+    /// Sets other ways.
     fn ways(mut self, how: &[Way]) -> Self {
         self.how = how.to_vec();
         self
     }
 
-    /// The Approval of the scene is on its way out.
+    /// Marks the scene's Approval as being deleted.
     fn deleted(self) -> Self {
         self.gate(|gate| gate.deleted = true)
     }
 
-    /// With the roles that the chart ships only.
+    /// Limits the rights to the roles that the chart ships.
     fn shipped_roles(mut self) -> Self {
         self.ground = Ground::AsShipped;
         self
     }
 
-    /// About something else than the object of the scene.
+    /// Sets a target other than the object of the scene.
     fn on(mut self, object: Object) -> Self {
         self.on = object;
         self
     }
 
-    /// These very bytes.
+    /// Sets the exact text of the body.
     fn text(mut self, text: impl Into<String>) -> Self {
         self.body = Body::Text(text.into());
         self
@@ -240,38 +240,38 @@ impl Row {
         self
     }
 
-    /// Another rule refuses it too, with these words.
+    /// Adds the words of another rule that also refuses the request.
     fn or(mut self, words: &'static str) -> Self {
         self.or = Some(words);
         self
     }
 
-    /// What is accepted from the same person in the same way.
+    /// Sets the request that is accepted from the same person in the same way.
     fn honest(mut self, what: &'static str, change: Value) -> Self {
         self.honest.what = what;
         self.honest.body = Body::Change(change);
         self
     }
 
-    /// It is accepted from somebody else.
+    /// Sets the actor of the accepted request.
     fn by(mut self, who: Actor) -> Self {
         self.honest.who = Some(who);
         self
     }
 
-    /// It is accepted in another way.
+    /// Sets the way of the accepted request.
     fn way(mut self, how: Way) -> Self {
         self.honest.how = Some(how);
         self
     }
 
-    /// It is accepted about something else.
+    /// Sets the target of the accepted request.
     fn about(mut self, object: Object) -> Self {
         self.honest.on = Some(object);
         self
     }
 
-    /// It gets past admission and ends with these words.
+    /// Expects that the honest request passes admission and fails with these words.
     fn reaches(mut self, words: &'static str) -> Self {
         self.honest.reaches = Some(words);
         self
@@ -281,18 +281,18 @@ impl Row {
 /// One attack by one actor in one way.
 #[derive(Clone, Debug)]
 pub struct Attack {
-    /// A sentence; no two are alike.
+    /// A sentence, unique in the table.
     pub name: String,
-    /// Who tries it.
+    /// The actor.
     pub who: Actor,
-    /// In which way.
+    /// The way.
     pub how: Way,
-    /// All the rest.
+    /// The row that it comes from.
     pub row: Row,
 }
 
 impl Chapter {
-    /// Every attack of the chapter.
+    /// Returns all attacks of the chapter.
     #[must_use]
     pub fn attacks(&self) -> Vec<Attack> {
         let mut attacks = Vec::new();
@@ -309,13 +309,13 @@ impl Chapter {
     }
 }
 
-/// The four ways to change what is there.
+/// The four ways to change an existing object.
 pub(crate) const CHANGES: [Way; 4] = [Way::Merge, Way::Json, Way::Apply, Way::Replace];
 
-/// The ways that can take something away: what one applies says what is to be there.
+/// The ways that can remove a field. An apply cannot: it names only the fields that are to exist.
 pub(crate) const REMOVALS: [Way; 3] = [Way::Merge, Way::Json, Way::Replace];
 
-/// An entry under one's own name.
+/// Returns an entry under the actor's own name.
 fn own(decision: Value) -> Value {
     json!({"spec": {"decisions": {"{me}": decision}}})
 }
@@ -324,12 +324,12 @@ fn approve() -> Value {
     json!({"verdict": "Approve"})
 }
 
-/// An approver by user name.
+/// Returns an approver by user name.
 fn user(name: &str) -> Value {
     json!({"kind": "User", "name": name})
 }
 
-/// An approver by group.
+/// Returns an approver by group.
 fn group(name: &str) -> Value {
     json!({"kind": "Group", "name": name})
 }

@@ -1,6 +1,5 @@
-//! A real browser for tests and for the demo: Chromium, one for each process, and a context of its own for each
-//! [`Page::open`]. It must not judge what a page shows: it looks, types, and says what it could not find, with a
-//! picture of what was there.
+//! A real browser for tests and for the demo: one Chromium for each process, and a context of its own for each
+//! [`Page::open`]. A failure names what was not found, with a screenshot.
 
 mod driver;
 mod inspect;

@@ -13,12 +13,12 @@ use serde::Deserialize;
 
 use crate::say;
 
-/// The option that lets a build name what it built on standard output; errors go to standard error as ever.
+/// The option with which a build lists its outputs on standard output; errors still go to standard error.
 pub const MESSAGES: &str = "--message-format=json-render-diagnostics";
 
 /// Returns the root of the repository.
 pub fn root() -> PathBuf {
-    // As cargo says now, not as it said at build time: a target folder may serve several checkouts.
+    // The environment of this run, not of the build: a target folder may serve several checkouts.
     let now = std::env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from);
     let now = now
         .and_then(|package| Some(package.ancestors().find(|folder| folder.join("Cargo.lock").is_file())?.to_owned()));
@@ -44,7 +44,7 @@ const SILENCE: Duration = Duration::from_mins(10);
 /// whether it succeeded. Lines for which `is_shown` is true are printed as they come. A command that prints nothing for
 /// ten minutes has failed: it is killed, and without a terminal the processes that it started are killed with it.
 pub fn tee(command: &mut Command, is_shown: impl FnMut(&str) -> bool) -> Result<(String, bool)> {
-    // On a terminal, Ctrl-C ends what is in the terminal's own group.
+    // On a terminal, Ctrl-C ends the processes of the terminal's own group.
     tee_until_silent(command, SILENCE, !std::io::stdin().is_terminal(), is_shown)
 }
 
@@ -79,7 +79,7 @@ fn tee_until_silent(
                 return Ok((text, false));
             }
         };
-        // A test may print anything; what is no UTF-8 must not end the run.
+        // A test may print anything, so a line that is not UTF-8 is not an error.
         let line = String::from_utf8_lossy(&line).into_owned();
         if is_shown(&line) {
             say::result(&line);
@@ -89,8 +89,8 @@ fn tee_until_silent(
     }
 }
 
-/// Runs a command that has its own folder, environment and standard input to its end, and passes its exit code on. A
-/// pipe as its standard input stays open until then: a machine ends with it.
+/// Runs a command that has its own folder, environment and standard input to its end, and returns its exit code. A pipe
+/// as its standard input stays open until then, because a virtual machine ends when its pipe is closed.
 pub fn becomes(command: &mut Command) -> Result<ExitCode> {
     let mut child = command.spawn().with_context(|| format!("running {command:?}"))?;
     let held = child.stdin.take();
@@ -106,7 +106,7 @@ pub fn output(command: &mut Command) -> Result<String> {
     Ok(String::from_utf8(output.stdout)?)
 }
 
-/// Runs a build with [`MESSAGES`] and returns what cargo says of each thing it built.
+/// Runs a build with [`MESSAGES`] and returns the targets that cargo built.
 pub fn built(build: &mut Command) -> Result<Vec<Built>> {
     let messages = output(build)?;
     Ok(messages.lines().filter_map(|line| serde_json::from_str(line).ok()).collect())
@@ -122,10 +122,10 @@ fn prepare(command: &mut Command) -> &mut Command {
     surround(command).stdin(Stdio::null())
 }
 
-/// Lets a command run in the root of the repository, as every command here.
+/// Sets the folder and the environment with which all commands run here.
 pub fn surround(command: &mut Command) -> &mut Command {
-    // Tests and tools reach no cluster that the user did not name. A build for debugging keeps every value of a large
-    // future on the stack, each copy of it apart: the 2 MiB that threads have otherwise are few for whole Workflows.
+    // Tests and tools reach no cluster that the user did not name. A debug build keeps every copy of a large future on
+    // the stack, for which the default of 2 MiB is too little with whole Workflows.
     command.current_dir(root()).env_remove("KUBECONFIG").env("RUST_MIN_STACK", "16777216")
 }
 
@@ -134,7 +134,7 @@ pub fn surround(command: &mut Command) -> &mut Command {
 pub struct Built {
     /// The target that was built.
     pub target: Target,
-    /// The file, if it can be run.
+    /// The file, if it is a program.
     pub executable: Option<PathBuf>,
     /// The manifest of its package.
     pub manifest_path: PathBuf,
@@ -149,12 +149,12 @@ pub struct Profile {
     pub test: bool,
 }
 
-/// The answer of `cargo metadata`, as far as it is read here.
+/// The answer of `cargo metadata`, without the fields that are not read.
 #[derive(Debug, Deserialize)]
 pub struct Metadata {
     /// The members of the workspace.
     pub packages: Vec<Package>,
-    /// The folder of all builds.
+    /// The target folder.
     pub target_directory: PathBuf,
 }
 
@@ -165,14 +165,14 @@ pub struct Package {
     pub name: String,
     /// All its dependencies, for building and for testing.
     pub dependencies: Vec<Dependency>,
-    /// Libraries, programs, integration tests.
+    /// The libraries, programs and integration tests.
     pub targets: Vec<Target>,
 }
 
 /// One line of a `[dependencies]`, `[dev-dependencies]` or `[build-dependencies]`.
 #[derive(Debug, Deserialize)]
 pub struct Dependency {
-    /// The package it names.
+    /// The name of the package.
     pub name: String,
 }
 
@@ -214,14 +214,14 @@ mod tests {
 
     #[test]
     fn the_processes_that_a_silent_command_started_are_ended_too() {
-        // The last of them still holds standard output when the command itself has ended.
+        // The last process still holds standard output when the command itself has ended.
         for script in ["sleep 60 & echo one; wait", "sleep 60 & echo one"] {
             let (errors, writer) = std::io::pipe().unwrap();
             let mut command = Command::new("sh");
             command.args(["-c", script]).stderr(writer);
             let ended = tee_until_silent(&mut command, Duration::from_secs(3), true, |_| false).unwrap();
             assert_eq!(ended, ("one\n".to_owned(), false));
-            // The pipe ends once no process holds it.
+            // The pipe ends when no process holds it.
             drop(command);
             let (sender, all_ended) = mpsc::channel();
             std::thread::spawn(move || sender.send(std::io::read_to_string(errors).unwrap()));

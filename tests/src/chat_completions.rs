@@ -1,11 +1,11 @@
-//! OpenAI's chat completions as a server of tests answers them, and the results that a request tells the model.
+//! OpenAI's chat completions as a test server answers them, and the tool results in the model's requests.
 
 use std::collections::{BTreeSet, VecDeque};
 
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
-/// Returns a completion with a text, calls (each an id, a tool and arguments), and the reason why it ends.
+/// Returns a completion with a text, calls (each an id, a tool and arguments), and a finish reason.
 #[must_use]
 pub fn completion(text: Option<&str>, calls: &[(&str, &str, &str)], finish: &str) -> Value {
     let calls: Vec<_> = calls
@@ -31,12 +31,12 @@ pub fn of_message(message: &Value, finish: &str) -> Value {
     })
 }
 
-/// A call of a conversation, and the result that the model is told.
+/// A call in a conversation, with the result that the model gets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Told {
     /// The id of the call.
     pub id: String,
-    /// The tool, as the model is told it again.
+    /// The tool, as the conversation names it.
     pub tool: String,
     /// The result.
     pub result: String,

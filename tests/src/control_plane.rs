@@ -1,8 +1,10 @@
-//! A real Kubernetes control plane for tests, demo and benchmark: start it, install the chart, act as named people.
-//! It must not touch a cluster that was not named explicitly, and the environment's `KUBECONFIG` is never looked at.
+//! A real Kubernetes control plane for tests, demo and benchmark, with which callers install the chart and act as named
+//! people.
 //!
-//! [`Cluster`] is the way in: [`Cluster::shared`] in most tests, [`Cluster::own`] where cluster-wide policies are
-//! touched, [`Cluster::existing`] for a cluster that somebody named on a command line.
+//! **Invariant:** no cluster is used that the caller did not name; the environment's `KUBECONFIG` is never read.
+//!
+//! [`Cluster`] is the entry point: [`Cluster::shared`] in most tests, [`Cluster::own`] where cluster-wide policies are
+//! changed, [`Cluster::existing`] for a cluster that was named on a command line.
 
 mod authority;
 mod binary;
@@ -47,24 +49,25 @@ pub use supervised::{Signal, Supervised};
 pub use web::{Front, WebOptions, WebProcess};
 pub use witness::{Seen, Witness};
 
-/// Somebody an administrator acts as: `Impersonate-User`, `-Group` and `-Extra-` headers.
+/// The user that an administrator impersonates, by the headers `Impersonate-User`, `-Group` and `-Extra-`.
 #[derive(Clone, Debug, Default)]
 pub struct Disguise {
     /// The user name.
     pub user: String,
     /// The groups; the API server adds `system:authenticated`.
     pub groups: Vec<String>,
-    /// Extra attributes of the user, such as the channel a decision came through.
+    /// Extra attributes of the user, such as the channel of a decision.
     pub extra: Vec<(String, String)>,
 }
 
-/// Draws the certificate of a server on loopback into a folder: that of its authority, its own, and its key.
+/// Creates the certificate of a server on loopback in a folder. Returns the files of the authority's certificate, the
+/// server's certificate and its key.
 pub(crate) fn draw_certificates(folder: &Path) -> Result<(PathBuf, PathBuf, PathBuf)> {
     let drawn = authority::Certificates::draw(folder)?;
     Ok((drawn.authority, drawn.certificate, drawn.key))
 }
 
-/// A client for one context of a kubeconfig file, as that context's user or in disguise.
+/// Returns a client for one context of a kubeconfig file, as that context's user or as an impersonated one.
 async fn connect(kubeconfig: &Path, context: &str, disguise: Option<Disguise>) -> Result<Client> {
     install_tls();
     let file = Kubeconfig::read_from(kubeconfig).with_context(|| format!("reading {}", kubeconfig.display()))?;
@@ -82,7 +85,7 @@ async fn connect(kubeconfig: &Path, context: &str, disguise: Option<Disguise>) -
     Ok(Client::try_from(config)?)
 }
 
-/// A client for one cluster with a bearer token of anybody.
+/// Returns a client for one cluster with this bearer token.
 async fn bearer(kubeconfig: &Path, token: &str) -> Result<Client> {
     install_tls();
     let mut file = Kubeconfig::read_from(kubeconfig).with_context(|| format!("reading {}", kubeconfig.display()))?;
@@ -92,12 +95,12 @@ async fn bearer(kubeconfig: &Path, token: &str) -> Result<Client> {
     Ok(Client::try_from(Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await?)?)
 }
 
-/// Chooses the TLS provider of the process; every test may do it first, so a second call is no error.
+/// Sets the TLS provider of the process; a second call is no error, because any test may be the first caller.
 pub(crate) fn install_tls() {
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
 }
 
-/// Says on standard error what takes time, or where something was left.
+/// Prints a message to standard error: about a slow operation, or the place of files that were kept.
 #[expect(clippy::print_stderr, reason = "the one place where this library speaks; its callers are programs and tests")]
 pub(crate) fn progress(message: &str) {
     eprintln!("control plane: {message}");

@@ -15,10 +15,10 @@ use crate::mcp::{self, McpAnswer, McpVersion};
 pub struct Crm(Loopback);
 
 impl Crm {
-    /// Starts a CRM on any port of 127.0.0.1.
+    /// Starts a CRM on a free port of 127.0.0.1.
     ///
     /// # Errors
-    /// No port can be had.
+    /// There is no free port.
     pub async fn start() -> Result<Self> {
         let (tools, refunds) = (tools(), AtomicUsize::new(0));
         let server = Loopback::start(move |_, request| {

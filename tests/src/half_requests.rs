@@ -1,4 +1,4 @@
-//! Peers that connect and never send a whole request.
+//! Clients that connect and never send a whole request.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -11,7 +11,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 
-/// How requests begin that are never whole.
+/// The beginnings of requests that are never completed.
 const BEGUN: [&str; 4] = [
     "",
     "GET",
@@ -19,7 +19,7 @@ const BEGUN: [&str; 4] = [
     "GET /healthz HTTP/1.1\r\nHost: localhost\r\nX-Forwarded-For: 192.0.2.1\r\nX-Long: ",
 ];
 
-/// How many connect at once.
+/// The number of connections that are opened at the same time.
 const TOGETHER: usize = 50;
 
 /// Open connections with half requests, in the order in which they were opened.
@@ -29,8 +29,8 @@ pub struct HalfRequests {
 }
 
 impl HalfRequests {
-    /// Nobody yet, at `http://ADDRESS`. The soft limit on open files of this process is raised to the hard one, because
-    /// each connection is one.
+    /// Returns no connections yet, for `http://ADDRESS`. The soft limit on open files of this process is raised to the
+    /// hard limit, because each connection is a file.
     ///
     /// # Errors
     /// The address is not one, or the limit cannot be raised.
@@ -41,21 +41,21 @@ impl HalfRequests {
         Ok(Self { address, connections: Vec::new() })
     }
 
-    /// Opens more of them, from 127.0.0.PEER.
+    /// Opens `number` more connections from 127.0.0.PEER.
     ///
     /// # Errors
-    /// They cannot connect.
+    /// A connection cannot be opened.
     pub async fn open(&mut self, peer: u8, number: usize) -> Result<()> {
         let address = self.address;
         let open = async |n: usize| {
             let socket = TcpSocket::new_v4()?;
             socket.bind((Ipv4Addr::new(127, 0, 0, peer), 0).into())?;
             let mut stream = socket.connect(address).await?;
-            // The other end may have closed it already.
+            // The server may have closed it already.
             let _ = stream.write_all(BEGUN[n % BEGUN.len()].as_bytes()).await;
             io::Result::Ok(stream)
         };
-        // The system drops what nobody has accepted when there is too much of it.
+        // The system drops connections when too many wait to be accepted.
         for at in (0..number).step_by(TOGETHER) {
             let opened = (at..number.min(at + TOGETHER)).map(open);
             self.connections.extend(try_join_all(opened).await?);
@@ -63,7 +63,7 @@ impl HalfRequests {
         Ok(())
     }
 
-    /// Waits until the other end has closed all but this many. Returns how many it has not closed then.
+    /// Waits until the server has closed all but `most` connections. Returns how many are open then.
     ///
     /// # Errors
     /// More are still open after `patience`.
@@ -83,16 +83,16 @@ impl HalfRequests {
         self.connections.iter().filter(|stream| is_open(stream)).count()
     }
 
-    /// Whether the other end has not closed the last one.
+    /// Returns whether the server has not closed the last connection.
     #[must_use]
     pub fn is_last_open(&self) -> bool {
         self.connections.last().is_some_and(is_open)
     }
 
-    /// What the other end says to the last one that sent a part of a head, until it closes.
+    /// Returns the server's answer to the last connection that sent a part of a head.
     ///
     /// # Errors
-    /// It does not close within `patience`.
+    /// The server does not close it within `patience`.
     pub async fn last_answer(&mut self, patience: Duration) -> Result<String> {
         let last = self.connections.last_mut().context("nobody has connected")?;
         let mut answer = Vec::new();
@@ -105,11 +105,11 @@ fn is_open(stream: &TcpStream) -> bool {
     matches!(stream.try_read(&mut [0]), Err(error) if error.kind() == io::ErrorKind::WouldBlock)
 }
 
-/// A program that starts another one with a soft limit of 200 open files, as some machines have low ones. It is a
-/// script in `folder`.
+/// Writes a script in `folder` that starts a program with a soft limit of 200 open files, as on some machines, and
+/// returns its path.
 ///
 /// # Errors
-/// It cannot be written.
+/// The script cannot be written.
 pub fn with_few_files(program: &Path, folder: &Path) -> Result<PathBuf> {
     use std::os::unix::fs::PermissionsExt;
     let name = program.file_name().context("a program has a name")?.to_string_lossy();

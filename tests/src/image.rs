@@ -1,8 +1,8 @@
-//! Images of our own in the OCI layout, of files of this machine: one layer, the same bytes for the same files.
-//! Fetches nothing, runs nothing, and knows nothing of who runs an image.
+//! Images in the OCI layout from files of this machine: one layer, with the same bytes for the same files. No image is
+//! fetched or run.
 //!
-//! `cargo xtask image` writes the operator's, which the tests on a node install by the chart; the tests' other images
-//! are made the same way.
+//! `cargo xtask image` writes the operator's image, which the tests on a node install by the chart. The tests' other
+//! images are written the same way.
 
 mod archive;
 mod layout;
@@ -20,7 +20,7 @@ pub use archive::{Archive, gzip};
 pub use layout::Layout;
 pub use operator::{IMAGE_FOLDER, OPERATOR_IMAGE, operator_image};
 
-/// An image under construction. A path in it has no `/` before it.
+/// An image under construction. Its paths have no leading `/`.
 pub struct Image {
     layer: Archive,
     config: Value,
@@ -30,14 +30,14 @@ pub struct Image {
 /// The name and the digest of an image.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Named {
-    /// With its tag, such as `docker.io/library/busybox:1.36`.
+    /// The name with the tag, such as `docker.io/library/busybox:1.36`.
     pub name: String,
-    /// Of its manifest, such as `sha256:…`.
+    /// The digest of the manifest, such as `sha256:…`.
     pub digest: String,
 }
 
 impl Named {
-    /// The name that nobody can give to something else: `docker.io/library/busybox@sha256:…`.
+    /// Returns the name that cannot be given to another image: `docker.io/library/busybox@sha256:…`.
     #[must_use]
     pub fn by_digest(&self) -> String {
         let repository = self.name.rsplit_once(':').map_or(&*self.name, |(repository, _)| repository);
@@ -52,7 +52,7 @@ impl Default for Image {
 }
 
 impl Image {
-    /// Adds a program of this machine, and the libraries and the loader it names, each where it looks for it.
+    /// Adds a program of this machine, with its libraries and its loader at the paths that it names.
     ///
     /// # Errors
     /// When one of them cannot be read.
@@ -100,7 +100,7 @@ impl Image {
         Ok(self)
     }
 
-    /// Sets what runs where a container does not say, as `Entrypoint` and `Cmd`.
+    /// Sets the default command of containers, as `Entrypoint` and `Cmd`.
     #[must_use]
     pub fn runs(mut self, entrypoint: &[&str], arguments: &[&str]) -> Self {
         self.config["Entrypoint"] = json!(entrypoint);
@@ -115,7 +115,7 @@ impl Image {
         self
     }
 
-    /// Sets the user and group as whom it runs, such as `65532:65532`.
+    /// Sets the user and group of the process, such as `65532:65532`.
     #[must_use]
     pub fn user(mut self, user: &str) -> Self {
         self.config["User"] = json!(user);
@@ -136,7 +136,7 @@ impl Image {
         self
     }
 
-    /// Compresses the layer: slower to write, a third of the size.
+    /// Compresses the layer, which takes longer and has a third of the size.
     #[must_use]
     pub fn gzipped(mut self) -> Self {
         self.gzipped = true;
@@ -170,10 +170,10 @@ pub fn sha256(bytes: &[u8]) -> String {
     format!("sha256:{}", hex::encode(digest(&SHA256, bytes)))
 }
 
-/// The libraries and the loader that a program names, by their paths; none for a static one.
+/// Returns the paths of the libraries and the loader that a program names; a static program has none.
 fn libraries(program: &Path) -> Result<Vec<PathBuf>> {
     let output = Command::new("ldd").arg(program).output().context("running `ldd`")?;
-    // `name => /path (address)` or `/path (address)`; a static program is told in words.
+    // `name => /path (address)` or `/path (address)`; for a static program it is a sentence.
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     Ok(said
         .split_whitespace()

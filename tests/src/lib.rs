@@ -26,7 +26,7 @@ pub mod sim;
 pub mod snapshot;
 pub mod wire;
 
-/// Says how much a test tried, such as 12 `crash points`; `cargo xtask test` adds them up.
+/// Prints the number of cases that a test tried, such as 12 `crash points`; `cargo xtask test` adds the numbers up.
 #[expect(clippy::print_stdout, reason = "the test harness keeps what tests print, and xtask reads it")]
 pub fn tried(number: usize, what: &str) {
     println!("tried: {number} {what}");

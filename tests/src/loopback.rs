@@ -1,4 +1,4 @@
-//! A small HTTP server on loopback that answers as its caller says, and remembers what it was sent.
+//! A small HTTP server on loopback that answers as its caller decides, and records its requests.
 
 mod tool_server;
 
@@ -22,18 +22,18 @@ pub use tool_server::ToolServer;
 /// The largest request that is read, in bytes.
 const MAX_REQUEST_BYTES: usize = 16 << 20;
 
-/// A request, as the server got it.
+/// A request that the server got.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Received {
     /// Method, path and query: `GET /orders/4711?full`.
     pub what: String,
     /// The whole body.
     pub body: String,
-    /// The headers, by their names in lower case; of equal ones the last.
+    /// The headers, by their lowercase names; of equal ones the last.
     pub headers: BTreeMap<String, String>,
 }
 
-/// Answers a request. The number is that of the request, from 0.
+/// The function that answers a request. The number is that of the request, from 0.
 type Answerer = dyn Fn(usize, &Received) -> Response + Send + Sync;
 
 struct Shared {
@@ -49,10 +49,10 @@ pub struct Loopback {
 }
 
 impl Loopback {
-    /// Starts a server on any port of 127.0.0.1.
+    /// Starts a server on a free port of 127.0.0.1.
     ///
     /// # Errors
-    /// No port can be had.
+    /// There is no free port.
     pub async fn start(answer: impl Fn(usize, &Received) -> Response + Send + Sync + 'static) -> Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.context("a port on loopback")?;
         let address = listener.local_addr()?;
@@ -62,19 +62,19 @@ impl Loopback {
         Ok(Self { address, shared, server })
     }
 
-    /// The address at which it listens.
+    /// Returns the address at which it listens.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// The address as `http://127.0.0.1:PORT`.
+    /// Returns the address as `http://127.0.0.1:PORT`.
     #[must_use]
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    /// All requests so far, in order.
+    /// Returns all requests so far, in order.
     #[must_use]
     pub fn received(&self) -> Vec<Received> {
         self.shared.received.lock().map(|received| received.clone()).unwrap_or_default()

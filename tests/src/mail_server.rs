@@ -1,5 +1,6 @@
-//! A real mail server on loopback, aiosmtpd: STARTTLS and AUTH, and whatever can go wrong behind them.
-//! **Invariant:** sends nothing on: what it takes stays in a folder.
+//! A real mail server on loopback, aiosmtpd, with STARTTLS, AUTH and the failures that can follow.
+//!
+//! **Invariant:** no mail is passed on: received mails stay in a folder.
 
 mod python;
 
@@ -13,7 +14,7 @@ use tempfile::TempDir;
 
 use crate::control_plane::{Supervised, draw_certificates, free_port};
 
-/// The user that the server knows.
+/// The user name of the server's account.
 pub const USER: &str = "signoff";
 /// The password of the user.
 pub const PASSWORD: &str = "SECRET-password";
@@ -21,14 +22,14 @@ pub const PASSWORD: &str = "SECRET-password";
 const PATIENCE: Duration = Duration::from_secs(60);
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
-/// A mail that the server took.
+/// A mail that the server received.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Mail {
     /// The sender of the envelope.
     pub from: String,
     /// The recipients of the envelope.
     pub to: Vec<String>,
-    /// Whether it came by TLS.
+    /// Whether it came over TLS.
     pub tls: bool,
     /// The user who signed in.
     pub user: Option<String>,
@@ -37,7 +38,7 @@ pub struct Mail {
 }
 
 impl Mail {
-    /// The value of a header; empty where there is none.
+    /// Returns the value of a header, or an empty text.
     #[must_use]
     pub fn header(&self, name: &str) -> String {
         let head = self.text.replace("\r\n", "\n");
@@ -46,7 +47,7 @@ impl Mail {
         found.unwrap_or_default().to_owned()
     }
 
-    /// The body, with the soft breaks of quoted-printable undone.
+    /// Returns the body, with the soft line breaks of quoted-printable undone.
     #[must_use]
     pub fn body(&self) -> String {
         let text = self.text.replace("\r\n", "\n");
@@ -67,10 +68,10 @@ pub struct MailServer {
 }
 
 impl MailServer {
-    /// Starts one whose mails go with it.
+    /// Starts a server whose mails are removed with it.
     ///
     /// # Errors
-    /// When Python or its packages are missing, or it does not listen within a minute.
+    /// Python or its packages are missing, or the server does not listen within a minute.
     pub async fn start() -> Result<Self> {
         let folder = TempDir::with_prefix("signoff-mail-")?;
         let mails = folder.path().join("mails");
@@ -78,7 +79,7 @@ impl MailServer {
         Self::start_with(folder, mails).await
     }
 
-    /// Starts one that keeps its mails in this folder.
+    /// Starts a server that keeps its mails in this folder.
     ///
     /// # Errors
     /// As [`Self::start`].
@@ -117,31 +118,31 @@ impl MailServer {
         Ok(())
     }
 
-    /// The URL by which an operator reaches it: with STARTTLS.
+    /// Returns the URL at which an operator reaches it, with STARTTLS.
     #[must_use]
     pub fn url(&self) -> String {
         format!("smtp://127.0.0.1:{}", self.port)
     }
 
-    /// The address at which it listens, as `allowedAddresses` names it.
+    /// Returns the address at which it listens, as `allowedAddresses` names it.
     #[must_use]
     pub fn address(&self) -> String {
         format!("127.0.0.1:{}", self.port)
     }
 
-    /// The certificate of the authority that it is known by.
+    /// Returns the certificate of its authority.
     #[must_use]
     pub fn authority(&self) -> &Path {
         &self.authority
     }
 
-    /// The folder with the mails.
+    /// Returns the folder with the mails.
     #[must_use]
     pub fn folder(&self) -> &Path {
         &self.mails
     }
 
-    /// All mails so far, in order.
+    /// Returns all mails so far, in order.
     ///
     /// # Errors
     /// When its folder cannot be read.
@@ -157,7 +158,7 @@ impl MailServer {
         files.iter().map(read).collect()
     }
 
-    /// The end of its log.
+    /// Returns the end of its log.
     #[must_use]
     pub fn log_tail(&self) -> String {
         self.process.log_tail(40)

@@ -1,4 +1,4 @@
-//! A small MCP server without a network: the answer to one message, in either version of the protocol.
+//! A small MCP server without a network: it returns the answer to one message, in either version of the protocol.
 
 use serde_json::{Map, Value, json};
 
@@ -8,7 +8,7 @@ const VERSION: &str = "io.modelcontextprotocol/protocolVersion";
 /// A version of the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum McpVersion {
-    /// 2026-07-28: each request stands alone.
+    /// 2026-07-28: no message depends on another.
     Stateless,
     /// 2025-11-25: a session, which begins with a handshake.
     Session,
@@ -30,14 +30,14 @@ impl McpVersion {
 pub struct McpAnswer {
     /// The HTTP status.
     pub status: u16,
-    /// The number of the session that begins.
+    /// The number of the new session, or `None`.
     pub session: Option<&'static str>,
-    /// The message that answers; empty where the message was a notification.
+    /// The body of the answer; empty for a notification.
     pub body: String,
 }
 
-/// Returns the answer of a server that offers `tools`, a list of definitions. `call` makes a call of a tool with its
-/// arguments, and returns the text of its result, or why it fails.
+/// Returns the answer of a server that offers `tools`, a list of definitions. `call` runs a tool with its arguments,
+/// and returns the text of its result or of its error.
 pub fn answer(
     version: McpVersion,
     message: &Value,
@@ -69,7 +69,7 @@ pub fn answer(
             let content = json!([{"type": "text", "text": text}]);
             complete(version, message, json!({"content": content, "isError": is_error}))
         }
-        // The end of a session has no message.
+        // The request that ends a session has no message.
         (McpVersion::Session, _) if message.get("id").is_none() => {
             McpAnswer { status: 202, session: None, body: String::new() }
         }
@@ -77,7 +77,7 @@ pub fn answer(
     }
 }
 
-/// Returns the error of a request of another version; `None` where it is of this one.
+/// Returns the error of a request of another version, or `None`.
 fn refusal(version: McpVersion, message: &Value) -> Option<Value> {
     let named = message["params"]["_meta"].get(VERSION);
     match version {

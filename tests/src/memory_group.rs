@@ -1,5 +1,7 @@
-//! A memory control group with the limit that the chart gives the operator, of either version of Linux's control
-//! groups. **Invariant:** holds only the processes that write themselves into it, and is removed when it is dropped.
+//! A memory control group with the limit that the chart gives the operator, for both versions of Linux's control
+//! groups.
+//!
+//! **Invariant:** it holds only the processes that join it, and is removed when it is dropped.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,15 +17,15 @@ pub struct MemoryGroup {
     folder: PathBuf,
     /// The file with the largest usage, in bytes.
     peak: &'static str,
-    /// The file that says how many processes the kernel killed for want of memory.
+    /// The file with the number of processes that the kernel killed for lack of memory.
     events: &'static str,
 }
 
 impl MemoryGroup {
-    /// Makes a group with the limit of the chart.
+    /// Creates a group with the limit of the chart.
     ///
     /// # Errors
-    /// Control groups of memory are not mounted, or none can be made.
+    /// Control groups of memory are not mounted, or no group can be created.
     pub fn make() -> Result<Self> {
         let root = Path::new("/sys/fs/cgroup");
         let is_unified = root.join("cgroup.controllers").exists();
@@ -38,8 +40,7 @@ impl MemoryGroup {
         let group = Self { folder, peak, events };
         if is_unified {
             group.write("memory.max", LIMIT)?;
-            // As for a container: memory that does not fit is not swapped out. Where there is no swap, there is no such
-            // file.
+            // As for a container, memory over the limit is not swapped out. Without swap this file does not exist.
             let _ = group.write("memory.swap.max", 0);
         } else {
             group.write("memory.limit_in_bytes", LIMIT)?;
@@ -48,30 +49,30 @@ impl MemoryGroup {
         Ok(group)
     }
 
-    /// The file into which a process writes its id to be in the group.
+    /// Returns the file into which a process writes its id to be in the group.
     #[must_use]
     pub fn processes(&self) -> PathBuf {
         self.folder.join("cgroup.procs")
     }
 
-    /// Adds a process: what it takes from now on counts.
+    /// Adds a process, whose memory counts from now on.
     ///
     /// # Errors
-    /// The process has ended, or may not be moved.
+    /// The process has ended, or must not be moved.
     pub fn add(&self, process: u32) -> Result<()> {
         let path = self.processes();
         fs::write(&path, process.to_string()).with_context(|| format!("writing {}", path.display()))
     }
 
-    /// Returns the most memory that the group ever used, file cache and kernel included, in MiB; `None` where the
-    /// kernel does not say.
+    /// Returns the largest memory use of the group so far, with file cache and kernel, in MiB; `None` if the kernel
+    /// does not report it.
     #[must_use]
     pub fn peak_mib(&self) -> Option<f64> {
         let bytes: f64 = self.read(self.peak)?.trim().parse().ok()?;
         Some(bytes / f64::from(1 << 20))
     }
 
-    /// Returns how many processes of the group the kernel killed for want of memory.
+    /// Returns how many processes of the group the kernel killed for lack of memory.
     #[must_use]
     pub fn kills(&self) -> u64 {
         kills(&self.read(self.events).unwrap_or_default())

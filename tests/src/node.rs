@@ -1,8 +1,7 @@
-//! A real node under our real control plane: containerd, runc and the kubelet, on a machine of its own ([`Machine`]).
-//! It must not run on the machine as it is, and knows nothing of Signoff.
+//! A real node of a real control plane: containerd, runc and the kubelet, on a machine of its own ([`Machine`]).
 //!
-//! [`Node::start`] is the way in. Two of them on one machine do not meet: each has its own control plane, bridge,
-//! containerd and control group.
+//! [`Node::start`] is the entry point. Several nodes on one machine do not interfere: each has its own control plane,
+//! bridge, containerd and control group.
 
 mod kubelet;
 mod machine;
@@ -33,7 +32,7 @@ const PATIENCE: Duration = Duration::from_secs(90);
 /// A cluster with one node. Dropping it ends its processes, and its containers.
 #[derive(Debug)]
 pub struct Node {
-    // Fields are dropped in this order: whoever talks ends before whoever is talked to.
+    // Fields are dropped in this order: clients end before their servers.
     kubelet: Supervised,
     runtime: Runtime,
     #[expect(dead_code, reason = "held for its drop")]
@@ -46,17 +45,17 @@ pub struct Node {
 }
 
 impl Node {
-    /// Starts a control plane and a node of it, and waits until pods can run; nothing is installed. It has the image
-    /// `busybox:1.36`, and pulls none.
+    /// Starts a control plane and a node of it, and waits until pods can run. The chart is not installed. The node has
+    /// the image `busybox:1.36`, and pulls none.
     ///
     /// # Errors
-    /// When this process does not run inside ([`Machine::inside`]), or a program is missing, ends early or is not ready
-    /// in time, with the end of its log.
+    /// This process does not run inside ([`Machine::inside`]), or a program is missing, ends early or is not ready in
+    /// time; the error has the end of its log.
     pub async fn start() -> Result<Self> {
         Self::start_with(Options::default()).await
     }
 
-    /// As [`Self::start`], with further settings of the control plane; its network is the node's own.
+    /// Starts a node as [`Self::start`] does, with further settings of the control plane, except for its network.
     ///
     /// # Errors
     /// As [`Self::start`].
@@ -68,7 +67,7 @@ impl Node {
         let (pods, network) = (Group::make(number)?, Network::numbered(number));
         let packages = tokio::task::spawn_blocking(Packages::find).await??;
         bridge(&packages, network)?;
-        // On a file system in memory, which the kernel clears away with the machine, whatever is still mounted in it.
+        // On a file system in memory, which the kernel removes with the machine even while parts of it are mounted.
         let folder = private_folder("signoff-node-", Path::new("/dev/shm"))?;
         let runtime = async {
             let runtime = Runtime::start(&packages, network, folder.path()).await?;
@@ -98,27 +97,28 @@ impl Node {
         Ok(node)
     }
 
-    /// The cluster: clients, kubectl, helm, [`Cluster::install`].
+    /// Returns the cluster: clients, kubectl, helm, [`Cluster::install`].
     #[must_use]
     pub fn cluster(&self) -> &Cluster {
         &self.cluster
     }
 
-    /// The image `docker.io/library/busybox:1.36`, made of this machine's busybox: applets in `/bin`, nothing else.
+    /// Returns the image `docker.io/library/busybox:1.36`, built from this machine's busybox, with the applets in
+    /// `/bin`.
     #[must_use]
     pub fn busybox(&self) -> &Named {
         &self.busybox
     }
 
-    /// Gives the node an image, under its name and its digest.
+    /// Adds an image to the node, under its name and its digest.
     ///
     /// # Errors
-    /// containerd's own words.
+    /// containerd's error.
     pub async fn take_in(&self, image: &Layout) -> Result<Named> {
         self.runtime.take_in(image).await
     }
 
-    /// How long it took from nothing to a ready node, without any building.
+    /// Returns the duration from the start until the node was ready, without building programs.
     #[must_use]
     pub fn ready_in(&self) -> Duration {
         self.ready_in
@@ -127,7 +127,7 @@ impl Node {
     async fn until_ready(&mut self) -> Result<()> {
         let nodes: Api<v1::Node> = Api::all(self.cluster.admin().await?);
         let ready = await_condition(nodes, kubelet::NAME, |node: Option<&v1::Node>| {
-            // The taint of a node that is not ready goes a moment later, and pods with it.
+            // The taint of a node that is not ready is removed a moment later, and pods with it.
             let schedulable = node.and_then(|node| node.spec.as_ref()).is_some_and(|spec| spec.taints.is_none());
             let conditions = node.and_then(|node| node.status.as_ref()).and_then(|status| status.conditions.as_ref());
             schedulable
@@ -141,7 +141,7 @@ impl Node {
     }
 }
 
-/// The bridge, with the addresses that pods and the API server meet on.
+/// Creates the bridge, with the addresses on which pods and the API server connect.
 fn bridge(packages: &Packages, network: Network) -> Result<()> {
     let (bridge, node, api) = (network.bridge(), network.node(), network.api());
     for words in [
@@ -156,7 +156,7 @@ fn bridge(packages: &Packages, network: Network) -> Result<()> {
     Ok(())
 }
 
-/// What public examples take for granted in an image of this name.
+/// Returns an image with the programs that public examples expect in an image of this name.
 fn busybox(program: &Path) -> Result<Image> {
     let list = Command::new(program).arg("--list").output()?;
     ensure!(list.status.success(), "busybox --list: {}", String::from_utf8_lossy(&list.stderr));

@@ -24,10 +24,10 @@ pub struct EverythingServer {
 }
 
 impl EverythingServer {
-    /// Starts one on any port of loopback.
+    /// Starts a server on a free port of loopback.
     ///
     /// # Errors
-    /// Node.js or its packages are missing, or it ends before it listens.
+    /// Node.js or its packages are missing, or the server ends before it listens.
     pub async fn start() -> Result<Self> {
         let node = node().await?;
         let mut command = Command::new(node.program());
@@ -48,7 +48,7 @@ impl EverythingServer {
     }
 }
 
-/// Returns the command line that starts the server of a package on its standard streams: the program first.
+/// Returns the command line that starts the server of a package on its standard streams. The program comes first.
 ///
 /// # Errors
 /// Node.js or its packages are missing.

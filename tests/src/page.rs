@@ -1,5 +1,6 @@
-//! Reads a page of the documentation: its fenced blocks, so that tests run its commands as they stand there, and its
-//! links. **Invariant:** contains no command of its own.
+//! Reads a page of the documentation: its fenced blocks, so that tests run its commands as they are, and its links.
+//!
+//! **Invariant:** contains no command of its own.
 
 use std::collections::BTreeMap;
 
@@ -16,27 +17,27 @@ pub struct Block<'p> {
 /// A command of a block, and the lines that it must print, in this order.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Command<'p> {
-    /// What is typed, with the lines that continue it.
+    /// The command, with the lines that continue it.
     pub script: String,
-    /// What is printed, among other lines; `…` stands for anything.
+    /// The lines that it must print, among others; `…` matches any text.
     pub printed: Vec<&'p str>,
 }
 
 impl<'p> Block<'p> {
-    /// Returns the value of a word of the opening line; empty for a word without one.
+    /// Returns the value of a word of the opening line; empty for a word without a value.
     #[must_use]
     pub fn word(&self, key: &str) -> Option<&'p str> {
         self.words.get(key).copied()
     }
 
-    /// Returns the text of the block, as it stands in a file.
+    /// Returns the text of the block, as a file has it.
     #[must_use]
     pub fn text(&self) -> String {
         self.lines.join("\n") + "\n"
     }
 
-    /// Returns the commands. A block of `sh` is one, as it stands; of a `console` each line behind `$ ` is one,
-    /// continued by lines that begin with four spaces.
+    /// Returns the commands. A block of `sh` is one command. In a `console` each line after `$ ` is one, and lines that
+    /// begin with four spaces continue it.
     #[must_use]
     pub fn commands(&self) -> Vec<Command<'p>> {
         if self.language == "sh" {
@@ -80,7 +81,7 @@ impl<'p> Block<'p> {
 /// Returns the fenced blocks of a page, without the indentation of their fences.
 ///
 /// # Panics
-/// Where a fence is not closed.
+/// A fence is not closed.
 #[must_use]
 pub fn blocks(page: &str) -> Vec<Block<'_>> {
     let (mut blocks, mut open) = (Vec::new(), None);
@@ -118,7 +119,7 @@ pub fn prose(page: &str) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// Returns the targets of the links of a page, with their anchors; those to other sites are left out.
+/// Returns the targets of the links of a page, with their anchors, except for those to other sites.
 #[must_use]
 pub fn links(page: &str) -> Vec<String> {
     let targets = |prose: &str| -> Vec<String> {
@@ -127,7 +128,7 @@ pub fn links(page: &str) -> Vec<String> {
     targets(&prose(page)).into_iter().filter(|link| !link.contains("://")).collect()
 }
 
-/// Whether a line is as the page has it; `…` stands for anything, and the width of columns does not matter.
+/// Returns whether a line is as the page has it; `…` matches any text, and the width of columns does not matter.
 #[must_use]
 pub fn is_printed(expected: &str, line: &str) -> bool {
     let narrow = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -147,7 +148,7 @@ pub fn is_printed(expected: &str, line: &str) -> bool {
     })
 }
 
-/// Returns the first line of `printed` that does not follow, in this order, in what a command wrote.
+/// Returns the first line of `printed` that is missing in the output of a command, in this order.
 #[must_use]
 pub fn missing<'p>(printed: &[&'p str], written: &str) -> Option<&'p str> {
     let mut lines = written.lines();

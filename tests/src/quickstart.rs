@@ -1,5 +1,5 @@
-//! The quickstart example on a running cluster: its manifest, the service that its letters go to, and what is told of
-//! it. It must not decide anything, and the manifest is the committed file but for what its caller replaces.
+//! The quickstart example on a running cluster: its manifest, the service that gets its letters, and its Events. The
+//! manifest is the committed file except for the values that the caller replaces.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -18,16 +18,16 @@ use serde_json::Value;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
-/// The largest letter that is taken, in bytes.
+/// The largest letter that the letter box accepts, in bytes.
 const LARGEST: usize = 1 << 20;
 
-/// The committed manifest.
+/// Returns the committed manifest.
 #[must_use]
 pub fn file() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/quickstart/workflow.yaml")
 }
 
-/// The committed manifest as an object.
+/// Returns the committed manifest as an object.
 ///
 /// # Errors
 /// When the file is not there or is no YAML.
@@ -36,7 +36,7 @@ pub fn manifest() -> Result<Value> {
     serde_saphyr::from_str(&text).context("the quickstart example")
 }
 
-/// The value of one of the manifest's inputs.
+/// Returns the value of one of the manifest's inputs.
 ///
 /// # Errors
 /// When the manifest has no such input.
@@ -48,7 +48,7 @@ pub fn input<'a>(manifest: &'a mut Value, name: &str) -> Result<&'a mut Value> {
         .with_context(|| format!("the quickstart example has no input {name}"))
 }
 
-/// One request, as the letter box got it.
+/// A request that the letter box got.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Posted {
     /// Method and path: `POST /letters`.
@@ -59,7 +59,7 @@ pub struct Posted {
     pub body: String,
 }
 
-/// A small HTTP service on loopback that takes every letter, remembers it and says which one it was.
+/// A small HTTP service on loopback that accepts and records every letter, and answers with its number.
 #[derive(Debug)]
 pub struct Letterbox {
     address: SocketAddr,
@@ -68,10 +68,10 @@ pub struct Letterbox {
 }
 
 impl Letterbox {
-    /// Opens it on this port of 127.0.0.1, or on any other where that one is taken (0 takes any).
+    /// Opens a letter box on this port of 127.0.0.1, or on a free port if that one is taken (0 takes any).
     ///
     /// # Errors
-    /// When no port can be had.
+    /// There is no free port.
     pub async fn open(port: u16) -> Result<Self> {
         let listener = match TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await {
             Ok(listener) => listener,
@@ -84,19 +84,19 @@ impl Letterbox {
         Ok(Self { address, posted, server })
     }
 
-    /// Where it listens.
+    /// Returns the address at which it listens.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Where it listens, as `http://127.0.0.1:PORT`.
+    /// Returns the address as `http://127.0.0.1:PORT`.
     #[must_use]
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    /// Everything it got so far, in order.
+    /// Returns all requests so far, in order.
     #[must_use]
     pub fn posted(&self) -> Vec<Posted> {
         self.posted.lock().map(|posted| posted.clone()).unwrap_or_default()
@@ -124,15 +124,15 @@ async fn take(State(posted): State<Arc<Mutex<Vec<Posted>>>>, request: Request) -
     (StatusCode::CREATED, format!("letter {} posted", posted.len()))
 }
 
-/// Waits until an Event with this reason was written about the object, and returns its note. Events are written beside
-/// the work and may come after it.
+/// Waits until an Event with this reason was written about the object, and returns its note. Events are written in
+/// parallel to the work and may come later.
 ///
 /// # Errors
 /// When the watch fails or ends first.
 pub async fn told(client: Client, namespace: &str, name: &str, reason: &str) -> Result<String> {
     let events: Api<Event> = Api::namespaced(client, namespace);
     let fields = format!("regarding.name={name},reason={reason}");
-    // From version "0" the watch begins with what is there already, so nothing can fall between a list and a watch.
+    // From version "0" the watch begins with the existing objects, so no event is lost between a list and a watch.
     let events = events.watch(&WatchParams::default().fields(&fields).timeout(60), "0").await?;
     let mut events = std::pin::pin!(events);
     while let Some(event) = events.next().await {

@@ -29,10 +29,10 @@ pub struct RmcpServer {
 }
 
 impl RmcpServer {
-    /// Starts a server that speaks this version only, on any port of 127.0.0.1.
+    /// Starts a server that speaks this version only, on a free port of 127.0.0.1.
     ///
     /// # Errors
-    /// No port can be had.
+    /// There is no free port.
     pub async fn start(version: McpVersion) -> Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.context("a port on loopback")?;
         let address = listener.local_addr()?;
@@ -57,7 +57,7 @@ impl Drop for RmcpServer {
     }
 }
 
-/// The tools of the server: one reads, one refunds, and one asks back before it does anything.
+/// The tools of the server: one reads, one refunds, and one needs input before it does anything.
 #[derive(Clone, Copy, Debug)]
 struct OfferedTools(McpVersion);
 
@@ -73,7 +73,7 @@ impl ServerHandler for OfferedTools {
         }])
     }
 
-    /// With this, rmcp compares the headers of a call with its arguments.
+    /// Returns the definition of a tool, with which rmcp compares the headers of a call with its arguments.
     fn get_tool(&self, name: &str) -> Option<Tool> {
         tools().into_iter().find(|tool| tool.name == name)
     }
@@ -118,7 +118,7 @@ fn tools() -> Vec<Tool> {
     ]
 }
 
-/// Returns what the server asks for before it goes on: a form, and a web page.
+/// Returns the input that the server needs before it continues: a form, and a web page.
 fn asks_back() -> Result<InputRequiredResult, ErrorData> {
     let form = json!({"type": "object", "properties": {"reason": {"type": "string"}}, "required": ["reason"]});
     let internal = |why: serde_json::Error| ErrorData::internal_error(why.to_string(), None);

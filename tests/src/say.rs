@@ -1,6 +1,6 @@
 //! Output of xtask and of the benchmarks: results go to standard output, everything else to standard error.
 
-/// Prints a heading: the stage that begins.
+/// Prints a heading for the stage that begins.
 #[expect(clippy::print_stderr, reason = "an output module")]
 pub fn step(text: &str) {
     eprintln!("── {text}");
@@ -18,10 +18,10 @@ pub fn result(text: &str) {
     println!("{text}");
 }
 
-/// Prints a question, after which the user types on the same line.
+/// Prints a question, so that the user types on the same line.
 ///
 /// # Errors
-/// Where standard output is closed.
+/// Standard output is closed.
 #[expect(clippy::print_stdout, reason = "an output module")]
 pub fn prompt(text: &str) -> std::io::Result<()> {
     print!("{text}");

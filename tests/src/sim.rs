@@ -1,6 +1,5 @@
-//! A Kubernetes API server in memory, a world of effects beside it, and all that can go wrong between them, under
-//! paused time. It simulates no admission, no schema and no authentication: what those say is tested on a real control
-//! plane.
+//! A Kubernetes API server in memory, a world of effects beside it, and the failures between them, under paused time.
+//! Admission, schemas and authentication are not simulated: they are tested on a real control plane.
 //!
 //! ```text
 //! let server = ApiServer::new();
@@ -11,7 +10,7 @@
 //! ```
 //!
 //! Everything happens in the order in which the tasks of one thread are polled, so a test that fails fails again. Two
-//! things outside of here are in no order: `tokio::select!` without `biased`, and the objects that one
+//! things outside of this module have no fixed order: `tokio::select!` without `biased`, and the objects that one
 //! `kube::runtime::Controller` works on at the same time, which it keeps in a hash map.
 
 mod api;
@@ -93,7 +92,7 @@ impl Default for ApiServer {
 }
 
 impl ApiServer {
-    /// An empty server whose clock starts now; call it inside of a runtime with paused time.
+    /// Returns an empty server whose clock starts now; call it inside of a runtime with paused time.
     pub fn new() -> Self {
         // The jitter of kube's backoffs comes from this thread's generator.
         fastrand::seed(0);
@@ -123,12 +122,12 @@ impl ApiServer {
         }
     }
 
-    /// The simulation's clock, which is the server's.
+    /// Returns the simulation's clock, which is the server's.
     pub fn clock(&self) -> Clock {
         self.inner.clock
     }
 
-    /// The clock of an operator's machine, which can be wrong.
+    /// Returns the clock of an operator's machine, which can be wrong.
     pub fn machine_clock(&self) -> NowFn {
         let server = self.clone();
         Arc::new(move || {
@@ -137,13 +136,13 @@ impl ApiServer {
         })
     }
 
-    /// Somebody sets the clocks of all machines but the server's.
+    /// Sets the clocks of all machines but the server's.
     pub fn set_machines_ahead(&self, seconds: i64) {
         self.inner.machines_ahead.store(seconds, Ordering::Relaxed);
     }
 
-    /// Begins an actor's next life. Whoever lived as this actor before lives on until killed: two operators may run at
-    /// once.
+    /// Begins an actor's next life. An earlier life of the actor goes on until it is killed, so that two operators can
+    /// run at once.
     pub fn incarnation(&self, actor: &str) -> Incarnation {
         self.with(|state| {
             let lives = state.lives.entry(actor.to_owned()).or_default();
@@ -153,63 +152,63 @@ impl ApiServer {
         })
     }
 
-    /// A client of a new incarnation of `actor`, in the namespace `default`.
+    /// Returns a client of a new incarnation of `actor`, in the namespace `default`.
     pub fn client(&self, actor: &str) -> kube::Client {
         self.client_of(&self.incarnation(actor))
     }
 
-    /// A client of this very life; all clients of one life die together.
+    /// Returns a client of this life; all clients of one life die together.
     pub fn client_of(&self, life: &Incarnation) -> kube::Client {
         kube::Client::new(self.connection(life), "default")
     }
 
-    /// The service under a client, for those who put layers of their own in between.
+    /// Returns the service under a client, for callers that add layers of their own.
     pub fn connection(&self, life: &Incarnation) -> Connection {
         Connection::new(self.clone(), life.clone())
     }
 
-    /// Every request so far, in order.
+    /// Returns every request so far, in order.
     pub fn log(&self) -> Vec<Entry> {
         self.with(|state| state.log.entries().to_vec())
     }
 
-    /// Every request so far that could change something, whatever became of it.
+    /// Returns every request so far that could change an object, whatever its outcome.
     pub fn writes(&self) -> Vec<Entry> {
         self.with(|state| state.log.entries().iter().filter(|entry| entry.verb.writes()).cloned().collect())
     }
 
-    /// How many requests so far are of this kind.
+    /// Returns how many requests so far match `wanted`.
     pub fn count(&self, wanted: impl Fn(&Entry) -> bool) -> usize {
         self.with(|state| state.log.entries().iter().filter(|entry| wanted(entry)).count())
     }
 
-    /// The log as a person reads it, a line a request.
+    /// Returns the log in readable form, a line for each request.
     pub fn story(&self) -> String {
         self.with(|state| state.log.entries().iter().map(|entry| entry.line() + "\n").collect())
     }
 
-    /// How many watches are open now.
+    /// Returns how many watches are open now.
     pub fn open_watches(&self) -> usize {
         self.with(|state| state.streams.open)
     }
 
-    /// An object as it is stored, past all faults and outside of the log.
+    /// Returns an object as it is stored, without faults and without a line in the log.
     pub fn value(&self, resource: &Resource, namespace: &str, name: &str) -> Option<Value> {
         let key = Key { resource: resource.clone(), namespace: namespace.to_owned(), name: name.to_owned() };
         self.with(|state| state.api.store.get(&key).map(|version| version.object.clone()))
     }
 
-    /// All objects of a kind, of one namespace or of all (`None`), ordered by namespace and name.
+    /// Returns all objects of a kind, of one namespace or of all (`None`), ordered by namespace and name.
     pub fn values(&self, resource: &Resource, namespace: Option<&str>) -> Vec<Value> {
         self.with(|state| {
             state.api.store.list(resource, namespace).map(|(_, version)| version.object.clone()).collect()
         })
     }
 
-    /// An object as its type; `None` if it is not there.
+    /// Returns an object as its type, or `None` if it does not exist.
     ///
     /// # Errors
-    /// When it is there and cannot be read as `K`.
+    /// The object cannot be read as `K`.
     pub fn get<K>(&self, namespace: &str, name: &str) -> Result<Option<K>, serde_json::Error>
     where
         K: kube::Resource<DynamicType = ()> + DeserializeOwned,
@@ -217,7 +216,7 @@ impl ApiServer {
         self.value(&Resource::of::<K>(), namespace, name).map(serde_json::from_value).transpose()
     }
 
-    /// Waits until an object is there and `done` holds for it, and returns it. Woken by changes, never by time.
+    /// Waits until an object exists and `done` holds for it, and returns it. Woken by changes, never by time.
     pub async fn until(
         &self,
         resource: &Resource,
@@ -248,11 +247,11 @@ impl ApiServer {
     }
 
     pub(crate) fn with<T>(&self, act: impl FnOnce(&mut State) -> T) -> T {
-        // A test that panicked under the lock has failed already; the others may still look.
+        // A test that panicked under the lock has failed already; the other tests can still use the state.
         act(&mut self.inner.state.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Acts, and wakes whoever waits for something to happen.
+    /// Changes the state, and wakes all that wait for a change.
     pub(crate) fn change<T>(&self, act: impl FnOnce(&mut State) -> T) -> T {
         let value = self.with(act);
         self.inner.news.tell();

@@ -1,5 +1,4 @@
-//! Snapshots: what was made before, kept as files. `SIGNOFF_UPDATE_SNAPSHOTS=1` writes them anew.
-//! It must not forgive a difference.
+//! Snapshots of texts, kept as files. `SIGNOFF_UPDATE_SNAPSHOTS=1` writes them again.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! A relay on loopback before an HTTP server: it changes nothing, and keeps every byte that passes.
+//! A relay on loopback before an HTTP server, which records every byte that passes.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -17,7 +17,7 @@ pub struct Wire {
     relay: JoinHandle<()>,
 }
 
-/// The bytes of each connection, in the order in which connections were made.
+/// The bytes of each connection, in the order of the connections.
 type Connections = Arc<Mutex<Vec<Passed>>>;
 
 /// The bytes that passed over a connection.
@@ -27,19 +27,19 @@ struct Passed {
     received: Vec<u8>,
 }
 
-/// A request, as it stood on the wire.
+/// A request, as it was sent.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WireRequest {
     /// The method of HTTP.
     pub method: String,
     /// The headers; their names in lower case.
     pub headers: BTreeMap<String, String>,
-    /// The body; null where it is no JSON.
+    /// The body; null if it is not JSON.
     pub body: Value,
 }
 
 impl WireRequest {
-    /// Returns the method of JSON-RPC, or that of HTTP where there is no such body.
+    /// Returns the method of JSON-RPC, or that of HTTP if there is no such body.
     #[must_use]
     pub fn asks(&self) -> &str {
         self.body["method"].as_str().unwrap_or(&self.method)
@@ -53,10 +53,10 @@ impl WireRequest {
 }
 
 impl Wire {
-    /// Starts a relay to a server, on any port of 127.0.0.1.
+    /// Starts a relay to a server, on a free port of 127.0.0.1.
     ///
     /// # Errors
-    /// No port can be had.
+    /// There is no free port.
     pub async fn start(server: SocketAddr) -> Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.context("a port on loopback")?;
         let address = listener.local_addr()?;
@@ -79,14 +79,14 @@ impl Wire {
         format!("http://{}{path}", self.address)
     }
 
-    /// Returns the requests that were sent so far: those of the first connection first.
+    /// Returns the requests so far, those of the first connection first.
     #[must_use]
     pub fn sent(&self) -> Vec<WireRequest> {
         let all = self.connections.lock();
         all.map(|all| all.iter().flat_map(|passed| requests(&passed.sent)).collect()).unwrap_or_default()
     }
 
-    /// Returns everything that the server answered so far.
+    /// Returns all answers of the server so far.
     #[must_use]
     pub fn received(&self) -> String {
         let all = self.connections.lock();
@@ -101,7 +101,7 @@ impl Drop for Wire {
     }
 }
 
-/// Notes a further connection, and returns its number.
+/// Records a new connection and returns its number.
 fn begin(kept: &Connections) -> usize {
     let Ok(mut all) = kept.lock() else { return 0 };
     all.push(Passed::default());
@@ -141,7 +141,7 @@ async fn copy(
         if bytes.is_empty() {
             return Ok(());
         }
-        // Kept before it arrives: who has an answer can look at the request.
+        // Recorded before it is passed on, so that a client with an answer finds the request here.
         keep(bytes);
         to.write_all(bytes).await?;
     }

@@ -1,26 +1,25 @@
-//! Who attacks: one of each kind of people, machines and stolen tokens.
-//! It must not hold a secret or a right: what each may do is the ground's business.
+//! The actors of the attacks: one of each kind of people, machines and stolen tokens.
 
-/// Who sends a request.
+/// The sender of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Actor {
-    /// alice: listed, and holds the verb `approve`.
+    /// alice: an approver of the plain gate who holds the verb `approve`.
     Approver,
-    /// bob: listed, and holds the verb `approve`.
+    /// bob: an approver of the plain gate who holds the verb `approve`.
     SecondApprover,
-    /// carol: holds the verb `approve`, and the plain gate does not list her.
+    /// carol: holds the verb `approve`, and is no approver of the plain gate.
     Unlisted,
-    /// flux: a controller that may speak for alice and bob.
+    /// flux: a controller that can vote for alice and bob.
     Delegate,
-    /// dana: asked.
+    /// dana: the requester of the run.
     Requester,
-    /// viktor: may read.
+    /// viktor: holds read access only.
     Viewer,
     /// nina: holds the built-in role `edit`.
     Edit,
     /// adam: holds the built-in role `admin`.
     Admin,
-    /// mallory: holds nothing.
+    /// mallory: holds no right.
     Outsider,
     /// Holds every verb on `approvals/status` and `workflows/status`.
     StatusHolder,
@@ -30,19 +29,19 @@ pub enum Actor {
     OperatorsNeighbour,
     /// A service account of the namespace.
     ServiceAccount,
-    /// The operator, by its own token from its own Pod.
+    /// The operator, with its own token from its own Pod.
     Operator,
-    /// The operator's service account, by another kind of token.
+    /// The operator's service account, with another kind of token.
     Stolen(Token),
     /// The garbage collector of the cluster.
     GarbageCollector,
-    /// Anybody by this name, in the groups `finance` and `staff`.
+    /// A user with this name, in the groups `finance` and `staff`.
     Named(&'static str),
-    /// alice, through a channel that vouches for itself by this name.
+    /// alice, through a channel of this name that vouches for itself.
     Through(&'static str),
 }
 
-/// One of each kind that holds what the chart or the cluster gives: people first, then the programs.
+/// One actor of each kind to which the chart or the cluster gives a role: people first, then the programs.
 pub(super) const EVERYBODY: [Actor; 13] = [
     Actor::Approver,
     Actor::SecondApprover,
@@ -58,12 +57,12 @@ pub(super) const EVERYBODY: [Actor; 13] = [
     Actor::GarbageCollector,
     Actor::Operator,
 ];
-/// Everybody but the operator.
+/// All actors but the operator.
 pub(super) const OTHERS: [Actor; 12] = first();
-/// Everybody but the operator and the garbage collector.
+/// All actors but the operator and the garbage collector.
 pub(super) const PEOPLE: [Actor; 11] = first();
 
-/// Returns the first of everybody.
+/// Returns the first `N` of [`EVERYBODY`].
 const fn first<const N: usize>() -> [Actor; N] {
     let mut some = [Actor::Operator; N];
     let mut at = 0;
@@ -74,7 +73,7 @@ const fn first<const N: usize>() -> [Actor; N] {
     some
 }
 
-/// The kinds of token of the operator's service account that somebody might get hold of.
+/// The kinds of token of the operator's service account that an attacker might obtain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Token {
     /// `kubectl create token`: bound to nothing.
@@ -95,7 +94,7 @@ impl Token {
 }
 
 impl Actor {
-    /// As the page and the names of attacks call them.
+    /// Returns the name of the actor on the page and in the names of attacks.
     #[must_use]
     pub fn words(self) -> String {
         match self {
@@ -125,7 +124,7 @@ impl Actor {
         .to_owned()
     }
 
-    /// The short name in the cast, for those who are in it.
+    /// Returns the short name in the cast, or `None` for an actor that is not in it.
     #[must_use]
     pub fn cast(self) -> Option<&'static str> {
         Some(match self {
@@ -144,7 +143,7 @@ impl Actor {
     }
 }
 
-/// A name that can be read: what is not plain ASCII is written out, and what is long is cut.
+/// Returns a readable name: characters outside of plain ASCII are escaped, and a long name is cut.
 fn shown(name: &str) -> String {
     let plain = |c: char| if c.is_ascii_graphic() || c == ' ' { c.to_string() } else { c.escape_unicode().to_string() };
     let short: String = name.chars().take(40).map(plain).collect();

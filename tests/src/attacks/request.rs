@@ -1,11 +1,10 @@
-//! The ways in which Kubernetes lets one write: the same change as a merge patch, a JSON patch, an apply, a PUT.
-//! It must not send anything: it says what would be sent.
+//! The ways in which Kubernetes takes a write: the same change as a merge patch, a JSON patch, an apply or a PUT.
 
 use serde_json::{Map, Value, json};
 
 use super::Body;
 
-/// A verb of the API, and how a change is said in it.
+/// A verb of the API, and the format in which it takes a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Way {
     /// PATCH with a merge patch.
@@ -14,15 +13,15 @@ pub enum Way {
     Json,
     /// PATCH with a strategic merge patch, which the API server reads for no custom resource.
     Strategic,
-    /// PATCH with server-side apply, by a field manager of its own, with force.
+    /// PATCH with server-side apply, with a field manager of its own and with force.
     Apply,
-    /// Server-side apply in the name of the field manager that another's vote belongs to, with force.
+    /// PATCH with server-side apply as the field manager that owns another actor's vote, with force.
     ApplyAsAnother,
     /// PUT of the whole object.
     Replace,
     /// POST.
     Create,
-    /// DELETE of one.
+    /// DELETE of one object.
     Delete,
     /// DELETE of a collection.
     DeleteAll,
@@ -30,15 +29,15 @@ pub enum Way {
     Connect,
 }
 
-/// The answer to a media type that is not read.
+/// The answer to a media type that the API server does not read.
 pub(super) const UNSUPPORTED: &str = "the body of the request was in an unknown format";
 
-/// What goes over the wire, save for the host.
+/// A request as it is sent, without the host.
 #[derive(Clone, Debug)]
 pub struct Request {
     /// The HTTP method.
     pub method: &'static str,
-    /// What follows the path, with its question mark.
+    /// The query after the path, with its question mark.
     pub query: String,
     /// The media type of the body.
     pub content: &'static str,
@@ -47,7 +46,7 @@ pub struct Request {
 }
 
 impl Way {
-    /// As the page and the names of attacks call it.
+    /// Returns the name of the way on the page and in the names of attacks.
     #[must_use]
     pub fn words(self) -> &'static str {
         match self {
@@ -64,13 +63,13 @@ impl Way {
         }
     }
 
-    /// The API server's refusal of this way for every custom resource, whatever is sent, in its words.
+    /// Returns the refusal with which the API server answers this way for every custom resource, or `None`.
     #[must_use]
     pub fn unsupported(self) -> Option<&'static str> {
         (self == Self::Strategic).then_some(UNSUPPORTED)
     }
 
-    /// The verb that RBAC knows it by.
+    /// Returns the verb of the way in RBAC.
     #[must_use]
     pub fn verb(self) -> &'static str {
         match self {
@@ -83,7 +82,7 @@ impl Way {
         }
     }
 
-    /// The request that changes `stored` so.
+    /// Returns the request that makes this change to `stored`.
     #[must_use]
     pub fn request(self, stored: &Value, body: &Body) -> Request {
         let (method, content) = match self {
@@ -136,7 +135,7 @@ impl Way {
     }
 }
 
-/// Applies the parts that are atomic as wholes: an apply of a few of their fields would take away the others.
+/// Completes the parts that are atomic: an apply of a few of their fields would remove the other fields.
 fn with_atomic_parts(applied: &mut Value, stored: &Value) {
     if !stored["apiVersion"].as_str().is_some_and(|version| version.starts_with("signoff.dev/")) {
         return;
@@ -150,7 +149,7 @@ fn with_atomic_parts(applied: &mut Value, stored: &Value) {
     }
 }
 
-/// A merge patch as the operations of a JSON patch.
+/// Appends a merge patch as operations of a JSON patch.
 fn patch(stored: &Value, change: &Value, path: &str, operations: &mut Vec<Value>) {
     let nothing = Map::new();
     for (key, wanted) in change.as_object().unwrap_or(&nothing) {

@@ -1,4 +1,4 @@
-//! The table itself, a chapter a rule. It must not say how anything is sent.
+//! The table itself, with one chapter for each rule.
 
 mod blobs;
 mod children;
@@ -19,7 +19,7 @@ mod workflow;
 
 use super::Chapter;
 
-/// Every chapter, in the order of the page.
+/// All chapters, in the order of the page.
 pub const CHAPTERS: &[Chapter] = &[
     Chapter {
         name: "votes",

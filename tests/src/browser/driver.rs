@@ -1,5 +1,4 @@
-//! The one browser of a test process: a program of Node.js that takes commands as JSON lines.
-//! It must not know what a command means, and the browser ends when this process does, whatever ends it.
+//! The one browser of a test process: a program of Node.js that takes commands as JSON lines. It ends with the process.
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Write};
@@ -13,10 +12,10 @@ use tokio::sync::oneshot;
 
 use super::tools::{Node, chromium};
 
-/// Longer than the browser's own patience: this one only shows that the driver hangs.
+/// The deadline of a command. The browser's own deadline is shorter, so this one passes only when the driver hangs.
 const PATIENCE: Duration = Duration::from_secs(90);
 
-/// Who waits for which answer; `None` when there will be no more.
+/// The callers that wait for an answer, by the number of their command; `None` when no more answers will come.
 type Waiting = Arc<Mutex<Option<HashMap<u64, oneshot::Sender<Result<Value, String>>>>>>;
 
 /// The running program.
@@ -27,10 +26,10 @@ pub(super) struct Driver {
 }
 
 impl Driver {
-    /// The one of this process; it is started by who asks first.
+    /// Returns the driver of this process. The first caller starts it.
     ///
     /// # Errors
-    /// When Node.js or Chromium is missing or does not start: the same for everybody who asks.
+    /// Node.js or Chromium is missing or does not start: every caller gets the same error.
     pub(super) async fn of_this_process() -> Result<&'static Self> {
         static ONE: OnceLock<Result<Driver, String>> = OnceLock::new();
         let one =
@@ -56,7 +55,7 @@ impl Driver {
         ensure!(first.is_some(), "{} does not start by its driver: standard error says why", chromium.display());
         let waiting: Waiting = Arc::new(Mutex::new(Some(HashMap::new())));
         let readers = Arc::clone(&waiting);
-        // A thread, because each test has a runtime of its own, which ends with it.
+        // A thread, because each test has a runtime of its own, which ends with the test.
         std::thread::spawn(move || {
             for line in lines.map_while(Result::ok) {
                 let Ok(mut answer) = serde_json::from_str::<Value>(&line) else { continue };
@@ -64,27 +63,27 @@ impl Driver {
                 let waiter = lock(&readers).as_mut().and_then(|waiting| waiting.remove(&id));
                 if let Some(waiter) = waiter {
                     let error = answer["error"].as_str().map(str::to_owned);
-                    // Whoever stopped waiting is not interested.
+                    // The caller may have stopped waiting.
                     let _ = waiter.send(error.map_or_else(|| Ok(answer["ok"].take()), Err));
                 }
             }
-            // Everybody who still waits hears that nothing comes.
+            // The callers that still wait get an error.
             *lock(&readers) = None;
             let _ = child.wait();
         });
         Ok(Self { input: Mutex::new(input), waiting, last: Mutex::new(0) })
     }
 
-    /// Sends one command whose answer nobody waits for.
+    /// Sends one command without waiting for its answer.
     pub(super) fn tell(&self, command: &Value) {
-        // A browser that has ended does nothing more, which is right here.
+        // A browser that has ended needs no command.
         let _ = writeln!(lock(&self.input), "{command}");
     }
 
     /// Sends one command and waits for its answer.
     ///
     /// # Errors
-    /// What the browser says, or that it has ended.
+    /// The browser's error, or the browser has ended.
     pub(super) async fn ask(&self, mut command: Value) -> Result<Value> {
         let id = {
             let mut last = lock(&self.last);
@@ -108,7 +107,7 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Without the colours that the browser's library writes for terminals.
+/// Removes the escape sequences that the browser's library writes for terminals.
 fn plain(text: &str) -> String {
     let mut plain = String::new();
     let mut rest = text;

@@ -1,5 +1,4 @@
-//! What is behind a page: headers, cookies, complaints of the browser, accessibility, pictures.
-//! It must not change what a page is, other than by how it is looked at.
+//! Inspects a page: headers, cookies, errors in the browser, accessibility, screenshots.
 
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -13,40 +12,40 @@ use super::page::{Page, string};
 use super::target::Target;
 use crate::cargo::metadata;
 
-/// The environment variable with the folder for pictures; without it they go into `web-screenshots` of the target
+/// The environment variable with the folder for screenshots; without it they go into `web-screenshots` of the target
 /// folder.
 pub const SCREENSHOTS: &str = "SIGNOFF_SCREENSHOTS";
 
 impl Page {
-    /// What the server answered to the last navigation, its redirects followed; without the body.
+    /// Returns the server's answer to the last navigation after redirects, without the body.
     ///
     /// # Errors
-    /// When the page has not been anywhere.
+    /// The page has loaded nothing yet.
     pub async fn response(&self) -> Result<Answer> {
         serde_json::from_value(self.ask("response", json!({})).await?).context("this page has loaded nothing yet")
     }
 
-    /// What the browser complained about so far: errors on its console, breaches of a content security policy, scripts
-    /// that failed.
+    /// Returns the errors of the browser so far: on its console, violations of a content security policy, scripts that
+    /// failed.
     ///
     /// # Errors
-    /// When the browser has ended.
+    /// The browser has ended.
     pub async fn complaints(&self) -> Result<Vec<String>> {
         Ok(serde_json::from_value(self.ask("complaints", json!({})).await?)?)
     }
 
-    /// Breaches of accessibility rules, one line each, as axe finds them; empty is good.
+    /// Returns the violations of accessibility rules that axe finds, one line each.
     ///
     /// # Errors
-    /// When the page runs no scripts.
+    /// The page runs no scripts.
     pub async fn axe(&self) -> Result<Vec<String>> {
         Ok(serde_json::from_value(self.ask("axe", json!({})).await?)?)
     }
 
-    /// Fails when [`Self::axe`] finds something.
+    /// Fails when [`Self::axe`] finds a violation.
     ///
     /// # Errors
-    /// What it finds, and a picture.
+    /// The violations, and a screenshot.
     pub async fn accessible(&self) -> Result<()> {
         let found = self.axe().await?;
         if found.is_empty() {
@@ -58,7 +57,7 @@ impl Page {
     /// Fails when the page can be scrolled sideways.
     ///
     /// # Errors
-    /// How wide it is, and a picture.
+    /// The width of the page, and a screenshot.
     pub async fn fits(&self) -> Result<()> {
         let widths =
             self.evaluate("[document.documentElement.scrollWidth, document.documentElement.clientWidth]").await?;
@@ -69,18 +68,18 @@ impl Page {
         Err(self.with_picture(anyhow::anyhow!("the page is {is} pixels wide, and its window {may}")).await)
     }
 
-    /// The value of an expression in JavaScript, in the page.
+    /// Returns the value of a JavaScript expression in the page.
     ///
     /// # Errors
-    /// What the expression throws.
+    /// The exception of the expression.
     pub async fn evaluate(&self, script: &str) -> Result<Value> {
         self.act(&format!("evaluating {script}"), "evaluate", json!({ "script": script })).await
     }
 
-    /// Sends a request with the page's cookies, beside the page. Redirects are not followed.
+    /// Sends a request with the page's cookies, outside of the page. Redirects are not followed.
     ///
     /// # Errors
-    /// When nothing answers.
+    /// The server does not answer.
     pub async fn request(&self, request: &Request) -> Result<Answer> {
         let what = format!("{} {}", request.method, request.url);
         let mut given = serde_json::to_value(request)?;
@@ -88,58 +87,58 @@ impl Page {
         Ok(serde_json::from_value(self.act(&what, "request", given).await?)?)
     }
 
-    /// The cookies of the page's context.
+    /// Returns the cookies of the page's context.
     ///
     /// # Errors
-    /// When the browser has ended.
+    /// The browser has ended.
     pub async fn cookies(&self) -> Result<Vec<Cookie>> {
         Ok(serde_json::from_value(self.ask("cookies", json!({})).await?)?)
     }
 
-    /// Adds or replaces cookies: stolen or forged ones.
+    /// Adds or replaces cookies, such as stolen or forged ones.
     ///
     /// # Errors
-    /// When the browser takes no such cookie.
+    /// The browser refuses a cookie.
     pub async fn set_cookies(&self, cookies: &[Cookie]) -> Result<()> {
         self.ask("set_cookies", json!({ "cookies": cookies })).await.map(drop)
     }
 
-    /// Forgets all cookies.
+    /// Deletes all cookies.
     ///
     /// # Errors
-    /// When the browser has ended.
+    /// The browser has ended.
     pub async fn clear_cookies(&self) -> Result<()> {
         self.ask("clear_cookies", json!({})).await.map(drop)
     }
 
-    /// Takes the network away from the browser, or gives it back.
+    /// Takes the browser's network away when `on` is true, or gives it back.
     ///
     /// # Errors
-    /// When the browser has ended.
+    /// The browser has ended.
     pub async fn offline(&self, on: bool) -> Result<()> {
         self.ask("offline", json!({ "on": on })).await.map(drop)
     }
 
-    /// Looks at the same page in another way: size, colours, motion. Scripts, time zone and language stay.
+    /// Shows the same page with other settings: size, colors, motion. Scripts, time zone and language stay.
     ///
     /// # Errors
-    /// When the browser has ended.
+    /// The browser has ended.
     pub async fn look(&self, look: &Look) -> Result<()> {
         self.ask("emulate", serde_json::to_value(look)?).await.map(drop)
     }
 
-    /// Clicks something that is saved as a file.
+    /// Clicks a target that the browser saves as a file.
     ///
     /// # Errors
-    /// When nothing was saved.
+    /// Nothing was saved.
     pub async fn download(&self, target: impl Into<Target>) -> Result<Download> {
         Ok(serde_json::from_value(self.on("saving", "download", target, json!({})).await?)?)
     }
 
-    /// Keeps a picture of the whole page under this name.
+    /// Saves a screenshot of the whole page under this name.
     ///
     /// # Errors
-    /// When it cannot be written.
+    /// The file cannot be written.
     pub async fn screenshot(&self, name: &str) -> Result<PathBuf> {
         let name: String = name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
         let path = tokio::task::spawn_blocking(folder).await??.join(format!("{name}.png"));
@@ -147,17 +146,17 @@ impl Page {
         Ok(path)
     }
 
-    /// Keeps a picture of the whole page in this file, whose folder is there.
+    /// Saves a screenshot of the whole page in this file, whose folder must exist.
     ///
     /// # Errors
-    /// When it cannot be written.
+    /// The file cannot be written.
     pub async fn picture(&self, file: &Path) -> Result<()> {
         self.ask("screenshot", json!({ "path": file, "whole": true })).await?;
         ensure!(file.is_file(), "the browser wrote no {}", file.display());
         Ok(())
     }
 
-    /// Adds to an error where the page is and a picture of it.
+    /// Adds the page's address and a screenshot to an error.
     pub(super) async fn with_picture(&self, error: anyhow::Error) -> anyhow::Error {
         static FAILURES: AtomicUsize = AtomicUsize::new(0);
         let number = FAILURES.fetch_add(1, Ordering::Relaxed);
@@ -166,13 +165,13 @@ impl Page {
         let test = thread.name().unwrap_or("test").rsplit("::").next().unwrap_or_default().to_owned();
         match self.screenshot(&format!("failed-{test}-{number}")).await {
             Ok(path) => error.context(format!("at {at} (a picture: {})", path.display())),
-            // The first failure says more than that of its picture.
+            // The first failure says more than the failure of its screenshot.
             Err(_) => error.context(format!("at {at}")),
         }
     }
 }
 
-/// The folder for pictures, made if it is not there.
+/// Returns the folder for screenshots, and creates it if it is missing.
 fn folder() -> Result<PathBuf> {
     static ONE: OnceLock<PathBuf> = OnceLock::new();
     if let Some(folder) = ONE.get() {

@@ -1,17 +1,16 @@
-//! How a page is looked at, and requests and answers beside it.
-//! It must not hold a browser.
+//! The settings with which a page is shown, and requests and answers outside of a page.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// How a page is looked at.
+/// The settings with which a page is shown.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Look {
-    /// In pixels.
+    /// Pixels.
     pub width: u32,
-    /// In pixels.
+    /// Pixels.
     pub height: u32,
     /// `light` or `dark`.
     pub color_scheme: String,
@@ -40,26 +39,27 @@ impl Default for Look {
 }
 
 impl Look {
-    /// A phone: 360 pixels wide.
+    /// Sets the size of a phone, 360 pixels wide.
     #[must_use]
     pub fn small(self) -> Self {
         Self { width: 360, height: 740, ..self }
     }
 
-    /// Dark colours.
+    /// Sets dark colors.
     #[must_use]
     pub fn dark(self) -> Self {
         Self { color_scheme: "dark".to_owned(), ..self }
     }
 
-    /// No scripts.
+    /// Turns scripts off.
     #[must_use]
     pub fn without_scripts(self) -> Self {
         Self { java_script: false, ..self }
     }
 }
 
-/// A request with the page's cookies that is no navigation, as an attacker's or a script's. Redirects are not followed.
+/// A request with the page's cookies that is no navigation, as an attacker or a script sends it. Redirects are not
+/// followed.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Request {
     /// `GET`, `POST`, …
@@ -76,14 +76,14 @@ pub struct Request {
     pub text: Option<String>,
 }
 
-/// What a server answered.
+/// The answer of a server.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Answer {
-    /// The status.
+    /// The HTTP status.
     pub status: u16,
     /// The address.
     pub url: String,
-    /// The headers, by their names in small letters.
+    /// The headers, by their lowercase names.
     pub headers: BTreeMap<String, String>,
     /// The body; empty for a navigation.
     #[serde(default)]
@@ -91,7 +91,7 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// A header by its name in small letters; empty without it.
+    /// Returns a header by its lowercase name, or an empty text.
     #[must_use]
     pub fn header(&self, name: &str) -> &str {
         self.headers.get(name).map_or("", String::as_str)
@@ -110,11 +110,11 @@ pub struct Cookie {
     pub domain: String,
     /// The path.
     pub path: String,
-    /// When it ends, in seconds since 1970; -1 with the browser.
+    /// The expiry in seconds since 1970; -1 for a cookie that ends with the browser.
     pub expires: f64,
-    /// Hidden from scripts.
+    /// Whether it is hidden from scripts.
     pub http_only: bool,
-    /// For https only.
+    /// Whether it is sent over https only.
     pub secure: bool,
     /// `Strict`, `Lax` or `None`.
     pub same_site: String,
@@ -123,8 +123,8 @@ pub struct Cookie {
 /// A file that the browser saved.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Download {
-    /// The name it suggests.
+    /// The name that the server suggests.
     pub name: String,
-    /// What is in it, as text.
+    /// The content as text.
     pub text: String,
 }

@@ -1,5 +1,5 @@
-//! One page of the browser. Every method names what it looked for when it fails, and keeps a picture of what was there.
-//! It must not retry: the browser waits by itself until something is there and can be used.
+//! One page of the browser. A failure names the target and adds a screenshot. No method retries: the browser itself
+//! waits until a target exists and can be used.
 
 use anyhow::{Context, Result, anyhow};
 use serde_json::{Value, json};
@@ -15,10 +15,10 @@ pub struct Page {
 }
 
 impl Page {
-    /// An empty tab with nobody signed in: a context of its own.
+    /// Opens an empty tab with a context of its own, in which no user is signed in.
     ///
     /// # Errors
-    /// When there is no browser.
+    /// There is no browser.
     pub async fn open(look: &Look) -> Result<Self> {
         let driver = Driver::of_this_process().await?;
         let mut command = serde_json::to_value(look)?;
@@ -27,10 +27,10 @@ impl Page {
         Ok(Self { driver, number })
     }
 
-    /// A second tab of the same person: cookies are shared.
+    /// Opens a second tab of the same user: the tabs share cookies.
     ///
     /// # Errors
-    /// When the browser has ended.
+    /// The browser has ended.
     pub async fn tab(&self) -> Result<Self> {
         let number = self.ask("tab", json!({})).await?.as_u64().context("the driver named no page")?;
         Ok(Self { driver: self.driver, number })
@@ -39,44 +39,44 @@ impl Page {
     /// Closes the tab, and waits until it is closed.
     ///
     /// # Errors
-    /// When the browser has ended.
+    /// The browser has ended.
     pub async fn close(self) -> Result<()> {
         self.ask("close", json!({})).await.map(drop)
     }
 
-    /// Goes to an address; returns the status of what came.
+    /// Goes to an address and returns the status of the answer.
     ///
     /// # Errors
-    /// When nothing answers there.
+    /// The server does not answer.
     pub async fn goto(&self, url: &str) -> Result<u16> {
         status(&self.act(&format!("going to {url}"), "goto", json!({ "url": url })).await?)
     }
 
-    /// Loads the page again; returns the status of what came.
+    /// Loads the page again and returns the status of the answer.
     ///
     /// # Errors
-    /// When nothing answers.
+    /// The server does not answer.
     pub async fn reload(&self) -> Result<u16> {
         status(&self.act("loading the page again", "reload", json!({})).await?)
     }
 
-    /// As the browser's button Back.
+    /// Goes back, as the browser's button Back does, and returns the status of the answer.
     ///
     /// # Errors
-    /// When there is nothing to go back to.
+    /// There is no earlier page.
     pub async fn back(&self) -> Result<u16> {
         status(&self.act("going back", "back", json!({})).await?)
     }
 
-    /// Clicks something, once it is there, visible and still.
+    /// Clicks a target once it exists, is visible and does not move.
     ///
     /// # Errors
-    /// What was not there, was hidden, or was there several times.
+    /// The target does not exist, is hidden, or is not unique.
     pub async fn click(&self, target: impl Into<Target>) -> Result<()> {
         self.on("clicking", "click", target, json!({})).await.map(drop)
     }
 
-    /// Puts the mouse over something.
+    /// Puts the mouse over a target.
     ///
     /// # Errors
     /// As [`Self::click`].
@@ -84,7 +84,7 @@ impl Page {
         self.on("pointing at", "hover", target, json!({})).await.map(drop)
     }
 
-    /// Gives something the focus.
+    /// Gives a target the focus.
     ///
     /// # Errors
     /// As [`Self::click`].
@@ -92,7 +92,7 @@ impl Page {
         self.on("focusing", "focus", target, json!({})).await.map(drop)
     }
 
-    /// Replaces what a field holds.
+    /// Replaces the value of a field.
     ///
     /// # Errors
     /// As [`Self::click`].
@@ -100,7 +100,7 @@ impl Page {
         self.on("filling", "fill", target, json!({ "value": value })).await.map(drop)
     }
 
-    /// Ticks a box or a radio button, or takes the tick away.
+    /// Checks a box or a radio button, or unchecks it when `on` is false.
     ///
     /// # Errors
     /// As [`Self::click`].
@@ -119,7 +119,7 @@ impl Page {
     /// Presses a key, such as `Tab`, `Shift+Tab`, `Enter` or `Control+A`, where the focus is.
     ///
     /// # Errors
-    /// When there is no such key.
+    /// The browser does not know the key.
     pub async fn press(&self, key: &str) -> Result<()> {
         self.act(&format!("pressing {key}"), "press", json!({ "key": key })).await.map(drop)
     }
@@ -127,23 +127,23 @@ impl Page {
     /// Types a text where the focus is, key by key.
     ///
     /// # Errors
-    /// When the browser has ended.
+    /// The browser has ended.
     pub async fn keys(&self, text: &str) -> Result<()> {
         self.act("typing", "type", json!({ "value": text })).await.map(drop)
     }
 
-    /// What has the focus, as its element's name and its own: `button Approve`.
+    /// Returns the element that has the focus, with its accessible name: `button Approve`.
     ///
     /// # Errors
-    /// When the browser has ended.
+    /// The browser has ended.
     pub async fn focused(&self) -> Result<String> {
         string(&self.ask("focused", json!({})).await?)
     }
 
-    /// Presses Tab until this has the focus, at most `most` times.
+    /// Presses Tab until the element `what` has the focus, at most `most` times.
     ///
     /// # Errors
-    /// What had the focus instead, in order.
+    /// The elements that had the focus instead, in order.
     pub async fn tab_to(&self, what: &str, most: usize) -> Result<()> {
         let mut seen = Vec::new();
         for _ in 0..most {
@@ -157,7 +157,7 @@ impl Page {
         Err(self.with_picture(anyhow!("{most} times Tab do not reach {what:?}; they reach {}", seen.join(", "))).await)
     }
 
-    /// The text that people see of something.
+    /// Returns the visible text of a target.
     ///
     /// # Errors
     /// As [`Self::click`].
@@ -165,7 +165,7 @@ impl Page {
         string(&self.on("reading", "text", target, json!({})).await?)
     }
 
-    /// What a field holds.
+    /// Returns the value of a field.
     ///
     /// # Errors
     /// As [`Self::click`].
@@ -173,7 +173,7 @@ impl Page {
         string(&self.on("reading", "value", target, json!({})).await?)
     }
 
-    /// An attribute of something, if it has it.
+    /// Returns an attribute of a target, or `None`.
     ///
     /// # Errors
     /// As [`Self::click`].
@@ -182,75 +182,75 @@ impl Page {
         Ok(value.as_str().map(str::to_owned))
     }
 
-    /// How many there are now: without waiting.
+    /// Returns the number of matching elements now, without waiting.
     ///
     /// # Errors
-    /// When the browser has ended.
+    /// The browser has ended.
     pub async fn count(&self, target: impl Into<Target>) -> Result<usize> {
         let count = self.on("counting", "count", target, json!({})).await?;
         Ok(usize::try_from(count.as_u64().context("no number")?)?)
     }
 
-    /// Whether it is there and visible now: without waiting.
+    /// Returns whether a target exists and is visible now, without waiting.
     ///
     /// # Errors
-    /// When it is there several times.
+    /// The target is not unique.
     pub async fn visible(&self, target: impl Into<Target>) -> Result<bool> {
         Ok(self.on("looking at", "visible", target, json!({})).await? == json!(true))
     }
 
-    /// Waits until it is visible.
+    /// Waits until a target is visible.
     ///
     /// # Errors
-    /// When it is not after 15 seconds.
+    /// The target is not visible after 15 seconds.
     pub async fn wait(&self, target: impl Into<Target>) -> Result<()> {
         self.on("waiting for", "wait", target, json!({ "state": "visible" })).await.map(drop)
     }
 
-    /// Waits until it is gone or hidden.
+    /// Waits until a target is gone or hidden.
     ///
     /// # Errors
-    /// When it is still there after 15 seconds.
+    /// The target is still visible after 15 seconds.
     pub async fn wait_gone(&self, target: impl Into<Target>) -> Result<()> {
         self.on("waiting for the end of", "wait", target, json!({ "state": "hidden" })).await.map(drop)
     }
 
-    /// Waits until the address has this in it.
+    /// Waits until the address contains `part`.
     ///
     /// # Errors
-    /// When it has not after 15 seconds.
+    /// The address does not contain it after 15 seconds.
     pub async fn wait_url(&self, part: &str) -> Result<()> {
         self.act(&format!("waiting for an address with {part:?}"), "wait_url", json!({ "part": part })).await.map(drop)
     }
 
-    /// Waits until the title has this in it.
+    /// Waits until the title contains `part`.
     ///
     /// # Errors
-    /// When it has not after 15 seconds.
+    /// The title does not contain it after 15 seconds.
     pub async fn wait_title(&self, part: &str) -> Result<()> {
         self.act(&format!("waiting for a title with {part:?}"), "wait_title", json!({ "part": part })).await.map(drop)
     }
 
-    /// The page's source as it is now.
+    /// Returns the page's source as it is now.
     ///
     /// # Errors
-    /// When the browser has ended.
+    /// The browser has ended.
     pub async fn html(&self) -> Result<String> {
         string(&self.ask("html", json!({})).await?)
     }
 
-    /// The title.
+    /// Returns the title.
     ///
     /// # Errors
-    /// When the browser has ended.
+    /// The browser has ended.
     pub async fn title(&self) -> Result<String> {
         string(&self.ask("title", json!({})).await?)
     }
 
-    /// The address.
+    /// Returns the address.
     ///
     /// # Errors
-    /// When the browser has ended.
+    /// The browser has ended.
     pub async fn url(&self) -> Result<String> {
         string(&self.ask("url", json!({})).await?)
     }
@@ -262,7 +262,7 @@ impl Drop for Page {
     }
 }
 
-/// How commands are sent.
+/// Sending of commands.
 impl Page {
     /// Sends a command that fails only with the browser.
     pub(super) async fn ask(&self, command: &str, mut given: Value) -> Result<Value> {
@@ -271,7 +271,7 @@ impl Page {
         self.driver.ask(given).await.with_context(|| format!("the browser, asked for {command}"))
     }
 
-    /// Sends a command whose failure is worth a picture.
+    /// Sends a command whose failure gets a screenshot.
     pub(super) async fn act(&self, what: &str, command: &str, given: Value) -> Result<Value> {
         match self.ask(command, given).await {
             Ok(value) => Ok(value),
@@ -279,7 +279,7 @@ impl Page {
         }
     }
 
-    /// As [`Self::act`], on something.
+    /// Sends a command about a target, as [`Self::act`] does.
     pub(super) async fn on(
         &self,
         what: &str,

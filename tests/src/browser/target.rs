@@ -1,11 +1,10 @@
-//! What on a page is meant: by role and name, by label, by text, or by a CSS selector.
-//! It must not look at a page.
+//! Elements of a page: by role and name, by label, by text, or by a CSS selector.
 
 use std::fmt;
 
 use serde::Serialize;
 
-/// Something on a page. A `&str` is a CSS selector.
+/// One or more elements of a page. A `&str` is a CSS selector.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Target {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -25,56 +24,56 @@ pub struct Target {
     inside: Option<Box<Self>>,
 }
 
-/// By its role and its whole accessible name, such as `role("button", "Approve")`.
+/// Returns the target with this role and this whole accessible name, such as `role("button", "Approve")`.
 #[must_use]
 pub fn role(role: &str, name: &str) -> Target {
     Target { role: Some(role.to_owned()), name: Some(name.to_owned()), exact: true, ..Target::default() }
 }
 
-/// Everything of a role, whatever its name.
+/// Returns the target of all elements with a role, whatever their names.
 #[must_use]
 pub fn any(role: &str) -> Target {
     Target { role: Some(role.to_owned()), ..Target::default() }
 }
 
-/// A field by the whole text of its label.
+/// Returns the target of a field, by the whole text of its label.
 #[must_use]
 pub fn label(label: &str) -> Target {
     Target { label: Some(label.to_owned()), exact: true, ..Target::default() }
 }
 
-/// The smallest element with this in its text, whatever the case.
+/// Returns the target of the smallest element whose text contains this, in any letter case.
 #[must_use]
 pub fn text(text: &str) -> Target {
     Target { text: Some(text.to_owned()), ..Target::default() }
 }
 
-/// By a CSS selector.
+/// Returns the target of a CSS selector.
 #[must_use]
 pub fn css(selector: &str) -> Target {
     Target { css: Some(selector.to_owned()), ..Target::default() }
 }
 
 impl Target {
-    /// The name, label or text may be a part of what is there, whatever the case.
+    /// Lets the name, label or text match a part, in any letter case.
     #[must_use]
     pub fn loosely(self) -> Self {
         Self { exact: false, ..self }
     }
 
-    /// The name, label or text is all that is there.
+    /// Lets the name, label or text match only as a whole.
     #[must_use]
     pub fn exactly(self) -> Self {
         Self { exact: true, ..self }
     }
 
-    /// The one of this number among several, from 0; -1 is the last.
+    /// Returns the target with this number among several, from 0; -1 is the last.
     #[must_use]
     pub fn nth(self, number: i32) -> Self {
         Self { nth: Some(number), ..self }
     }
 
-    /// Only inside of something else.
+    /// Limits the target to elements inside another target.
     #[must_use]
     pub fn inside(self, outer: impl Into<Self>) -> Self {
         Self { inside: Some(Box::new(outer.into())), ..self }

@@ -1,5 +1,5 @@
-//! Node.js, the packages of `tests/web/node` and Chromium: those of this machine, else fetched once by npm and apt.
-//! It must not run a package's install scripts, and never leaves out what it cannot find: it says how to come by it.
+//! Node.js, the packages of `tests/web/node` and Chromium: those of this machine, or else fetched once by npm and apt.
+//! Install scripts of packages do not run. An error names the missing tool and the way to install it.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -11,11 +11,11 @@ use sha2::{Digest, Sha256};
 use crate::cargo::root;
 use crate::control_plane::{cache, on_path, progress};
 
-/// Names Chromium's program, before `PATH` is searched.
+/// The environment variable with Chromium's program, which takes precedence over `PATH`.
 pub const CHROMIUM: &str = "CHROMIUM";
-/// What a package of Node.js packages is here.
+/// The files that define the Node.js packages.
 const PACKAGE: [&str; 2] = ["package.json", "package-lock.json"];
-/// The oldest that runs all of them.
+/// The oldest version of Node.js that runs all packages.
 const NODE: (u32, u32) = (20, 19);
 
 /// Node.js with the packages that the tests use.
@@ -26,11 +26,11 @@ pub struct Node {
 }
 
 impl Node {
-    /// Finds Node.js on `PATH`, and installs the packages into the cache if they are not there: seconds, once for each
-    /// lock file.
+    /// Finds Node.js on `PATH`, and installs the packages into the cache if they are missing: this takes seconds, once
+    /// for each lock file.
     ///
     /// # Errors
-    /// What is missing and how to come by it.
+    /// The missing tool, and the way to install it.
     pub fn find() -> Result<Self> {
         let remedy = format!("install Node.js {}.{} or later, and npm", NODE.0, NODE.1);
         let needs = "tests with a browser, an OpenID Connect issuer or servers of npm need Node.js";
@@ -41,23 +41,23 @@ impl Node {
         Ok(Self { program, folder: installed(&npm)? })
     }
 
-    /// Its program.
+    /// Returns the program of Node.js.
     pub(crate) fn program(&self) -> &Path {
         &self.program
     }
 
-    /// The arguments that run one of the scripts of `tests/web/node`, in [`Self::folder`]. The script is handed over as
-    /// text: its imports are then searched where it is started, and not where it lies.
+    /// Returns the arguments that run a script of `tests/web/node` in [`Self::folder`]. The script is passed as text,
+    /// so that its imports are resolved in the working folder instead of the script's folder.
     ///
     /// # Errors
-    /// When the script cannot be read.
+    /// The script cannot be read.
     pub(crate) fn arguments(&self, script: &str) -> Result<[String; 4]> {
         let file = source().join(script);
         let text = fs::read_to_string(&file).with_context(|| format!("reading {}", file.display()))?;
         Ok(["--no-warnings".to_owned(), "--input-type=module".to_owned(), "--eval".to_owned(), text])
     }
 
-    /// The folder of the packages.
+    /// Returns the folder of the packages.
     pub(crate) fn folder(&self) -> &Path {
         &self.folder
     }
@@ -67,7 +67,7 @@ fn source() -> PathBuf {
     root().join("tests/web/node")
 }
 
-/// The folder in the cache with the packages of this lock file.
+/// Returns the folder in the cache with the packages of this lock file, and installs them if they are missing.
 fn installed(npm: &Path) -> Result<PathBuf> {
     let mut hash = Sha256::new();
     for name in PACKAGE {
@@ -96,10 +96,10 @@ fn installed(npm: &Path) -> Result<PathBuf> {
     Ok(folder)
 }
 
-/// Chromium: `CHROMIUM`, else on `PATH`, else Debian's package, installed by apt where this is root.
+/// Returns Chromium's program: from `CHROMIUM`, else from `PATH`, else Debian's package, which apt installs for root.
 ///
 /// # Errors
-/// What is missing and how to come by it.
+/// The missing tool, and the way to install it.
 pub fn chromium() -> Result<PathBuf> {
     if let Some(program) = std::env::var_os(CHROMIUM).map(PathBuf::from) {
         ensure!(
@@ -137,14 +137,14 @@ pub fn chromium() -> Result<PathBuf> {
     find().with_context(|| format!("apt-get installed chromium, and it is not on PATH: {remedy}"))
 }
 
-/// One fetches, the others wait for it; the lock falls with the process that holds it.
+/// Takes the lock of an installation, so that other processes wait. The lock ends with the process that holds it.
 fn alone(file: &Path) -> Result<File> {
     let lock = File::create(file).with_context(|| format!("making {}", file.display()))?;
     lock.lock().with_context(|| format!("locking {}", file.display()))?;
     Ok(lock)
 }
 
-/// Such as (20, 19) of `v20.19.4`.
+/// Returns a version such as (20, 19) of `v20.19.4`.
 fn version(said: &str) -> Option<(u32, u32)> {
     let mut numbers = said.trim().strip_prefix('v')?.split('.').map(|number| number.parse().ok());
     Some((numbers.next()??, numbers.next()??))

@@ -1,6 +1,5 @@
-//! A certificate authority of its own for each server on loopback that must speak TLS, and the server's certificate. It
-//! must not be kept: each is drawn anew, so that no private key lies in a repository and no machine trusts one for
-//! long.
+//! A certificate authority for each TLS server on loopback, and the server's certificate. Both are created for each
+//! run, so that no private key is stored in a repository and no machine trusts one for long.
 
 use std::path::{Path, PathBuf};
 
@@ -9,10 +8,10 @@ use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, 
 
 use super::kubeconfig::write_private;
 
-/// The files of one.
+/// The files of a certificate and its authority.
 #[derive(Clone, Debug)]
 pub(super) struct Certificates {
-    /// The authority's certificate: what clients trust.
+    /// The authority's certificate, which clients trust.
     pub(super) authority: PathBuf,
     /// The server's certificate, for 127.0.0.1 and localhost.
     pub(super) certificate: PathBuf,
@@ -21,10 +20,10 @@ pub(super) struct Certificates {
 }
 
 impl Certificates {
-    /// Draws them into a folder.
+    /// Creates the files in a folder.
     ///
     /// # Errors
-    /// When a file cannot be written.
+    /// A file cannot be written.
     pub(super) fn draw(folder: &Path) -> Result<Self> {
         let mut authority = CertificateParams::default();
         authority.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));

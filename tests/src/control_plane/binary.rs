@@ -1,5 +1,7 @@
 //! Finds the programs of a control plane, or builds them once with the ordinary Go client into a cache outside the
-//! tree. It must not download a program by other means, and never takes a cluster from the environment: programs only.
+//! tree.
+//!
+//! **Invariant:** no program is downloaded by other means, and no cluster is taken from the environment.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File, TryLockError};
@@ -19,32 +21,32 @@ const BINARY: &str = "control-plane";
 const NAMES: [&str; 7] =
     ["etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kubectl", "helm"];
 
-/// Where the programs are.
+/// The programs of a control plane.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Programs {
-    /// etcd, or our own program's `etcd`, which takes other arguments: see [`Self::embedded_etcd`].
+    /// etcd, or the `etcd` of our own program, which takes other arguments: see [`Self::embedded_etcd`].
     pub etcd: PathBuf,
     /// The API server.
     pub kube_apiserver: PathBuf,
-    /// Garbage collection, namespaces, service accounts.
+    /// The controller manager, for garbage collection, namespaces and service accounts.
     pub kube_controller_manager: PathBuf,
-    /// Gives pods their node; only a control plane with a node needs one: [`Self::needed_by_pods`].
+    /// The scheduler; only a control plane with a node needs it: [`Self::needed_by_pods`].
     pub kube_scheduler: Option<PathBuf>,
-    /// Runs pods; as the scheduler.
+    /// The kubelet; only a control plane with a node needs it.
     pub kubelet: Option<PathBuf>,
     /// The real kubectl.
     pub kubectl: PathBuf,
     /// The real helm.
     pub helm: PathBuf,
-    /// Whether `etcd` is the one of our own program: `etcd DATA_DIR CLIENT_URL PEER_URL`.
+    /// Whether `etcd` is that of our own program: `etcd DATA_DIR CLIENT_URL PEER_URL`.
     pub embedded_etcd: bool,
 }
 
 impl Programs {
-    /// kube-scheduler and kubelet.
+    /// Returns kube-scheduler and kubelet.
     ///
     /// # Errors
-    /// Which of them `KUBEBUILDER_ASSETS` lacks.
+    /// The program that `KUBEBUILDER_ASSETS` lacks.
     pub fn needed_by_pods(&self) -> Result<(&Path, &Path)> {
         match (&self.kube_scheduler, &self.kubelet) {
             (Some(scheduler), Some(kubelet)) => Ok((scheduler, kubelet)),
@@ -57,7 +59,7 @@ impl Programs {
     }
 }
 
-/// kubectl and helm alone, for a cluster that exists already.
+/// kubectl and helm, for an existing cluster.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Clients {
     /// The real kubectl.
@@ -72,11 +74,11 @@ impl From<&Programs> for Clients {
     }
 }
 
-/// The programs of a control plane: out of `KUBEBUILDER_ASSETS` when that is set, else built from the Go module of this
-/// repository, which takes minutes the first time and says so on standard error.
+/// Returns the programs of a control plane: from `KUBEBUILDER_ASSETS` if it is set, or else built from the Go module of
+/// this repository. The first build takes minutes and is announced on standard error.
 ///
 /// # Errors
-/// What is missing (a program, Go) and how to come by it, or the compiler's own message.
+/// The missing program or compiler and the way to install it, or the compiler's own message.
 pub fn binary() -> Result<Programs> {
     match std::env::var_os("KUBEBUILDER_ASSETS") {
         Some(folder) => from_assets(Path::new(&folder)),
@@ -87,7 +89,7 @@ pub fn binary() -> Result<Programs> {
     }
 }
 
-/// kubectl and helm: out of `KUBEBUILDER_ASSETS`, else both from `PATH`, else as [`binary`].
+/// Returns kubectl and helm: from `KUBEBUILDER_ASSETS`, else both from `PATH`, else as [`binary`] does.
 ///
 /// # Errors
 /// As [`binary`].
@@ -100,11 +102,11 @@ pub fn clients() -> Result<Clients> {
     Ok(Clients::from(&binary()?))
 }
 
-/// The folder for everything that outlives a checkout: `$SIGNOFF_CACHE`, `$XDG_CACHE_HOME/signoff` or
+/// Returns the folder for files that outlive a checkout: `$SIGNOFF_CACHE`, `$XDG_CACHE_HOME/signoff` or
 /// `$HOME/.cache/signoff`.
 ///
 /// # Errors
-/// When none of the three variables is set.
+/// None of the three variables is set.
 pub fn cache() -> Result<PathBuf> {
     let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     variable("SIGNOFF_CACHE")
@@ -130,7 +132,7 @@ fn from_assets(folder: &Path) -> Result<Programs> {
     let find = |name: &str| Some(folder.join(name)).filter(|path| path.is_file());
     let mut missing: Vec<_> =
         ["etcd", "kube-apiserver", "kubectl"].into_iter().filter(|name| find(name).is_none()).collect();
-    // The envtest archives do not carry these two.
+    // The envtest archives do not contain these two.
     let elsewhere = |name: &str| find(name).or_else(|| on_path(name));
     missing.extend(["kube-controller-manager", "helm"].into_iter().filter(|name| elsewhere(name).is_none()));
     ensure!(
@@ -149,7 +151,7 @@ fn from_assets(folder: &Path) -> Result<Programs> {
     })
 }
 
-/// A program of this name in one of the folders of `PATH`.
+/// Returns the program of this name in a folder of `PATH`, or `None`.
 pub(crate) fn on_path(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     std::env::split_paths(&path).map(|folder| folder.join(name)).find(|file| file.is_file())
@@ -159,7 +161,7 @@ fn module() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("control-plane")
 }
 
-/// `<Kubernetes version>-<Go version>-<hash of the sources>`, and the Kubernetes version alone.
+/// Returns the key `<Kubernetes version>-<Go version>-<hash of the sources>`, and the Kubernetes version alone.
 fn key(module: &Path) -> Result<(String, String)> {
     let mut hash = Sha256::new();
     for name in ["main.go", "go.mod", "go.sum"] {
@@ -185,7 +187,8 @@ fn kubernetes_version(go_mod: &str) -> Result<String> {
         .context("go.mod of the control plane requires no k8s.io/kubernetes")
 }
 
-/// The folder in the cache that holds the program and a link to it under each component's name.
+/// Returns the folder in the cache with the program and a link to it under each component's name, and builds the
+/// program if it is missing.
 fn built() -> Result<PathBuf> {
     let module = module();
     let (key, version) = key(&module)?;
@@ -194,7 +197,7 @@ fn built() -> Result<PathBuf> {
     fs::create_dir_all(&folder).with_context(|| format!("making {}", folder.display()))?;
     let program = folder.join(BINARY);
     if !program.is_file() {
-        // One builds, the others wait for it; the lock falls with the process that holds it.
+        // One process builds while the others wait. The lock ends with the process that holds it.
         let lock = File::create(all.join(format!("{key}.lock")))?;
         match lock.try_lock() {
             Ok(()) => {}
@@ -242,7 +245,7 @@ fn build(module: &Path, version: &str, program: &Path) -> Result<()> {
         go
     };
     let started = Instant::now();
-    // Downloads what is missing, too.
+    // `go list` also downloads missing modules.
     let listed = go(&["list", "-deps", "."]).output().context("running `go list`")?;
     ensure!(listed.status.success(), "`go list` failed:\n{}", String::from_utf8_lossy(&listed.stderr));
     let packages = String::from_utf8(listed.stdout)?;
@@ -263,7 +266,7 @@ fn build(module: &Path, version: &str, program: &Path) -> Result<()> {
     }
     drop(going);
     ensure!(compiling.wait()?.success(), "`go build` of the control plane failed:\n{complaints}");
-    // The rename is what makes a half-written program impossible to see.
+    // A rename is atomic, so that no process sees a half-written program.
     fs::rename(&unfinished, program)?;
     progress(&format!("built the control plane in {} s: {}", started.elapsed().as_secs(), program.display()));
     Ok(())

@@ -1,5 +1,5 @@
-//! Runs real kubectl, helm and plugins against one kubeconfig and returns what they printed.
-//! It must not judge their answers: a refusal is a result like any other until the caller asks for [`Finished::ok`].
+//! Runs real kubectl, helm and plugins against one kubeconfig and returns their output. A refusal is an ordinary result
+//! until the caller asks for [`Finished::ok`].
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use std::process::Stdio;
 use anyhow::{Context, Result, bail};
 use tokio::io::AsyncWriteExt;
 
-/// A command about to be run.
+/// A command before it runs.
 #[derive(Debug)]
 #[must_use = "nothing happens before `run`"]
 pub struct Invocation {
@@ -21,7 +21,7 @@ pub struct Invocation {
     input: Option<String>,
 }
 
-/// What a command left behind.
+/// The result of a command.
 #[derive(Clone, Debug)]
 pub struct Finished {
     /// The exit code; -1 when a signal ended it.
@@ -51,40 +51,40 @@ impl Invocation {
         }
     }
 
-    /// As this person of the cast instead of as `admin`.
+    /// Runs as this person of the cast instead of as `admin`.
     pub fn person(mut self, name: &str) -> Self {
         self.kubeconfig = self.people.join(format!("{name}.yaml"));
         self
     }
 
-    /// With this kubeconfig file.
+    /// Uses this kubeconfig file.
     pub fn kubeconfig(mut self, file: &Path) -> Self {
         self.kubeconfig = file.to_owned();
         self
     }
 
-    /// With this text on standard input (`apply -f -`).
+    /// Passes this text on standard input (`apply -f -`).
     pub fn input(mut self, text: impl Into<String>) -> Self {
         self.input = Some(text.into());
         self
     }
 
-    /// With an environment variable.
+    /// Sets an environment variable.
     pub fn env(mut self, name: impl AsRef<OsStr>, value: impl AsRef<OsStr>) -> Self {
         self.environment.push((name.as_ref().to_owned(), value.as_ref().to_owned()));
         self
     }
 
-    /// With a folder searched for programs before `PATH`: where kubectl finds its plugins.
+    /// Adds a folder that is searched before `PATH`, in which kubectl finds its plugins.
     pub fn search(mut self, folder: &Path) -> Self {
         self.search.push(folder.to_owned());
         self
     }
 
-    /// Runs it to its end.
+    /// Runs the command to its end.
     ///
     /// # Errors
-    /// When it cannot be started. A failing command is an `Ok` with its code.
+    /// The command cannot be started. A failing command is an `Ok` with its code.
     pub async fn run(self) -> Result<Finished> {
         let command = self.to_string();
         let path = std::env::var_os("PATH").unwrap_or_default();
@@ -102,8 +102,8 @@ impl Invocation {
             .spawn()
             .with_context(|| format!("starting {command}"))?;
         if let (Some(text), Some(mut input)) = (self.input, child.stdin.take()) {
-            // Beside reading its output, or a long answer and a long input would wait for each other; and a command
-            // that ends without reading its input is no failure of ours.
+            // In a task of its own, because a long answer and a long input would otherwise wait for each other. A
+            // command may end without reading its input.
             tokio::spawn(async move { input.write_all(text.as_bytes()).await });
         }
         let output = child.wait_with_output().await?;
@@ -125,10 +125,10 @@ impl std::fmt::Display for Invocation {
 }
 
 impl Finished {
-    /// Its standard output.
+    /// Returns the standard output.
     ///
     /// # Errors
-    /// When its code was not 0, with the command and what it said.
+    /// The exit code is not 0; the error has the command and its output.
     pub fn ok(self) -> Result<String> {
         if self.code != 0 {
             bail!("`{}` ended with code {}:\n{}{}", self.command, self.code, self.stdout, self.stderr);
@@ -136,10 +136,10 @@ impl Finished {
         Ok(self.stdout)
     }
 
-    /// What it said on standard error.
+    /// Returns the standard error of a request that must be refused; the honest twin is [`Self::ok`].
     ///
     /// # Errors
-    /// When it did *not* fail: the honest twin of [`Self::ok`] for requests that must be refused.
+    /// The command did *not* fail.
     pub fn refused(self) -> Result<String> {
         if self.code == 0 {
             bail!("`{}` should have been refused, and it printed:\n{}", self.command, self.stdout);

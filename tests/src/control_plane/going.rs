@@ -1,5 +1,4 @@
-//! How far a long piece of work is: one line that is rewritten on a terminal, a line a minute elsewhere.
-//! Must not know what is being done.
+//! Shows the progress of a long operation: one line that is rewritten on a terminal, or a line each minute elsewhere.
 
 use std::io::{IsTerminal, Write, stderr};
 use std::time::{Duration, Instant};
@@ -10,10 +9,10 @@ use super::progress;
 
 const ON_A_TERMINAL: Duration = Duration::from_millis(200);
 const ELSEWHERE: Duration = Duration::from_secs(60);
-/// Goes to the beginning of the terminal's line and clears it.
+/// The escape sequence that moves to the beginning of the terminal's line and clears it.
 const CLEAR: &str = "\r\x1b[K";
 
-/// Work in equal parts.
+/// The progress of work in equal parts.
 pub(super) struct Going {
     began: Instant,
     told: Instant,
@@ -23,13 +22,13 @@ pub(super) struct Going {
 }
 
 impl Going {
-    /// Nothing of `all` is done yet.
+    /// Returns the progress of `all` parts, none of which is done yet.
     pub(super) fn new(all: usize) -> Self {
         let now = Instant::now();
         Self { began: now, told: now, done: 0, all, is_terminal: stderr().is_terminal() }
     }
 
-    /// One more part is done.
+    /// Counts one more finished part, and prints the line when it is due.
     pub(super) fn one_more(&mut self) {
         self.done += 1;
         let pause = if self.is_terminal { ON_A_TERMINAL } else { ELSEWHERE };
@@ -39,7 +38,7 @@ impl Going {
         self.told = Instant::now();
         let line = line(self.done, self.all, self.began.elapsed());
         if self.is_terminal {
-            // The width may change meanwhile. An error of the terminal must not end the work.
+            // The width may have changed. An error of the terminal does not end the work.
             let columns = tcgetwinsize(stderr()).map_or(80, |size| usize::from(size.ws_col));
             let _ = write!(stderr(), "{CLEAR}{}", fitting(&format!("control plane: {line}"), columns));
         } else {
@@ -49,7 +48,7 @@ impl Going {
 }
 
 impl Drop for Going {
-    /// Takes the line away again.
+    /// Clears the line.
     fn drop(&mut self) {
         if self.is_terminal {
             let _ = write!(stderr(), "{CLEAR}");
@@ -57,14 +56,14 @@ impl Drop for Going {
     }
 }
 
-/// The beginning of an ASCII line that leaves the last column free: a terminal that wraps would keep the rest forever.
-/// A terminal that does not know its width says 0.
+/// Returns the beginning of an ASCII line that leaves the last column free, because a terminal that wraps lines would
+/// keep the rest. A terminal that does not know its width reports 0.
 fn fitting(line: &str, columns: usize) -> &str {
     let columns = if columns == 0 { 80 } else { columns };
     line.get(..columns - 1).unwrap_or(line)
 }
 
-/// `compiled 812 of 3076 packages, about 5 min left`
+/// Returns a line such as `compiled 812 of 3076 packages, about 5 min left`.
 fn line(done: usize, all: usize, took: Duration) -> String {
     let left = took.as_secs_f64() / done.max(1) as f64 * all.saturating_sub(done) as f64;
     let left = if left < 60.0 { "less than a minute".to_owned() } else { format!("about {:.0} min", left / 60.0) };

@@ -1,5 +1,4 @@
-//! Installs Signoff by its chart, waits until its rules hold, and takes on the operator's identity.
-//! It must not install anything by another way than helm, and never weakens a policy to get on.
+//! Installs Signoff by its chart with helm, waits until its rules are enforced, and creates the operator's identity.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -22,21 +21,22 @@ pub const OPERATOR_NAMESPACE: &str = "signoff-system";
 /// The operator's service account there.
 pub const OPERATOR_ACCOUNT: &str = "signoff-operator";
 
-/// CRDs are established within a second, policies are in force about five seconds later.
+/// The deadline until the rules are enforced. CRDs are established within a second, and policies are enforced about
+/// five seconds later.
 const PATIENCE: Duration = Duration::from_secs(60);
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
-/// Longer than any suite; a demo that stays up renews.
+/// The lifetime of tokens: longer than any suite. A demo that stays up renews its token.
 const TOKEN_SECONDS: i64 = 12 * 3600;
 const DEFAULT_POD: &str = "signoff-operator-outside";
-/// Whom holders of `signoff-delegate` may speak for on a test cluster; everybody else they must not.
+/// The users for whom holders of `signoff-delegate` can vote on a test cluster.
 const DELEGATES_SPEAK_FOR: &str = "roles.delegate.people={alice@example.com,bob@example.com}";
 
-/// The operator's service account by a token bound to a Pod: what admission policies take for the operator.
+/// The operator's service account with a token bound to a Pod, which admission policies take for the operator.
 #[derive(Clone)]
 pub struct OperatorIdentity {
-    /// The Pod that the token is bound to. It is never scheduled: it stands for a process outside the cluster.
+    /// The Pod that the token is bound to. It is never scheduled and stands for a process outside the cluster.
     pub pod: String,
-    /// That Pod's uid: the first half of the operator's incarnation.
+    /// The Pod's uid: the first half of the operator's incarnation.
     pub uid: String,
     kubeconfig: PathBuf,
     token: PathBuf,
@@ -44,17 +44,17 @@ pub struct OperatorIdentity {
 }
 
 impl Cluster {
-    /// `helm upgrade --install signoff` without the operator's Deployment, `values` as `--set` takes them; then waits
-    /// for the CRDs, until forged requests are refused and until who asked is stamped; then makes the operator's
-    /// identity.
+    /// Runs `helm upgrade --install signoff` without the operator's Deployment, with `values` as `--set` takes them.
+    /// Waits for the CRDs, and until forged requests are refused and the requester is stamped. Then creates the
+    /// operator's identity.
     ///
     /// # Errors
-    /// helm's own words, or which rule is still not in force after a minute.
+    /// helm's error, or the rule that is not in force after a minute.
     pub async fn install(&self, values: &[(&str, &str)]) -> Result<()> {
         self.install_chart(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../charts/signoff"), values).await
     }
 
-    /// As [`Self::install`], of the chart in this folder.
+    /// Installs the chart in this folder as [`Self::install`] does.
     ///
     /// # Errors
     /// As [`Self::install`].
@@ -72,14 +72,14 @@ impl Cluster {
         Ok(())
     }
 
-    /// Waits until the CRDs are established and the policies refuse and stamp. For use after a change of policies too.
+    /// Waits until the CRDs are established and the policies refuse and stamp; also for use after a change of policies.
     ///
     /// # Errors
-    /// Which rule is still not in force after a minute, and the API server's last answer.
+    /// The rule that is not in force after a minute, and the API server's last answer.
     pub async fn in_force(&self) -> Result<()> {
         let admin = self.admin().await?;
         let crds: Api<CustomResourceDefinition> = Api::all(admin.clone());
-        // Whichever the installed chart has: an earlier one has fewer.
+        // The CRDs of the installed chart: an earlier one has fewer.
         let installed = crds.list(&ListParams::default()).await?;
         let ours: Vec<String> =
             installed.items.iter().map(ResourceExt::name_any).filter(|name| name.ends_with(".signoff.dev")).collect();
@@ -100,7 +100,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// The operator's identity in a Pod of this name; two names are two incarnations.
+    /// Returns the operator's identity in a Pod of this name; two names are two incarnations.
     ///
     /// # Errors
     /// When the chart is not installed, or the API server refuses the Pod or the token.
@@ -130,7 +130,7 @@ impl Cluster {
         Ok(identity)
     }
 
-    /// A client that admission policies take for the operator.
+    /// Returns a client that admission policies take for the operator.
     ///
     /// # Errors
     /// When the chart is not installed.
@@ -138,7 +138,7 @@ impl Cluster {
         connect(&self.operator_kubeconfig()?, "operator", None).await
     }
 
-    /// A kubeconfig for the operator's process.
+    /// Returns a kubeconfig for the operator's process.
     ///
     /// # Errors
     /// When the chart is not installed.
@@ -150,13 +150,13 @@ impl Cluster {
 }
 
 impl OperatorIdentity {
-    /// A kubeconfig that reads the token from a file, so that a renewed one is found by a running program.
+    /// Returns a kubeconfig that reads the token from a file, so that a running program finds a renewed token.
     #[must_use]
     pub fn kubeconfig(&self) -> &Path {
         &self.kubeconfig
     }
 
-    /// A client with this identity.
+    /// Returns a client with this identity.
     ///
     /// # Errors
     /// When the kubeconfig cannot be used.
@@ -164,7 +164,7 @@ impl OperatorIdentity {
         connect(&self.kubeconfig, "operator", None).await
     }
 
-    /// Draws a new token and puts it in the old one's place; it is good for half a day.
+    /// Replaces the token by a new one, which is valid for half a day.
     ///
     /// # Errors
     /// When the API server refuses it, or the Pod is gone.
@@ -190,7 +190,7 @@ impl OperatorIdentity {
     }
 }
 
-/// A Pod that exists only as a name: no scheduler goes by that name, so nothing is ever run.
+/// Returns a Pod that never runs, because no scheduler has the name that it asks for.
 fn never_scheduled(name: &str) -> Result<Pod> {
     Ok(serde_json::from_value(json!({
         "metadata": {"name": name},
@@ -208,7 +208,7 @@ fn never_scheduled(name: &str) -> Result<Pod> {
     }))?)
 }
 
-/// Asks until the answer is yes. A policy has no event that says "every API server goes by it", so it is tried out.
+/// Repeats `ask` until it succeeds. No event tells when every API server enforces a policy, so requests find out.
 async fn until(otherwise: &str, ask: impl AsyncFn() -> Result<()>) -> Result<()> {
     let deadline = Instant::now() + PATIENCE;
     loop {
@@ -228,7 +228,7 @@ fn dry_run() -> PostParams {
 
 fn refused<T>(answer: kube::Result<T>) -> Result<()> {
     match answer {
-        // 422 Invalid is what a policy's denial is by default, 403 where it says so. Anything else is not a refusal.
+        // A policy's denial is 422 Invalid by default, or 403 if the policy says so. Any other error is no refusal.
         Err(kube::Error::Api(status))
             if [403, 422].contains(&status.code) && status.message.contains("ValidatingAdmissionPolicy") =>
         {
@@ -239,7 +239,7 @@ fn refused<T>(answer: kube::Result<T>) -> Result<()> {
     }
 }
 
-/// A Pod with a run's label is the operator's to make.
+/// Fails until the Pod policy refuses a Pod with a run's label, which only the operator can create.
 async fn forged_step_is_refused(admin: &Client) -> Result<()> {
     let forged = json!({"metadata": {"name": "forged", "labels": {"signoff.dev/workflow": "forged"}},
         "spec": {"schedulerName": "never", "automountServiceAccountToken": false, "containers": [{"name": "c", "image": "c"}]}});
@@ -247,7 +247,7 @@ async fn forged_step_is_refused(admin: &Client) -> Result<()> {
     refused(Api::<Pod>::namespaced(admin.clone(), "default").create(&dry_run(), &forged).await)
 }
 
-/// So is a value of a run.
+/// Fails until the Blob policy refuses a value of a run, which only the operator can create.
 async fn forged_value_is_refused(admin: &Client) -> Result<()> {
     let forged = json!({"apiVersion": "signoff.dev/v1alpha1", "kind": "Blob", "metadata": {"name": "forged"},
         "spec": {"data": "x"}});
@@ -259,7 +259,7 @@ fn resource(kind: &str) -> ApiResource {
     ApiResource::from_gvk(&GroupVersionKind::gvk("signoff.dev", "v1alpha1", kind))
 }
 
-/// A request for a decision is the operator's to make, even where everything else about it is right.
+/// Fails until the Approval policy refuses an Approval, which only the operator can create. All its fields are right.
 async fn forged_approval_is_refused(admin: &Client) -> Result<()> {
     let digest = format!("sha256:{}", "a".repeat(64));
     let forged = json!({
@@ -284,7 +284,7 @@ async fn forged_approval_is_refused(admin: &Client) -> Result<()> {
     refused(approvals.create(&dry_run(), &serde_json::from_value(forged)?).await)
 }
 
-/// Where no requester is typed, the stored one is who asked.
+/// Fails until a Workflow that names no requester is stored with the user who created it.
 async fn requester_is_stamped(admin: &Client) -> Result<()> {
     let workflow = json!({
         "apiVersion": "signoff.dev/v1alpha1",

@@ -1,5 +1,5 @@
-//! The key pair that signs a control plane's service-account tokens.
-//! It must not be kept: every control plane draws its own, so that no private key lies in a repository.
+//! The key pair that signs a control plane's service-account tokens. Every control plane generates its own, so that no
+//! private key is stored in a repository.
 
 use std::fs;
 use std::path::Path;
@@ -10,7 +10,7 @@ use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair, KeyPair};
 use base64::Engine;
 
-/// A fresh key pair for service-account tokens, PEM, drawn for this control plane alone.
+/// Writes a new key pair for service-account tokens as PEM files.
 pub(crate) fn write(private: &Path, public: &Path) -> Result<()> {
     let unable = |_| anyhow::anyhow!("cannot generate a signing key");
     let document =

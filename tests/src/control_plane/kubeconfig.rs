@@ -1,5 +1,6 @@
-//! Writes kubeconfig files: one context a person, under their short names.
-//! It must not read anybody's own kubeconfig unless its path was given, and never the environment's.
+//! Writes kubeconfig files: one context for each person, under their short names.
+//!
+//! **Invariant:** no kubeconfig is read whose path was not given, and never the environment's.
 
 use std::fs;
 use std::os::unix::fs::OpenOptionsExt;
@@ -10,7 +11,7 @@ use kube::config::{AuthInfo, Cluster, Context, Kubeconfig, NamedAuthInfo, NamedC
 
 use super::people::{CAST, Person};
 
-/// Real tokens for everybody in the cast.
+/// Returns a kubeconfig with real tokens for the whole cast.
 pub(crate) fn for_cast(server: &str, authority: &Path, tokens: &[(&Person, String)]) -> Kubeconfig {
     let cluster = Cluster {
         server: Some(server.to_owned()),
@@ -24,7 +25,8 @@ pub(crate) fn for_cast(server: &str, authority: &Path, tokens: &[(&Person, Strin
     assemble(cluster, users.collect())
 }
 
-/// An existing cluster: the named context's own login as `admin`, everybody else impersonated through it.
+/// Returns a kubeconfig for an existing cluster: the named context's own login is `admin`, and all others are
+/// impersonated through it.
 pub(crate) fn for_existing(file: &Path, context: &str) -> Result<Kubeconfig> {
     let given = Kubeconfig::read_from(file).with_context(|| format!("reading kubeconfig {}", file.display()))?;
     let Some(chosen) =
@@ -53,7 +55,7 @@ pub(crate) fn for_existing(file: &Path, context: &str) -> Result<Kubeconfig> {
     Ok(assemble(cluster, users.collect()))
 }
 
-/// A file beside the kubeconfig of everybody, that logs in as one of them.
+/// Writes a file beside the kubeconfig of the whole cast that logs in as one of them, and returns its path.
 pub(crate) fn login(everybody: &Path, who: &str) -> Result<PathBuf> {
     let mut config = Kubeconfig::read_from(everybody)?;
     config.current_context = Some(who.to_owned());
@@ -62,7 +64,8 @@ pub(crate) fn login(everybody: &Path, who: &str) -> Result<PathBuf> {
     Ok(file)
 }
 
-/// One login, read from `token` by whoever uses the file, so that the token can be renewed under a running program.
+/// Returns a kubeconfig with one login whose token is read from the file `token`, so that the token can be renewed
+/// while a program runs.
 pub(crate) fn with_token_file(base: &Kubeconfig, name: &'static str, token: &Path) -> Result<Kubeconfig> {
     let cluster =
         base.clusters.first().and_then(|named| named.cluster.clone()).context("a kubeconfig without a cluster")?;
@@ -72,7 +75,7 @@ pub(crate) fn with_token_file(base: &Kubeconfig, name: &'static str, token: &Pat
     Ok(config)
 }
 
-/// A server with one login, which may be nobody's.
+/// Returns a kubeconfig with a server and a login, or an anonymous login without a token.
 pub(crate) fn with_login(server: &str, authority: &Path, token: Option<&str>) -> Kubeconfig {
     let cluster = Cluster {
         server: Some(server.to_owned()),
@@ -83,12 +86,12 @@ pub(crate) fn with_login(server: &str, authority: &Path, token: Option<&str>) ->
     Kubeconfig { current_context: Some("page".to_owned()), ..assemble(cluster, vec![("page", login)]) }
 }
 
-/// Writes a kubeconfig, readable by its owner only: it holds tokens.
+/// Writes a kubeconfig that only its owner can read, because it holds tokens.
 pub(crate) fn write(path: &Path, config: &Kubeconfig) -> Result<()> {
     write_private(path, &serde_saphyr::to_string(config)?)
 }
 
-/// Replaces a file in one step, so that a reader finds the old text or the new and never half of it.
+/// Replaces a file in one step, so that a reader finds the old text or the new text, and never a part of it.
 pub(crate) fn write_private(path: &Path, text: &str) -> Result<()> {
     let unfinished = path.with_extension("unfinished");
     let mut options = fs::OpenOptions::new();

@@ -1,5 +1,5 @@
-//! A fresh namespace with the cast's roles bound in it: what a test has to itself on a shared cluster.
-//! It must not grant anything cluster-wide.
+//! A new namespace with the cast's roles bound in it, which a test has for itself on a shared cluster. No role is bound
+//! cluster-wide.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -17,7 +17,7 @@ use super::plane::default_service_account;
 
 const RBAC: &str = "rbac.authorization.k8s.io";
 
-/// A namespace made for one test (or one demo). It is left to the end of the cluster unless deleted.
+/// A namespace for one test or one demo. It stays until the end of the cluster unless it is deleted.
 #[derive(Clone)]
 pub struct Namespace {
     /// Its generated name.
@@ -26,7 +26,8 @@ pub struct Namespace {
 }
 
 impl Cluster {
-    /// Makes `<prefix>-xxxxx`, waits for its default service account, and binds every person's roles until they count.
+    /// Creates `<prefix>-xxxxx`, waits for its default service account, binds every person's roles, and waits until the
+    /// bindings are effective.
     ///
     /// # Errors
     /// When the API server refuses one of the objects.
@@ -43,7 +44,7 @@ impl Cluster {
 }
 
 impl Namespace {
-    /// Binds a ClusterRole to a user in this namespace and waits until the API server goes by it.
+    /// Binds a ClusterRole to a user in this namespace and waits until the binding is effective.
     ///
     /// # Errors
     /// When the API server refuses the binding.
@@ -52,7 +53,7 @@ impl Namespace {
         self.bindings_count().await
     }
 
-    /// Deletes the namespace with everything in it; returns when that has begun, which is not when it is done.
+    /// Begins the deletion of the namespace with everything in it, and does not wait for its end.
     ///
     /// # Errors
     /// When the API server refuses it.
@@ -89,8 +90,9 @@ impl Namespace {
         Ok(())
     }
 
-    /// The authorizer sees bindings through a watch of its own, in the order they were written: once it goes by one
-    /// more, written last and for nobody, it goes by all before it. It has no event to wait for, so it is asked.
+    /// Waits until all earlier bindings are effective. The authorizer gets bindings through its own watch, in the order
+    /// in which they were written: once it knows a last one, for a user that does not exist, it knows all before. No
+    /// event tells when that is, so reviews find out.
     async fn bindings_count(&self) -> Result<()> {
         const ASKS: u32 = 500;
         static ASKED: AtomicU32 = AtomicU32::new(0);

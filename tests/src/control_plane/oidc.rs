@@ -1,5 +1,5 @@
-//! A real OpenID Connect issuer on loopback for the cast, and control planes that take its tokens.
-//! It must not be mistaken for a login: it takes everybody at their word.
+//! A real OpenID Connect issuer on loopback for the cast, and control planes that accept its tokens. The issuer checks
+//! no passwords.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -23,23 +23,23 @@ use super::supervised::Supervised;
 use super::{kubeconfig, ports};
 use crate::browser::Node;
 
-/// The client whose tokens the API server takes.
+/// The client whose tokens the API server accepts.
 pub const CLIENT: &str = "signoff";
-/// Another client of the same issuer: its tokens are for another audience.
+/// Another client of the same issuer, whose tokens are for another audience.
 pub const OTHER_CLIENT: &str = "other";
 
-/// The API server looks for its issuer every ten seconds until it has found it.
+/// The deadline for the issuer. The API server tries every ten seconds to reach it.
 const PATIENCE: Duration = Duration::from_secs(60);
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
-/// The issuer takes any address of this path on loopback; nobody listens at this one.
+/// The callback address, on which no server listens. The issuer accepts any loopback address with this path.
 const CALLBACK: &str = "http://127.0.0.1:1/sign-in/callback";
 
-/// How an issuer should be.
+/// The settings of an issuer.
 #[derive(Clone, Debug)]
 pub struct IssuerOptions {
     /// Whether the client [`CLIENT`] has no secret.
     pub public: bool,
-    /// How long id_tokens live. The field `Seconds` of its form sets it for one sign-in.
+    /// The lifetime of id_tokens. The field `Seconds` of the issuer's form sets it for one sign-in.
     pub lifetime: Duration,
 }
 
@@ -49,29 +49,29 @@ impl Default for IssuerOptions {
     }
 }
 
-/// All that its clients need to know of it.
+/// The data that clients need to use an issuer.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Issuer {
-    /// Its address, as tokens name it.
+    /// The issuer's address, as tokens name it.
     pub url: String,
-    /// The certificate of the authority that it is known by.
+    /// The certificate of the issuer's authority.
     pub authority: PathBuf,
     /// The secret of its clients.
     pub secret: String,
-    /// A file with the same.
+    /// A file with the secret.
     pub secret_file: PathBuf,
     /// Whether the client [`CLIENT`] has no secret.
     pub public: bool,
 }
 
-/// What a sign-in gives.
+/// The tokens of a sign-in.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Tokens {
-    /// Says who somebody is: what the API server takes.
+    /// The token that names the user, which the API server accepts.
     pub id_token: String,
-    /// What the issuer itself takes.
+    /// The token that the issuer itself accepts.
     pub access_token: String,
-    /// With the scope `offline_access` only.
+    /// The refresh token, with the scope `offline_access` only.
     #[serde(default)]
     pub refresh_token: Option<String>,
 }
@@ -86,10 +86,10 @@ pub struct IssuerProcess {
 }
 
 impl IssuerProcess {
-    /// Starts one for everybody of the cast who has an address.
+    /// Starts an issuer for all of the cast who have an address.
     ///
     /// # Errors
-    /// When Node.js is missing, or it does not answer within a minute and a half.
+    /// Node.js is missing, or the issuer does not answer within a minute and a half.
     pub async fn start(options: IssuerOptions) -> Result<Self> {
         super::install_tls();
         let node = tokio::task::spawn_blocking(Node::find).await??;
@@ -104,14 +104,14 @@ impl IssuerProcess {
             public: options.public,
         };
         kubeconfig::write_private(&issuer.secret_file, &issuer.secret)?;
-        // Accounts of the cluster itself sign in nowhere.
+        // Accounts of the cluster itself do not sign in.
         let people = CAST.iter().filter(|person| person.name != "admin" && !person.user.starts_with("system:"));
         let people: Vec<_> = people.map(|person| json!({ "email": person.user, "groups": person.groups })).collect();
         let given = json!({
             "port": port, "key": certificates.key, "certificate": certificates.certificate,
             "secret": issuer.secret, "seconds": options.lifetime.as_secs(), "public": options.public, "people": people,
         });
-        // It is started where its packages are; the supervising shell has no folder of its own.
+        // It starts in the folder of its packages; the supervising shell sets no folder.
         let mut arguments = vec!["-C".to_owned(), node.folder().display().to_string()];
         arguments.push(node.program().display().to_string());
         arguments.extend(node.arguments("issuer.mjs")?);
@@ -131,13 +131,13 @@ impl IssuerProcess {
         Ok(Self { process, issuer, folder })
     }
 
-    /// What its clients need to know.
+    /// Returns the data that its clients need.
     #[must_use]
     pub fn issuer(&self) -> &Issuer {
         &self.issuer
     }
 
-    /// The end of its log.
+    /// Returns the end of its log.
     #[must_use]
     pub fn log_tail(&self) -> String {
         self.process.log_tail(40)
@@ -145,18 +145,18 @@ impl IssuerProcess {
 }
 
 impl Issuer {
-    /// The issuer of a cluster that was made by [`Cluster::with_issuer`].
+    /// Returns the issuer of a cluster that was created by [`Cluster::with_issuer`].
     ///
     /// # Errors
-    /// When it has none.
+    /// The cluster has no issuer.
     pub fn of(cluster: &Cluster) -> Result<Self> {
         let file = cluster.folder().join("issuer.json");
         let text = std::fs::read_to_string(&file).context("this cluster has no issuer")?;
         Ok(serde_json::from_str(&text)?)
     }
 
-    /// Arguments of kube-apiserver, such that people have the same names and groups by its tokens as by their own in
-    /// the cast.
+    /// Returns arguments of kube-apiserver with which people have the same names and groups by these tokens as in the
+    /// cast.
     #[must_use]
     pub fn apiserver_arguments(&self) -> Vec<String> {
         vec![
@@ -169,10 +169,10 @@ impl Issuer {
         ]
     }
 
-    /// Signs somebody in to a client as a browser does, with PKCE, and without a browser.
+    /// Signs a user in to a client as a browser does, with PKCE, and without a browser.
     ///
     /// # Errors
-    /// What the issuer refuses.
+    /// The issuer's refusal.
     pub async fn tokens(&self, client: &str, email: &str) -> Result<Tokens> {
         let http = self.client()?;
         let verifier = people::fresh_token()?;
@@ -215,10 +215,10 @@ impl Issuer {
 }
 
 impl Tokens {
-    /// What the id_token says, unverified.
+    /// Returns the claims of the id_token without verifying it.
     ///
     /// # Errors
-    /// When it is no token.
+    /// The id_token is not a token.
     pub fn claims(&self) -> Result<Value> {
         let middle = self.id_token.split('.').nth(1).context("an id_token of one part")?;
         Ok(serde_json::from_slice(&URL_SAFE_NO_PAD.decode(middle)?)?)
@@ -251,7 +251,8 @@ async fn redirected_to(http: &reqwest::Client, start: url::Url) -> Result<String
 }
 
 impl Cluster {
-    /// A control plane that takes the tokens of an issuer of its own, with the chart installed; no operator runs on it.
+    /// Starts a control plane that accepts the tokens of an issuer of its own, with the chart installed and no
+    /// operator.
     ///
     /// # Errors
     /// As [`Cluster::own_with`], [`IssuerProcess::start`] and [`Cluster::install`].
@@ -271,7 +272,7 @@ impl Cluster {
         Ok((cluster, process))
     }
 
-    /// A client with any bearer token.
+    /// Returns a client with any bearer token.
     ///
     /// # Errors
     /// When the cluster's kubeconfig cannot be used.
@@ -279,10 +280,10 @@ impl Cluster {
         super::bearer(self.kubeconfig(), token).await
     }
 
-    /// Whom the API server takes the holder of this token for: name and groups.
+    /// Returns the name and groups that the API server finds in this token.
     ///
     /// # Errors
-    /// When it takes the token for nobody's.
+    /// The API server does not accept the token.
     pub async fn who_is(&self, token: &str) -> Result<(String, Vec<String>)> {
         let reviews: Api<SelfSubjectReview> = Api::all(self.bearer(token).await?);
         let review = reviews.create(&PostParams::default(), &SelfSubjectReview::default()).await?;

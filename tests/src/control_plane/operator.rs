@@ -1,5 +1,5 @@
-//! The operator's own binary as a process beside the cluster, to be started, stopped, frozen and killed.
-//! It must not reach into the operator: arguments, HTTP answers, signals and the log are all there is.
+//! The operator's own binary as a process beside the cluster, which tests start, stop, freeze and kill. Tests reach it
+//! by arguments, HTTP requests, signals and the log only.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -12,25 +12,25 @@ use super::install::{OPERATOR_ACCOUNT, OPERATOR_NAMESPACE};
 use super::ports;
 use super::supervised::{Signal, Supervised};
 
-/// The environment variable with the folder of built binaries, set by `cargo xtask`. Without it they are built when
-/// asked for.
+/// The environment variable with the folder of built binaries, set by `cargo xtask`. Without it they are built on
+/// demand.
 pub const BINARIES: &str = "SIGNOFF_BINARIES";
 
 const PATIENCE: Duration = Duration::from_secs(60);
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
-/// How an operator should run.
+/// The settings of an operator process.
 #[derive(Clone, Debug)]
 pub struct OperatorOptions {
-    /// The program; without it [`program`] finds or builds it.
+    /// The program; if `None`, [`program`] finds or builds it.
     pub program: Option<PathBuf>,
-    /// The Pod whose identity it takes on, and its `--identity`; two operators at once need two.
+    /// The Pod whose identity it has, and its `--identity`; each of two operators needs its own.
     pub identity: String,
     /// Further arguments.
     pub arguments: Vec<String>,
     /// Further environment variables.
     pub environment: Vec<(String, String)>,
-    /// Wait until `/readyz` says yes.
+    /// Whether to wait until `/readyz` succeeds.
     pub wait: bool,
 }
 
@@ -77,7 +77,7 @@ impl OperatorProcess {
             options.identity.clone(),
         ];
         arguments.extend(options.arguments);
-        // What a Deployment tells its containers by the downward API.
+        // The variables that a Deployment sets by the downward API.
         let mut environment = vec![
             ("POD_NAME", identity.pod.as_str()),
             ("POD_UID", &identity.uid),
@@ -94,10 +94,10 @@ impl OperatorProcess {
         Ok(operator)
     }
 
-    /// Waits until `/readyz` says yes.
+    /// Waits until `/readyz` succeeds.
     ///
     /// # Errors
-    /// When it ends first or takes longer than a minute, with the end of its log.
+    /// The process ends first or takes longer than a minute; the error has the end of its log.
     pub async fn until_ready(&mut self) -> Result<()> {
         let deadline = Instant::now() + PATIENCE;
         loop {
@@ -117,7 +117,7 @@ impl OperatorProcess {
         }
     }
 
-    /// The body of a page it serves, such as `/metrics`.
+    /// Returns the body of a page that the operator serves, such as `/metrics`.
     ///
     /// # Errors
     /// When it does not answer with success.
@@ -127,25 +127,25 @@ impl OperatorProcess {
         Ok(client.get(format!("{}{path}", self.url)).send().await?.error_for_status()?.text().await?)
     }
 
-    /// Where it listens, as `http://127.0.0.1:PORT`.
+    /// Returns the address at which it listens, as `http://127.0.0.1:PORT`.
     #[must_use]
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// Its process id, for measuring.
+    /// Returns its process id, for measuring.
     #[must_use]
     pub fn pid(&self) -> u32 {
         self.process.pid()
     }
 
-    /// Its log file.
+    /// Returns its log file.
     #[must_use]
     pub fn log(&self) -> &Path {
         self.process.log()
     }
 
-    /// Sends it a signal: freeze it, let it go on.
+    /// Sends it a signal, such as to freeze it or to let it continue.
     ///
     /// # Errors
     /// When it has ended.
@@ -153,10 +153,10 @@ impl OperatorProcess {
         self.process.signal(signal)
     }
 
-    /// Asks it to end and waits until it has: it gives its Lease up.
+    /// Asks it to end and waits until it has. It releases its Lease.
     ///
     /// # Errors
-    /// When it takes longer than 20 seconds, or fails on its way out.
+    /// It takes longer than 20 seconds, or fails while it ends.
     pub async fn stop(self) -> Result<()> {
         let status = self.process.terminate(Duration::from_secs(20)).await?;
         ensure!(status.success(), "signoff-operator ended with {status} when asked to stop");
@@ -169,10 +169,10 @@ impl OperatorProcess {
     }
 }
 
-/// The path of one of the workspace's programs: in the folder that `cargo xtask` names, else built by cargo now.
+/// Returns the path of a program of the workspace: in the folder that `cargo xtask` names, or else built by cargo now.
 ///
 /// # Errors
-/// When it is not in that folder, or does not compile.
+/// The program is not in that folder, or does not compile.
 pub fn program(package: &str, name: &str) -> Result<PathBuf> {
     if let Some(folder) = std::env::var_os(BINARIES) {
         let path = PathBuf::from(folder).join(name);
@@ -188,7 +188,7 @@ pub fn program(package: &str, name: &str) -> Result<PathBuf> {
         .output()
         .context("running cargo")?;
     ensure!(output.status.success(), "{package} does not build:\n{}", String::from_utf8_lossy(&output.stderr));
-    // Cargo itself says where it put the program; guessing would miss a CARGO_TARGET_DIR.
+    // Cargo itself says where it put the program; a guess would miss a CARGO_TARGET_DIR.
     String::from_utf8_lossy(&output.stdout)
         .lines()
         .filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok())

@@ -1,33 +1,32 @@
-//! The fixed cast of every test and of the demo: who they are, their groups, and what each namespace grants them.
-//! It must not grant anything itself and holds no secrets: tokens are drawn anew for every control plane.
+//! The fixed cast of every test and of the demo: names, groups and roles. Tokens are created for each control plane.
 
 use std::io::Read;
 
 use anyhow::{Context, Result, bail};
 
-/// What a person may do in every namespace the tests make.
+/// The role of a person in every namespace that tests create.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// Member of `system:masters`: everything, everywhere. Prepares the harness and decides nothing.
+    /// A member of `system:masters` with all rights. Prepares the cluster and decides nothing.
     ClusterAdmin,
     /// Creates Workflows.
     Requester,
-    /// Holds the verb `approve` on Approvals; whether they are *listed* is the Approval's own business.
+    /// Holds the verb `approve` on Approvals; each Approval lists its own approvers.
     Approver,
     /// Reads Workflows and Approvals.
     Viewer,
-    /// Brings other people's decisions (a Git controller): the verb `delegate`.
+    /// Brings other people's decisions, as a Git controller does, with the verb `delegate`.
     Delegate,
-    /// The built-in role `edit`: much power over a namespace, none over decisions.
+    /// The built-in role `edit`: many rights in a namespace, none on decisions.
     Editor,
     /// The built-in role `admin`.
     NamespaceAdmin,
-    /// Nothing at all.
+    /// No role.
     Outsider,
 }
 
 impl Role {
-    /// The ClusterRoles bound to the person in a namespace.
+    /// Returns the ClusterRoles bound to the person in a namespace.
     #[must_use]
     pub fn cluster_roles(self) -> &'static [&'static str] {
         match self {
@@ -42,16 +41,16 @@ impl Role {
     }
 }
 
-/// One of the cast.
+/// A person of the cast.
 #[derive(Clone, Copy, Debug)]
 pub struct Person {
     /// The short name: the context in the kubeconfig.
     pub name: &'static str,
-    /// The user name the API server knows them by.
+    /// The user name in the API server.
     pub user: &'static str,
-    /// Their groups; the API server adds `system:authenticated`.
+    /// The groups; the API server adds `system:authenticated`.
     pub groups: &'static [&'static str],
-    /// What they may do.
+    /// The role.
     pub role: Role,
 }
 
@@ -59,7 +58,7 @@ const fn person(name: &'static str, user: &'static str, groups: &'static [&'stat
     Person { name, user, groups, role }
 }
 
-/// Everybody. The last few have names that a careless JSON pointer, label or map key would break on.
+/// The whole cast. The last few have names that a careless JSON pointer, label or map key would break on.
 pub const CAST: &[Person] = &[
     person("admin", "admin", &["system:masters"], Role::ClusterAdmin),
     person("dana", "dana@example.com", &["staff"], Role::Requester),
@@ -82,16 +81,16 @@ pub const CAST: &[Person] = &[
     person("via", "eve via mallory", &["finance"], Role::Approver),
 ];
 
-/// No person: the kubelet of a control plane with a node. It is not of the cast, and no role is bound to it.
+/// The kubelet of a control plane with a node, as a user. It is not of the cast, and no role is bound to it.
 pub(crate) const NODE: Person = person("node", "system:node:node", &["system:nodes"], Role::Outsider);
 
-/// No person: its scheduler, under the name that the built-in roles know it by.
+/// The scheduler of a control plane with a node, under the user name of the built-in roles.
 pub(crate) const SCHEDULER: Person = person("scheduler", "system:kube-scheduler", &[], Role::Outsider);
 
-/// The person with that short name.
+/// Returns the person with this short name.
 ///
 /// # Errors
-/// When nobody is called so; the message lists the cast.
+/// The cast has no person of this name; the error lists the cast.
 pub fn named(name: &str) -> Result<&'static Person> {
     match CAST.iter().find(|person| person.name == name) {
         Some(person) => Ok(person),
@@ -102,14 +101,14 @@ pub fn named(name: &str) -> Result<&'static Person> {
     }
 }
 
-/// A bearer token nobody can guess: another user of this machine could otherwise be admin of the test cluster.
+/// Returns a random bearer token, because another user of this machine could otherwise be admin of the test cluster.
 pub(crate) fn fresh_token() -> Result<String> {
     let mut bytes = [0; 24];
     std::fs::File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut bytes)).context("/dev/urandom")?;
     Ok(hex::encode(bytes))
 }
 
-/// The API server's static token file: one line a person, `token,user,uid,"group1,group2"`.
+/// Returns the API server's static token file: one line for each person, `token,user,uid,"group1,group2"`.
 pub(crate) fn token_file(tokens: &[(&Person, String)]) -> String {
     tokens
         .iter()

@@ -1,6 +1,7 @@
-//! etcd, kube-apiserver and kube-controller-manager on free loopback ports: a real control plane, without nodes unless
-//! it is given a network that pods can reach it by; then a scheduler too.
-//! It must not know about Signoff, and no process of it survives whoever started it.
+//! etcd, kube-apiserver and kube-controller-manager on free loopback ports: a real control plane without nodes. With a
+//! network that pods can use it also has a scheduler.
+//!
+//! **Invariant:** no process outlives the process that started it.
 
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -20,28 +21,28 @@ use super::people::{self, CAST, NODE, SCHEDULER};
 use super::supervised::Supervised;
 use super::{connect, keys, kubeconfig, ports, progress};
 
-/// How long a component may take to answer; they take about two seconds each on two idle cores.
+/// The deadline for a component to answer; each takes about two seconds on two idle cores.
 const PATIENCE: Duration = Duration::from_secs(90);
-/// Between two looks at a component that has no way of telling us that it is ready.
+/// The pause between two requests to a component that does not announce that it is ready.
 const LOOK_AGAIN: Duration = Duration::from_millis(30);
 
-/// What a control plane should have beyond the usual.
+/// The settings of a control plane.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     /// Further arguments of kube-apiserver, such as `--audit-log-path=…`.
     pub apiserver: Vec<String>,
     /// Further arguments of kube-controller-manager.
     pub controller_manager: Vec<String>,
-    /// Where pods reach it, for a control plane with a node: the addresses must be there already.
+    /// The network of pods, for a control plane with a node; its addresses must exist already.
     pub network: Option<Network>,
-    /// Keep logs, certificates and kubeconfigs when it ends, whatever happened.
+    /// Whether logs, certificates and kubeconfigs are always kept.
     pub keep_logs: bool,
 }
 
 /// A running control plane; dropping it ends its processes and removes its files (after a panic its logs are kept).
 #[derive(Debug)]
 pub struct ControlPlane {
-    // Fields are dropped in this order: whoever talks ends before whoever is talked to.
+    // Fields are dropped in this order: clients end before their servers.
     scheduler: Option<Supervised>,
     controller_manager: Option<Supervised>,
     apiserver: Option<Supervised>,
@@ -54,18 +55,19 @@ pub struct ControlPlane {
 }
 
 impl ControlPlane {
-    /// Starts one and waits until it answers, has its RBAC and has made the first service account: about five seconds.
+    /// Starts a control plane and waits until it answers, has its RBAC and has created the first service account: about
+    /// five seconds.
     ///
     /// # Errors
-    /// When a program is missing, ends early or is not ready in time, with the end of its log and the folder that keeps
-    /// it.
+    /// A program is missing, ends early or is not ready in time; the error has the end of its log and the folder that
+    /// keeps it.
     pub async fn start(options: Options) -> Result<Self> {
         super::install_tls();
         let programs = tokio::task::spawn_blocking(binary::binary).await??;
         let mut attempt = 1;
         loop {
             match Self::start_once(&programs, &options).await {
-                // Ports cannot be reserved for another program, so somebody else may have been quicker.
+                // Ports cannot be reserved for another program, so another process may have taken one.
                 Err(error) if attempt < 3 && format!("{error:#}").contains("address already in use") => attempt += 1,
                 other => return other,
             }
@@ -105,7 +107,7 @@ impl ControlPlane {
 
         let (client, peer) = (ports::free()?, ports::free()?);
         let secure = match &options.network {
-            // The service `kubernetes` has this port, and nothing stands between it and the API server.
+            // The service `kubernetes` has this port, and there is no proxy between the service and the API server.
             Some(network) => SocketAddrV4::new(network.api(), 443),
             None => SocketAddrV4::new(Ipv4Addr::LOCALHOST, ports::free()?),
         };
@@ -138,7 +140,7 @@ impl ControlPlane {
         self.controller_manager =
             Some(self.run("kube-controller-manager", &self.programs.kube_controller_manager, arguments)?);
         let admin = connect(&kubeconfig, "admin", None).await?;
-        // It serves nothing we could ask, but its first visible work is a service account in every namespace.
+        // It has no endpoint to ask, but its first visible work is a service account in every namespace.
         let made = tokio::time::timeout(PATIENCE, default_service_account(&admin, "default")).await;
         match made {
             Ok(made) => made?,
@@ -158,7 +160,7 @@ impl ControlPlane {
         Supervised::start(name, program, arguments, &[], &self.logs().join(format!("{name}.log")))
     }
 
-    /// Its data lies in memory where there is such a place, because nothing of it is to last.
+    /// Starts etcd. Its data is in memory if the machine has a file system for that, because the data is temporary.
     fn run_etcd(&self, client: &str, peer: &str) -> Result<Supervised> {
         let memory = Path::new("/dev/shm");
         let data = private_folder("signoff-etcd-", if memory.is_dir() { memory } else { self.folder() })?.keep();
@@ -186,7 +188,7 @@ impl ControlPlane {
 
     fn apiserver_arguments(&self, etcd: &str, at: SocketAddrV4, network: Option<&Network>) -> Vec<String> {
         let file = |name| self.file(name).display().to_string();
-        // An endpoint must not be on loopback, so only one that pods can reach is told.
+        // An endpoint must not be on loopback, so only an address that pods can reach is published.
         let (services, reconciler) = match network {
             Some(network) => (network.services(), "lease"),
             None => ("10.96.0.0/16".to_owned(), "none"),
@@ -219,22 +221,22 @@ impl ControlPlane {
             "--use-service-account-credentials=true".into(),
             format!("--service-account-private-key-file={}", file("service-accounts.key")),
             format!("--root-ca-file={}", file("certificates/apiserver.crt")),
-            // At its usual 20 requests a second, the tokens of its forty controllers alone take four seconds.
+            // At the default of 20 requests a second, the tokens of its forty controllers alone take four seconds.
             "--kube-api-qps=500".into(),
             "--kube-api-burst=500".into(),
-            // Nobody asks it anything, so it needs no port.
+            // It gets no requests, so it needs no port.
             "--secure-port=0".into(),
         ]
         .into()
     }
 
-    /// Under its own name: what admission lets nobody do, an administrator must not do either.
+    /// Returns the scheduler's arguments. It has its own user name, because admission lets only this user bind Pods.
     fn scheduler_arguments(&self) -> Result<Vec<String>> {
         let login = kubeconfig::login(&self.kubeconfig(), SCHEDULER.name)?;
         Ok([
             format!("--kubeconfig={}", login.display()),
             "--leader-elect=false".into(),
-            // As the controller manager.
+            // As for the controller manager.
             "--kube-api-qps=500".into(),
             "--kube-api-burst=500".into(),
             "--secure-port=0".into(),
@@ -246,43 +248,44 @@ impl ControlPlane {
         self.folder().join(name)
     }
 
-    /// The folder with its kubeconfigs, certificates and logs; it goes when the control plane goes.
+    /// Returns the folder with its kubeconfigs, certificates and logs; it is removed with the control plane.
     #[must_use]
     pub fn folder(&self) -> &Path {
         self.folder.as_ref().map_or(Path::new(""), TempDir::path)
     }
 
-    /// One log file a component.
+    /// Returns the folder of logs, one file for each component.
     #[must_use]
     pub fn logs(&self) -> PathBuf {
         self.file("logs")
     }
 
-    /// A kubeconfig with one context a person of the cast, by their short names; the current one is `admin`.
+    /// Returns a kubeconfig with one context for each person of the cast, by their short names; the current one is
+    /// `admin`.
     #[must_use]
     pub fn kubeconfig(&self) -> PathBuf {
         self.file("kubeconfig.yaml")
     }
 
-    /// Where the API server listens, as `https://ADDRESS:PORT`.
+    /// Returns the address of the API server, as `https://ADDRESS:PORT`.
     #[must_use]
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// The programs it was started from.
+    /// Returns the programs it was started from.
     #[must_use]
     pub fn programs(&self) -> &Programs {
         &self.programs
     }
 
-    /// How long it took from nothing to ready, without any building.
+    /// Returns the duration from the start until it was ready, without building programs.
     #[must_use]
     pub fn ready_in(&self) -> Duration {
         self.ready_in
     }
 
-    /// Process ids by component name, for measuring.
+    /// Returns process ids by component name, for measuring.
     #[must_use]
     pub fn pids(&self) -> Vec<(&str, u32)> {
         [&self.etcd, &self.apiserver, &self.controller_manager, &self.scheduler]
@@ -292,7 +295,7 @@ impl ControlPlane {
             .collect()
     }
 
-    /// Leaves logs, certificates and kubeconfigs behind when it ends: for a suite that failed.
+    /// Keeps logs, certificates and kubeconfigs when it ends, for a suite that failed.
     pub fn keep_logs(&mut self) {
         self.keep_logs = true;
     }
@@ -309,14 +312,14 @@ impl Drop for ControlPlane {
     }
 }
 
-/// A temporary folder nobody else can look into: it holds tokens and keys.
+/// Creates a temporary folder that only this user can read, because it holds tokens and keys.
 pub(crate) fn private_folder(prefix: &str, parent: &Path) -> Result<TempDir> {
     let mut builder = tempfile::Builder::new();
     let folder = builder.prefix(prefix).permissions(fs::Permissions::from_mode(0o700)).tempdir_in(parent);
     folder.with_context(|| format!("making a folder in {}", parent.display()))
 }
 
-/// Waits until the controller manager has given the namespace its `default` service account, without which no pod is
+/// Waits until the controller manager has created the namespace's `default` service account, without which no pod is
 /// admitted.
 ///
 /// # Errors
@@ -324,7 +327,7 @@ pub(crate) fn private_folder(prefix: &str, parent: &Path) -> Result<TempDir> {
 pub(crate) async fn default_service_account(client: &kube::Client, namespace: &str) -> Result<()> {
     let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), namespace);
     loop {
-        // From version "0" the watch begins with what is there already, so nothing can fall between a list and a watch.
+        // From version "0" the watch begins with the existing objects, so no event is lost between a list and a watch.
         let events = accounts.watch(&WatchParams::default().fields("metadata.name=default"), "0").await?;
         let mut events = std::pin::pin!(events);
         while let Some(event) = events.next().await {
@@ -335,7 +338,8 @@ pub(crate) async fn default_service_account(client: &kube::Client, namespace: &s
     }
 }
 
-/// Asks again and again, for a component without a way to tell, until it answers, ends or time is up.
+/// Repeats `ask` until the component answers, ends or misses the deadline; for components that do not announce that
+/// they are ready.
 pub(crate) async fn until_ready(process: &mut Option<Supervised>, ask: impl AsyncFn() -> Result<()>) -> Result<()> {
     let process = process.as_mut().context("nothing was started")?;
     let deadline = Instant::now() + PATIENCE;

@@ -1,10 +1,9 @@
-//! One program that cannot outlive whoever started it, by a small shell that holds the other end of a pipe.
-//! It must not know what the program is, and it never signals a process it did not start itself.
+//! A program that ends with the process that started it, because a small shell holds the other end of a pipe.
 //!
-//! Why a pipe: a parent-death signal (`PR_SET_PDEATHSIG`) is tied to the *thread* that forked, so a program
-//! started from a runtime's blocking thread would die as soon as that thread goes idle, and setting it needs
-//! `unsafe`. The kernel closes a pipe whatever ends its owner (return, panic, `kill -9`), and the shell then kills
-//! its own child, so no process id can have been reused meanwhile.
+//! A parent-death signal (`PR_SET_PDEATHSIG`) would not do: it is tied to the *thread* that forked, so a program
+//! started from a runtime's blocking thread would die as soon as that thread goes idle, and setting it needs `unsafe`.
+//! The kernel closes a pipe whatever ends its owner (return, panic, `kill -9`). The shell then kills its own child,
+//! whose process id cannot have been reused.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
@@ -15,9 +14,9 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
 
-/// Arguments: LOG DATA PROGRAM ARGUMENTS… DATA is a folder that is removed after the program, or empty. Standard output
-/// gets the program's process id. Every line of standard input is the name of a signal for the program; the end of
-/// standard input is KILL. Exits with the program's own code.
+/// The script of the supervising shell. Arguments: LOG DATA PROGRAM ARGUMENTS… DATA is a folder that is removed after
+/// the program, or empty. Standard output gets the program's process id. Every line of standard input is the name of a
+/// signal for the program; the end of standard input is KILL. Exits with the program's own code.
 const SUPERVISOR: &str = r#"
 log=$1 data=$2; shift 2
 exec 3<&0 </dev/null
@@ -41,13 +40,13 @@ exit "$code"
 /// A signal by its name, as `kill -s` knows it.
 #[derive(Clone, Copy, Debug)]
 pub enum Signal {
-    /// Please end: programs get to clean up.
+    /// Asks the program to end, so that it can clean up.
     Term,
-    /// End now.
+    /// Ends the program at once.
     Kill,
-    /// Stand still, as a machine does that lost its clock for a while.
+    /// Stops the program, as a machine does that is suspended for a while.
     Stop,
-    /// Go on after [`Signal::Stop`].
+    /// Continues the program after [`Signal::Stop`].
     Cont,
 }
 
@@ -62,7 +61,7 @@ impl Signal {
     }
 }
 
-/// A running program and the pipe its life hangs on. Dropping it kills the program and waits for its end.
+/// A running program and the pipe to its supervisor. Dropping it kills the program and waits for its end.
 #[derive(Debug)]
 pub struct Supervised {
     name: String,
@@ -76,7 +75,7 @@ impl Supervised {
     /// Starts `program` with `arguments`; both its outputs are appended to `log`. `KUBECONFIG` is never inherited.
     ///
     /// # Errors
-    /// When there is no `sh`, or it cannot start. That the *program* cannot start shows as an early [`Self::exited`].
+    /// There is no `sh`, or it cannot start. A *program* that cannot start is an early [`Self::exited`].
     pub fn start<A: AsRef<std::ffi::OsStr>>(
         name: &str,
         program: &Path,
@@ -87,7 +86,8 @@ impl Supervised {
         Self::start_with_data(name, program, arguments, environment, log, None)
     }
 
-    /// As [`Self::start`]; the folder `data` goes with the program, even where nobody is left to remove it.
+    /// Starts a program as [`Self::start`] does. The supervisor removes the folder `data` after the program, even when
+    /// this process was killed.
     pub(crate) fn start_with_data<A: AsRef<std::ffi::OsStr>>(
         name: &str,
         program: &Path,
@@ -107,7 +107,8 @@ impl Supervised {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
-            // Ctrl-C on a terminal goes to a whole process group: it must end the owner, which then ends us in order.
+            // Ctrl-C on a terminal goes to a whole process group. It must reach only the owner, which then ends the
+            // supervisor.
             .process_group(0)
             .spawn()
             .with_context(|| format!("starting {name} needs `sh`"))?;
@@ -123,25 +124,25 @@ impl Supervised {
         Ok(Self { name: name.to_owned(), pid, log: log.to_owned(), supervisor: Some(supervisor), control })
     }
 
-    /// The process id of the program itself (not of its supervisor), for `/proc`.
+    /// Returns the process id of the program itself (not of its supervisor), for `/proc`.
     #[must_use]
     pub fn pid(&self) -> u32 {
         self.pid
     }
 
-    /// What the program is called in messages.
+    /// Returns the name of the program in messages.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The file with everything the program printed.
+    /// Returns the file with everything the program printed.
     #[must_use]
     pub fn log(&self) -> &Path {
         &self.log
     }
 
-    /// The last `lines` lines of the log, for an error message.
+    /// Returns the last `lines` lines of the log, for an error message.
     #[must_use]
     pub fn log_tail(&self, lines: usize) -> String {
         let Ok(file) = File::open(&self.log) else {
@@ -160,10 +161,10 @@ impl Supervised {
         writeln!(control, "{}", signal.name()).with_context(|| format!("{} has ended already", self.name))
     }
 
-    /// How the program ended, if it has.
+    /// Returns the exit status of the program, or `None` while it runs.
     ///
     /// # Errors
-    /// When the operating system cannot tell.
+    /// The operating system does not know it.
     pub fn exited(&mut self) -> Result<Option<ExitStatus>> {
         match &mut self.supervisor {
             Some(supervisor) => Ok(supervisor.try_wait()?),
@@ -171,10 +172,10 @@ impl Supervised {
         }
     }
 
-    /// Asks the program to end (TERM) and waits for it; a program that takes longer than `within` is killed.
+    /// Asks the program to end (TERM) and waits for its end; a program that takes longer than `within` is killed.
     ///
     /// # Errors
-    /// When it had to be killed, with the end of its log.
+    /// The program had to be killed; the error has the end of its log.
     pub async fn terminate(mut self, within: Duration) -> Result<ExitStatus> {
         self.signal(Signal::Term)?;
         let mut supervisor = self.supervisor.take().with_context(|| format!("{} was stopped before", self.name))?;
@@ -198,7 +199,7 @@ impl Drop for Supervised {
     fn drop(&mut self) {
         self.control = None;
         if let Some(mut supervisor) = self.supervisor.take() {
-            // Nothing could be done about a failure here, and the closed pipe has ended the program in any case.
+            // A failure here has no remedy, and the closed pipe has ended the program in any case.
             let _ = supervisor.wait();
         }
     }

@@ -1,5 +1,5 @@
-//! The page's own binary as a process beside the cluster, one or several behind one address.
-//! It must not reach into the page: arguments, HTTP answers, signals and the log are all there is.
+//! The page's own binary as a process beside the cluster, one replica or several behind one address. Tests reach it by
+//! arguments, HTTP requests, signals and the log only.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -21,16 +21,17 @@ use super::plane::until_ready;
 use super::supervised::{Signal, Supervised};
 use super::{kubeconfig, people, ports};
 
-/// How a page should run.
+/// The settings of a page process.
 #[derive(Clone, Debug, Default)]
 pub struct WebOptions {
-    /// The program; without it it is found or built.
+    /// The program; if `None`, it is found or built.
     pub program: Option<PathBuf>,
-    /// Where the API server is, and who the page is itself: see [`Witness::kubeconfig`](super::Witness::kubeconfig).
+    /// The kubeconfig with the API server's address and the page's own login: see
+    /// [`Witness::kubeconfig`](super::Witness::kubeconfig).
     pub kubeconfig: PathBuf,
-    /// Who signs people in; without one they paste tokens.
+    /// The issuer with which users sign in; without one they paste tokens.
     pub issuer: Option<Issuer>,
-    /// The public address, where it is not its own: [`Front::url`].
+    /// The public address, if it is not the page's own: [`Front::url`].
     pub url: Option<String>,
     /// The key that replicas share: [`Cluster::cookie_key`].
     pub cookie_key: Option<PathBuf>,
@@ -38,7 +39,7 @@ pub struct WebOptions {
     pub arguments: Vec<String>,
     /// Further environment variables.
     pub environment: Vec<(String, String)>,
-    /// Do not wait until `/readyz` says yes: the API server is away.
+    /// Whether to return before `/readyz` succeeds, for a page without an API server.
     pub at_once: bool,
 }
 
@@ -89,10 +90,11 @@ impl WebProcess {
         Ok(page)
     }
 
-    /// Starts it again after [`Self::kill`], with the same arguments, at the same address. It may not be ready yet.
+    /// Starts the page again after [`Self::kill`], with the same arguments, at the same address. Does not wait until it
+    /// is ready.
     ///
     /// # Errors
-    /// When it runs, or `sh` is missing.
+    /// The page runs already, or `sh` is missing.
     pub fn start_again(&mut self) -> Result<()> {
         ensure!(self.process.is_none(), "signoff-web runs already");
         let environment: Vec<_> =
@@ -101,10 +103,10 @@ impl WebProcess {
         Ok(())
     }
 
-    /// Waits until `/readyz` says yes.
+    /// Waits until `/readyz` succeeds.
     ///
     /// # Errors
-    /// When it ends first or takes longer than a minute and a half, with the end of its log.
+    /// The process ends first or takes longer than a minute and a half; the error has the end of its log.
     pub async fn until_ready(&mut self) -> Result<()> {
         let (client, url) = (client()?, format!("{}/readyz", self.health));
         until_ready(&mut self.process, async || {
@@ -114,19 +116,19 @@ impl WebProcess {
         .await
     }
 
-    /// The status and body of a page that it serves to who is not signed in, such as `/sign-in`; redirects are not
+    /// Returns the status and body of a page for users who are not signed in, such as `/sign-in`; redirects are not
     /// followed.
     ///
     /// # Errors
-    /// When it does not answer.
+    /// The page does not answer.
     pub async fn get(&self, path: &str) -> Result<(u16, String)> {
-        // It answers to the host of its public address only.
+        // The page answers only requests for the host of its public address.
         let host = self.url.split_once("://").map_or(self.url.as_str(), |(_, host)| host);
         let answer = client()?.get(format!("{}{path}", self.own_url)).header("host", host).send().await?;
         Ok((answer.status().as_u16(), answer.text().await?))
     }
 
-    /// The status and body of `/healthz` or `/readyz`.
+    /// Returns the status and body of `/healthz` or `/readyz`.
     ///
     /// # Errors
     /// When it does not answer.
@@ -135,25 +137,25 @@ impl WebProcess {
         Ok((answer.status().as_u16(), answer.text().await?))
     }
 
-    /// The address that people open.
+    /// Returns the address that people open.
     #[must_use]
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// Where this replica itself listens.
+    /// Returns the address at which this replica itself listens.
     #[must_use]
     pub fn own_url(&self) -> &str {
         &self.own_url
     }
 
-    /// Its process id while it runs, for measuring.
+    /// Returns its process id while it runs, for measuring.
     #[must_use]
     pub fn pid(&self) -> Option<u32> {
         self.process.as_ref().map(Supervised::pid)
     }
 
-    /// All it has logged.
+    /// Returns the whole log.
     ///
     /// # Errors
     /// When there is no log.
@@ -161,7 +163,7 @@ impl WebProcess {
         std::fs::read_to_string(&self.log).with_context(|| format!("reading {}", self.log.display()))
     }
 
-    /// Sends it a signal: freeze it, let it go on.
+    /// Sends it a signal, such as to freeze it or to let it continue.
     ///
     /// # Errors
     /// When it has ended.
@@ -169,7 +171,7 @@ impl WebProcess {
         self.process.as_mut().context("signoff-web does not run")?.signal(signal)
     }
 
-    /// Kills it, as a crash would; [`Self::start_again`] brings it back.
+    /// Kills it, as a crash would; [`Self::start_again`] starts it again.
     pub fn kill(&mut self) {
         self.process = None;
     }
@@ -177,7 +179,7 @@ impl WebProcess {
     /// Asks it to end and waits until it has.
     ///
     /// # Errors
-    /// When it takes longer than 20 seconds, or fails on its way out.
+    /// It takes longer than 20 seconds, or fails while it ends.
     pub async fn stop(mut self) -> Result<()> {
         let process = self.process.take().context("signoff-web does not run")?;
         let status = process.terminate(Duration::from_secs(20)).await?;
@@ -187,7 +189,7 @@ impl WebProcess {
 }
 
 impl Issuer {
-    /// Arguments of `signoff-web`, with the names that the API server gives people.
+    /// Returns arguments of `signoff-web` with which people have the names that the API server gives them.
     #[must_use]
     pub fn web_arguments(&self) -> Vec<String> {
         let mut arguments = vec![
@@ -204,7 +206,7 @@ impl Issuer {
 }
 
 impl Cluster {
-    /// A kubeconfig with the server and nobody's login: all that a page needs that passes tokens through.
+    /// Writes a kubeconfig with the server and no login, for a page that passes its users' tokens on.
     ///
     /// # Errors
     /// When it cannot be written.
@@ -216,7 +218,7 @@ impl Cluster {
         Ok(file)
     }
 
-    /// An hour's token of a service account, such as the page's own where it impersonates.
+    /// Returns a token of a service account, valid for an hour, such as the page's own when it impersonates users.
     ///
     /// # Errors
     /// When there is no such account.
@@ -227,7 +229,7 @@ impl Cluster {
         request.status.and_then(|status| status.token).context("a token request without an answer")
     }
 
-    /// A file with a fresh key for cookies, that replicas share.
+    /// Writes a file with a new key for cookies, which replicas share.
     ///
     /// # Errors
     /// When it cannot be written.
@@ -239,7 +241,7 @@ impl Cluster {
     }
 }
 
-/// One address before several replicas: each connection goes to the next of them that answers. It ends with the test.
+/// One address before several replicas: each connection goes to the next replica that answers. It ends with the test.
 pub struct Front {
     address: SocketAddr,
     replicas: Arc<Mutex<Vec<String>>>,
@@ -247,10 +249,10 @@ pub struct Front {
 }
 
 impl Front {
-    /// Starts one; its address is then the replicas' `url`.
+    /// Starts a front; its address is then the replicas' `url`.
     ///
     /// # Errors
-    /// When there is no free port.
+    /// There is no free port.
     pub async fn start() -> Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let address = listener.local_addr()?;
@@ -272,13 +274,13 @@ impl Front {
         Ok(Self { address, replicas, serving })
     }
 
-    /// The address that people open.
+    /// Returns the address that people open.
     #[must_use]
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    /// Sends every new connection to one of these.
+    /// Sends every new connection to one of these replicas.
     pub fn lead_to<'a>(&self, replicas: impl IntoIterator<Item = &'a WebProcess>) {
         let replicas = replicas.into_iter().map(|replica| replica.own_url.replace("http://", "")).collect();
         *self.replicas.lock().unwrap_or_else(PoisonError::into_inner) = replicas;
@@ -291,7 +293,7 @@ impl Drop for Front {
     }
 }
 
-/// Without any replica that answers, the connection is closed: who connected sees it.
+/// Connects a stream to a replica. If no replica answers, the connection is closed, which the client notices.
 async fn through(mut stream: TcpStream, replicas: Vec<String>) {
     for replica in replicas {
         if let Ok(mut upstream) = TcpStream::connect(&replica).await {
@@ -301,7 +303,7 @@ async fn through(mut stream: TcpStream, replicas: Vec<String>) {
     }
 }
 
-/// Redirects are what tests look at, so it follows none.
+/// Returns a client that follows no redirects, because tests check them.
 fn client() -> Result<reqwest::Client> {
     Ok(reqwest::Client::builder().no_proxy().redirect(reqwest::redirect::Policy::none()).build()?)
 }

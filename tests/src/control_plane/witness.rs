@@ -1,5 +1,5 @@
-//! A proxy between the page and the API server that remembers as whom each request came, and that can be away or slow.
-//! It must not change a request or an answer.
+//! A proxy between the page and the API server that records the user of each request, and that can be closed or slow.
+//! Requests and answers pass unchanged.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -37,29 +37,29 @@ pub struct Seen {
     pub method: Method,
     /// The path with its query.
     pub path: String,
-    /// All its headers. `Authorization` and `Impersonate-*` are among them.
+    /// All headers, with `Authorization` and `Impersonate-*`.
     pub headers: HeaderMap,
     /// The body, as text.
     pub body: String,
-    /// What the API server answered; `None` while it has not, or where it was away.
+    /// The status of the API server's answer; `None` before the answer.
     pub status: Option<u16>,
 }
 
 impl Seen {
-    /// The bearer token, if it came with one.
+    /// Returns the bearer token, or `None`.
     #[must_use]
     pub fn token(&self) -> Option<&str> {
         self.headers.get("authorization")?.to_str().ok()?.strip_prefix("Bearer ")
     }
 
-    /// All headers `Impersonate-*`, in order, by their names in small letters.
+    /// Returns all headers `Impersonate-*`, in order, by their lowercase names.
     #[must_use]
     pub fn impersonates(&self) -> Vec<(String, String)> {
         let ours = self.headers.iter().filter(|(name, _)| name.as_str().starts_with("impersonate-"));
         ours.map(|(name, value)| (name.to_string(), String::from_utf8_lossy(value.as_bytes()).into_owned())).collect()
     }
 
-    /// Whether it only reads.
+    /// Returns whether the request only reads.
     #[must_use]
     pub fn reads(&self) -> bool {
         matches!(self.method, Method::GET | Method::HEAD)
@@ -84,10 +84,10 @@ struct Shared {
 }
 
 impl Witness {
-    /// Starts one before a cluster's API server.
+    /// Starts a witness before a cluster's API server.
     ///
     /// # Errors
-    /// When the cluster's kubeconfig names no server.
+    /// The cluster's kubeconfig names no server.
     pub async fn start(cluster: &Cluster) -> Result<Self> {
         super::install_tls();
         let folder = private_folder("signoff-witness-", &std::env::temp_dir())?;
@@ -123,10 +123,10 @@ impl Witness {
         Ok(witness)
     }
 
-    /// A kubeconfig that leads through it, with this token or with nobody's login.
+    /// Writes a kubeconfig with the witness as the server, and with this token or without a login.
     ///
     /// # Errors
-    /// When it cannot be written.
+    /// The file cannot be written.
     pub fn kubeconfig(&self, token: Option<&str>) -> Result<PathBuf> {
         let name = if token.is_some() { "login.yaml" } else { "nobody.yaml" };
         let file = self.folder.path().join(name);
@@ -134,47 +134,47 @@ impl Witness {
         Ok(file)
     }
 
-    /// Where it listens.
+    /// Returns the address at which it listens.
     #[must_use]
     pub fn url(&self) -> String {
         format!("https://{}", self.address)
     }
 
-    /// The certificate of the authority that it is known by.
+    /// Returns the certificate of its authority.
     #[must_use]
     pub fn authority(&self) -> &Path {
         &self.authority
     }
 
-    /// Every request since it started, or since [`Self::forget`], in the order they came.
+    /// Returns every request since the start or since [`Self::forget`], in the order in which they came.
     #[must_use]
     pub fn seen(&self) -> Vec<Seen> {
         lock(&self.shared.seen).clone()
     }
 
-    /// Forgets what it saw.
+    /// Forgets all requests.
     pub fn forget(&self) {
         lock(&self.shared.seen).clear();
     }
 
-    /// Lets every request that comes from now on wait so long before it is passed on.
+    /// Delays every later request by this duration before it is passed on.
     pub fn delay(&self, delay: Duration) {
         *lock(&self.shared.delay) = delay;
     }
 
-    /// The API server is away: connections break, and no new one is taken.
+    /// Closes the witness, as if the API server were away: connections break, and new ones are refused.
     pub async fn close(&self) {
         if let Some(serving) = self.serving.lock().await.take() {
             serving.abort();
-            // Its end is an error by design; what counts is that the port is free now.
+            // The task always ends with an error here; the port is free now.
             let _ = serving.await;
         }
     }
 
-    /// The API server is back, at the same address.
+    /// Opens the witness again at the same address.
     ///
     /// # Errors
-    /// When somebody else took the port meanwhile.
+    /// Another process took the port.
     pub async fn open(&self) -> Result<()> {
         let mut serving = self.serving.lock().await;
         if serving.is_none() {
@@ -204,7 +204,7 @@ impl Drop for Witness {
     }
 }
 
-/// Serves one connection. Its errors are those of who connected: they see them themselves.
+/// Serves one connection. Its errors are ignored, because the client notices them.
 async fn connection(shared: Arc<Shared>, tls: TlsAcceptor, stream: TcpStream) {
     let Ok(stream) = tls.accept(stream).await else { return };
     let service = hyper::service::service_fn(|request| {
@@ -249,7 +249,7 @@ impl Shared {
                 return Ok(away);
             }
         };
-        // After `forget` this number is another's, or nobody's: then nothing is written.
+        // After `forget` this number may belong to another request or to none; then no status is written.
         if let Some(seen) = lock(&self.seen).get_mut(number).filter(|seen| seen.path == path && seen.status.is_none()) {
             seen.status = Some(answer.status().as_u16());
         }

@@ -1,5 +1,4 @@
-//! Archives that have the same bytes for the same files: no times, no owners, no order but that of the calls.
-//! Knows nothing of what an archive is for.
+//! Archives that have the same bytes for the same files: no times, no owners, in the order of the calls.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -8,12 +7,12 @@ use anyhow::Result;
 use miniz_oxide::deflate::compress_to_vec;
 use tar::{Builder, EntryType, Header};
 
-/// 1980-01-01: archivers warn of files that are older.
+/// The time of all files, 1980-01-01: archivers warn of files that are older.
 const MODIFIED: u64 = 315_532_800;
-/// The level of DEFLATE: above it, time doubles for 1 % of the size.
+/// The level of DEFLATE. A higher level doubles the time for 1 % of the size.
 const LEVEL: u8 = 7;
 
-/// A tar archive in memory. A path in it has no `/` before it; a folder stands before what is in it.
+/// A tar archive in memory. Its paths have no leading `/`, and a folder comes before the files in it.
 pub struct Archive {
     tar: Builder<Vec<u8>>,
     paths: BTreeSet<PathBuf>,
@@ -26,7 +25,7 @@ impl Default for Archive {
 }
 
 impl Archive {
-    /// Adds a file, unless the path is there already.
+    /// Adds a file, unless the path exists already.
     ///
     /// # Errors
     /// When the path is too long for an archive.
@@ -96,7 +95,7 @@ pub fn gzip(bytes: &[u8]) -> Vec<u8> {
     zipped
 }
 
-/// The checksum of gzip: CRC-32 of ISO 3309, a table of 256 steps.
+/// Returns the checksum of gzip: CRC-32 of ISO 3309, with a table of 256 entries.
 fn crc32(bytes: &[u8]) -> u32 {
     const TABLE: [u32; 256] = {
         let mut table = [0; 256];

@@ -1,5 +1,5 @@
-//! An image as a folder or an archive in the OCI image layout: `oci-layout`, `index.json` and `blobs/sha256/…`.
-//! Adds nothing to an image: the same image is the same bytes.
+//! An image as a folder or an archive in the OCI image layout: `oci-layout`, `index.json` and `blobs/sha256/…`. The
+//! same image has the same bytes.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,16 +12,16 @@ use super::{Archive, Named, sha256};
 
 const INDEX: &str = "index.json";
 const MARK: &str = "oci-layout";
-/// The annotation by which containerd names an image that it imports.
+/// The annotation with the name under which containerd imports an image.
 const NAME: &str = "io.containerd.image.name";
-/// The annotation by which other tools find an image in a layout: its tag.
+/// The annotation with the tag by which other tools find an image in a layout.
 const TAG: &str = "org.opencontainers.image.ref.name";
 
 /// One image with its name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
     named: Named,
-    /// By their paths in the layout.
+    /// The files, by their paths in the layout.
     files: BTreeMap<String, Vec<u8>>,
 }
 
@@ -81,13 +81,13 @@ impl Layout {
         Ok(Self { named: Named { name: name.to_owned(), digest }, files })
     }
 
-    /// The name and the digest.
+    /// Returns the name and the digest.
     #[must_use]
     pub fn named(&self) -> &Named {
         &self.named
     }
 
-    /// The size of all files, in bytes.
+    /// Returns the size of all files, in bytes.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.files.values().map(Vec::len).sum()
@@ -121,7 +121,7 @@ impl Layout {
     }
 }
 
-/// The path of a blob in a layout.
+/// Returns the path of a blob in a layout.
 fn path(digest: &str) -> String {
     format!("blobs/{}", digest.replace(':', "/"))
 }

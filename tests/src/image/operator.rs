@@ -1,5 +1,5 @@
-//! The image of the operator and of the page: their programs, the certificates of public authorities, and nothing else.
-//! Builds no program: `cargo xtask image` and the tests on a node bring theirs.
+//! The image of the operator and of the page: their programs and the certificates of public authorities. The callers,
+//! `cargo xtask image` and the tests on a node, build the programs.
 
 use std::path::Path;
 
@@ -7,14 +7,13 @@ use anyhow::Result;
 
 use super::Image;
 
-/// The name that the chart's defaults come to, as containerd spells it.
+/// The image name of the chart's defaults, as containerd spells it.
 pub const OPERATOR_IMAGE: &str = concat!("docker.io/library/signoff-operator:", env!("CARGO_PKG_VERSION"));
 /// The environment variable that names the folder of a written image for the tests on a node.
 pub const IMAGE_FOLDER: &str = "SIGNOFF_IMAGE";
 const AUTHORITIES: &str = "/etc/ssl/certs/ca-certificates.crt";
 
-/// Returns the image of the operator's program and the page's, and of the libraries they name where they are not
-/// static.
+/// Returns the image of the operator's program and the page's, and of their libraries if they are not static.
 ///
 /// # Errors
 /// When a program, a library, or this machine's certificates of public authorities cannot be read.
@@ -24,7 +23,7 @@ pub fn operator_image(operator: &Path, page: &Path) -> Result<Image> {
         .program("signoff-operator", operator)?
         .program("signoff-web", page)?
         .file(AUTHORITIES, 0o444, Path::new(AUTHORITIES))?
-        // Both are part of the C library; without this file it would ask name servers first.
+        // Files and DNS are both part of the C library; without this file it would ask name servers first.
         .text("etc/nsswitch.conf", "hosts: files dns\n")?
         .runs(&["/signoff-operator"], &[])
         // The same as in the chart and the Dockerfile.

@@ -1,5 +1,5 @@
-//! A server of tools on loopback that speaks MCP 2026-07-28 over HTTP: its tools can change while it runs, and it
-//! remembers what it was sent.
+//! A server of tools on loopback that speaks MCP 2026-07-28 over HTTP. Its tools can change while it runs, and it
+//! records its requests.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -16,11 +16,10 @@ pub struct ToolServer {
 }
 
 impl ToolServer {
-    /// Starts a server that lists these definitions, and answers each call with the text that `answer` makes of the
-    /// request.
+    /// Starts a server that lists these definitions, and answers each call with the text that `answer` returns.
     ///
     /// # Errors
-    /// No port can be had.
+    /// There is no free port.
     pub async fn start(tools: Value, answer: impl Fn(&Received) -> String + Send + Sync + 'static) -> Result<Self> {
         let tools = Arc::new(Mutex::new(tools));
         let listed = Arc::clone(&tools);
@@ -31,13 +30,13 @@ impl ToolServer {
         Ok(Self { server: server.await?, tools })
     }
 
-    /// The address of its tools.
+    /// Returns the address of its tools.
     #[must_use]
     pub fn url(&self) -> String {
         format!("{}/mcp", self.server.url())
     }
 
-    /// The address as `http://127.0.0.1:PORT`.
+    /// Returns the address as `http://127.0.0.1:PORT`.
     #[must_use]
     pub fn origin(&self) -> String {
         self.server.url()
@@ -48,19 +47,19 @@ impl ToolServer {
         *self.tools.lock().unwrap_or_else(PoisonError::into_inner) = tools;
     }
 
-    /// All requests so far, in order.
+    /// Returns all requests so far, in order.
     #[must_use]
     pub fn received(&self) -> Vec<Received> {
         self.server.received()
     }
 
-    /// The methods that were asked so far, in order.
+    /// Returns the methods of all requests so far, in order.
     #[must_use]
     pub fn asked(&self) -> Vec<String> {
         self.received().iter().map(|request| text(&message(request)["method"])).collect()
     }
 
-    /// The calls of tools so far, in order, each with its name and its arguments.
+    /// Returns the calls of tools so far, in order, each with its name and its arguments.
     #[must_use]
     pub fn calls(&self) -> Vec<(String, Value)> {
         let messages = self.received().into_iter().map(|request| message(&request));

@@ -1,7 +1,7 @@
-//! Python with the packages of `tests/mail`: that of this machine, and packages that pip fetches once.
+//! Python with the packages of `tests/mail`: Python is that of this machine, and pip fetches the packages once.
 //!
-//! **Invariant:** takes no package by its name alone: each file is known by its hash. A package that cannot be found is
-//! an error that says how to get it.
+//! **Invariant:** no package is identified by its name alone: each file has a known hash. A package that cannot be
+//! found is an error that says how to get it.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -17,7 +17,8 @@ use crate::control_plane::{cache, on_path, progress};
 const REQUIREMENTS: &str = "requirements.txt";
 const REMEDY: &str = "install Python 3.10 or later with venv (Debian: python3-venv)";
 
-/// The program of Python that has the packages: installed into the cache if they are not there, once for each list.
+/// Returns the program of Python that has the packages. They are installed into the cache if they are missing, once for
+/// each list.
 ///
 /// # Errors
 /// The missing part, and the way to install it.
@@ -27,7 +28,7 @@ pub(super) fn find() -> Result<PathBuf> {
     })?;
     let file = source().join(REQUIREMENTS);
     let wanted = fs::read(&file).with_context(|| format!("reading {}", file.display()))?;
-    // A virtual environment is of one version of Python.
+    // A virtual environment belongs to one version of Python.
     let version = output(Command::new(&python).arg("--version"))?;
     let mut hash = Sha256::new();
     hash.update(&wanted);
@@ -45,7 +46,7 @@ pub(super) fn find() -> Result<PathBuf> {
         return Ok(program);
     }
     progress("fetching the packages of tests/mail by pip (200 kB), once for this list");
-    // A virtual environment cannot be moved, so it is made where it stays, and is good once the file `done` is there.
+    // A virtual environment cannot be moved, so it is created in place, and is complete once the file `done` exists.
     if folder.is_dir() {
         fs::remove_dir_all(&folder).with_context(|| format!("removing {}", folder.display()))?;
     }
@@ -61,12 +62,12 @@ pub(super) fn find() -> Result<PathBuf> {
     Ok(program)
 }
 
-/// The folder of the server and its packages.
+/// Returns the folder of the server and its packages.
 pub(super) fn source() -> PathBuf {
     root().join("tests/mail")
 }
 
-/// One fetches, the others wait for it; the lock falls with the process that holds it.
+/// Takes the lock of an installation, so that other processes wait. The lock ends with the process that holds it.
 fn alone(file: &Path) -> Result<File> {
     let lock = File::create(file).with_context(|| format!("making {}", file.display()))?;
     lock.lock().with_context(|| format!("locking {}", file.display()))?;

@@ -1,5 +1,5 @@
-//! The real kubelet, with its pods in a control group of their own.
-//! It must not change settings of the machine: on a machine of its own it finds copies of them.
+//! The real kubelet, with its pods in a control group of their own. It changes only the copies of settings that a
+//! machine of its own has.
 
 use std::fs;
 use std::path::Path;
@@ -12,25 +12,25 @@ use crate::control_plane::{Network, Supervised};
 /// The node's name.
 pub(super) const NAME: &str = "node";
 
-/// What one kubelet is told.
+/// The settings of a kubelet.
 pub(super) struct Told<'a> {
     /// Its program.
     pub program: &'a Path,
     /// With the login of the node.
     pub kubeconfig: &'a Path,
-    /// Where it listens, and its pods are.
+    /// The network on which it listens and its pods run.
     pub network: Network,
     /// containerd's socket.
     pub runtime: &'a str,
-    /// The control group under which its pods are to run; it exists.
+    /// The control group under which its pods run; it exists.
     pub cgroup: &'a str,
-    /// For volumes and certificates; quick, and short-lived.
+    /// The folder of volumes and certificates, on a fast file system that is not kept.
     pub folder: &'a Path,
-    /// For its own log and for those of containers.
+    /// The folder of its own log and of the logs of containers.
     pub logs: &'a Path,
 }
 
-/// Starts it; it is of use when its node is ready.
+/// Starts a kubelet; its node becomes ready later.
 ///
 /// # Errors
 /// When its files cannot be written.
@@ -40,7 +40,7 @@ pub(super) fn start(told: &Told) -> Result<Supervised> {
         "kind": "KubeletConfiguration",
         "address": told.network.node().to_string(),
         "healthzPort": 0,
-        // Nobody from elsewhere reaches this address.
+        // No other machine reaches this address.
         "authentication": {"anonymous": {"enabled": true}, "webhook": {"enabled": false}},
         "authorization": {"mode": "AlwaysAllow"},
         "containerRuntimeEndpoint": told.runtime,
@@ -49,7 +49,7 @@ pub(super) fn start(told: &Told) -> Result<Supervised> {
         "enforceNodeAllocatable": ["pods"],
         "failCgroupV1": false,
         "failSwapOn": false,
-        // How full this machine's disk is, is not the tests' business.
+        // The tests do not depend on how full this machine's disk is.
         "imageGCHighThresholdPercent": 100,
         "evictionHard": {
             "memory.available": "100Mi",
@@ -59,11 +59,11 @@ pub(super) fn start(told: &Told) -> Result<Supervised> {
             "imagefs.inodesFree": "0%",
         },
         "podLogsDir": told.logs.join("pods").display().to_string(),
-        // There are no names to resolve; without this, every pod would have an Event about it.
+        // There are no names to resolve; without this setting, every pod would have an Event about it.
         "clusterDNS": [told.network.api().to_string()],
         "clusterDomain": "cluster.local",
         "resolvConf": "",
-        // Its usual 50 requests a second would make fifty pods at once wait for it.
+        // At the default of 50 requests a second, fifty pods at once would wait for it.
         "kubeAPIQPS": 500,
         "kubeAPIBurst": 500,
     });

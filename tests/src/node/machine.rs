@@ -1,6 +1,8 @@
-//! A machine of its own for a program and its pods: namespaces in which it is the first process, and which the kernel
-//! clears away with it, however it ends.
-//! It must not change the machine around it: what the kernel does not put back, `guard.sh` does, also after `kill -9`.
+//! A machine of its own for a program and its pods: namespaces in which the program is the first process, and which the
+//! kernel removes with it, however it ends.
+//!
+//! **Invariant:** the machine around it is not changed: `guard.sh` restores what the kernel does not, also after `kill
+//! -9`.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -13,34 +15,34 @@ use anyhow::{Context, Result, ensure};
 use super::packages::Packages;
 use crate::control_plane::private_folder;
 
-/// The environment variable with the name of the control group of the machine's pods: set inside, and nowhere else.
+/// The environment variable with the name of the control group of the machine's pods; it is set inside only.
 const CGROUP: &str = "SIGNOFF_NODE_CGROUP";
-/// As `guard.sh` calls it.
+/// The arguments of `unshare`, as in `guard.sh`.
 const UNSHARE: [&str; 6] = ["--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"];
 const GUARD: &str = include_str!("guard.sh");
 const INSIDE: &str = include_str!("inside.sh");
 
-/// Whose standard input the program has.
+/// The standard input of the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Input {
-    /// None: it is a test, or plays everybody itself.
+    /// No input: the program is a test or plays all parts itself.
     Nothing,
-    /// The terminal's, for a person.
+    /// The terminal's input, for a person.
     Terminal,
 }
 
-/// What it takes to make such machines, found to be here.
+/// The programs that such machines need, which were found here.
 #[derive(Debug)]
 pub struct Machine {
     packages: Packages,
 }
 
 impl Machine {
-    /// Looks whether there is all it takes: Linux, root, control groups that can be written, `unshare`, and containerd,
-    /// runc, CNI plugins and busybox, which are fetched where they are missing and apt can.
+    /// Checks that machines can be created: Linux, root, writable control groups, `unshare`, and containerd, runc, CNI
+    /// plugins and busybox, which apt fetches if they are missing.
     ///
     /// # Errors
-    /// What is missing.
+    /// The missing part.
     pub fn find() -> Result<Self> {
         let root = fs::metadata("/proc/self").is_ok_and(|me| me.uid() == 0);
         ensure!(root, "pods run in namespaces and control groups that only root may make: run this as root, on Linux");
@@ -56,18 +58,19 @@ impl Machine {
         Ok(Self { packages: Packages::find()? })
     }
 
-    /// A command that runs `program` on a machine of its own; arguments, environment and outputs are the caller's to
-    /// add. No network leads out of that machine, so everything must have been built and fetched before. To take one's
-    /// own program further there, run it again and ask [`is_inside`].
+    /// Returns a command that runs `program` on a machine of its own; the caller adds arguments, environment and
+    /// outputs. No network leads out of that machine, so everything must have been built and fetched before. A caller
+    /// that wants to continue there runs its own program again, which asks [`is_inside`].
     ///
-    /// The machine lives no longer than the pipe that is the command's standard input: keep the child. Its exit code is
-    /// the program's. `TMPDIR` is a folder of its own, which is kept where the program fails, and else removed.
+    /// The machine ends with the pipe that is the command's standard input, so the caller keeps the child. Its exit
+    /// code is the program's. `TMPDIR` is a folder of its own, which is kept if the program fails and removed
+    /// otherwise.
     ///
     /// # Errors
-    /// When that folder cannot be made.
+    /// That folder cannot be created.
     pub fn inside(&self, program: &Path, input: Input) -> Result<Command> {
         let folder = private_folder("signoff-machine-", &std::env::temp_dir())?.keep();
-        // Nobody else's, even where another suite has the same process id in namespaces of its own.
+        // The name is unique, even where another suite has the same process id in namespaces of its own.
         let name = folder.file_name().context("a folder without a name")?.to_owned();
         let mut command = Command::new("sh");
         command.args(["-c", GUARD, "guard"]).arg(&name).arg(&folder);
@@ -78,23 +81,23 @@ impl Machine {
     }
 }
 
-/// Whether this process runs on a machine that [`Machine::inside`] made.
+/// Returns whether this process runs on a machine that [`Machine::inside`] created.
 #[must_use]
 pub fn is_inside() -> bool {
     std::env::var_os(CGROUP).is_some()
 }
 
-/// The control group of one node's pods. Dropping it kills whatever still runs in it; `guard.sh` removes it.
+/// The control group of one node's pods. Dropping it kills the processes that still run in it; `guard.sh` removes it.
 #[derive(Debug)]
 pub(super) struct Group {
     path: String,
 }
 
 impl Group {
-    /// Makes the group of the node with this number.
+    /// Creates the group of the node with this number.
     ///
     /// # Errors
-    /// When this process does not run inside.
+    /// This process does not run inside.
     pub(super) fn make(number: u8) -> Result<Self> {
         let all = std::env::var(CGROUP).ok().context(
             "pods run on a machine of their own, and this is not one: run `cargo xtask test pods`, with the names of \
@@ -107,7 +110,7 @@ impl Group {
         Ok(group)
     }
 
-    /// From the root of each hierarchy.
+    /// Returns the path from the root of each hierarchy.
     pub(super) fn path(&self) -> &str {
         &self.path
     }
@@ -119,16 +122,16 @@ impl Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        // Containers have a life of their own: containerd may end and begin again without them.
+        // Containers do not end with containerd, which may be restarted without them.
         let processes: BTreeSet<String> = self.folders().flat_map(|folder| processes(&folder)).collect();
         if !processes.is_empty() {
-            // What cannot be killed has ended already, and the machine's end takes the rest.
+            // A process that cannot be killed has ended already, and the machine's end kills the rest.
             let _ = Command::new("kill").arg("-KILL").args(processes).stderr(Stdio::null()).status();
         }
     }
 }
 
-/// The processes of a control group and of all below it.
+/// Returns the processes of a control group and of all groups below it.
 fn processes(group: &Path) -> Vec<String> {
     let own = fs::read_to_string(group.join("cgroup.procs")).unwrap_or_default();
     let below = fs::read_dir(group).into_iter().flatten().flatten().map(|entry| entry.path());
@@ -136,7 +139,7 @@ fn processes(group: &Path) -> Vec<String> {
     own.lines().map(str::to_owned).chain(below).collect()
 }
 
-/// One (v2), or one each controller (v1).
+/// Returns the control group hierarchies: one (v2), or one for each controller (v1).
 fn hierarchies() -> Vec<PathBuf> {
     let root = Path::new("/sys/fs/cgroup");
     let is_one = |folder: &Path| folder.join("cgroup.procs").exists();
@@ -151,7 +154,7 @@ fn can_group() -> Result<()> {
     let hierarchies = hierarchies();
     ensure!(!hierarchies.is_empty(), "pods need control groups, and none are mounted at /sys/fs/cgroup");
     for hierarchy in hierarchies {
-        // Machines beside this one have process ids of their own, so an id is not a name.
+        // Other machines have process ids of their own, so an id would not be unique.
         let tried = hierarchy.join(format!("signoff-{:016x}-tried", fastrand::u64(..)));
         fs::create_dir(&tried).and_then(|()| fs::remove_dir(&tried)).with_context(|| {
             let hierarchy = hierarchy.display();

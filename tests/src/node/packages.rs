@@ -1,6 +1,7 @@
-//! containerd, runc, CNI plugins and busybox: those of this machine, else Debian's packages, fetched by apt and
-//! unpacked into the cache. It must not install anything or start a service: a containerd of this machine is left as it
-//! is.
+//! containerd, runc, CNI plugins and busybox: those of this machine, or else Debian's packages, fetched by apt and
+//! unpacked into the cache.
+//!
+//! **Invariant:** no package is installed and no service is started: a containerd of this machine is left as it is.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,31 +11,32 @@ use anyhow::{Context, Result, bail, ensure};
 
 use crate::control_plane::{cache, on_path, progress};
 
-/// The environment variable that hands the unpacked packages on to the inside.
+/// The environment variable that passes the folder of the unpacked packages to the inside.
 const UNPACKED: &str = "SIGNOFF_NODE_PACKAGES";
 const PACKAGES: [&str; 4] = ["containerd", "runc", "containernetworking-plugins", "busybox-static"];
 
-/// Where the programs of a node are.
+/// The programs of a node.
 #[derive(Clone, Debug)]
 pub(super) struct Packages {
-    /// The container runtime; its shim lies beside it or on `PATH`.
+    /// The container runtime; its shim is beside it or on `PATH`.
     pub containerd: PathBuf,
-    /// Its command line.
+    /// The command line of containerd.
     pub ctr: PathBuf,
-    /// What makes containers.
+    /// The program that creates containers.
     pub runc: PathBuf,
     /// The folder with the CNI plugins `bridge` and `host-local`.
     pub cni: PathBuf,
-    /// Whatever a small image needs, in one program.
+    /// busybox, which has all programs of a small image.
     pub busybox: PathBuf,
     unpacked: Option<PathBuf>,
 }
 
 impl Packages {
-    /// Those of this machine when it has all of them, else unpacked ones, which takes seconds the first time.
+    /// Returns the programs of this machine if it has all of them, or else unpacked ones, which takes seconds the first
+    /// time.
     ///
     /// # Errors
-    /// What is missing and why it cannot be fetched.
+    /// The missing program, and the reason why it cannot be fetched.
     pub(super) fn find() -> Result<Self> {
         if let Some(folder) = std::env::var_os(UNPACKED) {
             return Self::unpacked(Path::new(&folder)).with_context(|| format!("{UNPACKED} lacks a program"));
@@ -49,7 +51,7 @@ impl Packages {
         }
     }
 
-    /// Lets a command, and what it starts, find the same programs.
+    /// Sets the environment of a command so that it and its children find the same programs.
     pub(super) fn tell(&self, command: &mut Command) {
         if let Some(folder) = &self.unpacked {
             command.env(UNPACKED, folder);
@@ -81,7 +83,8 @@ impl Packages {
     }
 }
 
-/// The folder in the cache with the unpacked packages of this release of the distribution.
+/// Returns the folder in the cache with the unpacked packages of this release of the distribution, and fetches them if
+/// they are missing.
 fn fetched() -> Result<PathBuf> {
     let all = cache()?.join("node");
     let folder = all.join(release());
@@ -115,7 +118,7 @@ fn fetched() -> Result<PathBuf> {
         }
     }
     match fs::rename(&root, &folder) {
-        // Another process was quicker, and has the same.
+        // Another process was faster, and its packages are the same.
         Err(_) if folder.is_dir() => {}
         renamed => renamed.with_context(|| format!("making {}", folder.display()))?,
     }
@@ -123,7 +126,7 @@ fn fetched() -> Result<PathBuf> {
     Ok(folder)
 }
 
-/// Such as `debian-12`: programs of one release need not run on another.
+/// Returns the release, such as `debian-12`: programs of one release need not run on another.
 fn release() -> String {
     let text = fs::read_to_string("/etc/os-release").unwrap_or_default();
     let value = |name: &str| {

@@ -1,5 +1,4 @@
-//! containerd with a folder of its own, and the way to put images into it.
-//! It must not be any other containerd than the one started here.
+//! A containerd with a folder of its own, and the import of images into it. No other containerd is used.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,9 +10,9 @@ use super::packages::Packages;
 use crate::control_plane::{Network, Supervised, until_ready};
 use crate::image::{Image, Layout, Named};
 
-/// What the kubelet asks for.
+/// The containerd namespace that the kubelet uses.
 const NAMESPACE: &str = "k8s.io";
-/// The image of every pod's first container, which holds its namespaces.
+/// The image of every pod's first container, which holds the pod's Linux namespaces.
 const PAUSE: &str = "signoff.dev/pause:1";
 
 /// A running containerd.
@@ -25,7 +24,7 @@ pub(super) struct Runtime {
     folder: PathBuf,
 }
 
-/// The way to it from the command line.
+/// The command line of containerd.
 #[derive(Debug)]
 struct Ctr {
     program: PathBuf,
@@ -33,7 +32,7 @@ struct Ctr {
 }
 
 impl Runtime {
-    /// Starts it and waits until it answers.
+    /// Starts containerd and waits until it answers.
     ///
     /// # Errors
     /// When it ends early or does not answer in time, with the end of its log.
@@ -51,15 +50,15 @@ impl Runtime {
         Ok(Self { process, ctr, folder: folder.to_owned() })
     }
 
-    /// Where the kubelet speaks to it.
+    /// Returns the address at which the kubelet connects to it.
     pub(super) fn endpoint(&self) -> String {
         format!("unix://{}", self.ctr.socket.display())
     }
 
-    /// Takes an image in under its name, and under its digest.
+    /// Imports an image under its name and its digest.
     ///
     /// # Errors
-    /// containerd's own words.
+    /// containerd's error.
     pub(super) async fn take_in(&self, image: &Layout) -> Result<Named> {
         let archive = tempfile::Builder::new().prefix("image-").tempfile_in(&self.folder)?;
         fs::write(archive.path(), image.archive()?)?;
@@ -80,9 +79,9 @@ impl Ctr {
     }
 }
 
-/// The image of every pod's first container: it sleeps.
+/// Imports the image of every pod's first container, which sleeps.
 pub(super) async fn pause(runtime: &Runtime, packages: &Packages) -> Result<()> {
-    // As long as it takes numbers: 68 years.
+    // The longest duration that the program accepts: 68 years.
     let image =
         Image::default().program("bin/busybox", &packages.busybox)?.runs(&["/bin/busybox", "sleep", "2147483647"], &[]);
     runtime.take_in(&image.layout(PAUSE)?).await?;
@@ -93,8 +92,8 @@ fn socket(folder: &Path) -> PathBuf {
     folder.join("containerd.sock")
 }
 
-/// Without CAP_SYS_RESOURCE, runc ends where it is asked for a lower score than its own: hence
-/// `restrict_oom_score_adj`.
+/// Returns containerd's configuration. Without CAP_SYS_RESOURCE, runc fails when a container has a lower score than
+/// runc itself, hence `restrict_oom_score_adj`.
 fn configuration(packages: &Packages, folder: &Path) -> String {
     let own = |name: &str| folder.join(name).display().to_string();
     format!(

@@ -1,5 +1,4 @@
-//! The API itself: answers a request from the store.
-//! It does not know faults or crashes: what arrives here is applied.
+//! The API itself: answers a request from the store. Faults and crashes are handled before a request arrives here.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -40,7 +39,7 @@ impl Answer {
     }
 }
 
-/// The rest of a list that is read in pages: as it was when the first page was read.
+/// The rest of a list that is read in pages, as it was when the first page was read.
 #[derive(Clone)]
 pub(crate) struct Page {
     number: u64,
@@ -54,12 +53,12 @@ pub(crate) struct Api {
     pub(crate) defaults: Defaults,
     pub(crate) garbage: Garbage,
     pub(crate) pages: BTreeMap<String, Page>,
-    /// What containers wrote, by the uids of their Pods.
+    /// The logs of containers, by the uids of their Pods.
     pub(crate) logs: BTreeMap<String, String>,
 }
 
 impl Api {
-    /// Does what a request asks, and collects the garbage it leaves.
+    /// Applies a request, and collects the garbage that it leaves.
     pub(crate) fn apply(&mut self, request: &Request) -> Answer {
         let before = self.store.number();
         let answer = Answer::of(self.answer(request));
@@ -136,7 +135,7 @@ impl Api {
         Ok(Answer::Body(200, Projection::of(request).bytes(version)))
     }
 
-    /// The last lines that a Pod's container wrote; none before it has ended.
+    /// Returns the last lines of a container's log, or an error before the container has ended.
     fn log(&self, request: &Request) -> Result<Answer, Refusal> {
         let key = key(request)?;
         let pod = self.store.get(&key).ok_or_else(|| Refusal::not_found(&key))?;
@@ -161,7 +160,7 @@ impl Api {
                     .collect();
                 Page { number: self.store.number(), rest }
             }
-            // A page can be asked for again.
+            // The client may read a page again.
             token => self.pages.get(token).cloned().ok_or_else(|| {
                 Refusal::new(
                     410,
@@ -259,13 +258,13 @@ fn body(request: &Request) -> Result<Value, Refusal> {
     if object.is_object() { Ok(object) } else { Err(Refusal::bad_request("the object provided is no object")) }
 }
 
-/// Access reviews are not stored; everything is allowed, because nothing is simulated that could say no.
+/// Answers an access review, which is not stored. Everything is allowed, because no authorization is simulated.
 fn review(request: &Request) -> Result<Answer, Refusal> {
     let mut review = body(request)?;
     metadata(&mut review)?;
     let mut user = json!({"username": *request.actor, "groups": ["system:authenticated"]});
     if request.actor.starts_with("system:serviceaccount:") {
-        // Service accounts come with tokens that are bound to a pod, one a life.
+        // Tokens of service accounts are bound to a pod, and each life has its own.
         let pod = format!("pod-{}", request.incarnation);
         user["extra"] = json!({"authentication.kubernetes.io/pod-name": [pod]});
     }

@@ -1,5 +1,4 @@
-//! What a test may do to the server: set faults, end watches, edit objects behind everyone's back.
-//! Each is one call in plain words; none of it goes through the log.
+//! The controls of a test over the server: faults, the end of watches, and edits of objects. None of them is logged.
 
 use std::time::Duration;
 
@@ -14,14 +13,14 @@ use super::status::Refusal;
 use super::store::{Key, Resource};
 use super::watch::Ending;
 
-/// Requests that go wrong.
+/// Faults of requests.
 impl ApiServer {
-    /// Sets a fault; the requests it is about are counted from now.
+    /// Sets a fault; the requests that match it are counted from now.
     pub fn fault(&self, on: On, fault: Fault) {
         self.with(|state| state.faults.add(on, fault));
     }
 
-    /// Nothing goes wrong any more, in requests and in streams.
+    /// Removes all faults of requests and streams.
     pub fn heal(&self) {
         self.change(|state| {
             state.faults.clear();
@@ -29,27 +28,27 @@ impl ApiServer {
         });
     }
 
-    /// The actor dies at its n-th write from now: the write is stored, its answer never comes.
+    /// Kills the actor at its n-th write from now: the write is stored, and its answer never comes.
     pub fn crash_after_write(&self, n: u64, actor: &str) {
         self.crash_at_write(n, actor, Crash::Applied);
     }
 
-    /// The actor dies at its n-th write from now, in the way that `crash` says.
+    /// Kills the actor at its n-th write from now, in the way of `crash`.
     pub fn crash_at_write(&self, n: u64, actor: &str, crash: Crash) {
         self.fault(On::writes_of(actor).nth(n), Fault::Crash(crash));
     }
 
-    /// The n-th write from now is stored, its sender sees a broken connection.
+    /// Breaks the connection at the actor's n-th write from now, after the write is stored.
     pub fn lose_response(&self, n: u64, actor: &str) {
         self.fault(On::writes_of(actor).nth(n), Fault::LoseResponse);
     }
 
-    /// Each k-th PUT, PATCH or DELETE of the actor is refused as a conflict, though nobody changed anything.
+    /// Refuses each k-th PUT, PATCH or DELETE of the actor as a conflict, although the object was not changed.
     pub fn conflict_every(&self, k: u64, actor: &str) {
         self.fault(On::writes_of(actor).only(not_a_creation).every(k), Fault::Conflict);
     }
 
-    /// Before each k-th PUT, PATCH or DELETE of the actor somebody edits a label of that object, so that it really
+    /// Edits a label of the object before each k-th PUT, PATCH or DELETE of the actor, so that the write really
     /// conflicts.
     pub fn edit_labels_before_every(&self, k: u64, actor: &str) {
         self.fault(On::writes_of(actor).only(not_a_creation).every(k), Fault::LabelEdit);
@@ -60,20 +59,20 @@ impl ApiServer {
         self.fault(On::writes_of(actor).nth(n), Fault::before(hook));
     }
 
-    /// The actor's next k requests, of any kind, are refused.
+    /// Refuses the actor's next k requests, of any kind.
     pub fn refuse_next(&self, k: u64, actor: &str, refusal: Refusal) {
         self.fault(On::requests_of(actor).first(k), Fault::Refuse(refusal));
     }
 
-    /// Answers to the actor's writes come this much after their effect; its watches may be ahead of them.
+    /// Delays the answers to the actor's writes, so that its watches may be ahead of them.
     pub fn slow_responses(&self, actor: &str, delay: Duration) {
         self.fault(On::writes_of(actor), Fault::SlowResponse(delay));
     }
 }
 
-/// Lives that end.
+/// Ends of lives.
 impl ApiServer {
-    /// The actor dies now, whichever of its lives it is in.
+    /// Kills all lives of the actor now.
     pub fn kill(&self, actor: &str) {
         let lives = self.with(|state| state.lives.get(actor).cloned().unwrap_or_default());
         for life in lives {
@@ -82,44 +81,44 @@ impl ApiServer {
     }
 }
 
-/// Streams that go wrong. The actor may be [`super::EVERYONE`]; a rule for one actor hides everyone's.
+/// Faults of streams. The actor may be [`super::EVERYONE`]; a rule for one actor hides the rule for all.
 impl ApiServer {
-    /// Every open watch of the actor ends now.
+    /// Ends every open watch of the actor now.
     pub fn drop_watches(&self, actor: &str) {
         self.end_watches(actor, Ending::Closed);
     }
 
-    /// Every open watch of the actor ends now, in the way that `ending` says.
+    /// Ends every open watch of the actor now, in the way of `ending`.
     pub fn end_watches(&self, actor: &str, ending: Ending) {
         self.change(|state| state.streams.end(actor, ending));
     }
 
-    /// Each watch of the actor ends after this many events; what comes first in a stream (a list) does not count.
+    /// Ends each watch of the actor after this many events; a list at the beginning of a stream does not count.
     pub fn close_watches_after(&self, actor: &str, events: u64) {
         self.change(|state| state.streams.rule(actor).close_after = Some(events));
     }
 
-    /// Every event comes twice.
+    /// Sends every event twice.
     pub fn duplicate_events(&self, actor: &str) {
         self.change(|state| state.streams.rule(actor).duplicate = true);
     }
 
-    /// Every event comes this much late: caches are stale by as much.
+    /// Delays every event by this duration, so that caches are stale by as much.
     pub fn delay_events(&self, actor: &str, delay: Duration) {
         self.change(|state| state.streams.rule(actor).delay = delay);
     }
 
-    /// No events come until [`ApiServer::release_events`].
+    /// Holds back all events until [`ApiServer::release_events`].
     pub fn hold_events(&self, actor: &str) {
         self.change(|state| state.streams.rule(actor).held = true);
     }
 
-    /// No events of one kind come to the actor until [`ApiServer::release_events`].
+    /// Holds back the actor's events of one kind until [`ApiServer::release_events`].
     pub fn hold_events_of(&self, actor: &str, kind: &Resource) {
         self.change(|state| state.streams.held_kinds.push((actor.to_owned(), kind.clone())));
     }
 
-    /// Events that were held back come now.
+    /// Sends the events that were held back, now.
     pub fn release_events(&self, actor: &str) {
         self.change(|state| {
             state.streams.rule(actor).held = false;
@@ -127,12 +126,12 @@ impl ApiServer {
         });
     }
 
-    /// The next k events never come. A watch goes on as if nothing were missing; only a new list shows it.
+    /// Drops the next k events. The watch goes on as if nothing were missing; only a new list shows the changes.
     pub fn lose_events(&self, actor: &str, k: u64) {
         self.change(|state| state.streams.rule(actor).lose = k);
     }
 
-    /// History is forgotten and all watches end: whoever opens one where it left off is told 410 and must list again.
+    /// Forgets the history and ends all watches: a client that resumes a watch gets 410 and must list again.
     pub fn expire_resource_versions(&self) {
         self.change(|state| {
             state.api.store.compact();
@@ -142,13 +141,13 @@ impl ApiServer {
     }
 }
 
-/// Objects behind everyone's back.
+/// Edits of objects without a request.
 impl ApiServer {
-    /// Stores an object as it is, status included, under its own name and namespace; replaces one that is there.
-    /// uid, creationTimestamp and generation are filled in where they are missing. The plural is formed from the kind.
+    /// Stores an object as it is, status included, under its own name and namespace; replaces an existing one. A
+    /// missing uid, creationTimestamp or generation is filled in. The plural is formed from the kind.
     ///
     /// # Errors
-    /// When the object has no kind, apiVersion or name.
+    /// The object has no kind, apiVersion or name.
     pub fn insert(&self, mut object: Value) -> Result<Value, Refusal> {
         let resource = Resource::of_object(&object);
         let created = self.clock().now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
@@ -172,8 +171,8 @@ impl ApiServer {
         }))
     }
 
-    /// Edits an object in any way; returns it, or `None` if it is not there. A change of what is wanted is a new
-    /// generation.
+    /// Edits an object in any way and returns it, or `None` if it does not exist. A change outside of metadata and
+    /// status is a new generation.
     pub fn edit(
         &self,
         resource: &Resource,
@@ -191,8 +190,8 @@ impl ApiServer {
         })
     }
 
-    /// Takes an object away at once, past finalizers; its dependents go as the garbage collector is set. False if it
-    /// was not there.
+    /// Removes an object at once, despite finalizers; its dependents follow according to the garbage setting. Returns
+    /// false if it did not exist.
     pub fn remove(&self, resource: &Resource, namespace: &str, name: &str) -> bool {
         let key = Key { resource: resource.clone(), namespace: namespace.to_owned(), name: name.to_owned() };
         self.change(|state| {
@@ -204,17 +203,17 @@ impl ApiServer {
         })
     }
 
-    /// Says when dependents follow their owners.
+    /// Sets when dependents follow their owners.
     pub fn garbage(&self, when: Garbage) {
         self.with(|state| state.api.garbage = when);
     }
 
-    /// Runs the garbage collector once; returns how many objects went.
+    /// Runs the garbage collector once and returns how many objects it removed.
     pub fn collect_garbage(&self) -> usize {
         self.change(|state| garbage::collect(&mut state.api.store, state.api.clock))
     }
 
-    /// Adds defaults that are applied to every object that is written, after those of Signoff's own kinds.
+    /// Adds defaults that are applied to every written object, after those of Signoff's own kinds.
     pub fn default_with(&self, defaults: impl Fn(&Resource, &mut Value) + Send + Sync + 'static) {
         self.with(|state| {
             let before = std::sync::Arc::clone(&state.api.defaults);
@@ -225,12 +224,12 @@ impl ApiServer {
         });
     }
 
-    /// What the container of a Pod with this uid wrote.
+    /// Sets the log of the container of the Pod with this uid.
     pub(crate) fn write_log(&self, uid: &str, text: &str) {
         self.with(|state| state.api.logs.insert(uid.to_owned(), text.to_owned()));
     }
 
-    /// Somebody edits a label, as a person or a Git tool would: the version moves on, the generation does not.
+    /// Edits a label, as a person or a Git tool would: the version changes, and the generation does not.
     pub(crate) fn touch(&self, key: &Key) {
         self.change(|state| {
             let number = state.api.store.number();

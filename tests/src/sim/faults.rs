@@ -1,5 +1,5 @@
-//! Faults: which requests go wrong, and how; the rules count the requests they are about from the moment they are set.
-//! It decides and never acts: the server that asks it applies, kills and waits.
+//! Faults: which requests go wrong, and how. Each rule counts the requests that it matches from the moment it is set.
+//! The server asks for a plan and carries it out.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,21 +9,21 @@ use super::ApiServer;
 use super::log::{Request, Verb};
 use super::status::Refusal;
 
-/// The actor's name that stands for every actor.
+/// The name that stands for all actors.
 pub const EVERYONE: &str = "*";
 
-/// How an actor dies at a write.
+/// The ways in which an actor dies at a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Crash {
     /// The write is applied, its answer is lost.
     Applied,
     /// The write never reached the server.
     NotApplied,
-    /// The write is still on its way: it is applied when the next incarnation may long be at work.
+    /// The write is still in flight: it is applied later, when the next incarnation may have been at work for long.
     AppliedAfter(Duration),
 }
 
-/// What goes wrong.
+/// The kinds of faults.
 #[derive(Clone, Debug)]
 pub enum Fault {
     /// The actor's incarnation dies at this request.
@@ -32,11 +32,11 @@ pub enum Fault {
     LoseResponse,
     /// The connection breaks before the request is applied.
     Reset,
-    /// The server says no.
+    /// The server refuses the request.
     Refuse(Refusal),
-    /// The request is refused as a conflict, although nobody changed the object.
+    /// The request is refused as a conflict, although the object was not changed.
     Conflict,
-    /// Somebody edits a label of the object just before: a conflict for whoever holds the version before.
+    /// A label of the object is edited just before, which is a conflict for a writer with the earlier version.
     LabelEdit,
     /// Runs before the request is applied.
     Before(Hook),
@@ -51,7 +51,7 @@ impl Fault {
     }
 }
 
-/// What a test does just before a request is applied; it may read and edit the server's objects freely.
+/// The action of a test just before a request is applied; it may read and edit the server's objects.
 #[derive(Clone)]
 pub struct Hook(Arc<Mutex<Action>>);
 
@@ -72,7 +72,7 @@ impl fmt::Debug for Hook {
 
 type Predicate = Arc<dyn Fn(&Request) -> bool + Send + Sync>;
 
-/// Which requests a rule is about: an actor's writes, or all its requests, narrowed by [`On::only`].
+/// The requests that match a rule: an actor's writes, or all its requests, narrowed by [`On::only`].
 #[derive(Clone)]
 pub struct On {
     actor: String,
@@ -89,35 +89,35 @@ enum When {
 }
 
 impl On {
-    /// Every write of an actor, or of [`EVERYONE`].
+    /// Matches every write of an actor, or of [`EVERYONE`].
     pub fn writes_of(actor: &str) -> Self {
         Self { actor: actor.to_owned(), writes_only: true, predicate: None, when: When::Every(1) }
     }
 
-    /// Every request of an actor, watches and reads included.
+    /// Matches every request of an actor, watches and reads included.
     pub fn requests_of(actor: &str) -> Self {
         Self { writes_only: false, ..Self::writes_of(actor) }
     }
 
-    /// Only those for which `predicate` holds; the others are not counted either.
+    /// Limits it to requests for which `predicate` holds; the others are not counted either.
     pub fn only(mut self, predicate: impl Fn(&Request) -> bool + Send + Sync + 'static) -> Self {
         self.predicate = Some(Arc::new(predicate));
         self
     }
 
-    /// Only the n-th of them, from 1.
+    /// Limits it to the n-th match, from 1.
     pub fn nth(mut self, n: u64) -> Self {
         self.when = When::Nth(n);
         self
     }
 
-    /// Only each k-th of them.
+    /// Limits it to each k-th match.
     pub fn every(mut self, k: u64) -> Self {
         self.when = When::Every(k.max(1));
         self
     }
 
-    /// Only the next k of them.
+    /// Limits it to the next k matches.
     pub fn first(mut self, k: u64) -> Self {
         self.when = When::First(k);
         self
@@ -150,10 +150,10 @@ impl Rule {
     }
 }
 
-/// What is to happen to one request.
+/// The plan for one request.
 #[derive(Default)]
 pub(crate) struct Plan {
-    /// Hooks to run first, outside of all locks.
+    /// The hooks to run first, outside of all locks.
     pub(crate) before: Vec<Hook>,
     pub(crate) label_edit: bool,
     pub(crate) stop: Option<Stop>,
@@ -169,7 +169,7 @@ pub(crate) enum Stop {
     Reset,
 }
 
-/// The rules in force.
+/// The current rules.
 #[derive(Default)]
 pub(crate) struct Faults {
     rules: Vec<Rule>,
@@ -184,7 +184,7 @@ impl Faults {
         self.rules.clear();
     }
 
-    /// Counts the request in every rule and collects what strikes it; of two refusals the older rule's stands.
+    /// Counts the request in every rule and collects the faults that are due; of two refusals the older rule's is used.
     pub(crate) fn plan(&mut self, request: &Request) -> Plan {
         let mut plan = Plan::default();
         for rule in &mut self.rules {

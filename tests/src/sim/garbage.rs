@@ -1,25 +1,25 @@
-//! The garbage collector: an object none of whose owners is left goes.
-//! It works on what the store holds now and never on requests, so it is in nobody's log.
+//! The garbage collector removes objects all of whose owners are gone. It works on the store and never by requests, so
+//! it is not in the log.
 
 use super::clock::Clock;
 use super::kubelet::grace;
 use super::objects::mark;
 use super::store::{Key, Store, Version};
 
-/// When dependents follow their owner.
+/// The time at which dependents follow their owner.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Garbage {
-    /// Within the request that took the last owner.
+    /// Within the request that removed the last owner.
     #[default]
     AtOnce,
-    /// When the test says so, as a real collector comes late.
+    /// On the test's call, because a real collector is late.
     WhenTold,
 }
 
-/// Removes every object that has owners of which none exists, and what they leave behind; returns how many went.
+/// Removes every object whose owners are all gone, and its dependents in turn; returns how many were removed.
 ///
-/// Finalizers of dependents are not waited for; Pods that run are left time to end. An owner is known by its uid, so a
-/// recreated namesake is none.
+/// Finalizers of dependents are ignored; Pods that run get time to end. An owner is identified by its uid, so a
+/// recreated object of the same name is no owner.
 pub(crate) fn collect(store: &mut Store, clock: Clock) -> usize {
     let mut gone = 0;
     loop {

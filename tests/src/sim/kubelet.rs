@@ -1,6 +1,6 @@
-//! A scheduler and a kubelet: they run the containers of Pods as the world answers, and say so in their statuses. They
-//! must not speak to an operator: all it learns is what the server stores. Each start of a container is an effect in
-//! the world, so that its ledger is the witness of how often one ran.
+//! A scheduler and a kubelet: they run the containers of Pods as the world answers, and report it in the Pods'
+//! statuses. An operator learns of it only from the server. Each start of a container is an effect in the world, whose
+//! ledger counts the starts.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,57 +13,57 @@ use tokio::time::{Instant, sleep_until};
 use super::store::{Key, Resource};
 use super::{ApiServer, EffectKey, World};
 
-/// Who starts containers, in the world's ledger.
+/// The actor that starts containers, in the world's ledger.
 pub const KUBELET: &str = "kubelet";
 
-/// From a Pod's creation until it has a node.
+/// The duration from a Pod's creation until it has a node.
 const TO_SCHEDULE: Duration = Duration::from_millis(100);
-/// From then until its container runs, or why it does not is told.
+/// The duration from then until its container runs, or its status has the reason why not.
 const TO_START: Duration = Duration::from_millis(400);
-/// How long a container takes to end once it is asked to.
+/// The duration in which a container ends after it was asked to.
 const TO_STOP: Duration = Duration::from_secs(1);
-/// From its end until the object of a Pod that is to go is gone.
+/// The duration from the end of a container until its deleted Pod is gone.
 const TO_GO: Duration = Duration::from_millis(100);
 
-/// What a container comes to. The world answers an [`EffectKey`] with one, as JSON, or with a text: its message; how
-/// long the answer takes is how long the container runs.
+/// The result of a container. The world answers an [`EffectKey`] with a result as JSON or with a text, which is the
+/// message. The time until the answer is the time for which the container runs.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Course {
     exit_code: i32,
     message: String,
-    /// `OOMKilled`; as the exit code says where there is none.
+    /// A reason such as `OOMKilled`; `None` derives it from the exit code.
     reason: Option<String>,
     log: String,
-    /// How it ends when it is asked to; killed where it does not say.
+    /// The exit code when it is asked to end; `None` if it is killed.
     exit_code_when_asked: Option<i32>,
-    /// It never runs, and this is why.
+    /// The waiting state of a container that never runs.
     waiting: Option<Value>,
-    /// It never gets a node, and this is why.
+    /// The reason why it never gets a node.
     unschedulable: Option<String>,
-    /// No scheduler looks at it.
+    /// Whether no scheduler handles it.
     unseen: bool,
 }
 
-/// Something that happens to a Pod.
+/// An event in the life of a Pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turn {
-    /// It got a node.
+    /// The Pod got a node.
     Bound,
-    /// Its container began.
+    /// Its container started.
     Started,
     /// Its container ended.
     Ended,
-    /// Its object went after its container had ended.
+    /// The Pod was removed after its container had ended.
     Gone,
 }
 
-/// How far a Pod is.
+/// The stage of a Pod.
 #[derive(Clone, Copy, Debug)]
 enum Stage {
     New,
     Bound,
-    /// It said why it waits.
+    /// Its status has the reason why it waits.
     Stuck,
     Running(Instant),
     Ended,
@@ -71,22 +71,22 @@ enum Stage {
 
 struct Seen {
     stage: Stage,
-    /// Since when it is in its stage.
+    /// The begin of its stage.
     since: Instant,
-    /// Since when it is to go.
+    /// The time at which it was marked for deletion.
     going: Option<Instant>,
     key: EffectKey,
     course: Course,
     runs: Duration,
 }
 
-/// What is to be done for a Pod.
+/// The next action for a Pod.
 enum Act {
     Bind,
     Start,
-    /// Says why it waits.
+    /// Writes the reason why it waits into its status.
     Tell,
-    /// Its container ends: by itself, or for a reason of the cluster's.
+    /// Ends its container: by itself, or for a reason of the cluster's.
     End(Option<(&'static str, &'static str)>),
     Remove,
 }
@@ -94,7 +94,7 @@ enum Act {
 type Naming = dyn Fn(&Value) -> EffectKey + Send + Sync;
 type Hook = Box<dyn FnMut(&ApiServer) + Send>;
 
-/// The one node and its scheduler; clones are the same.
+/// The one node and its scheduler; clones are the same node.
 #[derive(Clone)]
 pub struct Kubelet {
     server: ApiServer,
@@ -109,12 +109,12 @@ struct Inner {
     evicted: Vec<String>,
     hooks: Vec<(Turn, u64, Hook)>,
     most: BTreeMap<Option<String>, usize>,
-    /// How long a container takes to end once it is asked to, where that is not the usual.
+    /// The duration in which a container ends after it was asked to, if it is not [`TO_STOP`].
     to_stop: Option<Duration>,
 }
 
 impl Kubelet {
-    /// Begins to look after the Pods of a server. `naming` says which effect the container of a Pod is.
+    /// Starts handling the Pods of a server. `naming` returns the effect of a Pod's container.
     pub fn start(
         server: &ApiServer,
         world: &World,
@@ -126,23 +126,24 @@ impl Kubelet {
         kubelet
     }
 
-    /// Evicts a Pod: its container ends, and its status says why.
+    /// Evicts a Pod: its container ends, and its status has the reason.
     pub fn evict(&self, pod: &str) {
         self.lock().evicted.push(pod.to_owned());
         self.server.change(|_| {});
     }
 
-    /// Every container that is asked to end takes so long to.
+    /// Sets how long every container takes to end after it was asked to.
     pub fn slow_to_stop(&self, takes: Duration) {
         self.lock().to_stop = Some(takes);
     }
 
-    /// Does something when this happens to a Pod for the n-th time from now.
+    /// Runs `act` when this event happens to a Pod for the n-th time from now.
     pub fn when(&self, turn: Turn, n: u64, act: impl FnMut(&ApiServer) + Send + 'static) {
         self.lock().hooks.push((turn, n, Box::new(act)));
     }
 
-    /// How many containers ran at once at most: those whose effects' paths begin with this part, or all.
+    /// Returns the largest number of containers that ran at once: of those whose effects' paths begin with `first`, or
+    /// of all.
     pub fn most_at_once(&self, first: Option<&str>) -> usize {
         self.lock().most.get(&first.map(str::to_owned)).copied().unwrap_or_default()
     }
@@ -162,7 +163,7 @@ impl Kubelet {
         }
     }
 
-    /// Does what is due, and says when to look again.
+    /// Does everything that is due, and returns when to look again.
     fn look(&self) -> Option<Instant> {
         let now = Instant::now();
         let pods = self.server.values(&pods(), None);
@@ -248,7 +249,7 @@ impl Kubelet {
                 self.server.write_log(&uid, if ran { &course.log } else { "" });
                 let by_itself = why.is_none() && ran && now >= self.natural_end(&uid);
                 let terminated = match (ran, by_itself) {
-                    // Once a Pod is to go, whatever of it was never found is reported like this.
+                    // Once a Pod is marked for deletion, a container that never ran is reported like this.
                     (false, _) => json!({"exitCode": 137, "reason": "ContainerStatusUnknown",
                         "message": "The container could not be located when the pod was terminated"}),
                     (true, false) => {
@@ -318,7 +319,7 @@ impl Kubelet {
 }
 
 impl Inner {
-    /// Counts what runs now.
+    /// Counts the containers that run now.
     fn count(&mut self) {
         let mut now: BTreeMap<Option<String>, usize> = BTreeMap::new();
         for seen in self.pods.values().filter(|seen| matches!(seen.stage, Stage::Running(_))) {
@@ -334,7 +335,7 @@ impl Inner {
 }
 
 impl Seen {
-    /// What comes next, and when.
+    /// Returns the next action and its time.
     fn plan(&self, pod: &Value, evicted: bool, to_stop: Duration, now: Instant) -> Option<(Act, Instant)> {
         match self.stage {
             Stage::New if self.course.unschedulable.is_some() => Some((Act::Tell, self.since + TO_SCHEDULE)),
@@ -363,7 +364,7 @@ impl Seen {
     }
 }
 
-/// The state of the step's container.
+/// Sets the state of the step's container.
 fn set_state(pod: &mut Value, state: Value) {
     pod["status"]["containerStatuses"] = json!([{"name": "step", "state": state, "ready": false, "restartCount": 0}]);
 }
@@ -376,7 +377,7 @@ fn pods() -> Resource {
     Resource::new("", "pods")
 }
 
-/// Whether a Pod is left time to end when it is deleted, and how many seconds: one that has a node and has not ended.
+/// Returns how many seconds a deleted Pod gets to end, or `None` for a Pod that has no node or has ended.
 pub(crate) fn grace(key: &Key, pod: &Value, asked: Option<i64>) -> Option<i64> {
     let has_node = pod["spec"]["nodeName"].as_str().is_some_and(|node| !node.is_empty());
     let is_over = matches!(pod["status"]["phase"].as_str(), Some("Succeeded" | "Failed"));

@@ -1,5 +1,5 @@
 //! One life of a process: the operator from its start to its crash, shared by the API server and the world of effects.
-//! A dead process is not stopped here, it only gets no more answers; dropping its tasks is the test's part.
+//! A dead process only gets no more answers; the test drops its tasks.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,8 +8,8 @@ use tokio::sync::watch;
 
 /// A process that can die once. Clones are the same process.
 ///
-/// While it lives its requests and effects are answered; once dead, each of them waits for ever, as for a process that
-/// is not there.
+/// Its requests and effects are answered while it lives. Once it is dead, each of them waits forever, as for a process
+/// that does not exist.
 #[derive(Clone)]
 pub struct Incarnation {
     actor: Arc<str>,
@@ -22,17 +22,17 @@ impl Incarnation {
         Self { actor: actor.into(), number, alive: Arc::new(watch::Sender::new(true)) }
     }
 
-    /// Who this is over all its lives, for example `operator-a`.
+    /// Returns the actor's name, which all its lives share, for example `operator-a`.
     pub fn actor(&self) -> &str {
         &self.actor
     }
 
-    /// Which of the actor's lives this is, from 1.
+    /// Returns the number of this life of the actor, from 1.
     pub fn number(&self) -> u64 {
         self.number
     }
 
-    /// Whether it still gets answers.
+    /// Returns whether it still gets answers.
     pub fn is_alive(&self) -> bool {
         *self.alive.borrow()
     }
@@ -42,10 +42,10 @@ impl Incarnation {
         self.alive.send_replace(false);
     }
 
-    /// Returns when this life has ended: the moment to drop the operator that lived it.
+    /// Waits until this life has ended, which is when its operator is to be dropped.
     pub async fn died(&self) {
         let mut alive = self.alive.subscribe();
-        // The sender lives as long as `self`, so the only way out is the value itself.
+        // The sender lives as long as `self`, so the only end is the value itself.
         let _ = alive.wait_for(|alive| !alive).await;
     }
 }
@@ -62,7 +62,7 @@ impl fmt::Debug for Incarnation {
     }
 }
 
-/// Waits for ever: what a dead process gets for an answer.
+/// Waits forever, as a dead process does for an answer.
 pub(crate) async fn never<T>() -> T {
     std::future::pending().await
 }

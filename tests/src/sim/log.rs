@@ -1,5 +1,4 @@
-//! Every request the server got, in order, with what became of it.
-//! It records and counts; it never decides how a request is answered.
+//! The log of every request, in order, with its outcome.
 
 use std::collections::BTreeMap;
 use std::ops::Deref;
@@ -12,14 +11,14 @@ use sha2::{Digest, Sha256};
 
 use super::store::{Key, Resource};
 
-/// What a request does.
+/// The verb of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Verb {
-    /// One object is read.
+    /// Reads one object.
     Get,
-    /// Many objects are read.
+    /// Reads many objects.
     List,
-    /// Changes are read as they come.
+    /// Reads changes as they come.
     Watch,
     /// POST.
     Create,
@@ -29,12 +28,12 @@ pub enum Verb {
     Patch,
     /// DELETE of one object.
     Delete,
-    /// DELETE of all objects that are selected.
+    /// DELETE of all selected objects.
     DeleteCollection,
 }
 
 impl Verb {
-    /// Whether it changes objects.
+    /// Returns whether it changes objects.
     pub fn writes(self) -> bool {
         !matches!(self, Self::Get | Self::List | Self::Watch)
     }
@@ -43,17 +42,17 @@ impl Verb {
 /// A request as the server read it.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// The actor's label.
+    /// The name of the actor.
     pub actor: Arc<str>,
-    /// Which of the actor's lives asked.
+    /// The number of the actor's life that sent it.
     pub incarnation: u64,
-    /// Virtual time of arrival.
+    /// The virtual time of arrival.
     pub at: Timestamp,
-    /// What it does.
+    /// The verb.
     pub verb: Verb,
-    /// HTTP method.
+    /// The HTTP method.
     pub method: http::Method,
-    /// Path without the query.
+    /// The path without the query.
     pub path: String,
     /// The query, decoded.
     pub query: BTreeMap<String, String>,
@@ -61,85 +60,85 @@ pub struct Request {
     pub resource: Resource,
     /// `apiVersion` as the path has it, for example `signoff.dev/v1alpha1`.
     pub api_version: String,
-    /// The namespace, unless cluster-scoped or of all namespaces.
+    /// The namespace; `None` for a cluster-scoped object and for all namespaces.
     pub namespace: Option<String>,
-    /// The object's name; of a creation, the name in its body.
+    /// The object's name; for a creation the name in its body.
     pub name: Option<String>,
     /// `status`, or `None` for the object itself.
     pub subresource: Option<String>,
-    /// Media type of the body.
+    /// The media type of the body.
     pub content_type: String,
-    /// Media types the client takes.
+    /// The media types that the client accepts.
     pub accept: String,
-    /// The client's `User-Agent`, empty if it sends none.
+    /// The client's `User-Agent`, or an empty text.
     pub user_agent: String,
-    /// The body as it came.
+    /// The body as it was sent.
     pub body: Bytes,
 }
 
 impl Request {
-    /// A value of the query, empty if absent.
+    /// Returns a value of the query, or an empty text.
     pub fn parameter(&self, name: &str) -> &str {
         self.query.get(name).map(String::as_str).unwrap_or_default()
     }
 
-    /// Whether a flag of the query is set.
+    /// Returns whether a flag of the query is set.
     pub fn flag(&self, name: &str) -> bool {
         matches!(self.parameter(name), "true" | "1")
     }
 
-    /// The body as JSON, `null` if it is not.
+    /// Returns the body as JSON, or `null`.
     pub fn json(&self) -> Value {
         serde_json::from_slice(&self.body).unwrap_or_default()
     }
 
-    /// SHA-256 of the body, in hex: equal requests have equal digests.
+    /// Returns the SHA-256 of the body, in hex: equal requests have equal digests.
     pub fn body_digest(&self) -> String {
         hex::encode(Sha256::digest(&self.body))
     }
 
-    /// The object this is about, if it names one.
+    /// Returns the key of the object, or `None` if the request names none.
     pub(crate) fn key(&self) -> Option<Key> {
         let name = self.name.clone()?;
         Some(Key { resource: self.resource.clone(), namespace: self.namespace.clone().unwrap_or_default(), name })
     }
 }
 
-/// What became of a request.
+/// The outcome of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// No answer yet; of a dead process, never one.
+    /// No answer yet; for a dead process there will be none.
     Unanswered,
     /// The HTTP code of the answer.
     Answered(u16),
-    /// No answer came, the connection broke or the process died. `applied`: whether the server did what was asked.
+    /// No answer, because the connection broke or the process died. `applied`: whether the server applied the request.
     Lost {
-        /// Whether the server did what was asked.
+        /// Whether the server applied the request.
         applied: bool,
     },
 }
 
-/// One line of the log; reads like the request it is about.
+/// One line of the log; it dereferences to its request.
 #[derive(Clone, Debug)]
 pub struct Entry {
     /// The request.
     pub request: Arc<Request>,
-    /// What became of it.
+    /// The outcome.
     pub outcome: Outcome,
 }
 
 impl Entry {
-    /// Whether the server did what was asked and said so, or died saying it.
+    /// Returns whether the server applied the request, whether or not its answer arrived.
     pub fn took_effect(&self) -> bool {
         matches!(self.outcome, Outcome::Answered(200..=299) | Outcome::Lost { applied: true })
     }
 
-    /// Whether this created or changed state: a write to anything but Events and Leases that took effect.
+    /// Returns whether this created or changed state: a write to anything but Events and Leases that took effect.
     pub fn is_state_write(&self) -> bool {
         self.verb.writes() && self.took_effect() && !matches!(self.resource.plural.as_str(), "events" | "leases")
     }
 
-    /// The line as a person reads it: who, what, where, and the outcome.
+    /// Returns the line in readable form: actor, verb, object and outcome.
     pub fn line(&self) -> String {
         let outcome = match self.outcome {
             Outcome::Unanswered => "…".to_owned(),
@@ -166,7 +165,7 @@ pub(crate) struct Log {
 }
 
 impl Log {
-    /// Records a request; the number is for [`Log::end`].
+    /// Records a request and returns its number for [`Log::end`].
     pub(crate) fn begin(&mut self, request: &Arc<Request>) -> usize {
         self.entries.push(Entry { request: Arc::clone(request), outcome: Outcome::Unanswered });
         self.entries.len() - 1

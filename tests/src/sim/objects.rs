@@ -1,5 +1,5 @@
-//! What a write means: names, versions, generations, defaults, finalizers, and who may change which half of an object.
-//! Admission is not simulated: nothing here knows a schema, a policy or a user.
+//! The rules of writes: names, versions, generations, defaults, finalizers, and who may change which part of an object.
+//! Admission is not simulated: there are no schemas, policies or users here.
 
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
@@ -9,31 +9,31 @@ use super::kubelet::grace;
 use super::status::Refusal;
 use super::store::{Key, Resource, Store, Version};
 
-/// Fills in what a schema's defaults would; called on every object that is written.
+/// Fills in the defaults of a schema; called on every object that is written.
 pub(crate) type Defaults = Arc<dyn Fn(&Resource, &mut Value) + Send + Sync>;
 
-/// A write on the store, with what it needs besides.
+/// The store and the settings that writes need.
 pub(crate) struct Writes<'a> {
     pub(crate) store: &'a mut Store,
     pub(crate) clock: Clock,
     pub(crate) defaults: &'a Defaults,
-    /// Everything is checked and answered, nothing is stored.
+    /// Whether everything is checked and answered, and nothing is stored.
     pub(crate) dry_run: bool,
 }
 
-/// What a deletion asks to hold.
+/// The preconditions of a deletion.
 #[derive(Debug, Default)]
 pub(crate) struct Preconditions {
     pub(crate) uid: Option<String>,
     pub(crate) version: Option<String>,
-    /// How many seconds a Pod is left to end, where somebody says.
+    /// The seconds that a Pod gets to end, if the deletion names them.
     pub(crate) grace: Option<i64>,
 }
 
-/// How a deletion ended.
+/// The result of a deletion.
 pub(crate) enum Deleted {
     Gone(Arc<Version>),
-    /// Finalizers hold it, or it is a Pod that is left time to end; it is marked.
+    /// The object is marked for deletion: finalizers hold it, or it is a Pod that gets time to end.
     Waiting(Arc<Version>),
 }
 
@@ -77,12 +77,12 @@ impl Writes<'_> {
         if has_generation(resource) {
             given.insert("generation".into(), json!(1));
         }
-        // Status belongs to its subresource, from the first write on.
+        // The status belongs to its subresource, from the first write on.
         remove(&mut object, "status");
         self.put(&key, object)
     }
 
-    /// Replaces the half of an object that the subresource names, as PUT does. `Ok` holds the old version when nothing
+    /// Replaces the part of an object that the subresource names, as PUT does. `Ok` has the old version if nothing
     /// changed.
     pub(crate) fn update(&mut self, key: &Key, status: bool, mut object: Value) -> Result<Arc<Version>, Refusal> {
         let old = Arc::clone(self.store.get(key).ok_or_else(|| Refusal::not_found(key))?);
@@ -152,7 +152,7 @@ impl Writes<'_> {
     }
 
     fn with_main_half_of(&self, key: &Key, old: &Value, mut new: Value) -> Result<Value, Refusal> {
-        // Identity and times are the server's, whatever the client sent.
+        // The server sets identity and times, whatever the client sent.
         let given = metadata(&mut new)?;
         check_names(key, given)?;
         for field in [
@@ -192,14 +192,14 @@ impl Writes<'_> {
     }
 }
 
-/// Marks an object as one that is to go, this many seconds from now at the latest.
+/// Marks an object for deletion, which is due in this many seconds at the latest.
 pub(crate) fn mark(object: &mut Value, grace: i64, clock: Clock) {
     let due = clock.now().saturating_add(jiff::SignedDuration::from_secs(grace)).unwrap_or(jiff::Timestamp::MAX);
     object["metadata"]["deletionTimestamp"] = json!(due.strftime("%Y-%m-%dT%H:%M:%SZ").to_string());
     object["metadata"]["deletionGracePeriodSeconds"] = json!(grace);
 }
 
-/// Begins a new generation if what is wanted of an object changed.
+/// Begins a new generation if the desired part of an object changed.
 pub(crate) fn count_generation(resource: &Resource, old: &Value, new: &mut Value) {
     if has_generation(resource) && desired(old) != desired(new) {
         let generation = old["metadata"]["generation"].as_i64().unwrap_or(0);
@@ -207,7 +207,7 @@ pub(crate) fn count_generation(resource: &Resource, old: &Value, new: &mut Value
     }
 }
 
-/// The defaults of Signoff's own kinds, and of pods: a status from the first moment on.
+/// Sets the defaults of Signoff's own kinds and of pods: a status from the first moment on.
 pub(crate) fn defaults(resource: &Resource, object: &mut Value) {
     let status = match (resource.group.as_str(), resource.plural.as_str()) {
         ("signoff.dev", "workflows" | "approvals") => json!({"phase": "Pending", "seq": 0}),
@@ -219,7 +219,7 @@ pub(crate) fn defaults(resource: &Resource, object: &mut Value) {
     }
 }
 
-/// The object's metadata; made if absent.
+/// Returns the object's metadata, and creates it if it is missing.
 pub(crate) fn metadata(object: &mut Value) -> Result<&mut Map<String, Value>, Refusal> {
     let text = |field: &str| object.get(field).and_then(Value::as_str).unwrap_or_default();
     if text("apiVersion").is_empty() || text("kind").is_empty() {
@@ -277,7 +277,7 @@ fn is_label_value(value: &str) -> bool {
         || (value.len() <= 63 && value.chars().all(inner) && value.starts_with(edge) && value.ends_with(edge))
 }
 
-/// What a user wants of an object: all but its identity and its status. A change of it is a new generation.
+/// Returns the desired part of an object: all but its identity and its status. A change of it is a new generation.
 fn desired(object: &Value) -> Vec<(&String, &Value)> {
     let fields = object.as_object().into_iter().flatten();
     let mut fields: Vec<_> =

@@ -1,5 +1,5 @@
-//! Keeping operators running: each life until it ends, then the next, until the work is done.
-//! It does not decide who dies when; the faults do.
+//! Keeps operators running: each life until it ends, then the next, until the work is done. The faults decide when a
+//! life ends.
 
 use std::time::Duration;
 
@@ -7,22 +7,22 @@ use tokio::task::JoinSet;
 
 use super::{ApiServer, Incarnation};
 
-/// The work was not done within the limit.
+/// The error that the work was not done within the limit.
 #[derive(Debug, thiserror::Error)]
 #[error("not done after {limit:?} of virtual time; every request so far:\n{story}")]
 pub struct Stuck {
-    /// Virtual time that was given.
+    /// The limit, in virtual time.
     pub limit: Duration,
-    /// The log, a line a request.
+    /// The log, a line for each request.
     pub story: String,
 }
 
 impl ApiServer {
     /// Runs one operator for each actor, and starts the next incarnation when one dies or returns, until `done` holds.
     ///
-    /// `start` makes the future that is an operator's whole life; it is dropped at its death, and before the next one
-    /// starts. `done` is asked at every change of the server. Returns how many lives there were. An operator that
-    /// panics ends the test.
+    /// `start` returns the future that is an operator's whole life. It is dropped at the operator's death, before the
+    /// next one starts. `done` is checked at every change of the server. Returns how many lives there were. An operator
+    /// that panics ends the test.
     ///
     /// # Errors
     /// [`Stuck`] when `limit` of virtual time has passed.
@@ -42,7 +42,7 @@ impl ApiServer {
             loop {
                 self.live_once(actor, &start).await;
                 deaths.set(deaths.get() + 1);
-                // A process takes a moment to come back; without it one that returns at once would hold time still.
+                // A process takes a moment to restart; without it one that returns at once would stop time.
                 self.clock().settle().await;
             }
         });
@@ -77,7 +77,7 @@ impl ApiServer {
     }
 }
 
-/// Whoever is dropped is dead, also to the tasks it left behind.
+/// Kills its life when it is dropped, also for the tasks that the operator left behind.
 struct Mortal(Incarnation);
 
 impl Drop for Mortal {

@@ -1,5 +1,5 @@
-//! Patches: RFC 6902 with `test`, RFC 7386, applied to the object as it is now.
-//! Server-side apply and strategic merge are refused in so many words: half of them would be worse than none.
+//! Patches: RFC 6902 with `test`, and RFC 7386, applied to the current version of an object. Server-side apply and
+//! strategic merge are refused.
 
 use serde_json::Value;
 
@@ -9,8 +9,8 @@ use super::status::Refusal;
 /// Applies the request's patch to the latest version of an object.
 ///
 /// # Errors
-/// 422 when a JSON Patch does not fit (a `test` that fails, a path that is not there), 400 when the body is no patch,
-/// 415 and 501 for the media types that are not served.
+/// 422 when a JSON Patch does not fit (a `test` fails or a path does not exist), 400 when the body is no patch, 415 and
+/// 501 for the media types that are not served.
 pub(crate) fn patched(object: &Value, request: &Request) -> Result<Value, Refusal> {
     let media_type = request.content_type.split(';').next().unwrap_or_default().trim();
     let unreadable = |error: serde_json::Error| Refusal::bad_request(format!("error decoding patch: {error}"));

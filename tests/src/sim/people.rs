@@ -1,5 +1,5 @@
-//! People: those who apply, decide and edit, beside the operators. What their clients ask is in the log under their own
-//! names. Nothing checks who they are or what they may: that is admission, which is not simulated.
+//! People beside the operators, who apply, decide and edit. The requests of their clients are in the log under their
+//! names. Admission is not simulated, so neither their identity nor their rights are checked.
 
 use serde_json::{Value, json};
 
@@ -14,19 +14,19 @@ pub struct Person {
 }
 
 impl ApiServer {
-    /// Acts as a person; faults for actors of that name apply to the [`Person::client`] only.
+    /// Returns a person; faults for actors of this name apply to the [`Person::client`] only.
     pub fn as_person(&self, user: &str) -> Person {
         Person { server: self.clone(), life: self.incarnation(user) }
     }
 }
 
 impl Person {
-    /// This person's own client.
+    /// Returns this person's own client.
     pub fn client(&self) -> kube::Client {
         self.server.client_of(&self.life)
     }
 
-    /// Writes this person's entry of an Approval's `spec.decisions`, at once and past all faults.
+    /// Writes this person's entry of an Approval's `spec.decisions`, at once and without faults.
     ///
     /// # Errors
     /// 404 when there is no such Approval.
@@ -35,7 +35,7 @@ impl Person {
         self.edits("approvals", namespace, approval, |object| object["spec"]["decisions"][user] = decision)
     }
 
-    /// Sets a label, as a bystander might at any moment.
+    /// Sets a label, as another user might at any moment.
     ///
     /// # Errors
     /// 404 when there is no such object.
@@ -50,7 +50,7 @@ impl Person {
         self.edits(plural, namespace, name, |object| object["metadata"]["labels"][label] = json!(value))
     }
 
-    /// Edits one of Signoff's objects in any way, at once and past all faults.
+    /// Edits one of Signoff's objects in any way, at once and without faults.
     ///
     /// # Errors
     /// 404 when there is no such object.

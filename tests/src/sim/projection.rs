@@ -1,5 +1,4 @@
-//! How much of an object a client asked to see: all of it, or its metadata alone.
-//! It changes nothing, and it does not choose: the `Accept` header does.
+//! The part of an object that a client asked for by its `Accept` header: all of it, or its metadata alone.
 
 use bytes::Bytes;
 use serde_json::json;
@@ -7,7 +6,7 @@ use serde_json::json;
 use super::log::Request;
 use super::store::{Store, Version};
 
-/// How much of an object a client asked to see.
+/// The part of an object that a client asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Projection {
     Whole,
@@ -35,7 +34,7 @@ impl Projection {
         if self == Self::Metadata { "meta.k8s.io/v1" } else { &request.api_version }
     }
 
-    /// The kind that lists and bookmarks name; a kind nobody has written yet is not known.
+    /// Returns the kind that lists and bookmarks name; empty for a kind of which no object was written yet.
     pub(crate) fn kind(self, store: &Store, request: &Request) -> String {
         let known = store.list(&request.resource, None).next().and_then(|(_, version)| version.object["kind"].as_str());
         if self == Self::Metadata { "PartialObjectMetadata".to_owned() } else { known.unwrap_or_default().to_owned() }

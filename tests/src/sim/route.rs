@@ -1,5 +1,5 @@
-//! Reads a request: what it wants of which objects, off its method, path, query and headers.
-//! It never looks at an object that is stored, and it refuses only what is not of the API at all.
+//! Reads a request: its verb and its objects, from its method, path, query and headers. Only paths that are not of the
+//! API are refused here.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use super::log::{Request, Verb};
 use super::status::Refusal;
 use super::store::Resource;
 
-/// Reads what a request wants off its path, query and headers.
+/// Reads the request from its path, query and headers.
 ///
 /// # Errors
 /// 404 for a path that is not of the API.

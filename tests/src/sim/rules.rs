@@ -1,7 +1,6 @@
-//! The rules that the simulated server goes by, where they are in force: nobody creates an Approval with decisions, a
-//! Blob without an owner, a Workflow for another person, or one with a step that says nothing but its name. And nobody
-//! creates anything in a namespace that is being deleted. It decides nothing else: what admission really does is tested
-//! on a real API server.
+//! Simulated admission rules, for tests in which they are in force. Refused are: the creation of an Approval with
+//! decisions, a Blob without an owner, a Workflow for another person or with a step that has only a name, and of any
+//! object in a namespace that is being deleted. The real rules are tested on a real API server.
 
 use serde_json::Value;
 
@@ -24,7 +23,7 @@ pub(crate) fn check_namespace(store: &Store, resource: &Resource, name: &str, na
     ))
 }
 
-/// Refuses the object as the real rule would, if policy and binding are there and deny.
+/// Refuses an object as the real rule would, if its policy and binding exist and deny.
 pub(crate) fn check(store: &Store, resource: &Resource, object: &Value) -> Result<(), Refusal> {
     let decided = object["spec"]["decisions"].as_object().is_some_and(|decisions| !decisions.is_empty());
     let owned = object["metadata"]["ownerReferences"].as_array().is_some_and(|owners| !owners.is_empty());

@@ -1,16 +1,15 @@
-//! Label and field selectors, and which objects a list or watch is about.
-//! It reads objects only; set-based field selectors do not exist in the API, so not here either.
+//! Label and field selectors, and the objects that match a list or a watch. The API has no set-based field selectors.
 
 use serde_json::Value;
 
 use super::status::Refusal;
 use super::store::{Key, Resource, Version};
 
-/// What a list, a watch or a collection deletion is about.
+/// The objects of a list, a watch or a collection deletion.
 #[derive(Clone, Debug)]
 pub(crate) struct Filter {
     pub(crate) resource: Resource,
-    /// `None`: all namespaces.
+    /// The namespace, or `None` for all.
     pub(crate) namespace: Option<String>,
     labels: Vec<Requirement>,
     fields: Vec<Requirement>,
@@ -52,7 +51,7 @@ impl Filter {
         let labels = &version.object["metadata"]["labels"];
         self.labels.iter().all(|label| label.holds(labels.get(&label.subject).and_then(Value::as_str)))
             && self.fields.iter().all(|field| {
-                // A field that is not there equals the empty text, as in the API.
+                // A missing field equals the empty text, as in the API.
                 let value = field.subject.split('.').try_fold(&version.object, |object, name| object.get(name));
                 field.holds(Some(value.and_then(Value::as_str).unwrap_or_default()))
             })

@@ -1,5 +1,5 @@
-//! The wire: a `tower` service that takes a client's requests through the faults to the API and back.
-//! It decides nothing: `faults` says what goes wrong, `api` says what is answered.
+//! The transport: a `tower` service that takes a client's requests through the faults to the API and back. `faults`
+//! decides what goes wrong, and `api` answers.
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -96,11 +96,11 @@ impl ApiServer {
         if !plan.slow_response.is_zero() {
             tokio::time::sleep(plan.slow_response).await;
         }
-        // Somebody else may have ended this life meanwhile; the dead get no answers.
+        // Another task may have ended this life; the dead get no answers.
         if life.is_alive() { self.respond(life, answer) } else { never().await }
     }
 
-    /// What is to happen before the request arrives.
+    /// Runs the hooks and edits that come before the request.
     fn prepare(&self, request: &Request, plan: &Plan) {
         for hook in &plan.before {
             hook.run(self);
@@ -130,7 +130,7 @@ impl ApiServer {
         never().await
     }
 
-    /// A request that is on its way arrives, whether its sender lives or not.
+    /// Applies a request in flight later, whether its sender lives or not.
     fn apply_later(&self, request: Arc<Request>, number: usize, delay: Duration) {
         let server = self.clone();
         tokio::spawn(async move {

@@ -1,5 +1,4 @@
-//! Refusals: what the server says when it does not do what was asked, as `Status` objects with the real server's
-//! reasons. It does not decide anything; whoever refuses picks the constructor.
+//! Refusals, as `Status` objects with the real server's reasons.
 
 use bytes::Bytes;
 use serde_json::{Value, json};
@@ -10,43 +9,43 @@ use super::store::{Key, Resource};
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{code} {reason}: {message}")]
 pub struct Refusal {
-    /// HTTP code.
+    /// The HTTP code.
     pub code: u16,
-    /// Machine-readable reason, for example `NotFound`.
+    /// The machine-readable reason, for example `NotFound`.
     pub reason: &'static str,
-    /// The sentence a person reads.
+    /// The message for people.
     pub message: String,
     /// `status.details`: name, group and kind (the plural, as the real server has it).
     pub details: Box<Value>,
-    /// Seconds of the `Retry-After` header.
+    /// The seconds of the `Retry-After` header.
     pub retry_after: Option<u32>,
 }
 
 impl Refusal {
-    /// Any refusal without details.
+    /// Returns a refusal without details.
     pub fn new(code: u16, reason: &'static str, message: impl Into<String>) -> Self {
         Self { code, reason, message: message.into(), details: Box::new(json!({})), retry_after: None }
     }
 
-    /// The same, telling the client when to come back.
+    /// Adds the time after which the client may try again.
     pub fn retry_after(mut self, seconds: u32) -> Self {
         self.retry_after = Some(seconds);
         self.details["retryAfterSeconds"] = json!(seconds);
         self
     }
 
-    /// 429: the server's queues are full.
+    /// Returns a 429: the server's queues are full.
     pub fn too_many_requests(retry_after: u32) -> Self {
         let message = "The apiserver is too busy. Please try again later.";
         Self::new(429, "TooManyRequests", message).retry_after(retry_after)
     }
 
-    /// 500: something broke inside.
+    /// Returns a 500: an internal error.
     pub fn internal() -> Self {
         Self::new(500, "InternalError", "Internal error occurred: simulated")
     }
 
-    /// 503: no server to talk to.
+    /// Returns a 503: there is no server.
     pub fn unavailable(retry_after: u32) -> Self {
         Self::new(503, "ServiceUnavailable", "the server is currently unable to handle the request")
             .retry_after(retry_after)
@@ -65,7 +64,7 @@ impl Refusal {
         Self::new(409, "Conflict", message).about(key)
     }
 
-    /// The conflict of a write that did not see the latest version.
+    /// Returns the conflict of a write that is not based on the latest version.
     pub(crate) fn modified(key: &Key) -> Self {
         Self::conflict(
             key,
@@ -77,7 +76,8 @@ impl Refusal {
         Self::new(422, "Invalid", format!("{} \"{}\" is invalid: {what}", key.resource, key.name)).about(key)
     }
 
-    /// What a JSON Patch gets whose `test` fails or whose path is not there: the real server keeps the cause to itself.
+    /// Returns the refusal of a JSON Patch whose `test` fails or whose path does not exist. The real server does not
+    /// name the cause.
     pub(crate) fn patch_failed() -> Self {
         Self::new(422, "Invalid", "the server rejected our request due to an error in our request")
     }
@@ -100,7 +100,7 @@ impl Refusal {
         self
     }
 
-    /// The `Status` object.
+    /// Returns the `Status` object.
     pub fn body(&self) -> Value {
         json!({
             "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",

@@ -1,5 +1,5 @@
-//! Objects and their versions: one counter for all kinds, and the history that watches read.
-//! It knows nothing of requests, admission or faults, and it never refuses a write; that is for those who call it.
+//! Objects and their versions: one counter for all kinds, and the history that watches read. No write is refused here;
+//! the callers check requests first.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -9,17 +9,17 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-/// A kind of object as a path names it; the version is left out because one version is served of each.
+/// A kind of object as a path names it, without the version, because each kind is served in one version.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Resource {
-    /// API group, empty for the core.
+    /// The API group, empty for the core.
     pub group: String,
-    /// Plural, in lower case.
+    /// The plural, in lower case.
     pub plural: String,
 }
 
 impl Resource {
-    /// Names a resource, for example `Resource::new("signoff.dev", "approvals")`.
+    /// Returns a resource, for example `Resource::new("signoff.dev", "approvals")`.
     pub fn new(group: impl Into<String>, plural: impl Into<String>) -> Self {
         Self { group: group.into(), plural: plural.into() }
     }
@@ -29,7 +29,7 @@ impl Resource {
         Self::new(K::group(&()), K::plural(&()))
     }
 
-    /// The resource of an object that names its own apiVersion and kind; the plural is formed as English does it.
+    /// Returns the resource of an object that names its own apiVersion and kind; the plural is formed as in English.
     pub fn of_object(object: &Value) -> Self {
         let text = |name: &str| object.get(name).and_then(Value::as_str).unwrap_or_default();
         let group = text("apiVersion").split_once('/').map_or("", |(group, _)| group);
@@ -42,7 +42,7 @@ impl Resource {
         Self::new(group, plural)
     }
 
-    /// Whether the kind comes from a CustomResourceDefinition, as far as its group tells.
+    /// Returns whether the kind comes from a CustomResourceDefinition, judging by its group.
     pub(crate) fn is_custom(&self) -> bool {
         let built_in = ["apps", "batch", "autoscaling", "policy", "extensions"];
         !self.group.is_empty() && !self.group.ends_with(".k8s.io") && !built_in.contains(&self.group.as_str())
@@ -58,18 +58,18 @@ impl fmt::Display for Resource {
     }
 }
 
-/// Where an object lives. The order is that of lists: by kind, namespace and name.
+/// The key of an object. The order is that of lists: by kind, namespace and name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Key {
     /// The kind.
     pub resource: Resource,
-    /// Empty for a cluster-scoped object.
+    /// The namespace; empty for a cluster-scoped object.
     pub namespace: String,
     /// The object's name.
     pub name: String,
 }
 
-/// One version of one object. It is serialised once, at the write: reads and watches share the text.
+/// One version of one object. It is serialized once, at the write: reads and watches share the text.
 #[derive(Debug)]
 pub(crate) struct Version {
     pub(crate) object: Value,
@@ -77,7 +77,7 @@ pub(crate) struct Version {
 }
 
 impl Version {
-    /// A version that is shown to a client and never stored.
+    /// Returns a version that is sent to a client and never stored.
     pub(crate) fn draft(object: Value) -> Arc<Self> {
         let json = Bytes::from(object.to_string());
         Arc::new(Self { object, json })
@@ -87,14 +87,14 @@ impl Version {
         self.object["metadata"][field].as_str().unwrap_or_default()
     }
 
-    /// The uids this object depends on.
+    /// Returns the uids this object depends on.
     pub(crate) fn owners(&self) -> impl Iterator<Item = &str> {
         let owners = self.object["metadata"]["ownerReferences"].as_array();
         owners.into_iter().flatten().filter_map(|owner| owner["uid"].as_str())
     }
 }
 
-/// One step of history. A deletion has its own number and carries the last state with it.
+/// One change in the history. A deletion has its own number and the last state of the object.
 #[derive(Clone, Debug)]
 pub(crate) struct Change {
     pub(crate) number: u64,
@@ -105,7 +105,7 @@ pub(crate) struct Change {
     pub(crate) at: Instant,
 }
 
-/// All objects, and all that ever happened to them.
+/// All objects, and the history of their changes.
 #[derive(Debug, Default)]
 pub(crate) struct Store {
     objects: BTreeMap<Key, Arc<Version>>,
@@ -118,12 +118,12 @@ pub(crate) struct Store {
 }
 
 impl Store {
-    /// The newest resourceVersion.
+    /// Returns the newest resourceVersion.
     pub(crate) fn number(&self) -> u64 {
         self.number
     }
 
-    /// Watches may begin at this resourceVersion or later.
+    /// Returns the oldest resourceVersion from which a watch can begin.
     pub(crate) fn oldest(&self) -> u64 {
         self.oldest
     }
@@ -132,7 +132,7 @@ impl Store {
         self.objects.get(key)
     }
 
-    /// The objects of a kind, of one namespace or of all, in the order of their keys.
+    /// Returns the objects of a kind, of one namespace or of all, in the order of their keys.
     pub(crate) fn list<'a>(
         &'a self,
         resource: &'a Resource,
@@ -152,7 +152,7 @@ impl Store {
         self.objects.iter()
     }
 
-    /// Writes an object under a new resourceVersion; the caller made sure that `metadata` is an object.
+    /// Writes an object under a new resourceVersion; the caller ensured that `metadata` is an object.
     pub(crate) fn put(&mut self, key: &Key, object: Value) -> Arc<Version> {
         let before = self.objects.get(key).cloned();
         let after = self.next_version(object);
@@ -162,7 +162,7 @@ impl Store {
         after
     }
 
-    /// Takes an object away; what is returned carries the deletion's resourceVersion.
+    /// Removes an object and returns it with the deletion's resourceVersion.
     pub(crate) fn remove(&mut self, key: &Key) -> Option<Arc<Version>> {
         let before = self.objects.remove(key)?;
         self.alive.remove(before.meta("uid"));
@@ -171,13 +171,13 @@ impl Store {
         Some(after)
     }
 
-    /// Forgets all history: every resourceVersion that anyone holds is now too old to watch from.
+    /// Forgets all history: every earlier resourceVersion is now too old for a watch.
     pub(crate) fn compact(&mut self) {
         self.number += 1;
         self.oldest = self.number;
     }
 
-    /// What happened after a resourceVersion begins at this index of the history.
+    /// Returns the index in the history of the first change after a resourceVersion.
     pub(crate) fn position_after(&self, number: u64) -> usize {
         self.history.partition_point(|change| change.number <= number)
     }
@@ -186,23 +186,23 @@ impl Store {
         self.history.get(position)
     }
 
-    /// Whether an object has owners, and none of them is there.
+    /// Returns whether an object has owners and none of them exists.
     pub(crate) fn is_orphan(&self, version: &Version) -> bool {
         version.owners().next().is_some() && !version.owners().any(|uid| self.alive.contains(uid))
     }
 
-    /// Whether the last change may have left something for the garbage collector.
+    /// Returns whether the last change may have left work for the garbage collector.
     pub(crate) fn left_garbage(&self) -> bool {
         self.history.last().is_some_and(|change| change.deleted || self.is_orphan(&change.after))
     }
 
-    /// A uid that looks like one and says how many came before it.
+    /// Returns a uid that contains the number of uids before it.
     pub(crate) fn next_uid(&mut self) -> String {
         self.uids += 1;
         format!("00000000-0000-4000-8000-{:012x}", self.uids)
     }
 
-    /// The five characters after `generateName`.
+    /// Returns the five characters after `generateName`.
     pub(crate) fn next_suffix(&mut self) -> String {
         self.names += 1;
         format!("{:05x}", self.names)

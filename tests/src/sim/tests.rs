@@ -1,5 +1,5 @@
-//! Tests of the simulation itself, through kube's own typed client, watcher and reflector.
-//! They show that the simulated server answers as a real one; nothing of the operator is tested here.
+//! Tests of the simulation itself, through kube's own typed client, watcher and reflector: the simulated server answers
+//! as a real one does.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod crashes;
@@ -52,7 +52,7 @@ pub(super) fn stored(server: &ApiServer, plural: &str, name: &str) -> Option<Val
     server.value(&Resource::new(group, plural), "default", name)
 }
 
-/// The code and reason of a refusal.
+/// Returns the code and reason of a refusal.
 #[track_caller]
 pub(super) fn refusal<T>(answer: Result<T, kube::Error>) -> (u16, String) {
     match answer {
@@ -62,7 +62,7 @@ pub(super) fn refusal<T>(answer: Result<T, kube::Error>) -> (u16, String) {
     }
 }
 
-/// Shows that an answer never comes, by waiting an hour for it.
+/// Asserts that an answer never comes, by waiting an hour of virtual time for it.
 #[track_caller]
 pub(super) fn unanswered<T>(request: impl Future<Output = T>) -> impl Future<Output = ()> {
     let waiting = tokio::time::timeout(std::time::Duration::from_secs(3600), request);

@@ -1,5 +1,6 @@
-//! Watches: history as a stream of lines, from any version that is still known, through the faults that streams have.
-//! A watch never changes objects, and it holds no lock while it waits.
+//! Watches: the history as a stream of lines, from any version that is still kept, with the faults of streams.
+//!
+//! **Invariant:** a watch holds no lock while it waits.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -18,29 +19,29 @@ use super::status::Refusal;
 use super::store::{Change, Resource, Store};
 use super::watch_feed::Listener;
 
-/// How a watch ends before its time.
+/// The ways in which a watch ends early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
     /// The stream ends as after a timeout.
     Closed,
     /// The connection breaks.
     Reset,
-    /// The stream says 410 Expired and ends.
+    /// The stream sends 410 Expired and ends.
     Gone,
 }
 
-/// The faults of streams, and the endings ordered so far.
+/// The faults of streams, and the endings so far.
 #[derive(Default)]
 pub(crate) struct Streams {
     rules: Vec<(String, StreamRule)>,
-    /// Kinds of which no events come, each by the actor to whom.
+    /// Kinds of which no events are sent, each with the actor.
     pub(crate) held_kinds: Vec<(String, Resource)>,
     endings: Vec<(String, Ending)>,
     pub(crate) open: usize,
     pub(crate) opened: usize,
 }
 
-/// What happens to the events of an actor's watches.
+/// The faults of an actor's watches.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct StreamRule {
     pub(crate) delay: Duration,
@@ -51,7 +52,7 @@ pub(crate) struct StreamRule {
 }
 
 impl Streams {
-    /// The rule of an actor, made if there is none; a rule of its own stands before everyone's.
+    /// Returns the rule of an actor, and creates it if it is missing; an actor's own rule hides the rule for all.
     pub(crate) fn rule(&mut self, actor: &str) -> &mut StreamRule {
         let at = self.rules.iter().position(|(name, _)| name == actor).unwrap_or_else(|| {
             self.rules.push((actor.to_owned(), StreamRule::default()));
@@ -80,18 +81,18 @@ impl Streams {
     }
 }
 
-/// A watch that was asked for, as the store saw it at that moment.
+/// A watch that was requested, as the store was at that moment.
 pub(crate) struct Opening {
     filter: Filter,
     projection: Projection,
-    /// Lines that come before anything live.
+    /// The lines before the first live change.
     first: VecDeque<Bytes>,
-    /// Index of the next change to look at.
+    /// The index of the next change to send.
     position: usize,
     timeout: Option<Duration>,
-    /// Kind and apiVersion for bookmarks, if the client takes them.
+    /// The kind and apiVersion for bookmarks, if the client accepts them.
     bookmarks: Option<(String, String)>,
-    /// It was refused, which a watch says in its stream.
+    /// Whether it was refused, which a watch reports in its stream.
     refused: bool,
 }
 
@@ -154,8 +155,8 @@ impl Opening {
         Some(line("BOOKMARK", object.to_string().as_bytes()))
     }
 
-    /// The line of a change, if it is one for this watch: what leaves the selection is deleted, what enters it is
-    /// added.
+    /// Returns the line of a change, or `None` if it is not for this watch. An object that no longer matches is
+    /// deleted, and one that begins to match is added.
     fn line_of(&self, change: &Change) -> Option<Bytes> {
         if !self.filter.is_about(&change.key) {
             return None;
@@ -172,7 +173,7 @@ impl Opening {
     }
 }
 
-/// A watch that is open.
+/// An open watch.
 pub(crate) struct Watching {
     opening: Opening,
     server: ApiServer,
@@ -204,7 +205,7 @@ impl Watching {
         Self { opening, server: server.clone(), life: life.clone(), news, endings, delivered: 0, until, over: false }
     }
 
-    /// The next piece of the stream; `None` at its end.
+    /// Returns the next piece of the stream, or `None` at its end.
     pub(crate) async fn next(&mut self) -> Option<Result<Bytes, std::io::Error>> {
         loop {
             self.news.hear();
@@ -217,7 +218,7 @@ impl Watching {
                     self.over = true;
                     let number = self.server.with(|state| {
                         let next = state.api.store.change(self.opening.position);
-                        // A bookmark covers what came, not what is on its way.
+                        // A bookmark covers the events that were sent, not those in flight.
                         next.map_or(state.api.store.number(), |change| change.number - 1)
                     });
                     return self.opening.bookmark(number, None).map(Ok);
@@ -239,7 +240,7 @@ impl Watching {
                     None => never().await,
                 }
             };
-            // Biased, so that a run is the same every time.
+            // Biased, so that every run is the same.
             tokio::select! {
                 biased;
                 () = self.news.heard() => {}

@@ -1,12 +1,12 @@
-//! Word that something has happened: whoever listens is woken in the order of listening, so that a run is the same
-//! every time. It says that there is news and never what; tokio's own `watch` wakes in an order drawn by chance.
+//! Wakes tasks when the server has changed, in the order in which they began to listen, so that every run is the same.
+//! tokio's own `watch` wakes in random order.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tokio::sync::Notify;
 
-/// Where word comes from.
+/// The sender of notices that something has changed.
 #[derive(Default)]
 pub(crate) struct News {
     told: AtomicU64,
@@ -14,31 +14,31 @@ pub(crate) struct News {
 }
 
 impl News {
-    /// Something has happened.
+    /// Wakes all listeners.
     pub(crate) fn tell(&self) {
         self.told.fetch_add(1, Ordering::Relaxed);
         self.wake.notify_waiters();
     }
 
-    /// Somebody who hears of everything that happens from now on.
+    /// Returns a listener to all changes from now on.
     pub(crate) fn listener(self: &Arc<Self>) -> Listener {
         Listener { news: Arc::clone(self), heard: self.told.load(Ordering::Relaxed) }
     }
 }
 
-/// Somebody who listens.
+/// A task that listens.
 pub(crate) struct Listener {
     news: Arc<News>,
     heard: u64,
 }
 
 impl Listener {
-    /// What has happened by now is no news any more.
+    /// Marks all changes so far as heard.
     pub(crate) fn hear(&mut self) {
         self.heard = self.news.told.load(Ordering::Relaxed);
     }
 
-    /// Waits until something has happened since this was last heard.
+    /// Waits until there was a change since the last [`Self::hear`].
     pub(crate) async fn heard(&self) {
         loop {
             let wake = self.news.wake.notified();

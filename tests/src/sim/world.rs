@@ -1,5 +1,5 @@
-//! The world that effects reach: models, tools and services, as one ledger of what was really done, by whom and with
-//! what input. It never decides whether an effect may be repeated; it only shows which were.
+//! The world that effects reach: models, tools and services. It is one ledger of all effects, with their actors and
+//! inputs. Whether an effect may be repeated is for the tests to judge.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -15,18 +15,17 @@ use super::clock::Clock;
 use super::faults::EVERYONE;
 use super::life::{Incarnation, never};
 
-/// Which effect of a run: the journal's path, and the attempt from 1.
+/// The key of an effect in a run: the journal's path, and the attempt from 1.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct EffectKey {
-    /// The activity's path, for example `research/.turn-3/.call-1`. Tests with several runs put the run's name in
-    /// front.
+    /// The activity's path, for example `research/.turn-3/.call-1`. Tests with several runs put the run's name first.
     pub path: String,
     /// The attempt, from 1.
     pub attempt: u32,
 }
 
 impl EffectKey {
-    /// Names an effect.
+    /// Returns a key.
     pub fn new(path: impl Into<String>, attempt: u32) -> Self {
         Self { path: path.into(), attempt }
     }
@@ -41,35 +40,35 @@ impl fmt::Display for EffectKey {
 /// An effect that reached the world.
 #[derive(Clone, Debug)]
 pub struct Effect {
-    /// Which effect.
+    /// The key.
     pub key: EffectKey,
-    /// What it was given.
+    /// The input.
     pub input: Value,
     /// SHA-256 of the input's JSON, in hex.
     pub digest: String,
     /// The actor who did it.
     pub actor: String,
-    /// Which of the actor's lives did it, for example `operator-a#2`.
+    /// The actor's life that did it, for example `operator-a#2`.
     pub incarnation: String,
-    /// When it reached the world.
+    /// The time at which it reached the world.
     pub at: Timestamp,
-    /// What it was answered, whether or not anybody lived to hear it.
+    /// The answer, whether or not the actor lived to receive it.
     pub answer: Result<Value, Failure>,
-    /// When its answer left; `None` while it runs, and for ever if nobody waited for the answer.
+    /// The time at which its answer was sent; `None` while it runs, and when no one waited for the answer.
     pub answered: Option<Timestamp>,
 }
 
-/// Why an effect did not work: the error's class as the runtime names it, and the sentence.
+/// The failure of an effect: the error's class as the runtime names it, and the message.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{class}: {message}")]
 pub struct Failure {
-    /// For example `Timeout` or `RateLimited`.
+    /// The class, for example `Timeout` or `RateLimited`.
     pub class: String,
-    /// What a person reads.
+    /// The message for people.
     pub message: String,
 }
 
-/// What the world answers, and how long it takes.
+/// An answer of the world, with its delay.
 #[derive(Clone, Debug)]
 pub struct Answer {
     result: Result<Value, Failure>,
@@ -77,29 +76,29 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// It works, at once.
+    /// Returns an answer of success, without delay.
     pub fn value(value: impl Into<Value>) -> Self {
         Self { result: Ok(value.into()), after: Duration::ZERO }
     }
 
-    /// It fails, at once.
+    /// Returns an answer of failure, without delay.
     pub fn failure(class: impl Into<String>, message: impl Into<String>) -> Self {
         Self { result: Err(Failure { class: class.into(), message: message.into() }), after: Duration::ZERO }
     }
 
-    /// The same, this much later.
+    /// Delays the answer.
     pub fn after(mut self, span: Duration) -> Self {
         self.after = span;
         self
     }
 }
 
-/// How an actor dies at an effect.
+/// The ways in which an actor dies at an effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EffectCrash {
-    /// Before it reached the world: nothing was done.
+    /// Before the effect reached the world: nothing was done.
     NotDone,
-    /// It was done; the answer never came.
+    /// After the effect: the answer never came.
     Done,
 }
 
@@ -119,7 +118,7 @@ struct Ledger {
     crashes: Vec<CrashRule>,
 }
 
-/// Answers by what an effect is given.
+/// A function that answers effects by their inputs.
 type Responder = Box<dyn Fn(&EffectKey, &Value) -> Option<Answer> + Send>;
 
 impl Ledger {
@@ -138,54 +137,56 @@ struct CrashRule {
 }
 
 impl World {
-    /// An empty world that keeps the simulation's time.
+    /// Returns an empty world with the simulation's clock.
     pub fn new(clock: Clock) -> Self {
         Self { ledger: Arc::default(), news: Arc::new(watch::Sender::new(0)), clock }
     }
 
-    /// The place from which one incarnation acts on this world.
+    /// Returns the seat from which one incarnation acts on this world.
     pub fn seat(&self, life: &Incarnation) -> Seat {
         Seat { world: self.clone(), life: life.clone() }
     }
 
-    /// What every attempt of a path gets, unless that attempt has an answer of its own.
+    /// Sets the answer to every attempt of a path, unless that attempt has an answer of its own.
     pub fn answers(&self, path: impl Into<String>, answer: Answer) {
         self.with(|ledger| ledger.answers.insert((path.into(), None), answer));
     }
 
-    /// What one attempt gets. A repetition of the attempt gets it again: an answer depends on the key only, so lives
-    /// can be compared.
+    /// Sets the answer to one attempt. A repetition of the attempt gets it again: an answer depends on the key only, so
+    /// that lives can be compared.
     pub fn answers_attempt(&self, path: impl Into<String>, attempt: u32, answer: Answer) {
         self.with(|ledger| ledger.answers.insert((path.into(), Some(attempt)), answer));
     }
 
-    /// What everything else gets. It depends on key and input only, so that a repetition gets the same again.
+    /// Sets the function that answers all other effects. It depends on key and input only, so that a repetition gets
+    /// the same answer.
     pub fn responds(&self, responder: impl Fn(&EffectKey, &Value) -> Option<Answer> + Send + 'static) {
         self.with(|ledger| ledger.responder = Some(Box::new(responder)));
     }
 
-    /// The actor (or [`super::EVERYONE`]) dies at its n-th effect from now: it was done, its answer never came.
+    /// Kills the actor (or [`super::EVERYONE`]) at its n-th effect from now: the effect is done, and its answer never
+    /// comes.
     pub fn crash_after_effect(&self, n: u64, actor: &str) {
         self.crash_at_effect(n, actor, EffectCrash::Done);
     }
 
-    /// The actor dies at its n-th effect from now, in the way that `crash` says.
+    /// Kills the actor at its n-th effect from now, in the way of `crash`.
     pub fn crash_at_effect(&self, n: u64, actor: &str, crash: EffectCrash) {
         self.with(|ledger| ledger.crashes.push(CrashRule { actor: actor.to_owned(), left: n, crash }));
     }
 
-    /// Everything that was done, in order.
+    /// Returns all effects, in order.
     pub fn effects(&self) -> Vec<Effect> {
         self.with(|ledger| ledger.effects.clone())
     }
 
-    /// How often a path was done, in all its attempts.
+    /// Returns how often a path was done, in all its attempts.
     pub fn times(&self, path: &str) -> usize {
         self.with(|ledger| ledger.effects.iter().filter(|effect| effect.key.path == path).count())
     }
 
-    /// The effects that were done more than once, with the digests of the inputs they were given: one digest means
-    /// identical input.
+    /// Returns the effects that were done more than once, with the digests of their inputs: one digest means that the
+    /// inputs were identical.
     pub fn repeated(&self) -> BTreeMap<EffectKey, BTreeSet<String>> {
         let mut done: BTreeMap<EffectKey, (usize, BTreeSet<String>)> = BTreeMap::new();
         for effect in self.effects() {
@@ -204,18 +205,18 @@ impl World {
             if done(self) {
                 return;
             }
-            // The sender lives in `self`: this cannot fail.
+            // The sender is in `self`, so this cannot fail.
             let _ = news.changed().await;
         }
     }
 
-    /// What the world answers, and how long that takes.
+    /// Returns the world's answer and its delay.
     pub(crate) fn answer_to(&self, key: &EffectKey) -> (Result<Value, Failure>, Duration) {
         let Answer { result, after } = self.with(|ledger| ledger.answer_to(key, &Value::Null));
         (result, after)
     }
 
-    /// Somebody who has no life that could end did something.
+    /// Records an effect of an actor that has no lives.
     pub(crate) fn witness(&self, actor: &str, key: &EffectKey, input: &Value) {
         self.record(actor, actor.to_owned(), key, input);
     }
@@ -249,7 +250,7 @@ impl World {
         answer.result
     }
 
-    /// Counts an effect in every rule about the actor; the oldest rule that is due says how it dies.
+    /// Counts an effect in every rule for the actor, and returns how it dies by the oldest rule that is due.
     fn crash_now(&self, actor: &str) -> Option<EffectCrash> {
         self.with(|ledger| {
             let mut due = None;
@@ -288,7 +289,7 @@ impl World {
         act(&mut self.ledger.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Acts, and wakes whoever waits for something to happen.
+    /// Changes the ledger, and wakes all that wait for a change.
     fn change<T>(&self, act: impl FnOnce(&mut Ledger) -> T) -> T {
         let value = self.with(act);
         self.news.send_modify(|number| *number += 1);
@@ -296,7 +297,7 @@ impl World {
     }
 }
 
-/// One incarnation's hand in the world.
+/// The connection of one incarnation to the world.
 #[derive(Clone)]
 pub struct Seat {
     world: World,
@@ -304,20 +305,20 @@ pub struct Seat {
 }
 
 impl Seat {
-    /// Does an effect and waits for its answer. The dead do nothing and wait for ever.
+    /// Does an effect and waits for its answer. A dead incarnation does nothing and waits forever.
     ///
     /// # Errors
-    /// What the test programmed for this key.
+    /// The failure that the test set for this key.
     pub async fn call(&self, key: &EffectKey, input: &Value) -> Result<Value, Failure> {
         self.world.call(&self.life, key, input).await
     }
 
-    /// Who acts here.
+    /// Returns the incarnation that acts here.
     pub fn incarnation(&self) -> &Incarnation {
         &self.life
     }
 
-    /// The world this is a seat in.
+    /// Returns the world of this seat.
     pub fn world(&self) -> &World {
         &self.world
     }

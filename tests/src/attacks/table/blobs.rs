@@ -1,4 +1,4 @@
-//! The long values of runs: Blobs. It must not run a Workflow.
+//! Attacks on Blobs, which hold the long values of runs.
 
 use serde_json::{Value, json};
 
@@ -14,12 +14,12 @@ const IMMUTABLE: &str = "the content of a Blob is immutable";
 const DELETED: &str = "a Blob is deleted with its Workflow: delete the Workflow";
 const OWNED: &str = "a Blob must have one owner, a Workflow";
 
-/// One of each kind: a cluster administrator stands for everybody who holds every verb.
+/// One actor of each kind. The cluster administrator stands for all who hold every verb.
 const SOME: [Actor; 6] = [Approver, Requester, Edit, ClusterAdmin, Operator, GarbageCollector];
-/// Those who hold roles of the chart, or the built-in ones.
+/// The actors who hold roles of the chart or built-in roles.
 const BY_ROLE: [Actor; 7] = [Approver, Delegate, Requester, Viewer, Edit, Admin, Outsider];
 
-/// A Blob of the run that there is in each namespace.
+/// Returns a Blob of the run that exists in each namespace.
 fn blob(change: Value) -> Value {
     let mut blob = json!({"apiVersion": "signoff.dev/v1alpha1", "kind": "Blob",
         "metadata": {
@@ -44,7 +44,7 @@ fn delete() -> Value {
     json!({"kind": "DeleteOptions", "apiVersion": "v1"})
 }
 
-/// About a Blob that is there; the operator may delete it.
+/// Completes a row about an existing Blob. The honest request is the operator's delete.
 fn about_one(row: Row) -> Row {
     let real = Scene::Object(Operator, BLOBS, blob(json!({})));
     row.given(real).honest("the operator's delete", delete()).by(Operator).way(Way::Delete).about(Object::Scene)
@@ -77,7 +77,7 @@ fn made() -> Vec<Row> {
     ]
 }
 
-/// What even the operator cannot create.
+/// Returns attacks with objects that even the operator cannot create.
 fn shaped() -> Vec<Row> {
     let shaped = |what, change: Value, words| {
         Row::new(what, [Operator], [Way::Create, Way::Apply], blob(change))

@@ -1,4 +1,4 @@
-//! What a run owns besides Approvals and Blobs: the Pods of its steps. It must not run a Workflow.
+//! Attacks on the objects that a run owns besides Approvals and Blobs: the Pods of its steps.
 
 use serde_json::{Value, json};
 
@@ -52,7 +52,7 @@ pub(super) fn rows() -> Vec<Row> {
     let unscheduled =
         json!({"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "no node"});
     vec![
-        // Its label and its name are refused by a policy each, and either may answer.
+        // One policy refuses its label and another its name, and either may answer.
         Row::new("forges the Pod of a step", hands, [Way::Create], pod("signoff-step-{case}", run()))
             .given(Scene::Nothing)
             .shipped_roles()

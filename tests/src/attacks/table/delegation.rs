@@ -1,4 +1,4 @@
-//! Votes that one account carries for others. It must not look into what a vote says.
+//! Votes that one account carries for others.
 
 use serde_json::{Value, json};
 
@@ -13,7 +13,7 @@ fn speaks_for(person: &str) -> Value {
     json!({"verdict": "Approve", "onBehalfOf": person})
 }
 
-/// One entry under any key.
+/// Returns one entry under any key.
 fn entry(key: &str, decision: Value) -> Value {
     json!({"spec": {"decisions": {key: decision}}})
 }

@@ -1,5 +1,4 @@
-//! The same thing written so that a checker and a store might read it differently. It must not try a new rule: each of
-//! these breaks one that the other chapters hold.
+//! Requests written so that a checker and a store might read them differently. Each breaks a rule of another chapter.
 
 use serde_json::{Value, json};
 
@@ -12,7 +11,7 @@ pub(super) fn rows() -> Vec<Row> {
     [keys(), nothing(), kinds(), preconditions()].into_iter().flatten().collect()
 }
 
-/// Doubled keys, and keys in other letters.
+/// Returns attacks with duplicate keys and with keys in other letters.
 fn keys() -> Vec<Row> {
     let twice = r#"{"spec":{"decisions":{"{me}":{"verdict":"Reject","verdict":"Approve"}}}}"#;
     let two_maps = r#"{"spec":{"decisions":{"{me}":{"verdict":"Approve"}},"decisions":{"carol@example.com":{"verdict":"Approve"}}}}"#;
@@ -85,7 +84,7 @@ fn keys() -> Vec<Row> {
     rows
 }
 
-/// Null and empty values.
+/// Returns attacks with null and empty values.
 fn nothing() -> Vec<Row> {
     let null_vote = r#"[{"op":"add","path":"/spec/decisions","value":{"{me}":null}}]"#;
     let null_verdict = r#"[{"op":"add","path":"/spec/decisions","value":{"{me}":{"verdict":null}}}]"#;
@@ -115,7 +114,7 @@ fn nothing() -> Vec<Row> {
     ]
 }
 
-/// Values of other types than they should be.
+/// Returns attacks with values of wrong types.
 fn kinds() -> Vec<Row> {
     let vote = |row: Row| row.honest("a vote", own(approve()));
     let all = [Way::Merge, Way::Json, Way::Replace];
@@ -147,7 +146,7 @@ fn kinds() -> Vec<Row> {
     .collect()
 }
 
-/// A vote that was typed for another object.
+/// Returns attacks with votes that were meant for another object.
 fn preconditions() -> Vec<Row> {
     let with = |metadata: Value| {
         let mut vote = own(approve());

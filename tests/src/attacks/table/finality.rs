@@ -1,4 +1,4 @@
-//! What was decided stays decided. It must not look at who may decide: those who may, try it too.
+//! A decision is final, also for those who can decide.
 
 use serde_json::{Value, json};
 

@@ -1,5 +1,5 @@
-//! From the built-in role admin in the page's namespace to its cookies, and to what people type when they sign in. It
-//! must not need the page: whatever it is made of is tried as a dry run, or made for the attack.
+//! Attacks with the built-in role admin in the page's namespace on the page's cookies and on what people type when they
+//! sign in. The objects of the page are tried as a dry run or created for the attack, so the page itself is not needed.
 
 use serde_json::{Value, json};
 
@@ -45,7 +45,7 @@ fn ingress(name: &str) -> Value {
             "backend": {"service": {"name": "mine", "port": {"number": 80}}}}]}}]}})
 }
 
-/// What would be read or routed by its name, made before the page's own or beside it.
+/// Returns attacks that create objects which would be read or routed by their name.
 fn made() -> Vec<Row> {
     let row = |what, path, object: Value, honest, own: Value| {
         Row::new(what, [OperatorsNeighbour], [Way::Create, Way::Apply], object)
@@ -99,7 +99,7 @@ fn made() -> Vec<Row> {
         )
         .by(SLICER)
         .way(Way::Create),
-        // By any name: the host is what is taken.
+        // The name is arbitrary: the attack takes the host.
         row(
             "takes a path of the page's host",
             INGRESSES,
@@ -111,7 +111,7 @@ fn made() -> Vec<Row> {
     ]
 }
 
-/// What is there already.
+/// Returns attacks that change existing objects.
 fn changed() -> Vec<Row> {
     let delete = || json!({"kind": "DeleteOptions", "apiVersion": "v1"});
     let changes = [Way::Merge, Way::Json, Way::Replace];

@@ -1,11 +1,11 @@
-//! Every bound of a vote: the largest that fits, and one more. It must not look into what a vote says.
+//! Every bound of a vote: the largest value that fits, and one more.
 
 use serde_json::{Map, Value, json};
 
 use crate::attacks::Actor::Approver;
 use crate::attacks::{Row, Way, own, user};
 
-/// A request that asks this many questions of free text.
+/// Returns a request with this number of free-text questions.
 fn asks(count: usize) -> Value {
     json!({"form": {"questions": (0..count).map(|n| json!({"id": format!("q{n}"), "required": false})).collect::<Vec<_>>()}})
 }
@@ -15,7 +15,7 @@ fn answers(count: usize, text: &str) -> Value {
     json!({"verdict": "Respond", "answers": answers})
 }
 
-/// Parameters nested so many levels deep, as objects or as lists.
+/// Returns parameters nested to this depth, as objects or as lists.
 fn objects(levels: usize) -> Value {
     (1..levels).fold(json!({"x": 1}), |inner, _| json!({"x": inner}))
 }
@@ -29,7 +29,7 @@ pub(super) fn rows() -> Vec<Row> {
     let vote = |verdict: &str, field: &str, value: Value| json!({"verdict": verdict, field: value});
     let modify = |parameters: Value| vote("Modify", "parameters", parameters);
     let groups = |count: usize| {
-        // One's own groups over and over are no more than one's own, so that only the count is wrong.
+        // The voter's own groups, repeated, so that only their number is wrong.
         vote("Approve", "groups", (0..count).map(|n| json!(format!("g{n}"))).collect())
     };
     let targets = |count: usize| {
@@ -42,12 +42,12 @@ pub(super) fn rows() -> Vec<Row> {
     };
     let choices: Vec<_> = (0..32).map(|n| json!({"id": format!("o{n}")})).collect();
     let multiple = json!({"form": {"questions": [{"id": "q0", "options": choices, "multiple": true}]}});
-    // A call whose quorum is of so many people; and an edit as an object and as one text.
+    // A tool call with this threshold, and an edit of its arguments as an object and as a text.
     let call = |threshold: i32| json!({"action": {"kind": "toolCall", "agent": "clerk", "tool": "refund"}, "threshold": threshold});
     let edit = |arguments: Value| modify(json!({"arguments": arguments}));
     let sixteen_kib = "a decision must have at most 16 KiB, and its parameters at most five levels";
     let plain = || vote("Approve", "reason", json!("ok"));
-    // What is tried, the request's fields, one too many, the words, and what just fits.
+    // The attempt, the request's fields, a value over the bound, the words of the refusal, and a value at the bound.
     let cases = [
         (
             "gives a reason of 2049 characters",
@@ -243,7 +243,7 @@ pub(super) fn rows() -> Vec<Row> {
     cases
         .into_iter()
         .map(|(what, request, wrong, words, right)| {
-            // YAML, which an apply may be written in, takes no such keys.
+            // An apply may be written in YAML, which takes no such keys.
             let how: &[Way] = if what.ends_with("long keys") { &[Way::Merge] } else { &[Way::Merge, Way::Apply] };
             Row::new(what, [Approver], [Way::Merge], own(wrong))
                 .ways(how)

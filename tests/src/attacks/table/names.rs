@@ -1,4 +1,4 @@
-//! Names that a careless comparison, pointer, header or map key would break on. It must not normalise any of them.
+//! Names that a careless comparison, pointer, header or map key would break on.
 
 use serde_json::{Value, json};
 
@@ -8,7 +8,7 @@ use crate::attacks::{CHANGES, Row, Way, approve, group, own, user};
 const NOT_LISTED: &str = "is not an approver of this gate";
 const NOT_ONES_OWN: &str = "you may record a decision only under your own user name";
 
-/// Each of the same letters, to the eye or to a careless program, as the one that is listed.
+/// Names that look like a listed name to a person or to a careless program: the attempt, the name, the listed name.
 const LOOK_ALIKES: [(&str, &str, &str); 9] = [
     ("looks like the approver, with a Cyrillic letter,", "\u{430}lice@example.com", "alice@example.com"),
     ("is the approver with a capital", "Alice@example.com", "alice@example.com"),
@@ -21,7 +21,7 @@ const LOOK_ALIKES: [(&str, &str, &str); 9] = [
     ("is the listed name in full-width letters", "\u{ff41}lice@example.com", "alice@example.com"),
 ];
 
-/// Names that are odd, and people's own all the same.
+/// Unusual names that belong to real people.
 const ODD: [&str; 8] = [
     "oidc:a/b~c@x",
     "a~1b",
@@ -33,7 +33,7 @@ const ODD: [&str; 8] = [
     "jose\u{301}@example.com",
 ];
 
-/// 300 characters, and one more.
+/// A name of 300 characters, the longest that fits.
 const LONG: &str = concat!(
     "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx",
     "yyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyy",

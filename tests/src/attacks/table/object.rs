@@ -1,4 +1,4 @@
-//! The Approval as an object: what was asked, its labels, its owners, its life. It must not look at votes.
+//! The Approval as an object: its request, labels, owners and lifetime.
 
 use serde_json::{Map, Value, json};
 
@@ -8,17 +8,17 @@ use crate::attacks::Actor::{
 };
 use crate::attacks::{CHANGES, EVERYBODY, OTHERS, Object, REMOVALS, Row, Scene, Way, approve, own, user};
 
-/// An Approval that is not there yet, with this change.
+/// Returns an Approval that does not exist yet, with this change.
 fn fresh(change: Value) -> Value {
     json!({"{approval}": change})
 }
 
-/// Those whom the Approval of a scene asks.
+/// Returns the approvers of a scene's Approval.
 fn asked() -> Value {
     json!([user("alice@example.com"), user("bob@example.com")])
 }
 
-/// The quorum of an Approval of a scene, with other people.
+/// Returns the quorum of a scene's Approval with other approvers.
 fn quorum(approvers: Value, threshold: i32) -> Value {
     json!({"source": "gate review", "approvers": approvers, "threshold": threshold})
 }
@@ -70,7 +70,7 @@ fn request() -> Vec<Row> {
         let removal = change(fields);
         let vote = |row: Row| row.refused(words).honest("an approver's vote", own(approve())).by(Approver);
         rows.push(vote(Row::new(what, EVERYBODY, REMOVALS, removal.clone())));
-        // What is applied and owned by another manager stays as it is.
+        // An apply cannot remove a field that another manager owns.
         let applied = Row::new(what, EVERYBODY, [Way::Apply], removal);
         rows.push(vote(applied));
     }
@@ -226,7 +226,7 @@ fn around() -> Vec<Row> {
             Row::new("removes an annotation of ours", [Approver], REMOVALS, notes(json!({"signoff.dev/note": null})))
                 .refused(ours),
         )),
-        // With the one that every case carries.
+        // Every case has one more label.
         Row::new("puts 25 labels on it", [Approver], CHANGES, labels(many(24, "")))
             .refused(count)
             .honest("24 labels", labels(many(23, ""))),

@@ -1,4 +1,4 @@
-//! Who is taken for the operator, and what even the operator may not do. It must not take over an operator that runs.
+//! Attempts to act as the operator, and requests that even the operator cannot make.
 
 use serde_json::{Value, json};
 
@@ -13,7 +13,7 @@ pub(super) fn rows() -> Vec<Row> {
     [taken_for(), nameless(), unbound(), itself(), becomes(), state()].into_iter().flatten().collect()
 }
 
-/// Tokens of the operator's account that were not made for its Pod.
+/// Returns attacks with tokens of the operator's account that were not issued to its Pod.
 fn taken_for() -> Vec<Row> {
     let stolen: [Actor; 5] = Token::ALL.map(Stolen);
     let delete = || json!({"kind": "DeleteOptions", "apiVersion": "v1"});
@@ -59,7 +59,7 @@ fn taken_for() -> Vec<Row> {
     ]
 }
 
-/// Writes in the operator's name that nothing but the missing Pod speaks against.
+/// Returns writes in the operator's name whose only fault is that the token names no Pod.
 fn nameless() -> Vec<Row> {
     let tokens = [Token::Created, Token::BoundToSecret, Token::Secret, Token::Impersonated].map(Stolen);
     let account = json!({"kind": "ServiceAccount", "name": "signoff-operator", "namespace": "signoff-system"});
@@ -84,7 +84,7 @@ fn nameless() -> Vec<Row> {
     ]
 }
 
-/// Writes that the chart's roles allow the operator, in its name and without its Pod: `edit` in the operator's
+/// Returns writes that the chart's roles allow the operator, in its name and without its Pod: `edit` in the operator's
 /// namespace includes impersonating its service account.
 fn unbound() -> Vec<Row> {
     let tokens = [Token::Created, Token::BoundToSecret, Token::Secret, Token::Impersonated].map(Stolen);
@@ -143,7 +143,7 @@ fn unbound() -> Vec<Row> {
     ]
 }
 
-/// The operator's own token, stolen from its Pod: it reports, and decides nothing.
+/// Returns attacks with the operator's own token, stolen from its Pod: it can report but not decide.
 fn itself() -> Vec<Row> {
     let alices = json!({"spec": {"decisions": {"alice@example.com": approve()}}});
     let by_alice = |row: Row| row.honest("an approver's vote", own(approve())).by(Approver).way(Way::Merge);
@@ -183,7 +183,7 @@ fn itself() -> Vec<Row> {
     ]
 }
 
-/// From the built-in role admin in the operator's namespace to the operator.
+/// Returns attempts to run as the operator with the built-in role admin in its namespace.
 fn becomes() -> Vec<Row> {
     let spec = json!({"serviceAccountName": "signoff-operator", "restartPolicy": "Always",
         "containers": [{"name": "shell", "image": "shell"}]});
@@ -239,7 +239,7 @@ fn becomes() -> Vec<Row> {
     ]
 }
 
-/// What the operator keeps in its own namespace: whoever takes it stops every run.
+/// Returns attacks on the operator's own objects in its namespace, with which an attacker could stop every run.
 fn state() -> Vec<Row> {
     let lease = |name: &str| {
         json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": name},

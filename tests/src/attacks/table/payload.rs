@@ -1,5 +1,4 @@
-//! What a vote says, checked when it is given: a typo leaves the gate pending and never fails a run.
-//! It must not look at who decides: alice always may.
+//! The content of a vote is checked when it is given: a typo leaves the gate pending and never fails a run.
 
 use serde_json::{Value, json};
 
@@ -26,7 +25,7 @@ fn approve() -> Value {
     json!({"verdict": "Approve"})
 }
 
-/// What is tried, the request's fields, the wrong decision, the words of the refusal, and the honest twin.
+/// The attempt, the request's fields, the wrong decision, the words of the refusal, and the decision that is accepted.
 type Case = (&'static str, Value, Value, &'static str, Value);
 
 pub(super) fn rows() -> Vec<Row> {

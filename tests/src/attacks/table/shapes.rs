@@ -1,5 +1,5 @@
-//! The shapes that the types rule out and the CRDs leave to admission: `tests/contract/shapes.json`, each broken in
-//! every way that there is to write, to the object and to its status. Must not name a rule that is not in that file.
+//! Shapes that the types rule out and that the CRDs leave to admission: `tests/contract/shapes.json`. Each shape is
+//! broken in every way to write, on the object and on its status.
 
 use std::sync::LazyLock;
 
@@ -10,22 +10,22 @@ use super::workflow::{FIXED, WORKFLOWS, asks};
 use crate::attacks::Actor::{Approver, Operator, Requester};
 use crate::attacks::{Actor, Gate, Object, Row, Scene, Way, approve, own, user};
 
-/// Every way to change what is there, with the one that no custom resource has.
+/// Every way to change an existing object, including the one that no custom resource supports.
 const EVERY_CHANGE: [Way; 5] = [Way::Merge, Way::Json, Way::Strategic, Way::Apply, Way::Replace];
 
 static SHAPES: LazyLock<Value> =
     LazyLock::new(|| serde_json::from_str(include_str!("../../../contract/shapes.json")).unwrap_or_default());
 
-/// A broken shape and its honest twin, each as the part of an object that it is.
+/// A broken shape and its honest twin, both as a part of an object.
 struct Shape {
     rule: &'static str,
-    /// The rule, and which of its shapes it is where there are several.
+    /// The rule, with a number where the rule has several shapes.
     name: String,
     broken: Value,
     honest: Value,
 }
 
-/// Returns the shapes of a part of the file. The broken shape stands in the field that is neither `rule` nor `honest`.
+/// Returns the shapes of a part of the file. The field that is neither `rule` nor `honest` has the broken shape.
 fn shapes(part: &str, as_part: impl Fn(&'static Map<String, Value>, &'static Value) -> Value) -> Vec<Shape> {
     let mut shapes: Vec<Shape> = Vec::new();
     for row in SHAPES[part].as_array().into_iter().flatten().filter_map(Value::as_object) {
@@ -49,7 +49,7 @@ fn of_decisions() -> Vec<Shape> {
     shapes("decision", |_, part| part.clone())
 }
 
-/// Returns the shapes of what an Approval asks, as fields of its request.
+/// Returns the shapes of an Approval's request, as fields of it.
 fn of_requests() -> Vec<Shape> {
     shapes("request", |_, part| {
         let mut fields = part.clone();
@@ -66,8 +66,7 @@ pub(super) fn rows() -> Vec<Row> {
     workflows.chain(decisions).chain(of_requests().into_iter().flat_map(request)).chain([nowhere()]).collect()
 }
 
-/// A change that comes by way of the status: refused to all but the operator, to whom it changes nothing beside the
-/// status.
+/// Returns a change that is sent to the status: refused to all but the operator, for whom it changes only the status.
 fn by_status(who: Actor, what: &str, scene: &Scene, change: &Value) -> [Row; 2] {
     let status = if matches!(scene, Scene::Workflow(_)) { json!({"message": "it runs"}) } else { json!({"level": 1}) };
     let honest = json!({"status": status});
@@ -131,7 +130,7 @@ fn request(Shape { rule, name, broken, honest }: Shape) -> Vec<Row> {
     [made, changed].into_iter().chain(by_status(Approver, &what, &gate(), &change)).collect()
 }
 
-/// What creates nothing: only a POST and an apply do.
+/// Returns an attack with the ways that create no object: only a POST and an apply do.
 fn nowhere() -> Row {
     let nothing = json!({"steps": [{"name": "nothing"}]});
     Row::new("writes a Workflow of a broken shape where there is none", [Requester], [Way::Merge], asks(nothing))

@@ -1,4 +1,4 @@
-//! Who may write a status: the operator, and an outcome once. It must not look at what a run does with it.
+//! Writes of a status: only the operator can write it, and an outcome only once.
 
 use serde_json::{Value, json};
 

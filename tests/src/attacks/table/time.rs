@@ -1,4 +1,4 @@
-//! Votes in time and late ones. It must not know any clock but the API server's.
+//! Votes in time and late votes, by the clock of the API server.
 
 use serde_json::{Value, json};
 
@@ -11,7 +11,7 @@ const LATE: &str = "too late: this gate closed at 2020-01-01T00:00:00Z";
 
 const STAMPS: &str = "metadata.managedFields tell when a decision was made";
 
-/// A vote with managedFields of one's own making.
+/// Returns a vote with forged managedFields.
 fn doctored(managed_fields: Value) -> Value {
     let mut vote = own(approve());
     vote["metadata"] = json!({"managedFields": managed_fields});
@@ -23,13 +23,13 @@ fn typed(time: &str) -> Value {
         "fieldsType": "FieldsV1", "fieldsV1": {"f:spec": {"f:request": {"f:prompt": {}}}}})
 }
 
-/// An entry of server-side apply that owns somebody's vote.
+/// Returns a managedFields entry of server-side apply that owns the vote under `key`.
 fn applied(time: &str, key: &str) -> Value {
     json!({"manager": "clock", "operation": "Apply", "apiVersion": "signoff.dev/v1alpha1", "time": time, "fieldsType": "FieldsV1",
         "fieldsV1": {"f:spec": {"f:decisions": {format!("f:{key}"): {".": {}, "f:verdict": {}}}}}})
 }
 
-/// A vote with more entries of managedFields than the API server keeps apart.
+/// Returns a vote with more managedFields entries than the API server keeps apart.
 fn crowded() -> Value {
     let entry = |n: usize| {
         let mut entry = typed(FUTURE);

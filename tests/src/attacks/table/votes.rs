@@ -1,4 +1,4 @@
-//! Whose vote it is, and who may vote at all. It must not look into what a vote says.
+//! Votes are their author's own, and only approvers can vote.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! Workflows: who asked, what they may ask for, and that neither changes. It must not run one.
+//! Workflows: their requester and the requests that they can make, neither of which can be changed.
 
 use serde_json::{Map, Value, json};
 
@@ -10,19 +10,19 @@ use crate::attacks::{CHANGES, Object, REMOVALS, Row, Scene, Way, user};
 
 const PATH: &str = "/apis/signoff.dev/v1alpha1/namespaces/{namespace}/workflows";
 pub(super) const WORKFLOWS: Object = Object::Path(PATH);
-/// Where nobody creates a Workflow.
+/// A collection in a namespace where no user creates a Workflow.
 const OF_OPERATOR: &str = "/apis/signoff.dev/v1alpha1/namespaces/signoff-system/workflows";
 pub(super) const FIXED: &str = "spec is immutable except suspend, cancel and ttlAfterFinished";
 
-/// Why a run that Flux or Argo CD applies must not delete itself: they would create it again.
+/// The refusal of a TTL: Flux or Argo CD would create a deleted run again.
 const TTL: &str = "spec.ttlAfterFinished must be absent from a Workflow that Flux or Argo CD applies";
 
-/// The labels of everything that Flux applies.
+/// Returns the labels of every object that Flux applies.
 fn flux() -> Value {
     json!({"kustomize.toolkit.fluxcd.io/name": "refunds", "kustomize.toolkit.fluxcd.io/namespace": "flux-system"})
 }
 
-/// A Workflow that is not there yet, with these fields of its spec.
+/// Returns a Workflow that does not exist yet, with these fields of its spec.
 pub(super) fn asks(fields: Value) -> Value {
     let mut spec = json!({"requestedBy": "", "steps": [{"name": "only", "set": {"value": "1"}}]});
     for (field, value) in fields.as_object().into_iter().flatten() {
@@ -31,7 +31,7 @@ pub(super) fn asks(fields: Value) -> Value {
     json!({"apiVersion": "signoff.dev/v1alpha1", "kind": "Workflow", "metadata": {"name": "case-{case}"}, "spec": spec})
 }
 
-/// Who can change Workflows on careless ground, and the operator.
+/// Returns the actors who can change Workflows on careless ground, and the operator.
 fn hands() -> [Actor; 5] {
     [Requester, Edit, Admin, ClusterAdmin, Operator]
 }
@@ -180,7 +180,7 @@ fn around() -> Vec<Row> {
             .refused("metadata.ownerReferences of a Workflow is immutable")
             .honest("a label", labels(1)),
         ),
-        // With the one that every case carries.
+        // Every case has one more label.
         given(
             Row::new("puts 65 labels on it", hands, CHANGES, labels(64))
                 .refused("at most 64 labels")

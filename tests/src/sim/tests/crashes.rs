@@ -1,5 +1,5 @@
-//! Crashes and broken answers: what the store holds, what the actor sees, and who is told.
-//! A crash ends one incarnation; that the next one works is part of every test here.
+//! Crashes and broken answers: what the store holds, and what the actor sees. A crash ends one incarnation, and every
+//! test also shows that the next one works.
 
 use std::time::Duration;
 

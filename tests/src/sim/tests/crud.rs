@@ -1,5 +1,5 @@
-//! Creating, reading, replacing and deleting, as a real server answers it.
-//! Patches, selectors and watches have files of their own.
+//! Creating, reading, replacing and deleting, as a real server answers it. Patches, selectors and watches have files of
+//! their own.
 
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Pod};
 use kube::ResourceExt;
@@ -110,7 +110,7 @@ async fn status_and_the_rest_are_written_apart() {
     assert_eq!(after_main.data["spec"]["suspend"], true);
 }
 
-/// Sends a status, with this metadata and nothing else, and takes metadata for an answer.
+/// Sends a status with this metadata and nothing else, and accepts metadata as the answer.
 async fn puts_status(server: &ApiServer, metadata: Value, status: Value) -> kube::Result<Value> {
     let body =
         json!({"apiVersion": "signoff.dev/v1alpha1", "kind": "Workflow", "metadata": metadata, "status": status});

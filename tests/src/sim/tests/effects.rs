@@ -1,5 +1,5 @@
-//! The world of effects: what was done, what was answered, and what dies with an incarnation.
-//! Whether a repetition was allowed is for the tests of the operator.
+//! The world of effects: effects, answers, and the end of an incarnation. Whether an effect may be repeated is left to
+//! the tests of the operator.
 
 use std::time::Duration;
 

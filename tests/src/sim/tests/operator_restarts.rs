@@ -1,5 +1,4 @@
-//! Keeping operators alive: restarts, two at once, and the end when nothing helps.
-//! What an operator does with its lives is tested with the operators.
+//! Keeping operators alive: restarts, two at once, and the limit of time.
 
 use std::time::Duration;
 
@@ -8,7 +7,7 @@ use super::{configmap, configmaps, stored};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// An operator that creates three objects, whoever made the ones that are there, and then waits.
+/// Runs an operator that creates three objects, unless an earlier one has created them, and then waits.
 async fn create_three(server: ApiServer, life: Incarnation) {
     let api = configmaps(server.client_of(&life));
     for name in ["a", "b", "c"] {

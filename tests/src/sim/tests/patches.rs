@@ -1,5 +1,4 @@
-//! The two kinds of patches, on objects and on their status.
-//! What `test` protects is shown here, because every fenced write rests on it.
+//! The two kinds of patches, on objects and on their status, with the `test` on which every fenced write depends.
 
 use kube::api::{Patch, PatchParams, PostParams};
 use serde_json::{Value, json};

@@ -1,5 +1,4 @@
-//! Lists: selectors, pages, and metadata alone.
-//! Watches use the same selectors; what enters and leaves them is tested with the watches.
+//! Lists: selectors, pages, and metadata alone. The selectors of watches are tested with the watches.
 
 use kube::api::{Api, ListParams, PostParams};
 use kube::core::{Expression, Selector};

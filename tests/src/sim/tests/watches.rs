@@ -1,5 +1,5 @@
-//! Watches through kube's watcher and reflector, which must converge whatever the streams do.
-//! Requests that fail are tested elsewhere.
+//! Watches through kube's watcher and reflector, which must converge whatever the streams do. Failing requests have a
+//! file of their own.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use kube::runtime::{WatchStreamExt, watcher};
 use super::super::{ApiServer, EVERYONE, Ending, Refusal, Resource, Verb};
 use super::{configmap, configmaps, made, stored, workflow, workflows};
 
-/// A reflector that runs until the test ends.
+/// Returns the store of a reflector that runs until the test ends.
 fn reflected(server: &ApiServer, actor: &str, config: watcher::Config) -> Store<ConfigMap> {
     let (store, writer) = reflector::store();
     let events = watcher(configmaps(server.client(actor)), config).default_backoff();
@@ -37,7 +37,7 @@ fn kept(server: &ApiServer) -> Vec<(String, String)> {
     objects.iter().map(|object| (text(&object["metadata"]["name"]), text(&object["data"]["value"]))).collect()
 }
 
-/// Twenty creations, replacements and deletions, with a moment between them in which the watchers catch up.
+/// Creates, replaces and deletes twenty times, with a moment after each change in which the watchers catch up.
 async fn busy(server: &ApiServer) {
     let api = configmaps(server.client("writer"));
     for round in 0..20_u32 {
@@ -53,7 +53,7 @@ async fn busy(server: &ApiServer) {
     }
 }
 
-/// More than any backoff of the watcher, so that every cache has caught up.
+/// Waits longer than any backoff of the watcher, so that every cache has caught up.
 async fn catch_up(server: &ApiServer) {
     server.clock().pass(Duration::from_secs(300)).await;
 }
@@ -115,7 +115,7 @@ async fn an_expired_version_makes_the_watcher_list_again() {
     let server = ApiServer::new();
     let store = reflected(&server, "reader", watcher::Config::default());
     server.clock().settle().await;
-    // A deletion that the watch never shows: only the new list does.
+    // A deletion that the watch never sends: only the new list has it.
     made(&configmaps(server.client("writer")), "a").await;
     server.clock().settle().await;
     server.lose_events("reader", 1);
