@@ -36,7 +36,7 @@ const RENEW_EVERY: Duration = Duration::from_secs(3 * 3600);
 
 /// The arguments of `cargo xtask demo`.
 #[derive(Args, Debug)]
-pub(crate) struct Options {
+pub(crate) struct DemoOptions {
     /// Play the demo of pod steps instead, on a real node in Linux namespaces of its own (Linux, root)
     #[arg(long, conflicts_with_all = ["keep", "kubeconfig", "context", "model_url", "model"])]
     pods: bool,
@@ -74,7 +74,7 @@ pub(crate) struct Options {
 }
 
 /// Plays the story. The exit code is a failure when an act did not turn out as told.
-pub(crate) fn run(options: Options) -> Result<ExitCode> {
+pub(crate) fn run(options: DemoOptions) -> Result<ExitCode> {
     let manned = !options.script && std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
     if options.pods {
         return pods::run(manned);

@@ -17,7 +17,7 @@ use crate::release::{self, OPERATOR, PAGE, Platform, megabytes};
 
 /// The arguments of `cargo xtask image`.
 #[derive(Args, Debug)]
-pub(crate) struct Options {
+pub(crate) struct ImageOptions {
     /// The folder to write. Default: `image` in cargo's target folder
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
@@ -27,7 +27,7 @@ pub(crate) struct Options {
 }
 
 /// Builds the programs and writes the image.
-pub(crate) fn run(options: &Options) -> Result<ExitCode> {
+pub(crate) fn run(options: &ImageOptions) -> Result<ExitCode> {
     let begun = Instant::now();
     let target = metadata()?.target_directory;
     let out = options.out.clone().unwrap_or_else(|| target.join("image"));

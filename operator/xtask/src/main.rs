@@ -62,13 +62,13 @@ enum Chore {
         out: PathBuf,
     },
     /// Play the quickstart on a cluster of its own
-    Demo(demo::Options),
+    Demo(demo::DemoOptions),
     /// Start a control plane with the chart installed, for work on cluster tests; runs until Ctrl-C
     Cluster,
     /// Write the operator's image as a folder in the OCI layout, without a daemon or a registry
-    Image(image::Options),
+    Image(image::ImageOptions),
     /// Build all files of a release in one folder, with checksums
-    Release(release::Options),
+    Release(release::ReleaseOptions),
     /// Run benchmarks on control planes of their own
     #[command(disable_help_flag = true)]
     Bench {

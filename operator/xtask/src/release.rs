@@ -34,7 +34,7 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// The arguments of `cargo xtask release`.
 #[derive(Args, Debug)]
-pub(crate) struct Options {
+pub(crate) struct ReleaseOptions {
     /// The folder to write. Default: `release-VERSION` in cargo's target folder
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
@@ -44,7 +44,7 @@ pub(crate) struct Options {
 }
 
 /// Builds everything and writes the folder.
-pub(crate) fn run(options: &Options) -> Result<ExitCode> {
+pub(crate) fn run(options: &ReleaseOptions) -> Result<ExitCode> {
     let begun = Instant::now();
     let target = metadata()?.target_directory;
     let out = options.out.clone().unwrap_or_else(|| target.join(format!("release-{VERSION}")));

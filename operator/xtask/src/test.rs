@@ -20,7 +20,7 @@ use signoff_tests::say;
 
 use crate::lint;
 use crate::tally::{ShownLines, Tally};
-use programs::{Program, as_tests};
+use programs::{TestProgram, as_tests};
 
 /// One part of all checks and tests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -61,7 +61,7 @@ impl Part {
         }
     }
 
-    fn run(self, programs: &[Program], image: Option<&Path>, names: &[String]) -> Result<Tally> {
+    fn run(self, programs: &[TestProgram], image: Option<&Path>, names: &[String]) -> Result<Tally> {
         let own = || programs.iter().find(|program| program.name == self.name());
         let own = || own().with_context(|| format!("cargo built no test program {}", self.name()));
         match self {
@@ -130,7 +130,7 @@ fn run_and_tally(label: &str, command: &mut Command) -> Result<Tally> {
 }
 
 /// Runs the crates' own tests and the examples in their documentation.
-fn unit(programs: &[Program], names: &[String]) -> Result<Tally> {
+fn unit(programs: &[TestProgram], names: &[String]) -> Result<Tally> {
     let mut tally = Tally::default();
     for program in programs.iter().filter(|program| ALL.iter().all(|part| part.name() != program.name)) {
         tally.add(run_and_tally(&program.name, as_tests(&mut program.command()).args(names))?);
@@ -144,7 +144,7 @@ fn unit(programs: &[Program], names: &[String]) -> Result<Tally> {
 /// The tests of the part `cluster` that change rules.
 const LIFTING: &str = "guard::";
 
-fn cluster(tests: &Program, names: &[String]) -> Result<Tally> {
+fn cluster(tests: &TestProgram, names: &[String]) -> Result<Tally> {
     let binaries = metadata()?.target_directory.join("debug");
     let runtime = tokio::runtime::Runtime::new()?;
     say::step("cluster: starting three control planes, one with an operator, and installing the chart");
@@ -203,7 +203,7 @@ fn cluster(tests: &Program, names: &[String]) -> Result<Tally> {
     Ok(tally)
 }
 
-fn pods(tests: &Program, image: Option<&Path>, names: &[String]) -> Result<Tally> {
+fn pods(tests: &TestProgram, image: Option<&Path>, names: &[String]) -> Result<Tally> {
     let machine = Machine::find()?;
     binary()?.needed_by_pods()?;
     let mut command = machine.inside(&tests.path, Input::Nothing)?;

@@ -26,8 +26,8 @@ const WORKFLOW: &str = include_str!("agents/workflow.yaml");
 const CUSTOMER: &str = r#"get_customer {"name":"ACME"}"#;
 const REFUND: &str = r#"refund {"amount":380,"order":"4711"}"#;
 
-/// The environment of the story: the cluster, the servers and the state of the run.
-struct Stage {
+/// The environment of the story: the cluster, the model, the tools and the CRM.
+struct AgentDemo {
     harness: Harness,
     model: Loopback,
     tools: Loopback,
@@ -60,7 +60,7 @@ pub(super) fn run(is_manned: bool, is_kept: bool) -> Result<ExitCode> {
     })
 }
 
-async fn story(programs: &Path, is_manned: bool, started: Instant) -> Result<Stage> {
+async fn story(programs: &Path, is_manned: bool, started: Instant) -> Result<AgentDemo> {
     let step = |text: &str| say::step(&format!("{:4.1} s  {text}", started.elapsed().as_secs_f64()));
     step("starting a control plane, a model that speaks OpenAI's protocol, two tools, and a CRM that speaks MCP");
     let (cluster, model, tools, crm) =
@@ -71,7 +71,7 @@ async fn story(programs: &Path, is_manned: bool, started: Instant) -> Result<Sta
     let allowed = addresses.map(|address| ["--allow-address".to_owned(), address.to_string()]);
     let harness = Harness::open(cluster, namespace, programs, allowed.concat(), false).await?;
     step("ready");
-    let mut stage = Stage { harness, model, tools, crm, is_manned };
+    let mut stage = AgentDemo { harness, model, tools, crm, is_manned };
     if let Err(error) = all(&stage).await {
         stage.harness.lament().await;
         return Err(error);
@@ -79,7 +79,7 @@ async fn story(programs: &Path, is_manned: bool, started: Instant) -> Result<Sta
     Ok(stage)
 }
 
-async fn all(stage: &Stage) -> Result<()> {
+async fn all(stage: &AgentDemo) -> Result<()> {
     show::typed(&stage.harness);
     let question = asking(stage).await?;
     let refund = answering(stage, &question).await?;
@@ -93,7 +93,7 @@ async fn all(stage: &Stage) -> Result<()> {
     Ok(())
 }
 
-async fn asking(stage: &Stage) -> Result<String> {
+async fn asking(stage: &AgentDemo) -> Result<String> {
     show::act(
         "1. dana asks, and the agent works",
         "An agent answers a customer. It may look orders up, use the tools of a CRM, write letters, and ask people. It is called by\n\
@@ -116,7 +116,7 @@ async fn asking(stage: &Stage) -> Result<String> {
     Ok(question)
 }
 
-async fn answering(stage: &Stage, question: &str) -> Result<String> {
+async fn answering(stage: &AgentDemo, question: &str) -> Result<String> {
     show::act(
         "2. The agent asks a question, and alice answers",
         "The two lookups only read, so they ran at once. The answer to a question goes to the agent and approves nothing.",
@@ -137,7 +137,7 @@ async fn answering(stage: &Stage, question: &str) -> Result<String> {
     Ok(refund)
 }
 
-async fn editing(stage: &Stage, refund: &str) -> Result<String> {
+async fn editing(stage: &AgentDemo, refund: &str) -> Result<String> {
     show::act(
         "3. The agent refunds too much, and alice edits the call",
         "The request shows the call as it would be sent: the tool, its target, and its arguments. Then the agent's own words, as such.\n\
@@ -158,7 +158,7 @@ async fn editing(stage: &Stage, refund: &str) -> Result<String> {
     Ok(edited)
 }
 
-async fn approving(stage: &Stage, before: &str, edited: &str) -> Result<String> {
+async fn approving(stage: &AgentDemo, before: &str, edited: &str) -> Result<String> {
     show::act(
         "4. The gate asks somebody else about the edited call",
         "Who edited a call does not approve it. bob approves 380. The CRM is asked whether the tool is still what bob saw, and 380\n\
@@ -178,7 +178,7 @@ async fn approving(stage: &Stage, before: &str, edited: &str) -> Result<String> 
     Ok(late)
 }
 
-async fn rejecting(stage: &Stage, late: &str) -> Result<String> {
+async fn rejecting(stage: &AgentDemo, late: &str) -> Result<String> {
     show::act(
         "5. A second refund is rejected, and the agent tries it again",
         "The agent is told the reason. The same call is refused without asking: the next request is about the letter.",
@@ -196,7 +196,7 @@ async fn rejecting(stage: &Stage, late: &str) -> Result<String> {
     Ok(letter)
 }
 
-async fn sending(stage: &Stage, letter: &str) -> Result<()> {
+async fn sending(stage: &AgentDemo, letter: &str) -> Result<()> {
     show::act("6. alice reads the letter, and it is sent", "It is approved with exactly this text.");
     let shown = stage.harness.approve("alice", &["show", letter]).await?;
     expect(&shown, true, &["Send this letter?", LETTER, "post"])?;
@@ -204,7 +204,7 @@ async fn sending(stage: &Stage, letter: &str) -> Result<()> {
     expect(&stage.harness.approve("alice", &["approve", letter]).await?, true, &["approved"])
 }
 
-async fn ended(stage: &Stage) -> Result<()> {
+async fn ended(stage: &AgentDemo) -> Result<()> {
     show::act("7. The run", "Every turn, call and decision stands in it.");
     let wait = ["wait", "--for=condition=Complete", "workflow/acme", "--timeout=60s"];
     expect(&stage.harness.kubectl("dana", &wait).await?, true, &["condition met"])?;
@@ -217,7 +217,7 @@ async fn ended(stage: &Stage) -> Result<()> {
 }
 
 /// Compares what the tools got and what the model was told.
-fn told(stage: &Stage) -> Result<()> {
+fn told(stage: &AgentDemo) -> Result<()> {
     show::act(
         "8. What the tools got, and what the model was told",
         "Each effect once, and one result for each call, under its id and in the model's order.",
@@ -238,7 +238,7 @@ fn told(stage: &Stage) -> Result<()> {
     stage.is_told("call_6", "the letter is sent")
 }
 
-impl Stage {
+impl AgentDemo {
     fn log(&self) -> Vec<String> {
         let line = |what: &str, body: &str| format!("{what} {body}").trim_end().to_owned();
         self.tools.received().iter().map(|got| line(&got.what, &got.body)).collect()

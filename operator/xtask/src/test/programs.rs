@@ -9,7 +9,7 @@ use signoff_tests::cargo::{MESSAGES, built, cargo, metadata, surround};
 use super::Part;
 
 /// A test program.
-pub(super) struct Program {
+pub(super) struct TestProgram {
     /// Its target's name, such as `sim` or `signoff_engine`.
     pub(super) name: String,
     /// Its file.
@@ -18,7 +18,7 @@ pub(super) struct Program {
     folder: PathBuf,
 }
 
-impl Program {
+impl TestProgram {
     /// The command that runs it as `cargo test` does.
     pub(super) fn command(&self) -> Command {
         let mut command = Command::new(&self.path);
@@ -36,7 +36,7 @@ pub(super) fn as_tests(command: &mut Command) -> &mut Command {
 
 /// Builds the test programs of some parts, and the programs they start, all in one go. Always of the whole workspace:
 /// one package would have other features of its dependencies, and compile them all once more.
-pub(super) fn build(parts: &[Part]) -> Result<Vec<Program>> {
+pub(super) fn build(parts: &[Part]) -> Result<Vec<TestProgram>> {
     // Cargo builds unit tests without the rest only as `cargo test`.
     let (command, targets) = match parts {
         [Part::Unit] => ("test", unit_targets()?),
@@ -54,10 +54,10 @@ pub(super) fn build(parts: &[Part]) -> Result<Vec<Program>> {
         build.arg("--no-run");
     }
     let tests = built(&mut build)?.into_iter().filter(|built| built.profile.test);
-    let programs: Vec<Program> = tests
+    let programs: Vec<TestProgram> = tests
         .filter_map(|built| {
             let folder = built.manifest_path.parent().map(Path::to_owned)?;
-            Some(Program { name: built.target.name, path: built.executable?, folder })
+            Some(TestProgram { name: built.target.name, path: built.executable?, folder })
         })
         .collect();
     ensure!(!programs.is_empty(), "cargo built no tests");

@@ -7,12 +7,12 @@ use signoff_tests::cargo::metadata;
 use signoff_tests::control_plane::{BINARIES, Cluster, IssuerOptions, Options, WEB};
 use signoff_tests::say;
 
-use super::programs::{Program, as_tests};
+use super::programs::{TestProgram, as_tests};
 use super::{operator, run_and_tally};
 use crate::tally::Tally;
 
 /// Runs it. Pictures are kept in `web-screenshots` of the target folder, those of earlier runs go.
-pub(super) fn run(tests: &Program, names: &[String]) -> Result<Tally> {
+pub(super) fn run(tests: &TestProgram, names: &[String]) -> Result<Tally> {
     let target = metadata()?.target_directory;
     let (binaries, pictures) = (target.join("debug"), target.join("web-screenshots"));
     // Before anything that takes long.
