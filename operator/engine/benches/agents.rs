@@ -15,11 +15,11 @@ use signoff_engine::{
     transition::{Call, CallContent, Reply},
 };
 
-/// Each journal is replayed so often; the fastest counts, for what slows one down is not the engine.
+/// The number of replays of each journal. The fastest counts, because other programs only slow one down.
 const TIMES: usize = 50;
-/// Turns, and calls of each: as many calls in few turns and in many, and half as many.
+/// The numbers of turns and of calls in each: the same number of calls in few and in many turns, and half of it.
 const SHAPES: [(usize, usize); 5] = [(10, 10), (20, 10), (99, 2), (7, 30), (19, 1)];
-/// The characters of a result.
+/// The length of a result, in characters.
 const RESULT: usize = 300;
 
 fn main() {
@@ -29,7 +29,8 @@ fn main() {
     }
 }
 
-/// An agent with a tool, a schema of its arguments, and a gate whose condition is evaluated at each call.
+/// Returns the plan of an agent with a tool, a schema of its arguments, and a gate whose condition is evaluated at each
+/// call.
 fn plan() -> Plan {
     let parameters = json!({
         "type": "object", "required": ["id"], "additionalProperties": false,
@@ -77,7 +78,7 @@ fn reply(call: &Call, calls: usize, turn: usize) -> Reply {
     Reply { response, facts: BTreeMap::from([("calls".to_owned(), calls.to_string())]), ..Reply::default() }
 }
 
-/// The ends of everything that is in flight.
+/// Returns the results of all calls in flight.
 fn ends(transition: &Transition, calls: usize, turn: usize) -> Vec<Fact> {
     let end = |call: &Call| Fact::CallFinished {
         path: call.path.clone(),

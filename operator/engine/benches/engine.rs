@@ -18,13 +18,13 @@ use signoff_engine::{
     Blobs, Command, Control, Fact, Journal, JournalLimits, Now, Plan, Settings, advance, transition::Reply,
 };
 
-/// Each run is made so often; the fastest counts, for what slows one down is not the engine.
+/// The number of repetitions of each run. The fastest counts, because other programs only slow one down.
 const TIMES: usize = 5;
 /// The approximate lengths of the journals, in records, at which a transition is timed.
 const LENGTHS: [usize; 3] = [10, 100, 1000];
 
 fn main() {
-    // Cargo itself adds `--bench`.
+    // Cargo adds `--bench`.
     let wanted: Vec<_> = std::env::args().skip(1).filter(|argument| !argument.starts_with("--")).collect();
     for (name, spec) in [
         ("chain of 1,000 calls", chain(1000, call)),
@@ -42,7 +42,7 @@ fn main() {
     }
 }
 
-/// The first one has nothing before it.
+/// The first step has no step before it.
 fn newest(at: usize) -> &'static str {
     if at == 0 { "" } else { "{{ last_response[:9] }}" }
 }
@@ -69,7 +69,7 @@ fn parallel(branches: usize, steps: usize) -> Value {
     json!({"pattern": {"parallel": {}}, "steps": all.collect::<Vec<_>>()})
 }
 
-/// To and fro until it may no more.
+/// Returns a graph that goes to and fro until its limit of visits.
 fn graph(visits: usize) -> Value {
     let node = |name| json!({"name": name, "http": {"url": "http://x/"}});
     let edge = |from, to| json!({"from": from, "choose": [{"when": format!("steps.{from}.status == 'succeeded'"), "to": to}, {"when": "else", "to": "end"}]});
@@ -95,12 +95,12 @@ struct Measured {
     turns: Vec<(usize, Duration)>,
     records: usize,
     settling: Duration,
-    /// The largest that what the Workflow holds of the journal ever was.
+    /// The maximum size of the journal inside of the Workflow object, in bytes.
     object: usize,
     segments: i64,
 }
 
-/// Runs to the end: one result a turn, as they come in, and the journal settled after each.
+/// Runs to the end with one result for each transition, and folds the journal after each.
 fn run(plan: &Plan) -> Measured {
     let now = Now::new(Moment::from(jiff::Timestamp::UNIX_EPOCH), "e");
     let (mut journal, mut facts, mut answered) = (Journal::default(), Vec::new(), BTreeSet::new());
@@ -120,7 +120,8 @@ fn run(plan: &Plan) -> Measured {
             Command::Call(call) if answered.insert((call.path.clone(), call.attempt)) => Some(call),
             _ => None,
         });
-        // What a turn begins, the next one finishes; only some are weighed, for that takes longer than a turn.
+        // A transition finishes the calls that the one before began. Only some are measured, because measuring takes
+        // longer than the transition.
         if turns.len() % 50 == 0 || transition.end.is_some() {
             object = object.max(serde_json::to_vec(&status(&transition.journal)).unwrap().len());
         }
@@ -135,7 +136,7 @@ fn run(plan: &Plan) -> Measured {
     }
 }
 
-/// Returns what a commit writes of the journal.
+/// Returns the part of the status that a commit writes for the journal.
 fn status(journal: &Journal) -> WorkflowStatus {
     WorkflowStatus {
         seq: journal.seq(),

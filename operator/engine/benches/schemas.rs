@@ -50,7 +50,7 @@ fn main() {
 fn step(schema: &Value, value: &Value) -> f64 {
     let mut best = f64::INFINITY;
     for _ in 0..TIMES {
-        // One compiled schema has one allowance.
+        // The validations of one compiled schema share one budget.
         let compiled = Schema::of_value(schema).unwrap_or_else(|why| panic!("{why}: {schema:.200}"));
         let began = Instant::now();
         black_box(compiled.is_valid(value)).unwrap_or_else(|why| panic!("{why}: {schema:.200}"));

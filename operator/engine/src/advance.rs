@@ -72,7 +72,7 @@ pub fn advance(
             Some(Err(EarlyEnd::Rejected(why))) => Some(End::Rejected(why)),
             Some(Err(EarlyEnd::Aborted(why))) => Some(End::Aborted(why)),
         };
-        // What began just now has a deadline too.
+        // The deadline applies also to calls that have just begun.
         end = end.or_else(|| check_active_deadline(&run));
     }
     if end.is_some() {
@@ -213,7 +213,7 @@ fn record_decision(plan: &Plan, state: &mut TransitionState, record: &mut StepRe
     (record.decision, record.decision_ref) = (Some(decision), reference);
 }
 
-/// Returns the end of a run that has worked longer than its active deadline. Time spent waiting for people does not
+/// Returns the end of a run whose working time exceeds its active deadline. Time spent waiting for people does not
 /// count.
 fn check_active_deadline(run: &Run<'_>) -> Option<End> {
     end_past_deadline(&mut run.state.borrow_mut(), run.plan.active_deadline?, run.now.at)
@@ -247,7 +247,7 @@ fn end_past_deadline(state: &mut TransitionState, most: Duration, now: Moment) -
     }
 }
 
-/// Closes the records of everything that is in flight when a run ends.
+/// Closes the records of all activities that are in flight when a run ends.
 fn close_in_flight(run: &Run<'_>) {
     let is_idempotent = |path: &str| run.plan.step_of(path).is_none_or(PlannedStep::is_idempotent);
     close_open_records(&mut run.state.borrow_mut(), is_idempotent, run.now.at);
@@ -272,8 +272,8 @@ fn close_open_records(state: &mut TransitionState, is_idempotent: impl Fn(&str) 
     }
 }
 
-/// Computes the transition of a run in quarantine: calls that ended are recorded, and the run ends where it is
-/// cancelled or has reached its `activeDeadline`. Evaluates no text of the Workflow, so it needs no plan.
+/// Computes the transition of a run in quarantine: finished calls are recorded, and the run ends if it is canceled or
+/// has reached its `activeDeadline`. No text of the Workflow is evaluated, so no plan is needed.
 #[must_use]
 pub fn advance_quarantined(spec: &WorkflowSpec, journal: Journal, facts: Vec<Fact>, now: Moment) -> Transition {
     let values = ValueLimits { of_run: u64::MAX, ..ValueLimits::default() };
@@ -299,7 +299,7 @@ pub fn advance_quarantined(spec: &WorkflowSpec, journal: Journal, facts: Vec<Fac
         deadline.and_then(|most| end_past_deadline(&mut state, most, now))
     };
     if end.is_some() {
-        // Without a plan, a call that has begun is taken for one that must not be repeated.
+        // Without a plan, a started call counts as one that must not be repeated.
         close_open_records(&mut state, |_| false, now);
     }
     transition(control, state, end, Vec::new())
@@ -334,7 +334,7 @@ fn transition(
     }
 }
 
-/// Returns a transition that needs values that are not at hand: only `missing` counts.
+/// Returns a transition that needs values which were not fetched: only `missing` counts.
 fn wait_for_values(journal: Journal, state: TransitionState) -> Transition {
     Transition {
         journal,

@@ -1,4 +1,4 @@
-//! The semantics of a chain, tested by runs.
+//! Tests of the semantics of a chain, by runs.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use serde_json::{Value, json};

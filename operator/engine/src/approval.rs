@@ -1,9 +1,9 @@
 //! Approvals: from the request of a gate and the decisions in it to a verdict.
 //!
 //! read votes (`votes`) -> count them against the quorums (`quorum`) -> else compare the deadline (`deadline`) ->
-//! outcome (`tally`); every stage is *(pure)*. Votes count only in the guard's epoch in which they were recorded
-//! (`guard_epoch`), and no longer than policies allow (`void`). Who may decide is the subject of [`eligibility`], which
-//! clients and local runs ask too.
+//! outcome (`tally`). Every stage is *(pure)*. Votes count only in the guard's epoch in which they were recorded
+//! (`guard_epoch`), and no longer than policies allow (`void`). [`eligibility`] has the rules about voters, for clients
+//! and local runs too.
 
 mod deadline;
 pub mod eligibility;

@@ -1,8 +1,8 @@
-//! The rules that the types of the API declare beyond types and bounds: which items of a list differ, and CEL rules.
+//! The rules of the API types beyond types and bounds: unique items of lists, and CEL rules.
 //!
-//! The API server evaluates them in admission policies, and not at all while a policy is away: [`check_spec`] and
-//! [`check_decision`] find what an object breaks that was stored then, at acceptance and before a vote is counted. They
-//! must not judge what the CRD itself enforces.
+//! The API server enforces them by admission policies, which can be missing. [`check_spec`] and [`check_decision`]
+//! check stored objects against them at acceptance and before a vote is counted. The rules that the CRD itself enforces
+//! are left out.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -15,7 +15,7 @@ use signoff_expr::{Condition, Scope, budget, text};
 
 use crate::field_error::FieldError;
 
-/// The rules of a value, and of what is within it. Parts without any are left out.
+/// The rules of a value and of the values in it. Parts without rules are left out.
 #[derive(Debug, Default)]
 struct ValueRules {
     rules: Vec<CelRule>,
@@ -29,11 +29,11 @@ struct ValueRules {
 struct CelRule {
     condition: Condition,
     message: String,
-    /// The field below the value that the rule is about, with its dot.
+    /// The field below the value that the rule is about, with a leading dot.
     below: String,
 }
 
-/// In what the items of a list differ: the values of these fields, or the whole item where there are none.
+/// The fields by which the items of a list differ. Without fields, whole items are compared.
 #[derive(Debug)]
 struct UniqueFields(Vec<String>);
 
@@ -53,9 +53,8 @@ pub fn prepare() {
     LazyLock::force(&DECISION);
 }
 
-/// Returns every declared rule that a spec breaks, in the order of its fields. For specs that are not accepted yet: a
-/// rule that a later version adds is not for runs under way, whose specs are compared with the digest that acceptance
-/// recorded.
+/// Returns every declared rule that a spec breaks, in the order of its fields. Only for specs that are not accepted
+/// yet: the rules of a later version do not apply to accepted runs, whose specs are compared with the recorded digest.
 pub(crate) fn check_spec(spec: &WorkflowSpec) -> Vec<FieldError> {
     let mut broken = Vec::new();
     match serde_json::to_value(spec) {
@@ -68,7 +67,7 @@ pub(crate) fn check_spec(spec: &WorkflowSpec) -> Vec<FieldError> {
 /// Checks one entry of `spec.decisions`, also the lengths of its texts: a local run has no CRD that bounds them.
 ///
 /// # Errors
-/// The first declared rule that it breaks, as one sentence for its author.
+/// The first broken rule, as one sentence for the author.
 pub(crate) fn check_decision(decision: &Decision) -> Result<(), String> {
     let mut broken = Vec::new();
     match serde_json::to_value(decision) {
@@ -183,7 +182,7 @@ impl ValueRules {
 }
 
 impl CelRule {
-    /// Returns the rule, or `None` where it compares with an older object: that one is gone.
+    /// Returns the rule, or `None` if it compares with an older object, which is not available.
     fn new(declared: &Value) -> Option<Self> {
         let source = declared["rule"].as_str().filter(|source| !source.contains("oldSelf"))?;
         let condition = Condition::parse(source, "rule").ok()?;
@@ -191,7 +190,7 @@ impl CelRule {
         Some(Self { condition, message: text("message"), below: text("fieldPath") })
     }
 
-    /// Returns what is wrong with the value `self` of a scope, or `None` where the rule holds.
+    /// Returns the error about the value `self` of a scope, or `None` if the rule holds.
     fn broken(&self, scope: &Scope, field: &str) -> Option<FieldError> {
         match self.condition.evaluate(scope) {
             Ok(true) => None,

@@ -1,4 +1,4 @@
-//! Objects as they can be stored while no policy is in force: the plan refuses each by itself.
+//! Tests with objects that can be stored while no policy is in force: the plan refuses each of them.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::sync::Arc;
@@ -119,23 +119,23 @@ fn a_rule_that_an_accepted_spec_breaks_does_not_stop_its_run() {
     let (digest, refused) = plan(&workflow);
     let refused: Vec<_> = refused.unwrap_err().iter().map(ToString::to_string).collect();
     assert!(matches!(&refused[..], [one] if one.contains("excluded[1]: duplicate eve")), "{refused:?}");
-    // As an operator without that rule left it.
+    // The status that an operator without that rule wrote.
     workflow["status"] = json!({"phase": "Waiting", "seq": 1, "specDigest": digest});
     assert_eq!(*plan(&workflow).1.unwrap().spec_digest(), digest);
-    // What the plan itself cannot read is refused as ever, and a changed spec has another digest.
+    // The plan still refuses what it cannot read, and a changed spec has another digest.
     workflow["spec"]["steps"][0]["hitl"]["excluded"] = json!(["eve", "eve", "mallory"]);
     assert_ne!(*plan(&workflow).1.unwrap().spec_digest(), digest);
     workflow["spec"]["steps"][0]["hitl"]["prompt"] = json!("{{ ");
     assert!(plan(&workflow).1.is_err());
 }
 
-/// Broken and honest shapes; the API server is sent the same.
+/// Returns invalid and valid shapes. Another test sends them to the API server.
 fn table(part: &str) -> Vec<Value> {
     let table: Value = serde_json::from_str(include_str!("../../../tests/contract/shapes.json")).unwrap();
     table[part].as_array().unwrap().clone()
 }
 
-/// The plan's complaints about a row's `what`.
+/// Returns the errors of the plan about the field `what` of a row.
 fn of_row(row: &Value, what: &str) -> Vec<String> {
     match row.get("step") {
         Some(_) => errors(json!([if what == "honest" { &row["honest"] } else { &row["step"] }]), json!({})),
@@ -146,7 +146,7 @@ fn of_row(row: &Value, what: &str) -> Vec<String> {
     }
 }
 
-/// The messages of the rules of a schema that say something about an object alone.
+/// Collects the messages of the rules of a schema that concern an object alone.
 fn messages(shape: &ValueRules, found: &mut std::collections::BTreeSet<String>) {
     found.extend(shape.rules.iter().map(|rule| rule.message.clone()));
     let inner = shape.fields.values().chain(shape.items.as_deref()).chain(shape.values.as_deref());

@@ -2,11 +2,11 @@
 //! a local session.
 //!
 //! collect facts *(I/O)* -> evaluate ([`TransitionLoop`], *pure*) -> fetch missing values *(I/O)* and evaluate again ->
-//! claim calls ([`Transition::mark_started`], *pure*) -> commit *(I/O)* -> dispatch *(I/O)*, each call noted in
-//! [`CallsInFlight`] -> its result is a fact of the next transition.
+//! claim calls ([`Transition::mark_started`], *pure*) -> commit *(I/O)* -> dispatch *(I/O)*. Calls in flight are in
+//! [`CallsInFlight`], and their results are facts of the next transition.
 //!
-//! **Invariant:** only [`Round::Commit`] gives a caller a transition, and a call starts only after the commit that says
-//! so, except those of [`Transition::unstored_reads`].
+//! **Invariant:** a caller gets a transition only as [`Round::Commit`]. A call starts only after the commit of its
+//! record, except the calls of [`Transition::unstored_reads`].
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -27,18 +27,18 @@ use crate::{
     transition::{Ask, Blobs, Call, CallContent, Command, Fact, Failure, Now, Transition},
 };
 
-/// The most rounds of one transition: after these the engine asks for the same value again and again.
+/// The maximum number of rounds of one transition. Beyond it the engine has asked for the same value again and again.
 pub const MAX_ROUNDS: usize = 64;
 
-/// The most rounds of one transition that take results of calls which began before their records were stored. Further
-/// results count in the next transition.
+/// The maximum number of rounds of one transition that use results of calls which began before their records were
+/// stored. Further results count in the next transition.
 const MOST_CHAINED: usize = MAX_ROUNDS / 2;
 
 /// The path and attempt of a call's record.
 pub type CallKey = (String, i32);
 
 impl Call {
-    /// The path and attempt of its record.
+    /// Returns the path and attempt of its record.
     #[must_use]
     pub fn key(&self) -> CallKey {
         (self.path.clone(), self.attempt)
@@ -46,7 +46,7 @@ impl Call {
 }
 
 impl Transition {
-    /// The calls that are to be in flight once the transition is committed.
+    /// Returns the calls that are in flight after the commit.
     pub fn calls(&self) -> impl Iterator<Item = &Call> {
         self.commands.iter().filter_map(|command| match command {
             Command::Call(call) => Some(&**call),
@@ -54,7 +54,7 @@ impl Transition {
         })
     }
 
-    /// The Approvals that are to be created once the transition is committed.
+    /// Returns the Approvals that are created after the commit.
     pub fn asks(&self) -> impl Iterator<Item = &Ask> {
         self.commands.iter().filter_map(|command| match command {
             Command::Ask(ask) => Some(&**ask),
@@ -62,7 +62,7 @@ impl Transition {
         })
     }
 
-    /// Marks the record of a call as started by `process`, so that the commit says so before the call starts.
+    /// Marks the record of a call as started by `process`, so that the commit contains it before the call starts.
     pub fn mark_started(&mut self, path: &str, attempt: i32, process: &str) {
         let Some(mut record) = self.journal.get(path, attempt).cloned() else { return };
         record.phase = StepPhase::Started;
@@ -70,7 +70,7 @@ impl Transition {
         self.journal.put(record);
     }
 
-    /// Marks the record of a call that began before its record was stored: as started by `process`, at the end of its
+    /// Marks the record of a call that began before the record was stored: as started by `process`, at the end of its
     /// turn.
     pub fn mark_begun(&mut self, path: &str, attempt: i32, process: &str) {
         self.mark_started(path, attempt, process);
@@ -79,7 +79,7 @@ impl Transition {
         self.journal.put(record);
     }
 
-    /// Returns when the turn ended that made the call of a record.
+    /// Returns the end of the turn that made the call of a record.
     fn end_of_turn(&self, path: &str) -> Option<Moment> {
         let turn = RecordPath::new(path).turn_above()?;
         let (agent, number) = turn.agent_of_turn()?;
@@ -88,9 +88,9 @@ impl Transition {
         attempts.last()?.finished_at
     }
 
-    /// Returns the number of the results that it adds and their bytes, if all that it adds are ends of calls that can
-    /// be lost at no harm: calls of tools that may be repeated, and about which no gate asked. `None` if it adds
-    /// anything else, or nothing.
+    /// Returns the number and the bytes of the added results, if the transition adds only ends of calls whose loss does
+    /// no harm: calls of tools that may be repeated, and about which no gate asked. Returns `None` if it adds anything
+    /// else, or nothing.
     #[must_use]
     pub fn repeatable_ends(&self, stored: &Journal, plan: &Plan) -> Option<(usize, usize)> {
         let (before, now) = (stored.records(), self.journal.records());
@@ -106,9 +106,9 @@ impl Transition {
         })
     }
 
-    /// Returns the calls that may begin before it is committed, and the bytes that it adds, if all that it adds can be
-    /// lost at the cost of one turn: ends of turns, calls in them that only read and that no gate can ask about, and
-    /// ends of calls that may be repeated. `None` if it adds anything else, or if no such call is open.
+    /// Returns the calls that may begin before the commit, and the added bytes, if the loss of the transition costs at
+    /// most one turn. It may add only ends of turns, calls in them that only read and about which no gate can ask, and
+    /// ends of calls that may be repeated. Returns `None` if it adds anything else, or if no such call is open.
     #[must_use]
     pub fn unstored_reads(&self, stored: &Journal, plan: &Plan) -> Option<(BTreeSet<CallKey>, usize)> {
         if self.end.is_some() || self.asks().next().is_some() {
@@ -136,7 +136,7 @@ impl Transition {
         (!open.is_empty()).then_some((open, bytes))
     }
 
-    /// Returns its long values that later transitions may read: all but the logs of containers that are no answer.
+    /// Returns the long values that later transitions may read: all but the logs of containers that are not an answer.
     pub fn reusable_values(&self) -> impl Iterator<Item = (Digest, String)> {
         let records = self.journal.records();
         let logs = records.iter().filter_map(|record| record.log.as_ref()?.ref_.as_ref());
@@ -150,8 +150,8 @@ impl Transition {
     }
 }
 
-/// Whether a record is the end of a call of a tool that may be repeated and that had no gate. The turn of a model is no
-/// such call: to repeat it costs money.
+/// Whether a record is the end of a call of a tool that may be repeated and that had no gate. A turn of a model is
+/// excluded, because repeating it costs money.
 fn is_repeatable_end(record: &StepRecord, stored: &Journal, plan: &Plan) -> bool {
     let is_end = matches!(record.phase, StepPhase::Succeeded | StepPhase::Failed);
     let is_call = matches!(record.kind, StepKind::Http | StepKind::Mcp | StepKind::Pod);
@@ -159,7 +159,7 @@ fn is_repeatable_end(record: &StepRecord, stored: &Journal, plan: &Plan) -> bool
     is_end && is_call && is_idempotent() && !was_asked(&record.path, stored)
 }
 
-/// Whether people were asked about the call of a tool that a record is of; also where it is of none.
+/// Whether people were asked about the call of a tool to which a record belongs. True also for a record of no call.
 fn was_asked(path: &str, journal: &Journal) -> bool {
     let Some(call) = RecordPath::new(path).call_above() else { return true };
     journal.under(&format!("{call}/")).any(|record| record.kind == StepKind::Hitl)
@@ -172,9 +172,9 @@ fn bytes_of(record: &StepRecord) -> usize {
     inline + references.into_iter().flatten().map(|long| usize::try_from(long.size).unwrap_or(0)).sum::<usize>()
 }
 
-/// The calls of a run that are in flight, each with the handle of its task, and the results that are not committed.
+/// The calls of a run that are in flight, each with the handle of its task, and the results that are not committed yet.
 ///
-/// A result stays until it is committed: a transition may be lost, a result never.
+/// **Invariant:** a result stays until it is committed: a transition can be lost, a result cannot.
 #[derive(Debug)]
 pub struct CallsInFlight<T> {
     calls: BTreeMap<CallKey, T>,
@@ -188,13 +188,13 @@ impl<T> Default for CallsInFlight<T> {
 }
 
 impl<T> CallsInFlight<T> {
-    /// Whether a call is in flight, or its result is not committed: it must not be started.
+    /// Whether a call is in flight or its result is not committed. Such a call must not be started again.
     #[must_use]
     pub fn contains(&self, key: &CallKey) -> bool {
         self.calls.contains_key(key) || self.results.contains_key(key)
     }
 
-    /// Whether a call is in flight: its result is not here yet.
+    /// Whether a call is in flight, without a result.
     #[must_use]
     pub fn is_in_flight(&self, key: &CallKey) -> bool {
         self.calls.contains_key(key)
@@ -205,7 +205,7 @@ impl<T> CallsInFlight<T> {
         self.calls.insert(key, handle);
     }
 
-    /// Replaces a call by its result. Returns false, and drops the result, where the call is not in flight any more.
+    /// Replaces a call by its result. Returns false and drops the result if the call is not in flight any more.
     pub fn finish(&mut self, key: CallKey, result: Fact) -> bool {
         let is_in_flight = self.calls.remove(&key).is_some();
         if is_in_flight {
@@ -219,16 +219,14 @@ impl<T> CallsInFlight<T> {
         self.calls.remove(key);
     }
 
-    /// Returns the results that are facts of the next transition: those with an open record in `journal`, the stored
-    /// one.
+    /// Returns the results that are facts of the next transition: those with an open record in the stored journal.
     pub fn facts(&mut self, journal: &Journal) -> Vec<Fact> {
         self.committed(journal);
         let has_record = |(path, attempt): &CallKey| journal.get(path, *attempt).is_some();
         self.results.iter().filter(|(key, _)| has_record(key)).map(|(_, fact)| fact.clone()).collect()
     }
 
-    /// Returns the results of calls that have no record in `journal`, the stored one: they began before their record
-    /// was stored.
+    /// Returns the results of calls without a record in the stored journal: they began before their record was stored.
     #[must_use]
     pub fn unstored_facts(&self, journal: &Journal) -> Vec<Fact> {
         let is_unstored = |(path, attempt): &CallKey| journal.get(path, *attempt).is_none();
@@ -242,34 +240,34 @@ impl<T> CallsInFlight<T> {
         gone.iter().filter_map(|key| self.calls.remove(key)).collect()
     }
 
-    /// Drops the results that a committed journal holds.
+    /// Drops the results that a committed journal contains.
     pub fn committed(&mut self, journal: &Journal) {
         self.results.retain(|(path, attempt), _| !journal.get(path, *attempt).is_some_and(|r| r.phase.is_end()));
     }
 
-    /// The handle of a call in flight.
+    /// Returns the handle of a call in flight.
     pub fn handle_mut(&mut self, key: &CallKey) -> Option<&mut T> {
         self.calls.get_mut(key)
     }
 
-    /// The handles of the calls in flight.
+    /// Returns the handles of the calls in flight.
     pub fn handles(&self) -> impl Iterator<Item = &T> {
         self.calls.values()
     }
 
-    /// Drops the calls in flight for which `keep` returns false. Their results are not facts.
+    /// Drops the calls in flight for which `keep` returns false. Their results do not become facts.
     pub fn retain(&mut self, mut keep: impl FnMut(&T) -> bool) {
         self.calls.retain(|_, handle| keep(handle));
     }
 
-    /// Returns when the oldest result ended that is not committed, if the results of further calls follow: of calls in
+    /// Returns the end of the oldest result that is not committed, if results of further calls will follow: of calls in
     /// flight, or of calls that have ended since a transition took `taken` results.
     #[must_use]
     pub fn oldest_result(&self, taken: usize) -> Option<Moment> {
         self.oldest().filter(|_| !self.calls.is_empty() || self.results.len() > taken)
     }
 
-    /// Returns when the oldest result ended that is not committed.
+    /// Returns the end of the oldest result that is not committed.
     #[must_use]
     pub fn oldest(&self) -> Option<Moment> {
         let ends = self.results.values().filter_map(|fact| match fact {
@@ -297,7 +295,7 @@ impl<T> CallsInFlight<T> {
 pub enum Round {
     /// Fetch these values, pass them to [`TransitionLoop::add_value`], and evaluate again.
     Fetch(BTreeSet<Digest>),
-    /// Evaluate again: more facts are known.
+    /// Evaluate again, because there are more facts.
     Evaluate,
     /// Commit this transition, then execute its commands.
     Commit(Box<Transition>),
@@ -306,34 +304,34 @@ pub enum Round {
 /// The next action of a caller whose evaluation was stopped at its limit.
 #[derive(Clone, Debug, PartialEq)]
 pub enum AfterStop {
-    /// Evaluate again: the stopped evaluation validated answers, which are not validated again.
+    /// Evaluate again: the stopped evaluation has cached validated answers, so the next one does less.
     Evaluate,
-    /// Evaluate again: this fact makes the step fail that costs too much.
+    /// Evaluate again with this fact, by which the costly step fails.
     Failed(Box<Fact>),
-    /// Stop: no step is to blame, or this one was left out already.
+    /// Stop: no step caused it, or the step was already excluded.
     GiveUp,
 }
 
-/// The evaluation of one transition, in rounds: each knows more values and more facts than the one before.
+/// The evaluation of one transition in rounds, each with more values and more facts than the one before.
 pub struct TransitionLoop {
     plan: Arc<Plan>,
     control: Control,
-    /// The journal as it is stored.
+    /// The stored journal.
     stored: Journal,
     facts: Vec<Fact>,
     /// The results of calls that began before their records were stored.
     unstored: Vec<Fact>,
-    /// The long values of earlier rounds that the journal names.
+    /// The long values of earlier rounds that the journal refers to.
     blobs: Vec<(Digest, String)>,
     values: Arc<Blobs>,
     now: Now,
     rounds: usize,
-    /// The validated answers of the plan when the last evaluation was stopped.
+    /// The number of validated answers of the plan when the last evaluation was stopped.
     validated: usize,
 }
 
 impl TransitionLoop {
-    /// Begins a transition. `values`: the long values that are cached.
+    /// Begins a transition. `values` are the cached long values.
     #[must_use]
     pub fn new(
         plan: Arc<Plan>,
@@ -348,8 +346,8 @@ impl TransitionLoop {
         Self { plan, control, stored, facts, unstored, blobs, values, now, rounds: 0, validated }
     }
 
-    /// Adds the results of calls that began before their records were stored: each counts once a round has made its
-    /// record again.
+    /// Adds the results of calls that began before their records were stored. A result counts after a round has created
+    /// its record again.
     #[must_use]
     pub fn with_unstored(self, unstored: Vec<Fact>) -> Self {
         Self { unstored, ..self }
@@ -362,7 +360,8 @@ impl TransitionLoop {
         move || advance(&plan, control, stored.clone(), facts.clone(), &values, &now)
     }
 
-    /// Takes an evaluation that was stopped. `is_limit`: by the limit of CPU time; `part`: the part that may be blamed.
+    /// Handles a stopped evaluation. `is_limit` says whether the limit of CPU time stopped it; `part` is the part that
+    /// may be the cause.
     pub fn on_stopped(&mut self, is_limit: bool, part: Option<&Part>, why: &str) -> AfterStop {
         let gets_on = is_limit && self.plan.validated_answers() > self.validated;
         self.validated = self.plan.validated_answers();
@@ -379,11 +378,11 @@ impl TransitionLoop {
         AfterStop::Failed(Box::new(fact))
     }
 
-    /// Takes the transition of this round. `process`: the name of this process in records; `is_in_flight`: whether this
-    /// process makes a call already. Only one process at a time drives a run, so every other one has ended.
+    /// Handles the transition of this round. `process` is the name of this process in records; `is_in_flight` says
+    /// whether a call is already in flight here. Only one process at a time drives a run, so every other one has ended.
     ///
     /// # Errors
-    /// More than [`MAX_ROUNDS`]: a bug of the engine.
+    /// More than [`MAX_ROUNDS`] rounds, which is a bug of the engine.
     pub fn on_evaluated(
         &mut self,
         transition: Transition,
@@ -406,13 +405,13 @@ impl TransitionLoop {
             Arc::make_mut(&mut self.values).extend(transition.reusable_values());
             return Ok(self.commit_or_go_on(transition, process));
         }
-        // A result never comes for these.
+        // These calls never have a result.
         self.facts.extend(never);
         Ok(Round::Evaluate)
     }
 
-    /// Returns the transition, or takes its journal for the next round where results of calls that it begins are here
-    /// already. A transition that asks people is committed: no later one asks them.
+    /// Returns the transition, or starts the next round with its journal if results of its calls have already arrived.
+    /// A transition that asks people is committed first, because only its commands create the requests.
     fn commit_or_go_on(&mut self, mut transition: Transition, process: &str) -> Round {
         let mut known: BTreeSet<Digest> = self.blobs.iter().map(|(digest, _)| digest.clone()).collect();
         self.blobs.extend(transition.blobs.drain(..).filter(|(digest, _)| known.insert(digest.clone())));
@@ -432,24 +431,24 @@ impl TransitionLoop {
             transition.mark_begun(path, attempt, process);
         }
         self.stored = transition.journal;
-        // All others are in the journal now.
+        // All other facts are now in the journal.
         self.facts.retain(|fact| matches!(fact, Fact::TooCostly { .. }));
         self.facts.extend(results);
         Round::Evaluate
     }
 
-    /// Adds a value that an evaluation missed.
+    /// Adds a value that an evaluation needs.
     pub fn add_value(&mut self, digest: Digest, text: String) {
         Arc::make_mut(&mut self.values).insert(digest, text);
     }
 
-    /// Returns all long values that are at hand, to be cached for the next transition.
+    /// Returns all fetched long values, to be cached for the next transition.
     #[must_use]
     pub fn into_values(self) -> Arc<Blobs> {
         self.values
     }
 
-    /// Returns the fact that a call is lost: it must not be repeated, and an earlier process started it.
+    /// Returns the fact that a call is lost, if an earlier process started it and it must not be repeated.
     fn lost(&self, call: &Call, process: &str) -> Option<Fact> {
         // A Pod is found again by its name.
         if call.idempotent || matches!(call.content, CallContent::Pod(_)) {
@@ -460,11 +459,11 @@ impl TransitionLoop {
         is_lost.then(|| Fact::CallLost { path: call.path.clone(), attempt: call.attempt })
     }
 
-    /// Returns the failure of a call that would start now, or again, and that policies no longer allow.
+    /// Returns the failure of a call that would start now or again and that policies no longer allow.
     fn refused(&self, call: &Call, now: Moment) -> Option<Fact> {
-        // A call that begins in this very transition was checked when it began.
+        // A call that begins in this transition has already been checked.
         let record = self.stored.get(&call.path, call.attempt)?;
-        // A container that has started is found again and not created again: its result must be known.
+        // A started container is found again and not created again, so its result is still needed.
         if matches!(call.content, CallContent::Pod(_)) && record.phase == StepPhase::Started {
             return None;
         }

@@ -1,4 +1,4 @@
-//! The driver of transitions: what is lost, fetched and kept between an evaluation and its commit.
+//! Tests of the driver of transitions: lost, fetched and kept values between an evaluation and its commit.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use serde_json::json;
@@ -9,7 +9,7 @@ use crate::{
     transition::Reply,
 };
 
-/// A run whose only call must not be repeated and was started by the process `first`.
+/// Returns a run with a single call that must not be repeated and that the process `first` started.
 fn started() -> TestRun {
     let mut run = TestRun::new(json!([{"name": "pay", "http": {"url": "http://x/", "method": "POST"}}]));
     run.transition.mark_started("pay", 1, "first");
@@ -106,8 +106,8 @@ fn a_result_is_kept_until_the_journal_that_holds_it_is_committed() {
     assert!(calls.is_empty());
 }
 
-/// A turn in which an agent called each of these tools once, and all calls are in flight that nobody is asked about:
-/// `read` and `also` can be repeated, `write` must not be, and people are asked about `asked`.
+/// Returns a run after a turn in which an agent called each of these tools once. The calls without a gate are in
+/// flight: `read` and `also` can be repeated, `write` must not be. A gate asks about `asked`.
 fn calling(tools: &[&str]) -> TestRun {
     let tool = |name: &str| json!({"name": name, "step": format!("{name}-it"), "description": name, "effects": "read"});
     let all = ["read", "also", "write", "asked"].map(tool);
@@ -136,8 +136,8 @@ fn start_all(run: &mut TestRun) {
     run.commit();
 }
 
-/// Returns the number and bytes of the results that the engine would let wait when these calls of the turn have ended
-/// with `text`.
+/// Returns the number and bytes of the results that can wait for a commit when these calls of the turn have ended with
+/// `text`.
 fn waiting(run: &TestRun, calls: &[&str], text: &str) -> Option<(usize, usize)> {
     let end = |call: &&str| {
         let reply = Reply { response: json!(text), ..Reply::default() };

@@ -1,7 +1,7 @@
-//! The part of an evaluation that is at work: one vote, or one step. A driver that stops an evaluation learns from it
-//! which text was too costly.
+//! The current part of an evaluation: one vote, or one step. A driver that stops an evaluation reads here which text
+//! was too costly.
 //!
-//! Parts do not nest: a part within another one counts as the outer one.
+//! Parts do not nest: a part within another one counts as a piece of the outer one.
 
 use std::{cell::RefCell, sync::Arc};
 
@@ -25,7 +25,7 @@ pub enum Part {
 }
 
 impl Part {
-    /// A step that has read nothing yet.
+    /// Returns a part for a step that has read nothing yet.
     #[must_use]
     pub fn step(path: &str, attempt: i32) -> Self {
         Self::Step { path: path.to_owned(), attempt, is_foreign: false }
@@ -38,23 +38,23 @@ impl Part {
     }
 }
 
-/// Receives which part of an evaluation runs on this thread.
+/// The receiver of the parts of an evaluation on this thread.
 pub trait Observer {
-    /// A part begins.
+    /// Called when a part begins.
     fn enter(&self, part: Part);
-    /// The part at work reads text that the author of the Workflow did not write.
+    /// Called when the current part reads text that the author of the Workflow did not write.
     fn record_foreign_text(&self);
-    /// The part that began last has ended.
+    /// Called when the current part ends.
     fn leave(&self);
 }
 
 thread_local! {
     static OBSERVER: RefCell<Option<Arc<dyn Observer>>> = const { RefCell::new(None) };
-    /// The same while a part is at work.
+    /// The observer while a part is evaluated.
     static AT_WORK: RefCell<Option<Arc<dyn Observer>>> = const { RefCell::new(None) };
 }
 
-/// Runs `evaluate`, and tells `observer` of each part.
+/// Runs `evaluate`, and notifies `observer` of each part.
 pub fn observed<T>(observer: Arc<dyn Observer>, evaluate: impl FnOnce() -> T) -> T {
     let _guard = RestoreObserver(OBSERVER.replace(Some(observer)));
     evaluate()
@@ -70,7 +70,7 @@ impl Drop for RestoreObserver {
 
 /// Evaluates one part.
 pub(crate) fn within<T>(part: impl FnOnce() -> Part, evaluate: impl FnOnce() -> T) -> T {
-    // Taken for as long as the part lasts, so that parts within it go uncounted.
+    // Taken during the part, so that parts within it are not reported.
     let Some(observer) = OBSERVER.take() else { return evaluate() };
     observer.enter(part());
     AT_WORK.set(Some(observer));
@@ -80,7 +80,7 @@ pub(crate) fn within<T>(part: impl FnOnce() -> Part, evaluate: impl FnOnce() -> 
     result
 }
 
-/// Reports that the part at work reads text that the author of the Workflow did not write.
+/// Reports that the current part reads text that the author of the Workflow did not write.
 pub(crate) fn record_foreign_text() {
     AT_WORK.with_borrow(|observer| observer.iter().for_each(|observer| observer.record_foreign_text()));
 }

@@ -5,7 +5,7 @@ use std::fmt;
 /// An error in a Workflow, with its field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FieldError {
-    /// Where: `spec.steps[1].hitl.prompt`.
+    /// The field: `spec.steps[1].hitl.prompt`.
     pub field: String,
     /// The error and the remedy.
     pub message: String,

@@ -1,10 +1,10 @@
-//! Gates, apart from any run: what a gate asks about, which verdicts it allows, and what a decision means.
+//! Gates, independent of a run: their subjects, their verdicts, and the meaning of a decision.
 //!
-//! * `subject`: by the subject of a gate, the verdicts that it allows and the payload that each takes
+//! * `subject`: for each subject of a gate, the allowed verdicts and the payload of each
 //! * `decision`: one decision, checked against the request that it answers
 //! * `parameters`: the payload of a verdict in words and as an example, for people
 //!
-//! The plan of a gate is in `plan/gate.rs`, asking at it in `steps/gate.rs`, counting its votes in `approval/`.
+//! `plan/gate.rs` plans gates, `steps/gate.rs` asks at them, and `approval/` counts votes.
 
 pub(crate) mod decision;
 pub mod parameters;

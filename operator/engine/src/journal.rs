@@ -1,7 +1,7 @@
-//! The journal as the engine holds it: records by path and attempt, and the one counter of a run.
+//! The journal in memory: records by path and attempt, and the one counter of a run.
 //!
-//! It knows how to add and to look up, never what a record means; a finished record never changes here. Records are
-//! shared: a copy of a journal costs a pointer a record.
+//! Stores and finds records, independent of their meaning. **Invariant:** a finished record never changes. Records are
+//! shared: a copy of a journal costs a pointer for each record.
 
 mod records;
 mod segments;
@@ -23,29 +23,29 @@ pub use segments::{JournalError, JournalLimits, NewSegment, Segments, SharedReco
 pub struct Journal {
     seq: Seq,
     entries: Vec<Entry>,
-    /// The places of the entries, in the order of path and attempt.
+    /// The positions of the entries, in the order of path and attempt.
     order: Vec<usize>,
-    /// The places of the finished entries, in the order of their ends.
+    /// The positions of the finished entries, in the order of their ends.
     ends: Vec<usize>,
     segments: Vec<Segment>,
     changed: bool,
 }
 
-/// Whether a path is this place, one of its visits, or beneath it.
+/// Whether a path is the given one, one of its visits, or below it.
 pub(crate) fn within(path: &str, place: &str) -> bool {
     RecordPath::new(path).is_within(place)
 }
 
-/// A record, and where it stands.
+/// A record and its storage.
 #[derive(Clone, Debug, PartialEq)]
 struct Entry {
     record: Arc<StepRecord>,
-    /// Whether it is in one of the segments.
+    /// Whether the record is in a segment.
     folded: bool,
 }
 
 impl Journal {
-    /// A journal of these records, whose last number is `seq`, and of no segments.
+    /// Returns a journal of these records, with the last number `seq` and without segments.
     #[must_use]
     pub fn new(seq: Seq, records: Vec<StepRecord>) -> Self {
         let entries = records.into_iter().map(|record| Entry { record: Arc::new(record), folded: false }).collect();
@@ -60,26 +60,25 @@ impl Journal {
         Self { seq, entries, order, ends, segments, changed: false }
     }
 
-    /// The number of the last event.
+    /// Returns the number of the last event.
     #[must_use]
     pub fn seq(&self) -> Seq {
         self.seq
     }
 
-    /// Whether anything was added since it was read.
+    /// Whether a record was added since the journal was read.
     #[must_use]
     pub fn has_changed(&self) -> bool {
         self.changed
     }
 
-    /// Every record, in the order in which they began.
+    /// Returns every record, in the order in which they began.
     #[must_use]
     pub fn records(&self) -> Records<'_> {
         Records::of(&self.entries)
     }
 
-    /// The records whose paths begin with this text, in the order of their paths: of a branch, without a look at the
-    /// others.
+    /// Returns the records whose paths begin with this text, in the order of their paths, without reading the others.
     pub fn under(&self, prefix: &str) -> impl Iterator<Item = &StepRecord> {
         let from = self.order.partition_point(|at| self.entries[*at].record.path.as_str() < prefix);
         let places = self.order.get(from..).unwrap_or_default().iter();
@@ -90,7 +89,7 @@ impl Journal {
         })
     }
 
-    /// The records that ended before a number of this journal, the newest end first.
+    /// Returns the records that ended before a number of this journal, the newest end first.
     pub(crate) fn ended_before(&self, seq: Seq) -> impl Iterator<Item = &StepRecord> {
         let known = self.ends.partition_point(|at| self.entries[*at].record.done.is_some_and(|done| done < seq));
         self.ends.get(..known).unwrap_or_default().iter().rev().map(|at| {
@@ -100,14 +99,14 @@ impl Journal {
         })
     }
 
-    /// One attempt at one activity.
+    /// Returns one attempt at one activity.
     #[must_use]
     pub fn get(&self, path: &str, attempt: i32) -> Option<&StepRecord> {
         self.entry(path, attempt).map(|entry| &*entry.record)
     }
 
-    /// Returns the record of the visit before this one, if its Approval was superseded, so that this visit asks again
-    /// what it asked.
+    /// Returns the record of the visit before this one, if its Approval was superseded, because this visit repeats its
+    /// request.
     #[must_use]
     pub fn superseded_before(&self, path: &str) -> Option<&StepRecord> {
         let earlier = self.get(&RecordPath::new(path).visit_before()?, 1)?;
@@ -115,7 +114,7 @@ impl Journal {
         (outcome.verdict.is_none() && outcome.phase == ApprovalPhase::Superseded).then_some(earlier)
     }
 
-    /// The same, to be kept without a copy of it.
+    /// Returns one attempt at one activity as a shared record.
     #[must_use]
     pub fn shared(&self, path: &str, attempt: i32) -> Option<Arc<StepRecord>> {
         self.entry(path, attempt).map(|entry| Arc::clone(&entry.record))
@@ -132,15 +131,14 @@ impl Journal {
         self.order.binary_search_by(|at| self.entries[*at].key().cmp(&(path, attempt))).map(|at| self.order[at])
     }
 
-    /// Draws the next number.
+    /// Increases the counter, and returns the new number.
     pub(crate) fn next_seq(&mut self) -> Seq {
         self.changed = true;
         self.seq = self.seq.next();
         self.seq
     }
 
-    /// Adds a record, or changes one that is not finished. Returns false, and changes nothing, where the
-    /// record is finished already.
+    /// Adds a record, or changes one that is not finished. Returns false and changes nothing if the record is finished.
     pub fn put(&mut self, record: StepRecord) -> bool {
         self.changed = true;
         match self.position(&record.path, record.attempt) {
@@ -159,14 +157,14 @@ impl Journal {
         }
     }
 
-    /// Puts an entry among the finished ones, if it is finished: it was not, before.
+    /// Adds an entry to the finished ones if it has just finished.
     fn add_end(&mut self, at: usize) {
         let Some(done) = self.entries[at].record.done else { return };
         let later = self.ends.partition_point(|other| self.entries[*other].record.done.is_some_and(|end| end <= done));
         self.ends.insert(later, at);
     }
 
-    /// Tokens used by models, summed over the run; none where no model was asked.
+    /// Returns the sum of the tokens that models used, or `None` if no model was called.
     #[must_use]
     pub fn usage(&self) -> Option<Usage> {
         self.records().iter().filter_map(|r| r.usage).reduce(|mut sum, more| {
@@ -182,7 +180,7 @@ impl Entry {
     }
 }
 
-/// The number of records that a test reads: the cost of a transition, without a clock.
+/// Counts the records that a test reads: a measure of the cost of a transition without a clock.
 #[cfg(test)]
 pub(crate) mod reads {
     use std::cell::Cell;
@@ -191,12 +189,12 @@ pub(crate) mod reads {
         static LOOKED: Cell<usize> = const { Cell::new(0) };
     }
 
-    /// Counts records that were read.
+    /// Adds to the number of read records.
     pub(crate) fn count(records: usize) {
         LOOKED.set(LOOKED.get() + records);
     }
 
-    /// The records that `act` looks at.
+    /// Returns the number of records that `act` reads.
     pub(crate) fn of<T>(act: impl FnOnce() -> T) -> (T, usize) {
         LOOKED.set(0);
         (act(), LOOKED.get())

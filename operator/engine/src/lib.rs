@@ -3,13 +3,14 @@
 //! observe *(I/O)* -> plan ([`Plan::of`], *pure*) -> advance ([`advance`], *pure*) -> claim calls *(pure)* -> commit
 //! ([`status::after`], then *I/O*) -> dispatch the commands *(I/O)* -> facts, and again from the beginning.
 //!
-//! The stages marked *I/O* belong to the caller: the controller on a cluster, `signoff run` for a local session.
-//! The same input gives the same transition on every machine. A pattern is an ordinary async function whose only await
-//! points are journaled activities; resuming after a crash is not a special case, it is the only case.
+//! The stages marked *I/O* belong to the caller: the controller on a cluster, `signoff run` for a local session. The
+//! same input gives the same transition on every machine. A pattern is an ordinary async function whose only await
+//! points are journaled activities. Every transition replays it from its beginning, so resuming after a crash needs no
+//! code of its own.
 //!
-//! **Invariant:** no clock, environment, file, network or order of a hash map is read in this crate.
+//! **Invariant:** this crate reads no clock, environment, file or network, and depends on no order of a hash map.
 //!
-//! # Where is what
+//! # Modules
 //! * [`approval`]: votes, quorums, deadlines, the outcome of an Approval
 //! * `gate`: the subject of a gate, its verdicts, the meaning of a decision
 //! * [`plan`] and [`policy`]: a checked Workflow, merged with the policies of administrators
@@ -24,9 +25,9 @@
 //! * **Activity**: a part of a run whose result is recorded: a call, a rendered value, a gate.
 //! * **Fact**: an event outside, to be added to the journal.
 //! * **Command**: an effect outside, to be executed once the journal is committed.
-//! * **Transition**: everything that follows from a journal and new facts at one moment.
-//! * **Policy**: an approval policy of an administrator; merged into the plan of every run, so that it cannot be
-//!   avoided.
+//! * **Transition**: the result of a journal and new facts at one moment.
+//! * **Policy**: an approval policy of an administrator. It is merged into the plan of every run, so that no run avoids
+//! it.
 //! * **Tally**: the result of an Approval's request and its decisions at one moment.
 
 pub mod approval;

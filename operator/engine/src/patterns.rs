@@ -1,6 +1,6 @@
 //! The patterns: ordinary async functions whose only await points are journaled activities.
 //!
-//! None of them keeps any state of its own between transitions: each transition replays it from its beginning.
+//! **Invariant:** no pattern has state of its own between transitions: each transition replays it from its beginning.
 
 mod chain;
 mod dag;
@@ -30,26 +30,25 @@ use crate::{
 /// The result of a run that succeeded.
 pub(crate) struct RunResult {
     pub(crate) outputs: String,
-    /// Relative paths, and what stands in them.
+    /// The relative path and the content of each file.
     pub(crate) artifacts: Vec<(String, String)>,
-    /// The artifacts that were left out because their condition could not be evaluated: the path of each, and why.
+    /// The skipped artifacts whose condition could not be evaluated: each with its path and the reason.
     pub(crate) left_out: Vec<String>,
 }
 
-/// The verdicts on a plan after which it is planned again, and people are asked about the new plan.
+/// The verdicts on a plan after which the agent plans again, and people are asked about the new plan.
 const PLANS_AGAIN: [Verdict; 3] = [Verdict::Respond, Verdict::Defer, Verdict::Retry];
 
-/// A value that is made when it is asked for, from what was known at a number of the journal; its origins are noted
-/// then.
+/// A value that is computed when it is read, as of a number of the journal. Its origins are noted then.
 type LazyValue<'a> = Rc<dyn Fn(&Run<'a>, Seq) -> Result<Value, RenderError> + 'a>;
 
-/// A pattern that has come to its end: what can be seen from there, and its result.
+/// A finished pattern: the scope at its end, and its result.
 struct PatternResult<'a> {
     step_scope: StepScope<'a>,
     result: LazyValue<'a>,
 }
 
-/// Runs the whole of a plan: the gates that policies put before it, the pattern, and the release of its result.
+/// Runs a whole plan: the gates of policies before it, the pattern, and the release of its result.
 pub(crate) async fn run(run: &Run<'_>) -> Result<RunResult, EarlyEnd> {
     let plan = run.plan;
     let nothing = StepScope::of("", RecordNamespace::Nothing, []);
@@ -69,13 +68,13 @@ pub(crate) async fn run(run: &Run<'_>) -> Result<RunResult, EarlyEnd> {
 }
 
 impl<'a> PatternResult<'a> {
-    /// The result is the newest response that can be seen.
+    /// Returns a result that is the newest visible response.
     fn newest(step_scope: StepScope<'a>) -> Self {
         let own = step_scope.clone();
         Self { step_scope, result: Rc::new(move |run, seq| last_response(run, &own, seq)) }
     }
 
-    /// After a pattern, `last_response` is its result.
+    /// Makes `last_response` the result of the pattern.
     fn with_result(self) -> Self {
         let result = Rc::clone(&self.result);
         let step_scope = self.step_scope.with_vars(move |run, wanted, seq, scope| {
@@ -88,7 +87,7 @@ impl<'a> PatternResult<'a> {
     }
 }
 
-/// The newest response that a frame sees, as people left it.
+/// Returns the newest response in a frame, with the edits of people.
 fn last_response<'a>(run: &Run<'a>, step_scope: &StepScope<'a>, seq: Seq) -> Result<Value, RenderError> {
     let newest = step_scope.newest(run, seq, |record| scope::answers(run, record, seq));
     match newest {
@@ -97,12 +96,12 @@ fn last_response<'a>(run: &Run<'a>, step_scope: &StepScope<'a>, seq: Seq) -> Res
     }
 }
 
-/// A value as people read it.
+/// Renders a value as people read it.
 fn plain(value: &Value) -> Result<String, RenderError> {
     assert_exact(value, "").map(|()| plain_text(value)).map_err(RenderError::Invalid)
 }
 
-/// A value that people wrote, or a text, as people read it.
+/// Renders a text, or a value that people wrote, as people read it.
 fn plain_text(value: &Value) -> String {
     match value {
         Value::Null => String::new(),
@@ -111,7 +110,7 @@ fn plain_text(value: &Value) -> String {
     }
 }
 
-/// Every number in a part of an answer can be read; the JSON pointer of the part is `place`.
+/// Checks that every number in a part of an answer can be read. `place` is the JSON pointer of the part.
 fn assert_exact(part: &Value, place: &str) -> Result<(), String> {
     match first_inexact(part) {
         Some((within, why)) => {
@@ -121,7 +120,7 @@ fn assert_exact(part: &Value, place: &str) -> Result<(), String> {
     }
 }
 
-/// Returns the origins of the answer that a step at `base` gave last.
+/// Returns the origins of the last answer of the step at `base`.
 async fn origins_of_answer<'a>(
     run: &Run<'a>,
     step_scope: &StepScope<'a>,
@@ -132,12 +131,12 @@ async fn origins_of_answer<'a>(
     let attempts = |attempt| run.state.borrow().journal.get(&path, attempt).cloned();
     let Some(record) = (1..).map_while(attempts).last() else { return Ok(Origins::default()) };
     let answered = VisibleRecord { step, record };
-    // Nothing beneath a step that has answered changes any more.
+    // The records below an answered step do not change any more.
     let read = || run.origins.collect_only(|| scope::response(run, step_scope, &answered, Seq::END));
     run.render(read).await.map_err(EarlyEnd::Failed)
 }
 
-/// A value that is known, and what it was rendered from.
+/// Returns a lazy value with a known content and known origins.
 fn known<'a>(value: Value, origins: Origins) -> LazyValue<'a> {
     Rc::new(move |run, _| {
         run.origins.note(&origins);
@@ -145,7 +144,7 @@ fn known<'a>(value: Value, origins: Origins) -> LazyValue<'a> {
     })
 }
 
-/// The number that everything known now comes before.
+/// Returns the number of the next event of the journal.
 fn next_seq(run: &Run<'_>) -> Seq {
     run.state.borrow().journal.seq().next()
 }

@@ -1,7 +1,6 @@
-//! From a Workflow to a plan: everything its author could have got wrong is found here, all of it at once,
-//! before the first step runs.
+//! The plan of a Workflow. All errors of the author are found here at once, before the first step runs.
 //!
-//! A plan says what shall happen and never what has: it is the same at every transition of a run.
+//! A plan has no state of a run: it is the same at every transition.
 
 mod after_reject;
 mod argument_template;
@@ -70,7 +69,7 @@ pub(crate) use servers::{PlannedServer, ServerTools};
 pub(crate) use tools::{CallGate, DefinedBy, PlannedTool, PlannedTools};
 pub(crate) use validator::Validator;
 
-/// The usual timeout of a gate.
+/// The default timeout of a gate.
 const GATE_TIMEOUT: Duration = Duration::from_secs(24 * 3600);
 
 /// The administrator's settings for all runs.
@@ -78,15 +77,15 @@ const GATE_TIMEOUT: Duration = Duration::from_secs(24 * 3600);
 pub struct Settings {
     /// The default timeout of a gate.
     pub default_gate_timeout: Duration,
-    /// The default timeout of a gate in front of a call of a tool.
+    /// The default timeout of a gate before a call of a tool.
     pub default_call_gate_timeout: Duration,
-    /// The longest time a gate may give.
+    /// The maximum timeout of a gate.
     pub max_gate_timeout: Duration,
-    /// The longest `timeout` of an http step and of a turn of an agent.
+    /// The maximum `timeout` of an http step and of a turn of an agent.
     pub max_call_timeout: Duration,
-    /// The most bytes that a spec may have, inputs included.
+    /// The maximum size of a spec, inputs included, in bytes.
     pub max_spec_bytes: usize,
-    /// Whether servers may be commands: only on the machine of the author, who said so.
+    /// Whether servers may be commands. Only local runs allow them, with the consent of the user.
     pub allow_commands: bool,
 }
 
@@ -144,14 +143,13 @@ pub struct Plan {
 impl Plan {
     /// Checks and parses a Workflow under the approval policies of its namespace.
     ///
-    /// Once it was accepted, the gates that policies added are those of its status, and what policies contradict is no
-    /// error: the gates in question are blocked when they are about to ask. The rules of the types were evaluated at
-    /// acceptance, and are not again: a rule of a newer version must not stop a run that was accepted before it.
-    /// Callers compare [`Plan::spec_digest`] with the digest that was recorded then, so that no other spec goes by that
-    /// acceptance.
+    /// For an accepted run the gates of policies come from its status, and conflicts with policies are not errors: the
+    /// affected gates are blocked when they are about to ask. The rules of the types are evaluated at acceptance only,
+    /// because a rule of a newer version must not stop an accepted run. Callers compare [`Plan::spec_digest`] with the
+    /// digest that was recorded then, so that the acceptance covers no other spec.
     ///
     /// # Errors
-    /// Everything that is wrong with it, in the order of its fields.
+    /// All errors of the author, in the order of the fields.
     pub fn of(workflow: &Workflow, settings: &Settings, policies: &Arc<Policies>) -> Result<Self, Vec<FieldError>> {
         let spec = &workflow.spec;
         let accepted = workflow.status.as_ref().filter(|status| status.spec_digest.is_some());
@@ -210,7 +208,7 @@ impl Plan {
         let steps = pattern.iter().flat_map(|(pattern, _)| pattern.steps());
         validator.check_policy_gates(&added, steps.chain(&start).chain(&end));
         if accepted.is_none() && validator.errors.is_empty() {
-            // Where the plan has words of its own, the rule behind them would say the same again.
+            // An error of the plan replaces the error of the type's rule about the same field.
             validator.errors = crd_rules::check_spec(spec);
         }
         let metadata = &workflow.metadata;
@@ -246,14 +244,14 @@ impl Plan {
         }
     }
 
-    /// The step that a record belongs to.
+    /// Returns the step of a record.
     pub(crate) fn step_of(&self, path: &str) -> Option<&PlannedStep> {
         let place = without_visits(path);
         let of_pattern = self.pattern.steps();
         let of_revisers = self.revisers.iter().flat_map(|reviser| &reviser.policy_gates);
         let mut all =
             of_pattern.into_iter().chain(&self.start).chain(&self.end).chain(&self.release).chain(of_revisers);
-        // The step of a tool has one place, for every agent that calls it.
+        // The step of a tool has one path in the plan, for every agent that calls it.
         match RecordPath::new(&place).place_of_tool() {
             Some(of_tool) => {
                 let mut steps = self.tools.tools.values().flat_map(|tool| tool.step.with_its_gates());
@@ -263,13 +261,13 @@ impl Plan {
         }
     }
 
-    /// The servers that are commands: only local runs start those.
+    /// Returns the servers that are commands. Only local runs start them.
     pub fn commands(&self) -> impl Iterator<Item = &signoff_api::server::Server> {
         self.tools.servers.values().map(|server| &server.spec).filter(|server| !server.command.is_empty())
     }
 
-    /// Whether a record is that of a call that only reads, and about which no gate can ask: of every tool that performs
-    /// its step.
+    /// Whether a record is that of a call that only reads, and about which no gate can ask. This must hold for every
+    /// tool that runs its step.
     pub(crate) fn is_unasked_read(&self, path: &str) -> bool {
         let place = without_visits(path);
         let Some(place) = RecordPath::new(&place).place_of_tool() else { return false };
@@ -279,13 +277,13 @@ impl Plan {
         tools.peek().is_some() && tools.all(|tool| self.tools.is_unasked_read(tool))
     }
 
-    /// Whether the author of the Workflow wrote the answers of an agent: its provider is scripted.
+    /// Whether the author of the Workflow wrote the answers of an agent, because its provider is scripted.
     pub(crate) fn is_scripted(&self, agent: &str) -> bool {
         self.agents.get(agent).is_some_and(|agent| agent.is_scripted())
     }
 
-    /// Whether the author of the Workflow wrote the response of the record at a path: it is that of an agent whose
-    /// provider is scripted.
+    /// Whether the author of the Workflow wrote the response of the record at a path, because the provider of its agent
+    /// is scripted.
     pub(crate) fn has_scripted_response(&self, path: &str) -> bool {
         self.step_of(RecordPath::new(path).step_of_answer().as_str()).is_some_and(|step| step.is_scripted(self))
     }
@@ -296,7 +294,7 @@ impl Plan {
         self.pattern.steps().iter().position(|step| step.path == place)
     }
 
-    /// Returns the agents that write a final response again at a place.
+    /// Returns the agents that revise a final response at a path.
     pub(crate) fn revising_agents(&self, path: &str) -> impl Iterator<Item = &str> {
         let place = without_visits(path);
         let here = self.revisers.iter().filter(move |reviser| reviser.path == place);
@@ -306,7 +304,7 @@ impl Plan {
         })
     }
 
-    /// Returns the step by which an agent writes a final response again.
+    /// Returns the step by which an agent revises a final response.
     pub(crate) fn reviser_of(&self, step: &PlannedStep) -> Option<&PlannedStep> {
         let agent = |step: &PlannedStep| match &step.action {
             Action::Agent(agent) => Some(agent.agent.clone()),
@@ -315,7 +313,7 @@ impl Plan {
         self.revisers.iter().find(|reviser| agent(reviser) == agent(step))
     }
 
-    /// The digest that pins the spec; see [`spec_digest`].
+    /// Returns the digest that pins the spec; see [`spec_digest`].
     #[must_use]
     pub fn spec_digest(&self) -> &Digest {
         &self.spec_digest
@@ -327,13 +325,13 @@ impl Plan {
         &self.added
     }
 
-    /// The paths of the steps that are containers, as declared: only a cluster runs those.
+    /// Returns the paths of the steps that are containers, as declared. Only a cluster runs containers.
     pub fn containers(&self) -> impl Iterator<Item = &str> {
         let of_pods = self.pattern.steps().into_iter().filter(|step| matches!(step.action, Action::Pod(_)));
         of_pods.map(|step| step.path.as_str())
     }
 
-    /// Returns why the policies do not allow a call, or `None`.
+    /// Returns the reason why the policies forbid a call, or `None`.
     #[must_use]
     pub fn refuses(&self, call: &Call) -> Option<String> {
         let forbidden = self.forbids_call(&call.path, |effects| CallFacts::of(&call.content, effects));
@@ -351,51 +349,51 @@ impl Plan {
         })
     }
 
-    /// Returns why the policies do not allow the text of a `set` step at a path, or `None`.
+    /// Returns the reason why the policies forbid the text of a `set` step at a path, or `None`.
     pub(crate) fn refuses_text(&self, path: &str) -> Option<String> {
-        // What is recorded of an answer is no call.
+        // The record of an answer is not a call.
         if RecordPath::new(path).last().is_answer() {
             return None;
         }
         self.forbids_call(path, |effects| CallFacts::of_kind(CallKind::Set, effects))
     }
 
-    /// Returns why no agent may make the call at a path; `None` also for a step that no tool runs. A call only reads if
-    /// every tool of its step says so.
+    /// Returns the reason why no agent may make the call at a path, or `None`, also for a step that no tool runs. A
+    /// call only reads if every tool of its step says so.
     fn forbids_call(&self, path: &str, facts: impl Fn(Option<Effects>) -> CallFacts) -> Option<String> {
         let place = without_visits(path);
-        // The later turns of an agent, and the question for its answer, stand beneath its step.
+        // The later turns of an agent, and the request for its answer, are below its step.
         let of_tool =
             RecordPath::new(&place).place_of_tool()?.ancestors().take_while(|path| path.parent().is_some()).last()?;
         if self.tools.step_of_server(of_tool.as_str()).is_some() {
-            // Whatever a server or the author says of it, a call of its tools counts as one that changes something.
+            // A call of a server's tool counts as one that changes something, whatever the server or the author says.
             return self.policies.forbids_call(&facts(None));
         }
         let mut tools = self.tools.tools.values().filter(|tool| tool.step.path == of_tool.as_str());
         tools.find_map(|tool| self.policies.forbids_call(&facts(tool.effects)))
     }
 
-    /// Returns the bytes of the definitions of servers' tools that it keeps. They grow as a run reads catalogues.
+    /// Returns the size of the cached definitions of servers' tools, in bytes. It grows as a run reads catalogues.
     #[must_use]
     pub fn kept_bytes(&self) -> usize {
         self.tools.servers.values().map(PlannedServer::kept_bytes).sum()
     }
 
-    /// The number of answers that were validated by this plan. It grows while a transition gets on, even one that is
-    /// stopped.
+    /// Returns the number of answers that this plan has validated. It grows while a transition makes progress, also if
+    /// the transition is stopped.
     #[must_use]
     pub fn validated_answers(&self) -> usize {
         self.validated_answers.count()
     }
 
-    /// Returns the verdicts that a gate allows, by default too: `field` is that of its `hitl`, such as
-    /// `spec.steps[2].hitl`. A gate that stands at several steps has those of all of them.
+    /// Returns the verdicts that a gate allows, including defaults. `field` is that of its `hitl`, such as
+    /// `spec.steps[2].hitl`. A gate of several steps has the verdicts of all of them.
     #[must_use]
     pub fn allowed_verdicts(&self, field: &str) -> &[Verdict] {
         self.allowed.get(field).map_or(&[], Vec::as_slice)
     }
 
-    /// Returns warnings: what is allowed but suspicious.
+    /// Returns warnings about valid but suspicious parts of the spec.
     #[must_use]
     pub fn warnings(&self) -> &[String] {
         &self.warnings
@@ -405,14 +403,14 @@ impl Plan {
 /// Returns the bytes of a spec as JSON, inputs included.
 #[must_use]
 pub fn spec_bytes(spec: &WorkflowSpec) -> usize {
-    // A spec that has no JSON is refused for that.
+    // A spec that cannot be written as JSON is refused elsewhere.
     json_bytes(spec).unwrap_or_default()
 }
 
-/// The number of steps above which an author is told what they cost.
+/// The number of steps above which a warning about their cost is given.
 const MANY_STEPS: usize = 200;
 
-/// Returns the number of runs that started one another before a run. A text that is no number counts as the largest.
+/// Returns the number of runs that started one another before a run. A text that is not a number counts as the maximum.
 fn depth_of(annotations: Option<&BTreeMap<String, String>>) -> u32 {
     let written = annotations.and_then(|annotations| annotations.get(names::ANNOTATION_DEPTH));
     written.map_or(0, |depth| depth.parse().unwrap_or(u32::MAX))
@@ -425,7 +423,7 @@ fn many_steps_advice(steps: usize) -> String {
     )
 }
 
-/// Returns why a spec is too large, before anything of it is parsed.
+/// Returns an error if a spec is too large, before any part of it is parsed.
 fn too_large(spec: &WorkflowSpec, settings: &Settings) -> Option<FieldError> {
     let (bytes, most) = (spec_bytes(spec), settings.max_spec_bytes);
     (bytes > most).then(|| FieldError {
@@ -438,7 +436,7 @@ fn too_large(spec: &WorkflowSpec, settings: &Settings) -> Option<FieldError> {
     })
 }
 
-/// The digest of a spec without its three mutable fields.
+/// Returns the digest of a spec without its three mutable fields.
 ///
 /// # Errors
 /// Numbers that JSON readers round differently.
@@ -452,7 +450,7 @@ pub fn spec_digest(spec: &WorkflowSpec) -> Result<Digest, digest::Error> {
     Digest::of(&value)
 }
 
-/// A path without visits and counts: `.worker-3#2/.error` is `.worker/.error`.
+/// Removes visits and counts from a path: `.worker-3#2/.error` becomes `.worker/.error`.
 pub(crate) fn without_visits(path: &str) -> String {
     RecordPath::new(path).place().into_string()
 }

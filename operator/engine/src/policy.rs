@@ -20,7 +20,7 @@ use url::Url;
 pub(crate) use calls::{CallFacts, matches};
 pub(crate) use gate::{Contradiction, EVERY_GATE, EffectiveGate, Requester, caution_rank, shorter};
 
-/// The largest number of gates that policies add to a run, before they are copied to each step they guard.
+/// The maximum number of gates that policies add to a run, before they are copied to each guarded step.
 pub(crate) const MOST_ADDED: usize = 32;
 
 /// The approval policies of one namespace: those of the cluster by name, then its own by name.
@@ -29,19 +29,19 @@ pub struct Policies {
     list: Vec<AppliedPolicy>,
 }
 
-/// A policy that applies.
+/// An applied policy.
 #[derive(Clone, Debug, PartialEq)]
 struct AppliedPolicy {
-    /// `ClusterApprovalPolicy prod`.
+    /// The kind and name: `ClusterApprovalPolicy prod`.
     source: String,
-    /// Empty: every type.
+    /// The types of gates; empty for every type.
     gate_types: Vec<GateType>,
     identities: Vec<PersonRule>,
     rules: PolicyRules,
 }
 
 impl Policies {
-    /// Returns the policies that apply in a namespace with these labels, among those of the cluster and its own, by
+    /// Returns the policies that apply in a namespace with these labels: those of the cluster by name, then its own by
     /// name.
     #[must_use]
     pub fn of<'a>(
@@ -77,7 +77,7 @@ impl Policies {
         Self { list: wide }
     }
 
-    /// Returns the gates that the policies add to a run that is accepted now.
+    /// Returns the gates that the policies add to a run at its acceptance.
     #[must_use]
     pub fn added_steps(&self) -> Vec<AddedStep> {
         let added = |applied: &AppliedPolicy| {
@@ -87,14 +87,14 @@ impl Policies {
         self.list.iter().flat_map(added).collect()
     }
 
-    /// Returns why a model provider is not allowed (its host, or the Secret of its key), or `None`.
+    /// Returns the reason why a model provider is forbidden (its host, or the Secret of its key), or `None`.
     pub(crate) fn refuses_provider(&self, provider: &Provider, key: Option<&SecretEntry>) -> Option<String> {
         let url = provider.kind().and_then(ProviderKind::endpoint).and_then(|url| self.refuses_url(url));
         let why = url.or_else(|| self.refuses_secret(&key?.secret));
         why.map(|why| format!("provider {}: {why}", provider.name))
     }
 
-    /// Returns why a URL is not allowed, or `None`. An invalid URL is refused if hosts are limited.
+    /// Returns the reason why a URL is forbidden, or `None`. An invalid URL is refused if hosts are limited.
     pub(crate) fn refuses_url(&self, url: &str) -> Option<String> {
         let parsed = Url::parse(url);
         let host = parsed.as_ref().ok().and_then(Url::host_str).unwrap_or("a URL without a host");
@@ -105,17 +105,17 @@ impl Policies {
         })
     }
 
-    /// Returns why a container is not allowed (a Secret that it names), or `None`.
+    /// Returns the reason why a container is forbidden (a Secret that it names), or `None`.
     pub(crate) fn refuses_container(&self, pod: &PodStep) -> Option<String> {
         self.refuses_secrets(pod.secrets().iter().map(String::as_str))
     }
 
-    /// Returns why one of these Secrets must not be used, or `None`.
+    /// Returns the reason why one of these Secrets must not be used, or `None`.
     pub(crate) fn refuses_secrets<'n>(&self, names: impl IntoIterator<Item = &'n str>) -> Option<String> {
         names.into_iter().find_map(|name| self.refuses_secret(name))
     }
 
-    /// Returns why a Secret must not be used, or `None`.
+    /// Returns the reason why a Secret must not be used, or `None`.
     pub(crate) fn refuses_secret(&self, name: &str) -> Option<String> {
         self.list.iter().find_map(|applied| {
             let allowed = applied.rules.allowed_secrets.as_ref()?;
@@ -138,9 +138,9 @@ pub(crate) fn fixed_host(template: &str) -> Option<&str> {
     let Some(end) = end else { return Some(template) };
     let literal = template.get(..end)?;
     let (_, authority) = literal.split_once(':')?;
-    // As URLs are parsed: any number of slashes of either kind may stand before the host.
+    // Like a parser of URLs: any number of slashes of either kind can precede the host.
     let host = authority.trim_start_matches(['/', '\\', '\t', '\n', '\r']);
-    // Only what follows the host's end can still be rendered.
+    // Only the part after the host can contain templates.
     host.find(['/', '?', '#', '\\']).is_some_and(|end| end > 0).then_some(literal)
 }
 

@@ -1,9 +1,9 @@
-//! JSON Schemas that authors write, bounded when they are accepted and when they judge a value.
+//! JSON Schemas of authors, bounded at acceptance and for each validation.
 //!
-//! The work of one validation is at most the steps of the schema for each value, with every `$ref` replaced by what it
-//! refers to, times the size of the judged value. Both factors are counted before anything runs, and their product is
-//! charged to the [`budget`]. A step is about the time of one `type` on one value: keywords that take longer count as
-//! more ([`WEIGHTS`]), and those whose time has no such bound are refused ([`REFUSED`]) or evaluated by [`keywords`].
+//! The work of one validation is at most the number of steps of the schema, with every `$ref` replaced by its target,
+//! times the size of the validated value. Both factors are counted before the validation, and their product is charged
+//! to the [`budget`]. A step takes about the time of one `type` on one value. Slower keywords count as more steps
+//! ([`WEIGHTS`]), and keywords without such a bound are refused ([`REFUSED`]) or evaluated by [`keywords`].
 
 mod exact_reading;
 mod keywords;
@@ -22,33 +22,33 @@ use signoff_expr::{
 
 use exact_reading::ExactReading;
 
-/// Bytes of a schema as JSON.
+/// The maximum size of a schema as JSON, in bytes.
 const MAX_BYTES: usize = 64 << 10;
-/// Values of a schema whose references are all replaced by what they refer to.
+/// The maximum number of values in a schema whose references are replaced by their targets.
 const MAX_VALUES: u64 = 5_000;
-/// Values within each other, references replaced.
+/// The maximum depth of a schema, references replaced.
 const MAX_DEPTH: usize = 64;
-/// The most steps of judging a value whose first problem is named with its place.
+/// The maximum number of steps for a value whose first problem is reported with its place.
 const MOST_EXPLAINED: u64 = 100_000;
-/// Steps of the schema times values of the judged JSON (64 bytes of text count as a value), 16 bytes read by a unit of
-/// [`READERS`], and 8 bytes matched by a state of a pattern.
+/// The maximum of steps of the schema times values of the validated JSON (64 bytes of text count as a value), plus 16
+/// bytes read by a unit of [`READERS`], plus 8 bytes matched by a state of a pattern.
 const MAX_STEPS: u64 = 100_000_000;
-/// States of the patterns of a schema, references replaced.
+/// The maximum number of states of the patterns of a schema, references replaced.
 const MAX_STATES: u64 = 20_000;
-/// Regular expressions, references not replaced.
+/// The maximum number of regular expressions, references not replaced.
 const MAX_PATTERNS: usize = 32;
 
-/// Bytes of a name or a constant in the schema that are hashed or compared in the time of a step.
+/// The bytes of a name or a constant in the schema that are hashed or compared in the time of a step.
 const BYTES_A_STEP: usize = 16;
-/// Steps of keywords that take longer for a value than `type` does.
+/// The steps of keywords that take longer for a value than `type`.
 const WEIGHTS: [(&str, u64); 3] = [("multipleOf", 32), ("propertyNames", 8), ("uniqueItems", 32)];
-/// Keywords that read all of a text, and how many times slower than 16 bytes a step.
+/// The keywords that read a whole text, and how many times slower they are than 16 bytes a step.
 const READERS: [(&str, u64); 3] = [("format", 4), ("maxLength", 1), ("minLength", 1)];
-/// Keywords whose texts are for people.
+/// The keywords whose texts are for people.
 const TEXTS: [&str; 3] = ["$comment", "description", "title"];
-/// Keywords whose values are data.
+/// The keywords whose values are data.
 const DATA: [&str; 5] = ["const", "default", "enum", "example", "examples"];
-/// Keywords whose values are schemas by name.
+/// The keywords whose values are schemas by name.
 const NAMED: [&str; 7] = [
     "$defs",
     "definitions",
@@ -58,7 +58,7 @@ const NAMED: [&str; 7] = [
     "patternProperties",
     "properties",
 ];
-/// Keywords that rename parts of a schema, refer elsewhere, read a text as JSON, or evaluate parts more than once.
+/// The keywords that rename parts of a schema, refer elsewhere, read a text as JSON, or evaluate parts more than once.
 const REFUSED: [(&str, &str); 12] = [
     ("$anchor", "name the part in $defs and refer to it as #/$defs/<name>"),
     ("$dynamicAnchor", "name the part in $defs and refer to it as #/$defs/<name>"),
@@ -76,11 +76,11 @@ const REFUSED: [(&str, &str); 12] = [
 /// The drafts that `$schema` may name, by the part of the URL that distinguishes them.
 const DRAFTS: [&str; 4] = ["/draft-06/schema", "/draft-07/schema", "/draft/2019-09/schema", "/draft/2020-12/schema"];
 
-/// A compiled schema, and the factor by which the size of a value becomes work.
+/// A compiled schema, and the factor for the work of a validation by the size of the value.
 pub struct Schema {
     source: Value,
     validator: jsonschema::Validator,
-    /// Compiled for the first value that has a number which cannot be read exactly.
+    /// Compiled for the first value with a number that cannot be read exactly.
     reading: OnceCell<Result<ExactReading, String>>,
     measure: Measure,
     left: Cell<u64>,
@@ -90,12 +90,12 @@ impl Schema {
     /// Compiles `schema` if it is within the bounds.
     ///
     /// # Errors
-    /// One sentence for the author of the schema: what is wrong, and the remedy.
+    /// One sentence for the author of the schema: the problem and the remedy.
     pub(crate) fn compile(schema: &JsonObject) -> Result<Self, String> {
         Self::of_value(&Value::Object(schema.0.clone()))
     }
 
-    /// As [`Self::compile`], of any JSON value.
+    /// Like [`Self::compile`], for any JSON value.
     pub fn of_value(schema: &Value) -> Result<Self, String> {
         let bytes = size(schema).bytes;
         if bytes > MAX_BYTES {
@@ -116,21 +116,21 @@ impl Schema {
         Ok(Self { source: schema.clone(), validator, reading: OnceCell::new(), measure, left: Cell::new(MAX_STEPS) })
     }
 
-    /// Whether `value` fits.
+    /// Whether `value` is valid.
     ///
     /// # Errors
-    /// `value` is too large to be judged by this schema, or the evaluation was stopped.
+    /// `value` is too large for this schema, or the evaluation was stopped.
     pub fn is_valid(&self, value: &Value) -> Result<bool, String> {
         Ok(self.judge(value)? == Ok(true))
     }
 
-    /// Returns whether `value` fits, or the number that this schema reads and that cannot be read exactly.
+    /// Returns whether `value` is valid, or the number in it that the schema reads and that cannot be read exactly.
     fn judge(&self, value: &Value) -> Result<Result<bool, (String, Inexact)>, String> {
         self.pay(value)?;
         if first_inexact(value).is_none() {
             return Ok(Ok(self.validator.is_valid(value)));
         }
-        // One more keyword stands before those that read numbers.
+        // The keyword for exact reading comes before those that read numbers, and costs more.
         self.pay(value)?;
         let reading = self.reading.get_or_init(|| ExactReading::compile(&self.source, options()));
         reading.as_ref().map(|reading| reading.judge(value)).map_err(|why| not_a_schema(why))
@@ -139,7 +139,7 @@ impl Schema {
     /// Checks `value`.
     ///
     /// # Errors
-    /// The place in `value` as a JSON pointer (empty for all of it), and the first problem there.
+    /// The JSON pointer of the first problem in `value` (empty for the whole value), and the problem.
     pub(crate) fn check(&self, value: &Value) -> Result<(), (String, String)> {
         let whole = |why: String| (String::new(), why);
         match self.judge(value).map_err(whole)? {
@@ -151,17 +151,17 @@ impl Schema {
                 return Err((pointer, problem));
             }
         }
-        // To find the first problem, each branch that does not fit copies the value.
+        // The search for the first problem copies the value for each branch that does not match.
         if self.measure.steps.saturating_mul(size(value).values()) > MOST_EXPLAINED {
             return Err(whole("it does not fit the schema, and is too large to say where".to_owned()));
         }
         self.validator.validate(value).map_err(|error| {
-            // The message quotes the value, which may be large; the caller cuts it.
+            // The message quotes the value, which can be large; the caller cuts it.
             (error.instance_path().to_string(), error.to_string())
         })
     }
 
-    /// Checks that a text holds JSON that fits: any that does, or the first there is.
+    /// Checks that a text holds JSON that matches: the first valid JSON in it, or else the first JSON at all.
     ///
     /// # Errors
     /// The problem. It may quote the text: the caller cuts it.
@@ -170,7 +170,7 @@ impl Schema {
         self.check(&value).map_err(|(_, problem)| problem)
     }
 
-    /// Pays for judging `value` once. All values that one compiled schema judges share one allowance.
+    /// Charges for one validation of `value`. All validations with one compiled schema share one budget.
     fn pay(&self, value: &Value) -> Result<(), String> {
         let steps = self.steps(value);
         budget::charge(usize::try_from(steps).unwrap_or(usize::MAX)).map_err(|stopped| stopped.to_string())?;
@@ -179,7 +179,7 @@ impl Schema {
         left.map(drop).ok_or_else(|| "the JSON is too large for a schema of this size: give less JSON".to_owned())
     }
 
-    /// Returns the steps that judging `value` is charged.
+    /// Returns the charged steps of a validation of `value`.
     #[must_use]
     pub fn steps(&self, value: &Value) -> u64 {
         let size = size(value);
@@ -236,15 +236,15 @@ fn size(value: &Value) -> Size {
     size
 }
 
-/// The size and depth of a part of a schema, its references replaced.
+/// The size and depth of a part of a schema with its references replaced.
 #[derive(Clone, Copy)]
 struct Measure {
     values: u64,
-    /// The steps for each judged value, at least one for each value of the schema.
+    /// The steps for each validated value, at least one for each value of the schema.
     steps: u64,
-    /// The units of its [`READERS`].
+    /// The units of the [`READERS`].
     reads: u64,
-    /// The states of its patterns, as [`pattern::states`] counts them.
+    /// The states of the patterns, as [`pattern::states`] counts them.
     states: u64,
     depth: usize,
 }
@@ -252,7 +252,7 @@ struct Measure {
 impl Measure {
     const ONE: Self = Self { values: 1, steps: 1, reads: 0, states: 0, depth: 1 };
 
-    /// Returns this with the steps for a name or a constant of so many bytes.
+    /// Adds the steps for a name or a constant of this size.
     fn reading(mut self, bytes: usize) -> Self {
         self.steps = self.steps.saturating_add(u64::try_from(bytes / BYTES_A_STEP).unwrap_or(u64::MAX));
         self
@@ -344,7 +344,7 @@ impl<'s> Reader<'s> {
         }
     }
 
-    /// A definition at the root, by `#/$defs/<name>` or `#/definitions/<name>`.
+    /// Measures a definition at the root, referred to by `#/$defs/<name>` or `#/definitions/<name>`.
     fn reference(&mut self, target: &'s str) -> Result<Measure, String> {
         if let Some(known) = self.known.get(target) {
             return Ok(*known);

@@ -1,4 +1,4 @@
-//! JSON Schemas that are refused, and honest ones that judge.
+//! Tests of JSON Schemas: refused ones, and valid ones with their results.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 use serde_json::{Value, json};
@@ -13,7 +13,7 @@ fn refusal(schema: &Value) -> String {
     compiled(schema).err().unwrap_or_else(|| panic!("accepted: {schema}"))
 }
 
-/// Definitions d0 to d`last`, each of which holds two references to the next.
+/// Returns the definitions d0 to d`last`, each with two references to the next.
 fn doubling(last: usize, keyword: &str) -> Value {
     let mut definitions = serde_json::Map::new();
     for at in 0..last {

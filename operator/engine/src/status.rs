@@ -18,16 +18,16 @@ use crate::{
     transition::{End, Transition},
 };
 
-/// The longest output that stands in the status itself, in bytes.
+/// The maximum size of an output in the status itself, in bytes.
 const SHORT: usize = 4096;
 
-/// Whether an output is too long to stand in the status itself.
+/// Whether an output is too long for the status itself.
 pub(crate) fn is_apart(output: &str) -> bool {
     output.len() > SHORT
 }
 
-/// Returns the results that do not fit into the status: a long output, and files. They are stored before the
-/// status is written, because the status names it by its digest.
+/// Returns the results that are stored outside of the status: a long output, and files. They are stored before the
+/// status, which refers to them by digest.
 #[must_use]
 pub fn apart(transition: &Transition) -> Vec<(Digest, String)> {
     let long = match &transition.end {
@@ -90,7 +90,7 @@ fn ends(status: &mut WorkflowStatus, workflow: &Workflow, transition: &Transitio
     }
 }
 
-/// Returns the status with the journal of a transition, and the phase of the run.
+/// Returns the status with the journal of a transition and the phase of the run.
 fn journaled(workflow: &Workflow, transition: &Transition) -> WorkflowStatus {
     let mut status = workflow.status.clone().unwrap_or_default();
     status.seq = transition.journal.seq();
@@ -109,7 +109,7 @@ fn journaled(workflow: &Workflow, transition: &Transition) -> WorkflowStatus {
     status
 }
 
-/// Returns the message of a run that has ended, with the artifacts that it lacks.
+/// Returns the message of a finished run, with the artifacts that were skipped.
 fn end_message(end: &End, left_out: &[String]) -> String {
     match left_out {
         [] => end.message().to_owned(),
@@ -117,14 +117,13 @@ fn end_message(end: &End, left_out: &[String]) -> String {
     }
 }
 
-/// Returns the message of a run that goes on: the first of the Approvals that it waits for, or `None` if there are
-/// none.
+/// Returns the message of a run in progress: the first of the Approvals that it waits for, or `None` without one.
 #[must_use]
 pub fn waiting_message(pending: &[String]) -> Option<String> {
     text::listed(pending, 253).map(|names| format!("waiting for {names}"))
 }
 
-/// Says which Approvals the run waits for.
+/// Sets the condition about the Approvals that the run waits for.
 pub fn waiting(status: &mut WorkflowStatus, workflow: &Workflow, overdue: bool, now: Moment) {
     let (reason, message) = match status.pending.as_slice() {
         [] => (reason::NOTHING_PENDING, "nobody needs to decide anything".to_owned()),
@@ -137,13 +136,13 @@ pub fn waiting(status: &mut WorkflowStatus, workflow: &Workflow, overdue: bool, 
     say(status, workflow, now, conditions::WAITING, holds, reason, &message);
 }
 
-/// Returns the present time, or that of the creation if it is later, whichever API server's clock wrote that: a status
-/// that is older than its object is a copy's, see `Workflow::is_restored`.
+/// Returns the current time, or the time of creation if it is later, because the API server's clock can differ. A
+/// status older than its object is one of a copy, see `Workflow::is_restored`.
 fn not_before_creation(workflow: &Workflow, now: Moment) -> Moment {
     workflow.created_at().map_or(now, |created| now.max(created))
 }
 
-/// Says that the run is over, as its phase has it.
+/// Sets the conditions of a finished run, by its phase.
 pub fn finish(status: &mut WorkflowStatus, workflow: &Workflow, message: &str, now: Moment) {
     status.finished_at = Some(not_before_creation(workflow, now));
     let phase = status.phase;
@@ -152,7 +151,7 @@ pub fn finish(status: &mut WorkflowStatus, workflow: &Workflow, message: &str, n
     say(status, workflow, now, good, true, phase.name(), message);
 }
 
-/// Says that a condition holds or not, and why.
+/// Sets a condition with its reason and message.
 pub fn say(
     status: &mut WorkflowStatus,
     workflow: &Workflow,

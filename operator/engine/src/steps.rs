@@ -1,8 +1,7 @@
-//! One step, whatever it does and wherever it stands: gates before it, attempts, what is done about its answer, and
-//! what a failure means for the run.
+//! One step of any kind: the gates before it, its attempts, the check of its answer, and the consequence of a failure.
 //!
-//! It declares modules and nothing else, so that no module below it imports from it. Arrows: `flow`, `kinds` <-
-//! `opening` <- `attempts`, `gate` <- `output`, `failure` <- `agent` <- `perform`. `catalogue` <- `kinds`, `attempts`.
+//! Only declares modules, so that no module below imports from it. Arrows: `flow`, `kinds` <- `opening` <- `attempts`,
+//! `gate` <- `output`, `failure` <- `agent` <- `perform`. `catalogue` <- `kinds`, `attempts`.
 
 mod agent;
 mod attempts;

@@ -1,4 +1,4 @@
-//! Tests of whole runs, and the driver that tests use.
+//! Tests of whole runs, and the driver of these tests.
 
 mod agent_growth;
 pub(crate) mod any_pattern;

@@ -1,7 +1,7 @@
-//! The calls of tools by agents: their arguments, names and lists, the gates in front of them, and the built-in
+//! The calls of tools by agents: their arguments, names and lists, the rules of the gates before them, and the built-in
 //! question. All *(pure)*.
 //!
-//! **Invariant:** what a model wrote is parsed once, here, and everything else reads the canonical text.
+//! **Invariant:** the text of a model is parsed once, here, and all other code reads the canonical text.
 
 pub(crate) mod arguments;
 pub(crate) mod lists;
@@ -23,10 +23,10 @@ use rule::{CallRule, RuledTool};
 pub use names::is_built_in;
 pub use question::NOTICE as QUESTION_NOTICE;
 
-/// The most calls of one turn that are made; each further one is an error result.
+/// The maximum number of calls of one turn that are made. A further call gets an error as its result.
 pub const MOST_CALLS: usize = 32;
 
-/// Reads one JSON object as strictly as the arguments of a call: no duplicate key, and no number that a double does not
+/// Parses one JSON object as strictly as the arguments of a call: no duplicate key, and no number that a double cannot
 /// hold.
 ///
 /// # Errors
@@ -44,14 +44,14 @@ pub fn offered<'s>(spec: &'s WorkflowSpec, agent: &'s Agent) -> Vec<&'s str> {
     listed.chain(agent.tools.iter().map(String::as_str).filter(|name| is_built_in(name))).collect()
 }
 
-/// Whether a gate, or one of its preset, would ask about a call of a tool with these effects, its condition aside.
+/// Whether a gate or one of its preset can ask about a call of a tool with these effects, regardless of its condition.
 #[must_use]
 pub fn asks(gate: &Gate, tool: &str, effects: Option<Effects>) -> bool {
     asks_about(gate, &RuledTool { name: tool, effects, is_pinned: None })
 }
 
-/// Whether a gate, or one of its preset, would ask about a call of a tool that a server lists, its condition aside.
-/// `tool`: the name by which agents know it.
+/// Whether a gate or one of its preset can ask about a call of a tool of a server, regardless of its condition. `tool`
+/// is the name for agents.
 #[must_use]
 pub fn asks_about_server_tool(gate: &Gate, tool: &str, effects: Option<Effects>, is_pinned: bool) -> bool {
     asks_about(gate, &RuledTool { name: tool, effects, is_pinned: Some(is_pinned) })
@@ -62,29 +62,29 @@ fn asks_about(gate: &Gate, tool: &RuledTool<'_>) -> bool {
     rules.map(|(_, rule)| rule).any(|rule| rule.reason(tool).is_some())
 }
 
-/// Whether a gate, or one of its preset, would ask about every call of a server that may change something and has no
-/// pin, its condition aside.
+/// Whether a gate or one of its preset can ask about every call of a server that may change something and has no pin,
+/// regardless of its condition.
 #[must_use]
 pub fn asks_about_server(gate: &Gate, server: &str) -> bool {
     let rules = presets::expanded(gate, false).into_iter().filter_map(|gate| CallRule::of(&gate));
     rules.map(|(_, rule)| rule).any(|rule| rule.asks_about_changes_of(server))
 }
 
-/// Returns what decides whether an agent may call a tool of a server, by its name: an entry of its list that means this
-/// server.
+/// Returns a function that decides by name whether an agent may call a tool of a server, by the entries of its list for
+/// this server.
 pub(crate) fn listed_of_server(agent: &Agent, server: &str) -> impl Fn(&str) -> bool + use<> {
     let entries: Vec<_> = agent.tools.iter().filter(|entry| lists::means(entry, server)).cloned().collect();
     let list = ToolList::of(&entries);
     move |name| matches!(list.selects(name), Selection::Listed(_))
 }
 
-/// Whether an agent may call a tool of a server, by the name by which agents know it.
+/// Whether an agent may call a tool of a server, by the tool's name for agents.
 #[must_use]
 pub fn lists_server_tool(agent: &Agent, server: &str, tool: &str) -> bool {
     listed_of_server(agent, server)(tool)
 }
 
-/// Returns the servers whose tools an agent may call: those that its list means.
+/// Returns the servers whose tools the list of an agent names.
 #[must_use]
 pub fn servers_of<'s>(spec: &'s WorkflowSpec, agent: &Agent) -> Vec<&'s Server> {
     let is_meant = |server: &&Server| agent.tools.iter().any(|entry| lists::means(entry, &server.name));

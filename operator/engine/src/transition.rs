@@ -1,6 +1,6 @@
 //! The types of the engine's interface: facts in, a transition of records and commands out.
 //!
-//! Facts are what has happened, commands are wishes. Nothing here does anything.
+//! Facts are events of the past, commands are effects to be executed. The types have no I/O.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -20,8 +20,8 @@ use signoff_api::{
 
 use crate::{field_error::FieldError, journal::Journal};
 
-/// Whether an attempt is a turn of a model for whose answer there was no memory: it is made again by itself, and is not
-/// counted.
+/// Whether an attempt is a turn of a model for whose answer there was no memory. Such a turn is repeated automatically,
+/// and not counted.
 #[must_use]
 pub fn had_no_room(attempt: &StepRecord) -> bool {
     let is_meant = |error: &StepError| error.is(FailureClass::TooLarge) && error.retryable;
@@ -30,10 +30,10 @@ pub fn had_no_room(attempt: &StepRecord) -> bool {
         && attempt.error.as_ref().is_some_and(is_meant)
 }
 
-/// Long values by digest, as far as the caller has fetched them.
+/// The fetched long values by digest.
 pub type Blobs = BTreeMap<Digest, String>;
 
-/// The usual longest timeout of a gate.
+/// The default maximum timeout of a gate.
 pub(crate) const MAX_GATE_TIMEOUT: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// The moment of a transition: the engine's only clock.
@@ -43,14 +43,14 @@ pub struct Now {
     pub at: Moment,
     /// The guard's epoch, written into new requests.
     pub guard_epoch: String,
-    /// The longest time from the creation of an Approval to a deadline that a person's Escalate gives it.
+    /// The maximum time from the creation of an Approval to a deadline after a person's Escalate.
     pub max_gate_timeout: Duration,
-    /// The times in which the API server could not be reached: from, to.
+    /// The times in which the API server could not be reached, as start and end.
     pub outages: Vec<(Moment, Moment)>,
 }
 
 impl Now {
-    /// Returns a moment in an epoch of the guard, with the usual longest time of gates.
+    /// Returns a moment in an epoch of the guard, with the default maximum timeout of gates.
     #[must_use]
     pub fn new(at: Moment, guard_epoch: impl Into<String>) -> Self {
         Self { at, guard_epoch: guard_epoch.into(), max_gate_timeout: MAX_GATE_TIMEOUT, outages: Vec::new() }
@@ -68,7 +68,7 @@ pub enum Fact {
         attempt: i32,
         /// The reply, or the failure.
         result: Result<Reply, Failure>,
-        /// When it finished.
+        /// The time of the end.
         at: Moment,
     },
     /// An Approval has an outcome.
@@ -90,13 +90,13 @@ pub enum Fact {
         /// The attempt of its record.
         attempt: i32,
     },
-    /// The input or the answer of an activity costs too much to evaluate: the activity fails without being evaluated.
+    /// The input or the answer of an activity is too costly to evaluate, so the activity fails without an evaluation.
     TooCostly {
         /// The path of its record, which need not exist yet.
         path: String,
         /// The attempt of its record.
         attempt: i32,
-        /// The limit that was reached.
+        /// The exceeded limit.
         why: String,
     },
 }
@@ -119,11 +119,11 @@ impl Fact {
 pub struct Reply {
     /// The text, or JSON.
     pub response: Value,
-    /// Facts beside it: `statusCode` of an http call.
+    /// Further facts: `statusCode` of an http call.
     pub facts: BTreeMap<String, String>,
     /// The parts of an answer with calls that only its provider can read.
     pub opaque: Option<Box<OpaqueParts>>,
-    /// Tokens, where a model was asked.
+    /// The used tokens, if a model was called.
     pub usage: Option<Usage>,
     /// The log of a container.
     pub log: Option<String>,
@@ -138,11 +138,11 @@ pub struct Failure {
     pub message: String,
     /// Whether a further attempt makes sense.
     pub retryable: bool,
-    /// It may have happened all the same, and must not be repeated.
+    /// Whether the call may have had its effect and must not be repeated.
     pub unknown: bool,
-    /// The other side asked for no further attempt before this instant.
+    /// The time before which the other side wants no further attempt.
     pub not_before: Option<Moment>,
-    /// Facts beside it: `statusCode` of an http call, `exitCode` of a container.
+    /// Further facts: `statusCode` of an http call, `exitCode` of a container.
     pub facts: BTreeMap<String, String>,
     /// The log of a container.
     pub log: Option<String>,
@@ -153,16 +153,16 @@ pub struct Failure {
 pub struct Transition {
     /// The journal with everything that this transition added.
     pub journal: Journal,
-    /// The effects to execute once the journal is committed. Each transition repeats the calls that are not finished.
+    /// The effects to execute after the journal is committed. Each transition repeats the calls that are not finished.
     pub commands: Vec<Command>,
-    /// Large values that the journal names by digest: to be stored before it is committed.
+    /// The long values that the journal refers to by digest, to be stored before the commit.
     pub blobs: Vec<(Digest, String)>,
-    /// Long values that the transition needs and does not have. Where there are any, nothing else of it counts:
-    /// fetch them and evaluate again.
+    /// The long values that have to be fetched before another evaluation. If there are any, the rest of the transition
+    /// does not count.
     pub missing: BTreeSet<Digest>,
     /// The end of the run, once it has ended.
     pub end: Option<End>,
-    /// When to evaluate again without a new fact.
+    /// The time at which to evaluate again without a new fact.
     pub wake_at: Option<Moment>,
     /// The phase of the run.
     pub phase: WorkflowPhase,
@@ -170,40 +170,41 @@ pub struct Transition {
     pub blocked: Vec<FieldError>,
     /// The names of the open Approvals, in the journal's order.
     pub pending: Vec<String>,
-    /// The files of a run that succeeded: relative paths, and what stands in them.
+    /// The relative path and the content of each file of a successful run.
     pub artifacts: Vec<(String, String)>,
-    /// The artifacts of a run that succeeded that were left out because their `skipIf` could not be evaluated: the path
-    /// of each, and why.
+    /// The artifacts of a successful run that were skipped because their `skipIf` could not be evaluated: each with its
+    /// path and the reason.
     pub left_out: Vec<String>,
 }
 
 /// A command of a transition, executed after it is committed.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Command {
-    /// Ask people: create this Approval unless it is there.
+    /// Create this Approval if it does not exist.
     Ask(Box<Ask>),
-    /// Call a model or an address.
+    /// Call a model, a container or an address.
     Call(Box<Call>),
 }
 
-/// An Approval to be created. Given only in the transition that opened the gate and after [`Fact::ApprovalMissing`].
+/// An Approval to be created. Only the transition that opens the gate contains it, and one after
+/// [`Fact::ApprovalMissing`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ask {
     /// The path of the gate's record.
     pub path: String,
     /// The Approval's name.
     pub name: String,
-    /// The whole request, its digest included.
+    /// The whole request with its digest.
     pub request: ApprovalRequest,
-    /// The digest of what may run once this is approved, where the gate is about that.
+    /// The digest of the call or the release that the approval permits, if there is one.
     pub binds: Option<Digest>,
-    /// The facts of the gate's record: the tool and the digest of the arguments, where the gate is about a call.
+    /// The facts of the gate's record: the tool and the digest of the arguments, if the gate is about a call.
     pub facts: BTreeMap<String, String>,
-    /// The channels of notices that the gate adds. They are no part of the request.
+    /// The notification channels of the gate. They are not part of the request.
     pub channels: Vec<String>,
 }
 
-/// A call to be made. Given in every transition until its record is finished: the caller tracks whether it is in
+/// A call to be made. Every transition contains it until its record is finished; the caller tracks whether it is in
 /// flight.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Call {
@@ -211,7 +212,7 @@ pub struct Call {
     pub path: String,
     /// The attempt of its record.
     pub attempt: i32,
-    /// Whether it may be repeated with identical input when its result was lost.
+    /// Whether it may be repeated with the same input if its result is lost.
     pub idempotent: bool,
     /// The timeout.
     pub timeout: Duration,
@@ -242,26 +243,26 @@ pub struct AgentCall {
     /// The key for the provider.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key: Option<SecretEntry>,
-    /// The model's name there.
+    /// The name of the model at the provider.
     pub model: Option<String>,
     /// The system prompt.
     pub system: Option<String>,
-    /// The conversation, oldest first; the last one is the user's.
+    /// The conversation, oldest message first. The last message is from the user.
     pub messages: Vec<Message>,
     /// The sampling temperature.
     pub temperature: Option<f64>,
-    /// The longest answer, in tokens.
+    /// The maximum length of the answer, in tokens.
     pub max_tokens: Option<i32>,
     /// The tools that the model may call.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tools: Vec<ToolOffer>,
-    /// The prices of the model. They change nothing that is sent, and are part of no digest.
+    /// The prices of the model. They are neither sent nor part of a digest.
     #[serde(skip)]
     pub price: Option<Price>,
 }
 
 impl AgentCall {
-    /// Returns about how many bytes it takes in memory.
+    /// Returns the approximate size in memory, in bytes.
     #[must_use]
     pub fn bytes(&self) -> usize {
         let of_call = |call: &ToolCall| call.id.len() + call.tool.len() + call.arguments.len();
@@ -276,7 +277,7 @@ impl AgentCall {
     }
 }
 
-/// Returns about how many bytes a value takes as JSON.
+/// Returns the approximate size of a value as JSON, in bytes.
 #[must_use]
 pub fn bytes_of(value: &Value) -> usize {
     match value {
@@ -287,10 +288,10 @@ pub fn bytes_of(value: &Value) -> usize {
     }
 }
 
-/// A tool as a model is told of it.
+/// A tool as it is described to a model.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct ToolOffer {
-    /// The name on the wire, of letters, digits, `_` and `-`, at most 64 characters; unique.
+    /// The unique name on the wire: letters, digits, `_` and `-`, at most 64 characters.
     pub name: String,
     /// The description of the tool for the model.
     pub description: String,
@@ -303,15 +304,15 @@ pub struct ToolOffer {
 pub struct Message {
     /// The role of the sender.
     pub role: Role,
-    /// The text. Of a [`Role::Tool`] message: the result of a call.
+    /// The text. For a [`Role::Tool`] message it is the result of a call.
     pub text: String,
     /// The calls that the model made with this message; only of [`Role::Assistant`].
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub calls: Vec<ToolCall>,
-    /// The id of the call that this message answers; exactly in a [`Role::Tool`] message.
+    /// The id of the call that this message answers. Only and always set for [`Role::Tool`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub answers: Option<String>,
-    /// The parts that only the provider can read; only of [`Role::Assistant`]. Neither digests nor people see them.
+    /// The parts that only the provider can read, only for [`Role::Assistant`]. They are neither digested nor shown.
     #[serde(skip)]
     pub opaque: Option<Arc<OpaqueParts>>,
 }
@@ -323,7 +324,7 @@ impl Message {
         Self { role, text: text.into(), calls: Vec::new(), answers: None, opaque: None }
     }
 
-    /// Returns the result of a call.
+    /// Returns a message with the result of a call.
     #[must_use]
     pub fn result(call: impl Into<String>, text: impl Into<String>) -> Self {
         Self { answers: Some(call.into()), ..Self::text(Role::Tool, text) }
@@ -333,11 +334,11 @@ impl Message {
 /// A call of a tool, as the model made it.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct ToolCall {
-    /// The id that the model gave it. Its result goes back under the same id.
+    /// The id that the model gave. The result is sent back under the same id.
     pub id: String,
     /// The name of the tool on the wire.
     pub tool: String,
-    /// The arguments: JSON text.
+    /// The arguments as JSON text.
     pub arguments: String,
 }
 
@@ -363,30 +364,30 @@ pub enum Role {
 pub struct PodCall {
     /// The name of its Pod.
     pub name: String,
-    /// The spec of the Pod. Its digest is that of the call, the same for every attempt.
+    /// The spec of the Pod. Its digest is that of the call, and the same for every attempt.
     pub spec: PodStep,
 }
 
 /// One HTTP request, rendered.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct HttpCall {
-    /// `GET`, `POST`, …
+    /// The method: `GET`, `POST`, …
     pub method: String,
-    /// The whole address.
+    /// The whole URL.
     pub url: String,
-    /// Header names and values.
+    /// The values of the headers by name.
     pub headers: BTreeMap<String, String>,
     /// The headers whose values are keys of Secrets.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub secret_headers: Vec<SentSecret>,
     /// The body, if any.
     pub body: Option<String>,
-    /// Status codes that are a success; 200 to 299 where empty.
+    /// The status codes of a success; 200 to 299 if empty.
     pub expect_status: Vec<u16>,
 }
 
 impl HttpCall {
-    /// Returns the method as the server may understand it.
+    /// Returns the method as the server may interpret it.
     #[must_use]
     pub fn sent_method(&self) -> SentMethod {
         let headers = self.headers.iter().map(|(name, value)| (name.as_str(), value.as_str()));
@@ -394,7 +395,7 @@ impl HttpCall {
     }
 }
 
-/// A header whose value is a key of a Secret. It has names only: the value is read when the call is made.
+/// A header whose value is a key of a Secret. It contains names only; the value is read when the call is made.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct SentSecret {
     /// The name of the header.
@@ -406,7 +407,7 @@ pub struct SentSecret {
 }
 
 impl SentSecret {
-    /// Returns the header of the key of a server: a bearer token, or the key alone in a header of another name.
+    /// Returns the header for the key of a server: a bearer token, or the key alone in a header of another name.
     #[must_use]
     pub fn of_server(entry: &SecretEntry, header: Option<&str>) -> Self {
         let (header, prefix) = header.map_or(("Authorization", "Bearer "), |header| (header, ""));
@@ -414,15 +415,16 @@ impl SentSecret {
     }
 }
 
-/// One request to an MCP server, rendered. What the digest of the call covers is sent to this server and to no other.
+/// One rendered request to an MCP server. The request is sent to this server only, because the digest covers the
+/// server.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct McpCall {
     /// The name of the server in the Workflow.
     pub server: String,
-    /// Its URL; `None` if it is a command.
+    /// Its URL; `None` if the server is a command.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
-    /// The program and its arguments; empty if it has a URL.
+    /// The program and its arguments; empty if the server has a URL.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub command: Vec<String>,
     /// The key that is sent.
@@ -440,10 +442,10 @@ pub struct McpCall {
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum McpRequest {
-    /// Its tools. The response is a [`signoff_api::catalogue::Catalogue`], as JSON.
+    /// The list of the server's tools. The response is a [`signoff_api::catalogue::Catalogue`] as JSON.
     #[serde(rename_all = "camelCase")]
     Catalogue {
-        /// The tools that exist for the run, by name or glob; empty: all.
+        /// The tools that the run can use, by name or glob; all if empty.
         only: Vec<String>,
     },
     /// One call of a tool.
@@ -453,7 +455,7 @@ pub enum McpRequest {
 /// One call of a tool of an MCP server.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct McpToolCall {
-    /// The server's own name of the tool.
+    /// The name of the tool on the server.
     pub tool: String,
     /// The arguments.
     pub arguments: Map<String, Value>,
@@ -463,16 +465,15 @@ pub struct McpToolCall {
     /// definition. Otherwise it fails with the class `ToolChanged` and the fact `changed`: see [`McpCall::changed`].
     #[serde(skip)]
     pub is_compared: bool,
-    /// Whether it is sent only if people were asked about it: it may change something, and its definition is not
-    /// pinned.
+    /// Whether the call is sent only if people were asked about it, because it may change something and its definition
+    /// is not pinned.
     #[serde(skip)]
     pub needs_people: bool,
-    /// Whether it changes nothing, so that a call that was sent can be known to have failed. Never where policies have
-    /// gates in front of it.
+    /// Whether the call changes nothing, so that the failure of a sent call is certain. Always false if policies have
+    /// gates before it.
     #[serde(skip)]
     pub reads: bool,
-    /// The recorded definition: people are shown it, and it has the schema of the arguments. Its digest is that of
-    /// `definition`.
+    /// The recorded definition with the schema of the arguments, as people see it. Its digest is `definition`.
     #[serde(skip)]
     pub described: Arc<Map<String, Value>>,
     /// The number of runs that started one another before this one.
@@ -481,7 +482,7 @@ pub struct McpToolCall {
 }
 
 impl McpCall {
-    /// Returns about how many bytes it takes in memory.
+    /// Returns the approximate size in memory, in bytes.
     #[must_use]
     pub fn bytes(&self) -> usize {
         match &self.request {
@@ -490,8 +491,8 @@ impl McpCall {
         }
     }
 
-    /// Returns the value of the fact `changed` of a call that is not sent: the tool, and the digest of the definition
-    /// that it has now; no digest where the server has no such tool any more.
+    /// Returns the value of the fact `changed` for a call that is not sent: the tool, and the digest of its current
+    /// definition, if the server still has the tool.
     #[must_use]
     pub fn changed(server: &str, tool: &str, now: Option<&Digest>) -> String {
         match now {
@@ -504,20 +505,20 @@ impl McpCall {
 /// The end of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum End {
-    /// Well; what the run has to show.
+    /// Succeeded with this result.
     Succeeded(String),
-    /// By an error: one sentence that names the step.
+    /// Failed with an error: one sentence that names the step.
     Failed(String),
-    /// By a person's no, or by a timeout that amounts to it.
+    /// Rejected by a person, or by a timeout that rejects.
     Rejected(String),
-    /// By a person who stopped it all.
+    /// Aborted by a person.
     Aborted(String),
-    /// By `spec.cancel`.
+    /// Canceled by `spec.cancel`.
     Cancelled,
 }
 
 impl End {
-    /// The phase a run ends in.
+    /// Returns the phase of a run with this end.
     #[must_use]
     pub fn phase(&self) -> WorkflowPhase {
         match self {
@@ -529,7 +530,7 @@ impl End {
         }
     }
 
-    /// One sentence for people.
+    /// Returns one sentence for people.
     #[must_use]
     pub fn message(&self) -> &str {
         match self {

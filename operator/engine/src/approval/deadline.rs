@@ -1,6 +1,6 @@
-//! The clock of an Approval: deadlines, escalation, reminders.
+//! The time of an Approval: deadlines, escalation, reminders.
 //!
-//! The only place where a deadline is compared with the time; a run never does.
+//! Only this module compares a deadline with the time; the transition of a run does not.
 
 use std::time::Duration;
 
@@ -20,19 +20,19 @@ use super::{
 };
 use crate::gate::decision;
 
-/// The reason of an outcome after its deadline; another one says why no decision could be reached before it.
+/// The reason of an outcome after its deadline, if no decision before it was impossible for another reason.
 pub const DEADLINE_PASSED: &str = "the deadline passed";
 
-/// The time after which a request that is created counts as asked late.
+/// The delay after which a created request counts as late.
 const LATE: Duration = Duration::from_secs(5);
-/// The reason of the end of a request that was created late.
+/// The reason of a request that was created late.
 pub(super) const ASKED_LATE: &str =
     "people were asked after the time of this request had begun: the gate is asked again, with its whole time";
-/// The reason of the end of a request whose decisions could not be seen.
+/// The reason of a request whose decisions the operator could not read in time.
 const OUT_OF_REACH: &str = "the operator could not reach the API server for more than half of the time of this request: the gate is asked again, with its whole time";
 
 impl Tally<'_> {
-    /// The deadline in force.
+    /// Returns the current deadline.
     pub(super) fn deadline(&self) -> Moment {
         self.status.deadline.unwrap_or(self.request.deadline)
     }
@@ -58,7 +58,7 @@ impl Tally<'_> {
         self.apply_timeout(self.action(), DEADLINE_PASSED);
     }
 
-    /// Whether people were asked when much of their time, or all of it, had passed.
+    /// Whether the request was created after much or all of the time for decisions.
     pub(super) fn was_asked_late(&self) -> bool {
         let created = self.approval.metadata.creation_timestamp.as_ref().map(|at| Moment::from(at.0));
         let (Some(created), Some(after)) = (created, self.request.timeout.after.map(Span::duration)) else {
@@ -68,18 +68,18 @@ impl Tally<'_> {
         self.level() == 0 && (lost > LATE || lost >= after)
     }
 
-    /// Whether decisions could not be seen in more than half of the time that people had.
+    /// Whether the operator could not read decisions for more than half of the time for them.
     fn was_out_of_reach(&self) -> bool {
         let (given, until) = (self.request.timeout_of_level(self.level()), self.deadline());
         let away = |(from, to): &(Moment, Moment)| {
-            // Only what lies within the time of this level.
+            // Only the part within the time of this level counts.
             let before = until.since(*from).min(given);
             before.saturating_sub(until.since(*to))
         };
         self.now.outages.iter().map(away).sum::<Duration>() > given / 2
     }
 
-    /// Ends this request without a decision: the gate is asked again, with its whole time.
+    /// Ends this request without a decision: the gate asks again, with its whole timeout.
     pub(super) fn ask_again(&mut self, why: &str) {
         let outcome = Outcome { reason: Some(why.to_owned()), ..Outcome::default() };
         self.end(ApprovalPhase::Superseded, Source::Policy, outcome);
@@ -127,7 +127,7 @@ impl Tally<'_> {
         self.end(ApprovalPhase::Expired, Source::Timeout, outcome);
     }
 
-    /// People asked for more people: those they name, else the next level's.
+    /// Adds approvers after an Escalate by a person: the named ones, or else those of the next level.
     pub(super) fn escalate_on_request(&mut self, ballots: &[&Ballot]) {
         let who: Vec<_> = ballots.iter().map(|b| text::display(&b.user, 80)).collect();
         let mut to: Vec<Subject> = Vec::new();
@@ -137,7 +137,7 @@ impl Tally<'_> {
         }
         to.retain(|subject| self.request.escalate_to.contains(subject) || self.next_level().contains(subject));
         if self.level() < MAX_LEVEL && !to.is_empty() {
-            // More people get no less time than those before, and never more than a gate can have.
+            // The new approvers get at least as much time as those before, up to the maximum timeout of a gate.
             let asked = self.approval.metadata.creation_timestamp.as_ref().map_or(self.now.at, |at| at.0.into());
             let longest = asked.after(self.now.max_gate_timeout).ceil_to_second();
             let deadline = self.deadline_of_next_level().min(longest).max(self.deadline());
@@ -164,7 +164,7 @@ impl Tally<'_> {
         self.now.at.after(self.request.timeout_of_level(self.level() + 1)).ceil_to_second()
     }
 
-    /// The same question to more people, with a new deadline. Quorum, exclusions and earlier votes stand.
+    /// Adds approvers with a new deadline. Quorum, exclusions and earlier votes stay.
     fn escalate(&mut self, to: &[Subject], deadline: Moment, why: &str) {
         let own = self.request.quorums.first().map(|quorum| quorum.approvers.clone()).unwrap_or_default();
         let mut approvers = if self.status.approvers.is_empty() { own } else { self.status.approvers.clone() };
@@ -185,7 +185,7 @@ impl Tally<'_> {
         self.status.deadline = Some(deadline);
         self.status.closes_at = closes.then_some(deadline);
         self.status.reminders = None;
-        // More people may decide now.
+        // The new approvers can decide.
         conditions::remove(&mut self.status.conditions, conditions::UNDECIDABLE);
         let names: Vec<_> = to.iter().map(|s| text::display(&s.to_string(), 80)).collect();
         let message = format!("{why}: {} may decide too, until {deadline}", names.join(", "));
@@ -209,7 +209,7 @@ impl Tally<'_> {
         self.apply_timeout(action, &format!("no verdict can reach its quorum any more: {why}"));
     }
 
-    /// Returns how many reminders are due, and when the next one is.
+    /// Returns the number of due reminders, and the time of the next one.
     fn reminders(&self) -> (i32, Option<Moment>) {
         let timeout = &self.request.timeout;
         let Some(every) = timeout.reminder_interval.map(Span::duration).filter(|every| !every.is_zero()) else {
@@ -231,7 +231,7 @@ impl Tally<'_> {
         }
     }
 
-    /// When something happens by itself.
+    /// Returns the time at which to reconcile again without an event.
     pub(super) fn next_wake(&self) -> Option<Moment> {
         let vote_passes = self.oldest_vote_passes();
         if self.status.phase == ApprovalPhase::Overdue {

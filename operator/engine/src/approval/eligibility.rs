@@ -1,9 +1,10 @@
 //! The rules about voters of an Approval, as the admission policy `signoff-approvals` has them.
 //!
-//! The API server judges every vote. The tally, the plugin and local runs ask this module, and
+//! The API server checks every vote. The tally, the plugin and local runs use this module, and
 //! `tests/cluster/policies/eligibility.rs` compares it with the policy.
 //!
-//! **Invariant:** no client and no clock. RBAC (the verbs `approve` and `delegate`) is not known here.
+//! **Invariant:** no client and no clock. The permissions of RBAC (the verbs `approve` and `delegate`) are not checked
+//! here.
 
 use std::fmt;
 
@@ -58,12 +59,12 @@ pub(crate) fn account_of(key: &str) -> Option<&str> {
     key.split_once(VIA).map(|(_, account)| account)
 }
 
-/// Whether a user name is one of Kubernetes itself, such as `system:admin` of k3s, and not of a service account.
+/// Whether a user name belongs to Kubernetes itself, such as `system:admin` of k3s, and not to a service account.
 fn is_of_kubernetes(user: &str) -> bool {
     user.starts_with("system:") && !user.starts_with("system:serviceaccount:")
 }
 
-/// Whether a key of `spec.decisions` has the form that belongs to its entry.
+/// Whether a key of `spec.decisions` matches its entry.
 pub(crate) fn is_key_of(key: &str, on_behalf_of: Option<&str>) -> bool {
     key.contains(VIA) == on_behalf_of.is_some()
 }
@@ -94,10 +95,10 @@ pub enum IneligibleReason {
     TwoPersons(String),
     /// The first quorum excludes the requester.
     Requester(String),
-    /// The request excludes the person, or the account that decides on behalf of a person; and the earlier decision
-    /// because of which.
+    /// The request excludes the person or their account, and the earlier decision is the cause.
     Excluded(String, Option<String>),
-    /// Only quorums that exclude the requester list the person, who is the requester; the sources of these quorums.
+    /// Only quorums that exclude the requester list the person, who is the requester; with the sources of these
+    /// quorums.
     RequesterOf(String, String),
     /// No quorum lists the user.
     NotListed(String),
@@ -204,8 +205,8 @@ impl fmt::Display for IneligibleReason {
     }
 }
 
-/// Returns why a vote of this user would not count now, or `None`: the API server refuses it, or it could be that of
-/// two persons ([`IneligibleReason::TwoPersons`]).
+/// Returns the reason why a vote of this user would not count now, or `None`. Either the API server refuses it, or its
+/// user name could be that of two persons ([`IneligibleReason::TwoPersons`]).
 ///
 /// The API server compares the time by whole seconds, so it can accept a vote up to a second longer.
 #[must_use]
@@ -213,7 +214,7 @@ pub fn ineligible(approval: &Approval, voter: &Voter<'_>, now: Moment) -> Option
     closed(approval, now).or_else(|| voter_problem(approval, voter))
 }
 
-/// Returns why no user can decide an Approval now, or `None`.
+/// Returns the reason why no user can decide an Approval now, or `None`.
 #[must_use]
 pub fn closed(approval: &Approval, now: Moment) -> Option<IneligibleReason> {
     let status = approval.status.as_ref();
@@ -229,7 +230,7 @@ pub fn closed(approval: &Approval, now: Moment) -> Option<IneligibleReason> {
     approval.spec.request.quorums.is_empty().then_some(IneligibleReason::NoQuorum)
 }
 
-/// Returns why this user cannot decide an Approval that is open, or `None`.
+/// Returns the reason why this user cannot decide an open Approval, or `None`.
 #[must_use]
 pub fn voter_problem(approval: &Approval, voter: &Voter<'_>) -> Option<IneligibleReason> {
     let user = voter.counted();
@@ -273,8 +274,8 @@ pub fn voter_problem(approval: &Approval, voter: &Voter<'_>) -> Option<Ineligibl
         .or_else(|| electorate.person(user).is_none().then(|| IneligibleReason::TwoPersons(named())))
 }
 
-/// Returns the key of a recorded vote of the same person under another name, or `None`: a counted one if there is one,
-/// and none that is invalid. Of several votes of one person the most cautious one counts.
+/// Returns the key of a recorded vote of the same person under another name, or `None`. A counted vote is preferred,
+/// and an invalid one is ignored. Of several votes of one person the most cautious one counts.
 #[must_use]
 pub fn counted_as(approval: &Approval, voter: &Voter<'_>) -> Option<String> {
     let electorate = Electorate::new(&approval.spec.request, &[]);
@@ -336,7 +337,7 @@ impl<'a> Electorate<'a> {
         }
     }
 
-    /// Returns why the vote of a user name that the API server accepts does not count, or `None`.
+    /// Returns the reason why a vote that the API server accepts does not count, or `None`.
     pub(crate) fn reason_not_counted(&self, user: &str, verdict: Verdict) -> Option<IneligibleReason> {
         let is_accepted = self.persons.objector(user).is_some();
         (is_accepted && self.person_of_vote(user, verdict).is_none())
@@ -357,8 +358,8 @@ impl<'a> Electorate<'a> {
         self.is_excluded(person) || ((excludes || self.request.bars_requester()) && self.is_requester(person))
     }
 
-    /// Whether a recorded vote counts in a quorum. Groups are those in the vote. The only quorum counts every vote that
-    /// the API server accepted, because a vote need not name a group there.
+    /// Whether a recorded vote counts in a quorum, by the groups in the vote. A single quorum counts every vote that
+    /// the API server accepted, because its votes need not name a group.
     pub(crate) fn counts(&self, at: usize, user: &str, verdict: Verdict, groups: &[String]) -> bool {
         let Some(person) = self.person_of_vote(user, verdict) else { return false };
         let is_only = self.request.quorums.len() == 1;
@@ -370,7 +371,7 @@ impl<'a> Electorate<'a> {
 
     fn is_requester(&self, person: &str) -> bool {
         let mut requesters = self.request.requested_for.iter().chain([&self.request.requested_by]);
-        // The request has persons there, because a policy has no time to map as many names.
+        // The request names persons here, because a policy of the API server has no time to map as many names.
         requesters.any(|name| self.persons.is(person, name))
             || self.request.earlier_requesters.iter().any(|earlier| earlier == person)
     }

@@ -20,7 +20,7 @@ fn now() -> Moment {
     Moment::from(jiff::Timestamp::from_second(1_800_000_000).unwrap())
 }
 
-/// An Approval that asks alice and the group finance, requested by dana, with these fields of the request.
+/// Returns an Approval for alice and the group finance, requested by dana, with these fields of the request.
 fn approval(fields: Value) -> Approval {
     let digest = format!("sha256:{}", "0".repeat(64));
     let mut request = json!({
@@ -117,7 +117,7 @@ fn a_vote_of_the_requester_counts_in_no_quorum_that_excludes_them_under_any_of_t
     let listed = json!(names.map(|name| json!({"kind": "User", "name": name})));
     let mut further = quorum("policy", listed.clone());
     further["excludeRequester"] = json!(true);
-    // No rule matches the name of the requester, which then stands for itself.
+    // No rule matches the name of the requester, so the name is its own person.
     let persons = json!([{"pattern": "(?:github|oidc):(.+)", "person": "dana@example.com"}]);
     let approval = approval(json!({"quorums": [quorum("gate review", listed), further], "persons": persons}));
     let electorate = Electorate::new(&approval.spec.request, &[]);
@@ -245,10 +245,10 @@ fn a_second_account_of_one_person_is_known_by_the_first_vote() {
     let other = |user: &str| counted_as(&approval, &Voter::new(user, &["finance".to_owned()]));
     assert_eq!(other("github:bob"), Some("bob@example.com".to_owned()));
     assert_eq!((other("bob@example.com"), other("github:carol"), other("oidc:bob")), (None, None, None));
-    // The API server accepts the vote all the same: of two votes of one person the most cautious one counts.
+    // The API server accepts the vote: of two votes of one person the most cautious one counts.
     assert_eq!(why(&approval, "github:bob", &["finance"]), "");
 
-    // A vote that does not count is none, and a counted one goes before one that is only recorded.
+    // An invalid vote is ignored, and a counted one is preferred to one that is only recorded.
     let invalid = json!({"bob@example.com": {"attempt": 1, "why": "no such field"}});
     approval.status.get_or_insert_default().invalid = serde_json::from_value(invalid).unwrap();
     let other = |approval: &Approval| counted_as(approval, &Voter::new("github:bob", &["finance".to_owned()]));

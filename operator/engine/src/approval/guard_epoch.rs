@@ -1,7 +1,7 @@
-//! Whether the rules that vouch for an Approval's decisions were in force all the time: by the guard's epoch.
+//! The check that the admission policies were in force for all decisions of an Approval, by the epoch of the guard.
 //!
-//! The only place where epochs are compared. An epoch says that nothing of the guard was changed since it began, not
-//! when it began: decisions of an earlier one may be forged, however well they look.
+//! Only this module compares epochs. During an epoch the policies and their bindings did not change. Decisions of an
+//! earlier epoch can be forged, even if they look valid.
 
 use signoff_api::{
     Approval, ApprovalStatus, Outcome,
@@ -12,8 +12,8 @@ use signoff_expr::text;
 use super::{tally::Tally, void::voters};
 
 impl Tally<'_> {
-    /// Whether everything that was decided so far was decided in this epoch. An Approval without any decision is taken
-    /// over into it, unless its request was changed.
+    /// Whether all decisions were made in the current epoch. An Approval without decisions is moved to the current
+    /// epoch, unless its request was changed.
     pub(super) fn is_current_epoch(&mut self) -> bool {
         if self.approval.guard_epoch() == self.now.guard_epoch {
             return true;
@@ -34,7 +34,7 @@ impl Tally<'_> {
     }
 }
 
-/// Returns the result for an Approval that was decided, in part or as a whole, in another epoch than the one in force.
+/// Returns the outcome of an Approval with decisions of another epoch than the current one.
 #[must_use]
 pub fn superseded(approval: &Approval, in_force: &str) -> Outcome {
     let short = |epoch: &str| text::display(epoch, 12);
@@ -51,7 +51,7 @@ pub fn superseded(approval: &Approval, in_force: &str) -> Outcome {
     Outcome { phase: ApprovalPhase::Superseded, source: Source::Policy, reason: Some(why), ..Outcome::default() }
 }
 
-/// Returns the result for an Approval whose request is not the one that its run asked.
+/// Returns the outcome of an Approval whose request differs from the one that its run made.
 #[must_use]
 pub fn changed() -> Outcome {
     let why = format!(
@@ -61,15 +61,15 @@ pub fn changed() -> Outcome {
     Outcome { phase: ApprovalPhase::Superseded, source: Source::Policy, reason: Some(why), ..Outcome::default() }
 }
 
-/// Whether who may decide, until when, and in which epoch are all the request's: nothing in this stored status changes
-/// what a vote comes to.
+/// Whether approvers, deadline and epoch are those of the request, so that the stored status cannot change the result
+/// of a vote.
 #[must_use]
 pub fn rests_on_request(status: Option<&ApprovalStatus>) -> bool {
     status.is_none_or(|status| is_blank(status) && status.guard_epoch.is_none() && status.reminders.is_none())
 }
 
-/// Whether a status has nothing that an unauthorized writer could profit from: who may decide and until
-/// when are still the request's.
+/// Whether a status has no value that an unauthorized writer could profit from: approvers and deadline are those of the
+/// request.
 fn is_blank(status: &ApprovalStatus) -> bool {
     status.votes.is_empty()
         && status.invalid.is_empty()

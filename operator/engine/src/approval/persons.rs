@@ -1,4 +1,4 @@
-//! The rules by which user names stand for persons, applied as the API server applies them.
+//! The rules that map user names to persons, applied like the API server applies them.
 //!
 //! **Invariant:** a user name that can be read as two persons lets no run continue; it can only stop one.
 
@@ -56,8 +56,8 @@ impl CompiledRule {
 }
 
 impl Persons {
-    /// Compiles the rules. If one of them cannot be read, no user name is a person: the API server refuses every vote
-    /// then.
+    /// Compiles the rules. If one of them cannot be read, no user name is a person, because the API server then refuses
+    /// every vote.
     #[must_use]
     pub fn new(rules: &[PersonRule]) -> Self {
         let compiled = rules.iter().map(CompiledRule::new).collect::<Result<_, _>>();
@@ -71,8 +71,8 @@ impl Persons {
         self.objector(user).filter(|person| self.by_group(user).as_ref() == Some(person))
     }
 
-    /// Returns the person who stops a run under a user name: the one that the API server reads, also where the name can
-    /// be read as two persons. `None` if there are rules and none matches.
+    /// Returns the person who stops a run under a user name: the one that the API server computes, even if the name
+    /// could be that of two persons. Returns `None` if there are rules and none matches.
     #[must_use]
     pub fn objector(&self, user: &str) -> Option<String> {
         self.read(user, CompiledRule::by_text_around)
@@ -90,7 +90,7 @@ impl Persons {
         self.rules.iter().find(|rule| rule.whole.is_match(user)).map(|rule| person(rule, user))
     }
 
-    /// Whether a user name that a request lists stands for this person. A name that no rule matches stands for itself.
+    /// Whether a listed user name belongs to this person. A name that no rule matches is its own person.
     #[must_use]
     pub fn is(&self, person: &str, listed: &str) -> bool {
         match self.rules.iter().find(|rule| rule.whole.is_match(listed)) {
@@ -99,7 +99,7 @@ impl Persons {
         }
     }
 
-    /// Returns every person for whom one of these user names stands, as [`Persons::is`] reads it.
+    /// Returns every person to whom one of these user names belongs, as [`Persons::is`] decides.
     pub(crate) fn named_by(&self, listed: &[String]) -> Vec<String> {
         let mut persons: Vec<String> = Vec::new();
         for name in listed {
@@ -112,7 +112,8 @@ impl Persons {
         persons
     }
 
-    /// Returns how many persons these approvers are without the excluded ones, or `None` if one of them is a group.
+    /// Returns the number of persons among these approvers without the excluded ones, or `None` if one of them is a
+    /// group.
     pub(crate) fn count(&self, approvers: &[Subject], excluded: &[String]) -> Option<usize> {
         if approvers.iter().any(|subject| subject.kind == SubjectKind::Group) {
             return None;
@@ -136,8 +137,8 @@ pub(crate) fn user_name(subject: &Subject) -> String {
     }
 }
 
-/// Returns why two programs could read a rule differently, or `None`. The CRD of approval policies refuses the same at
-/// `kubectl apply`; it is checked again because the CRD can be absent.
+/// Returns the reason why two programs could read a rule differently, or `None`. The CRD of approval policies refuses
+/// such a rule at `kubectl apply`. It is checked again because the CRD can be missing.
 pub(crate) fn ambiguity(rule: &PersonRule) -> Option<String> {
     if let Err(why) = CompiledRule::new(rule) {
         return Some(why);

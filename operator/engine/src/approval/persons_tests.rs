@@ -1,5 +1,5 @@
 #![allow(clippy::unwrap_used)]
-//! Which user names are one person.
+//! Tests of the mapping of user names to persons.
 
 use serde_json::json;
 use signoff_api::gate::PersonRule;

@@ -1,6 +1,6 @@
 //! The progress of each quorum of an Approval, for people.
 //!
-//! **Invariant:** counts as [`super::tally`](fn@super::tally) does, and only votes that the operator has counted.
+//! **Invariant:** counts like [`super::tally`](fn@super::tally), and only votes that the operator has counted.
 
 use std::collections::BTreeMap;
 

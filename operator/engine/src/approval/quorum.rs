@@ -1,6 +1,7 @@
-//! Quorums: who counts for which, whether one is met, and whether one can still be met.
+//! Quorums: which votes count in one, whether it is met, and whether it can still be met.
 //!
-//! Votes count together only with equal verdict and equal payload; a person counts once, however they voted.
+//! Votes count together only with equal verdict and equal payload. A person counts once, also with votes under several
+//! names.
 
 use signoff_api::{
     ApprovalRequest, Verdict,
@@ -23,9 +24,9 @@ pub(super) struct Quorums<'a> {
 pub struct QuorumProgress {
     /// The number of those people.
     pub have: i32,
-    /// The number that the quorum takes.
+    /// The number that the quorum requires.
     pub needed: i32,
-    /// The groups of `requiredFrom` that are not met, with the number of their members who must still agree.
+    /// The groups of `requiredFrom` that are not met, with the number of their members who still have to agree.
     pub missing: Vec<(String, i32)>,
 }
 
@@ -56,8 +57,8 @@ impl<'a> Quorums<'a> {
         Self { all: all.collect(), electorate: Electorate::new(request, escalated) }
     }
 
-    /// One ballot for each person who counts anywhere. Whoever voted under two names is counted by the more careful
-    /// of the two.
+    /// Returns one ballot for each person who counts in a quorum. Of several votes of a person the most cautious one
+    /// counts.
     pub(super) fn persons<'b>(&self, ballots: &'b [Ballot]) -> Vec<&'b Ballot> {
         let caution = |ballot: &Ballot| ballot.verdict.rules().caution;
         let mut counted: Vec<(String, &Ballot)> = Vec::new();
@@ -98,7 +99,7 @@ impl<'a> Quorums<'a> {
         }
     }
 
-    /// The people who reject with the weight that it takes, if they do.
+    /// Returns the people whose Rejects meet the required number, or `None`.
     pub(super) fn rejection<'b>(&self, persons: &[&'b Ballot]) -> Option<Vec<&'b Ballot>> {
         let no: Vec<_> = persons.iter().filter(|b| b.verdict == Verdict::Reject).copied().collect();
         self.all
@@ -112,7 +113,7 @@ impl<'a> Quorums<'a> {
             .then_some(no)
     }
 
-    /// The people who agree on one thing and meet every quorum, if there are such.
+    /// Returns the people who agree and meet every quorum, or `None`.
     pub(super) fn agreement<'b>(&self, persons: &[&'b Ballot]) -> Option<Vec<&'b Ballot>> {
         agreeing(persons).into_iter().find(|same| self.all.iter().all(|quorum| self.met(*quorum, same)))
     }
@@ -127,7 +128,7 @@ impl<'a> Quorums<'a> {
         self.all.iter().map(one).collect()
     }
 
-    /// Returns why no verdict can reach its quorum any more, or `None`.
+    /// Returns the reason why no verdict can reach its quorum any more, or `None`.
     pub(super) fn unreachable_reason(
         &self,
         persons: &[&Ballot],
@@ -178,7 +179,7 @@ impl<'a> Quorums<'a> {
     }
 }
 
-/// Votes that need a quorum, gathered by equal verdict and equal payload, in the order in which they came.
+/// Groups the votes that need a quorum by equal verdict and equal payload, in the order in which they were given.
 fn agreeing<'b>(persons: &[&'b Ballot]) -> Vec<Vec<&'b Ballot>> {
     let mut all: Vec<Vec<&Ballot>> = Vec::new();
     for ballot in persons.iter().filter(|b| b.verdict.needs_quorum()) {

@@ -1,8 +1,8 @@
-//! The tally: what follows from an Approval's request and its decisions at one moment.
+//! The tally: the result of an Approval's request and its decisions at one moment.
 //!
-//! Pure. Votes are counted here, and those of one quorum in `quorum`, and nowhere else. All votes that are present are
-//! judged together, in no order: Abort, Reject, Escalate, Defer, then the verdicts that need a quorum. It takes
-//! each user name as it is: the API server has vouched for every key.
+//! Pure. Only this module and `quorum` count votes. All present votes are evaluated together, by priority and not by
+//! order: Abort, Reject, Escalate, Defer, then the verdicts that need a quorum. User names are used as they are,
+//! because the API server has verified every key.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,25 +24,25 @@ use crate::{gate::decision, transition::Now};
 /// The state of the run that owns an Approval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OwnerState {
-    /// It waits.
+    /// The run waits.
     Live,
-    /// It has ended, is being deleted, or shall be cancelled.
+    /// The run has ended, is being deleted, or is being canceled.
     Finished,
-    /// It does not exist, or another Workflow has its name.
+    /// The run does not exist, or another Workflow has its name.
     Missing,
 }
 
 /// The result of a tally.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TallyResult {
-    /// The status as it shall be.
+    /// The new status.
     pub status: ApprovalStatus,
-    /// Whether it differs from the one that is stored. `status.seq` is then one more.
+    /// Whether the status differs from the stored one. `status.seq` is then increased by one.
     pub changed: bool,
-    /// When to reconcile again without an event.
+    /// The time at which to reconcile again without an event.
     pub wake_at: Option<Moment>,
-    /// The deadline whose passing decided, if one did: to be compared with the API server's own time before this is
-    /// written.
+    /// The deadline that decided by passing, if one did. It is compared with the API server's own time before the
+    /// status is written.
     pub due: Option<Moment>,
     /// The Events to be reported.
     pub events: Vec<ApprovalEvent>,
@@ -55,21 +55,21 @@ pub struct ApprovalEvent {
     pub reason: EventReason,
     /// One sentence.
     pub message: String,
-    /// Which transition it was: equal for the same one, so that a repetition can be recognised.
+    /// A key that is equal for the same transition, so that a repeated Event is recognized.
     pub key: String,
     /// The event of the gate, if it is one.
     pub gate: Option<GateEvent>,
 }
 
-/// The bound of an escalation, by people or by timeouts.
+/// The maximum number of escalations, by people or by timeouts.
 pub(super) const MAX_LEVEL: i32 = 8;
 
 /// The decisions that a tally evaluates.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum VoteFilter {
-    /// All but those under these keys, which cost too much: they are invalid for the reason given.
+    /// All but the decisions under these keys, which were too costly. They are invalid for the given reason.
     AllBut(BTreeMap<String, String>),
-    /// None. Only deadlines and the end of the run count.
+    /// No decisions. Only deadlines and the end of the run count.
     Nothing,
 }
 
@@ -87,7 +87,7 @@ pub fn tally_filtered(approval: &Approval, owner: OwnerState, now: &Now, filter:
         return TallyResult { status: before, changed: false, wake_at: None, due: None, events: Vec::new() };
     }
     let request = &approval.spec.request;
-    // Without a quorum no vote counts, and no timeout decides in place of people. The Approval ends with its run.
+    // Without a quorum no vote counts, and no timeout decides for people. The Approval ends with its run.
     if request.quorums.is_empty() && owner == OwnerState::Live {
         return TallyResult { status: before, changed: false, wake_at: None, due: None, events: Vec::new() };
     }
@@ -107,7 +107,7 @@ pub fn tally_filtered(approval: &Approval, owner: OwnerState, now: &Now, filter:
     }
     let wake_at = if tally.status.outcome.is_some() { None } else { tally.next_wake() };
     let Tally { mut status, due, events, .. } = tally;
-    // A tally without a change writes nothing: the generation alone is no change.
+    // A tally without a change writes nothing. A new generation alone is not a change.
     let news = ApprovalStatus { observed_generation: before.observed_generation, ..status.clone() } != before;
     if !news {
         return TallyResult { status: before, changed: false, wake_at, due: None, events: Vec::new() };
@@ -116,9 +116,9 @@ pub fn tally_filtered(approval: &Approval, owner: OwnerState, now: &Now, filter:
     TallyResult { status, changed: true, wake_at, due, events }
 }
 
-/// Whether this is the first request of its gate and has no decision. A later one that was created late waits for its
-/// deadline: where every creation is late, as behind a slow webhook, the gate would be asked again without end, and no
-/// person could decide it.
+/// Whether this is the first request of its gate and has no decision. A later request that was created late waits for
+/// its deadline. Otherwise, if every creation is late, as behind a slow webhook, the gate would ask again without end
+/// and could not be decided.
 fn is_undecided_first_visit(approval: &Approval, status: &ApprovalStatus) -> bool {
     let has_decision = !(approval.spec.decisions.is_empty() && status.votes.is_empty() && status.invalid.is_empty());
     approval.spec.request.gate.visit <= 1 && !has_decision
@@ -130,7 +130,7 @@ pub(super) struct Tally<'a> {
     pub(super) request: &'a ApprovalRequest,
     pub(super) now: &'a Now,
     pub(super) status: ApprovalStatus,
-    /// The deadline that has passed, if that decided.
+    /// The passed deadline, if it decided.
     pub(super) due: Option<Moment>,
     events: Vec<ApprovalEvent>,
     pub(super) filter: &'a VoteFilter,
@@ -188,7 +188,7 @@ impl Tally<'_> {
         self.remind();
     }
 
-    /// Takes over new decisions: good ones as votes, unusable ones as invalid.
+    /// Records new decisions: valid ones as votes, the others as invalid.
     fn record_votes(&mut self, costly: &BTreeMap<String, String>) -> Vec<Ballot> {
         let (ballots, invalid) = votes::read(self.approval, &self.status, costly);
         for (key, found) in invalid {
@@ -241,7 +241,7 @@ impl Tally<'_> {
         self.events.push(ApprovalEvent { reason, message, key, gate: None });
     }
 
-    /// Reports an event of the gate that the status says already.
+    /// Reports an event of the gate that the status already contains.
     pub(super) fn report_gate(&mut self, event: GateEvent, message: String) {
         let Some(reason) = event.reason() else { return };
         let key = event.key(&self.status);
@@ -249,7 +249,7 @@ impl Tally<'_> {
     }
 }
 
-/// One sentence on how an Approval ended.
+/// Returns one sentence about the end of an Approval.
 fn outcome_message(phase: ApprovalPhase, outcome: &Outcome) -> String {
     let who: Vec<_> = outcome.decided_by.iter().map(|user| text::display(user, 80)).collect();
     let why = outcome.reason.as_ref().map(|r| format!(": {}", text::display(r, 400))).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! The tally, told by who votes what and when.
+//! Tests of the tally, by votes and times.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::time::Duration;
@@ -26,13 +26,13 @@ fn at(seconds: u64) -> Now {
     Now::new(start().after(Duration::from_secs(seconds)), "e1")
 }
 
-/// A quorum of one of these users.
+/// Returns a quorum of one of these users.
 fn quorum(source: &str, approvers: &[&str]) -> Value {
     json!({"source": source, "approvers": users(approvers), "threshold": 1})
 }
 
-/// An Approval with a deadline 60 s after the start. Fields of a quorum are those of its first one; `further` lists
-/// more quorums.
+/// Returns an Approval with a deadline 60 s after the start. Fields of a quorum belong to the first quorum; `further`
+/// lists more quorums.
 fn approval(more: Value) -> Approval {
     let deadline = start().after(Duration::from_secs(60));
     let mut request = json!({
@@ -74,7 +74,7 @@ fn says(approval: &mut Approval, key: &str, verdict: &str) {
     vote(approval, key, json!({"verdict": verdict}));
 }
 
-/// Counts and stores what came of it.
+/// Tallies an Approval and stores the new status.
 fn count(approval: &mut Approval, seconds: u64) -> TallyResult {
     let result = tally(approval, OwnerState::Live, &at(seconds));
     approval.status = Some(result.status.clone());
@@ -459,7 +459,7 @@ fn escalating_what_was_undecidable_makes_it_decidable_again() {
     assert_eq!(verdict(&open), Some(Verdict::Approve));
 }
 
-/// A tally in another epoch than that of the request.
+/// Tallies an Approval in another epoch than that of its request.
 fn count_in(approval: &mut Approval, epoch: &str) -> TallyResult {
     let result = tally(approval, OwnerState::Live, &Now { guard_epoch: epoch.into(), ..at(2) });
     approval.status = Some(result.status.clone());

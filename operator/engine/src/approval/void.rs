@@ -1,5 +1,5 @@
-//! Votes that do not count any more: those of another epoch of the guard, and those that are older than a policy
-//! allows. The Approval is superseded with their names, and its gate asks again.
+//! Votes that no longer count: votes of another epoch of the guard, and votes older than a policy allows. The Approval
+//! is superseded, its reason names the voters, and its gate asks again.
 
 use signoff_api::{
     Approval, Decision, EventReason, Moment, Outcome, Span, Verdict,
@@ -13,11 +13,11 @@ use super::{
     votes::Ballot,
 };
 
-/// The most voters that a reason names.
+/// The maximum number of voters that a reason names.
 const MOST_NAMED: usize = 4;
 
 impl Tally<'_> {
-    /// Ends without a verdict; an Event names every vote that is lost, as far as there is room.
+    /// Ends the Approval without a verdict. An Event names the lost votes, up to a limit.
     pub(super) fn void_votes(&mut self, outcome: Outcome) {
         if let Some(names) = names(self.approval, usize::MAX) {
             let message = format!("void, because the gate is asked again: the votes of {names}");
@@ -26,7 +26,7 @@ impl Tally<'_> {
         self.end(ApprovalPhase::Superseded, Source::Policy, outcome);
     }
 
-    /// Returns when the oldest vote that could complete a quorum passes the age that policies allow, or `None`.
+    /// Returns the time at which the oldest vote that could complete a quorum becomes too old, or `None`.
     pub(super) fn oldest_vote_passes(&self) -> Option<Moment> {
         let age = self.request.max_vote_age.filter(|_| *self.filter != VoteFilter::Nothing)?;
         let allowed = allowed_verdicts(self.request, &self.status);
@@ -42,13 +42,13 @@ impl Tally<'_> {
         vote.is_some_and(|vote| vote.at.after(age) <= self.latest_vote())
     }
 
-    /// The latest moment at which a vote can have been given. Votes that nobody could give any more when the first one
-    /// became too old count together, however late they are counted.
+    /// Returns the latest possible time of a vote. Votes that were all given before the first one became too old count
+    /// together, even if they are counted later.
     pub(super) fn latest_vote(&self) -> Moment {
         self.approval.closes_at().map_or(self.now.at, |closes| closes.min(self.now.at))
     }
 
-    /// Ends because the oldest vote has passed the age that policies allow. `passed`: when.
+    /// Ends the Approval because its oldest vote became too old at `passed`.
     pub(super) fn void_old_votes(&mut self, passed: Moment) {
         let age = self.request.max_vote_age.map(|age| age.to_string()).unwrap_or_default();
         let names = voters(self.approval).unwrap_or_default();
@@ -62,8 +62,8 @@ impl Tally<'_> {
     }
 }
 
-/// Returns the first votes of an Approval as `alice@example.com (Approve)`, and how many more there are; `None` without
-/// a vote.
+/// Returns the first votes of an Approval as `alice@example.com (Approve)` and the number of further ones, or `None`
+/// without a vote.
 #[must_use]
 pub fn voided(approval: &Approval) -> Option<String> {
     names(approval, MOST_NAMED)
@@ -75,8 +75,8 @@ fn names(approval: &Approval, most: usize) -> Option<String> {
     listed(votes.map(vote).collect(), most)
 }
 
-/// Returns the first voters of an Approval, for a text of its status. **Invariant:** it names no verdict, because a
-/// status never has the verdict of a vote that is not honoured.
+/// Returns the first voters of an Approval, for a text of its status. **Invariant:** the text names no verdict, because
+/// a status never has the verdict of a vote that does not count.
 pub(super) fn voters(approval: &Approval) -> Option<String> {
     listed(approval.spec.decisions.keys().map(|key| text::display(key, 80)).collect(), MOST_NAMED)
 }

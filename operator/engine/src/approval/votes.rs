@@ -1,6 +1,6 @@
-//! From decisions to ballots: who is counted, with what, and what cannot be used.
+//! The parsing of decisions: from entries of `spec.decisions` to ballots, or to the reasons why they are invalid.
 //!
-//! It never compares ballots with each other.
+//! Each ballot is read on its own; `quorum.rs` compares them.
 
 use std::collections::BTreeMap;
 
@@ -17,11 +17,11 @@ use crate::{
     transition::Now,
 };
 
-/// One usable decision.
+/// A valid decision.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Ballot {
     pub(super) key: String,
-    /// The user name that is counted: the key, or whom it speaks for.
+    /// The counted user name: the key, or the person on whose behalf it was given.
     pub(super) user: String,
     pub(super) verdict: Verdict,
     pub(super) attempt: i32,
@@ -30,17 +30,17 @@ pub(super) struct Ballot {
     pub(super) groups: Vec<String>,
     pub(super) escalate_to: Vec<signoff_api::gate::Subject>,
     pub(super) channel: Option<String>,
-    /// Not in `status.votes` yet.
+    /// Whether it is not in `status.votes` yet.
     pub(super) is_new: bool,
 }
 
 impl Ballot {
-    /// Returns the account that sent it on behalf of a person.
+    /// Returns the account that sent the vote on behalf of a person.
     pub(super) fn account(&self) -> Option<&str> {
         eligibility::account_of(&self.key)
     }
 
-    /// The record of it.
+    /// Returns the record of the vote.
     pub(super) fn vote(&self, now: &Now) -> Vote {
         Vote {
             key: self.key.clone(),
@@ -55,8 +55,8 @@ impl Ballot {
     }
 }
 
-/// Every decision that can be used, recorded ones first and in their order, and those newly found that cannot.
-/// A vote that was recorded never becomes invalid. What is `costly` is not evaluated and cannot be used.
+/// Returns all valid decisions, the recorded ones first and in their order, and the new invalid ones. A recorded vote
+/// never becomes invalid. Decisions in `costly` are not evaluated and are invalid.
 pub(super) fn read(
     approval: &Approval,
     status: &ApprovalStatus,
@@ -75,7 +75,8 @@ pub(super) fn read(
         if stale || !eligibility::is_key_of(key, decision.on_behalf_of.as_deref()) {
             continue;
         }
-        // The API server accepts nothing else once it is overdue: what is there all the same did not come through it.
+        // The API server accepts only these verdicts once the Approval is overdue, so another one did not come through
+        // it.
         if status.phase == ApprovalPhase::Overdue
             && recorded(key).is_none()
             && !eligibility::allowed_verdicts(request, status).contains(&decision.verdict)

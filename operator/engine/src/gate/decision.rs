@@ -1,6 +1,6 @@
-//! One decision and the form it answers: what it means, or why it cannot be used.
+//! One decision checked against its request: its payload, or the reason why it is invalid.
 //!
-//! Reads the request and the decision alone, so that every process comes to the same result.
+//! Reads only the request and the decision, so that every process gets the same result.
 
 use std::collections::BTreeMap;
 
@@ -19,8 +19,7 @@ use crate::{
     tools::arguments::Arguments,
 };
 
-/// The payload of a decision in one form, however it was typed. Two votes agree where verdict and
-/// payload are equal.
+/// The payload of a decision in a canonical form. Two votes agree if verdict and payload are equal.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize)]
 pub(crate) struct Payload {
     pub(crate) answers: Option<BTreeMap<String, Answer>>,
@@ -28,15 +27,15 @@ pub(crate) struct Payload {
     pub(crate) guidance: Option<String>,
 }
 
-/// Reads what a decision brings along.
+/// Parses the payload of a decision.
 ///
 /// # Errors
-/// One sentence for its author: what is wrong, and the remedy.
+/// One sentence for the author: the problem and the remedy.
 pub(crate) fn payload(request: &ApprovalRequest, decision: &Decision) -> Result<Payload, String> {
     if decision.grant.is_some() {
         return Err(Grant::REFUSED.to_owned());
     }
-    // What was stored while the policies were away must not be larger either.
+    // A decision that was stored without the policies in force has the same limit.
     if let Some(why) = decision.too_large(request, &BTreeMap::new()) {
         return Err(why.to_owned());
     }
@@ -90,7 +89,7 @@ fn parameters(request: &ApprovalRequest, decision: &Decision) -> Result<Option<J
     }
 }
 
-/// Returns parameters with the arguments as an object, whether they were written so or as one JSON text.
+/// Returns parameters with the arguments as an object, whether they were given as an object or as one JSON text.
 fn with_arguments(given: &JsonObject, arguments: &Value) -> Result<JsonObject, String> {
     let arguments = Arguments::edited(arguments).map_err(|why| format!("parameters.{ARGUMENTS}: {why}"))?;
     let mut read = given.clone();
@@ -112,7 +111,7 @@ fn response(request: &ApprovalRequest, answers: BTreeMap<String, Answer>) -> Res
     }
 }
 
-/// Modify replaces the response of the reviewed step, and nothing else can be replaced at this kind of gate.
+/// Returns the parameters of a Modify, which replaces the response of the reviewed step at this kind of gate.
 fn modification(decision: &Decision) -> Result<JsonObject, String> {
     let remedy = "give parameters: {response: …}, the text to go on with";
     let Some(parameters) = &decision.parameters else { return Err(format!("Modify needs parameters: {remedy}")) };
@@ -126,7 +125,7 @@ fn modification(decision: &Decision) -> Result<JsonObject, String> {
     Ok(parameters.clone())
 }
 
-/// Every number in the parameters is one that JSON readers understand alike.
+/// Checks that JSON readers agree on every number in the parameters.
 fn assert_exact(parameters: &JsonObject) -> Result<(), String> {
     match number::problem(&Value::Object(parameters.0.clone())) {
         Some(why) => Err(format!("parameters: {why}")),
@@ -134,7 +133,7 @@ fn assert_exact(parameters: &JsonObject) -> Result<(), String> {
     }
 }
 
-/// The answer to each question, checked.
+/// Returns the checked answer to each question.
 fn answers(form: Option<&Form>, decision: &Decision) -> Result<BTreeMap<String, Answer>, String> {
     let Some(form) = form else { return Err("this gate has no question: leave response and answers out".to_owned()) };
     let given = match (&decision.response, &decision.answers) {
@@ -191,7 +190,7 @@ fn answer_to(question: &Question, answer: &Answer) -> Result<Answer, String> {
             Some(option) if !read.options.contains(&option.id) => read.options.push(option.id.clone()),
             Some(_) => {}
             None => {
-                // What is judged is what is stored and read.
+                // The checked text is the same that is stored and read later.
                 let given = text::clean(given);
                 check_text(question, &given)?;
                 read.text = Some(given);
@@ -210,10 +209,10 @@ fn ids(question: &Question) -> String {
     question.options.iter().map(|o| o.id.as_str()).collect::<Vec<_>>().join(", ")
 }
 
-/// Checks a text against its question: an option, or free text that keeps to length, pattern and schema.
+/// Checks a text against its question: an option, or a free text with limits of length, pattern and schema.
 ///
 /// # Errors
-/// One sentence for its author.
+/// One sentence for the author.
 pub(crate) fn check_text(question: &Question, given: &str) -> Result<(), String> {
     if question.option_named(given.trim()).is_some() {
         return Ok(());
@@ -243,10 +242,11 @@ pub(crate) fn check_text(question: &Question, given: &str) -> Result<(), String>
     Ok(())
 }
 
-/// The answers that a timeout with the action Default gives: `default` to the only question, or every question's own.
+/// Returns the answers of a timeout with the action Default: `default` for the only question, or the default of each
+/// question.
 ///
 /// # Errors
-/// Which question has no default that fits it.
+/// The question without a valid default.
 pub(crate) fn default_answers(form: Option<&Form>, default: Option<&str>) -> Result<BTreeMap<String, Answer>, String> {
     let questions = form.map_or(&[][..], |form| form.questions.as_slice());
     if default.is_some() && questions.len() > 1 {
@@ -267,7 +267,8 @@ pub(crate) fn default_answers(form: Option<&Form>, default: Option<&str>) -> Res
     Ok(answers)
 }
 
-/// The answers as one text: a choice is its label, several are joined by `, `, several questions stand in lines.
+/// Renders the answers as one text: a choice by its label, several choices joined by `, `, and several questions as
+/// lines.
 pub(crate) fn as_text(form: Option<&Form>, answers: &BTreeMap<String, Answer>) -> String {
     let questions = form.map_or(&[][..], |form| form.questions.as_slice());
     let one = |question: &Question, answer: &Answer| {

@@ -1,4 +1,4 @@
-//! Forms and payloads, told by what people type.
+//! Tests of forms and payloads as people type them.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use serde_json::json;
@@ -99,7 +99,7 @@ fn a_default_answers_like_a_person() {
     assert!(default_answers(Some(&form), None).is_err());
 }
 
-/// A request of a gate that takes a text, with a schema of the response.
+/// Returns a request of a gate that takes a text, with a schema of the response.
 fn request_with(parameters: Value) -> ApprovalRequest {
     serde_json::from_value(json!({
         "workflow": {"name": "w", "uid": "u"}, "gate": {"name": "g", "type": "outputValidation", "path": "p/.output", "visit": 1},

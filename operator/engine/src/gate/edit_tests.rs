@@ -1,4 +1,4 @@
-//! Edits of a call: an object or one JSON text, and two people who give the same in different forms.
+//! Tests of edits of a call: an object or one JSON text, and equal edits of two people in different forms.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use serde_json::{Value, json};
@@ -11,7 +11,7 @@ use crate::{
     transition::Now,
 };
 
-/// An Approval about a call of a tool that takes any arguments, where two people must agree.
+/// Returns an Approval about a call of a tool that takes any arguments, with a quorum of two.
 fn approval() -> Approval {
     let approvers = ["alice", "bob", "carol"].map(|name| json!({"kind": "User", "name": name}));
     let mut approval: Approval = serde_json::from_value(json!({
@@ -38,7 +38,7 @@ fn modify(arguments: Value) -> Decision {
     Decision { parameters: Some(serde_json::from_value(parameters).unwrap()), ..Decision::new(Verdict::Modify) }
 }
 
-/// Arguments that nest so many levels deep.
+/// Returns arguments with this number of nested levels.
 fn nested(levels: usize) -> Value {
     (1..levels).fold(json!({"amount": 42}), |inner, _| json!({"x": inner}))
 }
@@ -119,7 +119,7 @@ fn clients_send_a_text_where_an_object_does_not_fit() {
         assert!(read(&sent).is_ok());
         assert!(are_equal(sent.parameters.as_ref().unwrap(), typed.parameters.as_ref().unwrap()));
     }
-    // What is no edit of a call stays as it was typed.
+    // A decision that does not edit a call stays as it was typed.
     let retry = Decision { verdict: Verdict::Retry, ..modify(nested(9)) };
     assert_eq!(as_sent(&request, retry.clone()), retry);
 }

@@ -9,8 +9,8 @@ use signoff_api::{
 
 use crate::tools::arguments::Arguments;
 
-/// The JSON Schema of the `parameters` of a verdict: the request's own, and `{response: ...}` where Modify has none.
-/// None where the verdict takes none.
+/// Returns the JSON Schema of the `parameters` of a verdict: that of the request, or `{response: ...}` for a Modify
+/// without one. Returns `None` if the verdict takes none.
 pub fn schema(request: &ApprovalRequest, verdict: Verdict) -> Option<Value> {
     if !verdict.takes(PayloadPart::Parameters) {
         return None;
@@ -21,7 +21,7 @@ pub fn schema(request: &ApprovalRequest, verdict: Verdict) -> Option<Value> {
 }
 
 /// Returns a decision as it is sent: the arguments of a call as one JSON text if they are too deep or too long for an
-/// object. What the reader of arguments refuses stays as it is.
+/// object. Arguments that cannot be parsed stay as they are.
 #[must_use]
 pub fn as_sent(request: &ApprovalRequest, decision: Decision) -> Decision {
     let is_edit = request.is_about_call() && decision.verdict == Verdict::Modify;
@@ -35,8 +35,8 @@ pub fn as_sent(request: &ApprovalRequest, decision: Decision) -> Decision {
     }
 }
 
-/// Returns parameters as an outcome has them, the same for every form in which people gave them: the arguments of a
-/// call as one JSON text if they are too deep or too long for an object.
+/// Returns parameters as they are stored in an outcome, independent of the form in which people gave them: the
+/// arguments of a call as one JSON text if they are too deep or too long for an object.
 pub(crate) fn stored(parameters: &JsonObject) -> JsonObject {
     let decision = Decision { parameters: Some(parameters.clone()), ..Decision::new(Verdict::Modify) };
     if decision.size().is_some_and(|size| size <= Decision::MAX_SIZE) {
@@ -55,8 +55,8 @@ fn with_text(parameters: &JsonObject) -> JsonObject {
     parameters
 }
 
-/// Returns parameters with the arguments of a call as an object, for people; unchanged if there are none that can be
-/// read.
+/// Returns parameters with the arguments of a call as an object, for people. Parameters without readable arguments stay
+/// as they are.
 #[must_use]
 pub fn as_object(parameters: &JsonObject) -> JsonObject {
     let mut parameters = parameters.clone();
@@ -67,14 +67,14 @@ pub fn as_object(parameters: &JsonObject) -> JsonObject {
     parameters
 }
 
-/// Whether two parameters are the same, in whatever form the arguments of a call are.
+/// Whether two parameters are equal, independent of the form of the arguments of a call.
 #[must_use]
 pub fn are_equal(one: &JsonObject, other: &JsonObject) -> bool {
     let text = |parameters| canonical(&as_object(parameters)).ok();
     text(one).is_some_and(|one| Some(one) == text(other))
 }
 
-/// A schema in words: `{route: "billing" or "support", note?: <text>}`. A field with `?` can be left out.
+/// Renders a schema in words: `{route: "billing" or "support", note?: <text>}`. A field with `?` is optional.
 pub fn shape(schema: &Value) -> String {
     if let Some(value) = schema.get("const") {
         return value.to_string();
@@ -84,7 +84,7 @@ pub fn shape(schema: &Value) -> String {
     }
     match (schema["type"].as_str(), fields(schema)) {
         (Some("object") | None, Some(fields)) => {
-            // Of several fields of which one is needed, none is marked.
+            // If at least one of several fields is needed, no field is marked.
             let marks = |field: &Field<'_>| if field.is_required || schema["minProperties"] == 1 { "" } else { "?" };
             let words = fields.iter().map(|field| format!("{}{}: {}", field.name, marks(field), shape(field.schema)));
             format!("{{{}}}", words.collect::<Vec<_>>().join(", "))
@@ -104,7 +104,7 @@ struct Field<'s> {
     is_required: bool,
 }
 
-/// Returns the fields that a schema names: those that it describes, then those that it only requires.
+/// Returns the fields that a schema names: first the described ones, then those that are only required.
 fn fields(schema: &Value) -> Option<Vec<Field<'_>>> {
     let required: Vec<&str> = schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
     let described = schema["properties"].as_object();
@@ -116,7 +116,7 @@ fn fields(schema: &Value) -> Option<Vec<Field<'_>>> {
     (described.is_some() || !all.is_empty()).then_some(all)
 }
 
-/// Parameters that fit a schema, the fewest that do.
+/// Returns minimal parameters that match a schema.
 pub fn example(schema: &Value) -> Map<String, Value> {
     match one(schema) {
         Value::Object(fields) => fields,

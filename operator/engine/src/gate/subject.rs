@@ -1,4 +1,4 @@
-//! The subjects of gates: which verdicts each allows, and which payload a verdict takes.
+//! The subjects of gates: the verdicts that each allows, and the payload of each verdict.
 //!
 //! A table. The effects of verdicts are implemented in `steps/` and `patterns/`.
 
@@ -12,25 +12,25 @@ use signoff_api::{
 /// The subject of a gate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum GateSubject {
-    /// The step at this position of its list, or nothing.
+    /// The step at this position of its list, or no step.
     Step(Option<usize>),
-    /// The route that was chosen, of these.
+    /// The chosen route, one of these.
     Route(Vec<String>),
-    /// The parts that the work was divided into, at most so many.
+    /// The parts of the divided work, up to this number.
     Subtasks(usize),
-    /// A draft and the judgement on it.
+    /// A draft with its evaluation.
     Draft,
     /// The results of the workers.
     Workers,
     /// The joined results of the branches or workers.
     Result,
-    /// The outputs of the run, and whether an agent can write them again.
+    /// The outputs of the run. True if an agent can revise them.
     Final(bool),
     /// The response of a step.
     Output,
-    /// A step that is about to begin; what it is given has these fields.
+    /// A step that is about to begin, whose input has these fields.
     Start(&'static [&'static str]),
-    /// A step that failed; what it was given has these fields.
+    /// A failed step, whose input had these fields.
     Failure(&'static [&'static str]),
     /// A call of a tool, at a gate of this type.
     Call(GateType),
@@ -39,7 +39,7 @@ pub(crate) enum GateSubject {
 }
 
 impl GateSubject {
-    /// The kind of gate, as its request says it.
+    /// Returns the type of the gate, as in its request.
     pub(crate) fn gate_type(&self) -> GateType {
         match self {
             Self::Step(_) | Self::Draft | Self::Workers | Self::Result => GateType::Step,
@@ -53,18 +53,17 @@ impl GateSubject {
         }
     }
 
-    /// Whether there is something that Modify could replace.
+    /// Whether Modify can replace it.
     pub(crate) fn is_replaceable(&self) -> bool {
         !matches!(self, Self::Step(None) | Self::Failure([]) | Self::Question)
     }
 
-    /// Whether it is about the step of a tool, which cannot be changed: arguments are edited at the gates in front of
-    /// the tool.
+    /// Whether it is the step of a tool, which cannot be changed: arguments are edited at the gates before the tool.
     pub(crate) fn is_of_tool(&self) -> bool {
         matches!(self, Self::Start([]) | Self::Failure([]))
     }
 
-    /// Returns the remedy where the verdict has no meaning here, or `None` where it has one.
+    /// Returns the remedy for a verdict without a meaning here, or `None`.
     pub(crate) fn remedy(&self, verdict: Verdict) -> Option<&'static str> {
         const WRITTEN_BY_NO_AGENT: &str = "no agent could write it again: allow Modify or Respond";
         const WAITS_FOR_AN_ANSWER: &str = "the agent waits for an answer: allow Respond or Skip";
@@ -92,7 +91,7 @@ impl GateSubject {
         })
     }
 
-    /// Whether a Reject may be borne here: elsewhere there is nothing to go on with.
+    /// Whether the run can continue after a Reject here. At other gates there is no value to continue with.
     pub(crate) fn can_continue_after_reject(&self) -> bool {
         matches!(self, Self::Step(_) | Self::Result | Self::Call(_) | Self::Question)
     }
@@ -115,7 +114,7 @@ impl GateSubject {
             Self::Workers => vec![Verdict::Approve, Verdict::Retry, Verdict::Reject],
             _ => vec![Verdict::Approve, Verdict::Reject],
         };
-        // To choose what runs is more than most want to allow.
+        // The choice of the next steps is not allowed by default.
         let chooses = match self {
             Self::Start(_) => true,
             Self::Failure(fields) => fields.contains(&"image"),
@@ -124,11 +123,11 @@ impl GateSubject {
         if self.is_replaceable() && !chooses {
             usual.push(Verdict::Modify);
         }
-        // To replace a final answer by another is more than most want to allow.
+        // The replacement of a final answer is not allowed by default.
         if answers && !matches!(self, Self::Workers | Self::Final(_) | Self::Start(_) | Self::Failure(_)) {
             usual.push(Verdict::Respond);
         }
-        // An answer to a form approves what it is asked about.
+        // A response to a form approves the step.
         if matches!(self, Self::Start(_)) && hitl.form.is_some() && answers {
             usual.push(Verdict::Respond);
         }
@@ -136,8 +135,8 @@ impl GateSubject {
         usual
     }
 
-    /// A JSON Schema by verdict of what `parameters` must look like; none where it is the response of a step.
-    /// `parts`: of how many what is shown is made.
+    /// Returns a JSON Schema of `parameters` for each verdict, or `None` if it is the response of a step. `parts` is
+    /// the number of parts of the shown text.
     pub(crate) fn parameters(&self, parts: usize) -> Option<JsonObject> {
         let one = |field: &str, schema: serde_json::Value| {
             json!({"Modify": {"type": "object", "required": [field], "additionalProperties": false,
@@ -174,7 +173,7 @@ impl GateSubject {
     }
 }
 
-/// Returns the form that Respond fills in: one plain question where the gate has none.
+/// Returns the form for Respond: one plain question if the gate has no form.
 pub(crate) fn form(hitl: &HitlStep, allowed: &[Verdict]) -> Option<Form> {
     let own = hitl.form.clone().filter(|form| !form.questions.is_empty());
     let plain = || Form { questions: vec![Question { id: Question::PLAIN.to_owned(), ..Question::default() }] };

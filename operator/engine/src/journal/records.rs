@@ -22,7 +22,7 @@ impl<'j> Records<'j> {
         Self(entries)
     }
 
-    /// One after the other.
+    /// Returns an iterator over the records.
     pub fn iter(self) -> Iter<'j> {
         #[cfg(test)]
         super::reads::count(self.0.len());
@@ -35,13 +35,13 @@ impl<'j> Records<'j> {
         self.0.len()
     }
 
-    /// Whether nothing has begun yet.
+    /// Whether the journal is empty.
     #[must_use]
     pub fn is_empty(self) -> bool {
         self.0.is_empty()
     }
 
-    /// A copy of each.
+    /// Returns a copy of each record.
     #[must_use]
     pub fn to_vec(self) -> Vec<StepRecord> {
         self.iter().cloned().collect()

@@ -17,8 +17,8 @@ use signoff_api::{
 
 use super::{Entry, Journal};
 
-/// A segment has a sixteenth of the bytes that were moved out before it, or [`JournalLimits::segment`] where that is
-/// more: so the Workflow stays small as long as its run is short, and a long run has few segments.
+/// A segment has a sixteenth of the bytes in the segments before it, or [`JournalLimits::segment`] if that is more. So
+/// the Workflow of a short run stays small, and a long run has few segments.
 const SHARE: usize = 16;
 
 /// The shared records of a segment; a clone is cheap.
@@ -30,24 +30,24 @@ pub type Segments = BTreeMap<Digest, SharedRecords>;
 /// The limits of a journal in the Workflow and of a segment, in bytes. Both grow with the journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct JournalLimits {
-    /// Of `status.steps` before the first segment.
+    /// The limit of `status.steps` before the first segment.
     pub steps: usize,
-    /// Of the first segments. One record always fits.
+    /// The limit of the first segments. One record always fits.
     pub segment: usize,
-    /// Of the segments of the longest journals.
+    /// The limit of the segments of the longest journals.
     pub largest: usize,
 }
 
 impl Default for JournalLimits {
-    /// Some forty records stand in the Workflow: each write sends, stores and shows all of them. Half as many again
-    /// cost a turn of an agent an eighth more, and a quarter of them a thirteenth more, for its segments.
+    /// About forty records stay in the Workflow: each write sends, stores and shows all of them. With half as many more
+    /// a turn of an agent costs an eighth more, and with a quarter of them a thirteenth more because of its segments.
     fn default() -> Self {
         Self { steps: 16 * 1024, segment: 13 * 1024, largest: 192 * 1024 }
     }
 }
 
 impl JournalLimits {
-    /// Returns the room of a journal of which so many bytes were moved out.
+    /// Returns the limits of a journal with `moved` bytes in segments.
     fn beside(self, moved: usize) -> Self {
         let segment = (moved / SHARE).min(self.largest).max(self.segment);
         Self { steps: self.steps + segment - self.segment, segment, ..self }
@@ -57,7 +57,7 @@ impl JournalLimits {
 /// A segment to be stored before the journal that names it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NewSegment {
-    /// Its name.
+    /// The digest of the content, which is its name.
     pub digest: Digest,
     /// Its content.
     pub text: String,
@@ -71,27 +71,27 @@ pub enum JournalError {
     /// These segments have to be fetched first.
     #[error("{} segments of the journal are not loaded", .0.len())]
     Missing(BTreeSet<Digest>),
-    /// A part of the journal is somewhere, and nothing says where.
+    /// A part of the journal is missing, and no segment is named.
     #[error(
         "status.journalVersion says that a part of the journal is in segments, and status.segments is empty: the field was lost, perhaps because an older CRD without it was installed"
     )]
     SegmentsLost,
 }
 
-/// The records of a segment.
+/// Parses the records of a segment.
 ///
 /// # Errors
-/// Text that is no list of records. The caller checks that it has the digest by which it was requested.
+/// Text that is not a list of records. The caller checks that the text has the requested digest.
 pub fn read_segment(text: &str) -> Result<SharedRecords, serde_json::Error> {
     let records: Vec<StepRecord> = serde_json::from_str(text)?;
     Ok(records.into_iter().map(Arc::new).collect())
 }
 
 impl Journal {
-    /// The journal that a status holds: its segments in their order, and its steps.
+    /// Reads the journal of a status: its segments in their order, and its steps.
     ///
     /// # Errors
-    /// Segments that are not at hand, and a status that has lost its list of them.
+    /// Segments that were not fetched, and a status that has lost its list of segments.
     pub fn of(status: &WorkflowStatus, segments: &Segments) -> Result<Self, JournalError> {
         if status.segments.is_empty() {
             return match status.journal_version {
@@ -113,26 +113,26 @@ impl Journal {
         let folded = folded.flat_map(|records| records.iter()).map(|r| Entry { record: Arc::clone(r), folded: true });
         let open = status.steps.iter().map(|r| Entry { record: Arc::new(r.clone()), folded: false });
         let mut entries: Vec<Entry> = folded.chain(open).collect();
-        // A record that was open when later ones moved out began before them.
+        // A record that was open when later ones were moved out has begun before them.
         entries.sort_by_key(|entry| entry.record.seq);
         Ok(Self::from_entries(status.seq, entries, status.segments.clone()))
     }
 
-    /// The segments, oldest first.
+    /// Returns the segments, oldest first.
     #[must_use]
     pub fn segments(&self) -> &[Segment] {
         &self.segments
     }
 
-    /// The records that are in no segment, in the order in which they began: those that stand in the Workflow.
+    /// Returns the records in the Workflow object, which are in no segment, in the order in which they began.
     #[must_use]
     pub fn steps(&self) -> Vec<StepRecord> {
         self.entries.iter().filter(|entry| !entry.folded).map(|entry| (*entry.record).clone()).collect()
     }
 
-    /// Moves the oldest finished records into segments, where those that stand in the Workflow have outgrown their
-    /// room. What is not finished stays, however old: whoever patches it, or tests that nobody did, finds it in its
-    /// place. A journal to which nothing was added stays as it is, so that nothing is written for it.
+    /// Moves the oldest finished records into segments if the records in the Workflow exceed their limit. Unfinished
+    /// records stay in place, so that patches of them and tests for them find them. A journal without new records is
+    /// not changed, so that nothing is written for it.
     ///
     /// # Errors
     /// A record that cannot be written as JSON.
@@ -149,7 +149,7 @@ impl Journal {
             stands += bytes;
             finished += if entry.record.phase.is_end() { bytes } else { 0 };
         }
-        // Where records that are open take the room, the others wait until they fill a segment.
+        // If open records exceed the limit, the others wait until they fill a segment.
         while stands > room.steps && finished >= room.segment && self.segments.len() < MAX_SEGMENTS {
             let Some(segment) = self.fold(room.segment)? else { break };
             stands = stands.saturating_sub(segment.text.len());
@@ -159,7 +159,7 @@ impl Journal {
         Ok(folded)
     }
 
-    /// Moves the oldest finished records into a segment of at most so many bytes; none where there are none.
+    /// Moves the oldest finished records into a segment of at most `most` bytes. Returns `None` if there are none.
     fn fold(&mut self, most: usize) -> Result<Option<NewSegment>, serde_json::Error> {
         let (mut text, mut records) = (String::from("["), Vec::new());
         for entry in self.entries.iter_mut().filter(|entry| !entry.folded && entry.record.phase.is_end()) {

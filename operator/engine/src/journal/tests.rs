@@ -22,13 +22,13 @@ fn record(path: &str, attempt: i32, seq: Seq, done: Option<Seq>) -> StepRecord {
     serde_json::from_value(record).unwrap()
 }
 
-/// Puts a record that is finished at once.
+/// Adds a record that is finished immediately.
 fn add(journal: &mut Journal, path: &str) {
     let (seq, done) = (journal.next_seq(), journal.next_seq());
     assert!(journal.put(record(path, 1, seq, Some(done))));
 }
 
-/// Returns what a commit writes, by way of JSON, as the API server returns it.
+/// Returns the part of the status that a commit writes, through JSON, as the API server returns it.
 fn status(journal: &Journal) -> WorkflowStatus {
     let status = WorkflowStatus {
         seq: journal.seq(),
@@ -40,7 +40,7 @@ fn status(journal: &Journal) -> WorkflowStatus {
     serde_json::from_value(serde_json::to_value(status).unwrap()).unwrap()
 }
 
-/// Settles and reads again what was written, as the next transition does.
+/// Folds the journal, and reads it again as the next transition does.
 fn reread(journal: &mut Journal, room: &JournalLimits, stored: &mut Segments) -> Journal {
     for folded in journal.fold_finished(room).unwrap() {
         assert_eq!(folded.digest, signoff_api::Digest::of_bytes(folded.text.as_bytes()));
@@ -224,7 +224,7 @@ fn the_longest_journals_fit_into_the_segments_that_a_status_may_name() {
 proptest! {
     #[test]
     fn a_journal_in_segments_is_the_same_journal(
-        // Which activity: begun where it is new, finished where it is not; and how often it is written in between.
+        // The activity, which begins if it is new and finishes otherwise, and the number of writes in between.
         events in prop::collection::vec((0_usize..24, 0_usize..4), 1..80),
         steps in 500_usize..3000,
         segment in 200_usize..1500,

@@ -1,6 +1,6 @@
-//! The long values of a run: which it refers to, how many bytes they have together, and whether one more fits.
+//! The long values of a run: the references to them, their total size, and the check whether one more fits.
 //!
-//! Pure. Where they are stored is for others to know.
+//! Pure: the caller stores the values.
 
 use std::collections::BTreeMap;
 
@@ -11,10 +11,10 @@ use signoff_api::{
 
 use crate::journal::Journal;
 
-/// The most bytes that the long values of a run may have together, where an administrator says nothing else.
+/// The default maximum size of all long values of a run, in bytes.
 pub const MAX_OF_RUN: u64 = 64 * 1024 * 1024;
 
-/// The most that one value may have: what fits into a Blob in every encoding.
+/// The maximum size of one value, in bytes: it fits into a Blob in every encoding.
 pub(crate) const MAX_VALUE: usize = 900 * 1024;
 
 /// The limits of the long values of a run, in bytes.
@@ -22,7 +22,7 @@ pub(crate) const MAX_VALUE: usize = 900 * 1024;
 pub struct ValueLimits {
     /// For every run.
     pub of_run: u64,
-    /// The bytes that the other runs of its namespace leave.
+    /// The bytes that other runs leave in the namespace.
     pub left_in_namespace: u64,
 }
 
@@ -33,7 +33,7 @@ impl Default for ValueLimits {
 }
 
 impl ValueLimits {
-    /// Returns why the values of a run must not have so many bytes, or `None` where they may.
+    /// Returns an error if the values of a run must not have this size, or `None`.
     fn refuse(&self, bytes: u64) -> Option<String> {
         let Self { of_run, left_in_namespace } = *self;
         if bytes > of_run {
@@ -49,7 +49,7 @@ impl ValueLimits {
     }
 }
 
-/// The values that a run refers to, by their digests, and their bytes.
+/// The digests and sizes of the values that a run refers to.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct References {
     sizes: BTreeMap<Digest, u64>,
@@ -58,7 +58,7 @@ pub(crate) struct References {
 }
 
 impl References {
-    /// Returns those of a journal, its own segments included.
+    /// Returns the references of a journal, including its segments.
     pub(crate) fn of(journal: &Journal, limits: ValueLimits) -> Self {
         let mut all = Self { limits, ..Self::default() };
         for record in journal.records() {
@@ -77,7 +77,7 @@ impl References {
         }
     }
 
-    /// Checks whether the run may refer to these texts as well.
+    /// Checks that the run may also refer to these texts.
     pub(crate) fn check_fit<'v>(&self, more: impl IntoIterator<Item = &'v str>) -> Result<(), String> {
         let mut all = BTreeMap::new();
         for text in more {
@@ -87,7 +87,7 @@ impl References {
             }
         }
         let bytes = all.values().fold(self.bytes, |sum, size| sum.saturating_add(*size));
-        // What the run has already is not taken from it by a lower limit.
+        // A lower limit does not remove existing values.
         if bytes == self.bytes { Ok(()) } else { self.limits.refuse(bytes).map_or(Ok(()), Err) }
     }
 }
@@ -98,7 +98,7 @@ fn of_record(record: &StepRecord) -> impl Iterator<Item = &BlobRef> {
     record.response_ref.iter().chain(&record.opaque_ref).chain(&record.decision_ref).chain(log).chain(shows)
 }
 
-/// Returns the values that are stored for a run, because its journal or its status refers to them.
+/// Returns the stored values that the journal or the status of a run refers to.
 #[must_use]
 pub fn stored(journal: &Journal, status: &WorkflowStatus) -> BTreeMap<Digest, u64> {
     let mut all = References::of(journal, ValueLimits::default());
@@ -107,7 +107,7 @@ pub fn stored(journal: &Journal, status: &WorkflowStatus) -> BTreeMap<Digest, u6
     all.sizes
 }
 
-/// Returns how many bytes the values have together, or `None` where there are none.
+/// Returns the total size of the values in bytes, or `None` without values.
 #[must_use]
 pub fn bytes(journal: &Journal, status: &WorkflowStatus) -> Option<i64> {
     let sum = stored(journal, status).values().fold(0_u64, |sum, size| sum.saturating_add(*size));

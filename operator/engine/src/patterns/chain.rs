@@ -16,7 +16,7 @@ pub(super) async fn run<'a>(run: &Run<'a>, steps: &'a [PlannedStep]) -> Result<P
     Ok(PatternResult::newest(step_scope))
 }
 
-/// Runs every step in order; a decision may send it back to an earlier one, whose next visit then begins.
+/// Runs every step in order. A decision can send the run back to an earlier step, whose next visit then begins.
 pub(super) async fn list<'a>(
     run: &Run<'a>,
     step_scope: &StepScope<'a>,

@@ -1,4 +1,4 @@
-//! `dag`: each task as soon as those it waits for are done, not layer by layer.
+//! `dag`: each task runs as soon as its dependencies are done, independent of other tasks.
 
 use std::{cell::RefCell, future::poll_fn, rc::Rc, task::Poll};
 
@@ -36,7 +36,7 @@ pub(super) async fn run<'a>(run: &Run<'a>, dag: &'a PlannedDag) -> Result<Patter
     Ok(PatternResult { step_scope, result: Rc::new(move |run, seq| last_response(run, &own, seq)) })
 }
 
-/// A task, and once more what a gate sends back, in an order in which it can run.
+/// Performs a task, and after a Defer repeats the reviewed tasks in an order in which they can run.
 async fn perform<'a>(
     run: &Run<'a>,
     dag: &'a PlannedDag,
@@ -50,7 +50,8 @@ async fn perform<'a>(
             StepFlow::Repeat(None) => {}
             StepFlow::Repeat(Some(_)) => {
                 for again in task.again.iter().filter_map(|at| dag.tasks.get(*at)) {
-                    // It hears what was said at the gate, though it does not wait for it.
+                    // The agent of the repeated task receives the feedback of the gate, although the task does not
+                    // depend on it.
                     let step_scope =
                         StepScope { feedback_from: Some(task.step.path.clone()), ..scope_of_task(own, dag, again) };
                     Box::pin(perform(run, dag, again, &step_scope)).await?;
@@ -71,7 +72,7 @@ fn scope_of_task<'a>(whole: &StepScope<'a>, dag: &PlannedDag, task: &PlannedTask
     }
 }
 
-/// The only task that no other waits for, else the last declared one of them.
+/// Returns the only task on which no other depends, or the last declared one of several.
 fn last(dag: &PlannedDag) -> usize {
     let is_sink = |at: &usize| !dag.tasks.iter().any(|task| task.deps.contains(at));
     (0..dag.tasks.len()).rev().find(is_sink).unwrap_or(0)

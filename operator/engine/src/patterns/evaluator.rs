@@ -1,4 +1,4 @@
-//! `evaluatorOptimizer`: draft -> judge -> ask people -> revise, until the draft is good enough or the attempts are
+//! `evaluatorOptimizer`: draft -> evaluate -> ask people -> revise, until the draft is good enough or the attempts are
 //! used up.
 
 use serde_json::{Value, json};
@@ -17,22 +17,22 @@ use crate::{
     steps::{self, AnswerParser, EarlyEnd, StepResult, request::ReviewSubject},
 };
 
-/// The further requests of an evaluator's answer that does not parse.
+/// The number of further requests after an evaluator's answer that does not parse.
 const ASKED_AGAIN: i32 = 1;
 
-/// The variables that have the draft.
+/// The variables for the draft.
 const DRAFT: [&str; 3] = ["draft", "current_draft", "last_response"];
-/// The variables that have the evaluation.
+/// The variables for the evaluation.
 const EVALUATION: [&str; 2] = ["evaluation", "current_evaluation"];
 
-/// A draft, and what it was rendered from.
+/// A draft and its origins.
 #[derive(Clone)]
 struct Draft {
     text: String,
     origins: Origins,
 }
 
-/// A draft that was judged.
+/// An evaluated draft.
 #[derive(Clone)]
 struct JudgedDraft {
     draft: Draft,
@@ -70,9 +70,9 @@ pub(super) async fn run<'a>(run: &Run<'a>, plan: &'a PlannedEvaluator) -> Result
         if let Some(gate) = &plan.review {
             let shown = ReviewSubject::of(".review", &draft.text).made_of(draft.origins.clone());
             let decided = steps::decide(run, &seen, gate, ".review", &|_| Ok(Some(shown.clone()))).await?;
-            // So many drafts are judged, whatever people say: that bounds how often this gate asks.
+            // The number of drafts is limited, which also limits how often this gate asks.
             match steps::verdict_or_end(run, &decided, &[])? {
-                // Where the gate's condition does not hold, nobody has approved the draft.
+                // Without a true condition the gate is not asked, so no person approved the draft.
                 Verdict::Approve if !decided.was_not_asked() => return Ok(done(seen, draft)),
                 Verdict::Modify => {
                     let parameters = decided.full_outcome(run).await?.parameters.unwrap_or_default();
@@ -120,7 +120,7 @@ async fn judge<'a>(
     }
 }
 
-/// The score and the whole judgement that an answer holds.
+/// Parses an evaluation: the score, and the whole answer.
 fn evaluation(text: &str) -> Result<(f64, Value), String> {
     let found = extract::extract_where(text, |value| value.get("score").is_some());
     let Some(found) = found else { return Err("there is no JSON object with a score in it".to_owned()) };
@@ -132,7 +132,7 @@ fn evaluation(text: &str) -> Result<(f64, Value), String> {
     }
 }
 
-/// Returns the variables that are visible while a draft is judged, reviewed or revised.
+/// Returns the scope while a draft is evaluated, reviewed or revised.
 fn judging_scope<'a>(
     step_scope: &StepScope<'a>,
     draft: &Draft,
@@ -157,7 +157,7 @@ fn judging_scope<'a>(
     })
 }
 
-/// Notes the origins of the drafts and evaluations that are read.
+/// Notes the origins of the drafts and evaluations that a template reads.
 fn note_origins(run: &Run<'_>, wanted: &RequestedNames<'_>, draft: &Draft, judged: &[JudgedDraft]) {
     if DRAFT.iter().any(|name| wanted.root(name)) {
         run.origins.note(&draft.origins);

@@ -1,4 +1,4 @@
-//! `graph`: a node, then the first edge that matches, until none does.
+//! `graph`: after each node the run follows the first edge that matches, and ends if none does.
 
 use signoff_api::{
     FailureClass, RecordPath, Seq,
@@ -47,7 +47,7 @@ pub(super) async fn run<'a>(run: &Run<'a>, graph: &'a PlannedGraph) -> Result<Pa
     Ok(PatternResult::newest(step_scope))
 }
 
-/// The node after this one. An edge without a condition does not lead on from a no: only one that looked at it does.
+/// Returns the next node. After a Reject only an edge with a condition can continue the run.
 async fn next<'a>(
     run: &Run<'a>,
     step_scope: &StepScope<'a>,
@@ -61,7 +61,7 @@ async fn next<'a>(
             PlannedEdge::Always(to) if !refused => return Ok(Some(*to)),
             PlannedEdge::Always(_) => {}
             PlannedEdge::Choose(choices) => {
-                // Evaluated once: what it came to is a record.
+                // Evaluated once: the result is a record.
                 let (path, _) = run.visit(&RecordPath::new(&node.path).chosen_edge());
                 let key = ActivityKey { path, attempt: 1, kind: StepKind::Condition };
                 let open = |seq| chosen(run, step_scope, graph, (&node.name, choices), seq);
@@ -83,8 +83,8 @@ async fn next<'a>(
     Ok(None)
 }
 
-/// Chooses the node that the first condition that holds leads to; empty where none does. A condition that cannot be
-/// evaluated before one that holds chooses no node: its edge has no meaning, and neither has any edge after it.
+/// Returns the target of the first edge whose condition holds, or an empty name if none holds. If a condition before it
+/// cannot be evaluated, no node is chosen, because the later edges apply only if the earlier ones do not hold.
 fn chosen<'a>(
     run: &Run<'a>,
     step_scope: &StepScope<'a>,

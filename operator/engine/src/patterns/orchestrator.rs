@@ -1,5 +1,5 @@
-//! `orchestratorWorkers`: an agent divides the work, people may look at the parts, workers do them, people may look at
-//! the results, and something whole is made of them.
+//! `orchestratorWorkers`: divide the work -> ask people about the parts -> workers -> ask people about the results ->
+//! combine.
 
 use std::{collections::BTreeMap, rc::Rc};
 
@@ -20,13 +20,13 @@ use crate::{
     steps::{self, AnswerParser, EarlyEnd, StepResult, request::ReviewSubject},
 };
 
-/// The further requests of an orchestrator's answer that does not parse.
+/// The number of further requests after an orchestrator's answer that does not parse.
 const ASKED_AGAIN: i32 = 2;
 
-/// The variables that have the parts of the work, or their number.
+/// The variables for the parts of the work and their number.
 const TASKS: [&str; 3] = ["subtasks", "task_count", "num_workers"];
 
-/// The parts of the work, as people left them, and what they were rendered from.
+/// The parts of the work with the edits of people, and their origins.
 #[derive(Clone)]
 struct Tasks {
     parts: Vec<Value>,
@@ -107,7 +107,7 @@ pub(super) async fn run<'a>(run: &Run<'a>, plan: &'a PlannedOrchestrator) -> Res
     }
 }
 
-/// The parts of the work, as people left them.
+/// Returns the parts of the work with the edits of people.
 async fn divide<'a>(
     run: &Run<'a>,
     plan: &'a PlannedOrchestrator,
@@ -135,14 +135,14 @@ async fn divide<'a>(
                 let parts = parameters.0.get("subtasks").and_then(Value::as_array).cloned().unwrap_or_default();
                 return Ok(Tasks { parts, origins });
             }
-            // The orchestrator hears what was said, and divides again.
+            // The orchestrator receives the feedback, and divides again.
             verdict if PLANS_AGAIN.contains(&verdict) => {}
             _ => return Ok(tasks),
         }
     }
 }
 
-/// The parts that an answer holds.
+/// Parses the parts of the work from an answer.
 fn subtasks(text: &str, most: usize) -> Result<Vec<Value>, String> {
     let Some(Value::Array(found)) = extract::extract_where(text, Value::is_array) else {
         return Err("there is no JSON array in it".to_owned());
@@ -150,7 +150,7 @@ fn subtasks(text: &str, most: usize) -> Result<Vec<Value>, String> {
     if found.len() > most {
         return Err(format!("it has {} parts; the maximum is {most}", found.len()));
     }
-    // People and workers are given all of each part.
+    // People and workers see the whole of each part.
     let found = Value::Array(found);
     assert_exact(&found, "")?;
     let Value::Array(found) = found else { return Ok(Vec::new()) };
@@ -189,7 +189,7 @@ async fn work<'a>(
     Ok(WorkerResult { response, status, origins })
 }
 
-/// The text of the part of a worker.
+/// Returns the text of the part of a worker.
 fn task(tasks: &Tasks, at: usize) -> Value {
     tasks.parts.get(at).and_then(|part| part.get("task")).cloned().unwrap_or(Value::Null)
 }
@@ -211,7 +211,7 @@ fn with_tasks<'a>(step_scope: &StepScope<'a>, tasks: &Tasks) -> StepScope<'a> {
     })
 }
 
-/// `workers[i]`, beside the parts.
+/// Returns the scope with `workers[i]` and the parts.
 fn with_parts<'a>(step_scope: &StepScope<'a>, tasks: &Tasks, parts: &BTreeMap<usize, WorkerResult>) -> StepScope<'a> {
     let one = |(at, part): (&usize, &WorkerResult)| json!({"task": task(tasks, *at), "response": part.response, "status": part.status});
     let workers: Vec<_> = parts.iter().map(one).collect();
@@ -238,7 +238,7 @@ fn joined(parts: &BTreeMap<usize, WorkerResult>) -> String {
     parts.iter().map(one).collect::<Vec<_>>().join("\n\n")
 }
 
-/// Puts a person's texts in the place of workers' results: `{workers: {"0": ...}}`.
+/// Replaces results of workers by the texts of a person: `{workers: {"0": ...}}`.
 fn replace(parts: &mut BTreeMap<usize, WorkerResult>, parameters: &serde_json::Map<String, Value>, edit: &Origins) {
     let given = parameters.get("workers").and_then(Value::as_object).into_iter().flatten();
     for (at, response) in given.filter_map(|(at, response)| Some((at.parse::<usize>().ok()?, response))) {
@@ -249,7 +249,7 @@ fn replace(parts: &mut BTreeMap<usize, WorkerResult>, parameters: &serde_json::M
     }
 }
 
-/// The workers that shall do their part again: those that were named, or all.
+/// Returns the workers that repeat their part: the named ones, or all.
 fn named(parameters: &serde_json::Map<String, Value>, all: usize) -> Vec<usize> {
     let given = parameters.get("workers").and_then(Value::as_array);
     let one = |at: &Value| at.as_u64().and_then(|at| usize::try_from(at).ok()).filter(|at| *at < all);

@@ -1,4 +1,4 @@
-//! `parallel`: chains that know nothing of each other, all at once, and what becomes of their results.
+//! `parallel`: independent chains that run at once, and the combination of their results.
 
 use std::rc::Rc;
 
@@ -42,7 +42,7 @@ pub(super) async fn run<'a>(run: &Run<'a>, parallel: &'a PlannedParallel) -> Res
     }
 }
 
-/// The last word on a result: a step like any other, or people.
+/// Runs the last step on a result: an ordinary step, or a gate.
 pub(super) async fn reduce<'a>(
     run: &Run<'a>,
     step: &'a PlannedStep,
@@ -102,7 +102,7 @@ fn scope_of_branch(branch: &PlannedBranch) -> StepScope<'_> {
     StepScope::of(&format!("{}/", branch.name), RecordNamespace::Steps, &branch.steps)
 }
 
-/// `branches.<name>`, in declared order.
+/// Returns the values of `branches.<name>`, in the order of declaration.
 fn branches<'a>(
     run: &Run<'a>,
     parallel: &'a PlannedParallel,

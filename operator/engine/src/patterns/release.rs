@@ -22,20 +22,20 @@ use crate::{
     steps::{self, EarlyEnd, StepResult, excerpt::Fields, request::ReviewSubject},
 };
 
-/// The name of the part that renders what is released.
+/// The name of the part that renders the release.
 const OUTPUTS: &str = ".outputs";
 
-/// The first line of what the people of a policy are shown.
+/// The first line of the release in the requests of policies.
 const RELEASED: &str = "# this is released once it is approved, and nothing else";
 
-/// The outputs that the gates of policies are asked about.
+/// The outputs that the gates of policies review.
 #[derive(Clone)]
 enum Outputs {
-    /// As their template renders them.
+    /// The text that the template renders.
     Rendered(String),
-    /// As a person wrote them.
+    /// The text that a person wrote.
     Written(String),
-    /// None, and no files: people skipped the release.
+    /// No outputs and no files, because people skipped the release.
     Withheld,
 }
 
@@ -71,7 +71,7 @@ pub(super) async fn release<'a>(run: &Run<'a>, done: PatternResult<'a>) -> Resul
     }
 }
 
-/// The same scope, and `output`: the text that is released.
+/// Returns the scope with `output`, the text to be released.
 fn with_output<'a>(step_scope: &StepScope<'a>, text: &str, origins: &Origins) -> StepScope<'a> {
     let (output, origins) = (text.to_owned(), origins.clone());
     step_scope.with_vars(move |run, wanted, _, scope| {
@@ -85,7 +85,7 @@ fn with_output<'a>(step_scope: &StepScope<'a>, text: &str, origins: &Origins) ->
 
 /// Asks the gates that policies put at the end, one after the other, until all of them have approved the same release.
 ///
-/// All of them see one rendering: it is fixed by the number at which the first of them asked.
+/// All gates see the same rendering. It is fixed by the number of the first request.
 async fn approved<'a>(run: &Run<'a>, done: &PatternResult<'a>, outputs: Outputs) -> Result<RunResult, EarlyEnd> {
     let Some(first) = run.plan.end.first() else { return Ok(shown(run, done, outputs, None).await?.0) };
     loop {
@@ -99,7 +99,7 @@ async fn approved<'a>(run: &Run<'a>, done: &PatternResult<'a>, outputs: Outputs)
         let mut is_approved = true;
         for gate in &run.plan.end {
             let decided = steps::pass(run, &done.step_scope, gate, &gate.path, &|_| Ok(Some(what.clone()))).await?;
-            // An approval of something else counts for nothing: an earlier version asked about less than is released.
+            // An approval with another digest does not count: an earlier version showed less than is released.
             let is_this =
                 |one: &steps::DecidedGate| one.was_not_asked() || one.record.input_digest.as_ref() == Some(&digest);
             if !decided.as_ref().is_none_or(is_this) {
@@ -114,12 +114,12 @@ async fn approved<'a>(run: &Run<'a>, done: &PatternResult<'a>, outputs: Outputs)
 }
 
 impl RunResult {
-    /// The digest of everything that is released.
+    /// Returns the digest of the whole release.
     fn digest(&self) -> Result<Digest, String> {
         Digest::of(&json!({"outputs": self.outputs, "artifacts": self.artifacts})).map_err(|why| why.to_string())
     }
 
-    /// The outputs and every file, bound by their digest.
+    /// Returns the outputs and all files as the subject of a review, bound by their digest.
     fn reviewed(&self, digest: &Digest) -> Result<ReviewSubject, RenderError> {
         let mut files = serde_json::Map::new();
         for (path, content) in &self.artifacts {
@@ -134,7 +134,8 @@ impl RunResult {
     }
 }
 
-/// Renders the release as one part: where values of others make it too costly, the run fails and is not quarantined.
+/// Renders the release as one part of the evaluation. If values of others make it too costly, the run fails and is not
+/// quarantined.
 async fn rendered<T>(run: &Run<'_>, render: impl Fn() -> Result<T, RenderError>) -> Result<(T, Origins), String> {
     let costly = run.state.borrow().costly.get(&(OUTPUTS.to_owned(), 1)).cloned();
     if let Some(why) = costly {
@@ -155,7 +156,8 @@ fn text<'a>(run: &Run<'a>, done: &PatternResult<'a>, seq: Seq) -> Result<String,
     }
 }
 
-/// Returns the release and its origins; `seq`: as of this number of the journal, where that is fixed.
+/// Returns the release and its origins. `seq` is the number of the journal as of which it is rendered, if that is
+/// fixed.
 async fn shown<'a>(
     run: &Run<'a>,
     done: &PatternResult<'a>,
@@ -172,7 +174,7 @@ async fn shown<'a>(
             text.map_err(|why| EarlyEnd::Failed(format!("outputs: {why}")))?
         }
         (Outputs::Rendered(text), None) => (text, Origins::default()),
-        // The result is what the person wrote.
+        // The result is the text of the person.
         (Outputs::Written(text), _) => {
             let seq = seq.unwrap_or_else(|| next_seq(run));
             let origins = run.render(|| run.origins.collect_only(|| (done.result)(run, seq))).await;
@@ -200,10 +202,10 @@ async fn shown<'a>(
 
 /// A rendered artifact.
 enum File {
-    /// Its path and content.
+    /// The path and the content.
     Rendered(String, String),
     Skipped,
-    /// Left out, because its condition cannot be evaluated.
+    /// Skipped, because the condition cannot be evaluated.
     Undecided(String),
 }
 
@@ -220,7 +222,7 @@ fn file<'a>(
             Ok(true) => return Ok(File::Skipped),
             Err(why) => {
                 let named = run.origins.ignore(|| scope::general(run, step_scope, artifact.path.references(), seq))?;
-                // A path that has no text either is named as the author wrote it.
+                // If the path cannot be rendered either, the artifact is named by the text of the author.
                 let path = artifact.path.render(&named).unwrap_or_else(|_| artifact.path.source().to_owned());
                 return Ok(File::Undecided(format!("{} ({why})", display(path.trim(), 200))));
             }
@@ -236,13 +238,13 @@ fn file<'a>(
 }
 
 impl<'a> PatternResult<'a> {
-    /// The same end, with another result.
+    /// Returns the same end with another result.
     fn replaced(&self, value: Value, origins: Origins) -> Self {
         Self { step_scope: self.step_scope.clone(), result: known(value, origins) }.with_result()
     }
 }
 
-/// The last agent makes its answer anew; it hears what was said at the gate. `step_scope`: with `output`.
+/// Runs the last agent again, with the feedback of the gate. `step_scope` contains `output`.
 async fn revised<'a>(
     run: &Run<'a>,
     done: PatternResult<'a>,
@@ -255,7 +257,7 @@ async fn revised<'a>(
         let mut records = state.journal.records().iter().filter(own);
         records.any(|record| run.plan.step_of(&record.path).is_some_and(|of| of.path == step.path))
     };
-    // The last one as declared: who spoke last where several spoke at once is chance.
+    // In the order of declaration, because the order in which parallel agents end is random.
     let last = run.plan.pattern.steps().into_iter().rfind(spoke);
     let Some(step) = last.and_then(|step| run.plan.reviser_of(step)) else {
         return Err(EarlyEnd::Rejected("the final response cannot be written again: no agent wrote it".to_owned()));

@@ -1,4 +1,4 @@
-//! `routing`: an agent chooses a chain, people may look at the choice, the chain runs.
+//! `routing`: an agent chooses a chain -> people can review the choice -> the chain runs.
 
 use serde_json::json;
 use signoff_api::Verdict;
@@ -36,7 +36,7 @@ pub(super) async fn run<'a>(run: &Run<'a>, routing: &'a PlannedRouting) -> Resul
     Ok(PatternResult::newest(step_scope))
 }
 
-/// The same scope, and `router`.
+/// Returns the scope with `router`.
 fn with_router<'a>(step_scope: &StepScope<'a>, chosen: String, answer: String, origins: Origins) -> StepScope<'a> {
     step_scope.with_vars(move |run, wanted, _, scope| {
         if wanted.root("router") {
@@ -47,7 +47,7 @@ fn with_router<'a>(step_scope: &StepScope<'a>, chosen: String, answer: String, o
     })
 }
 
-/// The name of the route, as people left it, what the router answered, and the origins of both.
+/// Returns the name of the route with the edits of people, the answer of the router, and the origins of both.
 async fn choose<'a>(
     run: &Run<'a>,
     routing: &'a PlannedRouting,
@@ -74,20 +74,20 @@ async fn choose<'a>(
                 let edit = decided.edit_of(run, &chosen).await?;
                 return Ok((other.to_owned(), answer, Origins::of(edit).and(&origins)));
             }
-            // The router hears what was said, and chooses again.
+            // The router receives the feedback, and chooses again.
             verdict if PLANS_AGAIN.contains(&verdict) => {}
             _ => return Ok((chosen, answer, origins)),
         }
     }
 }
 
-/// The route that an answer names.
+/// Returns the route that an answer names.
 fn route(text: &str, names: &[&str]) -> Result<String, String> {
     let found = extract::extract_where(text, |value| value.get("route").is_some());
     let Some(found) = found else { return Err("there is no JSON object with a route in it".to_owned()) };
     match found.get("route").and_then(|route| route.as_str()) {
         Some(name) if names.contains(&name) => Ok(name.to_owned()),
-        // A name has no `_`, and models like them.
+        // Names have no `_`, but models write it often.
         Some(name) if names.contains(&name.replace('_', "-").as_str()) => Ok(name.replace('_', "-")),
         _ => {
             assert_exact(&found["route"], "/route")?;

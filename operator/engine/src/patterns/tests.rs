@@ -1,4 +1,4 @@
-//! The semantics of the patterns, tested by runs: a sentence a test.
+//! Tests of the semantics of the patterns, by runs.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod answers;

@@ -8,13 +8,13 @@ use super::{
     patterns::{PlannedDag, PlannedGraph},
 };
 
-/// The continuation after the last step of a run.
+/// The text for the continuation after the last step of a run.
 const END: &str = "the end of the run";
-/// The continuation after a step that a tool runs.
+/// The text for the continuation after a step that a tool runs.
 pub(crate) const AGENT: &str = "the agent, which is told the reason";
 
 impl Validator<'_> {
-    /// Writes into every gate of a run where it may go on after a Reject.
+    /// Sets for every gate of a run the steps at which the run may continue after a Reject.
     pub(super) fn after_reject(
         &mut self,
         start: &mut [PlannedStep],
@@ -96,7 +96,7 @@ impl Validator<'_> {
         let named = |targets: Vec<usize>| targets.into_iter().filter_map(|at| names.get(at).cloned());
         for (node, edges) in graph.nodes.iter_mut().zip(&graph.edges) {
             let all: Vec<_> = edges.iter().flat_map(|edge| named(edge.targets())).collect();
-            // An edge without a condition does not follow a Reject that stops.
+            // An edge without a condition does not apply after a Reject that stops.
             let choices = edges.iter().filter(|edge| matches!(edge, PlannedEdge::Choose(_)));
             let chosen: Vec<_> = choices.flat_map(|edge| named(edge.targets())).collect();
             let next = if all.is_empty() { vec![after.to_owned()] } else { all };
@@ -104,7 +104,8 @@ impl Validator<'_> {
         }
     }
 
-    /// `next`: what follows the step. `chosen`: what may follow a Reject although the gate says stop.
+    /// `next` are the steps after this one. `chosen` are the steps that may follow a Reject even if the gate stops on
+    /// a Reject.
     fn step_after_reject(&mut self, step: &mut PlannedStep, next: &[String], chosen: &[String]) {
         if let Action::Gate(gate) = &mut step.action {
             let targets = if gate.stops_on_reject { chosen } else { next };
@@ -149,7 +150,7 @@ fn first_name(steps: &[PlannedStep]) -> Option<String> {
     steps.first().map(|step| step.name.clone())
 }
 
-/// The name of what a pattern begins with.
+/// Returns the name of the first step of a pattern.
 fn first_of(pattern: &PlannedPattern) -> String {
     let steps = pattern.steps();
     let first = steps.iter().find(|step| step.added_by.is_none());

@@ -1,4 +1,4 @@
-//! The arguments that an author gives a tool of a server: JSON in which each text is a template.
+//! The arguments that an author writes for a tool of a server: JSON in which each text is a template.
 
 use std::collections::BTreeSet;
 
@@ -8,18 +8,18 @@ use signoff_expr::{LanguageError, Reference, Scope, Template};
 /// JSON in which each text is a template.
 #[derive(Clone, Debug)]
 pub(crate) enum ArgumentTemplate {
-    /// A number, a truth value or null.
+    /// A number, a boolean or null.
     Fixed(Value),
     /// A text.
     Text(Template),
-    /// One value with the filter `tojson`, which stays what it is: `{{ args.amount | tojson }}`.
+    /// A single value with the filter `tojson`, which keeps its type: `{{ args.amount | tojson }}`.
     Value(Template),
     List(Vec<Self>),
     Object(Vec<(String, Self)>),
 }
 
 impl ArgumentTemplate {
-    /// Returns the template of a value. `parse`: parses a text that stands at a place, such as `.order.id`.
+    /// Returns the template of a value. `parse` parses the text at a path, such as `.order.id`.
     pub(super) fn of(
         value: &Value,
         place: &str,
@@ -62,7 +62,7 @@ impl ArgumentTemplate {
             Self::Text(template) => Value::String(template.render(scope)?),
             Self::Value(template) => {
                 let text = template.render(scope)?;
-                // The filter writes JSON; what cannot be read stays a text.
+                // The filter writes JSON. Unreadable output stays a text.
                 serde_json::from_str(&text).unwrap_or(Value::String(text))
             }
             Self::List(items) => Value::Array(items.iter().map(|item| item.render(scope)).collect::<Result<_, _>>()?),
@@ -74,7 +74,7 @@ impl ArgumentTemplate {
     }
 }
 
-/// Whether a text is nothing but one value with the filter `tojson` at its end.
+/// Whether a text is a single value with the filter `tojson` at its end.
 fn is_one_value(text: &str) -> bool {
     let inside = text.trim().strip_prefix("{{").and_then(|rest| rest.strip_suffix("}}"));
     let is_one = |inside: &str| !["{{", "}}", "{%", "{#"].iter().any(|mark| inside.contains(mark));

@@ -1,4 +1,4 @@
-//! Arguments that are rendered, and texts that stay what their value is.
+//! Tests of rendered arguments, and of values that keep their type.
 #![allow(clippy::unwrap_used)]
 use serde_json::json;
 

@@ -1,6 +1,6 @@
-//! The gates of a plan: who is asked what, checked so that no gate can be found undecidable at night.
+//! The gates of a plan: approvers, prompt and verdicts, checked so that every gate can be decided.
 //!
-//! Identities, thresholds, verdicts and timeouts are taken as they were typed.
+//! Identities, thresholds, verdicts and timeouts stay exactly as written.
 
 use std::time::Duration;
 
@@ -31,19 +31,19 @@ use crate::{
     tools::presets,
 };
 
-/// Returns the remedy where a step is an agent that begins each time without its memory, and that can change something
-/// by its tools.
+/// Returns the remedy for an agent that begins each time without its memory and that can change something with its
+/// tools.
 fn forgets_its_calls(plan: &PlanContext<'_>, step: &PlannedStep) -> Option<&'static str> {
     let Action::Agent(agent) = &step.action else { return None };
     (agent.fresh && tools::agent_can_change(plan, &agent.agent))
         .then_some("leave Defer out, or leave conversation: fresh out, so that it knows the results of its calls")
 }
 
-/// The agents of patterns, before which policies add gates too.
+/// The agents of patterns, which can also have gates of policies before them.
 const AGENTS: [&str; 6] = ["router", "orchestrator", "worker", "producer", "evaluator", "reviser"];
 
 impl Validator<'_> {
-    /// A gate of a list of steps: it reviews an earlier one of them.
+    /// Plans a gate of a list of steps. It reviews an earlier step of the list.
     pub(super) fn gate_step(&mut self, hitl: &HitlStep, field: &str, context: &StepContext<'_>) -> Option<PlannedGate> {
         let subject = match context.before {
             Some((_, fields)) => GateSubject::Start(fields),
@@ -55,7 +55,7 @@ impl Validator<'_> {
         Some(planned)
     }
 
-    /// Warns of a second review of a text that one person can change at the first and approve at the second.
+    /// Warns if one person can edit a text at one gate and approve it at the next.
     fn advise_four_eyes(&mut self, planned: &PlannedGate, field: &str, context: &StepContext<'_>) {
         let Some(reviewed) = planned.reviews() else { return };
         if planned.excludes_editors || planned.spec.threshold.unwrap_or(1) > 1 {
@@ -81,7 +81,7 @@ impl Validator<'_> {
         self.warn(&format!("{field}.approvers"), &message);
     }
 
-    /// Reports gates whose deciders are excluded and that do not exist.
+    /// Reports excluded gates that do not exist.
     fn excluded_gates(&mut self, hitl: &HitlStep, field: &str, context: &StepContext<'_>) {
         let plan = context.plan;
         let of_steps = plan.spec.steps.iter().filter(|step| step.hitl.is_some()).map(|step| step.name.clone());
@@ -89,7 +89,7 @@ impl Validator<'_> {
         let of_policies = plan.added.iter().map(|added| added.step.name.clone());
         let known: Vec<String> = of_steps.chain(parts.map(|gate| gate.name.clone())).chain(of_policies).collect();
         for (at, name) in hitl.exclude_deciders.iter().enumerate() {
-            // `release-pay` is the gate that the policy's `release` puts before the step `pay`.
+            // `release-pay` is the gate that the policy gate `release` becomes before the step `pay`.
             let is_added = || {
                 plan.added.iter().filter(|added| added.step.before.is_some()).any(|added| {
                     let step = name.strip_prefix(&added.step.name).and_then(|rest| rest.strip_prefix('-'));
@@ -108,7 +108,7 @@ impl Validator<'_> {
         }
     }
 
-    /// Reports channels that can have no such name, and duplicates. Which channels exist only the operator knows.
+    /// Reports invalid and duplicate names of channels. Which channels exist is known only to the operator.
     fn channels(&mut self, hitl: &HitlStep, field: &str) {
         for (at, name) in hitl.notify.iter().enumerate() {
             let field = format!("{field}.notify[{at}]");
@@ -123,7 +123,7 @@ impl Validator<'_> {
         }
     }
 
-    /// A gate that asks about something.
+    /// Plans a gate about a subject.
     pub(super) fn gate(
         &mut self,
         hitl: &HitlStep,
@@ -139,7 +139,7 @@ impl Validator<'_> {
         if !matches!(subject, GateSubject::Step(_)) && hitl.reviews.is_some() {
             self.error(format!("{field}.reviews"), "the type of the gate defines what it reviews: leave reviews out");
         }
-        // A run that was accepted goes on: a Reject stops it there.
+        // An accepted run continues, and a Reject stops it there.
         let is_bound = self.accepted && context.before.is_some();
         if hitl.on_reject == Some(OnReject::Continue) && !subject.can_continue_after_reject() && !is_bound {
             self.error(
@@ -193,7 +193,7 @@ impl Validator<'_> {
             form,
             after: hitl.timeout.as_ref().and_then(|timeout| timeout.after).map_or(usual, Span::duration),
             stops_on_reject: match subject {
-                // The agent is told, and continues.
+                // The agent receives the decision, and continues.
                 GateSubject::Call(_) | GateSubject::Question => {
                     hitl.on_reject == Some(OnReject::Stop) || !ends_on_reject.is_empty()
                 }
@@ -215,7 +215,7 @@ impl Validator<'_> {
         })
     }
 
-    /// Warns where Modify would replace a text that people approved at an earlier gate.
+    /// Warns if Modify would replace a text that people approved at an earlier gate.
     fn second_review(&mut self, subject: &GateSubject, allowed: &[Verdict], field: &str, context: &StepContext<'_>) {
         if !matches!(subject, GateSubject::Step(Some(_))) || !allowed.contains(&Verdict::Modify) {
             return;
@@ -232,8 +232,8 @@ impl Validator<'_> {
         }
     }
 
-    /// Reports the conflicts with policies before the run is accepted, or returns the one that holds the gate
-    /// afterwards.
+    /// Reports conflicts with policies before the run is accepted. Afterwards returns the conflict because of which the
+    /// gate is held.
     fn contradicted(&mut self, contradictions: &[Contradiction], field: &str) -> Option<FieldError> {
         if !self.accepted {
             for found in contradictions {
@@ -338,7 +338,7 @@ impl Validator<'_> {
         form: Option<&Form>,
     ) {
         let field = format!("{field}.allowedVerdicts");
-        // Before a step, an answer to a form approves it.
+        // Before a step, the response to a form is an approval.
         let approves = |verdict: &Verdict| {
             *verdict == Verdict::Respond
                 && matches!(subject, GateSubject::Start(_))
@@ -429,7 +429,7 @@ impl Validator<'_> {
         }
     }
 
-    /// The timeout of a gate without one.
+    /// Returns the default timeout of a gate.
     fn usual_timeout(&self, subject: &GateSubject) -> Duration {
         match subject {
             GateSubject::Call(_) => self.settings.default_call_gate_timeout,

@@ -1,6 +1,6 @@
-//! The gates of `spec.gates`: which of them asks about what.
+//! The gates of `spec.gates`, and the steps that each asks about.
 //!
-//! Whom they ask and what may be decided is checked like any other gate.
+//! Their approvers and verdicts are checked like those of any other gate.
 
 use std::{
     borrow::Cow,
@@ -25,22 +25,23 @@ use crate::{
     tools::{presets::expanded, rule::CallRule},
 };
 
-/// After how many attempts people are asked where it is not said.
+/// The default number of attempts after which people are asked.
 const AFTER_ATTEMPTS: i32 = 3;
 
 /// The fields of `error` in templates.
 const ERROR: [&str; 5] = ["class", "message", "attempt", "exitCode", "log"];
 
-/// The gates of a spec, and what they have met so far.
+/// The gates of a spec, and the steps that matched so far.
 pub(super) struct Gates<'a> {
     list: Vec<(String, Cow<'a, Gate>)>,
-    /// The names of the steps that could be asked about.
+    /// The names of the steps that gates can ask about.
     met: RefCell<BTreeSet<String>>,
-    /// The fields of the gates that ask about something.
+    /// The fields of the gates that ask about a step.
     asking: RefCell<BTreeSet<String>>,
-    /// The gates without a type that a pattern named, with the field that named each.
+    /// The gates without a type that a pattern names, each with the naming field.
     named: RefCell<BTreeMap<String, String>>,
-    /// The fields of gates that name a step about which another gate of their type asks, with the step and that gate.
+    /// The fields of gates that name a step about which another gate of the same type asks, each with the step and that
+    /// gate.
     shadowed: RefCell<BTreeSet<(String, String, String)>>,
 }
 
@@ -68,12 +69,12 @@ impl<'a> Gates<'a> {
         self.list.iter().filter(move |(_, gate)| gate.type_ == Some(type_))
     }
 
-    /// The gates in front of tools.
+    /// Returns the gates before tools.
     pub(super) fn of_calls(&self) -> impl Iterator<Item = &(String, Cow<'a, Gate>)> {
         self.list.iter().filter(|(_, gate)| CallRule::of(gate).is_some())
     }
 
-    /// The gate that is for this step, and whether it names it: by its name, or by its branch and name.
+    /// Returns the gate for a step, and whether the gate names the step by its name, or by its branch and name.
     fn for_step(&self, type_: SpecGateType, step: &PlannedStep) -> Option<(&(String, Cow<'a, Gate>), bool)> {
         let (name, path) = (step.name.trim_start_matches('.'), step.path.as_str());
         self.met.borrow_mut().extend([name.to_owned(), path.to_owned()]);
@@ -90,7 +91,7 @@ impl<'a> Gates<'a> {
 }
 
 impl Validator<'_> {
-    /// Complains about gates that could never ask.
+    /// Reports gates that could never ask.
     pub(super) fn spec_gates(&mut self, spec: &WorkflowSpec, gates: &Gates<'_>) {
         self.check_unique(spec.gates.iter().map(|gate| gate.name.as_str()), "spec.gates");
         let pattern = spec.pattern.clone().unwrap_or_default();
@@ -166,7 +167,7 @@ impl Validator<'_> {
         }
     }
 
-    /// The gate of this type that asks about the whole run, at this path.
+    /// Returns the gate of this type that asks about the whole run, with its records at this path.
     pub(super) fn gate_of_run(
         &mut self,
         plan: &PlanContext<'_>,
@@ -196,8 +197,8 @@ impl Validator<'_> {
             step.output = Some(PlannedOutput { schema, gate: gate.map(Box::new), always });
         }
         let found = plan.gates.for_step(SpecGateType::ErrorEscalation, step);
-        // A call of a tool that failed is told to the model; one whose outcome is unknown is for people, where there
-        // are some.
+        // A failed call of a tool is the result for the model. If the outcome is unknown, people are asked, if there is
+        // a gate.
         let of_tool = step.is_tool() && step.on_error == OnError::Fail && !found.is_some_and(|(_, named)| named);
         step.escalates_unknown_only = of_tool && found.is_some();
         match found.filter(|(_, named)| *named || of_tool || step.on_error == OnError::Escalate) {
@@ -215,7 +216,7 @@ impl Validator<'_> {
             None => {}
         }
         self.with_start(step, context);
-        // What the step's own variables are its gates may say too.
+        // The gates of a step can also use the step's own variables.
         let (vars, url_begins) = (step.vars.clone(), step.url_begins());
         let output = step.output.iter_mut().filter_map(|output| output.gate.as_deref_mut());
         let escalation = step.escalation.iter_mut().map(|(_, gate)| &mut **gate);
@@ -275,7 +276,7 @@ impl Validator<'_> {
         Some(PlannedStep { path: path.to_owned(), only_if, ..planned })
     }
 
-    /// Plans the gate without a type that a field of a pattern names; its records stand at `path`.
+    /// Plans the gate without a type that a field of a pattern names. Its records are at `path`.
     pub(super) fn review(
         &mut self,
         plan: &PlanContext<'_>,
@@ -302,7 +303,7 @@ impl Validator<'_> {
         self.spec_gate(plan, at, gate, path, known.clone(), subject)
     }
 
-    /// Complains about a preset that cannot be expanded.
+    /// Reports a preset that cannot be expanded.
     fn preset(&mut self, field: &str, gate: &Gate) {
         let name = gate.name.split_once('.').map_or(gate.name.as_str(), |(name, _)| name);
         self.name(name, &format!("{field}.name"));
@@ -318,7 +319,7 @@ impl Validator<'_> {
         }
     }
 
-    /// Complains about a gate without a type that cannot ask, or says what such a gate does not have.
+    /// Reports a gate without a type that cannot ask, or that has a field which such gates do not have.
     fn untyped_gate(&mut self, field: &str, gate: &Gate, gates: &Gates<'_>) {
         if !gates.named.borrow().contains_key(&gate.name) {
             let message = format!(

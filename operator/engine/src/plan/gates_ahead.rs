@@ -1,6 +1,6 @@
-//! The gates that a run has not reached, for people who decide at an earlier one.
+//! The gates that a run has not reached, shown to people who decide at an earlier one.
 //!
-//! **Invariant:** selects no gate: it reads the fields of the plan at which a transition asks.
+//! **Invariant:** selects no gate itself: it reads the same fields of the plan as a transition.
 
 use signoff_api::{RecordPath, gate::Subject, record_path::PLANNED_CALLS};
 
@@ -9,32 +9,32 @@ use super::{Action, Plan, PlannedStep, without_visits};
 /// A gate that a run has not reached.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GateAhead<'p> {
-    /// The name, as its request has it.
+    /// The name of the gate as in its request.
     pub name: &'p str,
-    /// The first approvers of its own quorum.
+    /// The first approvers of the gate's own quorum.
     pub approvers: &'p [Subject],
     /// The policy that added it.
     pub added_by: Option<&'p str>,
-    /// Whether it asks whenever the run reaches it. Otherwise a condition decides then.
+    /// Whether the gate asks whenever the run reaches it. Otherwise its condition decides.
     pub is_certain: bool,
 }
 
-/// The gates of a step that is no gate.
+/// The gates of a step that is not itself a gate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StepGates<'p> {
-    /// Those before it starts, in the order in which they ask: its author's, then those of policies.
+    /// The gates before it starts, in the order in which they ask: the author's, then those of policies.
     pub before: Vec<GateAhead<'p>>,
-    /// The gate about its answer. It is certain if it asks about every answer.
+    /// The gate about its answer, certain if it asks about every answer.
     pub output: Option<GateAhead<'p>>,
-    /// The gate about its failure. It is certain if it asks about every failure that is not repeated.
+    /// The gate about its failure, certain if it asks about every failure that is not repeated.
     pub failure: Option<GateAhead<'p>>,
-    /// Whether it is an agent with tools. The gates of policies before it ask before each of its turns.
+    /// Whether the step is an agent with tools. The gates of policies before it ask before each of its turns.
     pub has_tools: bool,
     /// Whether gates can ask about the calls of its agent.
     pub asks_about_calls: bool,
 }
 
-/// The place of a gate at an end of the run or before a step, with the gates that ask there after it.
+/// The position of a gate at an end of the run or before a step, with the gates that ask there after it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum GatePlace<'p> {
     /// Before the first step.
@@ -43,11 +43,11 @@ pub enum GatePlace<'p> {
     Step {
         /// The path of the step in the plan.
         path: &'p str,
-        /// The name of its agent, if it has one that the plan knows.
+        /// The name of its agent, if the plan has it.
         agent: Option<&'p str>,
         /// The gates that ask after this one approved.
         then: Vec<GateAhead<'p>>,
-        /// The gates that ask after a Modify: all those of policies.
+        /// The gates that ask after a Modify: those of all policies.
         after_change: Vec<GateAhead<'p>>,
     },
     /// Before the outputs are released.
@@ -67,7 +67,8 @@ impl<'p> GateAhead<'p> {
 }
 
 impl Plan {
-    /// Returns the gates of the step at a path, visits and numbers included or not; `None` if it is a gate or no step.
+    /// Returns the gates of the step at a path with or without visits and numbers, or `None` if it is a gate or not a
+    /// step.
     #[must_use]
     pub fn gates_of_step(&self, path: &str) -> Option<StepGates<'_>> {
         let place = without_visits(path);
@@ -75,7 +76,7 @@ impl Plan {
         Some(self.gates_of(step))
     }
 
-    /// Returns the gates of the step that a tool runs; those about the call are not among them.
+    /// Returns the gates of the step that a tool runs, without the gates about the call.
     #[must_use]
     pub fn gates_of_tool(&self, tool: &str) -> Option<StepGates<'_>> {
         let own = self.tools.tools.get(tool).map(|tool| &tool.step);
@@ -89,7 +90,8 @@ impl Plan {
         self.tools.gates.len()
     }
 
-    /// Returns the gate at a path, visits and numbers included or not; `None` at any other path and at gates of calls.
+    /// Returns the gate at a path with or without visits and numbers, or `None` at any other path and at gates of
+    /// calls.
     #[must_use]
     pub fn gate_at(&self, path: &str) -> Option<GateAhead<'_>> {
         let place = without_visits(path);
@@ -103,8 +105,8 @@ impl Plan {
         ahead(self.release.iter().chain(&self.end))
     }
 
-    /// Returns where the gate at a path stands, visits and numbers included; `None` if it is a step of its own, or asks
-    /// about an answer, a failure, a call or a part of a pattern.
+    /// Returns the position of the gate at a path with visits and numbers. Returns `None` if the gate is a step of its
+    /// own, or asks about an answer, a failure, a call or a part of a pattern.
     #[must_use]
     pub fn place_of_gate(&self, path: &str) -> Option<GatePlace<'_>> {
         let place = without_visits(path);
@@ -116,7 +118,7 @@ impl Plan {
         if at_end.any(|gate| is_it(&gate)) {
             return Some(GatePlace::End(ahead(at_end)));
         }
-        // The step of a tool has one place, for every agent that calls it.
+        // The step of a tool has one path in the plan, for every agent that calls it.
         let place = RecordPath::new(&place);
         let place = place.place_of_tool().unwrap_or(place).as_str();
         let of_server = self.tools.place_of_server(place);
@@ -126,7 +128,7 @@ impl Plan {
         let mut steps = self.pattern.steps().into_iter().chain(&self.revisers).chain(of_tools);
         let step = steps.find(|step| before(step).any(|gate| gate.path == place))?;
         let agent = match &step.action {
-            // Whose result it is decides which agent writes it again.
+            // The agent whose result it is revises it, so the gates are not known in advance.
             _ if self.revisers.iter().any(|reviser| reviser.path == step.path) => None,
             Action::Agent(agent) => Some(agent.agent.as_str()),
             Action::Pod(_) | Action::Http(_) | Action::Mcp(_) | Action::Set(_) | Action::Gate(_) => None,
@@ -140,7 +142,7 @@ impl Plan {
     }
 
     fn gates_of<'p>(&'p self, step: &'p PlannedStep) -> StepGates<'p> {
-        // A step that its condition leaves out is not asked about.
+        // A step that its condition skips is not asked about.
         let runs = step.skip_if.is_none();
         let output = step.output.as_ref().and_then(|output| {
             let gate = GateAhead::of(output.gate.as_deref()?)?;
@@ -167,7 +169,7 @@ fn before(step: &PlannedStep) -> impl Iterator<Item = &PlannedStep> {
     step.start.as_deref().into_iter().chain(&step.policy_gates)
 }
 
-/// Returns the gates that follow the one at a place.
+/// Returns the gates that follow the one at a path.
 fn after<'p>(gates: impl Iterator<Item = &'p PlannedStep>, place: &str) -> impl Iterator<Item = &'p PlannedStep> {
     gates.skip_while(move |gate| gate.path != place).skip(1)
 }

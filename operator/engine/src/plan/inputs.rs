@@ -1,6 +1,6 @@
-//! The inputs of a run: their values, checked against what they were declared to be.
+//! The inputs of a run: their values, checked against their declarations.
 //!
-//! A bad value never starts a run; nothing here converts one type into another.
+//! An invalid value does not start a run. Types are not converted.
 
 use serde_json::{Map, Value};
 use signoff_api::workflow::{Input, InputType};
@@ -12,7 +12,7 @@ use super::{
     references::RESERVED,
 };
 
-/// The value of every input: the given one, else the default, else null where it is not required.
+/// Returns the value of every input: the given one, else the default, else null if it is optional.
 pub(crate) fn values(inputs: &[Input], validator: &mut Validator<'_>) -> Map<String, Value> {
     let mut values = Map::new();
     for (at, input) in inputs.iter().enumerate() {
@@ -42,7 +42,7 @@ pub(crate) fn values(inputs: &[Input], validator: &mut Validator<'_>) -> Map<Str
     values
 }
 
-/// Returns the value with integers in place of numbers such as `1.0` and `1e3`, as the API server stores them.
+/// Replaces numbers such as `1.0` and `1e3` by integers, as the API server stores them.
 fn whole(value: &Value) -> Value {
     match value {
         Value::Number(number) if number.is_f64() && inexact(number).is_none() => {

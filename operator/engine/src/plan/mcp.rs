@@ -28,7 +28,7 @@ impl Validator<'_> {
             requires: None,
         };
         if context.is_of_server {
-            // The catalogue says the rest.
+            // The catalogue gives the real definition.
             let definition = Digest::of_bytes(b"");
             let standing = ToolStanding { definition, reads: false, is_pinned: false, described: Arc::default() };
             return Some(of_server(PlannedArguments::OfAgent(standing), false));
@@ -49,8 +49,8 @@ impl Validator<'_> {
         Some(of_server(PlannedArguments::OfAuthor(arguments), reads))
     }
 
-    /// Refuses a step of the order whose call would never be sent: it can change something, and neither people nor a
-    /// pin stand before it.
+    /// Refuses an ordinary step whose call would never be sent: it can change something, and neither a gate nor a pin
+    /// covers it.
     pub(super) fn check_mcp_is_asked(&mut self, planned: &PlannedStep, context: &StepContext<'_>) {
         let Action::Mcp(mcp) = &planned.action else { return };
         let Some(server) = context.plan.spec.servers.iter().find(|server| server.name == mcp.server) else { return };
@@ -67,8 +67,8 @@ impl Validator<'_> {
     }
 }
 
-/// Returns the definition for which a policy leaves its gate out before a step: the one that the author pinned, where
-/// the policy reviewed it too. `None` where the gate asks.
+/// Returns the definition for which a policy omits its gate before a step: the one that the author pinned, if the
+/// policy reviewed it too. Returns `None` if the gate asks.
 pub(super) fn reviewed_definition(added: &AddedStep, action: &Action, servers: &[Server]) -> Option<Digest> {
     let Action::Mcp(mcp) = action else { return None };
     let server = servers.iter().find(|server| server.name == mcp.server)?;

@@ -1,11 +1,11 @@
-//! Rules of plans that a run which was accepted before them need not follow, and advice.
+//! Tests of new rules of plans, which do not apply to runs that were accepted before, and of advice.
 
 use serde_json::{Value, json};
 use signoff_api::Verdict;
 
 use super::*;
 
-/// A gate with a question, and these fields.
+/// Returns a gate with a question and these fields.
 fn asks(question: Value, more: Value) -> Value {
     let mut hitl = json!({
         "prompt": "go?", "approvers": [{"kind": "User", "name": "alice"}], "form": {"questions": [question]},
@@ -73,7 +73,7 @@ fn a_second_review_of_the_same_text_that_offers_modify_is_a_warning() {
     assert_eq!(warnings(apart), [""; 0]);
 }
 
-/// The plan of a spec that was not accepted yet, or was.
+/// Returns the plan of a spec, accepted before or not.
 fn plan_of(spec: &Value, accepted: bool) -> Result<Plan, Vec<String>> {
     let status = if accepted { json!({"specDigest": Digest::of_bytes(b"")}) } else { json!({}) };
     let workflow = serde_json::from_value(json!({
@@ -165,7 +165,7 @@ fn new_errors_of_the_plan_do_not_stop_an_accepted_run() {
         json!({"requestedBy": "dana", "providers": [provider], "steps": [{"name": "a", "set": {"value": "x"}}]})
     };
     let sending = |url: &str| json!({"requestedBy": "dana", "steps": [{"name": "a", "http": {"url": url}}]});
-    // (the spec, the field, a part of the message, the honest twin)
+    // (the spec, the field, a part of the message, a valid spec that differs in one point)
     let table = [
         (
             asking("https://dana:hunter2@models.example.com"),
@@ -306,7 +306,7 @@ fn new_errors_of_the_plan_do_not_stop_an_accepted_run() {
     }
 }
 
-/// A request with these fields, and one entry `crm` in `spec.secrets`.
+/// Returns a request with these fields, with one entry `crm` in `spec.secrets`.
 fn sends_secrets(more: Value) -> Value {
     let mut http = json!({"url": "https://crm.example.com/orders"});
     http.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
@@ -387,7 +387,7 @@ fn a_condition_that_may_have_no_value_is_a_warning_with_the_remedy() {
     let guarded = "has(steps.look.response.status) && steps.look.response.status == 'refunded'";
     assert_eq!(warnings(looked_up(open, guarded)), Vec::<String>::new());
     assert_eq!(warnings(looked_up(None, "steps.look.response == 'refunded'")), Vec::<String>::new());
-    // What only a person may see at an accepted run is not told again.
+    // An accepted run gets no advice about conditions.
     let accepted = plan_of(&looked_up(None, "steps.look.response.status == 'refunded'"), true).unwrap();
     assert_eq!(accepted.warnings(), Vec::<String>::new());
 }

@@ -1,6 +1,6 @@
 //! The numbers of a spec: those that JSON readers understand differently, and those that should be texts.
 //!
-//! Judged before acceptance only. No two specs that were accepted differ only in an integer and have one digest.
+//! Checked before acceptance only. Two accepted specs that differ only in an integer never have the same digest.
 
 use serde_json::{Map, Value};
 use signoff_api::WorkflowSpec;
@@ -11,13 +11,12 @@ use signoff_expr::{
 
 use super::Validator;
 
-/// The largest number of numbers that are named.
+/// The maximum number of numbers that an error names.
 const MOST_NAMED: usize = 16;
-/// The parts of an input that hold a value.
+/// The fields of an input that hold a value.
 const OF_INPUT: [&str; 3] = ["value", "default", "enum"];
 
-/// Whether this is the name of an identifier, such as of a customer: its last word is `id`, in any way of writing
-/// names.
+/// Whether a name is that of an identifier, such as of a customer: its last word is `id`, in any notation.
 pub(super) fn is_identifier_name(name: &str) -> bool {
     let Some((before, last)) = name.len().checked_sub(2).and_then(|at| name.split_at_checked(at)) else { return false };
     let is_after = |ends_word: fn(char) -> bool| before.chars().next_back().is_none_or(ends_word);
@@ -36,7 +35,7 @@ pub(super) fn identifier_advice(name: &str) -> String {
     )
 }
 
-/// A number that cannot be read, and where it stands in a spec.
+/// A number that cannot be read, with its path in a spec.
 struct Found {
     path: Vec<String>,
     why: Inexact,
@@ -58,7 +57,7 @@ fn collect(value: &Value, path: &mut Vec<String>, found: &mut Vec<Found>) {
     }
 }
 
-/// Returns the field as it is written in messages: `spec.inputs[0].value`.
+/// Returns the path of a field as in messages: `spec.inputs[0].value`.
 fn field(path: &[String]) -> String {
     let mut field = "spec".to_owned();
     for name in path {
@@ -74,7 +73,7 @@ impl Validator<'_> {
     /// Refuses the numbers of a spec that JSON readers understand differently, and returns whether there are any.
     pub(super) fn numbers(&mut self, spec: &WorkflowSpec) -> bool {
         let mut found = Vec::new();
-        // A spec that has no JSON is refused for that.
+        // A spec that cannot be written as JSON is refused elsewhere.
         collect(&serde_json::to_value(spec).unwrap_or_default(), &mut Vec::new(), &mut found);
         for Found { path, why } in found.iter().take(MOST_NAMED) {
             let is_of_input = matches!(path.as_slice(), [inputs, _, part, ..]
@@ -108,7 +107,7 @@ impl Validator<'_> {
     }
 }
 
-/// Whether a schema takes numbers and does not keep them small.
+/// Whether a schema accepts numbers without a limit.
 fn is_unbounded_number(schema: &Map<String, Value>) -> bool {
     let is_number = |kind: &Value| matches!(kind.as_str(), Some("integer" | "number"));
     let takes = match schema.get("type") {

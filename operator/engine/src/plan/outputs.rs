@@ -1,4 +1,4 @@
-//! The outputs of a plan: the files of a run that succeeded, and the steps by which agents revise a final response.
+//! The outputs of a plan: the files of a successful run, and the steps by which agents revise a final response.
 
 use signoff_api::{
     WorkflowSpec,
@@ -13,7 +13,7 @@ use super::{
     step::{PlanContext, StepContext},
 };
 
-/// A file of a run that succeeded.
+/// A file of a successful run.
 #[derive(Clone, Debug)]
 pub(crate) struct PlannedArtifact {
     pub(crate) path: Template,
@@ -22,7 +22,7 @@ pub(crate) struct PlannedArtifact {
 }
 
 impl Validator<'_> {
-    /// Validates the outputs of the run.
+    /// Plans the outputs of the run.
     pub(super) fn outputs(&mut self, spec: &WorkflowSpec, known: &Known) -> (Option<Template>, Vec<PlannedArtifact>) {
         let Some(outputs) = &spec.outputs else { return (None, Vec::new()) };
         let from = outputs.from.as_ref().and_then(|source| self.known_template(source, "spec.outputs.from", known));
@@ -44,7 +44,8 @@ impl Validator<'_> {
         (from, planned)
     }
 
-    /// A step by which each agent makes a final response again, behind the gates that policies put before agents.
+    /// Returns a step for each agent by which it revises a final response, behind the gates that policies put before
+    /// agents.
     pub(super) fn revisers(&mut self, plan: &PlanContext<'_>, known: &Known) -> Vec<PlannedStep> {
         let revise =
             Template::parse("Make your final response anew. It was:\n\n{{ output }}", "the final response").ok();
@@ -53,7 +54,7 @@ impl Validator<'_> {
             PlannedStep { path: ".revision".to_owned(), ..PlannedStep::new(".revision", Action::Agent(agent)) }
         };
         let mut revisers: Vec<_> = plan.agents.keys().map(one).collect();
-        // Only one of them ever makes a final response: all have the same gates.
+        // All revisers have the same gates, because only one agent writes the final response.
         let Some(first) = revisers.first_mut() else { return revisers };
         let agent = AgentStep { name: "the agent of the final response".to_owned(), ..AgentStep::default() };
         let written = Step { name: ".revision".to_owned(), agent: Some(agent), ..Step::default() };
@@ -64,7 +65,7 @@ impl Validator<'_> {
     }
 }
 
-/// Whether a file may have this path: relative, and nowhere out of the folder it is written into.
+/// Checks that the path of a file is relative and stays inside of the output folder.
 ///
 /// # Errors
 /// One sentence for its author.

@@ -1,4 +1,5 @@
-//! The patterns of a plan: the steps of the spec grouped and parsed, the shape checked, the names of each place known.
+//! The patterns of a plan: the steps of the spec are grouped, parsed and checked, with the names that each step can
+//! use.
 //!
 //! The order in which a pattern runs its steps is in [`crate::patterns`].
 
@@ -18,7 +19,7 @@ use super::{
 
 use signoff_expr::{Condition, Known};
 
-/// The pattern of a run: which step runs when.
+/// The pattern of a run, which determines the order of the steps.
 #[derive(Clone, Debug)]
 pub(crate) enum PlannedPattern {
     Chain(Vec<PlannedStep>),
@@ -42,16 +43,16 @@ pub(crate) struct PlannedDag {
 #[derive(Clone, Debug)]
 pub(crate) struct PlannedTask {
     pub(crate) step: PlannedStep,
-    /// The positions of the steps it waits for.
+    /// The positions of its direct dependencies.
     pub(crate) deps: Vec<usize>,
-    /// The positions of those and of all that they wait for, in the order of the list.
+    /// The positions of all its dependencies, direct or not, in the order of the list.
     pub(crate) before: Vec<usize>,
-    /// The tasks that run again where this gate defers: the reviewed task and all between, in the order of their
-    /// dependencies.
+    /// The tasks that run again after a Defer of this gate: the reviewed task and all tasks between, in the order of
+    /// their dependencies.
     pub(crate) again: Vec<usize>,
 }
 
-/// A router with the routes it chooses from.
+/// A router with its routes.
 #[derive(Clone, Debug)]
 pub(crate) struct PlannedRouting {
     pub(crate) router: PlannedStep,
@@ -67,7 +68,7 @@ pub(crate) struct PlannedBranch {
     pub(crate) steps: Vec<PlannedStep>,
 }
 
-/// Branches that run beside each other, and the step that puts their results together.
+/// Branches that run in parallel, and the step that combines their results.
 #[derive(Clone, Debug)]
 pub(crate) struct PlannedParallel {
     pub(crate) branches: Vec<PlannedBranch>,
@@ -76,7 +77,7 @@ pub(crate) struct PlannedParallel {
     pub(crate) fail_fast: bool,
 }
 
-/// A producer whose drafts an evaluator judges until one is good enough.
+/// A producer whose drafts an evaluator scores until one is good enough.
 #[derive(Clone, Debug)]
 pub(crate) struct PlannedEvaluator {
     pub(crate) producer: PlannedStep,
@@ -88,7 +89,7 @@ pub(crate) struct PlannedEvaluator {
     pub(crate) accepts_best: bool,
 }
 
-/// An orchestrator that divides the work, and the worker that does each part.
+/// An orchestrator that divides the work, and the worker of each part.
 #[derive(Clone, Debug)]
 pub(crate) struct PlannedOrchestrator {
     pub(crate) orchestrator: PlannedStep,
@@ -102,12 +103,12 @@ pub(crate) struct PlannedOrchestrator {
     pub(crate) fail_fast: bool,
 }
 
-/// Nodes with edges between them, which may lead back.
+/// Nodes with edges between them, which can lead back.
 #[derive(Clone, Debug)]
 pub(crate) struct PlannedGraph {
     pub(crate) nodes: Vec<PlannedStep>,
     pub(crate) entry: usize,
-    /// By the position of the node they leave.
+    /// The edges by the position of their source node.
     pub(crate) edges: Vec<Vec<PlannedEdge>>,
     pub(crate) max_iterations: i32,
     pub(crate) max_steps: i32,
@@ -121,7 +122,7 @@ pub(crate) enum PlannedEdge {
 }
 
 impl PlannedPattern {
-    /// Every step that may have records, with the gates that belong to it.
+    /// Returns every step that can have records, with its gates.
     pub(crate) fn steps(&self) -> Vec<&PlannedStep> {
         let own: Vec<&PlannedStep> = match self {
             Self::Chain(steps) => steps.iter().collect(),
@@ -149,7 +150,7 @@ impl PlannedPattern {
 }
 
 impl Validator<'_> {
-    /// The pattern of a spec, and the names that exist when it has ended.
+    /// Plans the pattern of a spec. Returns also the names that exist at its end.
     pub(super) fn pattern(&mut self, plan: &PlanContext<'_>) -> Option<(PlannedPattern, Known)> {
         let base = Self::known_everywhere(plan.spec);
         let steps = SpecSteps::new(plan.spec);
@@ -202,7 +203,7 @@ fn given(pattern: &Pattern) -> Vec<&'static str> {
     .collect()
 }
 
-/// A limit that was written, as a count.
+/// Returns a declared limit as a count.
 fn count(limit: Option<i32>) -> Option<usize> {
     limit.and_then(|limit| usize::try_from(limit).ok()).map(|limit| limit.max(1))
 }

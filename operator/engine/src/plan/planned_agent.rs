@@ -20,7 +20,7 @@ pub(crate) struct PlannedAgent {
     /// The key for the provider.
     pub(crate) key: Option<SecretEntry>,
     pub(crate) system: Option<Template>,
-    /// The names of the tools that it may call, as declared; the built-in ones last.
+    /// The names of its tools, as declared, followed by the built-in ones.
     pub(crate) tools: Vec<String>,
     /// The servers whose catalogues are read before its turns, in the order of the spec.
     pub(crate) servers: Vec<String>,
@@ -48,11 +48,11 @@ impl Validator<'_> {
                     continue;
                 }
             };
-            // An accepted run goes on: its turns fail by themselves.
+            // An accepted run continues: its turns fail on their own.
             if let Some(why) = kind.base_url_error().filter(|_| !self.accepted) {
                 self.error(format!("{field}.{}.baseURL", kind.name()), why);
             }
-            // The text is not repeated: it may be a key that was written in the wrong place.
+            // The error does not repeat the text, because it may be a key in the wrong field.
             if kind.key().is_some() && key_of(spec, provider).is_none() {
                 self.error(
                     format!("{field}.{}.key", kind.name()),
@@ -84,7 +84,7 @@ impl Validator<'_> {
                     ),
                 );
             }
-            // Its steps are not reported as naming an unknown agent: this one error is enough.
+            // The steps of the agent get no further error about an unknown agent.
             let provider = provider.cloned().unwrap_or_default();
             let is_asked = provider.kind().is_some_and(|kind| kind.endpoint().is_some());
             if is_asked && agent.model.is_none() {
@@ -101,14 +101,14 @@ impl Validator<'_> {
     }
 }
 
-/// Returns the remedy where a name is none of `spec.secrets`.
+/// Returns the remedy for a name that is not in `spec.secrets`.
 pub(super) fn name_an_entry(spec: &WorkflowSpec) -> String {
     let names: Vec<_> = spec.secrets.iter().map(|entry| entry.name.as_str()).collect();
     let names = if names.is_empty() { "there is none: add one".into() } else { names.join(", ") };
     format!("name one of them ({names})")
 }
 
-/// Returns the servers whose tools an agent may call, by themselves or as tools of the Workflow.
+/// Returns the servers whose tools an agent may call, directly or through tools of the Workflow.
 fn servers_of(spec: &WorkflowSpec, agent: &Agent, own: &[String]) -> Vec<String> {
     let listed = tools::servers_of(spec, agent);
     let is_wrapped = |server: &Server| {

@@ -1,6 +1,6 @@
-//! The planned steps: what a step does, with every default filled in and every text parsed.
+//! The planned steps, with every default filled in and every text parsed.
 //!
-//! Data without checks: those are in the files about steps, gates and containers beside this one.
+//! Data without checks: the modules about steps, gates and containers make the checks.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -22,21 +22,21 @@ use url::Url;
 use super::{Plan, argument_template::ArgumentTemplate};
 use crate::{field_error::FieldError, gate::subject::GateSubject, transition::SentSecret};
 
-/// The most times that the turn of a model is repeated by itself.
+/// The maximum number of automatic repetitions of a turn of a model.
 const REPEATED_BY_ITSELF: i32 = 3;
 /// The default timeout of one attempt of an agent.
 pub(super) const AGENT_TIMEOUT: Duration = Duration::from_secs(300);
 
-/// One step, wherever it stands.
+/// A step of a list, a pattern, a tool or a gate.
 #[derive(Clone, Debug)]
 pub(crate) struct PlannedStep {
     pub(crate) name: String,
     /// The path of its records without visits: `billing/refund`, `.router`.
     pub(crate) path: String,
     pub(crate) vars: Vec<(String, Template)>,
-    /// It is left out where this holds.
+    /// The step is skipped if this holds.
     pub(crate) skip_if: Option<Condition>,
-    /// It is left out where this does not hold.
+    /// The step is skipped if this does not hold.
     pub(crate) only_if: Option<Condition>,
     pub(crate) retry: PlannedRetry,
     pub(crate) timeout: Duration,
@@ -44,17 +44,17 @@ pub(crate) struct PlannedStep {
     pub(crate) action: Action,
     /// The validation and review of its response.
     pub(crate) output: Option<PlannedOutput>,
-    /// The gate about its failure, and after how many attempts it asks.
+    /// The gate about its failure, and the number of attempts before it asks.
     pub(crate) escalation: Option<(i32, Box<PlannedStep>)>,
     /// Whether people are asked about a failure only if its outcome is unknown.
     pub(crate) escalates_unknown_only: bool,
-    /// The policy that added it: the author's templates do not see it.
+    /// The policy that added the step. The author's templates do not see it.
     pub(crate) added_by: Option<String>,
-    /// The gate before it starts, which shows what will run.
+    /// The gate before it starts, which shows the input.
     pub(crate) start: Option<Box<PlannedStep>>,
-    /// Gates that policies put before it: nothing runs that they did not approve.
+    /// The gates that policies put before it. All of them have to approve.
     pub(crate) policy_gates: Vec<PlannedStep>,
-    /// Whether it is the step of a tool, and a gate of a policy can ask about calls of it.
+    /// Whether it is the step of a tool, and a gate of a policy can ask about its calls.
     pub(crate) has_policy_call_gate: bool,
 }
 
@@ -73,7 +73,7 @@ pub(crate) enum Action {
 #[derive(Clone, Debug)]
 pub(crate) struct PlannedAgentStep {
     pub(crate) agent: String,
-    /// The input; `None`: its own instructions.
+    /// The input; `None` for the agent's own instructions.
     pub(crate) input: Option<Template>,
     /// A constant addition to the input.
     pub(crate) addition: Option<String>,
@@ -94,13 +94,13 @@ pub(crate) struct PlannedHttp {
 /// The headers of a request whose values are keys of Secrets.
 #[derive(Clone, Debug)]
 pub(crate) struct PlannedSecretHeaders {
-    /// Scheme, host and port of every URL to which they can be sent, and `/`.
+    /// Scheme, host and port of all URLs to which they can be sent, followed by `/`.
     pub(crate) origin: Url,
     pub(crate) headers: Vec<SentSecret>,
 }
 
 impl PlannedSecretHeaders {
-    /// Whether a rendered URL has their origin.
+    /// Whether a rendered URL has the origin for these headers.
     pub(crate) fn are_for(&self, url: &str) -> bool {
         Url::parse(url).is_ok_and(|url| url.origin() == self.origin.origin() && !hosts::has_credentials(&url))
     }
@@ -113,33 +113,33 @@ pub(crate) struct PlannedMcp {
     pub(crate) server: String,
     /// Its URL; `None` if it is a command.
     pub(crate) url: Option<String>,
-    /// The server's own name of the tool.
+    /// The name of the tool on the server.
     pub(crate) tool: String,
     pub(crate) arguments: PlannedArguments,
-    /// Whether the author of the Workflow says that it changes nothing.
+    /// Whether the author of the Workflow declares that it changes nothing.
     pub(crate) reads: bool,
-    /// The definition without which it is not called: a policy leaves out its gate for this one only.
+    /// The only definition with which it is called, because a policy omits its gate for this definition.
     pub(crate) requires: Option<Digest>,
 }
 
 /// The arguments of a call of a tool of an MCP server.
 #[derive(Clone, Debug)]
 pub(crate) enum PlannedArguments {
-    /// Those that an agent gave, for a tool that its server describes.
+    /// The arguments that an agent gave, for a tool that its server describes.
     OfAgent(ToolStanding),
-    /// Those that the author of the Workflow wrote.
+    /// The arguments that the author of the Workflow wrote.
     OfAuthor(ArgumentTemplate),
 }
 
-/// The definition of a tool of a server, and what its calls may do without people.
+/// The definition of a tool of a server, and the rights of its calls.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct ToolStanding {
     pub(crate) definition: Digest,
-    /// Whether it changes nothing: by the word of the author, or by its annotations where the author trusts them.
+    /// Whether it changes nothing: by declaration of the author, or by its annotations if the author trusts them.
     pub(crate) reads: bool,
     /// Whether the author reviewed this definition.
     pub(crate) is_pinned: bool,
-    /// The definition itself: the server's own words, which decide nothing.
+    /// The definition itself: text of the server, on which nothing depends.
     pub(crate) described: Arc<Map<String, Value>>,
 }
 
@@ -149,26 +149,26 @@ pub(crate) struct PlannedOutput {
     pub(crate) schema: Option<JsonObject>,
     /// The gate that reviews it.
     pub(crate) gate: Option<Box<PlannedStep>>,
-    /// Whether they are asked also about an answer that is as it should be.
+    /// Whether people are asked also about a valid answer.
     pub(crate) always: bool,
 }
 
 /// The retry policy of a step.
 #[derive(Clone, Debug)]
 pub(crate) struct PlannedRetry {
-    /// None where it was not said: then never, or as often as it takes until people are asked.
+    /// `None` if not declared: then there are no retries, or those before people are asked.
     pub(crate) limit: Option<i32>,
     pub(crate) base: Duration,
     pub(crate) factor: f64,
     pub(crate) max: Duration,
     pub(crate) jitter: f64,
-    /// Only failures of these classes, or with these exit codes; all where there are none of either.
+    /// Only failures of these classes or with these exit codes are retried; all failures if both are empty.
     on_reasons: Vec<String>,
     on_exit_codes: Vec<i32>,
 }
 
 impl PlannedStep {
-    /// A step of this name and nothing but what it does.
+    /// Returns a step with defaults for everything but its name and its action.
     pub(super) fn new(name: &str, action: Action) -> Self {
         Self {
             name: name.to_owned(),
@@ -190,18 +190,18 @@ impl PlannedStep {
         }
     }
 
-    /// Whether it runs as a tool: people approve its arguments, and nothing else of it may be changed.
+    /// Whether the step runs as a tool. People can only change its arguments.
     pub(crate) fn is_tool(&self) -> bool {
         self.path.starts_with(PLANNED_CALLS)
     }
 
-    /// Returns the fields that Modify can replace, before it starts or after it failed.
+    /// Returns the fields that Modify can replace, before the step starts or after it failed.
     pub(super) fn can_be_changed(&self) -> &'static [&'static str] {
         match &self.action {
             _ if self.is_tool() => &[],
             Action::Agent(_) => &["input"],
             Action::Pod(_) => &["image", "memory", "cpu"],
-            // A body would turn a request that only reads into one that may change something.
+            // A body would turn a read-only request into one that can change something.
             Action::Http(http) if SentMethod::of_step(&http.spec).only_reads() => &["url"],
             Action::Http(_) => &["url", "body"],
             Action::Mcp(_) => &[],
@@ -210,7 +210,7 @@ impl PlannedStep {
         }
     }
 
-    /// Returns the beginning of every URL to which it can be sent, if it sends the value of a Secret.
+    /// Returns the required beginning of its URLs, if it sends the value of a Secret.
     pub(super) fn url_begins(&self) -> Option<String> {
         match &self.action {
             Action::Http(http) => http.secrets.as_ref().map(|secrets| secrets.origin.to_string()),
@@ -218,15 +218,15 @@ impl PlannedStep {
         }
     }
 
-    /// Sets the beginning of every URL that Modify can give the step that this gate is about.
+    /// Sets the required beginning of every URL by which Modify can replace that of the reviewed step.
     pub(super) fn limit_url(&mut self, begins: Option<&String>) {
         if let Action::Gate(gate) = &mut self.action {
             gate.url_begins = begins.cloned();
         }
     }
 
-    /// Whether running it twice does no harm. Behind a gate of a policy, before the step or before calls of its tool,
-    /// the author alone cannot say so: the kind and the method must.
+    /// Whether the step can run twice without harm. Behind a gate of a policy, before the step or before calls of its
+    /// tool, the author's declaration is not enough: the kind and the method must allow it.
     pub(crate) fn is_idempotent(&self) -> bool {
         let author_says = self.policy_gates.is_empty() && !self.has_policy_call_gate;
         match &self.action {
@@ -239,12 +239,12 @@ impl PlannedStep {
         }
     }
 
-    /// Returns the default number of retries before people are asked: a container runs once.
+    /// Returns the default number of retries before people are asked. A container has none.
     pub(crate) fn default_retry_limit(&self) -> i32 {
         if matches!(self.action, Action::Pod(_)) && !self.is_idempotent() { 0 } else { i32::MAX }
     }
 
-    /// Returns so many further attempts before people are asked; there is one more each time they say so.
+    /// Returns the number of retries before people are asked. Each Retry of a person allows one more attempt.
     pub(crate) fn usual_retries(&self) -> i32 {
         match &self.escalation {
             Some((after, _)) if !self.escalates_unknown_only => {
@@ -254,13 +254,13 @@ impl PlannedStep {
         }
     }
 
-    /// Returns how often an attempt that failed in this way is repeated where neither the author nor people have a say:
-    /// the turn of a model whose server was busy or lost it.
+    /// Returns how often a failed attempt is repeated automatically: only the turn of a model whose server was busy or
+    /// lost the request.
     pub(crate) fn repeats_by_itself(&self, plan: &Plan, failed: &StepRecord) -> i32 {
         let is_passing = failed.error.as_ref().is_some_and(|error| {
             let status = failed.facts.get("statusCode").and_then(|status| status.parse::<u16>().ok());
             let is_busy = status.is_some_and(|status| status == 408 || status == 429 || status >= 500);
-            // A server that wants a longer pause has none of its turns repeated in silence.
+            // If a server asks for a longer pause, its turns are not repeated automatically.
             let latest = failed.finished_at.unwrap_or(failed.at).after(self.retry.max);
             let is_soon = error.not_before.is_none_or(|earliest| earliest <= latest);
             error.retryable && is_soon && (is_busy || error.is(FailureClass::Protocol))
@@ -271,22 +271,22 @@ impl PlannedStep {
         if is_meant && is_passing { REPEATED_BY_ITSELF } else { 0 }
     }
 
-    /// Whether it asks people and does nothing else.
+    /// Whether the step is a gate.
     pub(crate) fn is_gate(&self) -> bool {
         matches!(self.action, Action::Gate(_))
     }
 
-    /// Whether it is a turn of an agent.
+    /// Whether the step is a turn of an agent.
     pub(crate) fn is_agent(&self) -> bool {
         matches!(self.action, Action::Agent(_))
     }
 
-    /// Whether it is a turn of an agent whose answers the author of the Workflow wrote.
+    /// Whether the step is a turn of an agent with a scripted provider.
     pub(crate) fn is_scripted(&self, plan: &Plan) -> bool {
         matches!(&self.action, Action::Agent(agent) if plan.is_scripted(&agent.agent))
     }
 
-    /// The gate that it is.
+    /// Returns the gate, if the step is one.
     pub(crate) fn gate(&self) -> Option<&PlannedGate> {
         match &self.action {
             Action::Gate(gate) => Some(gate),
@@ -294,7 +294,7 @@ impl PlannedStep {
         }
     }
 
-    /// The step and everything that belongs to it.
+    /// Returns the step with all of its gates.
     pub(crate) fn with_its_gates(&self) -> impl Iterator<Item = &Self> {
         let output = self.output.iter().filter_map(|output| output.gate.as_deref());
         let escalation = self.escalation.iter().map(|(_, gate)| &**gate);
@@ -318,7 +318,7 @@ impl PlannedRetry {
         }
     }
 
-    /// Whether a failure is one of those that are tried again.
+    /// Whether a failure is one of those that are retried.
     pub(crate) fn covers(&self, failed: &StepRecord) -> bool {
         let class = failed.error.as_ref().map(|error| &error.class);
         let code = failed.facts.get("exitCode").and_then(|code| code.parse::<i32>().ok());
@@ -332,7 +332,7 @@ impl PlannedRetry {
 #[derive(Clone, Debug)]
 pub(crate) struct PlannedPod {
     pub(crate) spec: PodStep,
-    /// Values of the environment, by name.
+    /// Environment variables by name.
     pub(crate) env: BTreeMap<String, Template>,
     /// Files, by path.
     pub(crate) files: BTreeMap<String, Template>,
@@ -346,14 +346,14 @@ pub(crate) struct PlannedGate {
     pub(crate) context: Option<Template>,
     /// The prompts and contexts of the gates that were merged into this one.
     pub(crate) merged: Vec<(Template, Option<Template>)>,
-    /// The text that is shown without a template: data, never rendered.
+    /// A text that is shown as it is, and never rendered.
     pub(crate) shows: Option<String>,
     pub(crate) subject: GateSubject,
     pub(crate) allowed: Vec<Verdict>,
     pub(crate) form: Option<Form>,
     pub(crate) after: Duration,
     pub(crate) stops_on_reject: bool,
-    /// The quorums that policies demand besides the gate's own.
+    /// The quorums that policies demand in addition to the gate's own.
     pub(crate) policy_quorums: Vec<Quorum>,
     pub(crate) persons: Vec<PersonRule>,
     pub(crate) required_by: Vec<RequiredBy>,
@@ -365,18 +365,19 @@ pub(crate) struct PlannedGate {
     pub(crate) after_reject: Vec<String>,
     /// The policies that demand that a Reject ends the run.
     pub(crate) ends_on_reject: Vec<String>,
-    /// Whether a policy excludes those who changed what is reviewed.
+    /// Whether a policy excludes the people who changed the reviewed text.
     pub(crate) excludes_editors: bool,
-    /// The time within which policies demand that the votes of a quorum are given.
+    /// The time within which all votes of a quorum must be given, if policies demand one.
     pub(crate) max_vote_age: Option<Span>,
     /// The other gates that were merged into this one: their names, and the gates whose deciders they exclude.
     pub(crate) merged_gates: Vec<(String, Vec<String>)>,
-    /// The beginning of every URL that Modify can give the reviewed step, where that sends the value of a Secret.
+    /// The required beginning of every URL by which Modify can replace that of the reviewed step, if the step sends the
+    /// value of a Secret.
     pub(crate) url_begins: Option<String>,
 }
 
 impl PlannedGate {
-    /// The position of the reviewed step in its list.
+    /// Returns the position of the reviewed step in its list.
     pub(crate) fn reviews(&self) -> Option<usize> {
         match self.subject {
             GateSubject::Step(at) => at,

@@ -1,7 +1,7 @@
-//! A `pod` step: what its author could have got wrong about the container.
+//! The checks of a `pod` step.
 //!
-//! **Invariant:** no template is part of a command line: a rendered value reaches a container as environment or as a
-//! file.
+//! **Invariant:** no template is part of a command line: a rendered value reaches a container as an environment
+//! variable or as a file.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -77,7 +77,7 @@ impl Validator<'_> {
         (self.errors.len() == before).then(|| PlannedPod { spec: pod.clone(), env, files })
     }
 
-    /// Neither our templates nor those of Kubernetes put a rendered value into a command line.
+    /// Checks that neither our templates nor those of Kubernetes put a rendered value into a command line.
     fn check_command_literals(&mut self, pod: &PodStep, field: &impl Fn(&str) -> String) {
         let is_template = |text: &str| text.contains("{{") || text.contains("{%");
         if is_template(&pod.image) {
@@ -102,7 +102,7 @@ impl Validator<'_> {
                 self.error(field(&format!("{name}[{at}]")), message);
             }
         }
-        // A probe's command, and the part of a volume that is mounted, take variables as a command line does.
+        // The command of a probe and the subpath of a mounted volume expand variables like a command line.
         let template = pod.pod_template.as_ref().map(|template| Value::Object(template.0.clone()));
         for (place, text) in template.iter().flat_map(texts) {
             if let Some(variable) = rendered.iter().find(|variable| text.contains(&format!("$({variable})"))) {
@@ -126,7 +126,7 @@ impl Validator<'_> {
     }
 }
 
-/// Whether a text is a quantity as Kubernetes writes it.
+/// Whether a text is a valid quantity of Kubernetes.
 pub(crate) fn is_quantity(text: &str) -> bool {
     let unit = text.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.');
     let number = text.strip_suffix(unit).unwrap_or_default();
@@ -137,12 +137,12 @@ pub(crate) fn is_quantity(text: &str) -> bool {
     digits(whole) && digits(fraction) && (known.contains(&unit) || exponent.is_some_and(digits))
 }
 
-/// All texts in a value, each with its place in it.
+/// Returns all texts in a value, each with its path.
 fn texts(value: &Value) -> Vec<(String, &str)> {
     within(value).into_iter().filter_map(|(place, found)| Some((place, found.as_str()?))).collect()
 }
 
-/// Every value in a value, each with its place in it.
+/// Returns all values in a value, each with its path.
 fn within(value: &Value) -> Vec<(String, &Value)> {
     let parts: Vec<(String, &Value)> = match value {
         Value::Object(fields) => fields.iter().map(|(name, value)| (format!(".{name}"), value)).collect(),
@@ -155,7 +155,7 @@ fn within(value: &Value) -> Vec<(String, &Value)> {
     below.collect()
 }
 
-/// Returns the forbidden fields of a `podTemplate`; `ours`: the volumes of the step.
+/// Returns the forbidden fields of a `podTemplate`. `ours` are the volumes of the step.
 fn refused(template: &Map<String, Value>, ours: &[&str]) -> Vec<(String, String)> {
     let mut refused = Vec::new();
     let mut no = |place: String, why: &str| refused.push((place, why.to_owned()));

@@ -1,4 +1,4 @@
-//! The gates that policies add to a run: at its start, at its end, and before steps of a kind.
+//! The gates that policies add to a run: at its start, at its end, and before steps of certain kinds.
 //!
 //! **Invariant:** no gate is omitted; a gate that cannot be added is an error.
 
@@ -20,10 +20,10 @@ use super::{
 use crate::{gate::subject::GateSubject, policy::MOST_ADDED};
 
 /// Whether an action is of this kind. Every action is listed, so that the compiler demands a decision about `egress`
-/// for a new one.
+/// for a new action.
 fn covers(kind: GuardedKind, action: &Action) -> bool {
     match action {
-        // Its gates stand before the call, with those of the author: see `policy_call_gates`.
+        // The gates of tools are before the call, with those of the author: see `policy_call_gates`.
         _ if kind == GuardedKind::Tool => false,
         Action::Agent(_) => matches!(kind, GuardedKind::Agent | GuardedKind::Egress),
         Action::Http(_) => matches!(kind, GuardedKind::Http | GuardedKind::Egress),
@@ -46,7 +46,7 @@ impl Validator<'_> {
         here.filter_map(|one| self.policy_gate(plan, one, one.step.name.clone(), None, "", known.clone())).collect()
     }
 
-    /// Adds the gates of policies before a step. `step`: the step as its author wrote it.
+    /// Adds the gates of policies before a step. `step` is the step as its author wrote it.
     pub(super) fn with_policy_gates(&mut self, planned: &mut PlannedStep, step: &Step, context: &StepContext<'_>) {
         let is_meant = |one: &&AddedStep| {
             one.step
@@ -75,8 +75,8 @@ impl Validator<'_> {
         }
     }
 
-    /// Returns the gates that policies put before calls of tools, in the order of the policies. `path`: where their
-    /// records stand.
+    /// Returns the gates that policies put before calls of tools, in the order of the policies. `path` is the path of
+    /// their records.
     pub(super) fn policy_call_gates(&mut self, plan: &PlanContext<'_>, path: &str, known: &Known) -> Vec<CallGate> {
         let mut gates = Vec::new();
         for added in plan.added {
@@ -100,7 +100,7 @@ impl Validator<'_> {
         gates
     }
 
-    /// Checks one added gate and returns it as a planned step, or `None` after an error.
+    /// Checks one added gate, and returns it as a planned step, or `None` after an error.
     fn policy_gate(
         &mut self,
         plan: &PlanContext<'_>,
@@ -117,7 +117,7 @@ impl Validator<'_> {
         self.step(&step, &context)
     }
 
-    /// Reports too many added gates, and added gates whose name another step has.
+    /// Reports too many added gates, and added gates with the name of another step.
     pub(super) fn check_policy_gates<'p>(&mut self, added: &[AddedStep], steps: impl Iterator<Item = &'p PlannedStep>) {
         if added.len() > MOST_ADDED {
             let message = format!(

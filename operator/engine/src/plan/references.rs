@@ -1,6 +1,6 @@
-//! Which names the templates and conditions of a step may use.
+//! The names that the templates and conditions of a step can use.
 //!
-//! Only names that will exist when the step begins, so that a misspelt one is found before the run and not at night.
+//! Only names that exist when the step begins are allowed, so that a misspelled one is found before the run.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ use signoff_expr::{AnswerShape, Kind, Known, Members, Reference, check};
 
 use super::{Validator, spec_steps::SpecStep};
 
-/// Names that no input and no variable may take.
+/// Names that inputs and variables must not have.
 pub(super) const RESERVED: [&str; 10] =
     ["inputs", "run", "steps", "last_response", "hitl", "hitl_response", "null", "true", "false", "loop"];
 
@@ -41,12 +41,11 @@ pub(super) const RECORD: [&str; 16] = [
 const HITL: [&str; 9] =
     ["decision", "response", "answers", "parameters", "guidance", "reason", "decidedBy", "decidedAt", "approval"];
 
-/// Keywords of a JSON Schema that can allow names which `properties` does not list.
+/// Keywords of a JSON Schema that allow names which `properties` does not list.
 const BESIDE_PROPERTIES: [&str; 10] =
     ["$ref", "$dynamicRef", "patternProperties", "allOf", "anyOf", "oneOf", "if", "then", "else", "dependentSchemas"];
 
-/// Returns the names that the arguments of a tool have: the properties of its schema where these are all that it
-/// describes.
+/// Returns the names in the arguments of a tool: the properties of its schema, if the schema allows no others.
 pub(super) fn members(schema: &Map<String, Value>) -> Members {
     let is_closed = schema.get("additionalProperties").is_none_or(|more| *more == Value::Bool(false));
     let Some(properties) = schema.get("properties").and_then(Value::as_object) else { return Members::Open };
@@ -66,7 +65,7 @@ pub(super) fn members(schema: &Map<String, Value>) -> Members {
 }
 
 impl Validator<'_> {
-    /// The names that exist everywhere.
+    /// Returns the names that exist everywhere.
     pub(super) fn known_everywhere(spec: &WorkflowSpec) -> Known {
         let inputs = || spec.inputs.iter().map(|input| (input.name.clone(), of_input(input.type_)));
         inputs()
@@ -75,7 +74,7 @@ impl Validator<'_> {
             .with("run", Members::fields(["name", "namespace", "uid", "startedAt"]))
     }
 
-    /// The names that exist when step `at` of a list begins.
+    /// Returns the names that exist when step `at` of a list begins.
     pub(super) fn known_in_list(base: &Known, steps: &[SpecStep<'_>], at: usize) -> Known {
         let earlier: Vec<_> = steps.iter().take(at).map(|one| one.step).collect();
         let records = steps.iter().take(at).map(|one| (one.step.name.clone(), one.record.clone()));
@@ -90,12 +89,12 @@ impl Validator<'_> {
         known
     }
 
-    /// The same names and a step's own variables.
+    /// Adds a step's own variables to the names.
     pub(super) fn with_vars(known: Known, step: &Step) -> Known {
         step.vars.keys().fold(known, |known, name| known.with(name.clone(), Members::Open))
     }
 
-    /// Complains about every name that will not exist.
+    /// Reports every name that will not exist.
     pub(super) fn references(&mut self, references: &BTreeSet<Reference>, known: &Known, field: &str) {
         for unknown in check(references, known, field) {
             self.error(field, unknown.problem());
@@ -103,7 +102,7 @@ impl Validator<'_> {
     }
 }
 
-/// Returns the shape of an input: that of a scalar is known.
+/// Returns the shape of an input. Only the shape of a scalar is known.
 fn of_input(type_: Option<InputType>) -> Members {
     let kind = match type_.unwrap_or_default() {
         InputType::String => Kind::Text,
@@ -114,17 +113,17 @@ fn of_input(type_: Option<InputType>) -> Members {
     Members::answer(AnswerShape::scalar(&[kind]))
 }
 
-/// Whether a gate may send its list back.
+/// Whether a gate can send the run back in its list.
 pub(super) fn defers(step: &Step) -> bool {
     step.hitl.as_ref().is_some_and(|hitl| hitl.allowed_verdicts.contains(&Verdict::Defer))
 }
 
-/// The same names and the newest decision.
+/// Adds the newest decision to the names.
 pub(super) fn with_decision(known: Known) -> Known {
     known.with("hitl", Members::fields(HITL)).with("hitl_response", Members::Open)
 }
 
-/// The same names and the records of these steps, by name.
+/// Adds the records of these steps to the names, by step name.
 pub(super) fn with_records<'s, 'a: 's>(
     known: Known,
     steps: impl Iterator<Item = &'s SpecStep<'a>>,
@@ -137,7 +136,7 @@ pub(super) fn with_records<'s, 'a: 's>(
     known.with("steps", Members::shapes(steps.map(|one| (one.step.name.clone(), shape(one)))))
 }
 
-/// The fields of the record of a step.
+/// Returns the fields of the record of a step.
 pub(super) fn record(step: &Step, further: &[&'static str]) -> Members {
     let response = match &step.output_schema {
         _ if step.hitl.is_some() => Members::Open,

@@ -1,4 +1,4 @@
-//! The headers of a request whose values are keys of Secrets: checked so that no value can go to another server.
+//! The headers of a request whose values are keys of Secrets, checked so that a value can go to one server only.
 
 use signoff_api::{
     sent_method::{are_one_header, names_a_method},

@@ -1,6 +1,6 @@
-//! The MCP servers of a plan: checked before the run, and the tools of each as its recorded catalogues have them.
+//! The MCP servers of a plan, checked before the run, and the tools of each from its recorded catalogues.
 //!
-//! **Invariant:** nothing here asks a server. The same plan and the same catalogue give the same tools.
+//! **Invariant:** no server is called here. The same plan and the same catalogue give the same tools.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -28,12 +28,12 @@ use super::{
 };
 use crate::tools::{self, names};
 
-/// The name of all tools of a server together, after that of the server, as policies count them.
+/// The name for all tools of a server together, after that of the server, as policies match it.
 const ANY: &str = "<any>";
-/// The largest number of catalogues of a server that a plan keeps: those of one run are at most four.
+/// The maximum number of cached catalogues of a server. A run has at most four.
 const MOST_KEPT: usize = 8;
 
-/// The tools of one catalogue, by the name by which agents know them.
+/// The tools of one catalogue, by their names for agents.
 pub(crate) type ServerTools = BTreeMap<String, PlannedTool>;
 
 /// The tools of a catalogue that was planned.
@@ -42,7 +42,7 @@ struct KeptTools {
     /// The digest of its record.
     catalogue: Digest,
     tools: ServerTools,
-    /// The bytes of the definitions.
+    /// The size of the definitions, in bytes.
     bytes: usize,
 }
 
@@ -51,11 +51,11 @@ struct KeptTools {
 pub(crate) struct PlannedServer {
     pub(crate) spec: Server,
     pub(crate) key: Option<SecretEntry>,
-    /// The step that a call of each of its tools runs, with its gates, under the name of the server.
+    /// The step of its tools that the author declares read-only, with its gates, under the name of the server.
     reads: PlannedStep,
-    /// The same of a tool that the author does not call read-only.
+    /// The step of its other tools.
     changes: PlannedStep,
-    /// The gates of policies that are left out before tools that were reviewed: the policy, the gate, the tools.
+    /// The gates of policies that are omitted before reviewed tools: the policy, the gate, the tools.
     reviewed: Vec<(String, String, Vec<ReviewedTool>)>,
     /// The tools of the catalogues that were planned, by the digest of the catalogue.
     kept: [OnceLock<KeptTools>; MOST_KEPT],
@@ -72,7 +72,7 @@ impl PlannedServer {
         [&mut self.reads, &mut self.changes]
     }
 
-    /// Returns the step of a tool as far as it does not depend on the catalogue: with its gates at their places.
+    /// Returns the step of a tool without the values of the catalogue. The paths of its gates are set.
     fn step_of(&self, tool: &str) -> PlannedStep {
         let mut step = self.common_step(tool).clone();
         let (from, name) = (step.path.clone(), self.spec.tool_name(tool));
@@ -93,11 +93,11 @@ impl PlannedServer {
         kept.find(|kept| kept.catalogue == *catalogue).map(|kept| &kept.tools)
     }
 
-    /// Plans the tools of a catalogue. `digest`: that of its record.
+    /// Plans the tools of a catalogue. `digest` is that of its record.
     pub(crate) fn keep(&self, digest: &Digest, catalogue: &Catalogue) -> Option<&ServerTools> {
         let tools = catalogue.tools().iter().filter(|tool| self.spec.has(tool.name())).map(|tool| self.tool(tool));
         let mut tools: ServerTools = tools.map(|tool| (tool.name.clone(), tool)).collect();
-        // A model could not tell which of two tools of one name it calls.
+        // A model could not distinguish two tools with the same name.
         for (one, other) in names::collisions(tools.keys().map(String::as_str)) {
             tools.remove(&one);
             tools.remove(&other);
@@ -112,7 +112,7 @@ impl PlannedServer {
         self.kept(digest)
     }
 
-    /// Returns the bytes of the definitions in all catalogues that were planned.
+    /// Returns the size of the definitions in all planned catalogues, in bytes.
     pub(super) fn kept_bytes(&self) -> usize {
         self.kept.iter().filter_map(OnceLock::get).map(|kept| kept.bytes).sum()
     }
@@ -130,7 +130,7 @@ impl PlannedServer {
         let mut step = self.step_of(tool.name());
         let asking = step.policy_gates.len();
         step.policy_gates.retain(|gate| !self.is_reviewed(gate, tool.name(), &definition));
-        // It counts as one that changes something, as before: the policy leaves its gate out for this definition only.
+        // A call of such a tool still counts as changing, because the policy omits its gate for this definition only.
         step.has_policy_call_gate |= step.policy_gates.len() < asking;
         if let Action::Mcp(mcp) = &mut step.action {
             let reads = effects == Some(Effects::Read);
@@ -151,7 +151,7 @@ impl PlannedServer {
         }
     }
 
-    /// Whether a gate of a policy is left out before calls of a tool with this definition.
+    /// Whether a gate of a policy is omitted before calls of a tool with this definition.
     fn is_reviewed(&self, gate: &PlannedStep, tool: &str, definition: &Digest) -> bool {
         let of_gate = self
             .reviewed
@@ -160,7 +160,7 @@ impl PlannedServer {
         of_gate.flat_map(|(_, _, reviewed)| reviewed).any(|one| is_reviewed(one, &self.spec, tool, definition))
     }
 
-    /// Returns all of its tools together, as one of which nothing is known.
+    /// Returns one tool that stands for all tools of the server, without their definitions.
     pub(super) fn any_tool(&self) -> PlannedTool {
         let mut step = self.changes.clone();
         let is_left_out = |gate: &PlannedStep| self.reviewed.iter().any(|(_, name, _)| *name == gate.name);
@@ -179,8 +179,8 @@ impl PlannedServer {
 }
 
 impl PlannedTools {
-    /// Returns where a place beneath the step of a tool of a server stands in a plan: `.call/crm/.start` for
-    /// `.call/crm.refund/.start`; every other place is the same. With the server, and its tool.
+    /// Returns the server and the tool of a path below the step of a server's tool, and the path in the plan:
+    /// `.call/crm/.start` for `.call/crm.refund/.start`. Other paths stay the same.
     pub(super) fn place_of_server<'p>(&self, place: &'p str) -> Option<(&PlannedServer, &'p str, String)> {
         let rest = place.strip_prefix(PLANNED_CALLS)?;
         let (name, beneath) = rest.find('/').map_or((rest, ""), |at| rest.split_at(at));
@@ -189,8 +189,7 @@ impl PlannedTools {
         Some((planned, tool, format!("{PLANNED_CALLS}{server}{beneath}")))
     }
 
-    /// Returns the step, or the gate, at a place beneath the step of a tool of a server: without what only the
-    /// catalogue says.
+    /// Returns the step or the gate at a path below the step of a server's tool, without the values of the catalogue.
     pub(super) fn step_of_server(&self, place: &str) -> Option<&PlannedStep> {
         let (server, tool, place) = self.place_of_server(place)?;
         server.common_step(tool).with_its_gates().find(|step| step.path == place)
@@ -204,17 +203,16 @@ pub(super) fn is_reviewed(reviewed: &ReviewedTool, server: &Server, tool: &str, 
     is_host && reviewed.tool == tool && reviewed.definition == *definition
 }
 
-/// Returns the server of which a list can mean tools by an entry, and the rest of the entry. A glob means tools of a
-/// server only if it begins with its name and a dot: no name that a server chooses fits a glob that was written for
-/// others.
+/// Returns the server whose tools an entry of a list can mean, and the rest of the entry. A glob means tools of a
+/// server only if it begins with the server's name and a dot. So no name that a server chooses can match a glob that
+/// was written for other tools.
 fn server_of<'s>(spec: &'s WorkflowSpec, entry: &str) -> Option<(&'s Server, String)> {
     let (server, tool) = entry.split_once('.')?;
     let server = spec.servers.iter().find(|one| one.name == server)?;
     Some((server, tool.to_owned()))
 }
 
-/// Returns the entries by which agents list tools of a server that may change something, have no pin, and that no gate
-/// asks about.
+/// Returns the entries by which agents list tools of a server that may change something, have no pin, and have no gate.
 fn unasked_entries<'s>(spec: &'s WorkflowSpec, server: &Server, any: &PlannedTool, gates: &[CallGate]) -> Vec<&'s str> {
     let is_unasked = |entry: &&String| {
         let Some((_, tool)) = server_of(spec, entry).filter(|(one, _)| one.name == server.name) else { return false };
@@ -280,7 +278,7 @@ impl Validator<'_> {
         if let Some(url) = &server.url {
             self.not_allowed(format!("{field}.url"), self.policies.refuses_url(url));
         }
-        // The text is not repeated: it may be a key that was written in the wrong place.
+        // The error does not repeat the text, because it may be a key in the wrong field.
         if server.key.as_ref().is_some_and(|key| spec.secrets.iter().all(|entry| entry.name != *key)) {
             let names: Vec<_> = spec.secrets.iter().map(|entry| entry.name.as_str()).collect();
             let names = if names.is_empty() { "there is none: add one".into() } else { names.join(", ") };
@@ -327,14 +325,14 @@ impl Validator<'_> {
         for gate in &mut planned.policy_gates {
             gate.path = format!("{}/{}", planned.path, gate.name);
         }
-        // The model is told of a failure; an unknown outcome is for people.
+        // The model receives a failure. After an unknown outcome people are asked.
         planned.on_error = OnError::Continue;
         let mut before = plan.added.iter().filter_map(|added| added.step.before.as_ref());
         planned.has_policy_call_gate = before.any(|before| before.kinds.contains(&GuardedKind::Tool));
         Some(planned)
     }
 
-    /// Refuses servers whose tools a policy forbids or wants gates for, and warns of those that no gate asks about.
+    /// Refuses servers whose tools a policy forbids or requires gates for, and warns of servers without gates.
     pub(super) fn check_gates_of_servers(&mut self, plan: &PlanContext<'_>, planned: &PlannedTools) {
         for (at, server) in plan.spec.servers.iter().enumerate() {
             let field = format!("spec.servers[{at}]");
@@ -366,7 +364,7 @@ impl Validator<'_> {
         }
     }
 
-    /// Checks an entry of the tools of an agent that means tools of a server. Returns whether it does.
+    /// Checks an entry of an agent's tools that names tools of a server. Returns whether it does.
     pub(super) fn tools_of_server(&mut self, spec: &WorkflowSpec, entry: &str, field: &str) -> bool {
         let Some((server, tool)) = server_of(spec, entry) else { return false };
         let exists = tool.contains('*') || (fits(&tool) && server.has(&tool));

@@ -1,6 +1,6 @@
-//! The one list of steps of a spec, grouped as its pattern wants: by branch, or by the names that the pattern gives.
+//! The steps of a spec, grouped for their pattern: by branch, or by the names in the pattern.
 //!
-//! Complaints name a step by its position in `spec.steps`. Journal paths and templates know no such position.
+//! Errors name a step by its position in `spec.steps`. Journal paths and templates use its name.
 
 use std::collections::BTreeSet;
 
@@ -10,15 +10,15 @@ use signoff_expr::Members;
 
 use super::{Validator, references::record};
 
-/// The largest number of steps of a Workflow.
+/// The maximum number of steps of a Workflow.
 pub(super) const MOST_STEPS: usize = 1024;
-/// The largest number of steps of one branch or route.
+/// The maximum number of steps of one branch or route.
 const MOST_IN_A_BRANCH: usize = 64;
 
-/// A step of a spec, and the field where it stands.
+/// A step of a spec with its field.
 #[derive(Clone, Debug)]
 pub(in crate::plan) struct SpecStep<'a> {
-    /// Such as `spec.steps[2]`.
+    /// The field, such as `spec.steps[2]`.
     pub(in crate::plan) field: String,
     pub(in crate::plan) step: &'a Step,
     /// The shape of its record in templates and conditions.
@@ -39,16 +39,16 @@ impl<'a> SpecSteps<'a> {
     pub(super) fn new(spec: &'a WorkflowSpec) -> Self {
         let one = |(at, step)| SpecStep { field: format!("spec.steps[{at}]"), step, record: record(step, &[]) };
         let steps = spec.steps.iter().enumerate().map(one);
-        // The steps of tools are not part of the order.
+        // The steps of tools run only when they are called.
         Self(steps.filter(|one| !spec.runs_as_tool(one.step)).collect())
     }
 
-    /// All of them, in the order of the list.
+    /// Returns all steps, in the order of the list.
     pub(super) fn all(&self) -> &[SpecStep<'a>] {
         &self.0
     }
 
-    /// The branches, in order of appearance.
+    /// Returns the branches, in order of appearance.
     pub(super) fn branches(&self) -> Vec<SpecBranch<'a>> {
         let mut branches: Vec<SpecBranch<'a>> = Vec::new();
         for one in &self.0 {
@@ -61,14 +61,14 @@ impl<'a> SpecSteps<'a> {
         branches
     }
 
-    /// The steps without a branch.
+    /// Returns the steps without a branch.
     fn branchless(&self) -> impl Iterator<Item = &SpecStep<'a>> {
         self.0.iter().filter(|one| one.step.branch.is_none())
     }
 }
 
 impl Validator<'_> {
-    /// Complains about steps with a branch, in a pattern that has none, and about duplicate names.
+    /// Reports steps with a branch in a pattern without branches, and duplicate names.
     pub(super) fn check_no_branches(&mut self, steps: &SpecSteps<'_>) {
         for one in steps.all().iter().filter(|one| one.step.branch.is_some()) {
             let message = "only parallel and routing have branches: give spec.pattern one of them, or leave branch out";
@@ -77,7 +77,7 @@ impl Validator<'_> {
         self.check_unique_steps(steps.all());
     }
 
-    /// Complains about more steps than a pattern may have.
+    /// Reports more steps than a pattern can have.
     pub(super) fn check_count(&mut self, steps: &SpecSteps<'_>, most: usize, pattern: &str) {
         let count = steps.all().len();
         if count > most {
@@ -86,7 +86,7 @@ impl Validator<'_> {
         }
     }
 
-    /// Returns the branches of a pattern that has them. `named`: the steps without a branch that the pattern names.
+    /// Returns the branches of a pattern with branches. `named` are the steps without a branch that the pattern names.
     pub(super) fn spec_branches<'a>(&mut self, steps: &SpecSteps<'a>, named: &BTreeSet<&str>) -> Vec<SpecBranch<'a>> {
         let branches = steps.branches();
         for branch in &branches {
@@ -111,7 +111,7 @@ impl Validator<'_> {
         branches
     }
 
-    /// Complains about steps without a branch that nothing names.
+    /// Reports steps without a branch that the pattern does not name.
     pub(super) fn check_all_named(&mut self, steps: &SpecSteps<'_>, named: &BTreeSet<&str>, remedy: &str) {
         self.check_unique_steps(steps.branchless());
         for one in steps.branchless().filter(|one| !named.contains(one.step.name.as_str())) {
@@ -143,7 +143,7 @@ impl Validator<'_> {
         None
     }
 
-    /// Complains about steps whose name an earlier one has.
+    /// Reports steps with the name of an earlier step.
     pub(in crate::plan) fn check_unique_steps<'s, 'a: 's>(
         &mut self,
         steps: impl IntoIterator<Item = &'s SpecStep<'a>>,

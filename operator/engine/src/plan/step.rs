@@ -1,6 +1,6 @@
-//! The steps of a plan: parsed, with every default filled in and every name known to exist.
+//! The steps of a plan: parsed, with every default filled in and every name checked.
 //!
-//! Nothing here renders: a plan holds templates, a transition holds texts.
+//! Nothing is rendered here: a plan holds templates, a transition renders them.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -41,20 +41,20 @@ pub(super) struct PlanContext<'a> {
 /// The position of a step while it is checked.
 pub(super) struct StepContext<'a> {
     pub(super) plan: &'a PlanContext<'a>,
-    /// The steps before it that could be reviewed, with their positions, in the order in which they run.
+    /// The earlier steps that a gate can review, with their positions, in the order in which they run.
     pub(super) earlier: Vec<(usize, &'a PlannedStep)>,
     pub(super) known: Known,
     /// The field of the spec that declares the step, for errors.
     pub(super) field: String,
     /// The prefix of the paths of its list in the journal: empty, or `billing/`.
     pub(super) prefix: &'a str,
-    /// The policy that added it.
+    /// The policy that added the step.
     pub(super) added_by: Option<&'a str>,
-    /// The step that it was added before, and what Modify may change of that.
+    /// The step before which this one was added, and the fields of that step that Modify can change.
     pub(super) before: Option<(&'a Step, &'static [&'static str])>,
-    /// Whether there is a joined result that a gate here reviews.
+    /// Whether a gate here can review a joined result.
     pub(super) result: bool,
-    /// Whether it is the step of every tool of a server, of which only the catalogue says more.
+    /// Whether the step stands for all tools of a server, whose definitions are in the catalogue.
     pub(super) is_of_server: bool,
 }
 
@@ -73,7 +73,7 @@ impl<'a> StepContext<'a> {
         }
     }
 
-    /// The same for the step of every tool of a server.
+    /// Returns the same context for the step of all tools of a server.
     pub(super) fn of_server(self) -> Self {
         Self { is_of_server: true, ..self }
     }
@@ -84,7 +84,7 @@ impl<'a> StepContext<'a> {
 }
 
 impl Validator<'_> {
-    /// Plans a list of steps, one after the other. `base`: the names they know besides each other.
+    /// Plans a list of steps, one after the other. `base` are the names from outside of the list.
     pub(super) fn list(
         &mut self,
         plan: &PlanContext<'_>,
@@ -109,7 +109,7 @@ impl Validator<'_> {
         planned
     }
 
-    /// Complains about `dependsOn` where there is no dag.
+    /// Reports `dependsOn` outside of a dag.
     pub(super) fn check_no_dependencies(&mut self, one: &SpecStep<'_>, remedy: &str) {
         if !one.step.depends_on.is_empty() {
             let message = format!("only the steps of a dag depend on each other: {remedy}");
@@ -117,7 +117,7 @@ impl Validator<'_> {
         }
     }
 
-    /// Complains about names that occur twice.
+    /// Reports duplicate names.
     pub(super) fn check_unique<'n>(&mut self, names: impl Iterator<Item = &'n str>, field: &str) {
         let mut seen = std::collections::BTreeSet::new();
         for (at, name) in names.enumerate() {
@@ -151,7 +151,7 @@ impl Validator<'_> {
             .as_ref()
             .and_then(|source| self.condition(source, &context.field("skipIf"), &context.known, consequence));
         if let Some(schema) = &step.output_schema
-            // A run that was accepted goes on: an answer that its schema cannot judge fails by itself.
+            // An accepted run continues: an answer that cannot be validated fails on its own.
             && !self.accepted
             && let Err(why) = Schema::compile(schema)
         {
@@ -189,8 +189,8 @@ impl Validator<'_> {
         Some(planned)
     }
 
-    /// Refuses a `timeout` of a call that is longer than the operator allows. An accepted run keeps its spec: the
-    /// operator cuts its calls short instead.
+    /// Refuses a `timeout` of a call above the operator's maximum. An accepted run keeps its spec: the operator
+    /// shortens the timeout of its calls.
     pub(super) fn call_timeout(&mut self, timeout: Option<Span>, field: &str) {
         let (given, most) = (timeout.map(Span::duration).unwrap_or_default(), self.settings.max_call_timeout);
         if given > most && !self.accepted {
@@ -245,7 +245,7 @@ impl Validator<'_> {
         }
     }
 
-    /// Complains where there is no such agent, or its instructions ask for names that do not exist here.
+    /// Reports an unknown agent, and names in its instructions that do not exist here.
     pub(super) fn agent(&mut self, name: &str, field: &str, context: &StepContext<'_>) {
         match context.plan.agents.get(name) {
             Some(planned) => {
@@ -272,7 +272,7 @@ impl Validator<'_> {
     fn http_step(&mut self, http: &HttpStep, context: &StepContext<'_>) -> Option<Box<PlannedHttp>> {
         let fixed = policy::fixed_host(&http.url);
         self.not_allowed(context.field("http.url"), fixed.and_then(|url| self.policies.refuses_url(url)));
-        // An accepted run goes on: the call fails by itself.
+        // An accepted run continues: the call fails on its own.
         if !self.accepted && fixed.and_then(|url| Url::parse(url).ok()).is_some_and(|url| hosts::has_credentials(&url))
         {
             self.error(
@@ -304,14 +304,15 @@ impl Validator<'_> {
         Some(Box::new(PlannedHttp { spec: http.clone(), url: url?, headers, secrets, body }))
     }
 
-    /// A template whose every name is known.
+    /// Parses a template, and checks its names.
     pub(super) fn known_template(&mut self, source: &str, field: &str, known: &Known) -> Option<Template> {
         let template = self.template(source, field)?;
         self.references(template.references(), known, field);
         Some(template)
     }
 
-    /// A condition whose every name is known; `consequence` says what follows where it has no value.
+    /// Parses a condition, and checks its names. `consequence` is the part of the error about a condition that cannot
+    /// be evaluated.
     pub(super) fn condition(
         &mut self,
         source: &str,
@@ -322,7 +323,7 @@ impl Validator<'_> {
         match Condition::parse(source, field) {
             Ok(condition) => {
                 self.references(&condition.references(), known, field);
-                // An accepted run goes on: a condition that has no value fails by itself.
+                // An accepted run continues: a condition that cannot be evaluated fails on its own.
                 let problems =
                     if self.accepted { BTreeSet::new() } else { condition.read_problems(known, consequence) };
                 for ReadProblem { is_certain, problem } in problems {

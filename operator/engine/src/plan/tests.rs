@@ -1,4 +1,4 @@
-//! The errors of a plan, one for each mistake of an author, with the field and the remedy.
+//! Tests of the errors of a plan: one for each mistake of an author, with the field and the remedy.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 #[path = "new_rules_tests.rs"]
@@ -289,7 +289,7 @@ fn the_digest_of_a_spec_ignores_what_may_change_and_nothing_else() {
     assert_ne!(one, digest(json!({"requestedBy": "mallory", "steps": steps("x")})));
 }
 
-/// The complaints about a spec whose JSON has so many bytes, most of them in its inputs.
+/// Returns the errors of a spec with this size as JSON, in bytes. Most of it is in the inputs.
 fn of_bytes(bytes: usize) -> Vec<String> {
     let spec = |fill: usize| {
         json!({

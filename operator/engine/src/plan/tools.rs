@@ -1,5 +1,4 @@
-//! The tools of a plan, and the gates in front of them: parsed, and checked so that no model can meet an error of the
-//! author.
+//! The tools of a plan and the gates before them, checked so that no error of the author can reach a model.
 //!
 //! Whether a call runs is decided in `steps/agent/gating.rs`.
 
@@ -37,7 +36,7 @@ use crate::{
 
 /// The maximum depth of agents that call agents.
 const MOST_NESTED: usize = 4;
-/// The longest path of a record in the journal.
+/// The maximum length of the path of a record, in bytes.
 const LONGEST_PATH: usize = 512;
 
 /// A tool of a plan.
@@ -47,15 +46,15 @@ pub(crate) struct PlannedTool {
     pub(crate) description: String,
     /// The JSON Schema of its arguments.
     pub(crate) parameters: JsonObject,
-    /// As the author declares them, except `read` of a request that cannot only read.
+    /// The declared effects, except `read` for a request that cannot be read-only.
     pub(crate) effects: Option<Effects>,
-    /// Whether its author says that an equal call can be made again.
+    /// Whether the author declares that an equal call can be made again.
     pub(crate) repeatable: bool,
-    /// The digest of the tool and its step, as they are written; of a tool of a server that of what the server says of
-    /// it.
+    /// The digest of the tool and its step as written. For a tool of a server it is the digest of the server's
+    /// definition.
     pub(crate) definition: Digest,
     pub(crate) defined_by: DefinedBy,
-    /// It runs only with a permission of the gates: `steps` refuses it without one.
+    /// The step of the tool. It runs only with a permission of the gates.
     pub(crate) step: PlannedStep,
 }
 
@@ -64,12 +63,12 @@ pub(crate) struct PlannedTool {
 pub(crate) enum DefinedBy {
     /// A tool of `spec.tools`.
     Author,
-    /// A tool of a server: whether the author reviewed its definition.
+    /// A tool of a server. `is_pinned` says whether the author reviewed its definition.
     Server { is_pinned: bool },
 }
 
 impl PlannedTool {
-    /// Returns what the rules of gates see of it.
+    /// Returns the facts that the rules of gates read.
     fn ruled(&self) -> RuledTool<'_> {
         let is_pinned = match self.defined_by {
             DefinedBy::Author => None,
@@ -83,12 +82,13 @@ impl PlannedTool {
         self.effects.unwrap_or(Effects::Irreversible)
     }
 
-    /// Whether an equal call can be made again without people. The author cannot say so where a policy has a gate.
+    /// Whether an equal call can be made again without people. The author's declaration does not count if a policy has
+    /// a gate.
     pub(crate) fn is_repeatable(&self) -> bool {
         self.repeatable && !self.step.has_policy_call_gate && self.step.policy_gates.is_empty()
     }
 
-    /// Returns what is known of its calls before any is made.
+    /// Returns the facts that are the same for all its calls.
     pub(crate) fn facts(&self) -> CallFacts {
         let of_kind = |kind| CallFacts::of_kind(kind, self.effects);
         let is_literal = |image: &String| !["{{", "{%", "{#"].iter().any(|mark| image.contains(mark));
@@ -113,28 +113,28 @@ impl PlannedTool {
     }
 }
 
-/// The calls that a gate in front of tools asks about.
+/// The rule by which a gate before tools asks about calls.
 #[derive(Clone, Debug)]
 pub(crate) enum CallGateRule {
-    /// Of a gate of the Workflow.
+    /// The rule of a gate of the Workflow.
     Author(CallRule),
-    /// Of a gate that a policy added.
+    /// The rule of a gate that a policy added.
     Policy(CallMatch),
 }
 
-/// A gate in front of tools.
+/// A gate before tools.
 #[derive(Clone, Debug)]
 pub(crate) struct CallGate {
     pub(crate) gate: PlannedStep,
     pub(crate) type_: GateType,
     pub(crate) rule: CallGateRule,
-    /// It does not ask where this is false.
+    /// The gate does not ask if this is false.
     pub(crate) condition: Option<Condition>,
 }
 
 impl CallGate {
-    /// Returns why the gate asks about a call, its condition aside; `None` where it does not. `call`: everything that
-    /// is known of the call.
+    /// Returns the reason why the gate asks about a call, without regard to its condition, or `None` if it does not
+    /// ask. `call` has all known facts of the call.
     pub(crate) fn reason(&self, tool: &PlannedTool, call: &CallFacts) -> Option<String> {
         match &self.rule {
             CallGateRule::Author(rule) => rule.reason(&tool.ruled()),
@@ -145,7 +145,7 @@ impl CallGate {
         }
     }
 
-    /// Whether the gate can ask about a call of some tool of a server.
+    /// Whether the gate can ask about a call of a tool of a server.
     fn can_ask_about(&self, server: &PlannedServer) -> bool {
         match &self.rule {
             CallGateRule::Author(rule) => rule.can_ask_about(&server.spec.name),
@@ -161,7 +161,7 @@ impl CallGate {
         }
     }
 
-    /// Whether people decide here about every call of a server that may change something and has no pin.
+    /// Whether people decide here about every call of a server's tools that may change something and have no pin.
     pub(super) fn asks_about_changes_of(&self, server: &str) -> bool {
         let asks = match &self.rule {
             CallGateRule::Author(rule) => rule.asks_about_changes_of(server) && !approves_unasked(&self.gate),
@@ -170,7 +170,7 @@ impl CallGate {
         asks && self.condition.is_none()
     }
 
-    /// Whether people decide about every call of a tool here.
+    /// Whether people decide here about every call of a tool.
     pub(super) fn always_asks(&self, tool: &PlannedTool) -> bool {
         let asks = match &self.rule {
             CallGateRule::Author(rule) => {
@@ -187,7 +187,7 @@ impl CallGate {
     }
 }
 
-/// Whether a deadline that passes approves at a gate. An answer before a step approves it.
+/// Whether a deadline approves at a gate. Before a step, a response approves too.
 fn approves_unasked(gate: &PlannedStep) -> bool {
     let Some(gate) = gate.gate() else { return false };
     match gate.spec.timeout.as_ref().and_then(|timeout| timeout.action) {
@@ -201,9 +201,9 @@ fn approves_unasked(gate: &PlannedStep) -> bool {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PlannedTools {
     pub(crate) tools: BTreeMap<String, PlannedTool>,
-    /// Those of policies, then those of the Workflow in its order.
+    /// The gates of policies, followed by those of the Workflow in its order.
     pub(crate) gates: Vec<CallGate>,
-    /// The gate of the questions of agents.
+    /// The gate for questions of agents.
     pub(crate) question: Option<PlannedStep>,
     /// The servers whose tools agents and steps may call, by name.
     pub(crate) servers: BTreeMap<String, PlannedServer>,
@@ -217,11 +217,11 @@ impl PlannedTools {
         self.question.is_some() || !self.gates.is_empty() || self.tools.values().any(has_gate) || of_servers()
     }
 
-    /// Whether a call of a tool only reads, by its method as servers read it, and no gate of the Workflow or of a
-    /// policy can ask about it.
+    /// Whether a call of a tool only reads, by its HTTP method, and no gate of the Workflow or of a policy can ask
+    /// about it.
     pub(super) fn is_unasked_read(&self, tool: &PlannedTool) -> bool {
         let facts = tool.facts();
-        // Of a tool of a server the author says so, not its annotations.
+        // For a tool of a server the author's declaration counts, not the server's annotations.
         let is_read = facts.sent.as_ref().is_some_and(SentMethod::only_reads)
             || matches!(&tool.step.action, Action::Mcp(mcp) if mcp.reads);
         let only_reads = tool.effects == Some(Effects::Read) && is_read;
@@ -250,7 +250,7 @@ impl Validator<'_> {
         tools::offered(spec, agent).into_iter().map(str::to_owned).collect()
     }
 
-    /// Plans the tools and the gates in front of them.
+    /// Plans the tools and the gates before them.
     pub(super) fn tools(&mut self, plan: &PlanContext<'_>, everywhere: &Known) -> PlannedTools {
         let spec = plan.spec;
         self.check_unique(spec.tools.iter().map(|tool| tool.name.as_str()), "spec.tools");
@@ -331,18 +331,19 @@ impl Validator<'_> {
                 format!("the step runs only as the tool {}: leave dependsOn out", tool.name),
             );
         }
-        // A step of several tools may read what only some of them have. No new rule stops a run that was accepted.
+        // The step of several tools can read arguments that only some of them have. New rules do not stop an accepted
+        // run.
         let is_alike = |other: &Tool| other.step != tool.step || other.parameters == tool.parameters;
         let is_alike = plan.spec.tools.iter().all(is_alike);
         let arguments = if is_alike && !self.accepted { references::members(&parameters.0) } else { Members::Open };
         let known = everywhere.clone().with("args", arguments);
         let mut planned = self.step(step, &StepContext::new(plan, &at, PLANNED_CALLS, known))?;
-        // Gates of policies stand beneath each call.
+        // The gates of policies are below each call.
         for gate in &mut planned.policy_gates {
             gate.path = format!("{}/{}", planned.path, gate.name);
         }
         if step.on_error.is_none() {
-            // The model is told of a failure; an unknown outcome is for people.
+            // The model receives a failure. After an unknown outcome people are asked.
             planned.on_error = OnError::Continue;
         }
         let definition = Digest::of(&json!({"tool": tool, "step": step}));
@@ -401,7 +402,7 @@ impl Validator<'_> {
         Some(CallGate { gate: PlannedStep { only_if: None, ..planned }, type_, rule, condition })
     }
 
-    /// Warns of a condition that reads who makes a call, where agents call each other.
+    /// Warns of a condition that reads the name of the calling agent, if agents call each other.
     fn check_condition_on_agent(&mut self, plan: &PlanContext<'_>, field: &str, condition: Option<&Condition>) {
         let reads = |name: &str| condition.is_some_and(|c| c.references().iter().any(|one| one.root == name));
         let is_agent = |tool: &Tool| plan.spec.steps.iter().any(|step| step.name == tool.step && step.agent.is_some());
@@ -438,7 +439,7 @@ impl Validator<'_> {
         self.spec_gate(plan, field, gate, &format!("{PLANNED_CALLS}.gate"), known, GateSubject::Question)
     }
 
-    /// Reports agents that call themselves, and agents that call each other too deep.
+    /// Reports agents that call themselves, and agents whose calls are nested too deep.
     fn check_nesting(&mut self, plan: &PlanContext<'_>) {
         let called = |agent: &str| -> Vec<String> {
             let names = plan.agents.get(agent).into_iter().flat_map(|agent| &agent.tools);
@@ -514,7 +515,7 @@ impl Validator<'_> {
                 continue;
             }
             let asks = |tool: &PlannedTool| gate.reason(tool, &tool.facts()).is_some();
-            // The gates of a preset are named after it, and ask about tools that a Workflow may have.
+            // The gates of a preset are named after it, and can name tools that the Workflow lacks.
             let is_own = gate.gate.added_by.is_none() && !gate.gate.name.contains('.');
             if is_own && !planned.tools.is_empty() && !planned.tools.values().any(asks) {
                 let message = format!("gate {} would never ask: it asks about none of spec.tools", gate.gate.name);
@@ -522,7 +523,7 @@ impl Validator<'_> {
             }
         }
         if offered.is_empty() && plan.agents.values().all(|agent| agent.servers.is_empty()) {
-            // Gates of policies are not the author's to leave out.
+            // The author cannot omit gates of policies.
             let of_tools = plan.gates.of_calls().chain(plan.gates.of_type(SpecGateType::Question));
             let fields: Vec<_> =
                 of_tools.filter(|(_, gate)| gate.preset.is_none()).map(|(field, _)| field.clone()).collect();
@@ -537,7 +538,7 @@ impl Validator<'_> {
 }
 
 impl Validator<'_> {
-    /// Refuses a tool that a policy forbids or wants a gate for, and warns of one that can change something unasked.
+    /// Refuses a tool that a policy forbids or requires a gate for, and warns of a changing tool without a gate.
     pub(super) fn check_gates_of_tool(&mut self, tool: &PlannedTool, gates: &[CallGate], field: &str) {
         let facts = tool.facts();
         self.not_allowed(field, self.policies.forbids_call(&facts));
@@ -581,7 +582,7 @@ pub(super) fn agent_can_change(plan: &PlanContext<'_>, agent: &str) -> bool {
                         return true;
                     }
                 }
-                // A text changes nothing by itself: its author says what it stands for.
+                // A rendered text changes nothing itself: its author declares its effects.
                 (None, None) if step.set.is_some() && reads => {}
                 (None, None) => return true,
             }

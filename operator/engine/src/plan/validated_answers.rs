@@ -1,8 +1,7 @@
-//! The answers that were validated already, kept with the plan of their run: every transition replays the run from its
-//! beginning, and must not pay for the same answer each time.
+//! The cache of validated answers in the plan of a run, so that a replay does not validate the same answer again.
 //!
-//! **Invariant:** it changes what a transition costs and never what it comes to. An answer is named by its digest and
-//! by the path of the attempt, whose schema never changes; what was found while the evaluation was stopped is not kept.
+//! **Invariant:** the cache changes the cost of a transition and never its result. The key of an answer is its digest
+//! and the path of the attempt, whose schema never changes. A result of a stopped evaluation is not cached.
 
 use std::{
     collections::BTreeMap,
@@ -12,12 +11,12 @@ use std::{
 use signoff_api::Digest;
 use signoff_expr::budget;
 
-/// The bytes that the validated answers of one plan may take.
+/// The maximum size of the validated answers of one plan, in bytes.
 const MAX_BYTES: usize = 512 << 10;
-/// The bytes of an entry beside its texts.
+/// The size of an entry beside its texts, in bytes.
 const OVERHEAD: usize = 128;
 
-/// The problem of an answer, or `None` where it is as it should be.
+/// The problem of an answer, or `None` if it is valid.
 type Problem = Option<String>;
 
 /// The validated answers of one plan. Copies share them.
@@ -28,7 +27,7 @@ pub(crate) struct ValidatedAnswers {
 
 #[derive(Debug, Default)]
 struct AnswerCache {
-    /// By the path of the attempt that was validated, and the digest of the answer.
+    /// By the path of the validated attempt, and the digest of the answer.
     by_answer: BTreeMap<(String, Digest), Problem>,
     bytes: usize,
 }
@@ -38,7 +37,7 @@ impl ValidatedAnswers {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns what is wrong with an answer at `path`, which is validated only once.
+    /// Returns the problem of an answer at `path`, and validates it only if the result is not cached.
     pub(crate) fn get_or_validate(&self, path: &str, answer: &Digest, validate: impl FnOnce() -> Problem) -> Problem {
         let key = (path.to_owned(), answer.clone());
         if let Some(known) = self.lock().by_answer.get(&key) {
@@ -51,14 +50,14 @@ impl ValidatedAnswers {
         problem
     }
 
-    /// The number of validated answers.
+    /// Returns the number of validated answers.
     pub(crate) fn count(&self) -> usize {
         self.lock().by_answer.len()
     }
 }
 
 impl AnswerCache {
-    /// Keeps a result while there is room. Nothing makes room for another one: a replay needs all of them.
+    /// Caches a result while there is room. Entries are never evicted, because a replay needs all of them.
     fn keep(&mut self, key: (String, Digest), problem: Problem) {
         let bytes = key.0.len() + key.1.as_str().len() + problem.as_ref().map_or(0, String::len) + OVERHEAD;
         if self.bytes + bytes <= MAX_BYTES {

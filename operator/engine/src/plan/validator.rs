@@ -8,14 +8,14 @@ use signoff_expr::{Template, nearest::did_you_mean};
 use super::Settings;
 use crate::{field_error::FieldError, policy::Policies};
 
-/// The most errors that name a similar name.
+/// The maximum number of errors that suggest a similar name.
 const MOST_HINTS: usize = 16;
 
 /// The validator of a Workflow, with the errors so far.
 pub(crate) struct Validator<'a> {
     pub(super) settings: &'a Settings,
     pub(super) policies: &'a Policies,
-    /// Whether the run was accepted: policies then hold gates and refuse nothing.
+    /// Whether the run was accepted: policies then hold gates, and conflicts are not errors.
     pub(super) accepted: bool,
     pub(super) errors: Vec<FieldError>,
     pub(super) warnings: Vec<String>,
@@ -24,8 +24,8 @@ pub(crate) struct Validator<'a> {
 }
 
 impl Validator<'_> {
-    /// Returns the end of an error about an unknown name: the similar known ones. Only the first errors have it,
-    /// because each compares all names.
+    /// Returns the end of an error about an unknown name, with similar known names. Only the first errors have it,
+    /// because it compares all names.
     pub(crate) fn did_you_mean<'k>(&self, typed: &str, known: impl IntoIterator<Item = &'k str>) -> String {
         if self.errors.len() < MOST_HINTS { did_you_mean(typed, known) } else { String::new() }
     }
@@ -36,13 +36,13 @@ impl Validator<'_> {
 
     pub(super) fn error_as(&mut self, reason: &'static str, field: impl Into<String>, message: impl Into<String>) {
         let error = FieldError { field: field.into(), message: message.into(), reason };
-        // One field may be looked at from several places.
+        // One field can be checked several times.
         if !self.errors.contains(&error) {
             self.errors.push(error);
         }
     }
 
-    /// Reports something that the policies do not allow, unless the run was already accepted.
+    /// Reports a part of the spec that the policies forbid, unless the run was already accepted.
     pub(crate) fn not_allowed(&mut self, field: impl Into<String>, why: Option<String>) {
         if let (Some(why), false) = (why, self.accepted) {
             self.error_as(reason::NOT_ALLOWED, field, why);

@@ -1,5 +1,5 @@
-//! Authors who try to answer a policy's gate about calls of tools, or to get round it: nothing runs that the people of
-//! the policy did not approve.
+//! Tests with authors who try to answer or avoid a policy's gate about calls of tools: nothing runs without the
+//! approval of the policy's approvers.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use proptest::prelude::*;
@@ -20,8 +20,8 @@ use crate::{
     },
 };
 
-/// The gate of the policy is called `guard` and is decided by the group finance. These people vote wherever they are
-/// let. One of finance only asks for more people, the others are people of the author.
+/// The gate of the policy is called `guard`, and the group finance decides it. These people vote at every gate that
+/// allows it. One member of finance only asks for more people; the others are the author's.
 const VOTERS: [(&str, &[&str], Verdict); 4] = [
     ("fred", &["finance"], Verdict::Escalate),
     ("erin", &[], Verdict::Escalate),
@@ -57,7 +57,7 @@ fn is_approved_without_finance(request: &ApprovalRequest) -> bool {
     false
 }
 
-/// Gates of an author that let other people decide, or deadlines.
+/// Returns a gate of an author that lets other people or deadlines decide.
 fn hitl(how: usize) -> Value {
     let escalates = json!(["Approve", "Reject", "Escalate", "Abort"]);
     let to = |name: &str| json!([{"kind": "User", "name": name}]);
@@ -76,7 +76,7 @@ fn hitl(how: usize) -> Value {
     })
 }
 
-/// The `hitl` of the gate of the policy.
+/// Returns the `hitl` of the policy's gate.
 fn of_policy(how: usize) -> Value {
     let boss = json!([{"kind": "User", "name": "boss"}]);
     match how {
@@ -87,7 +87,7 @@ fn of_policy(how: usize) -> Value {
     }
 }
 
-/// A gate of the author with the name of the policy's.
+/// Returns a gate of the author with the name of the policy's gate.
 fn namesake(how: usize) -> Value {
     json!([{"name": "guard", "type": "toolExecution", "hitl": hitl(how)}])
 }
@@ -141,7 +141,7 @@ fn the_gate_about_failures_of_a_tool_needs_an_equal_gate_of_a_policy_too() {
     assert_eq!(sources, ["gate guard", "gate guard of ClusterApprovalPolicy prod"]);
 }
 
-/// Whether the call of `pay` may be sent twice, by this policy and this step of a tool.
+/// Whether the call of `pay` may be sent twice under this policy with this step of a tool.
 fn is_repeatable(policies: &Policies, step: Value) -> bool {
     let mut spec = spec([None; 3], json!([]));
     for (field, value) in step.as_object().unwrap() {
@@ -164,20 +164,20 @@ fn behind_a_policys_gate_about_calls_the_author_alone_does_not_say_that_one_may_
     assert!(is_repeatable(&none(), says()), "without a policy the author may say so");
     assert!(!is_repeatable(&asks_about(json!({})), says()));
     assert!(!is_repeatable(&asks_about(json!({"methods": ["POST"]})), says()));
-    // The host is known only when the call is made: before that, the gate can ask about it.
+    // The host is known only at the call, so the gate can ask about it before.
     assert!(!is_repeatable(&asks_about(json!({"hosts": ["other.example"]})), says()));
     assert!(is_repeatable(&asks_about(json!({"kinds": ["pod"]})), says()), "the gate never asks about it");
     assert!(is_repeatable(&asks_about(json!({})), json!({"method": "PUT"})), "the method says so");
     assert!(!is_repeatable(&asks_about(json!({})), json!({"method": "PUT", "idempotent": false})));
 }
 
-/// One thing that an author may add to a Workflow, or declare: what, of which tool, and how it is decided. `.3`:
-/// whether it has the name of the policy's gate.
+/// Generates an addition of an author to a Workflow: its kind, its tool, the manner of its decision, and whether it has
+/// the name of the policy's gate.
 fn addition() -> impl Strategy<Value = (usize, usize, usize, bool)> {
     (0_usize..10, 0_usize..3, 0_usize..6, any::<bool>())
 }
 
-/// A Workflow with an addition.
+/// Adds an addition to a Workflow.
 fn add(spec: &mut Value, (what, tool, how, is_namesake): (usize, usize, usize, bool), number: usize) {
     let names = ["note", "lookup", "refund"];
     let steps = ["write-note", "find", "pay"];
@@ -208,8 +208,8 @@ fn add(spec: &mut Value, (what, tool, how, is_namesake): (usize, usize, usize, b
     }
 }
 
-/// Calls every tool in one turn, approves everything, and returns the first call that ran, or could have been approved,
-/// without the policy's people.
+/// Calls every tool in one turn and approves everything. Returns the first call that ran or could be approved without
+/// the policy's approvers.
 fn unasked(policies: &Policies, spec: Value, is_meant: impl Fn(&str) -> bool) -> Option<String> {
     let names: Vec<String> =
         spec["tools"].as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap().to_owned()).collect();

@@ -1,4 +1,5 @@
-//! Attempts of an author to run something that the people of a policy did not approve, each with its honest twin.
+//! Tests with attempts of an author to run something that the policy's approvers did not approve, each with a valid
+//! counterpart.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use serde_json::{Value, json};
@@ -14,13 +15,13 @@ use crate::{
     transition::{Call, CallContent, Failure},
 };
 
-/// A policy with a gate `release` before steps of these kinds, at which everything may be decided.
+/// Returns a policy with a gate `release` before steps of these kinds, which allows every verdict.
 fn release(kinds: Value) -> Policies {
     let hitl = gate(json!({"allowedVerdicts": ["Approve", "Reject", "Modify", "Skip", "Retry"]}));
     cluster(&[("prod", json!({"steps": [{"name": "release", "before": {"kinds": kinds}, "hitl": hitl}]}))])
 }
 
-/// A chain of one POST, and the author's own gates.
+/// Returns a chain of one POST with the author's own gates.
 fn pay(step: Value, gates: Value) -> Value {
     let mut pay = json!({"name": "pay", "http": {"method": "POST", "url": "https://a.org/pay", "body": "420"}});
     for (field, value) in step.as_object().unwrap() {
@@ -46,7 +47,7 @@ pub(super) fn own(type_: &str) -> Value {
     json!([gate])
 }
 
-/// A chain of one agent, and the author's own gates.
+/// Returns a chain of one agent with the author's own gates.
 pub(super) fn write(step: Value, gates: Value) -> Value {
     let mut write = json!({"name": "pay", "agent": {"name": "writer", "input": "write"}});
     for (field, value) in step.as_object().unwrap() {
@@ -121,8 +122,7 @@ impl PolicyRun {
         assert!(self.calls().is_empty(), "nothing runs before it is approved");
     }
 
-    /// The only call, which has the digest that was approved at `path`.
-    /// Checks at which gates people changed what a request shows.
+    /// Checks the gates at which people changed the content of a request.
     #[track_caller]
     fn names(&self, path: &str, gates: &[&str]) {
         let by = self.asked(path).reviews.clone().unwrap().by;

@@ -18,26 +18,26 @@ use crate::transition::{CallContent, McpRequest};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct CallFacts {
     pub(crate) kind: CallKind,
-    /// The method of an http request, and those that its headers name.
+    /// The method of an http request, and the methods that its headers name.
     pub(crate) sent: Option<SentMethod>,
-    /// The address of an http request or of a server, at least up to the end of its host; `None` where it depends on
-    /// the call.
+    /// The address of an http request or of a server, at least up to the end of its host; `None` if it depends on the
+    /// call.
     pub(crate) url: Option<String>,
-    /// The images of a Pod; `None` where one depends on the call.
+    /// The images of a Pod; `None` if one depends on the call.
     pub(crate) images: Option<BTreeSet<String>>,
-    /// The tool of a server, by the server's own name; `None` where it is not known.
+    /// The tool of a server, by the server's name for it; `None` if unknown.
     pub(crate) server_tool: Option<String>,
-    /// As the author declares them.
+    /// The effects that the author declares.
     pub(crate) effects: Option<Effects>,
 }
 
 impl CallFacts {
-    /// A call that is no http request and no container.
+    /// Returns the facts of a call that is neither an http request nor a container.
     pub(crate) fn of_kind(kind: CallKind, effects: Option<Effects>) -> Self {
         Self { kind, sent: None, url: None, images: None, server_tool: None, effects }
     }
 
-    /// A rendered call.
+    /// Returns the facts of a rendered call.
     pub(crate) fn of(call: &CallContent, effects: Option<Effects>) -> Self {
         let of_kind = |kind| Self::of_kind(kind, effects);
         match call {
@@ -56,15 +56,15 @@ impl CallFacts {
         }
     }
 
-    /// Whether the call can change something. `effects: read` counts only for requests that only read, and nothing that
-    /// is said of a tool of a server counts.
+    /// Whether the call can change something. `effects: read` counts only for read-only requests, and never for a tool
+    /// of a server.
     pub(crate) fn changes(&self) -> bool {
         let only_reads = self.sent.as_ref().is_some_and(SentMethod::only_reads);
         !(only_reads && self.effects == Some(Effects::Read))
     }
 }
 
-/// Whether a rule matches a call; `None` if only the rendered call can tell.
+/// Whether a rule matches a call, or `None` if it depends on the rendered call.
 pub(crate) fn matches(rule: &CallMatch, call: &CallFacts) -> Option<bool> {
     let only =
         |is_limited: bool, kinds: &[CallKind], known: Option<bool>| match (is_limited, kinds.contains(&call.kind)) {
@@ -74,7 +74,7 @@ pub(crate) fn matches(rule: &CallMatch, call: &CallFacts) -> Option<bool> {
         };
     let is_listed = |url: &String| {
         let url = Url::parse(url).ok()?;
-        // An entry that cannot be read could mean any host.
+        // An unreadable entry could mean any host.
         Some(rule.hosts.iter().any(|host| HostPattern::parse(host).is_none_or(|pattern| pattern.covers(&url))))
     };
     let is_like_one =
@@ -100,7 +100,7 @@ impl Policies {
         self.list.iter().filter_map(|applied| Some((applied.source.as_str(), applied.rules.tools.as_ref()?)))
     }
 
-    /// Returns why no agent may make a call, or `None` where none of the policies says so, or it depends on the call.
+    /// Returns the reason why no agent may make a call, or `None` if no policy forbids it or it depends on the call.
     pub(crate) fn forbids_call(&self, call: &CallFacts) -> Option<String> {
         self.tool_rules().find_map(|(source, rules)| {
             let (at, rule) = rules.never.iter().enumerate().find(|(_, rule)| matches(rule, call) == Some(true))?;

@@ -1,4 +1,4 @@
-//! Policies for the tools of agents: gates that they add, calls that they forbid, gates that they require.
+//! Tests of policies for the tools of agents: added gates, forbidden calls, required gates.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::{
 const SOURCE: &str = "ClusterApprovalPolicy prod";
 pub(super) const GATE: &str = "handle/.turn-1/.call-1/.gate";
 
-/// A run whose agent has three tools: a text, a GET and a POST. `effects`: of each, in that order.
+/// Returns a spec whose agent has three tools: a text, a GET and a POST, with these `effects` in that order.
 pub(super) fn spec(effects: [Option<&str>; 3], gates: Value) -> Value {
     let tool = |name: &str, step: &str, effects: Option<&str>| {
         let mut tool = json!({"name": name, "step": step, "description": "It helps.",
@@ -46,23 +46,23 @@ pub(super) fn spec(effects: [Option<&str>; 3], gates: Value) -> Value {
     })
 }
 
-/// A policy with a gate before these calls of tools.
+/// Returns a policy with a gate before these calls of tools.
 pub(super) fn asks_about(calls: Value) -> Policies {
     asks_as(calls, json!({}))
 }
 
-/// The same, with more in its gate.
+/// Returns a policy with a gate before these calls of tools, with further fields of the gate.
 pub(super) fn asks_as(calls: Value, hitl: Value) -> Policies {
     let before = json!({"kinds": ["tool"], "calls": calls});
     cluster(&[("prod", json!({"steps": [{"name": "guard", "before": before, "hitl": gate(hitl)}]}))])
 }
 
-/// A policy with these requirements for tools.
+/// Returns a policy with these requirements for tools.
 fn tools(rules: Value) -> Policies {
     cluster(&[("prod", json!({"tools": rules}))])
 }
 
-/// A run whose agent has called these tools at once.
+/// Returns a run whose agent has called these tools at once.
 pub(super) fn called(policies: &Policies, spec: Value, names: &[&str]) -> PolicyRun {
     let mut run = PolicyRun::of(policies, spec);
     let calls: Vec<_> = names.iter().map(|name| (*name, "{}")).collect();
@@ -70,7 +70,7 @@ pub(super) fn called(policies: &Policies, spec: Value, names: &[&str]) -> Policy
     run
 }
 
-/// A turn that calls: each call is a tool and arguments.
+/// Finishes a turn with calls, each a tool and its arguments.
 pub(super) fn turn(run: &mut PolicyRun, policies: &Policies, path: &str, calls: &[(&str, &str)]) {
     let call = |(at, (tool, arguments)): (usize, &(&str, &str))| json!({"id": format!("c{at}"), "tool": tool, "arguments": arguments});
     let calls: Vec<_> = calls.iter().enumerate().map(call).collect();
@@ -85,7 +85,7 @@ pub(super) fn is_of_policy(request: &ApprovalRequest) -> bool {
     request.action.iter().flat_map(|action| &action.gates).any(|gate| gate.source.as_deref() == Some(SOURCE))
 }
 
-/// The result that the agent is told in its second turn.
+/// Returns the result that the agent receives in its second turn.
 pub(super) fn told(run: &PolicyRun) -> String {
     let next = run.calls().into_iter().find(|call| call.path == "handle/.turn-2").expect("the next turn begins");
     let CallContent::Agent(agent) = &next.content else { panic!("no turn of an agent") };
@@ -153,7 +153,7 @@ fn what_an_author_allows_does_not_answer_a_policys_gate() {
         let run = called(&asks_about(json!({})), spec([Some("read"); 3], own), &["refund"]);
         assert!(is_of_policy(run.asked(GATE)));
     }
-    // Without the policy, the same is not asked about.
+    // Without the policy no gate asks about the same calls.
     let run = called(&none(), spec([Some("read"); 3], every_call(json!(["*"]))), &["refund"]);
     assert_eq!(run.calls()[0].path, "handle/.turn-1/.call-1/pay");
 }
@@ -188,7 +188,7 @@ fn a_policy_tells_calls_apart_by_kind_method_and_rendered_host() {
         (json!({"hosts": ["bank.example:8443"]}), "refund", false),
         (json!({"hosts": ["bank.example"]}), "lookup", false),
         (json!({"hosts": ["bank.example"]}), "note", false),
-        // An entry that cannot be read could mean any host.
+        // An unreadable entry could mean any host.
         (json!({"hosts": ["[not-a-host"]}), "lookup", true),
         (json!({"images": ["*"]}), "refund", false),
         (json!({"kinds": ["http"], "methods": ["POST"], "hosts": ["crm.example"]}), "refund", false),
@@ -291,7 +291,7 @@ fn a_forbidden_call_that_shows_only_when_it_is_made_is_not_asked_about_and_not_s
         let mut run = called(&policies, spec([None; 3], gates), &["refund"]);
         assert_eq!((run.asks().len(), run.calls().len()), (0, 1), "the agent alone goes on");
         assert_eq!(run.record("handle/.turn-1/.call-1/.check").error.as_ref().unwrap().class, "NotAllowed");
-        run.take(&none(), Vec::new()); // what was refused stays refused
+        run.take(&none(), Vec::new()); // the refusal stays
         assert!(told(&run).contains("forbids calls of tools, to bank.example"), "{}", told(&run));
     }
 }
@@ -361,7 +361,7 @@ fn a_tool_that_can_change_something_needs_a_gate_that_always_asks() {
     ] {
         assert_eq!(errors(&policies, met(with_note(gate.clone()))), [], "{gate}");
     }
-    // A POST is no reading, whatever its author says, and a gate about what is not read does not ask about it.
+    // A POST is not read-only, whatever its author declares, so the gate does not treat it so.
     let destructive = json!({"name": "own", "type": "destructiveActions", "hitl": hitl()});
     refused(&policies, spec([Some("read"); 3], with_note(destructive)), "spec.tools[2]", words);
     assert_eq!(errors(&tools(json!({"requireGate": false})), spec([None; 3], json!([]))), []);
@@ -377,13 +377,13 @@ fn a_policys_own_gate_is_a_gate_that_always_asks() {
     };
     let bare = || spec([Some("read"), Some("read"), Some("write")], json!([]));
     assert_eq!(errors(&before(json!({"kinds": ["tool"], "calls": {"changes": true}})), bare()), []);
-    // The host is known only when the call is made, so it is not certain that the gate asks.
+    // The host is known only at the call, so it is not certain that the gate asks.
     let by_host = before(json!({"kinds": ["tool"], "calls": {"hosts": ["bank.example"]}}));
     refused(&by_host, bare(), "spec.tools[2]", "requires that people are asked");
     refused(&before(json!({"kinds": ["http"]})), bare(), "spec.tools[0]", "every call of note");
 }
 
-/// A policy with a quorum for every gate.
+/// Returns a policy with a quorum for every gate.
 pub(super) fn deciders() -> Policies {
     cluster(&[(
         "prod",
@@ -391,7 +391,7 @@ pub(super) fn deciders() -> Policies {
     )])
 }
 
-/// Nine gates in front of every call, each with approvers of its own.
+/// Returns nine gates before every call, each with its own approvers.
 pub(super) fn nine_gates() -> Value {
     let one = |at: i32| {
         let hitl = gate(json!({"approvers": [{"kind": "Group", "name": format!("team-{at}")}]}));
@@ -408,7 +408,7 @@ fn an_approval_counts_for_the_gates_that_asked_although_a_policy_changes() {
     run.decide(&deciders(), GATE, Verdict::Approve);
     let second = format!("{GATE}#2");
     assert_eq!(run.asked(&second).quorums.len(), 2);
-    // Without the policy all nine would be one request; the ninth has not approved.
+    // Without the policy all nine would share one request; the ninth has not approved.
     run.take(&none(), Vec::new());
     assert!(run.calls().is_empty(), "{:?}", run.calls());
     run.decide(&none(), &second, Verdict::Approve);
@@ -478,7 +478,7 @@ fn an_accepted_run_goes_on_when_a_policy_requires_more() {
     assert_eq!(told(&run), "noted ");
 }
 
-/// Eight gates before every call and one about failures, which together have as many quorums as a request can have.
+/// Returns eight gates before every call and one about failures. Together they have the maximum number of quorums.
 fn with_help() -> Value {
     let mut gates = nine_gates();
     gates.as_array_mut().unwrap().truncate(8);
@@ -488,7 +488,7 @@ fn with_help() -> Value {
     gates
 }
 
-/// A run whose fourth call of a tool was made under `policies`, after three that people rejected.
+/// Returns a run whose fourth call of a tool was made under `policies`, after people rejected three.
 fn escalated(policies: &Policies) -> PolicyRun {
     let mut run = PolicyRun::of(&none(), spec([None; 3], with_help()));
     for number in 1..=4 {
@@ -549,7 +549,7 @@ fn a_request_that_could_not_be_made_is_not_made_when_a_policy_comes() {
         "{}",
         told(&run)
     );
-    // With the quorum of the policy the last gate asks apart from the others, and whom they exclude is not too many.
+    // With the quorum of the policy the last gate asks separately, and its exclusions fit into the request.
     run.take(&deciders(), Vec::new());
     assert_eq!(run.asks().len(), 0);
     assert!(
@@ -585,10 +585,10 @@ fn gates_whose_persons_are_told_apart_otherwise_ask_one_after_the_other() {
     let one = of(json!(["toolExecution"]), "([a-z]+)@one.example");
     let own = |type_: &str| json!({"name": type_.to_lowercase(), "type": type_, "tools": if type_ == "specificTools" { json!(["refund"]) } else { json!([]) }, "hitl": gate(json!({}))});
     let gates = json!([own("toolExecution"), own("specificTools")]);
-    // One gate has rules for persons: they hold for all of the request.
+    // One gate has rules for persons, which apply to the whole request.
     let run = called(&cluster(&[("one", one.clone())]), spec([None; 3], gates.clone()), &["refund"]);
     assert_eq!((run.asked(GATE).quorums.len(), run.asked(GATE).persons.len()), (2, 1));
-    // Both have, and other ones.
+    // Both gates have rules for persons, which differ.
     let two = of(json!(["specificTools"]), "([a-z]+)@two.example");
     let policies = cluster(&[("one", one), ("two", two)]);
     let mut run = called(&policies, spec([None; 3], gates), &["refund"]);

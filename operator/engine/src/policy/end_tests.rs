@@ -1,5 +1,5 @@
-//! Attempts of an author to release something that the people of a policy's gate at the end did not approve, each with
-//! its honest twin.
+//! Tests with attempts of an author to release something that the approvers of a policy's gate at the end did not
+//! approve, each with a valid counterpart.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use serde_json::{Value, json};
@@ -13,14 +13,14 @@ use super::{
 };
 use crate::{End, Journal};
 
-/// Policies, each with a gate of this name at the end of every run.
+/// Returns policies, each with a gate of this name at the end of every run.
 fn at_end(names: &[&str]) -> Policies {
     let hitl = gate(json!({"allowedVerdicts": ["Approve", "Reject", "Retry", "Skip"]}));
     let steps: Vec<_> = names.iter().map(|name| json!({"name": name, "at": "End", "hitl": hitl})).collect();
     cluster(&[("prod", json!({"steps": steps}))])
 }
 
-/// A letter of an agent, and the author's gate before its release.
+/// Returns a spec with a letter of an agent, and the author's gate before its release.
 fn letter(verdicts: Value) -> Value {
     let mut gates = own("finalResponse");
     gates[0]["hitl"]["allowedVerdicts"] = verdicts;
@@ -167,7 +167,7 @@ fn an_approval_that_binds_something_else_is_asked_for_again() {
         run.reply(&policies, "pay", "a letter");
         run.decide(&policies, ".final", Verdict::Approve);
         run.asked("end");
-        // As an earlier version of the operator asked.
+        // The request of an earlier version of the operator.
         let records = run.journal.records().iter().cloned().map(|mut record| {
             if record.path == "end" {
                 record.input_digest.clone_from(&digest);

@@ -1,4 +1,5 @@
-//! Four eyes: who decided or edited before in a run does not decide again, where a gate or a policy says so.
+//! Tests of four eyes: people who decided or edited earlier in a run cannot decide again, if a gate or a policy demands
+//! it.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::sync::Arc;
@@ -14,7 +15,7 @@ use super::{
 };
 use crate::{Fact, Plan, Settings, tests::test_run::workflow};
 
-/// A draft that is reviewed at the gates `sql` and `prod`.
+/// Returns a draft that is reviewed at the gates `sql` and `prod`.
 fn reviewed(prod: Value) -> Value {
     json!([
         {"name": "draft", "set": {"value": "select 1"}},
@@ -46,7 +47,7 @@ fn decide(run: &mut PolicyRun, policies: &Policies, path: &str, outcome: Outcome
     run.take(policies, vec![Fact::ApprovalDecided { path: path.into(), outcome: Box::new(outcome) }]);
 }
 
-/// The names that `prod` excludes, after these people decided at `sql`.
+/// Returns the names that `prod` excludes after these decisions at `sql`.
 fn excluded(policies: &Policies, prod: Value, decided: Outcome) -> Vec<String> {
     let mut run = PolicyRun::start(policies, reviewed(prod));
     decide(&mut run, policies, "sql", decided);
@@ -90,11 +91,11 @@ fn every_policy_with_gates_excludes_editors_unless_it_says_false() {
     ] {
         assert_eq!(excluded(&policies, json!({}), edited()), names, "{policies:?}");
     }
-    // No policy loosens another.
+    // A policy does not loosen another one.
     let two =
         cluster(&[("a", json!({"gates": {"excludeEditors": false}})), ("b", json!({"gates": {"minThreshold": 1}}))]);
     assert_eq!(excluded(&two, json!({}), edited()), ["bob", "flux"]);
-    // Who only approved did not edit.
+    // An approver who changed nothing is not an editor.
     assert_eq!(
         excluded(&demands(json!({"minThreshold": 1})), json!({}), outcome(Verdict::Approve, &["bob"], &[])),
         [""; 0]
@@ -330,7 +331,7 @@ fn a_policy_excludes_the_editor_of_an_earlier_prompt_of_the_conversation_that_it
     assert_eq!(run.asked("check-again").excluded, ["bob"]);
 }
 
-/// An author cannot make two gates one by giving them one name.
+/// Two gates with the same name stay two gates.
 #[test]
 fn a_gate_of_a_list_and_a_step_of_the_same_name_are_two_gates() {
     let policies = demands(json!({"excludeDeciders": true}));

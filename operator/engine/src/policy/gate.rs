@@ -1,5 +1,5 @@
-//! Merges all approval policies that apply to a gate into it, records their requirements, and reports conflicts before
-//! the gate asks.
+//! The merge of all approval policies that apply to a gate: their requirements are recorded, and conflicts are reported
+//! before the gate asks.
 //!
 //! **Invariant:** every step of the merge is a maximum, a union, an intersection or the more cautious of two values.
 
@@ -23,12 +23,12 @@ use crate::gate::{
     subject::{self, GateSubject},
 };
 
-/// The largest numbers in a request: quorums in addition to the gate's own, rules for persons, required groups, listed
+/// The maximum numbers in a request: quorums in addition to the gate's own, rules for persons, required groups, listed
 /// policies.
 const ROOM: (usize, usize, usize, usize) = (ApprovalRequest::MAX_QUORUMS - 1, 32, 8, 16);
 /// The entry of `excludeDeciders` for every gate.
 pub(crate) const EVERY_GATE: &str = "*";
-/// The longest sentence about a requirement, in characters.
+/// The maximum length of a sentence about a requirement, in characters.
 const SENTENCE: usize = 500;
 
 /// The requester of a Workflow.
@@ -84,7 +84,7 @@ pub(crate) struct EffectiveGate {
     pub(crate) required_by: Vec<RequiredBy>,
     /// The policies that require that a Reject ends the run.
     pub(crate) ends_on_reject: Vec<String>,
-    /// Whether those who changed what the gate reviews cannot decide.
+    /// Whether people who changed the reviewed text cannot decide.
     pub(crate) excludes_editors: bool,
     /// The time within which the votes of a quorum must be given.
     pub(crate) max_vote_age: Option<Span>,
@@ -106,7 +106,7 @@ impl EffectiveGate {
 }
 
 impl Policies {
-    /// Merges the policies that apply to the type of a gate into it. `usual`: the default timeout. `added_by`: the
+    /// Merges the policies that apply to the type of a gate into it. `usual` is the default timeout, `added_by` the
     /// policy that added the gate.
     pub(crate) fn merge_into(
         &self,
@@ -184,7 +184,7 @@ fn persons(gate: &mut EffectiveGate, policies: &[&AppliedPolicy]) {
             gate.persons.clone_from(&applied.identities);
             gate.name(&applied.source, "only people whom its identities name count, each once".to_owned());
         } else if gate.persons != applied.identities {
-            // Either list alone lets count whom the other does not: joined they would loosen each other.
+            // Each list admits approvers that the other does not, so a union would loosen both.
             let message = format!(
                 "{} has identities, and so has another policy that applies here: put all of them into one",
                 applied.source
@@ -311,7 +311,7 @@ fn verdicts(gate: &mut EffectiveGate, demands: &[(&str, &GateRules)], subject: &
     }
 }
 
-/// The timeout actions from the most to the least cautious. Expire never continues without a person, but keeps the run
+/// The timeout actions from the most to the least cautious. Expire never continues without a person, but the run keeps
 /// waiting.
 const CAUTION: [TimeoutAction; 8] = [
     TimeoutAction::Abort,
@@ -341,10 +341,10 @@ fn timeout(gate: &mut EffectiveGate, demands: &[(&str, &GateRules)], usual: Dura
         _ => true,
     };
     let allowed = |action: &TimeoutAction| limits.iter().all(|(_, demand)| demand.timeout_actions.contains(action));
-    // A default answer that nobody may give any more is no answer.
+    // A default answer that a policy no longer allows is replaced.
     let wanted = if possible(&own) { own } else { TimeoutAction::Reject };
-    // The next one, not the most cautious one: a further policy could disallow exactly that one, and the result would
-    // be laxer than without the further policy.
+    // The next action in the order, not the most cautious one: a further policy could forbid the most cautious one, and
+    // the result would be less strict with it than without it.
     let action =
         CAUTION.into_iter().take(caution_rank(wanted) + 1).rev().find(|action| allowed(action) && possible(action));
     for (source, demand) in &limits {
@@ -377,7 +377,7 @@ fn timeout(gate: &mut EffectiveGate, demands: &[(&str, &GateRules)], usual: Dura
         let given = timeout.after.map_or(usual, Span::duration);
         let was =
             if given > most.duration() { format!(" (the gate gives {})", Span::from(given)) } else { String::new() };
-        // One sentence, because a policy has at most ten in a request.
+        // One sentence, because a request has at most ten for a policy.
         let rules = [Some(format!("people have at most {most}{was}")), together];
         gate.name(source, rules.into_iter().flatten().collect::<Vec<_>>().join("; "));
         if given > most.duration() {
@@ -392,7 +392,7 @@ fn timeout(gate: &mut EffectiveGate, demands: &[(&str, &GateRules)], usual: Dura
     }
 }
 
-/// Returns the shorter of two times; `None` is no limit.
+/// Returns the shorter of two times; `None` means no limit.
 pub(crate) fn shorter(one: Option<Span>, other: Option<Span>) -> Option<Span> {
     match (one, other) {
         (Some(one), Some(other)) => Some(if other < one { other } else { one }),
@@ -400,7 +400,7 @@ pub(crate) fn shorter(one: Option<Span>, other: Option<Span>) -> Option<Span> {
     }
 }
 
-/// Reports quorums of policies for which there are not enough approvers.
+/// Reports quorums of policies without enough approvers.
 fn reachable(gate: &mut EffectiveGate, written: &HitlStep, requester: Requester<'_>) {
     let nobody = |hitl: &HitlStep, persons: &Persons| {
         let mut excluded = hitl.excluded.clone();
@@ -411,7 +411,7 @@ fn reachable(gate: &mut EffectiveGate, written: &HitlStep, requester: Requester<
         persons.count(&hitl.approvers, &excluded).filter(|have| *have < usize::try_from(wanted).unwrap_or(1))
     };
     let persons = Persons::new(&gate.persons);
-    // What the author got wrong is the author's complaint.
+    // Errors of the author are reported as errors of the author's field.
     if nobody(written, &Persons::new(&[])).is_none()
         && let Some(have) = nobody(&gate.hitl, &persons)
     {
@@ -425,7 +425,7 @@ fn reachable(gate: &mut EffectiveGate, written: &HitlStep, requester: Requester<
     }
     for quorum in &gate.policy_quorums.clone() {
         let mut excluded = gate.hitl.excluded.clone();
-        // Whom the gate's own quorum excludes must not vote at all.
+        // People whom the gate's own quorum excludes cannot vote at all.
         if quorum.excludes_requester() || gate.hitl.exclude_requester == Some(true) {
             excluded.extend(requester.names());
         }
@@ -442,7 +442,7 @@ fn reachable(gate: &mut EffectiveGate, written: &HitlStep, requester: Requester<
     }
 }
 
-/// Reports requirements that exceed the bounds of a request.
+/// Reports requirements beyond the limits of a request.
 fn room(gate: &mut EffectiveGate) {
     let (quorums, rules, groups, policies) = ROOM;
     let by: Vec<_> = gate.required_by.iter().map(|by| by.source.as_str()).collect();

@@ -1,6 +1,6 @@
-//! The law of a policy's gates, on random walks over all patterns: whatever the order of Modify, Retry, Defer, Respond,
-//! failures, edges and restarts, nothing runs whose digest the policy's people did not approve for that attempt, and
-//! nothing is released whose digest they did not approve last.
+//! Random walks over all patterns with gates of a policy. In any order of Modify, Retry, Defer, Respond, failures,
+//! edges and restarts, only calls run whose digest the policy's approvers approved for that attempt, and only what they
+//! approved last is released.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use proptest::prelude::*;
@@ -22,10 +22,10 @@ use crate::{
     transition::{Command, Failure, Reply},
 };
 
-/// The most transitions of a walk.
+/// The maximum number of transitions of a walk.
 const STEPS: usize = 80;
 
-/// A spec of any pattern whose author lets people change and repeat everything.
+/// Returns a spec of any pattern whose author lets people change and repeat everything.
 fn hostile(mut spec: Value) -> Value {
     spec["requestedBy"] = json!("dana");
     let asks = |type_: &str, verdicts: Value| json!({"name": type_.to_lowercase(), "type": type_, "hitl": gate(json!({"allowedVerdicts": verdicts}))});
@@ -66,7 +66,7 @@ fn policies() -> Policies {
     )])
 }
 
-/// A source of chance that is the same at every run of a case.
+/// A deterministic source of random numbers for one case.
 struct Dice(u64);
 
 impl Dice {
@@ -124,7 +124,7 @@ fn without_visit(path: &str) -> &str {
     }
 }
 
-/// The step that a call belongs to: an answer that is asked for again is its step's.
+/// Returns the step of a call. A repeated request for an answer belongs to its step.
 fn owner(path: &str) -> &str {
     without_visit(path.split_once("/.ask").map_or(path, |(owner, _)| owner))
 }
@@ -141,7 +141,7 @@ fn gate_of(path: &str) -> String {
     }
 }
 
-/// Returns why a call breaks the law, or `None`.
+/// Returns the reason why a call breaks the law, or `None`.
 fn broken(records: &[StepRecord], call: &StepRecord) -> Option<String> {
     let gate = gate_of(&call.path);
     let approvals = records.iter().filter(|r| r.kind == StepKind::Hitl && without_visit(&r.path) == gate);
@@ -169,7 +169,7 @@ fn broken(records: &[StepRecord], call: &StepRecord) -> Option<String> {
     order.map(|order| format!("{} ordered it after {}", order.path, newest.path))
 }
 
-/// Returns why the end of a run breaks the law, or `None` where it keeps it or nothing is released.
+/// Returns the reason why the end of a run breaks the law, or `None`, also if nothing is released.
 fn broken_at_end(transition: &crate::Transition) -> Option<String> {
     let Some(crate::End::Succeeded(outputs)) = &transition.end else { return None };
     let records = transition.journal.records();
@@ -234,7 +234,7 @@ fn walk(spec: Value, seed: u64) -> Result<usize, String> {
         let now = Now::new(at, "epoch");
         let plan = run_tests::plan(&run.workflow, &policies);
         run.transition = advance(&plan, Control::default(), run.journal.clone(), facts, &run.blobs, &now);
-        // A crash between the transition and its commit: nothing of it happened.
+        // A crash between the transition and its commit: nothing is stored.
         if dice.below(6) > 0 {
             run.commit();
         } else {

@@ -1,4 +1,4 @@
-//! The providers and requests of a Workflow under policies: each is refused without its host and without its Secret.
+//! Tests of the providers and requests of a Workflow under policies: each is refused with a forbidden host or Secret.
 #![allow(clippy::unwrap_used)]
 
 use std::{sync::Arc, time::Duration};
@@ -48,7 +48,7 @@ fn each_kind_with_a_server_needs_the_host_and_the_secret_that_policies_list() {
                 let policies = cluster(&[("prod", rules)]);
                 let found = errors(policies.clone(), spec.clone());
                 assert!(found.iter().any(|error| error.message.contains(part)), "{kind}: {found:?}");
-                // A call of a run that was accepted before the policy.
+                // The call of a run that was accepted before the policy.
                 let mut plan = Plan::of(&workflow(spec.clone()), &Settings::default(), &Arc::default()).unwrap();
                 assert_eq!(plan.refuses(&call(&provider, &entry)), None);
                 plan.policies = Arc::new(policies);
@@ -79,7 +79,7 @@ fn a_request_with_a_secret_needs_the_host_and_the_secret_that_policies_list() {
         let policies = cluster(&[("prod", rules)]);
         let found = errors(policies.clone(), spec.clone());
         assert!(found.iter().any(|error| error.message.contains(part)), "{found:?}");
-        // A call of a run that was accepted before the policy.
+        // The call of a run that was accepted before the policy.
         let mut plan = Plan::of(&workflow(spec.clone()), &Settings::default(), &Arc::default()).unwrap();
         plan.policies = Arc::new(policies);
         assert!(plan.refuses(sent.unwrap()).is_some_and(|why| why.contains(part)));
@@ -114,7 +114,7 @@ fn a_server_needs_the_host_and_the_secret_that_policies_list() {
         let policies = cluster(&[("prod", rules)]);
         let found = errors(policies.clone(), spec.clone());
         assert!(found.iter().any(|error| error.message.contains(part)), "{found:?}");
-        // Of a run that was accepted before the policy neither the list nor the call is sent.
+        // For a run that was accepted before the policy neither the list nor the call is sent.
         let mut plan = Plan::of(&workflow(spec.clone()), &Settings::default(), &Arc::default()).unwrap();
         plan.policies = Arc::new(policies);
         for request in [&listing, &call] {

@@ -1,4 +1,5 @@
-//! Going on after a Reject: refused under a policy that decides, allowed where it says so, and shown always.
+//! Tests of runs that continue after a Reject: refused under a policy that demands an end, allowed by default, and
+//! always shown.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::sync::Arc;
@@ -21,7 +22,7 @@ fn send() -> Value {
     json!({"name": "send", "http": {"method": "POST", "url": "https://a.org/"}})
 }
 
-/// A spec with these fields.
+/// Returns a spec with these fields.
 fn spec(fields: Value) -> Value {
     let mut spec = json!({
         "requestedBy": "dana",
@@ -33,7 +34,7 @@ fn spec(fields: Value) -> Value {
     spec
 }
 
-/// Every way in which a run can go on after a Reject: the spec, the path of the gate, and where it goes on.
+/// Returns all ways in which a run can continue after a Reject: the spec, the path of the gate, and the next steps.
 fn ways() -> Vec<(&'static str, Value, &'static str, Vec<&'static str>)> {
     let goes_on = || json!({"onReject": "continue"});
     let when = |to: &str| json!({"when": "else", "to": to});
@@ -156,7 +157,7 @@ fn under_a_policy_that_decides_no_run_may_go_on_after_a_reject() {
             let mut allows = demand.clone();
             allows["allowContinueAfterReject"] = json!(true);
             assert_eq!(errors(&cluster(&[("prod", json!({"gates": allows}))]), &spec), [], "{what}: it is allowed");
-            // One policy that allows it does not speak for another.
+            // A policy that allows it does not speak for another one.
             let both = cluster(&[("prod", json!({"gates": allows})), ("two", json!({"gates": demand}))]);
             assert_eq!(errors(&both, &spec).len(), 1, "{what}");
         }

@@ -1,4 +1,4 @@
-//! Runs under approval policies: added gates, held gates, and policies that change during a run.
+//! Tests of runs under approval policies: added gates, held gates, and policies that change during a run.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::sync::Arc;

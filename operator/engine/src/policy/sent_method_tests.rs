@@ -1,5 +1,5 @@
-//! A request that names another method in a header, or a GET with a body, counts as changing: at gates, in policies and
-//! when it is repeated.
+//! Tests of requests that count as changing, at gates, in policies and for repetitions: requests with another method in
+//! a header, and a GET with a body.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{Plan, Settings, tests::test_run::workflow};
 
-/// Requests that may change something although their method is GET or HEAD.
+/// Returns requests that can change something although their method is GET or HEAD.
 fn disguised() -> Vec<Value> {
     let with = |more: Value| {
         let mut http = json!({"url": "https://crm.example/customers"});
@@ -31,7 +31,7 @@ fn disguised() -> Vec<Value> {
     ]
 }
 
-/// The run whose tool `lookup` sends this, with these effects.
+/// Returns a spec whose tool `lookup` sends this request, with these effects.
 fn looking(http: &Value, effects: Option<&str>, gates: Value) -> Value {
     let mut spec = spec([None, effects, None], gates);
     spec["steps"][2]["http"] = http.clone();
@@ -123,7 +123,7 @@ fn a_forbidden_method_that_a_header_names_only_when_it_is_rendered_is_not_sent()
     let never = || json!({"never": [{"methods": ["DELETE"]}]});
     assert!(told(&made("delete", never())).contains("forbids calls of tools, with DELETE"));
     assert_eq!(made("PATCH", never()).calls()[0].path, "handle/.turn-1/.call-1/find");
-    // What only the call can tell may be any method for a gate.
+    // For a gate, a method that is known only at the call can be any method.
     let asks = asks_about(json!({"methods": ["DELETE"]}));
     let open = json!({"url": "https://crm.example/x", "headers": {"X-HTTP-Method-Override": "{{ args.to }}"}});
     let plan = |http: &Value| {
@@ -149,7 +149,7 @@ fn a_disguised_request_is_not_repeated_by_itself() {
     };
     for http in disguised().into_iter().filter(|http| !http.to_string().contains("args")) {
         assert_eq!(idempotent(&none(), &http), (false, false), "{http}");
-        // The author may say so, except behind a gate of a policy.
+        // The author's declaration counts, except behind a gate of a policy.
         assert_eq!(idempotent(&none(), &says(&http)), (true, true), "{http}");
         assert_eq!(idempotent(&asks_about(json!({})), &says(&http)), (true, false), "{http}");
     }

@@ -1,5 +1,5 @@
-//! Policies for the tools of MCP servers: gates that they add, calls that they forbid, gates that they require, and
-//! authors who try to get round them.
+//! Tests of policies for the tools of MCP servers: added gates, forbidden calls, required gates, and authors who try to
+//! avoid them.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use proptest::prelude::*;
@@ -16,7 +16,7 @@ use super::{
 const RELEASE: &str = "handle/.turn-1/.call-1/crm.refund/release-crm";
 const CALL: &str = "handle/.turn-1/.call-1/crm.refund";
 
-/// A Workflow whose agent may call every tool of a server. `more`: further fields of the server.
+/// Returns a Workflow whose agent may call every tool of a server. `more` are further fields of the server.
 fn spec(more: Value, gates: Value) -> Value {
     let mut server = json!({"name": "crm", "url": "https://crm.example/mcp"});
     server.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
@@ -47,7 +47,7 @@ fn pinned() -> Value {
     json!({"pins": [{"tool": "refund", "definition": definition("refund")}]})
 }
 
-/// A run whose agent has called a tool of the server.
+/// Returns a run whose agent has called a tool of the server.
 fn called(policies: &Policies, spec: Value, tools: &[&str]) -> PolicyRun {
     let mut run = PolicyRun::of(policies, spec);
     run.reply(policies, ".tools/crm", &catalogue().to_string());
@@ -101,7 +101,7 @@ fn a_gate_is_left_out_only_for_the_definition_that_was_reviewed_and_judged_at_th
         assert_eq!(!run.asks().is_empty(), asks);
         assert_eq!(paths(&run) == [CALL], !asks);
     }
-    // The review of a policy stands for no pin of the author.
+    // The review by a policy does not replace the pin of the author.
     let policies = except("crm.example", "refund", reviewed);
     let run = called(&policies, spec(json!({}), json!([])), &["refund"]);
     assert!(run.record(CALL).error.as_ref().unwrap().is(FailureClass::NotAllowed));
@@ -128,7 +128,7 @@ fn a_step_of_the_author_has_the_gate_too_unless_its_pin_is_the_reviewed_definiti
         assert_eq!(run.asks().into_iter().any(|ask| ask.gate.path == "release-pay"), asks, "{more}");
         assert_eq!(paths(&run) == ["pay"], !asks, "{more}");
     }
-    // Its server has another definition now: no gate was asked about that one.
+    // Its server has another definition now, which no gate has reviewed.
     let policies = except(definition("refund"));
     let mut run = PolicyRun::of(&policies, of_step(pinned()));
     run.reply(
@@ -157,7 +157,7 @@ fn a_policys_gate_before_calls_selects_tools_by_the_servers_own_names() {
         (json!({"hosts": ["crm.example"]}), true, true),
         (json!({"hosts": ["other.example"]}), false, false),
         (json!({"methods": ["POST"]}), false, false),
-        // Whatever `read` and annotations say.
+        // Independent of `read` and annotations.
         (json!({"changes": true}), true, true),
     ] {
         assert_eq!((asks(calls.clone(), "refund"), asks(calls.clone(), "get_customer")), (refund, lookup), "{calls}");
@@ -221,7 +221,7 @@ fn a_server_is_reached_at_allowed_hosts_only_and_checked_again_before_the_call()
     assert!(check.error.as_ref().unwrap().is(FailureClass::NotAllowed));
 }
 
-/// One thing that an author, or a server, may do to have a tool called without the people of a policy.
+/// Generates an attempt of an author or a server to have a tool called without the policy's approvers.
 fn addition() -> impl Strategy<Value = (usize, bool)> {
     (0_usize..8, any::<bool>())
 }
@@ -254,7 +254,7 @@ fn add(spec: &mut Value, (what, flag): (usize, bool), number: usize) {
     }
 }
 
-/// Calls both tools and approves everything. Returns a call that ran without the policy's people.
+/// Calls both tools and approves everything. Returns a call that ran without the policy's approvers.
 fn unasked(policies: &Policies, spec: Value, is_asked: impl Fn(&str) -> bool) -> Option<String> {
     let mut run = called(policies, spec, &["get_customer", "refund"]);
     let mut approved = std::collections::BTreeSet::new();
@@ -280,7 +280,7 @@ fn unasked(policies: &Policies, spec: Value, is_asked: impl Fn(&str) -> bool) ->
     None
 }
 
-/// Two policies that want people before calls.
+/// Returns a policy that demands people before calls, and its calls.
 fn wants(what: usize) -> (Value, fn(&str) -> bool) {
     let hitl = gate(json!({}));
     let tool = |calls: Value| json!({"steps": [{"name": "guard", "before": {"kinds": ["tool"], "calls": calls}, "hitl": hitl}]});
@@ -308,7 +308,7 @@ proptest! {
         prop_assume!(errors(&none(), spec.clone()).is_empty());
         let ((one, is_asked), (two, _)) = (wants(first), wants(second));
         prop_assert_eq!(unasked(&cluster(&[("prod", one.clone())]), spec.clone(), is_asked), None);
-        // A further policy takes nothing away.
+        // A further policy does not loosen the others.
         prop_assert_eq!(unasked(&cluster(&[("prod", one), ("also", two)]), spec, is_asked), None);
     }
 }

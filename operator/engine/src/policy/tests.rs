@@ -1,4 +1,4 @@
-//! Merging approval policies into a gate: each requirement alone, all of them together, and conflicts.
+//! Tests of the merge of approval policies into a gate: each requirement alone, all of them together, and conflicts.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use proptest::prelude::*;
@@ -41,7 +41,7 @@ fn merge_into(policies: &Policies, hitl: &HitlStep, requester: Requester<'_>) ->
     )
 }
 
-/// A gate under one policy named `policy` with these demands.
+/// Returns a gate under one policy named `policy` with these demands.
 fn under(gates: Value, hitl: Value) -> EffectiveGate {
     merge_into(&cluster(&[("policy", json!({"gates": gates}))]), &written(hitl), DANA)
 }
@@ -152,7 +152,7 @@ fn a_timeout_action_that_is_not_allowed_gives_way_to_the_nearest_more_careful_on
         "nobody to escalate to"
     );
     assert_eq!(action(json!(["Expire"]), approve), (Some(TimeoutAction::Expire), 0));
-    // A namespace's own policy must not turn a no into a yes.
+    // A policy of the namespace cannot loosen one of the cluster.
     assert_eq!(action(json!(["Approve", "Skip"]), json!({"action": "Reject"})), (Some(TimeoutAction::Reject), 1));
     assert_eq!(action(json!(["Abort"]), json!({})), (Some(TimeoutAction::Abort), 0));
     let gate = under(json!({"timeoutActions": ["Reject"]}), json!({"timeout": {"action": "Approve"}}));
@@ -195,7 +195,7 @@ fn what_cannot_be_met_names_the_policy_and_the_remedy() {
     );
     let own = json!({"deciders": {"approvers": [{"kind": "User", "name": "dana"}], "excludeRequester": true}});
     contradicts(&under(own, json!({})), "requires 1 person of its own quorum, and only 0 of the approvers");
-    // Whom the gate's own quorum excludes must not vote at all.
+    // People whom the gate's own quorum excludes cannot vote at all.
     let dana = json!({"deciders": {"approvers": [{"kind": "User", "name": "dana"}]}});
     assert!(under(dana.clone(), json!({})).contradictions.is_empty());
     contradicts(

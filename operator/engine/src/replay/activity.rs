@@ -1,7 +1,7 @@
 //! Activities: the only await points of a pattern.
 //!
-//! An activity whose result is in the journal is ready. One whose result is not begins, once, and stays pending;
-//! its request is repeated in every transition. This module knows no kind of step.
+//! A finished activity is ready. A new one begins once and stays pending, and its request is repeated in every
+//! transition. The module is independent of the kinds of steps.
 
 use std::{collections::BTreeMap, future::poll_fn, task::Poll};
 
@@ -32,7 +32,7 @@ pub(crate) enum Start {
     Failed(StepError),
     /// Is skipped.
     Skipped,
-    /// It calls a model, a container or an address with this input.
+    /// Calls a model, a container or an address with this input.
     Call(Call),
     /// Asks people.
     Gate(Box<Ask>),
@@ -59,8 +59,8 @@ impl ActivityKey {
 }
 
 impl<'a> Run<'a> {
-    /// Whether as many calls as may are in flight where this frame counts them. Those count too that the end of the run
-    /// closed: a replay begins no more than the first evaluation did.
+    /// Whether the limit of calls in flight of this frame is reached. Calls that the end of the run closed count too,
+    /// so that a replay begins no more calls than the first evaluation did.
     fn is_full(&self, limit: Option<&(String, usize)>) -> bool {
         let Some((prefix, most)) = limit else { return false };
         let state = self.state.borrow();
@@ -68,10 +68,10 @@ impl<'a> Run<'a> {
         state.journal.under(prefix).filter(in_flight).count() >= *most
     }
 
-    /// The record of an activity, once it has one that will not change any more.
+    /// Waits for the finished record of an activity.
     ///
-    /// `open` renders what the activity is given, from the values known when it began; it is called when the
-    /// activity begins, and again in each transition while a call or a lost gate has to be repeated.
+    /// `open` renders the input of the activity, from the values at its beginning. It is called when the activity
+    /// begins, and again in each transition in which a call or a lost gate has to be repeated.
     pub(crate) async fn activity(
         &self,
         step_scope: &StepScope<'a>,
@@ -81,7 +81,7 @@ impl<'a> Run<'a> {
         poll_fn(|_| {
             let known = self.state.borrow().journal.get(&key.path, key.attempt).cloned();
             match known {
-                // It was called off when the run ended: nothing follows from it, however often the end is looked at.
+                // The activity was canceled with its run, and stays pending in every replay.
                 Some(record) if was_closed_with_run(&record) => Poll::Pending,
                 Some(record) if record.phase.is_end() => Poll::Ready(record),
                 Some(record) => {
@@ -99,7 +99,7 @@ impl<'a> Run<'a> {
         .await
     }
 
-    /// Ready once the time has come, or once what comes afterwards has begun already.
+    /// Waits until a time, or until the following activity has already begun.
     pub(crate) async fn pause(&self, until: Moment, next: &ActivityKey) {
         poll_fn(|_| {
             let begun = self.state.borrow().journal.get(&next.path, next.attempt).is_some();
@@ -119,7 +119,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Begins an activity. `given`: the beginning of the arguments of the call whose step it is.
+    /// Begins an activity. `given` is the beginning of the arguments of the call whose step it is.
     fn begin(&self, key: &ActivityKey, given: Option<String>, open: &impl Fn(Seq) -> Result<Start, RenderError>) {
         let seq = self.state.borrow().journal.seq().next();
         let costly = self.state.borrow().costly.get(&(key.path.clone(), key.attempt)).cloned();
@@ -196,13 +196,13 @@ impl<'a> Run<'a> {
         self.state.borrow_mut().journal.put(record);
     }
 
-    /// Repeats the wish of an activity that has begun and is not over.
+    /// Repeats the command of an activity that has begun and is not finished.
     fn repeat(&self, record: &StepRecord, open: &impl Fn(Seq) -> Result<Start, RenderError>) {
         let key = (record.path.clone(), record.attempt);
         let gate = record.kind == StepKind::Hitl;
         {
             let state = self.state.borrow();
-            // A suspended run asks nothing, not even again.
+            // A suspended run does not ask, not even again.
             let is_silent = self.control.suspend && !self.control.asks_missing;
             let asks_not = gate && (is_silent || !state.gone.contains(&record.path));
             if state.requested.contains(&key) || asks_not {
@@ -225,7 +225,7 @@ impl<'a> Run<'a> {
                 state.commands.push(Command::Ask(ask));
             }
             _ if gate => {
-                // Another version of the operator would ask something else: an answer must not count for that.
+                // Another version of the operator would ask a different question, so an answer to it does not count.
                 let why = "the question that was asked cannot be asked again as it was";
                 record.decision = Some(superseded(why, self.now.at));
                 self.finish(&mut state, &mut record, StepPhase::Skipped);
@@ -283,13 +283,13 @@ pub(crate) const RUN_ENDED: &str = "the run ended";
 
 /// Whether a record was closed because the run ended.
 fn was_closed_with_run(record: &StepRecord) -> bool {
-    // A person's decision has a verdict, whatever its reason says.
+    // A person's decision always has a verdict, whatever its reason says.
     let nobodys = record.decision.as_ref().filter(|decision| decision.verdict.is_none());
     let reason = nobodys.and_then(|decision| decision.reason.as_deref());
     record.error.as_ref().is_some_and(|error| error.is(FailureClass::Cancelled)) || reason == Some(RUN_ENDED)
 }
 
-/// The end of a gate that has to be asked again.
+/// Returns the outcome of a gate that has to be asked again.
 pub(crate) fn superseded(why: &str, at: Moment) -> Outcome {
     Outcome {
         phase: signoff_api::approval::ApprovalPhase::Superseded,
@@ -300,12 +300,12 @@ pub(crate) fn superseded(why: &str, at: Moment) -> Outcome {
     }
 }
 
-/// An error that no further attempt will mend.
+/// Returns an error after which another attempt is useless.
 pub(crate) fn error(class: FailureClass, why: &str) -> StepError {
     StepError { class: class.name().to_owned(), message: text::display(why, 1000), retryable: false, not_before: None }
 }
 
-/// The digest of what a call is given.
+/// Returns the digest of the input of a call.
 pub(crate) fn input_digest(call: &Call) -> Result<Digest, String> {
     let digest = match &call.content {
         CallContent::Agent(agent) => Digest::of(agent),

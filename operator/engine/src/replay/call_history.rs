@@ -1,7 +1,7 @@
-//! The calls that agents of a run made, and what was rejected or asked again, found once a transition: a replay asks
-//! for them at each call.
+//! The calls of agents of a run, and the decisions about them. They are collected once a transition, because a replay
+//! needs them at each call.
 //!
-//! **Invariant:** turns and decisions come into a journal as facts only, before anything is replayed.
+//! **Invariant:** turns and decisions enter a journal as facts only, before the replay.
 
 use std::{cell::RefCell, collections::BTreeMap};
 
@@ -15,16 +15,16 @@ use crate::{
     tools::MOST_CALLS,
 };
 
-/// The turns with calls of a run, and its rejections.
+/// The turns with calls of a run, and the decisions of its gates.
 #[derive(Default)]
 pub(crate) struct CallHistory {
     /// In the order of their paths.
     turns: Vec<TurnWithCalls>,
-    /// By step: the ends of turns at it and beneath it in order, each with the calls that were made until then.
+    /// For each step the ends of turns at it and below it in order, each with the number of calls until then.
     sums: RefCell<BTreeMap<String, Vec<(Seq, usize)>>>,
-    /// Rejected, edited, or asked again.
+    /// The gates decided with Reject, Modify or Retry.
     decided: Vec<StepRecord>,
-    /// The gates that were decided with Modify, by path without visit; the oldest first.
+    /// The gates decided with Modify, by path without visit, the oldest first.
     modified: BTreeMap<String, Vec<StepRecord>>,
     /// The calls by the step of their tool and the digest of its input.
     equal: RefCell<BTreeMap<(String, Digest), Vec<RecordKey>>>,
@@ -33,7 +33,7 @@ pub(crate) struct CallHistory {
 /// The path and attempt of a record.
 pub(crate) type RecordKey = (String, i32);
 
-/// A finished turn that called tools.
+/// A finished turn with calls.
 struct TurnWithCalls {
     path: String,
     done: Seq,
@@ -61,7 +61,7 @@ impl CallHistory {
         history
     }
 
-    /// Returns the number of calls that were made at a step and beneath it, in turns that ended before `seq`.
+    /// Returns the number of calls at a step and below it, in turns that ended before `seq`.
     pub(crate) fn calls_within(&self, step: &str, seq: Seq) -> usize {
         let mut sums = self.sums.borrow_mut();
         let sums = sums.entry(step.to_owned()).or_insert_with(|| self.sums_of(step));
@@ -112,7 +112,7 @@ impl CallHistory {
     }
 }
 
-/// Returns the step of a call and the digest of its input; of a rendered text that of the text.
+/// Returns the step of a call and the digest of its input. For a rendered text this is the digest of the text.
 fn input(record: &StepRecord) -> Option<(String, Digest)> {
     let input = match record.kind {
         StepKind::Http | StepKind::Mcp | StepKind::Pod => record.input_digest.clone()?,

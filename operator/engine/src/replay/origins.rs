@@ -1,8 +1,9 @@
-//! The origins of rendered values: the edits of people, the cut answers, and the texts (`set`), that a template read.
+//! The origins of rendered values: the edits of people, the cut answers, and the rendered texts (`set`) that a template
+//! read.
 //!
-//! Every value of a run that a template sees comes from the view of a record or from a variable of a pattern, and both
-//! note their origins here while a scope is built. A text stands for what it was rendered from itself:
-//! `scope/editors.rs` follows it.
+//! Every value of a run that a template sees comes from the view of a record or from a variable of a pattern. Both note
+//! their origins here while a scope is built. For the origins of a rendered text itself, `scope/editors.rs` follows the
+//! text.
 
 use std::{
     cell::RefCell,
@@ -13,7 +14,7 @@ use signoff_api::{Digest, approval::Edit};
 
 use super::call_history::RecordKey;
 
-/// The edits of people, the cut answers, and the records of the texts, that a value was rendered from.
+/// The origins of a value: the edits of people, the cut answers, and the records of rendered texts.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Origins {
     /// By the path of the record of the gate.
@@ -23,7 +24,7 @@ pub(crate) struct Origins {
     texts: BTreeSet<RecordKey>,
 }
 
-/// The origins that are noted at the moment.
+/// The notes of the origins of the current rendering.
 #[derive(Default)]
 pub(crate) struct OriginNotes(RefCell<Noting>);
 
@@ -31,9 +32,9 @@ pub(crate) struct OriginNotes(RefCell<Noting>);
 enum Noting {
     #[default]
     Nothing,
-    /// While values are read.
+    /// Origins are noted while values are read.
     Beside(Origins),
-    /// Instead of values: nothing is read, and every value is null.
+    /// Only origins are noted: no value is read, and every value is null.
     Only(Origins),
 }
 
@@ -47,12 +48,12 @@ impl Noting {
 }
 
 impl Origins {
-    /// The origins of a value that is what a person wrote in place of another one.
+    /// Returns the origins of a text by which a person replaced another one.
     pub(crate) fn of(edit: Edit) -> Self {
         Self { edits: BTreeMap::from([(edit.path.clone(), edit)]), ..Self::default() }
     }
 
-    /// These origins and others.
+    /// Adds other origins to these.
     pub(crate) fn and(mut self, more: &Self) -> Self {
         self.extend(more);
         self
@@ -65,7 +66,7 @@ impl Origins {
     }
 
     pub(crate) fn add_edit(&mut self, edit: Edit) {
-        // A gate that is read by its decision only does not know the text before.
+        // A gate of which only the decision is read lacks the digest of the original text.
         let is_known = self.edits.get(&edit.path).is_some_and(|known| known.original != no_original());
         if !is_known {
             self.edits.insert(edit.path.clone(), edit);
@@ -76,12 +77,12 @@ impl Origins {
         self.texts.insert(text);
     }
 
-    /// Adds the step at a path, whose answer was cut.
+    /// Adds the path of a step whose answer was cut.
     pub(crate) fn add_cut(&mut self, path: &str) {
         self.cut.insert(path.to_owned());
     }
 
-    /// Takes the records of the texts out.
+    /// Removes and returns the records of the rendered texts.
     pub(crate) fn take_texts(&mut self) -> BTreeSet<RecordKey> {
         std::mem::take(&mut self.texts)
     }
@@ -92,13 +93,13 @@ impl Origins {
     }
 }
 
-/// The original of an edit that replaced no text, or none that is known.
+/// Returns the digest that stands for an unknown original, or for none.
 pub(crate) fn no_original() -> Digest {
     Digest::of_bytes(b"")
 }
 
 impl OriginNotes {
-    /// Renders, and returns the origins of what was rendered.
+    /// Renders, and returns the origins of the result.
     pub(crate) fn collect<T>(&self, render: impl FnOnce() -> T) -> (T, Origins) {
         let (rendered, noted) = self.noting(Noting::Beside(Origins::default()), render);
         let origins = noted.into_origins();
@@ -106,18 +107,18 @@ impl OriginNotes {
         (rendered, origins)
     }
 
-    /// Returns the origins of what a function reads, which reads nothing: every value is null to it.
+    /// Returns the origins of the values that a function reads, without reading them: every value is null.
     pub(crate) fn collect_only<T, E>(&self, read: impl FnOnce() -> Result<T, E>) -> Result<Origins, E> {
         let (read, noted) = self.noting(Noting::Only(Origins::default()), read);
         read.map(|_| noted.into_origins())
     }
 
-    /// Reads without a note of it.
+    /// Reads without noting origins.
     pub(crate) fn ignore<T>(&self, read: impl FnOnce() -> T) -> T {
         self.noting(Noting::Nothing, read).0
     }
 
-    /// Reads, with a note of it only if `is_read`: what a template does not name is read for nothing.
+    /// Reads, and notes origins only if `is_read`: values that a template does not name do not count.
     pub(crate) fn note_if<T>(&self, is_read: bool, read: impl FnOnce() -> T) -> T {
         match is_read {
             true => read(),
@@ -137,27 +138,27 @@ impl OriginNotes {
         !matches!(*self.0.borrow(), Noting::Nothing)
     }
 
-    /// Whether origins are noted, and no value is read.
+    /// Whether only origins are noted, and no value is read.
     pub(crate) fn are_only_noted(&self) -> bool {
         matches!(*self.0.borrow(), Noting::Only(_))
     }
 
-    /// Notes origins of what is rendered at the moment.
+    /// Adds origins to the current rendering.
     pub(crate) fn note(&self, more: &Origins) {
         self.add_note(|origins| origins.extend(more));
     }
 
-    /// Notes edits of what is rendered at the moment.
+    /// Adds edits to the origins of the current rendering.
     pub(crate) fn note_edits(&self, edits: &[Edit]) {
         self.add_note(|origins| edits.iter().for_each(|edit| origins.add_edit(edit.clone())));
     }
 
-    /// Notes that what is rendered at the moment reads a text.
+    /// Adds a rendered text to the origins of the current rendering.
     pub(crate) fn note_text(&self, text: RecordKey) {
         self.add_note(|origins| origins.add_text(text));
     }
 
-    /// Notes that what is rendered at the moment reads the answer of the step at a path, which was cut.
+    /// Adds the cut answer of the step at a path to the origins of the current rendering.
     pub(crate) fn note_cut(&self, path: &str) {
         self.add_note(|origins| origins.add_cut(path));
     }

@@ -1,4 +1,4 @@
-//! The computation of one transition of a run: the plan, the state, and the values that were fetched.
+//! The computation of one transition of a run: the plan, the state, and the fetched values.
 
 use std::{
     cell::{OnceCell, RefCell},
@@ -30,11 +30,11 @@ use crate::{
 /// The switches of a running Workflow (cancel, suspend), and its limits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Control {
-    /// Start nothing new.
+    /// Whether the run starts nothing new.
     pub suspend: bool,
-    /// Whether a gate that is recorded is asked although the run is suspended, where its Approval is missing.
+    /// Whether a suspended run asks a recorded gate again whose Approval is missing.
     pub asks_missing: bool,
-    /// End the run.
+    /// Whether the run ends.
     pub cancel: bool,
     /// The limits of its long values.
     pub values: ValueLimits,
@@ -49,16 +49,16 @@ pub(crate) struct Run<'a> {
     /// The number of the last event that was stored before this transition.
     pub(crate) stored: Seq,
     pub(crate) state: RefCell<TransitionState>,
-    /// Whether anything but the author's text has come into the journal.
+    /// Whether the journal has a value that the author of the Workflow did not write.
     is_answered: OnceCell<bool>,
     call_history: OnceCell<CallHistory>,
-    /// The starts of each path in this replay.
+    /// The number of visits of each path so far in this replay.
     visits: RefCell<BTreeMap<String, i32>>,
-    /// The path and attempt of the answer that was settled last.
+    /// The path and attempt of the last settled answer.
     pub(crate) settled: RefCell<(String, i32)>,
-    /// The attempts at agents and texts that were replayed.
+    /// The replayed attempts at agents and texts.
     pub(crate) invocations: RefCell<BTreeMap<RecordKey, Rc<StepInvocation<'a>>>>,
-    /// The origins of what is rendered at the moment.
+    /// The origins of the current rendering.
     pub(crate) origins: OriginNotes,
     /// The origins of the texts that were followed in this transition.
     pub(crate) origins_of_texts: RefCell<BTreeMap<RecordKey, Rc<Origins>>>,
@@ -68,7 +68,7 @@ pub(crate) struct Run<'a> {
 pub(crate) enum RenderError {
     /// A large value has to be fetched first.
     Missing,
-    /// The template or condition has no value here.
+    /// The template or condition cannot be evaluated.
     Language(LanguageError),
     /// The rendered value is invalid.
     Invalid(String),
@@ -101,7 +101,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// The turns with calls of the run, and its rejections.
+    /// Returns the turns with calls of the run, and its decisions.
     pub(crate) fn call_history(&self) -> &CallHistory {
         self.call_history.get_or_init(|| CallHistory::of(&self.state.borrow().journal))
     }
@@ -113,8 +113,8 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Values of the journal are read. Until a model, a tool or a person has answered, all of them are the author's: a
-    /// scripted answer is too.
+    /// Records that a value of the journal is read. Before the first answer of a model, a tool or a person, all values
+    /// are texts of the author. A scripted answer is one too.
     pub(crate) fn record_value_read(&self) {
         let is_scripted = |r: &StepRecord| r.kind == StepKind::Agent && self.plan.has_scripted_response(&r.path);
         let is_answer =
@@ -124,24 +124,24 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// The path of the next visit: replaying a run counts as its first evaluation did.
+    /// Returns the path of the next visit, and counts it. A replay counts like the first evaluation.
     pub(crate) fn visit(&self, path: &str) -> (String, i32) {
         let mut visits = self.visits.borrow_mut();
         let visit = visits.entry(path.to_owned()).and_modify(|visit| *visit += 1).or_insert(1);
         (RecordPath::new(path).at_visit(*visit).into(), *visit)
     }
 
-    /// The path of the last visit.
+    /// Returns the path of the last visit.
     pub(crate) fn last_visit(&self, path: &str) -> String {
         RecordPath::new(path).at_visit(self.visits.borrow().get(path).copied().unwrap_or(1)).into()
     }
 
-    /// The path that the next visit will have.
+    /// Returns the path of the next visit, without counting it.
     pub(crate) fn next_visit(&self, path: &str) -> String {
         RecordPath::new(path).at_visit(self.visits.borrow().get(path).copied().unwrap_or(0) + 1).into()
     }
 
-    /// Renders from the values at hand; pending where some have to be fetched first.
+    /// Renders from the fetched values; pending while a value has to be fetched.
     pub(crate) async fn render<T>(&self, make: impl Fn() -> Result<T, RenderError>) -> Result<T, String> {
         poll_fn(|_| match make() {
             Ok(made) => Poll::Ready(Ok(made)),
@@ -152,7 +152,7 @@ impl<'a> Run<'a> {
         .await
     }
 
-    /// The records that lie directly beneath a path and were known at `seq`, the oldest first.
+    /// Returns the records directly below a path that were done before `seq`, the oldest first.
     pub(crate) fn children(&self, path: &str, seq: Seq) -> Vec<StepRecord> {
         let state = self.state.borrow();
         let known = |r: &&StepRecord| r.done.is_some_and(|done| done < seq);
@@ -161,7 +161,7 @@ impl<'a> Run<'a> {
         found
     }
 
-    /// The text that was kept, from the journal or from the blob store.
+    /// Returns a stored text, from the journal or from the blob store.
     pub(crate) fn text_of(
         &self,
         inline: Option<&Json>,

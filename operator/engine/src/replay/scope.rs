@@ -1,8 +1,8 @@
-//! The values that the templates of a step see: inputs, the run, earlier records, the newest decision, its variables,
-//! and the names that its pattern gives.
+//! The values that the templates of a step see: inputs, the run, earlier records, the newest decision, the step's
+//! variables, and the variables of its pattern.
 //!
-//! Only results whose `done` is smaller than the step's own `seq`, so that every replay sees what the first
-//! evaluation saw. Text of people, models and tools is a value here and is never rendered.
+//! Only results whose `done` is smaller than the step's own `seq` count, so that every replay sees the same values as
+//! the first evaluation. Text of people, models and tools is a value and is never rendered.
 
 pub(crate) mod editors;
 mod step_scope;
@@ -27,14 +27,14 @@ pub(crate) use step_scope::{RecordNamespace, StepScope, all};
 use views::hitl;
 pub(crate) use views::{answers, decision, response, response_text, verdict_text, view};
 
-/// A record that a step can see.
+/// A record that a step sees.
 #[derive(Clone)]
 pub(crate) struct VisibleRecord<'r> {
     pub(crate) step: &'r PlannedStep,
     pub(crate) record: StepRecord,
 }
 
-/// The last segment of a path, without and with its visit.
+/// Returns the name and the visit of the last segment of a path.
 pub(crate) fn parts(path: &str) -> (&str, i32) {
     let last = RecordPath::new(path).last();
     (last.name(), last.visit())
@@ -43,7 +43,7 @@ pub(crate) fn parts(path: &str) -> (&str, i32) {
 /// The names that a template refers to.
 pub(crate) struct RequestedNames<'w>(&'w BTreeSet<Reference>);
 
-/// A part of a place among the values of a scope: its name, and its position among how many, where it has one.
+/// A part of the path of a value in a scope: its name, or its position in a list and the length of the list.
 #[derive(Clone, Copy)]
 pub(crate) struct PathPart<'p> {
     name: Option<&'p str>,
@@ -55,12 +55,12 @@ impl<'p> PathPart<'p> {
         Self { name: Some(name), position: None }
     }
 
-    /// The entry at a position of a list of so many entries.
+    /// Returns the part for the entry at position `at` of a list of `of` entries.
     pub(crate) fn entry(at: usize, of: usize) -> Self {
         Self { name: None, position: Some((at, of)) }
     }
 
-    /// The same entry, which has a name too.
+    /// Returns the part with a name in addition to its position.
     pub(crate) fn named(self, name: &'p str) -> Self {
         Self { name: Some(name), ..self }
     }
@@ -81,14 +81,14 @@ impl RequestedNames<'_> {
         self.0.iter().any(|reference| reference.root == name)
     }
 
-    /// Whether the value at this place beneath a root is read, all of it or a part, or may be.
+    /// Whether a template reads or may read the value at this path below a root, or a part of it.
     pub(crate) fn reads(&self, root: &str, place: &[PathPart<'_>]) -> bool {
         let mut of_root = self.0.iter().filter(|reference| reference.root == root);
         of_root.any(|reference| reference.members.iter().zip(place).all(|(member, part)| part.is(member)))
     }
 }
 
-/// The scope of what a step renders, which began at `seq`: its input, or its prompt and its context.
+/// Returns the scope for the input of a step that began at `seq`, or for the prompt and the context of a gate.
 pub(crate) fn at<'a>(
     run: &Run<'a>,
     step_scope: &StepScope<'a>,
@@ -98,7 +98,7 @@ pub(crate) fn at<'a>(
     with_vars(run, step_scope, step, &rendered_references(run, step), seq)
 }
 
-/// The scope of the conditions of a step that began at `seq`.
+/// Returns the scope for the conditions of a step that began at `seq`.
 pub(crate) fn of_conditions<'a>(
     run: &Run<'a>,
     step_scope: &StepScope<'a>,
@@ -130,7 +130,7 @@ fn with_vars<'a>(
     Ok(scope)
 }
 
-/// The scope of whatever has these references, at `seq`.
+/// Returns the scope for these references, as of `seq`.
 pub(crate) fn general<'a>(
     run: &Run<'a>,
     step_scope: &StepScope<'a>,
@@ -152,7 +152,7 @@ pub(crate) fn general<'a>(
         "run",
         json!({"name": plan.name, "namespace": plan.namespace, "uid": plan.uid, "startedAt": plan.created}),
     );
-    // What is missing is fetched in one go: each part is tried, whatever the others lack.
+    // Every part is tried, so that all missing values are fetched at once.
     let parts = [
         step_scope.records(run, &wanted, seq, &mut scope),
         newest(run, step_scope, &wanted, seq, &mut scope),
@@ -162,7 +162,7 @@ pub(crate) fn general<'a>(
     Ok(scope)
 }
 
-/// The newest response and the newest decision that the frame sees.
+/// Returns the newest response and the newest decision in the frame.
 fn newest<'a>(
     run: &Run<'a>,
     step_scope: &StepScope<'a>,
@@ -197,7 +197,7 @@ fn references_of_vars(step: &PlannedStep) -> impl Iterator<Item = Reference> {
     step.vars.iter().flat_map(|(_, template)| template.references().iter().cloned())
 }
 
-/// Every name that what a step renders asks for.
+/// Returns all names that the templates of a step refer to.
 pub(crate) fn rendered_references(run: &Run<'_>, step: &PlannedStep) -> BTreeSet<Reference> {
     let mut all: BTreeSet<Reference> = references_of_vars(step).collect();
     let mut add = |more: &BTreeSet<Reference>| all.extend(more.iter().cloned());
@@ -213,7 +213,7 @@ pub(crate) fn rendered_references(run: &Run<'_>, step: &PlannedStep) -> BTreeSet
             http.headers.values().chain(&http.body).for_each(|template| add(template.references()));
         }
         Action::Mcp(mcp) => match &mcp.arguments {
-            // The arguments of the call: people can have changed them.
+            // People can have changed the arguments of the call.
             PlannedArguments::OfAgent(_) => {
                 add(&BTreeSet::from([Reference { root: "args".to_owned(), members: Vec::new(), optional: false }]))
             }

@@ -1,4 +1,4 @@
-//! The invocation of a step: everything from which its input is rendered again.
+//! The invocation of a step: the data from which its input is rendered again.
 
 use std::{collections::BTreeMap, future::poll_fn, rc::Rc, task::Poll};
 
@@ -12,14 +12,14 @@ use super::{
 };
 use crate::plan::PlannedStep;
 
-/// The permission to run a call of a tool. The gates in front of tools give it, and only they: `steps/agent/gating.rs`.
+/// The permission to run a call of a tool. Only the gates before tools give it: `steps/agent/gating.rs`.
 pub(crate) trait Permission {
-    /// Whether the step may be given an input with this digest.
+    /// Whether the step may run with this input.
     fn allows(&self, step: &PlannedStep, input: Result<&Digest, &String>) -> bool;
-    /// Whether people were asked. Then another attempt follows only on a known failure.
+    /// Whether people were asked. Then only a certain failure is followed by another attempt.
     fn was_asked(&self) -> bool;
 
-    /// Whether people have to decide before the step runs: an equal call was made before, and no gate in front of the
+    /// Whether people have to decide before the step runs, because an equal call was made before and no gate before the
     /// tool asked.
     fn needs_people(&self) -> bool;
 
@@ -29,7 +29,7 @@ pub(crate) trait Permission {
     /// Whether an equal call was made between two numbers of the journal.
     fn was_equal_made(&self, run: &Run<'_>, from: Seq, until: Seq) -> bool;
 
-    /// The people who gave the arguments: they do not approve what is rendered from them.
+    /// The people who gave the arguments, and therefore cannot approve them.
     fn editors(&self) -> &[String];
 }
 
@@ -38,29 +38,29 @@ pub(crate) trait Permission {
 pub(crate) struct StepInvocation<'a> {
     pub(crate) step_scope: StepScope<'a>,
     pub(crate) step: &'a PlannedStep,
-    /// The path of its first attempt: every later one is given what was known then.
+    /// The path of its first attempt, whose values every later attempt uses.
     pub(crate) base: String,
     pub(crate) overrides: Override,
-    /// The digest of what people approved, where they were asked: nothing else may run.
+    /// The digest of the input that people approved, if they were asked. Another input does not run.
     pub(crate) approved: Option<Digest>,
-    /// The number at which the first gate before the step asked: what it showed is what its templates see.
+    /// The number at which the first gate before the step asked. Its templates see the values of the request.
     pub(crate) first_asked: Option<Seq>,
-    /// The number at which the first gate before the present attempts asked: what an agent hears was decided before it.
+    /// The number at which the first gate before the current attempts asked. An agent receives the feedback before it.
     pub(crate) last_asked: Option<Seq>,
-    /// The permission to run, where it is a call of a tool.
+    /// The permission to run, if the step is a call of a tool.
     pub(crate) permission: Option<Rc<dyn Permission>>,
-    /// The turns of an agent that called tools, the first one first; the next turn continues them.
+    /// The turns of an agent that called tools, the oldest first. The next turn continues them.
     pub(crate) turns: Vec<Rc<ToolTurn>>,
-    /// The number before which everything was decided that the first of these turns heard.
+    /// The number before which the feedback for the first of these turns was decided.
     pub(crate) first_heard: Option<Seq>,
-    /// Whether the agent is asked for an answer only.
+    /// Whether the agent is asked for an answer without tools.
     pub(crate) without_tools: bool,
 }
 
 impl<'a> StepInvocation<'a> {
-    /// Whether the step is a call of which an equal one was made since a number of the journal: what people or its
-    /// author wanted did not count with it. Waits until no equal call is in flight. `followed`: the number of what
-    /// followed already, or `None`.
+    /// Whether the step is a call and an equal call was made since a number of the journal, so that an earlier decision
+    /// is outdated. Waits until no equal call is in flight. `followed` is the number of the event that already followed
+    /// the decision, or `None`.
     pub(crate) async fn was_made_since(&self, run: &Run<'a>, from: Seq, followed: Option<Seq>) -> bool {
         let Some(permission) = &self.permission else { return false };
         if followed.is_none() {
@@ -69,7 +69,7 @@ impl<'a> StepInvocation<'a> {
         permission.was_equal_made(run, from, followed.unwrap_or_else(|| run.state.borrow().journal.seq().next()))
     }
 
-    /// A step whose first attempt stands at `base`.
+    /// Returns a step whose first attempt is at `base`.
     pub(crate) fn new(step_scope: &StepScope<'a>, step: &'a PlannedStep, base: &str) -> Self {
         Self {
             step_scope: step_scope.clone(),
@@ -86,13 +86,13 @@ impl<'a> StepInvocation<'a> {
         }
     }
 
-    /// The number before which everything is known that its templates see. `seq`: where nothing of it has begun.
+    /// Returns the number as of which its templates see values. `seq` is used if no attempt has begun.
     pub(crate) fn visible_before(&self, run: &Run<'a>, seq: Seq) -> Seq {
         let first = || run.state.borrow().journal.get(&self.base, 1).map_or(seq, |first| first.seq);
         self.first_asked.unwrap_or_else(first)
     }
 
-    /// The number before which everything was decided that an attempt hears which begins at `seq`.
+    /// Returns the number before which the feedback for an attempt that begins at `seq` was decided.
     pub(crate) fn feedback_before(&self, seq: Seq) -> Seq {
         self.first_heard.or(self.last_asked).unwrap_or(seq)
     }
@@ -103,23 +103,23 @@ impl<'a> StepInvocation<'a> {
     }
 }
 
-/// Values that replace or extend what the author of a step wrote.
+/// Changes of people to the fields that the author of a step wrote.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Override {
-    /// Fields that a person put in the place of the author's: `input`, `url`, `body`, `value`, `image`, `memory`.
+    /// The changed fields: `input`, `url`, `body`, `value`, `image`, `memory`.
     pub(crate) parameters: BTreeMap<String, String>,
-    /// The decisions that gave them.
+    /// The decisions that changed them.
     pub(crate) edits: Vec<Edit>,
 }
 
 impl Override {
-    /// The same with further changes, which count where both speak of a field.
+    /// Adds further changes, which replace earlier ones of the same field.
     pub(crate) fn merge(&mut self, more: Self) {
         self.parameters.extend(more.parameters);
         self.edits.extend(more.edits);
     }
 
-    /// The fields that a person gave; those that are no text are left out.
+    /// Returns the changed fields of a decision. Values that are not texts are ignored.
     pub(crate) fn from_parameters(parameters: signoff_api::JsonObject, edit: Edit) -> Self {
         let texts = parameters.0.into_iter().filter_map(|(key, value)| Some((key, value.as_str()?.to_owned())));
         Self { parameters: texts.collect::<BTreeMap<_, _>>(), edits: vec![edit] }

@@ -6,7 +6,7 @@ use signoff_api::turn::OpaqueParts;
 
 use crate::transition::{Message, Role, ToolCall};
 
-/// The bytes of the earlier conversation that are sent; the oldest turns are dropped first.
+/// The maximum size of the earlier conversation in a request, in bytes. The oldest turns are dropped first.
 pub(crate) const MEMORY: usize = 256 * 1024;
 /// The beginning of the message in place of turns that are left out.
 const LEFT_OUT: &str = "[the oldest ";
@@ -16,7 +16,7 @@ const LEFT_OUT: &str = "[the oldest ";
 pub(crate) struct ToolTurn {
     pub(crate) text: String,
     pub(crate) calls: Vec<ToolCall>,
-    /// The paths of the calls whose arguments the model is told again.
+    /// The paths of the calls whose arguments the model receives again.
     pub(crate) told: BTreeSet<String>,
     /// In the order of `calls`.
     pub(crate) results: Vec<String>,
@@ -31,7 +31,7 @@ pub(crate) fn left_out(turns: usize) -> Message {
     Message::text(Role::User, note)
 }
 
-/// Whether a message is nothing but [`left_out`].
+/// Whether a message is the one of [`left_out`].
 pub(crate) fn is_left_out(message: &Message) -> bool {
     let count = message.text.strip_prefix(LEFT_OUT).and_then(|rest| rest.split(' ').next()?.parse().ok());
     count.is_some_and(|count| left_out(count) == *message)

@@ -21,9 +21,9 @@ use crate::{
     transition::Command,
 };
 
-/// Values above this many bytes go to the blob store.
+/// The maximum size of a value in the journal, in bytes. Longer values go to the blob store.
 const INLINE: usize = 1024;
-/// The bytes of all inline values of a run together.
+/// The maximum size of all inline values of a run together, in bytes.
 const INLINE_A_RUN: usize = 256 * 1024;
 
 /// The state of a transition while it is computed.
@@ -33,11 +33,11 @@ pub(crate) struct TransitionState {
     pub(crate) stored: Vec<(Digest, String)>,
     pub(crate) missing: BTreeSet<Digest>,
     pub(crate) wake_at: Option<Moment>,
-    /// Gates whose Approval is not there.
+    /// The gates whose Approval is missing.
     pub(crate) gone: BTreeSet<String>,
     /// The reasons why gates are held.
     pub(crate) blocked: Vec<FieldError>,
-    /// Activities that must not be evaluated, and why.
+    /// The activities that must not be evaluated, each with the reason.
     pub(crate) costly: BTreeMap<(String, i32), String>,
     pub(super) requested: BTreeSet<(String, i32)>,
     inline: usize,
@@ -69,18 +69,18 @@ impl TransitionState {
 }
 
 impl TransitionState {
-    /// Checks whether a text can be kept.
+    /// Checks that there is room for a text.
     pub(crate) fn has_room_for(&self, value: &str) -> Result<(), String> {
         if self.is_inline(value) { Ok(()) } else { self.values.check_fit([value]) }
     }
 
-    /// Checks whether a response and the parts that only its provider can read can be stored.
+    /// Checks that a response can be stored with the parts that only its provider can read.
     pub(crate) fn can_store_turn(&self, response: &str, opaque: Option<&str>) -> Result<(), String> {
         let long = Some(response).filter(|response| !self.is_inline(response));
         self.values.check_fit(long.into_iter().chain(opaque))
     }
 
-    /// Checks whether these texts can be put into the blob store.
+    /// Checks that these texts can be stored as blobs.
     pub(crate) fn can_store<'v>(&self, values: impl IntoIterator<Item = &'v str>) -> Result<(), String> {
         self.values.check_fit(values)
     }
@@ -89,7 +89,7 @@ impl TransitionState {
         value.len() <= INLINE && self.inline + value.len() <= INLINE_A_RUN
     }
 
-    /// Keeps a text inline where it is short, and in the blob store where it is long.
+    /// Stores a short text inline, and a long one as a blob.
     pub(crate) fn store_value(&mut self, value: &str) -> (Option<Json>, Option<BlobRef>) {
         if self.is_inline(value) {
             self.inline += value.len();
@@ -99,7 +99,7 @@ impl TransitionState {
         }
     }
 
-    /// Keeps the end of what a container wrote, and all of it in the blob store where that is more and there is room.
+    /// Stores the end of a container's output inline, and all of it as a blob if it is longer and there is room.
     pub(crate) fn store_log(&mut self, whole: &str) -> Option<StepLog> {
         let whole = text::clean(whole);
         let tail = text::last(&whole, INLINE);
@@ -107,7 +107,7 @@ impl TransitionState {
         (!whole.is_empty()).then(|| StepLog { tail: tail.to_owned(), ref_ })
     }
 
-    /// Puts a text into the blob store.
+    /// Stores a text as a blob.
     pub(crate) fn store_blob(&mut self, value: &str) -> BlobRef {
         let digest = Digest::of_bytes(value.as_bytes());
         if !self.stored.iter().any(|(known, _)| *known == digest) {
@@ -118,7 +118,7 @@ impl TransitionState {
         BlobRef { digest, size }
     }
 
-    /// Keeps a decision inline where it is short; where it is long, its payload is in the blob store only.
+    /// Stores a short decision inline. The payload of a long one is stored as a blob only.
     pub(crate) fn store_decision(&mut self, outcome: Outcome) -> (Outcome, Option<BlobRef>) {
         let whole = serde_json::to_string(&outcome).unwrap_or_default();
         if whole.len() <= INLINE {

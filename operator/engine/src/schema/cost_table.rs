@@ -1,9 +1,9 @@
-//! Every keyword that `jsonschema` evaluates, on the values that cost it most. The tests read this table, and
-//! `benches/schemas.rs` takes the time.
+//! Every keyword that `jsonschema` evaluates, with the values that cost most. The tests read this table, and
+//! `benches/schemas.rs` measures the time.
 
 use serde_json::{Map, Value, json};
 
-/// A schema that judges each item of a list `times` times.
+/// Returns a schema that validates each item of a list `times` times.
 fn each(schema: &Value, times: usize) -> Value {
     json!({"items": {"allOf": vec![schema; times]}})
 }
@@ -17,7 +17,7 @@ fn list(items: usize, item: &Value) -> Value {
     Value::Array(vec![item.clone(); items])
 }
 
-/// An object with fields of these names.
+/// Returns an object with fields of these names.
 fn object(names: impl IntoIterator<Item = String>, value: &Value) -> Value {
     Value::Object(names.into_iter().map(|name| (name, value.clone())).collect::<Map<_, _>>())
 }
@@ -26,7 +26,7 @@ fn names(count: usize) -> impl Iterator<Item = String> {
     (0..count).map(|at| format!("name{at}"))
 }
 
-/// Lists without a leaf, all different: `jsonschema` gives all of them one hash.
+/// Returns different lists without a leaf, which have the same hash in `jsonschema`.
 fn leafless(count: usize) -> Value {
     let shape = |at: usize| {
         (0..16).fold(json!([]), |inner, bit| if at >> bit & 1 == 1 { json!([inner]) } else { json!([[], inner]) })
@@ -34,7 +34,7 @@ fn leafless(count: usize) -> Value {
     (0..count).map(shape).collect()
 }
 
-/// Returns rows of a keyword, a schema with it, and a value.
+/// Returns rows: a keyword, a schema with it, and a value.
 pub fn table() -> Vec<(&'static str, Value, Value)> {
     let numbers = list(2_000, &json!(7));
     let floats = list(2_000, &json!(1.25e300));

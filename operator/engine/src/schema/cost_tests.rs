@@ -1,5 +1,5 @@
-//! Every keyword that `jsonschema` evaluates is charged, or refused. The time of a charged step is a benchmark:
-//! `cargo xtask bench schemas`.
+//! Tests that every keyword that `jsonschema` evaluates is charged or refused. The time of a charged step is measured
+//! by `cargo xtask bench schemas`.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::collections::BTreeSet;
@@ -7,10 +7,10 @@ use std::collections::BTreeSet;
 use super::cost_table::table;
 use super::{MAX_STEPS, REFUSED, Schema};
 
-/// The release whose keywords this table has. On another one, read its `src/keywords/mod.rs` again before it is named
-/// here.
+/// The release of `jsonschema` whose keywords are in this table. Before this is changed to another release, read its
+/// `src/keywords/mod.rs` again.
 const READ: &str = "name = \"jsonschema\"\nversion = \"0.60.2\"";
-/// The keywords of that file, and those that they read beside themselves.
+/// The keywords of that file, and those that they read in addition.
 const KEYWORDS: [&str; 46] = [
     "$dynamicRef",
     "$recursiveRef",

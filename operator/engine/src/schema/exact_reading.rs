@@ -1,6 +1,6 @@
-//! Schemas that tell which number of a value they read, where one in it cannot be read exactly.
+//! Schemas that report which number of a value they read, if the value has a number that cannot be read exactly.
 //!
-//! A keyword of ours stands before those that read numbers. What judges a value without such a number has none of them.
+//! A keyword of our own precedes those that read numbers. Other values are validated without it.
 
 use std::sync::{
     Arc,
@@ -13,7 +13,7 @@ use signoff_expr::number::{Inexact, find, inexact, pointer};
 
 use super::{DATA, NAMED, TEXTS};
 
-/// The name of our keyword: one that no author can mean.
+/// The name of our keyword, which no author can use.
 const EXACT: &str = "\u{0}exact";
 /// Keywords that read a number.
 const READ_NUMBERS: [&str; 6] = ["exclusiveMaximum", "exclusiveMinimum", "maximum", "minimum", "multipleOf", "type"];
@@ -53,7 +53,7 @@ fn exactly(value: &Value) -> Option<Inexact> {
     value.as_number().and_then(inexact)
 }
 
-/// Returns the schema with our keyword wherever numbers are read.
+/// Returns the schema with our keyword at every place that reads numbers.
 fn with_keyword(schema: &Value) -> Value {
     match schema {
         Value::Array(items) => items.iter().map(with_keyword).collect(),
@@ -67,7 +67,7 @@ fn with_keyword(schema: &Value) -> Value {
                 .map(|(name, value)| (name.clone(), value.clone()))
                 .collect();
             if !reading.is_empty() {
-                // Before them, so that none of them judges the number.
+                // Before the others, so that none of them reads the number first.
                 let whole = READ_VALUES.iter().any(|name| reading.contains_key(*name));
                 let first = Map::from_iter([(EXACT.to_owned(), whole.into())]);
                 with.retain(|name, _| !is_read(name));
@@ -94,7 +94,7 @@ fn of_keyword(name: &str, value: &Value) -> Value {
 
 struct Exact {
     read: Arc<AtomicUsize>,
-    /// Whether the keyword beside it reads all of a value.
+    /// Whether the next keyword reads a whole value.
     whole: bool,
 }
 
@@ -180,7 +180,7 @@ mod tests {
             let compiled = Schema::of_value(&schema).unwrap();
             assert_eq!(compiled.check(&answer()), Ok(()), "{schema}");
         }
-        // What is wrong besides is told as ever.
+        // Other problems are still reported.
         let wrong = Schema::of_value(&json!({"properties": {"status": {"const": "no"}}})).unwrap();
         assert_eq!(wrong.check(&answer()).unwrap_err().0, "/status");
     }

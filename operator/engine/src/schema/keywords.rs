@@ -1,7 +1,7 @@
-//! `multipleOf` and `uniqueItems`, evaluated in a time that follows from the bytes of the value.
+//! `multipleOf` and `uniqueItems`, evaluated in a time that is bounded by the size of the value.
 //!
 //! The crate `jsonschema` compares items of equal hash with one another, and divides some numbers as fractions of any
-//! length. Neither has a bound that the size of the value tells. Must not answer otherwise than JSON Schema.
+//! length, without a bound by the size of the value. **Invariant:** the results are those of JSON Schema.
 
 use jsonschema::{Keyword, ValidationError, paths::Location};
 use serde_json::{Map, Number, Value};
@@ -45,7 +45,7 @@ struct Decimal {
 }
 
 impl Decimal {
-    /// Reads a number by its shortest decimal form, or returns `None` if it has none.
+    /// Parses a number by its shortest decimal form, or returns `None` if it has none.
     fn of(number: &Number) -> Option<Self> {
         let whole = number.as_u64().or_else(|| number.as_i64().map(i64::unsigned_abs));
         if let Some(digits) = whole {
@@ -68,14 +68,14 @@ impl Decimal {
             let modulus = u128::from(divisor.digits);
             (u128::from(self.digits) * power_of_ten(power, modulus)).is_multiple_of(modulus)
         } else {
-            // A divisor beyond 64 bits is larger than the digits, which are not 0.
+            // A divisor of more than 64 bits is larger than the digits, which are not 0.
             let scaled = 10_u64.checked_pow(power).and_then(|scale| scale.checked_mul(divisor.digits));
             scaled.is_some_and(|divisor| self.digits.is_multiple_of(divisor))
         }
     }
 }
 
-/// Ten to the power of `exponent`, modulo a number of at most 64 bits.
+/// Returns ten to the power of `exponent`, modulo a number of at most 64 bits.
 fn power_of_ten(mut exponent: u32, modulus: u128) -> u128 {
     let (mut power, mut square) = (1 % modulus, 10 % modulus);
     while exponent > 0 {
@@ -105,7 +105,7 @@ impl<'i> Keyword<'i> for UniqueItems {
     }
 }
 
-/// A text that equal values share, and only those: 1 and 1.0 are equal, and the order of fields does not matter.
+/// Returns a text that is equal for equal values only: 1 and 1.0 are equal, and the order of fields does not matter.
 fn key(value: &Value) -> String {
     let mut key = String::new();
     write_key(value, &mut key);
@@ -137,7 +137,7 @@ fn write_key(value: &Value, key: &mut String) {
     }
 }
 
-/// The length comes first, so that no text reads as the end of another.
+/// Writes a text with its length first, so that the end of one text cannot be read as another one.
 fn write_text(text: &str, key: &mut String) {
     key.push_str(&text.len().to_string());
     key.push(':');
@@ -145,7 +145,7 @@ fn write_text(text: &str, key: &mut String) {
 }
 
 fn write_number(number: &Number, key: &mut String) {
-    /// Above every integer that is not read as a floating point number.
+    /// A bound above every integer that is not parsed as a floating point number.
     const BEYOND_INTEGERS: f64 = 2e19;
     let text = match number.as_f64().filter(|_| number.is_f64()) {
         Some(0.0) => "0".to_owned(),

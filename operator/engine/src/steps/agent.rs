@@ -1,7 +1,6 @@
-//! The calls of an `agent` step: each is checked, asked about where gates say so, and performed.
+//! The calls of an `agent` step: check -> ask -> perform.
 //!
-//! It knows no more of the step around a call than `PerformCall`: the way of a step is in `perform.rs`, which knows
-//! this module.
+//! Of the step of a tool the module only has the function `PerformCall`, because `perform.rs` imports this module.
 
 mod ask;
 mod calls;

@@ -1,4 +1,4 @@
-//! The attempts at a step: one after the other, until one is not to be repeated, and what may be repeated.
+//! The attempts at a step, one after the other, and the rules for repeating them.
 
 use std::{rc::Rc, time::Duration};
 
@@ -25,11 +25,11 @@ use crate::{
 /// The end of a step, or the request for a further approval.
 pub(crate) enum Performed {
     Ended(StepResult),
-    /// The call of a tool shall be made once more, if the gates in front of it allow that.
+    /// The call of a tool is repeated if the gates before it approve that.
     AskAgain(Attempts),
 }
 
-/// The attempts that may be made at a step before people are asked.
+/// The attempts at a step that may be made without asking people again.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Attempts {
     /// The number of the next one, from 1.
@@ -44,14 +44,14 @@ impl Attempts {
     }
 }
 
-/// Whether people were asked about a call, at the gates in front of its tool or at that of its author before the step.
+/// Whether people were asked about a call, at the gates before its tool or at the author's gate before the step.
 pub(super) fn was_call_asked(invocation: &StepInvocation<'_>) -> bool {
     let permission = invocation.permission.as_ref();
     permission.is_some_and(|permission| permission.was_asked() || invocation.step.start.is_some())
 }
 
-/// One attempt after the other, until one is not to be repeated; at most `limit` further ones, and those by which a
-/// turn is repeated by itself. Returns the last one, and how many of `limit` are left.
+/// Makes attempts until one is not to be repeated: at most `limit` further ones, and the automatic repetitions of a
+/// turn. Returns the last one, and the number of attempts of `limit` that are left.
 pub(super) async fn run_attempts<'a>(
     run: &Run<'a>,
     invocation: &StepInvocation<'a>,
@@ -65,7 +65,7 @@ pub(super) async fn run_attempts<'a>(
         if matches!(key.kind, StepKind::Agent | StepKind::Set) {
             run.invocations.borrow_mut().insert((key.path.clone(), attempt), Rc::clone(&invocation));
         }
-        // What a gate showed is what runs, with the catalogue that was read before it.
+        // The catalogue that was read before the gate is used, so that what runs is what the gate showed.
         let unread = match invocation.last_asked {
             Some(_) => None,
             None => catalogue::read_catalogues(run, &invocation, &key).await,
@@ -77,10 +77,10 @@ pub(super) async fn run_attempts<'a>(
             })
         };
         let record = run.activity(&invocation.step_scope, key.clone(), open).await;
-        // A turn of a model has no effect: it may be made once more.
+        // A turn of a model has no effect, so it may be repeated without people.
         let was_asked = key.kind != StepKind::Agent && was_call_asked(&invocation);
         let is_covered = (invocation.step.policy_gates.is_empty() && !was_asked) || is_failure_certain(&record);
-        // Whether there is room is no matter of the step: it is not counted, and people are not asked.
+        // An attempt that failed for lack of memory for its answer is not counted, and people are not asked.
         let is_counted = !had_no_room(&record);
         let may_follow = limit > 0 || by_itself < invocation.step.repeats_by_itself(run.plan, &record);
         let is_over = !is_retryable(invocation.step, &record) || !is_covered || !may_follow;
@@ -101,7 +101,7 @@ pub(super) async fn run_attempts<'a>(
     }
 }
 
-/// Whether a call that is equal to the step was made since its first attempt began, before the next one.
+/// Whether a call equal to the step was made between the step's first attempt and its next one.
 pub(super) async fn was_made_meanwhile<'a>(
     run: &Run<'a>,
     invocation: &StepInvocation<'a>,
@@ -113,7 +113,7 @@ pub(super) async fn was_made_meanwhile<'a>(
     invocation.was_made_since(run, from, began(next)).await
 }
 
-/// Whether a call was not sent, because its tool has another definition than the one that was approved.
+/// Whether a call was not sent because the definition of its tool differs from the approved one.
 pub(super) fn is_tool_changed(record: &StepRecord) -> bool {
     record.input_digest.is_some() && record.error.as_ref().is_some_and(|error| error.is(FailureClass::ToolChanged))
 }
@@ -126,15 +126,15 @@ fn was_not_sent(record: &StepRecord) -> bool {
     record.error.as_ref().is_some_and(|error| NOT_SENT.into_iter().any(|class| error.is(class)))
 }
 
-/// Whether an attempt failed in a way that is tried again.
+/// Whether an attempt failed in a way that may be retried.
 pub(super) fn is_retryable(step: &PlannedStep, record: &StepRecord) -> bool {
     let is_meant = record.phase == StepPhase::Failed && record.error.as_ref().is_some_and(|error| error.retryable);
     is_meant && step.retry.covers(record)
 }
 
-/// Whether it is known that an attempt failed: the server itself said so, or a container has ended. Of a tool of an MCP
-/// server that is known only where nothing was sent. A gateway does not know what the server behind it did (of 502 and
-/// 504, records of earlier versions do not say so), and a status below 400 says that it was done.
+/// Whether the failure of an attempt is certain: the server answered with an error, or a container has ended. For a
+/// tool of an MCP server only a call that was not sent has certainly failed. After 502 and 504 (which records of
+/// earlier versions lack) a gateway does not know whether the server acted, and a status below 400 is a success.
 fn is_failure_certain(record: &StepRecord) -> bool {
     if record.kind == StepKind::Mcp {
         return record.input_digest.is_none() || was_not_sent(record);
@@ -147,7 +147,7 @@ fn is_failure_certain(record: &StepRecord) -> bool {
     status.is_some_and(|status| status >= 400 && !is_gateway(status))
 }
 
-/// Whether a call had its effect, or may have had it: it succeeded, its outcome is unknown, or it was answered with an
+/// Whether a call had or may have had its effect: it succeeded, its outcome is unknown, or it was answered with an
 /// error.
 pub(crate) fn may_have_effect(record: &StepRecord) -> bool {
     let was_sent = || record.input_digest.is_some() && !was_not_sent(record);
@@ -158,8 +158,8 @@ pub(crate) fn may_have_effect(record: &StepRecord) -> bool {
     }
 }
 
-/// Whether only people can say that an attempt is made once more: it had its effect, or may have had it, and it is
-/// never repeated by itself. A deadline is no such decision.
+/// Whether only people can approve another attempt: the attempt had or may have had its effect, and the step is never
+/// repeated automatically. A deadline cannot approve it.
 pub(super) fn is_repeated_by_people_only(step: &PlannedStep, record: &StepRecord) -> bool {
     let is_safe = record.phase == StepPhase::Failed && record.error.as_ref().is_some_and(|error| error.retryable);
     matches!(record.kind, StepKind::Http | StepKind::Mcp | StepKind::Pod)
@@ -168,7 +168,7 @@ pub(super) fn is_repeated_by_people_only(step: &PlannedStep, record: &StepRecord
         && !is_safe
 }
 
-/// When the attempt after this one may begin. What is left to chance is the same at every replay.
+/// Returns the time at which the next attempt may begin. The random part is the same at every replay.
 pub(super) fn retry_at(run: &Run<'_>, step: &PlannedStep, failed: &StepRecord) -> Moment {
     let retry = &step.retry;
     let pause = (retry.base.as_secs_f64() * retry.factor.powi(failed.attempt - 1)).min(retry.max.as_secs_f64());

@@ -1,7 +1,7 @@
-//! The catalogues of servers in a run: the record of each, the one that is in force at a number of the journal, and the
-//! tools that an agent may call then.
+//! The catalogues of servers in a run: the record of each, the catalogue that applies at a number of the journal, and
+//! the tools that an agent may call with it.
 //!
-//! **Invariant:** a server is asked for its tools only where no record answers. A replay asks nothing.
+//! **Invariant:** a server is asked for its tools only if no record has them. A replay asks nothing.
 
 use signoff_api::{
     Digest, FailureClass, Seq,
@@ -28,7 +28,7 @@ use crate::{
 const MOST_VISITS: i32 = 4;
 /// The time that a server has to list its tools.
 const TIMEOUT: std::time::Duration = std::time::Duration::from_secs(30);
-/// The most bytes of the definitions of servers that a model is told in one turn.
+/// The maximum size of the definitions of servers in one turn, in bytes.
 const MOST_TOLD: usize = 128 * 1024;
 
 /// A tool that an agent may call in a turn.
@@ -49,15 +49,15 @@ impl<'a> Offered<'a> {
     }
 }
 
-/// Returns the number before which a catalogue has to be read for an attempt that begins at `seq`: what a gate showed
-/// is what runs, and the call of a tool runs as it was proposed.
+/// Returns the number before which the catalogue for an attempt that begins at `seq` was read: an attempt runs as its
+/// gate showed it, and the call of a tool runs as it was proposed.
 pub(super) fn known_before(invocation: &StepInvocation<'_>, seq: Seq) -> Seq {
     let is_call = invocation.step.is_tool() && !invocation.step.is_agent();
     let asked = if is_call { invocation.first_asked } else { invocation.last_asked };
     asked.unwrap_or(seq)
 }
 
-/// Returns the tools of a server as its last catalogue before `seq` has them; `None` where there is none.
+/// Returns the tools of a server in its last catalogue before `seq`, or `None` without a catalogue.
 pub(super) fn tools_before<'a>(run: &Run<'a>, server: &str, seq: Seq) -> Result<Option<&'a ServerTools>, RenderError> {
     let Some(planned) = run.plan.tools.servers.get(server) else { return Ok(None) };
     let is_known =
@@ -97,8 +97,8 @@ fn last_attempt(run: &Run<'_>, server: &str, visit: i32) -> Option<StepRecord> {
     Some(attempts.last().unwrap_or(first).clone())
 }
 
-/// Returns the servers whose catalogues an attempt at a step needs. The step of a tool runs after a turn that needed
-/// them.
+/// Returns the servers whose catalogues an attempt at a step needs. The step of a tool needs none, because it runs
+/// after a turn that needed them.
 pub(super) fn servers_of<'a>(run: &Run<'a>, step: &'a PlannedStep) -> &'a [String] {
     match &step.action {
         Action::Agent(agent) => run.plan.agents.get(&agent.agent).map_or(&[][..], |agent| agent.servers.as_slice()),
@@ -107,9 +107,9 @@ pub(super) fn servers_of<'a>(run: &Run<'a>, step: &'a PlannedStep) -> &'a [Strin
     }
 }
 
-/// Waits until the catalogues that an attempt needs are read, and opens those that are missing or outdated. Returns the
-/// error with which the attempt fails where one cannot be read. `next`: the attempt, which settles the matter once it
-/// has begun.
+/// Waits until the catalogues for an attempt are read, and requests missing and outdated ones. Returns the error with
+/// which the attempt fails if one cannot be read. `next` is the attempt: once it has begun, its catalogues do not
+/// change.
 pub(super) async fn read_catalogues<'a>(
     run: &Run<'a>,
     invocation: &StepInvocation<'a>,
@@ -137,7 +137,7 @@ async fn read_catalogue<'a>(
         let visit = (1..=MOST_VISITS).rev().find(|visit| last_attempt(run, server, *visit).is_some());
         let last = visit.and_then(|visit| last_attempt(run, server, visit));
         let (visit, attempt) = match (visit, last) {
-            // It ends, or was called off with the run.
+            // The request is in flight, or was canceled with the run.
             (Some(visit), Some(last)) if !last.phase.is_end() || was_called_off(&last) => (visit, last.attempt),
             (Some(visit), Some(last)) if last.phase == StepPhase::Succeeded => {
                 let tools = run.render(|| tools_of(run, planned, &last)).await;
@@ -173,13 +173,13 @@ fn was_called_off(record: &StepRecord) -> bool {
     record.error.as_ref().is_some_and(|error| error.is(FailureClass::Cancelled))
 }
 
-/// The request for the tools of a server.
+/// Returns the request for the tools of a server.
 fn list(server: &PlannedServer, key: &ActivityKey) -> Call {
     let content = of_server(server, McpRequest::Catalogue { only: server.spec.only.clone() });
     Call { path: key.path.clone(), attempt: key.attempt, idempotent: true, timeout: TIMEOUT, content }
 }
 
-/// Returns a request to a server: to its URL, with its key.
+/// Returns a request to a server with its URL and its key.
 pub(super) fn of_server(server: &PlannedServer, request: McpRequest) -> CallContent {
     CallContent::Mcp(Box::new(McpCall {
         server: server.spec.name.clone(),
@@ -198,14 +198,14 @@ fn cannot_be_listed(server: &str, failed: &StepRecord) -> StepError {
     StepError { message: signoff_expr::text::display(&message, 1000), ..why }
 }
 
-/// Whether an attempt failed with this error already: a further attempt at the catalogue is then due.
+/// Whether an attempt already failed with this error, so that another attempt at the catalogue is due.
 fn was_told(run: &Run<'_>, failed: &StepRecord, why: &StepError) -> bool {
     let state = run.state.borrow();
     let mut later = state.journal.records().iter().filter(|record| Some(record.seq) > failed.done);
     later.any(|record| record.input_digest.is_none() && record.error.as_ref() == Some(why))
 }
 
-/// Whether a call found since a catalogue was requested that a tool has another definition than that of the catalogue.
+/// Whether a call after the request for a catalogue found another definition of a tool than that of the catalogue.
 fn has_changed(run: &Run<'_>, server: &str, catalogue: &StepRecord, tools: &ServerTools) -> bool {
     let state = run.state.borrow();
     let since = state.journal.records().iter().filter(|record| record.done > Some(catalogue.seq));
@@ -218,8 +218,8 @@ fn has_changed(run: &Run<'_>, server: &str, catalogue: &StepRecord, tools: &Serv
     })
 }
 
-/// Returns the tools that an agent may call in a turn, with those of servers as their last catalogues before `seq` have
-/// them; or why the turn fails.
+/// Returns the tools that an agent may call in a turn, with the tools of servers from their last catalogues before
+/// `seq`, or the error with which the turn fails.
 pub(super) fn offered<'a>(
     run: &Run<'a>,
     agent: &'a PlannedAgent,
@@ -229,7 +229,7 @@ pub(super) fn offered<'a>(
     let own = own.into_iter().filter_map(|name| run.plan.tools.tools.get(name).map(Offered::Tool));
     let mut all: Vec<_> = own.collect();
     for server in &agent.servers {
-        // Where the call of an agent is proposed, its tools are not known yet.
+        // When the call of an agent is proposed, the catalogues of its servers can be missing.
         let Some(tools) = tools_before(run, server, seq)? else { continue };
         if let Some(missing) = missing(run, agent, server, tools) {
             let why = format!(
@@ -244,7 +244,7 @@ pub(super) fn offered<'a>(
     Ok(Ok(all))
 }
 
-/// Returns why a model is not told of tools: the definitions of those of servers are too long.
+/// Returns an error if the definitions of the tools of servers are too long for a model.
 pub(super) fn too_long(tools: &[Offered<'_>]) -> Option<StepError> {
     let bytes = |offered: &Offered<'_>| match offered {
         Offered::Tool(tool) if matches!(tool.step.action, Action::Mcp(_)) => {
@@ -269,7 +269,8 @@ fn missing<'a>(run: &Run<'a>, agent: &'a PlannedAgent, server: &str, tools: &Ser
     of_agent.chain(of_gates).filter(is_of_server).find(|name| !tools.contains_key(*name))
 }
 
-/// Returns what the last catalogue of a server before `seq` says of a tool; `None` where that lacks it.
+/// Returns the definition of a tool in the last catalogue of a server before `seq`, or `None` if the catalogue lacks
+/// it.
 pub(super) fn standing(run: &Run<'_>, server: &str, tool: &str, seq: Seq) -> Result<Option<ToolStanding>, RenderError> {
     let name = format!("{server}.{tool}");
     let tool = tools_before(run, server, seq)?.and_then(|tools| tools.get(&name));

@@ -1,7 +1,7 @@
-//! An `agent` step: one turn of a conversation, rendered. Nothing here asks a model.
+//! An `agent` step: renders one turn of a conversation. The executor sends it to the model.
 //!
-//! The conversation is rebuilt from the journal and never generated again. What people said about earlier steps
-//! goes along as a fenced block of untrusted data.
+//! The conversation is rebuilt from the journal and never generated again. The comments of people on earlier steps are
+//! included as a fenced block of untrusted data.
 
 use std::rc::Rc;
 
@@ -24,10 +24,10 @@ use crate::{
     transition::{AgentCall, Call, CallContent, Message, Role},
 };
 
-/// The most feedback in a prompt: decisions, and characters of each text.
+/// The limits of the feedback in a prompt: decisions, and characters of each text.
 const FEEDBACK: (usize, usize) = (16, 2000);
 
-/// The turn, from the values known at `seq`.
+/// Renders the turn from the values as of `seq`.
 pub(super) fn call<'a>(
     run: &Run<'a>,
     invocation: &StepInvocation<'a>,
@@ -49,7 +49,7 @@ pub(super) fn call<'a>(
     let seq = invocation.feedback_before(seq);
     let past = turns(run, &invocation.step_scope, &planned.agent, seq)?;
     let decided = decisions(run, seq);
-    // An agent that is asked for another answer is told its last one, also where it remembers nothing else.
+    // An agent that is asked for another answer receives its last one, even if it has no other memory.
     let mut messages = if planned.fresh && !RecordPath::new(&key.path).last().is_ask() {
         Vec::new()
     } else {
@@ -83,14 +83,14 @@ pub(super) fn call<'a>(
 /// An earlier turn of an agent: its prompt is rendered again, its answer is in the journal.
 struct PastTurn<'a> {
     invocation: Rc<StepInvocation<'a>>,
-    /// Whether it was asked for another answer.
+    /// Whether the agent was asked for another answer.
     is_ask: bool,
-    /// The number before which everything was decided that it heard.
+    /// The number of the journal before which the turn's feedback was decided.
     began: Seq,
     said: String,
 }
 
-/// The turns that this agent had in this frame before `seq`.
+/// Returns the turns of this agent in this frame before `seq`.
 fn turns<'a>(
     run: &Run<'a>,
     step_scope: &StepScope<'a>,
@@ -105,7 +105,7 @@ fn turns<'a>(
         .iter()
         .filter(|r| r.kind == StepKind::Agent && r.phase == StepPhase::Succeeded)
         .filter(|r| r.done.is_some_and(|done| done < seq) && scope::within(&r.path, &step_scope.conversation))
-        // A turn that called tools belongs to the answer that follows; the turns of a called agent are another
+        // A turn that called tools belongs to the answer that follows it. The turns of a called agent belong to another
         // conversation.
         .filter(|r| !r.calls_tools() && !is_in_a_call(&r.path, &step_scope.conversation))
         .cloned()
@@ -133,7 +133,7 @@ fn turns<'a>(
     scope::all(turns.into_iter().map(said).collect())
 }
 
-/// Whether a record belongs to a call beneath a conversation.
+/// Whether a record belongs to a call below a conversation.
 fn is_in_a_call(path: &str, conversation: &str) -> bool {
     path.get(conversation.len()..).is_some_and(|rest| RecordPath::new(rest).is_in_call())
 }
@@ -173,7 +173,7 @@ fn memory<'a>(
     Ok(messages)
 }
 
-/// Returns the prompt of an agent's turn: its input, and what people have said since its last turn.
+/// Returns the prompt of an agent's turn: its input, and the feedback of people since its last turn.
 fn prompt<'a>(
     run: &Run<'a>,
     invocation: &StepInvocation<'a>,
@@ -216,14 +216,14 @@ fn own_instructions<'a>(
     }
 }
 
-/// The gates that were decided before `seq`.
+/// Returns the gates that were decided before `seq`.
 fn decisions(run: &Run<'_>, seq: Seq) -> Vec<StepRecord> {
     let state = run.state.borrow();
     let decided = |r: &&StepRecord| r.kind == StepKind::Hitl && r.done.is_some_and(|done| done < seq);
     state.journal.records().iter().filter(decided).cloned().collect()
 }
 
-/// The gate of a record as agents are told of it.
+/// Returns the name of a record's gate for agents.
 fn gate_name(record: &StepRecord) -> String {
     match record.facts.get(FACT_TOOL) {
         Some(tool) => format!("before a call of {tool}"),
@@ -243,7 +243,7 @@ fn feedback(
         .filter(|r| r.done.is_some_and(|done| since < done && done < seq) && step_scope.is_feedback(&r.path))
         .collect();
     let mut newest: Vec<_> = gates.into_iter().rev().take(FEEDBACK.0).rev().collect();
-    // As declared: what was decided at the same time stands in the same order at every run.
+    // In the order of declaration, so that simultaneous decisions have the same order in every run.
     newest.sort_by_cached_key(|record| (run.plan.position_of(&record.path), scope::parts(&record.path).1));
     let mut lines = Vec::new();
     for record in newest {

@@ -10,17 +10,17 @@ use signoff_expr::text;
 
 use crate::replay::run::RenderError;
 
-/// The most bytes of a long text that stand in a request itself.
+/// The maximum length of a text in the request itself, in bytes. A longer text is stored as a blob.
 pub(crate) const SHOWN: usize = 4096;
 /// The bytes of the sentence that ends a cut text.
 const MARK: usize = 104;
-/// The least bytes of a cut text, its last sentence included.
+/// The minimum length of a cut text with its last sentence, in bytes.
 const LEAST: usize = MARK + 24;
-/// The most bytes of a name.
+/// The maximum length of a name, in bytes.
 const NAME: usize = LEAST;
-/// The bytes that a name takes besides its own where the values of many names are left out.
+/// The bytes beside each name if the values of many names are left out.
 const BESIDE: usize = 24;
-/// The first line of what is cut.
+/// The first line of a cut document.
 const CUT: &str =
     "# not all of it fits here: what ends with `… N more bytes, sha256:…` goes on; the digest is that of the whole";
 
@@ -28,12 +28,12 @@ const CUT: &str =
 #[derive(Clone, Debug)]
 pub(crate) struct Fields {
     list: Map<String, Value>,
-    /// The field that may take up to half of what is shown before the others share the rest.
+    /// The field that may take up to half of the shown bytes before the others share the rest.
     first: &'static str,
 }
 
 impl Fields {
-    /// The fields of `what`: those of `front` in this order, then the others in theirs.
+    /// Returns the fields of `what`: those of `front` in this order, then the others in their own order.
     pub(crate) fn of(what: &impl Serialize, front: &[&'static str], first: &'static str) -> Result<Self, RenderError> {
         let Ok(Value::Object(mut rest)) = serde_json::to_value(what) else {
             return Err(RenderError::Invalid("it has no fields that could be shown".to_owned()));
@@ -44,7 +44,7 @@ impl Fields {
         Ok(Self { list, first })
     }
 
-    /// The same with `last` behind all others, the longest at the very end.
+    /// Moves the fields `last` behind all others, the longest to the very end.
     pub(crate) fn with_last(mut self, last: &[&str]) -> Self {
         let taken = last.iter().filter_map(|name| Some(((*name).to_owned(), self.list.shift_remove(*name)?)));
         let mut long: Vec<_> = taken.collect();
@@ -53,12 +53,12 @@ impl Fields {
         self
     }
 
-    /// All of it, as YAML.
+    /// Renders all fields as YAML.
     pub(crate) fn whole(&self) -> String {
         as_yaml(&self.list)
     }
 
-    /// The beginning of every field below `head`, as YAML of at most [`SHOWN`] bytes.
+    /// Renders the beginning of every field below `head`, as YAML of at most [`SHOWN`] bytes.
     pub(crate) fn excerpt(&self, head: &str) -> String {
         let mut budget = SHOWN.saturating_sub(head.len() + CUT.len() + 2);
         loop {
@@ -66,7 +66,7 @@ impl Fields {
             if shown.len() <= SHOWN || budget == 0 {
                 return text::first(&shown, SHOWN).to_owned();
             }
-            // Quoting and indenting made it longer.
+            // Quotes and indentation made the text longer than its budget.
             budget = budget * 7 / 8;
         }
     }
@@ -88,7 +88,7 @@ impl Fields {
     }
 }
 
-/// Returns about how many bytes a value takes.
+/// Returns the approximate size of a value in bytes.
 fn size(value: &Value) -> usize {
     match value {
         Value::String(text) => text.len(),
@@ -102,7 +102,8 @@ fn entry(name: &str, value: &Value) -> usize {
     name.len() + 2 + size(value)
 }
 
-/// The most that each may have so that all together stay within `budget`: what short ones leave is for longer ones.
+/// Returns the maximum size of each value so that all together stay within `budget`. Long values share what short ones
+/// leave.
 fn level(sizes: impl Iterator<Item = usize>, budget: usize) -> usize {
     let mut sizes: Vec<_> = sizes.collect();
     sizes.sort_unstable();
@@ -117,7 +118,7 @@ fn level(sizes: impl Iterator<Item = usize>, budget: usize) -> usize {
     usize::MAX
 }
 
-/// A value within about `budget` bytes.
+/// Cuts a value to about `budget` bytes.
 fn cut(value: &Value, budget: usize) -> Value {
     if size(value) <= budget {
         return value.clone();
@@ -130,19 +131,19 @@ fn cut(value: &Value, budget: usize) -> Value {
     }
 }
 
-/// The beginning of a text, and how it goes on.
+/// Returns the beginning of a text, with a note about the rest.
 fn beginning(text: &str, budget: usize) -> String {
     let shown = text::first(text, budget.saturating_sub(MARK));
     format!("{shown}… {} more bytes, {}", text.len() - shown.len(), Digest::of_bytes(text.as_bytes()))
 }
 
 fn left_out(count: usize, what: &str, whole: &Value) -> String {
-    // A value that has no digest was never bound to one.
+    // A value without a digest was never bound to one.
     let digest = Digest::of(whole).map(|digest| format!(", {digest}")).unwrap_or_default();
     format!("… {count} more {what}{digest}")
 }
 
-/// Every item with its beginning; where there are too many, the first and the last of them.
+/// Returns every item with its beginning, or the first and the last items if there are too many.
 fn cut_items(items: &[Value], budget: usize) -> Vec<Value> {
     let cost = |item: &Value| size(item) + 2;
     let share = level(items.iter().map(cost), budget);
@@ -166,8 +167,7 @@ fn cut_items(items: &[Value], budget: usize) -> Vec<Value> {
     shown
 }
 
-/// Every name, with the beginning of its value where there is room for all of them, else with its value where that is
-/// short.
+/// Returns every name with the beginning of its value. If there is no room for all values, only short ones are kept.
 fn cut_fields(fields: &Map<String, Value>, budget: usize) -> Map<String, Value> {
     let short = |name: &str| if name.len() > NAME { beginning(name, NAME) } else { name.to_owned() };
     let cost = |(name, value): (&String, &Value)| name.len().min(NAME) + 2 + size(value);

@@ -1,4 +1,4 @@
-//! Excerpts of fields: short enough, every field in them, and nothing cut in silence.
+//! Tests of excerpts: short enough, with every field, and with every cut marked.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use proptest::prelude::*;
@@ -14,7 +14,7 @@ fn excerpt(fields: &Value, front: &[&'static str], first: &'static str) -> Strin
     shown
 }
 
-/// The same with every line break a space: YAML folds long lines.
+/// Replaces line breaks by spaces, because YAML folds long lines.
 fn unfolded(shown: &str) -> String {
     shown.split_whitespace().collect::<Vec<_>>().join(" ")
 }

@@ -1,8 +1,8 @@
-//! The people whom a request excludes because of what they did before in the run: those who changed what is reviewed,
-//! and those who decided at other gates.
+//! The people whom a request excludes because of earlier actions in the run: editors of the reviewed text, and people
+//! who decided at other gates.
 //!
-//! Pure: reads only records that were done before a number of the journal. **Invariant:** a list that is too long is
-//! never cut.
+//! Pure: reads only records that were done before a number of the journal.
+//! **Invariant:** a list that is too long is an error, and never cut.
 
 use std::collections::BTreeSet;
 
@@ -30,14 +30,14 @@ const LONGEST_NAME: usize = 253;
 /// The longest name of a gate, in characters.
 const LONGEST_GATE: usize = 95;
 
-/// Returns the names of a gate and of those that were merged into it, for its record.
+/// Returns the names of a gate and of the gates merged into it, for its record.
 pub(super) fn names(step: &PlannedStep, gate: &PlannedGate) -> String {
     let merged = gate.merged_gates.iter().map(|(name, _)| name.as_str());
     std::iter::once(step.name.as_str()).chain(merged).collect::<Vec<_>>().join(",")
 }
 
-/// Returns whom a gate excludes because of earlier decisions, each once. `edits`: the changes to what it reviews.
-/// `path`: that of its record.
+/// Returns the people whom a gate excludes because of earlier decisions, each once. `edits` are the changes to the
+/// reviewed text, and `path` is that of the gate's record.
 pub(super) fn exclusions(
     run: &Run<'_>,
     step: &PlannedStep,
@@ -58,7 +58,7 @@ pub(super) fn exclusions(
     let own = (step.name.as_str(), gate.spec.exclude_deciders.as_slice());
     let merged = gate.merged_gates.iter().map(|(name, excluded)| (name.as_str(), excluded.as_slice()));
     let excluding: Vec<_> = std::iter::once(own).chain(merged).filter(|(_, excluded)| !excluded.is_empty()).collect();
-    // A gate that asks again is no other gate, and neither are those that ask with it, but it can name itself.
+    // A gate that asks again is the same gate, and the gates of one request count as one, but a gate can name itself.
     let group: BTreeSet<&str> =
         std::iter::once(step.name.as_str()).chain(gate.merged_gates.iter().map(|(name, _)| name.as_str())).collect();
     let is_excluded = |name: &str, path: &str, is_other: bool| {
@@ -89,7 +89,7 @@ pub(super) fn exclusions(
         let outcome = scope::decision(run, &record)?;
         found.extend(outcome.decided_by.into_iter().map(|user| Exclusion { user, gate: name.clone(), edited: None }));
     }
-    // One reason for each name: a change of the text says more than a decision.
+    // Each name has one reason: an edit is more specific than a decision.
     let mut one_each: Vec<Exclusion> = Vec::new();
     for exclusion in found {
         match one_each.iter_mut().find(|known| known.user == exclusion.user) {
@@ -101,15 +101,15 @@ pub(super) fn exclusions(
     Ok(one_each)
 }
 
-/// Whether a gate is one of those that a policy adds before steps under a name: `release-pay` is one of `release`.
-/// `path`: that of its record.
+/// Whether a policy added a gate before steps under the name `added`: `release-pay` is one of `release`. `path` is that
+/// of the gate's record.
 fn is_added_as(run: &Run<'_>, added: &str, gate: &str, path: &str) -> bool {
     let is_added = || run.plan.step_of(path).is_some_and(|step| step.added_by.is_some());
     gate.strip_prefix(added).is_some_and(|rest| rest.starts_with('-')) && is_added()
 }
 
-/// Returns the place of a gate that is a step, or that a policy adds before one: its path without the numbers of
-/// visits, turns, calls and workers. `None` for a gate of a list, which is one gate wherever it asks.
+/// Returns the position of a gate that is a step or that a policy adds before one: its path without the numbers of
+/// visits, turns, calls and workers. Returns `None` for a gate of a list, which is the same gate everywhere.
 fn place(path: &str) -> Option<String> {
     (!RecordPath::new(path).last().is_part()).then(|| without_visits(path))
 }
@@ -123,7 +123,7 @@ pub(super) fn excluded(gate: &PlannedGate, exclusions: &[Exclusion]) -> Vec<Stri
     all.collect::<BTreeSet<_>>().into_iter().cloned().collect()
 }
 
-/// Returns why a request cannot name all whom it excludes, or `None`.
+/// Returns an error if a request cannot name all excluded people, or `None`.
 pub(super) fn too_many(step: &PlannedStep, gate: &PlannedGate, exclusions: &[Exclusion]) -> Option<FieldError> {
     let all = excluded(gate, exclusions);
     let is_long = all.iter().any(|name| name.chars().count() > LONGEST_NAME);

@@ -1,6 +1,6 @@
 //! The consequence of a failed or unknown step: fail the run, continue, or escalate.
 //!
-//! It never repeats anything by itself: what may be repeated without asking was repeated before.
+//! Automatic repetitions come before, in `attempts.rs`. Here only people or a timeout repeat a step.
 
 use std::{
     borrow::Cow,
@@ -30,14 +30,14 @@ use crate::{
     steps::{excerpt::Fields, request::ReviewSubject, sent},
 };
 
-/// The verdicts by which the step runs again as it is, and people are asked when it fails again. What a person changed
-/// is another attempt at mending it, and no bound on that helps anybody.
+/// The verdicts that repeat the step as it is, of which the number is limited. A Modify changes the step, so its number
+/// is not limited.
 const ASKS_AGAIN: [Verdict; 3] = [Verdict::Retry, Verdict::Defer, Verdict::Respond];
 
 /// A step that failed.
 pub(super) struct StepFailure {
     pub(super) error: StepError,
-    /// Whether a person said no to what it answered: the run ends then, and nothing beside it goes on.
+    /// Whether a person rejected the answer of the step. Then the run ends, and parallel branches end too.
     pub(super) by_a_person: bool,
 }
 
@@ -49,13 +49,13 @@ impl StepFailure {
 
 /// The consequence of a failure: fail the run, continue, or escalate.
 pub(super) enum FailureAction {
-    /// Once more, with these changes.
+    /// Repeat the step with these changes.
     Again(Override),
-    /// The step counts as left out.
+    /// The step counts as skipped.
     Skip,
-    /// The run goes on, and can read that it failed.
+    /// The run continues, and its templates can read the failure.
     Continue,
-    /// People answered in the place of a tool.
+    /// People gave the answer of a tool.
     Answer(String),
 }
 
@@ -67,7 +67,7 @@ pub(super) async fn decide<'a>(
     failure: &StepFailure,
 ) -> Result<FailureAction, EarlyEnd> {
     let (step, step_scope) = (invocation.step, &invocation.step_scope);
-    // A tool can be called often, so the path says which call it was.
+    // A tool can be called often, so the path identifies the call.
     let name = if step.is_tool() { path } else { step.name.trim_start_matches('.') };
     let error = &failure.error;
     let record = run.state.borrow().journal.get(path, attempt).cloned();
@@ -129,18 +129,18 @@ pub(super) async fn decide<'a>(
             let edit = decided.edit_of(run, &replaced).await?;
             Ok(FailureAction::Again(Override::from_parameters(parameters, edit)))
         }
-        // The agent that made the call is told what people say, and decides what it calls next.
+        // The agent that made the call receives the response, and decides what it calls next.
         Verdict::Respond if step.is_tool() => {
             Ok(FailureAction::Answer(decided.full_outcome(run).await?.response.unwrap_or_default()))
         }
         Verdict::Defer if step.is_tool() => Ok(FailureAction::Answer(not_now(&decided.full_outcome(run).await?))),
-        // What a person said reaches the agent with its next turn.
+        // The text of a person reaches the agent with its next turn.
         _ => Ok(FailureAction::Again(Override::default())),
     }
 }
 
-/// Returns the gate about a step whose condition cannot be evaluated: neither people nor a deadline can run the step
-/// there, because whether it may run is not known.
+/// Returns a gate that cannot run its step, neither by people nor by a deadline, because the step's condition cannot be
+/// evaluated.
 fn without_running(gate: &PlannedStep) -> PlannedStep {
     let runs_nothing = |v| matches!(v, Verdict::Skip | Verdict::Reject | Verdict::Abort | Verdict::Escalate);
     let gate = gate::with_verdicts(gate, runs_nothing);
@@ -158,8 +158,8 @@ fn without_running(gate: &PlannedStep) -> PlannedStep {
     PlannedStep { action: Action::Gate(Box::new(planned)), ..gate }
 }
 
-/// Returns the error of a step for people. Of an agent it names the calls with effects that the step made before: they
-/// were made although it failed. `failed`: the number of the event by which it failed.
+/// Returns the error of a step for people. For an agent it names the calls with effects that the step made before it
+/// failed. `failed` is the number of the event of the failure.
 fn told(run: &Run<'_>, invocation: &StepInvocation<'_>, error: &StepError, failed: Seq) -> String {
     let mut made: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     let state = run.state.borrow();
@@ -188,7 +188,7 @@ fn told(run: &Run<'_>, invocation: &StepInvocation<'_>, error: &StepError, faile
     format!("{}; before that, its agent called {}", error.message, calls.collect::<Vec<_>>().join(", "))
 }
 
-/// The result of a call after a Defer.
+/// Returns the result of a call after a Defer.
 pub(super) fn not_now(outcome: &Outcome) -> String {
     format!("Not now. Try another approach: {}", outcome.guidance.as_deref().unwrap_or_default())
 }

@@ -24,10 +24,10 @@ pub(crate) enum EarlyEnd {
 /// The result of a step that is not a gate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum StepResult {
-    /// It answered this.
+    /// The step answered with this text.
     Answered(String),
-    /// It was left out.
+    /// The step was skipped.
     Skipped,
-    /// It failed, and the run goes on.
+    /// The step failed, and the run continues.
     Failed(String),
 }

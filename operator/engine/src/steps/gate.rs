@@ -1,6 +1,6 @@
-//! A gate: the question that is asked, its decision, and the meaning of each verdict for a list of steps.
+//! A gate: its request, its decision, and the meaning of each verdict for a list of steps.
 //!
-//! It never counts votes and never compares a clock with a deadline: that is the Approval's own business.
+//! Votes are counted and deadlines are compared with a clock in the reconcile of the Approval, not here.
 
 use std::{borrow::Cow, future::poll_fn, task::Poll, time::Duration};
 
@@ -30,22 +30,22 @@ use crate::{
     },
 };
 
-/// The most times that a gate asks again, because of people or a timeout.
+/// The maximum number of times that a gate asks again, by people or by a timeout.
 const MOST_AGAIN: usize = 3;
-/// The most gates of calls and questions of a run that wait for people at once.
+/// The maximum number of requests of gates of calls and questions of a run that are open at once.
 const MOST_ASKED: usize = 8;
-/// The least time of a gate that asks again because votes were voided, unless its own time is shorter.
+/// The minimum timeout of a gate that asks again because votes were voided, unless its own timeout is shorter.
 const LEAST_AGAIN: Duration = Duration::from_secs(3600);
 /// The verdicts by which a gate of a list asks again.
 const ASKS_AGAIN: [Verdict; 2] = [Verdict::Defer, Verdict::Retry];
 
-/// The subject of a gate, as of a number of the journal.
+/// A function that returns the subject of a gate, as of a number of the journal.
 pub(crate) type SubjectAt<'f> = &'f dyn Fn(Seq) -> Result<Option<ReviewSubject>, RenderError>;
 
-/// A gate that was decided.
+/// A decided gate.
 #[derive(Clone, Debug)]
 pub(crate) struct DecidedGate {
-    /// Approve where the gate was not asked.
+    /// Approve if the gate was not asked.
     pub(crate) verdict: Verdict,
     /// The gate's name, for people.
     pub(crate) gate: String,
@@ -58,12 +58,12 @@ impl DecidedGate {
         self.record.decision.is_none()
     }
 
-    /// Whether a deadline decided it.
+    /// Whether a timeout decided it.
     pub(crate) fn is_by_timeout(&self) -> bool {
         self.record.decision.as_ref().is_some_and(|outcome| outcome.source == Source::Timeout)
     }
 
-    /// One sentence for people.
+    /// Renders the decision as one sentence for people.
     pub(crate) fn describe(&self, more: &str) -> String {
         let none = Outcome::default();
         let outcome = self.record.decision.as_ref().unwrap_or(&none);
@@ -79,19 +79,19 @@ impl DecidedGate {
         format!("gate {}: {}, {who}{why}{more}", self.gate, self.verdict)
     }
 
-    /// Returns the edit by which this decision replaced a text.
+    /// Returns the edit in which this decision replaced a text.
     pub(crate) async fn edit_of(&self, run: &Run<'_>, replaced: &str) -> Result<Edit, EarlyEnd> {
         let outcome = self.full_outcome(run).await?;
         Ok(editors::edit(&self.record, &outcome, &self.gate, Digest::of_bytes(replaced.as_bytes())))
     }
 
-    /// The whole decision: what was long was kept apart.
+    /// Returns the decision with the long texts that are stored as blobs.
     pub(crate) async fn full_outcome(&self, run: &Run<'_>) -> Result<Outcome, EarlyEnd> {
         run.render(|| scope::decision(run, &self.record)).await.map_err(EarlyEnd::Failed)
     }
 }
 
-/// Asks at a gate until it is decided. A superseded request is asked again, as the next visit.
+/// Asks at a gate until it is decided. A superseded request is created again, as the next visit.
 pub(crate) async fn decide<'a>(
     run: &Run<'a>,
     step_scope: &StepScope<'a>,
@@ -120,8 +120,8 @@ pub(crate) async fn decide<'a>(
     }
 }
 
-/// Asks at a gate after a step. `by_people`: the verdicts that only people can give there, because the step would run
-/// once more; by a deadline they ask people again. `again`: the verdicts by which the gate asks again.
+/// Asks at a gate after a step. `by_people` are the verdicts that only people can give there, because the step would
+/// run again; a deadline with one of them asks people again. `again` are the verdicts by which the gate asks again.
 pub(super) async fn decide_after<'a>(
     run: &Run<'a>,
     step_scope: &StepScope<'a>,
@@ -140,8 +140,7 @@ pub(super) async fn decide_after<'a>(
     }
 }
 
-/// Returns the gate as it asks next: without the verdicts by which it would ask again, once people gave them so often
-/// that another one would end the run.
+/// Returns the gate without the verdicts by which it would ask again, if people have used up their number.
 fn without_spent<'g>(run: &Run<'_>, gate: &'g PlannedStep, base: &str, again: &[Verdict]) -> Cow<'g, PlannedStep> {
     let asked = run.state.borrow().journal.get(&run.next_visit(base), 1).map(|record| record.seq);
     let times = asked_again(run, RecordPath::new(base), Source::Human, asked, again);
@@ -152,7 +151,7 @@ fn without_spent<'g>(run: &Run<'_>, gate: &'g PlannedStep, base: &str, again: &[
     }
 }
 
-/// Returns a gate with those of its verdicts that are kept. Reject and Abort are allowed where nothing else would end
+/// Returns a gate with the verdicts for which `keep` holds. Reject and Abort are allowed if no other verdict would end
 /// it.
 pub(super) fn with_verdicts(gate: &PlannedStep, keep: impl Fn(Verdict) -> bool) -> PlannedStep {
     let Some(planned) = gate.gate() else { return gate.clone() };
@@ -167,7 +166,7 @@ pub(super) fn with_verdicts(gate: &PlannedStep, keep: impl Fn(Verdict) -> bool) 
     PlannedStep { action: Action::Gate(Box::new(planned)), ..gate.clone() }
 }
 
-/// Waits, in front of a gate of a call, until fewer than [`MOST_ASKED`] gates of calls of the run wait for people.
+/// Waits before a gate of a call until fewer than [`MOST_ASKED`] gates of calls of the run are open.
 async fn room_to_ask(run: &Run<'_>, base: &str) {
     let is_of_call = |path: &str| RecordPath::new(path).is_in_call();
     if !is_of_call(base) {
@@ -212,7 +211,7 @@ fn ask<'a>(
         guard_epoch: asked.map_or_else(|| run.now.guard_epoch.clone(), |asked| asked.guard_epoch),
     };
     let shown = match shown(seq) {
-        // The step that would run fails for the same reason, by a record of its own.
+        // The step fails for the same reason when it starts, in a record of its own.
         Err(RenderError::Language(_) | RenderError::Invalid(_)) if matches!(gate.subject, GateSubject::Start(_)) => {
             return Ok(Start::Skipped);
         }
@@ -227,7 +226,7 @@ fn ask<'a>(
     let (edits, cut) = editors::of_origins(run, origins)?;
     let exclusions = exclusions::exclusions(run, step, gate, &edits, (&key.path, seq))?;
     match (exclusions::too_many(step, gate, &exclusions), &gate.subject) {
-        // The agent is told.
+        // The agent receives the reason.
         (Some(why), GateSubject::Call(_)) => return Err(RenderError::Invalid(why.message)),
         (Some(why), _) => return Ok(Start::Blocked(why)),
         (None, _) => {}
@@ -236,8 +235,8 @@ fn ask<'a>(
     request::ask(run, step, gate, &facts, content).map(|ask| Start::Gate(Box::new(ask)))
 }
 
-/// Returns the time from the beginning of a request to its deadline, in whole seconds, where it keeps what was left of
-/// voided votes.
+/// Returns the time from the beginning of a request to its deadline in whole seconds, if the request keeps the rest of
+/// a timeout after votes were voided.
 fn time_left(run: &Run<'_>, path: &str, began: Moment, deadline: Moment) -> Option<Duration> {
     let state = run.state.borrow();
     let earlier = state.journal.superseded_before(path).and_then(|earlier| earlier.decision.as_ref());
@@ -247,9 +246,9 @@ fn time_left(run: &Run<'_>, path: &str, began: Moment, deadline: Moment) -> Opti
     })
 }
 
-/// Returns the deadline of a gate that begins to ask now. Where it asks again because votes were voided, it keeps the
-/// time that was left, within the longest time that a gate can have from its first request on, and at least
-/// [`LEAST_AGAIN`]: no deadline decides before people could.
+/// Returns the deadline of a gate that asks now. After voided votes the gate keeps the rest of its timeout, limited by
+/// the maximum timeout from its first request on, and at least [`LEAST_AGAIN`], so that no deadline decides before
+/// people can.
 fn deadline(run: &Run<'_>, path: &str, after: Duration) -> Moment {
     let now = run.now.at;
     let state = run.state.borrow();
@@ -267,7 +266,7 @@ fn deadline(run: &Run<'_>, path: &str, after: Duration) -> Moment {
     now.after(left).ceil_to_second()
 }
 
-/// The step that a gate of a list asks about, as it stood at `seq`.
+/// Returns the step that a gate of a list reviews, as of `seq`.
 pub(super) fn reviewed<'a>(
     run: &Run<'a>,
     step_scope: &StepScope<'a>,
@@ -281,7 +280,7 @@ pub(super) fn reviewed<'a>(
     Ok(Some(ReviewSubject::of(&one.record.path, &response?).with_facts_of(&one.record).made_of(origins)))
 }
 
-/// Returns where the list continues after a gate.
+/// Returns the step at which the list continues after a gate.
 pub(super) fn next_step(
     run: &Run<'_>,
     step: &PlannedStep,
@@ -304,8 +303,8 @@ pub(super) fn next_step(
     }
 }
 
-/// Returns how often the gate at a path asked again, before a number of the journal where one is given. Deadlines do
-/// not use up what people may decide, so each source counts by itself.
+/// Returns how often the gate at a path asked again, optionally before a number of the journal. People and deadlines
+/// are counted separately, so that deadlines do not use up the number for people.
 fn asked_again(
     run: &Run<'_>,
     own: RecordPath<'_>,
@@ -323,14 +322,14 @@ fn asked_again(
     run.state.borrow().journal.records().iter().filter(again).count()
 }
 
-/// Returns how often a gate had asked again before a decision.
+/// Returns how often a gate asked again before a decision.
 fn has_asked_again(run: &Run<'_>, decided: &DecidedGate, again: &[Verdict]) -> usize {
     let own = RecordPath::new(&decided.record.path).without_last_visit();
     let source = decided.record.decision.as_ref().map_or(Source::Human, |outcome| outcome.source);
     asked_again(run, own, source, decided.record.done, again)
 }
 
-/// Asks at a gate that stands before or after something, until it lets the run through. Returns the decision that did.
+/// Asks at a gate before or after a step until it lets the run continue, and returns the decision.
 pub(crate) async fn pass<'a>(
     run: &Run<'a>,
     step_scope: &StepScope<'a>,
@@ -349,8 +348,8 @@ pub(crate) async fn pass<'a>(
     }
 }
 
-/// Handles the verdicts that end a run, and enforces the limit of asking again. `again`: the verdicts
-/// after which this gate asks once more.
+/// Handles the verdicts that end a run, and enforces the limit of asking again. `again` are the verdicts after which
+/// this gate asks again.
 pub(crate) fn verdict_or_end(run: &Run<'_>, decided: &DecidedGate, again: &[Verdict]) -> Result<Verdict, EarlyEnd> {
     match decided.verdict {
         Verdict::Abort => Err(EarlyEnd::Aborted(decided.describe(""))),

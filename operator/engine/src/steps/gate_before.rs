@@ -1,8 +1,7 @@
-//! The gates before a step: its author's own and those of policies. Each shows exactly what will run, and nothing else
-//! runs then.
+//! The gates before a step: the author's gate and those of policies. Each shows exactly the call that runs.
 //!
-//! All of them see one rendering: it is fixed by the number at which the first of them asked, and only a person's
-//! Modify changes it. A change is asked about again at every gate of a policy.
+//! All of them see the same rendering. It is fixed by the number of the first request, and only a Modify by a person
+//! changes it. After a change every gate of a policy asks again.
 
 use std::{borrow::Cow, collections::VecDeque};
 
@@ -28,25 +27,25 @@ use crate::{
 /// A gate before a step, and the path of its records.
 pub(super) type GateBefore<'a> = (&'a PlannedStep, String);
 
-/// The gates that policies put before a step that runs at `base`.
+/// Returns the gates that policies put before a step that runs at `base`.
 pub(super) fn policy_gates<'a>(step: &'a PlannedStep, base: &str) -> Vec<GateBefore<'a>> {
     let path = |gate: &PlannedStep| {
-        // Those of a step that runs several times at once stand beneath each run of it.
+        // The gates of a step with several simultaneous runs are below each run.
         let own = RecordPath::new(&gate.path).beneath(&step.path);
         own.map(|own| RecordPath::new(base).child(own.as_str()).into()).unwrap_or_else(|| gate.path.clone())
     };
     step.policy_gates.iter().map(|gate| (gate, path(gate))).collect()
 }
 
-/// The gate that the author of the Workflow put before a step that runs at `path`.
+/// Returns the gate that the author of the Workflow put before a step that runs at `path`.
 pub(super) fn own_gate<'a>(step: &'a PlannedStep, path: &str) -> Option<GateBefore<'a>> {
     step.start.as_deref().map(|gate| (gate, RecordPath::new(path).start().into()))
 }
 
 /// Asks at `gates`, one after the other, until all of them have approved the same call.
 ///
-/// `retries`: how many further attempts the approval covers. Returns whether the step may run; where it must not,
-/// people skipped it, or nobody decided about a call that was made before.
+/// `retries` is the number of further attempts that the approval covers. Returns whether the step may run: not if
+/// people skipped it, or if no person decided about a call that was made before.
 pub(super) async fn ask<'a>(
     run: &Run<'a>,
     invocation: &mut StepInvocation<'a>,
@@ -89,8 +88,8 @@ pub(super) async fn ask<'a>(
                     (invocation.approved, was_decided) = (None, false);
                     queue = gates.iter().cloned().collect();
                 }
-                // Another version of the operator renders it in another way: what one gate approved another did not
-                // see.
+                // Another version of the operator renders the call in another way, so the gates would approve different
+                // calls.
                 digest @ Some(_) if invocation.approved.is_some() && invocation.approved != digest => {
                     (invocation.approved, was_decided) = (None, false);
                     queue = gates.iter().cloned().collect();
@@ -99,7 +98,7 @@ pub(super) async fn ask<'a>(
                     was_decided |= by_people;
                     invocation.approved = digest;
                 }
-                // Nothing was shown: the step is skipped, or fails.
+                // There is nothing to show: the step is skipped, or fails.
                 None => was_skipped = true,
             },
         }
@@ -111,7 +110,7 @@ pub(super) async fn ask<'a>(
     Ok(was_decided || !needs_people)
 }
 
-/// Whether a call that is equal to the step was made since a gate asked. `key`: the attempt that follows all gates.
+/// Whether a call equal to the step was made since a gate asked. `key` is the attempt that follows all gates.
 async fn is_outdated<'a>(
     run: &Run<'a>,
     invocation: &StepInvocation<'a>,
@@ -128,7 +127,7 @@ async fn is_outdated<'a>(
     invocation.was_made_since(run, decided.record.seq, followed).await
 }
 
-/// Returns a gate at which the people who gave the arguments of a call do not decide.
+/// Returns a gate without the people who gave the arguments of a call.
 fn excluding<'g>(gate: &'g PlannedStep, editors: &[String]) -> Cow<'g, PlannedStep> {
     let (false, Some(asked)) = (editors.is_empty(), gate.gate()) else { return Cow::Borrowed(gate) };
     let mut asked = asked.clone();
@@ -138,7 +137,7 @@ fn excluding<'g>(gate: &'g PlannedStep, editors: &[String]) -> Cow<'g, PlannedSt
     Cow::Owned(PlannedStep { action: Action::Gate(Box::new(asked)), ..gate.clone() })
 }
 
-/// The call as people see it, bound by its digest.
+/// Returns the call as people see it, bound by its digest.
 fn shown<'a>(
     run: &Run<'a>,
     invocation: &StepInvocation<'a>,
@@ -163,7 +162,7 @@ fn shown<'a>(
     Ok(Some(subject.made_of(origins)))
 }
 
-/// Returns the first line shown: how often the approved call may be made.
+/// Returns the first line of the request: the number of attempts that the approval covers.
 fn attempts_covered(retries: i32) -> String {
     match retries {
         0 => "attempts: 1".to_owned(),

@@ -1,4 +1,4 @@
-//! An `http` step: one request, rendered. Nothing here sends it.
+//! An `http` step: renders one request. The executor sends it.
 
 use signoff_api::Seq;
 
@@ -12,7 +12,7 @@ use crate::{
     transition::{Call, CallContent, HttpCall},
 };
 
-/// The request, from the values known at `seq`.
+/// Renders the request from the values as of `seq`.
 pub(super) fn call<'a>(
     run: &Run<'a>,
     invocation: &StepInvocation<'a>,

@@ -1,7 +1,7 @@
-//! Several futures at once, polled in their order until nothing moves any more.
+//! Several futures at once, polled in their order until none of them makes progress.
 //!
-//! No runtime and no wakers: a transition ends when a pass over all of them finishes none. The number of calls in
-//! flight is bounded where calls begin, not here.
+//! Without a runtime and wakers: a transition ends when a pass over all futures finishes none. The number of calls in
+//! flight is limited where calls begin.
 
 use std::{future::poll_fn, pin::Pin, task::Poll};
 
@@ -10,10 +10,10 @@ use super::flow::EarlyEnd;
 /// A member of a group.
 pub(crate) type Member<'f, T> = Pin<Box<dyn Future<Output = Result<T, EarlyEnd>> + 'f>>;
 
-/// Runs all of them and returns what each came to, in their order.
+/// Runs all members and returns their results in order.
 ///
-/// A person's no ends all of them at once. So does a failure where `fail_fast`; else it counts once all have ended, the
-/// first in order where there are several.
+/// A Reject of a person ends all members at once. So does a failure with `fail_fast`. Without it the first failure in
+/// order is returned after all members have ended.
 pub(crate) async fn join_all<T>(mut members: Vec<Member<'_, T>>, fail_fast: bool) -> Result<Vec<T>, EarlyEnd> {
     let mut ended: Vec<Option<Result<T, EarlyEnd>>> = members.iter().map(|_| None).collect();
     poll_fn(|context| {

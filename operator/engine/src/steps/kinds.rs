@@ -1,4 +1,4 @@
-//! The kinds of steps, with an arm for each: the kind of its record, and the input of an attempt.
+//! The kinds of steps: the kind of the record, and the input of an attempt, for each kind.
 
 use signoff_api::{Seq, journal::StepKind};
 

@@ -1,4 +1,4 @@
-//! An `mcp` step: one call of a tool of a server, rendered. Nothing here sends it.
+//! An `mcp` step: renders one call of a tool of a server. The executor sends it.
 
 use serde_json::{Map, Value};
 use signoff_api::{FailureClass, Seq};
@@ -14,7 +14,7 @@ use crate::{
     transition::{Call, McpRequest, McpToolCall},
 };
 
-/// The call, from the values known at `seq`.
+/// Renders the call from the values as of `seq`.
 pub(super) fn call<'a>(
     run: &Run<'a>,
     invocation: &StepInvocation<'a>,
@@ -54,7 +54,7 @@ pub(super) fn call<'a>(
     let step = invocation.step;
     let was_asked = invocation.permission.as_ref().is_some_and(|permission| permission.was_asked());
     let is_asked = was_asked || step.start.is_some() || !step.policy_gates.is_empty();
-    // Whatever the author says of it, and also where policies leave their gates out for its definition.
+    // A call with a gate of a policy counts as changing, whatever its author declares.
     let counts_as_changing = requires.is_some() || !step.policy_gates.is_empty() || step.has_policy_call_gate;
     let request = McpRequest::Call(McpToolCall {
         tool: tool.clone(),

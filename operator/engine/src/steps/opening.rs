@@ -1,4 +1,4 @@
-//! The start of an attempt: its conditions, its rendered input, and the comparison of that with what people approved.
+//! The start of an attempt: its conditions, its rendered input, and the comparison of the input with the approved one.
 
 use signoff_api::{Digest, FailureClass, Seq};
 
@@ -18,13 +18,13 @@ use crate::{
 enum Conditions {
     Hold,
     Skip,
-    /// A condition has no value, for this reason.
+    /// A condition cannot be evaluated, for this reason.
     Undecided(String),
 }
 
-/// Opens an attempt at a step, unless its conditions skip it or cannot be evaluated. Every attempt evaluates them when
-/// it begins, with the values that the first one saw, so an attempt never runs without. An attempt that has begun is
-/// repeated without them.
+/// Opens an attempt at a step, unless its conditions skip it or cannot be evaluated. Each attempt evaluates the
+/// conditions when it begins, with the values that the first attempt saw. An attempt that has begun is repeated without
+/// evaluating them.
 pub(super) fn open_attempt<'a>(
     run: &Run<'a>,
     invocation: &StepInvocation<'a>,
@@ -60,7 +60,7 @@ fn has_begun(run: &Run<'_>, key: &ActivityKey) -> bool {
     run.state.borrow().journal.get(&key.path, key.attempt).is_some()
 }
 
-/// Returns the input of an attempt that people approved.
+/// Returns the input of an approved attempt.
 pub(super) fn open<'a>(
     run: &Run<'a>,
     invocation: &StepInvocation<'a>,
@@ -94,8 +94,8 @@ pub(super) fn open<'a>(
     }
 }
 
-/// Returns why a call is not sent: it calls a tool of a server that may change something and whose definition is not
-/// pinned, and no gate asked about it.
+/// Returns the reason why a call is not sent: no gate asked about it, and it calls a tool of a server that may change
+/// something and whose definition is not pinned.
 fn unasked(invocation: &StepInvocation<'_>, call: &Call) -> Option<String> {
     let CallContent::Mcp(mcp) = &call.content else { return None };
     let McpRequest::Call(tool) = &mcp.request else { return None };
@@ -110,7 +110,7 @@ fn unasked(invocation: &StepInvocation<'_>, call: &Call) -> Option<String> {
     })
 }
 
-/// Evaluates the conditions of a step with the values that were known at `seq`.
+/// Evaluates the conditions of a step with the values as of `seq`.
 fn conditions<'a>(
     run: &Run<'a>,
     step_scope: &StepScope<'a>,

@@ -1,7 +1,7 @@
-//! The response of a step: parse -> ask the agent again where it does not parse -> review.
+//! The response of a step: parse -> ask the agent again after a parse error -> review.
 //!
-//! **Invariant:** repairs no answer: an invalid one is requested again, replaced by a person, or refused.
-//! Where that leads to anything but the answer as it was given, it is recorded beneath the step, as `.answer`.
+//! **Invariant:** no answer is repaired: an invalid one is requested again, replaced by a person, or refused.
+//! A result that differs from the answer as given is recorded below the step, as `.answer`.
 
 use std::collections::BTreeMap;
 
@@ -34,16 +34,16 @@ use crate::{
     steps::{excerpt::Fields, request::ReviewSubject, sent},
 };
 
-/// The further requests of an agent's answer that does not match its schema.
+/// The number of further requests after an answer that does not match its schema.
 const ASKED_AGAIN: i32 = 2;
-/// The further requests of an answer that is empty.
+/// The number of further requests after an empty answer.
 const ASKED_FOR_TEXT: i32 = 1;
-/// The verdicts by which the step runs again, and people are asked about what it then answers.
+/// The verdicts by which the step runs again, and people are asked about its new answer.
 const ASKS_AGAIN: [Verdict; 2] = [Verdict::Defer, Verdict::Retry];
-/// The characters of a problem that are quoted.
+/// The maximum length of a quoted problem, in characters.
 const QUOTED: usize = 600;
 
-/// The parser of an answer, and how often the answer is requested again where it does not parse.
+/// The parser of an answer, and the number of further requests after an answer that does not parse.
 pub(crate) struct AnswerParser<'r> {
     pub(crate) parse: &'r dyn Fn(&str) -> Result<(), String>,
     pub(crate) retries: i32,
@@ -51,19 +51,19 @@ pub(crate) struct AnswerParser<'r> {
 
 /// The result of reading an answer.
 pub(super) enum AnswerResult {
-    /// It is this text.
+    /// The answer is this text.
     Accepted(String),
-    /// It shall be answered once more.
+    /// The answer is requested again.
     Again,
-    /// It is not used.
+    /// The answer is not used.
     Refused(StepError),
-    /// People discarded it.
+    /// People discarded the answer.
     Rejected(StepError),
 }
 
 impl AnswerResult {
-    /// Returns the result with its error as recorded: an earlier version of the operator may have worded it otherwise,
-    /// and inputs that were sent since contain those words.
+    /// Returns the result with the recorded error. An earlier version of the operator may have worded it differently,
+    /// and inputs that were sent since then contain that wording.
     fn with_error(self, recorded: Option<StepError>) -> Self {
         match (self, recorded) {
             (Self::Refused(_), Some(error)) => Self::Refused(error),
@@ -73,7 +73,7 @@ impl AnswerResult {
     }
 }
 
-/// Settles the answer of the attempt at `path` that succeeded last.
+/// Settles the answer of the last successful attempt at `path`.
 pub(super) async fn process_answer<'a>(
     run: &Run<'a>,
     invocation: &StepInvocation<'a>,
@@ -97,15 +97,15 @@ pub(super) async fn process_answer<'a>(
     let opening = match &settled {
         AnswerResult::Accepted(accepted) if *accepted != text || turn.number > 1 => Start::Immediate(accepted.clone()),
         AnswerResult::Refused(error) | AnswerResult::Rejected(error) => Start::Failed(error.clone()),
-        // The record of the attempt says all there is to say.
+        // The record of the attempt already has the result.
         AnswerResult::Accepted(_) | AnswerResult::Again => return Ok(settled),
     };
     let recorded = record(run, invocation, &opening).await;
     Ok(settled.with_error(recorded.error))
 }
 
-/// Records the end of a step whose agent called tools, because the record of the step itself is that of its first turn.
-/// Returns the recorded error.
+/// Records the end of a step whose agent called tools, because the step's own record is that of its first turn. Returns
+/// the recorded error.
 pub(super) async fn record_end<'a>(
     run: &Run<'a>,
     invocation: &StepInvocation<'a>,
@@ -121,7 +121,7 @@ async fn record<'a>(run: &Run<'a>, invocation: &StepInvocation<'a>, opening: &St
     run.activity(&invocation.step_scope, key, |_| Ok(opening.clone())).await
 }
 
-/// Reads the answer that was settled last once more, as a part of its evaluation.
+/// Parses the last settled answer again, as a part of its evaluation.
 pub(crate) fn parse_again<T>(run: &Run<'_>, parse: impl FnOnce() -> T) -> T {
     let part = || {
         let (path, attempt) = &*run.settled.borrow();
@@ -135,12 +135,12 @@ pub(crate) fn parse_again<T>(run: &Run<'_>, parse: impl FnOnce() -> T) -> T {
     })
 }
 
-/// Returns the error of an answer whose evaluation was stopped: as it was recorded, or now if the answer has not gone
-/// on. So every replay agrees, and a stopped replay does not end a step that others rest on.
+/// Returns the error of an answer whose evaluation was stopped: the recorded one, or a new one if the step has not
+/// continued after the answer. So every replay agrees, and a stopped replay does not end a step on which others depend.
 fn too_costly(run: &Run<'_>, invocation: &StepInvocation<'_>, turn: &Turn, attempt: i32) -> Option<StepError> {
     let (base, path) = (&invocation.base, &turn.path);
     let state = run.state.borrow();
-    // A later attempt shows that this one was settled otherwise.
+    // A later attempt shows that this answer was settled differently.
     if state.journal.get(base, turn.attempt_after(attempt)).is_some() {
         return None;
     }
@@ -151,8 +151,8 @@ fn too_costly(run: &Run<'_>, invocation: &StepInvocation<'_>, turn: &Turn, attem
     (!has_gone_on(&state.journal, base, (path, attempt), run.stored)).then(|| error(FailureClass::TooCostly, why))
 }
 
-/// Whether an answer was evaluated in an earlier transition: something began after it. Where it was requested again,
-/// the last of these answers counts. `stored`: the number of the last event that was stored before this transition.
+/// Whether an answer was evaluated in an earlier transition, because a later event began after it. After repeated
+/// requests the last answer counts. `stored` is the number of the last event that was stored before this transition.
 fn has_gone_on(journal: &Journal, base: &str, (path, attempt): (&str, i32), stored: Seq) -> bool {
     let Some(answered) = journal.get(path, attempt).and_then(|record| record.done) else { return false };
     let requested_again = |record: &&StepRecord| {
@@ -164,7 +164,7 @@ fn has_gone_on(journal: &Journal, base: &str, (path, attempt): (&str, i32), stor
     journal.records().iter().any(|record| record.seq > answered && record.seq <= stored)
 }
 
-/// Asks the agent, and then people, about an answer that is not as it should be, or that is always asked about.
+/// Asks the agent, and then people, about an invalid answer, or people about an answer that is always reviewed.
 async fn validate_answer<'a>(
     run: &Run<'a>,
     invocation: &StepInvocation<'a>,
@@ -186,7 +186,7 @@ async fn validate_answer<'a>(
         }
         schema.and_then(|schema| fits(schema, text).err())
     };
-    // Once for each answer, however often the run is replayed.
+    // Evaluated once for each answer, also in later replays.
     let problem = |answer: &Answer| {
         run.plan.validated_answers.get_or_validate(path, &answer.digest, || {
             within(part, || {
@@ -255,7 +255,7 @@ async fn validate_answer<'a>(
     }
 }
 
-/// An answer that people are asked about.
+/// The review of an answer by people.
 struct AnswerReview<'a> {
     answer: String,
     /// The reason why the answer is invalid, or `None`.
@@ -264,7 +264,7 @@ struct AnswerReview<'a> {
     schema: Option<&'a JsonObject>,
     /// The fields that were sent for the answer.
     sends: Option<Fields>,
-    /// Whether only people can say that the step runs once more.
+    /// Whether only people can repeat the step.
     by_people: bool,
     /// The origins of the text that the answer was rendered from; empty if a model, a container or an address gave it.
     origins: Origins,
@@ -299,11 +299,11 @@ async fn ask_about_answer<'a>(
     match verdict_or_end(run, &decided, &ASKS_AGAIN)? {
         Verdict::Modify => Ok(AnswerResult::Accepted(replacement(run, &decided).await?)),
         Verdict::Defer | Verdict::Retry => Ok(AnswerResult::Again),
-        // The agent reads nothing but the result of its call.
+        // The agent reads only the result of its call.
         Verdict::Respond if gate.is_tool() => {
             let response = decided.full_outcome(run).await?.response.unwrap_or_default();
-            // A vote was checked when it was counted, unless its request lacks the schema or a timeout gave the
-            // response.
+            // A vote was checked when it was counted, unless its request lacks the schema or the response comes from a
+            // timeout.
             let problem = schema.and_then(|schema| fits(schema, &response).err());
             Ok(problem.map_or(AnswerResult::Accepted(response), |why| malformed(run, step, &why)))
         }
@@ -320,14 +320,14 @@ fn malformed(run: &Run<'_>, step: &PlannedStep, why: &str) -> AnswerResult {
     AnswerResult::Refused(error(FailureClass::Malformed, &format!("{model}its answer is not as it should be: {why}")))
 }
 
-/// Returns the agent of a step whose answers a server gives.
+/// Returns the agent of a step that a model answers.
 fn asked_agent<'r>(run: &'r Run<'_>, step: &PlannedStep) -> Option<&'r PlannedAgent> {
     let Action::Agent(planned) = &step.action else { return None };
     run.plan.agents.get(&planned.agent).filter(|agent| !agent.is_scripted())
 }
 
-/// Returns why the answer of a model lacks its end or all of it, and the remedy, where its record shows that its tokens
-/// were used up.
+/// Returns the reason why the end or all of a model's answer is missing, with the remedy, if its record shows that the
+/// tokens were used up.
 fn cause(run: &Run<'_>, step: &PlannedStep, record: &StepRecord, is_empty: bool) -> Option<String> {
     let agent = asked_agent(run, step)?;
     let usage = record.usage.unwrap_or_default();
@@ -339,7 +339,7 @@ fn cause(run: &Run<'_>, step: &PlannedStep, record: &StepRecord, is_empty: bool)
     (!causes.is_empty()).then(|| format!("{}; raise maxTokens of agent {}", causes.join(", "), agent.spec.name))
 }
 
-/// Returns the answer that a person gave instead; JSON as its text.
+/// Returns the answer of a person that replaces the step's answer; JSON as its text.
 async fn replacement(run: &Run<'_>, decided: &DecidedGate) -> Result<String, EarlyEnd> {
     let parameters = decided.full_outcome(run).await?.parameters.unwrap_or_default();
     let replaced = parameters.0.get("response").cloned().unwrap_or(Value::Null);
@@ -357,7 +357,7 @@ async fn answer(run: &Run<'_>, path: &str, attempt: i32) -> Result<Answer, Early
         let record = run.state.borrow().journal.get(path, attempt).cloned();
         let Some(record) = record else { return Ok(Answer::new(String::new(), None)) };
         if record.calls_tools() {
-            // It was asked for an answer and called a tool: there is no answer.
+            // The agent was asked for an answer and called a tool, so there is no answer.
             return Ok(Answer::new(String::new(), None));
         }
         let text = run.text_of(record.response.as_ref(), record.response_ref.as_ref())?;
@@ -373,19 +373,19 @@ impl Answer {
     }
 }
 
-/// Whether an answer of a model says nothing. The author may script such a one.
+/// Whether an answer of a model is empty. A scripted answer may be empty.
 fn is_empty_answer(run: &Run<'_>, step: &PlannedStep, text: &str) -> bool {
     step.is_agent() && !step.is_scripted(run.plan) && text.trim().is_empty()
 }
 
-/// Whether a text holds JSON that fits a schema.
+/// Checks that a text holds JSON that matches a schema.
 fn fits(schema: &JsonObject, text: &str) -> Result<(), String> {
     endless::meet("output", text);
     Schema::compile(schema)?.check_text(text).map_err(|why| text::display(&why, QUOTED))
 }
 
-/// Returns the prompt that requests an invalid answer again. The problem may quote the agent's own words: it is shown
-/// as data.
+/// Returns the prompt that requests an invalid answer again. The problem can quote the agent's text, so it is marked as
+/// data.
 fn clarification(step: &PlannedStep, problem: &str) -> String {
     let wanted = match &step.action {
         Action::Agent(agent) => agent.addition.clone(),

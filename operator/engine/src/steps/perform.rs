@@ -1,7 +1,7 @@
-//! The way of one step: gates before it, attempts, the calls of its agent, what is done about its answer, and what a
-//! failure means for the run.
+//! The course of one step: gates before it, attempts, calls of its agent, the check of its answer, and the consequence
+//! of a failure.
 //!
-//! The kinds of steps stand beside this module; none of them knows what pattern it is in.
+//! The kinds of steps have modules of their own, which do not depend on the pattern.
 
 use std::rc::Rc;
 
@@ -36,7 +36,7 @@ use crate::{
     },
 };
 
-/// Runs a step of a list once more.
+/// Runs a step of a list, as its next visit.
 pub(crate) async fn step<'a>(
     run: &Run<'a>,
     step_scope: &StepScope<'a>,
@@ -49,8 +49,8 @@ pub(crate) async fn step<'a>(
     gate::next_step(run, step, gate, &decided)
 }
 
-/// Performs a step that is no gate, at `base`, until it has an answer that is as it should be. `parser`: reads
-/// the answer, and says how often an unreadable one is requested again.
+/// Performs a step that is not a gate, at `base`, until it has a valid answer. `parser` parses the answer, and limits
+/// the requests after an answer that does not parse.
 pub(crate) async fn perform<'a>(
     run: &Run<'a>,
     step_scope: &StepScope<'a>,
@@ -77,24 +77,24 @@ fn perform_call<'r, 'a>(run: &'r Run<'a>, call: ClearedCall<'a>) -> Member<'r, P
     Box::pin(OngoingStep::new(run, invocation, &call.path, None).perform(call.attempts))
 }
 
-/// A step while it is performed.
+/// A step in progress.
 struct OngoingStep<'r, 'a> {
     run: &'r Run<'a>,
-    /// With what people changed and with the turns that have ended.
+    /// With the changes of people and the finished turns.
     invocation: StepInvocation<'a>,
     parser: Option<&'r AnswerParser<'r>>,
-    /// The gate of its author before it.
+    /// The author's gate before the step.
     own_gate: Option<GateBefore<'a>>,
     policy_gates: Vec<GateBefore<'a>>,
-    /// The present turn.
+    /// The current turn.
     turn: Turn,
 }
 
-/// The state of a step between two activities. An attempt has its number.
+/// The state of a step between two activities. The numbers are those of attempts.
 enum StepState<'a> {
-    /// These gates are asked, and then attempts are made.
+    /// These gates ask, and then attempts are made.
     Opening(Attempts, Vec<GateBefore<'a>>),
-    /// One or more attempts have ended, and this many may follow.
+    /// One or more attempts have ended, and this many can follow.
     Attempted {
         first: ActivityKey,
         last: StepRecord,
@@ -102,7 +102,7 @@ enum StepState<'a> {
     },
     /// The attempt succeeded, and its agent calls tools.
     CallsTools(StepRecord),
-    /// The attempt succeeded.
+    /// The attempt succeeded with an answer.
     Answered(i32),
     /// The attempt failed, or its answer is not used.
     Failed(i32, StepFailure),
@@ -126,14 +126,14 @@ impl StepState<'_> {
 }
 
 impl<'r, 'a> OngoingStep<'r, 'a> {
-    /// `base`: the path without the number of the visit.
+    /// `base` is the path without the number of the visit.
     fn new(run: &'r Run<'a>, invocation: StepInvocation<'a>, base: &str, parser: Option<&'r AnswerParser<'r>>) -> Self {
         let own_gate = gate_before::own_gate(invocation.step, &invocation.base);
         let policy_gates = gate_before::policy_gates(invocation.step, base);
         Self { run, turn: Turn::first(&invocation.base), invocation, parser, own_gate, policy_gates }
     }
 
-    /// Performs the step until it has ended, or a call needs a further approval.
+    /// Performs the step until it ends, or until a call needs another approval.
     async fn perform(mut self, attempts: Attempts) -> Result<Performed, EarlyEnd> {
         let mut state = StepState::Opening(attempts, self.gates(true));
         loop {
@@ -148,13 +148,12 @@ impl<'r, 'a> OngoingStep<'r, 'a> {
         }
     }
 
-    /// The gates that are asked before an attempt: those of policies always, that of the author at first and where
-    /// something was changed.
+    /// Returns the gates before an attempt: those of policies always, that of the author at first and after a change.
     fn gates(&self, with_own: bool) -> Vec<GateBefore<'a>> {
         self.own_gate.iter().filter(|_| with_own).chain(&self.policy_gates).cloned().collect()
     }
 
-    /// Asks at gates, and then makes attempts as far as they may be made without asking again.
+    /// Asks at gates, and then makes the attempts that the approval covers.
     async fn attempt(&mut self, attempts: Attempts, gates: Vec<GateBefore<'a>>) -> Result<StepState<'a>, EarlyEnd> {
         let path = self.turn.path.clone();
         let first = ActivityKey { path, attempt: attempts.next, kind: kind(self.invocation.step) };
@@ -169,7 +168,8 @@ impl<'r, 'a> OngoingStep<'r, 'a> {
         Ok(self.end(Start::Skipped, StepResult::Skipped).await)
     }
 
-    /// Fails an attempt before its gates ask, where what they would show is not known: a server cannot list its tools.
+    /// Fails an attempt before its gates ask if a server cannot list its tools, because the content of the request is
+    /// then unknown.
     async fn fail_unread(&self, first: &ActivityKey, gates: &[GateBefore<'a>]) -> Option<StepRecord> {
         let run = self.run;
         if gates.is_empty() || catalogue::servers_of(run, self.invocation.step).is_empty() {
@@ -177,7 +177,7 @@ impl<'r, 'a> OngoingStep<'r, 'a> {
         }
         let began = |path: &str, attempt| run.state.borrow().journal.get(path, attempt).map(|record| record.seq);
         let of_attempt = || began(&first.path, first.attempt);
-        // A gate that was asked after the attempt had failed asks about a later one.
+        // A gate that asked after the failure of the attempt asks about a later attempt.
         let is_before = |asked: Seq| of_attempt().is_none_or(|attempt| asked < attempt);
         if gates.iter().any(|(_, path)| began(&run.next_visit(path), 1).is_some_and(is_before)) {
             return None;
@@ -191,10 +191,11 @@ impl<'r, 'a> OngoingStep<'r, 'a> {
         Some(run.activity(&self.invocation.step_scope, first.clone(), fail).await)
     }
 
-    /// Repeats the last attempt where people have to approve that, or goes on with what it came to.
+    /// Repeats the last attempt if people have to approve that, or continues with its result.
     async fn judge_attempt(&self, first: &ActivityKey, last: StepRecord, further: i32) -> StepState<'a> {
         if is_tool_changed(&last) {
-            // The catalogue is read again, and its gates ask about the new definition. An agent is told instead.
+            // The catalogue is read again, and the gates ask about the new definition. An agent receives the error
+            // instead.
             return match self.invocation.permission {
                 Some(_) => StepState::after_attempt(last),
                 None => StepState::Opening(Attempts { next: last.attempt + 1, further }, self.gates(true)),
@@ -209,7 +210,7 @@ impl<'r, 'a> OngoingStep<'r, 'a> {
                 let key = ActivityKey { attempt: next.next, ..first.clone() };
                 self.run.pause(retry_at(self.run, self.invocation.step, &last), &key).await;
             }
-            // Nobody was asked about an attempt that was given nothing.
+            // People were not asked about an attempt without input.
             let is_unasked = last.input_digest.is_none() && self.own_gate.is_some();
             if !self.policy_gates.is_empty() || is_unasked {
                 return StepState::Opening(next, self.gates(is_unasked));
@@ -218,15 +219,15 @@ impl<'r, 'a> OngoingStep<'r, 'a> {
         StepState::after_attempt(last)
     }
 
-    /// Whether a further attempt at a call needs a further approval: the outcome of the last one is unknown, or an
-    /// equal call was made since the first one.
+    /// Whether another attempt at a call needs another approval: the outcome of the last one is unknown, or an equal
+    /// call was made since the first one.
     async fn needs_approval(&self, first: &ActivityKey, next: i32) -> bool {
         let next = ActivityKey { attempt: next, ..first.clone() };
         !self.invocation.step.is_agent()
             && (was_call_asked(&self.invocation) || was_made_meanwhile(self.run, &self.invocation, first, &next).await)
     }
 
-    /// Makes the calls of a turn, and goes on with the next turn.
+    /// Makes the calls of a turn, and continues with the next turn.
     async fn make_calls(&mut self, turn: &StepRecord) -> Result<StepState<'a>, EarlyEnd> {
         let made = agent::perform_turn(self.run, &self.invocation, turn, &self.turn, perform_call).await?;
         let done = match made {
@@ -252,7 +253,7 @@ impl<'r, 'a> OngoingStep<'r, 'a> {
         })
     }
 
-    /// Starts again with the first turn, after an answer that people do not take.
+    /// Starts again with the first turn, after people did not accept an answer.
     fn start_again(&mut self, attempt: i32) -> StepState<'a> {
         let attempts = Attempts { next: self.turn.attempt_after(attempt), further: 0 };
         if self.invocation.permission.is_some() {
@@ -263,7 +264,7 @@ impl<'r, 'a> OngoingStep<'r, 'a> {
         StepState::Opening(attempts, self.gates(false))
     }
 
-    /// Decides what follows from a failure, and does it.
+    /// Determines the consequence of a failure, and applies it.
     async fn judge_failure(&mut self, attempt: i32, failure: &StepFailure) -> Result<StepState<'a>, EarlyEnd> {
         match failure::decide(self.run, &self.invocation, &self.turn.path, attempt, failure).await? {
             FailureAction::Again(change) => Ok(self.repeat(attempt, change)),
@@ -278,7 +279,7 @@ impl<'r, 'a> OngoingStep<'r, 'a> {
         }
     }
 
-    /// Repeats a failed attempt, with what people changed.
+    /// Repeats a failed attempt with the changes of people.
     fn repeat(&mut self, attempt: i32, change: Override) -> StepState<'a> {
         if self.invocation.permission.is_some() {
             let next = self.turn.attempt_after(attempt);
@@ -291,8 +292,8 @@ impl<'r, 'a> OngoingStep<'r, 'a> {
         StepState::Opening(Attempts { next: attempt + 1, further: 0 }, gates)
     }
 
-    /// Ends the step otherwise than with the answer of an attempt, and records `end` where an agent called tools.
-    /// A failure has the words of its record.
+    /// Ends the step with a result that is not the answer of an attempt, and records `end` if an agent called tools. A
+    /// failure gets the message of its record.
     async fn end(&self, end: Start, result: StepResult) -> StepState<'a> {
         let recorded = output::record_end(self.run, &self.invocation, &self.turn, end).await;
         let result = match (result, recorded) {

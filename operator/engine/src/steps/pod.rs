@@ -1,4 +1,4 @@
-//! A `pod` step: its container, rendered. Nothing here creates it.
+//! A `pod` step: renders its container. The controller creates the Pod.
 
 use signoff_api::Seq;
 
@@ -12,15 +12,15 @@ use crate::{
     transition::{Call, CallContent, PodCall},
 };
 
-/// The most that one variable may have: the kernel refuses 128 KiB.
+/// The maximum size of one variable, in bytes: the kernel refuses 128 KiB.
 const MAX_VARIABLE: usize = 64 * 1024;
-/// The most that all files of a step may have: they travel in a Pod's annotations.
+/// The maximum size of all files of a step, in bytes: they are stored in a Pod's annotations.
 const MAX_FILES: usize = 192 * 1024;
 
-/// The most that all of a step may have, rendered: a Pod must fit into etcd, and what people are shown into a Blob.
+/// The maximum size of a rendered step, in bytes: a Pod must fit into etcd, and the shown text into a Blob.
 const MAX_POD: usize = 384 * 1024;
 
-/// The container, from the values known at `seq`.
+/// Renders the container from the values as of `seq`.
 pub(super) fn call<'a>(
     run: &Run<'a>,
     invocation: &StepInvocation<'a>,

@@ -1,6 +1,6 @@
-//! The request of an Approval: what people are shown and what binds them, made from a gate and a moment.
+//! The request of an Approval: the texts for people and the bound digest, made from a gate at a point of the journal.
 //!
-//! Written once. Everything in it but the rendered texts is what the Workflow's author typed.
+//! Written once. All parts but the rendered texts are exactly as the Workflow's author wrote them.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -33,9 +33,9 @@ use crate::{
 
 /// The fact of a gate with the tool that it asks about.
 pub(super) const FACT_TOOL: &str = "tool";
-/// The first line above the beginnings of what is sent.
+/// The first line above the excerpts of the sent fields.
 const SENT: &str = "# what is sent, as YAML";
-/// The most cut answers that a request names.
+/// The maximum number of cut answers that a request names.
 const MOST_CUT: usize = 8;
 
 /// The subject of a review.
@@ -44,10 +44,10 @@ pub(crate) struct ReviewSubject {
     /// The path of its record.
     pub(crate) path: String,
     pub(crate) text: String,
-    /// The beginning of each of its fields, where all of it is too long for the request; else the request has the
+    /// The beginning of each of its fields, if they are too long for the request. Without it the request has the
     /// beginning of `text`.
     pub(crate) excerpt: Option<String>,
-    /// Of how many parts it is made, where people may speak of them by number.
+    /// The number of its parts, if people can refer to them by number.
     pub(crate) parts: usize,
     /// Facts about a container that ran, shown after the context of the gate's author.
     pub(crate) beside: Option<String>,
@@ -55,11 +55,11 @@ pub(crate) struct ReviewSubject {
     pub(crate) sends: Option<Fields>,
     /// The origins of its text that people can have changed.
     pub(crate) origins: Origins,
-    /// The digest of what may run, or be released, once this is approved.
+    /// The digest of the call or the release that the approval permits.
     pub(crate) binds: Option<Digest>,
-    /// The schema of the text by which Respond replaces it.
+    /// The schema of the text with which Respond replaces the subject.
     pub(crate) respond: Option<JsonObject>,
-    /// The call or question of an agent that is asked about.
+    /// The call or question of an agent.
     pub(crate) call: Option<Box<CallReview>>,
 }
 
@@ -67,13 +67,13 @@ pub(crate) struct ReviewSubject {
 #[derive(Clone, Debug)]
 pub(crate) struct CallReview {
     pub(crate) action: approval::Action,
-    /// The agent's own words.
+    /// The text of the agent beside the call.
     pub(crate) says: Option<String>,
-    /// A JSON Schema by verdict.
+    /// The JSON Schema of the parameters of each verdict.
     pub(crate) parameters: Option<JsonObject>,
     /// The agent's questions.
     pub(crate) form: Option<Form>,
-    /// The verdicts that are not offered, because their parameters do not fit into a request.
+    /// The verdicts that are not offered because their parameters do not fit into a request.
     pub(crate) withheld: Vec<Verdict>,
     /// The facts of the record of the gate.
     pub(crate) facts: Vec<(&'static str, String)>,
@@ -96,24 +96,24 @@ impl ReviewSubject {
         }
     }
 
-    /// Something with fields, bound by its digest. `head`: what stands above the fields.
+    /// Returns a subject with fields, bound by a digest. `head` is the text above the fields.
     pub(crate) fn bound(path: &str, head: &str, fields: &Fields, binds: Digest) -> Self {
         let text = format!("{head}\n{}", fields.whole());
         let excerpt = (text.len() > SHOWN).then(|| fields.excerpt(head));
         Self { excerpt, binds: Some(binds), ..Self::of(path, &text) }
     }
 
-    /// The same, rendered from this.
+    /// Sets the origins of the text.
     pub(crate) fn made_of(self, origins: Origins) -> Self {
         Self { origins, ..self }
     }
 
-    /// The same, with what is sent or was sent.
+    /// Sets the fields that are sent or were sent.
     pub(crate) fn sending(self, sends: Option<Fields>) -> Self {
         Self { sends, ..self }
     }
 
-    /// The same, with further facts for the record of the gate about a call.
+    /// Adds facts to the record of the gate about a call.
     pub(crate) fn with_facts(mut self, facts: Vec<(&'static str, String)>) -> Self {
         if let Some(call) = &mut self.call {
             call.facts.extend(facts);
@@ -121,7 +121,7 @@ impl ReviewSubject {
         self
     }
 
-    /// The same, with what is known of the container that this record is of.
+    /// Adds the facts about the container of a record.
     pub(crate) fn with_facts_of(mut self, record: &StepRecord) -> Self {
         if record.kind != StepKind::Pod {
             return self;
@@ -136,18 +136,18 @@ impl ReviewSubject {
     }
 }
 
-/// The identity of a request: everything that distinguishes it from another one.
+/// The identity of a request: the values that distinguish it from every other request.
 pub(crate) struct RequestIdentity<'a> {
     pub(crate) name: &'a str,
     pub(crate) path: &'a str,
     pub(crate) visit: i32,
     pub(crate) deadline: Moment,
-    /// The time that people have, where it is not that of the gate.
+    /// The time until the deadline, if it is not the gate's own timeout.
     pub(crate) left: Option<Duration>,
     pub(crate) guard_epoch: String,
 }
 
-/// The texts of a request beside what it reviews.
+/// The texts of a request beside the reviewed subject.
 pub(crate) struct RequestTexts {
     prompt: String,
     /// The facts about the call of a tool.
@@ -190,20 +190,20 @@ pub(crate) fn texts<'a>(
 }
 
 impl RequestTexts {
-    /// The same, with the steps whose answers were cut before the end of what is shown. `cut`: their paths.
+    /// Adds a note about the steps whose answers were cut in the shown text. `cut` are their paths.
     pub(crate) fn with_cut(mut self, cut: &BTreeSet<String>) -> Self {
         let names: Vec<_> = cut.iter().take(MOST_CUT).map(|path| path.trim_start_matches('.')).collect();
         if !names.is_empty() {
             let more = if cut.len() > names.len() { ", …" } else { "" };
             let note = format!("{}: the answer of {}{more}", StepRecord::CUT, names.join(", "));
-            // A long context is not shown to its end.
+            // A long context is cut, so the note comes first.
             self.context = paragraphs([Some(note), self.context]);
         }
         self
     }
 }
 
-/// A request, as far as it does not follow from its gate.
+/// The content of a request that does not follow from its gate.
 pub(crate) struct RequestContent {
     pub(crate) texts: RequestTexts,
     /// The subject of the request.
@@ -214,7 +214,7 @@ pub(crate) struct RequestContent {
     pub(crate) exclusions: Vec<Exclusion>,
 }
 
-/// The Approval to be created.
+/// Returns the request for the Approval to be created.
 pub(crate) fn ask(
     run: &Run<'_>,
     step: &PlannedStep,
@@ -224,12 +224,12 @@ pub(crate) fn ask(
 ) -> Result<Ask, RenderError> {
     let (plan, spec) = (run.plan, &gate.spec);
     let RequestContent { texts: RequestTexts { prompt, of_call, context }, mut reviewed, edits, exclusions } = content;
-    // Which call it is stands first: the context of an author can be long.
+    // The identification of the call comes first, because the context of an author can be long.
     let context = paragraphs([of_call, context]);
     let binds = reviewed.as_ref().and_then(|reviewed| reviewed.binds.clone());
     let call = reviewed.as_ref().and_then(|reviewed| reviewed.call.as_deref()).cloned();
     let sends = reviewed.as_mut().and_then(|reviewed| reviewed.sends.take()).map(|fields| (fields.whole(), fields));
-    // A question has a form, and nothing to review.
+    // A question has a form and no review.
     let reviewed = reviewed.filter(|_| call.as_ref().is_none_or(|call| call.action.kind == ActionKind::ToolCall));
     let long = |text: &&str| text.len() > SHOWN;
     let (whole_context, whole_review) =
@@ -306,8 +306,8 @@ pub(crate) fn ask(
     Ok(Ask { path: facts.path.to_owned(), name, request, binds, facts: of_record, channels })
 }
 
-/// Returns what people are promised, whatever the operator's default is later. `left`: the time that they have, where
-/// it is not that of the gate; the levels of an escalation keep theirs.
+/// Returns the timeout as the request states it, independent of later defaults of the operator. `left` is the time
+/// until the deadline, if it is not the gate's own timeout. The levels of an escalation keep their times.
 fn timeout(gate: &PlannedGate, left: Option<Duration>) -> Timeout {
     let mut timeout = gate.spec.timeout.clone().unwrap_or_default();
     if left.is_some() {
@@ -318,10 +318,11 @@ fn timeout(gate: &PlannedGate, left: Option<Duration>) -> Timeout {
     Timeout { after: Some(left.unwrap_or(gate.after).into()), ..timeout }
 }
 
-/// The most bytes of the schema of a response in a request. A response to a longer one is checked when it is used.
+/// The maximum size of the schema of a response in a request, in bytes. A response is checked against a longer schema
+/// when it is used.
 const MOST_RESPOND_SCHEMA: usize = 16 * 1024;
 
-/// Returns the schema of what a verdict takes along, by verdict.
+/// Returns the schema of the parameters of each verdict.
 fn parameters(gate: &PlannedGate, reviewed: Option<&ReviewSubject>) -> Option<JsonObject> {
     let mut own = gate.subject.parameters(reviewed.map_or(0, |reviewed| reviewed.parts));
     if let Some(begins) = &gate.url_begins {
@@ -340,7 +341,7 @@ fn parameters(gate: &PlannedGate, reviewed: Option<&ReviewSubject>) -> Option<Js
     }
 }
 
-/// Adds to the schema of Modify that a URL begins with this text. A long one is compared only when the URL is rendered.
+/// Adds to the schema of Modify the required beginning of a URL. A long one is compared only when the URL is rendered.
 fn limit_url(schemas: Option<&mut JsonObject>, begins: &str) {
     let modify = schemas.and_then(|schemas| schemas.0.get_mut(Verdict::Modify.name()));
     let url = modify.and_then(|schema| schema.pointer_mut("/properties/url")).and_then(Value::as_object_mut);
@@ -353,7 +354,7 @@ fn limit_url(schemas: Option<&mut JsonObject>, begins: &str) {
     }
 }
 
-/// Renders templates, and joins what they say, each text once.
+/// Renders templates, and joins their texts without duplicates.
 fn joined<'t>(scope: &Scope, templates: impl Iterator<Item = &'t Template>) -> Result<String, RenderError> {
     let mut texts: Vec<String> = Vec::new();
     for template in templates {
@@ -365,8 +366,8 @@ fn joined<'t>(scope: &Scope, templates: impl Iterator<Item = &'t Template>) -> R
     Ok(texts.join("\n\n"))
 }
 
-/// Returns the gate's own quorum, and after it those of policies. A gate that a policy added names it: the author may
-/// give a gate the same name, and neither stands for the other.
+/// Returns the gate's own quorum, followed by those of policies. The quorum of a gate of a policy has its name, because
+/// the author may give a gate the same name, and neither can replace the other.
 pub(super) fn quorums(step: &PlannedStep, gate: &PlannedGate) -> Vec<Quorum> {
     let name = format!("gate {}", step.name);
     let own = Quorum {
@@ -380,13 +381,13 @@ pub(super) fn quorums(step: &PlannedStep, gate: &PlannedGate) -> Vec<Quorum> {
     std::iter::once(own).chain(gate.policy_quorums.iter().cloned()).collect()
 }
 
-/// Joins texts that are shown one after the other.
+/// Joins texts as paragraphs.
 fn paragraphs(texts: [Option<String>; 2]) -> Option<String> {
     let all: Vec<_> = texts.into_iter().flatten().collect();
     (!all.is_empty()).then(|| all.join("\n\n"))
 }
 
-/// Returns the subject of the review, with the newest changes of people.
+/// Returns the subject of the review with the newest changes of people.
 fn review(
     ReviewSubject { path, text, excerpt, .. }: ReviewSubject,
     ref_: Option<BlobRef>,

@@ -1,4 +1,4 @@
-//! The digest of a request covers all of it, and what was typed about people stands as it was typed.
+//! Tests that the digest covers the whole request, and that names of people stay exactly as written.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use serde_json::{Value, json};
@@ -9,7 +9,7 @@ use crate::{
     transition::{Blobs, Command},
 };
 
-/// A name with a letter and a separate accent: normalising it would make it another user.
+/// A name with a letter and a separate accent: normalizing it would make it the name of another user.
 const DECOMPOSED: &str = "rene\u{301}@example.com";
 
 fn asked(uid: &str, hitl: Value) -> (String, ApprovalRequest) {

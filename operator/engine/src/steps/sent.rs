@@ -1,7 +1,7 @@
-//! The input of a step as people are shown it: every value rendered, JSON as a structure.
+//! The input of a step as people see it: every value rendered, JSON as a structure.
 //!
-//! **Invariant:** a body is shown as a structure only where the structure, written as JSON, is the same text but for
-//! white space.
+//! **Invariant:** a body is shown as a structure only if the structure, written as JSON, is the same text but for white
+//! space.
 
 use serde_json::{Map, Value, json};
 use signoff_api::{Digest, journal::StepKind};
@@ -22,7 +22,7 @@ use crate::{
     transition::{AgentCall, Call, CallContent, HttpCall, McpCall, McpRequest, Message, Role, SentSecret},
 };
 
-/// Returns a call, every field of it: the target first, long values last.
+/// Returns all fields of a call: the target first, long values last.
 pub(super) fn of_call(call: &Call) -> Result<Fields, RenderError> {
     match &call.content {
         CallContent::Pod(pod) => {
@@ -37,8 +37,8 @@ pub(super) fn of_call(call: &Call) -> Result<Fields, RenderError> {
     }
 }
 
-/// Returns what a step is given, for those who decide about a call or about its result: of an agent its model, its
-/// prompts and the names of its tools, and no earlier conversation.
+/// Returns the input of a step for the people who decide about a call or its result. For an agent this is its model,
+/// its prompts and the names of its tools, without the earlier conversation.
 pub(super) fn of_input(start: &Start) -> Result<Option<Fields>, RenderError> {
     match start {
         Start::Call(Call { content: CallContent::Agent(agent), .. }) => of_agent(agent).map(Some),
@@ -48,7 +48,7 @@ pub(super) fn of_input(start: &Start) -> Result<Option<Fields>, RenderError> {
     }
 }
 
-/// Returns what an attempt was given, and what that was rendered from; `None` where it was given nothing, or where that
+/// Returns the input of an attempt, and the origins of the input. Returns `None` without an input, or if the input
 /// cannot be rendered as it was.
 pub(super) async fn of_attempt<'a>(
     run: &Run<'a>,
@@ -92,7 +92,7 @@ fn of_http(http: &HttpCall) -> Result<Fields, RenderError> {
     Fields::of(&fields, &["url", "method"], "url")
 }
 
-/// Returns a header whose value is a key of a Secret, without the value.
+/// Renders a header whose value is a key of a Secret, without the value.
 fn secret_header(header: &SentSecret) -> String {
     let SentSecret { header: _, prefix, entry } = header;
     format!("{prefix}‹Secret {}/{}› (its value is not covered by the approval)", entry.secret, entry.key)
@@ -113,7 +113,7 @@ fn of_mcp(mcp: &McpCall) -> Result<Fields, RenderError> {
         ("key", json!(mcp.key)),
         ("header", json!(mcp.header)),
         ("arguments", json!(call.map(|call| &call.arguments))),
-        // The words of the server, behind everything that is sent.
+        // The description by the server comes after all sent fields.
         ("describedByTheServer", json!(call.map(|call| &*call.described))),
     ] {
         if !(value.is_null() || value.as_array().is_some_and(Vec::is_empty)) {
@@ -145,7 +145,7 @@ fn of_agent(agent: &AgentCall) -> Result<Fields, RenderError> {
     Fields::of(&fields, &[], "input")
 }
 
-/// Returns a text under a name: JSON as a structure, and then the size and the digest of the text that it stands for.
+/// Returns the fields for a text: JSON as a structure, with the size and the digest of the original text.
 fn fields_of_text(name: &str, text: &str) -> Map<String, Value> {
     let Some(structure) = structure(text) else { return Map::from_iter([(name.to_owned(), json!(text))]) };
     Map::from_iter([
@@ -155,8 +155,8 @@ fn fields_of_text(name: &str, text: &str) -> Map<String, Value> {
     ])
 }
 
-/// Returns the object or list that a text is, if the text is nothing but its JSON: duplicate names, numbers that would
-/// be rounded and escaped letters stay text.
+/// Returns the object or list of a text, if the text is nothing but its JSON. A text with duplicate names, numbers that
+/// would be rounded, or escaped letters stays a text.
 fn structure(text: &str) -> Option<Value> {
     let value: Value = serde_json::from_str(text).ok().filter(|value: &Value| value.is_object() || value.is_array())?;
     (serde_json::to_string(&value).ok()? == without_spaces(text)).then_some(value)

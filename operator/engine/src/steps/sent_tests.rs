@@ -1,4 +1,4 @@
-//! A body is shown as a structure exactly where that hides nothing of it.
+//! Tests that a body is shown as a structure only if that hides no part of it.
 #![allow(clippy::unwrap_used)]
 
 use proptest::prelude::*;

@@ -1,6 +1,6 @@
 //! The turns of one step of an agent: the path of each, and the messages of earlier turns for the next one.
 //!
-//! **Invariant:** a turn is told with all its calls and results, or not at all.
+//! **Invariant:** a model receives a turn with all its calls and results, or not at all.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -24,11 +24,11 @@ use crate::{
 /// One turn of a step.
 #[derive(Clone, Debug)]
 pub(super) struct Turn {
-    /// The path of its record: the first turn has that of the step.
+    /// The path of its record. The first turn has that of the step.
     pub(super) path: String,
-    /// From 1.
+    /// The number of the turn, from 1.
     pub(super) number: i32,
-    /// The last attempt at the first turn.
+    /// The number of the last attempt at the first turn.
     first_attempts: i32,
 }
 
@@ -37,7 +37,7 @@ impl Turn {
         Self { path: base.to_owned(), number: 1, first_attempts: 0 }
     }
 
-    /// The turn after this one. `attempt`: the attempt at this one that succeeded.
+    /// Returns the next turn. `attempt` is the successful attempt at this one.
     pub(super) fn next(&self, run: &Run<'_>, base: &str, attempt: i32) -> Self {
         let number = self.number + 1;
         let (path, _) = run.visit(&RecordPath::new(base).turn(number));
@@ -45,19 +45,19 @@ impl Turn {
         Self { path, number, first_attempts }
     }
 
-    /// The path before `.call-1`, `.call-2`, …
+    /// Returns the path before `.call-1`, `.call-2`, …
     pub(super) fn path_of_calls(&self, run: &Run<'_>, base: &str) -> String {
         if self.number == 1 { run.visit(&RecordPath::new(base).turn(1)).0 } else { self.path.clone() }
     }
 
-    /// The number of the attempt with which the step begins anew after `attempt` at this turn.
+    /// Returns the number of the attempt with which the step starts again after `attempt` at this turn.
     pub(super) fn attempt_after(&self, attempt: i32) -> i32 {
         if self.number == 1 { attempt + 1 } else { self.first_attempts + 1 }
     }
 }
 
 impl StepInvocation<'_> {
-    /// Adds a turn that called tools; `began`: the number of the event that started it.
+    /// Adds a turn that called tools. `began` is the number of the event that started it.
     pub(super) fn continue_with(&mut self, done: Rc<ToolTurn>, began: Seq) {
         let heard = self.feedback_before(began);
         self.first_heard.get_or_insert(heard);
@@ -65,7 +65,7 @@ impl StepInvocation<'_> {
     }
 }
 
-/// The tools as the model is told of them.
+/// Returns the tools as they are offered to the model.
 pub(super) fn offers(tools: &[Offered<'_>]) -> Vec<ToolOffer> {
     let offer = |offered: &Offered<'_>| match offered {
         Offered::Tool(tool) => ToolOffer {
@@ -82,7 +82,7 @@ pub(super) fn offers(tools: &[Offered<'_>]) -> Vec<ToolOffer> {
     tools.iter().map(offer).collect()
 }
 
-/// Returns how many of these turns, the oldest, are left out of a conversation of at most [`MEMORY`] bytes.
+/// Returns the number of the oldest of these turns that are left out of a conversation of at most [`MEMORY`] bytes.
 fn dropped(turns: &[Rc<ToolTurn>]) -> usize {
     let mut room = MEMORY;
     let fits = |turn: &&Rc<ToolTurn>| match room.checked_sub(turn.bytes()) {
@@ -92,18 +92,18 @@ fn dropped(turns: &[Rc<ToolTurn>]) -> usize {
         }
         None => false,
     };
-    // The newest turn is always told: its calls wait for their results.
+    // The newest turn is always included, because its calls wait for their results.
     let kept = turns.iter().rev().take_while(fits).count().max(1).min(turns.len());
     turns.len() - kept
 }
 
-/// Returns the paths of the calls that the model is told after these turns. It does not know what it did in a turn or
-/// by arguments that are left out.
+/// Returns the paths of the calls that the model receives after these turns. Turns and arguments that are left out are
+/// unknown to the model.
 pub(super) fn told(turns: &[Rc<ToolTurn>]) -> BTreeSet<String> {
     turns.iter().skip(dropped(turns)).flat_map(|turn| turn.told.iter().cloned()).collect()
 }
 
-/// Adds turns to a conversation, the oldest first. Where they have more than [`MEMORY`] bytes, the oldest are left out.
+/// Adds turns to a conversation, the oldest first. If they have more than [`MEMORY`] bytes, the oldest are left out.
 pub(super) fn push(messages: &mut Vec<Message>, turns: &[Rc<ToolTurn>]) {
     let dropped = dropped(turns);
     if dropped > 0 {
@@ -114,15 +114,15 @@ pub(super) fn push(messages: &mut Vec<Message>, turns: &[Rc<ToolTurn>]) {
     }
 }
 
-/// Adds turns to a conversation that is collected backwards.
+/// Adds turns to a conversation that is built backwards.
 pub(super) fn push_reversed(messages: &mut Vec<Message>, turns: &[Rc<ToolTurn>]) {
     for turn in turns.iter().rev() {
         messages.extend(turn.messages().into_iter().rev());
     }
 }
 
-/// Gives each call of a conversation an id of its own. Models repeat ids from turn to turn, and the steps that an agent
-/// remembers each began anew with theirs.
+/// Gives each call of a conversation a unique id. Models repeat ids from turn to turn, and also between the steps that
+/// an agent remembers.
 pub(super) fn make_ids_unique(messages: &mut [Message]) {
     let (mut used, mut renamed, mut numbers) = (BTreeSet::new(), BTreeMap::new(), BTreeMap::new());
     for message in messages {
@@ -159,7 +159,7 @@ impl ToolTurn {
         self.text.len() + calls + opaque + self.results.iter().map(String::len).sum::<usize>()
     }
 
-    /// The message of the model with its calls, and the result of each.
+    /// Returns the message of the model with its calls, and the result of each.
     fn messages(&self) -> Vec<Message> {
         let said = Message::text(Role::Assistant, self.text.clone());
         let said = Message { calls: self.calls.clone(), opaque: self.opaque.clone(), ..said };

@@ -1,5 +1,5 @@
-//! An agent with many turns and calls costs, per transition, what it has in turns and calls: what is counted are the
-//! records that are looked at.
+//! Tests that a transition of an agent with many turns and calls costs in proportion to them. The cost is the number of
+//! read records.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::collections::BTreeMap;
@@ -13,7 +13,7 @@ use crate::{
     transition::{Blobs, Call, CallContent, Command, Reply},
 };
 
-/// An agent that may look up and pay; people are asked about large payments, and about none here.
+/// Returns the plan of an agent that may look up and pay, with a gate about large payments that does not ask here.
 fn plan() -> Plan {
     let parameters = json!({"type": "object", "properties": {"id": {"type": "integer"}}});
     let tool = |name: &str, step: &str| json!({"name": name, "step": step, "description": name, "effects": "read", "parameters": parameters});
@@ -44,7 +44,7 @@ fn step(plan: &Plan, journal: Journal, facts: Vec<Fact>, blobs: &mut Blobs) -> T
     transition
 }
 
-/// The end of a call: a turn of the model calls `calls` tools, a tool answers.
+/// Returns the result of a call: a turn of the model calls `calls` tools, a tool answers.
 fn end(call: &Call, calls: usize, number: usize) -> Fact {
     let asked =
         |at: usize| json!({"id": format!("{number}-{at}"), "tool": "lookup", "arguments": format!("{{\"id\":{at}}}")});
@@ -66,8 +66,8 @@ fn ends(transition: &Transition, calls: usize, number: usize) -> Vec<Fact> {
     all.map(|call| end(call, calls, number)).collect()
 }
 
-/// Returns the records of a run after so many turns with so many calls each, and how many a further transition looks
-/// at.
+/// Returns the number of records of a run after these turns with these calls each, and the number that a further
+/// transition reads.
 fn looked_at(turns: usize, calls: usize) -> (usize, usize) {
     let (plan, mut blobs) = (plan(), Blobs::new());
     let mut transition = step(&plan, Journal::default(), Vec::new(), &mut blobs);

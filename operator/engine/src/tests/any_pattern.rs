@@ -1,5 +1,5 @@
-//! Workflows of all patterns, made at random: whatever the order and the batching of what happens, wherever it crashes,
-//! a run comes to the same journal and the same outputs, and nothing that must not be repeated begins twice.
+//! Random Workflows of all patterns. In any order and grouping of events, and after any crash, a run has the same
+//! journal and the same outputs, and no call that must not be repeated begins twice.
 //!
 //! Each transition starts from the JSON of the last commit, so every transition is also a restart.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
@@ -20,7 +20,7 @@ use crate::{
     transition::{Blobs, Command, Failure, Reply},
 };
 
-/// A step of a list: what it does, how its calls go and how its gates are decided follows from its path.
+/// Returns a step of a list. The results of its calls and the decisions of its gates follow from its path.
 fn step(name: &str, kind: u8, before: Option<&str>) -> Value {
     let verdicts = if before.is_some() {
         json!(["Approve", "Modify", "Respond", "Retry", "Skip"])
@@ -47,7 +47,7 @@ fn list(kinds: &[u8]) -> Vec<Value> {
     kinds.iter().enumerate().map(one).collect()
 }
 
-/// A spec of one of the patterns.
+/// Generates a spec of one of the patterns.
 pub(crate) fn spec() -> impl Strategy<Value = Value> {
     let kinds = || prop::collection::vec(any::<u8>(), 1..5);
     let many = prop::collection::vec(kinds(), 2..5);
@@ -67,7 +67,7 @@ pub(crate) fn spec() -> impl Strategy<Value = Value> {
                 for (at, task) in tasks.iter_mut().enumerate().skip(1) {
                     let deps: BTreeSet<usize> = [usize::from(kinds[at]) % at, usize::from(bits) % at].into();
                     task["dependsOn"] = json!(deps.iter().map(|dep| format!("s{dep}")).collect::<Vec<_>>());
-                    // What a gate of a dag reviews is another matter.
+                    // A gate of a dag reviews another task.
                     if task.get("hitl").is_some() {
                         task["hitl"]["allowedVerdicts"] = json!(["Approve", "Respond", "Retry", "Skip"]);
                     }
@@ -129,13 +129,13 @@ pub(crate) fn spec() -> impl Strategy<Value = Value> {
     })
 }
 
-/// A number that belongs to a place of a run, always the same.
+/// Returns a number that is always the same for a path and attempt.
 fn lot(path: &str, attempt: i32, of: usize) -> usize {
     let digest = Digest::of_bytes(format!("{path}@{attempt}").as_bytes());
     usize::from_str_radix(digest.short(6), 16).unwrap() % of
 }
 
-/// Returns the fact of an open record: it follows from its path and attempt alone.
+/// Returns the fact about an open record, which depends on its path and attempt only.
 fn fact(record: &StepRecord, allowed: &BTreeMap<String, Vec<Verdict>>, at: Moment) -> Fact {
     let (path, attempt) = (record.path.clone(), record.attempt);
     if record.kind == StepKind::Hitl {
@@ -181,10 +181,10 @@ struct Story {
     records: BTreeMap<(String, i32), Came>,
 }
 
-/// The result of a record: its kind and phase, its response where it is short, the digest of its input.
+/// The result of a record: its kind and phase, its response if it is short, the digest of its input.
 type Came = (StepKind, StepPhase, Option<Value>, Option<Digest>);
 
-/// Drives a run to its end. `chance` says how many of the open records end together, which ones, and where it crashes.
+/// Drives a run to its end. `chance` determines how many of the open records end together, which ones, and the crashes.
 fn run(plan: &Plan, mut chance: u64) -> Story {
     let mut draw = |below: usize| {
         chance ^= chance << 13;
@@ -214,7 +214,7 @@ fn run(plan: &Plan, mut chance: u64) -> Story {
                 allowed.insert(ask.path.clone(), ask.request.allowed_verdicts.clone());
             }
         }
-        // A crash between the transition and its commit: nothing of it happened.
+        // A crash between the transition and its commit: nothing is stored.
         if draw(6) == 0 {
             continue;
         }
@@ -258,7 +258,7 @@ proptest! {
         }
         for chance in &chances[1..] {
             let other = run(&plan, *chance);
-            // A failure that ends the run ends what else is under way, however far it has come.
+            // A failure that ends the run also ends the other activities in flight, which have random states.
             if matches!(first.end, End::Succeeded(_)) {
                 prop_assert_eq!(&first, &other);
             } else {

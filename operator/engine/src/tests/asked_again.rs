@@ -1,4 +1,4 @@
-//! The deadline of a gate that asks again because its votes were voided: it keeps the time that was left.
+//! Tests of the deadline of a gate that asks again after voided votes: it keeps the rest of its time.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::time::Duration;
@@ -15,13 +15,13 @@ fn superseded(run: &TestRun, why: &str) -> Outcome {
     Outcome { phase: ApprovalPhase::Superseded, reason, decided_at: Some(run.clock), ..Outcome::default() }
 }
 
-/// Lets the gate be superseded after so many seconds, and returns the time that its next visit gives.
+/// Supersedes the gate after some seconds, and returns the timeout of its next visit.
 fn supersede(run: &mut TestRun, path: &str, after: u64, why: &str, next: &str) -> Duration {
     run.clock = run.clock.after(Duration::from_secs(after));
     let outcome = superseded(run, why);
     run.decide(path, outcome);
     let left = deadline(run, next).since(run.clock);
-    // What people are told, and what tells whether they were asked late.
+    // The timeout that people are told, which also determines whether a request is late.
     assert_eq!(run.asked(next).request.timeout.after.unwrap().duration(), left);
     left
 }
@@ -61,7 +61,7 @@ fn it_keeps_no_more_than_a_gate_can_have_from_the_first_request_on() {
     const DAY: u64 = 24 * HOUR;
     let mut run = gate_of("168h");
     let (mut path, begun) = ("review".to_owned(), run.clock);
-    // 7 days are the longest time. The run is suspended between two requests, and a suspended run asks nobody.
+    // The maximum is 7 days. The run is suspended between two requests, and a suspended run does not ask.
     supersede(&mut run, &path, HOUR, Outcome::UNGUARDED, "review#2");
     path = "review#2".to_owned();
     for (seconds, left) in [(DAY, 6 * DAY - HOUR), (5 * DAY, DAY - HOUR)] {
@@ -75,7 +75,7 @@ fn it_keeps_no_more_than_a_gate_can_have_from_the_first_request_on() {
 #[test]
 fn people_have_an_hour_however_long_ago_it_asked_first() {
     let mut run = gate_of("24h");
-    // Nobody was asked for most of that time, because the run was suspended.
+    // For most of that time no request was open, because the run was suspended.
     let left = supersede(&mut run, "review", 8 * 24 * HOUR, Outcome::UNGUARDED, "review#2");
     assert_eq!(
         left,

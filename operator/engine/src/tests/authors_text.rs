@@ -13,7 +13,7 @@ use signoff_api::Verdict;
 use super::test_run::{TestRun, decided, gate};
 use crate::evaluation::{Observer, Part, observed};
 
-/// Whether each part read text of others, by its path.
+/// For each part, by its path, whether it read text of others.
 #[derive(Default)]
 struct Parts {
     current: Mutex<Option<String>>,
@@ -58,7 +58,7 @@ fn spec(provider: &str, steps: Value) -> Value {
     })
 }
 
-/// Steps whose first one has an answer that is judged, and whose last one reads it.
+/// Returns steps: the answer of the first one is validated, and the last one reads it.
 fn judged() -> Value {
     json!([
         {"name": "draft", "agent": {"name": "writer", "input": "write"}, "outputSchema": {"type": "object"}},

@@ -1,4 +1,4 @@
-//! Long runs stay small and cheap. Nothing here is timed: what is counted are bytes, and records that are looked at.
+//! Tests that long runs stay small and cheap. Bytes and read records are counted, and no time is measured.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use serde_json::{Value, json};
@@ -11,14 +11,14 @@ use crate::{
     transition::{Blobs, Command, Reply},
 };
 
-/// A run, as far as it has come.
+/// The state of a run.
 struct Grown {
     workflow: Workflow,
     plan: Plan,
     transition: Transition,
     segments: Segments,
     blobs: Blobs,
-    /// The largest that the Workflow ever was, in bytes.
+    /// The maximum size of the Workflow, in bytes.
     object: usize,
 }
 
@@ -56,7 +56,7 @@ impl Grown {
         self.transition = take(&self.plan, Journal::of(&status, &self.segments).unwrap(), facts, &self.blobs);
     }
 
-    /// Results of so many of the calls that are under way.
+    /// Returns results of up to this number of the calls in flight.
     fn results(&self, most: usize) -> Vec<Fact> {
         let reply = Reply { response: "what came of it, in some words".repeat(10).into(), ..Reply::default() };
         let calls = self.transition.commands.iter().filter_map(|command| match command {
@@ -72,7 +72,7 @@ impl Grown {
         calls.take(most).map(ended).collect()
     }
 
-    /// To its end; returns its records.
+    /// Runs to the end, and returns the number of records.
     fn finish(&mut self) -> usize {
         while self.transition.end.is_none() {
             let results = self.results(usize::MAX);
@@ -114,7 +114,7 @@ fn parallel(branches: usize, steps: usize) -> Value {
     json!({"pattern": {"parallel": {}}, "steps": all.collect::<Vec<_>>()})
 }
 
-/// To and fro until it may no more.
+/// Returns a graph that goes to and fro until its limit of visits.
 fn graph(visits: usize) -> Value {
     let node = |name: &str| json!({"name": name, "set": {"value": "what came of it".repeat(20)}});
     let edge = |from: &str, to: &str| {
@@ -169,7 +169,7 @@ fn many_open_records_do_not_make_a_segment_of_each_finished_one() {
     assert!((2..=32).contains(&segments.len()), "{} segments", segments.len());
 }
 
-/// Returns how many records a transition with one result reads, by the records of its journal.
+/// Returns how many records a transition with one result reads, with the number of records of its journal.
 fn looked_at(spec: &Value, turns: usize) -> (usize, usize) {
     let mut run = Grown::begin(spec);
     (0..turns).for_each(|_| run.go_on(run.results(usize::MAX)));
@@ -202,13 +202,13 @@ fn a_turn_of_many_branches_looks_at_each_record_a_few_times_however_many_there_a
 
 #[test]
 fn a_turn_that_adds_a_branch_does_not_look_at_the_others() {
-    // Each branch's scope is its own: ten times the branches are ten times the work, not a hundred times.
+    // Each branch has its own scope: ten times the branches are ten times the work, not a hundred times.
     let looks = [10, 100].map(|branches| reads::of(|| Grown::begin(&parallel(branches, 4))).1);
     assert!(looks[1] <= 12 * looks[0], "{looks:?}");
 }
 
-/// Returns how many records the transition that asks at the last gate of a chain reads, by the records of its journal.
-/// Each text of the chain reads the one before it, and the first one was edited.
+/// Returns how many records the transition that asks at the last gate of a chain reads, with the number of records of
+/// its journal. Each text of the chain reads the one before it, and the first one was edited.
 fn looked_at_by_gate(steps: usize, reads: impl Fn(usize) -> String) -> (usize, usize) {
     let hitl =
         |reviews: &str| json!({"reviews": reviews, "prompt": "?", "approvers": [{"kind": "User", "name": "bob"}]});
@@ -237,7 +237,7 @@ fn looked_at_by_gate(steps: usize, reads: impl Fn(usize) -> String) -> (usize, u
 fn a_gate_about_a_long_chain_of_texts_looks_at_each_record_a_few_times() {
     let ways: [fn(usize) -> String; 4] = [
         |at| format!("steps['step-{}'].response", at - 1),
-        // The gate about the first text is beside it.
+        // The gate about the first text is the next step.
         |at| if at == 1 { "steps[0].response".into() } else { format!("steps[{at}].response") },
         |at| if at == 1 { "steps[-2].response".into() } else { "steps[-1].response".into() },
         |at| if at == 1 { "hitl.parameters.response".into() } else { "last_response".into() },

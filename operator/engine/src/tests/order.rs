@@ -1,4 +1,4 @@
-//! Any order of completions, decisions, repetitions and crashes gives a run its semantics.
+//! Tests that any order of completions, decisions, repetitions and crashes gives a run the same semantics.
 //!
 //! Each transition starts from the JSON of the last commit, so every transition is also a restart.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
@@ -18,20 +18,20 @@ use crate::{
     transition::{Blobs, Failure, Reply},
 };
 
-/// Something that happens to a run.
+/// An event of a run.
 #[derive(Clone, Debug)]
 enum Event {
-    /// A call that is under way ends well, with a text of this length.
+    /// A call in flight succeeds with a text of this length.
     Reply(usize),
-    /// It fails.
+    /// A call in flight fails.
     Fail { retryable: bool, unknown: bool },
     /// An open gate is decided.
     Decide(Verdict),
-    /// An open gate could not be trusted.
+    /// The Approval of an open gate is superseded.
     Supersede,
-    /// The Approval of an open gate is not there.
+    /// The Approval of an open gate is missing.
     ApprovalMissing,
-    /// A fact about something long finished, or that never was.
+    /// A fact about a finished record, or about none.
     Stale(usize),
     /// Time passes.
     Wait(u64),

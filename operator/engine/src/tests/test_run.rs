@@ -1,7 +1,6 @@
-//! A run that is driven by hand: a small driver plays the world and the people.
+//! A run that a test drives: a small driver plays the executor and the people.
 //!
-//! Each transition starts from what the last one committed, as if the operator had crashed in between: no other way
-//! exists.
+//! Each transition starts from the last commit, as after a crash of the operator.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::{collections::BTreeMap, time::Duration};
@@ -75,7 +74,7 @@ impl TestRun {
         Self::under(spec, Control::default())
     }
 
-    /// Begins a run with what steers and bounds it.
+    /// Begins a run with these switches and limits.
     pub(crate) fn under(spec: Value, control: Control) -> Self {
         let plan = Plan::of(&workflow(spec), &Settings::default(), &std::sync::Arc::default())
             .unwrap_or_else(|why| panic!("{why:?}"));
@@ -87,7 +86,7 @@ impl TestRun {
         run
     }
 
-    /// Stores what the transition produced, by way of JSON, as the API server would.
+    /// Stores the result of the transition through JSON, as the API server does.
     pub(crate) fn commit(&mut self) {
         self.blobs.extend(self.transition.blobs.iter().cloned());
         let records: Vec<StepRecord> =
@@ -100,7 +99,7 @@ impl TestRun {
         self.transition = advance(&self.plan, self.control, self.journal.clone(), facts, &self.blobs, &now);
         assert!(self.transition.missing.is_empty(), "everything is stored here: {:?}", self.transition.missing);
         self.commit();
-        // The same transition again, with nothing new, adds nothing.
+        // The same transition without new facts adds nothing.
         if self.transition.end.is_none() {
             let again = advance(&self.plan, self.control, self.journal.clone(), Vec::new(), &self.blobs, &now);
             assert_eq!(again.journal.records(), self.journal.records(), "a replay adds nothing");
@@ -172,14 +171,14 @@ impl TestRun {
             .expect("a call")
     }
 
-    /// The open gates, by path.
+    /// Returns the paths of the open gates.
     pub(crate) fn open(&self) -> Vec<String> {
         let gates = |r: &&StepRecord| r.kind == signoff_api::journal::StepKind::Hitl && !r.phase.is_end();
         let open = self.journal.records().iter().filter(gates);
         open.map(|record| record.path.clone()).collect()
     }
 
-    /// The container that is to run at a path.
+    /// Returns the container that is to run at a path.
     pub(crate) fn container(&self, path: &str) -> &crate::transition::PodCall {
         let mut calls = self.transition.commands.iter().filter_map(|command| match command {
             Command::Call(call) if call.path == path => Some(&call.content),
@@ -191,7 +190,7 @@ impl TestRun {
         }
     }
 
-    /// A container ended.
+    /// Finishes a container.
     pub(crate) fn exited(&mut self, path: &str, attempt: i32, code: i32, message: &str, log: &str) -> &Transition {
         let facts = BTreeMap::from([("exitCode".to_owned(), code.to_string())]);
         let log = Some(log.to_owned());
@@ -228,7 +227,7 @@ impl TestRun {
         }
     }
 
-    /// All that the agent of a call is told, and what it said.
+    /// Returns the conversation of the agent of a call: its input and its answers.
     pub(crate) fn conversation(&self, path: &str) -> Vec<String> {
         let mut calls = self.transition.commands.iter().filter_map(|command| match command {
             Command::Call(call) if call.path == path => Some(&call.content),
@@ -244,7 +243,7 @@ impl TestRun {
         self.decide(path, decided(Verdict::Approve))
     }
 
-    /// A decision with parameters.
+    /// Decides a gate with Modify and parameters.
     pub(crate) fn modify(&mut self, path: &str, parameters: Value) -> &Transition {
         let parameters = Some(serde_json::from_value(parameters).unwrap());
         self.decide(path, Outcome { parameters, ..decided(Verdict::Modify) })
@@ -284,8 +283,8 @@ impl TestRun {
     }
 }
 
-/// A spec with these fields (`pattern`, `steps`, `gates`) and agents `a`, `b`, `router`, `judge` and `boss` of a
-/// script.
+/// Returns a spec with these fields (`pattern`, `steps`, `gates`) and the scripted agents `a`, `b`, `router`, `judge`
+/// and `boss`.
 pub(crate) fn of_pattern(fields: Value) -> Value {
     let agents: Vec<_> = ["a", "b", "router", "judge", "boss"]
         .into_iter()
@@ -301,13 +300,13 @@ pub(crate) fn of_pattern(fields: Value) -> Value {
     spec
 }
 
-/// The step as one of a branch or route.
+/// Returns the step as one of a branch or route.
 pub(crate) fn in_branch(branch: &str, mut step: Value) -> Value {
     step["branch"] = branch.into();
     step
 }
 
-/// The plan of a spec.
+/// Returns the plan of a spec.
 pub(crate) fn plan_of(spec: Value) -> Plan {
     let plan = Plan::of(&workflow(spec.clone()), &Settings::default(), &std::sync::Arc::default());
     plan.unwrap_or_else(|why| panic!("{why:?}\n{spec:#}"))
@@ -321,17 +320,17 @@ pub(crate) fn errors(spec: Value) -> Vec<String> {
     }
 }
 
-/// A step of an agent.
+/// Returns a step of an agent.
 pub(crate) fn agent(name: &str, agent: &str, input: &str) -> Value {
     json!({"name": name, "agent": {"name": agent, "input": input}})
 }
 
-/// A gate of a list.
+/// Returns a gate of a list.
 pub(crate) fn hitl(name: &str, more: Value) -> Value {
     json!({"name": name, "hitl": gate(more)})
 }
 
-/// A rendered template.
+/// Returns a `set` step with this template.
 pub(crate) fn set(name: &str, value: &str) -> Value {
     json!({"name": name, "set": {"value": value}})
 }

@@ -1,4 +1,4 @@
-//! The values of a run are counted once each, and refused beyond a limit.
+//! Tests that each value of a run is counted once, and refused beyond a limit.
 #![allow(clippy::unwrap_used)]
 use serde_json::{Value, json};
 use signoff_api::{Verdict, journal::StepPhase};
@@ -15,7 +15,7 @@ fn set(name: &str, value: &str) -> Value {
     json!({"name": name, "set": {"value": value}})
 }
 
-/// A run whose values may have so many bytes.
+/// Returns a run whose values have this limit, in bytes.
 fn within(of_run: u64, steps: Value) -> TestRun {
     let values = ValueLimits { of_run, ..ValueLimits::default() };
     TestRun::under(chain_of(steps), Control { values, ..Control::default() })

@@ -1,10 +1,10 @@
-//! The arguments of a call: parsed once and strictly, then known by their canonical text.
+//! The arguments of a call: parsed once and strictly, then used as their canonical text.
 //!
 //! text of the model -> strict JSON with clean texts -> canonical JSON (RFC 8785) -> digest. Gates, schemas and the
 //! tool itself read the same bytes.
 //!
-//! **Invariant:** two readers of `Arguments::text` cannot understand it differently: no duplicate key, no number that a
-//! double does not hold, no invalid Unicode.
+//! **Invariant:** all readers of `Arguments::text` understand it alike: no duplicate key, no number that a double
+//! cannot hold, no invalid Unicode.
 
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -15,13 +15,13 @@ use signoff_expr::{
     text,
 };
 
-/// The largest size of the arguments of a call, in bytes, as written and as canonical text.
+/// The maximum size of the arguments of a call, in bytes, as written and as canonical text.
 pub(crate) const MAX_ARGUMENTS_BYTES: usize = RequestedArguments::MAX_BYTES;
 
-/// The largest number of characters of a JSON pointer that an error shows.
+/// The maximum number of characters of a JSON pointer in an error.
 const SHOWN_CHARS: usize = 80;
 
-/// The deepest nesting of objects and arrays; the arguments themselves are level 1.
+/// The maximum nesting of objects and arrays; the arguments themselves are level 1.
 const MAX_DEPTH: usize = RequestedArguments::MAX_LEVELS;
 
 /// The arguments of a call of a tool.
@@ -40,20 +40,20 @@ impl Arguments {
         Self::of_clean(&if text.trim().is_empty() { Map::new() } else { read(text)? })
     }
 
-    /// Returns the arguments with this value, such as those that a person edited.
+    /// Returns the arguments with this value, such as edited arguments.
     ///
     /// # Errors
     /// One sentence for the model.
     pub(crate) fn of(value: Map<String, Value>) -> Result<Self, String> {
         let value = Value::Object(value);
         if let Some((pointer, why)) = first_inexact(&value) {
-            // A reader before this one may have rounded it already.
+            // An earlier reader may already have rounded the number.
             return Err(format!("{}: the number is {why}", text::display(&pointer, SHOWN_CHARS)));
         }
         Self::of_clean(&read(&canonical_text(&value)?)?)
     }
 
-    /// Returns the arguments that a person gave: an object, or one JSON text, which is read like that of a model.
+    /// Parses the arguments that a person gave: an object, or one JSON text, which is parsed like that of a model.
     ///
     /// # Errors
     /// One sentence for that person.
@@ -70,7 +70,7 @@ impl Arguments {
 
     fn of_clean(value: &Map<String, Value>) -> Result<Self, String> {
         let text = canonical_text(value)?;
-        // The value is read from the text that is digested and sent: `2.0` is `2` for gates and schemas too.
+        // The value is read from the text that is digested and sent, so that gates and schemas also read `2.0` as `2`.
         Ok(Self { value: read(&text)?, text })
     }
 
@@ -96,8 +96,8 @@ fn canonical_text(value: &impl Serialize) -> Result<String, String> {
     String::from_utf8(bytes).map_err(|why| problem(why.to_string()))
 }
 
-/// Reads one JSON object and nothing after it. Its texts and keys are cleaned as templates clean what they render, so
-/// that gates and schemas read what is sent.
+/// Parses one JSON object without anything after it. Its texts and keys are cleaned like rendered templates, so that
+/// gates and schemas read the same text that is sent.
 fn read(text: &str) -> Result<Map<String, Value>, String> {
     if text.len() > MAX_ARGUMENTS_BYTES {
         return Err(format!("the arguments have {} bytes; the maximum is {MAX_ARGUMENTS_BYTES}", text.len()));

@@ -1,4 +1,4 @@
-//! Arguments of calls: what is refused, and that the canonical text is stable.
+//! Tests of arguments of calls: refused ones, and that the canonical text is stable.
 #![allow(clippy::unwrap_used)]
 
 use proptest::prelude::*;
@@ -80,7 +80,7 @@ fn a_number_that_a_double_holds_only_as_0_is_refused() {
         r#"{"n": 0.0000000001e-390}"#,
         r#"{"n":1e-99999999999999999999}"#,
         &format!(r#"{{"n":0.{}1}}"#, "0".repeat(400)),
-        // A double holds these with fewer digits only.
+        // A double holds these numbers with fewer digits only.
         r#"{"n": 5e-324}"#,
         r#"{"n": [2.2e-308]}"#,
     ] {
@@ -89,7 +89,7 @@ fn a_number_that_a_double_holds_only_as_0_is_refused() {
         assert!(found.ends_with(" is too close to 0, and JSON readers take it for 0; write it as a text"), "{found}");
         assert!(found.chars().count() < 200, "{found}");
     }
-    // What is 0, and what a double holds with all its digits, is no such number; nor is a text.
+    // Numbers that are 0 or that a double holds with all their digits are accepted, and so are texts.
     for (text, expected) in [
         (r#"{"n": [0, -0, 0.0, 0e5, 0E-400]}"#, r#"{"n":[0,0,0,0,0]}"#),
         (r#"{"n": [2.3e-308, 1e-300]}"#, r#"{"n":[2.3e-308,1e-300]}"#),
@@ -181,8 +181,7 @@ proptest! {
     #[test]
     fn two_different_integers_never_share_a_digest(one in "-?[1-9][0-9]{0,40}", two in "-?[1-9][0-9]{0,40}", near in -3..3_i64) {
         let digest = |integer: &str| Arguments::parse(&format!(r#"{{"id": {integer}}}"#)).map(|read| read.digest());
-        // Neighbours of one another at the edge where doubles begin to skip are the likeliest to be taken for each
-        // other.
+        // Neighboring numbers at the limit of exact doubles are the most likely to be confused.
         let edge = ((1_i64 << 53) + near).to_string();
         for (one, two) in [(&one, &two), (&edge, &((1_i64 << 53) + near + 1).to_string()), (&one, &format!("{one}0"))] {
             match (digest(one), digest(two)) {

@@ -1,4 +1,4 @@
-//! Lists of tools, as agents and gates have them: names, globs, and exclusions with `!`.
+//! Lists of tools in agents and gates: names, globs, and exclusions with `!`.
 
 use signoff_api::glob::is_like;
 
@@ -7,16 +7,16 @@ use super::names::is_built_in;
 /// A list of tools. Each entry is a name or a glob, in which `*` matches any characters; `!` before it excludes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ToolList {
-    /// The names and globs that list.
+    /// The names and globs of the list.
     listed: Vec<String>,
-    /// The names and globs that exclude, without their `!`.
+    /// The excluded names and globs, without `!`.
     excluded: Vec<String>,
 }
 
-/// The decision of a list about a tool, with the entry that decided as its author wrote it.
+/// The decision of a list about a tool, with the deciding entry as its author wrote it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Selection {
-    /// An entry with `!` matches, whatever else the list says.
+    /// An entry with `!` matches. It has priority over all others.
     Excluded(String),
     /// An entry matches.
     Listed(String),
@@ -37,9 +37,9 @@ impl ToolList {
         list
     }
 
-    /// Decides about a tool. A name decides before a glob, and the first glob before the others.
+    /// Decides about a tool. A name has priority over a glob, and an earlier glob over a later one.
     ///
-    /// A glob excludes built-in tools and never lists them: an agent can ask people only if its author says so by name.
+    /// A glob excludes built-in tools but never lists them: an agent can ask people only if its author names the tool.
     pub(crate) fn selects(&self, name: &str) -> Selection {
         if let Some(entry) = deciding(&self.excluded, name) {
             return Selection::Excluded(format!("!{entry}"));
@@ -55,12 +55,12 @@ impl ToolList {
         self.listed.iter().chain(&self.excluded).map(String::as_str).filter(|entry| !entry.contains('*'))
     }
 
-    /// Whether an entry can list a tool of a server, by some name that the server can give it.
+    /// Whether an entry can list a tool of a server under some name that the server can give it.
     pub(crate) fn can_list(&self, server: &str) -> bool {
         self.listed.iter().any(|entry| can_match(entry, server))
     }
 
-    /// Whether it lists every tool of a server, by whatever names.
+    /// Whether the list contains every tool of a server under any name.
     pub(crate) fn lists_all_of(&self, server: &str) -> bool {
         let first = format!("{server}.");
         let is_all = |entry: &String| {
@@ -71,7 +71,7 @@ impl ToolList {
 }
 
 /// Whether an entry of the tools of an agent means tools of a server: it begins with the name of the server and a dot.
-/// A glob that was written for other tools means none, whatever names a server chooses.
+/// So a glob for other tools never matches a name that a server chooses.
 pub(super) fn means(entry: &str, server: &str) -> bool {
     entry.strip_prefix(server).is_some_and(|rest| rest.starts_with('.'))
 }
@@ -138,7 +138,7 @@ mod tests {
             (&["a*b*c"], "a-b-b-c", listed("a*b*c")),
             (&["a*b*c"], "acb", Selection::None),
             (&["*"], "anything", listed("*")),
-            // A dot is a dot.
+            // A dot is literal.
             (&["crm.*"], "crmxrefund", Selection::None),
         ]);
     }

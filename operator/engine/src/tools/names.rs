@@ -2,8 +2,7 @@
 //!
 //! Providers accept names of `[A-Za-z0-9_-]{1,64}`. YAML, gates and people use the name of the Workflow.
 //!
-//! **Invariant:** a name on the wire is a function of the tool's name alone; [`collisions`] is checked before the first
-//! turn.
+//! **Invariant:** a name on the wire depends on the tool's name alone. [`collisions`] is checked before the first turn.
 
 use std::collections::BTreeMap;
 
@@ -21,10 +20,10 @@ pub(crate) const HANDOFF: &str = "handoff_to_user";
 /// The names of the built-in tool.
 pub(crate) const BUILT_IN: [&str; 3] = [ASK_HUMAN, REQUEST, HANDOFF];
 
-/// The largest number of characters of a name on the wire.
+/// The maximum number of characters of a name on the wire.
 const MAX_WIRE_CHARS: usize = 64;
 
-/// The number of hex digits of the digest at the end of a name that was cut.
+/// The number of hex digits of the digest at the end of a shortened name.
 const HASH_DIGITS: usize = 16;
 
 /// Whether this is a name of the built-in tool.
@@ -33,7 +32,7 @@ pub fn is_built_in(name: &str) -> bool {
     BUILT_IN.contains(&name)
 }
 
-/// Whether a tool of a Workflow must not have this name, because a model could not tell it from a built-in tool.
+/// Whether a tool of a Workflow must not have this name, because a model could confuse it with a built-in tool.
 pub(crate) fn is_reserved(name: &str) -> bool {
     let wired = wire(name);
     BUILT_IN.iter().any(|built_in| wire(built_in) == wired)
@@ -61,7 +60,7 @@ pub(crate) fn wire(name: &str) -> String {
     wired
 }
 
-/// Returns each pair of different names with the same name on the wire: the first of such names, and each other.
+/// Returns each pair of different names with the same name on the wire: the first name, and each other one.
 pub(crate) fn collisions<'a>(names: impl IntoIterator<Item = &'a str>) -> Vec<(String, String)> {
     let mut by_wire: BTreeMap<String, Vec<&str>> = BTreeMap::new();
     for name in names {

@@ -1,4 +1,4 @@
-//! The presets of `spec.gates`: each stands for several gates.
+//! The presets of `spec.gates`, each of which stands for several gates.
 
 use std::borrow::Cow;
 
@@ -7,7 +7,7 @@ use signoff_api::{
     workflow::{Gate, SpecGateType},
 };
 
-/// The gates that an entry stands for: itself, or those of its preset. `plans`: whether the run has a plan to approve.
+/// Returns the gate itself, or the gates of its preset. `plans` says whether the run has a plan to approve.
 pub(crate) fn expanded(gate: &Gate, plans: bool) -> Vec<Cow<'_, Gate>> {
     let Some(preset) = gate.preset else { return vec![Cow::Borrowed(gate)] };
     let one = |name: &str, type_| {

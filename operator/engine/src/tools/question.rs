@@ -1,6 +1,7 @@
-//! The built-in tool by which an agent asks a person: its schema, the form that it makes, and the answer for the model.
+//! The built-in tool by which an agent asks a person: its schema, its form, and the answer for the model.
 //!
-//! **Invariant:** every id of the form is made here, every text is cleaned and bounded, and an answer approves nothing.
+//! **Invariant:** every id of the form is generated here, every text is cleaned and bounded, and an answer approves
+//! nothing.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +20,7 @@ use super::{
 /// The notice above every question of an agent.
 pub const NOTICE: &str = "This answers the agent; it approves nothing. Do not enter secrets.";
 
-/// The largest numbers of the form, as the API types bound them.
+/// The maximum sizes of the form, as in the API types.
 const MAX_QUESTIONS: usize = 16;
 const MAX_OPTIONS: usize = 32;
 const MAX_QUESTION_CHARS: usize = 1024;
@@ -27,13 +28,13 @@ const MAX_LABEL_CHARS: usize = 253;
 const MAX_DESCRIPTION_CHARS: usize = 1024;
 const MAX_ID_CHARS: usize = 63;
 
-/// The largest number of characters of the context.
+/// The maximum length of the context, in characters.
 const MAX_CONTEXT_CHARS: usize = 4096;
 
 /// The answer for the model to a single question that the person skipped.
 const SKIPPED: &str = "The person skipped the question.";
 
-/// Returns the JSON Schema of the arguments, as the model is told.
+/// Returns the JSON Schema of the arguments for the model.
 pub(crate) fn parameters(tool: &str) -> Value {
     let prompt = json!({"type": "string", "minLength": 1, "maxLength": MAX_QUESTION_CHARS, "description": "The question, complete in itself"});
     let label = json!({"type": "string", "minLength": 1, "maxLength": MAX_LABEL_CHARS});
@@ -80,7 +81,7 @@ pub(crate) fn parameters(tool: &str) -> Value {
     }
 }
 
-/// Returns the description of the tool, as the model is told.
+/// Returns the description of the tool for the model.
 pub(crate) fn description(tool: &str) -> &'static str {
     match tool {
         REQUEST => {
@@ -98,14 +99,14 @@ pub(crate) fn description(tool: &str) -> &'static str {
 pub(crate) struct AgentQuestions {
     /// The form that people fill in.
     pub(crate) form: Form,
-    /// The facts that the model adds, in its own words.
+    /// The context that the model adds, in its own words.
     pub(crate) context: Option<String>,
-    /// The key of each answer for the model, in the order of the form: the model's id, or ours.
+    /// The key of each answer for the model, in the order of the form: the model's id, or a generated one.
     keys: Vec<String>,
 }
 
 impl AgentQuestions {
-    /// Reads the arguments of a call.
+    /// Parses the arguments of a call.
     ///
     /// # Errors
     /// One sentence for the model.
@@ -157,8 +158,8 @@ impl AgentQuestions {
         Ok(Self { form: Form { questions }, context: context(fields)?, keys })
     }
 
-    /// Returns the answer for the model: the text of a single answer, or JSON with the answers by the model's ids,
-    /// where a question without an answer is null.
+    /// Returns the answer for the model: the text of a single answer, or JSON with the answers by the model's ids, with
+    /// null for a question without an answer.
     pub(crate) fn answer(&self, answers: &BTreeMap<String, Answer>) -> String {
         let given = |question: &Question| {
             let answer = answers.get(&question.id)?;
@@ -178,7 +179,7 @@ impl AgentQuestions {
     }
 }
 
-/// Reads one question and the model's id of it.
+/// Parses one question and the model's id for it.
 fn question(at: &str, item: &Value) -> Result<(Question, Option<String>), String> {
     let Value::Object(fields) = item else { return Err(format!("{at}: must be an object with the field question")) };
     known(fields, at, &["id", "question", "options", "multiple", "allowText", "allowSkip"])?;
@@ -202,7 +203,7 @@ fn question(at: &str, item: &Value) -> Result<(Question, Option<String>), String
     Ok((question, id))
 }
 
-/// Reads the options: texts, or objects with a label.
+/// Parses the options: texts, or objects with a label.
 fn options(fields: &Map<String, Value>, at: &str) -> Result<Vec<Choice>, String> {
     let mut read: Vec<Choice> = Vec::new();
     let mut ids: Vec<String> = Vec::new();
@@ -237,7 +238,7 @@ fn options(fields: &Map<String, Value>, at: &str) -> Result<Vec<Choice>, String>
     Ok(read)
 }
 
-/// Reads the context: a text, or an object as JSON text.
+/// Parses the context: a text, or an object as JSON text.
 fn context(fields: &Map<String, Value>) -> Result<Option<String>, String> {
     match fields.get("context") {
         Some(object @ Value::Object(_)) => bounded(&json!(object.to_string()), "context", MAX_CONTEXT_CHARS).map(Some),
@@ -289,7 +290,7 @@ fn optional_text(fields: &Map<String, Value>, at: &str, name: &str, most: usize)
     }
 }
 
-/// Returns a text that shows something, cleaned, of at most so many characters.
+/// Returns a cleaned text of at most `most` characters that is not blank.
 fn bounded(value: &Value, at: &str, most: usize) -> Result<String, String> {
     let Value::String(value) = value else { return Err(format!("{at}: must be a text")) };
     let cleaned = clean(value).trim().to_owned();

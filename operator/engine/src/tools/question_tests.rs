@@ -1,4 +1,4 @@
-//! Questions of agents: the form they make, what is refused, and the answer for the model.
+//! Tests of questions of agents: their forms, refused questions, and the answers for the model.
 #![allow(clippy::unwrap_used)]
 
 use super::*;

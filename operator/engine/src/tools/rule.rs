@@ -1,4 +1,4 @@
-//! The calls that a gate asks about, by its type and lists; and why, in words for people.
+//! The calls that a gate asks about, by its type and lists, with the reason as text for people.
 
 use signoff_api::{
     gate::GateType,
@@ -21,7 +21,7 @@ pub(crate) enum CallRule {
     Condition,
 }
 
-/// A tool, as far as the rule of a gate depends on it.
+/// The properties of a tool on which the rule of a gate depends.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RuledTool<'t> {
     pub(crate) name: &'t str,
@@ -31,8 +31,8 @@ pub(crate) struct RuledTool<'t> {
 }
 
 impl RuledTool<'_> {
-    /// Returns why an entry of `allowedTools` does not exempt the tool; `None` where it does. The name of a tool of a
-    /// server is chosen by the server.
+    /// Returns the reason why an entry of `allowedTools` does not exempt the tool, or `None` if it does. The name of a
+    /// tool of a server is chosen by the server, so a name alone is not enough.
     fn not_exempted_by(&self, entry: &str) -> Option<String> {
         let is_glob = entry.contains('*');
         match self.is_pinned {
@@ -50,7 +50,7 @@ impl RuledTool<'_> {
 }
 
 impl CallRule {
-    /// Returns the type and the rule of a gate in front of tools, and nothing for any other gate.
+    /// Returns the type and the rule of a gate before tools, or `None` for another gate.
     pub(crate) fn of(gate: &Gate) -> Option<(GateType, Self)> {
         let allowed = || ToolList::of(&gate.allowed_tools);
         Some(match gate.type_? {
@@ -91,8 +91,8 @@ impl CallRule {
         }
     }
 
-    /// Whether the gate asks about every call of every tool of a server, whatever names and annotations the server
-    /// gives them.
+    /// Whether the gate asks about every call of every tool of a server, independent of the names and annotations that
+    /// the server gives them.
     pub(crate) fn asks_about_all_of(&self, server: &str) -> bool {
         match self {
             Self::Every(allowed) => !allowed.can_list(server),
@@ -101,8 +101,8 @@ impl CallRule {
         }
     }
 
-    /// Whether the gate asks about every call of a server that may change something and has no pin: nothing else
-    /// exempts one.
+    /// Whether the gate asks about every call of a server that may change something and has no pin, without other
+    /// exemptions.
     pub(crate) fn asks_about_changes_of(&self, server: &str) -> bool {
         match self {
             Self::Every(_) | Self::Destructive(_) => true,
@@ -140,7 +140,7 @@ mod tests {
     fn a_name_that_a_server_chooses_exempts_nothing_without_a_pin() {
         let tool = |effects, is_pinned| RuledTool { name: "crm.refund", effects, is_pinned };
         for (entries, effects, is_pinned, asks) in [
-            // A glob exempts what only reads, pinned or not.
+            // A glob exempts read-only tools, pinned or not.
             (["crm.*"], Some(Effects::Read), Some(false), false),
             (["crm.*"], Some(Effects::Write), Some(true), true),
             (["crm.*"], None, Some(true), true),
@@ -149,7 +149,7 @@ mod tests {
             (["crm.refund"], None, Some(true), false),
             (["crm.refund"], None, Some(false), true),
             (["crm.refund"], Some(Effects::Read), Some(false), false),
-            // `!` asks, whatever else holds.
+            // An entry with `!` always asks.
             (["!crm.refund"], Some(Effects::Read), Some(true), true),
             // The author defined the other tools.
             (["crm.*"], None, None, false),
@@ -182,7 +182,7 @@ mod tests {
             (CallRule::Condition, false, true),
         ] {
             assert_eq!((rule.asks_about_all_of("crm"), rule.can_ask_about("crm")), (all, some), "{rule:?}");
-            // Less than all, and more than none.
+            // A gate that asks about all calls also asks about the changing ones.
             assert!(!all || rule.asks_about_changes_of("crm"), "{rule:?}");
             assert!(some || !rule.asks_about_changes_of("crm"), "{rule:?}");
         }

@@ -1,10 +1,10 @@
-//! Typed events of a tally: equal to those that are derived again from the Approval that was stored.
+//! Tests of typed events: those of a tally are equal to those derived again from the stored Approval.
 
 use signoff_api::occurrence::{GateEvent, Occurrence};
 
 use super::*;
 
-/// Returns the typed events of the next tally, as the stored Approval tells them.
+/// Returns the typed events of the next tally, derived from the stored Approval.
 fn told(open: &mut Approval, now: &Now, owner: OwnerState) -> Vec<Occurrence<GateEvent>> {
     let result = tally(open, owner, now);
     open.status = Some(result.status);
@@ -17,7 +17,7 @@ fn told(open: &mut Approval, now: &Now, owner: OwnerState) -> Vec<Occurrence<Gat
     told
 }
 
-/// Each event with its number and its time, in seconds from the start.
+/// Returns each event with its number and its time, in seconds from the start.
 fn rows(told: &[Occurrence<GateEvent>]) -> Vec<(GateEvent, i64, u64)> {
     told.iter().map(|told| (told.event, told.number, told.at.since(start()).as_secs())).collect()
 }

@@ -1,5 +1,5 @@
-//! The time that people have: deadlines, what a person's Escalate makes of them, and requests that came late or could
-//! not be seen.
+//! Tests of the time for decisions: deadlines, the effect of an Escalate on them, and requests that were late or could
+//! not be read.
 
 use super::*;
 
@@ -33,7 +33,7 @@ fn superseded(status: &signoff_api::ApprovalStatus) -> Option<&str> {
     outcome.reason.as_deref()
 }
 
-/// The time of this Approval began at the start, and it was created so many seconds later.
+/// Returns an Approval whose time began at the start and that was created some seconds later.
 fn created(seconds: u64, action: &str) -> Approval {
     let mut open = approval(json!({"timeout": {"after": "60s", "action": action}}));
     open.metadata.creation_timestamp = Some(serde_json::from_value(json!(at(seconds).at)).unwrap());
@@ -49,7 +49,7 @@ fn a_request_that_was_created_late_is_asked_again_with_its_whole_time() {
             assert_eq!(superseded(&result.status).is_some(), is_late, "{action} after {seconds} s");
         }
     }
-    // Short gates: whatever is created at its deadline was never asked.
+    // Short gates: a request that is created at its deadline was never shown to people.
     let mut short = approval(json!({"timeout": {"after": "2s", "action": "Approve"}, "deadline": at(2).at}));
     short.metadata.creation_timestamp = Some(serde_json::from_value(json!(at(2).at)).unwrap());
     assert!(superseded(&tally(&short, OwnerState::Live, &at(2)).status).is_some());

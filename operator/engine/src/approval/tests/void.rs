@@ -1,4 +1,4 @@
-//! Votes that do not count any more: of another epoch, or too old.
+//! Tests of votes that do not count any more: of another epoch, or too old.
 
 use signoff_api::Outcome;
 
@@ -10,7 +10,7 @@ fn reason(approval: &Approval) -> String {
     outcome.reason.unwrap()
 }
 
-/// A quorum of two whose votes count together for half a minute.
+/// Returns an Approval with a quorum of two whose votes count together for half a minute.
 fn aging(more: Value) -> Approval {
     let mut fields = json!({"threshold": 2, "maxVoteAge": "30s"});
     fields.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
@@ -106,7 +106,7 @@ fn a_deadline_that_comes_first_decides_and_an_old_vote_ends_an_overdue_request()
     count(&mut open, 60);
     assert_eq!(verdict(&open), Some(Verdict::Reject));
 
-    // However late they are counted.
+    // The delay of the tally does not matter.
     for (second, expected) in [(false, Verdict::Reject), (true, Verdict::Approve)] {
         let mut open = aging(json!({"maxVoteAge": "90s", "closesAt": at(60).at}));
         says(&mut open, "alice", "Approve");

@@ -1,4 +1,4 @@
-//! Answers that a run has gone on from: a later replay that is stopped does not make them answers that cost too much.
+//! Tests of answers on which a run has already continued: a later stopped replay does not make them too costly.
 
 use serde_json::{Value, json};
 use signoff_api::journal::StepPhase;
@@ -9,7 +9,7 @@ use crate::{
     transition::Reply,
 };
 
-/// An answer was stopped: of those that a replay evaluates, it took longest.
+/// Returns the fact that the evaluation of an answer was stopped, because it took the most time in a replay.
 fn stopped() -> Fact {
     Fact::TooCostly { path: "rate".into(), attempt: 1, why: "it took too long".into() }
 }
@@ -19,7 +19,7 @@ fn answered(path: &str, text: &str) -> Fact {
     Fact::CallFinished { path: path.into(), attempt: 1, result: Ok(reply), at: start() }
 }
 
-/// An agent whose answer has a schema, and a gate after it. `more`: gates of the run.
+/// Returns a spec with an agent whose answer has a schema, and a gate after it. `more` are gates of the run.
 fn spec(more: Value) -> Value {
     let mut rate = agent("rate", "writer", "rate it");
     rate["outputSchema"] =
@@ -33,7 +33,7 @@ fn run(more: Value) -> TestRun {
     TestRun::of(spec(more))
 }
 
-/// A replay is stopped and blames the answer: nothing of the run changes.
+/// Checks that a stopped replay with this answer as its cause does not change the run.
 #[track_caller]
 fn changes_nothing(run: &mut TestRun) {
     let (before, open, calls) = (run.journal.clone(), run.open(), run.calls());

@@ -1,4 +1,4 @@
-//! The semantics of a chain. Its gates are tested with the verdicts, in the tests of `advance`.
+//! Tests of the semantics of a chain. Verdicts at its gates are tested in `advance_tests.rs`.
 
 use serde_json::json;
 

@@ -1,4 +1,4 @@
-//! Conditions that cannot be evaluated: no error lets an effect through.
+//! Tests of conditions that cannot be evaluated: no error lets a step with an effect run.
 
 use serde_json::{Value, json};
 use signoff_api::{
@@ -24,14 +24,14 @@ fn pay(more: Value) -> Value {
     step
 }
 
-/// A run that looks, and pays unless it was refunded, with gates about failures.
+/// Returns a run that looks, and pays unless the answer is a refund, with gates about failures.
 fn looked(answer: &str, pay: Value, gates: Value) -> TestRun {
     let mut run = TestRun::of(spec(answer, pay, gates));
     run.reply("look", 1, answer);
     run
 }
 
-/// The Workflow of such a run. The answer is an object where it has a schema.
+/// Returns the Workflow of such a run. The answer is an object if it has a schema.
 fn spec(answer: &str, pay: Value, gates: Value) -> Value {
     let mut look = json!({"name": "look", "http": {"url": "https://bank.example/look"}});
     if answer.starts_with('{') {
@@ -51,7 +51,7 @@ fn a_step_whose_condition_cannot_be_evaluated_fails_and_sends_nothing() {
     for answer in ["it was refunded", "{}", r#"{"status": 5}"#, r#"{"state": "refunded"}"#, "[]", ""] {
         let run = looked(answer, pay(json!({})), json!([]));
         if answer.contains('5') {
-            // Two types are never equal, which is an answer.
+            // Values of two types are not equal, which is a valid result.
             assert_eq!(run.calls(), ["pay@1"]);
             continue;
         }
@@ -114,7 +114,7 @@ fn people_can_leave_out_or_end_a_step_whose_condition_failed_but_not_run_it() {
     let mut run = looked("no JSON", pay(json!({})), help(json!({})));
     run.decide("pay/.error", decided(Verdict::Reject));
     run.failed();
-    // Another failure of the same step takes what its author lists.
+    // For another failure of the same step the gate allows the verdicts that its author lists.
     let mut run = looked(r#"{"status": "paid"}"#, pay(json!({})), help(json!({})));
     run.fail("pay", 1, false, false);
     assert!(run.asked("pay/.error").request.allowed_verdicts.contains(&Verdict::Retry));
@@ -149,7 +149,7 @@ fn no_deadline_runs_a_step_whose_condition_failed() {
 
 #[test]
 fn a_verdict_that_would_run_the_step_evaluates_its_condition_again() {
-    // No Approval offers Retry here: a decision of a forged object comes to nothing.
+    // No Approval allows Retry here, so the decision of a forged object has no effect.
     let mut run = looked("no JSON", pay(json!({})), help(json!({})));
     run.decide("pay/.error", decided(Verdict::Retry));
     assert_eq!(run.calls(), Vec::<String>::new());
@@ -178,7 +178,7 @@ fn a_call_in_flight_does_not_end_by_its_condition() {
         json!([]),
     );
     assert_eq!(run.calls(), ["pay@1"]);
-    // After a crash the same call is repeated, whatever its condition says of the values of now.
+    // After a crash the same call is repeated, even if its condition would now skip it.
     let mut records = run.journal.records().to_vec();
     records[0].response = Some(signoff_api::Json(json!(r#"{"state": 1}"#)));
     run.journal = crate::Journal::new(run.journal.seq(), records);

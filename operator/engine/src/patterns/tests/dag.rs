@@ -1,4 +1,4 @@
-//! The semantics of a dag.
+//! Tests of the semantics of a dag.
 
 use serde_json::{Value, json};
 use signoff_api::{Verdict, workflow::WorkflowPhase};

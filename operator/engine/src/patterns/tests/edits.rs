@@ -1,4 +1,4 @@
-//! Every later request names the people who changed what it shows.
+//! Tests that every later request names the people who changed its content.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use serde_json::{Value, json};
@@ -8,19 +8,19 @@ use crate::tests::test_run::{TestRun, agent, chain_of, decided, gate, hitl, in_b
 
 const SQL: &str = "SELECT 1;";
 
-/// Decides Modify as these people.
+/// Decides Modify with the votes of these people.
 fn edit(run: &mut TestRun, path: &str, by: &[&str], parameters: Value) {
     let parameters = Some(serde_json::from_value(parameters).unwrap());
     let decided_by = by.iter().map(|&name| name.to_owned()).collect();
     run.decide(path, Outcome { parameters, decided_by, ..decided(Verdict::Modify) });
 }
 
-/// The edits that a request shows.
+/// Returns the edits that a request shows.
 fn edits(run: &TestRun, path: &str) -> Vec<Edit> {
     run.asked(path).request.reviews.clone().unwrap_or_else(|| panic!("{path} reviews nothing")).by
 }
 
-/// Each edit as `people at gate (path), verdict`.
+/// Renders each edit as `people at gate (path), verdict`.
 fn said(edits: &[Edit]) -> Vec<String> {
     let one = |edit: &Edit| format!("{} at {} ({}), {}", edit.by.join("+"), edit.gate, edit.path, edit.verdict);
     edits.iter().map(one).collect()
@@ -88,14 +88,14 @@ fn the_last_gate_before_the_release_names_the_editors_of_the_values_in_it() {
     run.reply("draft", 1, SQL);
     edit(&mut run, "sql", &["bob"], json!({"response": "DROP"}));
     assert_eq!(said(&edits(&run, ".final")), ["bob at sql (sql), Modify"]);
-    // The result of a list that ends with a gate is the word of the gate.
+    // The result of a list that ends with a gate is the response of the gate.
     spec.as_object_mut().unwrap().remove("outputs");
     let mut run = TestRun::of(spec.clone());
     run.reply("draft", 1, SQL);
     edit(&mut run, "sql", &["bob"], json!({"response": "DROP"}));
     assert_eq!(run.asked(".final").request.reviews.as_ref().unwrap().response, "modified");
     assert_eq!(edits(&run, ".final"), []);
-    // Where the gate is about the answer, the result is the answer.
+    // If the gate is about the answer, the result is the answer.
     spec["steps"].as_array_mut().unwrap().pop();
     let check = json!({"name": "check", "type": "outputValidation", "steps": ["draft"], "hitl": gate(json!({}))});
     spec["gates"].as_array_mut().unwrap().push(check);

@@ -1,4 +1,4 @@
-//! The semantics of the evaluator-optimizer.
+//! Tests of the semantics of the evaluator-optimizer.
 
 use serde_json::{Value, json};
 use signoff_api::Verdict;
@@ -15,7 +15,7 @@ fn evaluator(more: Value) -> TestRun {
     for (key, value) in more.as_object().unwrap() {
         pattern[key] = value.clone();
     }
-    // `reviewGate` is what the gate asks.
+    // `reviewGate` has the fields of the gate.
     let asked = pattern.get("reviewGate").cloned();
     if asked.is_some() {
         pattern["reviewGate"] = json!("review");

@@ -1,4 +1,4 @@
-//! The semantics of each verdict at the gates of `spec.gates`: a cell of the table a test.
+//! Tests of the semantics of each verdict at the gates of `spec.gates`: one test for each pair.
 
 use serde_json::{Value, json};
 use signoff_api::{Outcome, Verdict, journal::StepPhase};

@@ -1,4 +1,4 @@
-//! The semantics of a graph.
+//! Tests of the semantics of a graph.
 
 use serde_json::{Value, json};
 use signoff_api::Verdict;

@@ -1,5 +1,5 @@
-//! Numbers of answers that no double holds: the rest of the answer is read, and reading the number is an error that
-//! names it.
+//! Tests of numbers in answers that a double cannot hold: the rest of the answer is readable, and an error names such a
+//! number when it is read.
 
 use serde_json::{Value, json};
 
@@ -88,7 +88,7 @@ fn a_number_that_a_person_gives_and_no_double_holds_does_not_count() {
 
 #[test]
 fn the_answers_of_patterns_are_read_alike() {
-    // A route or a score that no double holds is asked again; beside it such a number does no harm.
+    // A route or a score that a double cannot hold is requested again. Beside them such a number is ignored.
     let route =
         of_pattern(json!({"pattern": {"routing": {"router": {"agent": "a", "input": "choose", "maxRetries": 1}}},
         "steps": [{"name": "pay", "branch": "billing", "set": {"value": "paid"}}]}));

@@ -1,11 +1,11 @@
-//! The semantics of orchestrator and workers.
+//! Tests of the semantics of orchestrator and workers.
 
 use serde_json::{Value, json};
 use signoff_api::Verdict;
 
 use crate::tests::test_run::{TestRun, agent, decided, gate, hitl, of_pattern, set};
 
-/// A spec; `reduce` and `writeup` are given as steps, reviews as what their gates ask.
+/// Returns a spec. `reduce` and `writeup` are given as steps, reviews as the fields of their gates.
 fn spec(more: Value) -> Value {
     let mut pattern = json!({
         "orchestrator": {"agent": "boss", "input": "divide {{ inputs.topic }}"},

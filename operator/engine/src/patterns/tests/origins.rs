@@ -1,4 +1,4 @@
-//! A request names the editors of everything that it shows was rendered from, however it was read.
+//! Tests that a request names the editors of all values from which its content was rendered.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use serde_json::{Value, json};
@@ -204,7 +204,7 @@ fn parameters_that_are_read_by_position_name_their_editors() {
     }
 }
 
-/// A chain in which bob edits the draft at the gate `sql`, and what follows.
+/// Returns a chain in which bob edits the draft at the gate `sql`, with these further steps.
 fn edited_draft(more: Value) -> TestRun {
     let mut steps = json!([agent("draft", "writer", "write"), hitl("sql", json!({}))]);
     steps.as_array_mut().unwrap().extend(more.as_array().unwrap().clone());

@@ -1,4 +1,4 @@
-//! The semantics of parallel branches.
+//! Tests of the semantics of parallel branches.
 
 use serde_json::{Value, json};
 use signoff_api::Verdict;

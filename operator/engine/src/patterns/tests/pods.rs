@@ -1,4 +1,4 @@
-//! The semantics of containers: their input, the gates about them, and the consequences of their ends.
+//! Tests of the semantics of containers: their input, the gates about them, and the consequences of their ends.
 
 use serde_json::{Value, json};
 use signoff_api::{Verdict, journal::StepPhase};
@@ -190,7 +190,7 @@ mod before_it_begins {
     #[test]
     fn what_is_not_what_was_approved_does_not_run() {
         let mut run = asked(&[]);
-        // As another version of the operator might render it.
+        // A rendering that differs, like that of another version of the operator.
         let records = run.journal.records().iter().cloned().map(|mut record| {
             record.input_digest = Some(signoff_api::Digest::of_bytes(b"something else"));
             record

@@ -1,4 +1,4 @@
-//! The influence that text of models and people can have on a request, and its limits.
+//! Tests of the limits of the influence that text of models and people has on a request.
 
 use serde_json::json;
 use signoff_api::journal::StepPhase;
@@ -6,7 +6,7 @@ use signoff_api::journal::StepPhase;
 use crate::tests::test_run::{TestRun, agent, chain_of, gate};
 use crate::transition::{CallContent, Command, HttpCall};
 
-/// The request that is sent at a path in this transition.
+/// Returns the request that is sent at a path in this transition.
 fn sent<'a>(run: &'a TestRun, path: &str) -> Option<&'a HttpCall> {
     run.transition.commands.iter().find_map(|command| match command {
         Command::Call(call) if call.path == path => match &call.content {
@@ -17,7 +17,7 @@ fn sent<'a>(run: &'a TestRun, path: &str) -> Option<&'a HttpCall> {
     })
 }
 
-/// A run in which a model says which order is read.
+/// Returns a run in which a model decides which order is read.
 fn read(answer: &str) -> TestRun {
     let url = "http://orders.shop.svc/orders/{{ steps.pick.response }}?full={{ steps.pick.response }}";
     let mut run =
@@ -60,7 +60,7 @@ fn people_approve_the_url_as_it_is_sent() {
     run.approve("read/.start");
     assert_eq!(sent(&run, "read").unwrap().url, encoded);
     assert_eq!(run.record("read").input_digest, run.record("read/.start").input_digest);
-    // A URL that a person gives is the whole URL.
+    // A URL of a person replaces the whole URL.
     let mut run = TestRun::of(spec);
     run.modify("read/.start", json!({"url": "http://orders.shop.svc/a/../b?c=d&e=f"}));
     assert_eq!(sent(&run, "read").unwrap().url, "http://orders.shop.svc/a/../b?c=d&e=f");

@@ -1,4 +1,4 @@
-//! The semantics of routing.
+//! Tests of the semantics of routing.
 
 use serde_json::{Value, json};
 use signoff_api::Verdict;

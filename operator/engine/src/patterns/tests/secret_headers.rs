@@ -1,4 +1,5 @@
-//! Requests with headers from Secrets: calls and requests of gates hold names only, and the value goes to one server.
+//! Tests of requests with headers from Secrets: calls and requests of gates contain names only, and the value goes to
+//! one server.
 #![allow(clippy::unwrap_used)]
 
 use serde_json::{Value, json};
@@ -22,7 +23,7 @@ fn headers() -> Value {
     json!([{"name": "Authorization", "prefix": "Bearer ", "from": "crm"}, {"name": "X-Key", "from": "crm"}])
 }
 
-/// A run of one request with an input in its path; people are asked before it.
+/// Returns a run of one request with an input in its path, and a gate before it.
 fn asked() -> TestRun {
     let url = "https://crm.example.com/orders/{{ inputs.customer }}";
     let step = json!({"name": "look", "http": {"method": "POST", "url": url, "secretHeaders": headers()}});
@@ -33,7 +34,7 @@ fn asked() -> TestRun {
     TestRun::of(spec)
 }
 
-/// The only call of a transition.
+/// Returns the only call of a transition.
 fn call(run: &TestRun) -> Option<(&Call, &HttpCall)> {
     run.transition.commands.iter().find_map(|command| match command {
         Command::Call(call) => match &call.content {
@@ -60,7 +61,7 @@ fn a_request_shows_header_secret_and_key_and_that_no_approval_covers_the_value()
     let names = http.secret_headers.iter().map(|secret| (secret.header.as_str(), secret.prefix.as_str()));
     assert_eq!(names.collect::<Vec<_>>(), [("Authorization", "Bearer "), ("X-Key", "")]);
     assert!(http.secret_headers.iter().all(|secret| (&*secret.entry.secret, &*secret.entry.key) == ("vault", "token")));
-    // The approval is about these names too.
+    // The approval covers these names too.
     let mut other = sent.clone();
     if let CallContent::Http(http) = &mut other.content {
         http.secret_headers.pop();
@@ -125,7 +126,7 @@ fn an_edit_of_the_url_keeps_the_server_and_can_change_the_rest() {
     assert_eq!(modify("https://crm.example.com/refunds?all=1"), Ok(()));
     let schema = parameters::schema(request, Verdict::Modify).unwrap();
     assert_eq!(parameters::example(&schema)["url"], "https://crm.example.com/");
-    // A decision that got in all the same, as by an operator without the rule, sends nothing.
+    // A stored decision that the rule forbids, as of an operator without the rule, sends nothing.
     for url in elsewhere.iter().filter(|url| **url != "https://crm.example.com") {
         let mut run = asked();
         run.modify("look/.start", json!({"url": url}));

@@ -1,4 +1,4 @@
-//! A request shows all that is sent: of calls of tools, and of steps that failed or answered.
+//! Tests that a request shows all that is sent: for calls of tools, and for steps that failed or answered.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use serde_json::{Value, json};
@@ -18,7 +18,7 @@ fn all_calls() -> Value {
     json!({"name": "money", "type": "toolExecution", "hitl": gate(json!({}))})
 }
 
-/// A run in which the tool `lookup` has this step, and is called with these arguments.
+/// Returns a run in which the tool `lookup` has this step, and is called with these arguments.
 fn lookup(step: Value, arguments: &str) -> TestRun {
     let mut spec = spec(gates(json!([all_calls()])));
     spec["tools"][0]["parameters"] = json!({"type": "object"});

@@ -1,4 +1,4 @@
-//! Agents that call tools: gates, verdicts, results, limits.
+//! Tests of agents that call tools: gates, verdicts, results, limits.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod after;
@@ -30,7 +30,7 @@ use crate::{
     transition::Role,
 };
 
-/// A run whose only step is an agent that may look up, refund, and ask.
+/// Returns a spec whose only step is an agent that may look up, refund, and ask.
 pub(super) fn spec(gates: Value) -> Value {
     json!({
         "providers": [{"name": "script", "scripted": {"replies": [{"text": "hello"}]}}],
@@ -145,7 +145,7 @@ fn a_rejected_call_is_not_run_and_not_asked_about_again() {
     outcome.reason = Some("not this customer".into());
     run.decide(GATE, outcome);
     assert_eq!(result(&run, "handle/.turn-2", "c1"), "Denied by a human: not this customer");
-    // The same arguments in another order and another form of the number.
+    // The same arguments in another order and another notation of the number.
     turn(&mut run, "handle/.turn-2", &[("c2", "refund", r#"{ "amount": 420.0 }"#)]);
     assert_eq!(run.open(), Vec::<String>::new(), "nothing is asked");
     assert_eq!(result(&run, "handle/.turn-3", "c2"), "Already refused by a human: not this customer");
@@ -435,7 +435,7 @@ fn an_unknown_outcome_asks_people_and_once_more_is_asked_about_at_the_gate_too()
     assert_eq!(run.calls(), [format!("{PAY}@2")]);
 }
 
-/// The step `lead` of the agent boss, who delegates to clerk.
+/// Adds the step `lead` of the agent boss, who delegates to clerk.
 fn with_boss(mut spec: Value) -> Value {
     spec["agents"].as_array_mut().unwrap().push(json!({"name": "boss", "system": "lead", "tools": ["delegate"]}));
     spec["tools"].as_array_mut().unwrap().push(json!({"name": "delegate", "step": "sub", "description": "Delegates.",

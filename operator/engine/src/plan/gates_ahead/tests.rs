@@ -1,4 +1,4 @@
-//! The gates ahead of a place are those at which the engine asks there.
+//! Tests that the gates ahead are those at which the engine asks.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use serde_json::{Value, json};
@@ -10,7 +10,7 @@ use crate::{
     tests::test_run::{chain_of, gate, hitl, workflow},
 };
 
-/// The plan of an accepted run with these gates of policies.
+/// Returns the plan of an accepted run with these gates of policies.
 fn planned(spec: Value, added: Value) -> Plan {
     let mut workflow: Workflow = workflow(spec);
     let digest = crate::plan::spec_digest(&workflow.spec).unwrap();

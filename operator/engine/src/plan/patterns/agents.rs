@@ -1,6 +1,6 @@
-//! The agents that a pattern itself asks: routers, producers, orchestrators, workers; and what stands beside them.
+//! The agents of patterns (routers, producers, orchestrators, workers), and the gates beside them.
 //!
-//! They are steps like any other, but for their names, which begin with a dot.
+//! They are planned like steps. Their names begin with a dot.
 
 use std::collections::BTreeSet;
 
@@ -25,10 +25,10 @@ use crate::{
     },
 };
 
-/// Into how many parts work may be divided where it is not said.
+/// The default maximum number of parts of the work.
 const MAX_TASKS: usize = 32;
 
-/// An agent that a pattern asks, as it is written, and the fields below its place that say so.
+/// An agent of a pattern as written, and the fields that declare it.
 pub(super) struct PatternAgent<'m> {
     pub(super) agent: &'m str,
     pub(super) agent_field: &'m str,
@@ -38,7 +38,7 @@ pub(super) struct PatternAgent<'m> {
 }
 
 impl<'m> PatternAgent<'m> {
-    /// An agent that is written as `agent` and `input`.
+    /// Returns an agent that is written as `agent` and `input`.
     pub(super) fn of(agent: &'m str, input: Option<&'m str>, addition: Option<String>) -> Self {
         Self { agent, agent_field: "agent", input, input_field: "input", addition }
     }
@@ -73,7 +73,7 @@ impl Validator<'_> {
         Some(step)
     }
 
-    /// A step that stands alone: a reduce, a writeup.
+    /// Plans a step outside of a list, such as a reduce or a writeup.
     pub(super) fn single_step(
         &mut self,
         plan: &PlanContext<'_>,
@@ -84,7 +84,7 @@ impl Validator<'_> {
         self.step(one.step, &StepContext { result: true, ..StepContext::new(plan, &one.field, "", known.clone()) })
     }
 
-    /// The gate before a plan is followed: the pattern's own, or that of `spec.gates`.
+    /// Plans the gate before a plan is followed: the pattern's own, or that of `spec.gates`.
     pub(super) fn plan_review(
         &mut self,
         plan: &PlanContext<'_>,
@@ -131,7 +131,7 @@ impl Validator<'_> {
         );
         let parts = with_decision(parts).with("num_workers", Members::Open);
         let at_work = parts.clone().with("task", Members::Open).with("index", Members::Open);
-        // Its policy gates stand beneath each worker: several are at work at once.
+        // The gates of policies are below each worker, because several workers run at once.
         let context = StepContext::new(plan, format!("{field}.worker"), ".worker/", at_work);
         let input = spec.worker.input.as_deref().unwrap_or("{{ task }}");
         self.call_timeout(spec.worker.timeout, &format!("{field}.worker.timeout"));

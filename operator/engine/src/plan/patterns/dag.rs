@@ -1,4 +1,4 @@
-//! A dag in a plan: which step waits for which, without a circle, and the records that each step can see.
+//! A dag in a plan: the dependencies of each step, without a circle, and the records that each step can see.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -12,7 +12,7 @@ use crate::plan::{
     step::StepContext,
 };
 
-/// The largest number of steps of a dag.
+/// The maximum number of steps of a dag.
 const MOST_STEPS: usize = 256;
 
 impl Validator<'_> {
@@ -89,7 +89,7 @@ impl Validator<'_> {
         all
     }
 
-    /// An order in which every step comes after those it waits for: as declared, where that is one.
+    /// Returns an order in which every step comes after its dependencies. The order of declaration is kept if possible.
     fn order(&mut self, steps: &[SpecStep<'_>], deps: &[Vec<usize>]) -> Option<Vec<usize>> {
         let mut order = Vec::new();
         let mut placed = vec![false; deps.len()];
@@ -106,7 +106,7 @@ impl Validator<'_> {
         None
     }
 
-    /// Checks that every task that reads what a gate sends back waits for the gate.
+    /// Checks that every task that reads a task which a gate can repeat depends on the gate.
     fn check_readers_wait_for_gate(
         &mut self,
         steps: &[SpecStep<'_>],
@@ -131,7 +131,7 @@ impl Validator<'_> {
     }
 }
 
-/// Returns the steps that each step depends on, directly or not, in the order of the list.
+/// Returns the direct and indirect dependencies of each step, in the order of the list.
 fn before(deps: &[Vec<usize>], order: &[usize]) -> Vec<Vec<usize>> {
     let mut before: Vec<BTreeSet<usize>> = vec![BTreeSet::new(); deps.len()];
     for at in order {

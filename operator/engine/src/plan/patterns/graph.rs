@@ -1,4 +1,4 @@
-//! A graph in a plan: where each edge leads, and that every step can be reached and some step ends the run.
+//! A graph in a plan: the target of each edge. Every step must be reachable, and some step must end the run.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ use crate::plan::{
 
 /// The default number of visits of one step, and of all steps.
 const USUAL: (i32, i32) = (10, 100);
-/// The largest number of steps of a graph.
+/// The maximum number of steps of a graph.
 const MOST_STEPS: usize = 128;
 
 impl Validator<'_> {
@@ -106,7 +106,7 @@ impl Validator<'_> {
         }
     }
 
-    /// Every step can be reached, and some step may be the last.
+    /// Checks that every step is reachable, and that some step can be the last.
     fn shape(
         &mut self,
         steps: &[SpecStep<'_>],
@@ -147,8 +147,8 @@ impl Validator<'_> {
     }
 }
 
-/// Returns the positions to which a run may go by these edges of one step: those behind an edge that always matches are
-/// never looked at. Where people are asked, edges without a condition are passed over after a Reject.
+/// Returns the positions that these edges of one step can lead to. Edges after one that always matches are never tried.
+/// If people are asked, edges without a condition do not apply after a Reject.
 fn taken(edges: &[PlannedEdge], asks: bool) -> Vec<usize> {
     let (mut targets, mut has_bare) = (Vec::new(), false);
     for edge in edges {
@@ -172,7 +172,7 @@ fn taken(edges: &[PlannedEdge], asks: bool) -> Vec<usize> {
 }
 
 impl PlannedEdge {
-    /// The positions of the steps it may lead to.
+    /// Returns the positions of its possible targets.
     pub(in crate::plan) fn targets(&self) -> Vec<usize> {
         match self {
             Self::Always(to) => vec![*to],

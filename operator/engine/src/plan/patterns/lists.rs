@@ -21,11 +21,11 @@ use crate::{
     },
 };
 
-/// The default number of further requests of a router's answer.
+/// The default number of further requests after a router's answer that does not parse.
 const ROUTER_RETRIES: i32 = 2;
-/// The largest number of routes.
+/// The maximum number of routes.
 const MOST_ROUTES: usize = 32;
-/// The largest number of branches that run in parallel.
+/// The maximum number of parallel branches.
 const MOST_BRANCHES: usize = 128;
 
 impl Validator<'_> {

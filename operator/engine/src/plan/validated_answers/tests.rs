@@ -1,4 +1,4 @@
-//! Answers are validated once for each step, and what was found while stopped is not kept.
+//! Tests that answers are validated once for each step, and that results of stopped evaluations are not cached.
 
 use std::sync::atomic::AtomicBool;
 

@@ -1,8 +1,8 @@
-//! The people who changed a value before a gate shows it: each Modify or Respond that replaced it, as the journal has
-//! it.
+//! The people who changed a value before a gate shows it: each Modify or Respond of the journal that replaced the
+//! value.
 //!
-//! A scope that is built notes the edits of each record that it reads, and each text (`set`) by its record. What a text
-//! was rendered from is found when a gate asks, by building the scope of the text without values.
+//! A scope notes the edits of each record that it reads, and the record of each rendered text (`set`). The origins of
+//! such a text are computed when a gate asks, by building the scope of the text without values.
 //!
 //! Pure: reads only records that were done before a number of the journal, so that every replay finds the same edits.
 
@@ -30,12 +30,12 @@ use crate::{
     },
 };
 
-/// The work of a look at a record, in bytes read.
+/// The charged work for each record, in bytes read.
 const LOOK: usize = 64;
-/// The longest name of a gate in an edit, in characters.
+/// The maximum length of the name of a gate in an edit, in characters.
 const NAME: usize = 95;
 
-/// Returns the edit by which a gate replaced a value. `original`: the digest of the text that the gate reviewed.
+/// Returns the edit by which a gate replaced a value. `original` is the digest of the text that the gate reviewed.
 pub(crate) fn edit(record: &StepRecord, outcome: &Outcome, gate: &str, original: Digest) -> Edit {
     Edit {
         by: outcome.decided_by.clone(),
@@ -47,8 +47,8 @@ pub(crate) fn edit(record: &StepRecord, outcome: &Outcome, gate: &str, original:
     }
 }
 
-/// Notes the origins of the response of a record: the edits at the gate about its answer and at the gates of its list
-/// that review it, the decision that it is, and the text or the cut answer that it is.
+/// Notes the origins of the response of a record: the edits at the gates that review it, the decision if the record is
+/// one, and the text or the cut answer.
 pub(super) fn note_response<'a>(
     run: &Run<'a>,
     step_scope: &StepScope<'a>,
@@ -85,8 +85,8 @@ pub(super) fn note_response<'a>(
     Ok(())
 }
 
-/// Notes the edit that the decision at a gate is, if it has this verdict: the response of a Respond and the parameters
-/// of a Modify are texts of people.
+/// Notes the edit of a gate with this verdict: the response of a Respond and the parameters of a Modify are texts of
+/// people.
 pub(super) fn note_gate<'a>(
     run: &Run<'a>,
     step_scope: &StepScope<'a>,
@@ -105,7 +105,7 @@ pub(super) fn note_gate<'a>(
     Ok(())
 }
 
-/// Returns the digest of the text that a gate of a list reviewed; `None` for any other gate.
+/// Returns the digest of the text that a gate of a list reviewed, or `None` for another gate.
 fn reviewed<'a>(run: &Run<'a>, step_scope: &StepScope<'a>, gate: &StepRecord) -> Result<Option<Digest>, RenderError> {
     let name = gate.path.strip_prefix(&step_scope.prefix).map(|_| parts(&gate.path).0);
     let planned = name.and_then(|name| step_scope.named(name)).and_then(|step| step.gate());
@@ -115,8 +115,8 @@ fn reviewed<'a>(run: &Run<'a>, step_scope: &StepScope<'a>, gate: &StepRecord) ->
     Ok(Some(Digest::of_bytes(text.as_bytes())))
 }
 
-/// Returns the edits of a value of these origins, newest first, and the paths of the steps whose answers were cut: of
-/// what it was rendered from, and of what the texts among that were rendered from. Each text is followed once.
+/// Returns the edits of a value with these origins, newest first, and the paths of the steps whose answers were cut.
+/// The origins of rendered texts are included; each text is followed once.
 pub(crate) fn of_origins(run: &Run<'_>, mut origins: Origins) -> Result<(Vec<Edit>, BTreeSet<String>), RenderError> {
     let mut followed = BTreeSet::new();
     let mut texts: Vec<RecordKey> = origins.take_texts().into_iter().collect();
@@ -124,7 +124,8 @@ pub(crate) fn of_origins(run: &Run<'_>, mut origins: Origins) -> Result<(Vec<Edi
         if followed.contains(&text) {
             continue;
         }
-        // As much as a text that reads every record looks at, so that the evaluation can be stopped.
+        // The maximum work, as for a text that reads every record, is charged first, so that the evaluation can be
+        // stopped.
         let looks = run.state.borrow().journal.records().len();
         budget::charge(looks.saturating_mul(LOOK)).map_err(|stopped| RenderError::Invalid(stopped.to_string()))?;
         origins.extend(&*of_text(run, &text)?);
@@ -137,7 +138,7 @@ pub(crate) fn of_origins(run: &Run<'_>, mut origins: Origins) -> Result<(Vec<Edi
     Ok((edits, cut))
 }
 
-/// Returns the origins of a text: what people put in the place of its template, or what the template read.
+/// Returns the origins of a rendered text: the edit of its template by people, or the values that the template read.
 fn of_text(run: &Run<'_>, text: &RecordKey) -> Result<Rc<Origins>, RenderError> {
     if let Some(known) = run.origins_of_texts.borrow().get(text) {
         return Ok(Rc::clone(known));
@@ -168,7 +169,7 @@ pub(crate) fn of_call(run: &Run<'_>, path: &str, seq: Seq) -> Result<Vec<Edit>, 
     let gates = run.call_history().modified_at(&RecordPath::new(path).gate());
     let known = gates.iter().filter(|gate| gate.done.is_some_and(|done| done < seq));
     let edits = known.map(|gate| {
-        // The gates of a call record the digest of the arguments that they asked about.
+        // The gates of a call record the digest of the reviewed arguments.
         let arguments =
             gate.facts.get("arguments").and_then(|digest| serde_json::from_value(digest.as_str().into()).ok());
         let original = arguments.unwrap_or_else(no_original);
@@ -177,7 +178,7 @@ pub(crate) fn of_call(run: &Run<'_>, path: &str, seq: Seq) -> Result<Vec<Edit>, 
     super::all(edits.collect())
 }
 
-/// Returns the names of the gates for which a record asked about a call.
+/// Returns the names of the gates that a record about a call stands for.
 fn asking(run: &Run<'_>, record: &StepRecord) -> String {
     let places = record.facts.get("gates").map(String::as_str).unwrap_or_default();
     let places = places.split(',').filter_map(|place| place.parse::<usize>().ok());

@@ -22,41 +22,41 @@ pub(crate) type PatternVars<'a> =
 /// The namespace in which templates name the records of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RecordNamespace {
-    /// Not at all.
+    /// Without a name.
     Nothing,
-    /// `steps[0]` and `steps.<name>`: those that are done.
+    /// `steps[0]` and `steps.<name>`, for finished steps.
     Steps,
-    /// `steps.<name>`: those that are done.
+    /// `steps.<name>`, for finished steps.
     Named,
-    /// `steps.<name>`: all, done or not, with every visit.
+    /// `steps.<name>` with every visit, for all steps.
     Visited,
 }
 
-/// The number of the end of the first record of each step of a list, found once for each state of a journal, by its
-/// last number.
+/// For each step of a list the number at which its first record ended. It is computed once for each state of a journal,
+/// identified by the journal's last number.
 pub(crate) type FirstEnds = Rc<RefCell<Option<(Seq, Rc<[Option<Seq>]>)>>>;
 
 /// The scope of a list of steps in a run.
 #[derive(Clone)]
 pub(crate) struct StepScope<'a> {
-    /// Before the names of its records: empty, or `billing/`.
+    /// The prefix of the paths of its records: empty, or `billing/`.
     pub(crate) prefix: String,
     pub(crate) listed: RecordNamespace,
     /// Changed by [`Self::with_step`] only.
     pub(crate) list: Rc<[&'a PlannedStep]>,
     pub(crate) first_ends: FirstEnds,
-    /// The positions that can be seen; none means all.
+    /// The positions of the visible steps; `None` for all.
     pub(crate) visible: Option<Rc<[usize]>>,
-    /// Steps outside the list whose newest response and decision count too.
+    /// Steps outside the list whose newest response and decision are visible too.
     pub(crate) also_visible: Vec<&'a PlannedStep>,
     pub(crate) pattern_vars: PatternVars<'a>,
-    /// Agents remember what they said and heard at this path and beneath it.
+    /// The path at or below which agents remember their turns.
     pub(crate) conversation: String,
-    /// Besides the gates that can be seen, agents hear what people decided at this path and beneath it.
+    /// Decisions at or below this path are added to the agents' feedback, besides those of the visible gates.
     pub(crate) feedback_from: Option<String>,
-    /// The most calls in flight among the records whose path begins with a text.
+    /// The maximum number of calls in flight among the records whose paths begin with a prefix.
     pub(crate) limit: Option<(String, usize)>,
-    /// Describes the call of a tool to which these steps belong, for the requests of their gates.
+    /// The description of the call of a tool to which these steps belong, for the requests of their gates.
     pub(crate) call: Option<CallText<'a>>,
     /// The beginning of the arguments of the call of a tool to which these steps belong.
     pub(crate) given: Option<String>,
@@ -64,11 +64,11 @@ pub(crate) struct StepScope<'a> {
     pub(crate) arguments: Option<Rc<Map<String, Value>>>,
 }
 
-/// The description of a call for a request that is made at a number of the journal.
+/// A function that describes a call for a request, as of a number of the journal.
 pub(crate) type CallText<'a> = Rc<dyn Fn(&Run<'a>, Seq) -> Result<String, RenderError> + 'a>;
 
 impl<'a> StepScope<'a> {
-    /// A frame of these steps, whose records begin with `prefix`, and that remembers no other.
+    /// Returns a scope for steps whose records begin with `prefix`, without the memory of another frame.
     pub(crate) fn of(prefix: &str, listed: RecordNamespace, list: impl IntoIterator<Item = &'a PlannedStep>) -> Self {
         Self {
             prefix: prefix.to_owned(),
@@ -87,7 +87,7 @@ impl<'a> StepScope<'a> {
         }
     }
 
-    /// The same frame and further names.
+    /// Returns the same frame with further names.
     pub(crate) fn with_vars(
         &self,
         more: impl Fn(&Run<'a>, &RequestedNames<'_>, Seq, &mut Scope) -> Result<(), RenderError> + 'a,
@@ -100,13 +100,13 @@ impl<'a> StepScope<'a> {
         Self { pattern_vars, ..self.clone() }
     }
 
-    /// The same scope, with one more step in its list.
+    /// Adds a step to the list.
     pub(crate) fn with_step(self, step: &'a PlannedStep) -> Self {
         let list = self.list.iter().copied().chain([step]).collect();
         Self { list, first_ends: FirstEnds::default(), ..self }
     }
 
-    /// The names that its pattern gives.
+    /// Sets the variables of the pattern.
     pub(super) fn set_pattern_vars(
         &self,
         run: &Run<'a>,
@@ -117,23 +117,23 @@ impl<'a> StepScope<'a> {
         (self.pattern_vars)(run, wanted, seq, scope)
     }
 
-    /// The step at a position of its list.
+    /// Returns the step at a position of the list.
     pub(crate) fn step(&self, at: usize) -> Option<&'a PlannedStep> {
         self.list.get(at).copied()
     }
 
-    /// The step of this name, whether it can be seen or not.
+    /// Returns the step with this name, visible or not.
     pub(crate) fn named(&self, name: &str) -> Option<&'a PlannedStep> {
         self.list.iter().find(|step| step.name == name).copied()
     }
 
-    /// The steps that can be seen, in declared order.
+    /// Returns the visible steps, in the order of declaration.
     fn visible_steps(&self) -> impl Iterator<Item = &'a PlannedStep> + '_ {
         let visible = |at: &usize| self.visible.as_ref().is_none_or(|visible| visible.contains(at));
         self.list.iter().enumerate().filter(move |(at, _)| visible(at)).map(|(_, step)| *step)
     }
 
-    /// Whether agents of this frame are told what was decided at a gate.
+    /// Whether agents of this frame receive the decision at a gate.
     pub(crate) fn is_feedback(&self, path: &str) -> bool {
         let of_the_pattern = RecordPath::new(path).parent().is_none() && RecordPath::new(path).last().is_part();
         let visible = || {
@@ -145,12 +145,12 @@ impl<'a> StepScope<'a> {
             || self.feedback_from.as_ref().map_or_else(visible, |place| within(path, place))
     }
 
-    /// The newest visit of each step of the list, as far as its result was known at `seq`; in declared order.
+    /// Returns the newest visit of each step of the list that was done before `seq`, in the order of declaration.
     pub(crate) fn seen(&self, run: &Run<'a>, seq: Seq) -> Vec<VisibleRecord<'a>> {
         self.seen_steps(run, seq).into_iter().filter_map(|step| self.seen_record(run, step, seq)).collect()
     }
 
-    /// The steps of which a result was known at `seq`, in declared order.
+    /// Returns the steps that had a result before `seq`, in the order of declaration.
     fn seen_steps(&self, run: &Run<'a>, seq: Seq) -> Vec<&'a PlannedStep> {
         let ends = self.first_ends(run);
         let seen = |at: &usize| ends.get(*at).copied().flatten().is_some_and(|end| end < seq);
@@ -179,7 +179,7 @@ impl<'a> StepScope<'a> {
         ends
     }
 
-    /// The newest record of a step of the list whose result was known at `seq`.
+    /// Returns the newest record of a step of the list that was done before `seq`.
     pub(super) fn seen_record(&self, run: &Run<'a>, step: &'a PlannedStep, seq: Seq) -> Option<VisibleRecord<'a>> {
         let place = format!("{}{}", self.prefix, step.name);
         let path = |visit: usize| RecordPath::new(&place).at_visit(i64::try_from(visit).unwrap_or(i64::MAX));
@@ -187,7 +187,7 @@ impl<'a> StepScope<'a> {
         let known = |path: &str, attempt: i32| {
             state.journal.get(path, attempt).filter(|record| record.done.is_some_and(|done| done < seq))
         };
-        // The visits of a step follow each other, and so do its attempts.
+        // Visits of a step follow each other, and so do its attempts.
         let visit = last_where(|visit| known(&path(visit), 1).is_some());
         let path = path(visit);
         let attempt = last_where(|attempt| i32::try_from(attempt).is_ok_and(|attempt| known(&path, attempt).is_some()));
@@ -195,7 +195,7 @@ impl<'a> StepScope<'a> {
         Some(VisibleRecord { step, record })
     }
 
-    /// The newest record that the author's templates see and that is as asked for.
+    /// Returns the newest record that the author's templates see and for which `is` holds.
     pub(crate) fn newest(
         &self,
         run: &Run<'a>,
@@ -205,7 +205,7 @@ impl<'a> StepScope<'a> {
         let is_visible = |at: usize| self.visible.as_ref().is_none_or(|visible| visible.contains(&at));
         let step_of = |record: &StepRecord| {
             let path = RecordPath::new(&record.path).without_last_visit().as_str();
-            // What lies beneath a step is the step's own business.
+            // Records below a step are not visible to others.
             if path.contains('#') {
                 return None;
             }
@@ -223,7 +223,7 @@ impl<'a> StepScope<'a> {
         })
     }
 
-    /// Puts the records of the list into a scope.
+    /// Adds the records of the list to a scope.
     pub(super) fn records(
         &self,
         run: &Run<'a>,
@@ -235,7 +235,7 @@ impl<'a> StepScope<'a> {
         if self.listed == RecordNamespace::Nothing || !wanted.root(root) {
             return Ok(());
         }
-        // A gate that a policy added must not change the results of the author's templates.
+        // A gate of a policy must not change the results of the author's templates.
         let mut steps = self.seen_steps(run, seq);
         steps.retain(|step| step.added_by.is_none());
         let count = steps.len();
@@ -268,7 +268,7 @@ impl<'a> StepScope<'a> {
                     object.insert(node.name.clone(), never());
                 }
                 for (name, mut view) in views {
-                    // A graph visits a node often: visits that no template names are not read.
+                    // A graph can visit a node often, so visits that no template names are not read.
                     let visits = [PathPart::field(&name), PathPart::field("visits")];
                     if wanted.reads(root, &visits) {
                         let visits = self.visits(run, &name, seq, &|part, field| {
@@ -286,7 +286,7 @@ impl<'a> StepScope<'a> {
         Ok(())
     }
 
-    /// Every visit of a node, the first one first. `is_read`: whether a field of a visit is read.
+    /// Returns the visits of a node, the first one first. `is_read` says whether a field of a visit is read.
     fn visits(
         &self,
         run: &Run<'a>,
@@ -310,7 +310,7 @@ impl<'a> StepScope<'a> {
     }
 }
 
-/// Returns the last number, from 1, for which something holds that holds for every number before it; 1 if it holds for
+/// Returns the last number for which a condition holds that holds for all lower numbers from 1 on, or 1 if it holds for
 /// none.
 fn last_where(holds: impl Fn(usize) -> bool) -> usize {
     let mut step = 1;
@@ -327,7 +327,7 @@ fn last_where(holds: impl Fn(usize) -> bool) -> usize {
     last
 }
 
-/// All of them, or what is missing: every one is tried, so that all that is missing is fetched in one go.
+/// Returns all values, or the first error. Every value is tried first, so that all missing ones are fetched at once.
 pub(crate) fn all<T>(tried: Vec<Result<T, RenderError>>) -> Result<Vec<T>, RenderError> {
     tried.into_iter().collect()
 }

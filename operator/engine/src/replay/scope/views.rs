@@ -1,6 +1,6 @@
-//! The view of one record in templates: its response as people left it, its status, its decision.
+//! The view of one record in templates: its response with the edits of people, its status, its decision.
 //!
-//! **Invariant:** the words of people and models stay unchanged; a replaced response stands beside the original.
+//! **Invariant:** texts of people and models stay unchanged; a replaced response is shown beside the original.
 
 use serde_json::{Value, json};
 use signoff_api::{
@@ -16,11 +16,10 @@ use crate::{
     replay::run::{RenderError, Run},
 };
 
-/// The response of a record as later steps see it, and the original where a person replaced it.
+/// Returns the response of a record as later steps see it, and the original if a person replaced it.
 ///
-/// A person may have replaced it, at a gate that reviews the step or at one about its output; an agent may have
-/// answered once more because its answer was not as it should be. The newest counts, and an answer that was discarded
-/// is none.
+/// A person can replace it at a gate that reviews the step or its output, and an agent can answer again after an
+/// invalid answer. The newest response counts, and a discarded one does not.
 pub(crate) fn response<'a>(
     run: &Run<'a>,
     step_scope: &StepScope<'a>,
@@ -52,8 +51,8 @@ pub(crate) fn response<'a>(
     Ok((current, original))
 }
 
-/// The response of a record as people read it: JSON as one line, and the text as it was given where a number in it
-/// cannot be read.
+/// Returns the response of a record as people read it: JSON as one line, or the original text if a number in it cannot
+/// be read.
 pub(crate) fn response_text<'a>(
     run: &Run<'a>,
     step_scope: &StepScope<'a>,
@@ -72,31 +71,31 @@ pub(crate) fn response_text<'a>(
     }
 }
 
-/// The records beneath the record of a step that are newer than its last attempt.
+/// The records below a step's record that are newer than the step's last attempt.
 pub(super) struct ChildRecords(Vec<StepRecord>);
 
 impl ChildRecords {
     pub(super) fn of(run: &Run<'_>, record: &StepRecord, seq: Seq) -> Self {
         let mut children = run.children(&record.path, seq);
-        // Deeper records belong to the calls and turns of an agent.
+        // Deeper records belong to calls and turns of an agent.
         let above = Some(RecordPath::new(&record.path));
         children.retain(|later| later.done > record.done && RecordPath::new(&later.path).parent() == above);
         Self(children)
     }
 
-    /// Returns the record of the accepted answer: `.answer`, or the attempt itself where there is none.
+    /// Returns the record of the accepted answer: `.answer`, or the attempt itself if there is none.
     fn settled<'r>(&'r self, record: &'r StepRecord) -> &'r StepRecord {
         self.0.iter().rfind(|r| RecordPath::new(&r.path).last().is_answer()).unwrap_or(record)
     }
 
-    /// The answer of the agent that counts.
+    /// Returns the record of the agent's accepted answer.
     pub(super) fn answered<'r>(&'r self, record: &'r StepRecord) -> &'r StepRecord {
         let again = |r: &&StepRecord| r.kind == StepKind::Agent && r.phase == StepPhase::Succeeded;
         self.0.iter().rfind(again).unwrap_or(record)
     }
 
-    /// The gate at which people put something in its place. What they respond is the result of a call of a tool, and
-    /// else a note.
+    /// Returns the gate at which people replaced the response. A Respond there is the result of a call of a tool, or
+    /// only a note for another step.
     pub(super) fn replaced_by(&self, step: &PlannedStep) -> Option<&StepRecord> {
         let replaces = |record: &StepRecord| match verdict(record) {
             Some(Verdict::Modify) => true,
@@ -106,13 +105,13 @@ impl ChildRecords {
         self.0.iter().rfind(|r| super::parts(&r.path).0 == ".output" && replaces(r))
     }
 
-    /// Whether people left the step out, which had failed.
+    /// Whether people skipped the failed step.
     fn is_skipped(&self) -> bool {
         self.0.iter().rfind(|r| r.kind == StepKind::Hitl).and_then(verdict) == Some(Verdict::Skip)
     }
 }
 
-/// Whether a step has an answer that counts.
+/// Whether a step has an accepted answer.
 pub(crate) fn answers(run: &Run<'_>, record: &StepRecord, seq: Seq) -> bool {
     let children = ChildRecords::of(run, record, seq);
     let settled = children.settled(record);
@@ -120,7 +119,7 @@ pub(crate) fn answers(run: &Run<'_>, record: &StepRecord, seq: Seq) -> bool {
 }
 
 impl<'a> StepScope<'a> {
-    /// The gates of the list that replaced the response of this record, in the order of their ends.
+    /// Returns the gates of the list that replaced the response of this record, in the order of their ends.
     pub(super) fn reviewers(&self, run: &Run<'a>, one: &VisibleRecord<'a>, seq: Seq) -> Vec<StepRecord> {
         let reviews = |step: &&&'a PlannedStep| {
             let reviewed = step.gate().and_then(PlannedGate::reviews).and_then(|at| self.step(at));
@@ -130,7 +129,7 @@ impl<'a> StepScope<'a> {
             let place = format!("{}{}", self.prefix, gate.name);
             run.call_history().modified_at(&place)
         });
-        // What people decide after the next visit of the step is about that one.
+        // A decision after the next visit of the step is about that visit.
         let until = next_visit_of(run, &one.record.path).map_or(seq, |next| next.min(seq));
         let is_later = |r: &&StepRecord| r.done.is_some_and(|done| done < until) && r.done > one.record.done;
         let mut found: Vec<_> = modified.filter(is_later).cloned().collect();
@@ -146,7 +145,7 @@ fn next_visit_of(run: &Run<'_>, path: &str) -> Option<Seq> {
     run.state.borrow().journal.get(&next, 1).map(|record| record.seq)
 }
 
-/// The whole decision of a gate.
+/// Returns the whole decision of a gate.
 pub(crate) fn decision(run: &Run<'_>, record: &StepRecord) -> Result<Outcome, RenderError> {
     match run.text_of(None, record.decision_ref.as_ref())? {
         None => Ok(record.decision.clone().unwrap_or_default()),
@@ -156,7 +155,7 @@ pub(crate) fn decision(run: &Run<'_>, record: &StepRecord) -> Result<Outcome, Re
     }
 }
 
-/// Returns the value of `steps.<name>`. `is_read`: whether a field of it is read.
+/// Returns the value of `steps.<name>`. `is_read` says whether a template reads a field of it.
 pub(crate) fn view<'a>(
     run: &Run<'a>,
     step_scope: &StepScope<'a>,
@@ -194,14 +193,14 @@ pub(crate) fn view<'a>(
     Ok(view)
 }
 
-/// Returns the value of `hitl`. `is_read`: whether a field of it is read.
+/// Returns the value of `hitl`. `is_read` says whether a template reads a field of it.
 pub(super) fn hitl<'a>(
     run: &Run<'a>,
     step_scope: &StepScope<'a>,
     gate: &VisibleRecord<'a>,
     is_read: &dyn Fn(&str) -> bool,
 ) -> Result<Value, RenderError> {
-    // The twin of a Modify is a word of ours.
+    // These fields hold texts of people only for these verdicts.
     for (verdict, fields) in [(Verdict::Modify, &["parameters"][..]), (Verdict::Respond, &["response", "answers"])] {
         if fields.iter().any(|field| is_read(field)) {
             editors::note_gate(run, step_scope, &gate.record, verdict)?;
@@ -251,7 +250,7 @@ pub(super) fn verdict(record: &StepRecord) -> Option<Verdict> {
     record.decision.as_ref().and_then(|decision| decision.verdict)
 }
 
-/// Returns the response that a person gave instead.
+/// Returns the response by which a person replaced a value.
 fn replacement(run: &Run<'_>, gate: &StepRecord) -> Result<Value, RenderError> {
     let decision = decision(run, gate)?;
     Ok(decision.parameters.and_then(|p| p.0.get("response").cloned()).unwrap_or(Value::Null))

@@ -33,14 +33,14 @@ use crate::{
     tools::{arguments::Arguments, question::AgentQuestions},
 };
 
-/// The result of a call whose further attempt only a deadline, or nobody, approved.
+/// The result of a call of which people did not approve another attempt before the deadline.
 pub(super) const NOT_APPROVED_AGAIN: &str = "Error: no human approved another attempt at this call before the deadline; whether the last one had an effect is not certain";
 
 /// The decision of people about a call.
 pub(super) enum PeopleSaid {
     Approved,
     Answered(Answered),
-    /// With the decision that gave them.
+    /// With the decision that gave the arguments.
     Edited(Arguments, Box<Outcome>),
 }
 
@@ -79,7 +79,7 @@ pub(super) async fn ask<'a>(
                 if outcome.source == Source::Timeout
                     && let Some(earlier) = made_before(&decided) =>
             {
-                // A deadline that approves is no decision about a repetition.
+                // The approval of a deadline does not cover a repetition.
                 let result = not_again(run, &earlier).await.map_err(EarlyEnd::Failed)?;
                 return Ok(PeopleSaid::Answered(Answered::Result(result)));
             }
@@ -113,7 +113,7 @@ pub(super) async fn ask<'a>(
     Ok(PeopleSaid::Approved)
 }
 
-/// Returns the number of what followed a decision about a call already: its next request, or its step.
+/// Returns the number of the event that already followed a decision about a call: its next request, or its step.
 fn followed(run: &Run<'_>, site: &ToolCallSite<'_>, base: &str) -> Option<Seq> {
     let state = run.state.borrow();
     let next = state.journal.get(&run.next_visit(base), 1);
@@ -176,8 +176,8 @@ pub(super) fn gate_of(path: &str) -> String {
     RecordPath::new(path).gate().into()
 }
 
-/// Asks at a gate of a call once. `base`: the path of its records. The inner error is the result of a call that people
-/// cannot be asked about: nothing runs then.
+/// Asks at a gate of a call once. `base` is the path of the gate's records. The inner error is the result of a call for
+/// which no request can be created; the call does not run.
 pub(super) async fn decide_once<'a>(
     run: &Run<'a>,
     scope: &StepScope<'a>,
@@ -187,7 +187,7 @@ pub(super) async fn decide_once<'a>(
 ) -> Result<Result<(DecidedGate, Outcome), Answered>, EarlyEnd> {
     let decided = match decide(run, scope, step, base, subject).await {
         Err(EarlyEnd::Failed(why)) => {
-            // Without the name of the gate: which of several asks for all of them depends on the policies of now.
+            // Without the name of the gate: the gate that asks for a group depends on the current policies.
             let named = format!("gate {}: ", step.name);
             return Ok(Err(not_asked(why.strip_prefix(&named).unwrap_or(&why))));
         }
@@ -197,7 +197,7 @@ pub(super) async fn decide_once<'a>(
     Ok(Ok((decided, outcome)))
 }
 
-/// Returns the result of a call that a verdict keeps from running, or `None` if a timeout asks the gate again.
+/// Returns the result of a call that does not run because of a verdict, or `None` if a timeout asks the gate again.
 fn instead(
     run: &Run<'_>,
     step: &PlannedStep,

@@ -1,4 +1,4 @@
-//! The calls of one turn: each is checked, asked about where gates say so, run, and answered; all of them at once.
+//! The calls of one turn, all at once: check -> ask where gates require it -> perform -> answer.
 //!
 //! **Invariant:** every call id has exactly one result, in the order of the model. Nothing that the model says chooses
 //! a gate, an approver, or a tool that its agent does not have.
@@ -35,24 +35,25 @@ use crate::{
     transition::ToolCall,
 };
 
-/// The bytes of all results of a turn that the model is told.
+/// The maximum size of all results of a turn that the model receives, in bytes.
 const RESULTS: usize = 128 * 1024;
-/// The bytes of all arguments of a turn that the model is told again; with more, long ones are left out.
+/// The maximum size of all arguments of a turn that the model receives again, in bytes. Beyond it, long arguments are
+/// left out.
 const ARGUMENTS: usize = 64 * 1024;
-/// The end of the record of a call beyond a limit, after the number of calls after it.
+/// The end of the text in the record of a call beyond a limit. The number of the calls after it comes before.
 const MORE_CALLS: &str = " more calls after it are not made)";
 /// The default `limits.turns` of an agent.
 const TURNS: i32 = 20;
 
-/// A call of a turn, with an id of its own and its arguments read once.
+/// A call of a turn with its own id and parsed arguments.
 struct ParsedCall {
     id: String,
-    /// As the model wrote it.
+    /// The name as the model wrote it.
     tool: String,
     arguments: Result<Arguments, String>,
 }
 
-/// Makes the calls of a turn whose record is finished. `perform`: performs the step of the tool of one of them.
+/// Performs the calls of a turn whose record is finished. `perform` performs the step of the tool of one call.
 pub(crate) async fn perform_turn<'a>(
     run: &Run<'a>,
     invocation: &StepInvocation<'a>,
@@ -130,7 +131,7 @@ pub(crate) async fn perform_turn<'a>(
     Ok(Ok(Rc::new(ToolTurn { text: cut(&site.says), calls, told, results, opaque: opaque.map(Arc::new) })))
 }
 
-/// The calls as the model is told them again, and the paths of those that it is told with their arguments. Where all
+/// Returns the calls as the model receives them again, and the paths of the calls whose arguments it receives. If all
 /// arguments together are too long for a conversation, long ones are replaced by their length.
 fn as_told(calls: Vec<ParsedCall>, turn: &str) -> (Vec<ToolCall>, BTreeSet<String>) {
     let text =
@@ -159,13 +160,13 @@ fn known_tool(tools: &[Offered<'_>], written: &str) -> Option<String> {
     known.find(|name| names::wire(name) == written).map(str::to_owned)
 }
 
-/// The name of a tool as the model wrote it, for people; never empty.
+/// Returns the name of a tool as the model wrote it, for people; never empty.
 fn shown_tool(name: &str) -> String {
     let shown = text::display(name, 64);
     if shown.trim().is_empty() { "unknown".to_owned() } else { shown }
 }
 
-/// Cuts the longest results where all of them together are too long for a conversation.
+/// Cuts the longest results if all of them together are too long for a conversation.
 fn within_budget(results: Vec<String>, most: usize) -> Vec<String> {
     if results.iter().map(String::len).sum::<usize>() <= most {
         return results;
@@ -178,7 +179,7 @@ fn failure(class: FailureClass, why: &str) -> StepFailure {
     StepFailure::of(error(class, why))
 }
 
-/// Reads the arguments of the calls. An id of an earlier turn is replaced when the conversation is told.
+/// Parses the arguments of the calls. Duplicate ids of earlier turns are replaced when the conversation is built.
 fn read(requested: Vec<RequestedCall>) -> Vec<ParsedCall> {
     let read = |RequestedCall { id, tool, arguments }| {
         let arguments = match arguments {
@@ -210,7 +211,7 @@ fn equal_calls(calls: &[ParsedCall]) -> Vec<Vec<usize>> {
     groups
 }
 
-/// Returns for each call its number among the equal ones, from 1, and their count.
+/// Returns for each call its number among its equal calls, from 1, and their count.
 fn places(groups: &[Vec<usize>], calls: usize) -> Vec<(usize, usize)> {
     let mut places = vec![(1, 1); calls];
     for group in groups {
@@ -243,7 +244,7 @@ async fn answer_equal<'a>(
             Answered::OfAllEqual(result) => result,
         };
         results.push((*at, of_all.clone()));
-        // One record says so for all of them.
+        // One record covers all of them.
         if let Some(first) = rest.as_slice().first().filter(|first| **first < MOST_CALLS) {
             let more = match rest.as_slice().len() {
                 1 => String::new(),
@@ -274,7 +275,8 @@ async fn answer_all<'a>(
     Ok(results.into_iter().map(|(_, result)| result).collect())
 }
 
-/// Returns why a call is beyond a limit, in the words of the record where that has the same reason.
+/// Returns the reason why a call is beyond a limit. If its record has the same reason, the wording of the record is
+/// kept.
 fn recorded_limit(run: &Run<'_>, site: &TurnSite<'_, '_>, beyond: BeyondLimits) -> String {
     let check = check_of(&RecordPath::new(&site.path).call_at(beyond.first));
     let recorded = run.state.borrow().journal.get(&check, 1).and_then(|record| record.error.clone());
@@ -297,7 +299,7 @@ async fn answer<'a>(
 ) -> Result<Answered, EarlyEnd> {
     let error = |why: String| Ok(Answered::Result(format!("Error: {why}")));
     if let Some(beyond) = beyond_limits(site, at) {
-        // One record stands for all calls of the turn that are beyond. The model is told of each one.
+        // One record stands for all calls of the turn beyond the limit. The model gets a result for each.
         if beyond.first == at {
             let recorded = match site.count.saturating_sub(at + 1) {
                 0 => beyond.why.clone(),

@@ -1,10 +1,10 @@
-//! Equal calls: what was done is done. A call that was made before is made again only if people say so.
+//! Equal calls of a run: a call that was made before is made again only if people approve it.
 //!
 //! Calls are equal if they run the same step with the same input, whatever tool and arguments the model named. In a
-//! later turn of one conversation the model knows what it did, so an equal call goes its ordinary way there, but for
-//! tools that declare themselves irreversible.
+//! later turn of the same conversation the model has the earlier result, so an equal call is treated like any other,
+//! except for tools that are declared irreversible.
 //!
-//! **Invariant:** what is found depends only on the journal before a number of it, so that every replay finds the same.
+//! **Invariant:** the search reads only the journal before a given number, so that every replay finds the same calls.
 
 use std::{collections::BTreeSet, future::poll_fn, rc::Rc, task::Poll};
 
@@ -18,7 +18,7 @@ use crate::{
     steps::attempts::may_have_effect,
 };
 
-/// The most characters of an earlier result in a request.
+/// The maximum length of an earlier result in a request, in characters.
 const SHOWN: usize = 100;
 
 /// The key by which equal calls of a run are found.
@@ -30,13 +30,13 @@ pub(super) struct EqualCalls {
     input: Digest,
     /// The path of the call itself.
     own: String,
-    /// The paths of the calls of this conversation that the model was told with its last message. They do not count.
+    /// The paths of the calls in the last message to the model. They do not count, because the model has their results.
     told: Rc<BTreeSet<String>>,
 }
 
 impl EqualCalls {
-    /// Returns `None` for a call that can be made again: it reads, its step is declared `repeatable` and no policy asks
-    /// about it, or it is an agent, whose calls are compared one by one.
+    /// Returns `None` for a call that can be made again: it only reads, its step is declared `repeatable` and no policy
+    /// asks about it, or it runs an agent, whose own calls are compared one by one.
     pub(super) fn of(
         run: &Run<'_>,
         turn: &TurnSite<'_, '_>,
@@ -52,7 +52,7 @@ impl EqualCalls {
         Self::whatever_is_declared(run, turn, tool, path, proposal)
     }
 
-    /// Returns the same also for a tool that is `repeatable` by the policies of now.
+    /// Returns the key also for a tool that is `repeatable` under the current policies.
     pub(super) fn whatever_is_declared(
         run: &Run<'_>,
         turn: &TurnSite<'_, '_>,
@@ -70,7 +70,7 @@ impl EqualCalls {
             _ => proposal.facts.changes(),
         };
         let input = proposal.input.clone().filter(|_| changes)?;
-        // Several tools can run one step: the strictest of them says what the step does.
+        // Several tools can run one step: the strictest declaration applies.
         let tools = run.plan.tools.tools.values().filter(|other| other.step.name == tool.step.name);
         let is_irreversible = std::iter::once(tool).chain(tools).any(|one| one.effects == Some(Effects::Irreversible));
         let told = if is_irreversible { Rc::default() } else { Rc::clone(&turn.told) };
@@ -96,14 +96,14 @@ impl EqualCalls {
         made(until) != made(from)
     }
 
-    /// Returns the newest equal call that had, or may have had, its effect before a number of the journal.
+    /// Returns the newest equal call that had or may have had its effect before a number of the journal.
     pub(super) fn made_before(&self, run: &Run<'_>, seq: Seq) -> Option<StepRecord> {
         self.among_made(run, seq, |made| made.max_by_key(|record| record.done).cloned())
     }
 
-    /// Whether an equal call was made since people were asked at a number of the journal: what they decided did not
-    /// count with it. It waits until no equal call is in flight. `followed`: the number of what followed their decision
-    /// already.
+    /// Whether an equal call was made after people were asked at a number of the journal, so that their decision is
+    /// outdated. Waits until no equal call is in flight. `followed` is the number of the event that already followed
+    /// their decision.
     pub(super) async fn is_outdated(&self, run: &Run<'_>, asked: Seq, followed: Option<Seq>) -> bool {
         if followed.is_none() {
             self.settled(run).await;
@@ -111,7 +111,8 @@ impl EqualCalls {
         self.was_made(run, asked, followed.unwrap_or_else(|| run.state.borrow().journal.seq().next()))
     }
 
-    /// Returns how many equal calls of a turn had, or may have had, their effect before a number of the journal.
+    /// Returns the number of equal calls of a turn that had or may have had their effect before a number of the
+    /// journal.
     pub(super) fn made_in_turn(&self, run: &Run<'_>, turn: &str, seq: Seq) -> usize {
         self.among_made(run, seq, |made| {
             let of_turn =
@@ -120,7 +121,7 @@ impl EqualCalls {
         })
     }
 
-    /// Looks among the equal calls that had, or may have had, their effect before a number of the journal.
+    /// Applies a search to the equal calls that had or may have had their effect before a number of the journal.
     fn among_made<T>(
         &self,
         run: &Run<'_>,
@@ -142,7 +143,7 @@ impl EqualCalls {
     }
 }
 
-/// Returns what an earlier call came to: its result, or its error.
+/// Returns the outcome of an earlier call: its result or its error.
 fn outcome(run: &Run<'_>, earlier: &StepRecord) -> Result<String, RenderError> {
     if let Some(error) = &earlier.error {
         return Ok(format!("{}: {}", error.class, error.message));
@@ -157,7 +158,7 @@ pub(super) fn line(run: &Run<'_>, earlier: &StepRecord) -> Result<String, Render
     Ok(format!("{}{at}: {}, with this result: {result}", ReviewedAction::MADE_BEFORE, earlier.phase.name()))
 }
 
-/// Returns the result of a call that is not made again: that of the earlier one, marked.
+/// Returns the result of a call that is not made again: the result of the earlier call, marked as such.
 pub(super) async fn not_again(run: &Run<'_>, earlier: &StepRecord) -> Result<String, String> {
     let at = earlier.finished_at.unwrap_or(earlier.at);
     let result = run.render(|| outcome(run, earlier)).await?;

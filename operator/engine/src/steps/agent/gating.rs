@@ -1,8 +1,8 @@
-//! Whether people are asked about a call of a tool, and the only way to a call that may run. Which calls a gate asks
-//! about is in its rule (`tools/rule.rs`).
+//! The decision whether gates ask about a call of a tool, and the permission to perform the call. The rule of a gate
+//! (`tools/rule.rs`) says which calls it asks about.
 //!
-//! **Invariant:** [`Cleared`] is made here and nowhere else: by a call about which no gate asks, or by the approval of
-//! exactly this call at every gate that does. An error while it is decided whether a gate asks means that it asks.
+//! **Invariant:** [`Cleared`] is created only here: for a call about which no gate asks, or for a call that every
+//! asking gate has approved. If an error prevents the decision whether a gate asks, it asks.
 
 use signoff_api::{Digest, Seq, gate::GateType};
 
@@ -64,19 +64,19 @@ impl Permission for Cleared {
 #[derive(Clone, Debug)]
 pub(super) struct Asking<'a> {
     pub(super) gate: &'a CallGate,
-    /// Its place among the gates of the plan, which is the same at every replay.
+    /// Its position among the gates of the plan, which is the same at every replay.
     place: usize,
     pub(super) because: String,
 }
 
-/// Returns what identifies the gates of a group in the record of their request.
+/// Returns the text that identifies the gates of a group in the record of their request.
 pub(super) fn places(group: &[Asking<'_>]) -> String {
     group.iter().map(|asking| asking.place.to_string()).collect::<Vec<_>>().join(",")
 }
 
 /// The gates of a call that still have to approve it.
 pub(super) struct Gating<'a> {
-    /// All gates that ask about it.
+    /// All gates that ask about the call.
     all: Vec<Asking<'a>>,
     asking: Vec<Asking<'a>>,
     /// The digest of the action that is approved.
@@ -101,8 +101,8 @@ impl<'a> Gating<'a> {
         Ok(Self { all: asking.clone(), asking, action: proposal.digest.clone() })
     }
 
-    /// The gates that are asked next, together; `None` where none is left. `recorded`: the gates that the next record
-    /// is of. Grouping depends on the current policies; a recorded request keeps its group.
+    /// Returns the gates that are asked next in one request, or `None` if all have approved. `recorded` are the gates
+    /// of the next recorded request: grouping depends on the current policies, and a recorded request keeps its group.
     pub(super) fn next(&self, recorded: Option<&str>) -> Option<Vec<Asking<'a>>> {
         let of_record = |recorded: &str| {
             let places: Vec<_> = recorded.split(',').filter_map(|place| place.parse().ok()).collect();
@@ -113,8 +113,8 @@ impl<'a> Gating<'a> {
         recorded.and_then(of_record).or_else(first)
     }
 
-    /// Takes the approval of a group. `bound`: the digest that their record has, and `recorded`: the gates that it is
-    /// of; an approval of anything else counts for nothing, and they are asked again.
+    /// Records the approval of a group. `bound` is the digest in their record, and `recorded` the gates of the record.
+    /// An approval of another digest or of other gates does not count, and the gates ask again.
     pub(super) fn approve(&mut self, group: &[Asking<'_>], bound: Option<&Digest>, recorded: Option<&str>) {
         let is_of_group = recorded.is_none_or(|recorded| recorded == places(group));
         if bound == Some(&self.action) && is_of_group {
@@ -127,13 +127,13 @@ impl<'a> Gating<'a> {
         self.asking.clone_from(&self.all);
     }
 
-    /// Whether a gate asks about the call, or asked.
+    /// Whether a gate asks or has asked about the call.
     pub(super) fn asks(&self) -> bool {
         !self.all.is_empty()
     }
 
-    /// The permission, once every gate that asks has approved the call. `editors`: the people who gave its arguments.
-    /// `is_repeated`: whether an equal call, or an attempt at this one, was made before.
+    /// Returns the permission after every asking gate has approved the call. `editors` are the people who gave its
+    /// arguments. `is_repeated` says whether an equal call or an attempt at this one was made before.
     pub(super) fn clear(
         &self,
         site: &ToolCallSite<'a>,
@@ -148,7 +148,8 @@ impl<'a> Gating<'a> {
     }
 }
 
-/// Returns why a gate asks whose condition could not be evaluated. A gate of the type `custom` has no other reason.
+/// Returns the reason why a gate asks whose condition could not be evaluated. A gate of the type `custom` has no other
+/// reason.
 fn undecided(gate: &CallGate, because: &str, why: &str) -> String {
     let undecided = format!("its condition could not be evaluated, so it asks: {why}");
     if gate.type_ == GateType::Custom { undecided } else { format!("{because}; {undecided}") }

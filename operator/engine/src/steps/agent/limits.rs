@@ -1,4 +1,4 @@
-//! The limits of the calls of a turn, of its agent, and of each agent that called that agent.
+//! The limits on calls: those of a turn, of its agent, and of each agent that called that agent.
 
 use signoff_api::{RecordPath, Seq};
 
@@ -8,17 +8,17 @@ use crate::{plan::Action, replay::run::Run, tools::MOST_CALLS};
 /// The default `limits.calls` of an agent.
 const CALLS: i32 = 100;
 
-/// A call that is beyond the limits of its turn or of an agent.
+/// A call beyond the limits of its turn or of an agent.
 pub(super) struct BeyondLimits {
     /// The reason.
     pub(super) why: String,
-    /// The place of the first call of the turn that is beyond.
+    /// The position of the first call of the turn beyond the limit.
     pub(super) first: usize,
-    /// The reason of that call.
+    /// The reason for the first call.
     pub(super) why_first: String,
 }
 
-/// Returns why a call is beyond the limits of its turn or of an agent, or `None`.
+/// Returns the limit that a call exceeds, of its turn or of an agent, or `None`.
 pub(super) fn beyond_limits(site: &TurnSite<'_, '_>, at: usize) -> Option<BeyondLimits> {
     let why = |at: usize| {
         if at >= MOST_CALLS {
@@ -37,14 +37,14 @@ pub(super) fn beyond_limits(site: &TurnSite<'_, '_>, at: usize) -> Option<Beyond
     Some(BeyondLimits { why: own, first, why_first })
 }
 
-/// Returns the limit of calls that this call would exceed: of its own agent, or of an agent that called it.
+/// Returns the exceeded limit of calls: of the call's own agent, or of an agent that called it.
 fn reached_limit(site: &TurnSite<'_, '_>, at: usize) -> Option<i32> {
     let is_reached = |(limit, made): &&(i32, usize)| made + at + 1 > usize::try_from(*limit).unwrap_or(usize::MAX);
     site.limits.iter().find(is_reached).map(|(limit, _)| *limit)
 }
 
-/// Returns the limit of calls of each step of an agent around a turn, the outermost first, and the calls that were made
-/// there before `ended`.
+/// Returns for each step of an agent around a turn, the outermost first, its limit of calls and the number of its calls
+/// before `ended`.
 pub(super) fn limits(run: &Run<'_>, path: &str, ended: Seq) -> Vec<(i32, usize)> {
     let limit_of = |step: &str| {
         let limit = |agent: &str| {
@@ -52,18 +52,19 @@ pub(super) fn limits(run: &Run<'_>, path: &str, ended: Seq) -> Vec<(i32, usize)>
             limits.and_then(|limits| limits.calls).unwrap_or(CALLS)
         };
         let limit = agents_at(run, step).into_iter().map(limit).min()?;
-        // The calls of the turn itself are counted by their place.
+        // The calls of the turn itself are counted by their position.
         Some((limit, run.call_history().calls_within(step, ended)))
     };
     steps_around(path).filter_map(limit_of).collect()
 }
 
-/// The path of each step of an agent around a turn, the outermost first; the last is that of the turn itself.
+/// Returns the path of each step of an agent around a turn, the outermost first. The last path is that of the turn
+/// itself.
 fn steps_around(path: &str) -> impl Iterator<Item = &str> {
     RecordPath::new(path).agents_around().map(RecordPath::as_str)
 }
 
-/// The agent of a step, or the agents that revise at a place: all of them do it at one.
+/// Returns the agent of a step, or all agents that revise at the same path.
 fn agents_at<'r>(run: &'r Run<'_>, step: &str) -> Vec<&'r str> {
     match run.plan.step_of(step).map(|step| &step.action) {
         Some(Action::Agent(agent)) => vec![&agent.agent],
@@ -72,7 +73,7 @@ fn agents_at<'r>(run: &'r Run<'_>, step: &str) -> Vec<&'r str> {
     }
 }
 
-/// The agents around a call, the outermost first: the last makes the call.
+/// Returns the agents around a call, the outermost first. The last one makes the call.
 pub(super) fn agents_around(run: &Run<'_>, turn: &TurnSite<'_, '_>) -> Vec<String> {
     let mut outer: Vec<&str> = steps_around(&turn.path).collect();
     outer.pop();

@@ -1,4 +1,4 @@
-//! Several gates that ask about one call become one Approval: the quorums of all of them must be met.
+//! The merge of several gates that ask about one call into one Approval: all their quorums must be met.
 //!
 //! **Invariant:** every part of a merge is a union, an intersection, a minimum or the more cautious of two values.
 
@@ -17,12 +17,12 @@ use crate::{
     steps::request,
 };
 
-/// The largest numbers of a request: policies that apply to it, and rules of each policy.
+/// The maximum numbers in a request: of policies that apply to it, and of rules of each policy.
 const MOST_POLICIES: usize = 16;
 const MOST_RULES: usize = 10;
 
-/// Divides gates into groups of those that one Approval can ask for: with a verdict in common by which the run goes on,
-/// not more quorums than a request has, one form, and the same rules for persons. The groups ask one after the other.
+/// Divides gates into groups that can share one Approval: with a common verdict by which the run continues, not more
+/// quorums than a request can have, one form, and the same rules for persons. The groups ask one after the other.
 pub(super) fn groups(asking: Vec<Asking<'_>>) -> Vec<Vec<Asking<'_>>> {
     let mut groups: Vec<Vec<Asking<'_>>> = Vec::new();
     for one in asking {
@@ -57,8 +57,8 @@ fn fit(gates: &[(&PlannedStep, &PlannedGate)]) -> bool {
         && persons.iter().all(|one| Some(one) == persons.first())
 }
 
-/// Returns the gate about failures of a tool with the quorums of the gates in front of that tool, so that it is no
-/// easier to pass than they are.
+/// Returns the gate about failures of a tool, with the quorums of the gates before that tool, so that the gate about
+/// failures is not easier to pass.
 ///
 /// # Errors
 /// More quorums, policies or excluded people than a request can have, or different rules for persons.
@@ -90,15 +90,15 @@ pub(super) fn escalation(step: &PlannedStep, others: &[&CallGate]) -> Result<Pla
     Ok(PlannedStep { action: Action::Gate(Box::new(gate)), ..step.clone() })
 }
 
-/// The verdicts that all of them allow, in the order of the first.
+/// Returns the verdicts that all gates allow, in the order of the first.
 fn allowed(gates: &[(&PlannedStep, &PlannedGate)]) -> Vec<Verdict> {
     let Some(((_, first), others)) = gates.split_first() else { return Vec::new() };
     let all = |verdict: &&Verdict| others.iter().all(|(_, gate)| gate.allowed.contains(verdict));
     first.allowed.iter().filter(all).copied().collect()
 }
 
-/// The quorums of all of them, each once. **Invariant:** the first is widened by an escalation, so it stands for no
-/// gate of a policy but that one.
+/// Returns the quorums of all gates without duplicates. **Invariant:** the quorum of the first gate stands for no gate
+/// of another policy, because an escalation widens it.
 fn quorums(gates: &[(&PlannedStep, &PlannedGate)]) -> Vec<Quorum> {
     let mut all: Vec<Quorum> = Vec::new();
     for quorum in gates.iter().flat_map(|(step, gate)| request::quorums(step, gate)) {
@@ -109,7 +109,7 @@ fn quorums(gates: &[(&PlannedStep, &PlannedGate)]) -> Vec<Quorum> {
     all
 }
 
-/// The requirements of policies of all of them, each once.
+/// Returns the requirements of policies of all gates without duplicates.
 fn required_by(gates: &[(&PlannedStep, &PlannedGate)]) -> Vec<RequiredBy> {
     let mut all: Vec<RequiredBy> = Vec::new();
     for by in gates.iter().flat_map(|(_, gate)| &gate.required_by) {
@@ -124,7 +124,7 @@ fn required_by(gates: &[(&PlannedStep, &PlannedGate)]) -> Vec<RequiredBy> {
     all
 }
 
-/// The gates of a group from which its request has the time and the action at the deadline, by their places.
+/// The positions of the gates in a group that determine the request's timeout and its action at the deadline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct DeadlineSource {
     time: usize,
@@ -132,7 +132,7 @@ pub(super) struct DeadlineSource {
 }
 
 impl DeadlineSource {
-    /// Returns the gates for a group, or `None` where no gate asks.
+    /// Returns the sources for a group, or `None` if the group is empty.
     fn of(group: &[Asking<'_>]) -> Option<Self> {
         let steps: Vec<_> = group.iter().map(|asking| &asking.gate.gate).collect();
         let ignores_defaults = a_timeout_keeps_asking(&steps);
@@ -140,7 +140,7 @@ impl DeadlineSource {
         let is_default = |gate: &PlannedGate| ignores_defaults && !has_timeout(gate);
         let (first, gate) = gates().min_by_key(|(_, gate)| (is_default(gate), caution_rank(action(gate))))?;
         let times = gates().filter(|(_, gate)| !is_default(gate)).map(|(at, gate)| (gate.after, at));
-        // The shortest is the most careful, unless the deadline approves: then all of them do.
+        // The shortest timeout is the most cautious, unless the deadline approves: then the longest is.
         let time = match action(gate) {
             TimeoutAction::Approve => times.max_by_key(|(after, at)| (*after, std::cmp::Reverse(*at))),
             _ => times.min(),
@@ -148,7 +148,8 @@ impl DeadlineSource {
         Some(Self { time: time.map_or(first, |(_, at)| at), action: first })
     }
 
-    /// Returns what the request has from the gate at this place, as the end of a sentence, where the gates differ.
+    /// Returns the part of the deadline that comes from the gate at this position, as the end of a sentence, if the
+    /// gates differ.
     pub(super) fn says(group: &[Asking<'_>], at: usize) -> Option<&'static str> {
         let mut deadlines =
             group.iter().filter_map(|asking| asking.gate.gate.gate()).map(|gate| (gate.after, action(gate)));
@@ -163,8 +164,7 @@ impl DeadlineSource {
     }
 }
 
-/// Returns one gate in the place of a group. `excluded`: user names that cannot decide, in addition to those of the
-/// gates.
+/// Merges a group into one gate. `excluded` are user names that cannot decide, in addition to those of the gates.
 ///
 /// # Errors
 /// The group is empty.
@@ -192,7 +192,7 @@ pub(super) fn merged(group: &[Asking<'_>], excluded: &[String]) -> Result<Planne
         add_channels(&mut gate, other);
         gate.spec.require_reason = gate.spec.require_reason.max(other.spec.require_reason);
         gate.stops_on_reject |= other.stops_on_reject;
-        // The form of an author comes before the plain question of a gate that has none.
+        // The form of an author has priority over the plain question of a gate without a form.
         if gate.form.is_none() || (gate.spec.form.is_none() && other.spec.form.is_some()) {
             gate.spec.form.clone_from(&other.spec.form);
             gate.form.clone_from(&other.form);
@@ -216,7 +216,7 @@ pub(super) fn merged(group: &[Asking<'_>], excluded: &[String]) -> Result<Planne
     Ok(PlannedStep { action: Action::Gate(Box::new(gate)), ..step.clone() })
 }
 
-/// Adds the channels of notices of another gate, each once.
+/// Adds the notification channels of another gate without duplicates.
 fn add_channels(gate: &mut PlannedGate, other: &PlannedGate) {
     let more: Vec<_> = other.spec.notify.iter().filter(|name| !gate.spec.notify.contains(name)).cloned().collect();
     gate.spec.notify.extend(more);
@@ -233,15 +233,15 @@ pub(super) fn check_excluded(step: &PlannedStep) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether the most cautious of the timeouts that are written goes on asking people. Then gates without a timeout have
-/// no say: the default timeout would end a request that another gate keeps open.
+/// Whether the most cautious of the declared timeouts keeps asking people. Then the default timeout of other gates does
+/// not apply, because it would end a request that another gate keeps open.
 fn a_timeout_keeps_asking(steps: &[&PlannedStep]) -> bool {
     let said = steps.iter().filter_map(|step| step.gate()).filter(|gate| has_timeout(gate)).map(action);
     let most_cautious = said.min_by_key(|action| caution_rank(*action));
     matches!(most_cautious, Some(TimeoutAction::Expire | TimeoutAction::Escalate | TimeoutAction::Retry))
 }
 
-/// Whether a gate says what follows its deadline. Where policies apply to it, its usual timeout may be what they want.
+/// Whether a gate declares a timeout. A gate of a policy with the default timeout counts as declaring it.
 fn has_timeout(gate: &PlannedGate) -> bool {
     gate.spec.timeout.is_some() || !gate.required_by.is_empty()
 }

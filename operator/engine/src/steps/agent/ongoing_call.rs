@@ -1,5 +1,5 @@
-//! One call of a tool: check -> propose -> ask -> perform, and all of that again where people changed its arguments or
-//! said that it is made again.
+//! One call of a tool: check -> propose -> ask -> perform, again from the start after people changed its arguments or
+//! approved another attempt.
 //!
 //! **Invariant:** a call is performed only with the permission that [`Gating::clear`] gives.
 
@@ -40,14 +40,14 @@ use crate::{
     tools::arguments::Arguments,
 };
 
-/// A call that may run.
+/// A call that may be performed.
 pub(in crate::steps) struct ClearedCall<'a> {
     pub(in crate::steps) step_scope: StepScope<'a>,
     pub(in crate::steps) step: &'a PlannedStep,
     /// The path of its step.
     pub(in crate::steps) path: String,
     pub(in crate::steps) attempts: Attempts,
-    /// The number before which everything is known that its templates see.
+    /// The number of the journal as of which its templates see values.
     pub(in crate::steps) seen: Seq,
     pub(in crate::steps) cleared: Cleared,
 }
@@ -55,22 +55,22 @@ pub(in crate::steps) struct ClearedCall<'a> {
 /// Performs the step of a tool for one call.
 pub(in crate::steps) type PerformCall<'a> = for<'r> fn(&'r Run<'a>, ClearedCall<'a>) -> Member<'r, Performed>;
 
-/// A call while it is made.
+/// A call in progress.
 pub(super) struct OngoingCall<'t, 'a> {
     run: &'t Run<'a>,
     turn: &'t TurnSite<'t, 'a>,
-    /// Its place in the turn.
+    /// Its position in the turn.
     at: usize,
     path: String,
     tool: &'a PlannedTool,
     arguments: Arguments,
     /// The people who changed the arguments.
     editors: Vec<String>,
-    /// The last of them and the arguments before, as a line of the request.
+    /// The last editor and the arguments before the edit, as a line of the request.
     edited: Option<String>,
-    /// The line above the result: what ran, where people changed the arguments.
+    /// The line above the result that says what ran, if people changed the arguments.
     note: String,
-    /// Whether it was decided whether its gates ask, or people are asked about its tool.
+    /// Whether the escalation was decided: whether the gates ask, or people are asked about the tool.
     is_escalated: bool,
     attempts: Attempts,
 }
@@ -94,7 +94,7 @@ impl CallEnd {
 }
 
 impl<'t, 'a> OngoingCall<'t, 'a> {
-    /// A call of which nothing was done. `at`: its place in the turn.
+    /// Returns a call before its first stage. `at` is its position in the turn.
     pub(super) fn new(
         run: &'t Run<'a>,
         turn: &'t TurnSite<'t, 'a>,
@@ -117,8 +117,7 @@ impl<'t, 'a> OngoingCall<'t, 'a> {
         }
     }
 
-    /// Makes the call, and returns its result.
-    /// `perform`: performs the step of its tool.
+    /// Runs the call to its end and returns its result. `perform` performs the step of its tool.
     pub(super) async fn make(mut self, perform: PerformCall<'a>) -> Result<Answered, EarlyEnd> {
         loop {
             match self.try_once(perform).await {
@@ -129,7 +128,7 @@ impl<'t, 'a> OngoingCall<'t, 'a> {
         }
     }
 
-    /// Goes through all stages once. Returns where they begin again: with other arguments, or with a further attempt.
+    /// Goes through all stages once. Returns `Ok` if they start again, with other arguments or another attempt.
     async fn try_once(&mut self, perform: PerformCall<'a>) -> Result<(), CallEnd> {
         let (check, _) = self.run.visit(&check_of(&self.path));
         self.check(&check).await?;
@@ -141,7 +140,7 @@ impl<'t, 'a> OngoingCall<'t, 'a> {
         }
     }
 
-    /// Refuses a call whose arguments cannot be used, or that people rejected before.
+    /// Refuses a call with unusable arguments, or a call that people rejected before.
     async fn check(&self, check: &str) -> Result<(), CallEnd> {
         if let Some(why) = refused_at_check(self.run, self.turn, check, || self.has_gone_on()).await {
             return Err(self.refused(&why));
@@ -156,7 +155,7 @@ impl<'t, 'a> OngoingCall<'t, 'a> {
         Ok(())
     }
 
-    /// Renders the call, and refuses one that cannot be rendered or that policies forbid.
+    /// Renders the call. Refuses a call that cannot be rendered or that policies forbid.
     async fn propose(&self, check: &str, site: &ToolCallSite<'a>) -> Result<Proposal, CallEnd> {
         let render = || within(|| Part::step(check, 1), || propose(self.run, site, &self.arguments));
         let mut proposal = match self.run.render(render).await {
@@ -171,8 +170,8 @@ impl<'t, 'a> OngoingCall<'t, 'a> {
                 });
             }
         };
-        // Nobody is asked about a call that would not be made. Where a gate or the step has a record, the step refuses
-        // it when it starts.
+        // A forbidden call is refused before people are asked. If a gate or the step already has a record, the step
+        // refuses the call when it starts.
         if !self.has_gone_on()
             && let Some(why) = &proposal.forbidden
         {
@@ -182,8 +181,8 @@ impl<'t, 'a> OngoingCall<'t, 'a> {
         Ok(proposal)
     }
 
-    /// Asks people about the call. Returns the permission and the equal call that was made before, or `None` where
-    /// people changed the arguments.
+    /// Asks people about the call. Returns the permission and the equal call that was made before, or `None` if people
+    /// changed the arguments.
     async fn ask(
         &mut self,
         check: &str,
@@ -207,7 +206,7 @@ impl<'t, 'a> OngoingCall<'t, 'a> {
         }
     }
 
-    /// Performs the step of the tool. Returns if another attempt is asked about.
+    /// Performs the step of the tool. Returns `Ok` if another attempt needs an approval.
     async fn perform(
         &mut self,
         perform: PerformCall<'a>,
@@ -222,7 +221,7 @@ impl<'t, 'a> OngoingCall<'t, 'a> {
                 let text = self.text_of(result, earlier).await?;
                 Err(CallEnd::result(format!("{}{text}", self.note)))
             }
-            // Every gate that asks about the call is asked again.
+            // Every gate asks again about the next attempt.
             Performed::AskAgain(next) => {
                 self.attempts = next;
                 Ok(())
@@ -230,23 +229,23 @@ impl<'t, 'a> OngoingCall<'t, 'a> {
         }
     }
 
-    /// Whether the call has gone on after this check: it is not refused later.
+    /// Whether the call continued after this check, so that it is not refused any more.
     fn has_gone_on(&self) -> bool {
         self.turn.is_answered || was_checked(self.run, self.tool, &self.path, self.attempts.next)
     }
 
-    /// The end of a call that is refused.
+    /// Returns the end of a refused call.
     fn refused(&self, why: &str) -> CallEnd {
         CallEnd::result(refused(why, self.attempts, self.edited.is_some()))
     }
 
-    /// Records that the call is refused, and returns its end.
+    /// Records the refusal of the call, and returns its end.
     async fn refuse(&self, check: &str, class: FailureClass, why: &str) -> CallEnd {
         let why = refuse(self.run, self.turn, check, class, why).await;
         self.refused(&why)
     }
 
-    /// The call as its templates and its gates see it.
+    /// Returns the call as its templates and its gates see it.
     fn site(&self) -> ToolCallSite<'a> {
         ToolCallSite {
             tool: self.tool,
@@ -258,7 +257,7 @@ impl<'t, 'a> OngoingCall<'t, 'a> {
         }
     }
 
-    /// Finds the gates that ask. Ends the call where none does and an equal one was made before.
+    /// Finds the gates that ask. Ends the call if no gate asks and an equal call was made before.
     async fn gating(&self, check: &str, site: &ToolCallSite<'a>, proposal: &Proposal) -> Result<Gating<'a>, CallEnd> {
         let part = || Part::step(check, 1);
         let gating = self.run.render(|| within(part, || Gating::of(self.run, site, proposal))).await;
@@ -290,7 +289,7 @@ impl<'t, 'a> OngoingCall<'t, 'a> {
         Ok((cleared.ok_or_else(not_cleared)?, earlier))
     }
 
-    /// Takes the arguments that people gave.
+    /// Replaces the arguments by those that people gave.
     fn edit(&mut self, arguments: Arguments, outcome: &Outcome) {
         self.note = format!("A human changed the arguments. This ran: {}\n", arguments.text());
         let (editors, before) = (outcome.decided_by.join(", "), self.arguments.text());
@@ -299,7 +298,7 @@ impl<'t, 'a> OngoingCall<'t, 'a> {
         self.editors.extend(outcome.actors().cloned());
     }
 
-    /// The call with all that the gates before its step show of it.
+    /// Returns the call with everything that the gates before its step show.
     fn cleared_call(&self, site: &ToolCallSite<'a>, proposal: Proposal, cleared: Cleared) -> ClearedCall<'a> {
         let (tool, needs_people) = (self.tool, cleared.needs_people());
         let (call, given) = (CallOfTurn::of(self.turn, self.at, site), Some(shown::given(&self.arguments)));
@@ -312,7 +311,8 @@ impl<'t, 'a> OngoingCall<'t, 'a> {
         ClearedCall { step_scope, step: &tool.step, path, attempts: self.attempts, seen: site.seen, cleared }
     }
 
-    /// Returns what the model is told of the result of the step. `earlier`: the equal call that was made before.
+    /// Returns the text that the model receives for the result of the step. `earlier` is the equal call that was made
+    /// before.
     async fn text_of(&self, result: StepResult, earlier: Option<&StepRecord>) -> Result<String, EarlyEnd> {
         Ok(match (result, earlier) {
             (StepResult::Answered(text), _) => cut(&text),
@@ -323,8 +323,8 @@ impl<'t, 'a> OngoingCall<'t, 'a> {
         })
     }
 
-    /// Returns what the model is told beside a decision about a further attempt: what people refuse then is not the
-    /// attempt that succeeded.
+    /// Returns a note for the model if an attempt succeeded before people decided about another one: their refusal does
+    /// not concern the attempt that succeeded.
     fn earlier_success(&self) -> Option<String> {
         let (state, before) = (self.run.state.borrow(), self.attempts.next - 1);
         let earlier = state.journal.get(&step_path(&self.path, self.tool), before)?;
@@ -332,9 +332,9 @@ impl<'t, 'a> OngoingCall<'t, 'a> {
         succeeded.then(|| format!("[attempt {before} at this call succeeded; this is about a further one]"))
     }
 
-    /// Returns why the arguments do not fit the schema of the tool. Each call is validated once.
+    /// Returns the reason why the arguments do not match the schema of the tool. Each call is validated once.
     fn problem(&self, check: &str) -> Option<String> {
-        // The author of the Workflow wrote the arguments, and the schema.
+        // Without an edit, arguments and schema can both come from the author of the Workflow.
         let is_authored = self.edited.is_none()
             && self.tool.defined_by == DefinedBy::Author
             && self.run.plan.is_scripted(self.turn.agent);
@@ -371,7 +371,7 @@ impl<'t, 'a> OngoingCall<'t, 'a> {
     }
 }
 
-/// Returns why arguments do not fit the schema of their tool.
+/// Returns the reason why arguments do not match the schema of their tool.
 fn problem(tool: &PlannedTool, arguments: &Arguments) -> Option<String> {
     match Schema::compile(&tool.parameters).map(|schema| schema.check(&Value::Object(arguments.value().clone()))) {
         Ok(Ok(())) => None,

@@ -1,4 +1,4 @@
-//! A call as it would be made: rendered for the request, and for the comparison when it is sent.
+//! The proposal of a call: rendered for the request to people, and compared with the call when it is sent.
 
 use serde_json::json;
 use signoff_api::Digest;
@@ -22,7 +22,7 @@ use crate::{
     transition::{Call, CallContent, McpRequest},
 };
 
-/// Renders a call for the request and for the comparison when it is sent.
+/// Renders a call for the request and for the comparison at the time of sending.
 pub(super) fn propose<'a>(
     run: &Run<'a>,
     site: &ToolCallSite<'a>,
@@ -37,8 +37,8 @@ pub(super) fn propose<'a>(
     Ok(Proposal { arguments: arguments.clone(), target, facts, shows, sends, forbidden, input, digest, equal: None })
 }
 
-/// A rendered call: its target, the facts by which policies match it, what its step is given, the digest of what is
-/// sent, the digest of its input, and why policies forbid it.
+/// A rendered call: its target, the facts that policies match, the input of its step, the digests of the sent data and
+/// of the input, and the reason why policies forbid it.
 struct Preview {
     target: String,
     facts: CallFacts,
@@ -58,7 +58,7 @@ fn preview<'a>(run: &Run<'a>, site: &ToolCallSite<'a>) -> Result<Preview, Render
     let shows = sent::of_input(&start)?;
     match start {
         Start::Call(Call { content: CallContent::Agent(agent), .. }) => {
-            // What an agent is given can change until it starts: its calls are asked about.
+            // The input of an agent can change until it starts, so the calls of the agent are asked about.
             let target = format!("agent {}", agent.agent);
             Ok(Preview { target, facts: site.tool.facts(), shows, sends: None, input: None, forbidden: None })
         }
@@ -74,7 +74,7 @@ fn preview<'a>(run: &Run<'a>, site: &ToolCallSite<'a>) -> Result<Preview, Render
                 CallContent::Mcp(mcp) => {
                     let at = mcp.url.clone().unwrap_or_else(|| mcp.command.join(" "));
                     match &mcp.request {
-                        // A server can call its tool GET: the first word is ours.
+                        // A server can name a tool `GET`, so the line begins with the word `tool`.
                         McpRequest::Call(call) => format!("tool {} at {at}", call.tool),
                         McpRequest::Catalogue { .. } => format!("the tools at {at}"),
                     }
@@ -104,7 +104,7 @@ fn preview<'a>(run: &Run<'a>, site: &ToolCallSite<'a>) -> Result<Preview, Render
     }
 }
 
-/// The path of the step of a tool, for the call at `path`.
+/// Returns the path of the step of a tool for the call at `path`.
 pub(super) fn step_path(path: &str, tool: &PlannedTool) -> String {
     format!("{path}/{}", tool.step.name)
 }

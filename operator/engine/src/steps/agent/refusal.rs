@@ -1,4 +1,4 @@
-//! Calls that are not made without people being asked: what they are told, and the record that says why.
+//! Calls that are refused without asking people: their results, and the records with the reasons.
 
 use signoff_api::{
     FailureClass, RecordPath, Seq,
@@ -21,8 +21,8 @@ use crate::{
     steps::{attempts::Attempts, flow::EarlyEnd, gate_before},
 };
 
-/// Returns the result of a call that is not made, because an equal one was made before and no gate asks; else `None`.
-/// It waits until no equal call is in flight. What it comes to is recorded, so that later calls change nothing of it.
+/// Returns the result of a call that is refused because an equal one was made before and no gate asks, else `None`.
+/// Waits until no equal call is in flight. The result is recorded, so that later calls do not change it.
 pub(super) async fn not_made_again<'a>(
     run: &Run<'a>,
     turn: &TurnSite<'_, 'a>,
@@ -38,7 +38,7 @@ pub(super) async fn not_made_again<'a>(
         |record: &&StepRecord| record.error.as_ref().is_some_and(|error| error.is(FailureClass::Repeated));
     let recorded = run.state.borrow().journal.get(check, 1).filter(is_repeated).cloned();
     if let Some(recorded) = recorded {
-        // The model was told so, whatever policies say now.
+        // The model already received this result, so the current policies do not matter.
         let why = recorded.error.map(|error| error.message).unwrap_or_default();
         return match any.made_before(run, recorded.seq) {
             Some(earlier) => not_again(run, &earlier).await.map(Some).map_err(EarlyEnd::Failed),
@@ -59,7 +59,7 @@ pub(super) async fn not_made_again<'a>(
     not_again(run, &earlier).await.map(Some).map_err(EarlyEnd::Failed)
 }
 
-/// The number of the next event of the journal.
+/// Returns the number of the next event of the journal.
 pub(super) fn next_seq(run: &Run<'_>) -> Seq {
     run.state.borrow().journal.seq().next()
 }
@@ -69,7 +69,7 @@ pub(super) fn check_of(path: &str) -> String {
     RecordPath::new(path).check().into()
 }
 
-/// Records why the call at a place of a turn is refused, and returns what is recorded.
+/// Records the reason why the call at a position of a turn is refused, and returns the recorded reason.
 pub(super) async fn refuse_call<'a>(
     run: &Run<'a>,
     turn: &TurnSite<'_, 'a>,
@@ -91,8 +91,7 @@ pub(super) fn refused(why: &str, attempts: Attempts, is_edited: bool) -> String 
     format!("{edited}Error: {why}{before}")
 }
 
-/// Whether a call has gone on after this check of its arguments: a gate in front of it or its step has a record
-/// already.
+/// Whether a call continued after this check of its arguments: a gate before it or its step already has a record.
 pub(super) fn was_checked(run: &Run<'_>, tool: &PlannedTool, path: &str, attempt: i32) -> bool {
     let (step, place) = (&tool.step, step_path(path, tool));
     let of_step = gate_before::own_gate(step, &place).into_iter().chain(gate_before::policy_gates(step, &place));
@@ -102,9 +101,9 @@ pub(super) fn was_checked(run: &Run<'_>, tool: &PlannedTool, path: &str, attempt
         || state.journal.get(&place, attempt).is_some()
 }
 
-/// Returns why a call was refused when it was checked, or why its arguments are not evaluated, if an earlier evaluation
-/// of them was stopped. The stop is recorded, so that every replay agrees. A call that went on after this check is not
-/// stopped later.
+/// Returns the reason why a call was refused at its check, or why its arguments are not evaluated after an earlier
+/// evaluation was stopped. The stop is recorded, so that every replay agrees. A call that continued after its check is
+/// not stopped later.
 pub(super) async fn refused_at_check<'a>(
     run: &Run<'a>,
     turn: &TurnSite<'_, 'a>,
@@ -113,7 +112,7 @@ pub(super) async fn refused_at_check<'a>(
 ) -> Option<String> {
     let (is_recorded, is_stopped) = {
         let state = run.state.borrow();
-        // What these two classes say is found again from what people decided and what was made before.
+        // Errors of these two classes follow again from the decisions of people and from earlier calls.
         let is_found_again = |error: &StepError| error.is(FailureClass::Repeated) || error.is(FailureClass::Refused);
         let recorded = state.journal.get(check, 1).filter(|record| !record.error.as_ref().is_some_and(is_found_again));
         (recorded.is_some(), state.costly.contains_key(&(check.to_owned(), 1)))
@@ -124,8 +123,8 @@ pub(super) async fn refused_at_check<'a>(
     None
 }
 
-/// Records why a call is refused before people are asked about it, and returns what is recorded: policies can change
-/// later.
+/// Records the reason why a call is refused before people are asked, and returns the recorded reason, because policies
+/// can change later.
 pub(super) async fn refuse<'a>(
     run: &Run<'a>,
     turn: &TurnSite<'_, 'a>,

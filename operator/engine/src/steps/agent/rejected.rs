@@ -1,5 +1,5 @@
-//! Calls that people rejected or edited before: a call that was rejected is refused without asking, and a tool that was
-//! rejected too often, or a call that was edited too often, is escalated.
+//! Calls that people rejected or edited before: an equal call of a rejected one is refused without asking. A tool with
+//! too many rejected calls, or a call with too many edits, is escalated.
 
 use signoff_api::{
     Digest, FailureClass, RecordPath, Seq, Verdict,
@@ -47,15 +47,15 @@ pub(super) fn refused_before(run: &Run<'_>, seen: Seq, tool: &str, arguments: &A
     Some(format!("Already refused by a human: {}", text::display(reason(&outcome), 1000)))
 }
 
-/// The decisions of this verdict about calls of a tool, as of a number of the journal.
+/// Returns the decisions with this verdict about calls of a tool, as of a number of the journal.
 fn decided<'r>(run: &'r Run<'_>, seen: Seq, tool: &'r str, verdict: Verdict) -> impl Iterator<Item = &'r StepRecord> {
     let decided = run.call_history().decided_before(seen, verdict);
     decided.filter(move |record| record.facts.get(FACT_TOOL).is_some_and(|name| name == tool))
 }
 
-/// Returns why a call is escalated: calls of its tool were rejected too often, or the same call was edited too often,
-/// since people last decided Retry at the gate about failures. A Retry at another gate or by a timeout does not reset
-/// the counts. `at`: the place of the call in its turn.
+/// Returns the reason why a call is escalated: since the last Retry by people at the gate about failures, calls of its
+/// tool were rejected too often, or the same call was edited too often. A Retry at another gate or by a timeout does
+/// not reset the counts. `at` is the position of the call in its turn.
 fn too_often(
     run: &Run<'_>,
     turn: &TurnSite<'_, '_>,
@@ -72,8 +72,8 @@ fn too_often(
     let edits = run.call_history().decided_before(Seq::END, Verdict::Modify).filter(|record| {
         let fact = |name: &str| record.facts.get(name);
         let has_same_arguments = fact(FACT_TOOL) == Some(&tool.name) && fact(FACT_ARGUMENTS) == Some(&arguments);
-        // Calls with the same arguments are made one after the other in a turn, so what was decided about the earlier
-        // ones is known.
+        // Calls with the same arguments are performed one after the other in a turn, so the decisions about the earlier
+        // ones are recorded.
         let number = turn_of(&record.path).filter(|(path, _)| *path == turn.path).map(|(_, number)| number);
         let is_earlier = number.is_some_and(|number| usize::try_from(number).is_ok_and(|number| number <= at));
         let runs_same_step = || {
@@ -95,7 +95,7 @@ fn too_often(
     (edited >= MOST_EDITED).then(why)
 }
 
-/// The number of the last Retry by people at the gate about failures of a tool.
+/// Returns the number of the last Retry by people at the gate about failures of a tool.
 fn last_retry(run: &Run<'_>, seen: Seq, tool: &PlannedTool) -> Option<Seq> {
     let by_people = |r: &&StepRecord| {
         let (name, _) = scope::parts(&r.path);
@@ -110,9 +110,9 @@ pub(super) fn escalation_of(path: &str) -> String {
     RecordPath::new(path).error().into()
 }
 
-/// Asks people whether the gates of a tool ask again that was rejected, or whose call was edited, too often: at the
-/// gate about failures of its step, with the quorums of every gate that may have rejected it. Returns the result of the
-/// call, or `None` if its gates ask.
+/// Asks people at the gate about failures of a tool whether its gates ask again, after too many rejections or edits.
+/// The request needs the quorums of every gate that may have rejected a call. Returns the result of the call, or `None`
+/// if its gates ask.
 pub(super) async fn escalate<'a>(
     run: &Run<'a>,
     turn: &TurnSite<'_, 'a>,
@@ -123,7 +123,7 @@ pub(super) async fn escalate<'a>(
     let tool = site.tool;
     let Some(refused) = too_often(run, turn, at, tool, proposal) else { return Ok(None) };
     let has_record = |path: &str| run.state.borrow().journal.get(path, 1).is_some();
-    // Whatever was decided about other calls since, this one has gone on.
+    // The call has already continued, so later decisions about other calls do not matter.
     let is_asked = has_record(&gate_of(&site.path)) || has_record(&step_path(&site.path, tool));
     if is_asked && !has_record(&escalation_of(&site.path)) {
         return Ok(None);
@@ -137,8 +137,8 @@ pub(super) async fn escalate<'a>(
     let base = escalation_of(&site.path);
     let may_have_rejected: Vec<&CallGate> =
         run.plan.tools.gates.iter().filter(|gate| gate.reason(tool, &facts).is_some()).collect();
-    // Whether they fit into one request depends on the policies of now. A request that cannot be made is recorded as
-    // failed, and one that was made stands.
+    // Whether the quorums fit into one request depends on the current policies. A request that cannot be created is
+    // recorded as failed, and a created request stays.
     let (step, fits) = match merge::escalation(gate, &may_have_rejected) {
         Ok(step) => (step, Ok(())),
         Err(why) => ((**gate).clone(), Err(why)),

@@ -29,16 +29,17 @@ use crate::{
     tools::{arguments::Arguments, question::AgentQuestions},
 };
 
-/// The most bytes of the schema by which an edit of arguments is checked; with a longer one they cannot be edited.
+/// The maximum size of the schema for edited arguments, in bytes. With a longer schema, the arguments cannot be edited.
 const MOST_SCHEMA: usize = 16 * 1024;
-/// The most lines about what the run did before.
+/// The maximum number of lines about earlier calls of the run.
 const MOST_DONE: usize = 16;
-/// The most characters of such a line.
+/// The maximum length of such a line, in characters.
 const LINE: usize = 250;
-/// The most characters of the arguments of a call in its records and in such a line.
+/// The maximum length of the arguments of a call in its records and in such a line, in characters.
 const GIVEN: usize = 120;
 
-/// The review of a call. `at`: its place in the turn; `seq`: the number of the journal at which it is asked.
+/// Returns the review of a call. `at` is its position in the turn, `seq` the number of the journal at which people are
+/// asked.
 pub(super) fn call<'a>(
     run: &Run<'a>,
     turn: &TurnSite<'_, 'a>,
@@ -87,15 +88,16 @@ pub(super) fn call<'a>(
     Ok(ReviewSubject { excerpt: excerpt(arguments), binds, call, sends: proposal.shows.clone(), ..subject })
 }
 
-/// Returns the beginning of each argument, if all of them are too long for a request: a long one must not hide another.
+/// Returns the beginning of each argument if all of them are too long for a request, so that a long one does not hide
+/// another.
 fn excerpt(arguments: &Arguments) -> Option<String> {
     let is_long = arguments.text().len() > SHOWN;
     let fields = is_long.then(|| Fields::of(arguments.value(), &[], "").ok()).flatten()?;
     Some(fields.excerpt("# the arguments, as YAML"))
 }
 
-/// Returns what people are told of a call at the gates of the step of its tool: whether it runs was asked before.
-/// `needs_people`: whether a deadline there does not let it run.
+/// Returns the facts about a call for the gates of the step of its tool, which ask in addition to the gates of the
+/// call. `needs_people` says whether a deadline there does not let it run.
 pub(super) fn at_step(
     run: &Run<'_>,
     call: &CallOfTurn,
@@ -126,7 +128,8 @@ pub(super) fn given(arguments: &Arguments) -> String {
     text::display(arguments.text(), GIVEN)
 }
 
-/// Returns the JSON Schema of edited arguments. Definitions are found at the root of a schema only.
+/// Returns the JSON Schema for edited arguments. Definitions are valid only at the root of a schema, so they are moved
+/// there.
 fn edit_schema(parameters: &JsonObject) -> Value {
     let mut arguments = parameters.0.clone();
     let mut schema = json!({"type": "object", "required": ["arguments"], "additionalProperties": false});
@@ -139,7 +142,7 @@ fn edit_schema(parameters: &JsonObject) -> Value {
     schema
 }
 
-/// Returns how the attempt before this one ended, if there was one: people decide about a further one.
+/// Returns the end of the last attempt, if there was one and people decide about another.
 fn last_attempt(run: &Run<'_>, call: &CallOfTurn, tool: &PlannedTool) -> Option<String> {
     let last = call.attempt - 1;
     let state = run.state.borrow();
@@ -148,7 +151,7 @@ fn last_attempt(run: &Run<'_>, call: &CallOfTurn, tool: &PlannedTool) -> Option<
     Some(text::display(&format!("{}{last}: {}{why}", Action::LAST_ATTEMPT, record.phase.name()), LINE))
 }
 
-/// The review of a call at the gate that asks whether its tool goes on after rejections.
+/// Returns the review of a call at the gate that asks whether its tool continues after rejections.
 pub(super) fn escalation<'a>(
     run: &Run<'a>,
     turn: &TurnSite<'_, 'a>,
@@ -165,7 +168,7 @@ pub(super) fn escalation<'a>(
     Ok(subject)
 }
 
-/// The review of a question. Its form is all that there is to review.
+/// Returns the review of a question. Only its form is reviewed.
 pub(super) fn question(
     turn: &TurnSite<'_, '_>,
     path: &str,
@@ -204,8 +207,8 @@ fn facts(tool: &str, arguments: &Arguments) -> Vec<(&'static str, String)> {
     vec![(FACT_TOOL, tool.to_owned()), (FACT_ARGUMENTS, digest), (FACT_GIVEN, given(arguments))]
 }
 
-/// Returns the words of a model, if there are any: without further empty lines, which would push the facts out of
-/// sight.
+/// Returns the model's text, or `None` if it is empty. Repeated empty lines are removed, because they would push the
+/// facts out of sight.
 fn own_words(says: &str) -> Option<String> {
     let mut lines: Vec<_> = says.trim().lines().collect();
     let is_empty = |line: &str| line.chars().all(|c| c.is_whitespace() || text::is_invisible(c));
@@ -214,8 +217,8 @@ fn own_words(says: &str) -> Option<String> {
     (!words.is_empty()).then(|| text::first(&words, 4096).to_owned())
 }
 
-/// Returns what the run did before this call, the newest last: its calls and their outcomes, who changed this one, how
-/// its last attempt ended, and which equal calls were made.
+/// Returns the events before this call, the newest last: earlier calls with their outcomes, the editors of this one,
+/// the end of its last attempt, and equal calls.
 fn done(
     run: &Run<'_>,
     turn: &TurnSite<'_, '_>,
@@ -233,7 +236,7 @@ fn done(
     Ok(lines)
 }
 
-/// Returns when an equal call was made before, and how many of its turn ran.
+/// Returns the time of the last equal call, and the number of equal calls in this turn.
 fn repetition(run: &Run<'_>, call: &CallOfTurn, proposal: &Proposal, seq: Seq) -> Result<Vec<String>, RenderError> {
     let Some(equal) = &proposal.equal else { return Ok(Vec::new()) };
     let made = equal.made_before(run, seq).map(|earlier| equal::line(run, &earlier)).transpose()?;
@@ -246,11 +249,11 @@ fn repetition(run: &Run<'_>, call: &CallOfTurn, proposal: &Proposal, seq: Seq) -
     Ok(lines)
 }
 
-/// Returns the outcomes of the calls that the run made before a number of the journal, the newest last; not those of
-/// the call at `own`.
+/// Returns the outcomes of the calls that the run made before a number of the journal, the newest last, without those
+/// of the call at `own`.
 fn earlier_calls(run: &Run<'_>, own: &str, seq: Seq) -> Vec<String> {
     let state = run.state.borrow();
-    // The record of an agent ends with its first turn: where that calls tools, the agent ends with its answer.
+    // The record of an agent ends with its first turn. If that turn called tools, the answer is in a record of its own.
     let end = |record: &StepRecord| match record.calls_tools() {
         true => state.journal.get(&RecordPath::new(&record.path).answer(), 1)?.done,
         false => record.done,

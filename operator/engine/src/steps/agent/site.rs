@@ -1,4 +1,4 @@
-//! The types of a call while it is made: its turn, its tool, its proposal and its result.
+//! The types of a call in progress: its turn, its tool, its proposal and its result.
 
 use std::{collections::BTreeSet, rc::Rc};
 
@@ -19,7 +19,7 @@ const RESULT: usize = 32 * 1024;
 
 /// The fact of a gate with the digest of the arguments that it asks about.
 pub(super) const FACT_ARGUMENTS: &str = "arguments";
-/// The fact of a gate with the digest of what the step of the call is given, by which equal calls are found.
+/// The fact of a gate with the digest of the input of the call's step, by which equal calls are found.
 pub(super) const FACT_INPUT: &str = "input";
 /// The fact of a gate with the gates of the plan that ask together.
 pub(super) const FACT_GATES: &str = "gates";
@@ -31,16 +31,16 @@ pub(super) struct ToolCallSite<'a> {
     pub(super) tool: &'a PlannedTool,
     /// The path of the call.
     pub(super) path: String,
-    /// Its templates and those of the gates see `args`, `tool`, `effects`, `agent` and `agents`.
+    /// The scope of its templates and of those of its gates, with `args`, `tool`, `effects`, `agent` and `agents`.
     pub(super) scope: StepScope<'a>,
     pub(super) seen: Seq,
-    /// Those that its gates are asked about.
+    /// The attempts that its gates are asked about.
     pub(super) attempts: Attempts,
     /// The last editors of its arguments and the arguments before the edit, as a line of the request.
     pub(super) edited: Option<String>,
 }
 
-/// A rendered call, for which people are asked.
+/// A rendered call as people review it.
 pub(super) struct Proposal {
     pub(super) arguments: Arguments,
     /// Its method and address, its image, or its agent.
@@ -65,29 +65,29 @@ pub(super) struct Proposal {
 pub(super) struct TurnSite<'t, 'a> {
     pub(super) invocation: &'t StepInvocation<'a>,
     pub(super) agent: &'t str,
-    /// The tools that the model was told of.
+    /// The tools that the model could call in this turn.
     pub(super) tools: Vec<Offered<'a>>,
-    /// The path before `.call-1`.
+    /// The path of the turn, without `.call-1` and so on.
     pub(super) path: String,
     /// Decisions about the calls use journal events before this number.
     pub(super) seen: Seq,
-    /// Whether all its calls have results: the next turn has begun.
+    /// Whether all its calls have results, because the next turn has begun.
     pub(super) is_answered: bool,
-    /// The limit of calls of each agent around the turn, and the calls that were made there in earlier turns.
+    /// The limit of calls of each agent around the turn, and the number of its calls in earlier turns.
     pub(super) limits: Vec<(i32, usize)>,
     /// The text of the model beside its calls.
     pub(super) says: String,
     pub(super) truncated: bool,
     pub(super) siblings: Vec<SiblingCall>,
-    /// The paths of the earlier calls of the conversation that the model was told with this turn.
+    /// The paths of the earlier calls of the conversation that the model received with this turn.
     pub(super) told: Rc<BTreeSet<String>>,
-    /// The number of its calls, with those that were not kept.
+    /// The number of its calls, including those that were not recorded.
     pub(super) count: usize,
     /// For each call its number among the equal calls of the turn, from 1, and their count.
     pub(super) equal: Vec<(usize, usize)>,
 }
 
-/// A call and its place in its turn.
+/// A call and its position in its turn.
 pub(super) struct CallOfTurn {
     pub(super) agent: String,
     pub(super) path: String,
@@ -100,7 +100,7 @@ pub(super) struct CallOfTurn {
 
 impl CallOfTurn {
     pub(super) fn of(turn: &TurnSite<'_, '_>, at: usize, site: &ToolCallSite<'_>) -> Self {
-        // With other arguments it is none of those.
+        // With edited arguments it is not one of the equal calls.
         let place = turn.equal.get(at).copied().filter(|_| site.edited.is_none()).unwrap_or((1, 1));
         Self {
             agent: turn.agent.to_owned(),
@@ -116,12 +116,12 @@ impl CallOfTurn {
 pub(super) enum Answered {
     /// A result for the agent.
     Result(String),
-    /// A result that each further equal call of the turn has too: none of them is made, and nobody is asked about them.
+    /// A result for this call and for each further equal call of the turn: these are neither made nor asked about.
     OfAllEqual(String),
 }
 
 impl Answered {
-    /// The same, with a note below it.
+    /// Returns the result with a note below it.
     pub(super) fn after(self, note: Option<String>) -> Self {
         let noted = |text: String| note.map_or_else(|| text.clone(), |note| format!("{text}\n{note}"));
         match self {
@@ -136,7 +136,7 @@ pub(super) fn cut(result: &str) -> String {
     cut_at(&text::clean(result), RESULT)
 }
 
-/// Cuts a text, and says so.
+/// Cuts a text, and marks the cut.
 pub(super) fn cut_at(result: &str, most: usize) -> String {
     let shown = text::first(result, most);
     if shown.len() == result.len() {

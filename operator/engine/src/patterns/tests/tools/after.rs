@@ -1,4 +1,4 @@
-//! The gates after a call, about a failure of the step of its tool and about its output: one line for each verdict.
+//! Tests of the gates after a call, about a failure of the step of its tool and about its output, with each verdict.
 
 use serde_json::{Value, json};
 use signoff_api::{Outcome, Verdict, approval::Source};
@@ -12,9 +12,9 @@ use crate::{
 /// The consequence of a verdict.
 #[derive(Debug, PartialEq)]
 enum Follows {
-    /// The agent is told this in its second turn, and nothing runs again.
+    /// The agent receives this in its second turn, and nothing runs again.
     Told(&'static str),
-    /// The gates in front of the tool ask again, and nothing runs before that.
+    /// The gates before the tool ask again, and nothing runs before that.
     AskedAgain,
     Failed,
     Rejected,
@@ -25,7 +25,7 @@ fn own(type_: &str, verdicts: Value) -> Value {
     json!({"name": "after", "type": type_, "steps": ["pay"], "hitl": gate(json!({"allowedVerdicts": verdicts}))})
 }
 
-/// An outcome of people who wrote these texts.
+/// Returns an outcome with these texts of people.
 fn said(verdict: Verdict) -> Outcome {
     let text = |is: bool, text: &str| is.then(|| text.to_owned());
     let replaced = json!({"response": "a receipt"});
@@ -53,7 +53,7 @@ fn follows(run: &TestRun) -> Follows {
     Follows::Told(result(run, "handle/.turn-2", "c1").leak())
 }
 
-/// A run whose approved call waits at the gate after it.
+/// Returns a run whose approved call waits at the gate after it.
 fn after(gate: Value, ended: impl Fn(&mut TestRun)) -> TestRun {
     let mut spec = spec(gates(json!([money(), gate.clone()])));
     if gate["type"] == "errorEscalation" {
@@ -119,7 +119,7 @@ fn a_deadline_that_asks_again_about_the_output_of_a_call_does_not_make_it_again(
     assert_eq!(follows(&run), Follows::Told("paid"));
 }
 
-/// The agent must not take the refusal of a further attempt for one of the attempt that paid.
+/// The agent must not confuse the refusal of another attempt with the result of the attempt that paid.
 #[test]
 fn what_people_say_of_a_further_attempt_is_told_beside_the_one_that_succeeded() {
     for verdict in [Verdict::Reject, Verdict::Defer, Verdict::Skip, Verdict::Respond] {
@@ -159,7 +159,7 @@ fn what_people_change_of_a_failed_call_is_not_what_runs() {
     assert_eq!((run.calls(), run.prompt()), (vec![format!("{PAY}@2")], "1".to_owned()));
 }
 
-/// A run whose approved call answered with JSON that fits the schema of its step, and waits at the gate after it.
+/// Returns a run whose approved call answered with valid JSON, and waits at the gate after it.
 fn with_schema(verdicts: Value) -> TestRun {
     let mut spec = spec(gates(json!([money(), own("outputValidation", verdicts)])));
     spec["steps"][2]["outputSchema"] = json!({"type": "object", "required": ["receipt"]});

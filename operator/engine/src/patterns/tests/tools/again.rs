@@ -1,4 +1,4 @@
-//! Calls that fail, are made once more, or cannot be asked about; and what bounds them.
+//! Tests of calls that fail, are repeated, or cannot be asked about, and of their limits.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use crate::{
     transition::{Failure, Reply},
 };
 
-/// A failure that says nothing about what the other side did.
+/// Returns a failure after which the effect of the call is unknown.
 fn no_answer() -> Failure {
     Failure {
         class: "Timeout".into(),
@@ -30,7 +30,7 @@ fn an_attempt_whose_outcome_is_not_certain_is_asked_about_again() {
     let mut run = with_retries(2, money());
     assert_eq!(run.asked(GATE).request.action.as_ref().unwrap().attempts, Some(3));
     run.approve(GATE);
-    // No answer came: nothing says that the first attempt did nothing.
+    // Without an answer the effect of the first attempt is unknown.
     unanswered(&mut run, 1);
     assert_eq!(run.open(), [format!("{GATE}#2")]);
     let again = run.asked(&format!("{GATE}#2")).request.action.clone().unwrap();
@@ -55,7 +55,7 @@ fn a_request_lists_no_more_than_the_api_takes_and_keeps_the_newest() {
     assert_eq!(done[14], r#"this call, changed by alice; before: {"amount":420}"#);
 }
 
-/// A Workflow with a tool whose step may be repeated, behind a gate.
+/// Returns a Workflow with a tool whose step may be repeated, behind a gate.
 fn repeatable(limit: i32, gate: serde_json::Value) -> serde_json::Value {
     let mut spec = spec(gates(json!([gate])));
     spec["steps"][2]["retry"] = json!({"limit": limit});
@@ -63,7 +63,7 @@ fn repeatable(limit: i32, gate: serde_json::Value) -> serde_json::Value {
     spec
 }
 
-/// A run in which this tool was called.
+/// Returns a run in which this tool was called.
 fn with_retries(limit: i32, gate: serde_json::Value) -> TestRun {
     let mut run = TestRun::of(repeatable(limit, gate));
     turn(&mut run, "handle", &[("c1", "refund", r#"{"amount":1}"#)]);
@@ -355,7 +355,7 @@ fn a_question_that_cannot_be_asked_is_an_error_result() {
         spec(json!([{"name": "questions", "type": "question", "hitl": gate(json!({"prompt": "{{ inputs.note }}"}))}]));
     spec["inputs"] = json!([{"name": "note", "value": " "}]);
     let mut run = TestRun::of(spec);
-    // There is room for the turn, and none for what people would be shown.
+    // There is room for the turn, but not for the text of the request.
     run.control.values.of_run = 30_000;
     let long = "x".repeat(20_000);
     turn(&mut run, "handle", &[("c1", "ask-human", &format!(r#"{{"questions":[{{"question":"{long}"}}]}}"#))]);
@@ -385,7 +385,7 @@ fn an_id_that_an_earlier_turn_used_is_told_as_another_one() {
     turn(&mut run, "handle/.turn-2", &[("c1", "lookup", r#"{"name":"b"}"#)]);
     assert_eq!(result(&run, "handle/.turn-3", "c1"), "found a");
     assert_eq!(result(&run, "handle/.turn-3", "c1-2"), "found b");
-    // The new id can be one that the model uses as well.
+    // The new id can also be one that the model uses.
     turn(&mut run, "handle/.turn-3", &[("c1-2", "lookup", r#"{"name":"c"}"#)]);
     turn(&mut run, "handle/.turn-4", &[("c1", "lookup", r#"{"name":"d"}"#)]);
     assert_eq!(result(&run, "handle/.turn-5", "c1-2-2"), "found c");
@@ -397,7 +397,7 @@ fn ids_of_steps_that_the_agent_remembers_are_told_once_each() {
     let mut spec = spec(gates(json!([])));
     spec["steps"].as_array_mut().unwrap().push(agent("check", "clerk", "check it"));
     let mut run = TestRun::of(spec);
-    // A model that gives no ids, and one that begins with the same id in each step.
+    // One model gives no ids, and another begins with the same id in each step.
     turn(&mut run, "handle", &[("", "lookup", r#"{"name":"a"}"#), ("c1", "lookup", r#"{"name":"b"}"#)]);
     run.reply("handle/.turn-2", 1, "done");
     turn(&mut run, "check", &[("", "lookup", r#"{"name":"c"}"#), ("c1", "lookup", r#"{"name":"d"}"#)]);

@@ -1,5 +1,5 @@
-//! An approval of a call is bound to exactly that call: it counts for no other one, for no other definition of the
-//! tool, and for nothing else that would be sent.
+//! Tests that an approval covers exactly one call: no other call, no other definition of the tool, and no other sent
+//! data.
 
 use serde_json::{Value, json};
 use signoff_api::{Digest, journal::StepRecord};
@@ -15,7 +15,7 @@ type Change = (&'static str, &'static dyn Fn(&mut Value));
 
 const SECOND: &str = "handle/.turn-1/.call-2/.gate";
 
-/// A run in which the tool was called once, and waits for people.
+/// Returns a run in which the tool was called once, and waits for people.
 fn called(spec: Value) -> TestRun {
     let mut run = TestRun::of(spec);
     turn(&mut run, "handle", &[("c1", "refund", r#"{"amount":1}"#)]);
@@ -105,7 +105,7 @@ fn a_call_that_would_send_something_else_than_was_approved_does_not_run() {
         let before = format!("{PAY}/.start");
         assert_eq!((run.open(), run.calls()), (vec![before.clone()], Vec::new()));
         if is_other {
-            // As another version of the operator might render it.
+            // A rendering that differs, like that of another version of the operator.
             tamper(&mut run, |record| {
                 if record.path == before {
                     record.input_digest = Some(Digest::of_bytes(b"something else"));

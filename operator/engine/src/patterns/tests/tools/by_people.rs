@@ -1,4 +1,4 @@
-//! Decisions that only people make: no deadline repeats a call, a call that people edited is known by its input, and
+//! Tests of decisions that only people make: no deadline repeats a call, an edited call is recognized by its input, and
 //! requests name the earlier attempts and calls.
 
 use serde_json::{Value, json};
@@ -10,7 +10,7 @@ use super::{
 };
 use crate::tests::test_run::{TestRun, agent, chain_of, decided, gate};
 
-/// The outcome at a deadline.
+/// Returns an outcome by the deadline.
 fn by_timeout(verdict: Verdict) -> Outcome {
     Outcome { source: Source::Timeout, decided_by: Vec::new(), ..decided(verdict) }
 }
@@ -19,7 +19,7 @@ fn pay_step() -> Value {
     json!({"name": "pay", "http": {"method": "POST", "url": "https://bank.example/refunds", "body": "420"}})
 }
 
-/// A payment with a gate about it: its type, and fields of its `hitl`.
+/// Returns a run with a payment and a gate about it: its type, and fields of its `hitl`.
 fn paying(gate_type: &str, pay: Value, hitl: Value) -> TestRun {
     let mut spec = chain_of(json!([pay]));
     spec["gates"] = json!([{"name": "about", "type": gate_type, "steps": ["pay"], "hitl": gate(hitl)}]);
@@ -38,7 +38,7 @@ fn a_deadline_does_not_repeat_a_post_whose_outcome_is_unknown() {
     assert_eq!(run.calls(), Vec::<String>::new(), "no person decided that it is paid again");
 }
 
-/// The same by the timeout action Default, which answers for people.
+/// The timeout action Default does not count as a decision of people either.
 #[test]
 fn a_default_answer_does_not_repeat_a_post_whose_outcome_is_unknown() {
     let hitl = json!({"allowedVerdicts": ["Retry", "Respond", "Reject"],
@@ -57,7 +57,8 @@ fn a_deadline_at_a_gate_about_an_answer_does_not_repeat_a_post_that_succeeded() 
     assert_eq!(run.calls(), Vec::<String>::new(), "no person decided that it is paid again");
 }
 
-/// Two proposals in two turns, which people edit and pay; then a third one. `proposed`: the tool and arguments of each.
+/// Proposes calls in two turns, which people edit and approve, and then a third one. `proposed` returns the tool and
+/// the arguments of each.
 fn proposed_after_two_edits(mut run: TestRun, proposed: &dyn Fn(usize) -> (&'static str, String)) -> TestRun {
     for number in 1..=3 {
         let path = if number == 1 { "handle".to_owned() } else { format!("handle/.turn-{number}") };
@@ -81,7 +82,7 @@ fn a_call_that_was_edited_twice_is_recognized_by_what_is_sent() {
     assert_eq!(run.open(), Vec::<String>::new(), "the third equal call is refused: 420 is sent by all of them");
 }
 
-/// The same with two tools of one step.
+/// An edited call is recognized also if two tools have the same step.
 #[test]
 fn a_call_that_was_edited_twice_is_recognized_under_another_tool_of_its_step() {
     let mut spec = spec(gates(json!([{"name": "all", "type": "toolExecution", "hitl": gate(json!({}))}])));
@@ -194,8 +195,8 @@ fn a_deadline_does_not_approve_a_further_attempt_before_the_step_of_a_tool() {
     assert!(!run.calls().contains(&format!("{PAY}@2")), "no person approved another attempt: {:?}", run.calls());
 }
 
-/// Defer runs the nodes between the reviewed one and the gate again: a POST among them is refused in a graph and a dag
-/// as in a chain.
+/// Defer repeats the nodes between the reviewed one and the gate. If a POST is among them, Defer is refused in a graph
+/// and a dag like in a chain.
 #[test]
 fn defer_over_a_post_is_refused_in_every_pattern() {
     use crate::tests::test_run::{errors, hitl, of_pattern};
@@ -214,7 +215,7 @@ fn defer_over_a_post_is_refused_in_every_pattern() {
     }
 }
 
-/// A loop of a graph leads back over the POST by Retry or Defer of a gate that a person decided once.
+/// A loop of a graph leads back before the POST by Retry or Defer at a gate that a person decided once.
 #[test]
 fn defer_in_a_graph_does_not_pay_again() {
     use crate::tests::test_run::{hitl, of_pattern};
@@ -241,7 +242,7 @@ fn deadlines_do_not_use_up_the_retries_of_people() {
     assert_eq!(run.calls(), ["pay@2"]);
 }
 
-/// Calls of a turn that people edit into the same call: a decision that stands is not taken back.
+/// Calls of a turn that people edit into the same call: a valid decision is kept.
 #[test]
 fn edits_of_other_calls_of_a_turn_do_not_refuse_a_call_that_people_are_asked_about() {
     let mut run = run(json!([money()]));

@@ -1,4 +1,4 @@
-//! Equal calls: a call that can change something is made once, unless people say that it is made again.
+//! Tests of equal calls: a call that can change something is made once, unless people approve another one.
 
 use serde_json::{Value, json};
 use signoff_api::{Outcome, Verdict, Workflow, WorkflowStatus, approval::Source, journal::StepPhase};
@@ -13,7 +13,7 @@ use crate::{
 pub(super) const CALL: &str = r#"{"amount":420}"#;
 pub(super) const PAY: &str = "handle/.turn-1/.call-1/pay";
 
-/// A run of an agent without gates in front of its tools, and a review that can send it back.
+/// Returns a spec with an agent without gates before its tools, and a review that can repeat it.
 pub(super) fn reviewed(change: impl Fn(&mut Value)) -> Value {
     let mut spec = spec(gates(json!([])));
     let review = hitl("review", json!({"allowedVerdicts": ["Approve", "Reject", "Defer", "Abort"]}));
@@ -36,7 +36,7 @@ fn accepted(spec: Value) -> TestRun {
     run
 }
 
-/// The path of the second visit of the agent, or of its second first turn.
+/// Makes the same call in the second visit of the agent, or in its repeated first turn, at this path.
 pub(super) fn pays_again(run: &mut TestRun, path: &str, id: &str) {
     turn(run, path, &[(id, "refund", CALL)]);
 }
@@ -70,7 +70,7 @@ fn a_deferred_agent_does_not_pay_again() {
             assert_eq!(check.error.as_ref().unwrap().class, "Repeated");
             run.reply(&format!("{handle}/.turn-2"), 1, "done");
         }
-        // Another amount is another call.
+        // With another amount the call is not equal.
         run.defer("review#3", "again");
         turn(&mut run, "handle#4", &[("c1", "refund", r#"{"amount":42}"#)]);
         assert_eq!(run.calls(), ["handle#4/.turn-1/.call-1/pay@1"]);
@@ -82,7 +82,7 @@ fn a_fresh_agent_that_can_change_something_is_not_deferred_over() {
     let fresh = |spec: &mut Value| spec["steps"][0]["agent"]["conversation"] = json!("fresh");
     let found = errors(reviewed(fresh));
     assert!(found.iter().any(|error| error.contains("Defer runs step handle again")), "{found:?}");
-    // One whose tools only read is.
+    // A call of a tool that only reads is repeated.
     let reads = reviewed(|spec| {
         fresh(spec);
         spec["agents"][0]["tools"] = json!(["lookup", "ask-human"]);
@@ -290,7 +290,7 @@ fn an_answer_that_is_asked_again_and_a_revision_do_not_pay_again() {
     assert!(marked(&result(&run, ".revision/.turn-2", "c")));
 }
 
-/// An agent that calls two clerks in one turn, which refund the same, with these gates.
+/// Returns a spec of an agent that calls two clerks in one turn, with the same refund and these gates.
 pub(super) fn clerks(more: Value) -> Value {
     let mut spec = spec(gates(more));
     spec["agents"] =
@@ -360,7 +360,7 @@ fn a_retry_of_the_agents_step_does_not_pay_again() {
     assert_eq!(run.calls(), ["handle/.turn-3@1"], "nothing is paid");
 }
 
-/// The second attempt at the second turn proposes the same refund.
+/// Makes the same refund in the second attempt at the second turn.
 fn proposes_again_in_its_second_attempt(run: &mut TestRun) {
     let calls = json!([{"id": "c2", "tool": "refund", "arguments": CALL}]);
     let facts = std::collections::BTreeMap::from([("calls".to_owned(), "1".to_owned())]);
@@ -459,7 +459,7 @@ fn a_call_that_was_edited_twice_is_refused_where_no_gate_asks_about_failures() {
         told,
         "Refused: people changed the arguments of this call of refund 2 times in this run; do not call it again"
     );
-    // Another call of the tool is asked about.
+    // A gate asks about another call of the tool.
     turn(&mut run, "handle/.turn-4", &[("d", "refund", r#"{"amount":7}"#)]);
     assert_eq!(run.open(), ["handle/.turn-4/.call-1/.gate"]);
 }

@@ -1,5 +1,5 @@
-//! A tool whose calls people rejected three times: the fourth call is a failure that people decide about, by quorums at
-//! least as strong as those that rejected.
+//! Tests of a tool with three rejected calls: the fourth call is escalated to the gate about failures, with quorums at
+//! least as strong as those of the gates before.
 
 use serde_json::{Value, json};
 use signoff_api::{Outcome, Verdict, approval::Source, gate::GateType};
@@ -21,13 +21,13 @@ fn help(more: Value) -> Value {
     json!({"name": "help", "type": "errorEscalation", "hitl": gate(hitl)})
 }
 
-/// Calls the tool in a turn, with an amount of its own.
+/// Calls the tool in a turn, with a different amount for each number.
 fn call(run: &mut TestRun, number: i32) {
     let path = if number == 1 { "handle".to_owned() } else { format!("handle/.turn-{number}") };
     turn(run, &path, &[(&format!("c{number}"), "refund", &format!(r#"{{"amount":{number}}}"#))]);
 }
 
-/// A run in which three calls of the tool were rejected and the agent makes a fourth.
+/// Returns a run in which three calls of the tool were rejected and the agent makes a fourth.
 fn rejected_three_times(more: Value) -> TestRun {
     let mut run = run(more);
     for number in 1..=3 {

@@ -1,4 +1,4 @@
-//! Each type of gate in front of calls: where it asks, and where it does not.
+//! Tests of each type of gate before calls: the calls that it asks about.
 
 use serde_json::{Value, json};
 use signoff_api::gate::GateType;
@@ -6,7 +6,7 @@ use signoff_api::gate::GateType;
 use super::{GATE, PAY, gates, money, run, spec, turn};
 use crate::tests::test_run::{TestRun, decided, gate, in_branch};
 
-/// A gate of a type, with further fields.
+/// Returns a gate of a type, with further fields.
 fn of_type(type_: &str, more: Value) -> Value {
     let mut own = json!({"name": "own", "type": type_, "hitl": gate(json!({}))});
     for (field, value) in more.as_object().unwrap() {
@@ -18,7 +18,7 @@ fn of_type(type_: &str, more: Value) -> Value {
 /// Returns for each tool of `tools` the reason why a gate asks about its calls, or `None`.
 fn asked(own: Value, tools: &[(&str, &str)]) -> Vec<Option<String>> {
     let mut spec = spec(gates(json!([own])));
-    // One tool of each effect, and one that says nothing about its own.
+    // One tool of each effect, and one without declared effects.
     for (name, effects) in [("mail", json!("write")), ("call", Value::Null), ("web_search", json!("read"))] {
         let mut tool = json!({"name": name, "step": format!("do-{}", name.replace('_', "-")), "description": name,
             "parameters": {"type": "object"}});
@@ -54,7 +54,7 @@ fn asked(own: Value, tools: &[(&str, &str)]) -> Vec<Option<String>> {
 const EACH: [(&str, &str); 5] =
     [("lookup", "{}"), ("mail", "{}"), ("refund", r#"{"amount":1}"#), ("call", "{}"), ("web_search", "{}")];
 
-/// The tools of [`EACH`] about which a gate asks.
+/// Returns the tools of [`EACH`] about which a gate asks.
 fn asks_about(own: Value) -> Vec<&'static str> {
     let reasons = asked(own, &EACH);
     EACH.iter().zip(reasons).filter(|(_, reason)| reason.is_some()).map(|((tool, _), _)| *tool).collect()

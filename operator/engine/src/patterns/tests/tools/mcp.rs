@@ -1,4 +1,4 @@
-//! Tools of MCP servers: the catalogue as recorded data, what runs unasked, and what happens when a definition changes.
+//! Tests of tools of MCP servers: the recorded catalogue, calls without a gate, and changed definitions.
 
 mod away;
 mod hostile;
@@ -19,14 +19,14 @@ const TOOLS: &str = ".tools/crm";
 const CALL: &str = "handle/.turn-1/.call-1/crm.refund";
 const GATE: &str = "handle/.turn-1/.call-1/.gate";
 
-/// A server of two tools. `more`: further fields of it.
+/// Returns a server of two tools. `more` are further fields of it.
 fn server(more: Value) -> Value {
     let mut server = json!({"name": "crm", "url": "https://crm.example/mcp"});
     server.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
     server
 }
 
-/// A Workflow whose only agent may call every tool of the server.
+/// Returns a Workflow whose only agent may call every tool of the server.
 fn spec(more: Value, gates: Value) -> Value {
     json!({
         "providers": [{"name": "script", "scripted": {"replies": [{"text": "hello"}]}}],
@@ -52,12 +52,12 @@ fn refund(description: &str) -> Digest {
     serde_json::from_value::<Catalogue>(tools).unwrap().tools()[0].digest()
 }
 
-/// The server answers with these tools.
+/// Finishes the request for a catalogue with these tools.
 fn lists(run: &mut TestRun, path: &str, tools: &[Value]) {
     run.reply(path, 1, &json!({"tools": tools}).to_string());
 }
 
-/// A run whose server has listed its two tools.
+/// Returns a run whose server has listed its two tools.
 fn listed(more: Value, gates: Value) -> TestRun {
     let mut run = TestRun::of(spec(more, gates));
     lists(&mut run, TOOLS, &[definition("get_customer", "Finds."), definition("refund", "Refunds.")]);
@@ -86,7 +86,7 @@ fn sent(run: &TestRun, path: &str) -> McpToolCall {
     }
 }
 
-/// The names of the tools that the model is told of at a path.
+/// Returns the names of the tools that the model can call at a path.
 fn offered(run: &TestRun, path: &str) -> Vec<String> {
     match &call_at(run, path).content {
         CallContent::Agent(agent) => agent.tools.iter().map(|tool| tool.name.clone()).collect(),
@@ -94,7 +94,7 @@ fn offered(run: &TestRun, path: &str) -> Vec<String> {
     }
 }
 
-/// The client refuses a call, because the tool has another definition now, or none.
+/// Fails a call because its tool has another definition now, or none.
 fn changed(run: &mut TestRun, path: &str, attempt: i32, tool: &str, now: Option<&Digest>) {
     let facts = BTreeMap::from([("changed".to_owned(), McpCall::changed("crm", tool, now))]);
     fails(run, path, attempt, FailureClass::ToolChanged, facts);
@@ -128,7 +128,7 @@ fn the_tools_of_a_server_are_listed_once_before_the_first_turn_and_a_replay_asks
     run.reply("handle/.turn-1/.call-1/crm.get_customer", 1, "ACME");
     assert_eq!(run.calls(), ["handle/.turn-2@1"]);
     assert_eq!(result(&run, "handle/.turn-2", "c1"), "ACME");
-    // Another process plans anew, and has the journal only.
+    // Another process has only the journal, and plans again.
     run.plan = plan_of(spec(json!({"only": ["get_*", "refund"], "read": ["get_*"]}), json!([])));
     run.later(1);
     assert_eq!(run.calls(), ["handle/.turn-2@1"]);
@@ -144,7 +144,7 @@ fn a_tool_that_may_change_something_never_runs_unasked_and_unpinned() {
         (pin("Refunds twice."), json!([]), false),
         (pin("Refunds."), json!([]), true),
         (json!({"read": ["refund"]}), json!([]), true),
-        // Neither a condition that is false, nor a list, stands for people.
+        // Neither a false condition nor a list replaces the approval of people.
         (json!({}), asks(json!({"type": "custom", "condition": "false"})), false),
         (json!({}), asks(json!({"type": "specificTools", "tools": ["crm.get_*"]})), false),
         (json!({}), asks(json!({"type": "destructiveActions", "allowedTools": ["mail.*"]})), false),
@@ -199,7 +199,7 @@ fn annotations_count_only_where_the_author_trusts_them() {
         lists(&mut run, TOOLS, std::slice::from_ref(&hinted));
         turn(&mut run, "handle", &[("c1", "crm__refund", "{}")]);
         assert_eq!(run.calls() == [format!("{CALL}@1")], runs);
-        // They make no call one that is repeated by itself.
+        // Annotations do not make a call repeatable.
         assert!(!runs || !call_at(&run, CALL).idempotent);
     }
 }
@@ -366,7 +366,7 @@ fn a_tool_of_the_workflow_can_wrap_one_of_a_server_with_arguments_of_its_own() {
     assert_eq!(call.definition, refund("Refunds."));
 }
 
-/// A Workflow whose only step calls a tool of the server.
+/// Returns a Workflow whose only step calls a tool of the server.
 fn step(more: Value, gates: Value) -> Value {
     let arguments = json!({"id": "{{ inputs.customer }}"});
     json!({

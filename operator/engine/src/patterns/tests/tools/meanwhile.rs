@@ -1,4 +1,4 @@
-//! Equal calls that are made while people decide, or while a call waits for its next attempt.
+//! Tests of equal calls that are made while people decide, or while a call waits for its next attempt.
 
 use serde_json::{Value, json};
 use signoff_api::{Outcome, Verdict, approval::Source};
@@ -37,7 +37,7 @@ fn an_approval_of_an_equal_call_that_was_made_meanwhile_is_asked_for_again() {
     }
 }
 
-/// A call that ended like this.
+/// Finishes a call with this failure.
 pub(super) fn ended(run: &mut TestRun, path: &str, attempt: i32, class: &str, facts: &[(&str, &str)], retryable: bool) {
     let failure = crate::transition::Failure {
         class: class.into(),
@@ -56,7 +56,7 @@ fn clerk(call: i32, more: &str) -> String {
     format!("handle/.turn-1/.call-{call}/clerk/.turn-1/.call-1/{more}")
 }
 
-/// Two clerks that refund the same at the same time, with these gates and a change of the spec.
+/// Returns a run of two clerks that refund the same at the same time, with these gates and a change of the spec.
 fn both_refund(more: Value, change: impl Fn(&mut Value)) -> TestRun {
     let mut spec = clerks(more);
     change(&mut spec);
@@ -79,7 +79,7 @@ fn a_retry_of_a_call_is_not_made_after_an_equal_one_was_made_in_its_pause() {
     run.later(20);
     assert!(!run.calls().iter().any(|call| call.contains("/pay@")), "{:?}", run.calls());
     assert!(marked(&result(&run, "handle/.turn-1/.call-1/clerk/.turn-2", "c")));
-    // The honest twin: nothing was made in the pause.
+    // The valid counterpart: no call was made in the pause.
     let mut run = both_refund(json!([]), retry);
     ended(&mut run, &clerk(1, "pay"), 1, "Unreachable", &[], true);
     ended(&mut run, &clerk(2, "pay"), 1, "Invalid", &[], false);

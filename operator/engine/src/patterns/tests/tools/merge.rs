@@ -1,4 +1,4 @@
-//! Several gates on one call: which decides whether it asks, and what their one request is.
+//! Tests of several gates about one call: which of them ask, and their common request.
 
 use serde_json::{Value, json};
 use signoff_api::{ApprovalRequest, Verdict, gate::TimeoutAction};
@@ -6,19 +6,19 @@ use signoff_api::{ApprovalRequest, Verdict, gate::TimeoutAction};
 use super::{GATE, PAY, result, run, turn};
 use crate::tests::test_run::{TestRun, decided, gate};
 
-/// A gate in front of `refund`.
+/// Returns a gate before `refund`.
 fn own(name: &str, hitl: Value) -> Value {
     json!({"name": name, "type": "specificTools", "tools": ["refund"], "hitl": gate(hitl)})
 }
 
-/// A call of `refund` under these gates.
+/// Returns a run with a call of `refund` under these gates.
 fn call(gates: Value) -> TestRun {
     let mut run = run(gates);
     turn(&mut run, "handle", &[("c1", "refund", r#"{"amount":420}"#)]);
     run
 }
 
-/// The one request of two gates.
+/// Returns the common request of two gates.
 fn request(one: Value, two: Value) -> ApprovalRequest {
     let run = call(json!([own("one", one), own("two", two)]));
     assert_eq!(run.open(), [GATE]);
@@ -192,7 +192,7 @@ fn a_gate_without_a_timeout_does_not_end_what_another_one_keeps_asking() {
         ("Escalate", TimeoutAction::Escalate, 3600),
         ("Expire", TimeoutAction::Expire, 3600),
         ("Retry", TimeoutAction::Retry, 3600),
-        // What ends the gate stays as careful as it was.
+        // The action at the deadline stays as cautious as before.
         ("Abort", TimeoutAction::Abort, 3600),
         ("Skip", TimeoutAction::Reject, 3600),
         ("Approve", TimeoutAction::Reject, 3600),

@@ -1,11 +1,11 @@
-//! A turn for whose answer there was no memory is made again by itself, and ends no run.
+//! Tests that a turn for whose answer there was no memory is repeated automatically, and does not end a run.
 
 use serde_json::{Value, json};
 
 use super::{equal::CALL, gates, meanwhile::ended, result, spec, turn};
 use crate::tests::test_run::TestRun;
 
-/// A run whose agent has paid, and whose steps are tried only once.
+/// Returns a run whose agent has paid, and whose steps have one attempt.
 fn paid(change: impl Fn(&mut Value)) -> TestRun {
     let mut spec = spec(gates(json!([])));
     spec["steps"][0]["retry"] = json!({"limit": 0});

@@ -1,5 +1,5 @@
-//! Errors that an earlier version of the operator recorded in other words. A replay tells the agent the recorded words,
-//! because the digests of inputs were computed from them.
+//! Tests of errors that an earlier version of the operator worded differently. A replay uses the recorded wording for
+//! the agent, because the digests of inputs contain it.
 
 use serde_json::json;
 use signoff_api::{Verdict, journal::StepRecord};
@@ -29,7 +29,7 @@ fn replay(run: &mut TestRun, path: &str, message: &str, next: &str) {
     assert_eq!(run.calls(), [format!("{next}@1")]);
 }
 
-/// A run in which an agent delegates to another one, whose answers have a schema.
+/// Returns a run in which an agent delegates to another one, whose answers have a schema.
 fn delegated() -> TestRun {
     let mut spec = with_boss(spec(gates(json!([]))));
     spec["steps"][3]["outputSchema"] = json!({"type": "object", "required": ["stars"]});

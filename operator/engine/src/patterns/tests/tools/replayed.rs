@@ -1,4 +1,4 @@
-//! Calls that began already: a later replay that is stopped does not make them calls that cost too much to check.
+//! Tests of calls that have already begun: a later stopped replay does not make them too costly to check.
 
 use std::collections::BTreeMap;
 
@@ -14,12 +14,12 @@ use crate::{
 
 const CHECK: &str = "handle/.turn-1/.call-1/.check";
 
-/// The check of a call was stopped: of those that a replay evaluates, it took longest.
+/// Returns the fact that the check of a call was stopped, because it took the most time in a replay.
 fn stopped(path: &str) -> Fact {
     Fact::TooCostly { path: path.into(), attempt: 1, why: "it took too long".into() }
 }
 
-/// A run with these gates in which the tool was called. `step`: fields of the step of the tool.
+/// Returns a run with these gates in which the tool was called. `step` are fields of the step of the tool.
 fn called(more: Value, step: Value) -> TestRun {
     let mut spec = spec(gates(more));
     for (field, value) in step.as_object().unwrap() {
@@ -30,7 +30,7 @@ fn called(more: Value, step: Value) -> TestRun {
     run
 }
 
-/// A replay is stopped and blames the check at `path`: nothing of the run changes.
+/// Checks that a stopped replay with the check at `path` as its cause does not change the run.
 #[track_caller]
 fn changes_nothing(run: &mut TestRun, path: &str) {
     let (before, open, calls) = (run.journal.clone(), run.open(), run.calls());

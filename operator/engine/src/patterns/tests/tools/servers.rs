@@ -1,5 +1,5 @@
-//! Servers of models with ways of their own, as far as the journal knows of them: parts that they want back, empty
-//! answers, and turns that are repeated by themselves.
+//! Tests of servers of models, as far as the journal records their behavior: opaque parts that they need back, empty
+//! answers, and turns that are repeated automatically.
 
 use serde_json::{Value, json};
 use signoff_api::{
@@ -17,7 +17,7 @@ use crate::{
 
 const PAY: &str = "handle/.turn-1/.call-1/pay";
 
-/// The spec of the agent at a server.
+/// Returns the spec of the agent with a server.
 fn live(change: impl Fn(&mut Value)) -> Value {
     let mut spec = spec(gates(json!([])));
     spec["providers"] = json!([{"name": "models", "openai": {}}]);
@@ -26,7 +26,7 @@ fn live(change: impl Fn(&mut Value)) -> Value {
     spec
 }
 
-/// A run whose agent has paid.
+/// Returns a run whose agent has paid.
 fn paid(change: impl Fn(&mut Value)) -> TestRun {
     let mut run = TestRun::of(live(change));
     turn(&mut run, "handle", &[("c1", "refund", CALL)]);
@@ -39,7 +39,7 @@ fn opaque() -> OpaqueParts {
     OpaqueParts { provider: "models".into(), model: "m".into(), parts }
 }
 
-/// A run whose agent called in a turn with parts that its provider wants back, or without.
+/// Returns a run whose agent made calls in a turn, with or without opaque parts.
 fn called(opaque: Option<OpaqueParts>) -> TestRun {
     let mut run = TestRun::of(live(|_| {}));
     let calls = json!([{"id": "c1", "tool": "lookup", "arguments": "{}"}]);
@@ -104,7 +104,7 @@ fn a_second_empty_answer_fails_the_step_and_the_failure_names_the_calls_with_eff
     assert!(why.ends_with("it is empty; before that, its agent called refund (2 times)"), "{why}");
 }
 
-/// An answer that used so many tokens, and so many of them for reasoning.
+/// Finishes an answer that used these tokens, some of them for reasoning.
 fn answered(run: &mut TestRun, path: &str, text: &str, is_cut: bool, (written, reasoning): (i64, i64)) {
     let facts = is_cut.then(|| (FACT_TRUNCATED.to_owned(), "true".to_owned())).into_iter().collect();
     let usage = Some(Usage { output_tokens: written, reasoning_tokens: reasoning, ..Usage::default() });
@@ -139,7 +139,7 @@ fn the_failure_of_a_cut_answer_that_does_not_fit_its_schema_says_that_it_was_cut
     assert!(run.failed().ends_with(": it was cut at maxTokens; raise maxTokens of agent clerk"), "{}", run.failed());
 }
 
-/// A run that asks about what its agent answered, and at its end about a text that is made of that.
+/// Returns a run with a gate about the answer of its agent, and another about a text that is rendered from it.
 fn reviewed(is_cut: bool) -> TestRun {
     let last = json!({"name": "out", "type": "finalResponse", "hitl": gate(json!({}))});
     let mut run = TestRun::of(live(|spec| {
@@ -160,7 +160,7 @@ fn a_request_says_that_an_answer_that_it_shows_was_cut() {
     assert_eq!(context(&run, "read"), Some(format!("{note}\n\nwhy")));
     run.approve("read");
     assert_eq!(context(&run, ".final").as_deref(), Some(note), "it is made of the answer");
-    // A person wrote another text in its place.
+    // A person replaced the text.
     let mut run = reviewed(true);
     run.modify("read", json!({"response": "Dear ACME"}));
     assert_eq!(context(&run, ".final"), None);
@@ -179,7 +179,7 @@ fn the_empty_answer_of_a_script_is_its_answer() {
     assert_eq!(run.succeeded(), "");
 }
 
-/// Fails attempts at a turn until no further one is made. Returns how many were made.
+/// Fails attempts at a turn until no other one is made. Returns the number of attempts.
 fn attempts(run: &mut TestRun, path: &str, class: &str, facts: &[(&str, &str)]) -> i32 {
     for attempt in 1..=10 {
         if run.calls() != [format!("{path}@{attempt}")] {

@@ -18,7 +18,7 @@ fn schema() -> Validator {
     jsonschema::options().build(&schema).unwrap()
 }
 
-/// Refuses fields that the API server would drop.
+/// Closes the schema, so that fields that the API server would drop are errors.
 fn closed(schema: &mut Value) {
     if let Some(fields) = schema.as_object_mut() {
         if fields.contains_key("properties") && !fields.contains_key("x-kubernetes-preserve-unknown-fields") {
@@ -30,7 +30,7 @@ fn closed(schema: &mut Value) {
     }
 }
 
-/// A text as a model may say it.
+/// Generates a text of a model.
 fn words() -> impl Strategy<Value = String> {
     let special = [
         "",
@@ -72,7 +72,7 @@ fn value() -> impl Strategy<Value = Value> {
     })
 }
 
-/// A question with any number of options.
+/// Generates a question with any number of options.
 fn question() -> impl Strategy<Value = Value> {
     let option =
         (words(), proptest::option::of(words()), proptest::option::of(words())).prop_map(|(label, id, description)| {
@@ -95,7 +95,7 @@ fn question() -> impl Strategy<Value = Value> {
     })
 }
 
-/// A call: its id, the name of its tool, and its arguments as text.
+/// Generates a call: its id, the name of its tool, and its arguments as text.
 fn call() -> impl Strategy<Value = Value> {
     let made =
         |id: String, tool: &str, arguments: Value| json!({"id": id, "tool": tool, "arguments": arguments.to_string()});
@@ -121,7 +121,7 @@ fn call() -> impl Strategy<Value = Value> {
     ]
 }
 
-/// Returns what the API server would find wrong with the requests of a run, and how many there are.
+/// Returns the errors that the API server would find in the requests of a run, and the number of requests.
 fn wrong(run: &TestRun, schema: &Validator) -> (Vec<String>, usize) {
     let (mut found, open) = (Vec::new(), run.open());
     for path in &open {
@@ -134,7 +134,7 @@ fn wrong(run: &TestRun, schema: &Validator) -> (Vec<String>, usize) {
     (found, open.len())
 }
 
-/// A run in which every call is asked about.
+/// Returns a run with a gate about every call.
 fn asking() -> TestRun {
     let every = json!([{"name": "every", "type": "toolExecution", "hitl": gate(json!({}))}]);
     let mut spec = super::spec(gates(every));

@@ -1,4 +1,4 @@
-//! Turns of an agent that calls tools, as tests make them, and the messages that it is told.
+//! Turns of an agent that calls tools, for tests, and the messages that the agent receives.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::{
     transition::{CallContent, Command, Message, Reply},
 };
 
-/// A turn that calls: each call is an id, a tool and arguments.
+/// Finishes a turn with calls, each an id, a tool and arguments.
 pub(in crate::patterns::tests) fn turn(run: &mut TestRun, path: &str, calls: &[(&str, &str, &str)]) {
     let list: Vec<_> =
         calls.iter().map(|(id, tool, arguments)| json!({"id": id, "tool": tool, "arguments": arguments})).collect();
@@ -23,7 +23,7 @@ pub(super) fn raw_turn(run: &mut TestRun, path: &str, response: Value) {
 }
 
 pub(super) fn turn_with(run: &mut TestRun, path: &str, response: Value, opaque: Option<OpaqueParts>) {
-    // As the caller records it, whatever ids the model gave.
+    // The form in which the caller records it, with any ids of the model.
     let given: TurnCalls = serde_json::from_value(response).unwrap();
     let response = json!(TurnCalls::recorded(given.text, given.calls, given.truncated, given.dropped));
     let count = response["calls"].as_array().unwrap().len();
@@ -33,7 +33,7 @@ pub(super) fn turn_with(run: &mut TestRun, path: &str, response: Value, opaque: 
     run.take(vec![Fact::CallFinished { path: path.into(), attempt: 1, result: Ok(reply), at }]);
 }
 
-/// The messages that the agent is given at a path.
+/// Returns the messages that the agent receives at a path.
 pub(super) fn told(run: &TestRun, path: &str) -> Vec<Message> {
     let found = run.transition.commands.iter().find_map(|command| match command {
         Command::Call(call) if call.path == path => match &call.content {
@@ -45,7 +45,7 @@ pub(super) fn told(run: &TestRun, path: &str) -> Vec<Message> {
     found.unwrap_or_else(|| panic!("{path} is not called: {:?}", run.calls()))
 }
 
-/// The result under a call id that the agent is told at a path.
+/// Returns the result under a call id that the agent receives at a path.
 pub(super) fn result(run: &TestRun, path: &str, id: &str) -> String {
     let all: Vec<_> = told(run, path).into_iter().filter(|m| m.answers.as_deref() == Some(id)).collect();
     assert_eq!(all.len(), 1, "exactly one result for {id}");

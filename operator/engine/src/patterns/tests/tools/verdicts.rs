@@ -1,4 +1,4 @@
-//! The table of verdicts, for calls of tools and for questions of agents: one test a cell.
+//! Tests of all verdicts, for calls of tools and for questions of agents.
 
 use serde_json::{Value, json};
 use signoff_api::{Approval, Outcome, Verdict, approval::Source};
@@ -12,7 +12,7 @@ use crate::{
 
 const ALL_OF_A_CALL: [&str; 7] = ["Approve", "Reject", "Modify", "Respond", "Defer", "Skip", "Abort"];
 
-/// A call of `refund` that waits at a gate.
+/// Returns a run with a call of `refund` that waits at a gate.
 fn call(more: Value) -> TestRun {
     let mut run = run(json!([{"name": "money", "type": "specificTools", "tools": ["refund"], "hitl": gate(more)}]));
     turn(&mut run, "handle", &[("c1", "refund", r#"{"amount":420}"#)]);
@@ -20,7 +20,7 @@ fn call(more: Value) -> TestRun {
     run
 }
 
-/// A question that waits.
+/// Returns a run with a question that waits.
 fn question(more: Value) -> TestRun {
     let mut run = TestRun::of(spec(json!([{"name": "questions", "type": "question", "hitl": gate(more)}])));
     turn(&mut run, "handle", &[("c1", "ask-human", r#"{"questions":[{"question":"How much?"}]}"#)]);
@@ -28,12 +28,12 @@ fn question(more: Value) -> TestRun {
     run
 }
 
-/// The result that the agent is told in its second turn.
+/// Returns the result that the agent receives in its second turn.
 fn heard(run: &TestRun) -> String {
     result(run, "handle/.turn-2", "c1")
 }
 
-/// An outcome of people who wrote these texts.
+/// Returns an outcome with these texts of people.
 fn with_texts(verdict: Verdict) -> Outcome {
     let text = |is: bool, text: &str| is.then(|| text.to_owned());
     Outcome {
@@ -44,12 +44,12 @@ fn with_texts(verdict: Verdict) -> Outcome {
     }
 }
 
-/// An outcome because the deadline passed.
+/// Returns an outcome by the deadline.
 fn expired(verdict: Verdict) -> Outcome {
     Outcome { source: Source::Timeout, decided_by: Vec::new(), ..decided(verdict) }
 }
 
-/// The Approval of a gate that is open, with these votes.
+/// Returns the Approval of an open gate with these votes.
 fn after_votes(run: &TestRun, votes: &[(&str, Value)]) -> Approval {
     let request = serde_json::to_value(&run.asked(GATE).request).unwrap();
     let mut approval: Approval = serde_json::from_value(json!({
@@ -65,7 +65,7 @@ fn after_votes(run: &TestRun, votes: &[(&str, Value)]) -> Approval {
     approval
 }
 
-/// The errors of a gate that allows a verdict.
+/// Returns the errors of a gate that allows a verdict.
 fn refused(type_: &str, verdict: &str) -> Vec<String> {
     let tools = if type_ == "question" { json!([]) } else { json!(["refund"]) };
     let hitl = gate(json!({"allowedVerdicts": [verdict, "Skip"]}));

@@ -1,5 +1,5 @@
-//! Servers that are away when a step begins: its gates still ask before anything is sent, and a step that is left out
-//! does not need them.
+//! Tests of servers that are unreachable when a step begins: its gates still ask before anything is sent, and a skipped
+//! step does not need the server.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::tests::test_run::{TestRun, decided, gate};
 
 const START: &str = "pay/.start";
 
-/// A step whose tool is pinned, with a gate before it. `more`: further fields of the step.
+/// Returns a run of a step whose tool is pinned, with a gate before it. `more` are further fields of the step.
 fn gated(more: Value) -> TestRun {
     let pins = json!({"pins": [{"tool": "refund", "definition": refund("Refunds.")}]});
     let gates = json!([
