@@ -13,10 +13,10 @@ use super::files::{File, files};
 type Counted = (&'static str, usize, fn(&[File]) -> Vec<String>);
 
 const COUNTED: [Counted; 4] = [
-    ("no doc comment begins with a riddle", 588, riddles),
-    ("no comment says what a thing must not do", 341, prohibitions),
+    ("no doc comment begins with a riddle", 0, riddles),
+    ("no comment says what a thing must not do", 0, prohibitions),
     ("no comment is wider than 120 columns", 0, wide_comments),
-    ("a type name is declared once in a crate", 35, types_declared_twice),
+    ("a type name is declared once in a crate", 0, types_declared_twice),
 ];
 
 /// First words of a doc comment that name neither a thing nor an action.
