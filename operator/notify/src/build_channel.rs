@@ -1,4 +1,4 @@
-//! Makes the channel that a configuration names.
+//! Builds channels from their configuration.
 
 use std::sync::Arc;
 
@@ -12,14 +12,14 @@ use crate::pagerduty::PagerDutyChannel;
 use crate::slack::SlackChannel;
 use crate::webhook::WebhookChannel;
 
-/// The most bytes of an answer. Slack's has the whole message again.
+/// The most bytes of an answer. Slack repeats the whole message in its answer.
 const ANSWER_BYTES: usize = 256 * 1024;
 
-/// Returns a channel with a client of its own, which reaches what `allowedAddresses` opens for notices and nothing of
-/// what the operator protects.
+/// Returns a channel with an HTTP or mail client of its own. The client also reaches the addresses in
+/// `allowedAddresses`, and none of the `protected` ones.
 ///
 /// # Errors
-/// A setting that is not understood, or TLS that cannot be set up, with the remedy.
+/// A setting is invalid, or TLS cannot be set up; with the remedy.
 pub fn build_channel(
     channel: &ChannelConfig,
     config: &Config,
@@ -43,7 +43,7 @@ pub fn build_channel(
     Ok(built)
 }
 
-/// Returns the addresses that channels reach: what the configuration opens, and never metadata services.
+/// Returns the addresses that channels may reach: those that the configuration allows, and never metadata services.
 pub(crate) fn reachable_addresses(config: &Config, protected: &ProtectedSet) -> AddressSettings {
     let allow = config.allowed_addresses.clone();
     AddressSettings { allow, protected: protected.clone(), is_metadata_closed: true }
@@ -57,7 +57,7 @@ mod tests {
 
     use super::*;
 
-    /// Sends a test notice by a channel with an exception for addresses, and returns the failure.
+    /// Sends a test notice through a channel while `exception` is in `allowedAddresses`, and returns the failure.
     async fn failure(exception: &str, channel: &str) -> String {
         let text = format!("allowedAddresses: [\"{exception}\"]\nchannels: [{{name: a, {channel}}}]");
         let config = Config::parse(&text).unwrap();

@@ -1,4 +1,4 @@
-//! A channel: the way of a notice to people or to a machine.
+//! The interface of a channel, which delivers notices to people or to a machine.
 
 use std::time::Duration;
 
@@ -7,40 +7,42 @@ use serde::{Deserialize, Serialize};
 
 use crate::notice::Notice;
 
-/// One address of a channel: the channel itself, or one person.
+/// A recipient of notices in a channel.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Recipient {
-    /// The channel itself.
+    /// The channel as a whole, such as a Slack channel or a webhook.
     Channel,
-    /// One person, by the address on this channel.
+    /// One person, by the address in this channel.
     Person(String),
 }
 
-/// The name of a sent message, by which it is changed or answered later (Slack: channel and ts; mail: Message-ID).
+/// The id of a sent message, with which a later notice changes or answers the message. In Slack: channel and `ts`; in
+/// mail: the Message-ID.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MessageHandle(pub String);
 
-/// The failure of a delivery.
+/// The failure of an attempt to deliver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SendError {
-    /// It can succeed later, not before this time if given.
+    /// A later attempt can succeed.
     Later {
         /// The reason, without tokens and addresses.
         why: String,
-        /// The time that the receiver asks to wait.
+        /// The time for which the receiver asks to wait, if it does.
         after: Option<Duration>,
     },
-    /// It never will.
+    /// No later attempt can succeed.
     Dead {
         /// The reason, without tokens and addresses.
         why: String,
     },
 }
 
-/// A channel.
+/// A way to deliver notices, such as Slack or mail.
 #[async_trait]
 pub trait Channel: Send + Sync {
-    /// Sends a notice; `earlier`: the message about the same object to the same recipient.
+    /// Sends a notice, and returns the id of the message if the channel has such ids. `earlier`: the message that the
+    /// same recipient got before about the same object.
     async fn send(
         &self,
         notice: &Notice,

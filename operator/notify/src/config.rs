@@ -1,7 +1,8 @@
-//! The administrator's configuration, read strictly: an error names the field and the remedy.
+//! The administrator's configuration of notices. Parsing is strict: an unknown field is an error, and an error names
+//! the field and the remedy.
 //!
-//! **Invariant:** no text of a Workflow is in it, and no error has the content of a file of a Secret or a value of the
-//! configuration: a token may stand in the wrong field.
+//! **Invariant:** the configuration contains no text of a Workflow. No error contains a value of the configuration or
+//! the content of a Secret: an administrator may have written a token into a wrong field.
 
 mod file;
 
@@ -27,7 +28,7 @@ use crate::{
 
 pub use file::{ConfigFile, FileState, LoadedConfig};
 
-/// The largest number of channels: the state of all of them fits into one object.
+/// The largest number of channels. The state of so many fits into one ConfigMap.
 pub const MAX_CHANNELS: usize = 16;
 /// The largest number of routes.
 pub const MAX_ROUTES: usize = 256;
@@ -38,28 +39,28 @@ pub type NamespaceLabels = BTreeMap<String, String>;
 /// The configuration of notices.
 #[derive(Clone, Debug, PartialEq, Default)]
 pub struct Config {
-    /// The address of the page.
+    /// The URL of the inbox, to which notices link.
     pub inbox: Option<Url>,
-    /// The addresses that channels may reach beyond the default.
+    /// The addresses that channels may reach besides public ones.
     pub allowed_addresses: Vec<Allowed>,
     /// The channels.
     pub channels: Vec<ChannelConfig>,
     /// The people.
     pub people: PeopleConfig,
-    /// The routes.
+    /// The routes from events to channels.
     pub routes: Vec<Route>,
 }
 
-/// One channel.
+/// The configuration of one channel.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ChannelConfig {
     /// The name.
     pub name: String,
-    /// Whether authors may add it to a gate.
+    /// Whether workflow authors may add the channel to a gate.
     pub authors: bool,
-    /// The labels of the namespaces whose notices it gets; empty: all namespaces.
+    /// The labels of the namespaces whose notices the channel gets; empty: all namespaces.
     pub namespaces: NamespaceLabels,
-    /// Whether its notices have the question and the arguments.
+    /// Whether notices in the channel show the question and the arguments of a call.
     pub has_details: bool,
     /// The kind, with its settings.
     pub kind: ChannelKind,
@@ -84,12 +85,12 @@ pub enum ChannelKind {
 pub struct SlackConfig {
     /// The file with the token of the bot.
     pub token_file: PathBuf,
-    /// The channel, such as `#finance-approvals`.
+    /// The Slack channel, such as `#finance-approvals`.
     pub channel: String,
     /// Whether people also get direct messages.
     #[serde(default)]
     pub direct_messages: bool,
-    /// The address below which Slack's methods are, where it is another one, such as GovSlack's.
+    /// The base URL of Slack's methods, if not the usual one; GovSlack has another one.
     #[serde(default)]
     pub api: Option<String>,
 }
@@ -97,15 +98,16 @@ pub struct SlackConfig {
 /// The settings of mail.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SmtpConfig {
-    /// The server: `smtps://` for TLS from the beginning, `smtp://` for STARTTLS, which is required.
+    /// The URL of the server: `smtps://` for TLS from the beginning, `smtp://` for STARTTLS. A server without STARTTLS
+    /// is refused.
     pub url: Url,
-    /// The file with the user.
+    /// The file with the user name.
     pub user_file: Option<PathBuf>,
     /// The file with the password.
     pub password_file: Option<PathBuf>,
-    /// The sender.
+    /// The mail address of the sender.
     pub from: String,
-    /// The address of notices for people without an address. Default: they are not sent.
+    /// The mail address that gets the notices for people without an address. `None`: such notices are not sent.
     pub to: Option<String>,
 }
 
@@ -113,9 +115,9 @@ pub struct SmtpConfig {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct WebhookConfig {
-    /// The file with the URL, which is a secret where it has a token.
+    /// The file with the URL. The URL may contain a token, and so is treated as a secret.
     pub url_file: PathBuf,
-    /// The file with the secret that signs.
+    /// The file with the secret that signs the requests.
     #[serde(default)]
     pub secret_file: Option<PathBuf>,
     /// The format.
@@ -128,7 +130,7 @@ pub struct WebhookConfig {
 pub enum WebhookFormat {
     /// Standard Webhooks, signed.
     Standard,
-    /// S1's payload, signed.
+    /// The payload of the Strands CLI (S1), signed.
     S1,
     /// CloudEvents.
     CloudEvents,
@@ -142,7 +144,7 @@ pub enum WebhookFormat {
 pub struct PagerDutyConfig {
     /// The file with the routing key of the Events API v2.
     pub routing_key_file: PathBuf,
-    /// The address of the Events API, where it is another one, such as that of the service region EU.
+    /// The URL of the Events API, if not the usual one; the EU service region has another one.
     #[serde(default)]
     pub api: Option<String>,
 }
@@ -150,30 +152,30 @@ pub struct PagerDutyConfig {
 /// The sources of the addresses of people.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PeopleConfig {
-    /// The file of people.
+    /// The file with the addresses of users and groups.
     pub file: Option<PathBuf>,
-    /// The domains in which a user name that is a mail address is one.
+    /// The domains whose user names are also mail addresses.
     pub domains: Vec<String>,
 }
 
-/// One route: which events of which namespaces and gates go to which channels.
+/// A route: it sends some events of some namespaces and gates to some channels.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Route {
-    /// The labels of the namespaces; empty: all namespaces.
+    /// The labels of the namespaces whose events take the route; empty: all namespaces.
     pub namespaces: NamespaceLabels,
-    /// The types of gates; empty: all. The end of a run has no gate, and goes by every route.
+    /// The types of gates whose events take the route; empty: all. The end of a run has no gate, and takes every route.
     pub gate_types: Vec<GateType>,
-    /// The events; empty: all.
+    /// The events that take the route; empty: all.
     pub events: BTreeSet<NoticeEvent>,
-    /// The names of the channels.
+    /// The names of the channels to which the route leads.
     pub to: Vec<String>,
 }
 
-/// The error of a configuration: the field and the remedy.
+/// An error in a configuration.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{field}: {problem}")]
 pub struct ConfigError {
-    /// The field.
+    /// The path of the field.
     pub field: String,
     /// The problem and the remedy.
     pub problem: String,
@@ -259,7 +261,7 @@ impl Config {
     /// Reads a configuration from YAML.
     ///
     /// # Errors
-    /// The first field that is wrong, and the remedy.
+    /// The first invalid field, and the remedy.
     pub fn parse(text: &str) -> Result<Self, ConfigError> {
         let value = yaml::read(text).map_err(|why| ConfigError::new("notifications", why))?;
         let raw: Option<RawConfig> = typed("notifications", value)?;
@@ -284,7 +286,7 @@ impl Config {
         Ok(Self { inbox, allowed_addresses, channels, people, routes })
     }
 
-    /// Returns the files that the configuration names, with the fields that name them.
+    /// Returns the files that the configuration names, each with the path of its field.
     #[must_use]
     pub fn files(&self) -> Vec<(String, &PathBuf)> {
         let of_channels = self.channels.iter().enumerate().flat_map(|(at, channel)| {
@@ -339,7 +341,7 @@ impl ChannelConfig {
         named.into_iter().filter_map(|(field, file)| Some((field, file?))).collect()
     }
 
-    /// Whether people get floods in one notice. A machine gets each notice.
+    /// Whether the channel sends many notices within a minute as one. Channels for machines send each notice.
     #[must_use]
     pub fn folds(&self) -> bool {
         match &self.kind {
@@ -471,7 +473,7 @@ fn public_url(text: &str) -> Result<Url, ConfigError> {
     Ok(url)
 }
 
-/// Checks another address of a service, to which a token is sent.
+/// Checks the URL of a service in place of the usual one: a token is sent to it.
 fn check_api(field: &str, api: Option<&str>, example: &str) -> Result<(), ConfigError> {
     let Some(api) = api else { return Ok(()) };
     let url = api.parse::<Url>().ok().filter(is_safe);
@@ -486,7 +488,7 @@ fn check_api(field: &str, api: Option<&str>, example: &str) -> Result<(), Config
     Err(ConfigError::new(format!("{field}.api"), problem))
 }
 
-/// Whether what is sent to an address stays secret: by TLS, or because it stays on this machine.
+/// Whether requests to a URL cannot be read on the way: they use TLS, or stay on this machine.
 fn is_safe(url: &Url) -> bool {
     let is_loopback = match url.host() {
         Some(Host::Domain(name)) => name == "localhost",
@@ -497,7 +499,7 @@ fn is_safe(url: &Url) -> bool {
     url.scheme() == "https" || (url.scheme() == "http" && is_loopback)
 }
 
-/// Reads an exception for addresses. None opens what stays closed to channels.
+/// Reads an entry of `allowedAddresses`. An entry that covers addresses which stay closed to channels is an error.
 fn allowed(at: usize, text: &str) -> Result<Allowed, ConfigError> {
     let wrong = |problem: String| ConfigError::new(format!("allowedAddresses[{at}]"), problem);
     let allowed: Allowed = text.parse().map_err(|_| {

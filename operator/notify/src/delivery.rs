@@ -1,8 +1,8 @@
-//! The notices of an operator, and the task that sends them: tell -> queue *(pure)* -> a channel *(I/O)* -> ledger
-//! *(pure)* -> the state *(I/O)*.
+//! The notices of an operator, and the task that sends them: `tell` -> queue *(pure)* -> channel *(I/O)* -> ledger
+//! *(pure)* -> stored state *(I/O)*.
 //!
-//! **Invariant:** to tell never waits. Each channel has a queue of its own, so that one that is away, slow or full
-//! costs no other anything. While nothing is told, no request is made.
+//! **Invariant:** `tell` never waits. Each channel has a queue of its own, so that a channel that is unreachable, slow
+//! or full does not delay the others. Without events there are no requests.
 
 mod derived;
 mod hold;
@@ -43,33 +43,33 @@ pub use state_store::{StateStore, StoredState};
 
 /// The longest time of one attempt.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// The time after which the administrator's files are read again. The kubelet replaces mounted files, and tells no
+/// The time between two reads of the administrator's files. The kubelet replaces mounted files without informing the
 /// process.
 const BETWEEN_READS: Duration = Duration::from_secs(10);
-/// The reason why a delivery that was never attempted is given up.
+/// The reason for giving up a delivery that was never attempted.
 const NOT_ATTEMPTED: &str = "the channel has failed for a day";
 
-/// The longest time by which the deletion of a run waits for its notices.
+/// The longest time for which the deletion of a run waits for the notices of the run.
 pub const DELETION_WAITS: Duration = Duration::from_secs(600);
 
-/// Builds the channel of a configuration. The error names the field below the channel, and the remedy.
+/// A function that builds the channel of a configuration. Its error names the field below the channel, and the remedy.
 pub type BuildChannel = dyn Fn(&ChannelConfig, &Config) -> Result<Arc<dyn Channel>, String> + Send + Sync;
 
-/// Counts the result of a delivery by the name of the channel.
+/// A function that counts the result of a delivery under the name of the channel.
 pub type CountResult = dyn Fn(&str, NoticeResult) + Send + Sync;
 
-/// The results of deliveries, for a metric.
+/// The results of deliveries and attempts, for a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum NoticeResult {
     /// Delivered.
     Delivered,
-    /// Failed, and tried again later.
+    /// The attempt failed, and is repeated later.
     Later,
-    /// Given up: refused for good, or failed for a day.
+    /// Given up: the receiver refused it for good, or it failed for a day.
     Dead,
-    /// Dropped, because too many waited.
+    /// Dropped, because too many deliveries waited.
     Dropped,
-    /// Lost, because its object was deleted before it was delivered.
+    /// Lost: the object of the notice was deleted before the delivery.
     Lost,
 }
 
@@ -87,22 +87,22 @@ impl NoticeResult {
     }
 }
 
-/// The source of what is told.
+/// The source of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// It has just happened.
+    /// The event has just happened.
     Live,
-    /// It is derived from a stored object, and may have been told before.
+    /// The event is derived from a stored object. An earlier process may have queued its notices already.
     Derived,
 }
 
-/// The parts that an operator gives to its notices.
+/// The parts from which an operator builds its notices.
 pub struct NoticeParts {
-    /// The administrator's file.
+    /// The path of the administrator's file.
     pub file: PathBuf,
-    /// The time.
+    /// The clock.
     pub clock: Arc<dyn Clock>,
-    /// The place of the state.
+    /// The store of the state.
     pub store: Arc<dyn StateStore>,
     /// The builder of channels.
     pub build: Arc<BuildChannel>,
@@ -115,42 +115,42 @@ pub struct Notices {
     parts: NoticeParts,
     file: Mutex<ConfigFile>,
     inner: Mutex<Inner>,
-    /// Something can be sent.
+    /// Signals that a delivery may be possible.
     news: Notify,
-    /// Something is to be stored.
+    /// Signals that the state has changed and is to be stored.
     changed: Notify,
-    /// The condition of an Approval may have to change.
+    /// Signals that [`Notices::take_changed`] returns something.
     standings: Notify,
-    /// Held while the state is written.
+    /// The unfinished writes of the state. The lock is held while the state is written.
     unfinished: tokio::sync::Mutex<UnfinishedWrites>,
 }
 
 #[derive(Default)]
 struct Inner {
     loaded: Arc<LoadedConfig>,
-    /// Whether a configuration was ever read.
+    /// Whether a valid configuration was ever read.
     is_configured: bool,
     /// The Approvals whose condition may have to change.
     changed: ChangedApprovals,
-    /// The namespaces and names of the runs whose deletion waits for their notices, and since when.
+    /// The runs whose deletion waits for their notices, by namespace and name, with the time at which the wait began.
     awaited: BTreeMap<(String, String), Moment>,
     lines: BTreeMap<String, Line>,
     /// The stored states of channels that are not configured yet.
     stored: BTreeMap<String, Mark>,
     handles: Handles,
-    /// The times since which something may be stored and not told.
+    /// The start times of all [`Hold`]s, with the number of holds of each.
     held: BTreeMap<Moment, usize>,
-    /// Whether the state was loaded. Otherwise none is stored over it.
+    /// Whether the stored state was loaded. Until then no state is written over it.
     is_loaded: bool,
-    /// The reason why it was not.
+    /// The reason why the last attempt to load the state failed.
     load_problem: Option<String>,
-    /// Whether every stored object was seen once. Until then the stored watermarks stay.
+    /// Whether every stored object was reconciled once in this process. Until then the stored watermarks stay.
     has_recovered: bool,
     /// The events that wait for the state and the configuration.
     pending: PendingEvents,
 }
 
-/// One channel with what waits for it.
+/// A channel with its waiting deliveries and its state.
 struct Line {
     channel: Arc<dyn Channel>,
     queue: Queue,
@@ -159,7 +159,7 @@ struct Line {
     failing_since: Option<Moment>,
 }
 
-/// An attempt to be made.
+/// An attempt that is about to begin.
 struct Attempt {
     name: String,
     channel: Arc<dyn Channel>,
@@ -170,7 +170,7 @@ struct Attempt {
 type SendResult = Result<Option<MessageHandle>, SendError>;
 
 impl Notices {
-    /// Returns notices that are not loaded yet: [`Self::load`] comes first, then [`Self::run`].
+    /// Returns notices without state and configuration. Call [`Self::load`] next, and then [`Self::run`].
     #[must_use]
     pub fn new(parts: NoticeParts) -> Self {
         let file = Mutex::new(ConfigFile::new(parts.file.clone()));
@@ -191,7 +191,7 @@ impl Notices {
         self.file.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Tells an event: queues its notices. `labels`: those of its namespace.
+    /// Queues the notices of an event. `labels`: the labels of the namespace.
     pub fn tell(&self, occasion: &Occasion, labels: &NamespaceLabels, origin: Origin) {
         let now = self.now();
         let is_news = self.lock().tell(occasion, labels, origin, now, &*self.parts.count);
@@ -201,7 +201,8 @@ impl Notices {
         }
     }
 
-    /// Whether an event that is derived from a stored object may have to be told, whatever its recipients.
+    /// Whether the notices of a derived event may still have to be sent to some channel. A cheap check before the event
+    /// itself is derived.
     #[must_use]
     pub fn may_be_due(&self, uid: &str, key: &str, at: Moment) -> bool {
         let (id, now) = (routes::notice_id(uid, key), self.now());
@@ -212,15 +213,15 @@ impl Notices {
         inner.lines.values().any(|line| line.ledger.may_be_due(&id, at))
     }
 
-    /// Whether an earlier process told an event and did not deliver it.
+    /// Whether an earlier process queued a notice of an event and did not deliver it.
     #[must_use]
     pub fn is_open(&self, uid: &str, key: &str) -> bool {
         let id = routes::notice_id(uid, key);
         self.lock().lines.values().any(|line| line.ledger.is_open(&id))
     }
 
-    /// Ends the recovery: every stored object was seen once. What an earlier process did not deliver of others is lost,
-    /// and from now on the state is stored.
+    /// Ends the recovery, after every stored object was reconciled once. Undelivered notices of objects that no longer
+    /// exist are counted as lost. From now on the stored watermarks advance.
     pub fn end_recovery(&self) {
         let now = self.now();
         let mut inner = self.lock();
@@ -230,7 +231,8 @@ impl Notices {
         self.changed.notify_one();
     }
 
-    /// Whether a notice of a run waits to be delivered. Then [`Self::take_changed`] names the run once none does.
+    /// Whether a notice of a run waits to be delivered. If so, [`Self::take_changed`] names the run once its last
+    /// notice is delivered or given up.
     #[must_use]
     pub fn are_waiting(&self, namespace: &str, run: &str) -> bool {
         let now = self.now();
@@ -243,7 +245,7 @@ impl Notices {
         are_waiting
     }
 
-    /// Returns the channels that have failed, and since when.
+    /// Returns the channels whose last attempt failed, with the time of the first failure in a row.
     #[must_use]
     pub fn failing(&self) -> BTreeMap<String, Moment> {
         let inner = self.lock();
@@ -262,7 +264,7 @@ impl Notices {
         self.lock_file().state(self.now())
     }
 
-    /// Reads the administrator's files again, and takes what changed.
+    /// Reads the administrator's files again, and applies a changed configuration.
     fn refresh(&self) {
         let now = self.now();
         let build = |loaded: &LoadedConfig| -> Result<BTreeMap<String, Arc<dyn Channel>>, ConfigError> {
@@ -305,7 +307,8 @@ impl Notices {
                     if is_readable(&before, &name) != is_readable(&after, &name) {
                         line.queue.drop_details();
                     }
-                    // Of what was routed elsewhere until now, the next process tells nothing.
+                    // Storing the mark advances the watermark. Otherwise the next process would send old events of
+                    // which this channel got no notice under the configuration before.
                     line.ledger.mark_changed();
                 }
                 None => {
@@ -316,7 +319,7 @@ impl Notices {
                 }
             }
         }
-        // A channel that comes back later begins anew.
+        // A channel that is configured again later starts without a state.
         stored.clear();
         inner.loaded = loaded;
         inner.is_configured = true;
@@ -328,7 +331,7 @@ impl Notices {
         self.standings.notify_one();
     }
 
-    /// Sends until it is dropped, which ends every attempt.
+    /// Sends notices until the future is dropped, which aborts all attempts.
     pub async fn run(self: Arc<Self>) {
         tokio::join!(self.deliver(), self.keep_state());
     }
@@ -368,7 +371,7 @@ impl Notices {
         }
     }
 
-    /// Returns the attempts that begin now, and when another one can begin without an event.
+    /// Returns the attempts that begin now, and the time at which a further attempt can begin without a new event.
     fn attempts(&self) -> (Vec<Attempt>, Option<Moment>) {
         let now = self.now();
         let (mut attempts, mut due) = (Vec::new(), None);
@@ -387,7 +390,7 @@ impl Notices {
         (attempts, due)
     }
 
-    /// Gives up what the channels have not attempted for a day.
+    /// Gives up the deliveries that the channels have not attempted for a day.
     fn give_up(&self) {
         let now = self.now();
         let (mut given_up, mut is_news) = (0, false);
@@ -463,12 +466,14 @@ impl Notices {
 }
 
 impl Inner {
-    /// Whether the state and the configuration are known. Before that, nothing says what was told already.
+    /// Whether the state and the configuration are loaded. Before that it is unclear which derived events were sent
+    /// already.
     fn is_ready(&self) -> bool {
         self.is_loaded && self.is_configured
     }
 
-    /// Tells an event, or has it wait until that can be done. Returns whether there is something to be sent.
+    /// Queues the notices of an event, or keeps the event until the state and the configuration are loaded. Returns
+    /// whether a delivery was queued.
     fn tell(
         &mut self,
         occasion: &Occasion,
@@ -492,7 +497,8 @@ impl Inner {
             let (is_due, since) = match origin {
                 Origin::Live => (!line.ledger.is_known(&key), now),
                 Origin::Derived => {
-                    // A route may have begun to concern an outcome of long ago, which is not told any more.
+                    // After a change of the routes a channel would get outcomes of long ago. Outcomes older than a day
+                    // are not sent.
                     let is_news = occasion.event.is_open() || PendingEvents::is_told_later(occasion.at, now);
                     let is_due = line.ledger.is_due(&key, occasion.at) && (is_news || line.ledger.was_open(&key));
                     (is_due, occasion.at.min(now))
@@ -512,7 +518,7 @@ impl Inner {
         is_news
     }
 
-    /// Takes the state that an earlier process stored.
+    /// Joins the state that an earlier process stored with the state of this process.
     fn adopt(&mut self, state: StoredState) {
         self.is_loaded = true;
         self.handles.adopt(state.handles);
@@ -528,13 +534,13 @@ impl Inner {
             }
         }
         if self.is_configured {
-            // A channel that comes back later begins anew.
+            // A channel that is configured again later starts without a state.
             self.stored.clear();
         }
     }
 
-    /// Tells what waited for the state and the configuration. Once every object was seen, what an earlier process did
-    /// not deliver of others is lost.
+    /// Queues the notices of the events that waited for the state and the configuration. After the recovery, also
+    /// counts the undelivered notices of deleted objects as lost.
     fn catch_up(&mut self, now: Moment, count: &CountResult) {
         if !self.is_ready() {
             return;
@@ -556,7 +562,8 @@ impl Inner {
 }
 
 impl Line {
-    /// Settles deliveries that are made or given up. Returns whether their Approval has to tell it.
+    /// Settles deliveries that succeeded or were given up. Returns whether the condition of their Approval may have to
+    /// change.
     fn settle(
         &mut self,
         lane: &LaneId,
@@ -570,7 +577,7 @@ impl Line {
     }
 }
 
-/// Returns the task and its result. One that panicked is tried again.
+/// Returns the id and the result of a finished task. After a panic the attempt is repeated later.
 fn id_and_result(done: Result<(Id, SendResult), JoinError>) -> (Id, SendResult) {
     match done {
         Ok(done) => done,

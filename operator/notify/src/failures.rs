@@ -1,6 +1,6 @@
-//! The deliveries of a channel that failed, so that open Approvals can tell of them *(pure)*.
+//! The failed deliveries of a channel, for the conditions of open Approvals *(pure)*.
 //!
-//! **Invariant:** bounded, however many deliveries fail.
+//! **Invariant:** at most 500 failures are remembered.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -8,31 +8,31 @@ use signoff_api::Moment;
 
 use crate::{notice::Notice, queue::LaneId};
 
-/// The time after which a failure is told on the Approval.
+/// The time after which a failure appears in the condition of the Approval.
 pub const TOLD_AFTER: Duration = Duration::from_secs(60);
-/// The most deliveries that are remembered. What is beyond them is in the log and the metrics only.
+/// The most failed deliveries that are remembered. Further ones are in the log and the metrics only.
 const MAX_FAILURES: usize = 500;
 
-/// The result of the last attempt at a delivery that failed at least once.
+/// The state of a delivery that failed at least once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Failure {
-    /// It failed, and is tried again.
+    /// Every attempt failed so far, and the delivery is tried again.
     Retried {
         /// The time of the first failure.
         since: Moment,
         /// The reason of the first failure.
         why: String,
     },
-    /// It is not tried again.
+    /// The delivery was given up.
     GivenUp {
         /// The reason.
         why: String,
     },
-    /// It succeeded in the end.
+    /// The delivery succeeded after all.
     Recovered,
 }
 
-/// The deliveries of one channel that failed.
+/// The failed deliveries of one channel.
 #[derive(Debug, Default)]
 pub struct Failures {
     by_lane: BTreeMap<LaneId, Failure>,
@@ -45,7 +45,7 @@ impl Failures {
         self.by_lane.is_empty()
     }
 
-    /// Notes a failure after which the delivery is tried again. Returns whether it is the first one of its Approval.
+    /// Records a failed attempt that will be repeated. Returns whether this is news for the condition of the Approval.
     pub fn note_retry(&mut self, lane: &LaneId, notice: &Notice, why: &str, now: Moment) -> bool {
         if !is_shown(notice) || matches!(self.by_lane.get(lane), Some(Failure::Retried { .. })) {
             return false;
@@ -54,8 +54,8 @@ impl Failures {
         true
     }
 
-    /// Notes the end of a delivery. `given_up`: the reason; `None`: it is delivered. Returns whether the Approval has
-    /// to tell it.
+    /// Records the end of a delivery. `given_up`: the reason; `None`: the notice was delivered. Returns whether this is
+    /// news for the condition of the Approval.
     pub fn note_end(&mut self, lane: &LaneId, notice: &Notice, given_up: Option<&str>, now: Moment) -> bool {
         if !is_shown(notice) {
             // The Approval has ended.
@@ -67,7 +67,8 @@ impl Failures {
             return true;
         }
         let has_failed = self.by_lane.get(lane).is_some_and(|failure| *failure != Failure::Recovered);
-        // The failures of an earlier process are not known here, and the Approval may tell of them.
+        // A late delivery may have failed in an earlier process, and the condition of the Approval may still report
+        // that failure.
         let is_news = has_failed || now.since(notice.at) >= TOLD_AFTER;
         if is_news {
             self.insert(lane, Failure::Recovered);
@@ -92,7 +93,8 @@ impl Failures {
     }
 }
 
-/// Whether an open Approval tells the failure of a notice. Of a notice that stands for several it does not.
+/// Whether the condition of an open Approval reports the failure of a notice. A notice that combines several events has
+/// no Approval.
 fn is_shown(notice: &Notice) -> bool {
     notice.approval.is_some() && notice.event.is_open()
 }

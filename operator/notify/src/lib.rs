@@ -1,24 +1,24 @@
-//! Notices: people are told where they are.
+//! Notices: messages to people and machines about requests, decisions and the end of runs.
 //!
 //! ```text
 //! occasion -> routes (pure) -> queue (pure) -> a channel (I/O) -> ledger (pure) -> the stored state (I/O)
 //! ```
 //!
-//! **Invariant:** nothing of a run waits for a notice. What is not delivered is known by its id in one object, and told
-//! again from the stored objects after a crash.
+//! **Invariant:** no step of a run waits for a notice. The ids of undelivered notices are in one stored object; after a
+//! crash these notices are derived from the stored Approvals and Workflows and sent again.
 //!
-//! * [`notice`], [`channel`]: what is sent, and by what
+//! * [`notice`], [`channel`]: the notice, and the interface of a channel
 //! * [`config`], [`people`]: the administrator's files
-//! * [`routes`]: which channels and recipients an event reaches
-//! * [`queue`]: what waits to be sent, and in which order
-//! * [`state`]: what is remembered beyond this process
-//! * [`delivery`]: the task that sends
-//! * [`failures`]: what failed, for the conditions of Approvals
+//! * [`routes`]: the channels and recipients of an event
+//! * [`queue`]: the waiting deliveries of a channel, and their order
+//! * [`state`]: the state that outlives the process
+//! * [`delivery`]: the task that sends notices
+//! * [`failures`]: the failed deliveries, for the conditions of Approvals
 //! * [`test_notice`]: one test through a channel, and its report
-//! * [`slack`], [`mail`], [`pagerduty`], [`webhook`]: the channels, which [`build_channel`] makes
+//! * [`slack`], [`mail`], [`pagerduty`], [`webhook`]: the channels, which [`build_channel`] builds
 //!
-//! **Invariant:** text of others leaves this crate only as `text.rs` makes it, and no error has a token, the address of
-//! a webhook or the address of a person.
+//! **Invariant:** text of authors, models and tools leaves this crate only as `text.rs` renders it, and no error
+//! contains a token, the URL of a webhook or the address of a person.
 
 mod build_channel;
 pub mod channel;

@@ -1,8 +1,10 @@
-//! Mail: one plain text for each person, over TLS alone, in one thread for each request.
+//! Mail: a plain-text mail to each person, sent over TLS only. The mails about one request form a thread.
 //!
-//! Pipeline: message *(pure)* -> resolve and check the addresses of the server -> connect -> sign in -> send *(I/O)*.
+//! Pipeline: render the message *(pure)* -> resolve and check the server's addresses *(I/O)* -> connect *(I/O)* -> sign
+//! in *(I/O)* -> send *(I/O)*.
 //!
-//! **Invariant:** connects only to addresses that were checked, sends nothing before TLS, and reads a bounded answer.
+//! **Invariant:** connects only to checked addresses, sends neither credentials nor mail before TLS, and reads a
+//! bounded number of bytes.
 
 mod stream;
 
@@ -29,36 +31,37 @@ use crate::text::{DETAILS, OPEN, Rendering, Wording};
 
 use stream::ConnectError;
 
-/// The most UTF-16 units of details.
+/// The most UTF-16 code units of details.
 const DETAILS_UNITS: usize = 8_000;
 
-/// The time until an address of the server answers.
+/// The longest time of connecting to one address.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// The time for one mail, from name resolution to the server's last word.
+/// The longest time for one mail, from name resolution to the last answer of the server.
 const TIMEOUT: Duration = Duration::from_secs(45);
 
-/// The time for the end of a connection.
+/// The longest time for closing a connection.
 const QUIT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The permanent codes by which a server refuses everything of a client that did not sign in as it wants.
+/// The permanent reply codes with which a server refuses a client that has not signed in as required. They are not a
+/// refusal of the mail itself.
 const SIGN_IN_CODES: [u16; 4] = [530, 534, 535, 538];
 
-/// Marks every line of text of others.
+/// The mark before every line of untrusted text.
 const MARGIN: &str = "  | ";
 
-/// The header by which programs that answer for absent persons leave these mails alone.
+/// The header that keeps out-of-office programs from answering these mails.
 const AUTO_SUBMITTED: HeaderName = HeaderName::new_from_ascii_str("Auto-Submitted");
 
-/// The error of settings of mail, in words for an administrator.
+/// An invalid setting of a mail channel.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MailConfigError {
-    /// Not the URL of a server.
+    /// The URL is not that of a mail server.
     #[error(
         "smtp.url: not a mail server; write smtps://host:465, or smtp://host:587 for STARTTLS, without user and path"
     )]
     Url,
-    /// Not an address.
+    /// The sender is not a mail address.
     #[error("smtp.from: not a mail address; write one such as signoff@example.com")]
     From,
     /// TLS cannot be set up.
@@ -66,7 +69,7 @@ pub enum MailConfigError {
     Tls,
 }
 
-/// A mail server.
+/// The address of a mail server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct MailServer {
     host: String,
@@ -88,7 +91,7 @@ impl MailServer {
             && url.query().is_none()
             && url.fragment().is_none();
         let host = url.host_str().filter(|host| is_bare && !host.is_empty())?;
-        // The brackets of an IPv6 address belong to the URL.
+        // In a URL an IPv6 address is in brackets.
         let host = host.trim_start_matches('[').trim_end_matches(']').to_ascii_lowercase();
         Some(Self { host, port: url.port().unwrap_or(usual_port), is_tls_first })
     }
@@ -100,12 +103,12 @@ pub struct MailChannel {
     tls: TlsParameters,
     from: Mailbox,
     to: Option<String>,
-    /// The files of user and password.
+    /// The files with the user name and the password.
     credentials: Option<(PathBuf, PathBuf)>,
     addresses: AddressSettings,
 }
 
-/// A step of a delivery, for messages.
+/// A step of a delivery, for error messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     Connect,
@@ -114,10 +117,10 @@ enum Stage {
 }
 
 impl MailChannel {
-    /// Returns a channel that connects to addresses which these settings allow.
+    /// Returns a channel that connects to the addresses which `addresses` allows.
     ///
     /// # Errors
-    /// A setting that is not understood, with the remedy.
+    /// A setting is invalid; with the remedy.
     pub fn new(settings: SmtpConfig, addresses: AddressSettings) -> Result<Self, MailConfigError> {
         let server = MailServer::from_url(&settings.url).ok_or(MailConfigError::Url)?;
         let from: Mailbox = settings.from.parse().map_err(|_| MailConfigError::From)?;
@@ -126,7 +129,7 @@ impl MailChannel {
         Ok(Self { server, tls, from, to: settings.to, credentials, addresses })
     }
 
-    /// Returns the addresses of the server that may be reached.
+    /// Resolves the name of the server, and returns the addresses that may be reached.
     async fn reachable(&self) -> Result<Vec<SocketAddr>, SendError> {
         let MailServer { host, port, .. } = &self.server;
         self.addresses.protected.settled().await;
@@ -150,7 +153,7 @@ impl MailChannel {
         Ok(reachable)
     }
 
-    /// Connects to the first address that answers, with TLS.
+    /// Connects with TLS to the first address that answers.
     async fn connect(&self) -> Result<AsyncSmtpConnection, SendError> {
         let hello = ClientId::default();
         let mut failure = later("the name of the server has no address");
@@ -178,7 +181,7 @@ impl MailChannel {
             signed_in.map_err(|error| failed(Stage::SignIn, &error))?;
         }
         let sent = connection.send(message.envelope(), &message.formatted()).await;
-        // The mail is taken or refused already, so the server's farewell does not matter.
+        // The server has already accepted or refused the mail, so the result of closing does not matter.
         let _ = timeout(QUIT_TIMEOUT, connection.abort()).await;
         sent.map(|_| ()).map_err(|error| failed(Stage::Send, &error))
     }
@@ -204,13 +207,13 @@ impl Channel for MailChannel {
             Ok(delivered) => delivered?,
             Err(_) => return Err(later("no complete answer in time")),
         }
-        // The first mail stays the one that all others answer.
+        // All later mails of the thread answer the first one.
         Ok(Some(MessageHandle(thread.map_or(id, str::to_owned))))
     }
 }
 
-/// Returns a mail to one person with its Message-ID, which is the same for the same notice. `thread`: the mail that it
-/// answers.
+/// Renders a mail to one person, and returns the mail with its Message-ID. The same notice always has the same
+/// Message-ID. `thread`: the Message-ID of the mail that this mail answers.
 fn message(notice: &Notice, from: &Mailbox, to: &str, thread: Option<&str>) -> Result<(Message, String), SendError> {
     let is_meant = !to.contains(|character: char| character.is_control() || character.is_whitespace());
     let to = to.parse::<lettre::Address>().ok().filter(|_| is_meant);
@@ -252,7 +255,7 @@ fn message_id(id: &str, domain: &str) -> String {
     format!("<{}@{domain}>", id.chars().take(128).map(part).collect::<String>())
 }
 
-/// Returns a text if it is a Message-ID as this channel writes it.
+/// Returns `text` if it is a Message-ID in the form that this channel writes.
 fn message_id_of(text: &str) -> Option<&str> {
     let inner = text.strip_prefix('<')?.strip_suffix('>')?;
     let (left, domain) = inner.split_once('@')?;
@@ -272,7 +275,7 @@ fn dead(why: &str) -> SendError {
     SendError::Dead { why: format!("mail: {why}") }
 }
 
-/// Returns the failure of a connection, which says nothing of the mail and so is never final.
+/// Returns the failure of a connection. The server has not seen the mail, so the failure is never final.
 fn unconnected(error: &ConnectError) -> SendError {
     match error {
         ConnectError::Unreachable => later("no connection to the server"),
@@ -283,8 +286,8 @@ fn unconnected(error: &ConnectError) -> SendError {
     }
 }
 
-/// Returns the failure of a delivery: only a refusal of this mail is final, for everything else can be mended. The text
-/// of the server is dropped, because servers repeat addresses there.
+/// Returns the failure of a delivery. Only a refusal of the mail itself is final; all other causes can be corrected.
+/// The server's text is dropped, because servers repeat mail addresses there.
 fn failed(stage: Stage, error: &smtp::Error) -> SendError {
     if let Some(code) = error.status() {
         let asks_to_sign_in = SIGN_IN_CODES.contains(&u16::from(code));

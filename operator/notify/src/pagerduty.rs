@@ -1,4 +1,4 @@
-//! PagerDuty: an incident that begins with the question and is resolved with the outcome, by the Events API v2.
+//! PagerDuty: a request opens an incident, and its outcome resolves the incident, with the Events API v2.
 
 use std::sync::Arc;
 
@@ -13,16 +13,16 @@ use crate::post::Post;
 use crate::secret_file::read_secret;
 use crate::text::{OPEN, Rendering, Wording, harmless_line};
 
-/// The address of the Events API. Accounts of the EU have another one.
+/// The URL of the Events API. Accounts in the EU service region have another one.
 pub(crate) const API: &str = "https://events.pagerduty.com/v2/enqueue";
 
-/// The most UTF-16 units of a summary.
+/// The most UTF-16 code units of a summary.
 const SUMMARY_UNITS: usize = 1_024;
 
-/// The most UTF-16 units of details.
+/// The most UTF-16 code units of details.
 const DETAILS_UNITS: usize = 3_000;
 
-/// A channel that opens and resolves incidents of one service.
+/// A channel that opens and resolves incidents of one service in PagerDuty.
 pub struct PagerDutyChannel {
     settings: PagerDutyConfig,
     http: Arc<dyn Http>,
@@ -30,14 +30,14 @@ pub struct PagerDutyChannel {
 }
 
 impl PagerDutyChannel {
-    /// Returns a channel that sends over this client.
+    /// Returns a channel that sends with this client.
     #[must_use]
     pub fn new(settings: PagerDutyConfig, http: Arc<dyn Http>) -> Self {
         let api = settings.api.clone().unwrap_or_else(|| API.to_owned());
         Self { settings, http, api }
     }
 
-    /// Sends to another address of the Events API.
+    /// Replaces the URL of the Events API.
     #[must_use]
     pub fn with_api(self, api: String) -> Self {
         Self { api, ..self }
@@ -64,8 +64,8 @@ impl Channel for PagerDutyChannel {
     }
 }
 
-/// Returns the event without its key. A voided vote and the end of a run are none: no person on call has to act on
-/// them, and an incident that is opened by the end of a run would never be resolved.
+/// Returns the event of a notice without the routing key. For a voided vote and the end of a run there is no event: the
+/// person on call has nothing to do, and an incident about the end of a run would never be resolved.
 fn event(notice: &Notice) -> Option<Map<String, Value>> {
     let is_open = match notice.event {
         NoticeEvent::Asked | NoticeEvent::Reminded | NoticeEvent::Escalated => true,
@@ -84,7 +84,7 @@ fn event(notice: &Notice) -> Option<Map<String, Value>> {
         words.facts.iter().map(|fact| (fact.label.to_owned(), fact.value.as_str().into())).collect();
     facts.extend(words.details.map(|details| ("Text of the request".to_owned(), details.into())));
     let payload = json!({
-        // The title is harmless already; this bounds it.
+        // The title is already escaped. Here it is only cut to the length that PagerDuty allows.
         "summary": harmless_line(&words.title, Rendering::Chat, SUMMARY_UNITS),
         "source": harmless_line(&notice.namespace, Rendering::Chat, SUMMARY_UNITS),
         "severity": "warning",

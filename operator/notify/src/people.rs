@@ -1,6 +1,7 @@
-//! The addresses of people: users and groups of the cluster, as the administrator maps them.
+//! The addresses of people: a map from users and groups of the cluster to addresses, from the administrator's file.
 //!
-//! **Invariant:** an author chooses no address: a name is looked up, or is a mail address of an allowed domain.
+//! **Invariant:** a workflow author cannot choose an address. The name of a subject is looked up in the file, or is a
+//! mail address of an allowed domain.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,7 +16,7 @@ use crate::yaml;
 pub enum Medium {
     /// A mail address.
     Mail,
-    /// The id of a member of Slack, or the mail address by which it is looked up.
+    /// The id of a member of Slack, or the mail address with which Slack finds the member.
     Slack,
 }
 
@@ -29,7 +30,7 @@ struct Addresses {
     slack: Option<String>,
 }
 
-/// A group: one address of its own, or the users in it.
+/// A group with an address of its own, or else the users in the group.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Group {
@@ -53,15 +54,16 @@ struct PeopleFile {
 pub struct People {
     users: BTreeMap<String, Addresses>,
     groups: BTreeMap<String, Group>,
-    /// The domains in which a user name that is a mail address is one.
+    /// The domains whose user names are also mail addresses.
     domains: Vec<String>,
 }
 
 impl People {
-    /// Reads the file of people. `domains`: those of `people.usersAreEmails`.
+    /// Parses the file of people. `domains`: the domains in `people.usersAreEmails`.
     ///
     /// # Errors
-    /// The field that is wrong, and the remedy. Entries are counted and not named: a name may be an address.
+    /// The invalid field, and the remedy. The error has the index of an entry and not its name, because the name may be
+    /// an address.
     pub fn parse(text: &str, domains: &[String]) -> Result<Self, String> {
         let file: Option<PeopleFile> = yaml::typed(yaml::read(text)?)?;
         let file = file.unwrap_or_default();
@@ -84,7 +86,7 @@ impl People {
         Ok(Self { users, groups, domains: domains.to_vec() })
     }
 
-    /// Returns the addresses of subjects, each once, in order. Service accounts have none.
+    /// Returns the addresses of subjects. Service accounts have no address.
     #[must_use]
     pub fn addresses<'s>(&self, subjects: impl IntoIterator<Item = &'s Subject>, medium: Medium) -> BTreeSet<String> {
         let mut found = BTreeSet::new();
@@ -111,7 +113,7 @@ impl People {
     fn of_user(&self, name: &str, medium: Medium) -> Option<String> {
         match self.users.get(name) {
             Some(user) => user.get(medium),
-            // One spelling, so that one mailbox is one recipient.
+            // In lower case, so that one mailbox is not two recipients.
             None => self.is_allowed_email(name).then(|| name.to_ascii_lowercase()),
         }
     }
@@ -119,13 +121,14 @@ impl People {
     fn is_allowed_email(&self, name: &str) -> bool {
         let domain = name.rsplit_once('@').map(|(_, domain)| domain);
         let is_allowed = |domain: &str| self.domains.iter().any(|allowed| allowed.eq_ignore_ascii_case(domain));
-        // `bob+1@` and `bob+2@` are one mailbox. Such an address takes the file of people.
+        // `bob+1@` and `bob+2@` are the same mailbox, and could be used to send it many mails. Such users need an entry
+        // in the file of people.
         is_mail_address(name) && !name.contains('+') && domain.is_some_and(is_allowed)
     }
 }
 
 impl Addresses {
-    /// Returns exactly one address. A member of Slack without an id is looked up by mail address.
+    /// Returns the one address for `medium`. For Slack, the mail address replaces a missing member id.
     fn get(&self, medium: Medium) -> Option<String> {
         match medium {
             Medium::Mail => self.mail.clone(),

@@ -1,7 +1,8 @@
-//! One POST of a channel over the client of the executor, which checks every address before it connects and follows no
-//! redirect.
+//! One POST request of a channel, sent with the executor's HTTP client. The client checks every address before it
+//! connects, and follows no redirect.
 //!
-//! **Invariant:** the messages of the client are dropped: they have the URL, and that of a webhook is a secret.
+//! **Invariant:** no error contains a message of the client: such a message contains the URL, and the URL of a webhook
+//! is a secret.
 
 use std::time::Duration;
 
@@ -9,12 +10,12 @@ use signoff_executor::{CallError, ErrorClass, Http, HttpReply, HttpRequest};
 
 use crate::channel::SendError;
 
-/// The time for a whole call.
+/// The longest time of a request with its answer.
 const TIMEOUT: Duration = Duration::from_secs(15);
 
-/// A request of a channel.
+/// A POST request of a channel.
 pub(crate) struct Post {
-    /// The receiver, for messages.
+    /// The name of the receiver, for error messages.
     pub(crate) service: &'static str,
     pub(crate) url: String,
     pub(crate) headers: Vec<(String, String)>,
@@ -22,20 +23,20 @@ pub(crate) struct Post {
 }
 
 impl Post {
-    /// Sends the request and returns an answer with a status of 200 to 299.
+    /// Sends the request, and returns the answer if its status is 200 to 299.
     ///
     /// # Errors
-    /// As [`failed`] says.
+    /// The request failed, or the receiver refused it.
     pub(crate) async fn send(self, http: &dyn Http) -> Result<HttpReply, SendError> {
         let service = self.service;
         http.call(self.request()).await.map_err(|error| failed(service, &error))
     }
 
-    /// Sends the request to a receiver of whose answer only the status matters. An answer that is too long has a status
-    /// of 200 to 299: of others only the beginning is read.
+    /// Sends the request, and ignores the body of the answer. An answer that is too long counts as delivered: the
+    /// client reads long bodies only if the status is 200 to 299.
     ///
     /// # Errors
-    /// As [`failed`] says.
+    /// The request failed, or the receiver refused it.
     pub(crate) async fn deliver(self, http: &dyn Http) -> Result<(), SendError> {
         let service = self.service;
         match http.call(self.request()).await {
@@ -58,7 +59,7 @@ impl Post {
     }
 }
 
-/// Returns the failure of a delivery: only an answer of the receiver is final, for everything else can be mended.
+/// Returns the failure of a delivery. Only an answer of the receiver can be final; all other causes can be corrected.
 fn failed(service: &str, error: &CallError) -> SendError {
     let later = |why: &str| SendError::Later { why: format!("{service}: {why}"), after: error.retry_after };
     let dead = |why: &str| SendError::Dead { why: format!("{service}: {why}") };

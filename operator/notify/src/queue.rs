@@ -1,8 +1,8 @@
-//! The deliveries of one channel that wait: which is next, when a failed one is tried again, and when it is given up
-//! *(pure)*.
+//! The queue of one channel: it orders the waiting deliveries, repeats failed ones after a pause, and gives them up
+//! after a day *(pure)*.
 //!
-//! **Invariant:** of one Approval and one recipient, a later notice is sent after an earlier one. Namespaces take
-//! turns, so that a flood of one delays no other by more than its turn.
+//! **Invariant:** the notices about one Approval to one recipient are sent in the order of their events. Namespaces
+//! take turns, so that many notices of one namespace do not delay the others.
 
 mod pause;
 mod share;
@@ -25,21 +25,22 @@ use pause::{Pause, backoff};
 use share::{Share, bytes_of};
 use window::{Window, Windows, is_folded};
 
-/// A delivery that fails for so long is given up.
+/// The time after which a failing delivery is given up.
 pub const GIVEN_UP: Duration = Duration::from_secs(24 * 3600);
 /// The longest time between two attempts, whatever the receiver asks for.
 pub const LONGEST_PAUSE: Duration = Duration::from_secs(3600);
-/// The time of a window in which floods are folded.
+/// The length of a window, in which many notices are folded into one.
 const WINDOW: Duration = Duration::from_secs(60);
 
 /// The limits of the queue of a channel.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// The most deliveries that wait.
+    /// The most waiting deliveries.
     pub entries: usize,
-    /// The most bytes of them.
+    /// The most bytes of waiting deliveries.
     pub bytes: usize,
-    /// The most deliveries in flight. One namespace has at most half of these places, however slow its recipients are.
+    /// The most deliveries in flight. Deliveries of one namespace take at most half of these places, so that slow
+    /// recipients of one namespace do not block the others.
     pub at_once: usize,
 }
 
@@ -49,7 +50,8 @@ impl Default for Limits {
     }
 }
 
-/// The order in which notices are sent: those of one recipient about one object. Those about one object stand together.
+/// The id of a lane: the notices about one object to one recipient, which are sent one after another. The lanes of one
+/// object sort together.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LaneId {
     correlation: String,
@@ -63,72 +65,73 @@ impl LaneId {
         Self { correlation: correlation.to_owned(), to }
     }
 
-    /// Returns the first lane of the notices with this correlation.
+    /// Returns the id that sorts before all other lanes with this correlation.
     #[must_use]
     pub fn first_about(correlation: &str) -> Self {
         Self::new(correlation, Recipient::Channel)
     }
 
-    /// Whether its notices have this correlation.
+    /// Whether the notices of the lane have this correlation.
     #[must_use]
     pub fn is_about(&self, correlation: &str) -> bool {
         self.correlation == correlation
     }
 
-    /// Returns the name of the message of this lane, which later notices change or answer.
+    /// Returns the key under which the id of the sent message of this lane is stored. Later notices change or answer
+    /// that message.
     #[must_use]
     pub fn handle_key(&self) -> DeliveryKey {
         DeliveryKey::new(&self.correlation, &self.to)
     }
 }
 
-/// A delivery that begins.
+/// An attempt that begins.
 #[derive(Clone, Debug)]
 pub struct Start {
-    /// Its lane, which [`Queue::finish`] takes.
+    /// The lane of the delivery, for [`Queue::finish`].
     pub lane: LaneId,
     /// The notice and its recipient.
     pub addressed: Addressed,
 }
 
-/// The end of an attempt.
+/// The result of an attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Finished {
-    /// Delivered, or given up: these deliveries are settled.
+    /// The delivery succeeded, or is given up.
     Settled {
-        /// The deliveries.
+        /// The keys of the settled deliveries.
         keys: Vec<DeliveryKey>,
-        /// The reason why it was given up; `None`: it was delivered.
+        /// The reason for giving up; `None`: the delivery succeeded.
         dead: Option<String>,
     },
-    /// Tried again at this time.
+    /// The delivery is tried again.
     Later {
-        /// The time.
+        /// The time of the next attempt.
         at: Moment,
-        /// The reason.
+        /// The reason of the failure.
         why: String,
     },
 }
 
-/// A delivery that is given up without a further attempt.
+/// A delivery that was given up without a further attempt.
 #[derive(Clone, Debug)]
 pub struct Expired {
-    /// Its lane.
+    /// The lane of the delivery.
     pub lane: LaneId,
     /// The notice.
     pub notice: Arc<Notice>,
-    /// The deliveries that are settled with it.
+    /// The keys of all deliveries that are settled with it.
     pub keys: Vec<DeliveryKey>,
 }
 
 #[derive(Debug)]
 struct Entry {
     addressed: Addressed,
-    /// The deliveries that are settled with it.
+    /// The keys of all deliveries that are settled with it.
     covers: Vec<DeliveryKey>,
-    /// The time from which it is given up after [`GIVEN_UP`].
+    /// The start of the delivery. If an attempt fails [`GIVEN_UP`] after this time, the delivery is given up.
     since: Moment,
-    /// The time at which this process took it.
+    /// The time at which this process queued the delivery.
     queued: Moment,
     attempts: u32,
 }
@@ -153,31 +156,32 @@ struct Lane {
     state: LaneState,
 }
 
-/// The deliveries of one channel that wait.
+/// The queue of one channel.
 #[derive(Debug)]
 pub struct Queue {
     limits: Limits,
-    /// Whether floods are folded, and the address of the inbox.
+    /// `Some` if many notices are folded into one, with the URL of the inbox if there is one.
     folds: Option<Option<String>>,
     lanes: BTreeMap<LaneId, Lane>,
-    /// The lanes that can begin, by namespace.
+    /// The lanes that are ready for an attempt, by namespace.
     ready: BTreeMap<String, VecDeque<LaneId>>,
-    /// The namespaces with such lanes, in turn.
+    /// The namespaces with ready lanes, in the order of their turns.
     turns: VecDeque<String>,
     waiting: BTreeSet<(Moment, LaneId)>,
     windows: Windows,
-    /// The first time at which a window ends.
+    /// The earliest end of a window.
     window_ends: Option<Moment>,
-    /// The deliveries of each namespace.
+    /// The size of the deliveries of each namespace.
     shares: BTreeMap<String, Share>,
-    /// Their sum.
+    /// The sum of all shares.
     total: Share,
     in_flight: usize,
     pause: Pause,
 }
 
 impl Queue {
-    /// Returns an empty queue. `folds`: whether floods are folded into one notice, with the address of the inbox.
+    /// Returns an empty queue. `folds`: `Some` if many notices are folded into one, with the URL of the inbox if there
+    /// is one.
     #[must_use]
     pub fn new(limits: Limits, folds: Option<Option<String>>) -> Self {
         Self {
@@ -196,12 +200,12 @@ impl Queue {
         }
     }
 
-    /// Changes whether floods are folded, after the configuration changed.
+    /// Applies a changed configuration. `folds` as in [`Self::new`].
     pub fn set_folds(&mut self, folds: Option<Option<String>>) {
         self.folds = folds;
     }
 
-    /// Leaves text of others out of all that waits, after it was switched off.
+    /// Removes the details from all waiting notices, after the channel was configured to show none.
     pub fn drop_details(&mut self) {
         let mut freed = Vec::new();
         for lane in self.lanes.values_mut() {
@@ -214,13 +218,13 @@ impl Queue {
         freed.iter().for_each(|(namespace, bytes)| self.shrink(namespace, 0, *bytes));
     }
 
-    /// Returns the number of deliveries that wait or are in flight.
+    /// Returns the number of deliveries that wait or are in flight, including folded ones.
     #[must_use]
     pub fn len(&self) -> usize {
         self.shares.values().map(|share| share.entries).sum()
     }
 
-    /// Whether nothing waits.
+    /// Whether no delivery waits or is in flight.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.shares.is_empty()
@@ -239,7 +243,7 @@ impl Queue {
         next.is_some_and(|(lane, _)| lane.is_about(correlation))
     }
 
-    /// Whether a notice of a run waits.
+    /// Whether a notice of a run waits or is in flight.
     #[must_use]
     pub fn has_run(&self, namespace: &str, run: &str) -> bool {
         let is_of = |entry: &Entry| entry.addressed.notice.run == run;
@@ -247,9 +251,9 @@ impl Queue {
         self.shares.contains_key(namespace) && lanes.any(|lane| lane.entries.iter().any(is_of))
     }
 
-    /// Takes a delivery. Returns the deliveries that are dropped because too many wait, or too large ones: those of the
-    /// namespace that has most, which may be this one. `since`: the time from which it is given up after a day of
-    /// failures.
+    /// Adds a delivery. If the queue would exceed its limits, deliveries of the namespace with the largest share are
+    /// dropped, which may be the new one. Returns the keys of the dropped deliveries. `since`: the time from which the
+    /// day of failures counts.
     pub fn push(&mut self, addressed: Addressed, since: Moment, now: Moment) -> Vec<DeliveryKey> {
         let namespace = addressed.notice.namespace.as_str();
         let added = Share { entries: 1, bytes: bytes_of(&addressed), in_flight: 0 };
@@ -270,7 +274,8 @@ impl Queue {
         dropped
     }
 
-    /// Returns the size of which a further delivery would be too much; `None` where there is room for it.
+    /// Returns the measure (entries or bytes) whose limit a further delivery would exceed, or `None` if there is room
+    /// for it.
     fn exceeded(&self, added: Share) -> Option<fn(&Share) -> usize> {
         let entries: fn(&Share) -> usize = |share| share.entries;
         let bytes: fn(&Share) -> usize = |share| share.bytes;
@@ -289,13 +294,13 @@ impl Queue {
         if notice.event == NoticeEvent::Taken
             && let Some(window) = self.windows.get_mut(&recipient)
         {
-            // What is decided waits no more: its outcome stands for it.
+            // The notice of the outcome replaces the folded notices that asked for the decision.
             let (decided, bytes) = window.remove(&notice.correlation);
             self.shrink(&notice.namespace, decided.len(), bytes);
             covers.extend(decided);
         }
         if self.folds.is_some() && is_folded(notice.event) {
-            // In whole seconds, so that many windows end at once.
+            // The end is rounded to a whole second, so that many windows end together.
             let ends = now.floor_to_second().after(WINDOW);
             let window = self.windows.entry(recipient).or_insert_with(|| Window::new(ends));
             self.window_ends = Some(self.window_ends.map_or(window.ends, |first| first.min(window.ends)));
@@ -328,11 +333,11 @@ impl Queue {
         }
     }
 
-    /// Begins the next delivery; `None` where none can begin now.
+    /// Begins the next attempt, or returns `None` if none can begin now.
     pub fn next(&mut self, now: Moment) -> Option<Start> {
         self.close_windows(now);
         self.wake_lanes(now);
-        // After many failures one attempt finds out whether the receiver is back.
+        // After many failures, one attempt at a time checks whether the receiver is reachable again.
         let at_once = if self.pause.is_general() { 1 } else { self.limits.at_once };
         if self.in_flight >= at_once || self.pause.until(now).is_some() {
             return None;
@@ -359,8 +364,8 @@ impl Queue {
         Some(Start { lane: id, addressed })
     }
 
-    /// Returns the time at which a delivery can begin that cannot now; `None` where only an event changes that. It is
-    /// later than `now`, the time at which [`Self::next`] returned none.
+    /// Returns the earliest time at which a further attempt can begin without a new event, or `None` if there is none.
+    /// Call this after [`Self::next`] has returned `None` for `now`; the returned time is later than `now`.
     #[must_use]
     pub fn wake_at(&self, now: Moment) -> Option<Moment> {
         let pause = self.pause.until(now);
@@ -369,7 +374,7 @@ impl Queue {
         [first, resumes, self.window_ends].into_iter().flatten().min()
     }
 
-    /// Ends an attempt.
+    /// Records the result of an attempt.
     pub fn finish(&mut self, id: &LaneId, result: Result<(), SendError>, now: Moment) -> Finished {
         self.in_flight = self.in_flight.saturating_sub(1);
         if let Some(lane) = self.lanes.get(id)
@@ -407,7 +412,7 @@ impl Queue {
         }
     }
 
-    /// Removes the first delivery of a lane in flight, and returns what is settled with it.
+    /// Removes the delivery in flight of a lane, and returns the keys that are settled with it.
     fn settle(&mut self, id: &LaneId) -> Vec<DeliveryKey> {
         let Some(mut lane) = self.lanes.remove(id) else { return Vec::new() };
         let Some(settled) = lane.entries.pop_front() else { return Vec::new() };
@@ -421,8 +426,8 @@ impl Queue {
         settled.covers
     }
 
-    /// Gives up what has waited for a day without being attempted now: while the whole channel pauses, most lanes are
-    /// not. What has failed and waits for its next attempt is given up by that.
+    /// Gives up the deliveries of ready lanes that were queued a day ago. While the whole channel pauses, most lanes
+    /// get no attempt. A delivery in a waiting lane is given up when its next attempt fails.
     pub fn expire(&mut self, now: Moment) -> Vec<Expired> {
         let mut expired = Vec::new();
         let mut gone: BTreeMap<String, BTreeSet<LaneId>> = BTreeMap::new();
@@ -467,7 +472,7 @@ impl Queue {
         }
     }
 
-    /// Makes the lanes ready whose pause is over.
+    /// Makes the lanes ready whose waiting time has ended.
     fn wake_lanes(&mut self, now: Moment) {
         while self.waiting.first().is_some_and(|(at, _)| *at <= now) {
             let Some((_, id)) = self.waiting.pop_first() else { return };
@@ -478,7 +483,7 @@ impl Queue {
         }
     }
 
-    /// Ends the windows whose time is over: what they folded is one delivery.
+    /// Ends the windows whose time has passed. The folded notices of a window become one delivery.
     fn close_windows(&mut self, now: Moment) {
         if self.window_ends.is_none_or(|first| first > now) {
             return;
@@ -496,7 +501,8 @@ impl Queue {
         }
     }
 
-    /// Drops a delivery of a namespace that is not in flight: the last one that is folded, where there is one.
+    /// Drops one delivery of a namespace, and returns its keys. Folded deliveries are dropped first; a delivery in
+    /// flight is never dropped.
     fn drop_last(&mut self, namespace: &str) -> Option<Vec<DeliveryKey>> {
         let mut windows = self.windows.iter_mut().filter(|((_, name), _)| name == namespace);
         if let Some((key, bytes)) = windows.find_map(|(_, window)| window.pop()) {
@@ -515,7 +521,7 @@ impl Queue {
         Some(dropped.covers)
     }
 
-    /// Removes lanes of a namespace that have no deliveries any more.
+    /// Removes empty lanes of a namespace.
     fn remove_lanes(&mut self, namespace: &str, gone: &BTreeSet<LaneId>) {
         for id in gone {
             if let Some(Lane { state: LaneState::Waiting(at), .. }) = self.lanes.remove(id) {

@@ -1,4 +1,4 @@
-//! The channels and recipients that an event reaches *(pure)*.
+//! Routing: the channels and recipients of an event *(pure)*.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -15,30 +15,30 @@ use crate::{
     people::{Medium, People},
 };
 
-/// The largest number of people whom one channel tells of one event. An Approval has fewer approvers, but for large
-/// groups.
+/// The largest number of people to whom one channel sends the notices of one event. Only large groups have more
+/// approvers.
 pub const MAX_PEOPLE: usize = 256;
-/// The longest text of others that a notice keeps while it waits, in characters. Most channels take less.
+/// The most characters of details that a waiting notice keeps. Most channels show fewer.
 const MAX_DETAILS: usize = 4_000;
 
-/// An event of a stored object, before it is addressed.
+/// An event of a stored object, before it is routed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Occasion {
-    /// The event.
+    /// The kind of the event.
     pub event: NoticeEvent,
-    /// The uid of the Approval, or of the run.
+    /// The uid of the Approval, or else of the run.
     pub uid: String,
-    /// The transition of the object: equal for the same one.
+    /// The key of the transition of the object. The same transition always has the same key.
     pub key: String,
     /// The namespace.
     pub namespace: String,
     /// The name of the run.
     pub run: String,
-    /// The name of the Approval; none for the end of a run.
+    /// The name of the Approval; `None` for the end of a run.
     pub approval: Option<String>,
     /// The digest of the request.
     pub digest: Option<Digest>,
-    /// The gate.
+    /// The name of the gate.
     pub gate: Option<String>,
     /// The type of the gate.
     pub gate_type: Option<GateType>,
@@ -48,19 +48,19 @@ pub struct Occasion {
     pub deadline: Option<Moment>,
     /// The consequence of the timeout, in words.
     pub then: Option<String>,
-    /// The outcome in words of the operator.
+    /// The outcome, in words of the operator.
     pub outcome: Option<String>,
-    /// The question and the arguments: text of others.
+    /// The question and the arguments of a call: untrusted text.
     pub details: Option<String>,
-    /// The people whom it concerns.
+    /// The people whom the event concerns.
     pub audience: Vec<Subject>,
-    /// The channels that the author added.
+    /// The names of the channels that the workflow author added to the gate.
     pub added: Vec<String>,
-    /// The time, as an object stores it.
+    /// The time of the event, as the object stores it.
     pub at: Moment,
 }
 
-/// The name of a delivery: a notice and its recipient. The same after every crash.
+/// The key of a delivery, from the id of the notice and the recipient. The key is the same after a crash.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DeliveryKey(String);
 
@@ -76,13 +76,13 @@ impl DeliveryKey {
         Self(format!("{short}.{}", Digest::of_bytes(person.as_bytes()).short(16)))
     }
 
-    /// Returns a key as it is stored.
+    /// Returns the key with this stored text.
     #[must_use]
     pub fn from_stored(text: &str) -> Self {
         Self(text.to_owned())
     }
 
-    /// Returns the text of the key.
+    /// Returns the text of the key, as it is stored.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -94,7 +94,7 @@ impl DeliveryKey {
         Self(id.get(..KEY_DIGITS).unwrap_or(id).to_owned())
     }
 
-    /// Whether this is the key of a notice with this id, for any recipient.
+    /// Whether this is the key of a delivery of the notice with this id, to any recipient.
     #[must_use]
     pub fn is_of(&self, id: &str) -> bool {
         let short = id.get(..KEY_DIGITS).unwrap_or(id);
@@ -102,10 +102,10 @@ impl DeliveryKey {
     }
 }
 
-/// The digits of a notice's id in the key of a delivery.
+/// The number of digits of a notice's id in a key.
 const KEY_DIGITS: usize = 16;
 
-/// A notice for one recipient of one channel.
+/// A notice to one recipient in one channel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Addressed {
     /// The name of the channel.
@@ -117,7 +117,7 @@ pub struct Addressed {
 }
 
 impl Addressed {
-    /// Returns the key of the delivery.
+    /// Returns the key of this delivery.
     #[must_use]
     pub fn key(&self) -> DeliveryKey {
         DeliveryKey::new(&self.notice.id, &self.to)
@@ -136,14 +136,14 @@ pub fn correlation(uid: &str, channel: &str) -> String {
     Digest::of_bytes(format!("{uid}/{channel}").as_bytes()).short(64).to_owned()
 }
 
-/// Returns the notices of an event, by channel and recipient. `labels`: those of its namespace.
+/// Returns the notices of an event for all channels and recipients. `labels`: the labels of the namespace.
 #[must_use]
 pub fn addressed(config: &Config, people: &People, labels: &NamespaceLabels, occasion: &Occasion) -> Vec<Addressed> {
     let channels = config.channels.iter().filter(|channel| reaches(config, channel, labels, occasion));
     channels.flat_map(|channel| by_recipient(config, people, channel, occasion)).collect()
 }
 
-/// Whether an event goes to a channel: by a route, or because the author added it.
+/// Whether an event goes to a channel, because of a route or because the workflow author added the channel.
 fn reaches(config: &Config, channel: &ChannelConfig, labels: &NamespaceLabels, occasion: &Occasion) -> bool {
     let is_added = channel.authors && occasion.added.contains(&channel.name);
     let is_routed = |route: &Route| {
@@ -155,16 +155,16 @@ fn reaches(config: &Config, channel: &ChannelConfig, labels: &NamespaceLabels, o
     selects(&channel.namespaces, labels) && (is_added || config.routes.iter().any(is_routed))
 }
 
-/// The reason why a channel takes no notices that an author adds.
+/// The reason why a workflow author cannot add a channel to a gate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// No channel has the name.
     Unknown,
-    /// Authors cannot add to it, or it takes no notices of the namespace.
+    /// The channel is not open to authors, or not for the namespace.
     NotAllowed,
 }
 
-/// Returns why a channel takes no notices that an author adds; `None` where it takes them. `labels`: those of the
+/// Returns why a workflow author cannot add a channel, or `None` if the author can. `labels`: the labels of the
 /// namespace.
 #[must_use]
 pub fn refusal(config: &Config, channel: &str, labels: &NamespaceLabels) -> Option<Refusal> {
@@ -185,7 +185,8 @@ fn by_recipient(config: &Config, people: &People, channel: &ChannelConfig, occas
     recipients(people, channel, occasion).into_iter().map(addressed).collect()
 }
 
-/// Returns the recipients in a channel. People without an address are told in the channel itself.
+/// Returns the recipients of an event in a channel. If no person of the audience has an address there, the channel
+/// itself is the recipient.
 fn recipients(people: &People, channel: &ChannelConfig, occasion: &Occasion) -> BTreeSet<Recipient> {
     let persons = |medium| {
         let addresses = people.addresses(&occasion.audience, medium).into_iter().take(MAX_PEOPLE);
@@ -230,7 +231,7 @@ fn notice(config: &Config, channel: &ChannelConfig, occasion: &Occasion) -> Noti
     }
 }
 
-/// Returns the address of the page. Names of objects need no escape in a path.
+/// Returns the URL of the page of the Approval or run. Names of objects need no escaping in a path.
 fn link(config: &Config, occasion: &Occasion) -> Option<String> {
     let inbox = config.inbox.as_ref()?;
     let path = match (&occasion.approval, &occasion.digest) {
@@ -241,7 +242,7 @@ fn link(config: &Config, occasion: &Occasion) -> Option<String> {
     inbox.join(&path).ok().map(String::from)
 }
 
-/// Returns the kind of a gate in words.
+/// Returns the kind of a gate, in words for people.
 fn kind_in_words(gate: GateType) -> &'static str {
     match gate {
         GateType::Step => "a decision in the workflow",
@@ -299,14 +300,14 @@ routes:
         }
     }
 
-    fn told(env: &str, occasion: &Occasion) -> Vec<Addressed> {
+    fn routed(env: &str, occasion: &Occasion) -> Vec<Addressed> {
         let people = "users: {alice: {mail: alice@example.com, slack: U1}, bob: {mail: bob@example.com}}";
         let people = People::parse(people, &[]).unwrap();
         let labels = BTreeMap::from([("env".to_owned(), env.to_owned())]);
         addressed(&Config::parse(CONFIG).unwrap(), &people, &labels, occasion)
     }
 
-    fn whom(found: &[Addressed]) -> Vec<String> {
+    fn receivers(found: &[Addressed]) -> Vec<String> {
         let name = |one: &Addressed| match &one.to {
             Recipient::Channel => one.channel.clone(),
             Recipient::Person(address) => format!("{} {address}", one.channel),
@@ -320,13 +321,13 @@ routes:
         let all =
             ["finance", "finance U1", "finance bob@example.com", "mail alice@example.com", "mail bob@example.com"];
         let with_oncall: Vec<_> = all.into_iter().chain(["oncall"]).collect();
-        assert_eq!(whom(&told("prod", &asked)), with_oncall);
-        // `mail` allows no author, and is reached by its route.
-        assert_eq!(whom(&told("dev", &asked)), ["mail alice@example.com", "mail bob@example.com"]);
+        assert_eq!(receivers(&routed("prod", &asked)), with_oncall);
+        // Authors cannot add `mail`; the event reaches it through a route.
+        assert_eq!(receivers(&routed("dev", &asked)), ["mail alice@example.com", "mail bob@example.com"]);
         let step = Occasion { gate_type: Some(GateType::Step), ..asked };
-        assert_eq!(whom(&told("prod", &step)), all);
+        assert_eq!(receivers(&routed("prod", &step)), all);
         let reminded = occasion(NoticeEvent::Reminded);
-        assert_eq!(whom(&told("prod", &reminded)), ["finance", "finance U1", "finance bob@example.com"]);
+        assert_eq!(receivers(&routed("prod", &reminded)), ["finance", "finance U1", "finance bob@example.com"]);
     }
 
     #[test]
@@ -343,38 +344,38 @@ routes:
     #[test]
     fn what_concerns_one_person_is_told_in_the_channel_only_where_the_person_has_no_address() {
         let voided = |name: &str| Occasion { audience: vec![Subject::user(name)], ..occasion(NoticeEvent::VoteVoided) };
-        assert_eq!(whom(&told("prod", &voided("alice"))), ["finance U1", "mail alice@example.com"]);
-        assert_eq!(whom(&told("prod", &voided("nameless"))), ["finance"], "mail has no default");
+        assert_eq!(receivers(&routed("prod", &voided("alice"))), ["finance U1", "mail alice@example.com"]);
+        assert_eq!(receivers(&routed("prod", &voided("nameless"))), ["finance"], "mail has no default");
     }
 
     #[test]
     fn details_go_only_to_the_channel_that_has_them_and_the_link_has_the_digest() {
-        for one in told("prod", &occasion(NoticeEvent::Asked)) {
+        for one in routed("prod", &occasion(NoticeEvent::Asked)) {
             assert_eq!(one.notice.details.is_some(), one.channel == "finance", "{one:?}");
             let digest = Digest::of_bytes(b"request");
             let link = format!("https://signoff.example.com/n/pay/a/refund-review-0123456789?d={}", digest.short(16));
             assert_eq!(one.notice.link.as_deref(), Some(link.as_str()));
         }
         let ended = Occasion { approval: None, gate_type: None, ..occasion(NoticeEvent::Ended) };
-        let link = told("prod", &ended).first().and_then(|one| one.notice.link.clone());
+        let link = routed("prod", &ended).first().and_then(|one| one.notice.link.clone());
         assert_eq!(link.as_deref(), Some("https://signoff.example.com/n/pay/w/refund"));
     }
 
     #[test]
     fn the_text_of_others_is_cut_before_it_waits() {
         let details = Some("💩".repeat(10 * 1024));
-        let asked = told("prod", &Occasion { details, ..occasion(NoticeEvent::Asked) });
+        let asked = routed("prod", &Occasion { details, ..occasion(NoticeEvent::Asked) });
         let kept: Vec<_> = asked.iter().filter_map(|one| one.notice.details.as_deref()).collect();
         assert!(!kept.is_empty() && kept.iter().all(|text| text.chars().count() == MAX_DETAILS && text.ends_with('…')));
         let details = Some("x".repeat(MAX_DETAILS));
-        let whole = told("prod", &Occasion { details: details.clone(), ..occasion(NoticeEvent::Asked) });
+        let whole = routed("prod", &Occasion { details: details.clone(), ..occasion(NoticeEvent::Asked) });
         assert!(whole.iter().any(|one| one.notice.details == details));
     }
 
     #[test]
     fn ids_tell_transitions_apart_and_the_correlation_does_not() {
-        let one = told("prod", &occasion(NoticeEvent::Asked));
-        let other = told("prod", &Occasion { key: "taken".into(), ..occasion(NoticeEvent::Taken) });
+        let one = routed("prod", &occasion(NoticeEvent::Asked));
+        let other = routed("prod", &Occasion { key: "taken".into(), ..occasion(NoticeEvent::Taken) });
         let of = |all: &[Addressed]| all.iter().find(|one| one.channel == "oncall").unwrap().notice.clone();
         assert_eq!(of(&one).correlation, of(&other).correlation);
         assert_ne!(of(&one).id, of(&other).id);

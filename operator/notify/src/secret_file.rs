@@ -1,4 +1,5 @@
-//! Secrets of channels, read from mounted files at each use, so that a rotated one is taken without a restart.
+//! Secrets of channels. They are read from mounted files at each use, so that a rotated secret takes effect without a
+//! restart.
 
 use std::path::Path;
 
@@ -8,19 +9,21 @@ use tokio::io::AsyncReadExt;
 
 use crate::channel::SendError;
 
-/// The most bytes of a file with a secret. The address of a workflow of Teams has about 400.
+/// The most bytes of a file with a secret. The longest known secret is the URL of a workflow of Teams, with about 400
+/// bytes.
 const MOST_BYTES: usize = 8 * 1024;
 
-/// Returns the text of a file without the space around it.
+/// Reads a file, and returns its text without leading and trailing space.
 ///
 /// # Errors
-/// `Later`: an administrator can mend it. The path is not told, because it may be the secret itself.
+/// The file cannot be read or is invalid. The error is [`SendError::Later`], because an administrator can correct the
+/// file. It does not contain the path: an administrator may have written the secret in its place.
 pub(crate) async fn read_secret(path: &Path) -> Result<SecretText, SendError> {
     let later = |why: String| SendError::Later { why: format!("a file of the channel {why}"), after: None };
     let unread = |error: std::io::Error| later(format!("cannot be read ({})", error.kind()));
     let file = File::open(path).await.map_err(unread)?;
     let mut bytes = Vec::new();
-    // One byte more than fits, by which a longer file is noticed.
+    // Reads one byte more than allowed, to detect a longer file.
     let limit = u64::try_from(MOST_BYTES).unwrap_or(u64::MAX).saturating_add(1);
     file.take(limit).read_to_end(&mut bytes).await.map_err(unread)?;
     if bytes.len() > MOST_BYTES {

@@ -1,5 +1,5 @@
-//! Whole processes on a simulated clock: crashes between a commit and a send and between a send and the watermark,
-//! and a flood of which a part fails.
+//! Tests of whole processes on a simulated clock: crashes between a commit and a send, crashes between a send and the
+//! write of the watermark, and many notices of which a part fails.
 #![allow(clippy::unwrap_used)]
 
 use std::{
@@ -24,11 +24,11 @@ use crate::{
     routes::Occasion,
 };
 
-/// A receiver that outlives the processes: what it got, and whom it refuses.
+/// A receiver of notices, which outlives the processes.
 #[derive(Default)]
 struct Receiver {
     got: Mutex<Vec<(Notice, Moment)>>,
-    /// Runs whose notices it never takes.
+    /// The runs whose notices fail.
     refused: Mutex<BTreeSet<String>>,
     /// The share of attempts that fail, in percent.
     fails: u8,
@@ -63,14 +63,14 @@ impl Channel for SimulatedChannel {
     }
 }
 
-/// The state in the cluster: written objects, and how often.
+/// The stored state in the cluster, with the times of its writes.
 #[derive(Default)]
 struct SimulatedStore {
     state: Mutex<StoredState>,
     writes: Mutex<Vec<Instant>>,
-    /// The number of attempts to load it that fail from now on.
+    /// The number of next loads that fail.
     failing_loads: Mutex<usize>,
-    /// The number of writes that fail from now on.
+    /// The number of next writes that fail.
     failing_writes: Mutex<usize>,
 }
 
@@ -108,7 +108,7 @@ fn now(start: Instant) -> Moment {
     begin.after(start.elapsed())
 }
 
-/// A cluster: stored objects, the receiver and the state, which outlive each process.
+/// A cluster: the stored objects, the receiver and the stored state, which outlive the processes.
 struct Cluster {
     start: Instant,
     folder: tempfile::TempDir,
@@ -169,7 +169,7 @@ impl Cluster {
         }))
     }
 
-    /// Starts a process, which sees every stored object first.
+    /// Starts a process, which first derives the events of all stored objects.
     async fn begin(&self) -> Process {
         let notices = self.notices();
         notices.load().await;
@@ -183,7 +183,7 @@ impl Cluster {
         Process { notices, task }
     }
 
-    /// Commits an event.
+    /// Stores an event without reporting it.
     fn commit(&mut self, object: usize, event: NoticeEvent) -> Occasion {
         let occasion = Occasion {
             event,
@@ -208,13 +208,13 @@ impl Cluster {
         occasion
     }
 
-    /// Commits an event and tells it.
+    /// Stores an event, and reports it to a process.
     fn happens(&mut self, process: &Process, object: usize, event: NoticeEvent) {
         let occasion = self.commit(object, event);
         process.notices.tell(&occasion, &BTreeMap::new(), Origin::Live);
     }
 
-    /// Returns how often each event was received, by run and event.
+    /// Returns the number of received notices, by run and event.
     fn received(&self) -> BTreeMap<(String, NoticeEvent), usize> {
         let mut received = BTreeMap::new();
         for (notice, _) in self.receiver.got.lock().unwrap().iter() {
@@ -223,7 +223,7 @@ impl Cluster {
         received
     }
 
-    /// Returns how often the notice that a run asks was received.
+    /// Returns the number of received `Asked` notices of a run.
     fn asked(&self, object: usize) -> usize {
         self.received().get(&(format!("run-{object}"), NoticeEvent::Asked)).copied().unwrap_or(0)
     }
@@ -290,7 +290,7 @@ async fn a_crash_after_a_send_repeats_at_most_what_was_sent_since_the_last_write
     let mut process = cluster.begin().await;
     cluster.happens(&process, 0, NoticeEvent::Asked);
     let (mut object, mut crashes) = (1, 0);
-    // The recipient that is refused stays open through all of them.
+    // The delivery of the refused run stays open through all crashes.
     for milliseconds in (0..3000).step_by(97) {
         for _ in 0..20 {
             cluster.happens(&process, object, NoticeEvent::Asked);
@@ -306,7 +306,7 @@ async fn a_crash_after_a_send_repeats_at_most_what_was_sent_since_the_last_write
     let mut first: BTreeMap<String, Moment> = BTreeMap::new();
     for (notice, at) in cluster.receiver.got.lock().unwrap().iter() {
         let first = *first.entry(notice.id.clone()).or_insert(*at);
-        // A delivery is written a second later at most, so that only a crash within that second repeats it.
+        // A delivery is stored within a second, so that only a crash within that second repeats the notice.
         assert!(at.since(first) <= Duration::from_millis(1100), "{} after {:?}", notice.run, at.since(first));
     }
     assert!(received.values().all(|times| *times <= 2) && crashes == 31);
@@ -486,7 +486,7 @@ async fn the_last_state_is_stored_also_where_its_write_was_cut_off() {
     sleep(Duration::from_secs(2)).await;
     let before = cluster.writes();
     cluster.happens(&process, 1, NoticeEvent::Asked);
-    // It is delivered within a millisecond, and its write takes 20.
+    // The delivery takes a millisecond, and the write of the state takes 20.
     sleep(Duration::from_millis(10)).await;
     let notices = Arc::clone(&process.notices);
     drop(process);
@@ -504,7 +504,7 @@ async fn a_write_that_failed_is_made_again_although_nothing_else_changes() {
     let process = cluster.begin().await;
     sleep(Duration::from_secs(2)).await;
     cluster.happens(&process, 1, NoticeEvent::Asked);
-    // The write of its delivery follows a second after that of its waiting.
+    // The state with the delivery is written a second after the state in which the notice waited.
     sleep(Duration::from_millis(500)).await;
     *cluster.store.failing_writes.lock().unwrap() = 1;
     sleep(Duration::from_secs(10)).await;

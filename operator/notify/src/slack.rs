@@ -1,6 +1,7 @@
-//! Slack: messages to a channel or to persons, which are edited with the outcome.
+//! Slack: messages to a channel or to persons. The outcome of a request replaces the text of its message.
 //!
-//! **Invariant:** Slack parses no text of a notice: blocks are plain text, `parse` is `none`, and nothing is unfurled.
+//! **Invariant:** Slack parses no text of a notice: all blocks with text are plain text, `parse` is `none`, and links
+//! are not unfurled.
 
 use std::num::NonZeroUsize;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -21,55 +22,55 @@ use crate::queue::LONGEST_PAUSE;
 use crate::secret_file::read_secret;
 use crate::text::{DETAILS, OPEN, Rendering, Wording};
 
-/// The address below which Slack's methods are.
+/// The base URL of Slack's methods.
 pub(crate) const API: &str = "https://slack.com/api";
 
-/// The most UTF-16 units of details: a block has at most 3,000 characters.
+/// The most UTF-16 code units of details. A block has at most 3,000 characters.
 const DETAILS_UNITS: usize = 2_900;
 
-/// The most persons of whom a look-up is remembered: Slack answers about 50 such questions a minute.
+/// The most look-ups of persons that are remembered. Slack allows about 50 look-ups a minute.
 const LOOK_UPS: NonZeroUsize = NonZeroUsize::MIN.saturating_add(999);
 
-/// The time for which a person counts as unknown without another request.
+/// The time for which an unknown person is not looked up again.
 const UNKNOWN_FOR: Duration = Duration::from_secs(600);
 
-/// A channel that posts as an app of one workspace.
+/// A channel that posts as an app of one Slack workspace.
 pub struct SlackChannel {
     settings: SlackConfig,
     http: Arc<dyn Http>,
     api: String,
-    /// The results of look-ups, by the addresses of persons.
+    /// The results of look-ups, by the address of the person.
     look_ups: Mutex<LruCache<String, LookUp>>,
-    /// The time until which Slack asks to wait with look-ups. Its limits are those of one method each, so that nothing
-    /// else waits for it.
+    /// The time until which Slack asked to wait with look-ups. Slack has a rate limit for each method, so other
+    /// requests do not wait.
     look_ups_from: Mutex<Option<Instant>>,
 }
 
-/// The result of looking a person up.
+/// The result of a look-up of a person.
 enum LookUp {
-    /// The id of the conversation.
+    /// The id of the conversation with the person.
     Conversation(String),
-    /// Slack has no such person.
+    /// Slack has no such person, or the person cannot be written to.
     Unknown {
-        /// The code of Slack.
+        /// The error code from Slack.
         code: String,
-        /// The time until which that counts.
+        /// The time until which the result is valid.
         until: Instant,
     },
 }
 
-/// A message of ours: the id of its conversation, and its time, which is its id there.
+/// The id of a sent message: its conversation, and its time, which is unique in the conversation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct SlackMessage {
     conversation: String,
     ts: String,
 }
 
-/// The failure of one method.
+/// The failure of a call of a method.
 enum SlackFailure {
-    /// There is no answer that Slack's API gives.
+    /// The request failed, or the answer is not one of Slack's API.
     NotAnswered(SendError),
-    /// The code of `ok: false`.
+    /// The error code of an answer with `ok: false`.
     Code(String),
 }
 
@@ -89,20 +90,20 @@ impl SlackMessage {
     }
 }
 
-/// Returns a text if it can be an id of Slack.
+/// Returns `text` if it has the form of an id of Slack.
 fn slack_id(text: &str) -> Option<String> {
     let is_id = (1..=32).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_alphanumeric());
     is_id.then(|| text.to_owned())
 }
 
-/// Returns a text if it can be the time of a message.
+/// Returns `text` if it has the form of the time of a message.
 fn slack_time(text: &str) -> Option<String> {
     let is_time = (1..=32).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
     is_time.then(|| text.to_owned())
 }
 
 impl SlackChannel {
-    /// Returns a channel that sends over this client.
+    /// Returns a channel that sends with this client.
     #[must_use]
     pub fn new(settings: SlackConfig, http: Arc<dyn Http>) -> Self {
         let look_ups = Mutex::new(LruCache::new(LOOK_UPS));
@@ -110,13 +111,13 @@ impl SlackChannel {
         Self { settings, http, api, look_ups, look_ups_from: Mutex::default() }
     }
 
-    /// Sends to another address of Slack's API, without a slash at its end.
+    /// Replaces the base URL of Slack's methods. `api`: the URL without a slash at its end.
     #[must_use]
     pub fn with_api(self, api: String) -> Self {
         Self { api, ..self }
     }
 
-    /// Calls a method and returns its answer, which says `ok: true`.
+    /// Calls a method, and returns its answer if the answer has `ok: true`.
     async fn call(
         &self,
         token: &SecretText,
@@ -144,7 +145,7 @@ impl SlackChannel {
         }
     }
 
-    /// Returns the id of the conversation with a person, whose address is an e-mail address or the id of a user.
+    /// Returns the id of the conversation with a person. `person`: a mail address or the id of a member.
     async fn conversation(&self, token: &SecretText, person: &str) -> Result<String, SlackFailure> {
         match self.look_ups().get(person) {
             Some(LookUp::Conversation(known)) => return Ok(known.clone()),
@@ -197,7 +198,8 @@ impl SlackChannel {
         self.look_ups.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Posts a new message; `thread`: as an answer to this message, visible in the whole conversation.
+    /// Posts a new message. `thread`: the message that the new one answers; the answer is also shown in the
+    /// conversation.
     async fn post(
         &self,
         token: &SecretText,
@@ -214,8 +216,8 @@ impl SlackChannel {
         Ok(SlackMessage::from_answer(&answer).map(|message| message.handle()))
     }
 
-    /// Edits a message with the outcome, or answers it with any other event. The message that is remembered stays the
-    /// first one.
+    /// Reports a further event about the object of an earlier message: an outcome replaces the text of the message, and
+    /// any other event is posted as an answer.
     async fn follow(&self, token: &SecretText, notice: &Notice, earlier: &SlackMessage) -> Result<(), SlackFailure> {
         if notice.event != NoticeEvent::Taken {
             return self.post(token, notice, &earlier.conversation, Some(earlier)).await.map(|_| ());
@@ -228,7 +230,7 @@ impl SlackChannel {
     }
 }
 
-/// The arguments of a method. Some methods take no JSON.
+/// The arguments of a method. Some methods accept forms only.
 enum MethodArguments<'a> {
     Json(Value),
     Form(&'a str, &'a str),
@@ -246,7 +248,7 @@ impl Channel for SlackChannel {
         if let Some(earlier) = earlier.and_then(SlackMessage::from_handle) {
             match self.follow(&token, notice, &earlier).await {
                 Ok(()) => return Ok(Some(earlier.handle())),
-                // The message was deleted, or is too old to be edited: a new one tells the same.
+                // The message was deleted, or is too old to be edited. A new message is posted.
                 Err(SlackFailure::Code(code)) if is_of_a_lost_message(&code) => {}
                 Err(failure) => return Err(failure.into()),
             }
@@ -263,7 +265,7 @@ impl Channel for SlackChannel {
     }
 }
 
-/// Returns the arguments of `chat.postMessage`. Text of others is plain text in blocks, and the link is an element of
+/// Returns the arguments of `chat.postMessage`. Untrusted text is in plain-text blocks, and the link is an element of
 /// its own.
 fn message(notice: &Notice, conversation: &str) -> Value {
     let words = Wording::new(notice, Rendering::Chat, DETAILS_UNITS);
@@ -280,7 +282,7 @@ fn message(notice: &Notice, conversation: &str) -> Value {
     }
     json!({
         "channel": conversation,
-        // Shown in notifications of devices, where blocks are not.
+        // Slack shows this text in notifications on devices, which have no blocks.
         "text": words.title,
         "blocks": blocks,
         "parse": "none",
@@ -288,7 +290,7 @@ fn message(notice: &Notice, conversation: &str) -> Value {
         "mrkdwn": false,
         "unfurl_links": false,
         "unfurl_media": false,
-        // By this a repetition is recognised: https://docs.slack.dev/messaging/message-metadata
+        // Receivers can recognize a repeated notice by this id: https://docs.slack.dev/messaging/message-metadata
         "metadata": {"event_type": "signoff_notice", "event_payload": {"id": notice.id}},
     })
 }
@@ -297,14 +299,14 @@ fn not_understood() -> SlackFailure {
     SlackFailure::NotAnswered(SendError::Later { why: "Slack: its answer was not understood".to_owned(), after: None })
 }
 
-/// Whether a message of ours is not there any more, or cannot be edited.
+/// Whether a code means that an earlier message no longer exists, or cannot be edited or answered.
 fn is_of_a_lost_message(code: &str) -> bool {
     let of_the_message = ["message_not_found", "thread_not_found", "cant_update_message", "edit_window_closed"];
     let of_its_conversation = ["cannot_reply_to_message", "is_archived", "channel_not_found", "not_in_channel"];
     of_the_message.contains(&code) || of_its_conversation.contains(&code)
 }
 
-/// Whether a code says that a person cannot be written to.
+/// Whether a code means that a person does not exist or cannot be written to.
 fn is_of_no_person(code: &str) -> bool {
     ["users_not_found", "user_not_found", "user_disabled", "cannot_dm_bot"].contains(&code)
 }
@@ -318,7 +320,7 @@ impl From<SlackFailure> for SendError {
     }
 }
 
-/// Returns the meaning of a code. A code that is not listed is final, as an answer 4xx is.
+/// Returns the failure that a code means. A code that is not listed is final, like an answer with status 4xx.
 fn of_code(code: &str) -> SendError {
     let dead = |why: &str| SendError::Dead { why: format!("Slack: {why}") };
     match code {
@@ -341,7 +343,8 @@ fn of_code(code: &str) -> SendError {
         }
         "is_archived" => dead("is_archived: the channel is archived"),
         code if is_of_no_person(code) => dead(&format!("{code}: Slack has no such person to write to")),
-        // A code is lower-case letters; anything else could be text of another kind.
+        // Slack's codes are lower-case letters and underscores. Other text is not repeated in the error, because it may
+        // be untrusted.
         other if other.len() <= 64 && other.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_') => {
             dead(&format!("it refuses the message: {other}"))
         }

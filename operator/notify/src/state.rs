@@ -1,11 +1,12 @@
-//! The state of a channel beyond this process: up to when all is delivered, and what is not *(pure)*.
+//! The state of a channel that outlives the process: a watermark, and the deliveries around it *(pure)*.
 //!
-//! A delivery counts as made where its event is not after the watermark `through` and its key is not among the open
-//! ones, or where its key is among those that ran ahead of the watermark. The watermark stays a minute behind, and two
-//! seconds in a flood, so that an event that is stored late is still found; what was delivered meanwhile runs ahead.
-//! It is stored further back where more is open than there is room for.
+//! A delivery counts as settled in two cases: its event is not after the watermark `through` and its key is not in
+//! `open`, or its key is in `ahead`. The watermark stays a minute behind the clock, or two seconds when many notices
+//! are sent, so that an event that is stored late is still after the watermark. Deliveries that are settled in this
+//! time are in `ahead`. When `open` has no room for all unsettled deliveries, an earlier watermark is stored.
 //!
-//! **Invariant:** an event that is stored and not delivered is told again after a crash, as long as its object exists.
+//! **Invariant:** after a crash, the notices of a stored event that were not delivered are sent again, as long as the
+//! object exists.
 
 mod handles;
 
@@ -21,49 +22,50 @@ use crate::routes::DeliveryKey;
 
 pub use handles::{Handles, MAX_HANDLES, SHARD};
 
-/// The most keys of each list that are stored.
+/// The most keys that are stored in each of `open` and `ahead`.
 pub const MAX_KEYS: usize = 500;
-/// The time by which the watermark stays behind.
+/// The usual time by which the watermark stays behind the clock.
 pub const BEHIND: Duration = Duration::from_secs(60);
-/// The time by which the watermark stays behind in any case: objects have whole seconds of the API server's clock.
+/// The least time by which the watermark stays behind the clock. The times in objects are whole seconds of the API
+/// server's clock.
 const LEAST_BEHIND: Duration = Duration::from_secs(2);
-/// The most deliveries ahead of the watermark that are remembered in this process.
+/// The most settled deliveries that this process remembers.
 const MAX_AHEAD: usize = 10_000;
 
-/// The state of a channel as it is stored.
+/// The stored state of a channel.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Mark {
     /// The watermark.
     through: Moment,
-    /// The keys of deliveries that are not made: all up to the watermark, and of later ones as many as there is room
-    /// for.
+    /// The keys of unsettled deliveries: all up to the watermark, and as many later ones as there is room for.
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
     open: BTreeSet<String>,
-    /// The keys of deliveries after the watermark that are made, with the times of their events in milliseconds.
+    /// The keys of settled deliveries after the watermark, with the times of their events in milliseconds since the
+    /// Unix epoch.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     ahead: BTreeMap<String, i64>,
 }
 
-/// The deliveries of a channel: those that are made, and those that are not.
+/// The ledger of the waiting and the settled deliveries of a channel.
 #[derive(Debug)]
 pub struct Ledger {
     through: Moment,
-    /// The deliveries that wait, with the times of their events.
+    /// The waiting deliveries, with the times of their events.
     waiting: BTreeMap<DeliveryKey, Moment>,
-    /// The deliveries that are made, by the times of their events: all after the watermark, and as many before it as
-    /// may have to be stored.
+    /// The settled deliveries, by the times of their events: all after the watermark, and some before it, because an
+    /// earlier watermark may be stored.
     ahead: BTreeSet<(Moment, DeliveryKey)>,
     ahead_keys: BTreeSet<DeliveryKey>,
-    /// The open keys of an earlier process whose objects were not seen yet.
+    /// The keys that an earlier process left open, and whose objects this process has not reconciled yet.
     unseen: BTreeSet<DeliveryKey>,
     is_changed: bool,
 }
 
 impl Ledger {
-    /// Returns the ledger of a channel that has no state: what was before is not told.
+    /// Returns the ledger of a channel without a stored state. Notices of earlier events are not sent.
     #[must_use]
     pub fn begin(now: Moment) -> Self {
-        // An event of the same second may be stored with the whole second only.
+        // Objects store whole seconds, so an event after `now` may have the start of this second as its time.
         Self::of(Mark { through: before(now.floor_to_second()), open: BTreeSet::new(), ahead: BTreeMap::new() }, true)
     }
 
@@ -73,7 +75,7 @@ impl Ledger {
         Self::of(mark, false)
     }
 
-    /// Adds the state that an earlier process stored, and that was loaded late.
+    /// Joins a state that an earlier process stored, and that was loaded only after this process began to send.
     pub fn adopt(&mut self, mark: Mark) {
         let earlier = Self::restore(mark);
         let unseen: Vec<_> = earlier.unseen.into_iter().filter(|key| !self.is_known(key)).collect();
@@ -99,38 +101,40 @@ impl Ledger {
         }
     }
 
-    /// Whether a delivery that is derived from a stored object has to be made.
+    /// Whether a delivery for a derived event still has to be queued. `at`: the time of the event.
     #[must_use]
     pub fn is_due(&self, key: &DeliveryKey, at: Moment) -> bool {
         !self.is_known(key) && (at > self.through || self.unseen.contains(key))
     }
 
-    /// Whether an earlier process did not make a delivery that is not told yet.
+    /// Whether an earlier process left a delivery open that this process has not queued yet.
     #[must_use]
     pub fn was_open(&self, key: &DeliveryKey) -> bool {
         self.unseen.contains(key)
     }
 
-    /// Whether some delivery of a notice with this id may have to be made, whatever its recipients.
+    /// Whether a delivery of a notice with this id may still have to be queued, for any recipient. `at`: the time of
+    /// the event.
     #[must_use]
     pub fn may_be_due(&self, id: &str, at: Moment) -> bool {
         at > self.through || self.is_open(id)
     }
 
-    /// Whether an earlier process told a notice with this id and did not deliver it, and its object was not seen since.
+    /// Whether an earlier process left a delivery of a notice with this id open that this process has not queued yet.
     #[must_use]
     pub fn is_open(&self, id: &str) -> bool {
         let next = self.unseen.range(DeliveryKey::before_all_of(id)..).next();
         next.is_some_and(|key| key.is_of(id))
     }
 
-    /// Whether deliveries of an earlier process are open whose objects were not seen since.
+    /// Whether an earlier process left deliveries open that this process has not queued yet.
     #[must_use]
     pub fn has_open(&self) -> bool {
         !self.unseen.is_empty()
     }
 
-    /// Settles the deliveries of an earlier process with this id, without making them. Returns whether there were any.
+    /// Settles the deliveries of a notice with this id that an earlier process left open, without sending them. Returns
+    /// whether there were any.
     pub fn settle_open(&mut self, id: &str) -> bool {
         if !self.is_open(id) {
             return false;
@@ -140,20 +144,20 @@ impl Ledger {
         true
     }
 
-    /// Whether a delivery waits, or was made a short time ago.
+    /// Whether a delivery waits, or was settled a short time ago.
     #[must_use]
     pub fn is_known(&self, key: &DeliveryKey) -> bool {
         self.waiting.contains_key(key) || self.ahead_keys.contains(key)
     }
 
-    /// Adds a delivery that waits from now on.
+    /// Adds a waiting delivery. `at`: the time of the event.
     pub fn add(&mut self, key: DeliveryKey, at: Moment) {
         self.unseen.remove(&key);
         self.waiting.insert(key, at);
         self.is_changed = true;
     }
 
-    /// Settles a delivery: it is made, or given up.
+    /// Settles a waiting delivery after it was delivered, given up or dropped.
     pub fn settle(&mut self, key: &DeliveryKey) {
         let Some(at) = self.waiting.remove(key) else { return };
         self.is_changed = true;
@@ -166,36 +170,37 @@ impl Ledger {
         }
     }
 
-    /// Forgets the open deliveries of an earlier process whose objects are gone. Returns their number.
+    /// Forgets the deliveries that an earlier process left open and that this process has not queued, because their
+    /// objects were deleted. Returns their number.
     pub fn forget_unseen(&mut self) -> usize {
         let lost = std::mem::take(&mut self.unseen).len();
         self.is_changed |= lost > 0;
         lost
     }
 
-    /// Returns the number of deliveries that wait.
+    /// Returns the number of waiting deliveries.
     #[must_use]
     pub fn waiting(&self) -> usize {
         self.waiting.len()
     }
 
-    /// Whether there is a state to be stored.
+    /// Whether the state has changed since the last [`Self::take_mark`].
     #[must_use]
     pub fn is_changed(&self) -> bool {
         self.is_changed
     }
 
-    /// Marks the state as not stored.
+    /// Marks the state as changed, so that it is stored.
     pub fn mark_changed(&mut self) {
         self.is_changed = true;
     }
 
-    /// Advances the watermark and returns the state to be stored. `held`: the time since which an event may be stored
-    /// that nothing has told yet.
+    /// Advances the watermark, and returns the state to store. `held`: the time before which the watermark stays,
+    /// because an event after this time may not be queued yet.
     pub fn take_mark(&mut self, now: Moment, held: Option<Moment>) -> Mark {
         let latest = held.map_or(now, |held| held.min(now)).before(LEAST_BEHIND);
         let usual = now.before(BEHIND).min(latest);
-        // Nearer where more would run ahead of it than are stored.
+        // The watermark is closer to the clock if otherwise `ahead` had more than [`MAX_KEYS`] keys.
         let nearer = self.ahead.iter().rev().nth(MAX_KEYS).map_or(usual, |(at, _)| (*at).min(latest));
         self.through = self.through.max(usual).max(nearer);
         while self.ahead.len() > MAX_KEYS && self.ahead.first().is_some_and(|(at, _)| *at <= self.through) {
@@ -205,11 +210,11 @@ impl Ledger {
         self.is_changed = false;
         let through = self.through_with_room();
         let text = |key: &DeliveryKey| key.as_str().to_owned();
-        // First those that only their keys tell. Those ahead are found anyway, unless their objects are deleted,
-        // which is counted.
+        // Keys up to the watermark come first: the next process finds these deliveries only by their keys. Later ones
+        // it also finds by the times of their events; their keys serve only to count lost notices.
         let (behind, ahead_of): (Vec<_>, Vec<_>) = self.waiting.iter().partition(|(_, at)| **at <= through);
         let waiting = behind.into_iter().chain(ahead_of).map(|(key, _)| text(key));
-        // Where there are more, the newest ones ahead: the others are told again after a crash.
+        // If there are too many keys, the newest ones are stored. The notices of the others are repeated after a crash.
         let ahead = self.ahead.iter().rev().take_while(|(at, _)| *at > through).take(MAX_KEYS);
         Mark {
             through,
@@ -218,8 +223,8 @@ impl Ledger {
         }
     }
 
-    /// Returns the watermark to be stored: further back than that of this process where more is open than there is room
-    /// for, so that the next process finds the others by their times.
+    /// Returns the watermark to store. If `open` has no room for all deliveries up to the watermark of this process, an
+    /// earlier watermark is returned, so that the next process finds the remaining ones by their times.
     fn through_with_room(&self) -> Moment {
         let room = MAX_KEYS.saturating_sub(self.unseen.len());
         let mut open: Vec<_> = self.waiting.values().copied().filter(|at| *at <= self.through).collect();
@@ -231,7 +236,7 @@ impl Ledger {
     }
 }
 
-/// Returns the last moment before a moment.
+/// Returns the last millisecond before a moment.
 fn before(moment: Moment) -> Moment {
     moment.before(Duration::from_millis(1))
 }

@@ -1,4 +1,5 @@
-//! The message that a workflow of Teams posts into a channel: an adaptive card of which no text is read as Markdown.
+//! The message that a workflow of Teams posts into a channel: an adaptive card in which Teams reads no text as
+//! Markdown.
 
 use serde_json::{Value, json};
 
@@ -7,17 +8,17 @@ use crate::{
     text::{DETAILS, OPEN, Rendering, Wording},
 };
 
-/// The most UTF-16 units of details: a message of Teams has at most 28 KiB.
+/// The most UTF-16 code units of details. A message of Teams has at most 28 KiB.
 const DETAILS_UNITS: usize = 4_000;
 
-/// Returns the body of the request. Text of others stands in runs of text, of which Teams reads no Markdown; in a block
-/// of text and in a set of facts it would.
+/// Returns the body of the request. Untrusted text is in `TextRun` elements only, in which Teams reads no Markdown. In
+/// a `TextBlock` or a `FactSet` Teams would.
 pub(crate) fn card(notice: &Notice) -> Value {
     let words = Wording::new(notice, Rendering::Card, DETAILS_UNITS);
     let bold = |text: &str| json!({"type": "TextRun", "text": text, "weight": "Bolder"});
     let plain = |text: &str| json!({"type": "TextRun", "text": text});
     let block = |runs: Vec<Value>| json!({"type": "RichTextBlock", "inlines": runs});
-    // The id is not shown. By it a repetition is recognised.
+    // Teams does not show the id. A receiver can recognize a repeated notice by the id.
     let title = json!({"type": "RichTextBlock", "id": notice.id, "inlines": [bold(&words.title)]});
     let mut body = vec![title];
     body.extend(words.facts.iter().map(|fact| block(vec![bold(&format!("{}: ", fact.label)), plain(&fact.value)])));

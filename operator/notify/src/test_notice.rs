@@ -1,9 +1,10 @@
-//! One test notice through a configured channel, and a report of each stage of it.
+//! A test of a configured channel: sends one notice, and reports the result of each stage.
 //!
-//! Pipeline: read the configuration -> the channel's files -> its address -> a connection -> the notice *(I/O)*.
+//! Pipeline: read the configuration *(I/O)* -> find the recipient *(pure)* -> read the channel's files *(I/O)* ->
+//! resolve and check the address *(I/O)* -> connect *(I/O)* -> send the notice *(I/O)*.
 //!
-//! **Invariant:** the report has no token, no address of a webhook and no address of a person. One test a minute is
-//! made at most.
+//! **Invariant:** the report contains no token, no URL of a webhook and no address of a person. At most one test a
+//! minute runs.
 
 use std::{
     fmt,
@@ -34,30 +35,30 @@ use crate::{
 
 /// The shortest time between two tests.
 const BETWEEN_TESTS: Duration = Duration::from_secs(60);
-/// The time for one connection.
+/// The longest time of one connection, and of resolving a name.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// The time for one notice.
+/// The longest time of sending one notice.
 const SEND_TIMEOUT: Duration = Duration::from_secs(60);
 /// The title of a test notice, before ` in <namespace>`.
 const TITLE: &str = "Test notice, no decision is needed,";
 
-/// The parts of a test.
+/// A test of one channel.
 pub struct ChannelTest {
-    /// The administrator's file.
+    /// The path of the administrator's file.
     pub file: PathBuf,
     /// The name of the channel.
     pub channel: String,
-    /// The user who gets the notice; `None`: the channel itself.
+    /// The user who gets the notice. `None`: the channel as a whole gets it.
     pub user: Option<String>,
     /// The operator's namespace.
     pub namespace: String,
-    /// The addresses that no channel reaches.
+    /// The addresses that no channel may reach.
     pub protected: ProtectedSet,
-    /// The time.
+    /// The clock.
     pub clock: Arc<dyn Clock>,
 }
 
-/// The result of a test, by stages.
+/// The results of the stages of a test.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TestReport {
     stages: Vec<(&'static str, Result<String, String>)>,
@@ -92,7 +93,7 @@ impl fmt::Display for TestReport {
     }
 }
 
-/// A channel that was configured, with all that its test needs.
+/// The channel under test, with its configuration.
 struct TestedChannel {
     loaded: Arc<LoadedConfig>,
     config: ChannelConfig,
@@ -107,7 +108,7 @@ struct Destination {
 }
 
 impl ChannelTest {
-    /// Sends one test notice, and reports each stage up to the first that fails.
+    /// Sends one test notice, and reports the stages up to the first that fails.
     pub async fn run(&self) -> TestReport {
         let mut report = TestReport::default();
         let Some(tested) = report.note("configuration", self.configured()) else { return report };
@@ -153,7 +154,8 @@ impl ChannelTest {
         Ok((channel.clone(), built))
     }
 
-    /// Returns the recipient, whom the report does not name: the name of a user may be an address.
+    /// Returns the recipient with a text for the report. The text does not name a person, because the name of a user
+    /// may be an address.
     fn recipient(&self, tested: &TestedChannel) -> Result<(Recipient, String), String> {
         let people = &tested.loaded.people;
         match (&tested.config.kind, &self.user) {
@@ -172,7 +174,7 @@ impl ChannelTest {
         }
     }
 
-    /// Returns the addresses that may be reached, as the channel finds them.
+    /// Resolves the host as the channel does, and returns the addresses that may be reached.
     async fn reachable(&self, config: &Config, destination: &Destination) -> Result<(Vec<SocketAddr>, String), String> {
         let Destination { host, port } = destination;
         let addresses = reachable_addresses(config, &self.protected);
@@ -215,7 +217,7 @@ impl ChannelTest {
         Ok("delivered, and its incident is resolved".to_owned())
     }
 
-    /// Returns a notice without a run, of which every channel shows the title alone.
+    /// Returns a notice without a run. Every channel shows only the title of such a notice.
     fn notice(&self, config: &Config, event: NoticeEvent, at: Moment) -> Notice {
         let uid = format!("test/{}/{at}", self.channel);
         Notice {
@@ -260,7 +262,7 @@ fn person(people: &People, user: &str, medium: Medium) -> Result<(Recipient, Str
     Ok((Recipient::Person(address), "the user of --to".to_owned()))
 }
 
-/// Returns the server of a channel.
+/// Reads the secrets of a channel, and returns the server to which the channel connects.
 async fn destination(channel: &ChannelConfig) -> Result<Destination, String> {
     let (url, usual_port) = match &channel.kind {
         ChannelKind::Slack(slack) => {
@@ -288,7 +290,7 @@ async fn destination(channel: &ChannelConfig) -> Result<Destination, String> {
     let found = url.as_ref().and_then(|url| Some((url.host_str()?, url.port_or_known_default().unwrap_or(usual_port))));
     let (host, port) =
         found.ok_or_else(|| "the file of the URL has no URL with a host; correct its Secret".to_owned())?;
-    // The brackets of an IPv6 address belong to the URL.
+    // In a URL an IPv6 address is in brackets.
     let host = host.trim_start_matches('[').trim_end_matches(']').to_ascii_lowercase();
     Ok(Destination { host, port })
 }
@@ -297,7 +299,7 @@ async fn read(file: &Path) -> Result<String, String> {
     read_secret(file).await.map(|secret| secret.expose_secret().to_owned()).map_err(|error| reason(error).0)
 }
 
-/// Connects to the first address that answers, and ends the connection.
+/// Connects to the first address that answers, and closes the connection.
 async fn connect(addresses: &[SocketAddr]) -> Result<((), String), String> {
     for address in addresses {
         if let Ok(Ok(_)) = timeout(CONNECT_TIMEOUT, TcpStream::connect(address)).await {
@@ -322,7 +324,7 @@ async fn delivered(
     })
 }
 
-/// Returns the reason of a failure, and whether a notice would be tried again.
+/// Returns the reason of a failure, and whether the delivery of a notice would be tried again.
 fn reason(error: SendError) -> (String, bool) {
     match error {
         SendError::Later { why, .. } => (why, true),
@@ -330,10 +332,10 @@ fn reason(error: SendError) -> (String, bool) {
     }
 }
 
-/// Notes that a test is made now. `file`: the place of the note, which outlives the process.
+/// Records that a test begins now. `file`: the file with the time of the last test, which outlives the process.
 ///
 /// # Errors
-/// Another test was made a short time ago, or the note cannot be written.
+/// Another test began less than a minute ago, or the file cannot be written.
 pub fn claim_test(file: &Path, now: Moment) -> Result<(), String> {
     let unwritten = |error: std::io::Error| {
         format!(
@@ -351,7 +353,7 @@ pub fn claim_test(file: &Path, now: Moment) -> Result<(), String> {
     let mut text = String::new();
     note.read_to_string(&mut text).map_err(unwritten)?;
     let last = text.trim().parse::<jiff::Timestamp>().ok().map(Moment::from);
-    // A time in the future is one of a clock that was wrong.
+    // A time in the future is ignored: the clock was wrong.
     let left = last.filter(|last| *last <= now).map(|last| BETWEEN_TESTS.saturating_sub(now.since(last)));
     if let Some(left) = left.filter(|left| !left.is_zero()) {
         return Err(format!("one test a minute is made; try again in {} s", left.as_secs().max(1)));

@@ -1,6 +1,6 @@
-//! The words of a notice, in one place for every channel, and text of others made harmless.
+//! The texts of notices for all channels, and the escaping of untrusted text (of authors, models and tools) *(pure)*.
 //!
-//! **Invariant:** pure. Text of others leaves this module only as [`harmless`] makes it.
+//! **Invariant:** untrusted text leaves this module only after [`harmless`] has escaped it.
 
 use std::time::Duration;
 
@@ -9,10 +9,10 @@ use signoff_expr::text::display;
 
 use crate::notice::{Notice, NoticeEvent};
 
-/// The most UTF-16 units of a name, a requester or an outcome.
+/// The most UTF-16 code units of a name, a requester or an outcome.
 const NAME_UNITS: usize = 253;
 
-/// The schemes of which readers make links without `//`.
+/// The URL schemes that mail and chat programs turn into links even without `//`.
 const SCHEMES: [&str; 28] = [
     "mailto",
     "tel",
@@ -44,45 +44,45 @@ const SCHEMES: [&str; 28] = [
     "vscode",
 ];
 
-/// The names by which chats call all members of a channel.
+/// The names with which a chat notifies all members of a channel.
 const NAMES_OF_ALL: [&str; 4] = ["here", "channel", "everyone", "all"];
 
-/// The end of a text that was cut.
+/// The end of a shortened text.
 pub const CUT: &str = " … (cut here; the page has all of it)";
 
-/// The line above text of others.
+/// The line above untrusted text.
 pub(crate) const DETAILS: &str = "Text of the request, not of the operator:";
 
-/// The words of the link to the page.
+/// The label of the link to the page.
 pub(crate) const OPEN: &str = "Open the page";
 
-/// The way in which a channel shows text, and so the characters that mean something there.
+/// The way in which a channel shows text, which decides which characters are escaped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rendering {
-    /// As it is, but for links that a reader makes of host names: mail.
+    /// Plain text, in which programs turn host names into links. For mail.
     Plain,
-    /// With control sequences between angle brackets, or as HTML: Slack, PagerDuty, receivers of webhooks.
+    /// Text with control sequences in angle brackets, or HTML. For Slack, PagerDuty and receivers of webhooks.
     Chat,
-    /// With Markdown, functions and templates: Teams.
+    /// Text with Markdown, functions and templates. For Teams.
     Card,
 }
 
-/// A notice in words: harmless, and bounded but for the details.
+/// The texts of a notice. All of them are escaped and bounded.
 pub(crate) struct Wording {
     pub(crate) title: String,
     pub(crate) facts: Vec<Fact>,
-    /// Text of others.
+    /// The question and the arguments of a call: untrusted text, escaped.
     pub(crate) details: Option<String>,
 }
 
-/// One line of a notice.
+/// A labeled line of a notice.
 pub(crate) struct Fact {
     pub(crate) label: &'static str,
     pub(crate) value: String,
 }
 
 impl Wording {
-    /// Returns the words of a notice, with details of at most so many UTF-16 units.
+    /// Returns the texts of a notice. `details_units`: the most UTF-16 code units of details.
     pub(crate) fn new(notice: &Notice, rendering: Rendering, details_units: usize) -> Self {
         let name = |text: &str| harmless_line(text, rendering, NAME_UNITS);
         let optional = |text: &Option<String>| text.as_deref().map(name);
@@ -92,7 +92,7 @@ impl Wording {
         let kind = optional(&notice.kind);
         let outcome = optional(&notice.outcome);
         if notice.run.is_empty() {
-            // Many notices that were folded into one.
+            // This notice replaces many folded ones, or is a test.
             let title = format!("{} in {}", kind.as_deref().unwrap_or("More wait"), name(&notice.namespace));
             return Self { title, facts: Vec::new(), details: None };
         }
@@ -121,7 +121,7 @@ impl Wording {
         Self { title, facts, details }
     }
 
-    /// Returns the facts, one a line.
+    /// Returns the facts, each on a line of its own.
     pub(crate) fn lines(&self) -> String {
         let lines: Vec<String> = self.facts.iter().map(|fact| format!("{}: {}", fact.label, fact.value)).collect();
         lines.join("\n")
@@ -133,7 +133,8 @@ fn deadline(notice: &Notice) -> Option<String> {
     Some(time_left(notice).map_or_else(|| time.clone(), |left| format!("{time} ({left} left)")))
 }
 
-/// Returns the time from the event until the deadline, in whole minutes where it has any.
+/// Returns the time from the event until the deadline, in whole minutes if it is at least a minute; or `None` if no
+/// time is left.
 fn time_left(notice: &Notice) -> Option<Span> {
     let seconds = notice.deadline?.since(notice.at).as_secs();
     let shown = if seconds < 60 { seconds } else { seconds / 60 * 60 };
@@ -144,16 +145,18 @@ fn time(at: Moment) -> String {
     at.timestamp().strftime("%Y-%m-%d %H:%M UTC").to_string()
 }
 
-/// Returns text of others on one line, as [`harmless`] does.
+/// Escapes untrusted text like [`harmless`], and replaces line breaks and tabs by spaces.
 pub(crate) fn harmless_line(text: &str, rendering: Rendering, units: usize) -> String {
     harmless(&text.replace(['\r', '\n', '\t', '\u{2028}', '\u{2029}'], " "), rendering, units)
 }
 
-/// Returns text of others of which no channel makes a link, a mention or markup: at most `units` UTF-16 units, with an
-/// end that says that it was cut. The colons of links, the dots of host names and the `@` of calls to all are written
-/// out. Control characters are dropped, and invisible ones are named.
+/// Escapes untrusted text, so that no channel turns a part of it into a link, a mention or markup. The colons of links,
+/// the dots of host names and the `@` of mentions of all members are spelled out. Control characters are dropped, and
+/// invisible ones are replaced by their names. A result of more than `units` UTF-16 code units is cut and ends with
+/// [`CUT`].
 pub(crate) fn harmless(text: &str, rendering: Rendering, units: usize) -> String {
-    // Somewhat more than fits, by which a longer text is noticed: the name of an invisible character is not cut.
+    // Keeps a few characters more than allowed, to detect a longer text. `display` never cuts the name of an invisible
+    // character.
     let shown: Vec<char> = display(text, units.saturating_add(16)).chars().collect();
     let room = units.saturating_sub(CUT.encode_utf16().count());
     let (mut out, mut length, mut cut) = (String::new(), 0, 0);
@@ -180,7 +183,7 @@ pub(crate) fn harmless(text: &str, rendering: Rendering, units: usize) -> String
     out
 }
 
-/// Returns the text that stands for a character where the character itself would mean something.
+/// Returns the text that replaces the character at `at`, or `None` if the character is harmless there.
 fn replacement(text: &[char], at: usize, rendering: Rendering) -> Option<&'static str> {
     let character = *text.get(at)?;
     let behind = |distance: usize| text.get(at + distance).copied();
@@ -188,7 +191,7 @@ fn replacement(text: &[char], at: usize, rendering: Rendering) -> Option<&'stati
         (':', Some('/'), Some('/')) => Some("(colon)"),
         (':', Some(next), _) if !next.is_whitespace() && is_behind_a_scheme(text, at) => Some("(colon)"),
         ('@', ..) if is_before_a_name_of_all(text, at) => Some("(at)"),
-        // Some readers make links of `\\server\share`.
+        // Some programs turn `\\server\share` into a link.
         ('\\', Some('\\'), _) => Some("\\ "),
         (dot, ..) if is_dot(dot) && is_of_a_host(text, at) => Some("(dot)"),
         (_, next, _) => match rendering {
@@ -199,7 +202,7 @@ fn replacement(text: &[char], at: usize, rendering: Rendering) -> Option<&'stati
     }
 }
 
-/// Returns a letter that looks alike for what begins a control sequence of Slack, a tag or an entity.
+/// Returns a look-alike of a character that begins or ends a control sequence of Slack, an HTML tag or an HTML entity.
 fn without_brackets(character: char) -> Option<&'static str> {
     match character {
         '<' => Some("‹"),
@@ -209,7 +212,8 @@ fn without_brackets(character: char) -> Option<&'static str> {
     }
 }
 
-/// Returns a text for what begins a link of Markdown, a function of a card or an expression of a workflow.
+/// Returns a replacement of a character that begins or ends a Markdown link or code, a function of a card or an
+/// expression of a workflow.
 fn without_markdown(character: char, next: Option<char>) -> Option<&'static str> {
     match (character, next) {
         ('[', _) => Some("［"),
@@ -222,7 +226,7 @@ fn without_markdown(character: char, next: Option<char>) -> Option<&'static str>
     }
 }
 
-/// Whether a character is a dot, or one that names of hosts may have in its place.
+/// Whether a character is a dot, or one of the characters that host names may have in place of a dot.
 fn is_dot(character: char) -> bool {
     matches!(character, '.' | '\u{2024}' | '\u{3002}' | '\u{FE12}' | '\u{FE52}' | '\u{FF0E}' | '\u{FF61}')
 }
@@ -238,13 +242,13 @@ fn is_behind_a_scheme(text: &[char], at: usize) -> bool {
 }
 
 fn is_before_a_name_of_all(text: &[char], at: usize) -> bool {
-    // One letter more than the longest name, by which a longer word is noticed.
+    // Takes one letter more than the longest name has, to detect a longer word.
     let word: String = text.iter().skip(at + 1).take_while(|c| c.is_ascii_alphabetic()).take(9).collect();
     NAMES_OF_ALL.into_iter().any(|name| word.eq_ignore_ascii_case(name))
 }
 
-/// Whether a dot could be one of a host name or of an address. A decimal number such as 3.14 has one dot, and a digit
-/// behind it.
+/// Whether a dot may be part of a host name or an IP address. It is not if it is the only dot of a decimal number such
+/// as 3.14.
 fn is_of_a_host(text: &[char], at: usize) -> bool {
     let is_part = |character: char| character.is_alphanumeric() || character == '-';
     let before = text.get(..at).unwrap_or_default();

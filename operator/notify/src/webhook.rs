@@ -1,4 +1,4 @@
-//! Webhooks: a POST of JSON that is signed as Standard Webhooks says, in one of four formats.
+//! Webhooks: a POST request with JSON in one of four formats, signed according to Standard Webhooks.
 
 use std::sync::Arc;
 
@@ -17,16 +17,16 @@ use crate::secret_file::read_secret;
 use crate::teams;
 use crate::text::{Rendering, Wording, harmless_line};
 
-/// The most UTF-16 units of details.
+/// The most UTF-16 code units of details.
 const DETAILS_UNITS: usize = 16_000;
 
-/// The most characters of a name: those of a user have no bound in Kubernetes.
+/// The most characters of a name. Kubernetes does not limit the length of user names.
 const NAME_CHARACTERS: usize = 253;
 
-/// The bytes that a signing key has, as Standard Webhooks says.
+/// The number of bytes of a signing key, according to Standard Webhooks.
 const KEY_BYTES: std::ops::RangeInclusive<usize> = 24..=64;
 
-/// A channel that sends to one webhook.
+/// A channel that sends to one webhook URL.
 pub struct WebhookChannel {
     settings: WebhookConfig,
     http: Arc<dyn Http>,
@@ -34,7 +34,7 @@ pub struct WebhookChannel {
 }
 
 impl WebhookChannel {
-    /// Returns a channel that sends over this client. The clock gives the times that are signed.
+    /// Returns a channel that sends with this client. `clock`: the source of the signed times.
     #[must_use]
     pub fn new(settings: WebhookConfig, http: Arc<dyn Http>, clock: Arc<dyn Clock>) -> Self {
         Self { settings, http, clock }
@@ -73,7 +73,8 @@ impl Channel for WebhookChannel {
     }
 }
 
-/// Returns the value of `webhook-signature`: one signature for each secret, so that a secret can be rotated.
+/// Returns the value of the header `webhook-signature`, with a signature for each secret. While a secret is rotated,
+/// there are two.
 fn signatures(secrets: &SecretText, id: &str, timestamp: i64, body: &str) -> Result<String, SendError> {
     let signed = format!("{id}.{timestamp}.{body}");
     let signature = |secret: &str| {
@@ -87,10 +88,10 @@ fn signatures(secrets: &SecretText, id: &str, timestamp: i64, body: &str) -> Res
     all.map(|all| all.join(" ")).ok_or_else(|| SendError::Later { why: why.to_owned(), after: None })
 }
 
-/// Returns the name of an event for programs.
+/// Returns the machine-readable name of an event.
 fn event_name(notice: &Notice) -> &'static str {
     if notice.run.is_empty() {
-        // Machines get no folded notices, so only a test has no run.
+        // Channels for machines do not fold notices, so only a test has no run.
         return "test";
     }
     match notice.event {
@@ -107,7 +108,8 @@ fn wording(notice: &Notice) -> Wording {
     Wording::new(notice, Rendering::Chat, DETAILS_UNITS)
 }
 
-/// Returns a name as programs look it up. One that is not plain is made harmless, as any text of others.
+/// Returns a name for programs. A plain name is unchanged, so that a program can look the object up; any other name is
+/// escaped as untrusted text.
 fn name(text: &str) -> String {
     let is_plain = |character: char| character.is_ascii_alphanumeric() || "-._@+".contains(character);
     match text.chars().all(is_plain) {
@@ -116,8 +118,7 @@ fn name(text: &str) -> String {
     }
 }
 
-/// Returns the fields for programs. Names are those of the objects, as far as they are plain, because a program looks
-/// them up by them; all that only people read is in words.
+/// Returns the data of a notice: names and times for programs, and texts for people.
 fn data(notice: &Notice) -> Value {
     let words = wording(notice);
     json!({
@@ -150,7 +151,7 @@ fn cloud_event(notice: &Notice) -> Value {
         "correlationid": notice.correlation,
         "data": data(notice),
     });
-    // CloudEvents allows no empty one.
+    // CloudEvents does not allow an empty subject.
     let subject = notice.approval.as_ref().unwrap_or(&notice.run);
     if !subject.is_empty() {
         event["subject"] = name(subject).into();
@@ -158,8 +159,8 @@ fn cloud_event(notice: &Notice) -> Value {
     event
 }
 
-/// Returns the fields of the Strands CLI, and after them the event and its ids. A gate has no index there: steps have
-/// names.
+/// Returns the fields of the Strands CLI, followed by the event and its ids. `step_index` is always 0, because steps of
+/// a workflow have names and no index.
 fn s1(notice: &Notice) -> Value {
     let words = wording(notice);
     let object = notice.approval.as_ref().unwrap_or(&notice.run);
@@ -182,7 +183,7 @@ fn s1(notice: &Notice) -> Value {
 mod tests {
     use super::*;
 
-    /// The example that the libraries of Standard Webhooks test.
+    /// Uses the example from the tests of the Standard Webhooks libraries.
     #[test]
     fn a_body_is_signed_as_standard_webhooks_says() {
         let body = r#"{"test": 2432232314}"#;

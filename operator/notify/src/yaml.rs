@@ -1,17 +1,18 @@
-//! YAML of the administrator as types *(pure)*.
+//! Parsing of the administrator's YAML files *(pure)*.
 //!
-//! **Invariant:** an error has the place and what is expected, and never a value: a token may stand in the wrong place.
+//! **Invariant:** an error has the position and the expected type, and never a value: an administrator may have written
+//! a token into a wrong field.
 
 use serde::de::DeserializeOwned;
 use serde_json::{Error, Value};
 
-/// The beginnings of errors that have a value, which ends before what is expected.
+/// The beginnings of error messages of serde that contain a value before the expectation.
 const WITH_VALUE: [&str; 5] = ["invalid type", "invalid value", "invalid length", "unknown field", "unknown variant"];
 
-/// Returns the value of a text.
+/// Parses a YAML text.
 ///
 /// # Errors
-/// The line and the column at which it cannot be read.
+/// The text is not YAML, or has a duplicate key; with the line and the column.
 pub(crate) fn read(text: &str) -> Result<Value, String> {
     serde_saphyr::from_str(text).map_err(|error| {
         let why = match error.without_snippet() {
@@ -25,23 +26,23 @@ pub(crate) fn read(text: &str) -> Result<Value, String> {
     })
 }
 
-/// Returns a value as a type.
+/// Converts a value to a type.
 ///
 /// # Errors
-/// The value that is expected.
+/// The value does not fit the type; with the expectation.
 pub(crate) fn typed<T: DeserializeOwned>(value: Value) -> Result<T, String> {
     serde_json::from_value(value).map_err(|error| without_value(&error))
 }
 
-/// Returns an error of a type without the value, which may have any text in it. What is expected comes last, and is
-/// text of the type.
+/// Returns the message of an error without the value, which may contain any text. The expectation comes last in a
+/// message, and consists of names of the type.
 fn without_value(error: &Error) -> String {
     let text = error.to_string();
     let kind = WITH_VALUE.into_iter().find(|kind| text.starts_with(*kind));
     match (kind, text.rsplit_once(", expected ")) {
         (Some(kind), Some((_, expected))) => format!("{kind}, expected {expected}"),
         (Some(kind), None) => kind.to_owned(),
-        // The name is one of the type.
+        // The name of the field comes from the type.
         (None, _) if text.starts_with("missing field ") => text,
         (None, _) => "not a valid value".to_owned(),
     }

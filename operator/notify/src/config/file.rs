@@ -1,7 +1,7 @@
-//! The files of the administrator, read again when their content changes *(I/O)*.
+//! The administrator's files. They are read repeatedly, and used when their content has changed *(I/O)*.
 //!
-//! **Invariant:** a bad file keeps the configuration before it for ten minutes. Then nothing is sent until it is
-//! mended.
+//! **Invariant:** while a file is invalid, the configuration before it stays in use for ten minutes. After that no
+//! notice is sent until the file is corrected.
 
 use std::{
     fs,
@@ -16,12 +16,12 @@ use signoff_api::{Digest, Moment};
 use super::{Config, ConfigError};
 use crate::people::People;
 
-/// The time for which a configuration is kept after its file became bad.
+/// The time for which a configuration stays in use after its file became invalid.
 const KEPT: Duration = Duration::from_secs(600);
 /// The largest size of a file, in bytes.
 const MAX_BYTES: u64 = 1024 * 1024;
 
-/// A configuration with the people that it names.
+/// A configuration with the addresses of people from its file.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LoadedConfig {
     /// The configuration.
@@ -33,39 +33,40 @@ pub struct LoadedConfig {
 /// The state of the configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FileState {
-    /// It is in force as the files say.
+    /// The configuration in use is the one in the files.
     Current,
-    /// The files are bad, and the configuration before them is kept.
+    /// The files are invalid, and the configuration before them stays in use.
     Kept {
         /// The problem and the remedy.
         why: String,
         /// The time at which sending stops.
         until: Moment,
     },
-    /// The files are bad, and nothing is sent.
+    /// The files are invalid, and no notice is sent.
     Stopped {
         /// The problem and the remedy.
         why: String,
     },
 }
 
-/// The configuration in force, and its file.
+/// The configuration in use, and its file.
 pub struct ConfigFile {
     path: PathBuf,
-    /// The digest of all files, as they were read last.
+    /// The digest of all files when they were last read.
     digest: Option<Digest>,
     loaded: Option<Arc<LoadedConfig>>,
     bad: Option<(ConfigError, Moment)>,
 }
 
 impl ConfigFile {
-    /// Returns the configuration of a file, which is not read yet.
+    /// Returns the configuration of a file. The first [`Self::refresh`] reads the file.
     #[must_use]
     pub fn new(path: PathBuf) -> Self {
         Self { path, digest: None, loaded: None, bad: None }
     }
 
-    /// Reads the files again, and builds what they say. Returns the configuration where it is another one than before.
+    /// Reads the files again. If their content has changed, calls `build` with the new configuration, and returns the
+    /// configuration with the result of `build`.
     pub fn refresh<T>(
         &mut self,
         now: Moment,
@@ -98,7 +99,7 @@ impl ConfigFile {
         }
     }
 
-    /// Returns the state.
+    /// Returns the state of the configuration at `now`.
     #[must_use]
     pub fn state(&self, now: Moment) -> FileState {
         match (&self.bad, &self.loaded) {
@@ -111,7 +112,7 @@ impl ConfigFile {
         }
     }
 
-    /// Returns the digest and the content, or `None` where nothing changed.
+    /// Returns the digest and the configuration, or `None` if no file has changed.
     fn read(&self) -> Result<Option<(Digest, LoadedConfig)>, ConfigError> {
         let text = text_of(&self.path)
             .map_err(|why| ConfigError::new("notifications", format!("the file {} {why}", self.path.display())))?;
@@ -119,18 +120,20 @@ impl ConfigFile {
         let mut all = text;
         let (mut people, mut unread) = (String::new(), Vec::new());
         for (field, path) in config.files() {
-            // The path is not told, because it may be the secret itself.
+            // The error does not contain the path: an administrator may have written the secret in its place.
             let is_of_people = config.people.file.as_ref() == Some(path);
             let content = match text_of(path) {
                 Ok(content) => content,
                 Err(why) if is_of_people => return Err(ConfigError::new(field, format!("the file {why}"))),
-                // This channel alone cannot send, and finds the file once it is there.
+                // Only this channel cannot send. It reads the file at each notice, and so finds the file once it
+                // exists.
                 Err(why) => {
                     unread.push(format!("{field}: the file {why}"));
                     String::new()
                 }
             };
-            // The length tells where one file ends.
+            // The length separates the files: without it, text could move from one file to the next with the same
+            // digest.
             all.push_str(&format!("\n{} {}\n{content}", path.display(), content.len()));
             if is_of_people {
                 people = content;
@@ -150,12 +153,12 @@ impl ConfigFile {
     }
 }
 
-/// Returns the content of a file, or what is wrong with it.
+/// Returns the content of a file, or the problem as a clause that follows the name of the file.
 fn text_of(path: &Path) -> Result<String, String> {
     let open = fs::File::open(path).map_err(|error| format!("cannot be read: {}", error.kind()))?;
     let mut text = String::new();
     let read = open.take(MAX_BYTES + 1).read_to_string(&mut text);
-    // The error of bytes that are not text would show none of them, and says less.
+    // For bytes that are not UTF-8 the kind of the error is just "invalid data".
     read.map_err(|error| format!("is not text, or cannot be read: {}", error.kind()))?;
     if text.len() as u64 > MAX_BYTES {
         return Err("is larger than 1 MiB".to_owned());

@@ -1,4 +1,4 @@
-//! Configurations that are read, and those that are refused.
+//! Tests of valid and invalid configurations.
 #![allow(clippy::unwrap_used)]
 
 use super::*;

@@ -1,5 +1,5 @@
-//! Notices that are derived from stored objects after a start: what may have to be told, and what is settled or dropped
-//! without a delivery *(pure)*.
+//! Notices that are derived from stored objects after a start: the ones that an earlier process left open, and the ones
+//! that are settled or dropped without a delivery *(pure)*.
 
 use std::sync::Arc;
 
@@ -10,13 +10,14 @@ use crate::{
 };
 
 impl Notices {
-    /// Whether an earlier process told something and did not deliver it, and its object was not seen since.
+    /// Whether an earlier process left undelivered notices whose objects this process has not reconciled yet.
     #[must_use]
     pub fn has_open(&self) -> bool {
         self.lock().lines.values().any(|line| line.ledger.has_open())
     }
 
-    /// Settles an event that an earlier process told and did not deliver: a later event of its object says more.
+    /// Settles the undelivered notices that an earlier process queued for an event. Call this when a later event of the
+    /// same object supersedes the event.
     pub fn settle_open(&self, uid: &str, key: &str) {
         let id = routes::notice_id(uid, key);
         let mut has_settled = false;
@@ -28,13 +29,14 @@ impl Notices {
         }
     }
 
-    /// Whether some channel shows the question and the arguments.
+    /// Whether some channel shows the question and the arguments of a call.
     #[must_use]
     pub fn want_details(&self) -> bool {
         self.lock().loaded.config.channels.iter().any(|channel| channel.has_details)
     }
 
-    /// Counts the notices of an event that is not told, because there are too many. `labels`: those of its namespace.
+    /// Counts the notices of an event as dropped, because there are too many events. `labels`: the labels of the
+    /// namespace.
     pub fn count_dropped(&self, occasion: &Occasion, labels: &NamespaceLabels) {
         let loaded = Arc::clone(&self.lock().loaded);
         for addressed in routes::addressed(&loaded.config, &loaded.people, labels, occasion) {
@@ -67,7 +69,7 @@ mod tests {
         routes::{DeliveryKey, notice_id},
     };
 
-    /// A channel that is away until it is told otherwise.
+    /// A channel whose attempts fail while the flag is set.
     struct AwayChannel(Arc<AtomicBool>);
 
     #[async_trait]
@@ -85,7 +87,7 @@ mod tests {
         }
     }
 
-    /// A state that is loaded and never changed.
+    /// A store that returns a fixed state and drops all writes.
     struct FixedState(StoredState);
 
     #[async_trait]
@@ -130,7 +132,8 @@ mod tests {
         }
     }
 
-    /// The notices of a process: a webhook whose stored mark has these keys open, and what is counted.
+    /// The notices of a process with one webhook channel, the flag that makes its attempts fail, and the counted
+    /// results.
     struct BegunNotices {
         notices: Arc<Notices>,
         is_away: Arc<AtomicBool>,
@@ -138,6 +141,7 @@ mod tests {
         _folder: tempfile::TempDir,
     }
 
+    /// Loads the notices of a process after an earlier process left these deliveries open.
     async fn begin(open: &[DeliveryKey]) -> BegunNotices {
         let folder = tempfile::tempdir().unwrap();
         let (url, file) = (folder.path().join("url"), folder.path().join("notices.yaml"));

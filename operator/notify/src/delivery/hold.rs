@@ -1,4 +1,5 @@
-//! Holds of the watermark: while something may be stored that is told only later, no watermark passes that time.
+//! Holds of the watermark. Between the write of an object and [`Notices::tell`] for its event, no watermark passes the
+//! time of the write.
 
 use std::sync::Arc;
 
@@ -6,7 +7,7 @@ use signoff_api::Moment;
 
 use super::Notices;
 
-/// Holds the watermark of all channels back while it exists.
+/// A guard: while it exists, the watermarks of all channels stay before its start.
 pub struct Hold {
     notices: Arc<Notices>,
     since: Moment,
@@ -25,7 +26,8 @@ impl Drop for Hold {
 }
 
 impl Notices {
-    /// Holds the watermark back, because something may be stored from now on and told only later.
+    /// Holds the watermarks at the current time. Call this before a write whose event is reported with [`Self::tell`]
+    /// afterwards.
     #[must_use]
     pub fn hold(self: &Arc<Self>) -> Hold {
         let since = self.now();

@@ -1,6 +1,7 @@
-//! The events that wait until the state and the configuration are known *(pure)*.
+//! The events that wait until the state and the configuration are loaded *(pure)*.
 //!
-//! **Invariant:** bounded: of too many the oldest ones are dropped, and a warning tells their number.
+//! **Invariant:** bounded. When the events take too much memory, the oldest ones are dropped, and a warning has their
+//! number.
 
 use std::collections::BTreeMap;
 
@@ -13,14 +14,14 @@ use crate::{
     routes::{Occasion, notice_id},
 };
 
-/// The most bytes of them, roughly.
+/// The most bytes of waiting events, roughly.
 const MAX_BYTES: usize = 16 * 1024 * 1024;
-/// The bytes of an event besides its text and its people, roughly.
+/// The bytes of an event without its details and its audience, roughly.
 const BYTES_BESIDES: usize = 1024;
-/// The bytes of one of the people, roughly.
+/// The bytes of one subject in the audience, roughly.
 const BYTES_OF_PERSON: usize = 64;
 
-/// The events that wait, each once, in the order in which they happened.
+/// The waiting events without duplicates, in the order in which they happened.
 #[derive(Debug, Default)]
 pub(super) struct PendingEvents {
     by_time: BTreeMap<(Moment, NoticeEvent, String), (Occasion, NamespaceLabels)>,
@@ -29,7 +30,8 @@ pub(super) struct PendingEvents {
 }
 
 impl PendingEvents {
-    /// Whether an event of this time is still told once all is known.
+    /// Whether the notices of an event from `at` are still sent when the state and the configuration are loaded at
+    /// `now`.
     pub(super) fn is_told_later(at: Moment, now: Moment) -> bool {
         at.after(GIVEN_UP) > now
     }
@@ -55,7 +57,7 @@ impl PendingEvents {
         self.by_time.values().any(|(occasion, _)| occasion.namespace == namespace && occasion.run == run)
     }
 
-    /// Returns what is to be told now, without what is older than a day.
+    /// Removes all events, and returns those of the last day.
     pub(super) fn take(&mut self, now: Moment) -> Vec<(Occasion, NamespaceLabels)> {
         let Self { by_time, dropped, .. } = std::mem::take(self);
         if dropped > 0 {

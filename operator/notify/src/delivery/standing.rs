@@ -1,4 +1,4 @@
-//! Answers about the notices of one Approval, for its condition *(pure)*.
+//! The state of the notices about one Approval, for its condition *(pure)*.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use crate::{
     routes::{self, Refusal},
 };
 
-/// The notices about one open Approval, as far as they failed.
+/// The failed and waiting notices about one open Approval.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NoticeStanding {
     /// The failures, with the names of their channels.
@@ -19,19 +19,19 @@ pub struct NoticeStanding {
     pub is_waiting: bool,
 }
 
-/// The Approvals whose condition may have to change, and the runs of which no notice waits any more.
+/// The Approvals whose condition may have to change, and the runs whose last waiting notice is settled.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ChangedApprovals {
-    /// Their namespaces and names.
+    /// The namespaces and names of the Approvals.
     pub names: BTreeSet<(String, String)>,
-    /// The namespaces and names of the runs that were found waiting before.
+    /// The namespaces and names of the runs. [`Notices::are_waiting`] returned `true` for each of them before.
     pub runs: BTreeSet<(String, String)>,
-    /// Whether the configuration changed, which concerns every Approval.
+    /// Whether the configuration has changed, so that the condition of any Approval may have to change.
     pub is_reloaded: bool,
 }
 
 impl Notices {
-    /// Returns what is known of the notices about the Approval with this uid.
+    /// Returns the failed and waiting notices about the Approval with this uid.
     #[must_use]
     pub fn standing(&self, uid: &str) -> NoticeStanding {
         let inner = self.lock();
@@ -53,8 +53,8 @@ impl Notices {
         standing
     }
 
-    /// Returns why a channel takes no notices that an author adds in a namespace with these labels; `None` where it
-    /// takes them, or where no configuration was ever read.
+    /// Returns why a workflow author cannot add a channel in a namespace with these labels; or `None` if the author
+    /// can, or if no configuration was read yet.
     #[must_use]
     pub fn refusal(&self, channel: &str, labels: &NamespaceLabels) -> Option<Refusal> {
         let inner = self.lock();
@@ -62,24 +62,24 @@ impl Notices {
         routes::refusal(&loaded.config, channel, labels)
     }
 
-    /// Whether a configuration was read.
+    /// Whether a valid configuration was ever read.
     #[must_use]
     pub fn is_configured(&self) -> bool {
         self.lock().is_configured
     }
 
-    /// Waits until there is something for [`Self::take_changed`].
+    /// Waits until [`Self::take_changed`] returns something.
     pub async fn changed(&self) {
         self.standings.notified().await;
     }
 
-    /// Returns the Approvals whose condition may have to change, and the runs whose notices wait no more, each once.
+    /// Returns the changes since the last call.
     #[must_use]
     pub fn take_changed(&self) -> ChangedApprovals {
         let mut inner = self.lock();
         let mut changed = std::mem::take(&mut inner.changed);
         if changed.is_reloaded {
-            // The channel that they waited for may be gone.
+            // The notices of these runs may have waited for a channel that is no longer configured.
             changed.runs.extend(std::mem::take(&mut inner.awaited).into_keys());
         }
         changed
@@ -87,7 +87,7 @@ impl Notices {
 }
 
 impl ChangedApprovals {
-    /// Adds the Approval of a notice.
+    /// Adds the Approval of a notice, if the notice has one.
     pub(super) fn add(&mut self, notice: &Notice) {
         self.names.extend(notice.approval.as_ref().map(|name| (notice.namespace.clone(), name.clone())));
     }

@@ -1,7 +1,7 @@
-//! The state of notices as it is loaded and stored *(I/O)*.
+//! Loading and storing the state of notices *(I/O)*.
 //!
-//! **Invariant:** no state is stored before that of the earlier process is loaded, and no watermark advances before
-//! every stored object was seen once.
+//! **Invariant:** no state is stored before the state of the earlier process is loaded. No stored watermark advances
+//! before every stored object was reconciled once.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -13,52 +13,53 @@ use super::{ChangedApprovals, Line, Notices, PATIENCE};
 
 /// The shortest time between two writes of the state.
 const BETWEEN_WRITES: Duration = Duration::from_secs(1);
-/// The time after a write that failed.
+/// The time between a failed write of the state and the next attempt.
 const AFTER_FAILURE: Duration = Duration::from_secs(5);
-/// The longest time of the first attempt to load the state, for which the operator waits.
+/// The longest time of the first attempt to load the state. The start of the operator waits for this attempt.
 const LOAD_PATIENCE: Duration = Duration::from_secs(5);
 /// The longest time between two attempts to load the state.
 const BETWEEN_LOADS: Duration = Duration::from_secs(30);
 /// The longest time of the last write before the process ends.
 const FLUSH_PATIENCE: Duration = Duration::from_secs(5);
 
-/// The state as it is stored.
+/// The stored state.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StoredState {
     /// The state of each channel, as JSON.
     pub marks: BTreeMap<String, String>,
-    /// The messages that later notices change, by the number of their object.
+    /// The ids of sent messages, by the number of the object that stores them.
     pub handles: BTreeMap<usize, BTreeMap<String, String>>,
 }
 
-/// The place of the state.
+/// A store of the state.
 #[async_trait]
 pub trait StateStore: Send + Sync {
-    /// Loads all of it; empty where there is none.
+    /// Loads the whole state. Without a stored state the result is empty.
     async fn load(&self) -> Result<StoredState, String>;
     /// Stores the state of all channels.
     async fn store_marks(&self, marks: &BTreeMap<String, String>) -> Result<(), String>;
-    /// Stores one object of messages.
+    /// Stores one object with ids of messages.
     async fn store_handles(&self, number: usize, handles: &BTreeMap<String, String>) -> Result<(), String>;
 }
 
-/// The writes that began and did not succeed: they failed, or were cut off.
+/// The writes that began and did not succeed, because they failed or were cancelled.
 #[derive(Debug, Default)]
 pub(super) struct UnfinishedWrites {
     marks: bool,
-    /// The number of an object of messages.
+    /// The number of the object with ids of messages whose write is unfinished.
     handles: Option<usize>,
 }
 
 impl Notices {
-    /// Loads the state and reads the files. Without an answer the operator goes on: [`Self::run`] asks again, and what
-    /// is derived from stored objects waits for it.
+    /// Loads the state and reads the files. If the state cannot be loaded, the operator starts anyway: [`Self::run`]
+    /// tries again, and derived events wait until then.
     pub async fn load(&self) {
         self.load_state(LOAD_PATIENCE).await;
         self.refresh();
-        // Every Approval is reconciled at the start anyway.
+        // At the start every Approval is reconciled anyway.
         self.lock().changed = ChangedApprovals::default();
-        // The mark of a new channel, before there is something to tell that it would not cover.
+        // Stores the mark of a new channel before any event. Without a stored mark, a crash would lose the first events
+        // of the channel.
         self.store_within(LOAD_PATIENCE).await;
     }
 
@@ -86,8 +87,7 @@ impl Notices {
         }
     }
 
-    /// Loads the state where that failed at the start. Then writes it whenever it changed, and never twice within a
-    /// second.
+    /// Loads the state if that failed at the start. Then stores the state after each change, at most once a second.
     pub(super) async fn keep_state(&self) {
         let mut pause = BETWEEN_WRITES;
         while !self.is_loaded() {
@@ -95,7 +95,7 @@ impl Notices {
             pause = (pause * 2).min(BETWEEN_LOADS);
             self.load_state(PATIENCE).await;
         }
-        // The state may have been stored a moment ago.
+        // `load` may just have stored the state.
         sleep(BETWEEN_WRITES).await;
         loop {
             self.changed.notified().await;
@@ -119,8 +119,8 @@ impl Notices {
         self.lock().is_loaded
     }
 
-    /// Stores the state a last time, before the process ends, within five seconds. All watermarks advance: under
-    /// another configuration the next process tells nothing that is long past.
+    /// Stores the state a last time before the process ends, within five seconds. All watermarks advance, so that the
+    /// next process sends no old events if its configuration has other routes.
     pub async fn flush(&self) {
         self.lock().lines.values_mut().for_each(|line| line.ledger.mark_changed());
         self.store_within(FLUSH_PATIENCE).await;
@@ -137,9 +137,10 @@ impl Notices {
         }
     }
 
-    /// Stores what changed: all marks, and one object of messages. Returns whether there may be more of these.
+    /// Stores all marks if one has changed, and one changed object of message ids. Returns whether there may be a
+    /// further changed object.
     async fn store(&self) -> Result<bool, String> {
-        // One at a time, so that an older state never replaces a newer one.
+        // The lock allows one write at a time, so that an older state never replaces a newer one.
         let mut unfinished = self.unfinished.lock().await;
         let (marks, messages) = {
             let now = self.now();
@@ -150,7 +151,7 @@ impl Notices {
             if let Some(number) = unfinished.handles {
                 inner.handles.mark_changed(number);
             }
-            // Of objects that were not seen yet anything may have to be told.
+            // Before the end of the recovery, any stored object may have an event to send.
             let unknown = (!inner.has_recovered).then(|| Moment::from(jiff::Timestamp::UNIX_EPOCH));
             let held = unknown.or_else(|| inner.held.first_key_value().map(|(since, _)| *since));
             let is_changed = unfinished.marks || inner.lines.values().any(|line| line.ledger.is_changed());
@@ -168,7 +169,8 @@ impl Notices {
         if let Some((number, messages)) = messages {
             match self.parts.store.store_handles(number, &messages).await {
                 Ok(()) => unfinished.handles = None,
-                // Without them a later notice is a new message. The marks matter more.
+                // Without a stored id a later notice becomes a new message. The marks are more important, and so are
+                // stored anyway.
                 Err(why) => stored = Err(why),
             }
         }

@@ -1,8 +1,8 @@
-//! The connection to a mail server, from which only so much is read: lettre keeps a line until it ends, and a server
-//! may never end one.
+//! The connection to a mail server, with a limit on the bytes that are read. lettre buffers a line until the line ends,
+//! and a hostile server may send a line without an end.
 //!
-//! **Invariant:** lettre gets a connection only after TLS, nothing that was read before TLS, and a bounded number of
-//! bytes and lines.
+//! **Invariant:** lettre gets the connection only after TLS has begun. It reads nothing that was received before TLS,
+//! and a bounded number of bytes and lines.
 #![expect(deprecated, reason = "lettre has no other way to begin with TLS over a stream that exists")]
 
 use std::io;
@@ -19,33 +19,33 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-/// The most bytes that are read of one connection, those of TLS included. A whole delivery takes about 10 KiB.
+/// The most bytes that are read from one connection, including those of TLS. A whole delivery takes about 10 KiB.
 const MOST_BYTES: usize = 256 * 1024;
-/// The most lines of all answers in TLS: lettre reads an answer again from its beginning for each of its lines. A whole
-/// delivery takes about 30.
+/// The most lines of all answers in TLS. For each line of an answer, lettre parses the whole answer again. A whole
+/// delivery takes about 30 lines.
 const MOST_LINES: usize = 500;
 /// The most bytes of one answer before TLS.
 const MOST_BYTES_BEFORE_TLS: usize = 8 * 1024;
-/// The greeting for lettre where the server gave its own before TLS.
+/// The greeting that lettre reads if the server sent its own before TLS.
 const GREETING: &[u8] = b"220 TLS\r\n";
 
-/// The reason why there is no connection in which TLS has begun.
+/// The reason why no connection with TLS was established.
 #[derive(Debug)]
 pub(super) enum ConnectError {
-    /// The address does not answer, or ended the connection before TLS.
+    /// The address did not answer, or the connection was closed before TLS.
     Unreachable,
     /// The server offers no TLS.
     NoStartTls,
-    /// An answer before TLS, which any machine on the way can give: its code, or `None` where it has none.
+    /// An unexpected answer before TLS, with its code if it has one. Any machine on the way may have sent the answer.
     BeforeTls(Option<u16>),
-    /// TLS failed, or the server refuses the connection in TLS.
+    /// TLS failed, or the server refused the connection within TLS.
     Smtp(smtp::Error),
 }
 
 /// Connects to an address, and begins TLS at once or after STARTTLS.
 ///
 /// # Errors
-/// As [`ConnectError`] says.
+/// No connection with TLS was established.
 pub(super) async fn connect(
     address: SocketAddr,
     patience: Duration,
@@ -68,8 +68,8 @@ pub(super) async fn connect(
     AsyncSmtpConnection::connect_with_transport(Box::new(secured), hello).await.map_err(ConnectError::Smtp)
 }
 
-/// Asks the server to begin TLS. Nothing is read beyond its last answer, so that text that follows it in plain counts
-/// as TLS, which fails, and not as an answer in TLS.
+/// Asks the server to begin TLS. Bytes after the last answer are not read here. Plain text that an attacker adds there
+/// is therefore read as part of TLS, which fails; it cannot pass for an answer within TLS.
 async fn start_tls(stream: &mut BoundedStream, hello: &ClientId) -> Result<(), ConnectError> {
     accepted(stream, 220).await?;
     let offered = asked(stream, &format!("EHLO {hello}\r\n"), 250).await?;
@@ -79,13 +79,13 @@ async fn start_tls(stream: &mut BoundedStream, hello: &ClientId) -> Result<(), C
     asked(stream, "STARTTLS\r\n", 220).await.map(drop)
 }
 
-/// Sends a command and returns the answer, which has this code.
+/// Sends a command, and returns the answer if it has this code.
 async fn asked(stream: &mut BoundedStream, command: &str, code: u16) -> Result<String, ConnectError> {
     stream.write_all(command.as_bytes()).await.map_err(|_| ConnectError::Unreachable)?;
     accepted(stream, code).await
 }
 
-/// Reads an answer, byte by byte up to its end, and returns it if it has this code.
+/// Reads an answer byte by byte up to its end, and returns the answer if it has this code.
 async fn accepted(stream: &mut BoundedStream, code: u16) -> Result<String, ConnectError> {
     let (mut answer, mut line) = (Vec::new(), Vec::new());
     loop {
@@ -108,7 +108,7 @@ async fn accepted(stream: &mut BoundedStream, code: u16) -> Result<String, Conne
     }
 }
 
-/// A connection of which only so much is read.
+/// A connection with a limit on the bytes that are read.
 #[derive(Debug)]
 struct BoundedStream {
     stream: TcpStream,
@@ -158,7 +158,7 @@ impl AsyncTokioStream for BoundedStream {
 #[derive(Debug)]
 struct SecuredStream {
     stream: AsyncNetworkStream,
-    /// The text that is read before anything else.
+    /// The rest of the text that is read before the bytes of the connection.
     greeting: &'static [u8],
     lines_left: usize,
 }
@@ -228,7 +228,8 @@ mod tests {
 
     const PATIENCE: Duration = Duration::from_secs(30);
 
-    /// A server that answers each command with the next text, the connection with the first, and then reads on.
+    /// Starts a server that answers the connection with the first text and each command with the next one. The task
+    /// returns all received commands.
     async fn server(answers: &'static [&'static str]) -> (SocketAddr, JoinHandle<Vec<String>>) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -257,7 +258,7 @@ mod tests {
         timeout(PATIENCE, connect(address, PATIENCE, (tls, false), &client)).await.expect("it ends in time")
     }
 
-    /// Connects in plain, as if TLS had begun.
+    /// Connects without TLS, as if TLS had begun.
     async fn secured(address: SocketAddr, greeting: &'static [u8]) -> Result<AsyncSmtpConnection, smtp::Error> {
         let stream = TcpStream::connect(address).await.unwrap();
         let bounded = BoundedStream { stream, left: MOST_BYTES };
@@ -334,17 +335,17 @@ mod tests {
 
     #[tokio::test]
     async fn an_answer_before_tls_is_told_by_its_code_and_by_nothing_else() {
-        let of =
+        let leaked =
             |answers: &[&'static str]| -> &'static [&'static str] { Box::leak(answers.to_vec().into_boxed_slice()) };
         for (answers, expected) in [
-            (of(&["554 SECRET\r\n"]), "BeforeTls(Some(554))"),
-            (of(&["550-SECRET\r\n550 SECRET\r\n"]), "BeforeTls(Some(550))"),
-            (of(&["SECRET\r\n"]), "BeforeTls(None)"),
-            (of(&["\r\n"]), "BeforeTls(None)"),
-            (of(&["220 x\r\n", "250-x\r\n250 AUTH PLAIN\r\n"]), "NoStartTls"),
-            (of(&["220 x\r\n", "502 SECRET\r\n"]), "BeforeTls(Some(502))"),
-            (of(&["220 x\r\n", "250 x\r\n"]), "NoStartTls"),
-            (of(&["220 x\r\n", "250-x\r\n250 starttls\r\n", "454 SECRET\r\n"]), "BeforeTls(Some(454))"),
+            (leaked(&["554 SECRET\r\n"]), "BeforeTls(Some(554))"),
+            (leaked(&["550-SECRET\r\n550 SECRET\r\n"]), "BeforeTls(Some(550))"),
+            (leaked(&["SECRET\r\n"]), "BeforeTls(None)"),
+            (leaked(&["\r\n"]), "BeforeTls(None)"),
+            (leaked(&["220 x\r\n", "250-x\r\n250 AUTH PLAIN\r\n"]), "NoStartTls"),
+            (leaked(&["220 x\r\n", "502 SECRET\r\n"]), "BeforeTls(Some(502))"),
+            (leaked(&["220 x\r\n", "250 x\r\n"]), "NoStartTls"),
+            (leaked(&["220 x\r\n", "250-x\r\n250 starttls\r\n", "454 SECRET\r\n"]), "BeforeTls(Some(454))"),
         ] {
             let (address, _server) = server(answers).await;
             let failed = connected(address).await.err().unwrap();
@@ -354,7 +355,7 @@ mod tests {
 
     #[tokio::test]
     async fn only_a_refusal_of_the_mail_itself_is_final_and_no_failure_has_the_text_of_the_server() {
-        let of = |answer: &str| -> &'static [&'static str] {
+        let answers_with = |answer: &str| -> &'static [&'static str] {
             let answer: &'static str = Box::leak(format!("{answer} SECRET\r\n").into_boxed_str());
             Box::leak(Box::new(["220 x\r\n", "250 x\r\n", answer]))
         };
@@ -367,7 +368,7 @@ mod tests {
             ("550", Stage::Send, true, "550: it refuses the recipient"),
             ("552", Stage::Send, true, "552: it refuses the recipient"),
         ] {
-            let (address, _server) = server(of(code)).await;
+            let (address, _server) = server(answers_with(code)).await;
             let mut connection = secured(address, b"").await.unwrap();
             let failure = failed(stage, &connection.command("NOOP\r\n").await.unwrap_err());
             let told = format!("{failure:?}");

@@ -1,4 +1,4 @@
-//! Mails as text, with hostile notices, and what settings are refused.
+//! Tests of rendered mails, also of hostile notices, and of refused settings.
 #![allow(clippy::unwrap_used)]
 
 use super::*;
@@ -25,7 +25,7 @@ fn notice() -> Notice {
     }
 }
 
-/// The mail as it is sent, with quoted-printable undone as far as the tests need it.
+/// Returns a mail as it is sent. Of the quoted-printable encoding, only what the tests need is decoded.
 fn written(notice: &Notice, thread: Option<&str>) -> String {
     let from = "Signoff <signoff@example.com>".parse().unwrap();
     let (message, _) = message(notice, &from, "bob@example.com", thread).unwrap();

@@ -7,38 +7,39 @@ use signoff_api::{Digest, Moment};
 use super::{LONGEST_PAUSE, LaneId};
 use crate::{channel::Recipient, routes::DeliveryKey};
 
-/// After failures of so many lanes in a row, the whole channel pauses between attempts.
+/// The number of lanes that fail in a row after which the whole channel pauses between attempts.
 const LANES_IN_A_ROW: usize = 8;
-/// The most lanes of one person among them: one who is refused, of however many requests, delays no other.
+/// The most lanes of one person that count. One person whose address is refused, even for many requests, does not make
+/// the channel pause.
 const LANES_OF_A_PERSON: usize = 2;
-/// The longest pause of a channel that nothing asked for.
+/// The longest pause for which the receiver has not asked.
 const LONGEST_PROBE: Duration = Duration::from_secs(30);
 
 /// The pause of the whole channel.
 #[derive(Debug, Default)]
 pub(super) struct Pause {
-    /// The time until which the receiver asks to wait.
+    /// The time until which the receiver asked to wait.
     asked: Option<Moment>,
     /// The time of the next attempt after many failures.
     probe: Option<Moment>,
-    /// The lanes that failed since the last success.
+    /// The counted lanes that failed since the last answer of the receiver.
     lanes: BTreeSet<LaneId>,
-    /// The failures since there are too many of them.
+    /// The number of failures while the pause is general, which lengthens the pause.
     failures: u32,
 }
 
 impl Pause {
-    /// Whether so many lanes failed that the receiver seems to be away.
+    /// Whether so many lanes failed that the receiver seems to be unreachable.
     pub(super) fn is_general(&self) -> bool {
         self.lanes.len() >= LANES_IN_A_ROW
     }
 
-    /// Returns the end of the pause; `None` where there is none.
+    /// Returns the end of the pause, or `None` if the channel does not pause.
     pub(super) fn until(&self, now: Moment) -> Option<Moment> {
         self.asked.max(self.probe).filter(|until| *until > now)
     }
 
-    /// Notes a failure: the receiver asks for a pause, or many lanes failed in a row.
+    /// Records a failure. `after`: the time for which the receiver asks to wait.
     pub(super) fn fail(&mut self, lane: &LaneId, after: Option<Duration>, now: Moment) {
         let asked = after.map(|after| now.after(after.min(LONGEST_PAUSE)));
         self.asked = self.asked.max(asked);
@@ -60,14 +61,14 @@ impl Pause {
         }
     }
 
-    /// Notes that the receiver answers. A pause that it asked for stays.
+    /// Records that the receiver has answered. A pause for which the receiver asked goes on.
     pub(super) fn end_general(&mut self) {
         *self = Self { asked: self.asked, ..Self::default() };
     }
 }
 
-/// Returns the time before attempt `attempts + 1`: doubled each time up to an hour, and a part more that differs by
-/// delivery.
+/// Returns the time between attempt `attempts` and the next one. It doubles with each attempt up to an hour; up to a
+/// quarter is added that depends on the delivery, so that attempts spread.
 pub(super) fn backoff(attempts: u32, key: &DeliveryKey) -> Duration {
     let base = seconds_doubled(attempts.saturating_sub(1)).min(LONGEST_PAUSE);
     let digits = Digest::of_bytes(format!("{}/{attempts}", key.as_str()).as_bytes());

@@ -1,11 +1,11 @@
-//! The part of a queue that one namespace has *(pure)*.
+//! The share of a queue that the deliveries of one namespace take *(pure)*.
 
 use crate::{channel::Recipient, notice::Notice, routes::Addressed};
 
-/// The bytes of a delivery besides its texts, roughly.
+/// The bytes of a delivery without its texts, roughly.
 const BYTES_BESIDES: usize = 512;
 
-/// The deliveries of one namespace, folded ones included.
+/// The number and the bytes of the deliveries of one namespace, including folded ones.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Share {
     pub(super) entries: usize,
@@ -13,7 +13,7 @@ pub(super) struct Share {
     pub(super) in_flight: usize,
 }
 
-/// Returns the bytes of a notice for one recipient. One that several recipients share is counted for each.
+/// Returns the bytes of a delivery. A notice that several recipients share counts for each of them.
 pub(super) fn bytes_of(addressed: &Addressed) -> usize {
     let Addressed { channel, to, notice } = addressed;
     let Notice {

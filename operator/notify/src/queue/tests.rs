@@ -1,4 +1,4 @@
-//! Orders, turns, pauses and bounds of a queue, on a clock that the tests set.
+//! Tests of the order, turns, pauses and limits of a queue, on a clock that the tests set.
 #![allow(clippy::unwrap_used)]
 
 use std::sync::Arc;
@@ -13,7 +13,7 @@ fn at(seconds: u64) -> Moment {
     start.after(Duration::from_secs(seconds))
 }
 
-/// The notice of an event about an object, for a person.
+/// Returns the notice of an event about an object, addressed to a person.
 fn addressed(namespace: &str, object: &str, event: NoticeEvent, person: &str) -> Addressed {
     let notice = Notice {
         id: crate::routes::notice_id(object, &format!("{event:?}")),
@@ -52,7 +52,7 @@ fn later(seconds: Option<u64>) -> Result<(), SendError> {
     Err(SendError::Later { why: "busy".to_owned(), after: seconds.map(Duration::from_secs) })
 }
 
-fn told(start: &Start) -> (String, NoticeEvent) {
+fn run_and_event(start: &Start) -> (String, NoticeEvent) {
     (start.addressed.notice.run.clone(), start.addressed.notice.event)
 }
 
@@ -64,14 +64,14 @@ fn a_later_notice_of_an_approval_waits_for_the_earlier_one_and_others_do_not() {
     push(&mut queue, "pay", "b", NoticeEvent::Asked);
     let first = queue.next(at(0)).unwrap();
     let other = queue.next(at(0)).unwrap();
-    assert_eq!((told(&first).0.as_str(), told(&other).0.as_str()), ("a", "b"));
+    assert_eq!((run_and_event(&first).0.as_str(), run_and_event(&other).0.as_str()), ("a", "b"));
     assert!(queue.next(at(0)).is_none(), "its earlier notice is in flight");
     let Finished::Later { at: again, .. } = queue.finish(&first.lane, later(None), at(0)) else { unreachable!() };
     assert!(queue.next(at(0)).is_none() && queue.wake_at(at(0)) == Some(again));
     let repeated = queue.next(again).unwrap();
-    assert_eq!(told(&repeated), told(&first));
+    assert_eq!(run_and_event(&repeated), run_and_event(&first));
     queue.finish(&repeated.lane, Ok(()), again);
-    assert_eq!(told(&queue.next(again).unwrap()), ("a".to_owned(), NoticeEvent::Taken));
+    assert_eq!(run_and_event(&queue.next(again).unwrap()), ("a".to_owned(), NoticeEvent::Taken));
 }
 
 #[test]
@@ -135,7 +135,7 @@ fn a_pause_that_the_receiver_asks_for_outlives_the_success_of_another_attempt() 
 #[test]
 fn one_recipient_that_is_refused_delays_no_other() {
     let mut queue = queue();
-    // Of many requests, which are as many lanes.
+    // Each request is a lane of its own.
     (0..20).for_each(|number| push(&mut queue, "pay", &format!("refused-{number}"), NoticeEvent::Asked));
     for _ in 0..60 {
         let Some(start) = queue.next(at(1)) else { break };
@@ -143,7 +143,7 @@ fn one_recipient_that_is_refused_delays_no_other() {
     }
     assert!(queue.next(at(1)).is_none(), "each was tried and waits");
     push_to(&mut queue, "other", Recipient::Person("bob".to_owned()));
-    assert_eq!(told(&queue.next(at(1)).unwrap()).0, "other");
+    assert_eq!(run_and_event(&queue.next(at(1)).unwrap()).0, "other");
 }
 
 #[test]
@@ -173,7 +173,7 @@ fn a_refusal_settles_at_once_and_the_next_notice_follows() {
         finished,
         Finished::Settled { keys: vec![start.addressed.key()], dead: Some("no such channel".to_owned()) }
     );
-    assert_eq!(told(&queue.next(at(0)).unwrap()).1, NoticeEvent::Taken);
+    assert_eq!(run_and_event(&queue.next(at(0)).unwrap()).1, NoticeEvent::Taken);
 }
 
 #[test]
@@ -207,7 +207,7 @@ fn where_too_many_wait_those_of_the_largest_namespace_are_dropped() {
     assert_eq!(dropped.len(), 1);
     assert_ne!(dropped, [small.key()]);
     assert_eq!(queue.len(), 4);
-    let sent: BTreeSet<_> = std::iter::from_fn(|| queue.next(at(0))).map(|start| told(&start).0).collect();
+    let sent: BTreeSet<_> = std::iter::from_fn(|| queue.next(at(0))).map(|start| run_and_event(&start).0).collect();
     assert!(sent.contains("p") && sent.len() == 4, "{sent:?}");
 }
 
@@ -260,7 +260,7 @@ fn folded_notices_of_a_flood_are_dropped_before_those_of_others() {
     for n in 0..29 {
         push(&mut queue, "flood", &format!("f{n}"), NoticeEvent::Asked);
     }
-    // The 20 that are told one by one are sent; nine are folded.
+    // The first 20 are sent one by one, and nine are folded.
     while let Some(start) = queue.next(at(0)) {
         queue.finish(&start.lane, Ok(()), at(0));
     }
@@ -287,7 +287,7 @@ fn a_namespace_with_slow_recipients_leaves_half_of_the_places_to_others() {
     let slow: Vec<_> = std::iter::from_fn(|| queue.next(at(0))).collect();
     assert_eq!(slow.len(), 4);
     push(&mut queue, "pay", "p", NoticeEvent::Asked);
-    assert_eq!(told(&queue.next(at(0)).unwrap()).0, "p");
+    assert_eq!(run_and_event(&queue.next(at(0)).unwrap()).0, "p");
     assert!(queue.next(at(0)).is_none());
     queue.finish(&slow.first().unwrap().lane, Ok(()), at(1));
     assert!(queue.next(at(1)).is_some() && queue.next(at(1)).is_none());
@@ -312,7 +312,7 @@ fn what_is_decided_while_it_is_folded_does_not_count_as_waiting_and_is_settled_w
         for start in begun {
             kinds.extend(start.addressed.notice.kind.clone());
             let Finished::Settled { keys, dead: None } = queue.finish(&start.lane, Ok(()), now) else { unreachable!() };
-            settled.insert(told(&start), keys.len());
+            settled.insert(run_and_event(&start), keys.len());
         }
     }
     let taken = |object: &str| settled[&(object.to_owned(), NoticeEvent::Taken)];
@@ -345,7 +345,7 @@ fn what_is_never_attempted_while_the_channel_pauses_is_given_up_after_a_day() {
     let mut failed = BTreeSet::new();
     while now < day {
         while let Some(start) = queue.next(now) {
-            failed.insert(told(&start).0);
+            failed.insert(run_and_event(&start).0);
             queue.finish(&start.lane, later(Some(3600)), now);
         }
         assert!(queue.expire(now).is_empty(), "not before a day has passed");
@@ -363,7 +363,7 @@ fn what_is_never_attempted_while_the_channel_pauses_is_given_up_after_a_day() {
         "this process took it just now"
     );
     assert!(queue.expire(day).is_empty());
-    // What is left can still be sent.
+    // The remaining deliveries can still be sent.
     let mut now = day.after(LONGEST_PAUSE);
     while !queue.is_empty() {
         match queue.next(now) {
@@ -373,7 +373,7 @@ fn what_is_never_attempted_while_the_channel_pauses_is_given_up_after_a_day() {
     }
 }
 
-/// A step of a story: a notice of one of some objects, or an attempt with its result.
+/// A step of a random sequence: a new notice, an attempt with its result, or a wait.
 #[derive(Clone, Debug)]
 enum Step {
     Push { namespace: usize, object: usize, person: usize },

@@ -1,4 +1,5 @@
-//! The notices of one minute to one recipient about one namespace, of which those beyond the first are folded *(pure)*.
+//! Windows of one minute. The first 20 notices about one namespace to one recipient are sent one by one, and further
+//! ones are folded into one notice *(pure)*.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -10,25 +11,25 @@ use crate::{
     routes::{Addressed, DeliveryKey, correlation, notice_id},
 };
 
-/// The number of notices of a window that are told one by one.
+/// The number of notices in a window that are sent one by one.
 const FOLDED_FROM: usize = 20;
 
-/// The recipients of floods, by namespace: what one namespace asks folds nothing of another.
+/// The open windows by recipient and namespace. Notices about different namespaces are never folded together.
 pub(super) type Windows = BTreeMap<(Recipient, String), Window>;
 
-/// The notices of one minute to one recipient about one namespace.
+/// The notices of one minute about one namespace to one recipient.
 #[derive(Debug)]
 pub(super) struct Window {
-    /// The time at which it ends.
+    /// The end of the window.
     pub(super) ends: Moment,
     /// The number of notices that were not folded.
-    told: usize,
+    unfolded: usize,
     folded: Vec<FoldedDelivery>,
-    /// The notice that stands for them, without their number.
+    /// The notice that replaces the folded ones, without their number.
     summary: Option<Addressed>,
 }
 
-/// A delivery of which only its name is kept.
+/// A folded delivery, of which only the key and the correlation are kept.
 #[derive(Debug)]
 struct FoldedDelivery {
     key: DeliveryKey,
@@ -42,15 +43,16 @@ impl FoldedDelivery {
 }
 
 impl Window {
-    /// Returns a window that ends at a time.
+    /// Returns an empty window.
     pub(super) fn new(ends: Moment) -> Self {
-        Self { ends, told: 0, folded: Vec::new(), summary: None }
+        Self { ends, unfolded: 0, folded: Vec::new(), summary: None }
     }
 
-    /// Folds a notice that asks. Returns the bytes that are kept of it; `None` where it is told by itself.
+    /// Folds a notice that asks for a decision, and returns its remaining bytes; or `None` if the notice is to be sent
+    /// by itself.
     pub(super) fn fold(&mut self, addressed: &Addressed) -> Option<usize> {
-        if self.told < FOLDED_FROM {
-            self.told += 1;
+        if self.unfolded < FOLDED_FROM {
+            self.unfolded += 1;
             return None;
         }
         let correlation = addressed.notice.correlation.clone();
@@ -61,19 +63,19 @@ impl Window {
         Some(bytes)
     }
 
-    /// Removes the last delivery that is folded. Returns it and its bytes.
+    /// Removes the last folded delivery, and returns its key and bytes.
     pub(super) fn pop(&mut self) -> Option<(DeliveryKey, usize)> {
         let folded = self.folded.pop()?;
         let bytes = folded.bytes();
         Some((folded.key, bytes))
     }
 
-    /// Removes the deliveries with this correlation that are folded. Returns them and their bytes.
+    /// Removes the folded deliveries with this correlation, and returns their keys and bytes.
     pub(super) fn remove(&mut self, correlation: &str) -> (Vec<DeliveryKey>, usize) {
         keys_and_bytes(self.folded.extract_if(.., |folded| folded.correlation == correlation))
     }
 
-    /// Returns the one notice for all that are folded, their keys and their bytes; `None` where none is.
+    /// Returns the notice that replaces the folded ones, with their keys and bytes; or `None` if no notice was folded.
     pub(super) fn close(self, inbox: Option<&str>) -> Option<(Addressed, Vec<DeliveryKey>, usize)> {
         let summary = self.summary.filter(|_| !self.folded.is_empty())?;
         let notice = Notice {
@@ -92,7 +94,7 @@ fn keys_and_bytes(folded: impl Iterator<Item = FoldedDelivery>) -> (Vec<Delivery
     (keys, bytes)
 }
 
-/// Returns the notice that stands for those that are folded with this first one.
+/// Returns the notice that replaces folded notices. `first`: the first folded one.
 fn summary(first: &Addressed) -> Addressed {
     let Addressed { channel, to, notice } = first;
     let notice = Notice {
@@ -115,7 +117,7 @@ fn summary(first: &Addressed) -> Addressed {
     Addressed { channel: channel.clone(), to: to.clone(), notice: Arc::new(notice) }
 }
 
-/// Whether notices of an event are folded in a flood: those that ask.
+/// Whether notices of an event can be folded. Only those that ask for a decision can.
 pub(super) fn is_folded(event: NoticeEvent) -> bool {
     match event {
         NoticeEvent::Asked | NoticeEvent::Reminded => true,

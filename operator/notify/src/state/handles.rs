@@ -1,26 +1,27 @@
-//! The messages that later notices change or answer, in objects of 500 each *(pure)*.
+//! The ids of sent messages, which later notices change or answer. Each stored object holds up to 500 ids *(pure)*.
 //!
-//! **Invariant:** a new message changes one object, and at most 5,000 are remembered: the oldest are forgotten.
+//! **Invariant:** a new id changes one object. At most 5,000 ids are remembered, and the oldest ones are forgotten
+//! first.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{channel::MessageHandle, routes::DeliveryKey};
 
-/// The number of messages in one object.
+/// The largest number of ids in one object.
 pub const SHARD: usize = 500;
 /// The number of objects.
 const SHARDS: usize = 10;
-/// The largest number of messages.
+/// The largest number of ids.
 pub const MAX_HANDLES: usize = SHARD * SHARDS;
 
-/// The longest handle, in bytes. A longer one is not remembered.
+/// The largest size of an id in bytes. Longer ids are not remembered.
 const MAX_BYTES: usize = 512;
 
-/// The messages of all channels.
+/// The ids of the messages of all channels.
 #[derive(Debug)]
 pub struct Handles {
     shards: Vec<BTreeMap<String, String>>,
-    /// The object to which messages are added.
+    /// The number of the object to which ids are added.
     current: usize,
     changed: BTreeSet<usize>,
 }
@@ -32,7 +33,7 @@ impl Default for Handles {
 }
 
 impl Handles {
-    /// Returns the messages that an earlier process stored, by the numbers of their objects.
+    /// Returns the ids that an earlier process stored. `stored`: the objects by their numbers.
     #[must_use]
     pub fn restore(stored: BTreeMap<usize, BTreeMap<String, String>>) -> Self {
         let mut handles = Self::default();
@@ -41,13 +42,15 @@ impl Handles {
                 *shard = messages;
             }
         }
-        // The first one with room: those before it are full, those behind it are empty or older.
+        // New ids go into the first object with room. The objects before it are full; the ones after it are empty or
+        // have older ids.
         let with_room = handles.shards.iter().position(|shard| shard.len() < SHARD);
         handles.current = with_room.unwrap_or(0);
         handles
     }
 
-    /// Puts the messages that an earlier process stored, and that were loaded late, before those of this process.
+    /// Joins the ids that an earlier process stored, and that were loaded only after this process began to send. Ids of
+    /// this process replace older ones.
     pub fn adopt(&mut self, stored: BTreeMap<usize, BTreeMap<String, String>>) {
         let newer = std::mem::replace(self, Self::restore(stored));
         for (key, handle) in newer.shards.into_iter().flatten() {
@@ -55,14 +58,14 @@ impl Handles {
         }
     }
 
-    /// Returns the message of a channel that has this key.
+    /// Returns the id of the message with this key in a channel.
     #[must_use]
     pub fn get(&self, channel: &str, key: &DeliveryKey) -> Option<MessageHandle> {
         let key = name(channel, key);
         self.shards.iter().find_map(|shard| shard.get(&key)).map(|text| MessageHandle(text.clone()))
     }
 
-    /// Remembers a message.
+    /// Remembers the id of a message.
     pub fn put(&mut self, channel: &str, key: &DeliveryKey, handle: MessageHandle) {
         if handle.0.len() <= MAX_BYTES {
             self.insert(name(channel, key), handle.0);
@@ -86,13 +89,13 @@ impl Handles {
         }
     }
 
-    /// Returns the next object that is to be stored.
+    /// Returns a changed object with its number, and marks the object as stored.
     pub fn take_changed(&mut self) -> Option<(usize, BTreeMap<String, String>)> {
         let number = self.changed.pop_first()?;
         Some((number, self.shards.get(number).cloned().unwrap_or_default()))
     }
 
-    /// Marks an object as not stored, because a write failed.
+    /// Marks an object as changed again, after a write failed.
     pub fn mark_changed(&mut self, number: usize) {
         self.changed.insert(number);
     }

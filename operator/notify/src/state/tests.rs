@@ -1,4 +1,4 @@
-//! Ledgers after crashes, and the bounds of what is stored.
+//! Tests of ledgers after crashes, and of the bounds of the stored state.
 #![allow(clippy::unwrap_used)]
 
 use super::*;
@@ -16,7 +16,7 @@ fn key(number: usize) -> DeliveryKey {
     DeliveryKey::new(&notice_id("uid", &number.to_string()), &Recipient::Channel)
 }
 
-/// The ledger of the next process: the state went through its JSON.
+/// Returns the ledger of the next process, restored from the JSON of the state.
 fn restored(mark: &Mark) -> Ledger {
     Ledger::restore(serde_json::from_str(&serde_json::to_string(mark).unwrap()).unwrap())
 }
@@ -32,7 +32,7 @@ fn after_a_crash_what_waits_is_told_again_and_what_was_delivered_is_not() {
     let next = restored(&ledger.take_mark(at(14), None));
     let due: Vec<_> = (0..4).filter(|number| next.is_due(&key(*number), at(10 + *number as u64))).collect();
     assert_eq!(due, [0, 2]);
-    // Long after, the watermark has passed all of them.
+    // Much later the watermark has passed all events.
     let mark = ledger.take_mark(at(1000), None);
     assert_eq!((mark.through, mark.open.len(), mark.ahead.len()), (at(940), 2, 0));
     let next = restored(&mark);
@@ -119,7 +119,7 @@ fn the_watermark_stays_two_seconds_behind_in_a_flood_and_behind_what_is_held() {
 fn the_stored_watermark_goes_back_where_more_is_open_than_there_is_room_for() {
     let mut ledger = Ledger::begin(at(0));
     assert_eq!(ledger.take_mark(at(1000), None).through, at(940));
-    // Told late, as after an operator was away: 600 that fail, and one that is delivered.
+    // Events that are queued late, as after a pause of the operator: 600 fail, and one is delivered.
     for number in 0..600 {
         ledger.add(key(number), at(1 + number as u64));
     }

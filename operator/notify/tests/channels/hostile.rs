@@ -1,4 +1,4 @@
-//! Texts of people, agents and tools that try to be more than text, in every channel that sends JSON.
+//! Tests of hostile texts of people, agents and tools in every channel that sends JSON.
 
 use serde_json::{Value, json};
 use signoff_notify::config::PagerDutyConfig;
@@ -12,10 +12,10 @@ use wiremock::ResponseTemplate;
 use super::webhooks::sent;
 use super::{Receiver, client, notice};
 
-/// Fields that have addresses of the operator, and not text of others.
+/// The fields with URLs of the operator, which contain no untrusted text.
 const NO_TEXT: [&str; 6] = ["url", "href", "link", "resume_url", "$schema", "contentType"];
 
-/// Parts of texts that no channel gets.
+/// The parts of texts that no channel may get.
 const HARMFUL: [&str; 18] = [
     "://",
     "evil.com",
@@ -75,7 +75,7 @@ fn hostile(text: &str) -> Notice {
     }
 }
 
-/// Adds all texts for people.
+/// Adds all texts of a JSON value that people may see.
 fn collect(value: &Value, texts: &mut Vec<String>) {
     match value {
         Value::String(text) => texts.push(text.clone()),
@@ -88,7 +88,7 @@ fn collect(value: &Value, texts: &mut Vec<String>) {
     }
 }
 
-/// Checks that a body has no text with one of these parts, and none that is longer than its channel takes.
+/// Asserts that no text of a body contains one of these parts or has more than `most` UTF-16 code units.
 #[track_caller]
 fn is_harmless(body: &Value, parts: &[&str], most: usize) {
     let mut texts = Vec::new();

@@ -1,4 +1,5 @@
-//! The channels against servers on loopback that answer as Slack, PagerDuty, Teams and receivers of webhooks do.
+//! Tests of the channels against servers on loopback with the answers of Slack, PagerDuty, Teams and receivers of
+//! webhooks.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod hostile;
@@ -17,7 +18,7 @@ use signoff_notify::{Notice, NoticeEvent, SendError};
 use tempfile::TempDir;
 use wiremock::{Mock, MockServer, ResponseTemplate, matchers};
 
-/// A server, and a folder of secrets.
+/// A receiver of notices: a server, and a folder with the secrets of its channel.
 struct Receiver {
     server: MockServer,
     secrets: TempDir,
@@ -28,19 +29,19 @@ impl Receiver {
         Self { server: MockServer::start().await, secrets: TempDir::new().unwrap() }
     }
 
-    /// Answers requests to a path.
+    /// Sets the answer to requests to a path.
     async fn answers(&self, path: &str, answer: ResponseTemplate) {
         Mock::given(matchers::method("POST")).and(matchers::path(path)).respond_with(answer).mount(&self.server).await;
     }
 
-    /// Writes a secret and returns its file.
+    /// Writes a secret, and returns the path of its file.
     fn secret(&self, name: &str, text: &str) -> PathBuf {
         let file = self.secrets.path().join(name);
         std::fs::write(&file, text).unwrap();
         file
     }
 
-    /// The bodies of the requests to a path, in order.
+    /// Returns the bodies of the requests to a path, in order.
     async fn bodies(&self, path: &str) -> Vec<Value> {
         let requests = self.server.received_requests().await.unwrap();
         let sent = requests.iter().filter(|request| request.url.path() == path);
@@ -48,7 +49,7 @@ impl Receiver {
     }
 }
 
-/// The client of the executor, which may reach loopback here.
+/// Returns the executor's HTTP client, with access to loopback.
 fn client() -> Arc<dyn Http> {
     let addresses = AddressSettings::default().with_loopback();
     Arc::new(HttpClient::new(HttpSettings { addresses, ..HttpSettings::default() }).unwrap())
@@ -75,7 +76,7 @@ fn notice(event: NoticeEvent) -> Notice {
     }
 }
 
-/// Checks that an error has none of these texts and no address.
+/// Asserts that an error contains none of these texts and no address.
 #[track_caller]
 fn tells_no_secret(error: &SendError, secrets: &[&str]) {
     let said = format!("{error:?}");

@@ -1,4 +1,4 @@
-//! PagerDuty with its real answers.
+//! Tests of the PagerDuty channel with real answers of PagerDuty.
 
 use serde_json::json;
 use signoff_notify::config::PagerDutyConfig;

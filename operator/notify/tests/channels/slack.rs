@@ -1,4 +1,4 @@
-//! Slack with its real answers.
+//! Tests of the Slack channel with real answers of Slack.
 
 use std::time::Duration;
 

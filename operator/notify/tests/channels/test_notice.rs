@@ -1,11 +1,11 @@
-//! The report of a test notice, stage by stage.
+//! Tests of the report of a channel test.
 
 use signoff_executor::ProtectedSet;
 use signoff_notify::test_notice::{ChannelTest, TestReport};
 
 use super::*;
 
-/// Tests a channel of a configuration with the webhook `hook` to this address.
+/// Runs a channel test. The configuration has a webhook `hook` with this URL, and a channel `mail`.
 async fn tested(receiver: &Receiver, channel: &str, url: &str, allowed: &str) -> TestReport {
     let (url, key) = (receiver.secret("url", url), receiver.secret("key", "KEY"));
     let file = receiver.secret(
@@ -30,7 +30,7 @@ async fn tested(receiver: &Receiver, channel: &str, url: &str, allowed: &str) ->
     test.run().await
 }
 
-/// Returns the name of the stage that failed; empty where none did.
+/// Returns the name of the failed stage, or an empty text.
 fn failed(report: &TestReport) -> String {
     let text = report.to_string();
     let line = text.lines().find_map(|line| line.strip_prefix("FAILED  ")).unwrap_or_default();

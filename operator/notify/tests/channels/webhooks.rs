@@ -1,4 +1,4 @@
-//! Webhooks in every format, and what receivers answer.
+//! Tests of webhooks in every format, and of the answers of receivers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,7 +30,7 @@ pub(crate) async fn receiver() -> Receiver {
     receiver
 }
 
-/// Sends one notice and returns its body.
+/// Sends one notice, and returns the body of the request.
 pub(crate) async fn sent(notice: &Notice, format: WebhookFormat) -> serde_json::Value {
     let receiver = receiver().await;
     assert_eq!(channel(&receiver, format).send(notice, &Recipient::Channel, None).await, Ok(None));
