@@ -126,7 +126,7 @@ impl Screen {
     /// Prints a page in place of the one before.
     ///
     /// # Errors
-    /// As [`print`].
+    /// As [`print()`].
     pub fn redraw(&mut self, page: &str) -> io::Result<()> {
         let Some(size) = size().filter(|_| can_move()) else {
             let gap = if self.shown.replace(0).is_some() { "\n" } else { "" };

@@ -27,7 +27,7 @@
 //! * **Command**: an effect outside, to be executed once the journal is committed.
 //! * **Transition**: the result of a journal and new facts at one moment.
 //! * **Policy**: an approval policy of an administrator. It is merged into the plan of every run, so that no run avoids
-//! it.
+//!   it.
 //! * **Tally**: the result of an Approval's request and its decisions at one moment.
 
 pub mod approval;

@@ -9,11 +9,11 @@
 //! | [`scope`] | what names mean: the values an expression may see |
 //! | [`template`] | what text a template makes of a scope |
 //! | [`cel`] | whether a condition holds in a scope |
-//! | [`when`] | whether an edge of a graph is taken |
-//! | [`reference`] | which names an expression uses, and whether they will exist |
+//! | `when` | whether an edge of a graph is taken |
+//! | [`mod@reference`] | which names an expression uses, and whether they will exist |
 //! | [`pattern`] | how large a regular expression may be, and what its matching costs |
 //! | [`re2`] | which regular expressions the API server reads the same, and how this program must read them |
-//! | [`nearest`] | which known word was meant by one that was typed |
+//! | [`nearest()`] | which known word was meant by one that was typed |
 //! | [`text`] | how untrusted text is stored and shown |
 //! | [`json`] | which JSON a model meant, in text that holds more than JSON |
 //! | [`number`] | which numbers every JSON reader understands alike |

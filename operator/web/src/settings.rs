@@ -21,6 +21,7 @@ pub struct Settings {
     pub health_listen: SocketAddr,
     /// The address under which people reach the page, such as https://signoff.example.com. Without TLS only a loopback
     /// host.
+    #[allow(rustdoc::bare_urls, reason = "help texts of clap are not Markdown")]
     #[arg(long, env = "SIGNOFF_WEB_URL", value_name = "URL", value_parser = public_url)]
     pub url: Url,
     /// The identity with which the page sends requests to the API server.

@@ -131,7 +131,7 @@ pub fn still_running() -> String {
 }
 
 /// Lists the parts of a few Workflows of a namespace, or of the whole cluster. `next`: the continuation of an earlier
-/// list. Returns `None` if they have more than [`LIST_BYTES`] together; the caller then asks for fewer. A list of one
+/// list. Returns `None` if they have more than `LIST_BYTES` together; the caller then asks for fewer. A list of one
 /// Workflow has no limit.
 ///
 /// # Errors

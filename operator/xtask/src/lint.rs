@@ -43,6 +43,10 @@ pub(crate) fn run() -> Tally {
         "no lint of clippy's",
         succeeds(&mut cargo(&["clippy", "--workspace", "--all-targets", "--", "--deny", "warnings"])),
     );
+    check(
+        "the documentation of the code builds without a warning (cargo doc)",
+        succeeds(cargo(&["doc", "--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "--deny warnings")),
+    );
     check("dependencies have allowed licences and sources (cargo deny)", deny::run());
     tally
 }

@@ -12,8 +12,8 @@ pub const REFUSALS: (&str, &str) = ("code of a refusal", "SO0001 to SO0307, as p
 pub(super) fn explain(name: &str) -> Option<String> {
     let code = Code::parse(name)?;
     let (sort, title) = (REFUSALS.0, code.title());
-    let anchor = anchor(&format!("{code} {title}"));
-    Some(format!("{code} ({sort})\n  {title}.\n  The reason and the remedy: {PAGE}#{anchor}\n"))
+    let link = [PAGE, &anchor(&format!("{code} {title}"))].join("#");
+    Some(format!("{code} ({sort})\n  {title}.\n  The reason and the remedy: {link}\n"))
 }
 
 /// Returns the anchor of a heading.

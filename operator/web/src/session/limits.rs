@@ -80,7 +80,7 @@ impl Limits {
         limiter.check().map_err(|until| until.wait_time_from(DefaultClock::default().now()))
     }
 
-    /// Whether the API server refused a token less than [`REFUSED`] ago.
+    /// Whether the API server refused a token less than `REFUSED` ago.
     #[must_use]
     pub fn is_refused(&self, token: &TokenId) -> bool {
         let mut all = self.refused.lock().unwrap_or_else(PoisonError::into_inner);

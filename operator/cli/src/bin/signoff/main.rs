@@ -2,6 +2,8 @@
 //!
 //! Each command has a file of its own with its arguments and one function. This file only lists the commands.
 
+#![allow(rustdoc::broken_intra_doc_links, rustdoc::invalid_html_tags, reason = "help texts of clap are not Markdown")]
+
 mod answer;
 mod exit;
 mod explain;
