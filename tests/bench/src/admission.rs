@@ -16,7 +16,7 @@ use super::{bindings, crowd, process};
 
 /// The numbers of votes that an Approval holds, the measured vote included.
 const RECORDED: [usize; 5] = [1, 4, 16, 32, 64];
-/// With and without alternate so often, so that a machine that grows slower or faster meanwhile does so for both.
+/// The rounds with and without policies alternate, so that a machine whose speed changes affects both.
 const ROUNDS: usize = 2;
 
 /// Votes of one kind.
@@ -26,14 +26,14 @@ struct Votes {
     cpu: Duration,
 }
 
-/// With so many votes, the last of them measured.
+/// The votes at one number of recorded votes, of which the last one is measured.
 pub(super) struct Level {
     recorded: usize,
     with: Votes,
     without: Votes,
 }
 
-/// Measures `votes` of each kind, a level.
+/// Measures `votes` of each kind on each level.
 pub(super) async fn measure(votes: usize) -> Result<Vec<Level>> {
     say::step("starting a control plane and installing the chart");
     let cluster = Cluster::own().await?;
@@ -69,7 +69,7 @@ pub(super) async fn measure(votes: usize) -> Result<Vec<Level>> {
     Ok(levels)
 }
 
-/// The numbers for people.
+/// Renders the table.
 pub(super) fn render(levels: &[Level]) -> String {
     let mut text = String::from(
         "\na vote, one client      without policies, ms          with policies, ms             more\n\
@@ -110,7 +110,8 @@ impl Bench {
         format!("/apis/signoff.dev/v1alpha1/namespaces/{}/approvals", self.namespace)
     }
 
-    /// Approvals that hold so many votes of others, by their paths. Only without the policies can they be made at once.
+    /// Creates Approvals with this number of other people's votes, and returns their paths. Only without the policies
+    /// can they be created at once.
     async fn approvals(&self, recorded: usize, count: usize) -> Result<Vec<String>> {
         let collection = self.collection();
         crowd::each(4, count, async |_| {
@@ -124,7 +125,7 @@ impl Bench {
         .await
     }
 
-    /// One vote after another, each timed.
+    /// Sends one vote after another, each timed.
     async fn vote(&self, approvals: &[String], votes: &mut Votes) -> Result<()> {
         let body = serde_json::to_vec(&json!({"spec": {"decisions": {
             approver_user()?: {"verdict": "Approve", "reason": "read and understood"},
@@ -145,7 +146,7 @@ impl Bench {
         process::cpu(apiserver.context("this control plane has no kube-apiserver")?.1)
     }
 
-    /// Takes the policies out of force.
+    /// Removes the bindings of the policies.
     async fn lift(&self) -> Result<()> {
         bindings::lift(&self.cluster, &self.collection(), serde_json::to_vec(&approval()?)?).await
     }
@@ -155,7 +156,7 @@ fn voter(index: usize) -> String {
     format!("voter-{index}@example.com")
 }
 
-/// An Approval that asks 64 people, the measured one among them; no two are of one run.
+/// Returns an Approval of a run of its own, with 64 approvers, the measured one included.
 fn approval() -> Result<Approval> {
     static NEXT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
     let number = NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);

@@ -28,7 +28,7 @@ use super::{gates, to_its_end};
 
 /// The calls of each turn in the two runs by HTTP: their difference is the cost of further calls.
 const CALLS: [usize; 2] = [1, 4];
-/// The runs of the operator: those by MCP stand right after the one that they are compared with.
+/// The runs of the operator: those by MCP come right after the run with which they are compared.
 const RUNS: [(CalledBy, usize); 4] = [
     (CalledBy::Http, CALLS[0]),
     (CalledBy::Mcp(McpVersion::Stateless), CALLS[0]),
@@ -77,11 +77,11 @@ struct Measured {
     is_debug: bool,
     load: Load,
     replays: Vec<AgentReplay>,
-    /// By HTTP, with the fewest and with the most calls a turn.
+    /// The runs by HTTP, with the fewest and with the most calls a turn.
     runs: Vec<Run>,
-    /// By MCP, with the fewest calls a turn.
+    /// The runs by MCP, with the fewest calls a turn.
     runs_of_servers: Vec<Run>,
-    /// Before and after the runs, with the fewest calls.
+    /// The bare loops before and after the runs, with the fewest calls.
     bare: Vec<BareLoop>,
 }
 
@@ -129,14 +129,14 @@ impl Measured {
         Ok(())
     }
 
-    /// Returns the turns a second of the operator, by those of the bare loop: the mean of before and after.
+    /// Returns the turns a second of the operator as a share of those of the bare loop: the mean of before and after.
     fn share_of_bare_loop(&self) -> Option<f64> {
         let run = self.runs.first()?;
         let bare = self.bare.iter().map(|bare| bare.turns_a_second(self.load)).sum::<f64>() / self.bare.len() as f64;
         Some(run.turns_a_second(self.load) / bare)
     }
 
-    /// Returns the operator's processor time of a turn whose call is made by MCP, by that of the same by HTTP.
+    /// Returns the operator's processor time of a turn with a call by MCP as a share of that with a call by HTTP.
     fn share_of_http(&self, version: McpVersion) -> Option<f64> {
         let by_http = self.runs.first()?.operator_ms(self.load);
         let run = self.runs_of_servers.iter().find(|run| run.called_by == CalledBy::Mcp(version))?;

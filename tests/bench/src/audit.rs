@@ -11,7 +11,7 @@ use serde::Deserialize;
 use signoff_tests::control_plane::{OPERATOR_ACCOUNT, OPERATOR_NAMESPACE, Options};
 use tempfile::TempDir;
 
-/// The log of one control plane; removed with it.
+/// The audit log of one control plane, which is removed with it.
 pub(super) struct Audit {
     folder: TempDir,
 }
@@ -35,7 +35,7 @@ struct ObjectRef {
 }
 
 impl Audit {
-    /// Writes the policy: the operator's requests when they are answered, nobody else's.
+    /// Writes the policy, by which the log has the operator's answered requests only.
     pub(super) fn prepare() -> Result<Self> {
         let folder = TempDir::with_prefix("signoff-bench-")?;
         let policy = format!(
@@ -68,12 +68,12 @@ impl Audit {
         self.folder.path().join("audit.log")
     }
 
-    /// A place in the log to count from: its end.
+    /// Returns the end of the log, to count from.
     pub(super) fn here(&self) -> Result<u64> {
         Ok(std::fs::metadata(self.log()).context("the API server's audit log")?.len())
     }
 
-    /// Counts what was answered since.
+    /// Counts the requests answered since `place`.
     pub(super) fn since(&self, place: u64) -> Result<Tally> {
         let mut file = File::open(self.log()).context("the API server's audit log")?;
         file.seek(SeekFrom::Start(place))?;
@@ -94,7 +94,7 @@ impl Entry {
             let resource = object.resource?;
             Some(object.subresource.map_or(resource.clone(), |sub| format!("{resource}/{sub}")))
         });
-        // What is no resource, such as discovery, goes by its path.
+        // A request without a resource, such as discovery, is named by its path.
         format!("{} {}", self.verb, named.unwrap_or(self.uri))
     }
 }
@@ -108,17 +108,17 @@ pub(super) enum Sort {
     Event,
     /// Reads objects.
     Read,
-    /// A watch, or the Lease: what an operator that waits may do.
+    /// A watch, or the Lease, which an operator uses even when it waits.
     Upkeep,
 }
 
-/// Sorts `verb resource`.
+/// Returns the sort of `verb resource`.
 pub(super) fn sort(what: &str) -> Sort {
     let (verb, resource) = what.split_once(' ').unwrap_or((what, ""));
     match (verb, resource) {
         ("watch", _) | (_, "leases") => Sort::Upkeep,
         ("get" | "list", _) => Sort::Read,
-        // A question by its form, which stores nothing.
+        // A review is a create by its form, and stores nothing.
         (_, review) if review.ends_with("reviews") => Sort::Read,
         (_, "events") => Sort::Event,
         _ => Sort::State,

@@ -12,7 +12,7 @@ use signoff_tests::control_plane::{Cluster, OPERATOR_ACCOUNT, OPERATOR_NAMESPACE
 
 use super::crowd;
 
-/// Longer than an API server takes to go by a change of policies.
+/// The deadline for an API server to apply a change of policies.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Deletes the bindings, and waits until `refused`, a POST of this body to this path, passes as a dry run.
@@ -23,7 +23,7 @@ pub(super) async fn lift(cluster: &Cluster, path: &str, refused: Vec<u8>) -> Res
     }
     let path = format!("{path}?dryRun=All");
     let deadline = Instant::now() + PATIENCE;
-    // An API server has no event for the policies it goes by: it is asked until it does.
+    // No event tells which policies an API server applies, so it is asked until the request passes.
     while let Err(error) = crowd::post(&admin, &path, refused.clone()).await {
         if Instant::now() > deadline {
             bail!("the policies are still in force {PATIENCE:?} after their bindings are gone: {error:#}");

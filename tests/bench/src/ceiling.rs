@@ -11,9 +11,9 @@ use super::harness::{Harness, approver_user};
 use super::processors::Reading;
 use super::sample::{self, Sample};
 
-/// So many clients find the ceiling; more add nothing but waiting.
+/// The number of clients that find the ceiling; with more clients only the wait gets longer.
 pub(super) const CLIENTS: usize = 16;
-/// Writes of each kind by so many clients, at most.
+/// The most writes of each kind by all clients.
 const WRITES: usize = 1200;
 /// The longest time for which one kind is measured.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -32,12 +32,12 @@ pub(super) struct Rates {
 /// The same kinds of writes, and the API server's processor time for one of each, in milliseconds.
 pub(super) type Costs = Rates;
 
-/// The API server alone, by [`CLIENTS`] at once.
+/// The API server alone, with [`CLIENTS`] at once.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ceiling {
     pub(super) rates: Rates,
     pub(super) cost_ms: Costs,
-    /// Processors that others used meanwhile.
+    /// Processors that others used at the same time.
     pub(super) others: f64,
 }
 
@@ -65,7 +65,7 @@ impl Rates {
 }
 
 impl Writes {
-    /// The same without Events.
+    /// Returns the same without Events.
     pub(super) fn of_state(self) -> Self {
         Self { events: 0.0, ..self }
     }
@@ -126,11 +126,11 @@ async fn measure(harness: &Harness, sample: &Sample) -> Result<(Rates, Costs)> {
     Ok((each(Burst::rate), each(Burst::cost_ms)))
 }
 
-/// One kind of write, done often.
+/// Writes of one kind, with their answers and times.
 struct Burst {
     answers: Vec<String>,
     took: Duration,
-    /// The API server's processor time meanwhile.
+    /// The API server's processor time during the writes.
     cpu: Duration,
 }
 
@@ -144,7 +144,7 @@ impl Burst {
     }
 }
 
-/// Writes of one kind by [`CLIENTS`] at once, timed.
+/// A source of bursts: writes of one kind by [`CLIENTS`] at once, timed.
 struct Bursts<'a> {
     harness: &'a Harness,
 }
@@ -158,12 +158,12 @@ impl Bursts<'_> {
     }
 }
 
-/// Returns bodies made beforehand, so that making them is not measured.
+/// Returns bodies, which are created before the measurement.
 pub(super) fn bodies(count: usize, make: impl Fn(usize) -> Result<Value>) -> Result<Vec<Vec<u8>>> {
     (0..count).map(|index| Ok(serde_json::to_vec(&make(index)?)?)).collect()
 }
 
-/// Returns paths and bodies that put this status in the place of the answered objects' status.
+/// Returns paths and bodies that replace the status of the answered objects by this status.
 pub(super) fn statuses(answers: &[String], collection: &str, status: &Value) -> Result<Vec<(String, Vec<u8>)>> {
     let put = |answer: &String| {
         let (name, body) = sample::with_status(answer, status)?;

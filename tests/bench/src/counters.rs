@@ -7,13 +7,13 @@ use anyhow::{Context, Result, bail};
 use signoff_tests::control_plane::OperatorProcess;
 use tokio::time::{Instant, interval};
 
-/// Between two looks at numbers that have no way of telling that they will not change any more.
+/// The pause between two readings of counters, of which no event tells that they have stopped.
 const LOOK_AGAIN: Duration = Duration::from_millis(250);
-/// So many equal looks in a row are rest.
+/// The number of equal readings in a row after which the operator is at rest.
 const EQUAL_LOOKS: u32 = 4;
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// All samples of one look, by name with labels.
+/// All samples of one reading, by name with labels.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Counters(BTreeMap<String, f64>);
 
@@ -28,36 +28,35 @@ pub(super) struct Requests {
     pub(super) workflow_status: f64,
     /// State writes that were refused, lost or in conflict, and deletions.
     pub(super) other_writes: f64,
-    /// Events that were written.
+    /// Written Events.
     pub(super) events: f64,
-    /// Events that were sent and not written: there already, or refused.
+    /// Events that were sent and not written, because they existed already or were refused.
     pub(super) events_failed: f64,
-    /// Events that were not sent: too many were waiting.
+    /// Events that were not sent, because too many were waiting.
     pub(super) events_dropped: f64,
-    /// Requests that read, but for the Lease.
+    /// Requests that read, except for those of the Lease.
     pub(super) reads: f64,
 }
 
 impl Requests {
-    /// Every state write, successful or not.
+    /// Returns the number of state writes, successful or not.
     pub(super) fn state_writes(&self) -> f64 {
         self.creates + self.approval_status + self.workflow_status + self.other_writes
     }
 }
 
 impl Counters {
-    /// Looks once.
+    /// Reads the counters once.
     pub(super) async fn look(operator: &OperatorProcess) -> Result<Self> {
         Ok(Self::parse(&operator.get("/metrics").await.context("the operator's /metrics")?))
     }
 
-    /// Reads until nothing is written or read any more.
+    /// Reads the counters until they no longer change.
     pub(super) async fn at_rest(operator: &OperatorProcess) -> Result<Self> {
         Ok(Self::at_rest_with(operator, || Ok(())).await?.0)
     }
 
-    /// Reads until nothing is written or read any more; also returns what `note` returned when the last change had just
-    /// been read.
+    /// Reads the counters until they no longer change; also returns the result of `note` right after the last change.
     pub(super) async fn at_rest_with<T>(
         operator: &OperatorProcess,
         mut note: impl FnMut() -> Result<T>,
@@ -82,7 +81,7 @@ impl Counters {
         Ok((last, noted))
     }
 
-    /// Reads the text form of Prometheus; lines that are no samples are left out.
+    /// Reads the text format of Prometheus; lines that are no samples are skipped.
     pub(super) fn parse(text: &str) -> Self {
         let samples = text.lines().filter(|line| !line.starts_with('#')).filter_map(|line| {
             let (name, value) = line.rsplit_once(' ')?;
@@ -91,7 +90,7 @@ impl Counters {
         Self(samples.collect())
     }
 
-    /// The sum of all samples of a name whose labels hold each of `labels`, such as `kind="Workflow"`.
+    /// Returns the sum of all samples of a name whose labels contain each of `labels`, such as `kind="Workflow"`.
     pub(super) fn sum(&self, name: &str, labels: &[&str]) -> f64 {
         self.0
             .iter()

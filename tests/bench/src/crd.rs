@@ -1,11 +1,11 @@
-//! `cargo xtask bench crd`: what the six writes of a one-gate workflow cost the API server, in bytes that it allocates
-//! and in processor time, with the policies in force, without them, and without schemas. An Event beside them is the
-//! measure, and a turn of an agent (`turns`) with them. Then what each policy takes (`policies`), what the rules that
-//! stay in the CRDs add to a write (`locks`), and the memory that the CRDs take (`heap`).
+//! `cargo xtask bench crd`: the cost of the six writes of a one-gate workflow for the API server, in allocated bytes
+//! and in processor time, with the policies, without them, and without schemas. An Event beside them is the unit, and a
+//! turn of an agent is measured with them (`turns`). Further parts are the cost of each policy (`policies`), the cost
+//! of the rules that stay in the CRDs (`locks`), and the memory of the CRDs (`heap`).
 //!
 //! one real run -> copies of its objects and statuses -> the same writes on three shapes of one control plane
 //!
-//! Allocation hardly varies from run to run; processor time does where others use the machine.
+//! Allocation hardly varies from run to run; processor time does when others use the machine.
 
 mod heap;
 mod locks;
@@ -28,21 +28,21 @@ use super::harness::{self, Harness, approver_user};
 use super::sample::{self, Sample};
 use super::{bindings, ceiling, crowd, gates};
 
-/// The writes of a one-gate workflow in their order; the last is the measure and belongs to no workflow.
+/// The writes of a one-gate workflow in their order; the last is the unit and belongs to no workflow.
 const WRITES: [&str; 7] = ["create Workflow", "status", "create Approval", "vote", "status", "status", "create Event"];
 /// The number of writes that belong to a workflow.
 const OF_A_WORKFLOW: usize = 6;
-/// So many Events are made for each of the other writes.
+/// The number of Events for each of the other writes.
 const EVENTS: usize = 8;
 /// The longest time until an API server uses another schema.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// The goals for the six writes in KiB: with every policy in force, and without any.
+/// The goals for the six writes in KiB: with every policy, and without any.
 const GOALS: [f64; 2] = [4300.0, 3700.0];
-/// The goal for a vote with every policy in force, in KiB.
+/// The goal for a vote with every policy, in KiB.
 const VOTE_GOAL: f64 = 950.0;
-/// The place of the vote in [`WRITES`].
+/// The index of the vote in [`WRITES`].
 const VOTE: usize = 3;
-/// A turn is measured by one run for so many of the other writes.
+/// The number of other writes for each run in which a turn is measured.
 const WRITES_FOR_A_RUN: usize = 15;
 
 /// Options of `cargo xtask bench crd`.
@@ -69,7 +69,7 @@ enum Part {
     Heap,
 }
 
-/// One write, on average.
+/// The average cost of one write.
 #[derive(Clone, Copy, Debug, Default)]
 struct Cost {
     kib: f64,
@@ -83,17 +83,17 @@ struct Row {
     costs: [Cost; WRITES.len()],
     /// A turn of an agent with one call.
     turn: Option<Cost>,
-    /// In use by the API server afterwards, in MiB.
+    /// The heap of the API server after the writes, in MiB.
     heap: f64,
 }
 
-/// All that was measured.
+/// All figures.
 #[derive(Debug)]
 pub(super) struct Measured {
     writes: usize,
     rows: Vec<Row>,
     policies: Vec<Row>,
-    /// A finished Workflow and its Approval: bytes of JSON, and the part of it that is `managedFields`.
+    /// A finished Workflow and its Approval: the bytes of JSON, and how many of them are `managedFields`.
     sizes: [(&'static str, usize, usize); 2],
     /// The status writes of an agent's run for each of its turns.
     writes_a_turn: Option<f64>,
@@ -101,11 +101,11 @@ pub(super) struct Measured {
     heaps: Option<heap::Heaps>,
 }
 
-/// Measures so many writes of each kind on each shape.
+/// Measures this number of writes of each kind on each shape.
 pub(super) async fn measure(options: &Crd) -> Result<Measured> {
     let has = |part| options.only.is_empty() || options.only.contains(&part);
     let writes = options.writes as usize;
-    // The operator makes the objects that are copied; how fast it is says nothing here.
+    // The operator creates the objects that are copied, so its speed does not matter.
     let program = harness::build(true)?;
     let mut heaps = None;
     if has(Part::Heap) {
@@ -134,7 +134,7 @@ pub(super) async fn measure(options: &Crd) -> Result<Measured> {
         return Ok(measured);
     }
     let path = sample::path(&harness.namespace().await?, "approvals");
-    // An administrator must not create what only the operator does.
+    // An administrator must not create an Approval, which only the operator does.
     let refused = sample.approval(&sample.workflow.to_string())?;
     bindings::lift(&harness.cluster, &path, serde_json::to_vec(&refused)?).await?;
     if has(Part::Writes) {
@@ -172,7 +172,7 @@ impl Shape<'_> {
     }
 }
 
-/// Makes the writes of so many workflows, kind by kind, by one client.
+/// Sends the writes of `count` workflows, kind by kind, by one client.
 async fn costs(harness: &Harness, sample: &Sample, count: usize) -> Result<[Cost; WRITES.len()]> {
     let namespace = harness.namespace().await?;
     let operator = harness.cluster.operator_client().await?;
@@ -192,7 +192,7 @@ async fn costs(harness: &Harness, sample: &Sample, count: usize) -> Result<[Cost
     let (finish, _) =
         meter.of(count, async |index| crowd::put(&operator, &puts[index].0, puts[index].1.clone()).await).await?;
 
-    // An Event allocates so little that many are needed to tell it from what the API server does by itself.
+    // An Event allocates so little that many are needed to tell it from the API server's own work.
     let many = count * EVENTS;
     let bodies = ceiling::bodies(many, |index| Ok(sample.event(&sample::name(index))))?;
     let (event, _) = meter.of(many, async |index| crowd::post(&operator, &events, bodies[index].clone()).await).await?;
@@ -200,7 +200,7 @@ async fn costs(harness: &Harness, sample: &Sample, count: usize) -> Result<[Cost
     Ok([create_workflow, open, create_approval, vote, decide, finish, event])
 }
 
-/// Makes the writes of an Approval for each of these Workflows: its creation, the vote, and the status that counts it.
+/// Sends the writes of an Approval for each of these Workflows: its creation, the vote, and the status that counts it.
 async fn of_approvals(meter: &Meter<'_>, sample: &Sample, namespace: &str, workflows: &[String]) -> Result<[Cost; 3]> {
     let (harness, count) = (meter.harness, workflows.len());
     let operator = harness.cluster.operator_client().await?;
@@ -218,7 +218,7 @@ async fn of_approvals(meter: &Meter<'_>, sample: &Sample, namespace: &str, workf
     Ok([create, vote, decide])
 }
 
-/// Returns so many Workflows, as JSON. Without policies the API server does not stamp who asked.
+/// Returns `count` Workflows as JSON. Without policies the API server does not stamp the requester.
 fn bodies_of_workflows(sample: &Sample, count: usize) -> Result<Vec<Vec<u8>>> {
     let approver = approver_user()?;
     ceiling::bodies(count, |index| {
@@ -228,10 +228,10 @@ fn bodies_of_workflows(sample: &Sample, count: usize) -> Result<Vec<Vec<u8>>> {
     })
 }
 
-/// Reads the API server's own counters around a number of writes.
+/// Reads the API server's own counters before and after a number of writes.
 struct Meter<'a> {
     harness: &'a Harness,
-    /// The bytes that one reading allocates, which would count as the writes'.
+    /// The bytes that one reading allocates, which are subtracted.
     reading: f64,
 }
 
@@ -242,7 +242,7 @@ impl<'a> Meter<'a> {
         Ok(Self { harness, reading: second - first })
     }
 
-    /// Makes the writes one after the other. Returns the average cost of one, and the answers in order.
+    /// Sends the writes one after the other. Returns the average cost of one, and the answers in order.
     async fn of(&self, count: usize, write: impl AsyncFn(usize) -> Result<String>) -> Result<(Cost, Vec<String>)> {
         let before = reading(self.harness).await?;
         let mut answers = Vec::with_capacity(count);
@@ -269,7 +269,7 @@ fn cpu_seconds(counters: &Counters) -> f64 {
     counters.sum("process_cpu_seconds_total", &[])
 }
 
-/// Gives both kinds a schema that says nothing but where their fields are, and waits until the API server goes by it.
+/// Gives both kinds a schema with nothing but the fields that CRDs need, and waits until the API server applies it.
 async fn without_schemas(harness: &Harness, approvals: &str) -> Result<()> {
     let crds: Api<CustomResourceDefinition> = Api::all(harness.admin.clone());
     let anything = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
@@ -285,7 +285,7 @@ async fn without_schemas(harness: &Harness, approvals: &str) -> Result<()> {
     let nonsense = json!({"apiVersion": "signoff.dev/v1alpha1", "kind": "Approval", "metadata": {"name": "nonsense"}, "spec": {"anything": true}});
     let (path, body) = (format!("{approvals}?dryRun=All"), serde_json::to_vec(&nonsense)?);
     let deadline = Instant::now() + PATIENCE;
-    // An API server has no event for the schema it goes by: it is asked until it does.
+    // No event tells which schema an API server applies, so it is asked until the request passes.
     while let Err(error) = crowd::post(&harness.admin, &path, body.clone()).await {
         if Instant::now() > deadline {
             bail!("the schemas are still in force {PATIENCE:?} after they were replaced: {error:#}");

@@ -8,12 +8,12 @@ use futures::{StreamExt, TryStreamExt};
 use http::Request;
 use kube::Client;
 
-/// Does the first `count` things in order, `clients` of them at a time. What came of them is in no order.
+/// Runs `act` for the numbers below `count` in order, `clients` at a time. The results are in no order.
 pub(super) async fn each<T>(clients: usize, count: usize, act: impl AsyncFn(usize) -> Result<T>) -> Result<Vec<T>> {
     futures::stream::iter(0..count).map(|index| act(index)).buffer_unordered(clients).try_collect().await
 }
 
-/// As [`each`], and begins nothing more once `patience` is over.
+/// Runs `act` as [`each`] does, and begins no new one after `patience`.
 pub(super) async fn each_within<T>(
     clients: usize,
     count: usize,
@@ -55,7 +55,7 @@ async fn ask(client: &Client, request: Request<Vec<u8>>) -> Result<String> {
     client.request_text(request).await.context(what)
 }
 
-/// The value below which this share of all lies; zero where there are none.
+/// Returns the value below which this share of all is; zero for no values.
 pub(super) fn percentile(times: &[Duration], share: f64) -> Duration {
     let mut sorted = times.to_vec();
     sorted.sort_unstable();

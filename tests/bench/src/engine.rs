@@ -9,7 +9,7 @@ use signoff_tests::say;
 use super::table::table;
 
 const PROGRAM: [&str; 6] = ["bench", "--quiet", "--package", "signoff-engine", "--bench", "engine"];
-/// The run of which a replay is told.
+/// The run whose replay is a goal.
 const REPLAYED: &str = "chain of 1,000 calls";
 
 /// The measurements of one run, as the program prints them.
@@ -31,9 +31,9 @@ pub(super) struct AgentReplay {
     pub(super) turns: usize,
     pub(super) calls: usize,
     pub(super) records: usize,
-    /// One transition at the end, which replays everything.
+    /// The time of one transition at the end, which replays everything.
     pub(super) replay_ms: f64,
-    /// All transitions, from the beginning.
+    /// The time of all transitions, from the beginning.
     pub(super) run_ms: f64,
 }
 
@@ -48,7 +48,7 @@ pub(super) fn measure() -> Result<String> {
     Ok(render(&runs(&[])?))
 }
 
-/// Builds the engine as it is shipped, and nothing else.
+/// Builds the engine's benchmark as the engine is shipped.
 pub(super) fn build() -> Result<()> {
     output(&mut cargo(&[&PROGRAM[..], &["--no-run"]].concat())).map(drop)
 }
@@ -65,7 +65,7 @@ fn runs(arguments: &[&str]) -> Result<Vec<Run>> {
     lines(&output(&mut cargo(&[&PROGRAM[..], arguments].concat()))?)
 }
 
-/// Reads what a program of the engine says: a line of JSON a run.
+/// Reads the output of a program of the engine: a line of JSON for each run.
 fn lines<T: DeserializeOwned>(text: &str) -> Result<Vec<T>> {
     let read = |line| serde_json::from_str(line).with_context(|| format!("the engine's benchmark says {line}"));
     let runs: Vec<T> = text.lines().map(read).collect::<Result<_>>()?;

@@ -33,7 +33,7 @@ use super::harness::{self, Harness};
 use super::sample::Sample;
 use super::{engine, process, to_its_end};
 
-/// Workflows of a counted run, at most: counts do not vary as times do.
+/// The most Workflows of a counted run: counts do not vary as times do.
 const COUNTED: usize = 200;
 
 /// Options of `cargo xtask bench gates`.
@@ -81,10 +81,10 @@ enum Part {
     Replay,
 }
 
-/// Measures, prints the tables, and writes the file that was asked for.
+/// Measures, prints the tables, and writes the file of `--json`.
 pub(super) fn run(options: &Gates) -> Result<ExitCode> {
     let parts = options.parts()?;
-    // Both builds come first: a build beside a measurement would use its processors.
+    // Both builds come first: a build during a measurement would use its processors.
     let program = harness::build(options.debug_build)?;
     let replay = if parts.contains(&Part::Replay) { Some(replay()?) } else { None };
     let measured = to_its_end(options.measure(&parts, &program))?;
@@ -93,7 +93,7 @@ pub(super) fn run(options: &Gates) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Measures a replay, and how much of the machine was used by others meanwhile.
+/// Measures a replay, and how much of the machine others used at the same time.
 fn replay() -> Result<Replay> {
     say::step("building the engine as it is shipped");
     engine::build()?;
@@ -132,7 +132,7 @@ impl Gates {
         if [Part::Open, Part::Closed, Part::Long].into_iter().any(has) {
             self.measure_times(parts, program, &mut measured).await?;
         }
-        // Auditing costs the API server time, so counts have control planes of their own.
+        // Auditing costs the API server time, so requests are counted on control planes of their own.
         if has(Part::Requests) {
             say::step("counting requests on a control plane that writes an audit log");
             let audit = Audit::prepare()?;

@@ -1,17 +1,18 @@
-//! A goal: a bound for a figure, and whether a run met it. Pure. Must not call a goal met or missed where the run
-//! cannot say so: others used the machine, or the operator's counters are wrong.
+//! A goal: a bound for a figure, and whether a run met it. Pure.
+//!
+//! **Invariant:** no goal is met or missed if others used the machine, or if the operator's counters are wrong.
 
 use serde_json::{Map, Value, json};
 
 use super::table::{hundredths, percent, table, tenths, whole};
 
-/// Processors that others may use while a figure is measured.
+/// The processors that others may use while a figure is measured.
 const OTHERS: f64 = 0.2;
 
-/// One goal and what the run says of it.
+/// A goal with its figure in a run.
 #[derive(Debug)]
 pub(super) struct Goal {
-    /// The figure's name in `--json`; `None` for figures that have a place of their own there.
+    /// The figure's name in `--json`; `None` for figures with another place there.
     pub(super) key: Option<String>,
     pub(super) name: String,
     bound: Bound,
@@ -21,7 +22,7 @@ pub(super) struct Goal {
 #[derive(Clone, Copy, Debug)]
 enum Bound {
     AtMost(f64),
-    /// A share, shown in percent.
+    /// At least this share, shown in percent.
     AtLeast(f64),
 }
 
@@ -29,9 +30,9 @@ enum Bound {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Figure {
     pub(super) value: f64,
-    /// Processors that others used while it was measured, or while what it is compared with was measured.
+    /// Processors that others used while it was measured, or while the figure was measured with which it is compared.
     pub(super) others: f64,
-    /// Whether the operator's counters equal the audit log's; true of what is not counted.
+    /// Whether the operator's counters equal the audit log's; true for figures that are no counts.
     pub(super) is_counted_alike: bool,
 }
 
@@ -41,7 +42,7 @@ pub(super) enum Verdict {
     Met,
     Missed,
     NotMeasured,
-    /// Others used so many processors.
+    /// Others used this number of processors.
     NotSaid(f64),
     DebugBuild,
     CountedOtherwise,
@@ -52,7 +53,7 @@ impl Figure {
         Self { value, others, is_counted_alike: true }
     }
 
-    /// Returns the larger of two figures; a reason for doubt about either is one about both.
+    /// Returns the larger of two figures; a reason to doubt either is a reason to doubt the result.
     pub(super) fn worse(self, other: Self) -> Self {
         Self {
             value: self.value.max(other.value),
@@ -96,7 +97,7 @@ impl Goal {
         }
     }
 
-    /// Returns the goal with the figure and what it says, as `--json` writes it.
+    /// Returns the goal with the figure and its verdict, as `--json` writes it.
     pub(super) fn judged(&self, is_debug: bool) -> Value {
         json!({
             "name": self.name,

@@ -21,15 +21,15 @@ pub(super) const APPROVER: &str = "alice";
 pub(super) struct Harness {
     pub(super) cluster: Cluster,
     program: PathBuf,
-    /// The requester, with a token of their own.
+    /// The requester's client, with a token of its own.
     pub(super) requester: Client,
-    /// The approver, with a token of their own.
+    /// The approver's client, with a token of its own.
     pub(super) approver: Client,
-    /// The administrator, for looking on.
+    /// The administrator's client, for watches.
     pub(super) admin: Client,
 }
 
-/// Prints the tables of a benchmark, and writes its numbers into the file that was asked for.
+/// Prints the tables of a benchmark, and writes its figures into the file of `--json`.
 pub(super) fn publish(tables: &str, numbers: &serde_json::Value, file: Option<&Path>) -> Result<()> {
     say::result(tables);
     let Some(file) = file else { return Ok(()) };
@@ -40,12 +40,12 @@ pub(super) fn publish(tables: &str, numbers: &serde_json::Value, file: Option<&P
 }
 
 impl Harness {
-    /// About ten seconds away.
+    /// Starts a control plane of its own, which takes about ten seconds.
     pub(super) async fn open(options: Options, program: &Path) -> Result<Self> {
         Self::on(Cluster::own_with(options).await?, program).await
     }
 
-    /// On a cluster of the caller's, on which nothing is installed yet.
+    /// Uses the caller's cluster, on which nothing is installed yet.
     pub(super) async fn on(cluster: Cluster, program: &Path) -> Result<Self> {
         cluster.install(&[]).await?;
         let requester = cluster.token_client(REQUESTER).await?;
@@ -54,22 +54,22 @@ impl Harness {
         Ok(Self { cluster, program: program.to_owned(), requester, approver, admin })
     }
 
-    /// Starts an operator, ready to work.
+    /// Starts an operator and waits until it is ready.
     pub(super) async fn operator(&self) -> Result<OperatorProcess> {
         self.operator_with(true).await
     }
 
-    /// Starts an operator and does not wait for it.
+    /// Starts an operator without waiting for it.
     pub(super) async fn operator_unready(&self) -> Result<OperatorProcess> {
         self.operator_with(false).await
     }
 
-    /// Starts an operator with further arguments, ready to work.
+    /// Starts an operator with further arguments and waits until it is ready.
     pub(super) async fn operator_with_arguments(&self, arguments: &[&str]) -> Result<OperatorProcess> {
         self.operator_by(&self.program, arguments).await
     }
 
-    /// Starts an operator by another program, such as one that prepares where it runs and becomes the operator.
+    /// Starts an operator by another program, such as one that prepares its environment and becomes the operator.
     pub(super) async fn operator_by(&self, program: &Path, arguments: &[&str]) -> Result<OperatorProcess> {
         let arguments = arguments.iter().map(|&argument| argument.to_owned()).collect();
         let options = OperatorOptions { program: Some(program.to_owned()), arguments, ..OperatorOptions::default() };
@@ -81,12 +81,12 @@ impl Harness {
         OperatorProcess::start(&self.cluster, options).await
     }
 
-    /// The operator's program.
+    /// Returns the operator's program.
     pub(super) fn program(&self) -> &Path {
         &self.program
     }
 
-    /// A namespace of its own for one run.
+    /// Creates a namespace for one run.
     pub(super) async fn namespace(&self) -> Result<String> {
         Ok(self.cluster.namespace("bench").await?.name)
     }
@@ -97,13 +97,13 @@ impl Harness {
         process::cpu(pid.context("this control plane has no kube-apiserver")?.1)
     }
 
-    /// Process ids of the control plane by name.
+    /// Returns the process ids of the control plane by name.
     pub(super) fn pids(&self) -> Vec<(&str, u32)> {
         self.cluster.plane().map(|plane| plane.pids()).unwrap_or_default()
     }
 }
 
-/// The approver's user name.
+/// Returns the approver's user name.
 pub(super) fn approver_user() -> Result<&'static str> {
     Ok(named(APPROVER)?.user)
 }

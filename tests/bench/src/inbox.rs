@@ -1,5 +1,5 @@
 //! `cargo xtask bench inbox`: the page with many requests that wait: how fast it answers, how soon a vote is shown, and
-//! what open pages cost.
+//! the cost of open pages.
 //!
 //! gates opened by the operator -> votes, seen by a page and by a bare watch -> pages beside bare lists -> many open
 //! pages, idle
@@ -31,15 +31,16 @@ use super::{crowd, process, sample, to_its_end};
 
 /// The pause before each vote: people do not vote as fast as answers come.
 const PAUSE: Duration = Duration::from_millis(150);
-/// Pages beside lists.
+/// Pages that are measured, each beside a list.
 const PAGES: usize = 200;
 /// Readers whose first page is measured, each with a feed of their own.
 const COLD: usize = 20;
-/// The number of the first reader whose page stays open: before them are those who look on, ask first, and ask often.
+/// The number of the first reader whose page stays open. The readers before watch the votes, load a first page, or load
+/// many pages.
 const FIRST_LIVE: usize = COLD + 2;
 /// The time for which open pages are idle.
 const IDLE: Duration = Duration::from_secs(60);
-/// In which a vote must be shown, and a page must begin to be live.
+/// The deadline for a vote to be shown, and for a page to become live.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Options of `cargo xtask bench inbox`.
@@ -70,18 +71,18 @@ pub(super) struct Measured {
     live: Live,
 }
 
-/// Votes of one user, seen by others.
+/// The votes of one user, as others see them.
 struct Votes {
-    /// From the vote sent to the event of the page with one request less.
+    /// From the vote sent to the page's event with one request less.
     shown: Vec<Duration>,
-    /// From the vote sent to the event of a bare watch: the request is decided.
+    /// From the vote sent to a bare watch's event that the request is decided.
     watched: Vec<Duration>,
     others: f64,
 }
 
-/// The inbox of a reader for whom everything waits, and what it loads.
+/// The inbox of a reader for whom all requests wait, and the files that it loads.
 struct Pages {
-    /// The first page of a reader: their feed begins with it.
+    /// The first page of a reader, with which their feed begins.
     cold: Vec<Duration>,
     warm: Vec<Duration>,
     /// A list of the same requests, sent to the API server by the same reader, before each page.
@@ -93,14 +94,14 @@ struct Pages {
     others: f64,
 }
 
-/// Open pages on which nothing happens.
+/// Open pages without any changes.
 struct Live {
     count: usize,
-    /// The page's memory before the first of them, and with all of them, in MiB.
+    /// The page's memory before the first open page, and with all of them, in MiB.
     rss_before_mib: f64,
     rss_mib: f64,
     peak_mib: f64,
-    /// Its share of one processor.
+    /// The share of one processor that the page used.
     cpu: f64,
     others: f64,
 }
@@ -179,7 +180,7 @@ impl Bench {
         Reader::sign_in(&self.web, self.readers.token(number)?, number).await
     }
 
-    /// One user votes, one after another; a reader looks on, and a watch beside.
+    /// Lets one user vote repeatedly, while a reader's page and a bare watch show it.
     async fn votes(&self, count: usize) -> Result<Votes> {
         let mut live = self.reader(0).await?.live().await?;
         let mut waiting = live.waiting().await?;
@@ -221,7 +222,7 @@ impl Bench {
         Ok(Votes { shown, watched, others: self.others(&before)? })
     }
 
-    /// First pages of several readers, and many of one, each beside a list.
+    /// Measures first pages of several readers, and many pages of one reader, each beside a list.
     async fn pages(&self) -> Result<Pages> {
         let before = self.reading()?;
         let mut cold = Vec::new();
@@ -254,7 +255,7 @@ impl Bench {
         Ok(Pages { cold, warm, lists, page_bytes, files, list_bytes, others: self.others(&before)? })
     }
 
-    /// So many pages that are open, and nothing happens.
+    /// Measures `count` open pages without any changes.
     async fn live(&self, count: usize) -> Result<Live> {
         say::step(&format!("opening {count} pages"));
         let pid = self.web.pid().context("the page does not run")?;

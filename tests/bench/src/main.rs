@@ -1,7 +1,7 @@
 //! `cargo xtask bench`: measures how fast gates open and close beside the rates of the API server alone and beside
 //! hostile namespaces, the costs of votes, writes, Pods, notices and open pages, and the speed of the engine.
 //!
-//! **Invariant:** touches no cluster but those it starts.
+//! **Invariant:** no cluster is used that was not started here.
 
 mod admission;
 mod agents;
@@ -120,7 +120,7 @@ fn run(bench: &Bench) -> Result<ExitCode> {
 
 /// Measures until the end or an interrupt.
 fn to_its_end<T>(measuring: impl Future<Output = Result<T>>) -> Result<T> {
-    // One thread: what measures shares the processors with what is measured.
+    // One thread: the measuring code shares the processors with the measured programs.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         tokio::select! {

@@ -1,4 +1,4 @@
-//! `cargo xtask bench notices`: how soon a notice arrives, and what it costs the operator, under the load of the open
+//! `cargo xtask bench notices`: how soon a notice arrives, and its cost for the operator, under the load of the open
 //! loop of gates.
 //!
 //! gates without notices -> with notices to a webhook on loopback -> without notices
@@ -32,7 +32,7 @@ use super::{crowd, process, sample, to_its_end};
 
 /// The notices of a run with one gate: asked, taken, ended.
 const NOTICES: usize = 3;
-/// In which the last notice must arrive.
+/// The deadline for the last notice.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Options of `cargo xtask bench notices`.
@@ -58,10 +58,10 @@ struct Measured {
     is_debug: bool,
     clients: usize,
     workflows: usize,
-    /// Without notices, before and after.
+    /// The loads without notices, before and after.
     without: [Load; 2],
     with: Load,
-    /// From the gate seen by a bare watch to the arrival of its notice.
+    /// From the watch event of the gate to the arrival of its notice.
     delays: Vec<Duration>,
 }
 
@@ -69,11 +69,11 @@ struct Measured {
 struct Load {
     used: Used,
     peak_mib: f64,
-    /// The time at which each Approval was seen.
+    /// The arrival of each Approval's watch event.
     asked: BTreeMap<String, Instant>,
 }
 
-/// Measures, prints the tables, and writes the file that was asked for.
+/// Measures, prints the tables, and writes the file of `--json`.
 pub(super) fn run(options: &Notices) -> Result<ExitCode> {
     let program = harness::build(options.debug_build)?;
     let measured = to_its_end(measure(options, &program))?;
@@ -84,7 +84,7 @@ pub(super) fn run(options: &Notices) -> Result<ExitCode> {
 async fn measure(options: &Notices, program: &Path) -> Result<Measured> {
     say::step("starting a control plane and installing the chart");
     let harness = Harness::open(Options::default(), program).await?;
-    // The operator has the rights of notices only where the chart configures them.
+    // The operator has the rights for notices only if the chart configures them.
     harness.cluster.install(&[("notifications.inbox", receiver::INBOX)]).await?;
     drop(warm_up(&harness).await?);
     let (clients, workflows) = (usize::from(options.clients), options.workflows as usize);
@@ -133,7 +133,7 @@ impl Load {
     }
 }
 
-/// Applies so many Workflows as fast as the clients can; returns the Approvals with the times at which they were seen.
+/// Applies `count` Workflows as fast as the clients can; returns the Approvals with the arrivals of their watch events.
 async fn open(
     harness: &Harness,
     operator: &OperatorProcess,
@@ -182,7 +182,8 @@ fn patience(count: usize) -> Duration {
 }
 
 impl Measured {
-    /// Returns the operator's processor time for one notice, in microseconds: what it used more than without notices.
+    /// Returns the operator's processor time for one notice, in microseconds: the difference to the runs without
+    /// notices.
     fn notice_us(&self) -> f64 {
         let without = self.without.iter().map(Load::operator_us).sum::<f64>() / 2.0;
         (self.with.operator_us() - without) / (self.workflows * NOTICES) as f64

@@ -21,9 +21,9 @@ use super::counters::Counters;
 use super::harness::{self, Harness};
 use super::{process, to_its_end};
 
-/// Bare Pods and runs alternate so often, so that a machine that grows slower or faster meanwhile does so for both.
+/// Bare Pods and runs alternate in rounds, so that a machine whose speed changes affects both.
 const ROUNDS: usize = 2;
-/// Runs whose every request is counted by the API server.
+/// Runs whose requests are all counted by the API server.
 const COUNTED: usize = 20;
 /// The number of clients at once.
 const CLIENTS: usize = 4;
@@ -45,14 +45,14 @@ pub(crate) struct Pods {
     operator: Option<PathBuf>,
 }
 
-/// Runs and bare Pods by so many clients at once.
+/// Runs and bare Pods by a number of clients at once.
 struct Level {
     clients: usize,
     ours: Times,
     bare: Times,
     /// The operator's processor time a run.
     cpu: Duration,
-    /// Processors that everybody on the machine used.
+    /// Processors that all processes of the machine used.
     busy: f64,
 }
 
@@ -61,12 +61,12 @@ struct Measured {
     levels: Vec<Level>,
     /// Requests of the operator for runs of three steps, the second of them a Pod.
     with: Tally,
-    /// The same without the Pod.
+    /// Requests of the operator for the same runs without the Pod.
     without: Tally,
     counted: usize,
 }
 
-/// Builds what is measured, and measures it on a machine of its own.
+/// Builds the operator, and measures it on a machine of its own.
 pub(super) fn run(pods: &Pods) -> Result<ExitCode> {
     if is_inside() {
         let program = pods.operator.as_deref().context("--operator: the program to be measured")?;
@@ -95,7 +95,7 @@ async fn measure(pods: &Pods, program: &Path) -> Result<Measured> {
     let clients = pods.clients.map_or_else(|| vec![1, 4], |clients| vec![clients]);
     let each = (pods.workflows as usize).div_ceil(ROUNDS);
     let levels = timed(program, &clients, each).await?;
-    // Auditing costs the API server time, so what is counted by it has a control plane of its own.
+    // Auditing costs the API server time, so requests are counted on a control plane of its own.
     say::step("counting every request of the operator on a second, audited control plane");
     let (with, without) = counted(program).await?;
     Ok(Measured { levels, with, without, counted: COUNTED })
@@ -128,7 +128,7 @@ async fn timed(program: &Path, clients: &[u16], each: usize) -> Result<Vec<Level
     Ok(levels)
 }
 
-/// Requests of runs with a Pod, and of runs without.
+/// Counts the requests of runs with a Pod, and of runs without.
 async fn counted(program: &Path) -> Result<(Tally, Tally)> {
     let audit = Audit::prepare()?;
     let node = Node::start_with(audit.options()).await?;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-/// Linux shows processor time in hundredths of a second, whatever its own clock.
+/// The unit in which Linux reports processor time, a hundredth of a second.
 const TICK: Duration = Duration::from_millis(10);
 
 /// A process's use of the machine until now.
@@ -15,7 +15,7 @@ pub(super) struct Usage {
     pub(super) cpu: Duration,
     /// Resident memory now, in MiB.
     pub(super) rss_mib: f64,
-    /// The most it ever was, in MiB.
+    /// The largest resident memory so far, in MiB.
     pub(super) peak_mib: f64,
 }
 
@@ -25,14 +25,14 @@ pub(super) fn usage(pid: u32) -> Result<Usage> {
     Ok(Usage { cpu: cpu(pid)?, rss_mib: mebibytes(&status, "VmRSS:"), peak_mib: mebibytes(&status, "VmHWM:") })
 }
 
-/// Processor time of a process until now.
+/// Returns the processor time of a process so far.
 pub(super) fn cpu(pid: u32) -> Result<Duration> {
     let stat = read(&format!("/proc/{pid}/stat"))?;
     let (user, system) = (field(&stat, 14)?, field(&stat, 15)?);
     Ok(ticks(user + system))
 }
 
-/// Processor time until now of a process and of all its children, and theirs, that have ended and were waited for.
+/// Returns the processor time so far of a process and of all its descendants that have ended and were waited for.
 pub(super) fn cpu_with_children(pid: u32) -> Result<Duration> {
     let stat = read(&format!("/proc/{pid}/stat"))?;
     let all = [14, 15, 16, 17].iter().map(|&number| field(&stat, number)).sum::<Result<u64>>()?;
@@ -47,12 +47,12 @@ pub(super) fn age(pid: u32) -> Result<Duration> {
     Ok(Duration::from_secs_f64(uptime).saturating_sub(started))
 }
 
-/// Processor time that everything on the machine has used until now.
+/// Returns the processor time of the whole machine so far.
 pub(super) fn machine() -> Result<Duration> {
     let stat = read("/proc/stat")?;
     let all = stat.lines().next().context("/proc/stat")?;
     let numbers: Vec<u64> = all.split_ascii_whitespace().skip(1).filter_map(|text| text.parse().ok()).collect();
-    // user nice system idle iowait irq softirq steal; what guests use is in user already.
+    // user nice system idle iowait irq softirq steal; the time of guests is in user already.
     Ok(ticks([0, 1, 2, 5, 6, 7].iter().filter_map(|&index| numbers.get(index)).sum()))
 }
 
@@ -64,8 +64,8 @@ fn ticks(count: u64) -> Duration {
     TICK * u32::try_from(count).unwrap_or(u32::MAX)
 }
 
-/// A field of `/proc/PID/stat` by its number in proc(5). The second may hold spaces and parentheses, hence from the
-/// last one.
+/// Returns a field of `/proc/PID/stat` by its number in proc(5). The second field may hold spaces and parentheses, so
+/// fields are counted from the last parenthesis.
 fn field(stat: &str, number: usize) -> Result<u64> {
     let rest = stat.rsplit_once(") ").context("/proc/PID/stat has another shape")?.1;
     let text = rest.split(' ').nth(number - 3).context("/proc/PID/stat is shorter than it should be")?;

@@ -11,7 +11,7 @@ use super::process;
 
 /// The API server's name among the processes.
 pub(super) const API_SERVER: &str = "kube-apiserver";
-/// The operator's name among them.
+/// The operator's name among the processes.
 pub(super) const OPERATOR: &str = "operator";
 
 /// Processor time by process at one moment.
@@ -35,7 +35,7 @@ impl Reading {
         Self::take_with(harness, operator, None)
     }
 
-    /// As [`Self::take`], and of a further process by its name and id.
+    /// Reads the counters as [`Self::take`] does, and those of a further process by its name and id.
     pub(super) fn take_with(
         harness: &Harness,
         operator: Option<&OperatorProcess>,
@@ -49,7 +49,7 @@ impl Reading {
         Ok(Self { at: Instant::now(), machine: process::machine()?, processes })
     }
 
-    /// Returns what was used since `before`.
+    /// Returns the processor time used since `before`.
     pub(super) fn since(&self, before: &Self) -> Used {
         let used = self.processes.iter().map(|(name, now)| {
             let then = before.processes.iter().find(|(other, _)| other == name).map_or(Duration::ZERO, |(_, cpu)| *cpu);
@@ -64,8 +64,8 @@ impl Reading {
 }
 
 impl Used {
-    /// Returns the processors that each process used on average, in the order in which they were read, and last the
-    /// others.
+    /// Returns the processors that each process used on average, in the order in which they were read, with the others
+    /// last.
     pub(super) fn processors(&self) -> Vec<(&str, f64)> {
         let of = |cpu: Duration| cpu.as_secs_f64() / self.wall.as_secs_f64().max(f64::EPSILON);
         let mut all: Vec<_> = self.processes.iter().map(|(name, cpu)| (name.as_str(), of(*cpu))).collect();
@@ -79,7 +79,7 @@ impl Used {
         self.machine.saturating_sub(ours).as_secs_f64() / self.wall.as_secs_f64().max(f64::EPSILON)
     }
 
-    /// Returns one process's processor time; zero where it is not among them.
+    /// Returns one process's processor time, or zero if it was not read.
     pub(super) fn cpu(&self, name: &str) -> Duration {
         self.processes.iter().find(|(other, _)| other == name).map_or(Duration::ZERO, |(_, cpu)| *cpu)
     }
@@ -87,7 +87,7 @@ impl Used {
 
 #[cfg(test)]
 impl Used {
-    /// Returns what one process used in a second, when nothing else ran.
+    /// Returns the use of one process in a second in which no other process ran.
     pub(super) fn of_one(name: &str, cpu: Duration) -> Self {
         Self { wall: Duration::from_secs(1), machine: cpu, processes: vec![(name.to_owned(), cpu)] }
     }

@@ -4,24 +4,24 @@ use anyhow::{Context, Result};
 use serde_json::{Value, json};
 use signoff_api::{ApprovalRequest, names};
 
-/// The group's and version's path for one namespace.
+/// Returns the path of a collection in one namespace.
 pub(super) fn path(namespace: &str, plural: &str) -> String {
     format!("/apis/signoff.dev/v1alpha1/namespaces/{namespace}/{plural}")
 }
 
-/// The `index`th Workflow's name.
+/// Returns the `index`th Workflow's name.
 pub(super) fn name(index: usize) -> String {
     format!("refund-{index:05}")
 }
 
-/// set → gate → set, as a requester would apply it.
+/// Returns a Workflow with the steps set → gate → set, as a requester would apply it.
 pub(super) fn workflow(name: &str, approver: &str) -> Value {
     json!({
         "apiVersion": "signoff.dev/v1alpha1",
         "kind": "Workflow",
         "metadata": {"name": name},
         "spec": {
-            // Admission stamps who asked where the name is empty.
+            // Admission stamps the requester if the name is empty.
             "requestedBy": "",
             "inputs": [
                 {"name": "customer", "type": "string", "required": true, "value": "ACME"},
@@ -41,12 +41,12 @@ pub(super) fn workflow(name: &str, approver: &str) -> Value {
     })
 }
 
-/// A merge patch with the approver's own entry and nothing else.
+/// Returns a merge patch with only the approver's own entry.
 pub(super) fn decision(approver: &str) -> Value {
     json!({"spec": {"decisions": {approver: {"verdict": "Approve", "reason": "checked the numbers"}}}})
 }
 
-/// One finished Workflow and its Approval, as the API server gives them.
+/// One finished Workflow and its Approval, as the API server returns them.
 pub(super) struct Sample {
     pub(super) workflow: Value,
     pub(super) approval: Value,
@@ -55,13 +55,13 @@ pub(super) struct Sample {
 }
 
 impl Sample {
-    /// Both objects' lengths in bytes, as JSON.
+    /// Returns both objects' lengths in bytes, as JSON.
     pub(super) fn sizes(&self) -> [usize; 2] {
         [&self.workflow, &self.approval].map(|object| object.to_string().len())
     }
 
-    /// An Approval that asks the same for another Workflow, as the operator would create it. The Workflow must be
-    /// there: what has no owner is collected as garbage.
+    /// Returns the same Approval for another Workflow, as the operator would create it. The Workflow must exist,
+    /// because an object without an owner is collected as garbage.
     pub(super) fn approval(&self, workflow: &str) -> Result<Value> {
         let workflow: Value = serde_json::from_str(workflow)?;
         let text = |field: &str| workflow["metadata"][field].as_str().context("a Workflow without a name or uid");
@@ -89,7 +89,7 @@ impl Sample {
         }))
     }
 
-    /// An Event about the Approval, of the length that the operator writes.
+    /// Returns an Event about the Approval, of the length that the operator writes.
     pub(super) fn event(&self, name: &str) -> Value {
         let about = &self.approval["metadata"];
         json!({
@@ -111,17 +111,17 @@ impl Sample {
     }
 }
 
-/// An answered object's name.
+/// Returns the name in the API server's answer.
 pub(super) fn name_of(answer: &str) -> Result<String> {
     let object: Value = serde_json::from_str(answer)?;
     Ok(object["metadata"]["name"].as_str().context("an object without a name")?.to_owned())
 }
 
-/// An answered object with another status, to be put back: its version makes it a compare-and-swap.
+/// Returns an answered object with another status, to be sent back: its version makes the write a compare-and-swap.
 pub(super) fn with_status(answer: &str, status: &Value) -> Result<(String, Vec<u8>)> {
     let mut object: Value = serde_json::from_str(answer)?;
     if let Some(metadata) = object["metadata"].as_object_mut() {
-        // Nobody who reads objects for their content sends these back.
+        // A client that reads objects for their content does not send these back.
         metadata.remove("managedFields");
     }
     object["status"] = status.clone();

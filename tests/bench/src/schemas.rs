@@ -8,12 +8,12 @@ use signoff_tests::say;
 
 use super::table::table;
 
-/// One line of the program.
+/// One line of the program's output.
 #[derive(Debug, Deserialize)]
 struct Keyword {
     keyword: String,
     rows: usize,
-    /// Of the slowest row.
+    /// The time of a step in the slowest row.
     nanoseconds: f64,
     ratio: f64,
     schema: String,

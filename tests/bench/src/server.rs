@@ -15,9 +15,9 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 
-/// The address: the API server is at 127.0.0.1, which no run may call.
+/// The address; the API server is at 127.0.0.1, which no run may call.
 const ADDRESS: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 6);
-/// The bytes of the arguments in a longest answer. An answer with calls has at most 8 MiB.
+/// The bytes of the arguments in the longest answer. An answer with calls has at most 8 MiB.
 const LONGEST: usize = (8 << 20) - 1024;
 /// The characters of the answer of the tool.
 const RESULT: usize = 200;
@@ -25,7 +25,7 @@ const RESULT: usize = 200;
 pub(super) const ANSWER: &str = "all is done";
 /// The tool that the model calls.
 pub(super) const TOOL: &str = "lookup";
-/// The MCP server that has the tool too, as Workflows name it.
+/// The name in Workflows of the MCP server that also has the tool.
 pub(super) const SERVER: &str = "orders";
 
 /// A running server. It ends when it is dropped.
@@ -42,13 +42,13 @@ struct Script {
     latency: Duration,
 }
 
-/// The part of a request for a turn that is read.
+/// A request for a turn, without the fields that are not read.
 #[derive(Deserialize)]
 struct Conversation {
     messages: Vec<Message>,
 }
 
-/// The part of a message that is read.
+/// A message, without the fields that are not read.
 #[derive(Deserialize)]
 struct Message {
     role: String,
@@ -59,7 +59,7 @@ impl Server {
         Self::start_at(ADDRESS, turns, calls, latency).await
     }
 
-    /// Starts a server at another address of loopback: another host, as the operator counts calls.
+    /// Starts a server at another loopback address, which is another host for the operator's limits of calls.
     pub(super) async fn start_at(address: Ipv4Addr, turns: usize, calls: usize, latency: Duration) -> Result<Self> {
         let listener = TcpListener::bind((address, 0)).await?;
         let port = listener.local_addr()?.port();
@@ -69,7 +69,7 @@ impl Server {
             let mut connections = JoinSet::new();
             while let Ok((connection, _)) = listener.accept().await {
                 let script = Arc::clone(&script);
-                // A connection that breaks is the caller's to report: its call fails.
+                // The caller reports a connection that breaks: its call fails.
                 connections.spawn(async move { drop(serve(connection, &script).await) });
             }
         });
@@ -104,7 +104,7 @@ impl Server {
         self.url("never")
     }
 
-    /// Returns a URL that always answers that it fails.
+    /// Returns a URL that always answers with an error.
     pub(super) fn failing(&self) -> String {
         self.url("failing")
     }
@@ -165,7 +165,7 @@ async fn serve(connection: TcpStream, script: &Script) -> Result<()> {
         let path = path.unwrap_or_default();
         let mut session = None;
         if path == "/never" {
-            // The caller closes the connection when its time is over.
+            // The caller closes the connection at its deadline.
             connection.read_u8().await?;
             return Ok(());
         }
@@ -188,7 +188,7 @@ async fn serve(connection: TcpStream, script: &Script) -> Result<()> {
         let length = answer.len();
         let session = session.map(|number| format!("mcp-session-id: {number}\r\n")).unwrap_or_default();
         let head = format!("HTTP/1.1 {status}\r\ncontent-type: {kind}\r\n{session}content-length: {length}\r\n\r\n");
-        // Small answers go out in one piece, and long ones are not copied.
+        // Small answers are sent in one piece, and long ones are not copied.
         if length <= RESULT * 16 {
             connection.write_all((head + &answer).as_bytes()).await?;
         } else {
@@ -198,7 +198,7 @@ async fn serve(connection: TcpStream, script: &Script) -> Result<()> {
     }
 }
 
-/// Returns the status and the body of an answer of the MCP server. Its tool answers what the tool at its own URL does.
+/// Returns the status and the body of an answer of the MCP server. Its tool answers as the tool at its own URL does.
 fn served(version: McpVersion, body: &[u8], session: &mut Option<&'static str>) -> (&'static str, String) {
     let parameters = json!({"type": "object", "required": ["id"], "properties": {"id": {"type": "integer"}}});
     let tools = json!([{"name": TOOL, "description": "Finds an order.", "inputSchema": parameters}]);
@@ -214,12 +214,12 @@ fn served(version: McpVersion, body: &[u8], session: &mut Option<&'static str>) 
     (status, made.body)
 }
 
-/// Returns the name by which models know the tool of the MCP server.
+/// Returns the name under which models call the tool of the MCP server.
 fn on_wire() -> String {
     format!("{SERVER}__{TOOL}")
 }
 
-/// Returns an answer with one call whose arguments are as long as an answer can be.
+/// Returns an answer with one call whose arguments have the largest possible length.
 fn long_answer() -> &'static str {
     static LONG: OnceLock<String> = OnceLock::new();
     LONG.get_or_init(|| {

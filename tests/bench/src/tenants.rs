@@ -3,7 +3,7 @@
 //! alone -> each load: tenants at work -> the victim's gates -> tenants' namespaces deleted -> the operator idle ->
 //! alone
 //!
-//! **Invariant:** each load has a control plane and an operator of its own, so that a load pays for nothing but itself.
+//! **Invariant:** each load has a control plane and an operator of its own, so that no load affects another.
 
 mod hostile;
 mod kept_operator;
@@ -34,11 +34,11 @@ use super::harness::{self, Harness};
 use super::processors::Reading;
 use super::to_its_end;
 
-/// Gates before anything is measured: they fill caches.
+/// Gates before the measurement, which fill caches.
 const WARM_UP: usize = 10;
 /// The time of the hostile tenants before the victim is measured.
 const LEAD: Duration = Duration::from_secs(2);
-/// In which the namespaces of the hostile tenants must be gone, and the operator idle.
+/// The deadline until the namespaces of the hostile tenants are gone and the operator is idle.
 const PATIENCE: Duration = Duration::from_secs(120);
 /// The numbers of tenants with which goals are measured again where they are missed beside all tenants.
 const FEW: [usize; 2] = [1, 2];
@@ -64,9 +64,9 @@ pub(crate) struct Tenants {
     debug_build: bool,
 }
 
-/// Measures, prints the tables, and writes the file that was asked for.
+/// Measures, prints the tables, and writes the file of `--json`.
 pub(super) fn run(options: &Tenants) -> Result<ExitCode> {
-    // The build comes first: a build beside a measurement would use its processors.
+    // The build comes first: a build during a measurement would use its processors.
     let program = harness::build(options.debug_build)?;
     let measured = to_its_end(options.measure(&program))?;
     harness::publish(&tables::render(&measured), &measured.to_json(), options.json.as_deref())?;
@@ -147,15 +147,14 @@ impl Tenants {
     }
 }
 
-/// Deletes the namespaces. Returns how long it took until they were gone and the operator was idle; `None` where that
-/// took too long.
+/// Deletes the namespaces. Returns the time until they were gone and the operator was idle; `None` after the deadline.
 async fn quiet(harness: &Harness, operator: &KeptOperator<'_>, namespaces: &[Namespace]) -> Option<Duration> {
     let began = Instant::now();
     let ending = async {
         futures::future::try_join_all(namespaces.iter().map(Namespace::delete)).await?;
         for namespace in namespaces {
             let path = format!("/api/v1/namespaces/{}", namespace.name);
-            // Nobody measures meanwhile, so asking again disturbs nothing.
+            // Nothing is measured now, so repeated requests disturb nothing.
             while super::crowd::get(&harness.admin, &path).await.is_ok() {
                 tokio::time::sleep(Duration::from_millis(250)).await;
             }

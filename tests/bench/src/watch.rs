@@ -17,18 +17,18 @@ pub(super) struct Seen {
     pub(super) at: Instant,
 }
 
-/// The part of an object that is read.
+/// An object, without the fields that are not read.
 #[derive(Deserialize)]
 pub(super) struct Object {
     pub(super) metadata: Metadata,
     #[serde(default)]
     pub(super) status: Status,
-    /// Of an error instead of an object.
+    /// The message of an error, which comes instead of an object.
     #[serde(default)]
     message: Option<String>,
 }
 
-/// The part of its metadata that is read.
+/// The metadata, without the fields that are not read.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Metadata {
@@ -40,7 +40,7 @@ pub(super) struct Metadata {
     pub(super) labels: BTreeMap<String, String>,
 }
 
-/// The part of its status that is read.
+/// The status, without the fields that are not read.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Status {
@@ -48,17 +48,17 @@ pub(super) struct Status {
     pub(super) phase: String,
     #[serde(default)]
     pub(super) message: Option<String>,
-    /// Of a Workflow: its journal.
+    /// The journal of a Workflow.
     #[serde(default)]
     pub(super) steps: Vec<Record>,
     #[serde(default)]
     conditions: Vec<Condition>,
-    /// Of a Pod.
+    /// The container statuses of a Pod.
     #[serde(default)]
     pub(super) container_statuses: Vec<Container>,
 }
 
-/// The part of a condition that is read.
+/// A condition, without the fields that are not read.
 #[derive(Deserialize)]
 struct Condition {
     #[serde(rename = "type")]
@@ -67,20 +67,20 @@ struct Condition {
 }
 
 impl Status {
-    /// Whether this condition is true.
+    /// Returns whether this condition is true.
     pub(super) fn has(&self, condition: &str) -> bool {
         self.conditions.iter().any(|one| one.type_ == condition && one.status == "True")
     }
 }
 
-/// The part of a record that is read.
+/// A record, without the fields that are not read.
 #[derive(Deserialize)]
 pub(super) struct Record {
     pub(super) path: String,
     pub(super) phase: String,
 }
 
-/// The part of a container's status that is read.
+/// A container's status, without the fields that are not read.
 #[derive(Deserialize)]
 pub(super) struct Container {
     #[serde(default)]
@@ -114,14 +114,14 @@ pub(super) struct Watch {
 }
 
 impl Watch {
-    /// Opens one on a collection; `selector` is a field selector, already fit for a query, or empty.
+    /// Opens a watch of a collection; `selector` is a field selector, already encoded for a query, or empty.
     pub(super) async fn open(client: &Client, collection: &str, selector: &str) -> Result<Self> {
         let path = format!("{collection}?watch=true&timeoutSeconds=3600&fieldSelector={selector}");
         let stream = stream(client, &path, "0").await?;
         Ok(Self { client: client.clone(), path, version: "0".to_owned(), stream })
     }
 
-    /// Shows every object that was made or changed until `enough` says so.
+    /// Passes every created or changed object to `enough` until that returns true.
     pub(super) async fn until(mut self, mut enough: impl FnMut(Seen) -> Result<bool>) -> Result<()> {
         let mut bytes = Vec::new();
         loop {

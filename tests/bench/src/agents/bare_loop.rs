@@ -13,7 +13,7 @@ use crate::{crowd, process};
 /// Many agents in a bare loop, at once.
 pub(super) struct BareLoop {
     pub(super) took: Duration,
-    /// Processors that other processes used meanwhile.
+    /// Processors that other processes used at the same time.
     pub(super) others: f64,
 }
 

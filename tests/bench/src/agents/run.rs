@@ -26,9 +26,9 @@ pub(super) enum CalledBy {
 /// The measurements of a run with this number of agents.
 pub(super) struct Run {
     pub(super) called_by: CalledBy,
-    /// Of each turn.
+    /// The calls of each turn.
     pub(super) calls: usize,
-    /// From the first Workflow sent to the watch event of the last one that ended.
+    /// The duration from the first Workflow sent to the watch event of the end of the last.
     pub(super) took: Duration,
     pub(super) state_writes: f64,
     pub(super) reads: f64,
@@ -42,7 +42,7 @@ impl Run {
         load: Load,
         (called_by, calls): (CalledBy, usize),
     ) -> Result<Self> {
-        // More calls at once than agents: what is measured are turns, not the limits of calls.
+        // More calls at once than agents: turns are measured, not the limits of calls.
         let arguments = ["--allow-address", "127.0.0.0/8", "--max-calls", "4000"];
         let operator = harness.operator_with_arguments(&arguments).await?;
         let namespace = harness.namespace().await?;
@@ -89,7 +89,7 @@ impl Run {
     }
 }
 
-/// An agent with one tool that reads, and that nobody is asked about.
+/// Returns a Workflow of an agent with one tool that reads, so that no person decides on its calls.
 pub(crate) fn workflow(name: &str, server: &Server, turns: usize, calls: usize) -> Value {
     let parameters = json!({"type": "object", "required": ["id"], "properties": {"id": {"type": "integer"}}});
     json!({
@@ -139,7 +139,7 @@ mod tests {
                 call_server(&mut object, &server, version);
             }
             object["metadata"]["uid"] = json!("u");
-            // Admission fills it in.
+            // Admission sets it.
             object["spec"]["requestedBy"] = json!("dana");
             let workflow: signoff_api::Workflow = serde_json::from_value(object).unwrap();
             let policies = std::sync::Arc::default();

@@ -7,7 +7,7 @@ use super::{CALLS, Load, Measured};
 use crate::engine::AgentReplay;
 use crate::table::{hundredths, machine, percent, table, tenths, whole};
 
-/// Processors that others may use while a figure is judged.
+/// The processors that others may use when a figure is judged.
 const OTHERS: f64 = 0.2;
 /// The calls of the journal whose replay has a goal.
 const REPLAYED: usize = 200;

@@ -1,6 +1,5 @@
-//! The memory of the API server that the CRDs take: what its heap holds after a garbage collection, without our CRDs,
-//! with them, and with the policies as well. On a control plane that does nothing else. Must not measure a heap that
-//! still grows.
+//! The memory of the CRDs in the API server: its heap after a garbage collection, without our CRDs, with them, and with
+//! the policies too. The control plane does nothing else, and a heap that still grows is not measured.
 
 use std::fmt;
 use std::time::Duration;
@@ -23,24 +22,24 @@ use super::crowd;
 /// The goal for all CRDs together, in MiB.
 const GOAL: f64 = 40.0;
 const MIB: f64 = 1024.0 * 1024.0;
-/// Between two readings.
+/// The pause between two readings.
 const LOOK_AGAIN: Duration = Duration::from_secs(2);
-/// So many readings in a row that do not differ by more than [`STEADY`] are rest.
+/// The number of readings in a row after which the heap is at rest if they differ by no more than [`STEADY`].
 const EQUAL_READINGS: usize = 4;
-/// In MiB.
+/// The difference between readings at rest, in MiB.
 const STEADY: f64 = 1.0;
 const PATIENCE: Duration = Duration::from_secs(180);
 
 /// The size of the heap after a garbage collection, in MiB.
 #[derive(Clone, Copy, Debug)]
 struct Heap {
-    /// Objects that are in use.
+    /// The objects that are in use.
     live: f64,
-    /// The spans that hold them, with what is free in those.
+    /// The spans of those objects, with the free parts of the spans.
     in_use: f64,
 }
 
-/// All that was measured.
+/// All figures.
 #[derive(Debug)]
 pub(super) struct Heaps {
     rows: Vec<(&'static str, Heap)>,
@@ -60,7 +59,7 @@ pub(super) async fn measure() -> Result<Heaps> {
         let name = crd.name_any();
         let established = await_condition(api, &name, conditions::is_crd_established());
         tokio::time::timeout(PATIENCE, established).await.with_context(|| format!("{name} is served"))??;
-        // The API server makes what serves a kind when it is first asked for.
+        // The API server creates the handlers of a kind at the first request for it.
         let path = format!("/apis/signoff.dev/v1alpha1/{}", crd.spec.names.plural);
         crowd::get(&admin, &path).await.with_context(|| path.clone())?;
     }
@@ -89,8 +88,8 @@ where
     Ok(())
 }
 
-/// Reads the heap until it does not change any more. The documents of the whole API are asked for each time, as clients
-/// do: they are made anew after a change of a CRD, and kept.
+/// Reads the heap until it no longer changes. The documents of the whole API are requested each time, as clients do,
+/// because a change of a CRD makes the API server build them again and keep them.
 async fn at_rest(admin: &Client) -> Result<Heap> {
     let deadline = Instant::now() + PATIENCE;
     let mut ticks = interval(LOOK_AGAIN);
@@ -98,7 +97,7 @@ async fn at_rest(admin: &Client) -> Result<Heap> {
     loop {
         ticks.tick().await;
         for document in ["/openapi/v2", "/openapi/v3/apis/signoff.dev/v1alpha1"] {
-            // Without CRDs there is nothing at the second.
+            // Without CRDs the second document does not exist.
             let _ = crowd::get(admin, document).await;
         }
         readings.push(reading(admin).await?);

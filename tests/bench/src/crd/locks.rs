@@ -1,5 +1,5 @@
-//! The cost of the rules that stay in the CRD of Approvals as a second lock: the writes of an Approval with both of
-//! them, and without each. Must be used while no policy is in force: a policy refuses what a lock refuses.
+//! The cost of the two rules that stay in the CRD of Approvals as a second lock: the writes of an Approval with both,
+//! and without each. The policies are removed first, because they refuse what a lock refuses.
 
 use std::fmt;
 use std::time::{Duration, Instant};
@@ -16,7 +16,7 @@ use super::sample::{self, Sample};
 use super::{Meter, bodies_of_workflows, of_approvals};
 
 const CRD: &str = "approvals.signoff.dev";
-/// A lock may add so much to a write.
+/// The largest share that a lock may add to a write, in percent.
 const GOAL_PERCENT: f64 = 2.0;
 /// The number of measurements of each. They alternate, so that a machine that becomes slower affects all alike.
 const ROUNDS: usize = 2;
@@ -24,10 +24,10 @@ const ROUNDS: usize = 2;
 const WRITES: [&str; 3] = ["create", "vote", "status"];
 /// The longest time until an API server uses another schema and is idle afterwards.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// Between two readings of what an API server allocates by itself.
+/// The pause between two readings of the bytes that an API server allocates by itself.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
-/// A change of a CRD lets the API server make the documents of its API anew. It is at rest when it allocates less in
-/// [`LOOK_AGAIN`], in KiB, three times in a row.
+/// The most KiB that an API server at rest allocates in [`LOOK_AGAIN`], three times in a row. A change of a CRD makes
+/// it build the documents of its API again.
 const REST: f64 = 4096.0;
 
 /// A rule of the CRD of Approvals, by the field that it locks.
@@ -37,7 +37,7 @@ enum Lock {
     Digest,
 }
 
-/// Which locks are left out, and how the row is called.
+/// The name of each row, and its missing locks.
 const VARIANTS: [(&str, &[Lock]); 3] =
     [("both locks", &[]), ("without the outcome's", &[Lock::Outcome]), ("without the digest's", &[Lock::Digest])];
 
@@ -47,7 +47,7 @@ pub(super) struct Locks {
     kib: [[f64; WRITES.len()]; VARIANTS.len()],
 }
 
-/// Measures so many writes of each kind with each set of locks.
+/// Measures this number of writes of each kind with each set of locks.
 pub(super) async fn measure(harness: &Harness, sample: &Sample, writes: usize) -> Result<Locks> {
     let crds: Api<CustomResourceDefinition> = Api::all(harness.admin.clone());
     let whole = serde_json::to_value(crds.get(CRD).await?)?;
@@ -83,7 +83,7 @@ impl Lock {
     }
 }
 
-/// Installs the CRD without some locks, and waits until the API server goes by it and is at rest.
+/// Installs the CRD without some locks, and waits until the API server applies it and is at rest.
 async fn install(
     harness: &Harness,
     sample: &Sample,
@@ -110,7 +110,7 @@ async fn install(
     let digest = format!("sha256:{}", "f".repeat(64));
     let digest = serde_json::to_vec(&json!({"spec": {"request": {"digest": digest}}}))?;
     let deadline = Instant::now() + PATIENCE;
-    // An API server has no event for the schema it goes by: it is asked until it does.
+    // No event tells which schema an API server applies, so it is asked until the answers fit.
     for (lock, path, body) in [(Lock::Outcome, format!("{path}/status"), outcome), (Lock::Digest, path, digest)] {
         let path = format!("{path}?dryRun=All");
         loop {

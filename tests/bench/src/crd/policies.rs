@@ -1,5 +1,5 @@
-//! The cost of each admission policy for the six writes: the writes without its binding, one policy at a time. A row
-//! during which the policy was evaluated all the same is an error.
+//! The cost of each admission policy for the six writes: the writes without its binding, one policy at a time. A row in
+//! which the policy was still evaluated is an error.
 
 use std::time::{Duration, Instant};
 
@@ -19,7 +19,7 @@ const POLICIES: [&str; 6] = [
     "signoff-workflows",
     "signoff-workflows-shape",
 ];
-/// The longest time that an API server may take to go by a binding that is gone.
+/// The deadline for an API server to apply the removal of a binding.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Measures the writes without each policy.
@@ -29,8 +29,7 @@ pub(super) async fn measure(shape: &Shape<'_>) -> Result<Vec<Row>> {
         say::step(&format!("writing without the policy {policy}"));
         bindings::remove(&shape.harness.cluster, policy).await?;
         let deadline = Instant::now() + PATIENCE;
-        // An API server has no event for the policies that it goes by: it gets writes until it evaluates this one no
-        // more.
+        // No event tells which policies an API server applies, so it gets writes until it no longer evaluates this one.
         while evaluated(shape, policy, async || costs(shape.harness, shape.sample, 1).await.map(drop)).await?.1 > 0.0 {
             ensure!(
                 Instant::now() < deadline,

@@ -1,5 +1,5 @@
-//! The cost of an agent's turn for the API server: the status writes and Blobs of one real run, made again for copies
-//! of its Workflow. Must not begin before the policies are in force, because the run needs its requester.
+//! The cost of an agent's turn for the API server: the status writes and Blobs of one real run, sent again for copies
+//! of its Workflow. The policies must be enforced first, because the run needs its requester.
 
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ pub(super) struct AgentRun {
 }
 
 impl AgentRun {
-    /// Runs an agent by an operator, and records what it writes.
+    /// Runs an agent with an operator, and records its writes.
     pub(super) async fn record(harness: &Harness) -> Result<Self> {
         let server = Server::start(TURNS, 1, Duration::ZERO).await?;
         let operator = harness.operator_with_arguments(&["--allow-address", "127.0.0.0/8"]).await?;
@@ -43,7 +43,7 @@ impl AgentRun {
         let blobs = crowd::get(&harness.admin, &sample::path(&namespace, "blobs")).await?;
         let blobs: Value = serde_json::from_str(&blobs)?;
         operator.stop().await?;
-        // Without policies the API server does not stamp who asked.
+        // Without policies the API server does not stamp the requester.
         workflow["spec"]["requestedBy"] = json!(signoff_tests::control_plane::named(crate::harness::REQUESTER)?.user);
         Ok(Self { workflow, statuses, blobs: blobs["items"].as_array().cloned().unwrap_or_default() })
     }
@@ -53,7 +53,7 @@ impl AgentRun {
         self.statuses.len() as f64 / TURNS as f64
     }
 
-    /// Makes the writes for so many copies. Returns the average cost of a turn.
+    /// Sends the writes of `copies` copies. Returns the average cost of a turn.
     pub(super) async fn cost(&self, harness: &Harness, copies: usize) -> Result<Cost> {
         let operator = harness.cluster.operator_client().await?;
         let mut created = Vec::with_capacity(copies);
@@ -117,7 +117,7 @@ async fn statuses(harness: &Harness, namespace: &str) -> Result<Vec<Value>> {
         }
         ensure!(phase != "Failed", "the agent's run failed: {status}");
     }
-    // The first one is that of the creation, which the API server fills in.
+    // The API server sets the first status at the creation.
     statuses.remove(0);
     Ok(statuses)
 }

@@ -1,6 +1,5 @@
 //! Closed loop: a client decides a gate, waits for the watch event of its Workflow `Succeeded`, and only then decides
-//! its next. Measures latency. Must not measure the opening of the gates, which is over and at rest before the first
-//! decision.
+//! its next. This measures latency. All gates are open and the operator is at rest before the first decision.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -35,21 +34,22 @@ pub(super) struct ClosedLoop {
 
 /// The latencies of some decisions.
 pub(super) struct Latencies {
-    /// From the first decision sent to the last Workflow seen to have succeeded.
+    /// The duration from the first decision sent to the last watch event of a Workflow `Succeeded`.
     pub(super) took: Duration,
-    /// From a decision sent to the arrival of the watch event.
+    /// The durations from a decision sent to the arrival of the watch event.
     pub(super) from_sent: Vec<Duration>,
-    /// From the answer to a decision to the arrival of the watch event; zero where the event came first.
+    /// The durations from the answer to a decision to the arrival of the watch event; zero if the event came first.
     pub(super) from_answer: Vec<Duration>,
 }
 
 impl ClosedLoop {
-    /// Opens so many gates, and decides them by `clients` that wait for each Workflow; with an operator of its own.
+    /// Opens this number of gates with an operator of its own, and decides them by `clients` that wait for each
+    /// Workflow.
     pub(super) async fn measure(harness: &Harness, clients: usize, workflows: usize) -> Result<Self> {
         Self::with_pauses(harness, clients, workflows, Duration::ZERO).await
     }
 
-    /// Measures one client that pauses before each decision; at most so many gates.
+    /// Measures one client that pauses before each decision, with at most [`PACED`] gates.
     pub(super) async fn measure_paced(harness: &Harness, workflows: usize) -> Result<Self> {
         Self::with_pauses(harness, 1, workflows.min(PACED), PAUSE).await
     }
@@ -67,8 +67,8 @@ impl ClosedLoop {
     }
 }
 
-/// Approves every gate by `clients`, each of which pauses, decides, and waits until the Workflow of its gate is seen to
-/// have succeeded.
+/// Approves every gate by `clients`, each of which pauses, decides, and waits for the watch event of the gate's
+/// Workflow `Succeeded`.
 pub(super) async fn decide(
     harness: &Harness,
     operator: &OperatorProcess,

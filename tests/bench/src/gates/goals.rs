@@ -52,7 +52,7 @@ pub(super) fn goals(measured: &Measured) -> Vec<Goal> {
     goals
 }
 
-/// Returns the goals that are not among the object `goals` of `--json`: of gates held open, and of long runs.
+/// Returns the goals that are not in the object `goals` of `--json`: of gates held open, and of long runs.
 fn further(measured: &Measured) -> Vec<Goal> {
     let pending = |count| measured.pending.iter().find(|pending| pending.count == count);
     let memory = [(5_000, 100.0), (20_000, 150.0)].map(|(count, most)| {
@@ -80,7 +80,7 @@ fn worst(figures: impl Iterator<Item = Figure>) -> Option<Figure> {
     figures.reduce(Figure::worse)
 }
 
-/// Returns the mean of a phase's shares of the ceiling before and after the runs, Events left out.
+/// Returns the mean of a phase's shares of the ceiling before and after the runs, without Events.
 fn share(
     measured: &Measured,
     clients: usize,
@@ -92,7 +92,7 @@ fn share(
     Some(Figure::new(f64::midpoint(one, two), run.others.max(before.others).max(after.others)))
 }
 
-/// Returns the most requests of one sort a Workflow, by the audit log, among the runs that are asked for.
+/// Returns the most requests of one sort a Workflow in the audit log, among the runs that match.
 fn counted(measured: &Measured, sort: Sort, is_asked_for: fn(&CountedRun) -> bool) -> Option<Figure> {
     let runs = measured.counted.iter().filter(|run| is_asked_for(run));
     worst(runs.map(|run| Figure { value: run.a_workflow(sort), others: run.others, is_counted_alike: run.agrees() }))

@@ -1,6 +1,7 @@
-//! Long runs: what a step costs the API server in a run of ten steps and in one of a thousand, a loop of two. Each step
-//! calls an address, so that the operator commits after each of them. Must not call anything but the service that it
-//! starts itself, on a loopback address of this machine.
+//! Long runs: the cost of a step for the API server in a run of ten steps and in one of a thousand, a loop of two. Each
+//! step calls an address, so that the operator commits after each of them.
+//!
+//! **Invariant:** nothing is called but the service that it starts itself, on a loopback address.
 
 use std::time::{Duration, Instant};
 
@@ -89,7 +90,7 @@ impl LongRuns {
     }
 }
 
-/// Takes so many runs of so many steps to their end, one after the other.
+/// Runs `count` runs of this number of steps to their end, one after the other.
 async fn measure(
     harness: &Harness,
     operator: &OperatorProcess,
@@ -119,7 +120,7 @@ async fn measure(
 }
 
 impl Shape {
-    /// Returns a spec of so many steps; a loop has at most 1,000.
+    /// Returns a spec of this number of steps; a loop has at most 1,000.
     fn spec(self, url: &str, steps: usize) -> Value {
         match self {
             Self::Chain => chain(url, steps),
@@ -137,7 +138,7 @@ fn chain(url: &str, steps: usize) -> Value {
     json!({"steps": (0..steps).map(step).collect::<Vec<_>>()})
 }
 
-/// Returns two calls that follow each other until so many steps are done, the last of which is no call.
+/// Returns two calls that follow each other until this number of steps is done; the last step is no call.
 fn two_in_a_loop(url: &str, steps: usize) -> Value {
     let each = (steps - 1) / 2;
     let call = |name| json!({"name": name, "http": {"method": "GET", "url": url}});
@@ -159,7 +160,7 @@ fn workflow(name: &str, mut spec: Value) -> Value {
     json!({"apiVersion": "signoff.dev/v1alpha1", "kind": "Workflow", "metadata": {"name": name}, "spec": spec})
 }
 
-/// An HTTP service that answers every request alike. It ends when it is dropped.
+/// An HTTP service that gives every request the same answer. It ends when it is dropped.
 struct Service {
     port: u16,
     _tasks: JoinSet<()>,
@@ -173,7 +174,7 @@ impl Service {
         tasks.spawn(async move {
             let mut connections = JoinSet::new();
             while let Ok((connection, _)) = listener.accept().await {
-                // A connection that breaks is the caller's to report: its step fails.
+                // The caller reports a connection that breaks: its step fails.
                 connections.spawn(async move { drop(answer(connection).await) });
             }
         });
@@ -224,7 +225,7 @@ mod tests {
     fn the_long_loop_is_one_that_can_be_planned() {
         let mut object = workflow("w", Shape::Loop.spec("http://x/", 1000));
         object["metadata"]["uid"] = json!("u");
-        // Admission fills it in.
+        // Admission sets it.
         object["spec"]["requestedBy"] = json!("dana");
         let workflow: signoff_api::Workflow = serde_json::from_value(object).unwrap();
         let policies = std::sync::Arc::default();

@@ -1,5 +1,5 @@
-//! Open loop: clients apply, and later decide, as fast as they are answered; none waits for a Workflow. Measures
-//! throughput and what a Workflow costs, beside creates of Events in the same run.
+//! Open loop: clients apply, and later decide, as fast as they are answered; none waits for a Workflow. This measures
+//! throughput and the cost of a Workflow, beside creates of Events in the same run.
 //!
 //! Events -> open all gates -> Events -> decide them all -> Events
 //!
@@ -22,18 +22,18 @@ use crate::sample::{self, Sample};
 
 /// Batches of Events before, between and after the two phases.
 const BATCHES: usize = 3;
-/// Events in a batch: enough that the API server's clock of 10 ms and its garbage collector hardly show.
+/// Events in a batch: enough that the API server's clock of 10 ms and its garbage collector hardly matter.
 const EVENTS: usize = 500;
 
 /// One measured run.
 pub(super) struct OpenLoop {
     pub(super) clients: usize,
     pub(super) workflows: usize,
-    /// From the first create sent to the last Approval seen.
+    /// From the first create sent to the watch event of the last Approval.
     pub(super) opening: Phase,
-    /// From the first decision sent to the last Workflow seen to have succeeded.
+    /// From the first decision sent to the watch event of the last Workflow `Succeeded`.
     pub(super) deciding: Phase,
-    /// Processor time of both phases, each until the operator was at rest: its trailing Events are in it.
+    /// Processor time of both phases, each until the operator was at rest, so that its trailing Events are included.
     pub(super) used: Used,
     /// The API server's processor time for one create of an Event, in milliseconds, by batch.
     pub(super) event_ms: Vec<f64>,
@@ -48,7 +48,7 @@ pub(super) struct OpenLoop {
 /// One half of a run.
 pub(super) struct Phase {
     pub(super) took: Duration,
-    /// Successful writes meanwhile, the clients' own included.
+    /// Successful writes in it, the clients' own included.
     pub(super) writes: Writes,
 }
 
@@ -105,7 +105,7 @@ impl OpenLoop {
         self.a_workflow(self.used.cpu(API_SERVER))
     }
 
-    /// Returns the same in creates of an Event: the median of the batches.
+    /// Returns the same in the unit of creates of an Event: the median of the batches.
     pub(super) fn api_server_in_events(&self) -> f64 {
         self.api_server_ms() / self.event_median_ms()
     }
@@ -125,7 +125,7 @@ impl OpenLoop {
     }
 }
 
-/// Returns the median; of an even number of values the mean of the two in the middle; zero of none.
+/// Returns the median: for an even number of values the mean of the two in the middle, for no values zero.
 fn median(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_unstable_by(f64::total_cmp);
@@ -137,8 +137,7 @@ fn median(values: &[f64]) -> f64 {
     }
 }
 
-/// Waits until the operator is at rest; the reading is of the moment when it had come to rest, not of the end of the
-/// wait.
+/// Waits until the operator is at rest; the reading is of the moment when it came to rest, not of the end of the wait.
 async fn at_rest(harness: &Harness, operator: &OperatorProcess) -> Result<(Requests, Reading)> {
     let (counters, reading) = Counters::at_rest_with(operator, || Reading::take(harness, Some(operator))).await?;
     Ok((counters.requests(), reading))
@@ -154,7 +153,7 @@ fn writes(by_operator: Requests) -> Writes {
     }
 }
 
-/// Creates of Events, of which a built-in type has the cheapest: the unit of the API server's work on this machine.
+/// Creates of Events, the cheapest of a built-in type: the unit of the API server's work on this machine.
 struct Events<'a> {
     harness: &'a Harness,
     sample: &'a Sample,
@@ -172,7 +171,7 @@ impl<'a> Events<'a> {
         Ok(Self { harness, sample, client, path, clients, created: 0, cost_ms: Vec::new() })
     }
 
-    /// Creates some batches, and notes what each cost.
+    /// Creates some batches, and records the cost of each.
     async fn create(&mut self) -> Result<()> {
         for _ in 0..BATCHES {
             let bodies = bodies(EVENTS, |index| {

@@ -24,7 +24,7 @@ pub(super) struct Pending {
     pub(super) count: usize,
     /// Memory of the operator that opened the gates, after the idle minute.
     pub(super) rss_mib: f64,
-    /// The most it ever held.
+    /// The most memory that it ever used.
     pub(super) peak_mib: f64,
     /// Memory of the operator that found them open.
     pub(super) rss_restarted_mib: f64,
@@ -32,13 +32,13 @@ pub(super) struct Pending {
     pub(super) idle: Tally,
     /// Its processor time in the idle minute.
     pub(super) idle_cpu: Duration,
-    /// From the new operator's start until every decision that was made before it has ended its Workflow.
+    /// From the new operator's start until all Workflows have ended that were decided before it.
     pub(super) caught_up: Duration,
     /// Processors that others used in the idle minute and while the new operator caught up.
     pub(super) others: f64,
 }
 
-/// Opens so many gates, waits a minute, and starts another operator in the first one's place.
+/// Opens this number of gates, waits a minute, and replaces the operator by another one.
 pub(super) async fn hold(harness: &Harness, audit: &Audit, count: usize) -> Result<Pending> {
     say::step(&format!("opening {count} gates"));
     let operator = harness.operator().await?;
@@ -84,13 +84,12 @@ pub(super) async fn hold(harness: &Harness, audit: &Audit, count: usize) -> Resu
 }
 
 impl Pending {
-    /// Returns the memory it takes to hold the gates: of the operator that opened them, or of the one that found them
-    /// open if that is more.
+    /// Returns the memory of the operator that opened the gates, or of the one that found them open if that is more.
     pub(super) fn held_mib(&self) -> f64 {
         self.rss_mib.max(self.rss_restarted_mib)
     }
 
-    /// Requests a minute while nothing was to do, watches and the Lease left out.
+    /// Returns the requests a minute in the idle time, without watches and the Lease.
     pub(super) fn idle_requests_per_min(&self) -> f64 {
         let all: usize =
             [Sort::State, Sort::Event, Sort::Read].iter().map(|sort| audit::count(&self.idle, *sort)).sum();
@@ -98,8 +97,8 @@ impl Pending {
     }
 }
 
-/// So many of them, from the first to the last at equal distances: whoever has dealt with all of these has seen every
-/// page of a list.
+/// Returns `wanted` gates, from the first to the last at equal distances. An operator that has handled all of these has
+/// read every page of a list.
 fn spread(gates: Vec<Gate>, wanted: usize) -> Vec<Gate> {
     let last = gates.len().saturating_sub(1);
     let chosen: Vec<usize> = (0..wanted).map(|n| n * last / wanted.saturating_sub(1).max(1)).collect();

@@ -21,7 +21,7 @@ pub(super) struct Measured {
     pub(super) is_debug: bool,
     /// The lengths of a finished Workflow and of its Approval, in bytes.
     pub(super) sizes: Option<[usize; 2]>,
-    /// Before and after the open loop.
+    /// The ceilings before and after the open loop.
     pub(super) ceiling: Option<[Ceiling; 2]>,
     pub(super) open: Vec<OpenLoop>,
     pub(super) closed: Vec<ClosedLoop>,
@@ -39,7 +39,7 @@ pub(super) struct Replay {
 }
 
 impl Measured {
-    /// Returns what `--json` writes.
+    /// Returns the content of `--json`.
     pub(super) fn to_json(&self) -> Value {
         let goals = goals(self);
         json!({

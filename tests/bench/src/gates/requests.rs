@@ -15,7 +15,7 @@ use crate::processors::Reading;
 /// The way in which clients decide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Loop {
-    /// A client waits for nothing but the answer to its decision.
+    /// A client waits only for the answer to its decision.
     Open,
     /// A client waits for each Workflow.
     Closed,
@@ -27,13 +27,13 @@ pub(super) struct CountedRun {
     pub(super) loop_: Loop,
     pub(super) workflows: usize,
     pub(super) audited: Tally,
-    /// By the operator's own counters.
+    /// The operator's own counters.
     pub(super) own: Requests,
-    /// Processors that others used meanwhile.
+    /// Processors that others used at the same time.
     pub(super) others: f64,
 }
 
-/// Opens and decides so many gates for each number of clients, in both loops.
+/// Opens and decides this number of gates for each number of clients, in both loops.
 pub(super) async fn count(
     harness: &Harness,
     audit: &Audit,
@@ -66,12 +66,12 @@ pub(super) async fn count(
 }
 
 impl CountedRun {
-    /// Returns the audit log's requests of one sort, a Workflow.
+    /// Returns the requests of one sort a Workflow, in the audit log.
     pub(super) fn a_workflow(&self, sort: Sort) -> f64 {
         audit::count(&self.audited, sort) as f64 / self.workflows as f64
     }
 
-    /// Returns state writes, Events and reads: by the audit log, then by the operator's own counters.
+    /// Returns state writes, Events and reads: in the audit log, then in the operator's own counters.
     pub(super) fn both(&self) -> [[f64; 3]; 2] {
         let audited = [Sort::State, Sort::Event, Sort::Read].map(|sort| audit::count(&self.audited, sort) as f64);
         [audited, [self.own.state_writes(), self.own.events + self.own.events_failed, self.own.reads]]

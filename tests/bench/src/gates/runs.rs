@@ -15,9 +15,9 @@ use crate::harness::{Harness, approver_user};
 use crate::sample::{self, Sample};
 use crate::watch::Watch;
 
-/// Runs before anything is measured: they fill caches and lend their objects to the ceiling.
+/// Runs before the measurement: they fill caches, and the ceiling copies their objects.
 const WARM_UP: usize = 20;
-/// Phases from which a run of one gate goes on by itself; every other one is an end.
+/// The field selector of ended runs: a run of one gate goes on by itself in these phases, and ends in every other.
 pub(crate) const ENDED: &str = "status.phase!%3DPending%2Cstatus.phase!%3DRunning%2Cstatus.phase!%3DWaiting";
 
 /// An open gate.
@@ -26,7 +26,7 @@ pub(super) struct Gate {
     pub(super) approval: String,
 }
 
-/// A few runs, and what they left, to be copied.
+/// Runs a few Workflows, and returns their objects to be copied.
 pub(crate) async fn warm_up(harness: &Harness) -> Result<Sample> {
     let operator = harness.operator().await?;
     let namespace = harness.namespace().await?;
@@ -47,7 +47,7 @@ pub(crate) async fn warm_up(harness: &Harness) -> Result<Sample> {
     Ok(sample)
 }
 
-/// Applies so many Workflows; returns their gates by name, and how long it took until all were seen.
+/// Applies `count` Workflows; returns their gates by name, and the time until all were seen.
 pub(super) async fn open(
     harness: &Harness,
     operator: &OperatorProcess,
@@ -80,8 +80,8 @@ pub(super) async fn open(
     Ok((gates, last - began))
 }
 
-/// Approves every gate, as fast as `clients` can: none of them waits for a Workflow. Returns the time from the first
-/// decision sent to the last Workflow seen to have succeeded.
+/// Approves every gate, as fast as `clients` can without waiting for a Workflow. Returns the time from the first
+/// decision sent to the watch event of the last Workflow `Succeeded`.
 pub(super) async fn decide(
     harness: &Harness,
     operator: &OperatorProcess,
@@ -124,12 +124,12 @@ impl<'a> Decisions<'a> {
     }
 }
 
-/// A watch of Workflows that ended.
+/// Opens a watch of Workflows that ended.
 pub(crate) async fn watch_ends(harness: &Harness, namespace: &str) -> Result<Watch> {
     Watch::open(&harness.admin, &sample::path(namespace, "workflows"), ENDED).await
 }
 
-/// Waits until so many Workflows have succeeded; returns when each was seen to, by name.
+/// Waits until `count` Workflows have succeeded; returns the arrival of each watch event, by name.
 pub(crate) async fn ends(watch: Watch, count: usize) -> Result<BTreeMap<String, Instant>> {
     let mut ended = BTreeMap::new();
     each_end(watch, count, |name, at| {
@@ -139,7 +139,7 @@ pub(crate) async fn ends(watch: Watch, count: usize) -> Result<BTreeMap<String, 
     Ok(ended)
 }
 
-/// Waits until so many Workflows have succeeded, and reports each once, with the arrival of its watch event. A Workflow
+/// Waits until `count` Workflows have succeeded, and reports each once, with the arrival of its watch event. A Workflow
 /// that ended otherwise is an error.
 pub(crate) async fn each_end(watch: Watch, count: usize, mut succeeded: impl FnMut(&str, Instant)) -> Result<()> {
     let mut known = BTreeSet::new();
@@ -161,7 +161,7 @@ pub(crate) async fn each_end(watch: Watch, count: usize, mut succeeded: impl FnM
         .await
 }
 
-/// Bounds a phase in time: a minute, and a tenth of a second a Workflow.
+/// Limits the time of a phase to a minute and a tenth of a second a Workflow.
 pub(super) async fn within<T>(
     count: usize,
     operator: &OperatorProcess,
@@ -172,7 +172,7 @@ pub(super) async fn within<T>(
     bounded(patience, operator, &format!("not all of {count} gates were {what}"), phase).await
 }
 
-/// Bounds something that an operator does in time; `otherwise` is what to say where it takes longer.
+/// Limits the time of a phase of an operator; `otherwise` is the error of a timeout.
 pub(crate) async fn bounded<T>(
     patience: Duration,
     operator: &OperatorProcess,

@@ -270,7 +270,7 @@ mod tests {
         event_create: 11_000.0,
     };
 
-    /// Figures as large as they come.
+    /// Returns the largest possible figures.
     fn full() -> Measured {
         let ceiling = Ceiling { rates: RATES, cost_ms: RATES, others: 1.25 };
         let writes = Writes { workflow_creates: 20_000.0, events: 60_000.0, ..Writes::default() };

@@ -18,19 +18,19 @@ use crate::{crowd, gates, sample};
 
 /// Gates of one run.
 const GATES: usize = 40;
-/// A decided Approval has another phase.
+/// The field selector of decided Approvals, whose phase is another one.
 const DECIDED: &str = "status.phase!%3DPending";
 
 /// Open Approvals of one namespace.
 pub(super) struct Opened {
     pub(super) namespace: String,
-    /// Their names by run.
+    /// The names of the Approvals by run.
     runs: BTreeMap<String, Vec<String>>,
     pub(super) count: usize,
 }
 
 impl Opened {
-    /// Opens so many, rounded up to whole runs.
+    /// Opens `count` gates, rounded up to whole runs.
     pub(super) async fn all(harness: &Harness, operator: &OperatorProcess, count: usize) -> Result<Self> {
         let runs = count.div_ceil(GATES);
         let count = runs * GATES;
@@ -67,12 +67,12 @@ impl Opened {
         Ok(Self { namespace, runs, count })
     }
 
-    /// One of each run, then the next of each run.
+    /// Returns the first Approval of each run, then the second of each run, and so on.
     pub(super) fn in_turns(&self) -> impl Iterator<Item = &String> {
         (0..GATES).flat_map(|turn| self.runs.values().filter_map(move |names| names.get(turn)))
     }
 
-    /// Watches as the administrator until so many are decided; sends the name of each and when it was seen, once.
+    /// Watches as the administrator until `count` are decided; sends the name of each and its arrival, once.
     pub(super) async fn decided(
         &self,
         harness: &Harness,
@@ -85,7 +85,7 @@ impl Opened {
             .until(|seen| {
                 let name = seen.object.metadata.name;
                 if known.insert(name.clone()) {
-                    // Who votes has ended with an error of their own.
+                    // The voting task has ended with an error of its own.
                     let _ = sender.send((name, seen.at));
                 }
                 Ok(known.len() == count)
@@ -94,7 +94,7 @@ impl Opened {
     }
 }
 
-/// So many gates, none of which waits for another. The readers may decide them too.
+/// Returns a Workflow of [`GATES`] gates, none of which waits for another. The readers can decide them too.
 fn workflow(name: &str, namespace: &str) -> Result<Value> {
     let approver = approver_user()?;
     let gate = |index: usize| {
@@ -113,7 +113,7 @@ fn workflow(name: &str, namespace: &str) -> Result<Value> {
         "kind": "Workflow",
         "metadata": {"name": name},
         "spec": {
-            // Admission stamps who asked where the name is empty.
+            // Admission stamps the requester if the name is empty.
             "requestedBy": "",
             "inputs": [{"name": "customer", "value": "ACME"}, {"name": "amount", "type": "number", "value": 420}],
             "pattern": {"dag": {}},

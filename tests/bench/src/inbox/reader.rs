@@ -16,20 +16,20 @@ use signoff_tests::control_plane::WebProcess;
 use crate::crowd;
 use crate::harness::Harness;
 
-/// Longer than an API server takes to go by a new binding.
+/// The deadline for an API server to apply a new binding.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Between two looks: the API server has no event for the bindings that it goes by.
+/// The pause between two requests: no event tells which bindings the API server applies.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
 /// The service account of all readers: groups of service accounts must not be approvers, and a list of hundreds of them
 /// would make each request large.
 pub(super) const READER: &str = "reader";
 
-/// Tokens of a service account that may read and decide. For the page each token is a session with a feed of its own.
+/// Tokens of a service account that can read and decide. For the page each token is a session with a feed of its own.
 pub(super) struct Readers(Vec<String>);
 
 impl Readers {
-    /// Makes the service account and so many tokens, binds it, and waits until that is in force.
+    /// Creates the service account and `count` tokens, binds it, and waits until the binding is effective.
     pub(super) async fn prepare(harness: &Harness, namespace: &str, count: usize) -> Result<Self> {
         let accounts: Api<ServiceAccount> = Api::namespaced(harness.admin.clone(), namespace);
         let metadata = ObjectMeta { name: Some(READER.to_owned()), ..ObjectMeta::default() };
@@ -65,13 +65,13 @@ impl Readers {
         Ok(readers)
     }
 
-    /// The token of one of them.
+    /// Returns the token of one reader.
     pub(super) fn token(&self, number: usize) -> Result<&str> {
         Ok(self.0.get(number).with_context(|| format!("there is no reader {number}"))?)
     }
 }
 
-/// One of them, signed in.
+/// A reader who is signed in.
 pub(super) struct Reader {
     client: reqwest::Client,
     url: String,
@@ -79,7 +79,7 @@ pub(super) struct Reader {
 }
 
 impl Reader {
-    /// Signs a reader in. The number makes their address: sign-ins are limited by address.
+    /// Signs a reader in. The number determines their address: sign-ins are limited by address.
     pub(super) async fn sign_in(web: &WebProcess, token: &str, number: usize) -> Result<Self> {
         let client = reqwest::Client::builder().no_proxy().redirect(Policy::none()).build()?;
         let url = web.url().to_owned();
@@ -102,7 +102,7 @@ impl Reader {
         Ok(answer.text().await?)
     }
 
-    /// The reader's page goes live.
+    /// Opens the live page of the reader.
     pub(super) async fn live(&self) -> Result<Events> {
         let stream = self.ask("/events").await?.bytes_stream();
         Ok(Events { stream: Box::pin(stream.map(|piece| piece.map(|bytes| bytes.to_vec()))), text: String::new() })
@@ -133,7 +133,7 @@ impl Events {
             if let Some((event, rest)) = self.text.split_once("\n\n") {
                 let data = event.lines().find_map(|line| line.strip_prefix("data: ").map(str::to_owned));
                 self.text = rest.to_owned();
-                // A comment only says that the stream lives.
+                // A comment only keeps the stream alive.
                 let Some(data) = data else { continue };
                 return Ok(serde_json::from_str::<Said>(&data).with_context(|| format!("the event {data}"))?.waiting);
             }
@@ -143,7 +143,7 @@ impl Events {
     }
 }
 
-/// The files that a page loads, by path.
+/// Returns the files that a page loads, by path.
 pub(super) fn files(page: &str) -> Vec<String> {
     let mut files: Vec<String> =
         page.split(['"', '\'']).filter(|text| text.starts_with("/static/")).map(str::to_owned).collect();

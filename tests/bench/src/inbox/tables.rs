@@ -7,24 +7,24 @@ use super::Measured;
 use crate::crowd::percentile;
 use crate::table::{hundredths, machine, milliseconds, table, tenths, whole};
 
-/// Processors that others may use while a figure is measured.
+/// The processors that others may use while a figure is measured.
 const OTHERS: f64 = 0.2;
-/// The numbers that the goals are for.
+/// The number of requests in the goals.
 const APPROVALS: usize = 1000;
 const PAGES: usize = 200;
 
-/// One figure, its goal, and what the run says of it.
+/// A figure, its goal, and its verdict.
 struct Goal {
     name: &'static str,
     value: f64,
     most: f64,
     shown: fn(f64) -> String,
     others: f64,
-    /// Whether it was measured with the numbers that the goal is for.
+    /// Whether it was measured with the numbers of the goal.
     is_fit: bool,
 }
 
-/// All of it.
+/// Renders all tables.
 pub(super) fn render(measured: &Measured) -> String {
     let build = if measured.is_debug { "debug" } else { "release" };
     let head = format!("\nThe inbox, {build} build.\n{}.", machine());
@@ -121,7 +121,7 @@ fn goals(measured: &Measured) -> [Goal; 5] {
             pages.others,
             enough,
         ),
-        // Bytes are the same whatever else runs.
+        // Bytes do not depend on other programs.
         at_most("the page and its files, KiB", weight as f64 / 1024.0, 120.0, tenths, 0.0, enough),
         at_most(
             "memory with 200 open pages, MiB",

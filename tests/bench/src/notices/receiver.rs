@@ -1,5 +1,5 @@
-//! The receiver of notices: a webhook on loopback that answers at once, and the administrator's file that names it.
-//! **Invariant:** keeps of a notice only when it arrived.
+//! The receiver of notices: a webhook on loopback that answers at once, and the administrator's file that names it. It
+//! keeps only the arrival of each notice.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,14 +10,14 @@ use serde_json::Value;
 use signoff_tests::loopback::{Loopback, text};
 use tempfile::TempDir;
 
-/// The address of the page, which nothing here opens.
+/// The address of the page, which is never opened here.
 pub(super) const INBOX: &str = "https://signoff.example.com";
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 /// The notices that arrived.
 #[derive(Default)]
 struct Arrived {
-    /// The first notice that each Approval asks.
+    /// The arrival of the first notice that asks for a decision, by Approval.
     asked: BTreeMap<String, Instant>,
     all: usize,
 }
@@ -60,17 +60,17 @@ impl Receiver {
         Ok(Self { arrived, file, _folder: folder, _server: server })
     }
 
-    /// The administrator's file.
+    /// Returns the path of the administrator's file.
     pub(super) fn file(&self) -> &str {
         &self.file
     }
 
-    /// When the notice of each Approval arrived that asks.
+    /// Returns the arrival of the notice that asks for a decision, by Approval.
     pub(super) fn asked(&self) -> BTreeMap<String, Instant> {
         self.arrived.lock().unwrap_or_else(PoisonError::into_inner).asked.clone()
     }
 
-    /// Waits until so many notices have arrived.
+    /// Waits until `count` notices have arrived.
     pub(super) async fn until(&self, count: usize) -> Result<()> {
         while self.arrived.lock().unwrap_or_else(PoisonError::into_inner).all < count {
             tokio::time::sleep(LOOK_AGAIN).await;

@@ -17,7 +17,7 @@ use crate::harness::{Harness, REQUESTER};
 use crate::watch::{Seen, Watch};
 use crate::{crowd, gates, sample};
 
-/// Pods that are made before anything is measured, one after another: they fill caches, and the last is copied.
+/// Pods that are created before the measurement, one after another: they fill caches, and the last is copied.
 const WARM_UP: usize = 3;
 /// The longest time of one Pod, which takes seconds.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -27,15 +27,15 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub(super) struct Times {
     /// Until the Pod was seen: in a run since the step before it was seen recorded, else since its create was sent.
     pub(super) made: Vec<Duration>,
-    /// Then until its container was seen to have ended: scheduler, kubelet and runtime.
+    /// From there until its container was seen to have ended: scheduler, kubelet and runtime.
     pub(super) ran: Vec<Duration>,
-    /// Then until, in a run, the next step was seen recorded; else until the log was read.
+    /// From there until the next step of the run was seen recorded, or until the log of the bare Pod was read.
     pub(super) noted: Vec<Duration>,
-    /// All of it, since the Workflow's create, or the Pod's, was sent.
+    /// The whole duration since the create of the Workflow or the Pod was sent.
     pub(super) all: Vec<Duration>,
 }
 
-/// When what was first seen of one run, or of one bare Pod.
+/// The first arrivals of the events of one run or one bare Pod.
 #[derive(Clone, Copy, Default)]
 struct Sight {
     before: Option<Instant>,
@@ -57,12 +57,12 @@ pub(super) struct Run<'a> {
     pub(super) operator: &'a OperatorProcess,
     pub(super) clients: usize,
     pub(super) count: usize,
-    /// Whether the step between the other two is there.
+    /// Whether the runs have the Pod between the other two steps.
     pub(super) with_pod: bool,
 }
 
 impl Run<'_> {
-    /// Each client applies a Workflow, and the next one when that has succeeded.
+    /// Lets each client apply a Workflow, and the next one after that has succeeded.
     pub(super) async fn to_its_end(&self, times: &mut Times) -> Result<()> {
         let namespace = namespace(self.harness).await?;
         let workflows = sample::path(&namespace, "workflows");
@@ -83,7 +83,7 @@ impl Run<'_> {
     }
 }
 
-/// Each client creates a Pod, watches it to its end, reads its log, deletes it, and goes on with the next.
+/// Lets each client create a Pod, watch it to its end, read its log, delete it, and go on with the next.
 pub(super) async fn bare(
     harness: &Harness,
     clients: usize,
@@ -116,7 +116,7 @@ pub(super) async fn bare(
     Ok(())
 }
 
-/// The spec of a Pod as the operator makes it, for bare ones to be the same.
+/// Returns the spec of a Pod as the operator creates it, for the bare Pods.
 pub(super) async fn sample(harness: &Harness) -> Result<Value> {
     let namespace = namespace(harness).await?;
     let sights = Sights::default();
@@ -131,12 +131,12 @@ pub(super) async fn sample(harness: &Harness) -> Result<Value> {
     tokio::time::timeout(patience(WARM_UP), acting).await.context("the first Pods do not end")??;
     let listed: Value = serde_json::from_str(&crowd::get(&harness.admin, &pods(&namespace)).await?)?;
     let mut spec = listed.pointer("/items/0/spec").context("no Pod is left of the first runs")?.clone();
-    // The scheduler is to find the node again.
+    // The scheduler has to find the node again.
     spec.as_object_mut().context("a Pod without a spec")?.remove("nodeName");
     Ok(spec)
 }
 
-/// A namespace in which the requester may create Pods.
+/// Creates a namespace in which the requester can create Pods.
 async fn namespace(harness: &Harness) -> Result<String> {
     let namespace = harness.cluster.namespace("bench").await?;
     namespace.bind("edit", named(REQUESTER)?.user).await?;
@@ -147,7 +147,7 @@ fn pods(namespace: &str) -> String {
     format!("/api/v1/namespaces/{namespace}/pods")
 }
 
-/// set → pod → set, as a requester would apply it; or without the Pod.
+/// Returns a Workflow with the steps set → pod → set, as a requester would apply it, or without the Pod.
 fn workflow(name: &str, with_pod: bool) -> Value {
     let mut steps = vec![
         json!({"name": "before", "set": {"value": "a letter"}}),
@@ -163,12 +163,12 @@ fn workflow(name: &str, with_pod: bool) -> Value {
     }
     json!({
         "apiVersion": "signoff.dev/v1alpha1", "kind": "Workflow", "metadata": {"name": name},
-        // Admission stamps who asked where the name is empty.
+        // Admission stamps the requester if the name is empty.
         "spec": {"requestedBy": "", "steps": steps},
     })
 }
 
-/// Longer than so many Pods take one after another.
+/// Returns a deadline longer than `count` Pods take one after another.
 fn patience(count: usize) -> Duration {
     PATIENCE + PATIENCE / 6 * u32::try_from(count).unwrap_or(u32::MAX)
 }
@@ -177,7 +177,7 @@ impl Times {
     fn add(&mut self, asked: Instant, from: Option<Instant>, sight: Sight, until: Option<Instant>) -> Result<()> {
         let (from, until) = from.zip(until).context("a run whose records were not seen")?;
         let (made, ended) = sight.made.zip(sight.ended).context("a Pod that was not seen to its end")?;
-        // Two watches may show two things in the other order, where hardly any time lies between them.
+        // Two watches may deliver two events in the other order if hardly any time is between them.
         self.made.push(made.saturating_duration_since(from));
         self.ran.push(ended.saturating_duration_since(made));
         self.noted.push(until.saturating_duration_since(ended));
@@ -192,7 +192,7 @@ impl Sights {
         self.news.notify_waiters();
     }
 
-    /// Waits until something was seen of this one.
+    /// Waits until `what` was seen of this run or Pod, and returns its arrivals.
     async fn until(&self, name: &str, what: impl Fn(&Sight) -> Option<Instant>) -> Sight {
         loop {
             let mut news = std::pin::pin!(self.news.notified());
@@ -204,7 +204,7 @@ impl Sights {
         }
     }
 
-    /// Does something while both watches are open.
+    /// Runs `acting` while both watches are open.
     async fn watched<T>(
         &self,
         harness: &Harness,

@@ -7,7 +7,7 @@ use crate::audit::{Sort, Tally, count, sort};
 use crate::crowd::percentile;
 use crate::table::{hundredths, machine, milliseconds, table, tenths};
 
-/// All of it.
+/// Renders all tables.
 pub(super) fn render(measured: &Measured, debug: bool) -> String {
     let build = if debug { "a debug build: these numbers say little about what is shipped" } else { "a release build" };
     let mut parts = vec![format!("\nOne Pod between two set steps, on {}; the operator is {build}.", machine())];

@@ -1,5 +1,5 @@
-//! Hostile tenants: each keeps its runs going in a namespace of its own, and replaces each that ends.
-//! They live on a thread of their own, so that their work does not delay the clients that measure.
+//! Hostile tenants: each keeps its runs going in a namespace of its own, and replaces each run that ends. They have a
+//! thread of their own, so that their work does not delay the measuring clients.
 //!
 //! The load bounds what is in flight: one request of a tenant and one vote at a time, and at most four new runs a
 //! second.
@@ -24,17 +24,17 @@ use crate::watch::Watch;
 
 /// The pause before a run is replaced.
 const PAUSE: Duration = Duration::from_millis(250);
-/// Phases in which a run goes on; `Waiting` for people.
+/// Phases in which a run goes on; in `Waiting` for people.
 const OPEN: [&str; 4] = ["", "Pending", "Running", "Waiting"];
 
 /// The counts of what hostile tenants did.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Deeds {
-    /// Workflows that were created.
+    /// Created Workflows.
     pub(super) created: usize,
-    /// Votes that were sent.
+    /// Sent votes.
     pub(super) votes: usize,
-    /// Runs that ended, by phase; `Quarantined` of those that were set aside.
+    /// Ended runs by phase; quarantined runs as `Quarantined`.
     pub(super) ended: BTreeMap<String, usize>,
     /// The message of the first run that did not succeed.
     pub(super) first_message: Option<String>,
@@ -52,7 +52,7 @@ pub(super) struct Hostile {
 }
 
 impl Hostile {
-    /// Makes so many tenants, and returns when each has created its runs.
+    /// Creates `count` tenants, and returns when each has created its runs.
     pub(super) async fn start(cluster: &Cluster, load: Load, count: usize) -> Result<Self> {
         let namespaces = try_join_all((0..count).map(|_| cluster.namespace("hostile"))).await?;
         let (stop, stopped) = oneshot::channel();
@@ -69,7 +69,7 @@ impl Hostile {
             let _ = send.send(deeds);
         })?;
         for _ in 0..count {
-            // If they end first, their error is found where they are stopped.
+            // If they end first, [`Hostile::stop`] returns their error.
             if begins.recv().await.is_none() {
                 break;
             }
@@ -77,7 +77,7 @@ impl Hostile {
         Ok(Self { stop, done, namespaces })
     }
 
-    /// Ends them; their runs stay. Returns what they did, and their namespaces.
+    /// Ends them; their runs stay. Returns their counts, and their namespaces.
     pub(super) async fn stop(self) -> Result<(Deeds, Vec<Namespace>)> {
         let _ = self.stop.send(());
         let deeds = self.done.await.context("the thread of the hostile tenants ended")??;
@@ -99,7 +99,7 @@ async fn act(
         try_join_all(tenants.map(|(number, namespace)| Tenant::new(cluster, load, number, namespace))).await?;
     let acting = join_all(tenants.iter().map(|tenant| tenant.act(begun, &report)));
     tokio::select! {
-        // A tenant ends only by an error.
+        // A tenant ends only with an error.
         ended = acting => { ended.into_iter().collect::<Result<Vec<()>>>()?; }
         _ = stopped => {}
     }
@@ -110,7 +110,7 @@ async fn act(
     Ok(deeds)
 }
 
-/// One thing that a tenant did or saw.
+/// An action or an observation of a tenant.
 enum Deed {
     Created,
     Voted,
@@ -141,7 +141,7 @@ impl Deeds {
 struct Tenant {
     load: Load,
     requester: kube::Client,
-    /// Each vote in their own name.
+    /// The voters: each votes in their own name.
     voters: Vec<(String, kube::Client)>,
     admin: kube::Client,
     server: Server,
@@ -160,7 +160,7 @@ impl Tenant {
             let client = cluster.client(&user, &[]).await?;
             voters.push((user, client));
         }
-        // Other hosts for each: the limit of calls to one host is not what is measured.
+        // Another address for each tenant, so that the limit of calls to one host is not measured.
         let address = Ipv4Addr::new(127, 0, 1, u8::try_from(number + 1)?);
         let (turns, calls, latency) = MODEL;
         let [workflows, approvals] = ["workflows", "approvals"].map(|plural| sample::path(&namespace.name, plural));
@@ -213,10 +213,10 @@ impl Tenant {
         tokio::try_join!(watching, replacing, self.vote(&say)).map(|_| ())
     }
 
-    /// Creates a run, and tries again until the API server takes it.
+    /// Creates a run, and tries again until the API server accepts it.
     async fn create(&self, index: usize, say: &impl Fn(Deed)) {
         let mut spec = self.load.spec(&Site { server: &self.server, voters: &self.names() });
-        // Admission stamps the requester where the name is empty.
+        // Admission stamps the requester if the name is empty.
         spec["requestedBy"] = json!("");
         let object = json!({
             "apiVersion": "signoff.dev/v1alpha1", "kind": "Workflow", "metadata": {"name": sample::name(index)}, "spec": spec,
@@ -233,7 +233,7 @@ impl Tenant {
         self.voters.iter().map(|(name, _)| name.clone()).collect()
     }
 
-    /// Gives all votes to each Approval that asks, one after another.
+    /// Sends all votes to each open Approval, one after another.
     async fn vote(&self, say: &impl Fn(Deed)) -> Result<()> {
         if self.voters.is_empty() {
             return Ok(());

@@ -1,5 +1,5 @@
 //! The operator as a kubelet runs it: in a control group with the memory limit of the chart, and started again whenever
-//! it ends. Must not be used for more than one load: its peak belongs to that load.
+//! it ends. One serves a single load, because its peak belongs to that load.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -16,32 +16,32 @@ use crate::harness::Harness;
 use crate::process;
 use signoff_tests::memory_group::{LIMIT, MemoryGroup};
 
-/// Between two looks at the process.
+/// The pause between two checks of the process.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
-/// An operator that ends so often is not started again.
+/// The number of restarts after which an operator is not started again.
 const MOST_RESTARTS: u32 = 20;
-/// The share of a processor that an idle operator uses at most.
+/// The largest share of a processor that an idle operator uses.
 const IDLE: f64 = 0.1;
 
-/// An operator and what was seen of its processes.
+/// An operator, and the figures of its processes.
 pub(super) struct KeptOperator<'a> {
     harness: &'a Harness,
     process: Option<OperatorProcess>,
     restarts: u32,
     peak_mib: f64,
-    /// The program that enters the group, and the operator's marks of what it evaluates.
+    /// The folder of the program that enters the group, and of the operator's marks of its evaluations.
     folder: TempDir,
-    /// Dropped after the process.
+    /// The control group, which is dropped after the process.
     group: Option<MemoryGroup>,
 }
 
 /// The resources that an operator needed.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Needed {
-    /// The most resident memory of any of its processes, in MiB; the limit where the kernel killed one for want of
+    /// The largest resident memory of any of its processes, in MiB; the limit if the kernel killed one for lack of
     /// memory.
     pub(super) peak_mib: f64,
-    /// The most memory of its control group, in MiB.
+    /// The largest memory of its control group, in MiB.
     pub(super) group_mib: Option<f64>,
     /// The number of restarts.
     pub(super) restarts: u32,
@@ -50,7 +50,7 @@ pub(super) struct Needed {
 }
 
 impl<'a> KeptOperator<'a> {
-    /// Starts an operator with the chart's arguments that calls servers on loopback, ready to work.
+    /// Starts an operator with the chart's arguments that can call servers on loopback, and waits until it is ready.
     pub(super) async fn start(harness: &'a Harness) -> Result<Self> {
         let group = MemoryGroup::make().inspect_err(|error| {
             say::problem(&format!(
@@ -85,12 +85,12 @@ impl<'a> KeptOperator<'a> {
         Ok(path)
     }
 
-    /// The process, if one runs.
+    /// Returns the process, if one runs.
     pub(super) fn process(&self) -> Option<&OperatorProcess> {
         self.process.as_ref()
     }
 
-    /// Does something, and meanwhile starts the operator again whenever it ends.
+    /// Runs `acting`, and starts the operator again whenever it ends in that time.
     pub(super) async fn during<T>(&mut self, acting: impl Future<Output = Result<T>>) -> Result<T> {
         tokio::select! {
             done = acting => done,
@@ -98,7 +98,7 @@ impl<'a> KeptOperator<'a> {
         }
     }
 
-    /// Returns why there is no operator any more.
+    /// Starts the operator again whenever it ends. Returns the error when there is no operator any more.
     async fn keep(&mut self) -> anyhow::Error {
         loop {
             tokio::time::sleep(LOOK_AGAIN).await;
@@ -121,7 +121,7 @@ impl<'a> KeptOperator<'a> {
     fn look(&mut self) -> bool {
         let Some(process) = &self.process else { return false };
         match process::usage(process.pid()) {
-            // What has ended has no memory, even if its entry is still there.
+            // A process that has ended uses no memory, even if its entry still exists.
             Ok(usage) if usage.rss_mib > 0.0 => {
                 self.peak_mib = self.peak_mib.max(usage.peak_mib);
                 true
@@ -149,7 +149,7 @@ impl<'a> KeptOperator<'a> {
         }
     }
 
-    /// Ends the operator, and returns what it needed until now. One that does not end when it is asked to is an error.
+    /// Ends the operator, and returns its figures. An operator that does not end when it is asked to is an error.
     pub(super) async fn stop(mut self) -> Result<Needed> {
         if !self.look() {
             self.restarts += 1;

@@ -43,7 +43,7 @@ pub(super) enum Load {
 pub(super) struct Site<'a> {
     /// A server of the tenant.
     pub(super) server: &'a Server,
-    /// The users who vote, as many as [`Load::voters`] says.
+    /// The users who vote, as many as [`Load::voters`] returns.
     pub(super) voters: &'a [String],
 }
 
@@ -68,7 +68,7 @@ impl Load {
         if self == Self::Votes { specs_of_gates::VOTERS } else { 0 }
     }
 
-    /// Whether a run can be set aside, which its tenant answers by another one.
+    /// Returns whether a run can be quarantined, in which case its tenant replaces it.
     pub(super) fn can_be_set_aside(self) -> bool {
         matches!(self, Self::Templates | Self::Regex | Self::Schemas | Self::Conditions)
     }
@@ -113,7 +113,7 @@ mod tests {
             (0..specs_of_gates::VOTERS).map(|number| format!("voter-{number}@example.com")).collect();
         for load in Load::value_variants() {
             let mut spec = load.spec(&Site { server: &server, voters: &voters });
-            // Admission fills it in.
+            // Admission sets it.
             spec["requestedBy"] = json!("dana");
             let object = json!({
                 "apiVersion": "signoff.dev/v1alpha1", "kind": "Workflow", "metadata": {"name": "w", "uid": "u"}, "spec": spec,

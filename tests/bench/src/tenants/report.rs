@@ -14,9 +14,9 @@ use crate::processors::Used;
 use crate::table::milliseconds;
 use signoff_tests::memory_group::LIMIT;
 
-/// The p99 beside hostile namespaces, in that alone.
+/// The largest p99 beside hostile namespaces, as a multiple of the p99 alone.
 const MOST_TIMES_ALONE: u32 = 5;
-/// A p99 that is good whatever it is alone.
+/// A p99 that meets the goal whatever the p99 alone is.
 const GOOD: Duration = Duration::from_secs(2);
 /// The share of the memory limit that the operator may use.
 const MOST_OF_LIMIT: f64 = 0.8;
@@ -24,25 +24,25 @@ const MOST_OF_LIMIT: f64 = 0.8;
 /// All measurements.
 pub(super) struct Measured {
     pub(super) is_debug: bool,
-    /// Hostile namespaces of the runs that have goals.
+    /// The number of hostile namespaces in the runs that have goals.
     pub(super) namespaces: usize,
-    /// Before and after the loads.
+    /// The runs before and after the loads.
     pub(super) alone: Vec<Run>,
     pub(super) beside: Vec<Run>,
 }
 
 /// One measurement of the victim.
 pub(super) struct Run {
-    /// `None` where the victim was alone.
+    /// The load; `None` if the victim was alone.
     pub(super) load: Option<Load>,
-    /// Hostile namespaces.
+    /// The number of hostile namespaces.
     pub(super) tenants: usize,
     pub(super) gates: Gates,
     pub(super) used: Used,
-    /// Evaluations that were stopped; `None` where there was no operator to say so.
+    /// Evaluations that were stopped; `None` if no operator was left to report them.
     pub(super) stopped: Option<f64>,
     pub(super) deeds: Deeds,
-    /// From the deletion of the hostile namespaces until they were gone and the operator idle.
+    /// From the deletion of the hostile namespaces until they were gone and the operator was idle.
     pub(super) idle_after: Option<Duration>,
     pub(super) needed: Needed,
 }
@@ -64,8 +64,7 @@ impl Run {
         sum(|gate| gate.requests) / sum(|gate| gate.all)
     }
 
-    /// Returns the processors that others used. If the operator was started again, the one that ended is not told from
-    /// others.
+    /// Returns the processors that others used, or zero after a restart, because the ended operator counts as others.
     fn others(&self) -> f64 {
         if self.needed.restarts > 0 { 0.0 } else { self.used.others() }
     }
@@ -117,12 +116,12 @@ impl Measured {
         (self.alone_p99() * MOST_TIMES_ALONE).max(GOOD)
     }
 
-    /// Whether a run misses any of its goals.
+    /// Returns whether a run misses any of its goals.
     pub(super) fn is_missed(&self, run: &Run) -> bool {
         run.at(0.99) > self.most() || run.of_limit() > MOST_OF_LIMIT || run.needed.restarts > 0
     }
 
-    /// Returns the goals of each load beside as many namespaces as were asked for.
+    /// Returns the goals of each load beside the requested number of namespaces.
     pub(super) fn goals(&self) -> Vec<Goal> {
         let most = self.most().as_secs_f64() * 1000.0;
         let mebibytes = (LIMIT >> 20) as f64 * MOST_OF_LIMIT;
@@ -133,7 +132,7 @@ impl Measured {
                 Goal::at_most(&format!("{load}_{key}"), &format!("{load}: {name}"), most, Some(figure))
             };
             let p99 = run.at(0.99).as_secs_f64() * 1000.0;
-            // Others make gates slow. They neither fill the operator's control group nor end it.
+            // Others make gates slow, but they neither fill the operator's control group nor end it.
             let restarts = Figure::new(f64::from(run.needed.restarts), 0.0);
             [
                 goal("p99_ms", "p99, ms", most, Figure::new(p99, run.others())),
@@ -144,7 +143,7 @@ impl Measured {
         goals.collect()
     }
 
-    /// Returns what `--json` writes.
+    /// Returns the content of `--json`.
     pub(super) fn to_json(&self) -> Value {
         let goals = self.goals();
         json!({

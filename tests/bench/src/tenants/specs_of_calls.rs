@@ -6,21 +6,21 @@ use super::load::MODEL;
 use crate::agents;
 use crate::server::Server;
 
-/// Calls at once of a run of long or late answers. Four runs have more than the limit of a namespace.
+/// Calls at once of a run of long or late answers. Four runs exceed the limit of a namespace.
 const BRANCHES: usize = 12;
-/// Records of a long journal, and the calls after them, each of which replays all.
+/// Records of a long journal. Each call after them replays all.
 const RECORDS: usize = 900;
 const CALLS: usize = 90;
 /// The characters of the response of each record: together less than the 256 KiB that are kept in the journal.
 const RESPONSE: usize = 270;
 
-/// An agent with tools, as `cargo xtask bench agents` has it.
+/// Returns an agent with tools, as in `cargo xtask bench agents`.
 pub(super) fn agents(server: &Server) -> Value {
     let (turns, calls, _) = MODEL;
     agents::workflow("", server, turns, calls)["spec"].take()
 }
 
-/// Agents with a tool, whose model answers with calls of 8 MiB.
+/// Returns agents with a tool, whose model answers with calls of 8 MiB.
 pub(super) fn answers(server: &Server) -> Value {
     let mut spec = agents(server);
     spec["providers"][0]["openai"]["baseURL"] = json!(server.provider_of_long_answers());
@@ -33,20 +33,20 @@ pub(super) fn answers(server: &Server) -> Value {
     spec
 }
 
-/// Requests that are not answered within their time.
+/// Returns requests that get no answer within their time.
 pub(super) fn slow(server: &Server) -> Value {
     let request = json!({"http": {"url": server.never()}, "timeout": "3s", "onError": "continue"});
     json!({"pattern": {"parallel": {"failFast": false}}, "steps": branches(&request)})
 }
 
-/// Requests that fail, and are made again after a tenth of a second.
+/// Returns requests that fail, and are retried after a tenth of a second.
 pub(super) fn failing(server: &Server) -> Value {
     let retry = json!({"limit": 20, "backoff": {"base": "100ms", "factor": 1, "jitter": 0}});
     let request = json!({"http": {"url": server.failing()}, "retry": retry, "onError": "continue"});
     json!({"pattern": {"parallel": {"failFast": false}}, "steps": branches(&request)})
 }
 
-/// A loop that fills the journal, and then calls: each call is a transition that replays all records.
+/// Returns a loop that fills the journal, and then calls: each call is a transition that replays all records.
 pub(super) fn journal(server: &Server) -> Value {
     json!({
         "pattern": {"graph": {"maxIterations": 1000, "maxSteps": 1000, "edges": [

@@ -3,16 +3,16 @@
 
 use serde_json::{Value, json};
 
-/// Steps of each kind, so many that a transition is near its limit.
+/// Steps of each kind: enough that a transition is near its limit.
 const TEMPLATES: usize = 10;
 const PATTERNS: usize = 300;
 const SCHEMAS: usize = 6;
 const CONDITIONS: usize = 350;
 
-/// A list of a text of 64 KiB, made without a long spec.
+/// A list with a text of 64 KiB, created without a long spec.
 const TEXT: &str = "[range(1000) | join('abcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstuvwxyzabcdefghij')]";
 
-/// Texts that are read and made again: 64 MiB in a rendering are the most.
+/// Returns templates that transform texts repeatedly: a rendering may create 64 MiB at most.
 pub(super) fn templates() -> Value {
     let value = format!(
         "{{% for t in {TEXT} %}}{{% for n in range(300) %}}{{{{ t | title | length }}}}{{% endfor %}}{{% endfor %}}"
@@ -20,7 +20,7 @@ pub(super) fn templates() -> Value {
     json!({"steps": steps(TEMPLATES, |_| json!({"set": {"value": value}}))})
 }
 
-/// A pattern that keeps many threads of its automaton busy, over a long text.
+/// Returns a pattern that keeps many threads of its automaton busy, over a long text.
 pub(super) fn regex() -> Value {
     let pattern = "(?:a|b|ab)*[a-z]{1,50}[0-9]";
     let value = format!(
@@ -29,7 +29,7 @@ pub(super) fn regex() -> Value {
     json!({"steps": steps(PATTERNS, |_| json!({"set": {"value": value}}))})
 }
 
-/// A thousand checks of each of twenty thousand numbers.
+/// Returns a thousand checks of each of twenty thousand numbers.
 pub(super) fn schemas() -> Value {
     let value = format!("[{{% for n in range(1000) %}}{}{{% endfor %}}7]", "7,".repeat(20));
     let schema = json!({
@@ -39,7 +39,7 @@ pub(super) fn schemas() -> Value {
     json!({"steps": steps(SCHEMAS, |_| json!({"set": {"value": value}, "outputSchema": schema}))})
 }
 
-/// Comprehensions over a thousand items, each of which makes texts and lists.
+/// Returns comprehensions over a thousand items, each of which creates texts and lists.
 pub(super) fn conditions() -> Value {
     let condition = "inputs.items.all(i, inputs.text.lowerAscii().replace('a', 'bb').split('b').size() >= 0)";
     json!({

@@ -2,28 +2,29 @@
 
 use serde_json::{Value, json};
 
-/// Workflows and gates of each, of the load that is named by these numbers.
+/// The number of Workflows, and of gates of each, of the load `Gates`.
 pub(super) const WORKFLOWS: usize = 40;
 const GATES: usize = 24;
-/// The people who vote. Their votes fill what small decisions of an Approval may have together, 96 KiB.
+/// The number of people who vote. Their votes fill the 96 KiB that the small decisions of an Approval may have
+/// together.
 pub(super) const VOTERS: usize = 6;
 /// Gates of a run with long votes.
 const VOTED: usize = 12;
 /// The characters of the text of a vote. With the rest of the vote they are less than 16 KiB.
 const VOTE: usize = 15_500;
 
-/// Gates at once that nobody decides.
+/// Returns gates that are open at once, without decisions.
 pub(super) fn gates() -> Value {
     parallel(&json!({"timeout": {"after": "30s", "action": "Reject"}}))
 }
 
-/// Gates that send a reminder each second.
+/// Returns gates that send a reminder each second.
 pub(super) fn reminders() -> Value {
     let timeout = json!({"after": "21s", "action": "Reject", "reminderInterval": "1s", "maxReminders": 20});
     parallel(&json!({"timeout": timeout}))
 }
 
-/// A loop of a gate that asks for a second.
+/// Returns a loop of a gate that is open for a second.
 pub(super) fn timers() -> Value {
     let gate = json!({"timeout": {"after": "1s", "action": "Skip"}});
     json!({
@@ -37,7 +38,7 @@ pub(super) fn timers() -> Value {
     })
 }
 
-/// Gates about a text each, which all voters must edit alike.
+/// Returns gates on a text each, which all voters must edit alike.
 pub(super) fn long_votes(voters: &[String]) -> Value {
     let approvers: Vec<Value> = voters.iter().map(|name| json!({"kind": "User", "name": name})).collect();
     let gate = json!({
@@ -54,7 +55,7 @@ pub(super) fn long_votes(voters: &[String]) -> Value {
     json!({"pattern": {"parallel": {}}, "steps": (0..VOTED).flat_map(branch).collect::<Vec<_>>()})
 }
 
-/// The merge patch of a vote with a text of 16 KiB.
+/// Returns the merge patch of a vote with a text of 16 KiB.
 pub(super) fn long_vote(voter: &str) -> Value {
     json!({"spec": {"decisions": {voter: {"verdict": "Modify", "parameters": {"response": "x".repeat(VOTE)}}}}})
 }

@@ -7,7 +7,7 @@ use crate::goal::judged_table;
 use crate::processors::{API_SERVER, OPERATOR};
 use crate::table::{hundredths, machine, milliseconds, percent, seconds, table, tenths, whole};
 
-/// Renders everything, and the goals last.
+/// Renders all tables, with the goals last.
 pub(super) fn render(measured: &Measured) -> String {
     let build = if measured.is_debug { "debug" } else { "release" };
     let parts = [
@@ -105,7 +105,7 @@ fn tenants(measured: &Measured) -> String {
     shown(&["Hostile tenants", "runs", "votes", "refused", ""], &rows)
 }
 
-/// Returns the beginning of a text, so that a line has room for it.
+/// Returns the beginning of a text that is too long for a line.
 fn cut(text: &str) -> String {
     const MOST: usize = 40;
     let line = text.lines().next().unwrap_or_default();

@@ -13,9 +13,9 @@ use crate::harness::{Harness, approver_user};
 use crate::sample;
 use crate::watch::Watch;
 
-/// The longest time of one gate. A gate that takes longer ends the measurement.
+/// The deadline of one gate. A gate that takes longer ends the measurement.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// After a request that the API server refused.
+/// The pause after a request that the API server refused.
 const AGAIN: Duration = Duration::from_millis(100);
 
 /// The times of one gate.
@@ -23,9 +23,10 @@ const AGAIN: Duration = Duration::from_millis(100);
 pub(super) struct Gate {
     /// From the create request sent to the watch event of the Workflow `Succeeded`.
     pub(super) all: Duration,
-    /// Of it, until the watch event of the Approval.
+    /// The part of it until the watch event of the Approval.
     pub(super) opened: Duration,
-    /// Of it, the victim's own two requests, create and decision, sent until answered: the API server alone.
+    /// The part of it for the victim's own two requests, create and decision, from sent to answered: the API server
+    /// alone.
     pub(super) requests: Duration,
 }
 
@@ -33,12 +34,12 @@ pub(super) struct Gate {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Gates {
     pub(super) gates: Vec<Gate>,
-    /// The problem that ended the measurement: a gate that was not done in time, or a run that did not succeed.
+    /// The problem that ended the measurement: a gate that missed the deadline, or a run that did not succeed.
     pub(super) problem: Option<String>,
 }
 
 impl Gates {
-    /// Returns one time of each gate. A gate that was not done counts with the time for which it was waited.
+    /// Returns one time of each gate. A gate that missed the deadline counts with the deadline.
     pub(super) fn times(&self, of: fn(&Gate) -> Duration) -> Vec<Duration> {
         let not_done = self.problem.as_ref().map(|_| PATIENCE);
         self.gates.iter().map(of).chain(not_done).collect()
@@ -57,7 +58,7 @@ pub(super) struct Victim<'a> {
 }
 
 impl<'a> Victim<'a> {
-    /// Makes its namespace and opens its watches.
+    /// Creates its namespace and opens its watches.
     pub(super) async fn new(harness: &'a Harness) -> Result<Self> {
         let namespace = harness.namespace().await?;
         let [workflows, approvals] = ["workflows", "approvals"].map(|plural| sample::path(&namespace, plural));
@@ -82,8 +83,8 @@ impl<'a> Victim<'a> {
         Ok(Self { harness, workflows, approvals, asked, ended, watching: Box::pin(watching), next: 0 })
     }
 
-    /// Takes one gate after another from its creation to its end, as long as `goes_on` says so of the number of those
-    /// done.
+    /// Takes one gate after another from its creation to its end, while `goes_on` of the number of finished gates is
+    /// true.
     pub(super) async fn gates(&mut self, mut goes_on: impl FnMut(usize) -> bool) -> Gates {
         let mut done = Gates::default();
         while done.problem.is_none() && goes_on(done.gates.len()) {
@@ -137,12 +138,12 @@ impl<'a> Victim<'a> {
     }
 }
 
-/// Sends a request until the API server takes it, as clients do: a server that is too busy is asked again.
+/// Sends a request until the API server accepts it, as clients do: a server that is too busy is asked again.
 async fn until_taken(request: impl AsyncFn() -> Result<String>) -> Result<()> {
     loop {
         let Err(error) = request().await else { return Ok(()) };
         match error.downcast_ref::<kube::Error>() {
-            // It was taken before, and the answer was lost.
+            // It was accepted before, and the answer was lost.
             Some(kube::Error::Api(status)) if status.code == 409 => return Ok(()),
             Some(kube::Error::Api(status)) if status.code != 429 && status.code < 500 => return Err(error),
             _ => tokio::time::sleep(AGAIN).await,
