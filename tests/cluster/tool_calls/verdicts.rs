@@ -132,7 +132,7 @@ async fn a_rejected_call_does_not_run_and_the_agent_is_told_the_reason() {
     let story = Story::begin("rejected", refund(), json!({"requireReason": true})).await;
     let approval = story.asked("1").await;
     let bare = story.says("bob", "reject", &approval, &[]).await;
-    assert!(refused(&bare).ends_with("add --reason TEXT"), "{bare:?}");
+    assert!(refused(&bare).ends_with("add --reason TEXT [SO0014]"), "{bare:?}");
     story.says("bob", "reject", &approval, &["--reason", "not this customer"]).await.ok().unwrap();
     story.ends_told("Denied by a human: not this customer").await;
     assert!(story.paid().is_empty());
