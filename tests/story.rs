@@ -1,7 +1,6 @@
-//! Examples with the answers beside them, and what a run came to without what differs from run to run.
+//! Examples with the answers beside them, and the result of a run without the parts that differ from run to run.
 //!
-//! Used by the tests that run the examples on a laptop, on a control plane, on a node and from records. It may not run
-//! anything.
+//! Used by the tests that run the examples on a laptop, on a control plane, on a node and from records.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -9,44 +8,44 @@ use std::path::{Path, PathBuf};
 use serde_json::{Map, Value, json};
 use signoff_api::Workflow;
 
-/// Examples that need more than one answering person and a script; each has a test of its own on the control plane, but
-/// for those that need a node, and those of models, which `tests/contract/models.rs` runs.
+/// Examples that need more than one answering person and a script. Each has a test of its own on the control plane,
+/// except for those that need a node, and those of models, which `tests/contract/models.rs` runs.
 const APART: [&str; 14] = [
-    // a service to talk to, or a real model
+    // They need a service, or a real model.
     "quickstart/workflow",
     "steps/secret",
     "steps/api-key",
     "servers/",
     "models/",
-    // more people than one
+    // They need several people.
     "gates/quorum",
     "gates/escalation",
-    // nobody answers, and time passes
+    // No one answers, and time passes.
     "gates/reminders",
     "gates/timeout-asks-again",
     "gates/timeout-goes-on",
     "gates/timeout-stops",
     "gates/timeout-waits",
-    // containers: a kubelet runs them, and so does the suite `pods`
+    // Containers, which a kubelet runs in the suite `pods`.
     "pods/",
-    // policies of an administrator, not Workflows
+    // Policies of an administrator, not Workflows.
     "policies/",
 ];
 
-/// A Workflow and what people answer.
+/// A Workflow and people's answers.
 pub(crate) struct Example {
-    /// `dag/two-gates`.
+    /// The name, such as `dag/two-gates`.
     pub(crate) name: String,
     pub(crate) text: String,
     answers: BTreeMap<String, Vec<Value>>,
 }
 
-/// Every example that one person's answers bring to its end, and that needs no node.
+/// Returns every example that one person's answers bring to its end, and that needs no node.
 pub(crate) fn examples() -> Vec<Example> {
     among(|name| !APART.iter().any(|apart| name.starts_with(apart)))
 }
 
-/// The examples with such names.
+/// Returns the examples with matching names.
 pub(crate) fn among(named: impl Fn(&str) -> bool) -> Vec<Example> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples");
     let mut found = Vec::new();
@@ -76,25 +75,25 @@ fn answers(example: &Path) -> BTreeMap<String, Vec<Value>> {
 }
 
 impl Example {
-    /// The next answer at a gate, by its path or its name.
+    /// Returns the next answer at a gate, by its path or its name.
     pub(crate) fn answer(&mut self, path: &str, gate: &str) -> Option<Value> {
         let key = [path, gate].into_iter().find(|key| self.answers.get(*key).is_some_and(|left| !left.is_empty()))?;
         Some(self.answers.get_mut(key)?.remove(0))
     }
 
-    /// The answers that nobody asked for.
+    /// Returns the gates whose answers were not used.
     pub(crate) fn unused(&self) -> Vec<&str> {
         self.answers.iter().filter(|(_, left)| !left.is_empty()).map(|(gate, _)| gate.as_str()).collect()
     }
 
-    /// Returns the path of the example's recorded story.
+    /// Returns the path of its record.
     pub(crate) fn record(&self) -> PathBuf {
         let file = format!("sim/histories/{}.json", self.name.replace('/', "."));
         Path::new(env!("CARGO_MANIFEST_DIR")).join(file)
     }
 }
 
-/// Returns the result of a run without times, uids, names of objects, digests and the order of simultaneous events.
+/// Returns the result of a run without times, uids, names of objects, digests and the order of concurrent events.
 pub(crate) fn story(workflow: &Workflow) -> Value {
     let status = serde_json::to_value(workflow.status.as_ref().unwrap()).unwrap();
     let mut records: Vec<Value> = status["steps"].as_array().cloned().unwrap_or_default();

@@ -1,5 +1,4 @@
-//! One run of the clerk of `workflow.yaml`, with the real engine and real HTTP, and people who answer as they were told
-//! to.
+//! One run of the clerk of `workflow.yaml`, with the real engine and real HTTP, and people who give prepared answers.
 
 use std::time::Duration;
 
@@ -9,16 +8,16 @@ use signoff_api::{Approval, Decision, Verdict, journal::Usage};
 use signoff_engine::End;
 use signoff_local::{DecisionError, Local, Run, RunOutcome, Sessions, from_yaml};
 
-/// The time in which a run must come to its end; without a stall each takes a second at most.
+/// The deadline of a run; without a stall each takes a second at most.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// An answer of a person, and the gates for which it is meant.
+/// An answer of a person.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Answer {
     /// The person.
     #[serde(default = "alice")]
     by: String,
-    /// A part of the arguments or of the questions that it is about. Default: anything.
+    /// A part of the arguments or of the questions to which it belongs. Default: any.
     #[serde(default)]
     about: String,
     #[serde(flatten)]
@@ -44,11 +43,11 @@ impl Answer {
 
 /// The result of a run.
 pub struct Ended {
-    /// Its end; none where it waits for people who give no answer.
+    /// Its end; `None` if it waits for people who give no answer.
     pub end: Option<End>,
-    /// The Approvals of the run.
+    /// All requests to people.
     pub approvals: Vec<Approval>,
-    /// The reasons for which answers of people were refused.
+    /// The reasons why answers of people were refused.
     pub refused: Vec<String>,
     /// The tokens that models used.
     pub usage: Option<Usage>,
@@ -89,7 +88,7 @@ async fn played(workflow: &Value, mut people: Vec<Answer>) -> Ended {
     Ended { end, approvals: snapshot.approvals, refused, usage }
 }
 
-/// The first answer that is about something pending.
+/// Returns the first answer to a pending request.
 fn next(run: &Run, people: &mut Vec<Answer>) -> Option<(String, Answer)> {
     let pending = run.pending();
     let asked = |answer: &Answer| pending.iter().find(|approval| answer.is_about(approval));

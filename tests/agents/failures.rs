@@ -1,4 +1,4 @@
-//! Failures with consequences: an approval that runs something else, or something twice.
+//! Failures with consequences: an approval that runs another call, or a call twice.
 
 use std::sync::{
     Arc,
@@ -36,7 +36,7 @@ impl Session {
         Self { folder, model, tools, days: Arc::default() }
     }
 
-    /// The runs of a process of their own.
+    /// Returns the runs of a process of their own.
     fn process(&self) -> Local {
         let days = Arc::clone(&self.days);
         let clock = move || {
@@ -146,7 +146,7 @@ async fn a_call_that_waits_for_days_runs_once_and_the_others_of_its_turn_are_not
     let id = run.id().to_owned();
     assert_eq!(decide(&mut run, "Dear ACME", "alice", verdict(Verdict::Approve)).await, RunOutcome::Paused);
     drop(run);
-    // Another process, day by day; nobody decides.
+    // Another process, day by day, without a decision.
     for day in 1..=4 {
         session.days.store(day, Ordering::SeqCst);
         let mut run = session.process().resume(&id).await.unwrap();

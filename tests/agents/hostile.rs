@@ -1,7 +1,6 @@
-//! Hostile transcripts: what a model can write so that something runs that must not, somebody is deceived, or the run
-//! stalls.
+//! Hostile transcripts: what a model can write so that a forbidden call runs, a person is deceived, or the run stalls.
 //!
-//! Each file of `hostile/` is one. Besides what the file says, some things hold for all of them.
+//! Each file of `hostile/` is one. Besides the expectations of the file, some hold for all of them.
 
 use std::{
     collections::BTreeMap,
@@ -27,7 +26,7 @@ use crate::{
     transcript::{Asked, Expected, ToldCall, Transcript, Turn, expanded, is_like},
 };
 
-/// The most bytes of a result that the model is told, with the note that it was cut.
+/// The most bytes of a result in the model's request, with the note that it was cut.
 const MOST_OF_A_RESULT: usize = 33 * 1024;
 /// The most bytes of all results of a turn, with those notes.
 const MOST_OF_A_TURN: usize = 132 * 1024;
@@ -71,7 +70,7 @@ fn a_request_that_nobody_approved_is_a_problem() {
     assert_eq!(found.0, [r#"nobody approved POST /refunds {"amount":1}"#]);
 }
 
-/// Plays one, and returns what is not as it must be.
+/// Plays one transcript, and returns the deviations from the expectations.
 async fn played(transcript: &Transcript) -> Vec<String> {
     let model = model(transcript).await;
     let tools = tools(transcript).await;
@@ -89,7 +88,7 @@ async fn played(transcript: &Transcript) -> Vec<String> {
     found.0
 }
 
-/// Speaks for both agents, which are told apart by the name of their model.
+/// Starts a model for both agents, which it distinguishes by the name of their model.
 async fn model(transcript: &Transcript) -> Loopback {
     let (clerk, cashier) = (transcript.turns.clone(), transcript.cashier.clone());
     let (asked_clerk, asked_cashier) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
@@ -153,7 +152,8 @@ impl Problems {
         self.check(alike, || format!("refused {:?}", ended.refused));
     }
 
-    /// Each call has exactly one result in the model's order, and everything that the models are told is bounded.
+    /// Checks that each call has exactly one result in the model's order, and that all requests to the models are
+    /// bounded.
     fn conversations(&mut self, transcript: &Transcript, requests: &[Received]) {
         self.check(requests.len() <= MOST_REQUESTS, || format!("{} requests to the models", requests.len()));
         let mut last: BTreeMap<bool, Vec<Vec<Told>>> = BTreeMap::new();
@@ -188,7 +188,7 @@ impl Problems {
         }
     }
 
-    /// The tools got exactly what the file says.
+    /// Checks that the tools got exactly the requests of the file.
     fn log(&mut self, transcript: &Transcript, log: &[String]) {
         let mut expected: Vec<_> = transcript.ran.iter().flat_map(|ran| ran.all()).collect();
         let mut found = log.to_vec();
@@ -207,7 +207,7 @@ impl Problems {
             };
             format!("asked {}", shown(&approvals.iter().map(of).collect::<Vec<_>>().join("\n")))
         });
-        // Nothing that a model says chooses whom a gate asks, or opens another verdict.
+        // No text of a model chooses the approvers of a gate, or allows another verdict.
         for approval in approvals {
             let request = &approval.spec.request;
             let group = match request.gate.name.as_str() {
@@ -228,7 +228,8 @@ impl Problems {
         }
     }
 
-    /// Each request of a tool that changes something was approved with exactly these bytes, each approval counts once.
+    /// Checks that each request of a tool that changes something was approved with exactly these bytes. Each approval
+    /// counts once.
     fn approved(&mut self, approvals: &[Approval], log: &[String]) {
         let mut approved: Vec<String> = Vec::new();
         for approval in approvals {
@@ -284,7 +285,7 @@ fn are_told(expected: &[Expected], found: &[Told]) -> bool {
     expected.len() == found.len() && expected.iter().zip(found).all(one)
 }
 
-/// Whether providers accept it as the name of a tool.
+/// Returns whether providers accept it as the name of a tool.
 fn is_wire_name(name: &str) -> bool {
     (1..=64).contains(&name.len()) && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-'))
 }

@@ -1,7 +1,7 @@
 //! One conformance table for the protocols of models: the clerk runs over each against aimock, streaming.
 //!
 //! aimock's journal has each request as one of chat completions, whatever its protocol was. The columns of the table
-//! name what is lost on the way. Reasoning and signatures always are.
+//! name what is lost in the conversion. Reasoning and signatures are always lost.
 
 use std::collections::VecDeque;
 
@@ -23,13 +23,14 @@ struct Protocol {
     /// The name of an answer in errors.
     answer: &'static str,
     /// Whether the journal has the ids of calls and results. aimock numbers Ollama's calls in each message again and
-    /// drops the ids and the names of its results: only their order is known. Gemini's results it assigns by name.
+    /// drops the ids and the names of its results, so that only their order is known. It assigns Gemini's results by
+    /// name.
     has_ids: bool,
-    /// The reason of the end of an answer with calls, where aimock's own one is wrong. For Gemini it writes
+    /// The finish reason of an answer with calls, where aimock's own one is wrong. For Gemini it writes
     /// `FUNCTION_CALL`, which the API does not have: such an answer ends with `STOP`.
     finish_of_calls: Option<&'static str>,
     /// The piece of a stream before which the first call is complete, and the answer is not. aimock sends Gemini's
-    /// calls and the end in one piece, so that nothing arrives of a cut answer.
+    /// calls and the end in one piece, so that nothing of a cut answer arrives.
     cut: usize,
     /// Whether aimock reports the tokens of the fixture. For Ollama it always reports 0. It reports cached tokens and
     /// those of reasoning for no protocol.
@@ -93,11 +94,11 @@ const PAID: &str = r#"POST /refunds {"amount":420}"#;
 enum Says {
     Calls(&'static [(&'static str, &'static str, &'static str)]),
     Done,
-    /// An error with this status, and a second to wait for.
+    /// An error with this status, and a second to wait.
     Error(u64),
-    /// An answer that is spoiled by aimock in this way, again and again.
+    /// An answer that aimock always breaks in this way.
     Chaos(&'static str),
-    /// Two calls, whose stream breaks after the first one; again and again.
+    /// Two calls, whose stream always breaks after the first one.
     Cut,
 }
 
@@ -154,7 +155,7 @@ impl Protocol {
     }
 }
 
-/// Tokens as fixtures write them.
+/// Returns tokens as fixtures write them.
 fn used(input: i64, output: i64) -> Value {
     json!({"prompt_tokens": input, "completion_tokens": output})
 }
@@ -170,7 +171,7 @@ struct Played {
     log: Vec<String>,
 }
 
-/// A call as the model is told it again, and its result.
+/// A call in the model's next request, and its result.
 #[derive(Debug, PartialEq)]
 struct Told {
     id: Option<String>,
@@ -223,7 +224,7 @@ impl Played {
         told
     }
 
-    /// Returns a call as it is told, with this result.
+    /// Returns a call of a conversation, with this result.
     fn call(&self, id: &str, tool: &str, arguments: Value, result: &str) -> Told {
         let id = self.has_ids.then(|| id.to_owned());
         Told { id, tool: tool.to_owned(), arguments, result: result.to_owned() }
@@ -241,7 +242,7 @@ fn alice() -> Vec<Answer> {
     vec![Answer::approves("420", "alice")]
 }
 
-/// Two attempts, with the shortest pause.
+/// Returns a step with two attempts and the shortest pause.
 fn twice() -> Value {
     json!({"retry": {"limit": 1, "backoff": {"base": "1s", "max": "1s"}}})
 }
@@ -292,7 +293,7 @@ async fn an_edited_refund_runs_as_edited_and_the_model_is_told() {
         played.assert_succeeded();
         assert_eq!(played.log, [r#"POST /refunds {"amount":42}"#], "{name}");
         assert_eq!(played.ended.approvals.len(), 2, "{name}: an edit is no approval");
-        // The call goes back as the model made it.
+        // The conversation has the call as the model made it.
         let told = "A human changed the arguments. This ran: {\"amount\":42}\nPOST /refunds";
         assert_eq!(played.told(), [played.call("b", "refund", json!({"amount": 420}), told)], "{name}");
     }
@@ -343,7 +344,7 @@ async fn spoiled_answers_fail_the_turn_and_are_not_shown() {
                 !["malformed", "chaos", "spoiled", "12-345"].iter().any(|shown| why.contains(shown)),
                 "{name}: {why}"
             );
-            // No call of an answer that is not whole is made, nor is anybody asked about one.
+            // No call of an incomplete answer is made or asked about.
             assert_eq!((&played.log[..], played.ended.approvals.len()), (&[PAID.to_owned()][..], 1), "{name}");
             assert_eq!(played.requests.len(), 2, "{name}: {why}");
         }

@@ -1,7 +1,7 @@
 //! An agent with tools against aimock, a provider of models that others wrote: answers with calls, and failures of
 //! every kind.
 //!
-//! The answers of a provider are those that aimock gives; what it was sent is read from its own journal.
+//! aimock gives the answers of the provider; the requests are read from its journal.
 
 use serde_json::{Value, json};
 use signoff_engine::End;
@@ -18,7 +18,7 @@ struct Played {
     ended: Ended,
     /// The status and the body of each request to the provider.
     requests: Vec<(u64, Value)>,
-    /// The requests that the tools received.
+    /// The requests of the tools.
     log: Vec<String>,
 }
 
@@ -27,7 +27,7 @@ impl Played {
         self.requests.iter().map(|(status, _)| *status).collect()
     }
 
-    /// The results that the model was told last, turn by turn.
+    /// Returns the results in the model's last request, turn by turn.
     fn told(&self) -> Vec<Vec<(String, String)>> {
         let (_, last) = self.requests.last().unwrap();
         let turns = told(last).unwrap().into_iter();
@@ -60,7 +60,7 @@ async fn play(fixtures: Value, handle: Value, people: Vec<Answer>) -> Played {
     Played { ended, requests, log: log.collect() }
 }
 
-/// Two attempts, with the shortest pause.
+/// Returns a step with two attempts and the shortest pause.
 fn twice() -> Value {
     json!({"retry": {"limit": 1, "backoff": {"base": "1s", "max": "1s"}}})
 }
@@ -78,12 +78,12 @@ fn done() -> Value {
     json!({"content": "done"})
 }
 
-/// A fixture that fails in this way each time.
+/// Returns a fixture that fails in this way each time.
 fn chaos(how: Value) -> Value {
     json!([{"match": {"model": "clerk"}, "response": done(), "chaos": how}])
 }
 
-/// The first answer of a model, and another one for the second request.
+/// Returns the first answer of a model, and another one for the second request.
 fn once(first: Value) -> Value {
     json!([
         {"match": {"model": "clerk", "sequenceIndex": 0}, "response": first},
@@ -114,7 +114,7 @@ async fn calls_of_tools_are_made_and_each_is_answered_under_its_id() {
     assert!(told[0][2].0 == "c" && told[0][2].1.starts_with("Error: "), "{told:?}");
     assert_eq!(told[1], [("d".to_owned(), "GET /orders/2".to_owned())]);
     assert_eq!(played.log, ["GET /orders/1", r#"POST /refunds {"amount":420}"#, "GET /orders/2"]);
-    // What the agent was offered has the form of the protocol.
+    // The offered tools have the format of the protocol.
     let offered = &played.requests[0].1["tools"];
     let names: Vec<_> = offered.as_array().unwrap().iter().map(|tool| tool["function"]["name"].clone()).collect();
     assert_eq!(names, ["lookup", "refund", "letter", "delegate", "ask-human"]);

@@ -1,6 +1,6 @@
 //! The client of MCP servers against servers that others wrote: two of npm, and rmcp's own in both versions.
 //!
-//! The version that was spoken is read from the wire: by a relay before servers over HTTP, by `tee` around a command.
+//! The spoken version is read from the transport: by a relay before servers over HTTP, by `tee` around a command.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -30,26 +30,26 @@ const OLDER: &str = "2025-11-25";
 /// The field of `_meta` that names the version of a request.
 const VERSION: &str = "io.modelcontextprotocol/protocolVersion";
 
-/// A client that may reach loopback.
+/// Returns a client that can reach loopback.
 fn client() -> McpClient {
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let addresses = AddressSettings::default().with_loopback();
     McpClient::new(HttpClient::new(HttpSettings { addresses, ..HttpSettings::default() }).unwrap())
 }
 
-/// The server behind a relay.
+/// Returns the server behind a relay.
 fn behind(wire: &Wire) -> ToolServer {
     let address = ServerAddress::Url(wire.url("/mcp"));
     ToolServer { namespace: "team".to_owned(), name: "real".to_owned(), address, key: None }
 }
 
-/// A call that people decided about, by the definition in a catalogue.
+/// Returns a call that people decided about, with its definition in a catalogue.
 fn decided(catalogue: &Catalogue, tool: &str, arguments: Value) -> ToolRequest {
     let definition = Some(catalogue.tool(tool).unwrap().digest().clone());
     ToolRequest { tool: tool.to_owned(), arguments, definition, schema: None, depth: 0 }
 }
 
-/// A call that needs no decision, by the recorded schema.
+/// Returns a call that needs no decision, with the recorded schema.
 fn unasked(catalogue: &Catalogue, tool: &str, arguments: Value) -> ToolRequest {
     let schema = catalogue.tool(tool).unwrap().definition().get("inputSchema").cloned();
     ToolRequest { tool: tool.to_owned(), arguments, definition: None, schema, depth: 0 }
@@ -66,9 +66,9 @@ fn names(catalogue: &Catalogue) -> Vec<&str> {
     catalogue.tools().iter().map(|tool| tool.name()).collect()
 }
 
-/// Calls tools of `server-everything`, whichever way they are sent.
+/// Calls tools of `server-everything`, over any transport.
 async fn play_everything(catalogue: &Catalogue, mut call: impl AsyncFnMut(ToolRequest) -> ToolReply) {
-    // A tool that would ask back is registered for clients that answer; a tool that runs only as a task is left out.
+    // A tool that needs input is registered for clients that answer; a tool that runs only as a task is skipped.
     let offered = names(catalogue);
     assert!(["echo", "get-sum", "get-structured-content", "get-tiny-image"].iter().all(|name| offered.contains(name)));
     let asks_back = |name: &&str| ["sampling", "elicitation", "roots"].iter().any(|word| name.contains(word));
@@ -100,7 +100,7 @@ fn count(sent: &[WireRequest], asks: &str) -> usize {
     sent.iter().filter(|request| request.asks() == asks).count()
 }
 
-/// Checks that a server was asked for the newer version once, and everything else was said in the older one.
+/// Checks that a server got one request in the newer version, and all others in the older one.
 fn assert_older_on_wire(wire: &Wire) {
     let sent = wire.sent();
     let (probe, others) = sent.split_first().unwrap();
@@ -121,7 +121,7 @@ fn assert_older_on_wire(wire: &Wire) {
     assert_eq!((count(&sent, "notifications/initialized"), count(&sent, "DELETE")), (sessions, sessions));
 }
 
-/// Checks that everything was said in the newer version.
+/// Checks that all requests were in the newer version.
 fn assert_newer_on_wire(wire: &Wire) {
     let sent = wire.sent();
     assert!(!sent.is_empty());
@@ -149,7 +149,7 @@ async fn everything_over_http_speaks_2025_11_25() {
     assert_eq!(count(&wire.sent(), "tools/call"), 5);
 }
 
-/// A command of a server, with what it reads and what it writes in two files beside `log`.
+/// Returns a command of a server that records its input and its output in two files beside `log`.
 async fn command(package: &str, arguments: &[&str], log: &Path) -> ServerCommand {
     let tee = r#"tee "$LOG.in" | "$0" "$@" | tee "$LOG.out""#;
     let own = command_line(package, arguments).await.unwrap();
@@ -158,11 +158,11 @@ async fn command(package: &str, arguments: &[&str], log: &Path) -> ServerCommand
     ServerCommand { program: "sh".to_owned(), arguments, env }
 }
 
-/// Checks that a command was asked for the newer version first, and answered in the older one.
+/// Checks that a command got the first request in the newer version, and answered in the older one.
 fn assert_older_on_streams(log: &Path) {
     let messages = |end: &str| -> Vec<Value> {
         let text = fs::read_to_string(log.with_extension(end)).unwrap();
-        // The last line may be written at this moment.
+        // The last line may be incomplete.
         text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
     };
     let (sent, received) = (messages("in"), messages("out"));
@@ -258,7 +258,7 @@ async fn rmcp_speaks_either_version_and_what_it_asks_for_is_declined() {
             McpVersion::Stateless => assert_newer_on_wire(&wire),
             McpVersion::Session => assert_older_on_wire(&wire),
         }
-        // Nothing that was asked for is sent, and no call is sent again.
+        // No requested input is sent, and no call is sent again.
         let sent = wire.sent();
         let calls: Vec<_> = sent.iter().filter(|request| request.asks() == "tools/call").collect();
         assert_eq!(calls.len(), 3);

@@ -24,28 +24,28 @@ pub struct Transcript {
     pub spec: Map<String, Value>,
     /// The answers of the clerk's model.
     pub turns: Vec<Turn>,
-    /// Whether the last answer is given again and again.
+    /// Whether the last answer is repeated endlessly.
     #[serde(default)]
     pub endless: bool,
     /// The answers of the cashier's model.
     #[serde(default)]
     pub cashier: Vec<Turn>,
-    /// The answers of tools, where they are others than usual.
+    /// The answers of tools that differ from the usual ones.
     #[serde(default)]
     pub tools: Vec<ToolAnswer>,
     /// The answers of people.
     #[serde(default)]
     pub people: Vec<Answer>,
-    /// The questions that people were asked, in this order.
+    /// The requests to people, in order.
     #[serde(default)]
     pub asked: Vec<Asked>,
     /// The answers of people that were refused.
     #[serde(default)]
     pub refused: Vec<String>,
-    /// The results that the clerk's model was told last, turn by turn.
+    /// The results in the last request to the clerk's model, turn by turn.
     #[serde(default)]
     pub told: Vec<Vec<ToldCall>>,
-    /// The results that the cashier's model was told last, turn by turn.
+    /// The results in the last request to the cashier's model, turn by turn.
     #[serde(default)]
     pub told_cashier: Vec<Vec<ToldCall>>,
     /// Every request that the tools got, in any order.
@@ -93,14 +93,14 @@ pub struct ToolAnswer {
     pub status: Option<u16>,
 }
 
-/// A question that a person was asked.
+/// A request to a person.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Asked {
     pub gate: String,
     /// The canonical arguments.
     pub arguments: Option<String>,
-    /// The agent's own words; none where it is absent.
+    /// The agent's own words, or `None`.
     pub says: Option<String>,
     /// The questions.
     #[serde(default)]
@@ -109,7 +109,7 @@ pub struct Asked {
     pub excluded: Vec<String>,
 }
 
-/// A call that the model is told again, with its result; or several that differ by a number.
+/// A call of the conversation with its result; or several that differ by a number.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ToldCall {
@@ -129,7 +129,7 @@ pub enum Ran {
     Many { each: String, from: u32, to: u32 },
 }
 
-/// A call with its result, as it is expected.
+/// A call with its expected result.
 #[derive(Clone, Debug)]
 pub struct Expected {
     pub id: String,
@@ -219,7 +219,7 @@ pub fn expanded(text: &str) -> String {
     repeated.replace_all(text, |found: &regex::Captures<'_>| found[1].repeat(found[2].parse().unwrap())).into_owned()
 }
 
-/// Whether a text is the expected one.
+/// Returns whether a text matches the expected one.
 pub fn is_like(expected: &str, found: &str) -> bool {
     let mut parts: Vec<_> = expected.split('…').collect();
     let last = parts.pop().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Servers with ways of their own: whatever they do after an approved refund, it is paid once and the run ends well.
+//! Servers with unusual behavior: whatever they do after an approved refund, it is paid once and the run ends well.
 
 use std::{convert::Infallible, time::Duration};
 
@@ -26,7 +26,7 @@ fn done() -> Value {
     completion(Some("done"), &[], "stop")
 }
 
-/// The usual answer: the call first, and then the text.
+/// Returns the usual answer: the call first, and then the text.
 fn usual(number: usize) -> Response {
     loopback::json(&if number == 0 { calls() } else { done() })
 }
@@ -49,7 +49,7 @@ fn delta(delta: Value, finish: Value) -> Value {
     json!({"choices": [{"index": 0, "delta": delta, "finish_reason": finish}]})
 }
 
-/// The usual answer as a stream, in as small pieces as servers send.
+/// Returns the usual answer as a stream, in pieces as small as servers send.
 fn streamed(number: usize) -> Vec<String> {
     if number > 0 {
         return events(&[
@@ -88,7 +88,7 @@ async fn play(model: impl Fn(usize, &Value) -> Response + Send + Sync + 'static,
     Played { end: ended.end, models: model.received().len(), refunds }
 }
 
-/// Checks that the refund was paid once and that the run ended well, after so many requests to the model.
+/// Checks that the refund was paid once and that the run ended well, after `requests` requests to the model.
 #[track_caller]
 fn assert_paid_once(played: &Played, requests: usize) {
     assert_eq!(played.refunds, [format!("POST /refunds {REFUND}")]);
@@ -207,7 +207,7 @@ async fn a_turn_is_repeated_at_most_three_times_and_the_failure_names_the_refund
     assert_eq!((played.models, played.refunds.len()), (5, 1));
     let Some(End::Failed(why)) = played.end else { panic!("{:?}", played.end) };
     assert!(why.ends_with("503 Service Unavailable: overloaded; before that, its agent called refund"), "{why}");
-    // What would fail again is not repeated.
+    // A request that would fail again is not repeated.
     let played =
         play(|number, _| if number == 0 { usual(0) } else { refuses("no such model") }, json!({"retry": null})).await;
     assert_eq!((played.models, played.refunds.len()), (2, 1));

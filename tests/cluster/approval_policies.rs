@@ -1,5 +1,5 @@
-//! Approval policies on a real API server, with the real operator and several users: none of them gets below a policy,
-//! and nothing of a policy reaches what was asked before it.
+//! Approval policies on a real API server, with the real operator and several users: no user can do less than a policy
+//! demands, and a policy does not change earlier requests.
 
 mod bypass;
 mod harness;
@@ -69,7 +69,7 @@ async fn two_names_of_one_person_count_once_and_a_name_without_a_rule_not_at_all
     let (approval, request) = harness.asked("refund", "review").await;
     assert_eq!(request.persons.len(), 3);
     harness.decide("slash", &approval, approve(&["finance"])).await.unwrap();
-    // Whether the API server refuses the second name or the operator does not count it, it is one person.
+    // Either the API server refuses the second name or the operator does not count it: it is one person.
     let second = harness.decide("tilde", &approval, approve(&["finance"])).await;
     let unknown = harness.decide("alice", &approval, approve(&["finance"])).await.unwrap_err();
     assert!(unknown.contains("every one of these user names must match a rule"), "{unknown}");
@@ -118,7 +118,7 @@ async fn a_policy_of_the_namespace_tightens_and_never_loosens() {
     let sources: Vec<_> = request.required_by.iter().map(|by| by.source.as_str()).collect();
     assert_eq!(sources, [&format!("ClusterApprovalPolicy {}", harness.policy("alpha")), "ApprovalPolicy beta"]);
 
-    // What would turn a no into a yes is no policy that can be met.
+    // A policy that would turn a no into a yes cannot be met.
     harness.own_policy("gamma", json!({"gates": {"timeoutActions": ["Approve"]}})).await;
     harness.run("lax", json!([gate_of("Reject")])).await;
     let refused = harness.ended("lax").await;
@@ -155,7 +155,7 @@ async fn an_added_gate_cannot_be_avoided() {
     assert_eq!(run.phase, WorkflowPhase::Rejected);
     assert!(run.steps.iter().all(|record| record.path != "pay"));
 
-    // Taking its name, or going around it by a second visit, does not help either.
+    // Neither the name of the policy's gate nor a second visit gets around it.
     harness.run("named", json!([gate("check-pay", json!({})), pay(json!({}))])).await;
     let refused = harness.ended("named").await;
     assert_eq!(reason(&refused, conditions::ACCEPTED).as_deref(), Some("PolicyConflict"));

@@ -1,5 +1,4 @@
-//! A namespace with Approvals as the operator asks them, for tests of decisions. They are asked and counted only in the
-//! way of the operator.
+//! A namespace with Approvals as the operator would create them, for tests of how people decide.
 
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -34,24 +33,24 @@ pub(crate) async fn allowed(cluster: &Cluster, question: &SubjectAccessReview) {
     panic!("not allowed after 1000 questions: {:?}", question.spec);
 }
 
-/// One test's own place.
+/// The namespace of one test.
 pub(crate) struct Place {
     pub(crate) cluster: Cluster,
     pub(crate) namespace: Namespace,
     operator: Client,
-    /// The uid of the run that every request is of, once one is.
+    /// The uid of the run of all requests, once it exists.
     run: OnceCell<String>,
     asked: AtomicU32,
     counts: AtomicBool,
 }
 
 impl Place {
-    /// On the suite's control plane.
+    /// Opens a namespace on the suite's control plane.
     pub(crate) async fn shared(prefix: &str) -> Self {
         Self::on(Cluster::shared().unwrap(), prefix).await
     }
 
-    /// On this cluster, on which the chart is installed.
+    /// Opens a namespace on this cluster, on which the chart is installed.
     pub(crate) async fn on(cluster: Cluster, prefix: &str) -> Self {
         let namespace = cluster.namespace(prefix).await.unwrap();
         let operator = cluster.operator_client().await.unwrap();
@@ -65,9 +64,9 @@ impl Place {
         }
     }
 
-    /// Asks about a refund: alice and the group finance, one of them, every verdict allowed, a day's time; changed by
-    /// `change` before it gets its digest and name. Returns the name. Every one names a spec of its own, so that equal
-    /// questions have different names.
+    /// Creates an Approval about a refund with the approvers alice and the group finance, threshold 1, every verdict,
+    /// and a deadline after a day. `change` changes it before it gets its digest and name. Returns the name. Every
+    /// Approval names a spec of its own, so that equal questions have different names.
     pub(crate) async fn ask(&self, change: impl FnOnce(&mut ApprovalRequest)) -> String {
         let mut request = refund();
         let run = self.run.get_or_init(|| run(&self.cluster, &self.namespace.name)).await;
@@ -110,22 +109,22 @@ impl Place {
         allowed(&self.cluster, &question).await;
     }
 
-    /// The Approvals here, as the operator.
+    /// Returns the Approvals of the namespace, as the operator.
     pub(crate) fn approvals(&self) -> Api<Approval> {
         Api::namespaced(self.operator.clone(), &self.namespace.name)
     }
 
-    /// The Blobs here, as the operator.
+    /// Returns the Blobs of the namespace, as the operator.
     pub(crate) fn blobs(&self) -> Api<Blob> {
         Api::namespaced(self.operator.clone(), &self.namespace.name)
     }
 
-    /// One Approval as it is stored now.
+    /// Returns one Approval as it is stored now.
     pub(crate) async fn stored(&self, name: &str) -> Approval {
         self.approvals().get(name).await.unwrap()
     }
 
-    /// Records a decision of one of the cast by a plain merge patch.
+    /// Records a decision of a person of the cast by a plain merge patch.
     pub(crate) async fn record(&self, person: &str, name: &str, decision: Value) {
         let approvals: Api<Approval> =
             Api::namespaced(self.cluster.token_client(person).await.unwrap(), &self.namespace.name);
@@ -133,7 +132,7 @@ impl Place {
         approvals.patch(name, &PatchParams::default(), &Patch::Merge(&patch)).await.unwrap();
     }
 
-    /// Finds the first attempt of one of the cast invalid, as the operator does.
+    /// Marks the first attempt of a person of the cast as invalid, as the operator does.
     pub(crate) async fn invalidate(&self, person: &str, name: &str, why: &str) {
         let mut found = self.stored(name).await;
         let invalid = Invalid { attempt: 1, why: why.to_owned() };
@@ -174,7 +173,7 @@ impl Place {
         }))
     }
 
-    /// `kubectl approve …` by the real kubectl, as this person, in this namespace.
+    /// Returns a call of `kubectl approve …` by the real kubectl, as this person, in this namespace.
     pub(crate) fn plugin(&self, person: &str, arguments: &[&str]) -> Invocation {
         let program = plugin();
         let folder = program.parent().unwrap();
@@ -182,7 +181,7 @@ impl Place {
         words.extend(arguments);
         words.extend(["--namespace", &self.namespace.name]);
         let invocation = self.cluster.kubectl(words).search(folder).person(person);
-        // Where decisions are counted, a busy machine may count them late.
+        // On a busy machine the decisions may be counted late.
         if self.counts.load(Ordering::Relaxed) { invocation.env("SIGNOFF_DEFAULT_WAIT", "1m") } else { invocation }
     }
 
@@ -201,7 +200,7 @@ impl Drop for Counting {
     }
 }
 
-/// The plugin's path; built when it is not there.
+/// Returns the plugin's path, and builds it if it is missing.
 pub(crate) fn plugin() -> std::path::PathBuf {
     program("signoff-cli", "kubectl-approve").unwrap()
 }

@@ -1,5 +1,5 @@
-//! People who were asked after the deadline had passed, because a quota refused the Approval, on a real control plane:
-//! no timeout decides for them. In a namespace without that quota the same timeout does.
+//! People who were asked after the deadline, because a quota refused the Approval, on a real control plane: no timeout
+//! decides for them. In a namespace without that quota the same timeout does.
 
 use std::time::Duration;
 
@@ -18,12 +18,12 @@ use tokio::time::{sleep, timeout};
 use crate::policies::harness::workflow;
 use crate::runs::Runs;
 
-/// The longest time that a test waits for an event.
+/// The deadline of every wait.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// The time of the gate.
+/// The timeout of the gate.
 const TIME: Duration = Duration::from_secs(20);
 
-/// A quota that leaves no room for an Approval, once the API server goes by it.
+/// Creates a quota that forbids Approvals, and waits until the API server applies it.
 async fn forbid_approvals(runs: &Runs) -> Api<ResourceQuota> {
     let quotas: Api<ResourceQuota> = runs.see();
     let quota = json!({"metadata": {"name": "people"}, "spec": {"hard": {"count/approvals.signoff.dev": "0"}}});
@@ -52,7 +52,7 @@ async fn a_gate_that_a_quota_kept_from_being_asked_is_not_approved_by_its_deadli
         let object = workflow("refund", json!({"steps": steps}));
         dana.create(&PostParams::default(), &serde_json::from_value(object).unwrap()).await.unwrap();
     }
-    // The deadline passes, and then there is room.
+    // The deadline passes, and then the quota is removed.
     sleep(TIME + Duration::from_secs(5)).await;
     quotas.delete("people", &DeleteParams::default()).await.unwrap();
 
@@ -76,7 +76,7 @@ async fn a_gate_that_a_quota_kept_from_being_asked_is_not_approved_by_its_deadli
     assert_eq!((sent("late"), sent("in-time")), (0, 1));
     twin.ended("refund").await;
 
-    // Nobody says anything this time, and the deadline decides.
+    // This time no person votes, and the deadline decides.
     let run = runs.ended("refund").await;
     assert_eq!((run.status.unwrap().phase, sent("late")), (WorkflowPhase::Succeeded, 1));
 }

@@ -1,5 +1,5 @@
-//! Every attack of the table on a real API server, and its honest twin on the same object; the page
-//! `docs/security/attacks.md` is rendered from the same table. Nothing here may run an operator.
+//! Every attack of the table on a real API server, and its honest twin on the same object. The page
+//! `docs/security/attacks.md` is rendered from the same table. No operator runs.
 
 mod harness;
 mod recreated;
@@ -7,7 +7,7 @@ mod run;
 
 use signoff_tests::attacks::CHAPTERS;
 
-/// One chapter: all of its failures are told by name, not only the first.
+/// Checks one chapter, and reports all of its failures by name.
 async fn chapter(name: &str) {
     let chapter = CHAPTERS.iter().find(|chapter| chapter.name == name).unwrap();
     let attacks = chapter.attacks();

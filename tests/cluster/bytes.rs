@@ -1,5 +1,5 @@
-//! The bytes of a run that the API server stores, and the part of them that is `managedFields`: each write, watch event
-//! and cache carries them.
+//! The bytes of a run that the API server stores, and how many of them are `managedFields`: each write, watch event and
+//! cache has them.
 
 use kube::ResourceExt;
 use serde_json::json;
@@ -8,7 +8,7 @@ use signoff_tests::control_plane::Cluster;
 
 use crate::runs::Runs;
 
-/// The bytes of an object as JSON, and of its `managedFields`.
+/// Returns the bytes of an object as JSON, and of its `managedFields`.
 fn bytes<K: kube::Resource + serde::Serialize>(object: &K) -> (usize, usize) {
     let managed = serde_json::to_vec(&object.meta().managed_fields).unwrap().len();
     (serde_json::to_vec(object).unwrap().len(), managed)
@@ -23,7 +23,7 @@ async fn a_finished_run_of_one_gate_and_its_approval_are_small() {
     let workflow: Workflow = runs.ended("refund").await;
     let approval: Approval = runs.see().get(&asked.name_any()).await.unwrap();
     let (of_workflow, of_approval) = (bytes(&workflow), bytes(&approval));
-    // One entry for the author and one for the operator, whatever number of records and conditions there is.
+    // One entry for the author and one for the operator, whatever the number of records and conditions.
     assert!(of_workflow.1 < 600, "{of_workflow:?}: {:#?}", workflow.metadata.managed_fields);
     assert!(of_approval.1 < 900, "{of_approval:?}: {:#?}", approval.metadata.managed_fields);
     assert!(of_workflow.0 < 3_200, "{of_workflow:?}");

@@ -1,5 +1,5 @@
-//! The chart by real helm on control planes of its own: installed, upgraded with Approvals pending, uninstalled.
-//! These tests must not use the suite's cluster: they change what everybody shares.
+//! The chart by real helm on control planes of its own: installed, upgraded with Approvals pending, uninstalled. The
+//! suite's cluster is not used, because its rules are shared.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -23,7 +23,7 @@ fn chart() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../charts/signoff")
 }
 
-/// The chart as an earlier release might have been: without a column, without a policy, with a rule less.
+/// Writes the chart as an earlier release might have been: without a column, without a policy, with one rule less.
 fn earlier_chart(folder: &Path) {
     for part in ["", "templates", "files"] {
         std::fs::create_dir_all(folder.join(part)).unwrap();
@@ -110,7 +110,7 @@ async fn an_upgrade_finds_pending_approvals_and_leaves_them_as_they_are() {
         vote(&cluster, &namespace, "alice", &voted, json!({"verdict": "Approve", "reason": "before"})).await.unwrap();
     let unchanged_before = generations(&admin).await;
 
-    // Now the chart as it is: `helm upgrade`, as the installer of every test does it.
+    // The current chart: `helm upgrade`, as the installer of every test does it.
     cluster.install(&[]).await.unwrap();
     let columns = columns(&admin).await;
     assert!(columns.contains(&"Decided by".to_owned()) && !columns.contains(&"Deciders".to_owned()), "{columns:?}");
@@ -119,7 +119,7 @@ async fn an_upgrade_finds_pending_approvals_and_leaves_them_as_they_are() {
         assert_eq!((after.uid(), &after.spec, &after.status), (before.uid(), &before.spec, &before.status));
         assert_eq!(after.resource_version(), before.resource_version(), "an upgrade writes no Approval");
     }
-    // A policy whose text stayed the same was not written: the guard need not start anew for it.
+    // A policy with the same text was not written, so the guard need not start again.
     let after = generations(&admin).await;
     let moved: Vec<_> =
         unchanged_before.iter().filter(|policy| !after.contains(policy)).map(|(name, ..)| name.as_str()).collect();

@@ -1,5 +1,5 @@
-//! The page of the chart on a control plane of its own: what an upgrade keeps, and what its rights come to.
-//! These tests must not run the page: they send what it would send.
+//! The page of the chart on a control plane of its own: upgrades, and the effect of its rights. The tests send the
+//! requests that the page would send.
 
 use http::{Method, Request};
 use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
@@ -29,7 +29,7 @@ async fn page(cluster: &Cluster) -> Client {
     Client::try_from(config).unwrap()
 }
 
-/// The answer to a request with these headers, or the API server's refusal.
+/// Returns the answer to a request with these headers, or the API server's refusal.
 async fn ask(
     client: &Client,
     method: Method,

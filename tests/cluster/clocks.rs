@@ -1,5 +1,5 @@
-//! The real operator on a machine whose clock is wrong, and during an outage of the API server. The tests use an
-//! operator and a cluster of their own.
+//! The real operator on a machine whose clock is wrong, and while the API server does not answer. The suite's operator
+//! and cluster are not used: their clocks are right, and their API server answers.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -30,7 +30,7 @@ int clock_gettime(clockid_t clock, struct timespec *time) {
 }
 "#;
 
-/// Compiles it. A machine that compiles Rust has a C compiler, because Rust links with it.
+/// Compiles the library. A machine that compiles Rust has a C compiler, because Rust links with it.
 fn wrong_clock(folder: &Path) -> PathBuf {
     let (source, library) = (folder.join("wrong_clock.c"), folder.join("wrong_clock.so"));
     std::fs::write(&source, WRONG_CLOCK).unwrap();
@@ -52,7 +52,7 @@ async fn doctor(cluster: &Cluster) -> Finished {
     cluster.kubectl(["approve", "doctor"]).search(plugin.parent().unwrap()).person("admin").run().await.unwrap()
 }
 
-/// The seconds from the creation of an Approval to its deadline.
+/// Returns the seconds from the creation of an Approval to its deadline.
 fn time_of(approval: &Approval) -> u64 {
     let created = Moment::from(approval.metadata.creation_timestamp.as_ref().unwrap().0);
     approval.spec.request.deadline.since(created).as_secs()
@@ -74,7 +74,7 @@ async fn an_operator_whose_clock_is_wrong_ends_no_gate_early_or_late_and_doctor_
     let mut open = Vec::new();
     for (ahead, reason, word) in [(25 * 3600, "MachineAhead", "ahead of"), (-600, "MachineBehind", "behind")] {
         let running = operator(&runs.cluster, &clock, ahead).await;
-        // Whatever waited for people when this process began still does.
+        // The runs that waited for people when this process began still wait.
         for run in [format!("long{ahead}"), format!("short{ahead}")] {
             let after = if run.starts_with("long") { "10m" } else { "6s" };
             runs.request(&run, approve(after)).await;
@@ -134,7 +134,7 @@ async fn an_outage_of_the_api_server_costs_no_process_no_gate_and_no_call_in_fli
     let error = running.get("/readyz").await.expect_err("it reaches nothing");
     signal(&runs.cluster, "-CONT");
 
-    // It goes on, and the gate whose time people could not use is asked again.
+    // The operator goes on, and the gate whose time people could not use is asked again.
     runs.another_gate_is_decided_in_time("after").await;
     assert_eq!(running.pid(), pid, "{error:#}");
     let again = |run: Option<&Workflow>| {

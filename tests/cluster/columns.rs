@@ -1,9 +1,9 @@
-//! The columns of plain `kubectl get` for runs and Approvals, and the second run of a file that was refused.
+//! The columns of plain `kubectl get` for runs and Approvals, and how a refused file is run again.
 
 use serde_json::json;
 use signoff_tests::control_plane::{Cluster, Finished, Namespace, named};
 
-/// A namespace in which dana asks.
+/// A namespace in which dana creates runs.
 struct Shown {
     cluster: Cluster,
     namespace: Namespace,
@@ -34,7 +34,7 @@ impl Shown {
         self.ok(who, &["patch", "approval", approval, "--type=merge", "--patch", &decision], "").await;
     }
 
-    /// The words of the row of an Approval, with all columns.
+    /// Returns the words of an Approval's row, with all columns.
     async fn row(&self, approval: &str) -> Vec<String> {
         let table = self.ok("dana", &["get", "approval", approval, "-o", "wide"], "").await;
         let row = table.lines().nth(1).unwrap_or_default();

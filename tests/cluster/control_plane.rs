@@ -1,4 +1,4 @@
-//! The test cluster itself: it answers, knows its people, and leaves nothing behind.
+//! The test cluster itself: it answers, knows its people, and leaves no processes and files.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -18,7 +18,7 @@ async fn who_am_i(client: Client) -> UserInfo {
 }
 
 fn is_running(pid: u32) -> bool {
-    // A process that has ended and was not waited for yet is still in the table, as a zombie.
+    // A process that has ended and was not waited for is still in the table, as a zombie.
     std::fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z "))
 }
 
@@ -107,7 +107,7 @@ async fn processes_and_files_of_a_control_plane_end_with_it() {
 #[allow(clippy::print_stdout, reason = "how the owner tells the process id to the test")]
 fn a_program_ends_with_its_owner_even_when_the_owner_is_killed() {
     const OWNER: &str = "SIGNOFF_TEST_OWNER_IN";
-    // The owner is this very test in another process: it starts a program and waits to be killed.
+    // The owner is this test in another process: it starts a program and waits to be killed.
     if let Some(folder) = std::env::var_os(OWNER) {
         let sleeper =
             Supervised::start("sleep", Path::new("sleep"), ["600"], &[], &Path::new(&folder).join("log")).unwrap();
@@ -129,7 +129,7 @@ fn a_program_ends_with_its_owner_even_when_the_owner_is_killed() {
     assert!(is_running(pid));
     owner.kill().unwrap();
     owner.wait().unwrap();
-    // It is no child of ours, so the kernel tells us nothing: there is only looking.
+    // It is no child of this process, so the kernel does not announce its end.
     for _ in 0..500 {
         if !is_running(pid) {
             return;

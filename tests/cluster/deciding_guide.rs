@@ -27,7 +27,7 @@ const GUIDE: &str = concat!(
     include_str!("../../docs/guides/gitops.md"),
 );
 
-/// The example's name and digest, which stand for those of the Approval that is asked.
+/// The example's name and digest, in whose place the Approval of the test has its own.
 struct Example {
     name: &'static str,
     digest: &'static str,
@@ -44,7 +44,7 @@ fn example(setup: &Block<'static>) -> Example {
     Example { name, digest }
 }
 
-/// Makes a request of the call of a tool.
+/// Changes a request to one about the call of a tool.
 fn asks_about_a_call(request: &mut ApprovalRequest) {
     let arguments = r#"{"amount":420,"customer":"ACME"}"#;
     let parameters = json!({"Modify": {"type": "object", "required": ["arguments"], "properties": {"arguments": {
@@ -66,7 +66,7 @@ fn asks_about_a_call(request: &mut ApprovalRequest) {
     request.parameters = serde_json::from_value(parameters).unwrap();
 }
 
-/// Asks what the block says is asked.
+/// Creates the Approval that the block names.
 async fn ask(place: &Place, gate: &str) -> String {
     match gate {
         "plain" => place.ask(|request| request.quorums[0].approvers.push(Subject::user("bob@example.com"))).await,
@@ -119,7 +119,7 @@ async fn ask(place: &Place, gate: &str) -> String {
     }
 }
 
-/// A kubeconfig for each person of the page, in the test's namespace.
+/// Writes a kubeconfig for each person of the page, in the test's namespace.
 async fn write_kubeconfigs(place: &Place, folder: &Path) {
     for person in ["alice", "bob", "carol", "erin", "flux"] {
         let kubeconfig = folder.join(person);
@@ -129,7 +129,7 @@ async fn write_kubeconfigs(place: &Place, folder: &Path) {
     }
 }
 
-/// Runs the block in a shell as its person, in a folder of its own.
+/// Runs the block in a shell, as its person, in a folder of its own.
 async fn run(place: &Place, kubeconfigs: &Path, folder: &Path, setup: &str, block: &Block<'_>) -> Finished {
     let kubeconfig = kubeconfigs.join(block.word("as").expect("every block says whose it is"));
     let script = format!("exec 2>&1\ncd '{}'\n{setup}{}", folder.display(), block.script());

@@ -1,5 +1,5 @@
-//! `kubectl approve doctor` by the real kubectl: an operator that is gone, approvers without a binding, an installation
-//! that was removed. The tests kill an operator of their own.
+//! `kubectl approve doctor` by the real kubectl: an operator that is gone, approvers without bindings, an installation
+//! that was removed. The operator is the test's own, because it is killed.
 
 use std::time::Duration;
 
@@ -16,14 +16,14 @@ use crate::policies::harness::workflow;
 /// The duration of the operator's Lease.
 const LEASE: Duration = Duration::from_secs(15);
 
-/// `kubectl approve doctor` in no particular namespace.
+/// Runs `kubectl approve doctor` in no particular namespace.
 async fn doctor(cluster: &Cluster, person: &str, words: &[&str]) -> Finished {
     let plugin = crate::asked::plugin();
     let words = [&["approve", "doctor"], words].concat();
     cluster.kubectl(words).search(plugin.parent().unwrap()).person(person).run().await.unwrap()
 }
 
-/// The page without its line breaks.
+/// Returns the page without its line breaks.
 fn unwrapped(finished: &Finished) -> String {
     finished.stdout.split_whitespace().collect::<Vec<_>>().join(" ")
 }
@@ -68,7 +68,7 @@ async fn an_operator_that_is_gone_is_told_to_everybody_with_exit_code_1_and_an_u
     assert!(unwrapped(&dana).contains("it does not continue: no operator has renewed its Lease for"), "{dana:?}");
 
     let operator = OperatorProcess::start(cluster, OperatorOptions::default()).await.unwrap();
-    // The next operator waits for the whole duration of the Lease; each doctor reads a stale Lease twice, seconds
+    // The next operator waits for the whole duration of the Lease. Each doctor reads a stale Lease twice, seconds
     // apart.
     let mut again = doctor(cluster, "admin", &[]).await;
     for _ in 0..10 {
@@ -79,7 +79,7 @@ async fn an_operator_that_is_gone_is_told_to_everybody_with_exit_code_1_and_an_u
     assert_eq!(again.code, 0, "{again:?}");
     operator.kill();
 
-    // As docs/guides/install.md removes everything.
+    // The commands with which docs/guides/install.md removes everything.
     let crds = ["workflows", "approvals", "blobs", "approvalpolicies", "clusterapprovalpolicies"];
     let crds = crds.map(|plural| format!("crd/{plural}.signoff.dev"));
     let of_operator = ["lease/signoff-operator", "configmap/signoff-guard", "-n", OPERATOR_NAMESPACE];
@@ -134,7 +134,7 @@ async fn a_misspelt_group_is_told_with_the_bound_one_the_remedy_and_the_deadline
     let all = place.approve("admin", &["doctor"]).await;
     assert!(all.stdout.contains(&misspelt) && all.stdout.contains(&right), "{all:?}");
 
-    // Users who can read no bindings are told that, not that there are none.
+    // Users who cannot read bindings are told so, and not that there are none.
     let alice = place.approve("alice", &["doctor", &misspelt]).await;
     assert!(unwrapped(&alice).contains("whether a binding covers it is unknown: you cannot list"), "{alice:?}");
     assert!(!alice.stderr.contains("no binding grants"), "{alice:?}");

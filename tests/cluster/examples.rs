@@ -1,5 +1,5 @@
-//! The examples on a real API server. Examples that need only people and time run with the operator; examples with
-//! containers need a kubelet, and run in `tests/pods`. Only the timeouts of gates and the address of the model are
+//! The examples on a real API server. Those that need only people and time are run with the operator; those with
+//! containers need a kubelet, and are run in `tests/pods`. Only the timeouts of gates and the address of the model are
 //! changed.
 
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ use signoff_tests::crm::Crm;
 
 use crate::story::{Example, examples, story};
 
-/// The longest time that a test waits for the next change of an example.
+/// The longest time in which an example may do nothing.
 const PATIENCE: std::time::Duration = std::time::Duration::from_secs(120);
 
 fn folder() -> PathBuf {
@@ -41,7 +41,7 @@ impl Running {
         run
     }
 
-    /// The namespace alone, for examples that need something in it.
+    /// Creates the namespace alone, for examples that need other objects in it.
     async fn prepared(file: &str) -> Self {
         let cluster = Cluster::operated().unwrap();
         let name = Path::new(file).file_stem().unwrap().to_str().unwrap().to_owned();
@@ -50,13 +50,13 @@ impl Running {
     }
 
     async fn apply(&self, text: &str) {
-        // Shorter, and longer than an API server takes to create an Approval: a gate that is asked late is asked again.
+        // Shorter, and longer than an API server takes to create an Approval: a gate that asks late asks again.
         let text = text.replace("after: 10s", "after: 4s");
         let words = ["apply", "--filename", "-", "--namespace", &self.namespace.name];
         self.cluster.kubectl(words).person("dana").input(text).run().await.unwrap().ok().unwrap();
     }
 
-    /// Runs kubectl as an administrator in the namespace.
+    /// Runs kubectl as an administrator of the namespace.
     async fn admin(&self, words: &[&str]) {
         let words = [words, &["--namespace", &self.namespace.name]].concat();
         self.cluster.kubectl(words).run().await.unwrap().ok().unwrap();
@@ -72,7 +72,7 @@ impl Running {
         }
     }
 
-    /// The Approval of this visit of a gate, once the run waits for it.
+    /// Returns the Approval of this visit of a gate, once the run waits for it.
     async fn asked(&self, path: &str) -> String {
         let waits = format!(r#"jsonpath={{.status.steps[?(@.path=="{path}")].phase}}=Waiting"#);
         self.until(&waits, &format!("workflow/{}", self.name)).await;
@@ -82,7 +82,7 @@ impl Running {
         name
     }
 
-    /// One of the cast decides, by a plain merge patch. Returns what the API server said.
+    /// Sends a decision of a person of the cast as a plain merge patch. Returns the API server's answer or refusal.
     async fn decide(&self, who: &str, approval: &str, decision: Value) -> Result<String, String> {
         let patch = json!({"spec": {"decisions": {named(who).unwrap().user: decision}}}).to_string();
         let words =
@@ -95,7 +95,7 @@ impl Running {
         Api::namespaced(self.cluster.admin().await.unwrap(), &self.namespace.name).get(&self.name).await.unwrap()
     }
 
-    /// The phases of all Approvals by the path of their gates, in order.
+    /// Returns the phases of all Approvals by the path of their gates, in order.
     async fn phases(&self) -> Vec<(String, ApprovalPhase)> {
         let approvals: Api<Approval> = Api::namespaced(self.cluster.admin().await.unwrap(), &self.namespace.name);
         let mut phases: Vec<_> = approvals
@@ -110,7 +110,7 @@ impl Running {
         phases
     }
 
-    /// Waits until the run is complete, and returns its outputs.
+    /// Waits until the run has succeeded, and returns its outputs.
     async fn output(&self) -> String {
         self.until("condition=Complete", &format!("workflow/{}", self.name)).await;
         self.workflow().await.status.unwrap().outputs.unwrap_or_default()
@@ -121,7 +121,7 @@ impl Running {
 async fn every_example_is_taken_by_the_api_server_as_it_stands() {
     let cluster = Cluster::shared().unwrap();
     let namespace = cluster.namespace("examples").await.unwrap();
-    // One document after the other; what people answer lies beside them and is no object.
+    // One document after the other; people's answers are beside them and are no object.
     let mut all = String::new();
     for folder in std::fs::read_dir(folder()).unwrap().map(|entry| entry.unwrap().path()).filter(|path| path.is_dir()) {
         for file in std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
@@ -320,7 +320,7 @@ async fn a_models_key_comes_from_a_secret_of_a_namespace_that_lets_the_requester
     run.admin(&["create", "rolebinding", "reader", "--role=reader", &dana]).await;
     let text = std::fs::read_to_string(folder().join("steps/secret.yaml")).unwrap();
     let text = text.replace("https://models.example.com/v1", &format!("http://{address}/v1"));
-    // The namespace has not let the operator read its Secrets: the step says the line that does.
+    // The operator has no right to read the namespace's Secrets: the step names the command that grants it.
     run.apply(&text).await;
     run.until("condition=Failed", "workflow/secret").await;
     let steps = run.workflow().await.status.unwrap().steps;
@@ -339,7 +339,7 @@ async fn a_models_key_comes_from_a_secret_of_a_namespace_that_lets_the_requester
     run.cluster.kubectl(line.split(' ')).run().await.unwrap().ok().unwrap();
     let operator = format!("--as=system:serviceaccount:{OPERATOR_NAMESPACE}:{OPERATOR_ACCOUNT}");
     let asks = ["auth", "can-i", "get", "secrets", &operator, "--namespace", &run.namespace.name];
-    // The authorizer follows bindings by a watch, and has no event that says so.
+    // No event tells when the authorizer knows a binding.
     for _ in 0..100 {
         if run.cluster.kubectl(asks).run().await.unwrap().stdout.trim() == "yes" {
             break;
@@ -376,7 +376,7 @@ async fn a_requests_key_comes_from_a_secret_and_is_in_no_object_and_no_event() {
     let dana = format!("--user={}", named("dana").unwrap().user);
     let text = std::fs::read_to_string(folder().join("steps/api-key.yaml")).unwrap();
     let text = text.replace("https://letters.example.com", &format!("http://{address}"));
-    // Who cannot read a Secret sends nothing with it.
+    // A user who cannot read a Secret cannot send it.
     let words = ["apply", "--filename", "-", "--namespace", &run.namespace.name];
     let refused = run.cluster.kubectl(words).person("dana").input(text.clone()).run().await.unwrap().ok().unwrap_err();
     assert!(format!("{refused:?}").contains("lacks the RBAC verb get on the Secrets"), "{refused:?}");
@@ -385,7 +385,7 @@ async fn a_requests_key_comes_from_a_secret_and_is_in_no_object_and_no_event() {
     run.admin(&["create", "rolebinding", "operator", "--clusterrole=signoff-operator-secrets", &operator]).await;
     let account = format!("--as=system:serviceaccount:{OPERATOR_NAMESPACE}:{OPERATOR_ACCOUNT}");
     let asks = ["auth", "can-i", "get", "secrets", &account, "--namespace", &run.namespace.name];
-    // The authorizer follows bindings by a watch, and has no event that says so.
+    // No event tells when the authorizer knows a binding.
     for _ in 0..100 {
         if run.cluster.kubectl(asks).run().await.unwrap().stdout.trim() == "yes" {
             break;
@@ -406,7 +406,7 @@ async fn a_requests_key_comes_from_a_secret_and_is_in_no_object_and_no_event() {
     assert!(story.contains("‹Secret letters/token›") && !story.contains(KEY), "the key is written nowhere");
 }
 
-/// The example with its server at a CRM of ours.
+/// Starts the example with its server at a CRM of the test.
 async fn with_crm(file: &str) -> (Running, Crm) {
     let crm = Crm::start().await.unwrap();
     let text = std::fs::read_to_string(folder().join(file)).unwrap();
@@ -414,7 +414,7 @@ async fn with_crm(file: &str) -> (Running, Crm) {
     (run, crm)
 }
 
-/// The tools of the CRM that were called, in order.
+/// Returns the called tools of the CRM, in order.
 fn called(crm: &Crm) -> Vec<String> {
     crm.calls().iter().filter_map(|call| call.split(' ').next()).map(str::to_owned).collect()
 }

@@ -1,5 +1,5 @@
-//! Attempts to freeze decisions, by one object or by the operator: every other gate is decided in time, and the cause
-//! is reported.
+//! Attempts to freeze decisions: whatever is done to one object or to the operator, every other gate is decided in
+//! time, and the error is reported.
 
 mod crowds;
 mod nested;

@@ -1,4 +1,4 @@
-//! Decisions and Workflows from Git: the requests that Flux and Argo CD send, one by one, against the rules in force.
+//! Decisions and Workflows from Git: the requests that Flux and Argo CD send, one by one, against the enforced rules.
 //! No operator runs.
 
 use kube::{Client, ResourceExt};
@@ -12,7 +12,7 @@ const ALICE: &str = "alice@example.com";
 const NOT_THERE: &str = "(not asked yet, or its run is gone): remove this file";
 const TTL: &str = "spec.ttlAfterFinished must be absent from a Workflow that Flux or Argo CD applies";
 
-/// A controller that applies files, and may decide on behalf of alice.
+/// A controller that applies files, and can decide on behalf of alice.
 struct Controller {
     harness: Harness,
     client: Client,
@@ -57,8 +57,7 @@ impl Controller {
         self.send(&self.client, "PATCH", &path(""), content, file).await
     }
 
-    /// Applies a file as Argo CD does without server-side apply: it creates what is not there, and patches what
-    /// differs.
+    /// Applies a file as Argo CD does without server-side apply: it creates a missing object, and patches differences.
     async fn argo(&self, name: &str, patch: &Value) -> Result<Value, (u16, String)> {
         let path = format!("approvals/{name}?fieldManager=argocd-controller");
         match self.send(&self.client, "PATCH", &path, "application/merge-patch+json", patch).await {
@@ -72,7 +71,7 @@ impl Controller {
         }
     }
 
-    /// The operator records that a gate is decided.
+    /// Records as the operator that a gate is decided.
     async fn decided(&self, approval: &Approval) {
         let outcome = json!({"phase": "Approved", "verdict": "Approve", "source": "Human"});
         self.harness.status(approval, json!({"phase": "Approved", "outcome": outcome})).await.unwrap();
@@ -87,7 +86,7 @@ fn key() -> String {
     format!("{ALICE} via {}", user())
 }
 
-/// A decision file, with this metadata.
+/// Returns a decision file with this metadata.
 fn decision(name: &str, metadata: Value) -> Value {
     let mut file = json!({"apiVersion": "signoff.dev/v1alpha1", "kind": "Approval", "metadata": metadata});
     file["metadata"]["name"] = json!(name);
@@ -95,7 +94,7 @@ fn decision(name: &str, metadata: Value) -> Value {
     file
 }
 
-/// The labels that Flux puts on everything, and others.
+/// Returns the labels that Flux sets on every object, and further ones.
 fn of_flux(more: Value) -> Value {
     let mut labels = json!({"kustomize.toolkit.fluxcd.io/name": "decisions", "kustomize.toolkit.fluxcd.io/namespace": "flux-system"});
     json_patch::merge(&mut labels, &more);
@@ -115,7 +114,7 @@ async fn a_decision_file_without_its_approval_is_told_to_be_removed() {
     forbidden(controller.flux(&decision(&never_asked, json!({"labels": of_flux(json!({}))}))).await, NOT_THERE);
     let annotated = json!({"metadata": {"annotations": {"argocd.argoproj.io/tracking-id": "decisions:x"}}});
     forbidden(controller.argo(&never_asked, &annotated).await, NOT_THERE);
-    // The same file when the gate has asked.
+    // The same file after the gate has asked.
     let asked = controller.harness.ask(json!({})).await.name_any();
     controller.flux(&decision(&asked, json!({"labels": of_flux(json!({}))}))).await.unwrap();
 }
@@ -123,7 +122,7 @@ async fn a_decision_file_without_its_approval_is_told_to_be_removed() {
 #[tokio::test]
 async fn flux_applies_a_decision_again_and_again_and_changes_its_labels_after_the_outcome() {
     let controller = Controller::open("gitops").await;
-    // With a closing time, and without one, as where the first timeout escalates.
+    // With a closing time, and without one, as when the first timeout escalates.
     for closes_at in [json!("2100-01-01T00:00:00Z"), Value::Null] {
         changes_its_labels(&controller, &controller.harness.ask(json!({"closesAt": closes_at})).await).await;
     }
@@ -206,7 +205,7 @@ async fn argo_cd_patches_a_decision_and_its_annotations_before_and_after_the_out
     let after = controller.argo(&name, &patch).await.unwrap();
     assert_eq!(after["metadata"]["annotations"]["argocd.argoproj.io/tracking-id"], "decisions:3");
     assert_eq!(after["metadata"]["labels"].get("team"), None);
-    // By server-side apply, as its option ServerSideApply=true does.
+    // By server-side apply, as with its option ServerSideApply=true.
     let file = decision(&name, json!({"annotations": {"argocd.argoproj.io/tracking-id": "decisions:4"}}));
     let path = format!("approvals/{name}?fieldManager=argocd-controller&force=true");
     let content = "application/apply-patch+yaml";

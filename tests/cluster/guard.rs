@@ -1,6 +1,5 @@
-//! The guard on a real API server: rules that are lifted and put back, other people's webhooks, an API served
-//! elsewhere, and what people are told of it. One after the other, on a control plane of their own.
-//! These tests must not touch the rules of the clusters on which others run.
+//! The guard on a real API server: rules that are removed and restored, foreign webhooks, an API that another server
+//! serves, and the reports to people. The tests run one after the other, on a control plane of their own.
 
 mod elsewhere;
 mod foreign;

@@ -1,5 +1,5 @@
-//! Limits on a real API server: places for calls, the size of a Workflow, and a quota that refuses what the operator
-//! makes.
+//! Limits on a real API server: slots for calls, the size of a Workflow, and a quota that refuses the operator's
+//! objects.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -52,7 +52,7 @@ impl Service {
     }
 
     fn url(&self, path: &str) -> String {
-        // The API server is at 127.0.0.1, where runs must not go.
+        // The API server is at 127.0.0.1, which runs must not call.
         format!("http://127.0.0.6:{}/{path}", self.port)
     }
 }
@@ -104,7 +104,7 @@ async fn no_tenant_takes_all_places_or_all_memory_and_what_a_quota_refuses_is_to
     let (crowd, beside) = (dana(&cluster, &crowd).await, (dana(&cluster, &other).await, other));
     let (alone, other) = beside;
 
-    // One Workflow asks for more calls at once than the operator makes.
+    // One Workflow with more calls at once than the operator makes.
     let of_branch = |n| {
         let mut step = get_of("get", &service.url("slow"), "10m");
         step["branch"] = json!(format!("b{n}"));
@@ -118,7 +118,7 @@ async fn no_tenant_takes_all_places_or_all_memory_and_what_a_quota_refuses_is_to
     assert!(message.contains("its Workflow has 2 calls in flight"), "{message}");
     let mut in_flight = service.in_flight.clone();
     in_flight.wait_for(|count| *count == 2).await.unwrap();
-    // The honest twin finds a place at once.
+    // The honest twin gets a slot at once.
     apply(&alone, "one", json!({"steps": [get_of("get", &service.url("fast"), "10m")]})).await;
     assert_eq!(phase(&ended(&alone, "one").await), "Succeeded");
     assert_eq!(*service.in_flight.borrow(), 2, "the crowd still waits");
@@ -126,13 +126,13 @@ async fn no_tenant_takes_all_places_or_all_memory_and_what_a_quota_refuses_is_to
     let done = ended(&crowd, "big").await;
     assert_eq!((phase(&done), condition(&done, "CallsPending")), ("Succeeded", None));
 
-    // A call that would hold its place for longer than may be.
+    // A call that would hold its slot for longer than allowed.
     apply(&alone, "long", json!({"steps": [get_of("get", &service.url("fast"), "11m")]})).await;
     let (status, reason, message) = condition(&ended(&alone, "long").await, "Accepted").unwrap();
     assert_eq!((status.as_str(), reason.as_str()), ("False", "Invalid"));
     assert!(message.contains("steps[0].timeout: 11m is longer") && message.contains("--max-call-timeout"), "{message}");
 
-    // Workflows that are too large, and one that just is not.
+    // Workflows that are too large, and one of the largest size.
     let gate = json!({"name": "review", "hitl": {"prompt": "Go on?", "approvers": [{"kind": "User", "name": "alice@example.com"}]}});
     let of = |bytes: usize| {
         let step = |n| json!({"name": format!("s{n}"), "set": {"value": "x".repeat(10_000)}});
@@ -146,14 +146,14 @@ async fn no_tenant_takes_all_places_or_all_memory_and_what_a_quota_refuses_is_to
     apply(&alone, "below", of(500_000)).await;
     until(&alone, "below", "waits", |w| phase(w) == "Waiting").await;
 
-    // A quota that leaves no room for an Approval.
+    // A quota that forbids Approvals.
     let quota = json!({
         "apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "people"},
         "spec": {"hard": {"count/approvals.signoff.dev": "0"}},
     });
     let quotas: Api<ResourceQuota> = Api::namespaced(cluster.admin().await.unwrap(), &other.name);
     quotas.create(&PostParams::default(), &serde_json::from_value(quota).unwrap()).await.unwrap();
-    // Its controller has seen it, and with it the API server's admission; what is counted does not matter.
+    // Its controller has seen it, and with it the API server's admission; its counts do not matter.
     let known = |quota: Option<&ResourceQuota>| {
         quota.and_then(|quota| quota.status.as_ref()?.hard.as_ref()).is_some_and(|hard| !hard.is_empty())
     };

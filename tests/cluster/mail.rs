@@ -1,5 +1,5 @@
-//! Notices by mail from the real operator to a real mail server, aiosmtpd on loopback: STARTTLS and AUTH, and whatever
-//! goes wrong behind them. Nothing here looks at other channels: see `notices`.
+//! Notices by mail from the real operator to a real mail server, aiosmtpd on loopback: STARTTLS and AUTH, and the
+//! failures that can follow. `notices` tests the other channels.
 
 use std::time::{Duration, Instant};
 
@@ -15,12 +15,12 @@ use tokio::time::sleep;
 
 use crate::runs::Runs;
 
-/// The longest time that anything may take on a machine that is slow and busy.
+/// The deadline of every wait on a slow and busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// The most memory that an answer without end may cost, in KiB.
+/// The most memory that an endless answer may cost, in KiB.
 const ROOM: u64 = 96 * 1024;
 
-/// A cluster with a mail server, and an operator that knows it.
+/// A cluster with a mail server, and an operator that uses it.
 struct Stage {
     runs: Runs,
     server: MailServer,
@@ -29,7 +29,7 @@ struct Stage {
 }
 
 impl Stage {
-    /// `people`: the names of the cast, and those of their mailboxes.
+    /// Starts them. `people`: the names of the cast with their mailboxes.
     async fn set(people: &[(&str, &str)], password: &str) -> Self {
         let server = MailServer::start().await.unwrap();
         let cluster = Cluster::own().await.unwrap();
@@ -61,7 +61,7 @@ impl Stage {
         Self { runs: Runs::on(cluster, "mail").await, server, operator, _folder: folder }
     }
 
-    /// Waits until so many mails to a mailbox are there, and returns them.
+    /// Waits for this number of mails to a mailbox, and returns them.
     async fn mails(&self, mailbox: &str, number: usize) -> Vec<Mail> {
         let begin = Instant::now();
         let address = format!("{mailbox}@example.com");
@@ -82,7 +82,7 @@ impl Stage {
         }
     }
 
-    /// Waits until the Approval tells a failure of its notices, and returns what it tells.
+    /// Waits until the Approval reports a failure of its notices, and returns the message.
     async fn failure(&self, approval: &str, reason: &str) -> String {
         let is_told = |approval: Option<&Approval>| {
             let conditions =
@@ -94,7 +94,7 @@ impl Stage {
         conditions.into_iter().find(|known| known.type_ == "Notified").unwrap().message
     }
 
-    /// The most memory that the operator has had so far, in KiB.
+    /// Returns the largest memory use of the operator so far, in KiB.
     fn memory(&self) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.operator.pid())).unwrap();
         let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
@@ -102,7 +102,7 @@ impl Stage {
     }
 }
 
-/// A gate for these people.
+/// Returns a gate with these approvers.
 fn gate(people: &[&str]) -> Value {
     let approvers = people.iter().map(|name| json!({"kind": "User", "name": named(name).unwrap().user}));
     json!({"approvers": approvers.collect::<Vec<_>>()})
@@ -125,7 +125,7 @@ async fn a_mail_server_refuses_dies_and_never_ends_and_each_costs_only_its_own_r
     let id = asked.header("Message-ID");
     assert!(id.ends_with("@example.com>"), "{id}");
 
-    // Taken, and not known to be taken: it comes again under its id, once.
+    // Accepted, and the answer is lost: the mail is sent again under its id, once.
     let twice = stage.mails("dies", 2).await;
     assert_eq!(twice[0].header("Message-ID"), twice[1].header("Message-ID"));
     let told = stage.failure(&approval.name_any(), "GivenUp").await;
@@ -140,7 +140,7 @@ async fn a_mail_server_refuses_dies_and_never_ends_and_each_costs_only_its_own_r
     let is_end = |mail: &Mail| mail.header("Subject").starts_with("Run ended, succeeded: ");
     assert!(of_dana.iter().any(is_end), "{of_dana:#?}");
 
-    // By now the answer without end has come to what the operator takes of it.
+    // By now the operator has read as much of the endless answer as it accepts.
     sleep(Duration::from_secs(20)).await;
     let memory = stage.memory();
     assert!(memory < before + ROOM, "{before} KiB before, {memory} KiB with an answer without end");

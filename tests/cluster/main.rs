@@ -1,4 +1,4 @@
-//! Tests on a real control plane, with real users, kubectl and helm. They must not touch a cluster of anybody else.
+//! Tests on a real control plane, with real users, kubectl and helm.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod approval_policies;

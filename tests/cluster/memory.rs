@@ -1,5 +1,5 @@
-//! The operator with the memory that the chart gives it, beside namespaces that want all of it: models whose answers
-//! are as long as may be and do not end, and long bodies.
+//! The operator with the memory limit of the chart, beside namespaces that use as much as they can: models whose
+//! answers have the largest length and do not end, and long bodies.
 
 use std::{convert::Infallible, net::Ipv4Addr, sync::Arc};
 
@@ -27,13 +27,13 @@ use crate::{policies::harness::workflow, runs::Runs};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 const BRANCHES: usize = 16;
-/// The bytes of an answer that come before it hangs.
+/// The bytes of an answer before it hangs.
 const BEGINNING: usize = 7 << 20;
 
 /// A server of models whose answers hang, and of long bodies.
 struct Server {
     url: String,
-    /// The answers that have begun, and how many of them have been sent up to where they hang.
+    /// The number of answers that have begun, and of those that have been sent up to the point where they hang.
     begun: watch::Receiver<(usize, usize)>,
     released: watch::Sender<bool>,
 }
@@ -44,7 +44,7 @@ struct Shared {
     released: watch::Receiver<bool>,
 }
 
-/// An answer whose text is eight MiB long; what follows the seventh comes once it is released.
+/// Answers with a text of eight MiB; the rest after the seventh is sent when it is released.
 async fn turn(State(shared): State<Shared>) -> Response {
     shared.begun.send_modify(|(begun, _)| *begun += 1);
     let piece = Bytes::from(vec![b'x'; 64 * 1024]);
@@ -68,13 +68,13 @@ impl Server {
         let body = || async { "y".repeat(900 * 1000) };
         let app = Router::new().route("/v1/chat/completions", post(turn)).route("/body", get(body)).with_state(shared);
         let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0)).await.unwrap();
-        // The API server is at 127.0.0.1, where runs must not go.
+        // The API server is at 127.0.0.1, which runs must not call.
         let url = format!("http://127.0.0.6:{}", listener.local_addr().unwrap().port());
         tokio::spawn(async { axum::serve(listener, app).await });
         Self { url, begun, released }
     }
 
-    /// As many turns at once as a Workflow can have, of an agent that has a tool.
+    /// Returns as many concurrent turns as a Workflow can have, of an agent with a tool.
     fn turns(&self) -> Value {
         let step = |n: usize| json!({"name": "ask", "branch": format!("b{n}"), "timeout": "5m", "agent": {"name": "clerk", "input": "Go."}});
         let mut steps: Vec<Value> = (0..BRANCHES).map(step).collect();
@@ -88,7 +88,7 @@ impl Server {
         })
     }
 
-    /// Long bodies, and a step that reads them all.
+    /// Returns steps with long bodies, and a step that reads them all.
     fn bodies(&self) -> Value {
         let step = |n: usize| json!({"name": format!("get{n}"), "http": {"url": format!("{}/body", self.url)}});
         let mut steps: Vec<Value> = (0..4).map(step).collect();
@@ -130,7 +130,7 @@ async fn two_and_ten_namespaces_that_want_all_memory_end_no_operator_and_hold_up
         let (before, _) = *server.begun.borrow();
         attack(&runs, &server, fresh).await;
         let mut begun = server.begun.clone();
-        // Answers that hang hold memory. Those of a namespace that comes later may find none until these end.
+        // Hanging answers hold memory. A later namespace may get none until these end.
         let enough = |(begun, sent): &(usize, usize)| *begun >= before + 16 && *sent > 0;
         timeout(PATIENCE, begun.wait_for(enough)).await.expect("the models are asked").unwrap();
         for n in 0..3 {
@@ -138,7 +138,7 @@ async fn two_and_ten_namespaces_that_want_all_memory_end_no_operator_and_hold_up
         }
         operator.until_ready().await.unwrap();
     }
-    // What hangs goes on, and everything that the others asked for ends.
+    // The hanging answers continue, and the runs of the others end.
     server.released.send_replace(true);
     for namespace in &hostile {
         let api: Api<Workflow> = Api::namespaced(runs.cluster.admin().await.unwrap(), &namespace.name);

@@ -1,5 +1,5 @@
 //! Notices of the real operator on a real API server, to servers on loopback that answer as Slack, Teams, PagerDuty and
-//! receivers of webhooks do. What takes hours, and the condition after a minute, is in `sim/`.
+//! receivers of webhooks do. What takes hours, and the condition after a minute, is tested in `sim/`.
 
 use std::{
     path::{Path, PathBuf},
@@ -22,9 +22,9 @@ use wiremock::{Mock, MockServer, Request, ResponseTemplate, matchers::method};
 
 use crate::runs::Runs;
 
-/// The longest time that anything may take on a machine that is slow and busy.
+/// The deadline of every wait on a slow and busy machine.
 const PATIENCE: Duration = Duration::from_secs(90);
-/// In every token, key and address of these tests.
+/// A part of every token, key and address of these tests.
 const SECRET: &str = "SECRET";
 /// A signing secret of Standard Webhooks.
 const SIGNS: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
@@ -54,11 +54,11 @@ impl Sent {
     }
 }
 
-/// The parts that all receivers share.
+/// The settings that all receivers share.
 #[derive(Default)]
 struct Answers {
     is_away: AtomicBool,
-    /// Slack knows no such channel.
+    /// Whether Slack answers that there is no such channel.
     is_lost: AtomicBool,
     messages: AtomicU32,
 }
@@ -147,7 +147,7 @@ impl Stage {
         self.write("notifications.yaml", &text);
     }
 
-    /// It has no Lease: the next process begins at once.
+    /// Starts an operator without a Lease, so that the next process begins at once.
     async fn operator(&self) -> OperatorProcess {
         let notifications = self.file().display().to_string();
         let arguments = ["--no-lease", "--notifications", &notifications].map(str::to_owned).to_vec();
@@ -155,12 +155,12 @@ impl Stage {
         OperatorProcess::start(&self.runs.cluster, options).await.unwrap()
     }
 
-    /// All requests so far, in order.
+    /// Returns all requests so far, in order.
     async fn sent(&self) -> Vec<Sent> {
         self.server.received_requests().await.unwrap().iter().map(Sent::of).collect()
     }
 
-    /// Waits until so many requests fit, and returns them.
+    /// Waits for this number of matching requests, and returns them.
     async fn until(&self, what: &str, number: usize, fits: impl Fn(&Sent) -> bool) -> Vec<Sent> {
         let begin = Instant::now();
         loop {
@@ -174,7 +174,7 @@ impl Stage {
         }
     }
 
-    /// Waits for a message of Slack to a conversation with this title.
+    /// Waits for a Slack message with this title to a conversation.
     async fn slack(&self, conversation: &str, title: &str) -> Sent {
         let fits = |sent: &Sent| {
             let is_message = matches!(sent.path.as_str(), "/slack/chat.postMessage" | "/slack/chat.update");
@@ -194,7 +194,7 @@ fn is_of_hook(sent: &Sent, event: &str, run: &str) -> bool {
     sent.path == "/hook/SECRET" && sent.at("/type") == event && sent.at("/data/run") == run
 }
 
-/// A gate for alice and bob that reminds and then lets carol decide too.
+/// Returns a gate for alice and bob that reminds them and then lets carol decide too.
 fn escalating() -> Value {
     json!({
         "approvers": [
@@ -290,7 +290,7 @@ async fn a_killed_operator_tells_the_rest_with_the_same_ids_and_what_is_given_up
     ids.dedup();
     assert_eq!(ids.len(), 3, "each event has an id of its own: {ids:?}");
 
-    // Slack refuses for good.
+    // Slack refuses permanently.
     stage.answers.is_lost.store(true, Ordering::Relaxed);
     stage.runs.request("fourth", json!({})).await;
     let approval = stage.runs.asked("fourth").await.name_any();
@@ -308,7 +308,7 @@ async fn a_killed_operator_tells_the_rest_with_the_same_ids_and_what_is_given_up
     operator.stop().await.unwrap();
 }
 
-/// The ids of what a run asked.
+/// Returns the id of the notice that asks for a decision on a run.
 fn ids_of(all: &[Sent], run: &str) -> Option<String> {
     all.iter().find(|sent| is_of_hook(sent, "approval.asked", run)).and_then(|sent| sent.id.clone())
 }
@@ -350,7 +350,7 @@ async fn a_voter_hears_that_the_vote_is_void_and_nobody_else() {
     operator.stop().await.unwrap();
 }
 
-/// `kubectl approve doctor --notify hook`: the exit code, and standard error without its line breaks.
+/// Runs `kubectl approve doctor --notify hook`; returns the exit code, and standard error without its line breaks.
 async fn doctor(cluster: &Cluster, person: &str) -> (i32, String) {
     let (plugin, kubectl) = (crate::asked::plugin(), cluster.clients().kubectl.clone());
     // The plugin runs kubectl in its turn.
@@ -359,7 +359,7 @@ async fn doctor(cluster: &Cluster, person: &str) -> (i32, String) {
     (finished.code, finished.stderr.split_whitespace().collect::<Vec<_>>().join(" "))
 }
 
-/// `signoff-operator notify test`, as it runs in the operator's Pod.
+/// Runs `signoff-operator notify test`, as it runs in the operator's Pod.
 async fn test_notice(stage: &Stage, channel: &str, state: &Path) -> Finished {
     let cluster = &stage.runs.cluster;
     let identity = cluster.operator_identity("signoff-operator-outside").await.unwrap();

@@ -1,5 +1,5 @@
-//! `kubectl approve` by the real kubectl, as real users, against the rules in force. No operator runs, so that the
-//! stored decision is the decision that was sent.
+//! `kubectl approve` by the real kubectl, as real users, against the enforced rules. No operator runs, so the stored
+//! object is what was sent. `plugin_wait.rs` tests the result of a decision.
 
 use std::process::Stdio;
 
@@ -266,7 +266,8 @@ async fn a_bare_name_shows_asks_and_without_a_terminal_needs_a_yes() {
     assert_eq!(decided, format!("approval.signoff.dev/{name} {recorded}\n"));
 }
 
-/// A context and a reviewed response that are too long for the request: their Blobs, and the Approval's name.
+/// Creates an Approval whose context and reviewed response are too long for the request, with their Blobs. Returns its
+/// name.
 pub(crate) async fn asks_about_long_texts(place: &Place, stored: [&str; 2]) -> String {
     let long = [format!("{}the end of the context", "c ".repeat(9000)), format!("{}the last field", "r ".repeat(9000))];
     let run = json!({"apiVersion": "signoff.dev/v1alpha1", "kind": "Workflow", "metadata": {"generateName": "refund-"},
@@ -462,7 +463,7 @@ async fn hostile_text_stays_data() {
 
 #[tokio::test]
 async fn a_decision_that_was_changed_on_its_way_is_called_out() {
-    // A mutating policy is cluster-wide, so this has a control plane of its own.
+    // A mutating policy is cluster-wide, so this test has a control plane of its own.
     let cluster = Cluster::own().await.unwrap();
     cluster.install(&[]).await.unwrap();
     let place = Place::on(cluster, "plugin").await;
@@ -478,7 +479,7 @@ async fn a_decision_that_was_changed_on_its_way_is_called_out() {
     assert!(stored.contains("quorums") && !stored.contains("\"verdict\""), "the trial showed it: {stored}");
 }
 
-/// The forgery that a user with an administrator's rights could install.
+/// A policy that an administrator, or an attacker with those rights, could create.
 const FORGER: &str = r#"
 apiVersion: admissionregistration.k8s.io/v1
 kind: MutatingAdmissionPolicy
@@ -502,7 +503,7 @@ metadata: {name: forger}
 spec: {policyName: forger}
 "#;
 
-/// A policy has no event that says it is in force, so it is tried out.
+/// Waits until the policy is enforced. No event tells when, so votes find out.
 async fn until_forged(place: &Place) {
     let name = place.ask(|request| request.prompt = "Forged yet?".into()).await;
     let alice = place.cluster.token_client("alice").await.unwrap();

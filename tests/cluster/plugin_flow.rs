@@ -1,5 +1,5 @@
-//! The steps of a decision by `kubectl approve`: the requests that it sends, and the Approvals that it does not decide.
-//! No operator runs.
+//! The requests of `kubectl approve` for a decision, and the requests that it refuses to decide. No operator runs.
+//! `plugin.rs` tests recorded decisions.
 
 use serde_json::{Value, json};
 use signoff_tests::control_plane::{Seen, Witness};

@@ -1,5 +1,5 @@
 //! `kubectl approve` on a real API server: short names, several names and namespaces, kubectl's formats, editing,
-//! completion, versions. No operator runs.
+//! completion, versions. No operator runs. `plugin.rs` tests stored decisions.
 
 use std::os::unix::fs::PermissionsExt;
 
@@ -80,7 +80,7 @@ async fn parameters_are_edited_until_they_fit_and_sent_after_a_question() {
     let place = Place::shared("plugin").await;
     let name = place.ask(|_| {}).await;
     let folder = tempfile::tempdir().unwrap();
-    // The first time the field is misspelt; the second time the file has the problem above it, and is put right.
+    // The first time the field is misspelt; the second time the file begins with the problem, and is corrected.
     let editor = folder.path().join("editor");
     let script = "#!/bin/sh\nif grep -q 'respnse' \"$1\"; then cp \"$1\" \"$0.again\"; sed -i 's/respnse/response/; s/420/42/' \"$1\"; else sed -i 's/^response/respnse/' \"$1\"; fi\n";
     std::fs::write(&editor, script).unwrap();

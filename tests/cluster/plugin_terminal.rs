@@ -1,5 +1,5 @@
-//! `kubectl approve` on a terminal: its pages, its questions, and that it sends nothing before the answer. No operator
-//! runs.
+//! `kubectl approve` on a terminal: its output, its questions, and that nothing is sent before the answer. No operator
+//! runs. `plugin.rs` tests calls without a terminal.
 
 use signoff_api::Verdict;
 use signoff_api::gate::Subject;
@@ -28,12 +28,12 @@ async fn on_a_terminal_who_approves_a_text_that_was_cut_is_asked() {
     assert!(place.stored(&name).await.spec.decisions.contains_key("alice@example.com"));
 }
 
-/// Runs the plugin on a terminal as alice: expects texts, each followed by what is typed, and returns the rest.
+/// Runs the plugin on a terminal as alice: expects texts, each followed by the input, and returns the rest.
 fn at_terminal(place: &Place, words: &[&str], dialog: &[(&str, &str)]) -> String {
     at_terminal_of(place, "alice", words, dialog)
 }
 
-/// Runs the plugin on a terminal of one of the cast, whose editor writes another amount.
+/// Runs the plugin on a terminal as a person of the cast, whose editor writes another amount.
 fn at_terminal_of(place: &Place, person: &str, words: &[&str], dialog: &[(&str, &str)]) -> String {
     let mut command = std::process::Command::new(plugin());
     command.env("EDITOR", "sed -i s/420/42/").env_remove("KUBE_EDITOR");

@@ -1,5 +1,5 @@
-//! The report of `kubectl approve` about a recorded decision: with an operator that counts it, one that was killed, and
-//! one that voids it.
+//! The report of `kubectl approve` on a recorded decision, with an operator that counts, one that was killed, and one
+//! that voids it. `plugin.rs` tests recorded decisions.
 
 use kube::ResourceExt;
 use serde_json::json;
@@ -16,7 +16,7 @@ async fn approve(runs: &Runs, person: &str, words: &[&str]) -> Finished {
     runs.cluster.kubectl(words).search(program.parent().unwrap()).person(person).run().await.unwrap()
 }
 
-/// The line on standard output, without the Approval's name, and the exit code.
+/// Returns the line on standard output without the Approval's name, and the exit code.
 fn said<'a>(finished: &'a Finished, approval: &str) -> (&'a str, i32) {
     let line = finished.stdout.strip_prefix(&format!("approval.signoff.dev/{approval} ")).unwrap_or(&finished.stdout);
     (line.trim_end(), finished.code)
@@ -61,7 +61,7 @@ async fn a_wait_ends_with_what_the_operator_decided() {
 
 #[tokio::test]
 async fn a_vote_while_the_operator_is_dead_says_so_and_is_called_void_later() {
-    // The operator is killed and the rules are changed, so this has a control plane of its own.
+    // The operator is killed and the rules are changed, so this test has a control plane of its own.
     let cluster = Cluster::own().await.unwrap();
     cluster.install(&[]).await.unwrap();
     let operator = OperatorProcess::start(&cluster, OperatorOptions::default()).await.unwrap();
@@ -85,7 +85,7 @@ async fn a_vote_while_the_operator_is_dead_says_so_and_is_called_void_later() {
     let gone = said(&last, &name).0;
     assert!(gone.starts_with("Approve recorded; not counted yet: no operator has renewed its Lease for "), "{last:?}");
 
-    // Whoever replaces a binding could have let a forged vote in meanwhile.
+    // A user who replaces a binding could have let a forged vote in before.
     let binding = ["get", "validatingadmissionpolicybinding", "signoff-approvals", "-o", "json"];
     let stored = runs.cluster.kubectl(binding).run().await.unwrap().ok().unwrap();
     runs.cluster.kubectl(["replace", "--force", "-f", "-"]).input(stored).run().await.unwrap().ok().unwrap();

@@ -1,5 +1,5 @@
-//! The admission rules beyond the table of attacks: accepted objects and their stored form, and sequences of more than
-//! two requests. No operator runs: the policies must hold without one.
+//! Tests of the admission rules for which the table of attacks is not enough: accepted requests and how they are
+//! stored, and sequences of more than two requests. No operator runs, because the policies must hold without one.
 
 mod audit;
 mod blobs;

@@ -1,5 +1,5 @@
-//! The quickstart example with the operator running: asked, refused, decided by plain kubectl, continued; and the same
-//! run cancelled, deleted, suspended or invalid.
+//! The quickstart example with the operator running: created, refused, decided by plain kubectl, continued; and its
+//! behavior when it is cancelled, deleted, suspended or wrong.
 
 use kube::ResourceExt;
 use kube::api::Api;
@@ -25,7 +25,7 @@ impl Scene {
         Self { cluster, namespace, letterbox: Letterbox::open(0).await.unwrap() }
     }
 
-    /// The scene after dana has asked: the run waits. Returns the Approval's name too.
+    /// Opens the scene with a run of dana that waits. Also returns the Approval's name.
     async fn asked(prefix: &str) -> (Self, String) {
         let scene = Self::open(prefix).await;
         let mut manifest = quickstart::manifest().unwrap();
@@ -52,12 +52,12 @@ impl Scene {
         self.kubectl(person, &["patch", object, "--type=merge", "--patch", &patch.to_string()]).await
     }
 
-    /// Writes a decision as a person under a user name, by a plain merge patch.
+    /// Writes a decision under a user name, by a plain merge patch.
     async fn decide(&self, person: &str, approval: &str, user: &str, decision: Value) -> Finished {
         self.patch(person, &format!("approval/{approval}"), json!({"spec": {"decisions": {user: decision}}})).await
     }
 
-    /// Waits as people do.
+    /// Waits with `kubectl wait`, as people do.
     async fn until(&self, what: &str, object: &str) {
         let wait = self.kubectl("admin", &["wait", &format!("--for={what}"), object, "--timeout=60s"]).await;
         if wait.code != 0 {
@@ -220,7 +220,7 @@ async fn an_invalid_spec_is_not_accepted_and_every_complaint_names_its_field() {
     assert_eq!(status.phase, WorkflowPhase::Failed);
     assert!(conditions::holds(&status.conditions, conditions::FAILED), "{}", workflow.name_any());
 
-    // What the schema can see is refused at once, by name.
+    // An error that the schema can see is refused at once, by name.
     manifest["spec"]["patern"] = json!({});
     manifest["spec"]["steps"][0]["set"] = json!({"value": "two things at once"});
     let refused = scene.apply("dana", &manifest).await.refused().unwrap();

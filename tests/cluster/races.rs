@@ -1,6 +1,5 @@
 //! A thousand votes against the clock, a cancellation, a deletion and each other: each gate has exactly one outcome,
-//! and the Approval, the journal, the Events and the answers to the voters agree on it. **Invariant:** the tests do not
-//! steer which vote wins.
+//! and the Approval, the journal, the Events and the answers to the voters agree. The winner is left to chance.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -20,7 +19,7 @@ use crate::runs::Runs;
 const GATES: usize = 25;
 const PEOPLE: usize = 5;
 
-/// Every answer that the voters at one gate got: who, for what, and whether it was taken.
+/// Every answer to the voters at one gate: the user, the verdict, and whether it was accepted.
 type Answers = Vec<(String, Verdict, Result<Approval, String>)>;
 
 struct Race {
@@ -34,7 +33,7 @@ impl Race {
         let words =
             ["create", "rolebinding", "crowd", "--clusterrole=signoff-approver", "--group=crowd", "--namespace"];
         runs.cluster.kubectl([&words[..], &[&runs.namespace.name]].concat()).run().await.unwrap().ok().unwrap();
-        // The authorizer goes by bindings in order: this one is in force once a later one is.
+        // The authorizer applies bindings in order: this one is effective once a later one is.
         runs.namespace.bind("view", "nobody-in-particular").await.unwrap();
         let people = (0..PEOPLE).map(|n| format!("racer-{n}@example.com"));
         let people = join_all(people.map(async |user| {
@@ -45,7 +44,7 @@ impl Race {
         Self { runs, people }
     }
 
-    /// Sends two votes of every person at the same instant, for and against, each over a connection of its own.
+    /// Lets all people vote twice at the same instant, for and against, over one connection each.
     async fn all_vote(&self, approval: &str) -> Answers {
         let votes = self.people.iter().flat_map(|(user, client)| {
             [Verdict::Approve, Verdict::Reject].map(|verdict| async move {
@@ -56,7 +55,7 @@ impl Race {
         join_all(votes).await
     }
 
-    /// One gate of a run, against which all vote while something else happens. Returns how it came out.
+    /// Opens one gate of a run, at which all people vote while `meanwhile` runs. Returns the result.
     async fn run(&self, name: &str, meanwhile: impl AsyncFn(&Approval)) -> Gate {
         let crowd = json!([{"kind": "Group", "name": "crowd"}]);
         self.runs.request(name, json!({"approvers": crowd, "timeout": {"after": "1h", "action": "Abort"}})).await;
@@ -73,7 +72,7 @@ struct Gate {
 }
 
 impl Gate {
-    /// Returns the accepted vote of each voter, and checks that no voter has two.
+    /// Returns the accepted vote of each person; no person has two.
     fn taken(&self) -> BTreeMap<&str, Verdict> {
         let mut taken = BTreeMap::new();
         for (user, verdict, answer) in &self.answers {
@@ -85,7 +84,7 @@ impl Gate {
         taken
     }
 
-    /// The Approval says what the voters were told.
+    /// Checks that the Approval has the votes that were accepted.
     fn agrees_with(&self, approval: &Approval) {
         let stored: BTreeMap<_, _> =
             approval.spec.decisions.iter().map(|(user, decision)| (user.as_str(), decision.verdict)).collect();
@@ -105,7 +104,7 @@ impl Gate {
                         self.approval
                     );
                 }
-                // One who is against suffices, and all that was there was judged together.
+                // One vote against is enough, and all stored votes were judged together.
                 let judged: BTreeSet<_> = status.votes.iter().map(|vote| vote.verdict).collect();
                 let wins = if judged.contains(&Verdict::Reject) { Verdict::Reject } else { Verdict::Approve };
                 assert_eq!(outcome.verdict, Some(wins), "{}: {:?}", self.approval, status.votes);
@@ -133,7 +132,7 @@ async fn judged(race: &Race, gates: &[Gate]) -> BTreeMap<ApprovalPhase, usize> {
         let records: Vec<_> = status.steps.iter().filter(|record| record.path == "review").collect();
         assert_eq!(records.len(), 1, "{}: the gate was asked more than once", gate.run);
         match &records[0].decision {
-            // Both sides end what was cancelled, each in its own words.
+            // Both sides end a cancelled gate, each in its own words.
             Some(decision) if phase == ApprovalPhase::Cancelled => assert_eq!(
                 (decision.phase, decision.verdict, &decision.decided_by),
                 (phase, None, &Vec::new()),
@@ -143,7 +142,7 @@ async fn judged(race: &Race, gates: &[Gate]) -> BTreeMap<ApprovalPhase, usize> {
             Some(decision) => assert_eq!(decision, &outcome, "{}: the journal says something else", gate.run),
             None => assert_eq!(phase, ApprovalPhase::Cancelled, "{}: the journal knows of no decision", gate.run),
         }
-        // What comes after the gate ran if and only if it was approved.
+        // The step after the gate ran if and only if the gate was approved.
         let acted = status.steps.iter().any(|record| record.path == "act");
         assert_eq!(acted, phase == ApprovalPhase::Approved, "{}", gate.run);
         for end in ["Approved", "Rejected", "Aborted", "Expired", "Cancelled"] {
@@ -185,11 +184,11 @@ async fn votes_against_the_clock_have_one_outcome() {
         async move {
             let crowd = json!([{"kind": "Group", "name": "crowd"}]);
             let name = format!("clock-{n}");
-            // Longer than a busy API server takes to create an Approval: a gate that is asked late is asked again.
+            // Longer than a busy API server takes to create an Approval: a gate that asks late asks again.
             race.runs.request(&name, json!({"approvers": crowd, "timeout": {"after": "8s", "action": "Abort"}})).await;
             let approval = race.runs.asked(&name).await;
             let left = approval.spec.request.deadline.timestamp().duration_since(jiff::Timestamp::now());
-            // The gates expire while the votes are on their way, which begin at most half a second before or after.
+            // The gates expire while the votes are in flight, which begin at most half a second before or after.
             let around = left + jiff::SignedDuration::from_millis(20 * (n as i64 - GATES as i64));
             tokio::time::sleep(Duration::try_from(around).unwrap_or_default()).await;
             let answers = race.all_vote(&approval.name_any()).await;
@@ -224,7 +223,7 @@ async fn votes_against_a_deletion_have_at_most_one_outcome() {
         workflows.delete(&approval.spec.request.workflow.name, &DeleteParams::background()).await.unwrap();
     };
     let gates = all(&race, "delete", &delete).await;
-    // Every version of every Approval there was, to the last one.
+    // Every version of every Approval, to the last one.
     let mut versions: BTreeMap<String, Approval> = BTreeMap::new();
     let mut gone = BTreeSet::new();
     let mut watch = std::pin::pin!(approvals.watch(&WatchParams::default().timeout(120), &from).await.unwrap());

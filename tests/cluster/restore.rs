@@ -24,7 +24,7 @@ const GUIDE: &str = include_str!("../../docs/guides/backup-and-restore.md");
 const RUN: &str = "refund-4711";
 const NAMESPACE: &str = "finance";
 
-/// A bank that counts what it is asked. Its address is not that of the API server, which no run reaches.
+/// A bank that counts its requests. Its address is not that of the API server, which runs must not call.
 struct Bank {
     url: String,
     asked: Arc<AtomicU32>,
@@ -53,13 +53,13 @@ impl Bank {
     }
 }
 
-/// The block of the page with this word.
+/// Returns the block of the page with this word.
 fn block(word: &str) -> Block<'static> {
     let mut blocks = page::blocks(GUIDE).into_iter();
     blocks.find(|block| block.word("restore") == Some(word)).unwrap_or_else(|| panic!("the page has no block {word}"))
 }
 
-/// Runs a block as somebody, in this folder, with the namespace of the test instead of the page's.
+/// Runs a block as a person, in this folder, with the namespace of the test in place of the page's.
 async fn play(runs: &Runs, folder: &Path, who: &str, word: &str) -> Finished {
     let script = block(word).script().replace(NAMESPACE, &runs.namespace.name);
     let script = format!("exec 2>&1\ncd '{}'\n{script}", folder.display());
@@ -75,7 +75,7 @@ async fn create(runs: &Runs, who: &str, name: &str, steps: Value) -> Workflow {
     api.create(&PostParams::default(), &object).await.unwrap()
 }
 
-/// Waits until a run of this name, which was created anew, has the condition `Restored`.
+/// Waits until the new run of this name has the condition `Restored`.
 async fn restored(runs: &Runs, name: &str) -> Workflow {
     let is = |run: Option<&Workflow>| {
         let status = run.and_then(|run| run.status.as_ref());
@@ -103,7 +103,7 @@ async fn a_namespace_is_restored_as_the_guide_says_and_nothing_is_sent_again() {
     create(&runs, "dana", "paid", json!([bank.post("pay")])).await;
     create(&runs, "dana", RUN, json!([bank.post("pay"), {"name": "review", "hitl": gate.clone()}, bank.post("tell")]))
         .await;
-    // One is of the account that restores later.
+    // One belongs to the account that restores later.
     runs.namespace.bind("signoff-requester", named("viktor").unwrap().user).await.unwrap();
     create(&runs, "viktor", "own", json!([{"name": "review", "hitl": gate}, bank.post("tell")])).await;
     runs.ended("paid").await;
@@ -113,13 +113,13 @@ async fn a_namespace_is_restored_as_the_guide_says_and_nothing_is_sent_again() {
     play(&runs, folder.path(), "admin", "backup").await.ok().unwrap();
     play(&runs, folder.path(), "admin", "lost").await.ok().unwrap();
 
-    // Without the verb nothing is created, and nothing is stolen.
+    // Without the verb nothing is created, and no run gets another requester.
     runs.namespace.bind("signoff-requester", named("bob").unwrap().user).await.unwrap();
     let answer = play(&runs, folder.path(), "bob", "create").await;
     assert!(answer.code != 0 && answer.stdout.contains("requested by its creator (bob@example.com)"), "{answer:?}");
     assert!(runs.see::<Workflow>().list(&ListParams::default()).await.unwrap().items.is_empty());
 
-    // The backup tool's account holds that role and no other.
+    // The backup tool's account has that role and no other.
     runs.namespace.bind("signoff-restorer", named("viktor").unwrap().user).await.unwrap();
     let question = json!({"metadata": {}, "spec": {"user": named("viktor").unwrap().user, "resourceAttributes": {
         "namespace": runs.namespace.name, "group": "signoff.dev", "resource": "workflows", "verb": "restore"}}});
@@ -131,13 +131,13 @@ async fn a_namespace_is_restored_as_the_guide_says_and_nothing_is_sent_again() {
         let status = run.status.unwrap();
         assert_eq!((status.phase, status.steps.len()), (WorkflowPhase::Pending, 0));
     }
-    // A run that begins later has ended, and those have not begun.
+    // A run that begins later has ended, and the restored ones have not begun.
     create(&runs, "bob", "later", json!([bank.post("pay")])).await;
     runs.ended("later").await;
     assert_eq!(bank.asked(), 3);
     assert!(runs.see::<Approval>().list(&ListParams::default()).await.unwrap().items.is_empty());
 
-    // It is repeated only by somebody who was told, and the first requester is excluded from its gate.
+    // Only an informed user can repeat it, and the first requester is excluded from its gate.
     let blind = runs.cluster.kubectl(["approve", "rerun", RUN, "-n", &runs.namespace.name]).person("bob");
     let blind = blind.search(plugin().parent().unwrap()).run().await.unwrap();
     assert!(blind.code == 1 && blind.stderr.contains("--backup FILE"), "{blind:?}");

@@ -17,14 +17,14 @@ use tokio::time::timeout;
 use crate::asked::plugin;
 use crate::runs::Runs;
 
-/// The longest time that anything here takes.
+/// The deadline of every wait.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 async fn runs(prefix: &str) -> Runs {
     Runs::on(Cluster::operated().unwrap(), prefix).await
 }
 
-/// `kubectl approve …` as this person, in the namespace of the test.
+/// Returns a call of `kubectl approve …` as this person, in the namespace of the test.
 fn invocation(runs: &Runs, person: &str, arguments: &[&str]) -> Invocation {
     let program = plugin();
     let words = [&["approve"], arguments, &["--namespace", &runs.namespace.name]].concat();
@@ -35,7 +35,7 @@ async fn approve(runs: &Runs, person: &str, arguments: &[&str]) -> Finished {
     invocation(runs, person, arguments).run().await.unwrap()
 }
 
-/// Waits until the phase of a run is this one.
+/// Waits until a run has this phase.
 async fn in_phase(runs: &Runs, name: &str, phase: WorkflowPhase) -> Workflow {
     let is =
         |run: Option<&Workflow>| run.and_then(|run| run.status.as_ref()).is_some_and(|status| status.phase == phase);

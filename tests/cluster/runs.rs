@@ -1,5 +1,4 @@
-//! Runs with a gate each, in a namespace of their own on a cluster with an operator, for tests that disturb them. The
-//! one check here is that an undisturbed gate is decided in time.
+//! Runs with a gate each, in a namespace of their own on a cluster with an operator, for tests of disturbances.
 
 use std::time::Duration;
 
@@ -15,10 +14,10 @@ use signoff_tests::control_plane::{Cluster, Namespace, named};
 
 use crate::policies::harness::{Answer, said, workflow};
 
-/// The longest time from the request of a gate to the end of its run. It takes a fraction of a second on an idle
-/// machine; test machines are slow and busy.
+/// The longest time of a gate from its request to the end of its run. It takes a fraction of a second without load;
+/// test machines are slow and busy.
 const IN_TIME: Duration = Duration::from_secs(60);
-/// The longest time that a test waits for any other event.
+/// The deadline of every other wait.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// One test's namespace.
@@ -38,7 +37,7 @@ impl Runs {
         Self { cluster, namespace, admin, dana, alice }
     }
 
-    /// All objects of a kind here, as the administrator, who only looks.
+    /// Returns all objects of a kind here, as the administrator, who only reads.
     pub(crate) fn see<K>(&self) -> Api<K>
     where
         K: kube::Resource<DynamicType = (), Scope = k8s_openapi::NamespaceResourceScope>,
@@ -46,7 +45,7 @@ impl Runs {
         Api::namespaced(self.admin.clone(), &self.namespace.name)
     }
 
-    /// All objects of a kind here, as somebody.
+    /// Returns all objects of a kind here, as a person of the cast.
     pub(crate) async fn as_a<K>(&self, who: &str) -> Api<K>
     where
         K: kube::Resource<DynamicType = (), Scope = k8s_openapi::NamespaceResourceScope>,
@@ -54,7 +53,7 @@ impl Runs {
         Api::namespaced(self.cluster.token_client(who).await.unwrap(), &self.namespace.name)
     }
 
-    /// dana asks for a run: something to review, a gate for alice with these fields on top, and something after it.
+    /// Creates a run as dana: a text to review, a gate for alice with these further fields, and a step after it.
     pub(crate) async fn request(&self, name: &str, fields: Value) -> Workflow {
         let mut gate = json!({"prompt": "Go on?", "approvers": [{"kind": "User", "name": "alice@example.com"}]});
         for (field, value) in fields.as_object().into_iter().flatten() {
@@ -70,7 +69,7 @@ impl Runs {
         api.create(&PostParams::default(), &serde_json::from_value(object).unwrap()).await.unwrap()
     }
 
-    /// The Approval of a run's gate, once it is there.
+    /// Returns the Approval of a run's gate, once it exists.
     pub(crate) async fn asked(&self, run: &str) -> Approval {
         let record = |workflow: &Workflow| {
             workflow
@@ -86,7 +85,7 @@ impl Runs {
         self.until(self.see(), &record(&found).unwrap(), "is there", |found: Option<&Approval>| found.is_some()).await
     }
 
-    /// A run that has ended.
+    /// Waits until a run has ended, and returns it.
     pub(crate) async fn ended(&self, run: &str) -> Workflow {
         let ends = |workflow: Option<&Workflow>| {
             workflow.and_then(|workflow| workflow.status.as_ref()).is_some_and(|status| status.phase.is_end())
@@ -94,7 +93,7 @@ impl Runs {
         self.until(self.see(), run, "ends", ends).await
     }
 
-    /// Waits until something is true of an object.
+    /// Waits until `holds` is true of an object, and returns it.
     pub(crate) async fn until<K>(&self, api: Api<K>, name: &str, what: &str, holds: impl Fn(Option<&K>) -> bool) -> K
     where
         K: kube::Resource + Clone + std::fmt::Debug + serde::de::DeserializeOwned + Send + 'static,
@@ -106,20 +105,20 @@ impl Runs {
         }
     }
 
-    /// Writes a user's decision by a plain merge patch through this client.
+    /// Sends a decision by a plain merge patch with this client.
     pub(crate) async fn decides(&self, who: &Client, user: &str, approval: &str, decision: Value) -> Answer<Approval> {
         let api: Api<Approval> = Api::namespaced(who.clone(), &self.namespace.name);
         let patch = Patch::Merge(json!({"spec": {"decisions": {user: decision}}}));
         said(api.patch(approval, &PatchParams::default(), &patch).await)
     }
 
-    /// alice approves.
+    /// Sends alice's approval.
     pub(crate) async fn alice_approves(&self, approval: &Approval) -> Answer<Approval> {
         let approve = json!({"verdict": "Approve"});
         self.decides(&self.alice, named("alice").unwrap().user, &approval.name_any(), approve).await
     }
 
-    /// A new gate, of which nobody else knows, is asked, decided and acted on in time.
+    /// Checks that a new gate is asked, decided and continued in time.
     pub(crate) async fn another_gate_is_decided_in_time(&self, run: &str) {
         let story = async {
             self.request(run, json!({})).await;
@@ -133,7 +132,7 @@ impl Runs {
         assert_eq!(ended.status.unwrap().phase, WorkflowPhase::Succeeded);
     }
 
-    /// New gates one after the other until `done` is ready: at least two of them.
+    /// Opens and decides new gates one after the other until `done` is ready: at least two of them.
     pub(crate) async fn other_gates_are_decided_while<T>(&self, prefix: &str, done: impl Future<Output = T>) -> T {
         let gates = async {
             for n in 0.. {
@@ -151,7 +150,7 @@ impl Runs {
         }
     }
 
-    /// The Events with this reason about an object.
+    /// Returns the Events with this reason about an object.
     pub(crate) async fn events(&self, about: &str, reason: &str) -> Vec<Event> {
         let all = self.see::<Event>().list(&ListParams::default()).await.unwrap();
         let concerned = |event: &Event| {

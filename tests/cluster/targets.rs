@@ -1,5 +1,5 @@
-//! The targets that runs cannot reach: nodes, the API server and the operator's neighbors, as the cluster lists them at
-//! that moment. **Invariant:** addresses of other machines are only refused, never reached.
+//! Addresses that runs must not call: nodes, the API server, and the operator's own neighbors, as the cluster lists
+//! them at that moment. Only this machine is called; other addresses are only refused.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -11,7 +11,7 @@ use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 use signoff_tests::control_plane::{Cluster, Namespace, OPERATOR_NAMESPACE, OperatorOptions, OperatorProcess};
 
-/// A service on every loopback address of this machine, which counts what it is asked.
+/// A service on every loopback address of this machine, which counts its requests.
 struct Service {
     port: u16,
     asked: Arc<Mutex<u32>>,
@@ -66,7 +66,7 @@ impl Runs<'_> {
         }
     }
 
-    /// Asks until the operator goes by what was changed: its watch has no event that this test could wait for.
+    /// Repeats the GET until the operator applies a change: no event tells when.
     async fn until(&self, url: &str, done: impl Fn(&Result<String, String>) -> bool) -> Result<String, String> {
         for _ in 0..50 {
             let answer = self.get(url).await;
@@ -88,8 +88,7 @@ async fn apply(cluster: &Cluster, object: Value) {
     cluster.kubectl(["create", "--filename", "-"]).input(object.to_string()).run().await.unwrap().ok().unwrap();
 }
 
-/// It has no Lease: what it reaches does not depend on one, and a machine that is busy with other tests may not renew
-/// it.
+/// Starts an operator without a Lease, because its targets do not depend on one, and a busy machine might not renew it.
 async fn operator(cluster: &Cluster, arguments: &[&str]) -> OperatorProcess {
     let arguments = ["--no-lease"].iter().chain(arguments).map(|&argument| argument.to_owned()).collect();
     OperatorProcess::start(cluster, OperatorOptions { arguments, ..OperatorOptions::default() }).await.unwrap()
@@ -121,13 +120,13 @@ async fn a_run_reaches_neither_nodes_nor_the_api_server_nor_the_operators_neighb
     assert_eq!(service.asked(), asked, "nothing arrived");
     assert_eq!(runs.get(&at("127.0.0.6")).await.unwrap(), "the inside");
 
-    // The API server: where the operator itself reaches it, and where the cluster says it is.
+    // The API server: at the operator's own address for it, and at the address in the cluster.
     Runs::refused(runs.get(&at("127.0.0.1")).await, "the API server");
     let kubernetes = cluster.kubectl(["get", "service", "kubernetes", "--output", "jsonpath={.spec.clusterIP}"]);
     let kubernetes = kubernetes.run().await.unwrap().ok().unwrap();
     Runs::refused(runs.get(&format!("https://{}/", kubernetes.trim())).await, "the Service of the API server");
 
-    // The operator's neighbours.
+    // The operator's neighbors.
     apply(
         &cluster,
         json!({
@@ -152,16 +151,16 @@ async fn a_run_reaches_neither_nodes_nor_the_api_server_nor_the_operators_neighb
     let refused =
         runs.until("http://10.99.0.9/", |answer| answer.as_ref().is_err_and(|error| error.contains(pod))).await;
     Runs::refused(refused, pod);
-    // Its neighbour's neighbour is private too, and is tried.
+    // Another private address is tried.
     let tried = runs.get("http://10.99.0.10/").await.unwrap_err();
     assert!(!tried.contains("--allow-address"), "{tried}");
 
-    // A node that is gone leaves an ordinary address.
+    // The address of a deleted node is an ordinary one.
     nodes.delete("node-2", &DeleteParams::default()).await.unwrap();
     assert_eq!(runs.until(&at("127.0.0.2"), Result::is_ok).await.unwrap(), "the inside");
     first.stop().await.unwrap();
 
-    // An operator that cannot list nodes takes no private address for an ordinary one, and says why.
+    // An operator that cannot list nodes blocks every private address, and reports why.
     let words = ["get", "clusterrole", "signoff-operator", "--output=json"];
     let mut role: Value = serde_json::from_str(&cluster.kubectl(words).run().await.unwrap().ok().unwrap()).unwrap();
     role["rules"].as_array_mut().unwrap().retain(|rule| rule["resources"] != json!(["nodes"]));

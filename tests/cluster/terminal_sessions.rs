@@ -1,5 +1,5 @@
-//! Sessions of a person at a terminal, as pictures: `kubectl approve` at 80 and at 120 columns, in colour and without.
-//! The pages are compared whole; only names, digests and times that differ from run to run are replaced.
+//! Sessions of a person at a terminal, as pictures: the output of `kubectl approve` at 80 and at 120 columns, in color
+//! and without. The pages are compared whole; only names, digests and times that differ from run to run are replaced.
 
 use std::process::Command;
 
@@ -17,7 +17,7 @@ use crate::runs::Runs;
 /// The longest wait for a page, in milliseconds: long, for a machine that is busy with other tests.
 const PATIENCE: u64 = 60_000;
 
-/// The variables by which the environment of a test could change colours.
+/// The environment variables that could change colors.
 const COLOURS: [&str; 4] = ["NO_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "CI"];
 
 /// A terminal of one size, on which pages are collected.
@@ -29,7 +29,7 @@ struct Terminal<'r> {
 }
 
 impl Terminal<'_> {
-    /// Runs a command of the plugin as one of the cast. Each question is answered by the text after it.
+    /// Runs a command of the plugin as a person of the cast. Each question is answered by the text after it.
     fn run(&mut self, person: &str, words: &[&str], dialog: &[(&str, &str)]) {
         let line = format!("stty cols {} rows 50 && exec \"$0\" \"$@\"", self.columns);
         let mut command = Command::new("sh");
@@ -56,7 +56,7 @@ impl Terminal<'_> {
             &format!("$ kubectl approve {} -n {}   # {person}\n{text}\n", words.join(" "), self.runs.namespace.name);
     }
 
-    /// Returns the pages without what differs from run to run.
+    /// Returns the pages without the parts that differ from run to run.
     fn normalized(self) -> String {
         let replaced = self.pages.replace(&self.runs.namespace.name, &"n".repeat(self.runs.namespace.name.len()));
         let rules = [
@@ -64,11 +64,11 @@ impl Terminal<'_> {
             (r"sha256:[0-9a-f]{64}", "sha256:00000000000000000000000000000000000000000000000000000000000000ff"),
             (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", "2026-11-24T09:30:00Z"),
             (r"in 2[34]h", "in 23h"),
-            // A cell with an age is as wide as its column, whatever it says. The codes of colours are no ages.
+            // A cell with an age is as wide as its column, whatever the age. The codes of colors are no ages.
             (r"(^|[^\[;0-9A-Za-z]|\x1b\[[0-9;]*m)(?:\d+m)?\d+[sm]( ago)?   +", "${1}0s$2   "),
             (r"(^|[^\[;0-9A-Za-z]|\x1b\[[0-9;]*m)(?:\d+m)?\d+[sm]\b", "${1}0s"),
             (r"\b(STATE|STARTED|TOOK|AGE)   +", "$1   "),
-            // A busy operator counts later than after two seconds.
+            // A busy operator may count after more than two seconds.
             (r"approval\.signoff\.dev/\S+ \w+ (recorded|counted)[^\n]*; still waiting\n", ""),
             (r"\x1b", "^["),
         ];

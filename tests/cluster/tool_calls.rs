@@ -1,6 +1,7 @@
-//! Decisions about calls of tools and questions of agents, by `kubectl approve` on a cluster with an operator.
+//! People's decisions about calls of tools and questions of agents, by `kubectl approve` on a cluster with an operator.
 //!
-//! The model and the bank are HTTP servers here. Their logs show the messages to the model and the payments.
+//! The model and the bank are HTTP servers here: their requests show the conversation and the payments. The unit tests
+//! of the engine test its decisions.
 
 mod once;
 mod refused;
@@ -19,7 +20,7 @@ use signoff_tests::control_plane::Finished;
 
 use scene::{Scene, asks, call, last_turn, turn_of};
 
-/// Returns the rest of what is printed on a terminal, and the exit code.
+/// Returns the rest of the output of a terminal, and the exit code.
 fn ended(mut session: PtySession) -> (String, i32) {
     let rest = session.exp_eof().unwrap();
     match session.process().wait().unwrap() {
@@ -28,7 +29,7 @@ fn ended(mut session: PtySession) -> (String, i32) {
     }
 }
 
-/// One refund, as the model asks for it.
+/// Returns one refund, as the model requests it.
 fn refund() -> Vec<Value> {
     vec![call("call_a", "refund", &json!({"amount": 420, "customer": "ACME"}))]
 }
@@ -40,7 +41,7 @@ struct Story {
 
 const RUN: &str = "refund";
 
-/// The spec of a run of an agent that refunds, writes letters and asks.
+/// Returns the spec of a run of an agent that refunds, writes letters and asks questions.
 fn clerk(scene: &Scene, run: &str, gate: Value, questions: Value) -> Value {
     let parameters = json!({
         "type": "object", "required": ["amount", "customer"], "additionalProperties": false,
@@ -76,14 +77,15 @@ impl Story {
         Self::begin_with(prefix, calls, gate, json!({})).await
     }
 
-    /// The same. `questions`: the fields of the gate for questions besides its approvers, the group finance.
+    /// Begins the same run. `questions`: the fields of the gate for questions besides its approvers, the group finance.
     async fn begin_with(prefix: &str, calls: Vec<Value>, gate: Value, questions: Value) -> Self {
         let scene = Scene::open(prefix, vec![(RUN, vec![turn_of(&calls), last_turn()])], &[]).await;
         scene.begin(RUN, clerk(&scene, RUN, gate, questions)).await;
         Self { scene }
     }
 
-    /// The Approval of a call of the first turn, `1`, or of a later visit of its gate, `1/.gate#2`; once it is there.
+    /// Returns the Approval of a call of the first turn, `1`, or of a later visit of its gate, `1/.gate#2`, once it
+    /// exists.
     async fn asked(&self, call: &str) -> Approval {
         let path = match call.split_once('/') {
             Some(_) => format!("handle/.turn-1/.call-{call}"),
@@ -92,7 +94,7 @@ impl Story {
         self.scene.asked(RUN, &path).await
     }
 
-    /// Runs `kubectl approve VERDICT NAME …` as one of the cast.
+    /// Runs `kubectl approve VERDICT NAME …` as a person of the cast.
     async fn says(&self, person: &str, verdict: &str, approval: &Approval, more: &[&str]) -> Finished {
         self.scene.says(person, verdict, approval, more).await
     }
@@ -101,12 +103,12 @@ impl Story {
         self.scene.approve(person, words).await
     }
 
-    /// Runs `kubectl approve …` as one of the cast, on a terminal.
+    /// Runs `kubectl approve …` as a person of the cast, on a terminal.
     fn terminal(&self, person: &str, words: &[&str]) -> PtySession {
         self.scene.terminal(person, words, &[])
     }
 
-    /// The same, with environment variables.
+    /// Runs it with further environment variables.
     fn terminal_with(&self, person: &str, words: &[&str], variables: &[(&str, String)]) -> PtySession {
         self.scene.terminal(person, words, variables)
     }
@@ -116,25 +118,25 @@ impl Story {
         self.scene.ended(RUN).await.phase
     }
 
-    /// Returns the results that the agent received in its last turn, by the ids of its calls.
+    /// Returns the results in the agent's last turn, by the ids of its calls.
     fn told(&self) -> Vec<(String, String)> {
         self.scene.told(RUN).into_iter().map(|told| (told.id, told.result)).collect()
     }
 
-    /// The run succeeds, and the agent was told exactly this about its only call.
+    /// Checks that the run succeeds, and that the agent got exactly this result for its only call.
     async fn ends_told(&self, result: &str) {
         assert_eq!(self.ends().await, WorkflowPhase::Succeeded);
         assert_eq!(self.told(), [("call_a".to_owned(), result.to_owned())]);
         assert_eq!(self.scene.heard(RUN).len(), 2, "one request a turn");
     }
 
-    /// The bodies that reached the bank.
+    /// Returns the bodies that reached the bank.
     fn paid(&self) -> Vec<Value> {
         paid(&self.scene, RUN)
     }
 }
 
-/// The bodies of a run that reached the bank.
+/// Returns the bodies of a run that reached the bank.
 fn paid(scene: &Scene, run: &str) -> Vec<Value> {
     scene.sent(run).iter().map(|(_, body)| serde_json::from_str(body).unwrap()).collect()
 }

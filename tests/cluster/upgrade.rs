@@ -1,5 +1,5 @@
-//! From the first shape that anybody could have stored, frozen in `tests/contract/upgrade/`, to this one: by real helm,
-//! with runs in flight. The test has a control plane of its own, and must not edit what is frozen.
+//! From the first stored format, frozen in `tests/contract/upgrade/`, to this one: by real helm, with runs in flight.
+//! The test has a control plane of its own.
 
 use std::path::Path;
 use std::time::Duration;
@@ -17,9 +17,9 @@ use signoff_tests::control_plane::{Cluster, OperatorOptions, OperatorProcess};
 
 use crate::policies::harness::{Answer, refused, said};
 
-/// The operator tries forged requests before it trusts rules that are new.
+/// The deadline of every wait: the operator tries forged requests before it trusts new rules.
 const PATIENCE: Duration = Duration::from_secs(90);
-/// More often than this nobody is asked the same question: the first time, and once more because of the upgrade.
+/// The largest number of times for which a gate asks: the first time, and once more because of the upgrade.
 const VISITS: usize = 2;
 
 fn frozen(path: &str) -> std::path::PathBuf {
@@ -33,7 +33,7 @@ struct Harness {
 }
 
 impl Harness {
-    /// The frozen chart, and nothing else yet.
+    /// Installs the frozen chart, without any runs.
     async fn open() -> Self {
         let cluster = Cluster::own().await.unwrap();
         cluster.install_chart(&frozen("chart"), &[]).await.unwrap();
@@ -61,8 +61,8 @@ impl Harness {
         said(self.api::<Approval>(who).await.patch(approval, &PatchParams::default(), &patch).await)
     }
 
-    /// Stores a frozen run with its Approval, as they were stored then: only uids, and what follows from them, are
-    /// other ones here. Returns the Approval's name.
+    /// Stores a frozen run with its Approval, as they were stored then: only uids, and values that follow from them,
+    /// differ. Returns the Approval's name.
     async fn store(&self, workflow: &Value, approval: &Value) -> String {
         let mut asked = workflow.clone();
         asked["metadata"] = json!({"name": workflow["metadata"]["name"]});
@@ -110,7 +110,7 @@ impl Harness {
         name
     }
 
-    /// Waits until a run says that it was accepted under other rules.
+    /// Waits until a run reports that it was accepted under other rules.
     async fn is_held(&self, run: &str) {
         let held = |workflow: Option<&Workflow>| {
             let status = workflow.and_then(|workflow| workflow.status.as_ref());
@@ -136,7 +136,7 @@ impl Harness {
         }
     }
 
-    /// alice and bob decide wherever a run asks, until it has ended. Returns the Approvals it took.
+    /// Lets alice and bob decide at each gate of a run, until it has ended. Returns its Approvals.
     async fn to_its_end(&self, run: &str) -> (Workflow, Vec<String>) {
         let mut asked = Vec::new();
         loop {
@@ -149,8 +149,7 @@ impl Harness {
                 await_condition(self.as_operator::<Approval>(), &approval, |found: Option<&Approval>| found.is_some());
             tokio::time::timeout(PATIENCE, there).await.unwrap().unwrap();
             for who in ["alice", "bob"] {
-                // Who has voted, or comes after the outcome, is told so; an invalid first attempt is followed by a
-                // second.
+                // A voter who has voted, or is too late, is told so; an invalid first attempt is followed by a second.
                 if let Err(why) = self.vote(who, &approval, json!({"verdict": "Approve"})).await {
                     assert!(why.contains("a decision is final") || why.contains("too late"), "{run}, {who}: {why}");
                 }
@@ -165,7 +164,7 @@ fn ended(workflow: &Workflow) -> bool {
     workflow.status.as_ref().is_some_and(|status| status.phase.is_end())
 }
 
-/// The Approval that a run waits for.
+/// Returns the Approval that a run waits for.
 fn open(workflow: &Workflow) -> Option<String> {
     let steps = &workflow.status.as_ref()?.steps;
     steps.iter().find(|step| step.kind == StepKind::Hitl && step.phase == StepPhase::Waiting)?.object.clone()
@@ -185,7 +184,7 @@ async fn runs_of_the_first_shape_are_held_after_an_upgrade_and_nothing_is_frozen
 
     harness.cluster.install(&[]).await.unwrap();
 
-    // Whatever was recorded, everybody else and the operator can still write beside it.
+    // Whatever was recorded, all other users and the operator can still write beside it.
     for (run, name) in &names {
         if *run == "untouched" {
             harness.vote("alice", name, json!({"verdict": "Approve", "requestDigest": "latest"})).await.unwrap_err();
@@ -214,7 +213,7 @@ async fn runs_of_the_first_shape_are_held_after_an_upgrade_and_nothing_is_frozen
     }
     operator.stop().await.unwrap();
 
-    // Under the rules of this version the same runs come to their end, with the votes that were stored.
+    // Under the rules of this version the same runs end, with the stored votes.
     for run in names.keys() {
         let written = Patch::Merge(json!({"status": {"rules": RULES}}));
         let written = harness.as_operator::<Workflow>().patch_status(run, &PatchParams::default(), &written).await;
@@ -227,7 +226,7 @@ async fn runs_of_the_first_shape_are_held_after_an_upgrade_and_nothing_is_frozen
         assert_eq!(status.phase, WorkflowPhase::Succeeded, "{run}: {:?}", status.message);
         let done = status.steps.iter().any(|step| step.path == "act" && step.phase == StepPhase::Succeeded);
         assert!(done, "{run}: {:#?}", status.steps);
-        // What was there is there still, whatever it came to.
+        // The old Approval still exists, whatever its outcome.
         let old: Approval = harness.as_operator().get(name).await.unwrap();
         assert!(old.spec.decisions.contains_key("alice@example.com"), "{run}: {asked:?}");
     }

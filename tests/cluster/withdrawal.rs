@@ -12,7 +12,7 @@ use tokio::time::{sleep, timeout};
 use crate::policies::harness::workflow;
 use crate::runs::Runs;
 
-/// The longest time that a test waits for an event.
+/// The deadline of every wait.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 async fn begin(runs: &Runs, steps: Value) {

@@ -1,6 +1,5 @@
-//! Mistakes of newcomers: each file names in its first line the place of its first problem and words of the remedy,
-//! `# 12:7 did you mean prompt?`.
-//! These tests must not need a cluster.
+//! Mistakes of newcomers: each file names in its first line the place of its first problem and words of the remedy, `#
+//! 12:7 did you mean prompt?`.
 
 use std::path::Path;
 

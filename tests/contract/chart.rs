@@ -1,5 +1,5 @@
-//! The chart as real helm renders it: linted, compared with snapshots, and true to the generated files.
-//! These tests must not need a cluster. `SIGNOFF_UPDATE_SNAPSHOTS=1` writes the snapshots anew.
+//! The chart as real helm renders it: linted, compared with snapshots, and equal to the generated files.
+//! `SIGNOFF_UPDATE_SNAPSHOTS=1` writes the snapshots again.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-/// Returns the output of helm, or the text of its refusal.
+/// Returns helm's output, or its error.
 pub(crate) fn helm(arguments: &[&str]) -> Result<String, String> {
     let home = tempfile::tempdir().unwrap();
     let output = Command::new(clients().unwrap().helm)
@@ -42,7 +42,7 @@ pub(crate) fn template(arguments: &[&str]) -> Result<String, String> {
     helm(&[&always, arguments].concat())
 }
 
-/// The rendered documents that did not come from these templates.
+/// Returns the rendered documents that are not from these templates.
 fn without(rendered: &str, templates: &[&str]) -> String {
     let source = |document: &&str| {
         document
@@ -116,7 +116,7 @@ fn secrets_are_read_only_in_the_namespaces_that_are_listed() {
     }
 }
 
-/// The file of notices that the chart makes of these values.
+/// Returns the file of notices that the chart renders with these values.
 fn file_of_notices(values: &Path) -> String {
     let rendered = template(&["--values", &values.display().to_string()]).unwrap();
     let mut documents = rendered.split("---\n").filter_map(|document| serde_saphyr::from_str::<Value>(document).ok());
@@ -195,7 +195,7 @@ fn policies_carry_the_releases_identity_and_nothing_else_is_changed() {
         ["--namespace", "my-signoff-system", "--set", "serviceAccount.name=judge", "--api-versions", MUTATING];
     let rendered = template(&arguments).unwrap();
     for (name, text) in policies::files(&Identity::new("my-signoff-system", "judge")) {
-        // helm tells before each document where it comes from.
+        // helm names the source of each document before it.
         for document in text.split("\n---\n") {
             assert!(rendered.contains(document.trim_end()), "{name} is not in the chart as it is generated");
         }
@@ -281,7 +281,7 @@ fn the_operator_creates_workflows_in_its_own_namespace_only() {
     );
 }
 
-/// Every `group/resource` and verb that a rendered chart grants to the operator's service account.
+/// Returns every `group/resource` and verb that a rendered chart grants to the operator's service account.
 fn rights_of_the_operator(rendered: &str) -> BTreeSet<(String, String)> {
     let documents: Vec<Value> =
         rendered.split("---\n").filter_map(|document| serde_saphyr::from_str(document).ok()).collect();
@@ -330,7 +330,7 @@ fn policy(name: &str) -> ValidatingAdmissionPolicySpec {
     spec.unwrap()
 }
 
-/// Whether a validation of a policy by itself refuses the operator's name without a Pod, on every request or when it
+/// Returns whether a validation of a policy refuses by itself the operator's name without a Pod, on every request or on
 /// creates.
 fn refuses_without_a_pod(name: &str) -> bool {
     let user = Identity::default().user_name();
@@ -397,7 +397,7 @@ fn every_write_of_the_operators_roles_takes_a_token_bound_to_its_pod_and_no_othe
     assert!(written.len() >= 12 && written.iter().any(|(resource, _)| resource == "/pods"), "{written:?}");
     let missing: Vec<_> = written.difference(&refused).collect();
     assert!(missing.is_empty(), "the operator may write this without a token bound to its Pod: {missing:?}");
-    // Of a Workflow its own policy has the rest.
+    // The policy of Workflows has the rest for a Workflow.
     for (resource, _) in bound.iter().filter(|(resource, _)| resource != "signoff.dev/workflows") {
         for operation in ["CREATE", "UPDATE", "DELETE"] {
             assert!(bound.contains(&(resource.clone(), operation.to_owned())), "{operation} of {resource}");

@@ -1,5 +1,4 @@
-//! The page in the chart as real helm renders it: off by default, with the rights of its mode and no other.
-//! These tests must not need a cluster.
+//! The page in the chart as real helm renders it: off by default, with only the rights of its mode.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +11,7 @@ use crate::chart::template;
 
 const URL: &str = "web.url=https://signoff.example.com";
 
-/// The chart with the page and these values.
+/// Returns the chart with the page and these values.
 fn page(values: &[&str]) -> Result<String, String> {
     let values = [&["web.enabled=true", URL], values].concat();
     template(&values.iter().flat_map(|value| ["--set", value]).collect::<Vec<_>>())
@@ -25,7 +24,7 @@ fn impersonating(mode: &str) -> Vec<String> {
         .collect()
 }
 
-/// The page in a mode of impersonation.
+/// Returns the chart with the page in a mode of impersonation.
 fn page_as(mode: &str, values: &[&str]) -> Result<String, String> {
     let mode = impersonating(mode);
     page(&[&mode.iter().map(String::as_str).collect::<Vec<_>>(), values].concat())
@@ -39,7 +38,7 @@ fn is_named_for_page(document: &Value) -> bool {
     document["metadata"]["name"].as_str().is_some_and(|name| name.starts_with("signoff-web"))
 }
 
-/// The one object of this kind that is the page's.
+/// Returns the page's only object of this kind.
 fn object(rendered: &str, kind: &str) -> Value {
     let mut all = documents(rendered);
     all.retain(|document| document["kind"] == kind && is_named_for_page(document));
@@ -47,7 +46,7 @@ fn object(rendered: &str, kind: &str) -> Value {
     all.remove(0)
 }
 
-/// The documents whose templates have such names.
+/// Returns the documents whose templates have such names.
 fn from_templates(rendered: &str, is_shown: impl Fn(&str) -> bool) -> String {
     let name = |document: &str| {
         document.lines().next().and_then(|line| line.rsplit_once("/templates/")).map(|(_, name)| name.to_owned())

@@ -1,6 +1,6 @@
-//! The CRDs may grow, and must not take back what they once accepted: a rule that is new or tighter would freeze every
-//! object that breaks it, its status too. Compared with the shape frozen in `tests/contract/upgrade/`.
-//! These tests must not need a cluster; `tests/cluster/upgrade.rs` tries the same on one.
+//! The CRDs may grow, but still accept what they once accepted: a new or tighter rule would freeze every object that
+//! breaks it, its status too. They are compared with the format frozen in `tests/contract/upgrade/`;
+//! `tests/cluster/upgrade.rs` tests the same on a cluster.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-/// Every schema of a CRD by where it stands.
+/// Returns every schema of a CRD by its path.
 fn schemas(text: &str) -> BTreeMap<String, Value> {
     fn collect(path: &str, schema: &Value, found: &mut BTreeMap<String, Value>) {
         found.insert(path.to_owned(), schema.clone());
@@ -39,13 +39,13 @@ fn frozen(kind: &str) -> BTreeMap<String, Value> {
     schemas(&std::fs::read_to_string(path).unwrap())
 }
 
-/// The schemas by which the operator reads, also where the installed CRD has none.
+/// Returns the schemas by which the operator reads, also where the installed CRD has none.
 fn declared(kind: &str) -> BTreeMap<String, Value> {
     let crd = signoff_api::crds::declared().into_iter().find(|crd| crd.spec.names.plural == kind).unwrap();
     schemas(&serde_json::to_string(&crd).unwrap())
 }
 
-/// Whether a place is within a part that takes anything.
+/// Returns whether a path is within a part that accepts anything.
 fn is_open(path: &str, schemas: &BTreeMap<String, Value>) -> bool {
     let within = |part: &str| path.strip_prefix(part).is_some_and(|rest| rest.starts_with(['.', '[', '{']));
     schemas.iter().any(|(part, schema)| schema["x-kubernetes-preserve-unknown-fields"] == true && within(part))
@@ -57,7 +57,7 @@ fn current(kind: &str) -> BTreeMap<String, Value> {
     schemas(&files.iter().find(|(file, _)| *file == path).unwrap().1)
 }
 
-/// Lists the values at a path that today's schema refuses and the frozen schema accepted, in words.
+/// Returns what the current schema refuses at a path and the frozen one did not, in words.
 fn tightened(path: &str, old: &Value, new: &Value) -> Vec<String> {
     let mut found = Vec::new();
     let strings =
@@ -88,7 +88,7 @@ fn tightened(path: &str, old: &Value, new: &Value) -> Vec<String> {
         }
     }
     for exact in ["type", "pattern", "format", "x-kubernetes-list-type", "x-kubernetes-map-type"] {
-        // Whatever a map or a set holds, and what many may own, an atomic one may hold too.
+        // An atomic list may have every content of a map or a set, and the fields of several owners.
         let is_loosened = exact.starts_with("x-kubernetes") && new[exact] == "atomic";
         if !new[exact].is_null() && new[exact] != old[exact] && !is_loosened {
             found.push(format!("{path}: {exact} was {} and is {}", old[exact], new[exact]));
@@ -113,11 +113,11 @@ fn tightened(path: &str, old: &Value, new: &Value) -> Vec<String> {
         new["properties"].as_object().into_iter().flatten().filter(|(field, _)| !known(field)).collect();
     for rule in new["x-kubernetes-validations"].as_array().into_iter().flatten() {
         let text = rule["rule"].as_str().unwrap();
-        // One more field to choose from: nothing that is recorded has it, and for that the rule is what it was.
+        // One more field to choose from: no recorded object has it, and for those the rule is unchanged.
         let without =
             |text: String, (field, _): &(&String, &Value)| text.replace(&format!("(has(self.{field}) ? 1 : 0) + "), "");
         let for_recorded = Value::from(added.iter().fold(text.to_owned(), without));
-        // It spares what is recorded where it sees the old value, and asks for it.
+        // It spares recorded objects if it sees the old value, and asks for it.
         let spares = rule["optionalOldSelf"] == true && text.contains("oldSelf.hasValue()");
         if !was.contains(&&for_recorded) && !spares {
             found.push(format!(
@@ -128,11 +128,11 @@ fn tightened(path: &str, old: &Value, new: &Value) -> Vec<String> {
     found
 }
 
-/// The parts that no version ever honoured and that admission refuses altogether: no object has them.
+/// The parts that no version ever used and that admission refuses: no object has them.
 const NEVER_HONOURED: [&str; 1] = ["Approval/v1alpha1.spec.decisions{}.grant"];
 
-/// The parts that are gone on purpose, before the first release: an object that has them is not what was asked for any
-/// more, and its run does not go on. `docs/adr/0033-providers-of-every-protocol.md` says why.
+/// The parts that were removed on purpose, before the first release: an object that has them is no longer valid, and
+/// its run stops. `docs/adr/0033-providers-of-every-protocol.md` explains it.
 const REPLACED: [&str; 1] = ["Workflow/v1alpha1.spec.providers[].openai.keyFrom"];
 
 #[test]
@@ -146,7 +146,7 @@ fn whatever_the_first_shape_accepted_is_accepted_still() {
             }
             match new.get(&path) {
                 Some(new) => found.extend(tightened(&path, &old, new)),
-                // The API server refuses nothing there, so only types and bounds count, by which the operator reads.
+                // The API server refuses nothing there, so only the types and bounds count by which the operator reads.
                 None if is_open(&path, &new) && declared.contains_key(&path) => {
                     let mut read = declared[&path].clone();
                     read.as_object_mut().unwrap().retain(|field, _| !field.starts_with("x-kubernetes-"));

@@ -1,6 +1,5 @@
-//! The examples: every file is a Workflow that can be run as it stands, or a policy that does what its comment says,
-//! and the index names every file. These tests must not need a cluster; that a real API server takes the examples is
-//! tested with the cluster's tests.
+//! The examples: every file is a Workflow that can be run, or a policy that does what its comment says, and the index
+//! names every file. The cluster tests check that a real API server accepts the examples.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -15,17 +14,17 @@ fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples")
 }
 
-/// Every Workflow by its path below the folder.
+/// Returns every Workflow with its path below the folder.
 fn examples() -> Vec<(String, String)> {
     files().into_iter().filter(|(name, _)| !name.starts_with("policies/")).collect()
 }
 
-/// Every policy by its path below the folder.
+/// Returns every policy with its path below the folder.
 fn policies() -> Vec<(String, String)> {
     files().into_iter().filter(|(name, _)| name.starts_with("policies/")).collect()
 }
 
-/// Every file by its path below the folder.
+/// Returns every file with its path below the folder.
 fn files() -> Vec<(String, String)> {
     let mut found = Vec::new();
     let mut folders = vec![folder()];
@@ -34,7 +33,7 @@ fn files() -> Vec<(String, String)> {
             let path = entry.unwrap().path();
             let name = path.strip_prefix(folder()).unwrap().display().to_string();
             match path.extension().and_then(|end| end.to_str()) {
-                // What people answer in an example is read where the examples are run.
+                // People's answers in an example are read where the examples are run.
                 Some("yaml") if name.ends_with(".answers.yaml") => {}
                 Some("yaml") => found.push((name, std::fs::read_to_string(&path).unwrap())),
                 None if path.is_dir() => folders.push(path),
@@ -46,7 +45,7 @@ fn files() -> Vec<(String, String)> {
     found
 }
 
-/// The schema of a Workflow, as the API server goes by it.
+/// The schema of a Workflow, as the API server uses it.
 static SCHEMA: LazyLock<Value> = LazyLock::new(|| schema("Workflow"));
 
 fn schema(kind: &str) -> Value {
@@ -55,12 +54,12 @@ fn schema(kind: &str) -> Value {
     serde_json::to_value(crd.spec.versions[0].schema.as_ref().unwrap().open_api_v3_schema.as_ref().unwrap()).unwrap()
 }
 
-/// The settings of a local run, in which an example may start a command.
+/// Returns the settings of a local run, in which an example may start a command.
 fn settings() -> Settings {
     Settings { allow_commands: true, ..Settings::default() }
 }
 
-/// Fields that the schema does not have, which an API server would drop, with their paths.
+/// Collects the paths of fields that the schema does not have, which an API server would drop.
 fn strangers(value: &Value, schema: &Value, path: &str, found: &mut Vec<String>) {
     match value {
         Value::Object(fields) => {
@@ -86,7 +85,7 @@ fn strangers(value: &Value, schema: &Value, path: &str, found: &mut Vec<String>)
     }
 }
 
-/// The Workflow in a file, asked for by somebody, as the API server would fill that in.
+/// Returns the Workflow in a file with a requester, as the API server would set it.
 pub(crate) fn parse(name: &str, text: &str) -> Workflow {
     let mut value: Value = serde_saphyr::from_str(text).unwrap_or_else(|error| panic!("{name}: {error}"));
     let mut found = Vec::new();
@@ -125,7 +124,7 @@ fn a_field_that_does_not_exist_is_found() {
 fn what_was_perhaps_not_meant_is_warned_about_and_nothing_else() {
     for (name, text) in examples() {
         let plan = Plan::of(&parse(&name, &text), &settings(), &Arc::default()).unwrap();
-        // Two graphs end where no edge is chosen, and a tag that is approved may become another image.
+        // Two graphs end where no edge is chosen, and an approved tag may become another image.
         let graphs = ["graph/routed-by-option.yaml", "graph/routed-by-reject.yaml"];
         let warned = [&graphs[..], &["gates/timeout-goes-on.yaml", "pods/exact-command.yaml"]].concat();
         let expected = usize::from(warned.contains(&name.as_str()));
@@ -143,7 +142,7 @@ fn all_examples_can_be_applied_to_one_namespace() {
     }
 }
 
-/// The example's policy, as what holds in a namespace with this label.
+/// Returns an example's policy, as it applies in a namespace with this label.
 fn policy(file: &str, label: (&str, &str)) -> Policies {
     let (name, text) = policies().into_iter().find(|(name, _)| name == file).unwrap();
     let value: Value = serde_saphyr::from_str(&text).unwrap();
@@ -243,7 +242,7 @@ fn every_example_is_run_by_some_suite() {
     let named_in = |suite: &str, name: &str| [".yaml", "\""].iter().any(|end| suite.contains(&format!("{name}{end}")));
     for (file, text) in examples() {
         let name = file.strip_suffix(".yaml").unwrap();
-        // Without a kubelet no container runs, and the other way round none of the others needs one.
+        // Without a kubelet no container runs, and none of the other examples needs one.
         let plan = Plan::of(&parse(&file, &text), &settings(), &Arc::default()).unwrap();
         let runs = if plan.containers().next().is_some() {
             named_in(&pods, name)

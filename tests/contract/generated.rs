@@ -1,4 +1,4 @@
-//! The generated files that are committed are the ones the code generates. `cargo xtask codegen` writes them.
+//! The committed generated files are those that the code generates. `cargo xtask codegen` writes them.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

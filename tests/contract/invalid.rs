@@ -1,5 +1,4 @@
-//! Files that are refused: one for each rule, with the exact text of its error. Every sentence of the plan has a file.
-//! No cluster is needed.
+//! Refused files: one for each rule, each with the exact message, and every message of the plan has a file.
 
 use std::path::{Path, PathBuf};
 
@@ -12,7 +11,7 @@ fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("contract/invalid")
 }
 
-/// Every file with its name and what is told about it.
+/// Returns every file with its name and its messages.
 fn told() -> Vec<(String, String)> {
     let mut told: Vec<_> = std::fs::read_dir(folder())
         .unwrap()
@@ -42,7 +41,7 @@ fn every_mistake_is_told_in_the_words_it_was_told_before() {
 /// The texts of the plan's sources that are no complaint about a file: messages to agents, parts of fields, and errors
 /// that only policies or a decision can cause.
 const NO_COMPLAINTS: [&str; 37] = [
-    // What agents are told.
+    // Texts for agents.
     "Answer with JSON and nothing else",
     "Judge this draft.",
     "Revise the draft.",
@@ -51,22 +50,22 @@ const NO_COMPLAINTS: [&str; 37] = [
     "const ANSWER",
     "{{ task }}",
     "the final response",
-    // What a vote is told.
+    // Messages about a vote.
     "the response does not fit the schema of the step",
-    // What only policies bring about.
+    // Messages that only policies cause.
     "policies add {} gates",
     "{source} adds a gate named {}",
     "after a Reject here the run continues with {}",
     "leave Defer out; a policy has a gate before that step",
     "requires that people are asked about every call of {}",
     "it asks about {rule}",
-    // What a request says of a Reject.
+    // The text of a request about a Reject.
     "the end of the run",
     "the other workers",
     "the agent, which is told the reason",
-    // What the schema says first, in its own words.
+    // Messages that the schema gives first, in its own words.
     "a name is needed, and a namespace",
-    // What decisions are told.
+    // Messages about decisions.
     "Retry asks this gate again",
     "{verdict} needs parameters",
     "parameters{}: {problem}",
@@ -83,12 +82,12 @@ const NO_COMPLAINTS: [&str; 37] = [
     "this gate requires a reason",
     "{} is not an option",
     "{} is required: give it a value",
-    // What only the operator's settings bring about.
+    // Messages that only the operator's settings cause.
     "raise --max-workflow-bytes",
     "raise --max-call-timeout",
 ];
 
-/// The sentences of a source: its string literals of three words and more, with what is filled in left open.
+/// Returns the sentences of a source: its string literals of at least three words, with placeholders.
 fn sentences(source: &str) -> Vec<String> {
     let code: String = source
         .lines()
@@ -113,7 +112,7 @@ fn sentences(source: &str) -> Vec<String> {
     found
 }
 
-/// A string literal without quotes as the compiler reads it: a backslash joins lines, and stands before a quote.
+/// Returns a string literal without quotes as the compiler reads it: a backslash joins lines and escapes quotes.
 fn as_compiled(literal: &str) -> String {
     let mut lines = literal.split("\\\n");
     let first = lines.next().unwrap_or_default().to_owned();
@@ -143,7 +142,7 @@ fn every_sentence_of_the_plan_has_a_file_that_brings_it_about() {
     ];
     sources(&engine.join("plan"), &mut files);
     let all: String = told().into_iter().map(|(_, lines)| lines).collect();
-    // What is filled in can be anything: each fixed part of the sentence must be told, and in its order.
+    // A placeholder can be any text: each fixed part of the sentence must be in the message, in order.
     let is_told = |sentence: &str| {
         let parts: Vec<&str> =
             sentence.split(['{', '}']).step_by(2).map(str::trim).filter(|part| !part.is_empty()).collect();

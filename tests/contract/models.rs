@@ -1,6 +1,7 @@
-//! The examples of models, run on this machine by a server that answers in the protocol of each.
+//! The examples of models, run on this machine with a server that answers in the protocol of each.
 //!
-//! Tested is only that each example asks at the path, and with the key, that its provider takes. No server is real.
+//! The tests only check that each example sends requests to the path, and with the key, of its provider. No server is
+//! real.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -62,7 +63,7 @@ fn answer(path: &str, text: &str) -> Value {
 /// A request: its path with the query, its headers, and its body.
 type Request = (String, HeaderMap, Value);
 
-/// Starts a server of models. Returns its address, and what it is asked.
+/// Starts a server of models. Returns its address, and its requests.
 async fn server(text: &'static str) -> (String, mpsc::UnboundedReceiver<Request>) {
     let (to, asked) = mpsc::unbounded_channel();
     let handle = move |uri: Uri, headers: HeaderMap, Json(body): Json<Value>| {
@@ -77,7 +78,7 @@ async fn server(text: &'static str) -> (String, mpsc::UnboundedReceiver<Request>
     (address, asked)
 }
 
-/// Has every provider of a Workflow ask another server, under the path of its own.
+/// Changes every provider of a Workflow to another server, under the path of its own.
 fn move_providers(workflow: &mut Workflow, address: &str) {
     for provider in &mut workflow.spec.providers {
         let own = Url::parse(provider.kind().unwrap().endpoint().unwrap()).unwrap();

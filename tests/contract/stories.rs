@@ -1,6 +1,7 @@
-//! Every example, run on this machine without a cluster by the answers beside it: it comes to what was recorded.
+//! Every example, run on this machine without a cluster with the answers beside it: it ends as recorded.
 //!
-//! `SIGNOFF_UPDATE_SNAPSHOTS=1` records anew. The tests on a control plane compare their runs with the same records.
+//! `SIGNOFF_UPDATE_SNAPSHOTS=1` records it again. The tests on a control plane compare their runs with the same
+//! records.
 
 use std::sync::{Arc, Mutex};
 
@@ -11,7 +12,7 @@ use signoff_local::{GateQuestion, Handler, Local, RunOutcome, Sessions, from_yam
 
 use crate::story::{Example, examples, story};
 
-/// The requester of the runs, and the person who answers.
+/// The requester of the runs.
 const ASKS: &str = "dana@example.com";
 const ANSWERS: &str = "bob@example.com";
 

@@ -1,5 +1,5 @@
-//! Files of the Strands CLI: what each becomes is kept, and each becomes something that runs.
-//! These tests must not need the Strands CLI: its format is what `signoff_strands::fields` lists.
+//! Files of the Strands CLI: the result of each import is recorded, and each result can be run. The format is what
+//! `signoff_strands::fields` lists.
 
 use std::path::{Path, PathBuf};
 
@@ -13,7 +13,7 @@ fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("contract/strands")
 }
 
-/// Every file with its name.
+/// Returns every file with its name.
 pub(crate) fn cases() -> Vec<(String, String)> {
     let entries = std::fs::read_dir(folder()).unwrap();
     let mut cases: Vec<_> = entries
@@ -46,15 +46,15 @@ fn every_file_becomes_a_workflow_that_can_be_run() {
     }
 }
 
-/// The errors of a Workflow, with their fields.
+/// Returns the errors of a Workflow, with their fields.
 fn errors(workflow: &str) -> Vec<String> {
-    // A file with commands is one for local runs.
+    // A file with commands is for local runs.
     let checked = check(workflow, &Settings { allow_commands: true, ..Settings::default() });
     let problems = checked.iter().flat_map(|one| &one.problems).filter(|problem| problem.severity == Severity::Error);
     problems.map(|problem| format!("{}: {}", problem.field, problem.message)).collect()
 }
 
-/// An edge that is left out could lead past a gate.
+/// A dropped edge could lead past a gate.
 #[test]
 fn an_edge_is_kept_and_refused_when_cel_cannot_express_its_condition() {
     let (_, text) = cases().into_iter().find(|(name, _)| name == "graph-contains").unwrap();
@@ -94,7 +94,7 @@ fn every_field_of_the_format_is_tried() {
     assert_eq!(untried, []);
 }
 
-/// The table of the documentation, from the importer's own list.
+/// Returns the table of the documentation, from the importer's own list.
 fn table() -> String {
     let mut text = "| of | field | takes | becomes |\n|---|---|---|---|\n".to_owned();
     for section in strands::fields::SECTIONS {

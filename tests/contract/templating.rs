@@ -1,5 +1,5 @@
-//! The recipes for Workflows through other template languages: rendered by real helm, and by Flux's rules, they are
-//! Workflows with their own templates unharmed.
+//! The recipes for Workflows in other template languages: rendered by real helm, and by Flux's rules, they are
+//! Workflows whose own templates are unchanged.
 
 use serde_json::Value;
 use signoff_api::Workflow;
@@ -8,14 +8,14 @@ use signoff_tests::page::blocks;
 
 use super::{chart::helm, examples::parse};
 
-/// The block of the recipes that goes through this language.
+/// Returns the block of the recipes for this language.
 fn recipe(language: &str) -> String {
     let text = std::fs::read_to_string(format!("{}/../docs/guides/recipes.md", env!("CARGO_MANIFEST_DIR"))).unwrap();
     let blocks = blocks(&text);
     blocks.iter().find(|block| block.word("template") == Some(language)).unwrap().text()
 }
 
-/// A Workflow that can be run, and its spec.
+/// Parses a Workflow that can be run, and returns it.
 fn runnable(rendered: &str) -> Value {
     let workflow: Workflow = parse("the recipe", rendered);
     Plan::of(&workflow, &Settings::default(), &Default::default()).unwrap();
@@ -47,7 +47,7 @@ fn a_workflow_in_a_helm_chart_keeps_its_templates() {
     }
     let raw = render("templates/raw.yaml");
     assert!(raw.contains("body: \"{{ steps.draft.response }}\""), "a file is not rendered: {raw}");
-    // Without the backticks it is Helm that reads them.
+    // Without the backticks, Helm reads them.
     write("templates/refund.yaml", &template.replace("{{`", "").replace("`}}", ""));
     assert!(helm(&["template", "refunds", &chart]).is_err());
 }

@@ -1,6 +1,5 @@
-//! The chart as people install it: the operator itself and the page run as pods, from the image that
-//! `cargo xtask image` writes. On a node of its own, because two operators of one installation are one at work and one
-//! that stands by.
+//! The chart as people install it: the operator itself and the page run as pods, from the image that `cargo xtask
+//! image` writes. The node is the test's own, because of two operators of one installation only one works.
 
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::coordination::v1::Lease;
@@ -14,8 +13,8 @@ use signoff_tests::image::{IMAGE_FOLDER, Layout, OPERATOR_IMAGE, operator_image}
 
 use crate::harness::{Harness, own};
 
-/// The image in the folder that `cargo xtask test pods --image DIR` names. Without it: the debug program with the
-/// libraries it names, because a release build takes minutes.
+/// Returns the image in the folder that `cargo xtask test pods --image DIR` names. Without it: the debug program with
+/// its libraries, because a release build takes minutes.
 fn image() -> Layout {
     if let Some(folder) = std::env::var_os(IMAGE_FOLDER) {
         return Layout::read(folder.as_ref()).unwrap();
@@ -30,7 +29,7 @@ async fn the_operator_runs_as_a_pod_of_the_chart_and_takes_a_run_through_its_gat
     let node = own().await;
     let layout = tokio::task::spawn_blocking(image).await.unwrap();
     let image = node.take_in(&layout).await.unwrap();
-    // The node has no way to pull: the image must be the one that the chart's defaults name.
+    // The node cannot pull images: the image must be the one that the chart's defaults name.
     let values = [("operator.enabled", "true"), ("web.enabled", "true"), ("web.url", "https://signoff.example.com")];
     node.cluster().install(&values).await.unwrap();
     let admin = node.cluster().admin().await.unwrap();
@@ -51,7 +50,7 @@ async fn the_operator_runs_as_a_pod_of_the_chart_and_takes_a_run_through_its_gat
     let pages = pods.list(&ListParams::default().labels("app.kubernetes.io/component=web")).await.unwrap().items;
     assert_eq!(pages.len(), 2, "{pages:#?}");
     for page in &pages {
-        // What it runs as is not enough: the API server must not have added a token of it.
+        // The service account is not enough: the API server must not have added a token of it.
         assert!(!serde_json::to_string(page).unwrap().contains("serviceAccountToken"), "{page:#?}");
     }
     let leases: Api<Lease> = Api::namespaced(admin, OPERATOR_NAMESPACE);
@@ -60,7 +59,7 @@ async fn the_operator_runs_as_a_pod_of_the_chart_and_takes_a_run_through_its_gat
     let holder = lease.spec.as_ref().and_then(|spec| spec.holder_identity.clone()).unwrap_or_default();
     assert!(holder.starts_with(pod.metadata.uid.as_deref().unwrap()), "{holder}");
 
-    // Only a token that is bound to the operator's pod may ask, count and go on: the policies see to that.
+    // The policies let only a token that is bound to the operator's pod ask, count and continue.
     let steps = json!([
         {"name": "draft", "set": {"value": "a draft"}},
         {"name": "review", "hitl": {"prompt": "Go on?", "approvers": [{"kind": "User", "name": "alice@example.com"}]}},

@@ -1,4 +1,4 @@
-//! The examples whose steps are containers, each run to its end by the answers beside it and people of the cast.
+//! The examples whose steps are containers, each run to its end with the answers beside it and people of the cast.
 
 use futures::StreamExt;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
@@ -12,7 +12,7 @@ use signoff_tests::control_plane::named;
 use crate::harness::Harness;
 use crate::story::{Example, among};
 
-/// The examples, each with its final output and the class of the failure that it shows.
+/// The output of each example in the end, and the class of the failure that it shows.
 const COME_TO: [(&str, &str, &str); 13] = [
     ("pods/agent", "done: archive the reports of October\ndone: tell nobody\n", ""),
     ("pods/build-approve-deploy", "deployed DIGEST", ""),
@@ -29,16 +29,16 @@ const COME_TO: [(&str, &str, &str); 13] = [
     ("pods/too-slow", "it failed", "DeadlineExceeded"),
 ];
 
-/// A gate that waits and has not been answered yet.
+/// Returns a waiting gate that has not been answered yet.
 fn open<'w>(workflow: &'w Workflow, answered: &[String]) -> Option<&'w StepRecord> {
     let waits = |record: &&StepRecord| record.kind == StepKind::Hitl && !record.phase.is_end();
     let new = |record: &&StepRecord| record.object.as_ref().is_some_and(|name| !answered.contains(name));
     workflow.status.as_ref()?.steps.iter().filter(waits).find(new)
 }
 
-/// Creates the objects that the example needs in its namespace.
+/// Creates what the example needs in its namespace.
 async fn prepare(harness: &Harness, example: &Example) {
-    // Whoever asks for containers must be allowed to create Pods.
+    // A requester of containers must be allowed to create Pods.
     harness.namespace.bind("edit", named("dana").unwrap().user).await.unwrap();
     if example.name == "pods/settings" {
         let params = PostParams::default();
@@ -51,7 +51,7 @@ async fn prepare(harness: &Harness, example: &Example) {
     }
 }
 
-/// Runs an example with its answers to its end: dana asks, bob decides.
+/// Runs an example with its answers to its end: dana requests it, bob decides.
 async fn told(mut example: Example) -> (String, WorkflowStatus) {
     let value: Value = serde_saphyr::from_str(&example.text).unwrap();
     let run = value["metadata"]["name"].as_str().unwrap();

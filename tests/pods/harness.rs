@@ -1,5 +1,5 @@
 //! The harness of one test: the suite's one node with Signoff and an operator, a namespace of its own, and people who
-//! act. The one check here is that expected events happen in time.
+//! act.
 
 use std::ops::Deref;
 use std::time::Duration;
@@ -15,10 +15,10 @@ use signoff_tests::control_plane::{Cluster, Namespace, OperatorOptions, Operator
 use signoff_tests::node::Node;
 use tokio::sync::{Mutex, MutexGuard, OnceCell};
 
-/// The longest time that a test waits for an event. Events take seconds; test machines are slow and busy.
+/// The deadline of every wait; each takes seconds, and test machines are slow and busy.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// The node of the suite and its operator. Nobody drops them: they end with the machine.
+/// The node of the suite and its operator. They are never dropped: they end with the machine.
 struct Suite {
     node: Node,
     #[expect(dead_code, reason = "it runs as long as this is there")]
@@ -32,8 +32,8 @@ pub(crate) struct Harness {
     admin: Client,
 }
 
-/// The node of the suite, with Signoff installed and an operator, started by the first test that asks. Whoever kills an
-/// operator, or has it run otherwise, needs a [`Node`] of their own.
+/// Returns the node of the suite, with Signoff installed and an operator, started by the first caller. A test that
+/// kills an operator, or runs it with other settings, needs a [`Node`] of its own.
 pub(crate) async fn shared() -> &'static Node {
     static SUITE: OnceCell<Suite> = OnceCell::const_new();
     let suite = SUITE.get_or_init(|| async {
@@ -45,8 +45,8 @@ pub(crate) async fn shared() -> &'static Node {
     &suite.await.node
 }
 
-/// A node of a test's own, with nothing installed. There is one at a time: an operator whose machine is too
-/// busy to renew its Lease ends, as it should.
+/// Starts a node of the test's own, with nothing installed. There is one at a time: an operator whose machine is too
+/// busy to renew its Lease ends.
 pub(crate) async fn own() -> Own {
     static ALONE: Mutex<()> = Mutex::const_new(());
     let alone = ALONE.lock().await;
@@ -67,26 +67,26 @@ impl Deref for Own {
     }
 }
 
-/// An operator as a process beside a cluster on which Signoff is installed, ready to work.
+/// Starts an operator as a process beside a cluster on which Signoff is installed, and waits until it is ready.
 pub(crate) async fn operator(cluster: &Cluster, arguments: &[&str]) -> OperatorProcess {
     let arguments = arguments.iter().map(|&argument| argument.to_owned()).collect();
     OperatorProcess::start(cluster, OperatorOptions { arguments, ..OperatorOptions::default() }).await.unwrap()
 }
 
 impl Harness {
-    /// On the suite's node.
+    /// Opens a namespace on the suite's node.
     pub(crate) async fn open(prefix: &str) -> Self {
         Self::on(shared().await.cluster(), prefix).await
     }
 
-    /// On a node of the test's own.
+    /// Opens a namespace on a node of the test's own.
     pub(crate) async fn on(cluster: &Cluster, prefix: &str) -> Self {
         let namespace = cluster.namespace(prefix).await.unwrap();
         let admin = cluster.admin().await.unwrap();
         Self { cluster: cluster.clone(), namespace, admin }
     }
 
-    /// All objects of a kind here, as the administrator.
+    /// Returns all objects of a kind here, as the administrator.
     pub(crate) fn see<K>(&self) -> Api<K>
     where
         K: kube::Resource<DynamicType = (), Scope = NamespaceResourceScope>,
@@ -94,7 +94,7 @@ impl Harness {
         Api::namespaced(self.admin.clone(), &self.namespace.name)
     }
 
-    /// All objects of a kind here, as one of the cast.
+    /// Returns all objects of a kind here, as a person of the cast.
     pub(crate) async fn as_a<K>(&self, who: &str) -> Api<K>
     where
         K: kube::Resource<DynamicType = (), Scope = NamespaceResourceScope>,
@@ -102,7 +102,7 @@ impl Harness {
         Api::namespaced(self.cluster.token_client(who).await.unwrap(), &self.namespace.name)
     }
 
-    /// Waits until something is true of an object.
+    /// Waits until `holds` is true of an object, and returns it.
     pub(crate) async fn until<K>(&self, name: &str, what: &str, holds: impl Fn(Option<&K>) -> bool) -> K
     where
         K: kube::Resource<DynamicType = (), Scope = NamespaceResourceScope>,
@@ -116,8 +116,8 @@ impl Harness {
         }
     }
 
-    /// A pod of one container of busybox that runs this, made by the administrator, with these fields of the container
-    /// on top of it.
+    /// Creates a pod as the administrator, with one container of busybox that runs this script, and with these further
+    /// fields of the container.
     pub(crate) async fn pod(&self, name: &str, script: &str, fields: Value) -> Pod {
         let mut container = json!({"name": "main", "image": "busybox:1.36", "command": ["sh", "-c", script]});
         for (field, value) in fields.as_object().into_iter().flatten() {
@@ -131,7 +131,7 @@ impl Harness {
         self.see::<Pod>().create(&PostParams::default(), &pod).await.unwrap()
     }
 
-    /// A pod whose container has ended, and is not started again.
+    /// Waits until a pod's container has ended, and returns the pod.
     pub(crate) async fn pod_ended(&self, name: &str) -> Pod {
         let over = |pod: Option<&Pod>| matches!(phase(pod), Some("Succeeded" | "Failed"));
         self.until(name, "ends", over).await
@@ -142,7 +142,7 @@ impl Harness {
         self.see::<Pod>().logs(pod, &LogParams::default()).await.unwrap()
     }
 
-    /// dana asks for a run; `requestedBy` is empty, so it is stamped.
+    /// Creates a run as dana; `requestedBy` is empty, so it is stamped.
     pub(crate) async fn request(&self, name: &str, mut spec: Value) -> Workflow {
         spec["requestedBy"] = json!("");
         let workflow = json!({
@@ -152,7 +152,7 @@ impl Harness {
         self.as_a::<Workflow>("dana").await.create(&PostParams::default(), &workflow).await.unwrap()
     }
 
-    /// The Approval of the gate of a run at this path, once it is there.
+    /// Returns the Approval of the gate of a run at this path, once it exists.
     pub(crate) async fn asked(&self, run: &str, path: &str) -> Approval {
         let object = |workflow: &Workflow| {
             let steps = &workflow.status.as_ref()?.steps;
@@ -163,14 +163,14 @@ impl Harness {
         self.until(&object(&workflow).unwrap(), "is there", |found: Option<&Approval>| found.is_some()).await
     }
 
-    /// One of the cast decides, by a plain merge patch through their own client.
+    /// Sends a decision of a person of the cast as a plain merge patch through their own client.
     pub(crate) async fn decides(&self, who: &str, approval: &Approval, decision: Value) -> Approval {
         let patch = json!({"spec": {"decisions": {named(who).unwrap().user: decision}}});
         let api = self.as_a::<Approval>(who).await;
         api.patch(&approval.name_any(), &PatchParams::default(), &Patch::Merge(patch)).await.unwrap()
     }
 
-    /// A run that has ended.
+    /// Waits until a run has ended, and returns it.
     pub(crate) async fn ended(&self, run: &str) -> Workflow {
         let over = |workflow: Option<&Workflow>| {
             workflow.and_then(|workflow| workflow.status.as_ref()).is_some_and(|status| status.phase.is_end())
@@ -179,7 +179,7 @@ impl Harness {
     }
 }
 
-/// Returns the phase of a pod as the kubelet reports it.
+/// Returns the phase of a pod.
 pub(crate) fn phase(pod: Option<&Pod>) -> Option<&str> {
     pod?.status.as_ref()?.phase.as_deref()
 }

@@ -1,5 +1,5 @@
-//! The machine that a program and its pods have to themselves: it is removed, however the program ends. The tests
-//! create one machine inside another. No node is started.
+//! The machine that a program and its pods have to themselves: it is removed, however it ends. Here one is created
+//! inside the other, without a node.
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
@@ -22,7 +22,7 @@ impl Running {
         Self { child: command.spawn().unwrap(), folder }
     }
 
-    /// The first line that it prints.
+    /// Returns the first line that it prints.
     fn line(&mut self) -> String {
         let mut line = String::new();
         BufReader::new(self.child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
@@ -35,7 +35,7 @@ impl Running {
         (self.child.wait().unwrap(), said)
     }
 
-    /// Returns the remains of the machine: its folder, and control groups of its name.
+    /// Returns what is left of it: its folder, and control groups of its name.
     fn left(&self) -> Vec<PathBuf> {
         let name = self.folder.file_name().unwrap();
         let hierarchies = std::fs::read_dir("/sys/fs/cgroup").unwrap().map(|entry| entry.unwrap().path());
@@ -85,7 +85,7 @@ fn where_its_owner_is_gone_a_machine_is_too_with_whatever_runs_in_a_control_grou
     let mut machine = Running::start(script);
     assert_eq!(machine.line(), "started");
     assert!(machine.left().len() > 1, "it has control groups: {:?}", machine.left());
-    // As the kernel does when its owner ends, whatever way.
+    // As the kernel does when its owner ends in any way.
     drop(machine.child.stdin.take());
     let (status, said) = machine.ended();
     assert!(!status.success(), "{said}");

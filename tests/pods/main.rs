@@ -1,4 +1,4 @@
-//! Tests on a real node, whose kubelet runs real pods. They must not run but on a machine of their own.
+//! Tests on a real node, whose kubelet runs real pods, on a machine of their own.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod chart;

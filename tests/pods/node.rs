@@ -1,4 +1,4 @@
-//! The node itself, without Signoff: it runs pods to their ends, and reports their results as every kubelet does.
+//! The node itself: it runs pods to their ends, and reports their states as every kubelet does.
 
 use k8s_openapi::api::core::v1::{ContainerState, Node, Pod};
 use kube::Api;
@@ -12,7 +12,7 @@ fn state(pod: &Pod) -> ContainerState {
     all.into_iter().next().and_then(|one| one.state).unwrap_or_default()
 }
 
-/// Returns the reason and the message with which the pod's only container waits.
+/// Returns the reason and the message of the waiting container.
 fn waits_for(pod: Option<&Pod>) -> Option<(String, String)> {
     let waiting = state(pod?).waiting?;
     Some((waiting.reason?, waiting.message.unwrap_or_default()))
@@ -50,8 +50,8 @@ async fn a_bare_pod_runs_to_its_end_and_leaves_its_message_its_exit_code_and_its
 async fn a_container_that_takes_more_memory_than_it_may_is_told_as_such() {
     let harness = Harness::open("memory").await;
     let few = json!({"resources": {"limits": {"memory": "16Mi"}}});
-    // One line without an end, which `tail` keeps as a whole. The container runtime hears of the kernel's kill and of
-    // the exit from two sources: the shell lets the kill be heard first.
+    // One line without an end, which `tail` keeps as a whole. The container runtime learns of the kernel's kill and of
+    // the exit from two sources, so the shell delays the exit until the kill is known.
     harness.pod("greedy", "tail -n 1 /dev/zero || { code=$?; sleep 1; exit $code; }", few).await;
     let pod = harness.pod_ended("greedy").await;
     let ended = state(&pod).terminated.unwrap();
@@ -99,7 +99,7 @@ async fn kubectl_reads_a_log_runs_something_in_a_container_and_deletes_the_pod()
         let words = [&["-n", &harness.namespace.name], words].concat();
         harness.cluster.kubectl(words).run().await.unwrap().ok().unwrap()
     };
-    // A container runs a moment before what it writes is in its log.
+    // A container runs a moment before its output is in its log.
     assert_eq!(kubectl(&["logs", "long", "--follow", "--limit-bytes=8"]).await, "started\n");
     assert_eq!(kubectl(&["exec", "long", "--", "sh", "-c", "echo $((6 * 7))"]).await, "42\n");
     kubectl(&["delete", "pod", "long", "--wait=true"]).await;

@@ -1,5 +1,5 @@
-//! The Pods of an operator that dies, and the limit of Pods at once. The tests have nodes of their own, because these
-//! operators are killed or have other limits than the suite's.
+//! Pods whose operator dies, and the limit of Pods at once. The nodes are the tests' own, because these operators are
+//! killed or have other limits than the suite's.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -17,7 +17,7 @@ use signoff_tests::control_plane::Signal;
 use crate::harness::{operator, own, phase};
 use crate::witness::{Pods, condition, error_class, record, step};
 
-/// The moment in the life of a Pod at which the operator dies.
+/// The moment at which an operator dies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     BegunByRecord,
@@ -66,7 +66,7 @@ async fn an_operator_killed_at_five_places_never_makes_a_container_run_twice() {
         let run = pods.ended("run").await;
         let status = run.status.as_ref().unwrap();
         if place == Place::BegunByRecord && status.phase == WorkflowPhase::Failed {
-            // It died before it had made the Pod, or before it knew: nobody can say, so nothing is repeated.
+            // It died before it had created the Pod, or before it knew: the outcome is unknown, so nothing is repeated.
             assert_eq!(error_class(record(&run, "work")), "OutcomeUnknown");
             assert!(pods.starts() <= 1);
             continue;
@@ -84,7 +84,7 @@ async fn fifty_pods_at_once_keep_to_a_limit_of_five_and_say_their_place() {
     let pods = Pods::on(node.cluster(), "many").await;
     let elsewhere = Pods::on(node.cluster(), "elsewhere").await;
     let here = pods.namespace.name.clone();
-    // In this namespace the operator may make Pods, and in no other.
+    // In this namespace the operator can create Pods, and in no other.
     node.cluster().install(&[("pods.namespaces[0]", &here)]).await.unwrap();
     let limits = ["--max-pods-per-namespace", "5", "--max-pods-per-workflow", "20", "--pod-namespace", &here];
     let _operator = operator(node.cluster(), &limits).await;
@@ -125,7 +125,7 @@ async fn fifty_pods_at_once_keep_to_a_limit_of_five_and_say_their_place() {
     assert!((2..=5).contains(&most), "{most} at once");
     assert_eq!(condition(Some(&run), "PodsPending"), None);
 
-    // Where an administrator has not listed the namespace, nothing is made, and the run says why.
+    // In a namespace that an administrator has not listed, no Pod is created, and the run says why.
     let told =
         |run: Option<&Workflow>| condition(run, "PodsPending").is_some_and(|(_, reason, _)| reason == "PodsNotAllowed");
     elsewhere.until::<Workflow>("run", "says why it waits", told).await;

@@ -1,4 +1,4 @@
-//! Steps as Pods on a real kubelet: what they are given, how they end, and what people see and decide about it.
+//! Steps as Pods on a real kubelet: their inputs, their ends, and people's decisions about them.
 
 use std::collections::BTreeSet;
 
@@ -139,8 +139,8 @@ async fn an_exit_code_fails_the_step_and_those_that_are_named_are_tried_again() 
 #[tokio::test]
 async fn one_that_needs_more_memory_gets_it_from_whoever_is_asked() {
     let pods = Pods::open("memory").await;
-    // The container runtime hears of the kernel's kill and of the exit from two sources: the shell lets the kill be
-    // heard first.
+    // The container runtime learns of the kernel's kill and of the exit from two sources, so the shell delays the exit
+    // until the kill is known.
     let script = "printf sorted >/dev/termination-log; seq 1 1000000 >/tmp/numbers; sort -o /tmp/sorted /tmp/numbers || { code=$?; sleep 1; exit $code; }";
     let greedy = step("work", script, json!({"resources": {"limits": {"memory": "12Mi"}}}));
     pods.request("run", with_gate("errorEscalation", &["Retry", "Modify", "Skip", "Reject"], json!([greedy]))).await;
@@ -157,7 +157,7 @@ async fn one_that_needs_more_memory_gets_it_from_whoever_is_asked() {
 async fn its_time_has_an_end_by_the_steps_timeout_and_by_the_kubelets() {
     let pods = Pods::open("time").await;
     let short = json!({"podTemplate": {"spec": {"terminationGracePeriodSeconds": 1}}});
-    // It takes being told to end well, and says so by its exit code.
+    // It handles the signal to end, which its exit code shows.
     let slow = |more| step("work", "trap 'exit 0' TERM; echo half of it; sleep 600 & wait", with(short.clone(), more));
     pods.request("timeout", chain(json!([with(slow(json!({})), json!({"timeout": "8s"}))]))).await;
     pods.request("deadline", chain(json!([slow(json!({"activeDeadline": "8s"}))]))).await;

@@ -1,5 +1,5 @@
-//! Tools of agents that are Pods on a real kubelet: what people see of a call, when its Pod is made, and what the agent
-//! is told.
+//! Tools of agents that are Pods on a real kubelet: the request to people, the creation of the Pod, and the result for
+//! the agent.
 
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
@@ -15,17 +15,17 @@ use crate::witness::{Pods, error_class, record, step, with};
 const GATE: &str = "handle/.turn-1/.call-1/.gate";
 /// The Pod of that call.
 const CALL: &str = "handle/.turn-1/.call-1/scan";
-/// A text with characters that are special to a shell and to a kubelet.
+/// A text that a shell and a kubelet would expand.
 const VOLUME: &str = "data-7 $(HOME) $$ `id`";
 
-/// A step for the tool that writes the name of the volume into its log.
+/// Returns a step for the tool that writes the name of the volume into its log.
 fn scan(more: Value) -> Value {
     let env = json!([{"name": "VOLUME", "value": "{{ args.volume }}"}]);
     step("scan", "echo \"scanned $VOLUME\"", with(json!({"env": env, "outputFrom": "log"}), more))
 }
 
-/// An agent that calls the tool once. People are asked before, and who edits a call does not approve it. `told`: the
-/// answers of the model to what it is told.
+/// Returns an agent that calls the tool once. People are asked before, and a person who edits a call does not approve
+/// it. `told`: the answers of the model to its results.
 fn agent(scan: Value, told: &[(&str, &str)]) -> Value {
     let mut replies =
         vec![json!({"contains": "healthy?", "calls": [{"tool": "scan-volume", "arguments": {"volume": VOLUME}}]})];
@@ -43,12 +43,12 @@ fn agent(scan: Value, told: &[(&str, &str)]) -> Value {
             {"name": "errors", "type": "errorEscalation", "hitl": hitl(&["Retry", "Skip", "Reject"])},
         ],
         "steps": [{"name": "handle", "agent": {"name": "keeper", "input": "Is the volume healthy?"}}, scan],
-        // A Pod that was made is seen until the end of the test.
+        // A Pod exists until the end of the test.
         "podGC": "Never",
     })
 }
 
-/// Waits until the container of the call has written this, and lets it end.
+/// Waits until the container of the call has written this line, and lets it end.
 async fn lets_go(pods: &Pods, line: &str) {
     pods.wrote("run", line).await;
     pods.let_go();

@@ -1,5 +1,5 @@
-//! The commands of the tutorial, typed in one shell by an administrator on a node of its own. **Invariant:** every
-//! command comes from the page, so that an error on the page fails here.
+//! The commands of the tutorial, typed in one shell by an administrator on a node of its own. An error of the page
+//! fails here.
 
 use std::fs;
 use std::path::Path;
@@ -11,10 +11,10 @@ use signoff_tests::page::{self, Block, Command};
 use crate::harness::own;
 
 const PAGE: &str = include_str!("../../docs/tutorial.md");
-/// The line that the shell prints after each command, with its exit code behind it.
+/// The line that the shell prints after each command, before its exit code.
 const ENDED: &str = "-- the command ended with ";
 
-/// Returns a script that types each command in one shell and says how it ended, whatever that was.
+/// Returns a script that types each command in one shell and prints its exit code.
 fn script(commands: &[(bool, Command<'_>)]) -> String {
     let typed = commands.iter().map(|(_, command)| format!("{}echo \"\n{ENDED}$?\"\n", command.script));
     std::iter::once("exec 2>&1\n".to_owned()).chain(typed).collect()

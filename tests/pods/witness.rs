@@ -1,5 +1,5 @@
-//! Runs with Pods, and a witness of their starts: a file on the node, to which each container appends a line when it
-//! begins. The status that the operator writes is no witness.
+//! Runs with Pods, for tests. The witness of a start is a file on the node, to which each container appends a line when
+//! it begins, independent of the operator.
 
 use std::ops::Deref;
 use std::os::unix::fs::PermissionsExt;
@@ -18,10 +18,10 @@ use tempfile::TempDir;
 
 use crate::harness::Harness;
 
-/// The longest time that a test waits until an object is gone.
+/// The deadline until an object is gone.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A namespace in which dana may create Pods.
+/// A namespace in which dana can create Pods.
 pub(crate) struct Pods {
     pub(crate) harness: Harness,
     witness: TempDir,
@@ -35,14 +35,14 @@ impl Deref for Pods {
     }
 }
 
-/// A step that runs a script in busybox, with these further fields of its container.
+/// Returns a step that runs a script in busybox, with these further fields of its container.
 pub(crate) fn step(name: &str, script: &str, more: Value) -> Value {
     let pod =
         json!({"image": "busybox:1.36", "command": ["sh", "-c", script], "securityContext": {"runAsUser": 65534}});
     json!({"name": name, "pod": with(pod, more)})
 }
 
-/// An object with more fields.
+/// Returns an object with more fields.
 pub(crate) fn with(mut object: Value, more: Value) -> Value {
     for (field, value) in more.as_object().unwrap() {
         object[field] = value.clone();
@@ -50,7 +50,7 @@ pub(crate) fn with(mut object: Value, more: Value) -> Value {
     object
 }
 
-/// The newest record at a path.
+/// Returns the newest record at a path.
 pub(crate) fn record<'w>(run: &'w Workflow, path: &str) -> &'w StepRecord {
     let steps = &run.status.as_ref().unwrap().steps;
     steps.iter().rev().find(|record| record.path == path).unwrap_or_else(|| panic!("no record {path}: {steps:#?}"))
@@ -60,7 +60,7 @@ pub(crate) fn error_class(record: &StepRecord) -> &str {
     record.error.as_ref().map_or("", |error| &error.class)
 }
 
-/// Status, reason and message of a condition.
+/// Returns status, reason and message of a condition.
 pub(crate) fn condition(run: Option<&Workflow>, kind: &str) -> Option<(String, String, String)> {
     let all = &run?.status.as_ref()?.conditions;
     let found = all.iter().find(|condition| condition.type_ == kind)?;
@@ -68,17 +68,17 @@ pub(crate) fn condition(run: Option<&Workflow>, kind: &str) -> Option<(String, S
 }
 
 impl Pods {
-    /// On the suite's node.
+    /// Opens a namespace on the suite's node.
     pub(crate) async fn open(prefix: &str) -> Self {
         Self::of(Harness::open(prefix).await, true).await
     }
 
-    /// The same, and dana may create Workflows but no Pods.
+    /// Opens a namespace on the suite's node, in which dana can create Workflows but no Pods.
     pub(crate) async fn without_rights(prefix: &str) -> Self {
         Self::of(Harness::open(prefix).await, false).await
     }
 
-    /// On a node of the test's own.
+    /// Opens a namespace on a node of the test's own.
     pub(crate) async fn on(cluster: &Cluster, prefix: &str) -> Self {
         Self::of(Harness::on(cluster, prefix).await, true).await
     }
@@ -92,7 +92,7 @@ impl Pods {
         Self { harness, witness }
     }
 
-    /// The same step, whose container first says that it has begun.
+    /// Returns the step with a container that first appends to the witness.
     pub(crate) fn witnessed(&self, mut step: Value) -> Value {
         let script = step["pod"]["command"][2].as_str().unwrap();
         step["pod"]["command"][2] = json!(format!("echo started >>/witness/starts; {script}"));
@@ -103,20 +103,20 @@ impl Pods {
         step
     }
 
-    /// The same step, whose container lives on until it is let go. The containerd of these tests (1.6.20) loses what a
-    /// container writes in the moment in which it ends.
+    /// Returns the step with a container that lives on until [`Self::let_go`]. The containerd of these tests (1.6.20)
+    /// loses the output of a container in the moment in which it ends.
     pub(crate) fn held(&self, mut step: Value) -> Value {
         let script = step["pod"]["command"][2].as_str().unwrap();
         step["pod"]["command"][2] = json!(format!("{script}; until [ -e /witness/go ]; do sleep 0.1; done"));
         self.witnessed(step)
     }
 
-    /// Lets those go that are held.
+    /// Lets the held containers end.
     pub(crate) fn let_go(&self) {
         std::fs::write(self.witness.path().join("go"), "").unwrap();
     }
 
-    /// Waits until the node has this line of what the container of a run wrote.
+    /// Waits until the log of a run's container on the node has this line.
     pub(crate) async fn wrote(&self, run: &str, line: &str) {
         let pod = self.running(run).await.name_any();
         let follow = LogParams { follow: true, ..LogParams::default() };
@@ -133,18 +133,18 @@ impl Pods {
         waited.unwrap_or_else(|_| panic!("{pod} never wrote {line}"));
     }
 
-    /// Counts the containers that have begun.
+    /// Returns how many containers have begun.
     pub(crate) fn starts(&self) -> usize {
         std::fs::read_to_string(self.witness.path().join("starts")).unwrap_or_default().lines().count()
     }
 
-    /// The Pods of a run, as people ask for them.
+    /// Returns the Pods of a run, by the label that people use.
     pub(crate) async fn list(&self, run: &str) -> Vec<Pod> {
         let of_run = ListParams::default().labels(&format!("{}={run}", names::LABEL_WORKFLOW));
         self.see::<Pod>().list(&of_run).await.unwrap().items
     }
 
-    /// A Pod of a run whose container runs.
+    /// Waits until the container of a run runs, and returns its Pod.
     pub(crate) async fn running(&self, run: &str) -> Pod {
         let begun = |run: Option<&Workflow>| {
             let steps =
@@ -164,7 +164,7 @@ impl Pods {
         self.until::<Pod>(begun.object.as_deref().unwrap(), "runs", runs).await
     }
 
-    /// The run as it is now.
+    /// Returns the run as it is now.
     pub(crate) async fn run(&self, name: &str) -> Workflow {
         self.see::<Workflow>().get(name).await.unwrap()
     }
@@ -173,14 +173,14 @@ impl Pods {
         self.decides("alice", approval, json!({"verdict": "Approve"})).await;
     }
 
-    /// Sends a decision, and returns the answer of the API server.
+    /// Sends a decision, and returns the API server's answer.
     pub(crate) async fn try_decide(&self, who: &str, approval: &Approval, decision: Value) -> kube::Result<Approval> {
         let patch = json!({"spec": {"decisions": {named(who).unwrap().user: decision}}});
         let api = self.as_a::<Approval>(who).await;
         api.patch(&approval.name_any(), &PatchParams::default(), &Patch::Merge(patch)).await
     }
 
-    /// Sends a request as dana, and returns the answer of the API server.
+    /// Creates a run as dana, and returns the API server's answer.
     pub(crate) async fn try_request(&self, name: &str, spec: Value) -> kube::Result<Workflow> {
         let spec = with(spec, json!({"requestedBy": ""}));
         let workflow =
@@ -189,13 +189,13 @@ impl Pods {
         api.create(&PostParams::default(), &serde_json::from_value(workflow).unwrap()).await
     }
 
-    /// dana changes a run.
+    /// Changes a run as dana.
     pub(crate) async fn patch(&self, run: &str, patch: Value) {
         let api = self.as_a::<Workflow>("dana").await;
         api.patch(run, &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
     }
 
-    /// Runs kubectl in the namespace, and returns its output.
+    /// Returns the output of kubectl.
     pub(crate) async fn kubectl(&self, words: &[&str]) -> String {
         let words = [&["-n", &self.namespace.name], words].concat();
         self.cluster.kubectl(words).run().await.unwrap().ok().unwrap()
@@ -237,7 +237,7 @@ impl Pods {
         assert_eq!(left, steps, "{run}");
     }
 
-    /// A large value of a run.
+    /// Returns a large value of a run.
     pub(crate) async fn value(&self, run: &Workflow, digest: &str) -> String {
         let digest: Digest = serde_json::from_value(json!(digest)).unwrap();
         let name = names::blob(&run.name_any(), run.uid().as_deref().unwrap(), &digest);

@@ -1,5 +1,5 @@
-//! The state writes of agents that call tools, counted: two a turn, one where its calls only read and end within a
-//! second, four more a gate, one more for a call that must not be repeated.
+//! Counts the state writes of agents that call tools: two a turn, one if its calls only read and end within a second,
+//! four more for a gate, one more for a call that must not be repeated.
 
 use std::time::Duration;
 
@@ -17,8 +17,8 @@ use crate::{
 /// A call of a tool: its tool, and the seconds until its server answers.
 type Call = (&'static str, u64);
 
-/// An agent with tools: `find` reads, `put` changes and can be repeated, `pay` and `tell` must not be repeated. People
-/// are asked about `pay` and `put`.
+/// Returns an agent with tools: `find` reads, `put` changes and can be repeated, `pay` and `tell` must not be repeated.
+/// Gates ask about `pay` and `put`.
 fn spec() -> Value {
     let mut spec = chain(json!([
         {"name": "handle", "agent": {"name": "writer", "input": "Help."}},
@@ -51,12 +51,12 @@ fn step_of(tool: &str) -> &'static str {
     }
 }
 
-/// Lets the model make these calls in each of so many turns, and then answer.
+/// Lets the model make these calls in each of `turns` turns, and then answer.
 fn turns(world: &World, turns: usize, calls: &[Call]) {
     turns_at(world, &format!("{RUN}/handle"), turns, calls);
 }
 
-/// The same for the step at this path.
+/// Does the same for the step at this path.
 fn turns_at(world: &World, step: &str, turns: usize, calls: &[Call]) {
     let second = Duration::from_secs(1);
     for turn in 1..=turns {
@@ -72,13 +72,14 @@ fn turns_at(world: &World, step: &str, turns: usize, calls: &[Call]) {
     world.answers(format!("{step}/.turn-{}", turns + 1), Answer::value("all is done").after(second));
 }
 
-/// The writes of Workflows and Approvals. Long values and segments of a long journal are Blobs, each written once.
+/// Returns the number of writes of Workflows and Approvals. Long values and segments of a long journal are Blobs, each
+/// written once.
 fn state_writes(harness: &Harness) -> usize {
     harness.server.count(|entry| entry.is_state_write() && entry.resource.plural != "blobs")
 }
 
-/// Runs an agent without gates to its end. Returns the state writes, but for those of the beginning and
-/// the end.
+/// Runs an agent without gates to its end. Returns the number of state writes, without those of the beginning and the
+/// end.
 async fn writes(count: usize, calls: &[Call]) -> usize {
     let harness = Harness::new();
     turns(&harness.world, count, calls);
@@ -113,7 +114,7 @@ async fn a_turn_whose_calls_only_read_and_end_within_a_second_costs_one_state_wr
     assert_eq!(writes(5, &[("find", 0), ("tell", 0)]).await, 10, "a call that changes something is stored first");
 }
 
-/// A run whose first turn has ended, and whose read is in flight and not stored.
+/// Starts a run whose first turn has ended, and whose read is in flight and not stored.
 async fn reads_unstored(spec: &Value) -> (Harness, crate::harness::Life) {
     let harness = Harness::new();
     turns(&harness.world, 2, &[("find", 0)]);
@@ -197,7 +198,7 @@ async fn a_gate_that_opens_with_the_result_of_an_unstored_read_is_asked() {
     let after = |millis| Answer::value("done").after(Duration::from_millis(millis));
     harness.world.answers(format!("{RUN}/one/handle/.turn-1/.call-1/get-order"), after(500));
     harness.world.answers(format!("{RUN}/other/look"), after(1500));
-    // The next turn never ends by itself: nothing but the transition in question can ask.
+    // The next turn never ends by itself: only the transition that takes both results can ask.
     harness.world.answers(format!("{RUN}/one/handle/.turn-2"), Answer::value("late").after(Duration::from_secs(3000)));
     harness.apply(RUN, &spec);
     let _life = harness.begin(OPERATOR);
@@ -245,7 +246,7 @@ async fn long_answers_of_a_turn_and_its_reads_are_stored_with_them() {
 
 #[tokio::test(start_paused = true)]
 async fn the_end_of_a_call_that_must_not_be_repeated_is_stored_at_once() {
-    // The last end of a turn is stored with the start of the next turn, whatever the call is.
+    // The end of a turn's last call is stored with the start of the next turn, whatever the call is.
     for (calls, more) in [
         (&[("tell", 3)][..], 0),
         (&[("tell", 1), ("tell", 5), ("tell", 9)], 2),
@@ -286,7 +287,7 @@ async fn each_gate_of_a_turn_costs_at_most_four_state_writes_more() {
     }
 }
 
-/// The phases of the calls of the first turn as they are stored, in order.
+/// Returns the phases of the calls of the first turn as they are stored, in order.
 fn stored(harness: &Harness) -> Vec<String> {
     let workflow = harness.workflow(RUN);
     let calls = list(&workflow["status"]["steps"]).filter(|step| step["kind"] == "http");

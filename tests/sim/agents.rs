@@ -1,7 +1,6 @@
-//! Agents with tools, under everything that can go wrong: parallel calls, and Workflows, models and people that chance
-//! makes.
+//! Agents with tools under every kind of failure: parallel calls, and random Workflows, models and people.
 //!
-//! Where the operator dies at every write of such a run is in `crash_at_every_step`.
+//! `crash_at_every_step` tests an operator that dies at every write of such a run.
 
 mod models;
 mod people;
@@ -28,7 +27,7 @@ use crate::{
 /// The number of random runs of each test; `SIGNOFF_RANDOM_RUNS` sets another one.
 const RUNS: u64 = 16;
 const RUNS_VARIABLE: &str = "SIGNOFF_RANDOM_RUNS";
-/// The one seed to run, which a failure names.
+/// The environment variable with the one seed to run, which a failure names.
 const SEED_VARIABLE: &str = "SIGNOFF_RANDOM_SEED";
 
 const DEATHS: [Death; 4] = [
@@ -94,7 +93,7 @@ async fn parallel_calls_end_the_same_where_an_operator_is_cut_off_or_both_are_di
     }
 }
 
-/// The disturbances of the operator during a random run.
+/// The failures of the operator during a random run.
 #[derive(Clone, Copy, Debug)]
 enum Fate {
     Peace,
@@ -103,7 +102,7 @@ enum Fate {
     TwoOperators,
 }
 
-/// Tells one random run to its end. Every law of calls is checked after each act of people, and every law at the end.
+/// Plays one random run to its end. Every law of calls is checked after each act of people, and every law at the end.
 async fn tell(seed: u64, fate: Fate) -> Random {
     let mut dice = Dice::new(seed);
     let made = workflows::make(&mut dice);
@@ -148,7 +147,7 @@ async fn tell(seed: u64, fate: Fate) -> Random {
     Random::of(&harness)
 }
 
-/// The counts of events in a random run. A test of the generator checks that every kind occurs in some run.
+/// The events of a random run. A test of the generator checks that each of them happens in some run.
 #[derive(Debug, Default)]
 struct Random {
     calls: usize,
@@ -177,7 +176,7 @@ impl Random {
     }
 }
 
-/// Tells random runs.
+/// Plays random runs.
 async fn tell_many(fate: Fate) {
     let number = |name| std::env::var(name).ok().and_then(|value| value.parse::<u64>().ok());
     let (first, count) = match number(SEED_VARIABLE) {

@@ -1,5 +1,5 @@
-//! Typed events: each is announced once its object is stored, and one that is derived again from the stored objects is
-//! equal, whenever the operator was killed.
+//! Typed events: each is announced once its object is stored, and the same event can be derived from the stored
+//! objects, whenever the operator was killed.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ use crate::{
     scenarios::{RUN, chain, gate, set},
 };
 
-/// A gate with a reminder after 20 s, which olga may decide too after a minute.
+/// Returns a gate with a reminder after 20 s, which olga can also decide after a minute.
 fn escalating() -> Value {
     let timeout = json!({
         "after": "60s", "action": "Escalate", "reminderInterval": "20s", "maxReminders": 1,
@@ -30,7 +30,7 @@ fn escalating() -> Value {
     chain(json!([gate("review", json!({"timeout": timeout})), set("send", "sent")]))
 }
 
-/// A gate with a deadline of a minute.
+/// Returns a gate with a deadline of a minute.
 fn expiring() -> Value {
     chain(json!([gate("review", json!({"timeout": {"after": "60s", "action": "Skip"}})), set("send", "sent")]))
 }
@@ -47,7 +47,7 @@ fn typed<T: DeserializeOwned>(object: Value) -> T {
     serde_json::from_value(object).unwrap()
 }
 
-/// Returns the events that the stored objects tell.
+/// Returns the events that can be derived from the stored objects.
 fn derived(harness: &Harness) -> Vec<TypedEvent> {
     let workflow: Workflow = typed(harness.workflow(RUN));
     let approvals: Vec<Approval> = harness.approvals().into_iter().map(typed).collect();
@@ -64,7 +64,7 @@ fn derived(harness: &Harness) -> Vec<TypedEvent> {
     runs.map(TypedEvent::Run).chain(gates).collect()
 }
 
-/// The object and the transition of an event, which tell it from every other.
+/// Returns the object and the transition of an event, which identify it.
 fn identity(event: &TypedEvent) -> (String, String) {
     match event {
         TypedEvent::Gate(Occurrence { uid, key, .. }) => (uid.clone(), format!("gate {key}")),
@@ -134,7 +134,7 @@ async fn a_timeout_is_told_as_expired_and_a_refused_run_has_no_digest() {
     assert_eq!(Occurrence::accepted(&refused), None);
 }
 
-/// Runs one Workflow while `people` act, and returns what was announced. All that the stored objects tell is in it.
+/// Runs one Workflow while `act` plays the people, and returns the announced events. All derived events are among them.
 async fn announced_of(spec: &Value, after: u64, act: impl AsyncFnOnce(&Harness)) -> Vec<String> {
     let harness = Harness::new();
     harness.apply(RUN, spec);

@@ -1,5 +1,5 @@
-//! Policies that come, change and go while runs are under way and operators die: a request that was made stays as it
-//! is, the next one is as the policies of its moment demand, and nothing begins while nobody knows what they demand.
+//! Policies that are created, changed and deleted while runs go on and operators die: an open request stays as it is,
+//! the next one follows the policies of its moment, and nothing begins while the policies are not known.
 
 use serde_json::{Value, json};
 use signoff_api::ClusterApprovalPolicy;
@@ -33,7 +33,7 @@ fn two_people() -> Value {
     json!({"gates": {"minThreshold": 2}})
 }
 
-/// A demand that no gate here can meet.
+/// Returns a demand that no gate here can meet.
 fn legal() -> Value {
     json!({"gates": {"requiredFrom": [{"group": "legal", "min": 1}]}})
 }
@@ -158,7 +158,7 @@ async fn nothing_begins_while_a_policy_cannot_be_read() {
     harness.people().asked("one").await;
     assert_eq!(request(&harness, "one")["quorums"][0]["threshold"], 2);
 
-    // A run that waits goes on waiting, and can be cancelled.
+    // A waiting run keeps waiting, and can be cancelled.
     harness.server.edit(&policies(), "", "policy", |policy| policy["spec"] = json!({"gates": 7})).unwrap();
     harness.pass(60).await;
     assert_eq!(harness.condition("Held").0, "True");
@@ -211,7 +211,7 @@ async fn a_call_is_not_repeated_if_a_policy_has_forbidden_it() {
 }
 
 impl Dice {
-    /// Something that the request allows; after many decisions nothing that asks again.
+    /// Returns a decision that the request allows; after many decisions none that asks again.
     fn decision(&mut self, request: &Value, late: bool) -> Value {
         let again = ["Retry", "Defer", "Respond", "Modify"];
         let ends = ["Reject", "Abort", "Skip"];
@@ -235,8 +235,8 @@ impl Dice {
     }
 }
 
-/// People who decide at random, and an operator that dies now and then: nothing runs that the policy's people did not
-/// approve (a law), whatever the author's own people change and repeat.
+/// People decide at random, and the operator dies at times: nothing runs that the policy's people did not approve (a
+/// law), whatever the author's own people change and repeat.
 #[tokio::test(start_paused = true)]
 async fn on_random_walks_nothing_runs_that_the_policys_people_did_not_approve() {
     let mut calls = 0;

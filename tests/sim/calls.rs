@@ -1,4 +1,4 @@
-//! Many calls at once: which run, which wait and say so, and how long one may last.
+//! Many calls at once: which run, which wait and show it, and how long one may last.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::{
     scenarios::chain,
 };
 
-/// As many http requests at once, to one host; each may take an hour.
+/// Returns `count` concurrent http requests to one host; each may take an hour.
 fn branches(count: usize, host: &str) -> Value {
     let steps: Vec<Value> = (0..count)
         .map(|n| {
@@ -23,7 +23,7 @@ fn branches(count: usize, host: &str) -> Value {
     json!({"requestedBy": "dana", "pattern": {"parallel": {"maxParallel": 128}}, "steps": steps})
 }
 
-/// A Workflow with so many calls, each of which takes so long.
+/// Applies a Workflow with `count` calls, each of which takes `minutes`.
 fn crowd(harness: &Harness, namespace: &str, name: &str, count: usize, minutes: u64) {
     for n in 0..count {
         let answer = Answer::value("done").after(Duration::from_secs(60 * minutes));
@@ -32,7 +32,7 @@ fn crowd(harness: &Harness, namespace: &str, name: &str, count: usize, minutes: 
     harness.apply_in(namespace, name, &branches(count, &format!("{name}.test")));
 }
 
-/// A Workflow with one call that is answered at once.
+/// Applies a Workflow with one call that is answered at once.
 fn single(harness: &Harness, namespace: &str, name: &str) {
     let step = json!({"name": "get", "http": {"method": "GET", "url": format!("http://{name}.test/")}});
     harness.apply_in(namespace, name, &chain(json!([step])));
@@ -77,7 +77,7 @@ async fn one_workflow_with_eighty_slow_calls_leaves_places_to_every_other_run() 
     let run = harness.server.until(&workflows(), "crowded", "big", ended).await;
     assert_eq!(run["status"]["phase"], "Succeeded");
     assert_eq!(condition(&run, "CallsPending"), Default::default());
-    // Five rounds of sixteen calls, half an hour each: no place was left free.
+    // Five rounds of sixteen calls, half an hour each: no slot stayed free.
     let took = harness.server.clock().elapsed().as_secs();
     assert!((5 * 1800..5 * 1800 + 60).contains(&took), "{took} s");
     assert_eq!((harness.world.effects().len(), harness.world.repeated().len()), (82, 0));
@@ -102,7 +102,7 @@ async fn namespaces_with_a_thousand_waiting_calls_leave_places_to_others_and_whe
     single(&harness, "three", "alone");
     harness.pass(1).await;
     assert_eq!(of(&harness, "three", "alone")["status"]["phase"], "Succeeded");
-    // So many namespaces that their first calls take all places.
+    // Enough namespaces that their first calls take all slots.
     for n in 0..40 {
         crowd(&harness, &format!("further-{n}"), &format!("c{n}"), 2, 20);
     }
@@ -193,7 +193,7 @@ async fn a_call_that_was_accepted_under_a_longer_setting_is_cut_short() {
     assert!((3600..3610).contains(&took), "{took} s");
 }
 
-/// A Workflow that sends a long text so many times at once; each call takes ten minutes.
+/// Applies a Workflow that sends a long text `count` times at once; each call takes ten minutes.
 fn sends_long_texts(harness: &Harness, namespace: &str, name: &str, count: usize) {
     let steps: Vec<Value> = (0..count)
         .map(|n| {
@@ -229,7 +229,7 @@ async fn ten_namespaces_that_send_long_texts_leave_memory_to_another() {
         runs.iter().map(message).collect::<Vec<_>>()
     );
     assert!((0..10).all(|n| in_flight(&harness, &format!("h{n}")) > 0), "each has some");
-    // The honest twins: one that needs no more than its own, and one that sends a long text itself.
+    // The honest twins: one that needs no more than its own share, and one that sends a long text itself.
     single(&harness, "other", "alone");
     sends_long_texts(&harness, "another", "long", 2);
     harness.pass(1).await;

@@ -13,10 +13,10 @@ use crate::{
 };
 
 const DAY: i64 = 24 * 3600;
-/// By how many seconds the machine is ahead.
+/// The seconds by which the machine's clock is ahead.
 const AHEAD: [i64; 5] = [0, DAY + 3600, -600, 30 * DAY, -30 * DAY];
 
-/// A gate that a deadline approves after an hour, on a machine whose clock is wrong.
+/// Applies a gate that a deadline approves after an hour, on a machine whose clock is wrong.
 fn begun(ahead: i64) -> Harness {
     let harness = Harness::new();
     harness.server.set_machines_ahead(ahead);
@@ -63,7 +63,7 @@ async fn a_clock_that_is_set_while_a_gate_waits_changes_nothing() {
         harness.server.set_machines_ahead(ahead);
         harness.pass(1800).await;
         assert!(harness.approval()["status"]["outcome"].is_null(), "{ahead}");
-        // The honest twin: a person decides meanwhile, and the recorded time is that of the API server.
+        // The honest twin: a person decides before the deadline, and the recorded time is that of the API server.
         harness.people().votes("alice", &name(&harness.approval()), verdict("Approve"));
         harness.pass(5).await;
         let outcome = harness.approval()["status"]["outcome"].clone();
@@ -73,7 +73,7 @@ async fn a_clock_that_is_set_while_a_gate_waits_changes_nothing() {
     }
 }
 
-/// A new process knows no better time than its machine's until it has an answer, and it decides nothing before.
+/// Before its first answer a new process has only its machine's time, and it decides nothing.
 #[tokio::test(start_paused = true)]
 async fn a_new_process_on_a_wrong_machine_ends_no_open_gate() {
     for ahead in AHEAD {
@@ -91,7 +91,7 @@ fn approvals_of(operator: &str) -> On {
     On::writes_of(operator).only(|request| request.resource.plural == "approvals" && request.verb == Verb::Create)
 }
 
-/// A gate at which no person was asked: a quota refused its Approval until its time had passed.
+/// No person was asked at this gate: a quota refused its Approval until its deadline had passed.
 #[tokio::test(start_paused = true)]
 async fn a_gate_that_was_never_asked_does_not_approve_itself() {
     let harness = begun(0);
@@ -131,8 +131,7 @@ async fn where_every_creation_is_late_a_gate_asks_once_more_and_people_can_decid
     assert_eq!(harness.ended(RUN).await["status"]["phase"], "Succeeded");
 }
 
-/// While decisions could not be read for more than half of the time, a deadline lets nothing through, and the process
-/// lives.
+/// A deadline approves nothing if decisions could not be read for more than half of the time, and the process lives.
 #[tokio::test(start_paused = true)]
 async fn an_outage_of_half_the_time_of_a_gate_lets_nothing_through() {
     for (away, is_approved, lease) in [

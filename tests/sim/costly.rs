@@ -1,5 +1,5 @@
-//! Text of models, tools and people that costs much only together: it fails steps, and sets a run aside for a while
-//! where three evaluations were stopped. In real time, because evaluations are limited by CPU time.
+//! Texts of models, tools and people that are expensive only together: they fail steps, and quarantine a run for a
+//! while after three stopped evaluations. In real time, because evaluations are limited by CPU time.
 
 use std::time::Duration;
 
@@ -18,17 +18,17 @@ use crate::{
 /// The number of slow evaluations of a test.
 const SLOW: u32 = 64;
 
-/// The CPU time of this thread.
+/// Returns the CPU time of this thread.
 fn cpu_time() -> Duration {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
     Duration::from_nanos(text.split_whitespace().next().unwrap().parse().unwrap())
 }
 
-/// An eighth of the time that all slow evaluations of a test take together on this machine.
+/// Returns an eighth of the time that all slow evaluations of a test take together on this machine.
 fn limit() -> Duration {
     let template = Template::parse("[[slow:render]]", "spec").unwrap();
     let (began, mut times) = (cpu_time(), 0);
-    // The kernel may tell of CPU time only some ten milliseconds later.
+    // The kernel may report CPU time ten milliseconds late.
     while cpu_time() - began < Duration::from_millis(100) {
         template.render(&Scope::new()).unwrap();
         times += 1;
@@ -49,7 +49,7 @@ fn assert_never_aside(harness: &Harness, workflow: &Value) {
     assert_eq!(harness.events("Quarantined"), Vec::<Value>::new());
 }
 
-/// Applies a run of agents, one after the other, whose answers take long to judge, and a gate after them.
+/// Applies a run of agents, one after the other, whose answers take long to check, and a gate after them.
 fn answers_that_are_slow_to_judge(harness: &Harness) {
     let answer = |number: u32| {
         let name = format!("s{number}");
@@ -70,7 +70,7 @@ async fn answers_that_were_judged_are_not_judged_again() {
     assert_eq!(harness.metric("signoff_quarantined"), 0);
     let stopped = harness.metrics();
     assert!(!stopped.contains("signoff_evaluations_stopped_total{"), "nothing was stopped: {stopped}");
-    // Another process has judged none of them, and judges them in as many evaluations as it takes.
+    // Another process has checked none of them, and checks them in as many evaluations as it needs.
     life.crash().await;
     let _life = harness.begin(OPERATOR);
     harness.people().votes("bob", &approval, verdict("Approve"));

@@ -1,5 +1,5 @@
-//! The operator dies at every write and at every effect in turn, each run is compared with the one in which nothing
-//! went wrong, and every law must hold. Nothing here is drawn by chance.
+//! The operator dies at every write and at every effect in turn. Each run is compared with the one without failures,
+//! and every law must hold. Nothing here is random.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::{
     scenarios::{self, Scenario},
 };
 
-/// The way in which an operator dies.
+/// The ways in which an operator dies.
 #[derive(Clone, Copy, Debug)]
 pub enum Death {
     Write(Crash),
@@ -31,8 +31,8 @@ const DEATHS: [Death; 5] = [
 ];
 
 impl Death {
-    /// An operator dies in this way at its n-th write or effect from now, or at the n-th turn of a Pod. That it renews
-    /// its Lease does not count.
+    /// Kills an operator in this way at its n-th write or effect from now, or at the n-th turn of a Pod. Renewals of
+    /// its Lease do not count.
     pub fn set(self, harness: &Harness, operator: &'static str, n: u64) {
         match self {
             Self::Write(crash) => {
@@ -45,8 +45,8 @@ impl Death {
     }
 }
 
-/// Every death there can be: at the first write, at the second, until there is none left to die at. `disturbance` says
-/// what goes wrong besides in the n-th of them.
+/// Plays a scenario with every death: at the first write, at the second, until there is none left. `disturbance` is the
+/// further failure in the n-th of them.
 async fn survives_every_death(scenario: &Scenario, disturbance: impl Fn(usize) -> Disturbance) {
     survives_told(scenario, ALONE, disturbance).await;
 }
@@ -67,7 +67,7 @@ async fn survives_told(scenario: &Scenario, telling: Telling, disturbance: impl 
     }
 }
 
-/// With nothing else going wrong, and once more with a disturbance each, in turn.
+/// Plays a scenario with deaths only, and again with one disturbance for each death, in turn.
 async fn survives_alone_and_disturbed(scenario: &Scenario) {
     survives_every_death(scenario, |_| disturbances::NONE).await;
     survives_every_death(scenario, |n| disturbances::ALL[n % disturbances::ALL.len()]).await;
@@ -199,7 +199,7 @@ async fn an_operator_that_dies_twice_is_as_one_that_dies_once() {
         for second in 1..=4 {
             let set = |harness: &Harness| {
                 Death::Write(Crash::Applied).set(harness, OPERATOR, first);
-                // Rules count from the start: the second life's writes are those after the first one's.
+                // Rules count from the start: the second life's writes follow those of the first.
                 Death::Write(Crash::NotApplied).set(harness, OPERATOR, first + second);
             };
             endings.check(&scenarios::PAYMENT, ALONE, &format!("dies at write {first} and {second} later"), set).await;

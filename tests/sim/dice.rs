@@ -1,16 +1,16 @@
-//! Chance that is the same for the same seed.
+//! Random numbers that are the same for the same seed.
 
-/// A source of numbers that only its seed decides.
+/// A generator of random numbers that depend only on its seed.
 #[derive(Clone, Copy, Debug)]
 pub struct Dice(u64);
 
 impl Dice {
     pub fn new(seed: u64) -> Self {
-        // Never zero, from which nothing else would follow.
+        // Never zero, which would stay zero.
         Self(seed.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
     }
 
-    /// Dice that a text decides too.
+    /// Returns dice that also depend on a text.
     pub fn at(seed: u64, text: &str) -> Self {
         let of_text = text
             .bytes()
@@ -20,7 +20,7 @@ impl Dice {
         dice
     }
 
-    /// A number below this one.
+    /// Returns a number below `below`.
     pub fn below(&mut self, below: usize) -> usize {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -28,7 +28,7 @@ impl Dice {
         usize::try_from((self.0 >> 11) % (below.max(1) as u64)).unwrap()
     }
 
-    /// Whether it is one of so many cases.
+    /// Returns true in one of `cases` cases.
     pub fn one_in(&mut self, cases: usize) -> bool {
         self.below(cases) == 0
     }
@@ -37,7 +37,7 @@ impl Dice {
         &all[self.below(all.len())]
     }
 
-    /// Some of them, in their order; each with a chance of a half.
+    /// Returns some of them, in their order; each with a chance of a half.
     pub fn some<T: Clone>(&mut self, all: &[T]) -> Vec<T> {
         all.iter().filter(|_| self.one_in(2)).cloned().collect()
     }

@@ -1,5 +1,5 @@
-//! The disturbances of an operator that lives: of its watches, of its answers, and by other people's edits. A
-//! disturbance never ends a life and never stops for good: each run can come to its end through it.
+//! Failures around a living operator: in its watches, its answers, and by other people's edits. A disturbance never
+//! ends a life and never blocks a run forever.
 
 use std::{
     sync::atomic::{AtomicU64, Ordering},
@@ -8,10 +8,10 @@ use std::{
 
 use signoff_tests::sim::{ApiServer, EVERYONE, Fault, On, Refusal, Request, Verb};
 
-/// A disturbance, by the name that a failing test shows; set before anything happens.
+/// A disturbance, with the name that a failing test shows; it is set before anything happens.
 pub type Disturbance = (&'static str, fn(&ApiServer));
 
-/// The absence of a disturbance.
+/// No failure.
 pub const NONE: Disturbance = ("nothing else", |_| {});
 
 /// All other disturbances.
@@ -47,11 +47,11 @@ pub const ALL: [Disturbance; 13] = [
     }),
 ];
 
-/// By how many seconds the clock of an operator's machine is wrong, one after the other.
+/// The seconds by which the clock of an operator's machine is wrong, one after the other.
 const JUMPS: [i64; 5] = [25 * 3600, -600, 7 * 24 * 3600, 4, -365 * 24 * 3600];
 
-/// About every third request, in no rhythm: what takes as many requests as a rhythm has beats would never come to its
-/// end.
+/// Returns a predicate that is true for about every third request, without a rhythm: with a rhythm, an operation of as
+/// many requests could never finish.
 fn now_and_then() -> impl Fn(&Request) -> bool + Send + Sync + 'static {
     let seen = AtomicU64::new(0);
     move |request| {
@@ -64,7 +64,7 @@ fn writes() -> On {
     On::writes_of(EVERYONE)
 }
 
-/// Leases are left in peace: an operator that cannot keep its Lease does nothing, which is not what these are about.
+/// Returns the writes that match, without those of Leases: an operator that cannot keep its Lease does nothing.
 fn writes_of(wanted: fn(&Request) -> bool) -> On {
     On::writes_of(EVERYONE).only(move |request| not_a_lease(request) && wanted(request))
 }

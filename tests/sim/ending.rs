@@ -1,5 +1,5 @@
-//! The comparable part of a run that has ended. It leaves out the parts that may differ between two simulations of the
-//! same scenario: times, names that hold times, and the operator that acted.
+//! The comparable part of an ended run: without times, names that hold times, and actors, which may differ between two
+//! plays of it.
 
 use std::collections::BTreeMap;
 
@@ -10,12 +10,12 @@ use signoff_tests::sim::Resource;
 
 use crate::harness::{Harness, NAMESPACE};
 
-/// The journal and the Approvals of a run, in the order in which they came to be.
+/// The journal and the Approvals of a run, in the order of their creation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ending(pub Value);
 
 impl Ending {
-    /// Returns the ending of this run.
+    /// Returns how this run ended.
     pub fn of(harness: &Harness, run: &str) -> Self {
         let workflow = harness.workflow(run);
         let status = &workflow["status"];
@@ -33,7 +33,7 @@ impl Ending {
             .for_each(|late| check_lateness(late));
         let mut approvals: Vec<Value> = approvals.into_iter().map(approval).collect();
         approvals.sort_by_key(|approval| approval["path"].to_string());
-        // That nothing waits any more says only that something did, for a moment.
+        // The condition only shows that something waited for a moment.
         let mut steps = steps;
         let late = leave_out_late(&mut steps, &mut approvals);
         let on_the_way = |c: &&Value| c["type"] == "PodsPending" || c["type"] == "Stalled";
@@ -49,7 +49,8 @@ impl Ending {
         ending
     }
 
-    /// Returns the ending to expect of this run: without the numbers of its writes if people were asked late.
+    /// Returns the ending expected of a run that ended like this: if people were asked late, its writes have other
+    /// numbers.
     pub fn as_asked_in_time(&self, expected: &Self) -> Self {
         let mut expected = expected.clone();
         if self.is_late() {
@@ -58,8 +59,8 @@ impl Ending {
         expected
     }
 
-    /// The same, in the order of the paths where the numbers of writes are left out: of parallel gates, another one may
-    /// be first.
+    /// Returns the ending in the order of the paths if the numbers of writes are removed, because another one of
+    /// parallel gates may be first.
     pub fn in_any_order(mut self) -> Self {
         if self.is_late()
             && let Some(steps) = self.0["steps"].as_array_mut()
@@ -107,13 +108,13 @@ fn differ(place: &str, expected: &Value, found: &Value, lines: &mut Vec<String>)
     }
 }
 
-/// Whether an outcome says that people were asked late.
+/// Returns whether an outcome says that people were asked late.
 pub fn is_late(outcome: &Value) -> bool {
     let why = outcome["reason"].as_str().unwrap_or_default();
     outcome["phase"] == "Superseded" && why.starts_with("people were asked after")
 }
 
-/// Fails where an Approval says that people were asked late, and they were not.
+/// Panics if an Approval says that people were asked late, and they were not.
 fn check_lateness(approval: &Value) {
     let request = &approval["spec"]["request"];
     let moment = |text: &Value| text.as_str().unwrap().parse::<Timestamp>().unwrap();
@@ -123,7 +124,7 @@ fn check_lateness(approval: &Value) {
     assert!(late.as_secs_f64() > 5.0, "{} was created {late} after its time began", approval["metadata"]["name"]);
 }
 
-/// Leaves out the gates that asked late and asked again, so that each is where it would be if it had asked in time.
+/// Removes the gates that asked late and asked again, so that each is where it would be if it had asked in time.
 /// Returns how many there were.
 fn leave_out_late(steps: &mut Vec<Value>, approvals: &mut Vec<Value>) -> usize {
     let late: Vec<Value> =
@@ -141,7 +142,7 @@ fn leave_out_late(steps: &mut Vec<Value>, approvals: &mut Vec<Value>) -> usize {
     late.len()
 }
 
-/// The gate of a path, and which of its visits it is.
+/// Returns the gate of a path, and the number of its visit.
 pub fn visit(path: &str) -> (&str, u32) {
     let numbered = path.rsplit_once('#').and_then(|(gate, visit)| Some((gate, visit.parse().ok()?)));
     numbered.unwrap_or((path, 1))
@@ -186,8 +187,8 @@ fn decision(outcome: &Value) -> Value {
     )
 }
 
-/// Every record of the journal that a status holds, those of its segments included, in the order in which they began.
-/// What a status names and nobody stored is null.
+/// Returns every record of the journal of a status, those of its segments included, in the order in which they began. A
+/// segment that is not stored is null.
 pub fn records(harness: &Harness, status: &Value) -> Value {
     let stored: BTreeMap<String, String> = stored(harness).map(|text| (digest(&text), text)).collect();
     let mut records = Vec::new();
@@ -203,30 +204,30 @@ pub fn records(harness: &Harness, status: &Value) -> Value {
     records.into()
 }
 
-/// The digest that a value is stored under.
+/// Returns the digest under which a value is stored.
 pub fn digest(text: &str) -> String {
     Digest::of_bytes(text.as_bytes()).to_string()
 }
 
-/// Whether a value is a segment of a journal.
+/// Returns whether a value is a segment of a journal.
 fn is_segment(text: &str) -> bool {
     let records = serde_json::from_str::<Value>(text).unwrap_or_default();
     list(&records).next().is_some_and(|record| record["path"].is_string())
 }
 
-/// The texts that are stored.
+/// Returns the stored texts.
 fn stored(harness: &Harness) -> impl Iterator<Item = String> {
     let blobs = harness.server.values(&Resource::new("signoff.dev", "blobs"), Some(NAMESPACE));
     blobs.into_iter().filter_map(|blob| blob["spec"]["data"].as_str().map(str::to_owned))
 }
 
-/// The large values that are stored. Segments hold times, and one may be left over from a commit that was lost.
+/// Returns the stored large values. Segments have times, and one may be left over from a lost commit.
 fn values(harness: &Harness) -> Vec<Value> {
     let blobs = harness.server.values(&Resource::new("signoff.dev", "blobs"), Some(NAMESPACE));
     let blobs = blobs.iter().filter(|blob| !blob["spec"]["data"].as_str().is_some_and(is_segment));
     let mut values: Vec<Value> = blobs.map(|blob| blob["spec"].clone()).collect();
     for value in &mut values {
-        // A decision that is long is stored as it is, with its time.
+        // A long decision is stored as it is, with its time.
         let text = value["data"].as_str().unwrap_or_default();
         if let Ok(outcome) = serde_json::from_str::<Value>(text) {
             value["data"] = decision(&outcome);
@@ -247,7 +248,7 @@ fn pick(object: &Value, fields: &[&str]) -> Value {
         .collect()
 }
 
-/// The items of a list; none where there is no list.
+/// Returns the items of a list; none if the value is no list.
 pub fn list(value: &Value) -> impl Iterator<Item = &Value> {
     value.as_array().into_iter().flatten()
 }

@@ -1,5 +1,5 @@
-//! Text that takes for ever to evaluate, in both reconciles: it stops nobody but its author. In real time, because
-//! evaluations are limited by CPU time.
+//! Text that takes forever to evaluate, in both reconciles: it stops only its author. In real time, because evaluations
+//! are limited by CPU time.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use crate::{
 
 pub const HONEST: &str = "honest";
 
-/// A harness whose evaluations have this limit, and as much grace.
+/// Returns a harness whose evaluations have this limit, and as much grace.
 pub fn stage_with(limit: Duration) -> Harness {
     let settings = EvaluatorSettings { limit, grace: limit, ..EvaluatorSettings::default() };
     Harness { evaluator: Evaluator::start(settings).unwrap(), ..Harness::new() }
@@ -83,7 +83,7 @@ async fn another_generation_is_tried_at_once_and_the_same_one_after_a_minute() {
     harness.apply(RUN, &chain(json!([set("one", "[[endless:render]]")])));
     let life = harness.begin(OPERATOR);
     let first = set_aside(&harness, RUN).await["status"]["quarantine"].clone();
-    // Another process finds it set aside, and leaves it so.
+    // Another process finds it quarantined, and leaves it so.
     life.crash().await;
     let _life = harness.begin(OPERATOR);
     honest(&harness);
@@ -184,7 +184,7 @@ async fn two_lost_threads_end_the_process_once_both_runs_are_set_aside() {
     for name in ["one", "two"] {
         assert!(is_aside(&harness.workflow(name)), "{name}");
     }
-    // The next process begins clean, and leaves them aside.
+    // The next process begins clean, and leaves them quarantined.
     let next = Harness { evaluator: self::harness().evaluator, ..harness.clone() };
     let _life = next.begin(OPERATOR);
     honest(&next);
@@ -202,7 +202,7 @@ async fn of_a_hundred_honest_runs_in_the_namespace_of_a_hundred_hostile_ones_non
     a_hundred_beside_a_hundred(NAMESPACE).await;
 }
 
-/// `namespace`: that of the hostile runs.
+/// Checks a hundred endless runs in `namespace` beside a hundred honest ones.
 async fn a_hundred_beside_a_hundred(namespace: &str) {
     const EACH: usize = 100;
     let harness = harness();

@@ -1,5 +1,5 @@
-//! The guard: while the admission policies are not in force exactly as shipped, nothing that anybody decided counts.
-//! The simulated server enforces only the one that the operator tries; that it looks for all of them is tested here.
+//! The guard: while the admission policies are not enforced exactly as shipped, no decision counts. The simulated
+//! server enforces only the policy that the operator tries; that the guard checks all of them is tested here.
 
 use std::collections::BTreeMap;
 
@@ -16,25 +16,25 @@ use crate::{
     scenarios::{RUN, chain, gate, post},
 };
 
-/// A harness with every policy installed, and the user name of its operator.
+/// Returns a harness with every policy installed, and the user name of its operator.
 pub async fn guarded() -> (Harness, String) {
     guarded_with(json!([gate("review", json!({})), post("pay", "42 EUR", "fail")])).await
 }
 
-/// The same, with a run of these steps.
+/// Returns the same, with a run of these steps.
 pub async fn guarded_with(steps: Value) -> (Harness, String) {
     let mut harness = Harness::new();
     harness.guard = GuardMode::Checked(Box::default());
     for object in shipped() {
         harness.server.insert(object).unwrap();
     }
-    // What is created while the rules are being put in force is nobody's for certain.
+    // The author of an object is not certain before the policies are enforced.
     harness.pass(10).await;
     harness.apply(RUN, &chain(steps));
     (harness, Identity::default().user_name())
 }
 
-/// Every object on which the guard rests, as it is installed.
+/// Returns every object on which the guard relies, as it is installed.
 pub fn shipped() -> Vec<Value> {
     let crds = crds::all().into_iter().map(|crd| serde_json::to_value(crd).unwrap());
     let policies = policies::objects(&Identity::default()).unwrap().into_iter().map(|object| match object {
@@ -46,7 +46,7 @@ pub fn shipped() -> Vec<Value> {
     crds.chain(policies).collect()
 }
 
-/// The kind and the name of an object.
+/// Returns the kind and the name of an object.
 pub fn place(object: &Value) -> (Resource, String) {
     (Resource::of_object(object), object["metadata"]["name"].as_str().unwrap().to_owned())
 }
@@ -81,7 +81,7 @@ async fn what_is_stored_is_read_back_while_a_foreign_webhook_could_change_it() {
     let first = answers_are_whole();
     assert!(first.len() >= 2 && first.iter().all(|whole| *whole), "{}", harness.server.story());
     assert!(harness.server.remove(&resource, "", &name));
-    // The first write says that the webhook is gone.
+    // The first write shows that the webhook is gone.
     harness.pass(60).await;
     harness.people().votes("alice", &approval, verdict("Approve"));
     assert_eq!(harness.ended(RUN).await["status"]["phase"], "Succeeded", "{}", harness.server.story());
@@ -96,7 +96,7 @@ async fn without_a_policy_a_binding_or_a_crd_nothing_begins() {
     let life = harness.begin(&operator);
     harness.people().asked("review").await;
     let spec = harness.workflow(RUN)["spec"].clone();
-    // One of each kind: that every one of them is compared is the guard's own test.
+    // One of each kind; the guard's own tests compare all of them.
     let one_a_kind: BTreeMap<String, Value> =
         shipped().into_iter().map(|object| (object["kind"].to_string(), object)).collect();
     for (number, object) in one_a_kind.into_values().enumerate() {
@@ -109,7 +109,7 @@ async fn without_a_policy_a_binding_or_a_crd_nothing_begins() {
         assert_eq!(harness.workflow(&run)["status"]["phase"], "Pending", "without {name}:\n{}", harness.server.story());
         assert_eq!(harness.condition("Guarded"), ("False".to_owned(), "PoliciesDiffer".to_owned()), "without {name}");
         harness.server.insert(object).unwrap();
-        // Who asked for it then is anybody's word; what was asked before goes on.
+        // The requester of a run created then is not certain; earlier runs go on.
         let refused = harness.reaches(&run, "Failed").await;
         let why = list(&refused["status"]["conditions"]).find(|condition| condition["type"] == "Accepted").unwrap();
         assert_eq!(why["reason"], "RequesterUnverified", "without {name}");
@@ -123,7 +123,7 @@ async fn without_a_policy_a_binding_or_a_crd_nothing_begins() {
     life.crash().await;
 }
 
-/// Sets what the first binding of a policy does with a request that the policy refuses, and returns what it did before.
+/// Sets what the first binding of a policy does with a request that the policy refuses, and returns the earlier value.
 pub fn set_actions(harness: &Harness, actions: Value) -> Value {
     let binding = shipped().into_iter().find(|object| object["kind"] == "ValidatingAdmissionPolicyBinding").unwrap();
     let (resource, name) = place(&binding);
@@ -158,7 +158,7 @@ async fn a_decision_is_not_honoured_while_a_binding_only_warns() {
         assert_eq!(harness.condition("Guarded").0, "False");
         assert_eq!(harness.world.effects().len(), 0);
         set_actions(&harness, enforced);
-        // What was decided meanwhile is void, and asked again.
+        // Decisions of that time are void, and the gate asks again.
         harness.people().decides("bob", "review#2", 10, verdict("Approve")).await;
         assert_eq!(harness.ended(RUN).await["status"]["phase"], "Succeeded");
         let first = harness.server.value(&approvals(), "default", &approval).unwrap();

@@ -1,5 +1,5 @@
 //! The harness of every simulation: a simulated API server, a world of effects, and the real operator between them.
-//! **Invariant:** the operator gets nothing that a cluster would not give; only its clock is the simulation's.
+//! Only the operator's clock is the simulation's.
 
 use std::{
     sync::{Arc, Mutex},
@@ -40,9 +40,9 @@ use crate::{
 pub const OPERATOR: &str = "operator";
 /// The namespace of every Workflow here.
 pub const NAMESPACE: &str = "default";
-/// The time after the end of a run in which no event may happen.
+/// The time after the end in which nothing may happen.
 pub const QUIET: Duration = Duration::from_secs(300);
-/// The longest that any simulation may take, in virtual time.
+/// The limit of any simulation, in virtual time.
 const LIMIT: Duration = Duration::from_secs(30 * 24 * 3600);
 
 /// The API server and the world of one simulation; clones are the same harness.
@@ -53,30 +53,30 @@ pub struct Harness {
     pub kubelet: Kubelet,
     pub pods: PodSettings,
     pub lease: bool,
-    /// Inline, so that virtual time does not pass while something is evaluated.
+    /// The evaluator, inline, so that virtual time does not pass during an evaluation.
     pub evaluator: Evaluator,
     pub guard: GuardMode,
     /// The limits of the journal in a Workflow.
     pub room: JournalLimits,
     pub settings: Settings,
-    /// The limits of the bytes of long values.
+    /// The limits on the bytes of long values.
     pub values: ValueSettings,
-    /// The parts of the memory.
+    /// The limits of the parts of the memory.
     pub memory: MemoryLimits,
-    /// Of the operator that began last.
+    /// The probe of the operator that began last.
     pub probe: Arc<Mutex<Option<Probe>>>,
     /// The typed events that operators announced.
     pub announced: Announced,
-    /// The receivers of notices; `None`: no notices are configured.
+    /// The receivers of notices; `None` without notices.
     pub receivers: Option<Receivers>,
 }
 
-/// The kind `Workflow`, as a resource.
+/// Returns the kind `Workflow`, as a resource.
 pub fn workflows() -> Resource {
     Resource::of::<Workflow>()
 }
 
-/// The kind `Approval`, as a resource.
+/// Returns the kind `Approval`, as a resource.
 pub fn approvals() -> Resource {
     Resource::of::<Approval>()
 }
@@ -105,24 +105,25 @@ impl Harness {
         }
     }
 
-    /// The administrator has configured notices, with routes to these channels: see [`Receivers::new`].
+    /// Returns a harness in which the administrator has configured notices, with routes to these channels: see
+    /// [`Receivers::new`].
     pub fn with_notices(channels: &[&str]) -> Self {
         let harness = Self::new();
         let receivers = Some(Receivers::new(harness.server.clock(), channels));
         Self { receivers, ..harness }
     }
 
-    /// The receivers of notices.
+    /// Returns the receivers of notices.
     pub fn receivers(&self) -> &Receivers {
         self.receivers.as_ref().unwrap()
     }
 
-    /// Creates a Workflow as a person does.
+    /// Applies a Workflow.
     pub fn apply(&self, name: &str, spec: &Value) -> Value {
         self.apply_in(NAMESPACE, name, spec)
     }
 
-    /// Applies a Workflow in any namespace, which is created where it is missing.
+    /// Applies a Workflow in any namespace, which is created if it is missing.
     pub fn apply_in(&self, namespace: &str, name: &str, spec: &Value) -> Value {
         if self.server.value(&Resource::new("", "namespaces"), "", namespace).is_none() {
             let object = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}});
@@ -135,7 +136,7 @@ impl Harness {
         self.server.insert(workflow).unwrap()
     }
 
-    /// The people around it.
+    /// Returns the people around it.
     pub fn people(&self) -> People {
         People::new(self.clone())
     }
@@ -148,29 +149,29 @@ impl Harness {
         self.server.values(&approvals(), Some(NAMESPACE))
     }
 
-    /// The Pods of everybody here.
+    /// Returns the Pods of all runs.
     pub fn all_pods(&self) -> Vec<Value> {
         self.server.values(&Resource::new("", "pods"), Some(NAMESPACE))
     }
 
-    /// The Pods of the run with this uid.
+    /// Returns the Pods of the run with this uid.
     pub fn pods_of(&self, uid: &Value) -> Vec<Value> {
         self.all_pods().into_iter().filter(|pod| pod["metadata"]["ownerReferences"][0]["uid"] == *uid).collect()
     }
 
-    /// Deletes a Pod as a person does with kubectl. `grace`: its grace period in seconds.
+    /// Deletes a Pod, as kubectl does; `grace`: the seconds that it gets to end.
     pub async fn deletes_pod(&self, user: &str, pod: &str, grace: Option<u32>) {
         let pods: kube::Api<Pod> = kube::Api::namespaced(self.server.as_person(user).client(), NAMESPACE);
         let params = kube::api::DeleteParams { grace_period_seconds: grace, ..kube::api::DeleteParams::default() };
         pods.delete(pod, &params).await.unwrap();
     }
 
-    /// A whole life of the real operator.
+    /// Returns a whole life of the real operator.
     pub fn operator(&self, life: &Incarnation) -> BoxFuture<'static, ()> {
         self.operator_until(life, std::future::pending())
     }
 
-    /// A life of the real operator that is asked to end when `shutdown` is ready.
+    /// Returns a life of the real operator that is asked to end when `shutdown` is ready.
     pub fn operator_until(
         &self,
         life: &Incarnation,
@@ -178,12 +179,12 @@ impl Harness {
     ) -> BoxFuture<'static, ()> {
         let operator = self.operator_of(life);
         Box::pin(async move {
-            // That it ended is all there is to know: the next life shows whether it ended well.
+            // The next life shows whether this one ended well.
             let _ = operator.run(shutdown).await;
         })
     }
 
-    /// The operator of one life, not started yet.
+    /// Returns the operator of one life, not started yet.
     pub fn operator_of(&self, life: &Incarnation) -> Operator {
         let clock = ServerClock::new(self.server.machine_clock());
         let caller = Arc::new(Hand(self.world.seat(life)));
@@ -210,8 +211,8 @@ impl Harness {
         operator
     }
 
-    /// Keeps operators alive, through all their deaths, until `story` has been told.
-    /// Returns what it returns, and how many lives there were beyond the first ones.
+    /// Keeps operators alive, through all their deaths, until `story` has ended. Returns its result, and how many lives
+    /// there were beyond the first ones.
     pub async fn keep_alive<T>(&self, actors: &[&str], story: impl Future<Output = T>) -> (T, usize) {
         let lives = std::cell::Cell::new(0);
         let start = |life: Incarnation| {
@@ -235,19 +236,19 @@ impl Harness {
         Life { life, process }
     }
 
-    /// Begins an operator, and waits until it has come to rest.
+    /// Begins an operator, and waits until it is at rest.
     pub async fn begin_and_settle(&self, actor: &str) -> Life {
         let life = self.begin(actor);
         self.pass(1).await;
         life
     }
 
-    /// The metrics of the operator that began last.
+    /// Returns the metrics of the operator that began last.
     pub fn metrics(&self) -> String {
         self.probe.lock().unwrap().as_ref().unwrap().metrics().unwrap()
     }
 
-    /// A number of the operator that began last.
+    /// Returns a number of the operator that began last.
     pub fn metric(&self, name: &str) -> i64 {
         let text = self.metrics();
         let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
@@ -259,7 +260,7 @@ impl Harness {
         self.server.clock().pass(Duration::from_secs(seconds)).await;
     }
 
-    /// The only Approval there is.
+    /// Returns the only Approval.
     pub fn approval(&self) -> Value {
         let [approval] = &self.approvals()[..] else { panic!("there is not one Approval:\n{}", self.server.story()) };
         approval.clone()
@@ -276,7 +277,7 @@ impl Harness {
         self.server.until(&workflows(), NAMESPACE, name, |workflow| workflow["status"]["phase"] == phase).await
     }
 
-    /// The Events with this reason, in the order of their times.
+    /// Returns the Events with this reason, in the order of their times.
     pub fn events(&self, reason: &str) -> Vec<Value> {
         let events = self.server.values(&Resource::new("events.k8s.io", "events"), Some(NAMESPACE));
         let mut events: Vec<Value> = events.into_iter().filter(|event| event["reason"] == reason).collect();
@@ -284,24 +285,24 @@ impl Harness {
         events
     }
 
-    /// The status of one of the Workflow's conditions, and its reason.
+    /// Returns the status of one of the Workflow's conditions, and its reason.
     pub fn condition(&self, kind: &str) -> (String, String) {
         condition(&self.workflow(RUN), kind)
     }
 
-    /// The writes of operators that took effect, but those of Leases.
+    /// Returns the writes of operators that took effect, without those of Leases.
     pub fn operators_writes(&self) -> Vec<Entry> {
         let by_operators = |entry: &Entry| entry.actor.starts_with(OPERATOR) && entry.resource.plural != "leases";
         self.server.writes().into_iter().filter(by_operators).filter(Entry::took_effect).collect()
     }
 }
 
-/// Keeps the typed events that operators announce.
+/// A record of the typed events that operators announce.
 #[derive(Clone, Default)]
 pub struct Announced(Arc<Mutex<Vec<TypedEvent>>>);
 
 impl Announced {
-    /// All that were announced, in their order.
+    /// Returns all announced events, in their order.
     pub fn all(&self) -> Vec<TypedEvent> {
         self.0.lock().unwrap().clone()
     }
@@ -313,12 +314,12 @@ impl Listener for Announced {
     }
 }
 
-/// Whether a request wrote the status of a Workflow.
+/// Returns whether a request wrote the status of a Workflow.
 pub fn is_status_write(entry: &Entry) -> bool {
     entry.verb.writes() && entry.resource == workflows() && entry.subresource.is_some() && entry.took_effect()
 }
 
-/// Which effect the container of a Pod is: that of a step of a run, or somebody else's.
+/// Returns the effect of a Pod's container: of a step of a run, or of a foreign Pod.
 fn container(pod: &Value) -> EffectKey {
     let metadata = &pod["metadata"];
     let owner = &metadata["ownerReferences"][0];
@@ -331,7 +332,7 @@ fn container(pod: &Value) -> EffectKey {
     }
 }
 
-/// The status of one of an object's conditions, and its reason.
+/// Returns the status of one of an object's conditions, and its reason.
 pub fn condition(object: &Value, kind: &str) -> (String, String) {
     let condition = list(&object["status"]["conditions"]).find(|condition| condition["type"] == kind);
     let text = |field: &str| condition.and_then(|c| c[field].as_str()).unwrap_or_default().to_owned();
@@ -345,24 +346,24 @@ pub struct Life {
 }
 
 impl Life {
-    /// Whether its process runs.
+    /// Returns whether its process runs.
     pub fn is_alive(&self) -> bool {
         !self.process.is_finished()
     }
 
-    /// It dies: no last words, nothing given up.
+    /// Kills the operator: it sends nothing more, and releases nothing.
     pub async fn crash(self) {
         self.life.kill();
         self.process.abort();
-        // Aborting it is the point.
+        // The task was aborted, so its result is an error.
         let _ = self.process.await;
     }
 }
 
-/// The class of the failure of a call for whose answer there is no memory.
+/// The failure class of a call whose answer does not fit into memory.
 pub const NO_ROOM: &str = "NoRoom";
 
-/// The only way of an operator into the world.
+/// The only connection of an operator to the world.
 struct Hand(Seat);
 
 #[async_trait]
@@ -387,7 +388,7 @@ impl Caller for Hand {
                     }
                     _ => response,
                 };
-                // As models tell it; an agent's turn and no other call.
+                // The facts that models report, for an agent's turn and no other call.
                 let is_turn = matches!(call.content, CallContent::Agent(_));
                 let usage = is_turn.then_some(Usage { input_tokens: 7, output_tokens: 3, ..Usage::default() });
                 Ok(Reply { facts: calls.into_iter().collect(), response, usage, ..Reply::default() })
@@ -395,7 +396,7 @@ impl Caller for Hand {
             Err(failure) => {
                 // A class such as `Status503` is an answer with this status.
                 let status = failure.class.strip_prefix("Status").map(str::to_owned);
-                // Of a call that was not sent, because its tool has changed: what the tool has become.
+                // The new definition of the tool, for a call that was not sent because its tool has changed.
                 let changed =
                     (failure.class == "ToolChanged").then(|| (FACT_CHANGED.to_owned(), failure.message.clone()));
                 Err(Failure {

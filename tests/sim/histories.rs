@@ -1,8 +1,8 @@
 //! Recorded histories: runs of every example, as journals of runs that ended. A later engine must still read them.
 //!
-//! A run in flight is any beginning of such a journal: from each, the engine begins nothing that the history did not
-//! begin, with the same input, goes on with everything that is open, and from the whole it does nothing at all.
-//! Recorded by the tests of the examples.
+//! A run in flight is any beginning of such a journal. From each beginning, the engine begins nothing that the history
+//! did not begin, with the same input, and goes on with everything that is open. From the whole it does nothing at all.
+//! The tests of the examples record the histories.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -13,7 +13,7 @@ use signoff_api::journal::{FACT_GIVEN, StepKind, StepPhase, StepRecord};
 use signoff_api::{Seq, Workflow};
 use signoff_engine::{Blobs, Command, Control, Journal, Now, Plan, Settings, advance};
 
-/// Returns the histories. All are of the rules of this version: a run of others is held, and never replayed.
+/// Returns the histories. All have the rules of this version: a run with other rules is held, and never replayed.
 fn histories() -> Vec<(String, Workflow)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("sim/histories");
     let mut found: Vec<(String, Workflow)> = std::fs::read_dir(folder)
@@ -36,9 +36,9 @@ fn histories() -> Vec<(String, Workflow)> {
     found
 }
 
-/// The journal as it was when the event of this number had happened; its calls had come as far as `calls`.
+/// Returns the journal after the event of this number; its calls had the phase `calls`.
 fn as_of(records: &[StepRecord], number: Seq, calls: StepPhase) -> Journal {
-    // A text, or what became of an answer, begins and ends in one event.
+    // A text or a condition begins and ends in one event.
     let at_once = |record: &StepRecord| matches!(record.kind, StepKind::Set | StepKind::Condition);
     let begun = records
         .iter()

@@ -1,5 +1,4 @@
-//! The laws of every simulated history, whatever disturbed it. They read only stored objects and effects, never the
-//! operator.
+//! The laws of every simulated history, whatever failed in it. They check only the stored objects and the effects.
 
 mod asking;
 pub mod calls;
@@ -16,7 +15,7 @@ use crate::{
     harness::{Harness, QUIET},
 };
 
-/// Every law, for a harness in which nothing happens any more.
+/// Checks every law, for a harness in which nothing happens any more.
 pub fn hold(harness: &Harness, run: &str) -> Result<(), String> {
     nothing_is_asked_twice(harness)?;
     what_must_not_be_repeated_is_done_once(harness)?;
@@ -62,7 +61,7 @@ fn what_must_not_be_repeated_is_done_once(harness: &Harness) -> Result<(), Strin
     Ok(())
 }
 
-/// Whether a call says so itself, or the step of a container does.
+/// Returns whether an effect may be repeated, by the call itself or by the step of its container.
 fn may_be_repeated(harness: &Harness, effect: &Effect) -> bool {
     if effect.actor != KUBELET {
         return effect.input["idempotent"] == true;
@@ -73,7 +72,7 @@ fn may_be_repeated(harness: &Harness, effect: &Effect) -> bool {
     is_idempotent(&workflow["spec"], step)
 }
 
-/// Whether a spec holds a container of this name that may run twice.
+/// Returns whether a spec has a container of this name that may run twice.
 fn is_idempotent(spec: &Value, step: &str) -> bool {
     match spec {
         Value::Object(fields) if fields.get("name").is_some_and(|name| name == step) && fields.contains_key("pod") => {
@@ -85,12 +84,12 @@ fn is_idempotent(spec: &Value, step: &str) -> bool {
     }
 }
 
-/// Whether it is a call of a tool that only reads: its turn may be stored with it. What gates ask about is a law of its
-/// own.
+/// Returns whether an effect is a call of a tool that only reads, whose turn may be stored with it. A law of its own
+/// covers gates.
 fn is_read(harness: &Harness, run: &str, effect: &Effect) -> bool {
     let spec = &harness.workflow(run)["spec"];
     let step = effect.key.path.rsplit('/').next().unwrap_or_default();
-    // Of a tool of a server the author says so.
+    // The author says it for a tool of a server.
     if let Some((server, tool)) = step.split_once('.') {
         let mut servers = list(&spec["servers"]).filter(|one| one["name"] == server);
         return servers.any(|one| list(&one["read"]).filter_map(Value::as_str).any(|glob| asking::matches(glob, tool)));
@@ -101,8 +100,8 @@ fn is_read(harness: &Harness, run: &str, effect: &Effect) -> bool {
     only_reads && tools.peek().is_some() && tools.all(|tool| tool["effects"] == "read")
 }
 
-/// Commit, then act. The first attempt of a read of a turn may come before its own commit, after that of the turn; not
-/// where people were asked about its call.
+/// Checks that a commit comes before its act: an effect comes after the commit that begins it. The first attempt of a
+/// read of a turn may come after only the commit of the turn, unless people were asked about its call.
 fn what_was_done_had_been_committed_as_begun(harness: &Harness, run: &str) -> Result<(), String> {
     let journals = journals(harness, run);
     for effect in harness.world.effects() {
@@ -123,7 +122,7 @@ fn what_was_done_had_been_committed_as_begun(harness: &Harness, run: &str) -> Re
             if turn.is_some_and(|turn| record["path"] == turn || record["path"] == *turn.trim_end_matches("/.turn-1")) {
                 return record["by"].is_string();
             }
-            // A container is begun by its node, for whoever made its Pod.
+            // A node begins the container, for the operator that created its Pod.
             let by = match effect.actor.as_str() {
                 KUBELET => record["by"].is_string() && record["object"] == effect.input["pod"],
                 _ => record["by"] == *effect.incarnation,
@@ -167,7 +166,7 @@ fn what_is_finished_is_never_edited(harness: &Harness, run: &str) -> Result<(), 
     Ok(())
 }
 
-/// And of a run that people or an administrator ended, no Pod is left at all.
+/// Checks that an ended run has no running Pod, and no Pod at all if people or an administrator ended it.
 fn a_run_that_is_over_leaves_nothing_running(harness: &Harness, run: &str) -> Result<(), String> {
     let workflow = harness.workflow(run);
     let none_stays = ["Rejected", "Aborted", "Cancelled"].iter().any(|phase| workflow["status"]["phase"] == **phase);
@@ -193,7 +192,7 @@ fn a_segment_is_stored_before_it_is_named(harness: &Harness, run: &str) -> Resul
     Ok(())
 }
 
-/// A commit that was lost may leave a value that nobody counts.
+/// Checks the counted bytes of a run's values. A lost commit may leave a value that is not counted.
 fn a_run_counts_the_bytes_of_its_values(harness: &Harness, run: &str) -> Result<(), String> {
     let workflow = harness.workflow(run);
     let blobs = harness.server.values(&Resource::new("signoff.dev", "blobs"), None);
@@ -209,8 +208,8 @@ fn a_run_counts_the_bytes_of_its_values(harness: &Harness, run: &str) -> Result<
     Ok(())
 }
 
-/// Checks that every open record is in the `status.steps` of its Workflow, and that no record is in two places. Others
-/// patch an open record there, or test that it did not change.
+/// Checks that every open record is in the Workflow itself, where a patch or its `test` finds it, and that no record is
+/// in two places.
 fn what_is_open_stands_in_the_workflow(harness: &Harness, run: &str) -> Result<(), String> {
     for (entry, records) in journals(harness, run) {
         let status = status_in(&entry);
@@ -229,7 +228,7 @@ fn what_is_open_stands_in_the_workflow(harness: &Harness, run: &str) -> Result<(
     Ok(())
 }
 
-/// Checks that every counted vote is a decision in the spec of its Approval.
+/// Checks that every counted vote was cast.
 fn every_vote_that_counted_was_cast(harness: &Harness) -> Result<(), String> {
     for approval in harness.approvals() {
         for vote in list(&approval["status"]["votes"]) {
@@ -242,8 +241,8 @@ fn every_vote_that_counted_was_cast(harness: &Harness) -> Result<(), String> {
     Ok(())
 }
 
-/// Behind the gate `release` of a policy, each call has the digest that its people approved last, and what came since
-/// is nothing but known failures of the same call. Nobody whom the policy does not name had a part in it.
+/// Checks the gate `release` of a policy: each call has the digest that its people approved last, followed by nothing
+/// but known failures of the same call. Only people that the policy names decided.
 fn what_runs_was_approved_by_the_policys_people(harness: &Harness, run: &str) -> Result<(), String> {
     let added = harness.workflow(run)["status"]["addedSteps"].clone();
     let release = |step: &&Value| step["step"]["name"] == "release" && step["step"]["before"].is_object();
@@ -290,15 +289,15 @@ fn what_runs_was_approved_by_the_policys_people(harness: &Harness, run: &str) ->
     Ok(())
 }
 
-/// The step that a record belongs to: without its visit, its further turns, and its answers that were asked for again.
+/// Returns the step of a record: without its visit, its further turns, and its repeated requests for an answer.
 fn step_of(path: &str) -> &str {
     let path = path.rsplit_once("/.ask").map_or(path, |(step, _)| step);
     let path = path.rsplit_once("/.turn-").filter(|(_, turn)| !turn.contains('/')).map_or(path, |(step, _)| step);
     path.rsplit_once('#').filter(|(_, visit)| !visit.contains('/')).map_or(path, |(step, _)| step)
 }
 
-/// Returns the path of the gate `release` of a policy for a step: below the step if it is a call of a tool, else beside
-/// it. The tools of a server have one gate, which is named after the server.
+/// Returns the path of a policy's gate `release` before a step: below a call of a tool, or else beside the step. The
+/// tools of a server have one gate, which is named after the server.
 fn release_of(step: &str) -> String {
     match step.rsplit_once('/') {
         Some((list, name)) if list.contains("/.call-") => {
@@ -310,10 +309,11 @@ fn release_of(step: &str) -> String {
     }
 }
 
-/// And nothing more.
+/// Checks that nothing happens after the end.
 fn nothing_happens_after_the_end(harness: &Harness, run: &str) -> Result<(), String> {
     let now = harness.server.clock().now();
-    // Half of the quiet time is for what was on its way: answers, repetitions of Events, a late write of the dead.
+    // Half of the quiet time is for what was in flight: answers, repetitions of Events, a late write of a dead
+    // operator.
     let quiet = now.checked_sub(QUIET / 2).map_err(|why| why.to_string())?;
     let late = harness.operators_writes().into_iter().find(|entry| entry.at > quiet);
     if let Some(entry) = late {
@@ -323,7 +323,7 @@ fn nothing_happens_after_the_end(harness: &Harness, run: &str) -> Result<(), Str
     open.map_or(Ok(()), |approval| Err(format!("{} is still open", approval["metadata"]["name"])))
 }
 
-/// Every journal of a run that was stored, in order: all records of each, those in segments included.
+/// Returns every stored journal of a run, in order: all records of each, those in segments included.
 pub fn journals(harness: &Harness, run: &str) -> Vec<(Entry, Value)> {
     let stored = harness.server.writes().into_iter().filter(|entry| is_status_of(entry, run) && entry.took_effect());
     let with_records = |entry: Entry| {
@@ -339,7 +339,7 @@ fn is_status_of(entry: &Entry, run: &str) -> bool {
         && entry.name.as_deref() == Some(run)
 }
 
-/// The status that a write carries: of the whole object, or of a patch's last operation.
+/// Returns the status in a write: of the whole object, or of a patch's last operation.
 fn status_in(entry: &Entry) -> Value {
     let mut body = entry.json();
     match body.as_array_mut().and_then(|operations| operations.pop()) {

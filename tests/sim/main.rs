@@ -1,6 +1,5 @@
-//! The real controllers in simulation: paused time, a simulated API server, and everything that can go wrong between
-//! them. Nothing here opens a socket, and only what is about CPU time waits in real time; what needs a real API server
-//! is in `cluster/`.
+//! The real controllers in simulation: paused time, a simulated API server, and failures between them. Nothing here
+//! opens a socket, and only tests of CPU time wait in real time. Tests that need a real API server are in `cluster/`.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod agent_costs;

@@ -1,5 +1,5 @@
-//! Notices of the real operator on the simulator's clock: who is told what, through every death, and what it costs the
-//! API server. The rules of queues and marks alone are in `operator/notify`.
+//! Notices of the real operator on the simulator's clock: which users get which notices, through every death, and their
+//! cost for the API server. The rules of queues and marks alone are tested in `operator/notify`.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -23,17 +23,17 @@ use crate::{
     two_operators::{BOTH, cut_off},
 };
 
-/// The time after which everything that was told is also stored.
+/// The seconds after which every delivery is also stored.
 const UNTIL_STORED: u64 = 120;
-/// Seconds after which an operator has heard of everything that happened while it was cut off, and stored it.
+/// The seconds after which an operator that was cut off has received and stored all later events.
 const UNTIL_HEARD: u64 = 900;
 
-/// A gate that waits for four days.
+/// Returns a gate that waits for four days.
 fn waits() -> Value {
     chain(json!([gate("review", json!({"timeout": {"after": "96h"}})), set("send", "sent")]))
 }
 
-/// Each event that each user of each channel got, in its order, repetitions left out.
+/// Returns the events that each user of each channel got, in order, without repetitions.
 fn told(harness: &Harness) -> BTreeMap<(String, String), Vec<NoticeEvent>> {
     let mut told: BTreeMap<_, Vec<NoticeEvent>> = BTreeMap::new();
     let mut known = Vec::new();
@@ -45,13 +45,13 @@ fn told(harness: &Harness) -> BTreeMap<(String, String), Vec<NoticeEvent>> {
             told.entry((channel.to_owned(), user.to_owned())).or_default().push(event);
         }
     }
-    // The end of a run is another object's, and so in no order with the notices of its gates.
+    // The end of a run belongs to another object, so it has no order with the notices of the run's gates.
     told.values_mut().for_each(|events| events.sort_by_key(|event| *event == NoticeEvent::Ended));
     told
 }
 
-/// The notices of one run with one gate: a machine, two approvers and the requester. `requests`: how often the gate
-/// asks, because an operator that takes over cannot vouch for the time in between.
+/// Returns the notices of one run with one gate: a machine, two approvers and the requester. `requests`: how often the
+/// gate asks, because an operator that takes over cannot vouch for the time before.
 fn of_one_gate(requests: usize) -> BTreeMap<(String, String), Vec<NoticeEvent>> {
     use NoticeEvent::{Asked, Ended, Taken};
     let all: [(&str, &str, &[NoticeEvent]); 4] = [
@@ -67,7 +67,7 @@ fn of_one_gate(requests: usize) -> BTreeMap<(String, String), Vec<NoticeEvent>> 
     all.map(|(channel, user, events)| ((channel.to_owned(), user.to_owned()), repeated(events))).into()
 }
 
-/// Checks that one run with one gate was told, each request once. The receivers check the order of each request.
+/// Checks the notices of one run with one gate, each once. The receivers check the order of each request.
 fn check_one_gate(harness: &Harness, is_taken_over: bool, what: &str) {
     let requests = harness.approvals().len();
     assert!(requests == 1 || is_taken_over, "{what}: {}", harness.server.story());
@@ -76,12 +76,12 @@ fn check_one_gate(harness: &Harness, is_taken_over: bool, what: &str) {
     assert_eq!(told, of_one_gate(requests), "{what}: {}", harness.server.story());
 }
 
-/// Tells one run with one gate through all deaths of its operators. Returns the number of deaths.
+/// Plays one run with one gate through all deaths of its operators. Returns the number of deaths.
 async fn told_through(what: &str, actors: &[&str], disturb: impl FnOnce(&Harness)) -> usize {
     told_again(what, actors, actors.len() > 1, disturb).await
 }
 
-/// As [`told_through`]; `asks_again`: whether the gate may ask more than once.
+/// Plays it as [`told_through`] does; `asks_again`: whether the gate may ask more than once.
 async fn told_again(what: &str, actors: &[&str], asks_again: bool, disturb: impl FnOnce(&Harness)) -> usize {
     let harness = Harness { lease: actors.len() > 1, ..Harness::with_notices(&["hook", "mail"]) };
     harness.apply(RUN, &(ONE_GATE.spec)());
@@ -372,7 +372,7 @@ async fn a_flood_of_one_tenant_delays_no_other_by_more_than_its_turn() {
     life.crash().await;
 }
 
-/// The condition `Notified` of the only Approval.
+/// Returns the condition `Notified` of the only Approval.
 fn notified(harness: &Harness) -> (String, String) {
     condition(&harness.approval(), "Notified")
 }
@@ -441,7 +441,7 @@ async fn a_run_that_a_user_deletes_loses_its_notices_and_a_metric_counts_them() 
     let life = harness.begin(OPERATOR);
     harness.apply(RUN, &waits());
     harness.people().asked("review").await;
-    // The mark stays a minute behind what is open.
+    // The mark stays a minute behind the open requests.
     harness.pass(UNTIL_STORED).await;
     life.crash().await;
     assert!(harness.server.remove(&workflows(), NAMESPACE, RUN));
@@ -498,7 +498,7 @@ async fn an_author_adds_a_channel_that_allows_it_and_no_other() {
     life.crash().await;
 }
 
-/// The state of notices is lost or cannot be read: the operator works, and tells what happens from then on.
+/// The state of notices is lost or cannot be read: the operator works, and notifies of new events.
 #[tokio::test(start_paused = true)]
 async fn without_its_state_an_operator_still_works_and_tells_what_is_new() {
     let harness = Harness::with_notices(&["hook"]);

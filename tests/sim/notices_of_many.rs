@@ -1,5 +1,5 @@
-//! Notices of many runs at once of which a part fails: each arrives once and in order, and what is kept of them is
-//! bounded. Nothing here crashes; what a crash does is in `notices`.
+//! Notices of many runs at once, of which a part fails: each arrives once and in order, and the stored state is
+//! bounded. Nothing here crashes; crashes are tested in `notices`.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::{
     scenarios::{chain, gate, set},
 };
 
-/// Each tells a question, 17 reminders, its outcome and its end.
+/// The number of runs. Each has notices of a question, 17 reminders, its outcome and its end.
 const RUNS: usize = 500;
 const NOTICES: usize = RUNS * 20;
 /// The most bytes of the object with the marks of one channel: two lists of 500 keys.

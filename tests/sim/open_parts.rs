@@ -1,5 +1,5 @@
-//! The parts without a schema take anything: a run whose journal is forged does nothing and says so once, and others go
-//! on.
+//! The parts without a schema accept any value: a run with a forged journal does nothing and reports it once, and other
+//! runs go on.
 
 use serde_json::{Value, json};
 
@@ -17,7 +17,7 @@ fn record(more: Value) -> Value {
     record
 }
 
-/// Values in place of a journal.
+/// Returns values in place of a journal.
 fn shapes() -> Vec<(&'static str, Value)> {
     let deep = (0..120).fold(json!("x"), |inner, _| json!({"a": [inner]}));
     vec![
@@ -67,7 +67,7 @@ async fn a_forged_journal_of_any_shape_is_told_once_and_stops_nobody_else() {
         assert_eq!(harness.world.effects().len(), 0, "{what}: {}", harness.server.story());
         let told = harness.events("Unreadable").len();
         if told == 0 {
-            // Its shape is that of a journal, and the gate is not in it: people are asked anew.
+            // It has the shape of a journal without the gate, so people are asked again.
             assert_ne!(asked(RUN), approval, "{what}");
         } else {
             unreadable += 1;

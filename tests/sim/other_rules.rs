@@ -1,4 +1,4 @@
-//! Runs that were accepted under other rules than those of this version: held, and nothing of them is counted or begun.
+//! Runs that were accepted under other rules than those of this version are held: nothing of them is counted or begun.
 
 use std::time::Duration;
 
@@ -29,7 +29,8 @@ fn set_rules(harness: &Harness, rules: Option<i32>) {
     });
 }
 
-/// A run that waits at its gate, accepted under these rules, with a vote of alice, and an operator of this version.
+/// Starts a run that waits at its gate, accepted under these rules, with a vote of alice, and an operator of this
+/// version.
 async fn voted(rules: Option<i32>) -> (Harness, Life) {
     let harness = Harness::new();
     harness.apply(RUN, &payment());

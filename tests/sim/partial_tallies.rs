@@ -1,4 +1,4 @@
-//! Partial tallies: the first vote is told at once, further ones within a second, and a decision never waits.
+//! Partial tallies: the first vote is shown at once, further ones within a second, and a decision never waits.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::{
     scenarios::{RUN, chain, gate},
 };
 
-/// A gate that twenty of thirty people decide.
+/// Returns a gate with thirty approvers of whom twenty must approve.
 fn of_many() -> Harness {
     let harness = Harness::new();
     let approvers: Vec<_> = (0..30).map(|n| json!({"kind": "User", "name": format!("voter-{n}")})).collect();

@@ -1,5 +1,4 @@
-//! People in a simulation: they wait until they are asked, take their time, and decide.
-//! They must not know whether an operator lives: all they see are objects.
+//! People in a simulation: they wait until they are asked, take their time, and decide. They see objects only.
 
 use std::time::Duration;
 
@@ -10,7 +9,7 @@ use crate::{
     harness::{Harness, NAMESPACE, workflows},
 };
 
-/// The people of a simulation: every actor but the operators.
+/// All people.
 #[derive(Clone)]
 pub struct People {
     harness: Harness,
@@ -25,7 +24,7 @@ impl People {
     pub async fn asked(&self, path: &str) -> String {
         let open = |harness: &Harness| {
             let approvals = harness.approvals();
-            // One that asked late may have ended in the same moment.
+            // A gate that asked late may have ended in the same moment.
             let asks = |approval: &&Value| {
                 approval["spec"]["request"]["gate"]["path"] == path
                     && (approval["status"]["outcome"].is_null() || was_asked_late(approval))
@@ -36,7 +35,7 @@ impl People {
         open(&self.harness).unwrap_or_default()
     }
 
-    /// Waits until the gate of this path asks; nothing where the run ends before it does.
+    /// Waits until the gate of this path asks, and returns the name of its Approval; `None` if the run ends first.
     pub async fn asked_before_the_end(&self, workflow: &str, path: &str) -> Option<String> {
         tokio::select! {
             biased;
@@ -45,8 +44,7 @@ impl People {
         }
     }
 
-    /// Decides a gate as a user, this many seconds after the gate asked. A gate that asked late asks again, and is
-    /// decided then.
+    /// Decides a gate, this many seconds after it asked. A gate that asked late asks again, and is decided then.
     pub async fn decides(&self, user: &str, path: &str, seconds: u64, decision: Value) {
         let (gate, mut visit) = visit(path);
         let mut approval = self.asked(path).await;
@@ -59,13 +57,13 @@ impl People {
         self.votes(user, &approval, decision);
     }
 
-    /// Writes a decision as a user into an Approval, whatever the state of the Approval.
+    /// Writes a decision into an Approval, whatever its state.
     pub fn votes(&self, user: &str, approval: &str, decision: Value) {
-        // An Approval that was deleted takes no votes any more.
+        // An Approval that was deleted accepts no votes any more.
         let _ = self.harness.server.as_person(user).decides(NAMESPACE, approval, decision);
     }
 
-    /// Sets a field in the spec of a Workflow.
+    /// Edits the spec of a Workflow.
     pub fn sets(&self, workflow: &str, field: &str, value: impl Into<Value>) {
         let value = value.into();
         let edited =
@@ -73,23 +71,23 @@ impl People {
         assert!(edited.is_some(), "there is no Workflow {workflow}");
     }
 
-    /// They do something else.
+    /// Lets this many seconds pass.
     pub async fn pass(&self, seconds: u64) {
         self.harness.server.clock().pass(Duration::from_secs(seconds)).await;
     }
 }
 
-/// Whether an Approval was ended because people were asked late.
+/// Returns whether an Approval was ended because people were asked late.
 pub fn was_asked_late(approval: &Value) -> bool {
     is_late(&approval["status"]["outcome"])
 }
 
-/// A decision that is only a verdict.
+/// Returns a decision that is only a verdict.
 pub fn verdict(verdict: &str) -> Value {
     json!({"verdict": verdict})
 }
 
-/// The name of an object.
+/// Returns the name of an object.
 pub fn name(object: &Value) -> String {
     object["metadata"]["name"].as_str().unwrap_or_default().to_owned()
 }

@@ -1,5 +1,5 @@
-//! Blobs and Events that another user made first, while the policies were absent, at a name which a value or an Event
-//! of a run would have. None stops the run, takes a value away or keeps an Event from people.
+//! Blobs and Events that another user created first, while the policies were absent, under a name which a value or an
+//! Event of a run would have. None of them stops the run, removes a value or hides an Event from people.
 
 use serde_json::{Value, json};
 use signoff_api::{Digest, names, workflow::MAX_VALUE_NAMES};
@@ -16,7 +16,7 @@ fn blobs() -> Resource {
     Resource::new("signoff.dev", "blobs")
 }
 
-/// A run that pays a deposit, asks alice, and pays the rest; its journal moves into Blobs at once.
+/// Applies a run that pays a deposit, asks alice, and pays the rest; its journal moves into Blobs at once.
 fn pays_twice(harness: &Harness) {
     let steps = [post("deposit", "7 EUR", "fail"), gate("review", json!({})), post("pay", "42 EUR", "fail")];
     harness.apply(RUN, &chain(json!(steps)));
@@ -29,7 +29,7 @@ async fn waits(harness: &Harness) -> Life {
     life
 }
 
-/// The only Blob of such a run that nobody disturbs: every twin of it will want the same one.
+/// Returns the only Blob of an undisturbed run of this kind, whose name every twin of it needs too.
 async fn expected() -> Value {
     let twin = Harness { room: TINY, ..Harness::new() };
     pays_twice(&twin);
@@ -39,8 +39,7 @@ async fn expected() -> Value {
     blob.clone()
 }
 
-/// Returns a forged copy of a Blob, as another user can create it while the policies are absent, for a run whose uid is
-/// not yet known.
+/// Returns the Blob that another user can create while the policies are absent, for a run whose uid is not yet known.
 fn planted(blob: &Value, change: impl FnOnce(&mut Value)) -> Value {
     let mut blob = blob.clone();
     for field in ["uid", "resourceVersion", "creationTimestamp"] {
@@ -55,7 +54,7 @@ fn named(blob: &Value) -> &str {
     blob["metadata"]["name"].as_str().unwrap()
 }
 
-/// The names that the run records of values whose usual name is taken.
+/// Returns the recorded names of values whose usual name is taken.
 fn recorded(harness: &Harness) -> Vec<String> {
     let names = harness.workflow(RUN)["status"]["valueNames"].clone();
     let names = names.as_object().cloned().unwrap_or_default();

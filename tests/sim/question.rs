@@ -1,6 +1,6 @@
-//! The check right before a decision is honoured: what it costs, who shares it, and that no answer about the policy of
-//! votes serves a vote that was read after the question was sent. The watches of the guard's objects stand still here,
-//! so that nothing else can tell.
+//! The check right before a decision is accepted: its cost, the decisions that share it, and that no answer about the
+//! policy of votes serves a vote that was read after the question was sent. The watches of the guard's objects are held
+//! back here, so that only the check can find a change.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -21,13 +21,13 @@ use crate::{
     scenarios::{RUN, chain, gate, post},
 };
 
-/// A run whose decision is honest, beside [`RUN`].
+/// The name of a run with an honest decision, beside [`RUN`].
 const OTHER: &str = "other";
-/// A run whose decision is honest and comes first.
+/// The name of a run with an honest decision that comes first.
 const FIRST: &str = "first";
 const LABEL: &str = "signoff.dev/guard";
 
-/// No watch event of the guard's objects reaches the operator any more.
+/// Holds back the operator's watch events of the guard's objects.
 fn blind(harness: &Harness, operator: &str) {
     let kinds: BTreeSet<Resource> = shipped().iter().map(|object| place(object).0).collect();
     for kind in kinds.into_iter().chain([Resource::new("apiregistration.k8s.io", "apiservices")]) {
@@ -35,7 +35,7 @@ fn blind(harness: &Harness, operator: &str) {
     }
 }
 
-/// The name of a run's first Approval.
+/// Returns the name of a run's first Approval.
 fn approval_of(harness: &Harness, run: &str) -> Option<String> {
     let approvals = harness.approvals();
     approvals.iter().find(|approval| approval["spec"]["request"]["workflow"]["name"] == run).map(name)
@@ -46,12 +46,12 @@ async fn asked(harness: &Harness, run: &str) -> String {
     approval_of(harness, run).unwrap()
 }
 
-/// Lifts the policy of votes, puts a vote in, and puts the policy back as it was.
+/// Removes the policy of votes, writes a vote, and restores the policy.
 fn forges(server: &ApiServer, approval: &str) {
     forges_without(server, approval, "ValidatingAdmissionPolicyBinding", "signoff-approvals");
 }
 
-/// Changes an object of the guard, puts a vote in, and puts the object back as it was.
+/// Changes an object of the guard, writes a vote, and restores the object.
 fn forges_without(server: &ApiServer, approval: &str, kind: &str, name: &str) {
     lifted(server, kind, name, || {
         let vote = |object: &mut Value| object["spec"]["decisions"]["bob"] = verdict("Approve");
@@ -59,7 +59,7 @@ fn forges_without(server: &ApiServer, approval: &str, kind: &str, name: &str) {
     });
 }
 
-/// Does something while a policy is lifted that is put back as it was.
+/// Runs `meanwhile` while a policy is removed that is restored afterwards.
 fn lifted(server: &ApiServer, kind: &str, name: &str, meanwhile: impl FnOnce()) {
     let mut shipped = shipped().into_iter();
     let object = shipped.find(|object| object["kind"] == kind && object["metadata"]["name"] == name).unwrap();
@@ -76,13 +76,14 @@ fn lifted(server: &ApiServer, kind: &str, name: &str, meanwhile: impl FnOnce()) 
     set(object["spec"].clone());
 }
 
-/// Returns the operator's reads since the log entry `from`, without watches and the questions before calls.
+/// Returns the operator's reads since then, without watches and without the questions before calls.
 fn reads(harness: &Harness, operator: &str, from: usize) -> Vec<Entry> {
     let is_read = |entry: &Entry| *entry.actor == *operator && matches!(entry.verb, Verb::Get | Verb::List);
     harness.server.log().into_iter().skip(from).filter(is_read).filter(|entry| !is_about_call(entry)).collect()
 }
 
-/// Whether a request belongs to the question before a call that must not be repeated: do run and namespace still stand?
+/// Returns whether a request belongs to the question before a call that must not be repeated: do run and namespace
+/// still exist?
 fn is_about_call(entry: &Entry) -> bool {
     matches!(entry.resource.plural.as_str(), "workflows" | "namespaces") && entry.verb == Verb::Get
 }
@@ -116,7 +117,7 @@ async fn one_decision_costs_six_reads_and_the_run_that_takes_it_none() {
     life.crash().await;
 }
 
-/// Decides the gate of a run, and waits for its end: the whole question was answered just now.
+/// Decides the gate of a run, and waits for its end, so that the whole question has just been answered.
 async fn decided(harness: &Harness, run: &str, approval: &str) {
     harness.people().votes("alice", approval, verdict("Approve"));
     assert_eq!(harness.ended(run).await["status"]["phase"], "Succeeded", "{}", harness.server.story());
@@ -315,12 +316,12 @@ async fn at_most_one_question_is_in_flight_and_its_answer_serves_no_later_decisi
         |harness: &Harness| reads(harness, &operator, before).iter().filter(|entry| bindings(entry)).count();
     harness.people().votes("alice", &first, verdict("Approve"));
     harness.server.until_all(|_| questions(&harness) == 1).await;
-    // The question is answered by now, and its answer is on its way: all is as it was.
+    // The answer to the question is in flight: all policies are as shipped.
     harness.pass(1).await;
     forges(&harness.server, &second);
     harness.pass(2).await;
     assert_eq!(questions(&harness), 1, "a second question was sent beside the first");
-    // The honest decision has its answer; the forged one has a question of its own, and that says no.
+    // The honest decision has its answer; the question for the forged one is answered with no.
     harness.pass(30).await;
     assert_eq!(harness.workflow(OTHER)["status"]["phase"], "Succeeded", "{}", harness.server.story());
     assert!(questions(&harness) >= 2, "{}", harness.server.story());
@@ -331,7 +332,7 @@ async fn at_most_one_question_is_in_flight_and_its_answer_serves_no_later_decisi
     life.crash().await;
 }
 
-/// Every status that the operator wants to write of one run and its Approvals.
+/// Returns a record of every status that the operator tries to write of one run and its Approvals.
 fn statuses(harness: &Harness, operator: &str) -> Arc<Mutex<Vec<Value>>> {
     let written = Arc::new(Mutex::new(Vec::new()));
     let into = Arc::clone(&written);
@@ -380,7 +381,7 @@ async fn forges_at_every_point(follows: bool) -> usize {
             decided(&harness, FIRST, &first).await;
         }
         let written = statuses(&harness, &operator);
-        // Answers take their time, so that every point lies within the question.
+        // Answers take some time, so that every point is within the question.
         let is_read = |request: &Request| matches!(request.verb, Verb::Get | Verb::List);
         let reads = On::requests_of(&operator).only(is_read);
         harness.server.fault(reads, Fault::SlowResponse(Duration::from_secs(1)));
@@ -426,7 +427,7 @@ async fn forges_at_every_point(follows: bool) -> usize {
 
 #[tokio::test(start_paused = true)]
 async fn a_decision_flipped_between_question_and_write_is_not_honoured() {
-    // What is forged after the decision was read changes its version, and the write is fenced.
+    // A vote that is forged after the decision was read changes the version, and the write is fenced.
     for point in 1..=8 {
         let (harness, operator) = guarded().await;
         let life = harness.begin(&operator);
@@ -470,7 +471,7 @@ async fn an_object_without_the_label_of_the_guard_is_not_in_force() {
             };
             set(change.clone()).unwrap();
             harness.people().votes("alice", &approval, verdict("Approve"));
-            // No watch tells: it is the question that finds it missing, and what is read then says why.
+            // No watch event comes: the question finds the policy missing, and a read then says why.
             harness.pass(60).await;
             let undecided = harness.server.value(&approvals(), NAMESPACE, &approval).unwrap();
             assert!(undecided["status"]["outcome"].is_null(), "{name} {change}:\n{}", harness.server.story());

@@ -1,5 +1,5 @@
-//! Receivers of notices in a simulation: they outlive operators, answer as a test says, and remember what arrived and
-//! when. They must not look into an operator: all that they see are notices.
+//! Receivers of notices in a simulation: they outlive operators, answer as a test decides, and record arrivals and
+//! their times.
 
 use std::{
     collections::BTreeMap,
@@ -21,21 +21,21 @@ use tempfile::TempDir;
 
 /// The namespace of the operator's own objects.
 pub const OPERATORS_NAMESPACE: &str = "signoff-system";
-/// The longest time by which a delivery is stored after it was made.
+/// The longest time from a delivery until it is stored.
 pub const UNSTORED: Duration = Duration::from_millis(1100);
 
 /// The answer of a receiver to one attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reception {
-    /// It is delivered.
+    /// The notice is delivered.
     Taken,
-    /// It may succeed later.
+    /// A later attempt may succeed.
     Busy,
-    /// It never will.
+    /// No attempt will succeed.
     Refused,
     /// The operator dies before the notice arrives.
     DiesBefore,
-    /// The notice arrives, and the operator dies before it knows that.
+    /// The notice arrives, and the operator dies before it gets the answer.
     DiesAfter,
 }
 
@@ -43,7 +43,7 @@ pub enum Reception {
 pub struct Attempted<'a> {
     pub to: &'a Recipient,
     pub notice: &'a Notice,
-    /// Its number, from 1.
+    /// The number of the attempt, from 1.
     pub number: usize,
 }
 
@@ -57,13 +57,13 @@ pub struct Arrival {
 }
 
 impl Arrival {
-    /// The channel, the user who got it (empty for the channel itself) and the event.
+    /// Returns the channel, the user who got it (empty for the channel itself) and the event.
     pub fn line(&self) -> (&str, &str, NoticeEvent) {
         (&self.channel, user(&self.to), self.notice.event)
     }
 }
 
-/// The user to whom an address belongs.
+/// Returns the user to whom an address belongs.
 pub fn user(to: &Recipient) -> &str {
     match to {
         Recipient::Channel => "",
@@ -87,14 +87,14 @@ struct State {
 #[derive(Clone)]
 pub struct Receivers {
     state: Arc<Mutex<State>>,
-    /// With the administrator's files.
+    /// The folder of the administrator's files.
     folder: Arc<TempDir>,
     clock: Clock,
 }
 
 impl Receivers {
-    /// Receivers that take everything, with routes to these channels. `mail` tells people, every other one is a
-    /// webhook; `finance` has no route, and authors may add it.
+    /// Returns receivers that accept everything, with routes to these channels. `mail` goes to people, every other
+    /// channel is a webhook; `finance` has no route, and authors may add it.
     pub fn new(clock: Clock, channels: &[&str]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let people = "users:\n  alice: {mail: alice@example.com}\n  bob: {mail: bob@example.com}\n  dana: {mail: dana@example.com}\n  \
@@ -109,37 +109,37 @@ impl Receivers {
         Self { state: Arc::new(Mutex::new(state)), folder: Arc::new(folder), clock }
     }
 
-    /// The administrator's file.
+    /// Returns the path of the administrator's file.
     pub fn file(&self) -> PathBuf {
         self.folder.path().join("notices.yaml")
     }
 
-    /// Says how attempts are answered from now on.
+    /// Sets how attempts are answered from now on.
     pub fn answer(&self, answers: impl FnMut(&Attempted<'_>) -> Reception + Send + 'static) {
         self.state.lock().unwrap().answers = Box::new(answers);
     }
 
-    /// Takes everything from now on.
+    /// Accepts everything from now on.
     pub fn heal(&self) {
         self.answer(|_| Reception::Taken);
     }
 
-    /// Says how long each attempt takes.
+    /// Sets how long each attempt takes.
     pub fn take(&self, time: Duration) {
         self.state.lock().unwrap().takes = time;
     }
 
-    /// The notices that arrived so far, in its order.
+    /// Returns the notices that arrived so far, in order.
     pub fn arrived(&self) -> Vec<Arrival> {
         self.state.lock().unwrap().arrived.clone()
     }
 
-    /// The number of attempts so far.
+    /// Returns the number of attempts so far.
     pub fn attempts(&self) -> usize {
         self.state.lock().unwrap().attempts
     }
 
-    /// The notices of one operator.
+    /// Returns the notices of one operator.
     pub fn notices(
         &self,
         life: &Incarnation,
@@ -176,8 +176,8 @@ impl Receivers {
         reception
     }
 
-    /// Asserts what holds after any deaths of operators: the notices of one Approval or run arrived in their order, and
-    /// only what arrived at most a second before a death arrived again.
+    /// Asserts the laws after any deaths of operators: the notices of one Approval or run arrived in their order, and
+    /// only those that arrived at most a second before a death arrived again.
     pub fn check(&self, what: &str) {
         let state = self.state.lock().unwrap();
         let mut first_of: BTreeMap<_, &Arrival> = BTreeMap::new();
@@ -201,7 +201,7 @@ impl Receivers {
     }
 }
 
-/// The administrator's file.
+/// Returns the text of the administrator's file.
 fn config(folder: &Path, channels: &[&str]) -> String {
     let (url, people) = (folder.join("url"), folder.join("people.yaml"));
     let channel = |name: &&str| match *name {

@@ -1,4 +1,4 @@
-//! The number of requests to the API server that a run makes, and that waiting makes: it has a bound.
+//! The cost of a run and of waiting for the API server: a bound on requests, counted.
 
 use serde_json::{Value, json};
 use signoff_api::names::ANNOTATION_NOTIFY;

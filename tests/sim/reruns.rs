@@ -1,5 +1,5 @@
-//! Runs that say which run they repeat: the operator believes what they say of its requesters only where it can see
-//! that it is so.
+//! Runs that name the run that they repeat: the operator accepts the requesters that they list only if it can verify
+//! them.
 
 use serde_json::{Value, json};
 
@@ -10,7 +10,7 @@ use crate::{
     scenarios::{RUN, chain, gate, post},
 };
 
-/// A run of somebody that says which run it repeats, and by whom that was requested.
+/// Returns the spec of a run of `requester` that names the run that it repeats, with its requesters.
 fn repeats(requester: &str, rerun_of: Value) -> Value {
     let mut spec = chain(json!([gate("review", json!({"excludeRequester": true})), post("pay", "42 EUR", "fail")]));
     spec["requestedBy"] = json!(requester);
@@ -18,12 +18,12 @@ fn repeats(requester: &str, rerun_of: Value) -> Value {
     spec
 }
 
-/// Returns the reference of a run to the stored run that it repeats.
+/// Returns the field `rerunOf` for a stored run.
 fn rerun_of(harness: &Harness, name: &str, requesters: &[&str]) -> Value {
     json!({"name": name, "uid": harness.workflow(name)["metadata"]["uid"], "requesters": requesters})
 }
 
-/// A run of dana, which has ended.
+/// Plays a run of dana to its end.
 async fn first_run(harness: &Harness) {
     harness.apply(RUN, &chain(json!([post("pay", "42 EUR", "fail")])));
     assert_eq!(harness.ended(RUN).await["status"]["phase"], "Succeeded");
@@ -83,7 +83,7 @@ async fn a_run_and_its_repetitions_name_each_requester_and_go_on() {
         named.sort_unstable();
         assert_eq!(asked["spec"]["request"]["earlierRequesters"], json!(named), "{asked:#}");
         assert_eq!(asked["spec"]["request"]["gate"]["path"], gate);
-        // What was verified once needs no second look: the run that is repeated can go.
+        // A verified run is not read again: the repeated run can be deleted.
         harness.server.remove(&crate::harness::workflows(), crate::harness::NAMESPACE, of);
         harness.people().votes("alice", asked["metadata"]["name"].as_str().unwrap(), verdict("Approve"));
         assert_eq!(harness.ended(name).await["status"]["phase"], "Succeeded", "{}", harness.server.story());

@@ -1,5 +1,5 @@
-//! Runs that are copies from a backup: the operator starts nothing of them, whatever people set, and they end only by a
-//! cancel.
+//! Runs that are copies from a backup: the operator starts nothing of them, whatever people set, and only a cancel ends
+//! them.
 
 use serde_json::json;
 
@@ -10,7 +10,7 @@ use crate::{
     scenarios::{RUN, chain, gate, post},
 };
 
-/// A payment behind a gate that approves itself, as a run and as a copy from a backup.
+/// Returns a payment behind a gate that approves itself, as a run or as a copy from a backup.
 fn payment(restored: bool) -> serde_json::Value {
     let approves = json!({"timeout": {"after": "1m", "action": "Approve"}});
     let mut spec =
@@ -58,7 +58,7 @@ async fn a_restored_run_ends_by_a_cancel_and_the_same_run_that_is_new_goes_on() 
     }
 }
 
-/// A run that has paid and waits, and whose operator has gone.
+/// Starts a run that has paid and waits, and whose operator is gone.
 async fn half_done() -> Harness {
     let harness = Harness::new();
     harness.apply(RUN, &payment(false));

@@ -1,5 +1,5 @@
-//! The life of a run beside its steps: cancelled, suspended, deleted, recreated, over time, over.
-//! What a person took back never happens, and what was meant for one run never meets another.
+//! The life of a run beside its steps: cancelled, suspended, deleted, recreated, over time, ended. A decision that a
+//! person took back has no effect, and nothing meant for one run reaches another.
 
 use serde_json::{Value, json};
 use signoff_tests::sim::{Garbage, Verb};
@@ -10,7 +10,7 @@ use crate::{
     scenarios::{RUN, chain, gate, post, set},
 };
 
-/// A gate before a payment.
+/// Returns a gate before a payment.
 fn payment() -> Value {
     chain(json!([gate("review", json!({})), post("pay", "42 EUR", "fail")]))
 }
@@ -22,7 +22,7 @@ async fn asked(harness: &Harness) -> String {
 
 #[tokio::test(start_paused = true)]
 async fn a_cancelled_run_never_executes_after_a_late_approval() {
-    // However close the approval comes to the cancellation, and whoever sees which first.
+    // However short the time between approval and cancellation, and whichever the operator sees first.
     for milliseconds in [0, 1, 50, 400, 5000] {
         let harness = Harness::new();
         harness.server.delay_events(OPERATOR, std::time::Duration::from_millis(200));
@@ -107,7 +107,7 @@ async fn an_approval_that_was_deleted_is_asked_again_and_its_vote_is_not_assumed
             life = harness.begin(OPERATOR);
         }
         harness.pass(600).await;
-        // Made again as it was, it is too late for its own deadline: the question is asked with its whole time.
+        // Recreated as it was, it is past its own deadline: the question is asked again with the full time.
         let (late, again): (Vec<_>, Vec<_>) = harness.approvals().into_iter().partition(was_asked_late);
         let ([late], [again]) = (&late[..], &again[..]) else { panic!("{late:#?} {again:#?}") };
         assert_eq!(

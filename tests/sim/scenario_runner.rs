@@ -1,5 +1,5 @@
-//! The runner of scenarios: it simulates a scenario to its end under a test's disturbances, and compares the ending
-//! with the undisturbed one.
+//! Plays a scenario to its end under the failures of a test, and compares how it ended with how it ends without
+//! failures.
 
 use serde_json::Value;
 use signoff_engine::JournalLimits;
@@ -11,7 +11,7 @@ use crate::{
     scenarios::{RUN, Scenario},
 };
 
-/// The operators of a simulation, and the limits of the journal.
+/// The operators of a play.
 #[derive(Clone, Copy)]
 pub struct Telling {
     pub actors: &'static [&'static str],
@@ -20,24 +20,24 @@ pub struct Telling {
     pub room: JournalLimits,
 }
 
-/// As much of a journal as there is in these scenarios.
+/// Limits that the journals of these scenarios do not reach.
 pub const ENOUGH: JournalLimits = JournalLimits { steps: 384 * 1024, segment: 192 * 1024, largest: 192 * 1024 };
-/// So little that every record that can moves into a segment of its own, or nearly.
+/// Limits so small that nearly every record that can move has a segment of its own.
 pub const TINY: JournalLimits = JournalLimits { steps: 1, segment: 1, largest: 1 };
 
 /// One operator that is certainly alone.
 pub const ALONE: Telling = Telling { actors: &[OPERATOR], lease: false, room: ENOUGH };
-/// The same, where journals are in segments.
+/// One operator, with journals in segments.
 pub const IN_SEGMENTS: Telling = Telling { room: TINY, ..ALONE };
 
-/// A scenario that was told to its end.
+/// A scenario that was played to its end.
 pub struct Told {
     pub harness: Harness,
     pub ending: Ending,
     pub deaths: usize,
 }
 
-/// Tells a scenario until long after its end.
+/// Plays a scenario until long after its end.
 pub async fn tell(scenario: &Scenario, telling: Telling, disturb: impl FnOnce(&Harness)) -> Told {
     let harness = Harness { lease: telling.lease, room: telling.room, ..Harness::new() };
     (scenario.world)(&harness.world);
@@ -55,15 +55,15 @@ pub async fn tell(scenario: &Scenario, telling: Telling, disturb: impl FnOnce(&H
     Told { harness, ending, deaths }
 }
 
-/// The permitted endings of a scenario: the undisturbed one and, for each call that must not be repeated, the ending
-/// when the operator that began the call is lost.
+/// The allowed endings of a scenario: the one without failures and, if it has calls that must not be repeated, one for
+/// each such call whose operator died.
 pub struct Endings {
     pub calm: Ending,
     pub lost: Vec<Ending>,
 }
 
 impl Endings {
-    /// Those of a scenario with one operator.
+    /// Returns the endings of a scenario with one operator.
     pub async fn of(scenario: &Scenario) -> Self {
         let calm = tell(scenario, ALONE, |_| {}).await;
         laws::hold(&calm.harness, RUN)
@@ -78,8 +78,8 @@ impl Endings {
         Self { calm: calm.ending, lost }
     }
 
-    /// Tells a scenario in which something goes wrong: every law must hold, and it must end as one of these.
-    /// Returns how many lives of operators ended.
+    /// Plays a scenario with failures: every law must hold, and it must have one of these endings. Returns how many
+    /// lives of operators ended.
     pub async fn check(
         &self,
         scenario: &Scenario,
@@ -105,8 +105,8 @@ impl Endings {
     }
 }
 
-/// Whether the outcome of a call is not known because an operator that is no more began it: the one thing that may
-/// differ. Whoever began a call itself must know, so it is not enough that the journal says so.
+/// Returns whether the outcome of a call is unknown because another operator began it, which is the only allowed
+/// difference. The operator that began a call must know its outcome, so an entry in the journal is not enough.
 fn was_begun_by_another(harness: &Harness) -> bool {
     let unknown = |steps: &Value| list(steps).find(|step| step["phase"] == "Unknown").cloned();
     let mut journals = laws::journals(harness, RUN).into_iter();

@@ -1,5 +1,4 @@
-//! The runs that are simulated: a small workflow each, what people do about it, and what the world answers.
-//! Nothing goes wrong here; that is added from outside.
+//! The simulated runs: a small workflow each, the acts of people, and the answers of the world. The tests add failures.
 
 use std::time::Duration;
 
@@ -12,7 +11,7 @@ use crate::people::{People, verdict};
 /// The name of the Workflow of every scenario.
 pub const RUN: &str = "refund";
 
-/// A workflow with everything around it.
+/// A workflow with its world and its people.
 pub struct Scenario {
     pub name: &'static str,
     pub spec: fn() -> Value,
@@ -20,7 +19,7 @@ pub struct Scenario {
     pub people: fn(People) -> BoxFuture<'static, ()>,
 }
 
-/// The spec of a chain.
+/// Returns the spec of a chain.
 pub fn chain(steps: Value) -> Value {
     json!({
         "requestedBy": "dana",
@@ -30,14 +29,14 @@ pub fn chain(steps: Value) -> Value {
     })
 }
 
-/// The spec with a model that is not scripted: its answers are not the author's text.
+/// Returns the spec with a model that is not scripted, so that its answers are not the author's text.
 pub fn of_model(mut spec: Value) -> Value {
     spec["providers"] = json!([{"name": "models", "openai": {"baseURL": "http://models.test/v1"}}]);
     spec["agents"][0]["model"] = json!("small");
     spec
 }
 
-/// A gate that alice or bob decides.
+/// Returns a gate that alice or bob decides.
 pub fn gate(name: &str, more: Value) -> Value {
     let mut hitl = json!({
         "prompt": "Go on?",
@@ -61,7 +60,7 @@ pub fn post(name: &str, body: &str, on_error: &str) -> Value {
     json!({"name": name, "http": {"method": "POST", "url": "http://pay.test/", "body": body}, "onError": on_error})
 }
 
-/// A step that is a container.
+/// Returns a step that is a container.
 pub fn pod(name: &str, more: Value) -> Value {
     let mut pod = json!({"image": "tool@sha256:1", "command": ["tool"]});
     for (field, value) in more.as_object().into_iter().flatten() {
@@ -111,7 +110,7 @@ pub const PAYMENT: Scenario = Scenario {
     people: alice_approves,
 };
 
-/// The same, where the run goes on after a payment that failed.
+/// A payment whose failure does not end the run.
 pub const PAYMENT_OR_NOT: Scenario = Scenario {
     name: "POST with onError: continue",
     spec: || {
@@ -125,7 +124,7 @@ pub const PAYMENT_OR_NOT: Scenario = Scenario {
     people: alice_approves,
 };
 
-/// Deferred with guidance, then approved.
+/// A gate that is deferred with guidance, then approved.
 pub const DEFERRED: Scenario = Scenario {
     name: "Defer, then Approve",
     spec: || {
@@ -148,7 +147,7 @@ pub const DEFERRED: Scenario = Scenario {
     },
 };
 
-/// Asked again by Retry.
+/// A gate that asks again after a Retry.
 pub const RETRIED: Scenario = Scenario {
     name: "Retry, then Respond",
     spec: || {
@@ -189,7 +188,7 @@ pub const TWO_GATES: Scenario = Scenario {
     },
 };
 
-/// Two attempts fail, the third works.
+/// A call of which two attempts fail and the third succeeds.
 pub const BACKOFF: Scenario = Scenario {
     name: "retry with backoff",
     spec: || {
@@ -212,7 +211,7 @@ pub const BACKOFF: Scenario = Scenario {
     people: nobody,
 };
 
-/// A gate that nobody decides, three times: by default, by the next level, by rejection.
+/// A gate without decisions, three times: ended by default, by the next level, by rejection.
 pub const TIMEOUTS: Scenario = Scenario {
     name: "timeouts: Default, Escalate, Reject",
     spec: || {
@@ -248,7 +247,7 @@ pub const LARGE: Scenario = Scenario {
     },
 };
 
-/// Cancelled while it waits; the approval comes too late.
+/// A run that is cancelled while it waits; the approval comes too late.
 pub const CANCELLED: Scenario = Scenario {
     name: "cancel while waiting",
     spec: || chain(json!([set("draft", "x"), gate("review", json!({})), post("pay", "42 EUR", "fail")])),
@@ -265,7 +264,7 @@ pub const CANCELLED: Scenario = Scenario {
     },
 };
 
-/// Suspended while a gate waits, decided meanwhile, resumed later.
+/// A run that is suspended while a gate waits, decided in that time, and resumed later.
 pub const SUSPENDED: Scenario = Scenario {
     name: "suspend and resume",
     spec: || {
@@ -305,14 +304,14 @@ fn builds_and_deploys(world: &World) {
     world.answers("refund/deploy", Answer::value(live).after(Duration::from_secs(5)));
 }
 
-/// set → container → gate → container → set: what must not run twice, around a person.
+/// set → container → gate → container → set: containers that must not run twice, around a person.
 pub const PODS: Scenario = Scenario {
     name: "set, pod, gate, pod, set",
     spec: || build_and_deploy(false),
     world: builds_and_deploys,
     people: |people| {
         async move {
-            // A run that does not know how its first container ended asks nobody.
+            // A run that does not know how its first container ended asks no one.
             if people.asked_before_the_end(RUN, "review").await.is_some() {
                 people.decides("alice", "review", 60, json!({"verdict": "Approve", "reason": "checked"})).await;
             }
@@ -321,7 +320,7 @@ pub const PODS: Scenario = Scenario {
     },
 };
 
-/// The same with containers that may run twice.
+/// The same run with containers that may run twice.
 pub const IDEMPOTENT_PODS: Scenario =
     Scenario { name: "set, pod, gate, pod, set; idempotent", spec: || build_and_deploy(true), ..PODS };
 
@@ -371,8 +370,7 @@ pub const CALLS: Scenario = Scenario {
     },
 };
 
-/// An agent that calls three tools at once that nobody is asked about: two that can be repeated, and one that must not
-/// be.
+/// An agent that calls three tools at once without gates: two that can be repeated, and one that must not be.
 pub const CALLS_AT_ONCE: Scenario = Scenario {
     name: "an agent with three parallel calls, none of them gated",
     spec: || {
@@ -391,7 +389,7 @@ pub const CALLS_AT_ONCE: Scenario = Scenario {
     people: nobody,
 };
 
-/// All of them that need no node.
+/// All scenarios that need no node.
 pub const ALL: [&Scenario; 11] = [
     &ONE_GATE,
     &PAYMENT,

@@ -1,5 +1,5 @@
 //! Tools of MCP servers: a server whose definition changes while people decide, operators that die with a call in
-//! flight, and servers that are gone. What reached the world is the server's own log.
+//! flight, and servers that are gone. The effects in the world are the server's own log.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ const TURN: &str = "refund/handle";
 const FIRST_GATE: &str = "handle/.turn-1/.call-2/.gate";
 const SECOND_GATE: &str = "handle/.turn-2/.call-1/.gate";
 
-/// Ways to die, each at once.
+/// The ways to die, each at once.
 const DEATHS: [Death; 4] = [
     Death::Write(Crash::NotApplied),
     Death::Write(Crash::Applied),
@@ -30,7 +30,7 @@ const DEATHS: [Death; 4] = [
     Death::Effect(EffectCrash::Done),
 ];
 
-/// The tools of the server in a version of its definitions.
+/// Returns the tools of the server in a version of its definitions.
 fn tools(version: u32) -> Value {
     let schema = json!({"type": "object", "properties": {"id": {"type": "string"}}});
     json!({"tools": [
@@ -39,13 +39,13 @@ fn tools(version: u32) -> Value {
     ]})
 }
 
-/// The definition of the tool `refund` in a version.
+/// Returns the definition of the tool `refund` in a version.
 fn definition(version: u32) -> Digest {
     let catalogue: Catalogue = serde_json::from_value(tools(version)).unwrap();
     catalogue.tool("refund").unwrap().digest()
 }
 
-/// The number of the list that a path asks for, from 1.
+/// Returns the number of the list that a path requests, from 1.
 fn visit(path: &str) -> u32 {
     path.rsplit_once('#').map_or(1, |(_, visit)| visit.parse().unwrap_or(1))
 }
@@ -77,12 +77,12 @@ fn call(id: &str, tool: &str, order: &str) -> Value {
     json!({"id": id, "tool": tool, "arguments": json!({"id": order}).to_string()})
 }
 
-/// A turn that makes these calls.
+/// Returns a turn that makes these calls.
 fn calls(calls: &[Value]) -> Answer {
     Answer::value(json!({"text": "", "calls": calls})).after(Duration::from_secs(1))
 }
 
-/// An agent that may call every tool of the server; people are asked about all but lookups.
+/// Returns an agent that can call every tool of the server; people are asked about all but lookups.
 fn agent_spec() -> Value {
     let mut spec = chain(json!([{"name": "handle", "agent": {"name": "writer", "input": "Refund order 7."}}]));
     spec["agents"][0]["tools"] = json!(["crm.*"]);
@@ -93,7 +93,7 @@ fn agent_spec() -> Value {
     spec
 }
 
-/// An agent that looks up and refunds; the refund changes while people decide, and is proposed once more.
+/// An agent that looks up and refunds; the refund's definition changes while people decide, and it is proposed again.
 const AGENT: Scenario = Scenario {
     name: "an agent with a server whose definition changes",
     spec: agent_spec,
@@ -138,18 +138,18 @@ const STEP: Scenario = Scenario {
     },
 };
 
-/// The calls of a tool that the server made: those that were not refused before they were sent.
+/// Returns the calls of a tool that the server made: those that were not refused before they were sent.
 fn made(harness: &Harness, tool: &str) -> Vec<Effect> {
     let is_made = |effect: &Effect| effect.input["what"]["call"]["tool"] == tool && effect.answer.is_ok();
     harness.world.effects().into_iter().filter(is_made).collect()
 }
 
-/// The number of requests for the tools of the server.
+/// Returns the number of requests for the tools of the server.
 fn lists(harness: &Harness) -> usize {
     harness.world.effects().iter().filter(|effect| effect.input["what"]["catalogue"].is_object()).count()
 }
 
-/// Tells a scenario with every death of one operator.
+/// Plays a scenario with every death of one operator.
 async fn survives(scenario: &Scenario, telling: Telling) {
     let endings = Endings::of(scenario).await;
     for death in DEATHS {
@@ -185,7 +185,7 @@ async fn a_call_whose_answer_was_lost_is_unknown_and_is_not_sent_again() {
             let steps = lost.0["steps"].as_array().unwrap();
             assert_eq!(steps.iter().filter(|step| step["phase"] == "Unknown").count(), 1);
         }
-        // The last one is the one that was approved anew.
+        // The last call is the one that was approved again.
         let calm = tell(scenario, ALONE, |_| {}).await;
         let effects = calm.harness.world.effects();
         let last = effects.iter().rposition(|effect| effect.input["what"]["call"]["tool"] == "refund").unwrap();

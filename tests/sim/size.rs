@@ -1,4 +1,4 @@
-//! The cost of waiting runs in the operator's memory, and the runs that are too large to be accepted.
+//! The memory that waiting runs cost the operator, and runs that are too large to be accepted.
 
 use serde_json::{Value, json};
 
@@ -8,7 +8,7 @@ use crate::{
     scenarios::gate,
 };
 
-/// A gate in a Workflow whose spec has exactly so many bytes as JSON.
+/// Returns a gate in a Workflow whose spec has exactly `bytes` bytes as JSON.
 fn of_bytes(bytes: usize) -> Value {
     let of = |report: &str| {
         json!({
@@ -30,7 +30,7 @@ async fn forty_large_workflows_that_wait_rest_in_a_tenth_of_their_bytes() {
         harness.apply(&format!("w{n}"), &of_bytes(BYTES));
     }
     for _ in 0..2 {
-        // As they come to wait, and as an operator that comes back finds them.
+        // The memory when they begin to wait, and in an operator that finds them waiting.
         let life = harness.begin_and_settle(OPERATOR).await;
         harness.pass(60).await;
         let waiting = harness.server.values(&approvals(), Some(NAMESPACE)).len();
@@ -40,7 +40,7 @@ async fn forty_large_workflows_that_wait_rest_in_a_tenth_of_their_bytes() {
         assert!(bytes > 0 && bytes < 40 * i64::try_from(BYTES).unwrap() / 10, "{bytes} bytes");
         life.crash().await;
     }
-    // And they are whole: a vote is counted, and its run goes on.
+    // The runs are complete: a vote is counted, and its run goes on.
     let _life = harness.begin_and_settle(OPERATOR).await;
     let first = harness.workflow("w0")["status"]["pending"][0].as_str().unwrap().to_owned();
     harness.people().votes("alice", &first, verdict("Approve"));

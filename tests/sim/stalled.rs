@@ -1,4 +1,4 @@
-//! Operations of the operator that keep failing: told on the object after a minute, and cleared once they succeed.
+//! Operations of the operator that keep failing: reported on the object after a minute, and cleared once they succeed.
 
 use serde_json::{Value, json};
 use signoff_tests::sim::{Fault, On, Refusal, Request, Verb};
@@ -48,10 +48,10 @@ async fn an_approval_that_a_quota_refuses_is_told_on_its_workflow_after_a_minute
     assert_eq!(events.len(), 1, "{events:#?}");
     assert_eq!((&events[0]["regarding"]["name"], &events[0]["type"]), (&json!(RUN), &json!("Warning")));
     assert!(events[0]["note"].as_str().unwrap().contains(QUOTA));
-    // The honest twin has nothing to say.
+    // The honest twin reports nothing.
     assert_eq!(harness.ended("twin").await["status"]["phase"], "Succeeded");
     assert_eq!(condition(&harness.workflow("twin"), "Stalled").0, "");
-    // It is told once, however long it lasts.
+    // It is reported once, however long it lasts.
     let writes = |harness: &Harness| harness.server.count(crate::harness::is_status_write);
     let before = writes(&harness);
     harness.pass(3600).await;

@@ -1,5 +1,5 @@
-//! Evaluations that are stopped: three of a run, of its own or of votes on it, set the run aside, and an evaluation
-//! that cannot have a result does not begin. In real time, because evaluations are limited by CPU time.
+//! The consequences of stopped evaluations: three of a run, or of votes on it, quarantine it, and an evaluation whose
+//! result could not be used does not begin. In real time, because evaluations are limited by CPU time.
 
 use std::time::Duration;
 
@@ -19,13 +19,13 @@ fn harness() -> Harness {
     stage_with(Duration::from_millis(100))
 }
 
-/// An agent whose answer is judged, and whose failure does not end the run.
+/// Returns an agent whose answer is checked, and whose failure does not end the run.
 fn answers(name: &str) -> Value {
     json!({"name": name, "agent": {"name": "writer", "input": "go"}, "onError": "continue",
         "outputSchema": {"type": "object"}})
 }
 
-/// Answers that are never judged to the end.
+/// Lets the agents give answers whose check never ends.
 fn answer_without_end(harness: &Harness, names: &[&str]) {
     for name in names {
         harness.world.answers(format!("{RUN}/{name}"), Answer::value("{} [[endless:output]]"));
@@ -66,7 +66,7 @@ async fn the_third_answer_that_never_ends_sets_the_run_aside_for_a_while_also_af
     let approval = harness.people().asked("review").await;
     assert_eq!(too_costly(&harness.workflow(RUN)).len(), 2, "each fails its step");
     assert!(!is_aside(&harness.workflow(RUN)));
-    // The journal tells the next process.
+    // The next process reads it from the journal.
     life.crash().await;
     let _life = harness.begin(OPERATOR);
     harness.people().votes("bob", &approval, verdict("Approve"));
@@ -107,14 +107,14 @@ async fn a_run_whose_text_never_ended_three_times_is_not_tried_again_by_itself()
     let told = message(&workflow);
     let remedies = ["not tried again by itself after 3 attempts", "create it again", "cancel it", "evaluationLimit"];
     assert!(remedies.iter().all(|remedy| told.contains(remedy)), "{told}");
-    // One more generation gets no further evaluation for the time being.
+    // Another generation gets no further evaluation for now.
     let evaluated = harness.evaluator.begun();
     harness.people().sets(RUN, "ttlAfterFinished", "3h");
     honest(&harness);
     harness.ended(HONEST).await;
     let of_honest = harness.evaluator.begun() - evaluated;
     assert_eq!(harness.workflow(RUN)["status"]["quarantine"]["failures"], 3);
-    // The next process knows it too, of the same generation at least.
+    // The next process knows it too, at least for the same generation.
     life.crash().await;
     let _life = harness.begin(OPERATOR);
     harness.apply("second-honest", &chain(json!([set("one", "1"), set("two", "2")])));
@@ -159,7 +159,7 @@ async fn from_the_third_vote_that_never_ends_on_votes_on_a_run_wait() {
     harness.people().votes("carol", &approval, vote());
     let stored = harness.server.until(&approvals(), NAMESPACE, &approval, is_aside).await;
     assert!(message(&stored).contains("tried again after"), "{stored:#}");
-    // Another vote does not have them evaluated again.
+    // Another vote does not make the operator evaluate them again.
     let evaluated = harness.evaluator.begun();
     harness.people().votes("dave", &approval, verdict("Approve"));
     honest(&harness);
@@ -205,12 +205,12 @@ async fn between_two_evaluations_of_a_reconcile_a_changed_object_is_observed_ane
     while harness.evaluator.begun() == undisturbed {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    // Its plan is evaluated, and the operator learns meanwhile that it has another spec.
+    // Its plan is evaluated, and in that time the operator learns that it has another spec.
     harness.people().sets(RUN, "ttlAfterFinished", "1h");
     tokio::time::sleep(Duration::from_millis(300)).await;
     endless::release("observed: [[deaf");
     assert_eq!(harness.ended(RUN).await["status"]["phase"], "Succeeded");
-    // Only the plan is evaluated once more: no transition began that could not be written.
+    // Only the plan is evaluated again: no transition began that could not be written.
     assert_eq!(harness.evaluator.begun(), undisturbed * 2 + 1);
     life.crash().await;
 }

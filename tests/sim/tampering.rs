@@ -1,5 +1,5 @@
-//! Objects that were tampered with: edited past admission, created by others under the operator's names, or unreadable.
-//! The operator believes none of them, and none stops another run.
+//! Invalid objects: edited past admission, foreign objects under the operator's names, and unreadable objects. None of
+//! them is trusted, and none stops another run.
 
 use std::sync::atomic::Ordering;
 
@@ -48,8 +48,8 @@ async fn a_spec_that_was_tampered_with_stops_its_run() {
     }
 }
 
-/// The answer to a write holds only metadata, so what another program made of the status on its way is seen by the
-/// watch.
+/// The answer to a write has only metadata, so the watch brings a change that another program made of the status in
+/// flight.
 #[tokio::test(start_paused = true)]
 async fn a_status_that_was_changed_on_its_way_is_what_the_run_goes_by() {
     let harness = Harness::new();
@@ -87,8 +87,7 @@ async fn a_run_of_the_old_shape_does_nothing_and_says_so() {
             }
             false => None,
         };
-        // As an upgrade leaves it: the steps stood within the pattern, where the API server keeps no such field any
-        // more.
+        // As after an upgrade: the steps were within the pattern, where the API server no longer keeps such a field.
         harness.server.edit(&workflows(), NAMESPACE, RUN, |object| {
             object["spec"].as_object_mut().unwrap().remove("steps");
             object["spec"]["pattern"] = json!({});
@@ -135,7 +134,7 @@ async fn a_gate_of_the_old_shape_is_never_passed_over() {
     let harness = Harness::new();
     let evaluator = json!({"evaluatorOptimizer": {"producer": "writer", "evaluator": {"agent": "writer"}}});
     harness.apply(RUN, &payment());
-    // A gate within a pattern: the API server keeps an object without fields of it.
+    // A gate within a pattern: the API server keeps an object without its fields.
     harness.server.edit(&workflows(), NAMESPACE, RUN, |object| {
         object["spec"].as_object_mut().unwrap().remove("steps");
         object["spec"]["pattern"] = evaluator.clone();
@@ -191,7 +190,7 @@ async fn a_run_whose_request_was_changed_can_be_cancelled_and_its_approval_ends_
 
 #[tokio::test(start_paused = true)]
 async fn a_foreign_approval_of_the_expected_name_is_never_adopted() {
-    // The same run twice: the first tells the name that the second one's Approval will have.
+    // The same run twice: the first shows the name that the second run's Approval will have.
     let twin = Harness::new();
     twin.apply(RUN, &payment());
     let life = twin.begin(OPERATOR);
@@ -214,7 +213,7 @@ async fn a_foreign_approval_of_the_expected_name_is_never_adopted() {
         );
         assert_eq!(harness.world.effects().len(), 0, "{}", harness.server.story());
         assert_eq!(harness.approval()["spec"], planted["spec"], "it is somebody else's");
-        // Whoever may delete it unblocks the run, which then asks its own question.
+        // A user who can delete it unblocks the run, which then asks its own question.
         assert!(harness.server.remove(&approvals(), NAMESPACE, &expected));
         harness.people().decides("alice", "review", 60, verdict("Approve")).await;
         assert_eq!(harness.ended(RUN).await["status"]["phase"], "Succeeded");
@@ -223,7 +222,7 @@ async fn a_foreign_approval_of_the_expected_name_is_never_adopted() {
     }
 }
 
-/// A planted object: decided already, in favour of whoever planted it.
+/// Returns a planted Approval that is already decided in favor of its author.
 fn decided(mut approval: Value) -> Value {
     for field in ["uid", "resourceVersion", "creationTimestamp", "generation"] {
         approval["metadata"].as_object_mut().unwrap().shift_remove(field);
@@ -235,7 +234,7 @@ fn decided(mut approval: Value) -> Value {
 
 fn with_another_owner(approval: &Value) -> Value {
     let mut approval = approval.clone();
-    // An owner that is there, else it would be garbage.
+    // An owner that exists, or else it would be garbage.
     approval["metadata"]["ownerReferences"] = json!([]);
     approval
 }
@@ -252,7 +251,7 @@ fn with_another_question(approval: &Value) -> Value {
     approval
 }
 
-/// Objects of both kinds that no schema would let through, and that an older or newer one may have.
+/// Returns objects of both kinds that no schema would accept, and that an older or newer schema may have.
 fn garbage() -> Vec<Value> {
     let deep = (0..300).fold(json!(1), |inner, _| json!({"f:a": inner}));
     let workflow = |name: &str, spec: Value, status: Value| json!({"apiVersion": "signoff.dev/v1alpha1", "kind": "Workflow", "metadata": {"name": name, "namespace": NAMESPACE}, "spec": spec, "status": status});
@@ -309,7 +308,7 @@ async fn objects_that_cannot_be_read_stop_nobody_else() {
         let mut told: Vec<_> = events.iter().filter_map(|event| event["regarding"]["name"].as_str()).collect();
         told.sort_by_key(|told| names.iter().position(|name| name == told));
         assert_eq!(told, names, "each is named, and once");
-        // Where a condition can be put without reading the rest, there is one.
+        // A condition is set wherever that is possible without reading the rest.
         for name in names.iter().filter(|name| harness.workflow(name).is_object() && *name != "wrong-status") {
             let accepted = condition(&harness.workflow(name), "Accepted");
             assert_eq!(accepted, ("False".to_owned(), "Unreadable".to_owned()), "{name}");
@@ -367,7 +366,7 @@ async fn an_approval_without_a_quorum_is_never_counted_and_its_run_has_one_condi
         harness.pass(10).await;
         let before = harness.workflow(RUN);
         life.crash().await;
-        // As it was asked before there were quorums; and the vote of an approver.
+        // A request from before quorums existed, and the vote of an approver.
         harness.server.edit(&approvals(), NAMESPACE, &approval, |object| {
             let request = object["spec"]["request"].as_object_mut().unwrap();
             let own = request.shift_remove("quorums").unwrap()[0].clone();
@@ -452,7 +451,7 @@ async fn a_run_whose_journal_a_newer_operator_wrote_is_left_alone_and_said_to_be
     life.crash().await;
 }
 
-/// A run in segments that waits for alice, its operator dead.
+/// Starts a run in segments that waits for alice, with its operator dead.
 async fn waits_in_segments() -> (Harness, Value) {
     let harness = Harness { room: TINY, ..Harness::new() };
     let pays_twice =
@@ -481,7 +480,7 @@ async fn a_run_whose_segments_an_older_crd_dropped_does_nothing_and_says_so() {
     assert_eq!(harness.world.effects().len(), 1, "the deposit is not paid again: {}", harness.server.story());
     let [told] = &harness.events("JournalIncomplete")[..] else { panic!("{:?}", harness.events("JournalIncomplete")) };
     assert!(told["note"].as_str().is_some_and(|note| note.contains("status.segments is empty")), "{told}");
-    // Somebody restores it.
+    // The Blob is restored.
     life.crash().await;
     harness.server.edit(&workflows(), NAMESPACE, RUN, |object| object["status"]["segments"] = named.clone());
     let life = harness.begin(OPERATOR);

@@ -1,5 +1,5 @@
-//! Deadlines: they come to pass with nobody there, after downtime, and against a decision of the same instant.
-//! Whatever wins, there is one outcome, the Approval and the journal tell the same one, and it stays.
+//! Deadlines: they pass without any person, after downtime, and against a decision of the same instant. There is always
+//! one outcome, the Approval and the journal agree on it, and it stays.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::{
     scenarios::{RUN, chain, gate, set},
 };
 
-/// A run whose only gate is rejected after five minutes.
+/// Returns a run whose only gate has a deadline of five minutes.
 fn five_minutes(action: &str, more: Value) -> Value {
     let mut timeout = json!({"after": "5m", "action": action});
     for (field, value) in more.as_object().into_iter().flatten() {
@@ -36,7 +36,7 @@ fn decided(harness: &Harness) -> Value {
         .unwrap_or_default()
 }
 
-/// The journal and the Approval say the same, and keep saying it to operators to come.
+/// Checks that the journal and the Approval have the same outcome, and keep it under later operators.
 async fn one_outcome_for_ever(harness: &Harness) -> Value {
     harness.ended(RUN).await;
     let (journal, workflow) = (decided(harness), harness.workflow(RUN));

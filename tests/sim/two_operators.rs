@@ -1,5 +1,5 @@
-//! Two operators and one Lease: whichever dies, is cut off or sleeps, and whenever, a run is as it is with one.
-//! Nothing here has only one operator; what one does alone is in `crash_at_every_step`.
+//! Two operators and one Lease: whichever dies, is cut off or sleeps, and whenever, a run ends as with one operator.
+//! One operator alone is tested in `crash_at_every_step`.
 
 use std::{
     sync::{
@@ -19,7 +19,7 @@ use crate::{
     scenarios::{ONE_GATE, PAYMENT, PAYMENT_OR_NOT, RUN, Scenario},
 };
 
-/// Two that share a Lease.
+/// Two operators that share a Lease.
 pub const BOTH: Telling = Telling { actors: &["operator-a", "operator-b"], lease: true, ..ALONE };
 const FIRST: &str = BOTH.actors[0];
 const SECOND: &str = BOTH.actors[1];
@@ -28,8 +28,8 @@ fn writes(actor: &str) -> On {
     On::writes_of(actor).only(|request| request.resource.plural != "leases")
 }
 
-/// At its n-th write, which is applied or not, the first one is cut off: it lives on and can do anything but reach the
-/// API server.
+/// Cuts the first operator off at its n-th write, which is applied or not: it lives on and can do anything but reach
+/// the API server.
 pub fn cut_off(harness: &Harness, n: u64, applied: bool) {
     let cut = Arc::new(AtomicBool::new(false));
     let (is_cut, cuts) = (Arc::clone(&cut), cut);
@@ -83,7 +83,7 @@ async fn an_operator_that_is_cut_off_stops_before_the_other_one_begins() {
     }
 }
 
-/// From its n-th write on, an operator reaches nothing for so many seconds.
+/// Cuts an operator off for some seconds, from its n-th write on.
 fn is_away(harness: &Harness, operator: &'static str, n: u64, seconds: u64) {
     let from = Arc::new(Mutex::new(None));
     let (clock, begins, away) = (harness.server.clock(), Arc::clone(&from), from);
@@ -116,7 +116,7 @@ async fn outages_of_every_length_at_every_write_end_the_same_whichever_operator_
     }
 }
 
-/// An outage of the API server itself: both see it, and whoever held the Lease still does.
+/// An outage of the API server itself: both operators see it, and the holder of the Lease stays the same.
 #[tokio::test(start_paused = true)]
 async fn an_outage_that_both_see_costs_no_call_that_is_in_flight() {
     for seconds in [8, 17, 120, 1000] {

@@ -1,5 +1,5 @@
-//! Unclean ends of the process: what it evaluated is found by a mark and tried alone, and may be cancelled, suspended
-//! and deleted before that. That it is tried last is a test of the evaluator.
+//! Unclean ends of the process: the object that it evaluated is found by a mark and tried alone, and can be cancelled,
+//! suspended and deleted before that. A test of the evaluator checks that it is tried last.
 
 use std::{env, fs, os::unix::process::ExitStatusExt as _, path::Path, process::Command, sync::mpsc, time::Duration};
 
@@ -14,7 +14,7 @@ use crate::{
     scenarios::{RUN, chain, gate, set},
 };
 
-/// Names the folder to a process that is about to die.
+/// The environment variable with the folder, for a process that is about to die.
 const FOLDER: &str = "SIGNOFF_TEST_ABORT";
 const SIGABRT: i32 = 6;
 const HONEST: usize = 3;
@@ -69,16 +69,16 @@ async fn what_aborts_the_process_is_tried_alone_and_then_set_aside() {
     }
 }
 
-/// A harness on which something else is evaluated for as long as this lives, so that suspects have to wait.
+/// A harness on which another evaluation runs as long as this value lives, so that suspects have to wait.
 struct Busy {
     harness: Harness,
     _folder: TempDir,
-    /// Ends the other evaluation when it is dropped.
+    /// The sender whose drop ends the other evaluation.
     other: Option<mpsc::Sender<()>>,
 }
 
 impl Busy {
-    /// `suspect`: the object whose mark is found.
+    /// Starts the other evaluation. `suspect`: the object whose mark is found.
     async fn with(plain: Harness, kind: &str, suspect: &Value) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let text = |field: &str| suspect["metadata"][field].as_str().unwrap().to_owned();

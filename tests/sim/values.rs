@@ -1,4 +1,4 @@
-//! The limits of the bytes of long values for runs and namespaces: the counter, and the runs that are refused.
+//! The limits on the bytes of long values of runs and namespaces: the counter, and the refusals.
 
 use serde_json::{Value, json};
 use signoff_controller::ValueSettings;
@@ -15,7 +15,7 @@ fn bounded(per_workflow: u64, per_namespace: u64) -> Harness {
     Harness { values: ValueSettings { per_workflow, per_namespace }, ..Harness::new() }
 }
 
-/// A run with one value of so many bytes.
+/// Returns a run with one value of `bytes` bytes.
 fn of_bytes(bytes: usize, letter: &str) -> Value {
     chain(json!([set("only", &letter.repeat(bytes))]))
 }
@@ -24,7 +24,7 @@ fn bytes_of(workflow: &Value) -> u64 {
     workflow["status"]["valueBytes"].as_u64().unwrap_or(0)
 }
 
-/// The bytes of the Blobs of a run.
+/// Returns the bytes of the Blobs of a run.
 fn stored(harness: &Harness, workflow: &Value) -> u64 {
     let blobs = harness.server.values(&Resource::new("signoff.dev", "blobs"), None);
     let its =
@@ -39,7 +39,7 @@ async fn a_namespace_has_room_for_so_many_bytes_and_a_deleted_workflow_leaves_it
     harness.apply("first", &of_bytes(6000, "x"));
     let first = harness.ended("first").await;
     assert_eq!((bytes_of(&first), stored(&harness, &first)), (6000, 6000), "the output is the same value");
-    // The next operator counts the same, from what the Workflows say.
+    // The next operator counts the same, from the Workflows.
     life.crash().await;
     let _life = harness.begin_and_settle(OPERATOR).await;
     harness.apply("second", &of_bytes(6000, "y"));

@@ -1,5 +1,5 @@
 //! Votes that are void because the admission policies were changed, or because they are too old: the gate asks again
-//! with the time that was left, and says which Approval it asks again.
+//! with the time that was left, and names the Approval that it repeats.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::{
     scenarios::{RUN, chain, gate, post, set},
 };
 
-/// The Approval of a visit of a gate.
+/// Returns the Approval of a visit of a gate.
 fn approval_of(harness: &Harness, path: &str) -> Value {
     let all = harness.approvals();
     let found = all.into_iter().find(|approval| approval["spec"]["request"]["gate"]["path"] == path);
@@ -25,7 +25,7 @@ fn deadline(approval: &Value) -> Moment {
     serde_json::from_value(approval["spec"]["request"]["deadline"].clone()).unwrap()
 }
 
-/// The time that a request gave when it was created.
+/// Returns the time that a request had when it was created.
 fn given(approval: &Value) -> Duration {
     let created: Moment = serde_json::from_value(approval["metadata"]["creationTimestamp"].clone()).unwrap();
     deadline(approval).since(created)
@@ -54,7 +54,7 @@ async fn votes_of_another_epoch_are_named_and_their_gate_keeps_the_time_that_was
         assert_eq!(told.len(), 1, "{reason}: {told:?}");
         assert!(told[0]["note"].as_str().unwrap().contains(words), "{told:?}");
     }
-    // No vote is removed, and those who decided are asked again.
+    // No vote is removed, and the people who decided are asked again.
     assert_eq!(first["spec"]["decisions"]["alice"]["verdict"], "Approve");
     harness.people().decides("alice", "review#2", 10, verdict("Approve")).await;
     harness.people().decides("bob", "review#2", 10, verdict("Approve")).await;

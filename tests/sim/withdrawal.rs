@@ -1,6 +1,6 @@
-//! Runs that are withdrawn: their Workflow or namespace is being deleted, or they are cancelled. No new step of them
-//! starts and no timeout ends a gate of them, whichever write of the operator meets the deletion and however late its
-//! watches are.
+//! Withdrawn runs: in a Workflow or a namespace that is being deleted, and cancelled ones. Nothing new starts for them
+//! and no timeout ends their gates, whichever write of the operator meets the deletion and however late its watches
+//! are.
 
 use std::{
     sync::{
@@ -22,7 +22,7 @@ use crate::{
 
 #[derive(Clone, Copy, Debug)]
 enum Way {
-    /// `kubectl delete namespace`: nothing in it is deleted yet.
+    /// `kubectl delete namespace`: nothing in the namespace is deleted yet.
     Namespace,
     /// The Workflow is being deleted, and a finalizer holds it.
     Held,
@@ -51,14 +51,14 @@ impl Way {
     }
 }
 
-/// Marks the namespace of all these runs as being deleted; no object in it is deleted yet.
+/// Deletes the namespace of all these runs: nothing in it is deleted yet.
 pub fn delete_namespace(server: &ApiServer) {
     let now = server.clock().now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
     let metadata = json!({"name": NAMESPACE, "deletionTimestamp": now});
     server.insert(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})).unwrap();
 }
 
-/// Two gates that a timeout approves, each before a payment.
+/// Returns two gates that a timeout approves, each before a payment.
 fn payments() -> Value {
     let approved = json!({"timeout": {"after": "5m", "action": "Approve"}});
     chain(json!([
@@ -69,12 +69,12 @@ fn payments() -> Value {
     ]))
 }
 
-/// The state of a run when it was withdrawn.
+/// The counts at the withdrawal of a run.
 struct Before {
     effects: usize,
     asked: usize,
     expired: usize,
-    /// The write that was on its way.
+    /// The write in flight.
     write: Entry,
 }
 
@@ -86,7 +86,7 @@ fn asked(server: &ApiServer) -> usize {
     server.count(|entry| is_creation(entry) && entry.took_effect())
 }
 
-/// The Approvals that a timeout has ended, whether they are still there or not.
+/// Returns the number of Approvals that a timeout has ended, whether they still exist or not.
 fn expired(server: &ApiServer) -> usize {
     let by_timeout = |entry: &Entry| entry.json()["status"]["outcome"]["source"] == "Timeout";
     server.count(|entry| entry.resource == approvals() && entry.took_effect() && by_timeout(entry))
@@ -94,7 +94,7 @@ fn expired(server: &ApiServer) -> usize {
 
 #[tokio::test(start_paused = true)]
 async fn nothing_starts_and_no_timeout_ends_after_a_withdrawal_at_any_write() {
-    // With late watches, and with those of a good day.
+    // With late watches, and with fast ones.
     let late = WAYS.into_iter().map(|way| (way, 2));
     for (way, lag) in late.chain([(Way::Namespace, 0), (Way::Removed, 0)]) {
         for n in 1.. {
@@ -120,7 +120,7 @@ async fn nothing_starts_and_no_timeout_ends_after_a_withdrawal_at_any_write() {
             };
             let what = format!("{way:?}, {lag} s, write {n}:\n{}", harness.server.story());
             assert_eq!(harness.world.effects().len(), before.effects, "{what}");
-            // The write that the deletion meets may still be applied, but the API server creates nothing in such a
+            // The write that meets the deletion may still be applied, but the API server creates nothing in such a
             // namespace.
             let on_its_way = usize::from(is_creation(&before.write) && !matches!(way, Way::Namespace));
             assert!(asked(&harness.server) <= before.asked + on_its_way, "{what}");
@@ -133,7 +133,7 @@ async fn nothing_starts_and_no_timeout_ends_after_a_withdrawal_at_any_write() {
 
 #[tokio::test(start_paused = true)]
 async fn a_namespace_deleted_a_second_before_the_deadline_pays_nothing() {
-    // The watch of namespaces tells it, or nothing does: then the API server is asked.
+    // The watch of namespaces brings the deletion, or the operator has to ask the API server.
     for is_told in [true, false] {
         let harness = Harness::new();
         harness.apply(RUN, &payments());
@@ -231,7 +231,7 @@ async fn a_suspended_run_does_not_repeat_a_call_whose_operator_died() {
     assert_eq!(harness.world.times(&format!("{RUN}/get")), 2, "it is made again when the run goes on");
 }
 
-/// A question of the operator whether the namespace of a call is still there.
+/// Returns whether a request asks whether the namespace of a call still exists.
 fn asks_for_namespace(request: &Request) -> bool {
     request.resource.plural == "namespaces" && request.name.is_some()
 }
@@ -294,7 +294,7 @@ async fn a_run_in_a_namespace_that_was_created_again_goes_on_whatever_is_seen_fi
             .unwrap();
         harness.apply(RUN, &chain(json!([post("pay", "42 EUR", "fail")])));
         harness.pass(10).await;
-        // Of the same second only the news of the namespace tells.
+        // Within the same second only the event of the namespace shows it.
         harness.server.release_events(OPERATOR);
         assert_eq!(harness.ended(RUN).await["status"]["phase"], "Succeeded", "{}", harness.server.story());
         assert_eq!(harness.world.effects().len(), 1);
@@ -306,7 +306,7 @@ async fn a_call_does_not_begin_after_another_operator_took_the_lease() {
     let harness = Harness { lease: true, ..Harness::new() };
     let (first, second) = ("operator-a", "operator-b");
     harness.apply(RUN, &chain(json!([post("pay", "42 EUR", "fail")])));
-    // The first operator is cut off while it asks whether the run still stands, and that answer comes late.
+    // The first operator is cut off while it asks whether the run still exists, and that answer comes late.
     let is_cut = Arc::new(AtomicBool::new(false));
     let (cuts, cut) = (Arc::clone(&is_cut), is_cut);
     harness

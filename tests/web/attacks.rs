@@ -1,4 +1,4 @@
-//! Attacks through the page on the real API server, with a witness between them. They must not need a right that the
+//! Attacks through the page on the real API server, with a witness between them. No attack uses a right that the
 //! attacker would not have.
 
 mod addresses;

@@ -1,4 +1,4 @@
-//! An API server that is away for a while. The page must say so, and must not lose what was typed nor need a restart.
+//! An API server that is away for a while: the page reports it, keeps what was typed, and needs no restart.
 
 use std::time::Duration;
 

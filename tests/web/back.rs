@@ -1,4 +1,4 @@
-//! The way of a decision and back: the confirmation in the bar, the browser's Back after it, and what follows.
+//! The way of a decision and back: the confirmation in the bar, the browser's Back after it, and the next request.
 
 use serde_json::json;
 use signoff_tests::browser::{Look, css, role, text};
@@ -7,7 +7,7 @@ use crate::calls::agent;
 use crate::harness::Harness;
 use crate::runs::{path, user};
 
-/// A run whose agent calls a tool, and a gate that lets alice change the arguments.
+/// Returns a run whose agent calls a tool, with a gate at which alice can change the arguments.
 fn call() -> serde_json::Value {
     let hitl = json!({"prompt": "May the refund be sent?", "approvers": [user("alice"), user("bob")],
         "allowedVerdicts": ["Approve", "Modify", "Reject"]});
@@ -77,7 +77,7 @@ async fn after_a_decision_the_next_request_that_waits_opens_and_tells_of_it() {
     let two = |prompt| json!({"prompt": prompt, "approvers": [user("alice"), user("bob")], "threshold": 2});
     let first = runs.gate("first", two("This <b>one</b>?")).await;
     let second = runs.gate("second", two("And that one?")).await;
-    // One of an equal gate comes before others.
+    // A request of an equal gate comes before others.
     let looks = [(Look::default(), &first, &second), (Look::default().without_scripts(), &second, &last)];
     for (look, decided, next) in looks {
         let page = harness.signed_in("alice", &look).await.unwrap();
@@ -96,7 +96,7 @@ async fn after_a_decision_the_next_request_that_waits_opens_and_tells_of_it() {
         assert!(!page.visible(role("button", "Approve")).await.unwrap(), "no vote is offered to who has voted");
         page.click(role("link", &next.spec.request.prompt)).await.unwrap();
         page.wait_url(&path(next)).await.unwrap();
-        // An address claims nothing: what is not decided by its reader, or is no request, is not told.
+        // An address proves nothing: a request that its reader did not decide, or that does not exist, is not shown.
         let decided_by_nobody = path(&last).replace("/n/", "").replace("/a/", "/");
         let nothing = format!("{}/call-555-1234.your-vote-was-voided", runs.name());
         for after in [decided_by_nobody.as_str(), nothing.as_str(), "..%2F..%2Fsecrets", "<b>", ""] {

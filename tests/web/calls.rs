@@ -1,5 +1,5 @@
-//! Calls of tools and questions of agents, decided on the page: what is shown, what is stored, and what the model is
-//! told. They must not decide by any other way than the page.
+//! Calls of tools and questions of agents, decided on the page: the page, the stored decision, and the results that the
+//! model gets.
 
 use serde_json::{Value, json};
 use signoff_api::Approval;
@@ -14,8 +14,8 @@ use crate::runs::{Runs, path, user};
 /// The notice above every question.
 const NOTICE: &str = "This answers the agent; it approves nothing. Do not enter secrets.";
 
-/// A run whose agent calls these tools in its first turn. `gates`: those in front of its tools; alice answers its
-/// questions. `told`: what a result has to contain for the model to say it again.
+/// Returns a run whose agent calls these tools in its first turn. `gates`: those in front of its tools; alice answers
+/// its questions. `told`: texts of results that the model repeats.
 pub(crate) fn agent(calls: &Value, gates: &Value, told: &[&str]) -> Value {
     let mut all = gates.as_array().unwrap().clone();
     all.push(json!({"name": "questions", "type": "question",
@@ -42,27 +42,27 @@ pub(crate) fn agent(calls: &Value, gates: &Value, told: &[&str]) -> Value {
     })
 }
 
-/// The same run, whose gate for questions has these fields besides.
+/// Returns the same run, whose gate for questions has these further fields.
 fn with_questions(mut spec: Value, fields: &Value) -> Value {
     let hitl = &mut spec["gates"].as_array_mut().unwrap().last_mut().unwrap()["hitl"];
     fields.as_object().unwrap().iter().for_each(|(field, value)| hitl[field] = value.clone());
     spec
 }
 
-/// The same run, in which a refund is sent to a bank. Nothing is sent unless it is approved.
+/// Returns the same run, with a refund that is sent to a bank. Nothing is sent unless it is approved.
 pub(crate) fn to_a_bank(mut spec: Value) -> Value {
     spec["steps"][1] = json!({"name": "send-refund",
         "http": {"method": "POST", "url": "https://bank.example/refunds", "body": "{{ args.amount }}"}});
     spec
 }
 
-/// A gate that asks alice about refunds of more than 50.
+/// Returns a gate that asks alice about refunds of more than 50.
 fn money(allowed: &Value) -> Value {
     json!([{"name": "money", "type": "custom", "condition": "tool != 'refund' || args.amount > 50",
         "hitl": {"prompt": "May the refund be sent?", "approvers": [user("alice")], "allowedVerdicts": allowed}}])
 }
 
-/// A run that asks, and alice at the page of its request.
+/// Starts a run that asks, and opens the page of its request as alice.
 async fn asks(harness: &Harness, runs: &Runs, name: &str, spec: Value) -> (Page, Approval) {
     runs.start_as("dana", name, spec).await;
     let asked = runs.asked(name).await;
@@ -235,7 +235,7 @@ async fn an_answer_in_the_place_of_a_call_is_its_result() {
     assert!(!steps.iter().any(|step| step.path.ends_with("/send-refund")), "the call did not run");
 }
 
-/// A question of an agent with two parts.
+/// Returns a question of an agent with two parts.
 fn channel() -> Value {
     json!([{"tool": "ask-human", "arguments": {"questions": [
         {"id": "channel", "question": "How shall I tell ACME?", "options": [{"label": "By mail"}, {"label": "By phone"}]},
@@ -243,7 +243,7 @@ fn channel() -> Value {
     ]}}])
 }
 
-/// A question of an agent that takes a text.
+/// Returns a question of an agent that takes a text.
 fn when() -> Value {
     json!([{"tool": "ask-human", "arguments": {"questions": [{"question": "When?"}]}}])
 }
@@ -263,7 +263,7 @@ async fn each_verdict_on_a_question_is_told_to_the_model_and_the_notice_stands_a
     let answers = json!({"q1": {"options": ["o1"]}, "q2": {"text": "on Monday"}});
     assert_eq!(runs.decision(&asked, "alice").await["answers"], answers);
     assert_eq!(runs.result("answered").await, format!("told: {told}"));
-    // What was asked stays on the page.
+    // The question stays on the page.
     page.reload().await.unwrap();
     page.wait(text("How shall I tell ACME?")).await.unwrap();
     page.close().await.unwrap();

@@ -1,4 +1,4 @@
-//! Many people on one request at the same time. None of their decisions must be lost, or be another's.
+//! Many people decide one request at the same time: none of their decisions is lost, or attributed to another.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use crate::attacks::visitor::{Visitor, bind_group, token};
 use crate::harness::Harness;
 use crate::runs::path;
 
-/// As many as a gate can ask for.
+/// The most people that a gate can ask.
 const CROWD: usize = 64;
 
 #[tokio::test]
@@ -26,7 +26,7 @@ async fn sixty_four_people_decide_one_request_at_once_and_each_is_recorded_once_
     }))
     .await;
     let page = path(&approval);
-    // All read it, then all press the button: nobody waits for another.
+    // All read it, then all press the button at the same time.
     let shown = join_all(people.iter().map(|person| person.get(&page))).await;
     assert!(shown.iter().all(|said| said.status == 200 && said.text.contains("value=\"Approve\"")));
     let pressed = join_all(people.iter().zip(&emails).map(async |(person, email)| {
@@ -38,7 +38,7 @@ async fn sixty_four_people_decide_one_request_at_once_and_each_is_recorded_once_
             pressed += 1;
             match said.status {
                 303 => return pressed,
-                // The API server gives up where too many write at once: the page says that nothing was sent.
+                // The API server gives up when too many write at once: the page reports that nothing was sent.
                 409 | 429 | 503 if pressed < 20 => {}
                 other => panic!("{email}, pressed {pressed} times: {other} {}", said.text),
             }
@@ -85,7 +85,7 @@ async fn of_two_tabs_of_one_person_the_second_learns_what_the_first_has_done() {
     let said = one.text(css("[role=alert]")).await.unwrap();
     assert!(said.contains("Nothing was sent"), "{said}");
     assert_eq!(runs.decision(&approval, "alice").await["verdict"], "Approve", "a decision is final");
-    // A third tab that still shows the form as it was sends the same once more: that changes nothing.
+    // A third tab that still shows the old form sends the same again: that changes nothing.
     let alice = Visitor::of(&harness, "alice").await;
     let before = runs.stored(&approval).await.spec.decisions;
     let again = alice.approve(&approval).await;

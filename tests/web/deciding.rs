@@ -1,5 +1,4 @@
-//! Each verdict, by mouse and by keyboard: what is confirmed, what is stored, and how the run goes on.
-//! They must not decide by any other way than the page.
+//! Each verdict, by mouse and by keyboard: the confirmation, the stored decision, and the end of the run.
 
 use serde_json::{Value, json};
 use signoff_api::Approval;
@@ -21,7 +20,7 @@ const BOTH: [(Hand, &str); 2] = [(Hand::Mouse, "by-mouse"), (Hand::Keyboard, "by
 /// More stops than any page here has.
 const STOPS: usize = 40;
 
-/// alice, who looks at a request.
+/// alice before the page of a request.
 struct Alice {
     page: Page,
     hand: Hand,
@@ -48,7 +47,7 @@ impl Alice {
         }
     }
 
-    /// Writes into a field, in the place of what it holds.
+    /// Writes into a field, in place of its value.
     async fn writes(&self, kind: &str, field: &str, value: &str) {
         match self.hand {
             Hand::Mouse => self.page.fill(label(field).nth(0), value).await.unwrap(),
@@ -70,7 +69,7 @@ impl Alice {
         }
     }
 
-    /// Reads what is to be confirmed, and confirms it.
+    /// Checks the page of the confirmation, and confirms.
     async fn confirms(&self, verdict: &str, target: &str, asked: &Approval) {
         self.page.wait(role("heading", &format!("{verdict}: {target}?"))).await.unwrap();
         let said = self.page.text(css(".confirm")).await.unwrap();
@@ -95,7 +94,7 @@ impl Alice {
     }
 }
 
-/// A run by each hand, and alice before its request.
+/// The environment of one case: runs, and alice before their requests.
 struct Case {
     harness: Harness,
     runs: Runs,
@@ -107,7 +106,7 @@ impl Case {
         Self { harness, runs }
     }
 
-    /// A run with this spec, and alice at the page of its request.
+    /// Starts a run with this spec, and opens the page of its request as alice.
     async fn asks(&self, name: &str, spec: Value, hand: Hand) -> (Alice, Approval) {
         self.runs.start_as("dana", name, spec).await;
         let asked = self.runs.asked(name).await;
@@ -116,7 +115,7 @@ impl Case {
         (Alice { page, hand }, asked)
     }
 
-    /// Checks that the stored decision is exactly the one that was sent, for the request that was shown.
+    /// Checks that exactly the sent decision is stored, for the request that was shown.
     async fn stored(&self, asked: &Approval, decision: Value) {
         let mut expected = decision;
         expected["requestDigest"] = json!(asked.spec.request.digest);
@@ -268,7 +267,7 @@ async fn escalate_asks_further_people_and_the_vote_is_final() {
     }
 }
 
-/// A step that fails, and a gate that asks what now.
+/// Returns a step that fails, with a gate that asks how to go on.
 fn fails() -> Value {
     json!({
         "providers": [{"name": "models", "scripted": {"replies": [{"error": "the model refused"}]}}],

@@ -1,5 +1,5 @@
-//! Drafts: what is typed is kept in the browser of its author, for one version of one request, and is never sent by
-//! itself. They must not look into the browser's storage but to see that it is empty.
+//! Drafts: typed text is kept in the browser of its author, for one version of one request, and is never sent by
+//! itself.
 
 use std::time::{Duration, Instant};
 
@@ -29,7 +29,7 @@ async fn stored(page: &Page) -> u64 {
     page.evaluate(count).await.unwrap().as_u64().unwrap()
 }
 
-/// Checks that no request reached the API server that changes an object or tries to.
+/// Checks that no request to the API server changes anything, even as a dry run.
 fn nothing_sent(harness: &Harness) {
     let changes: Vec<_> = harness.witness.seen().into_iter().filter(|seen| seen.method == Method::PATCH).collect();
     assert!(changes.is_empty(), "{changes:?}");
@@ -82,7 +82,7 @@ async fn a_draft_belongs_to_its_author_and_to_one_request() {
     page.goto(&harness.at(&path(&other))).await.unwrap();
     assert_eq!(page.value(css("#reason")).await.unwrap(), "");
     assert!(!page.html().await.unwrap().contains("of alice"), "nothing of it is on the page");
-    // The same name and run, asked anew: another version.
+    // The same name and run, asked again: another version.
     page.clear_cookies().await.unwrap();
     page.goto(&harness.at("/sign-in")).await.unwrap();
     harness.at_the_issuer(&page, "alice", None).await.unwrap();
@@ -131,7 +131,7 @@ async fn a_draft_survives_a_session_that_ends() {
     harness.at_the_issuer(&page, "alice", Some(8)).await.unwrap();
     page.goto(&harness.at(&path(&asked))).await.unwrap();
     page.fill(css("#reason"), "slowly typed").await.unwrap();
-    // Another tab says when the session is over.
+    // Another tab shows when the session has ended.
     let tab = page.tab().await.unwrap();
     tab.goto(&harness.at("/")).await.unwrap();
     let latest = Instant::now() + Duration::from_secs(60);
@@ -146,7 +146,7 @@ async fn a_draft_survives_a_session_that_ends() {
     page.accessible().await.unwrap();
     page.screenshot("session-ended").await.unwrap();
     page.click(role("link", "Sign in again")).await.unwrap();
-    // The issuer still knows her, and she is back where she was.
+    // The issuer still knows her, and she returns to the same page.
     page.click(css("form[action='/sign-in/start'] button")).await.unwrap();
     page.wait_url(&path(&asked)).await.unwrap();
     is_back(&page, "slowly typed").await;

@@ -1,4 +1,4 @@
-//! A request that changes while its form is open. They must not load a page again where the page does not say so.
+//! A request that changes while its form is open.
 
 use serde_json::json;
 use signoff_api::Approval;

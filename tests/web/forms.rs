@@ -1,5 +1,5 @@
-//! One form with the fields of all verdicts: what is confirmed, what is not sent, a connection that breaks, and an
-//! answer without a part of the page.
+//! One form with the fields of all verdicts: the confirmation, the fields that are not sent, a connection that breaks,
+//! and an answer without a part of the page.
 
 use http::Method;
 use serde_json::{Value, json};
@@ -9,7 +9,7 @@ use signoff_tests::browser::{Look, Page, css, label, role, text};
 use crate::harness::{Harness, decided};
 use crate::runs::{path, user};
 
-/// Returns the number of decisions that reached the API server, without those that were only tried.
+/// Returns the number of decisions that reached the API server, without dry runs.
 fn sent(harness: &Harness) -> usize {
     let seen = harness.witness.seen();
     seen.iter().filter(|seen| seen.method == Method::PATCH && !seen.path.contains("dryRun=All")).count()
@@ -21,7 +21,7 @@ async fn reads(harness: &Harness, look: &Look, asked: &Approval) -> Page {
     page
 }
 
-/// Whether the field of an answer takes the focus, and so what is typed.
+/// Returns whether the field of an answer can get the focus, and so the typed text.
 async fn takes_focus(page: &Page) -> Value {
     let script = "(field => { field.focus(); return document.activeElement === field; })\
         (document.querySelector('section[aria-labelledby=answer] textarea'))";
@@ -75,7 +75,7 @@ async fn an_edit_that_is_not_sent_with_the_verdict_is_told_and_kept() {
         page.wait(css("details[open] #modify-response")).await.unwrap();
         assert_eq!(page.value(css("#modify-response")).await.unwrap(), "another draft");
         assert_eq!(page.value(css("#reason")).await.unwrap(), "as agreed");
-        // With its own verdict it is sent, and nothing is to be told.
+        // With its own verdict it is sent, and there is nothing to report.
         page.click(role("button", "See the difference")).await.unwrap();
         page.wait(role("heading", "Modify: review?")).await.unwrap();
         assert_eq!(page.count(text("is not sent with")).await.unwrap(), 0);
@@ -134,7 +134,7 @@ async fn a_part_that_an_answer_lacks_stays_and_a_changed_request_is_told_under_i
     page.wait(role("heading", "Approve: review?")).await.unwrap();
     page.evaluate("document.querySelector('.confirm [name=digest]').value = 'sha256:0'").await.unwrap();
     runs.decides("bob", &asked, vote.clone()).await;
-    // A vote is told twice, when it is recorded and when it is counted.
+    // A vote is reported twice, when it is recorded and when it is counted.
     page.wait(text("1 of 3 so far").inside("#state")).await.unwrap();
     page.wait(text("This request has changed: read it again before you decide.").inside("#news")).await.unwrap();
     page.click(role("button", "Read it")).await.unwrap();

@@ -1,5 +1,5 @@
-//! The harness of most tests of the inbox: the suite's cluster and issuer, a witness, and a page of the test's own. It
-//! signs people in.
+//! The environment of most tests of the inbox: the suite's cluster and issuer, a witness, and a page of the test's own,
+//! on which people are signed in.
 
 use anyhow::{Result, anyhow, ensure};
 use futures::future::join_all;
@@ -8,7 +8,7 @@ use signoff_tests::control_plane::{Cluster, Issuer, WebOptions, WebProcess, Witn
 
 use crate::runs::Runs;
 
-/// The parts of one test. The page talks to the API server through the witness.
+/// The environment of one test. The page connects to the API server through the witness.
 pub(crate) struct Harness {
     pub(crate) cluster: Cluster,
     pub(crate) issuer: Issuer,
@@ -17,12 +17,12 @@ pub(crate) struct Harness {
 }
 
 impl Harness {
-    /// A page that passes people's own tokens through.
+    /// Starts a page that passes people's own tokens on.
     pub(crate) async fn set() -> Result<Self> {
         Self::set_with(|_| {}).await
     }
 
-    /// As [`Self::set`], with options changed before it starts.
+    /// Starts a page as [`Self::set`] does, with changed options.
     pub(crate) async fn set_with(change: impl FnOnce(&mut WebOptions)) -> Result<Self> {
         let cluster = Cluster::web()?;
         let issuer = Issuer::of(&cluster)?;
@@ -34,7 +34,7 @@ impl Harness {
         Ok(Self { cluster, issuer, witness, web })
     }
 
-    /// As [`Self::set`], with namespaces that the page looks at.
+    /// Starts a page as [`Self::set`] does, with namespaces that the page shows.
     pub(crate) async fn with_runs<const N: usize>(prefixes: [&str; N]) -> Result<(Self, [Runs; N])> {
         let cluster = Cluster::web()?;
         let runs = join_all(prefixes.map(|prefix| Runs::of(&cluster, prefix))).await;
@@ -43,37 +43,37 @@ impl Harness {
         Ok((harness, runs.try_into().map_err(|_| anyhow!("one namespace for each prefix"))?))
     }
 
-    /// The address of a path of the page.
+    /// Returns the address of a path of the page.
     pub(crate) fn at(&self, path: &str) -> String {
         format!("{}{path}", self.web.url())
     }
 
-    /// A browser in which one of the cast has signed in at the issuer; it shows the inbox.
+    /// Opens a browser in which a person of the cast has signed in at the issuer; it shows the inbox.
     pub(crate) async fn signed_in(&self, person: &str, look: &Look) -> Result<Page> {
         let page = self.visitor(look, "/sign-in").await?;
         self.at_the_issuer(&page, person, None).await?;
         Ok(page)
     }
 
-    /// Goes from the sign-in page to the issuer, and back to the inbox as one of the cast; `seconds` is how long the
-    /// session lives.
+    /// Goes from the sign-in page to the issuer, and back to the inbox as a person of the cast; `seconds` is the
+    /// lifetime of the session.
     pub(crate) async fn at_the_issuer(&self, page: &Page, person: &str, seconds: Option<u32>) -> Result<()> {
         page.click(css("form[action='/sign-in/start'] button")).await?;
         at_the_issuer(page, person, seconds).await?;
         page.wait(css("body[data-user]")).await
     }
 
-    /// A browser in which somebody has signed in with a token, pasted, or was refused.
+    /// Opens a browser in which a user pasted a token, and was signed in or refused.
     pub(crate) async fn with_token(&self, token: &str, look: &Look) -> Result<Page> {
         let page = self.visitor(look, "/sign-in").await?;
         page.fill(css("#token"), token).await?;
         page.click(role("button", "Sign in with a token")).await?;
-        // The page of the form has a heading too: what comes has a user, or says why not.
+        // The page of the form has a heading too: the next page has a user, or an error.
         page.wait(css("body[data-user], [role=alert]")).await?;
         Ok(page)
     }
 
-    /// Fails when the browser complained about this page; the issuer's pages are another matter.
+    /// Fails when the browser reported an error on this page; the issuer's pages are not checked.
     pub(crate) async fn content(&self, page: &Page) -> Result<()> {
         let issuer = &self.issuer.url;
         let found: Vec<_> = page.complaints().await?.into_iter().filter(|one| !one.contains(issuer)).collect();
@@ -81,7 +81,7 @@ impl Harness {
         Ok(())
     }
 
-    /// A browser in which nobody is signed in, at this path.
+    /// Opens a browser in which no user is signed in, at this path.
     pub(crate) async fn visitor(&self, look: &Look, path: &str) -> Result<Page> {
         let page = Page::open(look).await?;
         page.goto(&self.at(path)).await?;
@@ -89,7 +89,7 @@ impl Harness {
     }
 }
 
-/// Fills the issuer's form for one of the cast; `seconds` is how long the id_token lives, an hour without.
+/// Fills the issuer's form for a person of the cast; `seconds` is the lifetime of the id_token, by default an hour.
 pub(crate) async fn at_the_issuer(page: &Page, person: &str, seconds: Option<u32>) -> Result<()> {
     page.fill(label("Email"), named(person)?.user).await?;
     if let Some(seconds) = seconds {
@@ -98,7 +98,7 @@ pub(crate) async fn at_the_issuer(page: &Page, person: &str, seconds: Option<u32
     page.click(role("button", "Sign in")).await
 }
 
-/// The page of the request that was decided just now. The next one that waits may have opened, and leads back to it.
+/// Shows the page of the request that was just decided. The next waiting request may have opened, with a link to it.
 pub(crate) async fn decided(page: &Page) {
     page.wait(css("[data-decided]").nth(0)).await.unwrap();
     let back = css("#after a");

@@ -1,5 +1,4 @@
-//! The list of waiting Approvals: its order, its counts, and its live updates. The tests decide only to see a count
-//! change.
+//! The list of waiting requests: its order, its counts, and its live updates.
 
 use serde_json::json;
 use signoff_tests::browser::{Look, css, label, role, text};
@@ -77,7 +76,7 @@ async fn a_new_request_is_announced_and_shown_only_when_asked_for() {
     assert_eq!(page.evaluate("window.same").await.unwrap(), json!(true), "without loading the page again");
     assert_eq!(page.title().await.unwrap(), "(1) Inbox · Signoff");
 
-    // It goes on after it was shown.
+    // It is updated again after the first update.
     let second = runs.gate("second", json!({"prompt": "The second?", "approvers": [user("alice"), user("bob")]})).await;
     page.wait(text("1 new request waits for you.")).await.unwrap();
     page.wait_title("(2) Inbox").await.unwrap();
@@ -111,7 +110,7 @@ async fn a_reader_of_one_namespace_types_its_name() {
     page.fill(&field, &format!("default, {}", runs.name())).await.unwrap();
     page.click(role("button", "Look there")).await.unwrap();
     page.wait(text("Found?")).await.unwrap();
-    // What she must not list is not looked at.
+    // A namespace that she must not list is not read.
     page.wait(text(&format!("Namespaces: {}", runs.name())).exactly()).await.unwrap();
     page.reload().await.unwrap();
     page.look(&Look::default().small()).await.unwrap();
@@ -124,7 +123,7 @@ async fn who_may_list_the_cluster_sees_every_namespace() {
     let harness = Harness::set().await.unwrap();
     let runs = Runs::of(&harness.cluster, "everywhere").await;
     runs.gate("everywhere", json!({"prompt": "Seen everywhere?", "approvers": [user("tilde")]})).await;
-    // Nobody else's test asks tilde.
+    // No other test asks tilde.
     let tilde = named("tilde").unwrap().user;
     let bind = ["create", "clusterrolebinding", runs.name(), "--clusterrole=signoff-viewer", "--user", tilde];
     harness.cluster.kubectl(bind).run().await.unwrap().ok().unwrap();
@@ -156,7 +155,7 @@ async fn more_than_forty_requests_are_on_several_pages() {
     assert_eq!(page.count(css(".request")).await.unwrap(), 2);
     page.click(role("link", "Before")).await.unwrap();
     page.wait(text("1 to 40 of 42")).await.unwrap();
-    // A page behind the last is the last.
+    // A page number above the last shows the last page.
     page.goto(&harness.at("/?page=99")).await.unwrap();
     page.wait(text("41 to 42 of 42")).await.unwrap();
     assert_eq!(page.count(css(".request")).await.unwrap(), 2);

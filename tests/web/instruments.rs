@@ -1,4 +1,4 @@
-//! The instruments of these tests, without the page: issuer, API server, witness and browser measure correctly.
+//! Tests of the instruments of these tests: issuer, API server, witness and browser.
 
 use std::time::Duration;
 
@@ -71,7 +71,7 @@ async fn the_witness_sees_who_asked_and_can_be_away() {
     assert_eq!(seen[0].impersonates(), [("impersonate-user".to_owned(), "bob@example.com".to_owned())]);
     assert_eq!(seen[0].token(), None);
 
-    // A watch that is open breaks, new requests find nobody, and then all is as before.
+    // An open watch breaks, new requests fail, and then everything works again.
     let admin = admin_token(&cluster);
     let maps: Api<ConfigMap> = Api::namespaced(client(&witness, Some(&admin), None).await, "default");
     let mut watch = Box::pin(maps.watch(&WatchParams::default(), "0").await.unwrap());
@@ -180,7 +180,7 @@ async fn client(witness: &Witness, token: Option<&str>, impersonate: Option<&str
     Client::try_from(config).unwrap()
 }
 
-/// The administrator's own token, as the kubeconfig has it.
+/// Returns the administrator's own token from the kubeconfig.
 pub(crate) fn admin_token(cluster: &Cluster) -> String {
     let file = std::fs::read_to_string(cluster.kubeconfig()).unwrap();
     let file: serde_json::Value = serde_saphyr::from_str(&file).unwrap();

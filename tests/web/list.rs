@@ -1,5 +1,5 @@
 //! The list: its lines, tabs, search and filters, the pane beside it, its keys, and requests of equal gates that are
-//! decided together. They must not decide by any other way than the page.
+//! decided together.
 
 use http::Method;
 use serde_json::{Value, json};
@@ -10,7 +10,7 @@ use crate::harness::Harness;
 use crate::looks::every_look;
 use crate::runs::{Runs, path, spec, user};
 
-/// The decisions that reached the API server, and those that were only tried.
+/// Returns the number of decisions that reached the API server, and the number of dry runs.
 fn patches(harness: &Harness) -> (usize, usize) {
     let seen = harness.witness.seen();
     let patches = || seen.iter().filter(|seen| seen.method == Method::PATCH);
@@ -18,7 +18,7 @@ fn patches(harness: &Harness) -> (usize, usize) {
     (patches().count() - tried, tried)
 }
 
-/// Runs with one spec, whose gates are equal.
+/// Starts runs with one spec, whose gates are equal.
 async fn invoices(runs: &Runs, count: usize) -> Vec<Approval> {
     let mut asked = Vec::new();
     for number in 1..=count {
@@ -37,7 +37,7 @@ async fn titles(page: &Page) -> Value {
         .unwrap()
 }
 
-/// The chosen request is in the pane, and it is of this run.
+/// Waits until the pane shows the request of this run.
 async fn shown(page: &Page, run: &str) {
     page.wait(css(&format!("#pane a[href$='/w/{run}']")).nth(0)).await.unwrap();
 }
@@ -101,7 +101,7 @@ async fn tabs_search_and_filters_stand_in_the_address_with_and_without_scripts()
         assert_eq!(titles(&page).await, json!(["bobs"]));
         page.close().await.unwrap();
     }
-    // The requester reads what the runs wait for.
+    // The requester reads the requests of her runs.
     let dana = harness.signed_in("dana", &Look::default()).await.unwrap();
     dana.click(role("link", "4 of your runs wait for other people.")).await.unwrap();
     dana.wait(role("heading", "Runs")).await.unwrap();
@@ -205,7 +205,7 @@ async fn keys_move_and_open_a_confirmation_and_send_nothing() {
         1,
         "a key of the browser moves nothing"
     );
-    // The keys are listed, and can be switched off for good.
+    // The keys are listed, and can be switched off permanently.
     page.press("?").await.unwrap();
     page.wait(role("heading", "Keys")).await.unwrap();
     every_look(&page, "list-keys").await;
@@ -262,7 +262,7 @@ async fn beside_the_list_two_keys_or_two_clicks_decide_and_the_next_request_open
         assert!(is_seen(0) && is_seen(1), "invoice-{next}: {seen}");
     }
     every_look(&page, "list-next").await;
-    // What is not seen as a whole is read from its heading. Another answer than the next request stands in the pane.
+    // A pane that is too long is shown from its heading. It has another answer than the next request.
     page.fill(css("#reason"), &"on and on\n".repeat(60)).await.unwrap();
     page.focus(css("#pane")).await.unwrap();
     page.press("a").await.unwrap();
@@ -295,12 +295,12 @@ async fn text_that_is_typed_and_a_double_click_confirm_nothing() {
     page.wait(css(".confirm")).await.unwrap();
     page.keys(" car").await.unwrap();
     assert_eq!(page.value(css("#find")).await.unwrap(), "rent a car");
-    // The button has the focus: text leads back to the heading, and the second click of a double click is none.
+    // The button has the focus: text leads back to the heading, and the second click of a double click is ignored.
     page.click(role("button", "Back")).await.unwrap();
     page.focus(css("#pane")).await.unwrap();
     page.press("a").await.unwrap();
     page.wait(css(".confirm")).await.unwrap();
-    // An early Enter is none, and does not keep a later one away. Escape goes back.
+    // An early Enter is ignored, and does not prevent a later one. Escape goes back.
     let early = "document.querySelector('.confirm h1').dispatchEvent(new KeyboardEvent('keydown', {key: 'Enter'}))";
     page.evaluate(early).await.unwrap();
     page.wait(css(".confirm form button:not([name]):focus")).await.unwrap();
@@ -314,7 +314,7 @@ async fn text_that_is_typed_and_a_double_click_confirm_nothing() {
     let twice = "document.querySelector('.confirm form button:not([name])').dispatchEvent(new MouseEvent('click', {detail: 2, bubbles: true, cancelable: true}))";
     assert_eq!(page.evaluate(twice).await.unwrap(), json!(false), "it is prevented");
     assert_eq!(patches(&harness), (0, 3), "nothing was sent");
-    // Another request that is chosen meanwhile stays, and the answer is told.
+    // Another request that is chosen before the answer stays, and the answer is reported.
     harness.witness.delay(std::time::Duration::from_secs(1));
     page.click(role("button", "Approve").inside(css(".confirm"))).await.unwrap();
     page.click(css(".request a.what").nth(1)).await.unwrap();
@@ -391,7 +391,7 @@ async fn a_request_whose_run_has_another_spec_is_not_decided_with_the_others() {
     page.goto(&harness.at(&format!("/together?{}&{}", named(&asked[1]), named(&asked[0])))).await.unwrap();
     page.wait(text("Nothing is chosen yet")).await.unwrap();
     assert_eq!(page.count(css("input[name=call]:checked")).await.unwrap(), 0);
-    // A form that names it all the same: it is told, and neither tried nor sent.
+    // A form that still names it: it is reported, and neither tried nor sent.
     let fields: Vec<_> = all
         .iter()
         .map(|one| json!(["call", format!("{} {}", one.metadata.name.as_deref().unwrap(), one.spec.request.digest)]))

@@ -1,5 +1,4 @@
-//! Every page in both themes and two sizes: accessible, no wider than its window, and kept as a picture to be looked
-//! at. They must not judge beauty: people look at the pictures.
+//! Every page in both themes and two sizes: accessible, no wider than its window, and kept as a screenshot for people.
 
 use serde_json::json;
 use signoff_tests::browser::{Look, Page, css, role, text};
@@ -13,7 +12,7 @@ fn looks() -> [(&'static str, Look); 4] {
     [("light", plain.clone()), ("dark", plain.dark()), ("small", small.clone()), ("small-dark", small.dark())]
 }
 
-/// Looks at what is there in each way.
+/// Checks the page in each theme and size.
 pub(crate) async fn every_look(page: &Page, name: &str) {
     for (way, look) in looks() {
         page.look(&look).await.unwrap();
@@ -24,7 +23,7 @@ pub(crate) async fn every_look(page: &Page, name: &str) {
     page.look(&Look::default()).await.unwrap();
 }
 
-/// A gate with everything that a page can have.
+/// Returns a gate with everything that a page can show.
 fn everything() -> serde_json::Value {
     json!({
             "prompt": "Publish the notice about the opening hours?\nIt goes to all customers.",
@@ -141,7 +140,7 @@ async fn the_focus_is_visible_wherever_the_keyboard_goes() {
     }
 }
 
-/// Whether a part of what has the focus can be seen, with nothing in front of it.
+/// A script that returns whether a part of the focused element is visible, with nothing in front of it.
 const IS_SEEN: &str = "(e => [...e.getClientRects()].some(r => [0.1, 0.5, 0.9].some(part => e.contains(\
     document.elementFromPoint(r.left + r.width / 2, r.top + r.height * part)))))(document.activeElement)";
 

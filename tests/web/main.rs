@@ -1,5 +1,4 @@
-//! Tests of the inbox: a real browser, a real issuer, and a real API server behind a witness. They must not touch a
-//! cluster of anybody else.
+//! Tests of the inbox: a real browser, a real issuer, and a real API server behind a witness.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod attacks;

@@ -1,5 +1,4 @@
 //! One request as its reader sees it: facts first, the whole of what is decided, and the words of others as text.
-//! They must not decide by the page.
 
 use serde_json::{Value, json};
 use signoff_api::approval::ApprovalPhase;
@@ -96,7 +95,7 @@ async fn the_whole_of_a_long_text_is_shown_and_verified_and_one_that_cannot_be_r
     page.wait(text(&digest).nth(0)).await.unwrap();
     page.wait(text(&format!("{} bytes, whole", long.len()))).await.unwrap();
 
-    // nina may read requests, and no Blobs.
+    // nina can read requests, and no Blobs.
     let page = reads(&harness, "nina", &asked).await;
     page.wait(text("Not the whole text.")).await.unwrap();
     assert_eq!(page.count(text("Unchanged since it was asked")).await.unwrap(), 0);

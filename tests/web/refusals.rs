@@ -1,5 +1,5 @@
-//! Input that is not sent, or that is refused: each problem is shown beside its field, in the words of the form or the
-//! policy, and no input is lost. Everything is sent by the page, unless a test says otherwise.
+//! Requests that are not sent, or refused: each error is shown where the value was typed, in the form's or the policy's
+//! own words, and nothing is lost.
 
 use http::Method;
 use kube::ResourceExt;
@@ -11,13 +11,13 @@ use signoff_tests::browser::{Look, Page, css, label, role, text};
 use crate::harness::{Harness, decided};
 use crate::runs::{Runs, path, user};
 
-/// The decisions that reached the API server through the page, without those that were only tried.
+/// Returns the number of decisions that reached the API server through the page, without dry runs.
 fn sent(harness: &Harness) -> usize {
     let seen = harness.witness.seen();
     seen.iter().filter(|seen| seen.method == Method::PATCH && !seen.path.contains("dryRun=All")).count()
 }
 
-/// Sends a form as the page would, whatever the page shows; returns what is said instead of a decision.
+/// Sends a form as the page would, whatever the page shows; returns the error in place of a decision.
 pub(crate) async fn forced(page: &Page, asked: &Approval, verdict: &str) -> String {
     let digest = asked.spec.request.digest.to_string();
     let fields = json!({"verdict": verdict, "digest": digest, "confirmed": "yes"});
@@ -173,7 +173,7 @@ async fn a_second_vote_and_one_that_comes_too_late_are_refused_in_words() {
     let (harness, [runs]) = Harness::with_runs(["late"]).await.unwrap();
     let both = json!({"approvers": [user("alice"), user("bob"), user("carol")], "threshold": 2, "rejectPolicy": "any"});
     let asked = runs.gate("late", both).await;
-    // Without scripts, so that nothing tells her before she sends.
+    // Without scripts, so that nothing warns her before she sends.
     let page = harness.signed_in("alice", &Look::default().without_scripts()).await.unwrap();
     let other = page.tab().await.unwrap();
     for page in [&page, &other] {
@@ -208,7 +208,7 @@ async fn a_request_that_is_not_the_one_that_was_read_is_to_be_read_again() {
     );
     assert_eq!(page.evaluate(&stale).await.unwrap(), json!(409));
     assert_eq!(page.value(css("#reason")).await.unwrap(), "as I read it");
-    // The form is now that of the request as it is.
+    // The form is now that of the current request.
     page.click(role("button", "Approve")).await.unwrap();
     page.wait(role("heading", "Approve: review?")).await.unwrap();
     // Its run is deleted before she confirms.

@@ -1,4 +1,4 @@
-//! Replicas that are killed and restarted while people work. They must not lose a session, a form or a decision.
+//! Replicas that are killed and restarted while people work: no session, form or decision is lost.
 
 use serde_json::json;
 use signoff_tests::browser::{Look, css, role};
@@ -8,7 +8,7 @@ use crate::attacks::visitor::Visitor;
 use crate::harness::Harness;
 use crate::runs::path;
 
-/// Two replicas behind one address, with one key.
+/// Starts two replicas behind one address, with one key.
 async fn two(arguments: Vec<String>) -> (Harness, WebProcess, Front) {
     let front = Front::start().await.unwrap();
     let key = Cluster::web().unwrap().cookie_key().unwrap();
@@ -41,12 +41,12 @@ async fn a_form_that_one_replica_showed_is_taken_by_another_and_by_the_first_aft
     page.wait_url(&harness.at("/")).await.unwrap();
     page.goto(&harness.at(&path(&approval))).await.unwrap();
     page.fill(css("#reason"), "in mid-form").await.unwrap();
-    // The one that showed the form dies; the other asks to confirm.
+    // The one that showed the form dies; the other shows the confirmation.
     harness.web.kill();
     front.lead_to([&other]);
     page.click(role("button", "Approve")).await.unwrap();
     page.wait_title("Confirm").await.unwrap();
-    // And that one dies too; the first is back.
+    // The other one dies too; the first is back.
     other.kill();
     harness.web.start_again().unwrap();
     harness.web.until_ready().await.unwrap();
@@ -95,7 +95,7 @@ async fn a_page_that_is_asked_to_end_ends_its_streams_and_answers_what_it_has_be
         assert_eq!(said.status, 303, "{}", said.text);
     };
     let stop = async {
-        // As soon as the API server is asked, the decision is on its way.
+        // As soon as the API server gets a request, the decision is in flight.
         while witness.seen().is_empty() {
             tokio::time::sleep(std::time::Duration::from_millis(5)).await;
         }

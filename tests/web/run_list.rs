@@ -10,7 +10,7 @@ use signoff_tests::browser::{Look, css, role, text};
 use crate::harness::Harness;
 use crate::looks::every_look;
 
-/// Returns the number of requests that changed or created a Workflow, without those that were only tried.
+/// Returns the number of requests that changed or created a Workflow, without dry runs.
 fn changes(harness: &Harness) -> usize {
     let seen = harness.witness.seen();
     let is_sent = |path: &str| path.contains("/workflows") && !path.contains("dryRun=All");

@@ -1,5 +1,4 @@
-//! Runs with a gate each, in a namespace of their own on the suite's cluster, and what came of them.
-//! They must not decide by themselves: people of the cast do, and the operator counts.
+//! Runs with a gate each, in a namespace of their own on the suite's cluster, and their results.
 
 use std::time::Duration;
 
@@ -12,8 +11,7 @@ use signoff_api::workflow::WorkflowPhase;
 use signoff_api::{Approval, Workflow};
 use signoff_tests::control_plane::{Cluster, Namespace, named};
 
-/// The longest time that a test waits for the operator. It takes a fraction of a second; test machines are slow and
-/// busy.
+/// The deadline of every wait for the operator, which takes a fraction of a second; test machines are slow and busy.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A namespace with runs.
@@ -24,18 +22,18 @@ pub(crate) struct Runs {
 }
 
 impl Runs {
-    /// In a fresh namespace, whose name begins so.
+    /// Creates a namespace whose name begins with `prefix`.
     pub(crate) async fn of(cluster: &Cluster, prefix: &str) -> Self {
         let namespace = cluster.namespace(prefix).await.unwrap();
         Self { namespace, cluster: cluster.clone(), admin: cluster.admin().await.unwrap() }
     }
 
-    /// The name of the namespace.
+    /// Returns the name of the namespace.
     pub(crate) fn name(&self) -> &str {
         &self.namespace.name
     }
 
-    /// Creates a run with this spec as a person.
+    /// Starts a run with this spec, as a person of the cast.
     pub(crate) async fn start_as(&self, who: &str, name: &str, mut spec: Value) {
         spec["requestedBy"] = json!("");
         let object =
@@ -44,13 +42,14 @@ impl Runs {
         api.create(&PostParams::default(), &serde_json::from_value(object).unwrap()).await.unwrap();
     }
 
-    /// dana starts a run: a draft, a gate for alice with these fields on top, and a step after it. Returns the request.
+    /// Starts a run as dana: a draft, a gate for alice with these further fields, and a step after it. Returns the
+    /// request.
     pub(crate) async fn gate(&self, name: &str, fields: Value) -> Approval {
         self.start_as("dana", name, spec(fields)).await;
         self.asked(name).await
     }
 
-    /// The request that a run waits for.
+    /// Returns the request that a run waits for.
     pub(crate) async fn asked(&self, run: &str) -> Approval {
         let waits = |workflow: &Workflow| workflow.status.as_ref()?.pending.first().cloned();
         let is_asked = |workflow: Option<&Workflow>| workflow.and_then(waits).is_some();
@@ -58,7 +57,7 @@ impl Runs {
         self.until(&waits(&found).unwrap(), "is there", |found: Option<&Approval>| found.is_some()).await
     }
 
-    /// Waits until a run asks for so many decisions at once. Returns the requests in the order of their paths.
+    /// Waits until a run asks for this number of decisions at once. Returns the requests in the order of their paths.
     pub(crate) async fn asks_all(&self, run: &str, count: usize) -> Vec<Approval> {
         let asks = |workflow: Option<&Workflow>| {
             workflow.and_then(|workflow| workflow.status.as_ref()).is_some_and(|status| status.pending.len() == count)
@@ -72,7 +71,7 @@ impl Runs {
         asked
     }
 
-    /// Waits until a run asks again, by another request than this one.
+    /// Waits until a run asks again, with another request than this one.
     pub(crate) async fn asked_again(&self, run: &str, before: &Approval) -> Approval {
         let other = |workflow: &Workflow| {
             let pending = &workflow.status.as_ref()?.pending;
@@ -83,7 +82,7 @@ impl Runs {
         self.until(&other(&found).unwrap(), "is there", |found: Option<&Approval>| found.is_some()).await
     }
 
-    /// Waits until somebody may list Approvals of all namespaces. A binding takes effect by a watch, which no event
+    /// Waits until a user may list Approvals of all namespaces. A binding takes effect by a watch, which no event
     /// reports.
     pub(crate) async fn allowed_everywhere(&self, user: &str) {
         let question: SubjectAccessReview =
@@ -101,7 +100,7 @@ impl Runs {
         panic!("{user} may not list Approvals after 1000 questions");
     }
 
-    /// A run that has ended.
+    /// Waits until a run has ended, and returns it.
     pub(crate) async fn ended(&self, run: &str) -> Workflow {
         let ends = |workflow: Option<&Workflow>| {
             workflow.and_then(|workflow| workflow.status.as_ref()).is_some_and(|status| status.phase.is_end())
@@ -109,32 +108,32 @@ impl Runs {
         self.until(run, "ends", ends).await
     }
 
-    /// The result of a run that has to succeed.
+    /// Returns the result of a run that has to succeed.
     pub(crate) async fn result(&self, run: &str) -> String {
         let status = self.ended(run).await.status.unwrap();
         assert_eq!(status.phase, WorkflowPhase::Succeeded, "{run}: {:?}", status.message);
         status.outputs.unwrap_or_default()
     }
 
-    /// A request as it is stored now.
+    /// Returns a request as it is stored now.
     pub(crate) async fn stored(&self, approval: &Approval) -> Approval {
         Api::namespaced(self.admin.clone(), self.name()).get(&approval.name_any()).await.unwrap()
     }
 
-    /// The decision of one of the cast as it is stored; `null` where there is none.
+    /// Returns the stored decision of a person of the cast, or `null`.
     pub(crate) async fn decision(&self, approval: &Approval, who: &str) -> Value {
         let stored = self.stored(approval).await;
         serde_json::to_value(stored.spec.decisions.get(named(who).unwrap().user)).unwrap()
     }
 
-    /// One of the cast decides as with kubectl: by a merge patch.
+    /// Sends a decision of a person of the cast as with kubectl: by a merge patch.
     pub(crate) async fn decides(&self, who: &str, approval: &Approval, decision: Value) {
         let api: Api<Approval> = Api::namespaced(self.cluster.token_client(who).await.unwrap(), self.name());
         let patch = json!({"spec": {"decisions": {named(who).unwrap().user: decision}}});
         api.patch(&approval.name_any(), &PatchParams::default(), &Patch::Merge(&patch)).await.unwrap();
     }
 
-    /// Waits until something is true of an object.
+    /// Waits until `holds` is true of an object, and returns it.
     pub(crate) async fn until<K>(&self, name: &str, what: &str, holds: impl Fn(Option<&K>) -> bool) -> K
     where
         K: kube::Resource<DynamicType = (), Scope = k8s_openapi::NamespaceResourceScope>
@@ -157,7 +156,7 @@ impl Runs {
         tokio::time::timeout(PATIENCE, gone).await.unwrap().unwrap();
     }
 
-    /// All objects of a kind here, as the administrator.
+    /// Returns all objects of a kind here, as the administrator.
     pub(crate) fn all<K>(&self) -> Api<K>
     where
         K: kube::Resource<DynamicType = (), Scope = k8s_openapi::NamespaceResourceScope>,
@@ -166,7 +165,7 @@ impl Runs {
     }
 }
 
-/// The spec of a run: a draft, a gate for alice with these fields on top, and a step after it.
+/// Returns the spec of a run: a draft, a gate for alice with these further fields, and a step after it.
 pub(crate) fn spec(fields: Value) -> Value {
     let mut gate = json!({"prompt": "Go on?", "approvers": [user("alice")]});
     for (field, value) in fields.as_object().into_iter().flatten() {
@@ -179,12 +178,12 @@ pub(crate) fn spec(fields: Value) -> Value {
     ]})
 }
 
-/// One of the cast, as an approver.
+/// Returns a person of the cast, as an approver.
 pub(crate) fn user(who: &str) -> Value {
     json!({"kind": "User", "name": named(who).unwrap().user})
 }
 
-/// The path of the page of a request.
+/// Returns the path of the page of a request.
 pub(crate) fn path(approval: &Approval) -> String {
     format!("/n/{}/a/{}", approval.namespace().unwrap(), approval.name_any())
 }

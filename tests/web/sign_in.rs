@@ -1,4 +1,4 @@
-//! The page on which people sign in, and what a session is. They must not look into a session.
+//! The page on which people sign in, and their sessions.
 
 use signoff_tests::browser::{Look, role};
 use signoff_tests::control_plane::{CLIENT, Cluster, Front, WebOptions, WebProcess};

@@ -1,5 +1,5 @@
 //! The calls of one turn, decided together: one verdict, one confirmation, and a vote with its own digest for each
-//! call. They must not decide by any other way than the page, where the test says nothing else.
+//! call.
 
 use http::Method;
 use serde_json::{Value, json};
@@ -11,7 +11,7 @@ use crate::harness::Harness;
 use crate::looks::every_look;
 use crate::runs::{Runs, path, user};
 
-/// Three calls of one turn.
+/// Returns three calls of one turn.
 fn calls() -> Value {
     json!([
         {"tool": "refund", "arguments": {"amount": 420}},
@@ -20,31 +20,31 @@ fn calls() -> Value {
     ])
 }
 
-/// A gate that asks alice or bob about every call.
+/// Returns a gate that asks alice or bob about every call.
 fn gates() -> Value {
     json!([{"name": "all", "type": "toolExecution", "hitl": {"prompt": "May it do this?", "approvers": [user("alice"), user("bob")],
         "allowedVerdicts": ["Approve", "Modify", "Reject", "Defer", "Skip", "Abort"]}}])
 }
 
-/// A run with three calls that wait, in the order of the model.
+/// Starts a run with three waiting calls, and returns their requests in the order of the model.
 pub(crate) async fn waits(runs: &Runs, name: &str, told: &[&str]) -> Vec<Approval> {
     runs.start_as("dana", name, agent(&calls(), &gates(), told)).await;
     runs.asks_all(name, 3).await
 }
 
-/// The path of the page of a turn.
+/// Returns the path of the page of a turn.
 pub(crate) fn turn(asked: &Approval) -> String {
     let request = &asked.spec.request;
     format!("/n/{}/t/{}", asked.metadata.namespace.as_deref().unwrap(), request.turn().unwrap())
 }
 
-/// The decisions that reached the API server, without those that were only tried.
+/// Returns the number of decisions that reached the API server, without dry runs.
 fn sent(harness: &Harness) -> usize {
     let seen = harness.witness.seen();
     seen.iter().filter(|seen| seen.method == Method::PATCH && !seen.path.contains("dryRun=All")).count()
 }
 
-/// The page of a turn, reached from the inbox.
+/// Opens the page of a turn from the inbox.
 async fn from_the_inbox(harness: &Harness, asked: &Approval, look: &Look) -> Page {
     let page = harness.signed_in("alice", look).await.unwrap();
     page.goto(&harness.at("/")).await.unwrap();
@@ -169,7 +169,7 @@ async fn nothing_is_sent_but_what_was_confirmed() {
     let (harness, [runs]) = Harness::with_runs(["confirmed"]).await.unwrap();
     let asked = waits(&runs, "confirmed", &[]).await;
     let page = from_the_inbox(&harness, &asked[0], &Look::default()).await;
-    // A digest that is another than that of the request.
+    // Another digest than that of the request.
     let other = format!("sha256:{}", "0".repeat(64));
     let swap = format!(
         "(box => {{ box.value = box.value.split(' ')[0] + ' {other}' }})(document.querySelector('input[name=call]'))"
@@ -179,7 +179,7 @@ async fn nothing_is_sent_but_what_was_confirmed() {
     page.wait(role("heading", "Approve: 2 of 3 calls?")).await.unwrap();
     page.wait(text("it has changed").inside("ul.calls")).await.unwrap();
     every_look(&page, "turn-confirm-partial").await;
-    // The reason is another than the one that was confirmed, and one call was never confirmed.
+    // The reason differs from the confirmed one, and one call was never confirmed.
     let reason = "document.querySelector('textarea[name=reason]').value = 'something else'";
     page.evaluate(reason).await.unwrap();
     page.click(role("button", "Approve")).await.unwrap();

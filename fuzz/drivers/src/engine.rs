@@ -21,7 +21,7 @@ pub fn spec(data: &[u8]) {
     }
 }
 
-/// Decodes a decision from JSON and counts it at a gate that asks for everything there is.
+/// Decodes a decision from JSON and counts it at a gate whose request has every part.
 pub fn decision(data: &[u8]) {
     let Ok(decision) = serde_json::from_slice::<Decision>(data) else { return };
     let request = json!({

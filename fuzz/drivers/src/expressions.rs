@@ -49,7 +49,7 @@ pub fn answer(data: &[u8]) {
     assert!(shown.chars().count() <= 100, "what is shown is bounded");
     assert!(!shown.contains(['\u{1b}', '\u{202e}', '\u{200b}', '\r']), "what is shown hides nothing");
     if let Some(found) = json_text::extract(&source) {
-        // Not compared: the last digit of a number may differ once it was written and read.
+        // Not compared: the last digit of a number may differ after it was written and read.
         assert!(json_text::extract(&found.to_string()).is_some(), "what was found is found again");
     }
     let wanted = |value: &serde_json::Value| value.get("route").is_some_and(serde_json::Value::is_string);

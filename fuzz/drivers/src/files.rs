@@ -4,23 +4,23 @@ use signoff_engine::Settings;
 
 use signoff_manifest::{Checked, check, explain::explain, flow::Flow, report};
 
-/// The longest text that is tried.
+/// The longest text that is tried, in bytes.
 const LONGEST: usize = 20_000;
 
-/// Checks the bytes as a file of Signoff and shows every problem, in every way.
+/// Checks the bytes as a file of Signoff and renders every problem in every format.
 ///
 /// # Panics
-/// Where something that is shown could move a cursor, or a position is not within the text.
+/// A rendered text could move a cursor, or a position is not within the text.
 pub fn manifest(data: &[u8]) {
     let text = text(data);
     show(&text, check(&text, &Settings::default()));
     let _ = explain(&text);
 }
 
-/// Checks the bytes as a file of either format and shows every problem, in every way.
+/// Checks the bytes as a file of either format and renders every problem in every format.
 ///
 /// # Panics
-/// Where something that is shown could move a cursor, or a position is not within the text.
+/// A rendered text could move a cursor, or a position is not within the text.
 pub fn strands(data: &[u8]) {
     let text = text(data);
     show(&text, signoff_strands::check(&text, &Settings::default()));
@@ -29,7 +29,7 @@ pub fn strands(data: &[u8]) {
 /// Imports the bytes as a file of the Strands CLI, and checks the Workflow.
 ///
 /// # Panics
-/// Where the imported Workflow cannot be read again.
+/// The imported Workflow cannot be read again.
 pub fn import(data: &[u8]) {
     let text = text(data);
     if let Ok(imported) = signoff_strands::import(&text, "alice") {
@@ -41,12 +41,12 @@ pub fn import(data: &[u8]) {
     }
 }
 
-/// Returns the bytes as a text, cut to what is tried.
+/// Returns the bytes as a text, cut to [`LONGEST`].
 fn text(data: &[u8]) -> String {
     String::from_utf8_lossy(data.get(..LONGEST).unwrap_or(data)).into_owned()
 }
 
-/// Shows every problem of a text, in every way, and what would run.
+/// Renders every problem of a text in every format, and the plan of its Workflow.
 fn show(text: &str, all: Vec<Checked>) {
     for checked in all {
         for problem in &checked.problems {
@@ -73,7 +73,7 @@ mod tests {
     use super::*;
     use crate::mutations::survives;
 
-    /// The files of a folder of the tests.
+    /// Returns the files of a folder of the tests.
     fn corpus(folder: &str) -> Vec<Vec<u8>> {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/contract").join(folder);
         let mut files: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();

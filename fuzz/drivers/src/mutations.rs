@@ -7,7 +7,7 @@ use std::thread;
 /// The longest mutation, in bytes.
 const LONGEST: usize = 20_000;
 
-/// Texts that have hurt parsers: quotes and brackets of every language here, invisible characters, numbers at the edge.
+/// Texts that have broken parsers: quotes and brackets of every language here, invisible characters, extreme numbers.
 const WORDS: [&str; 40] = [
     "{{",
     "}}",
@@ -100,7 +100,7 @@ fn mutation(seeds: &[Vec<u8>], dice: &mut Dice) -> Vec<u8> {
     data
 }
 
-/// Numbers without a pattern, always the same ones (xorshift).
+/// A generator of random numbers (xorshift), which are the same in every run.
 struct Dice(u64);
 
 impl Dice {

@@ -7,7 +7,7 @@ use signoff_api::{Approval, Workflow};
 use signoff_engine::{Plan, Settings};
 use signoff_local::{Decided, Snapshot, history, object};
 
-/// Decodes a session's file as it stands, and its bytes once more as if this program had written them.
+/// Decodes a session's file as it is, and its bytes again with a valid digest.
 pub fn session(data: &[u8]) {
     let _ = object::decode::<Workflow>(data);
     let signed = object::with_digest(data);
@@ -21,7 +21,7 @@ pub fn session(data: &[u8]) {
     let _ = decided(&signed);
 }
 
-/// Returns the history of a session, one file of which holds these bytes; the others are valid.
+/// Returns the history of a session in which one file has these bytes and the others are valid.
 fn decided(file: &[u8]) -> Vec<Decided> {
     static WHOLE: LazyLock<Option<(Workflow, Approval)>> = LazyLock::new(|| {
         let [workflow, _, approval] = seeds();
@@ -33,7 +33,7 @@ fn decided(file: &[u8]) -> Vec<Decided> {
     history(&Snapshot { id: "s".to_owned(), workflow, approvals })
 }
 
-/// Returns the seeds: a session that waits, an Approval of it, and the same once it is decided.
+/// Returns the seeds: a waiting session, its Approval, and the Approval after the decision.
 fn seeds() -> [serde_json::Value; 3] {
     let digest = signoff_api::Digest::of_bytes(b"");
     let workflow = json!({

@@ -7,7 +7,8 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use signoff_tests::cargo::{cargo, root};
 
-/// Builds the benchmarks and becomes them, so that an interrupt reaches the program that has control planes to end.
+/// Builds the benchmarks and replaces this process by them, so that an interrupt reaches the program that has control
+/// planes to end.
 pub(crate) fn run(arguments: &[OsString]) -> Result<ExitCode> {
     let mut command = cargo(&["run", "--package", "signoff-bench", "--manifest-path"]);
     command.arg(root().join("Cargo.toml")).arg("--").args(arguments);

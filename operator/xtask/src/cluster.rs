@@ -1,5 +1,5 @@
-//! `cargo xtask cluster`: the cluster tests' control plane to work with by hand.
-//! No operator runs in it, and nothing remains when it ends.
+//! `cargo xtask cluster`: the cluster tests' control plane for work by hand, without an operator. It is removed at the
+//! end.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

@@ -1,5 +1,5 @@
-//! Writes the generated files, or lists those that are out of date. Other crates make the content (the API, the engine,
-//! the runtime, the table of attacks), so that tests can compare the files without this program.
+//! Writes the generated files, or reports those that are out of date. Their content comes from functions of the API
+//! crate, the engine, the runtime and the table of attacks, with which a test can compare without this program.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -35,7 +35,7 @@ pub(crate) fn run(check: bool) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Whether every generated file is what would be written; says which are not.
+/// Returns whether every generated file is up to date, and prints those that are not.
 pub(crate) fn is_current() -> Result<bool> {
     let wanted = wanted()?;
     let mut stale: Vec<_> = wanted
@@ -64,7 +64,7 @@ fn wanted() -> Result<Vec<(PathBuf, String)>> {
 fn left_over(wanted: &[(PathBuf, String)]) -> Result<Vec<PathBuf>> {
     let wanted: BTreeSet<&Path> = wanted.iter().map(|(path, _)| path.as_path()).collect();
     let mut found = Vec::new();
-    // The folder holds nothing but generated files, and has no left-overs before the first of them is written.
+    // The folder has generated files only, and none of earlier versions before the first new one is written.
     for entry in fs::read_dir(root().join(signoff_admission::files::FOLDER)).into_iter().flatten() {
         found.push(entry?.path());
     }

@@ -1,7 +1,8 @@
-//! `cargo xtask demo`: the quickstart example from an empty machine to a posted letter, everybody in it played; with
-//! `--pods`, an agent whose steps are containers on a real node; with `--agents`, an agent with tools and people in
-//! front of them; and with `--inbox`, the page on which people decide.
-//! Every command is run exactly as it is shown. An act with another result than announced ends the demo.
+//! `cargo xtask demo`: plays the quickstart example from an empty machine to a posted letter.
+//!
+//! `--pods` plays an agent whose steps are containers on a real node, `--agents` an agent with tools and people who
+//! decide on its calls, and `--inbox` the page on which people decide. Every command that is shown is run, and an act
+//! with an unexpected result ends the demo.
 
 mod agents;
 mod harness;
@@ -29,9 +30,9 @@ use letters::{Letters, Model};
 
 pub(crate) use show::exports;
 
-/// The key of the model's provider; on a command line everybody on the machine could read it.
+/// The environment variable with the key of the model's provider; every user of the machine can read command lines.
 const KEY: &str = "SIGNOFF_MODEL_KEY";
-/// Tokens are good for half a day.
+/// The interval at which tokens, which are valid for half a day, are renewed.
 const RENEW_EVERY: Duration = Duration::from_secs(3 * 3600);
 
 /// The arguments of `cargo xtask demo`.
@@ -73,7 +74,7 @@ pub(crate) struct DemoOptions {
     model: Option<String>,
 }
 
-/// Plays the story. The exit code is a failure when an act did not turn out as told.
+/// Plays the story. The exit code is a failure when an act had an unexpected result.
 pub(crate) fn run(options: DemoOptions) -> Result<ExitCode> {
     let manned = !options.script && std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
     if options.pods {
@@ -87,7 +88,7 @@ pub(crate) fn run(options: DemoOptions) -> Result<ExitCode> {
     }
     let programs = build()?;
     let named = options.kubeconfig.zip(options.context);
-    // Says itself how long it takes where it has to be built.
+    // Prints how long it takes when it has to be built.
     match named {
         None => drop(binary()?),
         Some(_) => drop(clients()?),
@@ -111,7 +112,7 @@ pub(crate) fn run(options: DemoOptions) -> Result<ExitCode> {
     })
 }
 
-/// Builds everybody's programs, and says where they are.
+/// Builds all programs, and returns their folder.
 fn build() -> Result<PathBuf> {
     say::step("building the programs (minutes the first time, seconds afterwards)");
     if !succeeds(&mut cargo(&["build", "--workspace", "--bins"]))? {
@@ -137,7 +138,7 @@ async fn story(
     }
 }
 
-/// Waits for Ctrl-C, and renews the operator's token meanwhile.
+/// Waits for Ctrl-C, and renews the operator's token until then.
 async fn wait(harness: &Harness) -> Result<()> {
     loop {
         tokio::select! {

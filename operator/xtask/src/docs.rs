@@ -1,5 +1,5 @@
-//! The documentation as a book: pages and what they link to -> one folder -> mdBook.
-//! The order of the pages is `docs/SUMMARY.md`.
+//! The documentation as a book: pages and the files that they link to -> one folder -> mdBook. The order of the pages
+//! is that of `docs/SUMMARY.md`.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -36,7 +36,7 @@ pub(crate) fn run(out: &Path) -> Result<ExitCode> {
         let text = fs::read_to_string(root().join(page)).with_context(|| page.display().to_string())?;
         copy(page, &source)?;
         for file in linked(&text, page).difference(&pages) {
-            // A folder cannot be shown; the contract tests see to it that every link leads somewhere.
+            // A folder has no page; the contract tests check that every link has a target.
             if root().join(file).is_file() {
                 copy(file, &source)?;
             }
@@ -49,7 +49,7 @@ pub(crate) fn run(out: &Path) -> Result<ExitCode> {
     let mut build = Command::new(program);
     surround(build.arg("build").arg("--dest-dir").arg(&out).arg(&folder));
     let built = build.output().with_context(|| format!("running {build:?}"))?;
-    // mdBook writes what it does, and its warnings, to standard error.
+    // mdBook writes its progress and its warnings to standard error.
     let said = String::from_utf8_lossy(&built.stderr);
     say::result(said.trim_end());
     ensure!(built.status.success(), "mdBook could not build the book");

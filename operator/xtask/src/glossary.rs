@@ -1,5 +1,5 @@
 //! The glossary: every type of engine, admission, cluster and controller that more than one file can name, with the
-//! first sentence of its documentation. Must not say anything that the code does not say itself.
+//! first sentence of its documentation.
 
 use std::fs;
 
@@ -45,7 +45,7 @@ pub(crate) fn page() -> Result<String> {
     Ok(page)
 }
 
-/// Returns name, file and first sentence of each type that stands at the beginning of a line.
+/// Returns name, file and first sentence of each type that is declared at the beginning of a line.
 fn types_of(text: &str, file: &str) -> Result<Vec<(String, String, String)>> {
     let (mut types, mut words) = (Vec::new(), Vec::new());
     for line in text.lines() {
@@ -53,7 +53,7 @@ fn types_of(text: &str, file: &str) -> Result<Vec<(String, String, String)>> {
             words.push(words_of_line.trim());
             continue;
         }
-        // Attributes stand between the documentation and the type.
+        // Attributes are between the documentation and the type.
         if line.starts_with("#[") || (!words.is_empty() && line.starts_with([' ', ')'])) {
             continue;
         }
@@ -77,7 +77,7 @@ fn first_sentence(lines: &[&str]) -> String {
     let paragraph = lines.iter().take_while(|line| !line.is_empty()).copied().collect::<Vec<_>>().join(" ");
     let end = paragraph.find(". ").map_or(paragraph.len(), |at| at + 1);
     let sentence = paragraph.get(..end).unwrap_or(&paragraph);
-    // Links of rustdoc lead nowhere here.
+    // Links of rustdoc have no target here.
     sentence.replace("[`", "`").replace("`]", "`").replace('|', "\\|")
 }
 

@@ -64,7 +64,7 @@ pub(crate) fn page() -> Result<String, LanguageError> {
     Ok(page)
 }
 
-/// The consequences of a template's limits.
+/// The section on the consequences of a template's limits.
 const BEYOND_A_LIMIT: &str = "
 Limits of the source are checked before the run starts. A rendering that goes beyond a limit fails its step with the class `Template`.
 The CPU time of all templates and conditions of a transition together is limited by the operator's flag `--evaluation-limit`:
@@ -82,7 +82,7 @@ Workflows. For how to use them, read the [guide](../guides/templates-and-conditi
 All examples see these names:
 ";
 
-/// The names that the examples see, each with its value.
+/// Returns the names that the examples see, each with its value.
 fn names() -> Vec<(&'static str, serde_json::Value)> {
     vec![
         (

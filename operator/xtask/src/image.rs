@@ -1,6 +1,5 @@
-//! `cargo xtask image`: the image of the operator and of the page as a folder in the OCI layout. Starts nothing and
-//! reaches no registry. What is in the image is the business of `signoff_tests::image`, which the tests on a node use
-//! too.
+//! `cargo xtask image`: writes the image of the operator and of the page as a folder in the OCI layout, without a
+//! registry. `signoff_tests::image` defines its content, also for the tests on a node.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -53,12 +52,12 @@ pub(crate) fn run(options: &ImageOptions) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Returns the image of the release programs, with the texts of the licences of what is in it.
+/// Returns the image of the release programs, with the texts of the licences of its parts.
 pub(crate) fn of_release(operator: &Path, page: &Path, licences: &str) -> Result<Layout> {
     operator_image(operator, page)?.text("LICENSES.txt", licences)?.gzipped().layout(OPERATOR_IMAGE)
 }
 
-/// Writes a folder anew, in place of an earlier one with the file `mark` in it; any other content is left alone.
+/// Writes a folder again, in place of an earlier one with the file `mark` in it; any other content is left alone.
 pub(crate) fn replace(folder: &Path, mark: &str, write: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
     let is_empty = !folder.exists() || fs::read_dir(folder)?.next().is_none();
     ensure!(

@@ -1,7 +1,7 @@
-//! The imports of one source file: its `use` declarations, and every other path of two segments or more.
+//! The imports of one source file: its `use` declarations, and every other path of two segments or more. Code under
+//! `#[cfg(test)]` is skipped.
 //!
-//! Code under `#[cfg(test)]` is left out. **Invariant:** reads tokens, not text, so that no comment and no string
-//! counts.
+//! **Invariant:** reads tokens, not text, so that no comment and no string counts.
 
 use std::str::FromStr;
 
@@ -81,7 +81,7 @@ impl Imports {
                 },
                 TokenTree::Ident(_) => {
                     let (segments, end) = path(&tokens, at);
-                    // What stands behind `::` goes on from a type, such as in `<T as A>::B::c`.
+                    // A path after `::` continues a type, such as in `<T as A>::B::c`.
                     let is_continuation = at > 1 && tokens[at - 2..at].iter().all(|token| is_mark(token, ':'));
                     if segments.len() > 1 && !is_continuation {
                         self.paths.push(Path { inline: inline.to_vec(), segments });
@@ -97,7 +97,7 @@ impl Imports {
         }
     }
 
-    /// Returns the position after the item that stands behind `#[cfg(test)]`, and notes a module that it declares.
+    /// Returns the position after the item that follows `#[cfg(test)]`, and records a module that it declares.
     fn skip(&mut self, tokens: &[TokenTree], from: usize) -> usize {
         let mut start = from;
         while tokens.get(start).is_some_and(|token| is_mark(token, '#')) {
@@ -119,7 +119,7 @@ impl Imports {
         (start..tokens.len()).find(|&at| ends(&tokens[at])).map_or(tokens.len(), |end| end + 1)
     }
 
-    /// Notes the paths of a `use` declaration, each leaf one.
+    /// Records the paths of a `use` declaration, one for each leaf.
     fn tree(&mut self, tokens: &[TokenTree], before: &[String], inline: &[String]) {
         let (own, end) = path(tokens, 0);
         let segments = [before, &own].concat();
@@ -145,7 +145,7 @@ impl Imports {
     }
 }
 
-/// The segments of a path that begins at `at`, and the position after it.
+/// Returns the segments of a path that begins at `at`, and the position after it.
 fn path(tokens: &[TokenTree], at: usize) -> (Vec<String>, usize) {
     let (mut segments, mut at) = (Vec::new(), at);
     while let Some(TokenTree::Ident(segment)) = tokens.get(at) {
@@ -168,13 +168,13 @@ fn is_block(token: &TokenTree) -> bool {
     matches!(token, TokenTree::Group(group) if group.delimiter() == Delimiter::Brace)
 }
 
-/// Whether it is the `(in crate::a)` of a visibility, which imports nothing.
+/// Returns whether a token is the `(in crate::a)` of a visibility, which imports nothing.
 fn is_visibility(token: Option<&TokenTree>) -> bool {
     let Some(TokenTree::Group(group)) = token else { return false };
     matches!(group.stream().into_iter().next(), Some(TokenTree::Ident(word)) if word == "in")
 }
 
-/// Whether it is the `[cfg(test)]` of an attribute, also as one of `all`.
+/// Returns whether a token is the `[cfg(test)]` of an attribute, also as one of `all`.
 fn is_test(token: Option<&TokenTree>) -> bool {
     let Some(TokenTree::Group(attribute)) = token else { return false };
     let text: String = attribute.stream().to_string().split_whitespace().collect();

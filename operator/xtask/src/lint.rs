@@ -1,5 +1,5 @@
-//! The checks that need no test program: each counts as one test.
-//! No check changes a file: a problem that a command mends is named with that command.
+//! The checks that need no test program; each counts as one test. No check changes a file: an error names the command
+//! that fixes it.
 
 mod arrows;
 mod circles;

@@ -1,5 +1,5 @@
-//! `cargo xtask`: the chores of this repository, each one command that does all its own set-up.
-//! Only arguments are read here; the work is in the modules.
+//! `cargo xtask`: the chores of this repository. Each command does all its own setup. Only arguments are read here; the
+//! modules do the work.
 
 mod bench;
 mod catalogue;

@@ -1,5 +1,5 @@
 //! The listing of messages: source files -> string literals that read as sentences -> one snapshot, so that a review
-//! shows each changed message.
+//! sees each changed message.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -19,7 +19,7 @@ with a letter and a space, outside tests, attributes, logs and assertions; so pa
 Values that are filled in are in braces, `{…}` is a value without a name.
 ";
 
-/// Macros whose text goes to a log, or is seen only if the program has a bug.
+/// Macros whose text goes to a log, or is visible only if the program has a bug.
 const UNSEEN_MACROS: [&str; 15] = [
     "trace",
     "debug",
@@ -38,7 +38,7 @@ const UNSEEN_MACROS: [&str; 15] = [
     "debug_span",
 ];
 
-/// Methods whose text is seen only if the program has a bug.
+/// Methods whose text is visible only if the program has a bug.
 const UNSEEN_METHODS: [&str; 2] = ["expect", "expect_err"];
 
 /// Returns the text of the snapshot.
@@ -82,14 +82,14 @@ fn templates(folder: &Path) -> Result<BTreeSet<std::path::PathBuf>> {
     Ok(found)
 }
 
-/// Returns the messages of an admission policy; of a message expression, the expression. A line that begins with a text
-/// is one of the messages that a variable chooses from.
+/// Returns the messages of an admission policy; for a message expression the expression. A line that begins with a text
+/// is one of the messages from which a variable chooses.
 fn template_messages(text: &str) -> Vec<String> {
     let message = |line: &str| {
         let line = line.trim().trim_start_matches("- ");
         let said = line.strip_prefix("message: ").or_else(|| line.strip_prefix("messageExpression: "));
         let chosen = || {
-            // A choice among texts may stand in parentheses, and ends with the next condition or the empty text.
+            // A choice among texts may be in parentheses, and ends with the next condition or the empty text.
             let text = line.strip_prefix('(').unwrap_or(line);
             let choice = text.split_once(" ? ").filter(|_| !text.starts_with('\''));
             let text = choice.map_or(text, |(_, text)| text);
@@ -150,7 +150,7 @@ fn visit(stream: TokenStream, found: &mut Vec<String>) {
     }
 }
 
-/// Takes the messages out of an attribute. Returns whether what follows is compiled for tests only.
+/// Takes the messages out of an attribute. Returns whether the next item is compiled for tests only.
 fn attributed(attribute: TokenStream, found: &mut Vec<String>) -> bool {
     let words = attribute.to_string();
     if words.starts_with("error") {
@@ -203,7 +203,7 @@ fn formatted(arguments: TokenStream, found: &mut Vec<String>) {
     }
 }
 
-/// Returns the name of a value that fills a message: a variable or a field; else `…`.
+/// Returns the name of a value that fills a message: a variable or a field, or else `…`.
 fn name_of(value: &[TokenTree]) -> String {
     let words: String = value.iter().map(ToString::to_string).collect();
     let is_name = words.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | '.' | '&' | '*'));
@@ -211,7 +211,7 @@ fn name_of(value: &[TokenTree]) -> String {
     if is_name && !name.is_empty() { name.to_owned() } else { "…".to_owned() }
 }
 
-/// Returns a format string with the names of its values in place of `{}`, and without how they are formatted.
+/// Returns a format string with the names of its values in place of `{}`, and without their formats.
 fn filled(text: &str, values: &[String]) -> String {
     let mut values = values.iter();
     let (mut filled, mut rest) = (String::new(), text);

@@ -1,5 +1,4 @@
-//! `cargo xtask release`: everything that a release is made of, in one folder.
-//! Publishes and signs nothing.
+//! `cargo xtask release`: writes all files of a release into one folder, without publishing or signing them.
 //!
 //! programs and symbols -> image -> archives of the plugin -> chart -> Krew manifest -> SBOM -> licences -> checksums
 
@@ -48,7 +47,7 @@ pub(crate) fn run(options: &ReleaseOptions) -> Result<ExitCode> {
     let begun = Instant::now();
     let target = metadata()?.target_directory;
     let out = options.out.clone().unwrap_or_else(|| target.join(format!("release-{VERSION}")));
-    // Says itself how long it takes where it has to be built.
+    // Prints how long it takes when it has to be built.
     let helm = clients()?.helm;
     image::replace(&out, sums::NAME, |folder| write(folder, &options.url, &helm))?;
     if options.url.host_str() == Some("example.com") {
@@ -92,7 +91,7 @@ fn write(folder: &Path, url: &Url, helm: &Path) -> Result<()> {
     let sbom = parts.sbom(VERSION, &PROGRAMS.map(|program| program.name), &lock, &programs::libraries()?);
     fs::write(folder.join(format!("signoff-{VERSION}.cdx.json")), serde_json::to_vec_pretty(&sbom)?)?;
     fs::copy(root().join("LICENSE"), folder.join("LICENSE"))?;
-    // Last, of everything else.
+    // Last, because they cover all other files.
     fs::write(folder.join(sums::NAME), sums::sums(folder)?)?;
     Ok(())
 }
@@ -102,7 +101,7 @@ pub(crate) fn licences() -> Result<String> {
     licences::texts(&parts(&graph()?)?)
 }
 
-/// The packages that programs for this machine are made of, as cargo describes them.
+/// Returns the packages of the programs for this machine, as cargo describes them.
 fn graph() -> Result<Value> {
     let triple = Platform::host()?.triple;
     let text = output(&mut cargo(&["metadata", "--locked", "--format-version", "1", "--filter-platform", &triple]))?;
@@ -113,7 +112,7 @@ fn parts(graph: &Value) -> Result<Parts<'_>> {
     Parts::find(graph, &["signoff-controller", "signoff-web", "signoff-cli"])
 }
 
-/// Packs the chart as `helm package` does, but without times, and has helm read it.
+/// Packs the chart as `helm package` does, but without times, and checks that helm reads it.
 fn chart(to: &Path, helm: &Path) -> Result<()> {
     let mut archive = Archive::default();
     for (path, file) in files(&root().join("charts"))? {
@@ -125,7 +124,7 @@ fn chart(to: &Path, helm: &Path) -> Result<()> {
     Ok(())
 }
 
-/// All files in a folder and below it, by their paths in it.
+/// Returns all files in a folder and below it, by their paths in it.
 fn files(folder: &Path) -> Result<BTreeMap<String, PathBuf>> {
     let mut found = BTreeMap::new();
     let mut folders = vec![folder.to_owned()];
@@ -151,7 +150,7 @@ fn read(file: &Path) -> Result<Vec<u8>> {
     fs::read(file).with_context(|| format!("reading {}", file.display()))
 }
 
-/// A size as text, with two digits after the point.
+/// Returns a size in megabytes, with two digits after the point.
 pub(crate) fn megabytes(bytes: usize) -> String {
     format!("{:.2}", bytes as f64 / 1e6)
 }

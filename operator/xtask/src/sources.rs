@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 
 use crate::imports::Imports;
 
-/// Returns the `.rs` files of a folder in order. Left out are files named `…tests.rs`, and the modules that a file
+/// Returns the `.rs` files of a folder in order, without files named `…tests.rs` and without the modules that a file
 /// declares under `#[cfg(test)]`.
 ///
 /// # Errors
@@ -36,7 +36,7 @@ pub(crate) fn sources(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// Returns the folder of a file's modules: `a` of both `a.rs` and `a/lib.rs`.
+/// Returns the folder of a file's modules: `a` for both `a.rs` and `a/lib.rs`.
 fn modules_of(file: &Path) -> PathBuf {
     let is_root = ["lib.rs", "main.rs"].iter().any(|root| file.ends_with(root));
     if is_root { file.parent().unwrap_or(file).to_owned() } else { file.with_extension("") }

@@ -1,5 +1,6 @@
-//! Counts passed and failed tests, also from the output of test programs. An ignored test counts as a failure, and so
-//! does a test program that never reported.
+//! Counts passed and failed tests, also from the output of test programs.
+//!
+//! **Invariant:** an ignored test and a test program that never reported count as failures.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -14,11 +15,11 @@ const SLOWEST: usize = 10;
 pub(crate) struct Tally {
     passed: usize,
     failed: Vec<String>,
-    /// Each test that said how long it took, in seconds.
+    /// Each test whose duration was reported, in seconds.
     tests: Vec<(f64, String)>,
     /// The counts that tests report, such as `crash points`.
     tried: BTreeMap<String, usize>,
-    /// The parts, how long each took, and how many tests it had.
+    /// The parts, with the duration and the number of tests of each.
     parts: Vec<(&'static str, Duration, usize)>,
 }
 
@@ -32,7 +33,7 @@ impl Tally {
         }
     }
 
-    /// Counts what a test run printed. `label` names the run; `success` is its exit code.
+    /// Counts the tests in the output of a test run. `label` names the run; `success` is whether its exit code was 0.
     pub(crate) fn read(&mut self, label: &str, output: &str, success: bool) {
         let failed_before = self.failed.len();
         let mut reported = 0;
@@ -51,7 +52,7 @@ impl Tally {
                 self.tests.extend(seconds.map(|seconds| (seconds, format!("{label}: {name}"))));
             }
         }
-        // With --nocapture or a crash, a failure may show in the sum alone, or in the exit code alone.
+        // With --nocapture or a crash, a failure may be only in the sum or only in the exit code.
         let named = self.failed[failed_before..].iter().filter(|name| !name.ends_with(IGNORED)).count();
         for number in named..reported {
             self.failed.push(format!("{label}: a failed test without a name ({})", number + 1));
@@ -73,7 +74,7 @@ impl Tally {
         self.parts.extend(other.parts);
     }
 
-    /// Adds what a part came to.
+    /// Adds the tally of a part.
     pub(crate) fn add_part(&mut self, name: &'static str, took: Duration, tally: Self) {
         self.parts.push((name, took, tally.passed + tally.failed.len()));
         self.add(tally);
@@ -98,25 +99,25 @@ impl Tally {
         format!("\n{parts}\n\n{tests}\n\n{tried}")
     }
 
-    /// The names of what failed, in the order it happened.
+    /// Returns the names of failed tests, in their order.
     pub(crate) fn failed(&self) -> &[String] {
         &self.failed
     }
 
-    /// `N passed, N failed`
+    /// Returns a line such as `N passed, N failed`.
     pub(crate) fn summary(&self) -> String {
         format!("{} passed, {} failed", self.passed, self.failed.len())
     }
 }
 
-/// The choice of the lines of a test run that are shown: all but what passing tests print, which is only counted.
+/// The filter of the shown lines of a test run: all but the output of passing tests, which is only counted.
 #[derive(Debug, Default)]
 pub(crate) struct ShownLines {
     is_in_successes: bool,
 }
 
 impl ShownLines {
-    /// Whether the next line is shown.
+    /// Returns whether the next line is shown.
     pub(crate) fn is_shown(&mut self, line: &str) -> bool {
         let is_end = line == "failures:" || line.starts_with("test result: ");
         self.is_in_successes = !is_end && (self.is_in_successes || line == "successes:");
@@ -126,14 +127,14 @@ impl ShownLines {
 
 const IGNORED: &str = " (ignored: a test that cannot run must fail and say so)";
 
-/// `test result: FAILED. 3 passed; 1 failed; …`
+/// Reads a line such as `test result: FAILED. 3 passed; 1 failed; …`.
 fn result_line(line: &str) -> Option<(usize, usize)> {
     let (_, counts) = line.strip_prefix("test result: ")?.split_once(". ")?;
     let count = |what: &str| counts.split("; ").find_map(|part| part.strip_suffix(what)?.trim().parse().ok());
     Some((count("passed")?, count("failed")?))
 }
 
-/// `test module::name ... ok <0.120s>`: name, outcome and seconds, which are not always told.
+/// Reads a line such as `test module::name ... ok <0.120s>`: name, outcome and seconds, which may be missing.
 fn test_line(line: &str) -> Option<(&str, &str, Option<f64>)> {
     let (name, outcome) = line.strip_prefix("test ")?.rsplit_once(" ... ")?;
     let timed = outcome.strip_suffix("s>").and_then(|outcome| outcome.rsplit_once(" <"));
@@ -141,7 +142,7 @@ fn test_line(line: &str) -> Option<(&str, &str, Option<f64>)> {
     Some(timed.map_or((name, outcome, None), |(outcome, seconds)| (name, outcome, Some(seconds))))
 }
 
-/// `test module::name has been running for over 60 seconds`
+/// Reads the name in a line such as `test module::name has been running for over 60 seconds`.
 fn long_line(line: &str) -> Option<&str> {
     line.strip_prefix("test ")?.split_once(" has been running for over ").map(|(name, _)| name)
 }
@@ -155,7 +156,7 @@ fn failed_or_ignored(outcome: &str) -> Option<&'static str> {
     }
 }
 
-/// `tried: 12 crash points`, as tests print it.
+/// Reads a line such as `tried: 12 crash points`, as tests print it.
 fn tried_line(line: &str) -> Option<(usize, &str)> {
     let (number, what) = line.strip_prefix("tried: ")?.split_once(' ')?;
     Some((number.parse().ok()?, what))

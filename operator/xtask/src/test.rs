@@ -1,5 +1,5 @@
-//! `cargo xtask test`: runs the parts, hands the cluster tests their control plane, and sums everything up.
-//! All parts run, also after a failure. A part that cannot run has failed.
+//! `cargo xtask test`: runs the parts, gives the cluster tests their control plane, and adds everything up. A failure
+//! does not stop the run, and a part that cannot run is a failure of that part.
 
 mod programs;
 mod web;
@@ -43,7 +43,7 @@ pub(crate) enum Part {
     Pods,
 }
 
-/// All parts, quick ones first.
+/// All parts, fast ones first.
 const ALL: [Part; 8] =
     [Part::Lint, Part::Unit, Part::Contract, Part::Sim, Part::Agents, Part::Web, Part::Cluster, Part::Pods];
 
@@ -76,7 +76,7 @@ impl Part {
         }
     }
 
-    /// Whether it runs when `asked` is what was asked for: everything, or one part. Pods run on a cluster.
+    /// Returns whether the part runs when the user asked for `asked`: all parts, or one. `Cluster` includes `Pods`.
     fn is_in(self, asked: Option<Self>) -> bool {
         asked.is_none_or(|asked| asked == self || (asked, self) == (Self::Cluster, Self::Pods))
     }
@@ -173,8 +173,8 @@ fn cluster(tests: &TestProgram, names: &[String]) -> Result<Tally> {
     };
     // Four at once: they wait for each other's processor more than for the cluster.
     if names.is_empty() {
-        // Tests that change rules take turns at one control plane. In a process of their own they keep no thread from
-        // the others.
+        // Tests that change rules take turns on one control plane. In a process of their own they take no thread from
+        // other tests.
         let (only, without) = ([LIFTING.to_owned()], ["--skip".to_owned(), LIFTING.to_owned()]);
         let (lifting, others) = std::thread::scope(|scope| {
             let lifting = scope.spawn(|| run("cluster", "1", &only));
@@ -187,7 +187,7 @@ fn cluster(tests: &TestProgram, names: &[String]) -> Result<Tally> {
         tally.add(run("cluster", "4", names)?);
     }
 
-    // An operator that cannot end in order would lose what it had in flight.
+    // An operator that cannot end gracefully would lose its work in flight.
     if let Ok(operator) = operator {
         let stopped = runtime.block_on(operator.stop());
         tally.check(
@@ -224,7 +224,7 @@ async fn installed() -> Result<Cluster> {
 
 async fn operator(cluster: &Cluster, binaries: &Path) -> Result<OperatorProcess> {
     let program = Some(binaries.join("signoff-operator"));
-    // The services that tests let a workflow call listen on loopback, which is out of bounds otherwise.
+    // Services that tests let a workflow call listen on loopback, which the operator blocks by default.
     let arguments = vec!["--allow-address".to_owned(), "127.0.0.1".to_owned()];
     OperatorProcess::start(cluster, OperatorOptions { program, arguments, ..OperatorOptions::default() }).await
 }

@@ -1,4 +1,4 @@
-//! Programs out of cargo's registry that checks and chores need: taken from `PATH`, else installed into the cache once.
+//! Programs of cargo's registry that checks and chores need, from `PATH`, or else installed into the cache once.
 
 use std::path::PathBuf;
 
@@ -7,7 +7,7 @@ use signoff_tests::cargo::{cargo, succeeds};
 use signoff_tests::control_plane::cache;
 use signoff_tests::say;
 
-/// A program that `cargo install` makes.
+/// A program that `cargo install` builds.
 pub(crate) struct Tool {
     /// The crate and its program.
     pub(crate) name: &'static str,
@@ -18,10 +18,10 @@ pub(crate) struct Tool {
 }
 
 impl Tool {
-    /// Returns the program's path, after installing it where it is not there.
+    /// Returns the program's path, and installs the program if it is missing.
     ///
     /// # Errors
-    /// When it cannot be installed; the message names the remedy.
+    /// It cannot be installed; the error names the remedy.
     pub(crate) fn program(&self) -> Result<PathBuf> {
         let on_path = std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default())
             .map(|folder| folder.join(self.name))

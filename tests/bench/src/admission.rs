@@ -1,5 +1,5 @@
-//! The cost of the admission policies for a vote: the same merge patches with and without policies, at Approvals with
-//! more and more recorded votes. The bindings of the policies are deleted on a cluster of its own only, and put back.
+//! The cost of the admission policies for a vote: the same merge patches with them and without, on Approvals with a
+//! growing number of recorded votes. The bindings of the policies are removed on a cluster of its own, and restored.
 
 use std::fmt::Write;
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ use signoff_tests::say;
 use super::harness::{APPROVER, approver_user};
 use super::{bindings, crowd, process};
 
-/// The numbers of votes that an Approval holds, the measured vote included.
+/// The numbers of votes in an Approval, the measured one included.
 const RECORDED: [usize; 5] = [1, 4, 16, 32, 64];
 /// The rounds with and without policies alternate, so that a machine whose speed changes affects both.
 const ROUNDS: usize = 2;

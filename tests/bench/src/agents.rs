@@ -3,7 +3,7 @@
 //!
 //! replay; bare loop -> operator, few calls a turn: by HTTP, by MCP -> operator, more calls a turn -> bare loop
 //!
-//! The only server that is called is the one that it starts on a loopback address.
+//! **Invariant:** no cluster is used but its own, and nothing is called but its own server on a loopback address.
 
 mod bare_loop;
 mod run;

@@ -1,5 +1,5 @@
-//! Every request of the operator, counted by the API server itself: its audit log of that one user.
-//! It is off where time is measured: writing the log costs the API server time.
+//! Counts every request of the operator in the API server's audit log of that one user. Writing the log costs the API
+//! server time, so no time is measured while it is on.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -48,7 +48,7 @@ impl Audit {
         Ok(audit)
     }
 
-    /// Returns the options with which a control plane writes this log. An answered request is in the log.
+    /// Returns the settings of a control plane that writes the log; an answered request is in it.
     pub(super) fn options(&self) -> Options {
         let apiserver = vec![
             format!("--audit-policy-file={}", self.policy().display()),
@@ -99,7 +99,7 @@ impl Entry {
     }
 }
 
-/// The sort of a request, from its verb and its resource.
+/// The sort of a request `verb resource`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sort {
     /// Changes state.
@@ -125,7 +125,7 @@ pub(super) fn sort(what: &str) -> Sort {
     }
 }
 
-/// Returns the number of requests of the wanted sort.
+/// Returns the number of requests of one sort.
 pub(super) fn count(tally: &Tally, wanted: Sort) -> usize {
     tally.iter().filter(|(what, _)| sort(what) == wanted).map(|(_, count)| count).sum()
 }

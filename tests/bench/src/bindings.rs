@@ -1,5 +1,6 @@
-//! Takes the admission policies out of force by deleting their bindings, and puts them back. **Invariant:** only on a
-//! cluster that was started here.
+//! Removes the bindings of the admission policies on a cluster of our own, and restores them.
+//!
+//! **Invariant:** no cluster is changed that was not started here.
 
 use std::time::{Duration, Instant};
 

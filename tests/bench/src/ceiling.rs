@@ -1,5 +1,5 @@
 //! The ceiling: how many writes a second the API server takes of each kind that a gate costs, while no operator runs.
-//! The admission policies are in force, and every write changes its object.
+//! The admission policies are enforced, and every write changes its object.
 
 use std::time::{Duration, Instant};
 

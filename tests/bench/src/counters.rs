@@ -1,4 +1,4 @@
-//! The operator's own counters, read from its `/metrics`. Unknown names are ignored.
+//! The operator's own counters, read from its `/metrics`.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -17,7 +17,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Counters(BTreeMap<String, f64>);
 
-/// The operator's requests to the API server, by purpose.
+/// The operator's requests to the API server.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Requests {
     /// Creates of objects that hold state.
@@ -103,7 +103,7 @@ impl Counters {
         ["signoff_writes_total", "signoff_reads_total", "signoff_events_total"].map(|name| self.sum(name, &[]))
     }
 
-    /// Returns the requests since the operator's start.
+    /// Returns all requests since the operator's start.
     pub(super) fn requests(&self) -> Requests {
         let writes = |labels: &[&str]| self.sum("signoff_writes_total", labels);
         let ok = r#"result="ok""#;

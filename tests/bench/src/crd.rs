@@ -34,7 +34,7 @@ const WRITES: [&str; 7] = ["create Workflow", "status", "create Approval", "vote
 const OF_A_WORKFLOW: usize = 6;
 /// The number of Events for each of the other writes.
 const EVENTS: usize = 8;
-/// The longest time until an API server uses another schema.
+/// The deadline for an API server to apply another schema.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// The goals for the six writes in KiB: with every policy, and without any.
 const GOALS: [f64; 2] = [4300.0, 3700.0];

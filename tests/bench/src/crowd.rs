@@ -1,5 +1,4 @@
-//! Many clients at once, each sending its next request when the last was answered. Only the answers that the caller
-//! asks for are kept.
+//! Several clients at once, each of which sends its next request after the answer to the last.
 
 use std::time::{Duration, Instant};
 

@@ -1,5 +1,5 @@
-//! The engine alone: steps a second, what a turn costs at a journal of 10, 100 and 1,000 records, and bytes a step.
-//! The program `operator/engine/benches/engine.rs` measures, built as the engine is shipped.
+//! The engine alone: steps a second, the time of a turn at a journal of 10, 100 and 1,000 records, and bytes a step.
+//! The program `operator/engine/benches/engine.rs` measures it, built as the engine is shipped.
 
 use anyhow::{Context, Result, ensure};
 use serde::{Deserialize, de::DeserializeOwned};
@@ -12,7 +12,7 @@ const PROGRAM: [&str; 6] = ["bench", "--quiet", "--package", "signoff-engine", "
 /// The run whose replay is a goal.
 const REPLAYED: &str = "chain of 1,000 calls";
 
-/// The measurements of one run, as the program prints them.
+/// A run, as the program reports it.
 #[derive(Debug, Deserialize)]
 struct Run {
     name: String,
@@ -25,7 +25,7 @@ struct Run {
     segments: usize,
 }
 
-/// The measurements of an agent, as the program `operator/engine/benches/agents.rs` prints them.
+/// An agent, as the program `operator/engine/benches/agents.rs` reports it.
 #[derive(Debug, Deserialize)]
 pub(super) struct AgentReplay {
     pub(super) turns: usize,

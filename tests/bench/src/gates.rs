@@ -1,7 +1,9 @@
 //! `cargo xtask bench gates`: one-gate Workflows, judged by goals that are ratios inside one run.
 //!
-//! replay; closed loop; ceiling -> open loop -> ceiling; long runs; and on control planes with an
-//! audit log: requests; gates held open
+//! replay; closed loop; ceiling -> open loop -> ceiling; long runs; and on control planes with an audit log: requests;
+//! gates held open
+//!
+//! **Invariant:** no cluster is used that was not started here.
 
 mod closed_loop;
 mod goals;

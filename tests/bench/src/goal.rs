@@ -36,7 +36,7 @@ pub(super) struct Figure {
     pub(super) is_counted_alike: bool,
 }
 
-/// The result of a run for one goal.
+/// The verdict of a run on a goal.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Verdict {
     Met,

@@ -1,5 +1,5 @@
-//! The environment of a benchmark: a control plane of its own with the chart installed, people's clients, and operators
-//! to start.
+//! The environment of the measurements: a control plane of its own with the chart installed, people's clients, and
+//! operators to start.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -12,9 +12,9 @@ use signoff_tests::say;
 
 use super::process;
 
-/// The person who requests workflows.
+/// The requester of workflows.
 pub(super) const REQUESTER: &str = "dana";
-/// The person who approves workflows, by name.
+/// The short name of the approver.
 pub(super) const APPROVER: &str = "alice";
 
 /// A control plane to measure on.

@@ -4,8 +4,8 @@
 //! gates opened by the operator -> votes, seen by a page and by a bare watch -> pages beside bare lists -> many open
 //! pages, idle
 //!
-//! Every reader has a token of their own, and so a session and a watch of their own: two readers share only what the
-//! page itself shares.
+//! No cluster is used but its own. Every reader has a token of their own, and so a session and a watch of their own:
+//! two readers share only what the page itself shares.
 
 mod opened;
 mod reader;
@@ -38,7 +38,7 @@ const COLD: usize = 20;
 /// The number of the first reader whose page stays open. The readers before watch the votes, load a first page, or load
 /// many pages.
 const FIRST_LIVE: usize = COLD + 2;
-/// The time for which open pages are idle.
+/// The time in which open pages do nothing.
 const IDLE: Duration = Duration::from_secs(60);
 /// The deadline for a vote to be shown, and for a page to become live.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -152,7 +152,7 @@ async fn measure(options: &Inbox, operator: PathBuf, page: PathBuf) -> Result<Me
     Ok(measured)
 }
 
-/// The running parts of the benchmark.
+/// The running programs and their objects.
 struct Bench {
     harness: Harness,
     operator: OperatorProcess,

@@ -51,7 +51,7 @@ enum Bench {
     Gates(gates::Gates),
     /// A vote with the admission policies and without them, beside 1 to 64 recorded votes
     Admission(Admission),
-    /// The cost of the writes of a one-gate workflow for the API server: bytes allocated, processor time; with and
+    /// The writes of a one-gate workflow and their cost for the API server: bytes allocated, processor time; with and
     /// without policies
     Crd(crd::Crd),
     /// The inbox with 1,000 requests that wait, against goals: how fast it answers, how soon a vote is shown, what open

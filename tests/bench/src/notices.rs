@@ -3,7 +3,8 @@
 //!
 //! gates without notices -> with notices to a webhook on loopback -> without notices
 //!
-//! The receiver answers at once and over plain HTTP: the time of a receiver is not measured.
+//! No cluster is used but its own. The receiver answers at once and over plain HTTP: the time of a receiver is not
+//! measured.
 
 mod receiver;
 

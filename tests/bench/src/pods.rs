@@ -1,5 +1,5 @@
-//! Steps that are Pods on a real kubelet: the time that the operator adds to a bare create and watch of the same Pods,
-//! and its requests to the API server. The measurement runs on a machine of its own, as the tests of Pods do.
+//! Steps that are Pods on a real kubelet: what the operator adds to a bare create and watch of the same Pods, and its
+//! requests to the API server. The measurement has a machine of its own, as the tests of Pods do.
 
 mod run;
 mod table;
@@ -25,10 +25,10 @@ use super::{process, to_its_end};
 const ROUNDS: usize = 2;
 /// Runs whose requests are all counted by the API server.
 const COUNTED: usize = 20;
-/// The number of clients at once.
+/// The number of clients of the counted runs.
 const CLIENTS: usize = 4;
 
-/// The size of the measurement.
+/// Options of `cargo xtask bench pods`.
 #[derive(Debug, Args)]
 pub(crate) struct Pods {
     /// Runs at once, and bare Pods at once; without it: 1, then 4
@@ -56,7 +56,7 @@ struct Level {
     busy: f64,
 }
 
-/// All measurements.
+/// All figures.
 struct Measured {
     levels: Vec<Level>,
     /// Requests of the operator for runs of three steps, the second of them a Pod.

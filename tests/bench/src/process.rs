@@ -19,7 +19,7 @@ pub(super) struct Usage {
     pub(super) peak_mib: f64,
 }
 
-/// Returns the resources that a process has used until now.
+/// Returns what a process has used so far.
 pub(super) fn usage(pid: u32) -> Result<Usage> {
     let status = read(&format!("/proc/{pid}/status"))?;
     Ok(Usage { cpu: cpu(pid)?, rss_mib: mebibytes(&status, "VmRSS:"), peak_mib: mebibytes(&status, "VmHWM:") })

@@ -1,5 +1,5 @@
-//! The use of the machine's processors between two moments, by user. **Invariant:** processes of other people are not
-//! named: everything but our own and the control plane's is "others".
+//! The shares of the machine's processors that processes used between two moments. All processes but ours and the
+//! control plane's are "others".
 
 use std::time::{Duration, Instant};
 

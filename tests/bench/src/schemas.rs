@@ -1,5 +1,5 @@
-//! JSON Schemas: the time of a charged step of each keyword, beside that of `type`.
-//! The program `operator/engine/benches/schemas.rs` measures, built as the engine is shipped.
+//! JSON Schemas: the time of a charged step of each keyword, beside that of `type`. The program
+//! `operator/engine/benches/schemas.rs` measures it, built as the engine is shipped.
 
 use anyhow::{Context, Result, ensure};
 use serde::Deserialize;

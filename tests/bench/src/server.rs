@@ -1,6 +1,6 @@
 //! A model provider and a tool in one server: as a provider it calls the tool in each turn, and answers after the last
-//! one. Hostile tenants call its other paths: a provider with the longest answers, an address that never answers, and
-//! one that fails. Its only pause is the configured latency, so that no run waits for its processor time.
+//! one. A hostile tenant calls other paths: a provider with the longest answers, an address that never answers, and one
+//! that fails. The only pause is the configured latency.
 
 use std::borrow::Cow;
 use std::net::Ipv4Addr;

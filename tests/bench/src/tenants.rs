@@ -40,7 +40,7 @@ const WARM_UP: usize = 10;
 const LEAD: Duration = Duration::from_secs(2);
 /// The deadline until the namespaces of the hostile tenants are gone and the operator is idle.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// The numbers of tenants with which goals are measured again where they are missed beside all tenants.
+/// The numbers of tenants that are also measured if the goals are missed beside all tenants.
 const FEW: [usize; 2] = [1, 2];
 
 /// Options of `cargo xtask bench tenants`.

@@ -1,5 +1,5 @@
-//! A watch that reads only the fields that a benchmark needs, and the time of each event. It begins with the existing
-//! objects and resumes where the connection was cut; it keeps no objects and does not list.
+//! A watch that reads of every object only the fields that a benchmark needs, and its arrival. It begins with the
+//! existing objects and resumes where it was cut off, without a list.
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
@@ -11,7 +11,7 @@ use kube::Client;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
-/// The state of an object in an event, and the time of the event.
+/// An object as it was seen, with the arrival of its watch event.
 pub(super) struct Seen {
     pub(super) object: Object,
     pub(super) at: Instant,

@@ -1,18 +1,18 @@
-//! Attempts of an author to get round the people of a policy, on a real API server with the real operator: each is
-//! asked again, or refused, and an honest run goes through.
+//! Attempts of an author to bypass the people of a policy, on a real API server with the real operator: each is asked
+//! again or refused, and an honest run succeeds.
 
 use serde_json::{Value, json};
 use signoff_api::{Workflow, conditions, journal::StepRecord, workflow::WorkflowPhase};
 
 use super::harness::{Harness, approve, gate, message, reason};
 
-/// A policy whose people are asked before everything that leaves the operator.
+/// Returns a policy whose people are asked before every call that leaves the operator.
 fn release() -> Value {
     let hitl = json!({"prompt": "Let it through?", "approvers": [{"kind": "Group", "name": "sre"}]});
     json!({"steps": [{"name": "release", "before": {"kinds": ["egress"]}, "hitl": hitl}], "allowedHosts": ["*.example.com"]})
 }
 
-/// A POST to a host that nobody answers for: it fails, and it is known that nothing was sent.
+/// Returns a POST to a host without a server: it fails, and it is certain that nothing was sent.
 fn pay() -> Value {
     json!({"name": "pay", "http": {"method": "POST", "url": "https://pay.example.com/", "body": "420"}})
 }

@@ -1,6 +1,5 @@
-//! The harness of these tests: a namespace of its own on the cluster with an operator, policies that hold only there,
-//! and runs under them. It waits for no fixed time: a run that a policy refuses shows that the operator knows the
-//! policy.
+//! One test's namespace on the cluster with an operator, policies that hold only there, and runs under them. Whether
+//! the operator knows a policy is found out by a run that the policy refuses.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -15,7 +14,7 @@ use signoff_tests::control_plane::{Cluster, Finished, Namespace, named};
 
 use crate::asked::plugin;
 
-/// Every policy of a test is one of these: each allows all hosts of this list but its own.
+/// The policies of a test: each allows all hosts of this list but its own.
 const TAGS: [&str; 3] = ["alpha", "beta", "gamma"];
 
 pub(crate) struct Harness {
@@ -29,7 +28,7 @@ fn host(tag: &str) -> String {
     format!("{tag}.canary.test")
 }
 
-/// A `hitl` step: one of finance, with these fields on top of it.
+/// Returns a `hitl` step with one of finance as the approver, and with further fields.
 pub(crate) fn gate(name: &str, more: Value) -> Value {
     let mut hitl = json!({"prompt": "Go on?", "approvers": [{"kind": "Group", "name": "finance"}]});
     for (field, value) in more.as_object().into_iter().flatten() {
@@ -38,7 +37,7 @@ pub(crate) fn gate(name: &str, more: Value) -> Value {
     json!({"name": name, "hitl": hitl})
 }
 
-/// A decision that names a group, as `kubectl approve` does.
+/// Returns a decision that names a group, as `kubectl approve` does.
 pub(crate) fn approve(groups: &[&str]) -> Value {
     json!({"verdict": "Approve", "groups": groups})
 }
@@ -63,12 +62,12 @@ impl Harness {
         Api::all(self.admin.clone())
     }
 
-    /// The name of a policy of the cluster, which no other test has.
+    /// Returns the name of a policy of the cluster, which no other test has.
     pub(crate) fn policy(&self, tag: &str) -> String {
         format!("{}-{tag}", self.namespace.name)
     }
 
-    /// Sets a policy of the cluster for this namespace, and waits until the operator goes by it.
+    /// Sets a policy of the cluster for this namespace, and waits until the operator applies it.
     pub(crate) async fn cluster_policy(&self, tag: &str, mut spec: Value) {
         spec["match"]["namespaceSelector"] =
             json!({"matchLabels": {"kubernetes.io/metadata.name": self.namespace.name}});
@@ -85,7 +84,7 @@ impl Harness {
         self.cluster_policy(tag, policy["spec"].clone()).await;
     }
 
-    /// The same of this namespace's own.
+    /// Sets a policy of this namespace in the same way.
     pub(crate) async fn own_policy(&self, tag: &str, spec: Value) {
         let policy = ApprovalPolicy::new(tag, serde_json::from_value(with_hosts(tag, spec)).unwrap());
         let policies: Api<ApprovalPolicy> = Api::namespaced(self.admin.clone(), &self.namespace.name);
@@ -98,7 +97,7 @@ impl Harness {
         self.until(tag, false).await;
     }
 
-    /// Waits until the operator goes by a policy, or does not any more.
+    /// Waits until the operator applies a policy, or no longer does.
     async fn until(&self, tag: &str, holds: bool) {
         for _ in 0..200 {
             let name = format!("canary-{}", self.canaries.fetch_add(1, Ordering::Relaxed));
@@ -123,7 +122,7 @@ impl Harness {
         workflows.create(&PostParams::default(), &serde_json::from_value(workflow).unwrap()).await.unwrap()
     }
 
-    /// dana asks for a run of these steps.
+    /// Creates a run of these steps as dana.
     pub(crate) async fn run(&self, name: &str, steps: Value) {
         self.apply("dana", name, json!({"steps": steps})).await;
     }
@@ -137,7 +136,7 @@ impl Harness {
         self.until_workflow(name, |run| run.status.as_ref().is_some_and(|status| status.phase.is_end())).await
     }
 
-    /// The request of a gate, once the run waits for it.
+    /// Returns the request of a gate, once the run waits for it.
     pub(crate) async fn asked(&self, name: &str, path: &str) -> (String, ApprovalRequest) {
         let waits = |run: &Workflow| {
             let records = run.status.iter().flat_map(|status| &status.steps);
@@ -151,7 +150,7 @@ impl Harness {
         (object, request)
     }
 
-    /// One of the cast decides, by a plain merge patch. Returns what the API server said.
+    /// Sends a decision of a person of the cast as a plain merge patch. Returns the API server's refusal as the error.
     pub(crate) async fn decide(&self, who: &str, approval: &str, decision: Value) -> Result<(), String> {
         let client = self.cluster.token_client(who).await.unwrap();
         let approvals: Api<Approval> = Api::namespaced(client, &self.namespace.name);
@@ -171,20 +170,20 @@ impl Harness {
         await_condition(self.approvals(), approval, is).await.unwrap().unwrap()
     }
 
-    /// Counts the Approvals of a run.
+    /// Returns how many Approvals a run has.
     pub(crate) async fn count_of_approvals(&self, run: &str) -> usize {
         let all = self.approvals().list(&ListParams::default()).await.unwrap();
         all.items.iter().filter(|approval| approval.spec.request.workflow.name == run).count()
     }
 
-    /// `kubectl approve …` by the real kubectl.
+    /// Runs `kubectl approve …` by the real kubectl.
     pub(crate) async fn plugin(&self, who: &str, arguments: &[&str]) -> Finished {
         let program = plugin();
         let words = [&["approve"], arguments, &["--namespace", &self.namespace.name]].concat();
         self.cluster.kubectl(words).search(program.parent().unwrap()).person(who).run().await.unwrap()
     }
 
-    /// `kubectl create` of one object by one of the cast. Returns what the API server said.
+    /// Runs `kubectl create` of one object as a person of the cast.
     pub(crate) async fn create(&self, who: &str, object: &Value) -> Finished {
         let words = ["create", "-f", "-", "--namespace", &self.namespace.name];
         self.cluster.kubectl(words).person(who).input(object.to_string()).run().await.unwrap()
@@ -199,13 +198,13 @@ fn with_hosts(tag: &str, mut spec: Value) -> Value {
     spec
 }
 
-/// The reason of one of a run's conditions.
+/// Returns the reason of one of a run's conditions.
 pub(crate) fn reason(run: &Workflow, kind: &str) -> Option<String> {
     let conditions = &run.status.as_ref()?.conditions;
     conditions.iter().find(|condition| condition.type_ == kind).map(|condition| condition.reason.clone())
 }
 
-/// Returns the message of a run's status, or its name if it has none.
+/// Returns a run's message, or its name without one.
 pub(crate) fn message(run: &Workflow) -> String {
     run.status.as_ref().and_then(|status| status.message.clone()).unwrap_or_else(|| run.name_any())
 }

@@ -1,5 +1,4 @@
-//! The two kinds themselves: what the API server takes for a policy, and who may write one.
-//! These tests must not run a Workflow.
+//! The two kinds themselves: the policies that the API server accepts, and the users who can write one.
 
 use serde_json::{Value, json};
 

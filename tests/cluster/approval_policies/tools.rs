@@ -9,7 +9,7 @@ use super::{
     phase,
 };
 
-/// An agent that pays back, with a gate of its author that allows everything and a tool that claims to read.
+/// Returns an agent that pays back, with a gate of its author that allows everything and a tool that claims to read.
 fn refund(gates: Value) -> Value {
     json!({
         "providers": [{"name": "models", "scripted": {"replies": [
@@ -69,7 +69,7 @@ async fn a_policy_forbids_calls_and_requires_gates() {
 
     harness.apply("admin", "asked", refund(own(json!({})))).await;
     let (approval, _) = harness.asked("asked", "handle/.turn-1/.call-1/.gate").await;
-    // What becomes forbidden while people are asked does not run, although they approve it.
+    // A call that becomes forbidden while people are asked does not run, although they approve it.
     harness.cluster_policy("beta", json!({"tools": {"never": [{"kinds": ["set"]}]}})).await;
     harness.decide("bob", &approval, approve(&["finance"])).await.unwrap();
     let run = harness.ended("asked").await;

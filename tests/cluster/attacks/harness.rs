@@ -1,4 +1,4 @@
-//! The harness of attacks: two grounds, and a client for every actor.
+//! The environment of the attacks: two grounds, and a client for every actor.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -25,7 +25,7 @@ pub(super) struct Harness {
     cluster: Cluster,
     careless: Namespace,
     as_shipped: Namespace,
-    /// The uid of the Workflow `owner` in each.
+    /// The uid of the Workflow `owner` on each ground.
     owners: [String; 2],
     clients: HashMap<&'static str, Client>,
     stolen: HashMap<Token, Client>,
@@ -72,7 +72,8 @@ impl Harness {
         }
     }
 
-    /// The uid of the Workflow to which Blobs of the ground belong: the garbage collector takes what has no owner.
+    /// Returns the uid of the Workflow that owns the ground's Blobs: the garbage collector removes objects without
+    /// owners.
     pub(super) fn owner(&self, ground: Ground) -> &str {
         &self.owners[usize::from(ground == Ground::AsShipped)]
     }
@@ -81,7 +82,7 @@ impl Harness {
         &self.clients["operator"]
     }
 
-    /// The user name that the API server knows an actor by.
+    /// Returns the user name of an actor in the API server.
     pub(super) fn user(&self, actor: Actor, ground: Ground) -> String {
         match actor {
             Actor::StatusHolder => STATUS.to_owned(),
@@ -98,8 +99,7 @@ impl Harness {
         }
     }
 
-    /// Returns the client that an actor uses, and the headers with which the administrator impersonates an actor
-    /// without a client.
+    /// Returns the client of an actor, and the headers with which an administrator impersonates an actor without one.
     pub(super) fn connection(&self, actor: Actor, ground: Ground) -> (&Client, HeaderMap) {
         let mut headers = HeaderMap::new();
         let client = match actor {
@@ -108,7 +108,7 @@ impl Harness {
             _ => match actor.cast() {
                 Some(name) => &self.clients[name],
                 None => {
-                    // By bytes: a header may hold what is not ASCII, and user names do.
+                    // As bytes: user names may be non-ASCII.
                     let user = self.user(actor, ground);
                     headers.insert("impersonate-user", HeaderValue::from_bytes(user.as_bytes()).unwrap());
                     let groups: &[&'static str] = match actor {
@@ -130,7 +130,7 @@ impl Harness {
         (client, headers)
     }
 
-    /// Grants the rights that a careless administrator might grant, and `approvals/status` to its holder on both
+    /// Grants what a careless administrator might grant, and the rights of the holder of `approvals/status` on both
     /// grounds.
     async fn grant(&self) {
         let everything = ["get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"];
@@ -216,7 +216,7 @@ impl Harness {
         Client::try_from(config).unwrap()
     }
 
-    /// A token as somebody might get hold of it.
+    /// Returns a token as an attacker might obtain it.
     async fn steal(&self, kind: Token) -> String {
         let admin = self.cluster.admin().await.unwrap();
         let secrets: Api<Secret> = Api::namespaced(admin.clone(), OPERATOR_NAMESPACE);
@@ -253,7 +253,7 @@ impl Harness {
     }
 }
 
-/// A drawn token, bound to nothing or to an object of the operator's namespace.
+/// Requests a token, bound to nothing or to an object of the operator's namespace.
 async fn request(admin: &Client, account: &str, bound: Option<(&str, ObjectMeta)>) -> String {
     let bound_object_ref = bound.map(|(kind, metadata)| BoundObjectReference {
         api_version: Some("v1".to_owned()),
@@ -268,7 +268,7 @@ async fn request(admin: &Client, account: &str, bound: Option<(&str, ObjectMeta)
     answer.status.and_then(|status| status.token).unwrap()
 }
 
-/// The number of a case: no two of this process are alike.
+/// Returns the number of a case, unique in this process.
 pub(super) fn number() -> u32 {
     static NEXT: AtomicU32 = AtomicU32::new(1);
     NEXT.fetch_add(1, Ordering::Relaxed)

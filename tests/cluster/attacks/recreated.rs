@@ -1,5 +1,5 @@
-//! An Approval and its Workflow are deleted and created again before the approver sends: the typed decision must not be
-//! stored in the new Approval. No operator runs: the names of the Approvals are enough.
+//! An Approval and its Workflow are deleted and created again while the approver types: a vote for the old Approval
+//! must not count for the new one. The names alone ensure it, without an operator.
 
 use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
@@ -9,7 +9,7 @@ use signoff_api::{Approval, Workflow};
 
 use crate::policies::harness::{self, Harness, refused, said};
 
-/// An Approval of this Workflow, owned by it, as the operator makes it.
+/// Creates an Approval that this Workflow owns, as the operator does.
 async fn asked(harness: &Harness, workflow: &Workflow) -> Approval {
     let uid = workflow.uid().unwrap();
     let mut approval = harness::approval(json!({"workflow": {"name": workflow.name_any(), "uid": uid}}));
@@ -17,7 +17,7 @@ async fn asked(harness: &Harness, workflow: &Workflow) -> Approval {
     harness.approvals_of_operator().create(&PostParams::default(), &approval).await.unwrap()
 }
 
-/// Waits until this very object is there no more.
+/// Waits until this object is gone.
 async fn gone<K>(api: Api<K>, object: &K)
 where
     K: kube::Resource<DynamicType = ()> + Clone + std::fmt::Debug + serde::de::DeserializeOwned + Send + 'static,

@@ -1,5 +1,5 @@
-//! The runner of attacks: creates the objects, sends the attack, checks that none of it is stored, and sends the honest
-//! twin. **Invariant:** a failed attack does not stop the others.
+//! Runs attacks: creates the scene, sends the attack, checks that nothing of it is stored, and sends the honest twin. A
+//! failure does not stop the others.
 
 use futures::StreamExt;
 use kube::{Client, Error};
@@ -9,10 +9,10 @@ use signoff_tests::attacks::{Actor, Answer, Attack, Body, Gate, Ground, Object, 
 use super::harness::{Harness, number};
 use crate::policies::harness as policies;
 
-/// As many as keep two processors busy; more would only wait for each other.
+/// The attacks at once, as many as keep two processors busy.
 const AT_ONCE: usize = 6;
 
-/// Every failure, by the attack's name.
+/// Runs all attacks, and returns every failure by the attack's name.
 pub(super) async fn all(attacks: Vec<Attack>) -> Vec<String> {
     let actors: Vec<_> =
         attacks.iter().flat_map(|attack| [Some(attack.who), attack.row.honest.who]).flatten().collect();
@@ -31,14 +31,14 @@ pub(super) async fn all(attacks: Vec<Attack>) -> Vec<String> {
     failures
 }
 
-/// One attack under way.
+/// An attack that runs.
 struct Case<'a> {
     harness: &'a Harness,
     number: u32,
     ground: Ground,
 }
 
-/// An object of the scene: its path, and its content when last read.
+/// The object of an attack: its path, and its state when it was last read.
 struct There {
     path: String,
     object: Value,
@@ -80,15 +80,15 @@ impl Case<'_> {
 
     async fn honest(&self, attack: &Attack, there: Option<There>) -> Result<(), String> {
         let (row, Twin { who, how, on, body, reaches, .. }) = (&attack.row, &attack.row.honest);
-        // What was ignored may have left a mark of its coming, such as a field manager.
+        // An ignored attack may have left a trace, such as a field manager.
         let there = match there {
             Some(There { path, .. }) => Some(There { object: self.seen(&path).await?, path }),
             None => None,
         };
-        // A way that the API server does not read says the same as a merge patch.
+        // A merge patch replaces a way that the API server does not read.
         let same = if attack.how.unsupported().is_some() { Way::Merge } else { attack.how };
         let (who, how, on) = (who.unwrap_or(attack.who), how.unwrap_or(same), on.unwrap_or(row.on));
-        // About one object where the attack was about all of them.
+        // The twin of an attack on all objects is on one of them.
         let on = if on == Object::All && how != Way::DeleteAll { Object::Scene } else { on };
         match (self.send(who, how, on, body, &there, (row.strict, row.dry_run)).await, reaches) {
             (Ok(_), None) => Ok(()),
@@ -97,7 +97,7 @@ impl Case<'_> {
         }
     }
 
-    /// Makes what the scene holds, and says how it stands.
+    /// Creates the scene, and returns its object.
     async fn set(&self, scene: &Scene) -> Result<Option<There>, String> {
         let namespace = self.harness.namespace(self.ground);
         let (path, object) = match scene {
@@ -149,7 +149,7 @@ impl Case<'_> {
         Ok(There { path: path.clone(), object: object.clone() })
     }
 
-    /// An Approval as the operator makes it; every case is another run's.
+    /// Returns an Approval as the operator creates it; every case has a run of its own.
     fn approval(&self, mut request: Value) -> Value {
         request["workflow"] = json!({"name": "refund", "uid": format!("00000000-0000-4000-8000-{:012}", self.number)});
         serde_json::to_value(policies::approval(request)).unwrap()
@@ -184,7 +184,7 @@ impl Case<'_> {
         };
         let (collection, stored, body) = match (there, body) {
             (Some(there), body) => (None, there.object.clone(), body),
-            // An Approval that is not there yet: each way makes the same one.
+            // An Approval that does not exist yet: each way creates the same one.
             (None, Body::Change(change)) if change.get("{approval}").is_some() => {
                 let mut approval = self.approval(json!({}));
                 json_patch::merge(&mut approval, &change["{approval}"]);
@@ -228,7 +228,7 @@ impl Case<'_> {
         answered(client, http.body(request.body.into_bytes()).unwrap()).await
     }
 
-    /// The placeholders of a text.
+    /// Fills in the placeholders of a text.
     fn filled(&self, text: &str, who: Actor) -> String {
         let me = self.harness.user(who, self.ground);
         text.replace("{me}", &me)
@@ -237,7 +237,7 @@ impl Case<'_> {
             .replace("{owner}", self.harness.owner(self.ground))
     }
 
-    /// The placeholders of everything in a value.
+    /// Fills in the placeholders of all texts in a value.
     fn filled_in(&self, value: &Value, who: Actor) -> Value {
         match value {
             Value::String(text) => Value::String(self.filled(text, who)),
@@ -250,7 +250,7 @@ impl Case<'_> {
     }
 }
 
-/// A part of an object, where no decisions at all and an empty map of them are one.
+/// Returns a part of an object in which an empty map of decisions is removed.
 fn without_nothing(part: &Value) -> Value {
     let mut part = part.clone();
     if part["decisions"].as_object().is_some_and(serde_json::Map::is_empty)
@@ -261,7 +261,7 @@ fn without_nothing(part: &Value) -> Value {
     part
 }
 
-/// The object, or the API server's refusal in its own words.
+/// Returns the object, or the API server's refusal.
 async fn answered(client: &Client, request: http::Request<Vec<u8>>) -> Result<Value, String> {
     match client.request_text(request).await {
         Ok(text) => Ok(serde_json::from_str(&text).unwrap_or_default()),

@@ -1,5 +1,4 @@
-//! Overload: labels that change without end, and labels without number. The attackers have only the rights of an
-//! approver or a requester.
+//! Excess: endless changes of labels, and too many labels. Only rights of an approver or requester are used.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -16,7 +15,7 @@ use signoff_tests::control_plane::Cluster;
 use crate::policies::harness::{refused, said};
 use crate::runs::Runs;
 
-/// Changes a label as often as the API server takes it, until told to stop. Returns how often it took it.
+/// Changes a label as often as the API server accepts it, until it is stopped. Returns the number of changes.
 async fn spam<K>(api: Api<K>, name: String, stop: &AtomicBool) -> u32
 where
     K: kube::Resource + Clone + std::fmt::Debug + serde::de::DeserializeOwned,
@@ -82,7 +81,7 @@ async fn ten_thousand_labels_are_refused_and_nobody_waits_for_them() {
         }
     };
     runs.other_gates_are_decided_while("beside", tries).await;
-    // A few are everybody's right.
+    // Every user may set a few labels.
     said(workflows.patch("labelled", &params, &Patch::Merge(labels(20))).await).unwrap();
     said(approvals.patch(&approval.name_any(), &params, &Patch::Merge(labels(20))).await).unwrap();
     runs.alice_approves(&approval).await.unwrap();

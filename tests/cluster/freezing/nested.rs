@@ -1,5 +1,4 @@
-//! JSON that nests deeper than the operator reads, in every field that a stranger may write: it hides nothing. JSON
-//! that the API server refuses is not tried.
+//! JSON that nests deeper than the operator reads, in fields that other users can write: it hides nothing.
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::ResourceExt;
@@ -12,7 +11,7 @@ use signoff_tests::control_plane::Cluster;
 use crate::policies::harness::{refused, said, workflow};
 use crate::runs::Runs;
 
-/// Returns a `managedFields` entry that nests 400 levels deep: the API server stores it unchanged.
+/// Returns the managed fields that a client may send: the API server stores them unchanged.
 fn nested(api_version: &str) -> Value {
     let fields = (0..400).fold(json!({}), |inner, _| json!({"f:a": inner}));
     json!([{"manager": "mallory", "operation": "Update", "apiVersion": api_version, "fieldsType": "FieldsV1", "fieldsV1": fields}])
@@ -36,7 +35,7 @@ async fn a_config_map_of_another_namespace_hides_nothing() {
     let deep = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "deep", "managedFields": nested("v1")}, "data": {}});
     config_maps.create(&PostParams::default(), &of(deep)).await.unwrap();
 
-    // It is what it should be: whoever reads the list as it comes cannot read it.
+    // The nesting is effective: a client that reads the list directly cannot decode it.
     let plain: Api<ConfigMap> = Api::namespaced(runs.cluster.token_client("nina").await.unwrap(), &elsewhere.name);
     assert!(plain.list(&ListParams::default()).await.is_err(), "the API server cuts it now: this test proves nothing");
     let ours: Api<ConfigMap> = Api::namespaced(nina, &elsewhere.name);

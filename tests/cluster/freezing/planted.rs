@@ -1,5 +1,5 @@
-//! The long values of a run on a real API server: nobody is there first, and they go with their run. These tests must
-//! not stop the operator.
+//! The long values of a run on a real API server: no other user can create them first, and they are deleted with their
+//! run.
 
 use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams, PropagationPolicy};
@@ -12,7 +12,7 @@ use signoff_tests::control_plane::Cluster;
 use crate::policies::harness::{refused, said, workflow};
 use crate::runs::Runs;
 
-/// Longer than what stands in a Workflow.
+/// Returns a text that is too long for a Workflow.
 fn long() -> String {
     "All that was said about ACME. ".repeat(200)
 }

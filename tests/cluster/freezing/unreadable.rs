@@ -1,5 +1,5 @@
-//! Stored objects that the operator cannot decode: it names them and handles all others. The tests have control planes
-//! of their own, because a CRD belongs to the whole cluster.
+//! Stored objects that the operator cannot decode: it names them and goes on with all others. The control plane is the
+//! tests' own, because a CRD is shared by a whole cluster.
 
 use kube::ResourceExt;
 use kube::api::{Api, DynamicObject, Patch, PatchParams};
@@ -10,7 +10,7 @@ use signoff_tests::control_plane::{Cluster, OperatorOptions, OperatorProcess};
 
 use crate::runs::Runs;
 
-/// Takes the list of phases out of the schema of a kind, so that its status takes any word for one.
+/// Removes the list of phases from the schema of a kind, so that its status accepts any word as a phase.
 async fn loosen(cluster: &Cluster, crd: &str) -> Value {
     let stored = cluster.kubectl(["get", "crd", crd, "--output=json"]).run().await.unwrap().ok().unwrap();
     let stored: Value = serde_json::from_str(&stored).unwrap();
@@ -39,7 +39,7 @@ async fn an_object_that_cannot_be_decoded_is_named_and_stops_nobody_else() {
     let approval = runs.asked("waits").await.name_any();
     runs.asked("fine").await;
 
-    // As whoever writes a later version's objects: a phase that this version has never heard of.
+    // As if a later version had written it: a phase that this version does not know.
     let crds = ["workflows.signoff.dev", "approvals.signoff.dev"];
     let phases = [loosen(&runs.cluster, crds[0]).await, loosen(&runs.cluster, crds[1]).await];
     let operators = runs.cluster.operator_client().await.unwrap();
@@ -48,14 +48,14 @@ async fn an_object_that_cannot_be_decoded_is_named_and_stops_nobody_else() {
     {
         let api: Api<DynamicObject> = Api::namespaced_with(operators.clone(), &runs.namespace.name, &resource);
         let patch = Patch::Merge(json!({"status": {"phase": "Dancing"}}));
-        // The API server goes by the loosened schema a moment after it was stored, and says so by no event.
+        // The API server applies the loosened schema a moment after it was stored, and no event tells when.
         while api.patch_status(name, &PatchParams::default(), &patch).await.is_err() {}
     }
     for (crd, phases) in crds.iter().zip(&phases) {
         tighten(&runs.cluster, crd, phases).await;
     }
 
-    // Both are named, and the run that waits for one of them says so.
+    // Both are named, and the run that waits for one of them shows it.
     for name in ["odd", &approval] {
         let events = async { while runs.events(name, "Unreadable").await.is_empty() {} };
         tokio::time::timeout(std::time::Duration::from_secs(60), events).await.expect("no Event names it");
@@ -68,7 +68,7 @@ async fn an_object_that_cannot_be_decoded_is_named_and_stops_nobody_else() {
         conditions.is_some_and(|all| all.iter().any(|c| c.type_ == "Waiting" && c.reason == "ApprovalUnreadable"))
     };
     runs.until(runs.see::<Workflow>(), "waits", "says that its Approval cannot be read", says).await;
-    // The rules were changed and put back: other gates are decided as soon as the operator has tried them.
+    // The rules were changed and restored: other gates are decided as soon as the operator has tried the rules.
     let fine = runs.asked("fine").await;
     runs.alice_approves(&fine).await.unwrap();
     runs.ended("fine").await;

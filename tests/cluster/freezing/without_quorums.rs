@@ -1,6 +1,6 @@
-//! Approvals that are stored without a quorum, as a CRD took them before there were quorums, and runs whose steps a
-//! newer CRD dropped: nobody can decide them, and the runs say so. These tests have a control plane of their own: a CRD
-//! is the cluster's.
+//! Approvals that are stored without a quorum, as the CRD allowed before quorums existed, and runs whose steps a newer
+//! CRD dropped: no one can decide them, and the runs show it. The control plane is the tests' own, because a CRD is
+//! shared by a whole cluster.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::api::{Api, DynamicObject, Patch, PatchParams};
@@ -31,7 +31,7 @@ async fn set_schema(cluster: &Cluster, request: &Value) {
     kubectl(cluster, &["patch", "crd", CRD, "--type=json", "--patch", &patch]).await;
 }
 
-/// Stores an Approval with these quorums, or with none, and with a vote of bob, while no rule is in force.
+/// Stores an Approval with these quorums or without any, and with a vote of bob, while no rule is enforced.
 async fn plant(runs: &Runs, approval: &str, quorums: Option<Value>) {
     let mut change = vec![
         json!({"op": "remove", "path": "/spec/request/quorums"}),
@@ -53,9 +53,9 @@ async fn change<K: Resource<DynamicType = ()>>(
     api.patch(name, &PatchParams::default(), &patch).await
 }
 
-/// Stores this change of an object while no rule is in force.
+/// Stores this change of an object while no rule is enforced.
 async fn force<K: Resource<DynamicType = ()>>(runs: &Runs, name: &str, operations: Vec<Value>) {
-    // The API server goes by the loosened rules a moment after they were stored, and says so by no event.
+    // The API server applies the loosened rules a moment after they were stored, and no event tells when.
     let mut refusal = None;
     for _ in 0..1000 {
         match change::<K>(runs, name, &operations).await {

@@ -1,5 +1,5 @@
-//! An APIService that sends requests for our objects to another server: nothing that server says is honoured, and the
-//! operator forgets all it heard.
+//! An APIService that sends requests for our objects to another server: no answer of that server counts, and the
+//! operator drops its cache.
 
 use kube::api::{DynamicObject, PostParams};
 use serde_json::json;
@@ -17,14 +17,14 @@ async fn while_another_server_answers_for_our_objects_nothing_is_honoured_and_af
     let name = "v1alpha1.signoff.dev";
     let before = services.get(name).await.unwrap();
     let mut elsewhere = before.clone();
-    // Its own label would let the API server put it back at once.
+    // Its own label would let the API server restore it at once.
     elsewhere.metadata.labels = None;
     elsewhere.data["spec"]["service"] = json!({"namespace": "default", "name": "somebody", "port": 443});
     elsewhere.data["spec"]["insecureSkipTLSVerify"] = json!(true);
     services.replace(name, &PostParams::default(), &elsewhere).await.unwrap();
     harness
         .until_accepted("that it is said", async || {
-            // /readyz is no success then, so its words are in the log.
+            // /readyz is no success then, so its message is in the log.
             let log = std::fs::read_to_string(operator.log()).unwrap();
             if log.contains("is served by another server") { Ok(()) } else { Err(log) }
         })
@@ -36,7 +36,7 @@ async fn while_another_server_answers_for_our_objects_nothing_is_honoured_and_af
     let mut back: DynamicObject = before;
     back.metadata.resource_version = services.get(name).await.unwrap().metadata.resource_version;
     services.replace(name, &PostParams::default(), &back).await.unwrap();
-    // It ends by itself, as its Deployment would start it anew.
+    // It ends by itself, as its Deployment would start it again.
     harness
         .until_accepted("that it ends", async || {
             let log = std::fs::read_to_string(operator.log()).unwrap();

@@ -1,5 +1,5 @@
-//! Other people's mutating policies that match our objects: said by everybody who can, and refused where that is
-//! asked for.
+//! Foreign mutating policies that match our objects: each report names them, and they are refused if that is
+//! configured.
 
 use kube::api::{DynamicObject, PostParams};
 use serde_json::{Value, json};
@@ -11,7 +11,7 @@ use super::harness::{Harness, stands_at_its_gate};
 const POLICY: &str = "MutatingAdmissionPolicy";
 const BINDING: &str = "MutatingAdmissionPolicyBinding";
 
-/// Turns every Reject on its way into an Approve.
+/// Returns a policy that turns every Reject into an Approve.
 fn flips() -> [(&'static str, Value); 2] {
     let metadata = json!({"name": "helpful"});
     let rules = json!([{"apiGroups": ["signoff.dev"], "apiVersions": ["*"], "operations": ["UPDATE"], "resources": ["approvals"]}]);
@@ -75,7 +75,7 @@ async fn a_strict_guard_honours_nothing_while_votes_can_be_changed_and_voids_wha
     put_in_force(&harness).await;
     let said = harness.says("run", "Guarded", "False").await;
     assert!(said.contains("MutatingAdmissionPolicy helpful"), "{said}");
-    // There is no event for what an API server goes by: dry runs tell when it flips.
+    // No event tells which policies an API server applies, so dry runs find out.
     let patch = json!({"spec": {"decisions": {"alice@example.com": {"verdict": "Reject"}}}});
     let params = kube::api::PatchParams { dry_run: true, ..Default::default() };
     let api = harness.approvals("alice").await;

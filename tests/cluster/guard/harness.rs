@@ -1,5 +1,5 @@
-//! The harness of these tests: a control plane whose rules may be changed, an operator, runs that wait at a gate, and a
-//! forger.
+//! The harness of these tests: the control plane whose rules may be changed, an operator, runs that wait at a gate, and
+//! a user who forges votes.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -17,8 +17,7 @@ use tokio::sync::MutexGuard;
 
 use crate::policies::harness::{Answer, said, workflow};
 
-/// The longest time that a test waits for an event: the operator tries a changed rule after five seconds at the
-/// earliest.
+/// The deadline of every wait: a changed rule is tried after five seconds at the earliest.
 const PATIENCE: Duration = Duration::from_secs(90);
 
 /// A control plane of its own.
@@ -26,7 +25,7 @@ pub(super) struct Harness {
     pub(super) cluster: Cluster,
     pub(super) namespace: Namespace,
     pub(super) admin: Client,
-    /// The lock under which no other test changes the rules.
+    /// The lock under which only this test changes the rules.
     _turn: MutexGuard<'static, ()>,
 }
 
@@ -38,7 +37,8 @@ impl Harness {
         Self { cluster, namespace, admin, _turn: turn }
     }
 
-    /// An operator that is ready. It has no Lease: one that is made to stand still would end, and that is another test.
+    /// Starts an operator and waits until it is ready. It has no Lease, because an operator with a Lease ends when it
+    /// is stopped for too long, which another test covers.
     pub(super) async fn operator(&self, arguments: &[&str]) -> OperatorProcess {
         let arguments = ["--no-lease"].iter().chain(arguments).map(|argument| (*argument).to_owned()).collect();
         OperatorProcess::start(&self.cluster, OperatorOptions { arguments, ..OperatorOptions::default() })
@@ -46,7 +46,7 @@ impl Harness {
             .unwrap()
     }
 
-    /// An operator that is ready and holds the Lease, for tests of what people are told of it.
+    /// Starts an operator that holds the Lease and waits until it is ready, for tests of its reports to people.
     pub(super) async fn operator_with_lease(&self) -> OperatorProcess {
         OperatorProcess::start(&self.cluster, OperatorOptions::default()).await.unwrap()
     }
@@ -59,7 +59,7 @@ impl Harness {
         Api::namespaced(self.admin.clone(), &self.namespace.name)
     }
 
-    /// dana asks for a run that waits for `threshold` of alice and bob, and does something afterwards.
+    /// Creates a run as dana that waits for `threshold` of alice and bob, and has a step after the gate.
     pub(super) async fn request(&self, name: &str, threshold: i32) {
         let gate = json!({
             "name": "review",
@@ -74,7 +74,7 @@ impl Harness {
         api.create(&PostParams::default(), &serde_json::from_value(object).unwrap()).await.unwrap();
     }
 
-    /// The Approval of this visit of a run's gate, once it is there.
+    /// Returns the Approval of this visit of a run's gate, once it exists.
     pub(super) async fn asked(&self, run: &str, path: &str) -> Approval {
         let record = |workflow: &Workflow| {
             let steps = &workflow.status.as_ref()?.steps;
@@ -102,7 +102,7 @@ impl Harness {
         self.until(self.workflows(), run, "ends", ends).await
     }
 
-    /// Waits until a run says this of a condition, and returns the message.
+    /// Waits until a run's condition has this status, and returns the message.
     pub(super) async fn says(&self, run: &str, kind: &str, status: &str) -> String {
         let said = |workflow: &Workflow| {
             let conditions = &workflow.status.as_ref()?.conditions;
@@ -113,7 +113,7 @@ impl Harness {
         said(&found).unwrap()
     }
 
-    /// Waits until a run does not list a condition any more.
+    /// Waits until a run no longer has a condition.
     pub(super) async fn says_no_more(&self, run: &str, kind: &str) {
         let gone = |workflow: Option<&Workflow>| {
             let status = workflow.and_then(|workflow| workflow.status.as_ref());
@@ -139,13 +139,13 @@ impl Harness {
         ours.map(|path| std::fs::read_to_string(path).unwrap()).collect()
     }
 
-    /// alice decides, by a plain merge patch.
+    /// Sends a decision by a plain merge patch.
     pub(super) async fn decides(&self, who: &str, approval: &Approval, verdict: &str) -> Answer<Approval> {
         self.vote(who, named(who).unwrap().user, approval, verdict).await
     }
 
-    /// Approves every open visit of a run's gate until the run ends. A vote that comes before the operator has tried
-    /// the last change of a rule is void too, and the gate asks for it again.
+    /// Approves each open visit of a run's gate as a person of the cast, until the run ends. A vote before the operator
+    /// has tried the last change of a rule is also void, and the gate asks again.
     pub(super) async fn approves_until_it_ends(&self, who: &str, run: &str) {
         let open = |workflow: &Workflow, answered: &BTreeSet<String>| {
             let steps = &workflow.status.as_ref()?.steps;
@@ -162,13 +162,13 @@ impl Harness {
             let found = self.until(self.workflows(), run, "asks or ends", asks_or_ends).await;
             let Some(name) = open(&found, &answered) else { return };
             let asked = self.until(approvals.clone(), &name, "is there", |approval| approval.is_some()).await;
-            // Refused only where it was closed in this very moment: the next look tells.
+            // Refused only if it was closed in this moment; the next event shows it.
             drop(self.decides(who, &asked, "Approve").await);
             answered.insert(name);
         }
     }
 
-    /// erin, who is in no list, decides in alice's name, as often as it takes.
+    /// Votes in alice's name as erin, who is no approver, until the vote is accepted.
     pub(super) async fn forges(&self, approval: &Approval) {
         self.until_accepted("alice's vote by erin", || self.vote("erin", "alice@example.com", approval, "Approve"))
             .await;
@@ -181,7 +181,7 @@ impl Harness {
     ) -> T {
         let deadline = tokio::time::Instant::now() + PATIENCE;
         loop {
-            // There is no event for what an API server goes by: it is asked until it does.
+            // No event tells which rules an API server applies, so it is tried until the attempt succeeds.
             match attempt().await {
                 Ok(done) => return done,
                 Err(why) => assert!(tokio::time::Instant::now() < deadline, "{what} was never accepted: {why}"),
@@ -195,14 +195,14 @@ impl Harness {
         let deadline = tokio::time::Instant::now() + PATIENCE;
         loop {
             match approvals.patch(&approval.name_any(), &PatchParams::default(), &patch).await {
-                // While it takes a changed CRD over, an API server answers for none of its objects.
+                // While an API server replaces a CRD, it answers for none of its objects.
                 Err(error) if !is_answer(&error) && tokio::time::Instant::now() < deadline => {}
                 answer => return said(answer),
             }
         }
     }
 
-    /// An object of the rules, of any kind.
+    /// Returns the API of one kind of rule.
     pub(super) fn rule(&self, kind: &str) -> Api<DynamicObject> {
         let group = match kind {
             "CustomResourceDefinition" => "apiextensions.k8s.io",
@@ -212,7 +212,7 @@ impl Harness {
         Api::all_with(self.admin.clone(), &ApiResource::from_gvk(&GroupVersionKind::gvk(group, "v1", kind)))
     }
 
-    /// Gives an object another spec, or takes it away.
+    /// Changes the spec of an object, or deletes the object.
     pub(super) async fn lift(&self, kind: &str, name: &str, change: impl Fn(&mut Value) -> bool) -> DynamicObject {
         let api = self.rule(kind);
         loop {
@@ -230,7 +230,7 @@ impl Harness {
         }
     }
 
-    /// Puts an object back exactly as it was.
+    /// Restores an object exactly as it was.
     pub(super) async fn restore(&self, kind: &str, before: DynamicObject) {
         let api = self.rule(kind);
         let name = before.name_any();
@@ -253,17 +253,17 @@ impl Harness {
     }
 }
 
-/// The API server's own controllers write the status of rules too.
+/// Returns whether an error is a conflict: the API server's own controllers also write the status of rules.
 fn is_conflict(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if status.code == 409)
 }
 
-/// Whether a vote was judged: accepted, refused, or in conflict.
+/// Returns whether a vote was accepted, refused, or in conflict.
 fn is_answer(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if matches!(status.code, 400 | 401 | 403 | 409 | 422))
 }
 
-/// The run has not gone past its gate.
+/// Checks that the run has not passed its gate.
 pub(super) async fn stands_at_its_gate(harness: &Harness, run: &str) {
     let workflow = harness.workflows().get(run).await.unwrap();
     let status = workflow.status.unwrap();

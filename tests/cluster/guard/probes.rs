@@ -1,6 +1,5 @@
-//! The forged requests of the guard on a real API server: each is refused by its own policy, and says so where that
-//! policy refuses nothing any more, whatever is stored of it. Must not start an operator: it would tell the same in
-//! other words.
+//! The forged requests of the guard on a real API server: each is refused by its own policy, and the guard reports a
+//! policy that no longer refuses, whatever is stored of it.
 
 use kube::Api;
 use kube::api::ListParams;
@@ -14,7 +13,7 @@ use super::harness::Harness;
 
 const BINDING: &str = "ValidatingAdmissionPolicyBinding";
 
-/// Each policy that is tried, and the request by which it is.
+/// Each tried policy, and the request that tries it.
 const TRIED: [(&str, &str); 4] = [
     ("signoff-approvals", "a forged decision"),
     ("signoff-blobs", "a Blob without a Workflow"),

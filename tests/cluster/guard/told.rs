@@ -1,4 +1,4 @@
-//! The reports about the guard: on the run, in an Event, by the plugin, by the doctor and by the operator's own check.
+//! The reports of the guard to people: on the run, in an Event, by the plugin, the doctor and the operator's own check.
 
 use k8s_openapi::api::events::v1::Event;
 use kube::Api;
@@ -17,7 +17,7 @@ async fn while_a_rule_differs_everybody_who_asks_is_told_what_and_how_to_mend_it
     let (approval, namespace) = (approval.metadata.name.unwrap(), harness.namespace.name.as_str());
     let plugin = crate::asked::plugin();
     let kubectl = async |who: &str, words: &[&str]| {
-        // With a namespace, doctor is about what waits there.
+        // With a namespace, doctor checks the requests there.
         let of = if words.contains(&"doctor") { &[][..] } else { &["--namespace", namespace][..] };
         let words = [words, of].concat();
         harness.cluster.kubectl(words).search(plugin.parent().unwrap()).person(who).run().await.unwrap()
@@ -29,7 +29,7 @@ async fn while_a_rule_differs_everybody_who_asks_is_told_what_and_how_to_mend_it
         harness.cluster.run(&program, words).run().await.unwrap()
     };
 
-    // Users who cannot read the rules is told which role lets them.
+    // Users who cannot read the rules are told which role allows it.
     let doctor = kubectl("viktor", &["approve", "doctor"]).await;
     assert_eq!(doctor.code, 1);
     assert!(

@@ -1,5 +1,4 @@
-//! Votes that a changed policy voids: who gave them is told by the plugin, in the list and in an Event, and the gate
-//! keeps its time.
+//! Votes that a changed policy voids: the plugin, the list and an Event tell the voters, and the gate keeps its time.
 
 use k8s_openapi::api::events::v1::Event;
 use kube::api::ListParams;
@@ -23,7 +22,7 @@ async fn each_voter_whose_vote_a_changed_policy_voids_is_told() {
         let words = [&["approve"], words, of].concat();
         harness.cluster.kubectl(words).search(plugin.parent().unwrap()).person(who).run().await.unwrap()
     };
-    // A list while nothing is wrong says nothing of it.
+    // Without a problem the list does not mention it.
     let list = approve("alice", &["list"]).await;
     assert!(list.stdout.contains(&first.name_any()) && !list.stderr.contains("NOT GUARDED"), "{list:?}");
     harness.decides("alice", &first, "Approve").await.unwrap();

@@ -1,5 +1,5 @@
-//! Rules that are lifted for a moment and put back exactly as they were: no vote of that moment is ever honoured,
-//! whether the operator watches, stands still or is down.
+//! Rules that are removed for a moment and restored exactly as they were: no vote of that moment ever counts, whether
+//! the operator watches, is stopped or is down.
 
 use serde_json::{Value, json};
 use signoff_api::approval::ApprovalPhase;
@@ -13,7 +13,7 @@ const BINDING: &str = "ValidatingAdmissionPolicyBinding";
 const NAME: &str = "signoff-approvals";
 const NOWHERE: fn() -> Value = || json!({"matchLabels": {"nobody": "has-this"}});
 
-/// One way of lifting the rule of votes: what is changed of which object; `false` deletes it.
+/// One way of disabling the rule of votes: the object, and the change of it; `false` deletes it.
 struct Window {
     name: &'static str,
     kind: &'static str,
@@ -65,7 +65,7 @@ const WINDOWS: [Window; 9] = [
     },
 ];
 
-/// The state of the operator during the window.
+/// The state of the operator while a rule is disabled.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Operator {
     Watches,
@@ -81,7 +81,7 @@ async fn no_vote_of_any_window_is_honoured(meanwhile: Operator) {
         harness.request(window.name, 1).await;
         approvals.push(harness.asked(window.name, "review").await);
     }
-    // Half decided, honestly, before it all; and not decided at all.
+    // A gate with one honest vote before, and a gate without votes.
     harness.request("half", 2).await;
     let half = harness.asked("half", "review").await;
     harness.decides("alice", &half, "Approve").await.unwrap();
@@ -115,7 +115,7 @@ async fn no_vote_of_any_window_is_honoured(meanwhile: Operator) {
         assert_eq!(harness.ended(window.name).await.status.unwrap().phase, WorkflowPhase::Succeeded, "{}", window.name);
     }
     harness.phase(&half, ApprovalPhase::Superseded).await;
-    // Whom nobody had answered is asked by the same Approval still.
+    // The gate without votes still has the same Approval.
     harness.decides("alice", &nobody, "Approve").await.unwrap();
     assert_eq!(harness.phase(&nobody, ApprovalPhase::Approved).await.status.unwrap().votes.len(), 1);
     assert_eq!(harness.ended("nobody").await.status.unwrap().phase, WorkflowPhase::Succeeded);
@@ -191,7 +191,7 @@ async fn a_workflow_made_while_who_asks_was_anybodys_word_is_not_accepted() {
     let why = harness.says("forged", "Accepted", "False").await;
     assert!(why.contains("requestedBy is not verified") && why.contains("apply it again"), "{why}");
     assert_eq!(harness.ended("forged").await.status.unwrap().phase, WorkflowPhase::Failed);
-    // What was accepted before goes on.
+    // A run that was accepted before goes on.
     harness.decides("alice", &settled, "Approve").await.unwrap();
     assert_eq!(harness.ended("settled").await.status.unwrap().phase, WorkflowPhase::Succeeded);
     drop(operator);

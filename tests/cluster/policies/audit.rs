@@ -1,5 +1,4 @@
-//! The entries about votes in the audit log of the API server, on a control plane of its own: the suite's writes no
-//! log.
+//! Votes in the API server's audit log. The control plane is the test's own, because the suite's writes no such log.
 
 use std::path::Path;
 
@@ -19,7 +18,7 @@ rules:
 - {level: None}
 ";
 
-/// The annotation `decision` of every request about this Approval, with the code that it was answered with.
+/// Returns the annotation `decision` of every request about this Approval, with the code of its answer.
 fn told(log: &Path, name: &str) -> Vec<(i64, Option<String>)> {
     let text = std::fs::read_to_string(log).unwrap();
     let events = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());

@@ -1,5 +1,4 @@
-//! Blobs on a real API server: who may do what with them, and how large one may be.
-//! These tests must not start an operator.
+//! Blobs on a real API server: the rights on them, and the largest size.
 
 use k8s_openapi::api::authorization::v1::SubjectAccessReview;
 use kube::api::{Api, DeleteParams, PostParams};
@@ -14,7 +13,7 @@ use super::harness::{Answer, Harness, refused, said};
 const VERBS: [&str; 8] = ["get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"];
 
 impl Harness {
-    /// Whether somebody has a right on Blobs here, whatever admission says.
+    /// Returns whether a user has a right on Blobs here by RBAC, without admission.
     async fn may(&self, admin: &Client, user: &str, groups: &[&str], verb: &str) -> bool {
         let question: SubjectAccessReview = serde_json::from_value(json!({"spec": {
             "user": user, "groups": groups,

@@ -1,4 +1,4 @@
-//! The bounds of a decision: the API server and a local run say the same of the same decision, and no decisions fill an
+//! The bounds of a decision: the API server and a local run treat the same decision alike, and no decisions fill an
 //! Approval.
 
 use std::collections::BTreeMap;
@@ -13,10 +13,10 @@ use super::harness::{Answer, Harness, counted, refused, said};
 
 const ALICE: &str = "alice@example.com";
 
-/// The fate of a decision.
+/// The result of a decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Said {
-    /// It is refused when it is sent.
+    /// The API server refuses it.
     Refused,
     /// It is stored, and `status.invalid` names it.
     Invalid,
@@ -24,7 +24,7 @@ enum Said {
     Counted,
 }
 
-/// The request about a call of a tool that so many people decide.
+/// Returns a request about a call of a tool with this threshold.
 fn call(threshold: i32) -> Value {
     json!({
         "action": {"kind": "toolCall", "agent": "clerk", "tool": "refund"}, "threshold": threshold,
@@ -37,12 +37,12 @@ fn modify(arguments: Value) -> Value {
     json!({"verdict": "Modify", "parameters": {"arguments": arguments}})
 }
 
-/// Arguments that nest so many levels deep.
+/// Returns arguments nested to this depth.
 fn nested(levels: usize) -> Value {
     (1..levels).fold(json!({"x": 1}), |inner, _| json!({"x": inner}))
 }
 
-/// Arguments whose decision has exactly this size, as an object or as one text.
+/// Returns arguments whose decision has exactly this size, as an object or as one text.
 fn sized(size: usize, is_text: bool) -> Value {
     let object = |bytes: usize| json!({"x": "x".repeat(bytes)});
     // `arguments` and its text, or `arguments`, `x` and the text of that.
@@ -112,7 +112,7 @@ async fn bounds_of_a_decision_are_the_same_on_a_cluster_and_in_a_local_run() {
     }
 }
 
-/// A vote of one of many users who may do everything.
+/// Sends a vote of one of many users with all rights.
 async fn vote(harness: &Harness, approval: &Approval, user: &str, decision: &Value) -> Answer<Approval> {
     let client = harness.cluster.client(user, &["system:masters"]).await.unwrap();
     let api: Api<Approval> = Api::namespaced(client, &harness.namespace.name);
@@ -133,7 +133,7 @@ async fn bounds_of_all_decisions_leave_room_for_small_ones_however_they_are_stor
         let approval = harness.ask(request).await;
         let edit = modify(json!(text));
         let mut answers: BTreeMap<&str, usize> = BTreeMap::new();
-        // Everything that fits, and then a small vote of everybody else.
+        // Every vote that fits, and then a small vote of each other user.
         for (user, decision) in users.iter().zip([&edit, &list].into_iter().cycle()).take(20) {
             match vote(&harness, &approval, user, decision).await {
                 Ok(_) => *answers.entry("stored").or_default() += 1,

@@ -1,5 +1,4 @@
 //! Decisions that one account carries for others, as a Git controller does for its reviewers.
-//! These tests must not know anything about what a vote says.
 
 use serde_json::{Value, json};
 use signoff_api::Approval;

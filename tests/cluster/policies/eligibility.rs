@@ -24,14 +24,14 @@ const BOB: &str = "bob@example.com";
 const DANA: &str = "dana@example.com";
 const BOT: &str = "system:serviceaccount:ci:bot";
 const FLUX: &str = "system:serviceaccount:flux-system:kustomize-controller";
-/// Can change Approvals and lacks the verb `approve`.
+/// A user who can change Approvals and lacks the verb `approve`.
 const MALLORY: &str = "mallory@example.com";
 const USERS: [&str; 9] = [ALICE, BOB, DANA, "github:alice", "github:dana", "eve via mallory", BOT, FLUX, MALLORY];
 const GROUPS: [&str; 3] = ["finance", "sre", "leads"];
 /// The persons on whose behalf flux can decide.
 const DELEGATED: [&str; 3] = [ALICE, BOB, "github:dana"];
 
-/// A vote that is about to be sent.
+/// A vote before it is sent.
 struct Attempt {
     user: &'static str,
     groups: Vec<String>,
@@ -60,7 +60,7 @@ impl Attempt {
         Voter { on_behalf_of: self.on_behalf_of, ..Voter::new(self.user, &self.groups) }
     }
 
-    /// Whether RBAC, which the module does not know, allows the vote.
+    /// Returns whether RBAC, which the module does not know, allows the vote.
     fn is_authorized(&self) -> bool {
         let delegated = |person: &str| self.user == FLUX && DELEGATED.contains(&person);
         self.user != MALLORY && self.on_behalf_of.is_none_or(delegated)
@@ -88,7 +88,7 @@ fn approvers(rng: &mut Rng) -> Value {
     list.into_values().collect()
 }
 
-/// Returns the fields of a request that say who decides. `others` chooses the requesters of earlier runs.
+/// Returns the fields of a request that determine who can decide. `others` chooses the requesters of earlier runs.
 fn request(rng: &mut Rng, others: &mut Rng) -> Value {
     let mut fields = json!({
         "approvers": approvers(rng),
@@ -99,7 +99,7 @@ fn request(rng: &mut Rng, others: &mut Rng) -> Value {
         fields["requestedFor"] = json!(pick(rng, &["github:alice", DANA, BOB]));
     }
     if others.u8(..4) == 0 {
-        // Persons, as the operator writes them: user names, and what the rules below make of some.
+        // Persons, as the operator writes them: user names, and the results of the rules below for some.
         fields["earlierRequesters"] = json!([pick(others, &[ALICE, "staff", "others"]), pick(others, &[BOB, "robot"])]);
     }
     if rng.u8(..4) == 0 {
@@ -116,7 +116,7 @@ fn request(rng: &mut Rng, others: &mut Rng) -> Value {
             fields["persons"] =
                 json!([rule("github:(.+)", "$1@example.com"), rule("(.+)@example[.]com", "$1@example.com")])
         }
-        // The names that no rule matches stand for themselves where they are excluded, and cannot vote.
+        // A name that no rule matches is excluded under its own name, and cannot vote.
         1 => fields["persons"] = json!([rule("github:(.+)", "$1@example.com"), rule("system:.*", "robot")]),
         2 => fields["persons"] = json!([rule("(alice|dana)@.*", "staff"), rule(".*", "others")]),
         _ => {}
@@ -270,14 +270,14 @@ async fn a_user_name_that_reads_as_two_persons_is_accepted_and_the_module_says_w
     }
 }
 
-/// Returns what the module would say of a vote if the run repeated none.
+/// Returns the module's reason against a vote if the run repeated none.
 fn ineligible_without_earlier(approval: &Approval, attempt: &Attempt) -> Option<IneligibleReason> {
     let mut first = approval.clone();
     first.spec.request.earlier_requesters.clear();
     ineligible(&first, &attempt.voter(), jiff::Timestamp::now().into())
 }
 
-/// Returns the name of a reason, without what it says.
+/// Returns the name of a reason, without its fields.
 fn name(why: &IneligibleReason) -> String {
     format!("{why:?}").split('(').next().unwrap_or_default().to_owned()
 }

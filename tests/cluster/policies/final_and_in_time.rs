@@ -1,4 +1,4 @@
-//! A decision is final, and comes in time. These tests must not rely on anything but the API server's own clock.
+//! A decision is final, and is in time by the API server's clock.
 
 use serde_json::{Value, json};
 
@@ -28,7 +28,7 @@ async fn only_the_attempt_that_was_found_invalid_is_replaced_by_the_next_one() {
     refused(harness.decide("alice", &approval, modify(1, "same number")).await, "a decision is final");
     refused(harness.decide("alice", &approval, modify(3, "skipped one")).await, "a decision is final");
     harness.decide("alice", &approval, modify(2, "good")).await.unwrap();
-    // What stands about attempt 1 says nothing about attempt 2.
+    // An `invalid` entry for attempt 1 does not apply to attempt 2.
     refused(harness.decide("alice", &approval, modify(3, "again")).await, "a decision is final");
 }
 
@@ -69,7 +69,7 @@ async fn nobody_closes_a_gate_by_doctoring_its_stamps_neither_now_nor_after_an_e
     let typed = json!([{"manager": "clock", "operation": "Update", "apiVersion": "signoff.dev/v1alpha1", "time": FUTURE,
         "fieldsType": "FieldsV1", "fieldsV1": {"f:spec": {"f:request": {"f:prompt": {}}}}}]);
     for closes_at in [Value::Null, json!(later)] {
-        // A time later than the closing time, and no stamps at all, after which the API server makes no more of them.
+        // A time later than the closing time, and no stamps at all, after which the API server writes no more of them.
         for doctored in [typed.clone(), json!([{}])] {
             let approval = harness.ask(json!({"closesAt": closes_at})).await;
             let with_a_label = json!({"metadata": {"managedFields": doctored, "labels": {"team": "finance"}}});
@@ -92,7 +92,7 @@ async fn times_of_server_side_apply_close_no_gate_and_make_no_vote_earlier() {
     let vote =
         |user: &str| json!({"f:spec": {"f:decisions": {".": {}, format!("f:{user}"): {".": {}, "f:verdict": {}}}}});
     let labels = json!({"f:metadata": {"f:labels": {"f:team": {}}}});
-    // With entries for a label, and for the votes of others and of its own that are not there yet.
+    // With entries for a label, and for votes of others and of its own that do not exist yet.
     let planted = json!([
         entry(FUTURE, "Apply", labels),
         entry(FUTURE, "Apply", vote("bob@example.com")),

@@ -1,5 +1,5 @@
-//! The harness of one test: a namespace of its own, Approvals made as the operator makes them, and people who act. It
-//! returns the answers of the API server unchanged.
+//! The harness of one test: a namespace of its own, Approvals created as the operator creates them, and people who act.
+//! It returns the answers of the API server.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -15,7 +15,7 @@ use signoff_engine::{
 };
 use signoff_tests::control_plane::{Cluster, Namespace, named};
 
-/// The answer of the API server: the object, or the text of its refusal.
+/// The answer of the API server: the object, or its refusal.
 pub(crate) type Answer<T> = Result<T, String>;
 
 /// One test's namespace, and the operator's own client.
@@ -34,7 +34,7 @@ impl Harness {
         Self { cluster, namespace, operator, asked: AtomicU32::new(0) }
     }
 
-    /// A client of one of the cast.
+    /// Returns a client of a person of the cast.
     pub(crate) async fn client(&self, who: &str) -> Client {
         self.cluster.token_client(who).await.unwrap()
     }
@@ -51,8 +51,8 @@ impl Harness {
         Api::namespaced(self.client(who).await, &self.namespace.name)
     }
 
-    /// An Approval that asks alice and bob (threshold 1), with these fields of the request on top of it.
-    /// Two equal questions are two visits of the gate, as they would be in a run.
+    /// Creates an Approval for alice and bob (threshold 1), with these further fields of the request. Two equal
+    /// questions are two visits of the gate, as they would be in a run.
     pub(crate) async fn ask(&self, mut fields: Value) -> Approval {
         let visit = self.asked.fetch_add(1, Ordering::Relaxed) + 1;
         fields["gate"] = json!({"name": "review", "type": "step", "path": "review", "visit": visit});
@@ -60,32 +60,32 @@ impl Harness {
         self.approvals_of_operator().create(&PostParams::default(), &approval).await.unwrap()
     }
 
-    /// One of the cast records a decision under their own name, by a plain merge patch.
+    /// Records a decision of a person of the cast under their own name, by a plain merge patch.
     pub(crate) async fn decide(&self, who: &str, approval: &Approval, decision: Value) -> Answer<Approval> {
         let user = named(who).unwrap().user;
         self.patch(who, approval, json!({"spec": {"decisions": {user: decision}}})).await
     }
 
-    /// One of the cast sends any merge patch.
+    /// Sends any merge patch of a person of the cast.
     pub(crate) async fn patch(&self, who: &str, approval: &Approval, patch: Value) -> Answer<Approval> {
         let api = self.approvals(who).await;
         said(api.patch(&approval.name_any(), &PatchParams::default(), &Patch::Merge(patch)).await)
     }
 
-    /// The operator writes status, by a merge patch.
+    /// Writes a status as the operator, by a merge patch.
     pub(crate) async fn status(&self, approval: &Approval, status: Value) -> Answer<Approval> {
         let patch = Patch::Merge(json!({"status": status}));
         let api = self.approvals_of_operator();
         said(api.patch_status(&approval.name_any(), &PatchParams::default(), &patch).await)
     }
 
-    /// A one-step Workflow of one of the cast, with these fields of the spec on top of it.
+    /// Creates a one-step Workflow of a person of the cast, with these further fields of the spec.
     pub(crate) async fn request(&self, who: &str, name: &str, fields: Value) -> Answer<Workflow> {
         let workflow = serde_json::from_value(workflow(name, fields)).unwrap();
         said(self.workflows(who).await.create(&PostParams::default(), &workflow).await)
     }
 
-    /// Lets one user do this in the namespace (a ClusterRole's rules), and waits until the API server goes by it.
+    /// Grants a rule of a ClusterRole to one user in the namespace, and waits until it is effective.
     pub(crate) async fn grant(&self, user: &str, rule: Value) {
         let admin = self.client("admin").await;
         let role = json!({"metadata": {"generateName": "signoff-test-"}, "rules": [rule]});
@@ -110,7 +110,7 @@ impl Harness {
     }
 }
 
-/// The answer, or the refusal in the API server's own words.
+/// Returns the answer, or the API server's refusal.
 pub(crate) fn said<T>(answer: kube::Result<T>) -> Answer<T> {
     answer.map_err(|error| match error {
         kube::Error::Api(status) => status.message,
@@ -118,13 +118,13 @@ pub(crate) fn said<T>(answer: kube::Result<T>) -> Answer<T> {
     })
 }
 
-/// The status that the votes of an Approval come to at the moment.
+/// Returns the status to which the votes of an Approval lead now.
 pub(crate) fn counted(approval: &Approval) -> ApprovalStatus {
     let now = Now::new(jiff::Timestamp::now().into(), approval.guard_epoch().to_owned());
     tally(approval, OwnerState::Live, &now).status
 }
 
-/// Demands that the API server refused in these words.
+/// Asserts that the API server refused with these words.
 #[track_caller]
 pub(crate) fn refused<T: std::fmt::Debug>(answer: Answer<T>, words: &str) {
     match answer {
@@ -133,8 +133,8 @@ pub(crate) fn refused<T: std::fmt::Debug>(answer: Answer<T>, words: &str) {
     }
 }
 
-/// An Approval as the operator would make it. Fields of a quorum are those of its first one; `further` lists more
-/// quorums.
+/// Returns an Approval as the operator would create it. Fields of a quorum are those of the first one; `further` lists
+/// more quorums.
 pub(crate) fn approval(fields: Value) -> Approval {
     let mut request = json!({
         "workflow": {"name": "refund", "uid": "00000000-0000-4000-8000-000000000000"},
@@ -164,7 +164,7 @@ pub(crate) fn approval(fields: Value) -> Approval {
     Approval::new(&name, ApprovalSpec { request, decisions: Default::default() })
 }
 
-/// A Workflow as a person would write it; `requestedBy` is empty, so it is stamped.
+/// Returns a Workflow as a person would write it; `requestedBy` is empty, so it is stamped.
 pub(crate) fn workflow(name: &str, fields: Value) -> Value {
     let mut spec = json!({"requestedBy": "", "steps": [{"name": "only", "set": {"value": "1"}}]});
     for (field, value) in fields.as_object().into_iter().flatten() {
@@ -173,12 +173,12 @@ pub(crate) fn workflow(name: &str, fields: Value) -> Value {
     json!({"apiVersion": "signoff.dev/v1alpha1", "kind": "Workflow", "metadata": {"name": name}, "spec": spec})
 }
 
-/// One of the cast, as an approver by user name.
+/// Returns a person of the cast as an approver by user name.
 pub(crate) fn user(who: &str) -> Value {
     json!({"kind": "User", "name": named(who).unwrap().user})
 }
 
-/// A group as an approver.
+/// Returns a group as an approver.
 pub(crate) fn group(name: &str) -> Value {
     json!({"kind": "Group", "name": name})
 }

@@ -1,5 +1,4 @@
-//! The chart's policies as the API server has them: they are the ones of this build, and carry no warning. The tests
-//! install nothing themselves.
+//! The installed rules are those of this build, and the API server found no errors in them.
 
 use std::time::Duration;
 
@@ -47,9 +46,9 @@ async fn policies_and_bindings_are_stored_exactly_as_they_are_shipped() {
     }
 }
 
-/// The API server checks types only where a rule names versions, and ours hold for every version there may ever be:
-/// copies that name today's, and that no binding puts in force. It compiles every variable anew for every validation,
-/// so the validations that use a very long one stand in a copy of their own.
+/// Returns copies of a policy whose rules name today's versions, and which no binding enforces. The API server checks
+/// types only where a rule names versions, and ours match every version. It compiles every variable again for every
+/// validation, so validations that use a very long variable have a copy of their own.
 fn typed_copies(policy: &ValidatingAdmissionPolicy) -> Vec<ValidatingAdmissionPolicy> {
     let mut spec = policy.spec.clone().unwrap();
     for rule in spec.match_constraints.as_mut().and_then(|rules| rules.resource_rules.as_mut()).into_iter().flatten() {
@@ -118,7 +117,7 @@ async fn the_crds_are_stored_as_they_are_made_from_the_types() {
     }
 }
 
-/// An empty list and none are the same to the API server.
+/// Returns a value without empty lists, which the API server does not distinguish from missing ones.
 fn without_empty_lists(value: serde_json::Value) -> serde_json::Value {
     match value {
         serde_json::Value::Object(fields) => fields

@@ -1,5 +1,5 @@
-//! The largest gate that the schema allows: every rule costs at most half of what the API server spends on a request,
-//! so that nobody can be kept from deciding. Who may decide is the business of other tests.
+//! The largest gate that the schema allows: every rule costs at most half of the API server's budget for a request, so
+//! that no gate is too expensive to be decided.
 
 use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
@@ -11,7 +11,7 @@ use super::harness::{Answer, Harness, counted, said};
 
 const GROUP: &str = "admissionregistration.k8s.io";
 
-/// A name that is as long as a name can be.
+/// Returns a name of the greatest length.
 fn longest(prefix: &str, n: usize) -> String {
     let pad = "x".repeat(253 - "-00@example.com".len() - prefix.len());
     format!("{prefix}{pad}-{n:02}@example.com")
@@ -25,7 +25,7 @@ fn items(value: &mut Value) -> impl Iterator<Item = &mut Value> {
     value.as_array_mut().into_iter().flatten()
 }
 
-/// Evaluates every expression of a policy twice, save those with one of the words of `once`.
+/// Evaluates every expression of a policy twice, except for those with one of the words of `once`.
 fn doubled(spec: &mut Value, once: &[&str]) {
     let again = |expression: &mut Value, form: &dyn Fn(&str) -> String| {
         let text = expression.as_str().expect("an expression");
@@ -41,7 +41,8 @@ fn doubled(spec: &mut Value, once: &[&str]) {
     items(&mut spec["auditAnnotations"]).for_each(|note| again(&mut note["valueExpression"], &value));
 }
 
-/// Adds a copy of a shipped policy for one namespace that costs twice as much: what it accepts costs at most half.
+/// Adds a copy of a shipped policy for one namespace that costs twice as much, and so accepts only what costs at most
+/// half.
 async fn add_doubled(harness: &Harness, kind: &str, name: &str, once: &[&str], change: impl FnOnce(&mut Value)) {
     let admin = harness.cluster.admin().await.unwrap();
     let api = |kind: &str| -> Api<DynamicObject> {
@@ -68,12 +69,12 @@ fn subjects(kind: &str, names: &[String]) -> Vec<Value> {
     names.iter().map(subject).collect()
 }
 
-/// The groups of one quorum: its approvers, and those that its rules ask for.
+/// Returns the groups of one quorum: its approvers, and those that its rules require.
 fn groups_of(quorum: usize) -> [Vec<String>; 2] {
     [names(&format!("approvers{quorum}"), 64), names(&format!("required{quorum}"), 8)]
 }
 
-/// A request at the bounds of the schema whose nine quorums all ask groups, and no group twice.
+/// Returns a request at the bounds of the schema whose nine quorums all have groups, and no group twice.
 fn request_to_groups() -> Value {
     let mut request = request(&[]);
     let quorum = |n| {
@@ -88,7 +89,7 @@ fn request_to_groups() -> Value {
     request
 }
 
-/// A request at the bounds of the schema: nine quorums of 64 people, groups and service accounts.
+/// Returns a request at the bounds of the schema: nine quorums of 64 people, groups and service accounts.
 fn request(voters: &[String]) -> Value {
     let further: Vec<_> = (0..8)
         .map(|n| {
@@ -119,13 +120,13 @@ fn request(voters: &[String]) -> Value {
         "closesAt": "2100-01-01T00:00:00Z", "requireReason": true, "requiredBy": required_by})
 }
 
-/// One of the voters, who is in 200 groups of the longest names that a vote can hold.
+/// Returns the Approvals as a voter in 200 groups of the longest names that a vote can hold.
 async fn voter(harness: &Harness, user: &str) -> Api<Approval> {
     let groups = names("member", 100).into_iter().chain(names("memberof", 100));
     in_groups(harness, user, &groups.collect::<Vec<_>>()).await
 }
 
-/// Returns a client of a user in these groups with all rights.
+/// Returns the Approvals as a user in these groups with all rights.
 async fn in_groups(harness: &Harness, user: &str, groups: &[String]) -> Api<Approval> {
     let groups: Vec<&str> = groups.iter().map(String::as_str).chain(["system:masters"]).collect();
     Api::namespaced(harness.cluster.client(user, &groups).await.unwrap(), &harness.namespace.name)
@@ -140,7 +141,7 @@ async fn decide(api: Api<Approval>, user: &str, approval: &Approval, decision: V
     said(api.patch(&approval.name_any(), &PatchParams::default(), &patch).await)
 }
 
-/// Waits until the copies are in force: one of them refuses a label that the shipped rules accept.
+/// Waits until the copies are enforced: one of them refuses a label that the shipped rules accept.
 async fn in_force(harness: &Harness, user: &str, approval: &Approval) {
     let api = voter(harness, user).await;
     let label = Patch::Merge(json!({"metadata": {"labels": {"canary": "x"}}}));
@@ -161,7 +162,7 @@ async fn the_largest_vote_at_the_largest_gate_costs_at_most_half_of_every_budget
     let voters = names("voter", 64);
     let approval = harness.ask(request(&voters)).await;
     add_doubled(&harness, "MutatingAdmissionPolicy", "signoff-voter-groups", &[], |spec| {
-        // The shipped policy has named the groups before, or comes after.
+        // The shipped policy has already named the groups, or comes later.
         let conditions = spec["matchConditions"].as_array_mut().unwrap();
         conditions.retain(|condition| condition["name"] != "votes-without-groups");
         assert_eq!(conditions.len(), 2);
@@ -189,7 +190,7 @@ async fn the_largest_vote_at_the_largest_gate_costs_at_most_half_of_every_budget
         vote(&harness, user, &approval, json!({"verdict": verdict, "reason": "last"})).await.unwrap();
     }
 
-    // The longest edits of a call, beside small decisions that are as bulky as they can be.
+    // The longest edits of a call, beside the longest small decisions.
     let mut call = request(&voters);
     call["action"] = json!({"kind": "toolCall", "agent": "clerk", "tool": "refund"});
     call["threshold"] = json!(2);
@@ -225,9 +226,10 @@ fn approve() -> Value {
     json!({"verdict": "Approve", "reason": "last"})
 }
 
-/// The policies of new Workflows, which are in force once more and doubled in a test's namespace.
+/// The policies of new Workflows, of which doubled copies are also enforced in a test's namespace.
 const OF_WORKFLOWS: [&str; 2] = ["signoff-workflows", "signoff-workflows-shape"];
-/// A check by the authorizer has a price of its own, and two of them in one expression are more than half of a budget.
+/// The parts of an expression with a check by the authorizer, which has a fixed cost: two of them in one expression are
+/// more than half of a budget.
 const CHECKS: [&str; 2] = ["authorizer", ".check("];
 
 /// Waits until a doubled policy refuses a Workflow of this name.
@@ -243,11 +245,11 @@ async fn refuses(harness: &Harness, name: &str) {
 
 #[tokio::test]
 async fn the_largest_workflows_that_are_accepted_cost_less_than_half_of_what_a_rule_may() {
-    /// As many bytes as a Workflow may have by default.
+    /// The default limit of the bytes of a Workflow.
     const BYTES: usize = 512 * 1024;
     let harness = Harness::open("largest").await;
     for name in OF_WORKFLOWS {
-        // A name of its own: where two policies refuse, either may answer.
+        // A name of its own: if two policies refuse, either may answer.
         let refused = format!("refused-by-{name}");
         add_doubled(&harness, "ValidatingAdmissionPolicy", name, &CHECKS, |spec| {
             let expression = format!("object.metadata.name != '{refused}'");
@@ -291,7 +293,7 @@ async fn the_largest_workflows_that_are_accepted_cost_less_than_half_of_what_a_r
         let steps: Vec<_> = (0..(BYTES / each).min(1024)).map(step).collect();
         let count = steps.len();
         let answer = harness.request("dana", name, json!({"steps": steps})).await;
-        // After 504 the client sends it again: it may be stored by then, in the time of a loaded machine.
+        // After a 504 the client sends it again: it may be stored by then, on a loaded machine.
         let is_stored = answer.is_ok() || {
             let found = harness.workflows("dana").await.get_opt(name).await.unwrap();
             found.is_some_and(|workflow| workflow.spec.steps.len() == count)

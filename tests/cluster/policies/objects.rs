@@ -1,5 +1,4 @@
-//! The Approval as an object: what it holds is its makers', whoever else may write it.
-//! These tests must not know anything about the verdicts.
+//! The Approval as an object: its content is its creators', even if other users can write it.
 
 use kube::ResourceExt;
 use kube::api::{DeleteParams, PostParams};

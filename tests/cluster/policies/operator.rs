@@ -1,4 +1,4 @@
-//! The rights of the operator by its roles: it reports, and decides nothing. No operator runs.
+//! The rights of the operator by its roles: it reports, and decides nothing.
 
 use super::harness::Harness;
 

@@ -1,5 +1,5 @@
-//! A form's patterns on the API server: they match exactly as in the plan of a Workflow. No operator runs: its own
-//! tests use the same table.
+//! The API server reads a form's patterns exactly as the plan of a Workflow does. The table is shared with the tests of
+//! the operator.
 
 use kube::ResourceExt;
 use kube::api::{Patch, PatchParams};

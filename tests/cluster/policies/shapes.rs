@@ -1,5 +1,5 @@
-//! The words of a refusal by the rules of the types, which the CRDs leave to admission. That each broken shape is
-//! refused whichever way it is sent is tried by the table of attacks. These tests must not run a Workflow.
+//! The messages of refusals by the rules of the types, which the CRDs leave to admission. The table of attacks tests
+//! that each broken shape is refused in every way of sending it.
 
 use serde_json::{Value, json};
 
@@ -16,7 +16,7 @@ async fn a_refusal_names_the_step_or_the_place() {
     let answer = harness.request("dana", "broken", json!({"steps": steps})).await.unwrap_err();
     let second = answer.contains("second: name must not start with system:");
     assert!(second || answer.contains("third: a step must have exactly one of"), "{answer}");
-    // A person who is called like the group is not the group.
+    // A person with the name of the group is not the group.
     let gate = |subject: Value| {
         let hitl = json!({"prompt": "?", "approvers": [subject], "requiredFrom": [{"group": "finance", "min": 1}]});
         json!({"steps": [{"name": "ask", "hitl": hitl}]})

@@ -1,5 +1,5 @@
-//! The operator's write of a status, and the answer to it: only the status and the version change, whatever else others
-//! wrote on the object. No operator runs; the tests write with its code.
+//! The effect of the operator's write of a status on an object, and its answer: the status and the version, whatever
+//! other users wrote on the object. The tests use the operator's own code, without an operator.
 
 use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams, PostParams};
 use kube::{Resource, ResourceExt};
@@ -14,7 +14,7 @@ use signoff_cluster::{error::status_code, metrics::RequestMetrics, write_priorit
 
 use super::harness::{self, Harness};
 
-/// The object as the API server has it, and as the operator reads it.
+/// Returns the object as the API server has it, and as the operator reads it.
 async fn read<K: ReconciledKind>(harness: &Harness, name: &str) -> (Value, K) {
     let api: Api<DynamicObject> =
         Api::namespaced_with(harness.client("admin").await, &harness.namespace.name, &ApiResource::erase::<K>(&()));
@@ -23,10 +23,10 @@ async fn read<K: ReconciledKind>(harness: &Harness, name: &str) -> (Value, K) {
     (object, typed)
 }
 
-/// The garbage collector itself removes this one.
+/// The finalizer that the garbage collector itself removes.
 const FINALIZER: &str = "foregroundDeletion";
 
-/// One of the cast writes a label and an annotation on an object, and what else is given of its metadata.
+/// Writes a label, an annotation and further metadata on an object, as a person of the cast.
 async fn mark<K: ReconciledKind>(harness: &Harness, who: &str, name: &str, mut metadata: Value) {
     let api: Api<DynamicObject> =
         Api::namespaced_with(harness.client(who).await, &harness.namespace.name, &ApiResource::erase::<K>(&()));
@@ -36,7 +36,7 @@ async fn mark<K: ReconciledKind>(harness: &Harness, who: &str, name: &str, mut m
     api.patch(name, &PatchParams::default(), &Patch::Merge(json!({"metadata": metadata}))).await.unwrap();
 }
 
-/// Removes what a write of a status may change.
+/// Removes the parts that a write of a status may change.
 fn rest(mut object: Value) -> Value {
     object.as_object_mut().unwrap().remove("status");
     object["metadata"].as_object_mut().unwrap().remove("resourceVersion");

@@ -1,4 +1,4 @@
-//! The owner of a vote, and the people who may vote at all.
+//! Votes are their author's own, and only approvers can vote.
 
 use kube::ResourceExt;
 use serde_json::json;

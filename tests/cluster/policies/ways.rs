@@ -1,5 +1,5 @@
-//! Every way in which Kubernetes lets people and programs write: each decides, and each is held to the rules.
-//! These tests must not use anything of Signoff's own clients.
+//! Every way in which people and programs can write in Kubernetes: each can decide, and the rules apply to each. No
+//! client of Signoff is used.
 
 use kube::ResourceExt;
 use kube::api::{Patch, PatchParams};
@@ -33,7 +33,7 @@ async fn server_side_apply_by_different_field_managers_touches_only_ones_own_ent
     let approval =
         apply(&harness, "bob", "kustomize-controller", &approval, json!({"bob@example.com": vote})).await.unwrap();
     assert_eq!(approval.spec.decisions.len(), 2);
-    // A controller applies the same again at every turn.
+    // A controller applies the same object again at every reconcile.
     apply(&harness, "alice", "argocd-controller", &approval, json!({ALICE: vote})).await.unwrap();
     refused(apply(&harness, "alice", "argocd-controller", &approval, json!({})).await, "a decision is final");
 }
@@ -67,7 +67,7 @@ async fn a_git_controller_that_applies_its_entry_again_changes_nothing_whatever_
         harness.cluster.kubectl(&arguments).input(entry.to_string()).run().await.unwrap().ok().unwrap();
         harness.approvals_of_operator().get(&name).await.unwrap()
     };
-    // The rights come with the name: the groups are only counted.
+    // The rights depend on the name: the groups are only counted.
     let first = controller(&["finance", "staff"]).await;
     assert_eq!(first.spec.decisions[ALICE].groups, ["finance"]);
     for groups in [&["finance", "staff"][..], &["finance", "audit"], &["audit"], &["staff"]] {
@@ -75,7 +75,7 @@ async fn a_git_controller_that_applies_its_entry_again_changes_nothing_whatever_
         assert_eq!(again.resource_version(), first.resource_version(), "{groups:?}");
         assert_eq!(again.spec, first.spec, "{groups:?}");
     }
-    // Another entry of another manager leaves it alone, and its own as well.
+    // Another manager's entry for another user does not change it, and neither does its own.
     apply(&harness, "bob", "another-controller", &approval, json!({"bob@example.com": {"verdict": "Approve"}}))
         .await
         .unwrap();

@@ -1,4 +1,4 @@
-//! The requester of a Workflow and its permitted spec: neither changes afterwards. No operator runs.
+//! The requester of a Workflow, the runs that requesters can create, and that neither changes afterwards.
 
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{Patch, PatchParams, PostParams};
@@ -54,13 +54,13 @@ async fn a_holder_of_restore_keeps_the_requester_and_needs_none_of_the_rights_of
         "lacks the RBAC verb restore on workflows.signoff.dev",
     );
 
-    // What the account asks for itself is an ordinary run, with the rights of a run.
+    // A run that the account requests itself is an ordinary run, with the rights of a run.
     let mut new = fields;
     new["requestedBy"] = json!("viktor@example.com");
     refused(harness.request("viktor", "new", new).await, "lacks the RBAC verb");
     assert_eq!(harness.request("viktor", "new", json!({})).await.unwrap().spec.restored, None);
 
-    // It stays what it is.
+    // The field cannot be changed.
     let workflows = harness.workflows("admin").await;
     for value in [json!(null), json!(false)] {
         let patch = Patch::Merge(json!({"spec": {"restored": value}}));
@@ -90,7 +90,7 @@ async fn a_replacement_that_leaves_out_who_asked_keeps_it() {
     let kept = harness.workflows("dana").await.get("refund").await.unwrap();
     assert_eq!(kept.spec.requested_by, "dana@example.com");
 
-    // Without a spec at all nothing could be put back: the first step of a forgery in two.
+    // Without a spec nothing could be restored: the first of two steps of a forgery.
     let mut bare = typed.clone();
     bare.as_object_mut().unwrap().remove("spec");
     bare["metadata"].as_object_mut().unwrap().remove("resourceVersion");
@@ -98,7 +98,7 @@ async fn a_replacement_that_leaves_out_who_asked_keeps_it() {
     assert!(answer.contains("spec"), "{answer}");
 }
 
-/// A Workflow as users write it from Kubernetes 1.36 on: without `requestedBy`.
+/// Returns a Workflow as users write it from Kubernetes 1.36 on: without `requestedBy`.
 fn without_requester(name: &str) -> Value {
     let mut workflow = harness::workflow(name, json!({}));
     workflow["spec"].as_object_mut().unwrap().remove("requestedBy");
@@ -292,7 +292,7 @@ async fn a_workflow_whose_steps_stand_within_a_pattern_is_told_where_they_belong
         if steps != json!(null) {
             object["spec"]["steps"] = steps;
         }
-        // Without strict validation the API server drops the fields that it does not know.
+        // Without strict validation the API server drops unknown fields.
         let arguments = ["create", "--validate=false", "-n", &harness.namespace.name, "-f", "-"];
         harness.cluster.kubectl(arguments).person("dana").input(object.to_string()).run().await.unwrap()
     };

@@ -1,6 +1,5 @@
-//! A call is made once unless people decide about exactly it: across a Defer, in one turn, and after an edit.
-//!
-//! The log of the bank lists the payments. The unit tests of the engine test which calls are equal.
+//! A call is made once unless people decide about exactly it: across a Defer, in one turn, and after an edit. The log
+//! of the bank shows the payments.
 
 use serde_json::{Value, json};
 use signoff_api::{conditions, workflow::WorkflowPhase};
@@ -8,7 +7,7 @@ use signoff_api::{conditions, workflow::WorkflowPhase};
 use super::scene::{Scene, asks, call, error, last_turn, turn_of};
 use super::{clerk, paid};
 
-/// A refund of this amount, as a call with this id.
+/// Returns a refund of this amount, as a call with this id.
 fn refund(id: &str, amount: u32) -> Value {
     call(id, "refund", &json!({"amount": amount, "customer": "ACME"}))
 }
@@ -17,8 +16,8 @@ fn sum(amount: u32) -> Value {
     json!({"amount": amount, "customer": "ACME"})
 }
 
-/// A run of an agent that refunds 420 at each visit, without a gate in front of the refund, and a review that can send
-/// it back.
+/// Returns a run of an agent that refunds 420 at each visit, without a gate in front of the refund, with a review that
+/// can send it back.
 fn reviewed(scene: &Scene, run: &str, change: impl FnOnce(&mut Value)) -> Value {
     let mut spec = clerk(scene, run, json!({}), json!({}));
     spec["gates"].as_array_mut().unwrap().remove(0);
@@ -79,7 +78,7 @@ async fn a_deferred_agent_does_not_pay_again_unless_its_tool_is_repeatable() {
     }
     assert_eq!(paid(&scene, "repeatable"), [sum(420), sum(420), sum(420)]);
 
-    // A step of the list that forgets its calls is not deferred over at all.
+    // A step of the list that forgets its calls cannot be deferred.
     let refused = scene.ended("refused").await;
     let accepted = refused.conditions.iter().find(|condition| condition.type_ == conditions::ACCEPTED).unwrap();
     assert!(accepted.message.contains("Defer runs step handle again"), "{}", accepted.message);
@@ -128,7 +127,7 @@ async fn a_call_that_was_edited_twice_is_not_edited_a_third_time() {
         let third = scene.asked("escalated", "handle/.turn-1/.call-3/.error").await;
         let quorums: Vec<_> = third.spec.request.quorums.iter().map(|quorum| quorum.source.as_str()).collect();
         assert_eq!(quorums, ["gate help", "gate money"]);
-        // erin alone is not enough: the people of the gate that was edited at are asked too.
+        // erin alone is not enough: the approvers of the gate where it was edited are asked too.
         let recorded = scene.says("erin", "skip", &third, &["--wait=0s"]).await.ok().unwrap();
         assert!(recorded.contains("Skip recorded"), "{recorded}");
         scene.says("alice", "skip", &third, &[]).await.ok().unwrap();
@@ -175,7 +174,7 @@ async fn equal_calls_of_a_turn_under_one_id_are_kept_and_each_request_says_what_
     assert_eq!(paid(&scene, RUN), [sum(420), sum(420)]);
     scene.says("bob", "reject", &third, &["--reason", "twice is enough"]).await.ok().unwrap();
 
-    // The last call has the same id and another amount: it did not vanish.
+    // The last call has the same id and another amount: it was not lost.
     let (other, _) = done(5).await;
     scene.says("bob", "approve", &other, &[]).await.ok().unwrap();
     let status = scene.succeeds(RUN).await;

@@ -1,6 +1,5 @@
-//! An error lets no effect through: conditions that cannot be evaluated, and numbers that JSON readers round.
-//!
-//! The log of the server lists the requests. The unit tests test how conditions and numbers are read.
+//! An error lets no effect through: conditions that cannot be evaluated, and numbers that JSON readers round. The log
+//! of the server shows what was sent.
 
 use kube::ResourceExt;
 use serde_json::{Value, json};
@@ -9,7 +8,7 @@ use signoff_tests::control_plane::named;
 
 use super::scene::{Scene, asks, call, error, last_turn, raw_call, record, turn_of};
 
-/// A step that looks, and one that pays unless the answer says `refunded`.
+/// Returns a step that reads, and one that pays unless the answer is `refunded`.
 fn looks_and_pays(scene: &Scene, run: &str, look: &str, answers_object: bool) -> [Value; 2] {
     let mut looks = json!({"name": look, "http": {"url": scene.url(run, &format!("/{look}"))}});
     if answers_object {
@@ -40,7 +39,7 @@ async fn a_payment_whose_condition_cannot_be_evaluated_is_not_sent() {
         scene.begin("asked", json!({"gates": [help], "steps": steps.as_flattened()})),
     );
 
-    // Where no gate asks, the run fails.
+    // Without a gate the run fails.
     let status = scene.ended("alone").await;
     let (class, why) = error(&status, "pay-text");
     assert!(class == "Condition" && why.contains("skipIf"), "{class}: {why}");
@@ -48,7 +47,7 @@ async fn a_payment_whose_condition_cannot_be_evaluated_is_not_sent() {
     assert!(status.message.as_ref().is_some_and(|message| message.contains("pay-text")), "{:?}", status.message);
     assert_eq!(scene.sent("alone"), [("GET /text".to_owned(), String::new())]);
 
-    // People can leave the payment out. Retry is no answer, although its author lists it.
+    // People can skip the payment. Retry is no answer, although its author lists it.
     let bob = scene.runs.cluster.token_client("bob").await.unwrap();
     for look in ["text", "bare"] {
         let approval = scene.asked("asked", &format!("pay-{look}/.error")).await;
@@ -85,7 +84,7 @@ async fn a_number_that_would_be_rounded_is_not_sent_and_one_in_a_text_is() {
     let parameters =
         json!({"type": "object", "required": ["order"], "properties": {"order": {"type": ["integer", "string"]}}});
     let http = json!({"method": "POST", "url": scene.url(RUN, "/refunds"), "body": "{{ args | tojson }}"});
-    // No gate asks: what is not refused is sent.
+    // Without a gate: a call that is not refused is sent.
     let spec = json!({
         "providers": scene.providers(RUN),
         "agents": [{"name": "clerk", "model": "small", "provider": "models", "tools": ["refund"]}],

@@ -1,5 +1,5 @@
-//! A namespace on a cluster with an operator, and one server that is the models and everything that its runs call: the
-//! witness of what the models were told and of what was sent.
+//! A namespace on a cluster with an operator, and one server for the models and all calls of its runs: it records the
+//! conversations and the requests.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Mutex;
@@ -19,7 +19,7 @@ use crate::runs::Runs;
 
 const CHAT: &str = "/v1/chat/completions";
 
-/// The messages of the model of a run, one a turn.
+/// The run of a model, and the messages of its turns.
 pub(super) type Model<'a> = (&'a str, Vec<Value>);
 
 pub(super) struct Scene {
@@ -27,27 +27,27 @@ pub(super) struct Scene {
     server: Loopback,
 }
 
-/// The last message of a model.
+/// Returns the last message of a model.
 pub(super) fn last_turn() -> Value {
     json!({"role": "assistant", "content": "I am done."})
 }
 
-/// A message of a model with calls.
+/// Returns a message of a model with calls.
 pub(super) fn turn_of(calls: &[Value]) -> Value {
     json!({"role": "assistant", "content": "I look after it.", "tool_calls": calls})
 }
 
-/// A call as the model writes it: its id, the tool and the arguments.
+/// Returns a call as the model writes it: its id, the tool and the arguments.
 pub(super) fn call(id: &str, tool: &str, arguments: &Value) -> Value {
     raw_call(id, tool, &arguments.to_string())
 }
 
-/// The same, with any text as arguments.
+/// Returns the same, with any text as arguments.
 pub(super) fn raw_call(id: &str, tool: &str, arguments: &str) -> Value {
     json!({"id": id, "type": "function", "function": {"name": tool, "arguments": arguments}})
 }
 
-/// A gate of this group, with these fields on top of it.
+/// Returns a gate of this group, with these further fields.
 pub(super) fn asks(group: &str, more: Value) -> Value {
     let mut hitl = json!({"prompt": "May this be done?", "approvers": [{"kind": "Group", "name": group}]});
     more.as_object().into_iter().flatten().for_each(|(field, value)| hitl[field] = value.clone());
@@ -55,7 +55,7 @@ pub(super) fn asks(group: &str, more: Value) -> Value {
 }
 
 impl Scene {
-    /// Opens a namespace. Requests to anything but a model are answered with the text for their method and path, else
+    /// Opens a namespace. Requests to anything but a model are answered with the text for their method and path, or
     /// with `paid`.
     pub(super) async fn open(prefix: &str, models: Vec<Model<'_>>, answers: &[(&str, &str)]) -> Self {
         let models: BTreeMap<_, _> = models.into_iter().map(|(run, all)| (run.to_owned(), all.into())).collect();
@@ -78,23 +78,23 @@ impl Scene {
         Self { runs: Runs::on(Cluster::operated().unwrap(), prefix).await, server }
     }
 
-    /// The address of what a run calls.
+    /// Returns the address that a run calls.
     pub(super) fn url(&self, run: &str, path: &str) -> String {
         format!("{}/{run}{path}", self.server.url())
     }
 
-    /// The providers of a run: its model.
+    /// Returns the providers of a run: its model.
     pub(super) fn providers(&self, run: &str) -> Value {
         json!([{"name": "models", "openai": {"baseURL": self.url(run, "/v1")}}])
     }
 
-    /// dana asks for a run.
+    /// Creates a run as dana.
     pub(super) async fn begin(&self, run: &str, spec: Value) {
         let dana: Api<Workflow> = self.runs.as_a("dana").await;
         dana.create(&PostParams::default(), &serde_json::from_value(workflow(run, spec)).unwrap()).await.unwrap();
     }
 
-    /// The Approval of the gate at a path of a run, once it is there.
+    /// Returns the Approval of the gate at a path of a run, once it exists.
     pub(super) async fn asked(&self, run: &str, path: &str) -> Approval {
         let object = |run: &Workflow| {
             let steps = &run.status.as_ref()?.steps;
@@ -106,13 +106,13 @@ impl Scene {
         self.runs.until(self.runs.see(), &object(&found).unwrap(), "is there", is_there).await
     }
 
-    /// Runs `kubectl approve VERDICT NAME …` as one of the cast.
+    /// Runs `kubectl approve VERDICT NAME …` as a person of the cast.
     pub(super) async fn says(&self, person: &str, verdict: &str, approval: &Approval, more: &[&str]) -> Finished {
         let name = approval.name_any();
         self.approve(person, &[&[verdict, name.as_str()], more].concat()).await
     }
 
-    /// Runs `kubectl approve …` as one of the cast.
+    /// Runs `kubectl approve …` as a person of the cast.
     pub(super) async fn approve(&self, person: &str, words: &[&str]) -> Finished {
         let program = plugin();
         let words = [&["approve"], words, &["--namespace", &self.runs.namespace.name]].concat();
@@ -120,12 +120,12 @@ impl Scene {
         kubectl.env("SIGNOFF_DEFAULT_WAIT", "1m").run().await.unwrap()
     }
 
-    /// Returns the output of `kubectl approve show` about a request.
+    /// Returns the output of `kubectl approve show` for a request.
     pub(super) async fn shown(&self, person: &str, approval: &Approval) -> String {
         self.says(person, "show", approval, &[]).await.ok().unwrap()
     }
 
-    /// Runs `kubectl approve …` as one of the cast, on a terminal.
+    /// Runs `kubectl approve …` as a person of the cast, on a terminal.
     pub(super) fn terminal(&self, person: &str, words: &[&str], variables: &[(&str, String)]) -> PtySession {
         let mut command = std::process::Command::new(plugin());
         command.arg("--kubeconfig").arg(self.runs.cluster.kubeconfig_of(person).unwrap());
@@ -134,33 +134,32 @@ impl Scene {
         rexpect::session::spawn_command(command, Some(120_000)).unwrap()
     }
 
-    /// The status of a run that has ended.
+    /// Waits until a run has ended, and returns its status.
     pub(super) async fn ended(&self, run: &str) -> WorkflowStatus {
         self.runs.ended(run).await.status.unwrap()
     }
 
-    /// The status of a run that has succeeded.
+    /// Waits until a run has succeeded, and returns its status.
     pub(super) async fn succeeds(&self, run: &str) -> WorkflowStatus {
         let status = self.ended(run).await;
         assert_eq!(status.phase, WorkflowPhase::Succeeded, "{:?}", status.message);
         status
     }
 
-    /// The requests to the model of a run.
+    /// Returns the requests to the model of a run.
     pub(super) fn heard(&self, run: &str) -> Vec<Value> {
         let own = format!("POST /{run}{CHAT}");
         let all = self.server.received().into_iter().filter(|received| received.what == own);
         all.map(|received| serde_json::from_str(&received.body).unwrap()).collect()
     }
 
-    /// Returns the results that the model of a run received in its last turn: every call of its conversation, with one
-    /// result.
+    /// Returns the calls in the last turn's conversation of a run's model, each with its result.
     pub(super) fn told(&self, run: &str) -> Vec<Told> {
         let heard = self.heard(run);
         heard.last().map(|last| chat_completions::told(last).unwrap().concat()).unwrap_or_default()
     }
 
-    /// Every other request of a run, such as `POST /pay`, with its body.
+    /// Returns every other request of a run, such as `POST /pay`, with its body.
     pub(super) fn sent(&self, run: &str) -> Vec<(String, String)> {
         let own = format!(" /{run}");
         let others = self.server.received().into_iter().filter(|received| !received.what.ends_with(CHAT));
@@ -172,7 +171,7 @@ impl Scene {
     }
 }
 
-/// The record at a path of a run.
+/// Returns the record at a path of a run.
 pub(super) fn record<'s>(status: &'s WorkflowStatus, path: &str) -> &'s StepRecord {
     let found = status.steps.iter().find(|record| record.path == path);
     found.unwrap_or_else(|| {
@@ -180,7 +179,7 @@ pub(super) fn record<'s>(status: &'s WorkflowStatus, path: &str) -> &'s StepReco
     })
 }
 
-/// The class and the message of the error at a path of a run.
+/// Returns the class and the message of the error at a path of a run.
 pub(super) fn error<'s>(status: &'s WorkflowStatus, path: &str) -> (&'s str, &'s str) {
     let error = record(status, path).error.as_ref().unwrap_or_else(|| panic!("{path} did not fail"));
     (&error.class, &error.message)

@@ -1,4 +1,4 @@
-//! Calls of tools of a real MCP server: what the server was sent is compared with what people were shown and approved.
+//! Calls of tools of a real MCP server: its requests are compared with what people saw and approved.
 
 use serde_json::{Value, json};
 use signoff_api::{Approval, Digest, catalogue::Catalogue};
@@ -11,7 +11,7 @@ const RUN: &str = "crm";
 const CALL: &str = "handle/.turn-1/.call-1/crm.refund";
 const GATE: &str = "handle/.turn-1/.call-1/.gate";
 
-/// The definition of a tool that may change something.
+/// Returns the definition of a tool that may change something.
 fn refund(description: &str) -> Value {
     let properties = json!({"amount": {"type": "integer"}, "customer": {"type": "string"}});
     json!({"name": "refund", "description": description, "annotations": {"destructiveHint": true},
@@ -27,13 +27,13 @@ fn digest(definition: &Value) -> Digest {
     catalogue.tool("refund").unwrap().digest()
 }
 
-/// One refund, as the model asks for it.
+/// Returns one refund, as the model requests it.
 fn calls_refund(id: &str) -> Value {
     turn_of(&[call(id, "crm__refund", &json!({"amount": 420, "customer": "ACME"}))])
 }
 
-/// A run of an agent that may call every tool of the server; finance is asked about all but lookups. `more`: further
-/// fields of the server.
+/// Returns a run of an agent that can call every tool of the server; finance is asked about all but lookups. `more`:
+/// further fields of the server.
 fn spec(scene: &Scene, server: &ToolServer, more: Value) -> Value {
     let mut crm = json!({"name": "crm", "url": server.url(), "read": ["get_*"]});
     more.as_object().into_iter().flatten().for_each(|(field, value)| crm[field] = value.clone());
@@ -46,7 +46,7 @@ fn spec(scene: &Scene, server: &ToolServer, more: Value) -> Value {
     })
 }
 
-/// The definition that a request is about.
+/// Returns the definition in a request.
 fn asked_definition(approval: &Approval) -> Option<Digest> {
     approval.spec.request.action.clone().unwrap().definition
 }
@@ -128,7 +128,7 @@ async fn a_definition_that_changed_while_people_decided_is_not_sent_and_is_asked
     assert_eq!(told[1].result, "receipt 7");
 }
 
-/// Gives the Secret `crm` to the requester and to the operator, for a server.
+/// Gives the requester and the operator the right to read the Secret `crm`, for a server.
 async fn give_secret(scene: &Scene, key: &str, server: &ToolServer) {
     let namespace = &scene.runs.namespace.name;
     let dana = format!("--user={}", named("dana").unwrap().user);
@@ -147,7 +147,7 @@ async fn give_secret(scene: &Scene, key: &str, server: &ToolServer) {
     }
     let account = format!("--as=system:serviceaccount:{OPERATOR_NAMESPACE}:{OPERATOR_ACCOUNT}");
     let may = ["auth", "can-i", "get", "secrets", &account, "--namespace", namespace.as_str()];
-    // The authorizer follows bindings by a watch, and has no event that says so.
+    // No event tells when the authorizer knows a binding.
     for _ in 0..100 {
         if scene.runs.cluster.kubectl(may).run().await.unwrap().stdout.trim() == "yes" {
             return;
@@ -159,7 +159,7 @@ async fn give_secret(scene: &Scene, key: &str, server: &ToolServer) {
 #[tokio::test]
 async fn the_key_of_a_server_reaches_that_server_only_and_is_written_nowhere() {
     const KEY: &str = "sesame-open-sesame";
-    // It gives back all that it was sent, also in another notation.
+    // It returns all that it was sent, also in another notation.
     let echo = |request: &Received| {
         let key = request.headers.get("authorization").cloned().unwrap_or_default();
         format!("{:?} {}", request.headers, key.replace('-', "\\u002d"))

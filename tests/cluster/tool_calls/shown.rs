@@ -1,7 +1,4 @@
-//! The display of sent texts and their editors: the page of a request is compared with the data that reached the
-//! server.
-//!
-//! The unit tests of the plugin test the layout of the page.
+//! People see what is sent and who changed it: the text of a request is compared with the requests to the server.
 
 use serde_json::json;
 use signoff_api::{Approval, Digest, approval::Edit, approval::Sent};
@@ -38,7 +35,7 @@ async fn a_lookup_that_pays_shows_its_body_and_headers_and_is_not_said_to_change
         ],
     });
     scene.begin(RUN, spec).await;
-    // All that a call with this argument sends, as the request shows it.
+    // The fields that a call with this argument sends, as the request shows them.
     let sends = |x: &str| {
         let (url, body) = (scene.url(RUN, &format!("/orders/{x}")), body.replace("{{ args.x }}", x));
         let digest = Digest::of_bytes(body.as_bytes());
@@ -65,7 +62,7 @@ async fn a_lookup_that_pays_shows_its_body_and_headers_and_is_not_said_to_change
     assert!(shown.contains("it sends POST, which can change something") && !shown.contains(CHANGES_NOTHING), "{shown}");
     scene.says("erin", "reject", &pays, &["--reason", "this pays"]).await.ok().unwrap();
 
-    // The honest twin is a GET without a body, and the same lookup after somebody has read what it sends.
+    // The honest twin is a GET without a body, and the same lookup after a person has read what it sends.
     let reads = scene.asked(RUN, "handle/.turn-1/.call-2/.gate").await;
     let shown = scene.shown("erin", &reads).await;
     assert!(shown.contains(CHANGES_NOTHING), "{shown}");
@@ -74,7 +71,7 @@ async fn a_lookup_that_pays_shows_its_body_and_headers_and_is_not_said_to_change
     let (all, body) = sends("4712");
     assert_eq!(shows(&again), Some(Sent { text: all, ref_: None }));
     scene.says("erin", "approve", &again, &[]).await.ok().unwrap();
-    // The server answers 200 and not 201, so the call failed. The gate about that shows the same.
+    // The server answers 200 and not 201, so the call failed. The gate about the failure shows the same.
     let failed = scene.asked(RUN, "handle/.turn-2/.call-1/pays/.error").await;
     assert_eq!(shows(&failed), shows(&again));
     scene.says("erin", "skip", &failed, &[]).await.ok().unwrap();
@@ -126,7 +123,7 @@ async fn a_later_gate_names_the_people_who_changed_the_text() {
     assert!(shown.contains(heading) && shown.contains("-SELECT 1;"), "{shown}");
     scene.says("alice", "approve", &prod, &[]).await.ok().unwrap();
 
-    // The honest twin is a text that nobody changed.
+    // The honest twin is a text without changes.
     let other = scene.asked(RUN, "other").await;
     assert_eq!(by(&other), []);
     let shown = scene.shown("alice", &other).await;

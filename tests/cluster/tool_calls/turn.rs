@@ -7,7 +7,7 @@ use signoff_api::{Approval, Verdict, names::LABEL_TURN};
 
 use super::{RUN, Story, call, ended};
 
-/// Two refunds that finance decides, a letter that the group sre decides, and a question.
+/// Returns two refunds that finance decides, a letter that the group sre decides, and a question.
 fn calls() -> Vec<Value> {
     vec![
         call("call_a", "refund", &json!({"amount": 420, "customer": "ACME"})),
@@ -17,8 +17,7 @@ fn calls() -> Vec<Value> {
     ]
 }
 
-/// Runs the plugin on a terminal as bob: expects texts, each followed by what is typed. Returns the rest and the exit
-/// code.
+/// Runs the plugin on a terminal as bob: expects texts, each followed by the input. Returns the rest and the exit code.
 fn at_terminal(story: &Story, words: &[&str], dialog: &[(&str, &str)]) -> (String, i32) {
     let mut session = story.terminal("bob", words);
     for (expected, typed) in dialog {

@@ -1,4 +1,5 @@
-//! Each verdict about a call and about a question, given by the plugin: what the agent is told, and how the run ends.
+//! Each verdict about a call and about a question, given by the plugin: the result for the agent, and the end of the
+//! run.
 
 use kube::ResourceExt;
 use serde_json::{Value, json};
@@ -8,7 +9,7 @@ use signoff_tests::control_plane::Finished;
 
 use super::{Story, call, ended, refund};
 
-/// The last line of a refusal.
+/// Returns the last line of a refusal.
 fn refused(finished: &Finished) -> &str {
     assert_eq!((finished.code, finished.stdout.as_str()), (1, ""), "{finished:?}");
     finished.stderr.lines().last().unwrap_or_default()

@@ -1,4 +1,4 @@
-//! Models and servers that chance makes: what they answer follows from the seed, the path and what they are told.
+//! Random models and servers: an answer follows from the seed, the path and the input.
 //!
 //! **Invariant:** an answer depends on nothing else, so that a repetition gets the same one.
 
@@ -9,7 +9,7 @@ use signoff_tests::sim::{Answer, EffectKey};
 
 use crate::{dice::Dice, ending::list, laws::witness::MALFORMED};
 
-/// Returns the answer of the world to an effect.
+/// Returns the world's answer.
 pub fn answer(seed: u64, key: &EffectKey, input: &Value) -> Option<Answer> {
     let mut dice = Dice::at(seed, &key.to_string());
     let after = Duration::from_secs(dice.below(4) as u64);
@@ -55,14 +55,14 @@ fn model(dice: &mut Dice, key: &EffectKey, what: &Value) -> Answer {
 
 fn call(dice: &mut Dice, at: usize, what: &Value) -> Value {
     let earlier: Vec<&Value> = list(&what["messages"]).flat_map(|message| list(&message["calls"])).collect();
-    // Ids of its own, now and then none, the same twice, or that of an earlier turn.
+    // An id of its own, sometimes an empty id, the same id twice, or the id of an earlier turn.
     let id = match dice.below(12) {
         0 => String::new(),
         1 => "c1".to_owned(),
         2 if !earlier.is_empty() => dice.pick(&earlier)["id"].as_str().unwrap_or_default().to_owned(),
         _ => format!("c{at}"),
     };
-    // The same once more, whatever became of it.
+    // An earlier call again, whatever its outcome.
     if !earlier.is_empty() && dice.one_in(3) {
         let again = dice.pick(&earlier);
         return json!({"id": id, "tool": again["tool"], "arguments": again["arguments"]});
@@ -78,7 +78,7 @@ fn call(dice: &mut Dice, at: usize, what: &Value) -> Value {
         (_, 1) => r#"{"amount": "much"}"#.to_owned(),
         ("ask-human", _) => json!({"questions": [{"question": format!("Which of {}?", dice.below(3))}]}).to_string(),
         ("fetch", n) if n < 9 => json!({"host": dice.pick(&["one.test", "two.test", "three.test"])}).to_string(),
-        // Equal ones in another order and another form.
+        // Equal arguments in another order and another form.
         (_, 2) => format!(r#"{{ "to": "ACME", "amount": {}.0 }}"#, dice.below(5)),
         _ => format!(r#"{{"amount":{}}}"#, dice.below(5)),
     };

@@ -1,7 +1,6 @@
-//! People that chance makes: they decide what waits, in any order, with every verdict there is, and now and then with
-//! nonsense.
+//! Random people: they decide open requests in any order, with every verdict, and sometimes with invalid values.
 //!
-//! They vote as admission lets them: only who is an approver, and not about what they were excluded from.
+//! They vote as admission allows: only approvers, and only on requests from which they are not excluded.
 
 use serde_json::{Value, json};
 
@@ -15,12 +14,12 @@ use crate::{
     scenarios::RUN,
 };
 
-/// After so many votes people only end what waits.
+/// The number of votes after which people only end open requests.
 const PATIENCE: usize = 60;
-/// And after so many something is wrong.
+/// The number of votes after which the test fails.
 const TOO_MANY: usize = 2000;
 
-/// Decides whatever waits until the run has ended.
+/// Decides open requests until the run has ended.
 pub async fn decide_at_random(harness: &Harness, dice: &mut Dice, seed: u64) {
     let waiting = |harness: &Harness| -> Vec<Value> {
         harness.approvals().into_iter().filter(|approval| approval["status"]["outcome"].is_null()).collect()
@@ -32,7 +31,7 @@ pub async fn decide_at_random(harness: &Harness, dice: &mut Dice, seed: u64) {
         if ended(harness) {
             return;
         }
-        // A minute, now and then so long that a deadline passes.
+        // Less than a minute, and sometimes so long that a deadline passes.
         harness.pass(if dice.one_in(8) { 900 } else { 5 + dice.below(40) as u64 }).await;
         let open = waiting(harness);
         if open.is_empty() {
@@ -52,7 +51,7 @@ pub async fn decide_at_random(harness: &Harness, dice: &mut Dice, seed: u64) {
     }
 }
 
-/// Picks a person whose vote the API server accepts.
+/// Returns a person whose vote the API server would accept.
 fn voter(approval: &Value, dice: &mut Dice) -> Option<&'static str> {
     let (request, status) = (&approval["spec"]["request"], &approval["status"]);
     let quorums = list(&request["quorums"]).flat_map(|quorum| list(&quorum["approvers"]));

@@ -1,4 +1,4 @@
-//! The laws of calls can be broken: each of them notices what is against it, and nothing else was changed.
+//! Tests of the laws of calls: each law fails on one change that breaks it, with everything else unchanged.
 
 use kube::api::PostParams;
 use serde_json::{Value, json};
@@ -15,14 +15,14 @@ use crate::{
 
 const REFUND: &str = "handle/.turn-1/.call-2/.gate";
 
-/// A run of [`CALLS`] that ended in peace.
+/// Plays [`CALLS`] without failures.
 async fn calm() -> Harness {
     let harness = tell(&CALLS, ALONE, |_| {}).await.harness;
     assert_eq!(calls::hold(&harness, RUN), Ok(()));
     harness
 }
 
-/// Asserts that a law is broken once the Approval of the refund has another value at this place.
+/// Asserts that a law fails once a field of the Approval of the refund has another value.
 async fn assert_noticed(place: &str, value: Value, law: &str) {
     let harness = calm().await;
     let asked = harness.approvals().into_iter().find(|one| one["spec"]["request"]["gate"]["path"] == REFUND).unwrap();
@@ -32,7 +32,7 @@ async fn assert_noticed(place: &str, value: Value, law: &str) {
     assert!(broken.contains(law), "{place}: {broken}");
 }
 
-/// Asserts that a law is broken once somebody has done this in the name of the run.
+/// Asserts that a law fails once another actor has done this effect in the name of the run.
 async fn assert_effect_noticed(path: &str, attempt: u32, what: Value, law: &str) {
     let harness = calm().await;
     let seat = harness.world.seat(&harness.server.incarnation("mallory"));

@@ -1,5 +1,4 @@
-//! Workflows of agents with tools that chance makes: agents that call each other, gates of all types, and policies
-//! above them.
+//! Random Workflows of agents with tools: agents that call each other, gates of all types, and policies above them.
 
 use serde_json::{Value, json};
 
@@ -17,7 +16,7 @@ pub struct Made {
     pub policies: Vec<Value>,
 }
 
-/// Makes a Workflow that is accepted.
+/// Returns a Workflow that is accepted.
 pub fn make(dice: &mut Dice) -> Made {
     let policies = policies(dice);
     let mut gates = gates(dice);
@@ -50,7 +49,7 @@ pub fn make(dice: &mut Dice) -> Made {
             1 => vec!["lookup".to_owned(), "p*".to_owned()],
             _ => dice.some(&names).into_iter().map(str::to_owned).collect(),
         };
-        // A glob would take the tools of the agents above.
+        // A glob would include the tools of the agents above.
         tools.retain(|tool| tool != "*");
         tools.extend(extra.iter().map(|name| (*name).to_owned()));
         if tools.len() == extra.len() {
@@ -82,7 +81,7 @@ pub fn make(dice: &mut Dice) -> Made {
     Made { spec, policies }
 }
 
-/// The steps in which agents begin: one, two of the same agent, or two at once.
+/// Returns the steps in which agents begin: one, two of the same agent, or two at once.
 fn flow(dice: &mut Dice) -> Vec<Value> {
     let agents = ["clerk", "boss", "chief"];
     let one = |name: &str, agent: &str, dice: &mut Dice| {
@@ -108,7 +107,7 @@ fn flow(dice: &mut Dice) -> Vec<Value> {
     }
 }
 
-/// Returns the steps of the tools. Each sends its arguments unchanged, because the laws compare them.
+/// Returns the steps of the tools. All of them send their arguments unchanged, which the laws compare.
 fn steps_of_tools(dice: &mut Dice) -> Vec<Value> {
     let mut all = vec![
         json!({"name": "find", "http": {"url": "http://orders.test/", "headers": {"X-Arguments": "{{ args }}"}}}),
@@ -167,7 +166,7 @@ fn gates(dice: &mut Dice) -> Vec<Value> {
     all
 }
 
-/// A gate in front of calls.
+/// Returns a gate in front of calls.
 fn gate(name: &str, dice: &mut Dice) -> Value {
     let hitl = hitl(
         dice,
@@ -185,7 +184,7 @@ fn gate(name: &str, dice: &mut Dice) -> Value {
     let mut gate = json!({"name": name, "hitl": hitl});
     if dice.one_in(6) {
         gate["preset"] = json!(dice.pick(&["minimal", "standard", "strict", "paranoid"]));
-        // Nothing could go on after a Reject of the final response, which some presets ask about.
+        // The run cannot go on after a Reject of the final response, which some presets ask about.
         gate["hitl"].as_object_mut().unwrap().remove("onReject");
     } else {
         let types = ["toolExecution", "specificTools", "destructiveActions", "custom"];
@@ -208,7 +207,7 @@ fn gate(name: &str, dice: &mut Dice) -> Value {
     gate
 }
 
-/// The part of a gate that asks people. `verdicts`: lists of allowed verdicts, an empty one is the default.
+/// Returns the part of a gate that asks people. `verdicts`: lists of allowed verdicts; an empty list is the default.
 fn hitl(dice: &mut Dice, verdicts: &[Value]) -> Value {
     let mut hitl = hitl_once(dice, verdicts);
     match dice.below(12) {
@@ -238,7 +237,7 @@ fn hitl_once(dice: &mut Dice, verdicts: &[Value]) -> Value {
             hitl["escalateTo"] = json!([user(last)]);
         }
     }
-    // A person takes a minute, or a quarter of an hour: some deadlines pass before.
+    // A person takes a minute or a quarter of an hour, and some deadlines pass before.
     let actions = ["Reject", "Skip", "Retry", "Abort"];
     hitl["timeout"] = match dice.below(6) {
         0 => json!({"after": "10m", "action": dice.pick(&actions)}),
@@ -255,8 +254,8 @@ fn of_policies() -> Vec<Value> {
     OF_POLICIES.iter().map(|name| json!({"kind": "User", "name": name})).collect()
 }
 
-/// Returns the policies of an administrator: gates of their own people before steps or calls, their people at every
-/// gate, or rules for tools.
+/// Returns an administrator's policies: gates of their own people before steps or calls, their people at every gate, or
+/// rules for tools.
 fn policies(dice: &mut Dice) -> Vec<Value> {
     let people = of_policies();
     let hitl = |verdicts: Value| json!({"prompt": "Release?", "approvers": people, "allowedVerdicts": verdicts, "timeout": {"after": "1h"}});

@@ -1,7 +1,7 @@
-//! Which gates ask about a call, and which calls policies forbid, decided once more: what the laws compare the operator
-//! with.
+//! A second implementation of which gates ask about a call and which calls policies forbid, for comparison with the
+//! operator.
 //!
-//! **Invariant:** nothing here is code of the engine but the language of conditions.
+//! **Invariant:** no code of the engine is used except for the language of conditions.
 
 use serde_json::{Value, json};
 use signoff_expr::{Condition, Scope};
@@ -17,15 +17,15 @@ pub struct ToolCall<'a> {
     pub arguments: &'a Value,
 }
 
-/// A gate that asks, with the name that its request has.
+/// A gate that asks, with the name in its request.
 pub struct AskingGate<'a> {
     pub name: String,
-    /// The policy that added it; null where it is the author's.
+    /// The policy that added it; null for the author's gate.
     pub source: &'a Value,
     pub hitl: &'a Value,
 }
 
-/// The gates that ask about a call: those of the spec, and those that policies added.
+/// Returns the gates that ask about a call: those of the spec, and those that policies added.
 pub fn gates<'a>(spec: &'a Value, added: &'a Value, call: &ToolCall<'_>) -> Vec<AskingGate<'a>> {
     let of_entry = |gate: &'a Value| {
         let parts = parts(gate).into_iter();
@@ -41,7 +41,7 @@ pub fn gates<'a>(spec: &'a Value, added: &'a Value, call: &ToolCall<'_>) -> Vec<
     list(&spec["gates"]).flat_map(of_entry).chain(list(added).filter_map(of_policy)).collect()
 }
 
-/// Whether a rule of a policy is about a call: by its kind, method, host and image, and by what it can change.
+/// Returns whether a rule of a policy matches a call: by its kind, method, host and image, and by what it can change.
 pub fn is_meant(rule: &Value, call: &ToolCall<'_>) -> bool {
     let step = call.step;
     let kind = ["http", "pod", "agent", "set"].into_iter().find(|kind| step[*kind].is_object()).unwrap_or_default();
@@ -117,7 +117,7 @@ fn asks(gate: &Part<'_>, call: &ToolCall<'_>) -> bool {
     by_type && gate.condition.is_none_or(|condition| may_hold(condition, call))
 }
 
-/// Whether a condition holds, or has no value: an error asks.
+/// Returns whether a condition is true or has no value: an error asks.
 fn may_hold(condition: &str, call: &ToolCall<'_>) -> bool {
     let mut scope = Scope::new();
     scope.set("args", call.arguments.clone()).set("tool", call.tool["name"].clone());
@@ -126,7 +126,7 @@ fn may_hold(condition: &str, call: &ToolCall<'_>) -> bool {
     Condition::parse(condition, "condition").and_then(|condition| condition.evaluate(&scope)).unwrap_or(true)
 }
 
-/// Whether a glob matches a whole name: `*` is any text.
+/// Returns whether a glob matches a whole name: `*` is any text.
 pub fn matches(glob: &str, name: &str) -> bool {
     match glob.split_once('*') {
         None => glob == name,

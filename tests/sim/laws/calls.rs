@@ -1,7 +1,7 @@
-//! The laws of the calls of agents at every moment of a run, for all acts of models, people and machines.
+//! The laws of agents' calls at every moment of a run, whatever models, people and machines did.
 //!
-//! The witnesses are outside of the operator: the effects in the world, the decisions in Approvals, and the messages to
-//! the provider (`witness.rs`). Which gates ask is computed independently in `asking.rs`.
+//! The witnesses are outside of the operator: the effects in the world, the decisions in Approvals, and the requests to
+//! the provider (`witness.rs`). `asking.rs` decides again which gates ask.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,13 +21,13 @@ use crate::{
 /// The most calls of a run that wait for people at once.
 const MOST_ASKED: usize = 8;
 
-/// Every law of calls, at every moment so far.
+/// Checks every law of calls, at every moment so far.
 pub fn hold(harness: &Harness, run: &str) -> Result<(), String> {
     at_most_eight_calls_wait_and_equal_ones_in_turn(harness)?;
     hold_now(harness, run)
 }
 
-/// The laws of calls about this moment.
+/// Checks the laws of calls for this moment.
 pub fn hold_now(harness: &Harness, run: &str) -> Result<(), String> {
     let witness = Witness::of(harness, run);
     if list(&witness.spec["tools"]).next().is_none() {
@@ -45,7 +45,7 @@ pub fn hold_now(harness: &Harness, run: &str) -> Result<(), String> {
         what_people_rejected_is_not_tried_again(&witness, &one.call, one.tool(), &one.text, "ran")?;
     }
     for approval in witness.approvals.iter().filter(|approval| action(approval)["kind"] == "toolCall") {
-        // Whether a rejected tool goes on is asked at `.error`.
+        // The question whether a rejected tool goes on is asked at `.error`.
         let Some((call, ".gate")) = call_of(without_visit(path(approval))) else { continue };
         let text = text(&approval["spec"]["request"]["reviews"]["response"]);
         let tool = text_of(action(approval), "tool");
@@ -102,7 +102,7 @@ fn what_was_done_is_done_again_by_a_decision(witness: &Witness, ran: &[Ran<'_>])
         };
         let tool = ran.iter().find(|one| one.call == call).map_or(&Value::Null, |one| one.tool);
         let Some(before) = done.insert((without_visit(step), effect.digest.as_str()), effect) else { continue };
-        // A call whose answer was lost has one result all the same.
+        // A call whose answer was lost still has one result.
         if tool["repeatable"] == true || before.key == effect.key {
             continue;
         }
@@ -132,14 +132,14 @@ fn what_was_done_is_done_again_by_a_decision(witness: &Witness, ran: &[Ran<'_>])
     Ok(())
 }
 
-/// The conversation and the number of the turn of a call, whatever its visit.
+/// Returns the conversation and the number of the turn of a call, whatever its visit.
 fn turn_number(path: &str) -> Option<(&str, usize)> {
     let (place, _) = path.rsplit_once("/.call-")?;
     let (base, number) = place.rsplit_once("/.turn-")?;
     Some((base, number.split('#').next()?.parse().ok()?))
 }
 
-/// **Law:** no agent makes a call that a policy forbids, whoever would approve it.
+/// **Law:** no agent makes a call that a policy forbids, even with approval.
 fn what_a_policy_forbids_is_not_called(witness: &Witness, ran: &Ran<'_>) -> Result<(), String> {
     let never = witness.policies.iter().flat_map(|policy| list(&policy["spec"]["tools"]["never"]));
     match never.into_iter().find(|rule| asking::is_meant(rule, &ran.of(witness))) {
@@ -148,8 +148,8 @@ fn what_a_policy_forbids_is_not_called(witness: &Witness, ran: &Ran<'_>) -> Resu
     }
 }
 
-/// Whether the people who decided are enough for a gate, by what its author wrote. An escalation adds people to the
-/// gate that declares it, and to no other of that name.
+/// Returns whether the people who decided are enough for a gate, by its author's spec. An escalation adds people to the
+/// gate that declares it, and to no other gate of that name.
 fn are_enough(gate: &AskingGate<'_>, approval: &Value) -> bool {
     let (hitl, first) = (gate.hitl, &approval["spec"]["request"]["quorums"][0]["source"]);
     let source = match gate.source.as_str() {
@@ -163,7 +163,7 @@ fn are_enough(gate: &AskingGate<'_>, approval: &Value) -> bool {
     deciders.intersection(&listed).count() >= usize::try_from(hitl["threshold"].as_u64().unwrap_or(1)).unwrap_or(1)
 }
 
-/// **Law:** what takes a quorum was decided by every quorum of its request, those of policies included.
+/// **Law:** a decision that needs a quorum was made by every quorum of its request, those of policies included.
 fn every_quorum_of_a_decision_is_met(approval: &Value) -> Result<(), String> {
     let (request, outcome) = (&approval["spec"]["request"], &approval["status"]["outcome"]);
     let takes = ["Approve", "Modify", "Respond", "Skip", "Retry"].iter().any(|verdict| outcome["verdict"] == **verdict);
@@ -187,7 +187,7 @@ fn every_quorum_of_a_decision_is_met(approval: &Value) -> Result<(), String> {
     Ok(())
 }
 
-/// **Law:** whoever gave the arguments of a call is no approver of it.
+/// **Law:** a person who gave the arguments of a call is no approver of it.
 fn who_edited_a_call_does_not_approve_it(witness: &Witness) -> Result<(), String> {
     let calls = witness.approvals.iter().filter_map(|approval| Some(call_of(path(approval))?.0));
     for call in calls.collect::<BTreeSet<_>>() {
@@ -206,8 +206,8 @@ fn who_edited_a_call_does_not_approve_it(witness: &Witness) -> Result<(), String
     Ok(())
 }
 
-/// **Law:** an equal call is not asked about again, and does not run, once people rejected it; nor does a further call
-/// of a tool after three rejections, unless people said that it goes on.
+/// **Law:** an equal call is not asked about again, and does not run, after people rejected it. The same holds for a
+/// further call of a tool after three rejections, unless people decided that the agent goes on.
 fn what_people_rejected_is_not_tried_again(
     witness: &Witness,
     call: &str,
@@ -246,8 +246,8 @@ fn what_people_rejected_is_not_tried_again(
     }
 }
 
-/// **Law:** a conversation has exactly one result for each call, under its id and in the order of the calls, and no id
-/// twice.
+/// **Law:** a conversation has exactly one result for each call, under its id and in the order of the calls, and no
+/// duplicate id.
 fn every_call_is_answered_once_and_in_order(turn: &Effect) -> Result<(), String> {
     let mut known = BTreeSet::new();
     let mut open: Vec<&str> = Vec::new();
@@ -270,7 +270,7 @@ fn every_call_is_answered_once_and_in_order(turn: &Effect) -> Result<(), String>
     if open.is_empty() { Ok(()) } else { Err(format!("{}: {open:?} have no answer", turn.key)) }
 }
 
-/// **Law:** the calls that a turn is told about last are those that the model made before, in its order.
+/// **Law:** the last calls in a turn's conversation are those that the model made before, in its order.
 fn the_newest_calls_are_those_of_the_model(witness: &Witness, turn: &Effect) -> Result<(), String> {
     let Some((base, number)) = turn.key.path.rsplit_once("/.turn-") else { return Ok(()) };
     let Ok(number) = number.parse::<usize>() else { return Ok(()) };
@@ -291,7 +291,7 @@ fn the_newest_calls_are_those_of_the_model(witness: &Witness, turn: &Effect) -> 
     Err(format!("{} is told of calls that the model did not make: {told:?}", turn.key))
 }
 
-/// **Law:** a call that people kept from running has the result that says so.
+/// **Law:** a call that people stopped has the result that says so.
 fn what_people_decided_is_what_the_model_is_told(witness: &Witness) -> Result<(), String> {
     for (place, _, results) in witness.results() {
         for (at, result) in results.iter().enumerate() {
@@ -315,7 +315,7 @@ fn what_people_decided_is_what_the_model_is_told(witness: &Witness) -> Result<()
     Ok(())
 }
 
-/// **Law:** at most eight calls of a run wait for people at once, and of equal calls of a turn one.
+/// **Law:** at most eight calls of a run wait for people at once, and only one of equal calls of a turn.
 fn at_most_eight_calls_wait_and_equal_ones_in_turn(harness: &Harness) -> Result<(), String> {
     let mut open: BTreeMap<String, Value> = BTreeMap::new();
     for entry in harness.server.writes().iter().filter(|e| e.resource.plural == "approvals" && e.took_effect()) {
@@ -331,7 +331,7 @@ fn at_most_eight_calls_wait_and_equal_ones_in_turn(harness: &Harness) -> Result<
                     path.rsplit_once("/.call-").map(|(turn, _)| turn.to_owned())
                 };
                 let of_run = |other: &&Value| other["workflow"]["uid"] == request["workflow"]["uid"];
-                // What people edit is theirs.
+                // Edited arguments are people's own, and may be equal.
                 let is_equal = |other: &Value| {
                     turn(other) == turn(request)
                         && [other, request].iter().all(|request| request["gate"]["visit"] == 1)

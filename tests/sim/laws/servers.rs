@@ -1,5 +1,5 @@
-//! The laws of the requests of a run to servers of tools: what is recorded is not asked again, and what may change
-//! something was approved as it was sent. The witness is the world that the requests reached.
+//! The laws of a run's requests to servers of tools: a recorded request is not sent again, and a call that may change
+//! something was approved as it was sent. The witness is the world that got the requests.
 
 use std::collections::BTreeSet;
 
@@ -17,7 +17,7 @@ use crate::{
     harness::Harness,
 };
 
-/// Every law of requests to servers.
+/// Checks every law of requests to servers.
 pub fn hold(harness: &Harness, run: &str) -> Result<(), String> {
     let witness = Witness::of(harness, run);
     if list(&witness.spec["servers"]).next().is_none() {

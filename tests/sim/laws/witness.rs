@@ -1,7 +1,5 @@
-//! The evidence about the calls of a run from outside of the operator: the effects in the world, the decisions of
-//! people, and the messages to the provider.
-//!
-//! It tells which calls ran and why. `calls.rs` checks whether that was right.
+//! The facts about the calls of a run from outside of the operator: effects in the world, people's decisions, and
+//! requests to the provider. `calls.rs` judges them.
 
 use std::collections::BTreeSet;
 
@@ -20,7 +18,7 @@ const MOST_CALLS: usize = 32;
 /// The template that sends the arguments unchanged.
 const WHOLE: &str = "{{ args }}";
 
-/// The evidence about one run.
+/// The facts about a run from outside of the operator.
 pub struct Witness {
     pub spec: Value,
     /// The gates that the policies add to runs, as the status of a run has them.
@@ -29,14 +27,14 @@ pub struct Witness {
     pub policies: Vec<Value>,
     /// The records of the journal.
     pub records: Value,
-    /// The effects in the world, in order; their paths do not have the name of the run.
+    /// All effects in the world, in order; paths without the name of the run.
     pub effects: Vec<Effect>,
     pub approvals: Vec<Value>,
 }
 
-/// A call of a tool that ran, with the arguments that it ran with.
+/// A call of a tool that ran, with its arguments.
 pub struct Ran<'w> {
-    /// Its path.
+    /// The path of the call.
     pub call: String,
     pub agent: &'w str,
     pub tool: &'w Value,
@@ -44,8 +42,8 @@ pub struct Ran<'w> {
     /// The arguments, byte for byte.
     pub text: String,
     pub at: jiff::Timestamp,
-    /// The number of approvals that the call needs: one, and one for each earlier attempt with the same arguments whose
-    /// outcome was not certain.
+    /// The number of approvals that the call needs: one, and one more for each earlier attempt with the same arguments
+    /// and an uncertain outcome.
     pub approvals: usize,
 }
 
@@ -54,7 +52,7 @@ impl Ran<'_> {
         text_of(self.tool, "name")
     }
 
-    /// The call, for the rules about it.
+    /// Returns the call, for the rules about it.
     pub fn of<'a>(&'a self, witness: &'a Witness) -> ToolCall<'a> {
         let step = list(&witness.spec["steps"]).find(|step| step["name"] == self.tool["step"]);
         ToolCall { agent: self.agent, tool: self.tool, step: step.unwrap_or(&Value::Null), arguments: &self.arguments }
@@ -81,7 +79,7 @@ impl Witness {
         }
     }
 
-    /// Returns every call that ran with the evidence that allowed it, and fails on any other effect below a call.
+    /// Returns every call that ran, with its explanation: no other effect may have reached the world below a call.
     pub fn ran(&self) -> Result<Vec<Ran<'_>>, String> {
         let mut all: Vec<Ran<'_>> = Vec::new();
         let (mut seen, mut uncertain) = (BTreeSet::new(), Vec::new());
@@ -102,7 +100,7 @@ impl Witness {
                 all.push(Ran { approvals, ..ran });
             }
         }
-        // The text of a `set` step reaches nothing but the model.
+        // The text of a `set` step reaches only the model.
         for (place, next, results) in self.results() {
             for (at, result) in results.iter().enumerate() {
                 let call = format!("{place}/.call-{}", at + 1);
@@ -129,7 +127,7 @@ impl Witness {
         Ok(all)
     }
 
-    /// Returns the evidence that a step could run as a call: a model called the tool, its agent has it, and the
+    /// Returns the reason why a step may have run as a call: a model called the tool, its agent has it, and the
     /// arguments are those of the model or the last ones that people gave.
     fn explained(&self, call: &str, step: &str, at: jiff::Timestamp) -> Result<Ran<'_>, String> {
         let (place, number) = call.rsplit_once("/.call-").unwrap_or_default();
@@ -176,7 +174,7 @@ impl Witness {
         Err(why)
     }
 
-    /// Returns the text that a step sent instead of its arguments, if its template should send them unchanged.
+    /// Returns what a step sent in place of its arguments, if its template sends them unchanged.
     fn sent_otherwise(&self, step: &str, effect: &Effect, arguments: &str) -> Option<String> {
         let step = list(&self.spec["steps"]).find(|one| one["name"] == step)?;
         let what = &effect.input["what"];
@@ -193,7 +191,7 @@ impl Witness {
         other.map(|(_, sent)| sent.to_owned())
     }
 
-    /// The Approvals about a call, in the order of their visits.
+    /// Returns the Approvals about a call, in the order of their visits.
     pub fn asked(&self, call: &str) -> impl Iterator<Item = &Value> {
         let gate = format!("{call}/.gate");
         let mut all: Vec<(i64, &Value)> = Vec::new();
@@ -206,14 +204,14 @@ impl Witness {
         all.into_iter().map(|(_, approval)| approval)
     }
 
-    /// The turns whose calls stand at a place such as `handle/.turn-2`.
+    /// Returns the turns whose calls are below a path such as `handle/.turn-2`.
     pub fn turns_at(&self, place: &str) -> impl Iterator<Item = &Effect> {
         let (base, number) = place.rsplit_once("/.turn-").unwrap_or_default();
         let at = if without_visit(number) == "1" { base } else { place }.to_owned();
         self.effects.iter().filter(move |effect| effect.key.path == at && is_turn(effect) && !kept(effect).is_empty())
     }
 
-    /// The results of each turn as the next one was told them, and that next one.
+    /// Returns the results of each turn in the request of the next one, and that next one.
     pub fn results(&self) -> Vec<(String, &Effect, Vec<&str>)> {
         let mut all = Vec::new();
         for next in self.effects.iter().filter(|effect| is_turn(effect)) {
@@ -229,7 +227,7 @@ impl Witness {
     }
 }
 
-/// The gates that policies add to runs. The operator's own list of them is no witness.
+/// Returns the gates that policies add to runs. The operator's own list of them is no witness.
 fn added(policies: &[Value]) -> Value {
     let of_policy = |policy: &Value| {
         let source = format!("ClusterApprovalPolicy {}", text_of(&policy["metadata"], "name"));
@@ -239,7 +237,7 @@ fn added(policies: &[Value]) -> Value {
     policies.iter().flat_map(of_policy).collect()
 }
 
-/// Arguments that no tool may run with: they can be read in two ways, or not at all.
+/// Arguments that no tool may run with, because they are ambiguous or invalid.
 pub const MALFORMED: [&str; 6] =
     ["{", "[1]", "\"text\"", r#"{"amount":1,"amount":2}"#, r#"{"amount":9007199254740993}"#, r#"{"amount":"\ud800"}"#];
 
@@ -247,7 +245,7 @@ fn is_malformed(arguments: &str) -> bool {
     MALFORMED.contains(&arguments)
 }
 
-/// The calls of a turn: each has a place and an answer, whatever its id.
+/// Returns the calls of a turn: each has a number and an answer, whatever its id.
 pub fn kept(turn: &Effect) -> Vec<&Value> {
     turn.answer.as_ref().map(|answer| list(&answer["calls"])).into_iter().flatten().collect()
 }
@@ -256,13 +254,13 @@ pub fn is_turn(effect: &Effect) -> bool {
     effect.input["what"]["messages"].is_array()
 }
 
-/// Whether the other side itself said that it did nothing, or a container ended with a failure.
+/// Returns whether the server itself reported that it did nothing, or a container ended with a failure.
 pub fn failed_for_certain(effect: &Effect) -> bool {
     let is_certain = |class: &str| class.starts_with("Status") && class != "Status504";
     effect.answer.as_ref().is_err_and(|failure| effect.actor == KUBELET || is_certain(&failure.class))
 }
 
-/// The call that a path stands directly beneath, and what is there: its gate, or the step of its tool.
+/// Returns the call directly above a path, and the last part of the path: its gate, or the step of its tool.
 pub fn call_of(path: &str) -> Option<(&str, &str)> {
     let (call, name) = path.rsplit_once('/')?;
     call.rsplit('/').next()?.starts_with(".call-").then_some((call, name))

@@ -1,5 +1,5 @@
-//! The operator dies at every write and at every turn of a Pod, alone and through every disturbance: no container runs
-//! twice, and what is not known is said to be.
+//! The operator dies at every write and at every turn of a Pod, alone and with every disturbance: no container runs
+//! twice, and an unknown end is reported as unknown.
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ const DEATHS: [Death; 7] = [
     Death::Turn(Turn::Gone),
 ];
 
-/// Tells a scenario once for every death of the first who operates, until there is none left to die.
+/// Plays a scenario once for every death of the first operator, until there is none left.
 pub(super) async fn through_every_death(
     scenario: &Scenario,
     telling: Telling,
@@ -55,7 +55,8 @@ pub(super) async fn through_every_death(
     tellings
 }
 
-/// Every law holds, and the run ended as in peace or does not know how a container ended; returns the path of that one.
+/// Checks every law, and that the run ended as without failures or with an unknown end of a container; returns the path
+/// of that container.
 fn is_as_in_peace_or_unknown(what: &str, told: &Told, calm: &Ending) -> Option<String> {
     let Told { harness, ending, .. } = told;
     laws::hold(harness, RUN).unwrap_or_else(|broken| panic!("{what}: {broken}\n{}", harness.server.story()));
@@ -79,7 +80,8 @@ fn is_as_in_peace_or_unknown(what: &str, told: &Told, calm: &Ending) -> Option<S
     last["path"].as_str().map(str::to_owned)
 }
 
-/// As in peace; or a container's end is not known, and it was not begun. Returns whether it is not known.
+/// Checks that the run ended as without failures, or that the container with the unknown end did not begin. Returns
+/// whether an end is unknown.
 pub(super) fn is_unknown_only_if_it_was_never_made(what: &str, told: &Told, death: Death, calm: &Ending) -> bool {
     let Some(path) = is_as_in_peace_or_unknown(what, told, calm) else { return false };
     let late = matches!(death, Death::Write(Crash::AppliedAfter(_)));
@@ -109,7 +111,7 @@ async fn wherever_the_operator_dies_a_container_runs_once_or_never_and_is_unknow
         unknown.set(unknown.get() + usize::from(is_unknown_only_if_it_was_never_made(what, &told, death, &calm)));
     };
     through_every_death(&PODS, ALONE, disturbances::NONE, check).await;
-    // Between the commit that says that it begins and the creation of its Pod: twice, in each of two ways to die there.
+    // Between the commit that begins the step and the creation of its Pod, for each of two Pods and two ways to die.
     assert!(unknown.get() >= 4, "only {} ended as not known", unknown.get());
 }
 
@@ -151,7 +153,7 @@ async fn through_the_last_disturbances_no_container_runs_twice_wherever_the_oper
 async fn disturbances_that_lose_no_request_change_nothing() {
     let endings = Endings::of(&PODS).await;
     for (name, disturb) in disturbances::ALL {
-        // An answer that is lost, or that the server failed, leaves it open whether a Pod was made.
+        // A lost answer, or an error of the server, leaves it open whether a Pod was created.
         if matches!(name, "answers lost" | "requests reset" | "an overloaded server") {
             continue;
         }

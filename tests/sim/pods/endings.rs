@@ -1,4 +1,5 @@
-//! Runs that end, are ended or rest while Pods are there: nothing more starts, and what must not stay goes.
+//! Runs that end, are ended or suspended while they have Pods: nothing more starts, and Pods that must not stay are
+//! deleted.
 
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ use crate::{
     scenarios::{RUN, chain, gate, pod, set},
 };
 
-/// A run with a container before its gate and one after it, each a minute long.
+/// Starts a run with a container before its gate and one after it, each a minute long.
 fn around_a_gate(more: Value) -> (Harness, Life) {
     let harness = Harness::new();
     for step in ["refund/build", "refund/deploy"] {
@@ -29,12 +30,12 @@ fn around_a_gate(more: Value) -> (Harness, Life) {
     (harness, life)
 }
 
-/// Whether a container of this step runs.
+/// Waits until a container of this step runs.
 async fn runs(harness: &Harness, step: &str) {
     harness.world.until(|world| world.times(&format!("{RUN}/{step}")) == 1).await;
 }
 
-/// The run has this phase, keeps every law for ever, and left this many Pods.
+/// Checks that the run ends with this phase and this number of Pods, and that every law holds afterwards.
 async fn ends_as(harness: &Harness, phase: &str, pods: usize) {
     assert_eq!(harness.ended(RUN).await["status"]["phase"], phase, "{}", harness.server.story());
     harness.server.clock().pass(QUIET).await;
@@ -104,7 +105,7 @@ async fn an_approval_that_comes_after_the_cancellation_starts_nothing() {
 #[tokio::test(start_paused = true)]
 async fn a_pod_that_is_made_while_its_run_is_cancelled_goes_again() {
     let (harness, _life) = around_a_gate(json!({}));
-    // Its creation is on its way when the run is over.
+    // Its creation is in flight when the run ends.
     let creation = |request: &Request| request.resource.plural == "pods" && request.verb == Verb::Create;
     harness.server.fault(
         On::writes_of(OPERATOR).only(creation).nth(1),
@@ -162,7 +163,7 @@ async fn a_workflow_that_is_deleted_takes_its_running_pod_with_it() {
     assert!(harness.all_pods()[0]["metadata"]["deletionTimestamp"].is_string(), "its container is left time to end");
     harness.pass(60).await;
     assert_eq!((harness.all_pods().len(), harness.world.effects().len()), (0, 1), "{}", harness.server.story());
-    // One of the same name is another run.
+    // A run of the same name is another run.
     harness.apply(RUN, &chain(json!([pod("build", json!({}))])));
     harness.ended(RUN).await;
     assert_eq!(harness.world.effects().len(), 2);

@@ -1,5 +1,5 @@
-//! Containers that do not end well: each failure has the reason that the cluster gave, and what nobody saw is not
-//! known.
+//! Containers that fail: each failure has the reason that the cluster gave, and an end that was not observed is
+//! unknown.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ fn with(mut step: Value, more: Value) -> Value {
     step
 }
 
-/// A run of one container, `build`, that takes a minute.
+/// Starts a run of one container, `build`, that takes a minute.
 fn building(step: Value, course: Value) -> (Harness, Life) {
     let harness = Harness::new();
     harness.world.answers("refund/build", Answer::value(course).after(Duration::from_secs(60)));
@@ -34,7 +34,7 @@ fn build(more: Value) -> Value {
     with(pod("build", json!({})), more)
 }
 
-/// The name of the only Pod.
+/// Returns the name of the only Pod.
 fn only_pod(harness: &Harness) -> String {
     let [pod] = &harness.all_pods()[..] else { panic!("there is not one Pod:\n{}", harness.server.story()) };
     pod["metadata"]["name"].as_str().unwrap_or_default().to_owned()
@@ -44,7 +44,7 @@ fn pods() -> Resource {
     Resource::new("", "pods")
 }
 
-/// The phase, class of error and message of the step.
+/// Returns the phase, class of error and message of the step.
 fn outcome(harness: &Harness) -> (String, String, String) {
     let step = record(harness, "build", 1);
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
@@ -145,7 +145,7 @@ async fn one_whose_grace_is_long_is_not_given_up_before_it_is_over() {
     let slow = json!({"podTemplate": {"spec": {"terminationGracePeriodSeconds": 600}}});
     let (harness, _life) = building(with(pod("build", slow), json!({"timeout": "20s"})), json!("done"));
     let pod = running(&harness).await;
-    // It uses what it was left.
+    // It uses the time that it has left.
     harness.kubelet.slow_to_stop(Duration::from_secs(300));
     fails_with(&harness, "Timeout", "20s").await;
     assert!(
@@ -171,7 +171,7 @@ async fn an_image_that_cannot_be_pulled_is_told_within_seconds_and_given_up_in_t
     let said =
         list(&workflow["status"]["conditions"]).find(|c| c["type"] == "PodsPending").unwrap()["message"].to_string();
     assert!(said.contains("build") && said.contains("tool@sha256:1: not found"), "{said}");
-    // A kubelet goes back and forth between the two.
+    // A kubelet switches between the two reasons.
     let writes = harness.server.count(crate::harness::is_status_write);
     for reason in ["ImagePullBackOff", "ErrImagePull", "ImagePullBackOff", "ErrImagePull"] {
         harness.server.edit(&pods(), NAMESPACE, &only_pod(&harness), |pod| {
@@ -274,7 +274,7 @@ async fn a_pod_that_a_kubelet_turned_away_after_it_ran_is_not_run_again() {
     let (harness, life) = building(build(retry), json!("done"));
     let pod = running(&harness).await;
     life.crash().await;
-    // What a kubelet writes that comes back and has no place for it any more: nothing of what ran.
+    // The status of a returning kubelet that has no place for the Pod any more: it names no container.
     harness.server.edit(&pods(), NAMESPACE, &pod, |pod| {
         pod["status"] = json!({"phase": "Failed", "reason": "UnexpectedAdmissionError", "message": "Pod was rejected"});
     });
@@ -311,7 +311,7 @@ async fn a_pod_of_a_node_that_is_lost_while_it_runs_has_an_unknown_outcome() {
     let retry = json!({"retry": {"limit": 3, "backoff": {"base": "1s"}}});
     let (harness, _life) = building(build(retry), json!("done"));
     let pod = running(&harness).await;
-    // What the control plane writes when a node is gone: nobody has asked the container.
+    // The status that the control plane writes when a node is gone, without asking the container.
     harness.server.edit(&pods(), NAMESPACE, &pod, |pod| {
         pod["status"]["phase"] = json!("Failed");
         pod["status"]["conditions"] = json!([{"type": "DisruptionTarget", "status": "True", "reason": "DeletionByPodGC", "message": "PodGC: node no longer exists"}]);
@@ -369,7 +369,7 @@ async fn a_pod_that_comes_to_be_after_it_was_given_up_is_ended_while_people_are_
     spec["gates"] = json!([{"name": "broken", "type": "errorEscalation", "steps": ["build"], "hitl": hitl}]);
     harness.apply(RUN, &spec);
     let creation = |request: &signoff_tests::sim::Request| request.resource.plural == "pods";
-    // Whoever asked for it is gone, and the request is still on its way.
+    // The operator that sent the creation is dead, and the request is still in flight.
     let late = signoff_tests::sim::Crash::AppliedAfter(Duration::from_secs(10));
     harness.server.fault(
         signoff_tests::sim::On::writes_of(OPERATOR).only(creation).nth(1),
@@ -389,8 +389,7 @@ async fn a_pod_that_comes_to_be_after_it_was_given_up_is_ended_while_people_are_
 #[tokio::test(start_paused = true)]
 async fn a_pod_that_is_not_ours_is_neither_adopted_nor_deleted() {
     let name = |harness: &Harness| record(harness, "build", 1)["object"].as_str().unwrap_or_default().to_owned();
-    // Its name and what it is made from are known before it is: one run shows them, the next finds somebody else's
-    // there.
+    // Its name and digest are predictable: one run shows them, and the next finds a foreign Pod of that name.
     let (shown, _life) = building(build(json!({})), json!("done"));
     running(&shown).await;
     let digest = record(&shown, "build", 1)["inputDigest"].clone();
@@ -404,7 +403,7 @@ async fn a_pod_that_is_not_ours_is_neither_adopted_nor_deleted() {
             let owner = if disguise == "another owner" { "00000000-0000-4000-8000-00000000ffff" } else { &uid };
             let digest = if disguise == "another digest" { json!("sha256:0") } else { digest.clone() };
             object["metadata"]["labels"] = match disguise {
-                // Whoever may create Pods may write all of it but the guarded label.
+                // A user who can create Pods can write all fields but the guarded label.
                 "no label" => json!({"signoff.dev/workflow-uid": uid}),
                 "another label" => json!({"signoff.dev/workflow-uid": uid, "signoff.dev/workflow": "another"}),
                 _ => json!({"signoff.dev/workflow-uid": uid, "signoff.dev/workflow": RUN}),

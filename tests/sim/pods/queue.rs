@@ -1,4 +1,4 @@
-//! Limits: never more Pods at once than may be, the longest-waiting first, and each that waits knows its place.
+//! Limits: never more Pods at once than allowed, the longest-waiting first, and each waiting Pod shows its position.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::{
     scenarios::{RUN, pod},
 };
 
-/// So many branches of a container each, all at once.
+/// Returns `most` branches of a container each, all at once.
 fn branches(most: usize) -> Value {
     let of_branch = |n| {
         let mut step = pod("build", json!({}));
@@ -35,7 +35,7 @@ fn runs_for(harness: &Harness, run: &str, branches: usize, seconds: u64) {
     }
 }
 
-/// The workflows of the containers, in the order in which they began.
+/// Returns the workflows of the containers, in the order in which they began.
 fn order(harness: &Harness) -> Vec<String> {
     harness.world.effects().iter().filter_map(|e| e.key.path.split('/').next().map(str::to_owned)).collect()
 }
@@ -61,13 +61,13 @@ async fn twelve_containers_under_two_limits_never_run_too_many_at_once() {
     assert_eq!(most, [3, 2, 2], "as many as may, and no more");
     assert_eq!(harness.world.effects().len(), 12);
     assert_eq!(harness.world.repeated().len(), 0);
-    // Three rounds of two and one, which is the first run's; then what is left of the second, two at a time.
+    // Three rounds of two and one, which is the first run's; then the rest of the second, two at a time.
     let took = harness.server.clock().elapsed().as_secs();
     assert!((300..330).contains(&took), "places are not left free: {took} s");
     for run in ["one", "two"] {
         assert_eq!(condition(&harness.workflow(run), "PodsPending").0, "");
     }
-    // Each container begins and ends by a commit of its own at the most; few more tell how long the queue still is.
+    // Each container begins and ends with at most one commit; few more report the length of the queue.
     let writes = harness.server.count(is_status_write);
     assert!(writes <= 2 * 12 + 2 * 8, "{writes} status writes:\n{}", harness.server.story());
     harness.pass(5).await;
@@ -120,7 +120,7 @@ async fn a_long_queue_costs_few_writes() {
         .iter()
         .map(|run| harness.server.count(|entry| is_status_write(entry) && entry.name.as_deref() == Some(run)));
     let most = most.max().unwrap_or_default();
-    // It waits, it begins, it ends; and its place is told anew each time that it has halved.
+    // It waits, begins and ends, and its position is reported each time that it has halved.
     assert!(most <= 3 + 6, "{most} status writes for one run of 32:\n{}", harness.server.story());
 }
 

@@ -1,5 +1,5 @@
-//! A tool of an agent that is a container, behind a gate: approved once, it runs once or never, wherever the operator
-//! dies.
+//! A tool of an agent that is a container, behind a gate: after its approval it runs once or never, wherever the
+//! operator dies.
 
 use std::{cell::Cell, time::Duration};
 
@@ -58,6 +58,6 @@ async fn a_tool_that_is_a_container_runs_once_after_its_approval_or_is_unknown_i
         unknown.set(unknown.get() + usize::from(is_unknown_only_if_it_was_never_made(what, &told, death, &calm)));
     };
     through_every_death(&POD_CALL, ALONE, disturbances::NONE, check).await;
-    // Between the commit that says that it begins and the creation of its Pod, in each of two ways to die there.
+    // Between the commit that begins the step and the creation of its Pod, in each of two ways to die.
     assert!(unknown.get() >= 2, "only {} ended as not known", unknown.get());
 }

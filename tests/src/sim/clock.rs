@@ -53,7 +53,7 @@ impl Clock {
         Arc::new(move || clock.now())
     }
 
-    /// Returns once every task of the runtime waits: paused time moves only then.
+    /// Waits until every task of the runtime waits: paused time moves only then.
     ///
     /// This is no sleep in real time: it costs one virtual millisecond and no real one.
     pub async fn settle(&self) {

@@ -24,7 +24,7 @@ impl Resource {
         Self { group: group.into(), plural: plural.into() }
     }
 
-    /// The resource of a kube type.
+    /// Returns the resource of a kube type.
     pub fn of<K: kube::Resource<DynamicType = ()>>() -> Self {
         Self::new(K::group(&()), K::plural(&()))
     }

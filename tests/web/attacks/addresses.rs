@@ -1,5 +1,4 @@
-//! Addresses that somebody was lured to: their paths, their queries, and where they lead.
-//! They must not fill a form, decide, or reach any other part of the API server.
+//! Addresses to which a user was lured: their paths, their queries, and their redirects.
 
 use serde_json::json;
 use signoff_api::Workflow;
@@ -61,8 +60,8 @@ async fn a_path_is_one_object_of_one_kind_or_nothing() {
         for path in paths {
             let part = path.strip_prefix(&usual).unwrap_or("/");
             let is_usual = part.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-.?".contains(&byte));
-            // What every page asks, whatever its address: who, what they may do, one open run, and the operator's
-            // Lease.
+            // The requests of every page, whatever its address: the user, their rights, one open run, and the
+            // operator's Lease.
             let open_runs = format!("/apis/signoff.dev/v1alpha1/namespaces/{here}/workflows?&limit=1&");
             let of_every_page = [
                 "/apis/authentication.k8s.io/v1/selfsubjectreviews",
@@ -101,7 +100,7 @@ async fn a_path_of_a_run_is_one_run_and_only_its_confirmed_form_changes_it() {
         let (status, answer) = dana.raw("POST", &format!("/n/{here}/w/{lure}/change"), &more).await;
         assert!([400, 404, 405].contains(&status), "{lure}/change: {answer}");
     }
-    // A link changes nothing, whatever it says.
+    // A link changes nothing, whatever its query.
     let confirmed = "confirmed=sha256:00";
     for query in ["", &format!("?{body}"), &format!("?{body}&{confirmed}")] {
         let said = dana.get(&format!("/n/{here}/w/one/change{query}")).await;
@@ -193,7 +192,7 @@ async fn sign_in_and_sign_out_lead_to_pages_of_this_page_only() {
     }
 }
 
-/// A redirect within the page.
+/// Checks that an answer is a redirect within the page.
 fn stays(said: &super::visitor::Said, lure: &str) {
     let to = said.header("location");
     assert_eq!(said.status, 303, "{lure}: {}", said.text);

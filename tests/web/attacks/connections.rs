@@ -13,14 +13,14 @@ use super::visitor::{FORM, Visitor, bind_group, form, raw, token};
 use crate::harness::Harness;
 use crate::runs::{Runs, path};
 
-/// The longest time that an honest reader may wait.
+/// The longest wait of an honest reader.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// The longest time that a reader may wait for a new event, while 200 readers sign in on one machine.
+/// The longest wait of a reader for news, while 200 readers sign in on one machine.
 const LONG: Duration = Duration::from_secs(30);
 /// Readers behind one proxy.
 const READERS: usize = 200;
 
-/// Reads pages as somebody who just came.
+/// Reads pages as a new reader.
 async fn reads(host: &str) {
     for _ in 0..10 {
         let asked = format!("GET /sign-in HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
@@ -42,7 +42,7 @@ async fn half_requests_keep_nobody_out_and_end_after_ten_seconds() {
     half.open(1, 1200).await.unwrap();
     // The honest reader has the same address.
     reads(host).await;
-    // It is one peer, whatever it says for whom it forwards.
+    // It is one peer, whatever address it claims to forward for.
     let open = half.at_most(256, PATIENCE).await.unwrap();
     assert!(open > 200, "{open} of one peer");
     for peer in 2..=6 {
@@ -76,7 +76,7 @@ async fn two_hundred_readers_behind_one_proxy_are_served_and_follow_what_changes
     let tokens = join_all(hints.map(async |hint| token(&harness, &hint).await)).await;
     let readers = join_all(tokens.iter().enumerate().map(async |(n, token)| {
         let mut reader = Visitor::stranger(&harness.web);
-        // As the proxy says it.
+        // As the proxy reports it.
         let address = format!("192.0.2.{n}");
         let headers = [("origin", harness.web.url()), FORM, ("x-forwarded-for", address.as_str())];
         let said = reader.send("POST", "/sign-in/token", &headers, Some(form(&[("token", token)]))).await;
@@ -96,7 +96,7 @@ async fn two_hundred_readers_behind_one_proxy_are_served_and_follow_what_changes
         stream
     }))
     .await;
-    // Half requests behind the same proxy take nothing from them.
+    // Half requests behind the same proxy do not disturb the readers.
     let mut half = HalfRequests::at(harness.web.url()).unwrap();
     half.open(1, 300).await.unwrap();
     let group = json!({"kind": "Group", "name": runs.name()});

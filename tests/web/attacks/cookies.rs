@@ -1,5 +1,4 @@
-//! Cookies that somebody forged, cut, swapped or kept. They must not be a session, but for one that was kept: see the
-//! docs.
+//! Cookies that were forged, cut, swapped or kept. None of them is a session, except for a kept one: see the docs.
 
 use serde_json::json;
 use signoff_tests::control_plane::{Cluster, WebOptions, WebProcess};
@@ -10,14 +9,15 @@ use crate::runs::path;
 
 const FIRST: &str = "__Host-signoff";
 
-/// A token that needs two cookies: the holder is of many groups.
+/// Returns a token that needs two cookies: the holder is in many groups.
 async fn long(harness: &Harness, email: &str) -> String {
     let groups: Vec<_> =
         (0..80).map(|n| format!("{}-{n:03}-{}", email.split('@').next().unwrap(), "x".repeat(20))).collect();
     token(harness, &format!("email={email}&groups={}", groups.join(","))).await
 }
 
-/// Nobody: looking leads to the sign-in page, a form is answered with it, and nothing is sent to the API server.
+/// Checks that a visitor has no session: a page redirects to the sign-in page, a form is answered with it, and nothing
+/// is sent to the API server.
 async fn is_nobody(harness: &Harness, visitor: &Visitor, approval: &signoff_api::Approval, what: &str) {
     harness.witness.forget();
     let look = visitor.get("/").await;
@@ -100,7 +100,7 @@ async fn a_session_of_the_parts_of_two_is_nobodys() {
         assert_eq!(mixed.get("/").await.header("location"), "/sign-in");
         assert_eq!(mixed.approve(&approval).await.status, 401);
         only_reads(&harness.witness);
-        // A token of two halves is signed by nobody: the API server may be asked, and says so.
+        // A token of two halves has no valid signature: the API server may be asked, and refuses it.
         assert!(asked(&harness.witness).iter().all(|seen| seen.status == Some(401)), "{:?}", asked(&harness.witness));
 
         let mut missing = other.clone();
@@ -114,7 +114,7 @@ async fn a_session_of_the_parts_of_two_is_nobodys() {
     assert_eq!(one.get("/").await.status, 200);
 }
 
-/// The page keeps nothing of a session: docs/security.md says what sign-out cannot do.
+/// The page stores nothing of a session: docs/security.md explains the limits of sign-out.
 #[tokio::test]
 async fn sign_out_forgets_every_cookie_and_a_stolen_one_holds_as_long_as_its_token() {
     let harness = Harness::set().await.unwrap();

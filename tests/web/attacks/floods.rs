@@ -1,4 +1,4 @@
-//! Too much of something: bodies, connections, streams, attempts. They must not cost others the page.
+//! Excess: bodies, connections, streams, attempts. Other users can still use the page.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use super::visitor::{FORM, Visitor, asked, raw, token};
 use crate::harness::Harness;
 use crate::runs::path;
 
-/// The longest time that an undisturbed request may take.
+/// The deadline of every wait without disturbance.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 #[tokio::test]
@@ -25,7 +25,7 @@ async fn a_body_of_more_than_a_mebibyte_is_refused_and_what_follows_is_not_read(
     let huge = format!("reason={}", "x".repeat(2 * 1024 * 1024));
     let host = alice.url.strip_prefix("http://").unwrap();
     for to in [&decide, "/sign-in/token", "/namespaces", "/sign-out"] {
-        // Said to be huge: nothing of it is waited for.
+        // Announced as huge: the page does not wait for it.
         let head = format!(
             "POST {to} HTTP/1.1\r\nHost: {host}\r\nCookie: {}\r\nOrigin: {}\r\nContent-Type: {}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
             alice.cookie(),
@@ -36,7 +36,7 @@ async fn a_body_of_more_than_a_mebibyte_is_refused_and_what_follows_is_not_read(
         let (status, answer) = timeout(PATIENCE, raw(host, &head)).await.unwrap();
         assert_eq!(status, 413, "{to}: {answer}");
     }
-    // Not said, and too long all the same.
+    // Not announced, and still too long.
     let part = format!("{:x}\r\n{huge}\r\n0\r\n\r\n", huge.len());
     let head = format!(
         "POST {decide} HTTP/1.1\r\nHost: {host}\r\nCookie: {}\r\nOrigin: {}\r\nContent-Type: {}\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n{part}",
@@ -45,7 +45,7 @@ async fn a_body_of_more_than_a_mebibyte_is_refused_and_what_follows_is_not_read(
         FORM.1
     );
     let mut stream = TcpStream::connect(host).await.unwrap();
-    // It may hang up before it has read all.
+    // It may close the connection before it has read everything.
     let _ = timeout(PATIENCE, stream.write_all(head.as_bytes())).await.unwrap();
     assert!(runs.decision(&approval, "alice").await.is_null());
     assert!(!asked(&harness.witness).iter().any(|seen| seen.method == http::Method::PATCH));
@@ -96,7 +96,7 @@ async fn no_more_tokens_are_followed_than_were_allowed_and_the_next_is_told() {
         assert_eq!(said.status, 429, "{page}: {}", said.text);
         assert!(said.text.contains("--max-live") && said.text.contains("kubectl approve list"), "{}", said.text);
     }
-    // Another tab of somebody who looks already is no further token.
+    // Another tab of a user with an open page is no further token.
     assert_eq!(alice.begin("GET", "/events", &[], None).await.status(), 200);
     assert_eq!(carol.get("/policies").await.status, 200, "what follows nothing goes on");
     assert_eq!(bob.post("/sign-out", &[]).await.status, 303);
@@ -127,7 +127,7 @@ async fn many_bad_tokens_of_one_address_are_stopped_before_the_api_server_is_ask
     let alice = Visitor::of(&harness, "alice").await;
     let mut refused = 0;
     for n in 0..200 {
-        // What a client says about its address is nothing: there is no proxy.
+        // A client's claim about its address is ignored: there is no proxy.
         let address = format!("192.0.2.{n}");
         let headers = [("origin", stranger.url.as_str()), FORM, ("x-forwarded-for", address.as_str())];
         let said = stranger.send("POST", "/sign-in/token", &headers, Some(format!("token=guess-{n}"))).await;

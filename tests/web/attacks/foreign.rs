@@ -1,5 +1,5 @@
-//! Requests that another site makes a signed-in browser send, and pages that frame ours.
-//! They must not change anything, nor reach the API server.
+//! Requests that another site makes a signed-in browser send, and pages that frame ours. None of them changes anything
+//! or reaches the API server.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use super::visitor::{FORM, Visitor, approve, asked, form, only_reads, raw};
 use crate::harness::Harness;
 use crate::runs::{Runs, path};
 
-/// A form by which alice approves, what it is about, and where.
+/// Starts a run whose request alice can approve.
 async fn target(prefix: &str) -> (Harness, Runs, Approval) {
     let (harness, [runs]) = Harness::with_runs([prefix]).await.unwrap();
     let approval = runs.gate("one", json!({})).await;
@@ -86,7 +86,7 @@ async fn only_a_form_of_the_page_decides_whatever_the_method_or_the_kind_of_body
             [(&decide, FORM), (&queried, ("x-http-method-override", "POST")), (&queried, ("x-http-method", "PATCH"))]
         {
             let said = alice.send(method, to, &[&ours[..], &[more]].concat(), Some(fields.clone())).await;
-            // Whoever only looks is led to the request, without what the address says besides.
+            // A request that only reads is redirected to the request, without the rest of the address.
             let looks = said.status == 303 && said.header("location") == path(&approval);
             let is_look = ["GET", "HEAD"].contains(&method);
             assert!(is_look && looks || [404, 405].contains(&said.status), "{method} {to}: {said:?}");
@@ -113,7 +113,7 @@ async fn only_a_form_of_the_page_decides_whatever_the_method_or_the_kind_of_body
     assert!(runs.decision(&approval, "alice").await.is_null());
 }
 
-/// Returns a page of an attacker that tries to read and to decide as soon as it is opened.
+/// Returns an attacker's page, which attacks as soon as it is opened.
 fn trap(page: &str, fields: &[(&str, &str)]) -> String {
     let inputs: String =
         fields.iter().map(|(name, value)| format!("<input name=\"{name}\" value=\"{value}\">")).collect();
@@ -148,7 +148,7 @@ async fn a_page_of_another_origin_neither_decides_nor_reads_nor_frames_in_a_real
             async move { axum::serve(listener, Router::new().route("/", get(async move || Html(html)))).await },
         );
     harness.witness.forget();
-    // Of the same host and thus the same site, and of another site.
+    // On the same host, and thus of the same site, and on another site.
     for evil in [format!("http://127.0.0.1:{port}/"), format!("http://localhost:{port}/")] {
         let trapped = alice.tab().await.unwrap();
         trapped.goto(&evil).await.unwrap();
@@ -162,7 +162,7 @@ async fn a_page_of_another_origin_neither_decides_nor_reads_nor_frames_in_a_real
     serving.abort();
     only_reads(&harness.witness);
     assert!(runs.decision(&approval, "alice").await.is_null());
-    // The browser is still signed in: what was refused was refused for its origin.
+    // The browser is still signed in: the requests were refused for their origin.
     assert_eq!(alice.goto(&page).await.unwrap(), 200);
     alice.close().await.unwrap();
 }

@@ -1,5 +1,5 @@
-//! The identity of requests that reach the API server: they carry the token of the session and no other. The witness
-//! records them, so that the page need not be believed.
+//! The identity of requests to the API server: the session's token and nothing else. The witness records them, so the
+//! tests do not rely on the page.
 
 use std::collections::BTreeSet;
 
@@ -22,7 +22,7 @@ const HEADERS: [&str; 8] = [
     "x-kubernetes-client",
 ];
 
-/// Fails unless a request carries exactly this token, and no name or header besides.
+/// Fails unless a request has exactly this token, and no other name or header.
 fn is_of(seen: &Seen, token: &str) {
     let all: Vec<_> = seen.headers.get_all("authorization").iter().map(|value| value.to_str().unwrap()).collect();
     assert_eq!(all, [format!("Bearer {token}")], "{} {}", seen.method, seen.path);
@@ -66,7 +66,7 @@ async fn every_page_and_every_form_asks_with_the_token_of_its_session_whoever_el
     }
     assert!(hers > 10 && his > 10, "{hers} and {his}");
     let patches: Vec<_> = all.iter().filter(|seen| seen.method == http::Method::PATCH).collect();
-    // Of each: tried, tried again and shown, tried once more and sent.
+    // For each: a dry run, a dry run and a page, then a dry run and the vote.
     assert_eq!(patches.len(), 8, "{patches:?}");
     assert_eq!(runs.decision(&one, "alice").await["verdict"], "Approve");
     assert_eq!(runs.decision(&two, "bob").await["verdict"], "Approve");

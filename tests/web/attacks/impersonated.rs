@@ -1,5 +1,5 @@
-//! A page that impersonates: its own token and the names of exactly this session, and names that it refuses to speak
-//! for. They must not use a right of the page that a request did not need.
+//! A page that impersonates: its own token and the names of exactly this session, and names for which it refuses to
+//! act.
 
 use serde_json::json;
 use signoff_api::{Approval, Workflow};
@@ -12,12 +12,12 @@ use crate::harness::Harness;
 use crate::runs::{Runs, path, user};
 use crate::turns::{turn, waits};
 
-/// A page that impersonates with an administrator's token: what it does not send is not for want of a right.
+/// Starts a page that impersonates with an administrator's token, so that no request is missing for lack of a right.
 async fn impersonating(prefix: &str) -> (Harness, Runs, String) {
     impersonating_with(prefix, &[]).await
 }
 
-/// As [`impersonating`], with more arguments.
+/// Starts a page as [`impersonating`] does, with more arguments.
 async fn impersonating_with(prefix: &str, more: &[&str]) -> (Harness, Runs, String) {
     let cluster = Cluster::web().unwrap();
     let runs = Runs::of(&cluster, prefix).await;
@@ -36,7 +36,7 @@ async fn impersonating_with(prefix: &str, more: &[&str]) -> (Harness, Runs, Stri
     (harness, runs, own)
 }
 
-/// Signs in at the issuer, in a browser.
+/// Signs a user in at the issuer, in a browser.
 async fn at_the_issuer(harness: &Harness, email: &str, groups: &str) -> Page {
     let page = harness.visitor(&Look::default(), "/sign-in").await.unwrap();
     page.click(css("form[action='/sign-in/start'] button")).await.unwrap();
@@ -47,7 +47,7 @@ async fn at_the_issuer(harness: &Harness, email: &str, groups: &str) -> Page {
     page
 }
 
-/// The cookies of a browser, for requests that no browser would send.
+/// Returns a visitor with the cookies of a browser, for requests that no browser would send.
 async fn visitor(harness: &Harness, page: &Page) -> Visitor {
     let mut visitor = Visitor::stranger(&harness.web);
     let cookies = page.cookies().await.unwrap().into_iter().filter(|cookie| cookie.name.starts_with("__Host-"));
@@ -55,7 +55,7 @@ async fn visitor(harness: &Harness, page: &Page) -> Visitor {
     visitor
 }
 
-/// The page's own token, and the names of one of the cast.
+/// Checks that a request has the page's own token, and the names of a person of the cast.
 fn is_as(seen: &Seen, own: &str, person: &str) {
     let person = named(person).unwrap();
     let mut wanted = vec![("impersonate-user".to_owned(), person.user.to_owned())];

@@ -1,5 +1,4 @@
-//! Texts that somebody stored: markup, scripts, formulas and hidden characters, wherever a page shows them.
-//! They must not be anything but text.
+//! Stored texts with markup, scripts, formulas and hidden characters, wherever a page shows them: they stay text.
 
 use kube::api::ListParams;
 use serde_json::json;
@@ -13,13 +12,13 @@ use crate::runs::{Runs, path};
 /// Markup that would run, load or close something.
 const HOSTILE: &str = r#""><script>document.title='pwned'</script><img src=x onerror="document.title='pwned'"></textarea></pre><svg onload=alert(1)><a href="javascript:alert(1)">x</a>{{7*7}}${7*7}<style>*{display:none}</style><meta http-equiv=refresh content="0;url=//evil.example">"#;
 
-/// The request of a run that has ended.
+/// Returns the request of a run that has ended.
 async fn of(runs: &Runs, run: &str) -> Approval {
     let all = runs.all::<Approval>().list(&ListParams::default()).await.unwrap();
     all.items.into_iter().find(|one| one.spec.request.workflow.name == run).unwrap()
 }
 
-/// Fails when something of a text has become an element.
+/// Fails when a part of a text has become an element.
 async fn is_text(page: &Page, what: &str) {
     let script = "[document.querySelectorAll('img, iframe, object, embed, base, style, form[action*=evil], a[href^=javascript], main script, meta[http-equiv], [onerror], [onload], [onclick]').length, document.title.includes('pwned')]";
     assert_eq!(page.evaluate(script).await.unwrap(), json!([0, false]), "{what}: {}", page.html().await.unwrap());
@@ -27,8 +26,7 @@ async fn is_text(page: &Page, what: &str) {
     assert!(!complaints.iter().any(|said| said.contains("Content Security Policy")), "{what}: {complaints:?}");
 }
 
-/// Creates two runs: one was decided by a person with a hostile name and a reason that begins like a formula, the other
-/// waits.
+/// Lets a user with a hostile name and a reason that begins like a formula decide one run, while another waits.
 async fn planted() -> (Harness, Runs, Visitor, String) {
     let (harness, [runs]) = Harness::with_runs(["texts"]).await.unwrap();
     bind_group(&harness.cluster, &runs, "signoff-approver", runs.name()).await;
@@ -72,7 +70,7 @@ async fn markup_in_every_text_of_people_models_and_tools_is_text_on_every_page()
     page.goto(&harness.at(&path(&waits))).await.unwrap();
     page.wait(text("onerror=\"document.title='pwned'\"").nth(0)).await.unwrap();
     assert!(page.html().await.unwrap().contains(&name.replace('<', "&lt;").replace('>', "&gt;")), "the name is shown");
-    // What is typed is shown again, refused or to be confirmed.
+    // The typed text is shown again, when it is refused and when it is to be confirmed.
     page.fill(css("#reason"), HOSTILE).await.unwrap();
     page.click(css("button[value=Approve]")).await.unwrap();
     page.wait(text("A decision is final").nth(0)).await.unwrap();

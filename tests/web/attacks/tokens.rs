@@ -1,5 +1,5 @@
-//! Tokens that sign nobody in, and names that a page must not speak for.
-//! They must not be judged by the page where the API server judges them.
+//! Tokens with which no one can sign in, and names for which a page does not act. The API server judges tokens, where
+//! it can.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -60,7 +60,7 @@ async fn a_token_that_the_api_server_does_not_accept_signs_nobody_in() {
     }
     only_reads(&harness.witness);
     assert!(asked(&harness.witness).iter().all(|seen| seen.impersonates().is_empty()));
-    // What surrounds a token in a clipboard is not part of it.
+    // Blanks around a token from a clipboard are not part of it.
     Visitor::with_token(&harness.web, &format!("  {good}\r\n")).await;
 }
 
@@ -68,7 +68,7 @@ async fn a_token_that_the_api_server_does_not_accept_signs_nobody_in() {
 async fn an_expired_token_signs_nobody_in() {
     let harness = Harness::set().await.unwrap();
     let expired = token(&harness, "email=expired@example.com&groups=none&seconds=1").await;
-    // Its second passes; the API server has not seen it yet, and remembers nothing of it.
+    // Its second passes; the API server has not seen it yet, and has nothing cached.
     tokio::time::sleep(std::time::Duration::from_millis(2_500)).await;
     is_refused(&harness, &expired, "expired").await;
 }
@@ -79,7 +79,7 @@ async fn a_user_name_with_via_in_it_decides_as_its_own_user_only() {
     let approval = runs
         .gate("one", json!({"approvers": [{"kind": "Group", "name": "finance"}, {"kind": "User", "name": "eve"}]}))
         .await;
-    // `eve via mallory` is a user name of the cast: nobody decides for eve by it.
+    // `eve via mallory` is a user name of the cast: it cannot decide for eve.
     let via = Visitor::of(&harness, "via").await;
     harness.witness.forget();
     let said = via.approve(&approval).await;
@@ -97,7 +97,7 @@ async fn a_session_whose_token_ends_in_mid_form_sends_nothing_and_says_to_sign_i
     let short = token(&harness, &format!("email={email}&groups={}&seconds=6", runs.name())).await;
     let person = Visitor::with_token(&harness.web, &short).await;
     assert_eq!(person.get(&path(&approval)).await.status, 200, "the form is open");
-    // The API server accepts a token it has seen for a few seconds more.
+    // The API server accepts a token that it has seen for a few more seconds.
     let ended = async {
         while harness.cluster.who_is(&short).await.is_ok() {
             tokio::time::sleep(std::time::Duration::from_millis(200)).await;
@@ -110,7 +110,7 @@ async fn a_session_whose_token_ends_in_mid_form_sends_nothing_and_says_to_sign_i
     assert!(said.text.contains("href=\"/sign-in\"") && said.text.contains("Nothing was decided"), "{}", said.text);
     only_reads(&harness.witness);
     assert!(runs.stored(&approval).await.spec.decisions.is_empty());
-    // Signed in again, the same form is taken.
+    // After a new sign-in, the same form is accepted.
     let long = token(&harness, &format!("email={email}&groups={}", runs.name())).await;
     let again = Visitor::with_token(&harness.web, &long).await;
     assert_eq!(again.approve(&approval).await.status, 303);

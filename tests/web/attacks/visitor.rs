@@ -1,5 +1,4 @@
-//! A visitor of the page without a browser: the test sets every header and cookie. **Invariant:** no redirect is
-//! followed, and no header is added that the test did not set.
+//! A visitor of the page without a browser: every header and cookie is set by the test, and redirects are not followed.
 
 use std::collections::BTreeMap;
 
@@ -16,18 +15,18 @@ use tokio::net::TcpStream;
 use crate::harness::Harness;
 use crate::runs::{Runs, path};
 
-/// A person, or what acts for one.
+/// A person, or a program that acts for one.
 #[derive(Clone)]
 pub(crate) struct Visitor {
     http: Client,
     /// The address that people open.
     pub(crate) url: String,
     pub(crate) cookies: BTreeMap<String, String>,
-    /// The token, if one has signed in.
+    /// The token; empty before signing in.
     pub(crate) token: String,
 }
 
-/// The answer of the page.
+/// An answer of the page.
 #[derive(Debug)]
 pub(crate) struct Said {
     pub(crate) status: u16,
@@ -40,7 +39,7 @@ impl Said {
         self.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
     }
 
-    /// The name of the decision that is to be confirmed.
+    /// Returns the name of the decision that is to be confirmed.
     pub(crate) fn confirmed(&self) -> Option<&str> {
         let (_, rest) = self.text.split_once("name=\"confirmed\" value=\"")?;
         rest.split('"').next()
@@ -54,12 +53,12 @@ impl Visitor {
         Self { http, url: web.url().to_owned(), cookies: BTreeMap::new(), token: String::new() }
     }
 
-    /// One of the cast, who has signed in with a token of the issuer.
+    /// Returns a person of the cast who has signed in with a token of the issuer.
     pub(crate) async fn of(harness: &Harness, person: &str) -> Self {
         Self::with_token(&harness.web, &token(harness, named(person).unwrap().user).await).await
     }
 
-    /// The holder of a token.
+    /// Signs in with a token.
     pub(crate) async fn with_token(web: &WebProcess, token: &str) -> Self {
         let mut visitor = Self::stranger(web);
         let said = visitor.post("/sign-in/token", &[("token", token)]).await;
@@ -69,7 +68,7 @@ impl Visitor {
         visitor
     }
 
-    /// Keeps and forgets cookies as an answer says.
+    /// Stores and deletes cookies as an answer sets them.
     pub(crate) fn keep(&mut self, said: &Said) {
         for cookie in said.headers.get_all(SET_COOKIE) {
             let cookie = cookie.to_str().unwrap();
@@ -82,7 +81,7 @@ impl Visitor {
         }
     }
 
-    /// Looks at a page.
+    /// Requests a page.
     pub(crate) async fn get(&self, path: &str) -> Said {
         self.send("GET", path, &[], None).await
     }
@@ -98,27 +97,27 @@ impl Visitor {
         self.decide(&path(approval), &approve(approval)[..2]).await
     }
 
-    /// Sends a decision, and confirms what is shown then. Returns the last answer.
+    /// Sends a decision, and confirms it if the page asks. Returns the last answer.
     pub(crate) async fn decide(&self, path: &str, fields: &[(&str, &str)]) -> Said {
         let headers = [("origin", self.url.as_str()), ("sec-fetch-site", "same-origin"), FORM];
         self.decide_with(&format!("{path}/decide"), fields, &headers).await
     }
 
-    /// As [`Self::decide`], at any address and with any headers.
+    /// Sends a decision as [`Self::decide`] does, to any address and with any headers.
     pub(crate) async fn decide_with(&self, at: &str, fields: &[(&str, &str)], headers: &[(&str, &str)]) -> Said {
         let shown = self.send("POST", at, headers, Some(form(fields))).await;
         let Some(name) = shown.confirmed() else { return shown };
         self.send("POST", at, headers, Some(form(&[fields, &[("confirmed", name)]].concat()))).await
     }
 
-    /// Sends anything, with the cookies.
+    /// Sends any request with the cookies.
     pub(crate) async fn send(&self, method: &str, path: &str, headers: &[(&str, &str)], body: Option<String>) -> Said {
         let answer = self.begin(method, path, headers, body).await;
         let (status, headers) = (answer.status().as_u16(), answer.headers().clone());
         Said { status, headers, text: answer.text().await.unwrap() }
     }
 
-    /// As [`Self::send`], without waiting for the end of the answer.
+    /// Sends a request as [`Self::send`] does, without waiting for the end of the answer.
     pub(crate) async fn begin(
         &self,
         method: &str,
@@ -137,12 +136,12 @@ impl Visitor {
         request.body(body.unwrap_or_default()).send().await.unwrap()
     }
 
-    /// The header with all cookies.
+    /// Returns the header with all cookies.
     pub(crate) fn cookie(&self) -> String {
         self.cookies.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join("; ")
     }
 
-    /// Sends a request whose path no client would send as it is; returns the status and the whole answer.
+    /// Sends a request whose path no client would send unchanged; returns the status and the whole answer.
     pub(crate) async fn raw(&self, method: &str, path: &str, more: &str) -> (u16, String) {
         let host = self.url.strip_prefix("http://").unwrap();
         let text = format!(
@@ -153,7 +152,7 @@ impl Visitor {
     }
 }
 
-/// Sends bytes and reads until the other side has said all.
+/// Sends bytes and reads until the server closes the connection.
 pub(crate) async fn raw(host: &str, text: &str) -> (u16, String) {
     let mut stream = TcpStream::connect(host).await.unwrap();
     stream.write_all(text.as_bytes()).await.unwrap();
@@ -164,25 +163,25 @@ pub(crate) async fn raw(host: &str, text: &str) -> (u16, String) {
     (status, answer)
 }
 
-/// The content type of a form.
+/// The header of a form.
 pub(crate) const FORM: (&str, &str) = ("content-type", "application/x-www-form-urlencoded");
 
-/// The body of a form.
+/// Returns the body of a form.
 pub(crate) fn form(fields: &[(&str, &str)]) -> String {
     url::form_urlencoded::Serializer::new(String::new()).extend_pairs(fields).finish()
 }
 
-/// The fields by which somebody approves a request without a further question.
+/// Returns the fields with which a user approves a request without a confirmation page.
 pub(crate) fn approve(approval: &Approval) -> [(&str, &str); 3] {
     [("digest", approval.spec.request.digest.as_str()), ("verdict", "Approve"), ("confirmed", "yes")]
 }
 
-/// A token of the issuer: for an address, or for `email=…&groups=…&seconds=…`.
+/// Returns a token of the issuer: for an address, or for `email=…&groups=…&seconds=…`.
 pub(crate) async fn token(harness: &Harness, hint: &str) -> String {
     harness.issuer.tokens(CLIENT, hint).await.unwrap().id_token
 }
 
-/// Binds a role to a group in a namespace, and waits until the API server goes by it.
+/// Binds a role to a group in a namespace, and waits until the binding is effective.
 pub(crate) async fn bind_group(cluster: &Cluster, runs: &Runs, role: &str, group: &str) {
     let api = "rbac.authorization.k8s.io";
     let binding: RoleBinding = serde_json::from_value(json!({
@@ -193,20 +192,19 @@ pub(crate) async fn bind_group(cluster: &Cluster, runs: &Runs, role: &str, group
     .unwrap();
     let bindings: Api<RoleBinding> = Api::namespaced(cluster.admin().await.unwrap(), runs.name());
     bindings.create(&PostParams::default(), &binding).await.unwrap();
-    // It is in force after one that was written later.
+    // It is effective after a later one.
     runs.namespace.bind("view", "nobody@example.com").await.unwrap();
 }
 
-/// Returns the requests at the witness that serve a user: all but the page's own check that the API server is
-/// reachable.
+/// Returns the requests that the witness recorded for users, without the page's own check of the API server.
 pub(crate) fn asked(witness: &Witness) -> Vec<signoff_tests::control_plane::Seen> {
     witness.seen().into_iter().filter(|seen| seen.path != "/livez").collect()
 }
 
-/// Fails when the witness saw anything that changes something, tried or not.
+/// Fails when the witness recorded a request that changes something, even as a dry run.
 pub(crate) fn only_reads(witness: &Witness) {
     for seen in asked(witness) {
-        // Who somebody is, and what they may do, is asked by a POST that stores nothing.
+        // Who a user is, and what they can do, is asked by a POST that stores nothing.
         let asks = ["/selfsubjectreviews", "/selfsubjectaccessreviews"].iter().any(|kind| seen.path.contains(kind));
         assert!(
             seen.reads() || (seen.method == http::Method::POST && asks),

@@ -1,5 +1,5 @@
-//! `cargo xtask demo --agents`: an agent with tools and people in front of them, from its question to its letter.
-//! Every act is compared with the log of the tools.
+//! `cargo xtask demo --agents`: an agent with tools and people who decide on its calls, from its question to its
+//! letter. Every act is compared with the log of the tools.
 
 mod servers;
 
@@ -33,14 +33,14 @@ struct AgentDemo {
     tools: Loopback,
     /// An MCP server.
     crm: Crm,
-    /// Whether a person at the terminal says when it goes on.
+    /// Whether a person at the terminal starts each act.
     is_manned: bool,
 }
 
-/// Builds the programs, and plays the story on a control plane of its own, which is kept until Ctrl-C on demand.
+/// Builds the programs, and plays the story on a control plane of its own, which is kept until Ctrl-C on request.
 pub(super) fn run(is_manned: bool, is_kept: bool) -> Result<ExitCode> {
     let programs = super::build()?;
-    // Says itself how long it takes where it has to be built.
+    // Prints how long it takes when it has to be built.
     drop(binary()?);
     let started = Instant::now();
     tokio::runtime::Runtime::new()?.block_on(async {
@@ -216,7 +216,7 @@ async fn ended(stage: &AgentDemo) -> Result<()> {
     Ok(())
 }
 
-/// Compares what the tools got and what the model was told.
+/// Checks which requests the tools got and which results the model got.
 fn told(stage: &AgentDemo) -> Result<()> {
     show::act(
         "8. What the tools got, and what the model was told",
@@ -244,21 +244,21 @@ impl AgentDemo {
         self.tools.received().iter().map(|got| line(&got.what, &got.body)).collect()
     }
 
-    /// Compares all calls of the CRM's tools so far.
+    /// Checks all calls of the CRM's tools so far.
     fn crm_ran(&self, expected: &[&str]) -> Result<()> {
         let calls = self.crm.calls();
         ensure!(calls == expected, "the CRM should have got {expected:?}, and got {calls:?}");
         Ok(())
     }
 
-    /// Compares everything that the HTTP tools got so far.
+    /// Checks all requests of the HTTP tools so far.
     fn ran(&self, expected: &[&str]) -> Result<()> {
         let log = self.log();
         ensure!(log == expected, "the tools should have got {expected:?}, and got {log:?}");
         Ok(())
     }
 
-    /// Compares the result that the model was told of a call.
+    /// Checks the result that the model got for a call.
     fn is_told(&self, id: &str, expected: &str) -> Result<()> {
         let told = servers::last_told(&self.model)?;
         let result = told.iter().find(|told| told.id == id).map(|told| told.result.as_str());

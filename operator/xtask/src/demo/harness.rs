@@ -1,4 +1,4 @@
-//! The environment of a story: a cluster with Signoff, its operator, a namespace, and people who type.
+//! The cluster on which a story is played: Signoff, its operator, a namespace, and people who type commands.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -31,8 +31,8 @@ pub(super) struct Harness {
 }
 
 impl Harness {
-    /// On a cluster with the chart installed: starts the operator as its service account. `named`: the cluster is
-    /// somebody's, and everything is taken from it in the end.
+    /// Starts the operator as its service account, on a cluster with the chart installed. `named`: the cluster is the
+    /// user's, so everything is removed from it in the end.
     pub(super) async fn open(
         cluster: Cluster,
         namespace: Namespace,
@@ -43,7 +43,7 @@ impl Harness {
         Self::open_with(cluster, namespace, programs, (arguments, Vec::new()), named).await
     }
 
-    /// As [`Self::open`], with further environment variables beside the arguments.
+    /// Starts the operator as [`Self::open`] does, with further environment variables beside the arguments.
     pub(super) async fn open_with(
         cluster: Cluster,
         namespace: Namespace,
@@ -59,13 +59,13 @@ impl Harness {
         Ok(Self { cluster, namespace, programs: programs.to_owned(), operator, identity, named })
     }
 
-    /// `kubectl` as one of the people, shown and run.
+    /// Shows and runs `kubectl` as one of the people.
     pub(super) async fn kubectl(&self, person: &str, words: &[&str]) -> Result<Finished> {
         let before = ["--context", person, "-n", &self.namespace.name];
         self.shown(&[&before, words].concat()).await
     }
 
-    /// `kubectl approve` as one of the people, shown and run; kubectl takes no flags before a plugin's name.
+    /// Shows and runs `kubectl approve` as one of the people; kubectl takes no flags before a plugin's name.
     pub(super) async fn approve(&self, person: &str, words: &[&str]) -> Result<Finished> {
         let after = ["--context", person, "-n", &self.namespace.name];
         self.shown(&[&["approve"], words, &after].concat()).await
@@ -78,13 +78,13 @@ impl Harness {
         Ok(finished)
     }
 
-    /// `kubectl` as one of the people, not shown: for what the story needs to know.
+    /// Runs `kubectl` as one of the people without showing it, for the needs of the story.
     pub(super) async fn read(&self, person: &str, words: &[&str]) -> Result<String> {
         let before = ["--context", person, "-n", &self.namespace.name];
         self.invocation(&[&before, words].concat()).run().await?.ok()
     }
 
-    /// `kubectl` as one of the people, of which an excerpt is shown: from the line that begins with `from`.
+    /// Runs `kubectl` as one of the people and shows an excerpt: from the line that begins with `from`.
     pub(super) async fn excerpt(&self, person: &str, words: &[&str], from: &str) -> Result<String> {
         let words = [&["--context", person, "-n", &self.namespace.name], words].concat();
         show::command(&show::shell(&[&["kubectl"], &words[..]].concat()));
@@ -97,7 +97,7 @@ impl Harness {
         self.cluster.kubectl(words.iter().copied()).search(&self.programs)
     }
 
-    /// The Approval that a run waits for, another one than those `before`.
+    /// Returns the Approval that a run waits for, except for those in `before`.
     pub(super) async fn pending(&self, run: &str, before: &[&str]) -> Result<String> {
         let api = Api::<Workflow>::namespaced(self.cluster.admin().await?, &self.namespace.name);
         let asks = |run: &Workflow| {
@@ -107,7 +107,7 @@ impl Harness {
         let waiting = await_condition(api, run, |run: Option<&Workflow>| run.and_then(asks).is_some());
         let run = tokio::time::timeout(PATIENCE, waiting).await.context("the run asks nobody")??;
         let approval = run.as_ref().and_then(asks).context("the run waits for no Approval")?;
-        // The run is committed before it asks, so the Approval may be a moment younger.
+        // The run's status is written first, so the Approval may be created a moment later.
         self.read("dana", &["wait", "--for=create", &format!("approval/{approval}"), "--timeout=60s"]).await?;
         Ok(approval)
     }
@@ -117,17 +117,17 @@ impl Harness {
         quickstart::told(self.cluster.admin().await?, &self.namespace.name, name, reason).await
     }
 
-    /// The operator's log.
+    /// Returns the operator's log.
     pub(super) fn log(&self) -> &Path {
         self.operator.log()
     }
 
-    /// Draws the operator a new token.
+    /// Renews the operator's token.
     pub(super) async fn renew(&self) -> Result<()> {
         self.identity.renew().await
     }
 
-    /// Says what the operator said last, and keeps the logs: something went wrong.
+    /// Prints the end of the operator's log, and keeps the logs, after an error.
     pub(super) async fn lament(&mut self) {
         let log = std::fs::read_to_string(self.operator.log()).unwrap_or_default();
         let lines: Vec<_> = log.lines().collect();
@@ -143,7 +143,7 @@ impl Harness {
         }
     }
 
-    /// Stops the operator in order; takes everything from a cluster that is not ours.
+    /// Stops the operator gracefully, and removes everything from a cluster of the user.
     pub(super) async fn clear(self) -> Result<()> {
         self.operator.stop().await?;
         if self.named {
@@ -151,7 +151,7 @@ impl Harness {
                 "removing namespace {} and Signoff; its CRDs stay, as with every uninstall",
                 self.namespace.name
             ));
-            // First the Approvals, while the policies that let the namespace controller delete them are there.
+            // First the Approvals, while the policies that let the namespace controller delete them exist.
             let run = |words: [&str; 4]| self.cluster.kubectl(words).run();
             run(["delete", "namespace", &self.namespace.name, "--wait=true"]).await?.ok()?;
             self.cluster

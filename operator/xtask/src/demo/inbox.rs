@@ -1,6 +1,6 @@
-//! `cargo xtask demo --inbox`: runs of every kind that wait, and the page on which people decide them; with `--script`
-//! a real browser plays everybody. People are also told by mail, which stays in a folder.
-//! Every decision is made on the page. An act with another result than announced ends the demo.
+//! `cargo xtask demo --inbox`: runs of every kind that wait, and the page on which people decide on them. With
+//! `--script` a real browser plays all people. People also get mails, which stay in a folder. An act with an unexpected
+//! result ends the demo.
 
 mod acts;
 mod mails;
@@ -20,7 +20,7 @@ use signoff_tests::say;
 use super::{RENEW_EVERY, show};
 use stage::Stage;
 
-/// The people of the demo by name, with their groups and what to try as them.
+/// The people, and what to try as each of them.
 const PEOPLE: [(&str, &str); 4] = [
     ("alice", "of finance and finance-leads: decides everything here"),
     ("bob", "of finance: gives the second of two votes"),
@@ -28,13 +28,13 @@ const PEOPLE: [(&str, &str); 4] = [
     ("dana", "asked for all of it: what she may not decide says why"),
 ];
 
-/// Starts everything, and stays until Ctrl-C; or plays the story by a browser, whose pictures go into this folder.
+/// Starts everything, and waits for Ctrl-C; or plays the story with a browser, whose screenshots go into this folder.
 pub(super) fn run(is_script: bool, pictures: Option<PathBuf>) -> Result<ExitCode> {
     let programs = super::build()?;
-    // Says itself how long it takes where it has to be built.
+    // Prints how long it takes when it has to be built.
     binary()?;
     let pictures = if is_script {
-        // What is missing is missed now, and not in the first act.
+        // A missing program is an error now, and not in the first act.
         Node::find()?;
         chromium()?;
         let folder = pictures.map_or_else(|| Ok(metadata()?.target_directory.join("inbox-pictures")), anyhow::Ok)?;
@@ -76,7 +76,7 @@ async fn story(programs: &Path, (pictures, mails): (Option<&Path>, &Path), start
     Ok(ExitCode::SUCCESS)
 }
 
-/// Says where the page is and who may sign in, and renews the operator's token until Ctrl-C ends everything.
+/// Prints the address of the page and the people who can sign in, and renews the operator's token until Ctrl-C.
 async fn stays(stage: &Stage) -> Result<()> {
     show::act("The inbox", "Seven runs wait, all asked for by dana. Everything stays as it is until Ctrl-C.");
     show::words(&format!("{}\n", stage.web.url()));

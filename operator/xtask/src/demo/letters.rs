@@ -1,5 +1,6 @@
 //! The quickstart's harness: a cluster with Signoff and its operator, the letter box, and the model that drafts.
-//! **Invariant:** uses only a cluster that was named, and none on which Signoff is installed already.
+//!
+//! **Invariant:** no cluster is used that was not named, and none on which Signoff is installed already.
 
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
@@ -15,15 +16,15 @@ use url::Url;
 
 use super::harness::Harness;
 
-/// A real model in the script's place.
+/// A real model in place of the script.
 pub(super) struct Model {
-    /// Up to and without `/chat/completions`.
+    /// The URL before `/chat/completions`.
     pub(super) url: Url,
     pub(super) name: String,
     pub(super) key: Option<String>,
 }
 
-/// The harness with the letter box on it.
+/// The harness with the letter box.
 pub(super) struct Letters {
     pub(super) harness: Harness,
     pub(super) letterbox: Letterbox,
@@ -40,7 +41,8 @@ impl Deref for Letters {
 }
 
 impl Letters {
-    /// Starts or takes the cluster, installs the chart, lets people in, and starts the operator as its service account.
+    /// Starts a cluster or uses the named one, installs the chart, binds people's roles, and starts the operator as its
+    /// service account.
     pub(super) async fn set(
         named: Option<(PathBuf, String)>,
         model: Option<Model>,
@@ -67,7 +69,7 @@ impl Letters {
         step("letting people in, and starting the operator as its own service account");
         let mut arguments = vec!["--allow-address".to_owned(), letterbox.address().to_string()];
         if let Some(model) = &model {
-            // Who typed the address wants it reached, wherever it is.
+            // The user who typed the address wants it reached, wherever it is.
             arguments.extend(["--allow-address".to_owned(), model.address()?]);
             model.put_into(&mut manifest)?;
             model.give_key(&cluster, &namespace).await?;
@@ -75,7 +77,7 @@ impl Letters {
         }
         let (harness, (), ()) = tokio::try_join!(
             Harness::open(cluster.clone(), namespace.clone(), programs, arguments, on_named),
-            // dana may decide, and reads Events: that she asks herself is all that keeps her from approving.
+            // dana can decide and read Events, so only her being the requester keeps her from approving.
             namespace.bind("signoff-approver", "dana@example.com"),
             namespace.bind("view", "dana@example.com"),
         )?;
@@ -85,9 +87,9 @@ impl Letters {
     }
 }
 
-/// A cluster somebody named must not have Signoff already: this would put its operator out of work.
+/// Fails if a user's cluster has Signoff already, because the demo would replace its operator.
 async fn vacant(cluster: Cluster) -> Result<Cluster> {
-    // Its policies go with it when it is uninstalled; its CRDs stay, and are no sign of it.
+    // The policies are removed when Signoff is uninstalled. Its CRDs stay, so they do not show that it is installed.
     let words = ["get", "validatingadmissionpolicies", "signoff-approvals", "--ignore-not-found", "--output=name"];
     let there = cluster.kubectl(words).run().await?.ok()?;
     ensure!(
@@ -98,7 +100,7 @@ async fn vacant(cluster: Cluster) -> Result<Cluster> {
     Ok(cluster)
 }
 
-/// Opens the letter box where the example says it is; where that port is taken, the example is changed.
+/// Opens the letter box at the address in the example; if that port is taken, the example is changed.
 pub(super) async fn open_letterbox(manifest: &mut Value, changed: &mut bool) -> Result<Letterbox> {
     let place = quickstart::input(manifest, "letterbox")?;
     let said: Url = place.as_str().unwrap_or_default().parse().context("inputs.letterbox of the quickstart example")?;
@@ -118,14 +120,14 @@ pub(super) fn write(cluster: &Cluster, manifest: &Value) -> Result<PathBuf> {
 }
 
 impl Model {
-    /// Host and port, as the operator's setting takes them.
+    /// Returns host and port, as the operator's setting takes them.
     fn address(&self) -> Result<String> {
         let (host, port) = (self.url.host_str(), self.url.port_or_known_default());
         let (host, port) = host.zip(port).with_context(|| format!("--model-url {} names no host", self.url))?;
         Ok(format!("{host}:{port}"))
     }
 
-    /// The manifest's provider and agent become this model.
+    /// Sets this model as the manifest's provider and its agent's model.
     fn put_into(&self, manifest: &mut Value) -> Result<()> {
         let mut openai = json!({"baseURL": self.url.as_str().trim_end_matches('/')});
         if self.key.is_some() {
@@ -142,8 +144,8 @@ impl Model {
         Ok(())
     }
 
-    /// Puts the key into a Secret that may be sent to the model's host alone, and lets dana and the operator read it:
-    /// who could not read a Secret cannot use it in a Workflow either.
+    /// Puts the key into a Secret that may be sent to the model's host alone, and lets dana and the operator read it. A
+    /// user who cannot read a Secret cannot use it in a Workflow either.
     async fn give_key(&self, cluster: &Cluster, namespace: &Namespace) -> Result<()> {
         let Some(key) = &self.key else { return Ok(()) };
         let rbac = "rbac.authorization.k8s.io";
@@ -163,7 +165,7 @@ impl Model {
              "subjects": [{"kind": "ServiceAccount", "name": OPERATOR_ACCOUNT, "namespace": OPERATOR_NAMESPACE}],
              "roleRef": {"apiGroup": rbac, "kind": "ClusterRole", "name": ROLE_SECRETS}},
         ]);
-        // By standard input, because everybody on the machine can read command lines.
+        // By standard input, because every user of the machine can read command lines.
         let list = json!({"apiVersion": "v1", "kind": "List", "items": items}).to_string();
         cluster.kubectl(["create", "-f", "-"]).input(list).run().await?.ok()?;
         Ok(())

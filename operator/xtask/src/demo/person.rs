@@ -1,5 +1,4 @@
-//! The person at the terminal, who plays the approver.
-//! Each choice goes through the plugin, and its refusals are printed unchanged.
+//! The person at the terminal, who plays the approver. Their choices go through the plugin, whose refusals are shown.
 
 use std::io::{BufRead, Write};
 use std::path::Path;
@@ -14,18 +13,18 @@ use super::show;
 /// The outcome of the gate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Decided {
-    /// As it was shown.
+    /// Approved, as it was shown.
     Approved,
-    /// With this text instead.
+    /// Approved with this text instead.
     Modified(String),
-    /// With this answer.
+    /// Answered with this text.
     Answered(String),
     Rejected,
-    /// The person left.
+    /// No decision: the person left.
     Nothing,
 }
 
-/// Asks until something is decided, or the person leaves.
+/// Asks until the person decides or leaves.
 pub(super) async fn decides(harness: &Harness, approval: &str, draft: &str) -> Result<Decided> {
     loop {
         let line = ask(
@@ -71,7 +70,7 @@ pub(super) async fn decides(harness: &Harness, approval: &str, draft: &str) -> R
     }
 }
 
-/// Asks for a yes or a no, or the person leaves.
+/// Asks the person to approve or reject, until they decide or leave.
 pub(super) async fn allows(harness: &Harness, approval: &str) -> Result<Decided> {
     loop {
         let line = ask("You are alice. [a]pprove, [r]eject, [s]how again, [q]uit: ").await?;
@@ -98,7 +97,7 @@ pub(super) async fn goes_on() -> Result<()> {
     line.map(|_| ()).context("nobody is at the terminal any more")
 }
 
-/// The letter after the person's changes; nothing when they made none.
+/// Returns the letter after the person's changes, or `None` without changes.
 async fn edited(folder: &Path, draft: &str) -> Result<Option<String>> {
     let variable = |name| std::env::var(name).ok().filter(|value| !value.trim().is_empty());
     let text = match variable("VISUAL").or_else(|| variable("EDITOR")) {
@@ -113,7 +112,7 @@ async fn edited(folder: &Path, draft: &str) -> Result<Option<String>> {
     Ok(Some(text))
 }
 
-/// `$EDITOR` may hold arguments, which only a shell takes apart.
+/// Lets the person edit the draft. `$EDITOR` may hold arguments, which only a shell splits.
 async fn in_editor(editor: &str, file: &Path, draft: &str) -> Result<String> {
     std::fs::write(file, draft)?;
     let status = tokio::process::Command::new("sh")
@@ -138,7 +137,7 @@ async fn typed() -> Result<String> {
     Ok(text)
 }
 
-/// One line of standard input with its end, or nothing at its end.
+/// Returns one line of standard input with its line end, or `None` at the end of input.
 async fn ask(prompt: &str) -> Result<Option<String>> {
     say::prompt(prompt)?;
     let (answer, asked) = tokio::sync::oneshot::channel();
@@ -146,7 +145,7 @@ async fn ask(prompt: &str) -> Result<Option<String>> {
     std::thread::spawn(move || {
         let mut line = String::new();
         let read = std::io::stdin().lock().read_line(&mut line).map(|length| (length > 0).then_some(line));
-        // Nobody listens any more after Ctrl-C.
+        // After Ctrl-C the answer has no receiver.
         let _ = answer.send(read);
     });
     let line = asked.await??;

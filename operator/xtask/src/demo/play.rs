@@ -1,4 +1,4 @@
-//! The story, act by act: each announces what shall happen, performs it, and compares the result.
+//! The story, act by act: each announces what is to happen, does it, and checks the result.
 
 use std::time::Instant;
 
@@ -13,7 +13,7 @@ use super::show;
 
 const WORKFLOW: &str = "refund-4711";
 
-/// Plays everything; `started` is when the command began, builds not counted.
+/// Plays all acts; `started` is the time at which the command began, after all builds.
 pub(super) async fn all(harness: &Letters, manned: bool, started: Instant) -> Result<()> {
     show::typed(harness);
     let approval = asking(harness, started).await?;
@@ -37,7 +37,7 @@ pub(super) async fn all(harness: &Letters, manned: bool, started: Instant) -> Re
     Ok(())
 }
 
-/// Whether a command ended as it should have, and said what it should have.
+/// Checks that a command succeeded or failed as expected, and that its output has these words.
 pub(super) fn expect(finished: &Finished, succeeds: bool, says: &[&str]) -> Result<()> {
     let all = format!("{}{}", finished.stdout, finished.stderr);
     let should = if succeeds { "succeed" } else { "be refused" };
@@ -68,7 +68,7 @@ async fn asking(harness: &Letters, started: Instant) -> Result<String> {
     expect(&harness.kubectl("dana", &wait).await?, true, &["condition met"])?;
     let approval = harness.read("dana", &["get", &workflow, "-o", "jsonpath={.status.pending[0]}"]).await?;
     ensure!(!approval.is_empty(), "the Workflow waits for no Approval");
-    // The run is committed before it asks, so the Approval may be a moment younger.
+    // The run's status is written first, so the Approval may be created a moment later.
     harness.read("dana", &["wait", "--for=create", &format!("approval/{approval}"), "--timeout=60s"]).await?;
     show::words(&format!("(first pending Approval {:.1} s after the start)\n", started.elapsed().as_secs_f64()));
     let got = harness.kubectl("dana", &["get", "workflows,approvals"]).await?;
@@ -141,13 +141,13 @@ async fn rejected(harness: &Letters, approval: &str) -> Result<()> {
     Ok(())
 }
 
-/// Conditions, Events, and who decided what.
+/// Shows conditions, Events, and who decided what.
 async fn aftermath(harness: &Letters, approval: &str, phase: &str) -> Result<()> {
     show::act("6. The record", "Conditions for programs, Events for people, and who decided what.");
     let lines = r#"jsonpath={range .status.conditions[*]}{.type}={.status} {.reason}: {.message}{"\n"}{end}"#;
     let conditions = harness.kubectl("dana", &["get", "workflow", WORKFLOW, "-o", lines]).await?;
     expect(&conditions, true, &["Accepted=True", &format!("Finished=True {phase}")])?;
-    // Events are written beside the work, so the last one may still be on its way.
+    // Events are written in parallel to the work, so the last one may come later.
     harness.told(WORKFLOW, phase).await?;
     let events = harness.kubectl("dana", &["events", "--for", &format!("workflow/{WORKFLOW}")]).await?;
     expect(&events, true, &["ApprovalRequested", phase])?;
@@ -176,7 +176,7 @@ async fn posted(harness: &Letters, decided: &Decided, draft: &str) -> Result<()>
     let body: Value = serde_json::from_str(&letter.body).context("the letter box was sent something else than JSON")?;
     let text = body["letter"].as_str().unwrap_or_default();
     let shown = match decided {
-        // Control characters that somebody typed are dropped before anything acts on them.
+        // Control characters of the person's text are dropped before it is used.
         Decided::Modified(text) => clean(text),
         Decided::Answered(answer) => clean(&format!("{draft}\n\nP.S. {answer}")),
         _ => draft.to_owned(),

@@ -1,6 +1,5 @@
 //! `cargo xtask demo --pods`: an agent in two containers with people before and between them, and an image that cannot
 //! be pulled, on a real node.
-//! Runs on a machine of its own ([`signoff_tests::node::Machine`]).
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -33,10 +32,10 @@ pub(super) fn run(manned: bool) -> Result<ExitCode> {
     }
     let machine = Machine::find()?;
     let programs = super::build()?;
-    // Says itself how long it takes where it has to be built.
+    // Prints how long it takes when it has to be built.
     binary()?.needed_by_pods()?;
     let input = if manned { Input::Terminal } else { Input::Nothing };
-    // As it was built just now: where that replaced this very program, there is no file of it any more.
+    // By its path: the build may have replaced the file of this running program.
     let mut inside = machine.inside(&programs.join("xtask"), input)?;
     inside.args(["demo", "--pods"]).env(BINARIES, programs);
     if !manned {
@@ -55,7 +54,7 @@ async fn story(programs: &Path, manned: bool) -> Result<ExitCode> {
     let ((), namespace) = tokio::try_join!(cluster.install(&[]), cluster.namespace("agents"))?;
     let (mut harness, ()) = tokio::try_join!(
         Harness::open(cluster.clone(), namespace.clone(), programs, Vec::new(), false),
-        // A user who cannot create Pods cannot ask for them either.
+        // A user who cannot create Pods cannot create a run with Pods either.
         namespace.bind("edit", "dana@example.com"),
     )?;
     step("ready");
@@ -114,7 +113,7 @@ async fn asking(harness: &Harness, node: &Node) -> Result<String> {
     Ok(first)
 }
 
-/// The example with this image, and with more gates.
+/// Returns the example with this image, and with more gates.
 fn manifest(image: &str, gates: &Value) -> Result<Value> {
     let text = std::fs::read_to_string(root().join(EXAMPLE)).context(EXAMPLE)?;
     let mut manifest: Value = serde_saphyr::from_str(&text).context(EXAMPLE)?;
@@ -170,7 +169,7 @@ async fn between(harness: &Harness, approval: &str, manned: bool) -> Result<bool
     decided(harness, approval, manned, "a good plan").await
 }
 
-/// Whether the run may go on.
+/// Returns whether the approver let the run continue.
 async fn decided(harness: &Harness, approval: &str, manned: bool, reason: &str) -> Result<bool> {
     if !manned {
         expect(&harness.approve("alice", &["approve", approval, "--reason", reason]).await?, true, &["approved"])?;
@@ -200,7 +199,7 @@ async fn acted(harness: &Harness) -> Result<()> {
     expect(&records, true, &["plan: signoff-step-agent-", "reading the task", "act: signoff-step-agent-"])
 }
 
-/// Waits until no Pod of a run is left.
+/// Waits until all Pods of a run are gone.
 async fn gone(harness: &Harness, run: &str) -> Result<()> {
     let label = format!("signoff.dev/workflow={run}");
     harness.read("dana", &["wait", "--for=delete", "pods", "-l", &label, "--timeout=60s"]).await?;

@@ -1,5 +1,5 @@
-//! The output of a story: headings, commands as one would type them, and their output. **Invariant:** text of others is
-//! printed only through the engine's display.
+//! Prints the story: headings, commands as a person would type them, and their output. Foreign text is printed only
+//! through the engine's display.
 
 use std::path::Path;
 
@@ -12,18 +12,18 @@ use super::harness::Harness;
 /// The longest output of one command that is shown, in characters.
 const LONGEST: usize = 20_000;
 
-/// A new act.
+/// Prints the heading of a new act.
 pub(super) fn act(title: &str, words: &str) {
     let rule = "─".repeat(100_usize.saturating_sub(title.chars().count() + 4));
     say::result(&format!("── {title} {rule}\n{words}\n"));
 }
 
-/// A sentence of the teller.
+/// Prints a sentence of the narrator.
 pub(super) fn words(words: &str) {
     say::result(words);
 }
 
-/// A command as it is about to be run.
+/// Prints a command before it is run.
 pub(super) fn command(line: &str) {
     say::result(&format!("$ {}", display(line, LONGEST)));
 }
@@ -33,20 +33,20 @@ pub(super) fn printed(finished: &Finished) {
     output(&format!("{}{}", finished.stderr, finished.stdout));
 }
 
-/// Some output, followed by an empty line.
+/// Prints output, followed by an empty line.
 pub(super) fn output(text: &str) {
     let text = text.trim_end();
     say::result(&if text.is_empty() { String::new() } else { format!("{}\n", display(text, LONGEST)) });
 }
 
-/// The lines of `text` from the first one that begins with `from` on.
+/// Returns the lines of `text` from the first one that begins with `from`.
 pub(super) fn excerpt(text: &str, from: &str) -> String {
     let at = text.lines().position(|line| line.starts_with(from)).unwrap_or(0);
     let cut = if at > 0 { "[…]\n" } else { "" };
     format!("{cut}{}", text.lines().skip(at).collect::<Vec<_>>().join("\n"))
 }
 
-/// A command line that a shell takes as it was meant.
+/// Returns a command line that a shell reads as these words.
 pub(super) fn shell(words: &[&str]) -> String {
     words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ")
 }
@@ -59,7 +59,7 @@ fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }
 
-/// Returns the lines by which kubectl and the plugin work in another terminal. `folders`: those of the programs.
+/// Returns the lines with which kubectl and the plugin work in another terminal. `folders`: those of the programs.
 pub(crate) fn exports(kubeconfig: &Path, folders: &[&Path]) -> String {
     let folders: Vec<_> = folders.iter().map(|folder| quoted(&folder.display().to_string())).collect();
     format!(
@@ -76,7 +76,7 @@ pub(super) fn exports_of(harness: &Harness) -> String {
     exports(harness.cluster.kubeconfig(), &folders)
 }
 
-/// Prints what makes the commands of the story work in another terminal while it is told.
+/// Prints the lines with which the commands of the story work in another terminal while it is played.
 pub(super) fn typed(harness: &Harness) {
     say::result(&format!("\nIn another terminal these lines make every command below work:\n{}", exports_of(harness)));
 }
@@ -87,14 +87,14 @@ pub(super) fn typed_inside(harness: &Harness) {
     say::result(&format!("\nIn another terminal, as root, these lines make every command below work:\n{lines}"));
 }
 
-/// Returns the line by which a shell enters the machine of `demo --pods`, before other lines. The machine has a network
-/// and mounts of its own; the story is the newest of the processes that have this command line.
+/// Returns the line with which a shell enters the machine of `demo --pods`, before other lines. The machine has a
+/// network and mounts of its own; the story is the newest of the processes that have this command line.
 fn inside(lines: &str) -> String {
     format!("nsenter --net --mount --pid --target \"$(pgrep --newest --full '^[^ ]*xtask demo --pods')\"\n{lines}")
 }
 
-/// Prints the commands for a look at the cluster. `example`: a Workflow that can be applied; `servers`: what else runs,
-/// and where.
+/// Prints the commands with which to explore the cluster. `example`: a Workflow that can be applied; `servers`: the
+/// other servers and their addresses.
 pub(super) fn kept(harness: &Harness, example: &str, servers: &str) {
     act("Yours now", "Everything stays as it is until Ctrl-C. In another terminal:");
     say::result(&exports_of(harness));

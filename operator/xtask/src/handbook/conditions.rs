@@ -17,7 +17,7 @@ safe: a gate asks, a step fails, an edge fails the run, an artifact is left out.
 /// All tables of conditions, in the order of the page.
 pub(super) const SECTIONS: &[&Section] = &[&OPERATORS, &MACROS, &FUNCTIONS, &METHODS, &ERRORS];
 
-/// The tables, each with the vocabulary it must have.
+/// Returns the tables, each with the vocabulary it must have.
 #[cfg(test)]
 pub(super) fn vocabulary() -> [(&'static Section, std::collections::BTreeSet<&'static str>); 3] {
     use signoff_expr::cel::words;
@@ -116,7 +116,7 @@ const ERRORS: Section = Section {
     ],
 };
 
-/// Each with the constant that enforces it.
+/// Returns the limits of conditions, each with the constant that enforces it.
 pub(super) fn limits() -> Vec<(&'static str, String)> {
     vec![
         ("characters", count(limit::SOURCE as u64)),

@@ -214,7 +214,7 @@ const FUNCTIONS: Section = Section {
     )],
 };
 
-/// Each with the constant that enforces it.
+/// Returns the limits of templates, each with the constant that enforces it.
 pub(super) fn limits() -> Vec<(&'static str, String)> {
     vec![
         ("the source", bytes(limit::SOURCE)),

@@ -1,5 +1,4 @@
-//! The arrows between the crates of this workspace, from `cargo metadata`.
-//! Source code is not read: a crate that is not declared cannot be used.
+//! The allowed dependencies between the crates of this workspace, checked by `cargo metadata`.
 
 use signoff_tests::cargo::Metadata;
 
@@ -70,7 +69,7 @@ const OUTSIDE: [&str; 4] = ["xtask", "signoff-tests", "signoff-bench", "signoff-
 const IMPURE: [&str; 9] = ["tokio", "reqwest", "hyper", "axum", "rand", "fastrand", "getrandom", "async-std", "smol"];
 const PURE: [&str; 3] = ["signoff-api", "signoff-expr", "signoff-engine"];
 
-/// Every arrow that must not be.
+/// Returns every dependency that is not allowed.
 pub(crate) fn problems(metadata: &Metadata) -> Vec<String> {
     let mut problems = Vec::new();
     for package in &metadata.packages {

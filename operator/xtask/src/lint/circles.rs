@@ -1,8 +1,8 @@
 //! The import circles within a crate: modules of which each imports, directly or through the others, every other one.
 //!
-//! A module with everything beneath it counts as one module among its siblings, and its children are looked at among
-//! each other. An import of a child from a module above it is not counted, nor the reverse: a parent holds what its
-//! children share. Below the modules of [`STRICT`] both are counted, and no circle may be. A name that a module
+//! A module with everything below it counts as one module among its siblings, and its children are checked among each
+//! other. An import of a child from a module above it is not counted, nor the reverse, because children share the items
+//! of their parent. Below the modules of [`STRICT`] both are counted, and no circle is allowed. A name that a module
 //! re-exports counts as an import of the module that defines it.
 //!
 //! Pipeline: read files *(I/O)* -> imports -> resolve -> circles *(pure)*.
@@ -20,10 +20,10 @@ use crate::imports::{self, Imports};
 const CRATES: [&str; 3] = ["operator", "tests", "fuzz"];
 /// The most modules of a circle.
 const MOST: usize = 3;
-/// The modules whose own file counts as a module among their children, by the folder of their crate: there no two
-/// import each other, directly or through others.
+/// The modules whose own file counts as a module among their children, by the folder of their crate. No two of these
+/// modules import each other, directly or through others.
 const STRICT: [(&str, &str); 1] = [("operator/engine/src", "steps")];
-/// The last part of the name of a module of its own file, where that counts by itself.
+/// The last part of the name of a module's own file, where the file counts as a module.
 const OWN_FILE: &str = "self";
 /// The most re-exports that are followed to a definition.
 const MOST_REEXPORTS: usize = 16;
@@ -31,7 +31,7 @@ const MOST_REEXPORTS: usize = 16;
 /// A module of a crate by its path; the crate's root is empty.
 type Module = Vec<String>;
 
-/// The imports between siblings: from whom, to whom, and one place where it stands.
+/// The imports between siblings: the importing module, the imported module, and one place of the import.
 type Edges = BTreeMap<Module, BTreeMap<Module, String>>;
 
 /// Returns a sentence for each circle of more than [`MOST`] modules in a crate of this workspace.
@@ -57,8 +57,8 @@ pub(super) fn problems() -> Result<Vec<String>> {
     Ok(problems)
 }
 
-/// Reads the modules of a folder and of the folders in it. A folder with a `main.rs` is a program with modules of its
-/// own, and goes to `roots`.
+/// Reads the modules of a folder and its subfolders. A folder with a `main.rs` is a program with modules of its own,
+/// and is added to `roots`.
 fn read(folder: &Path, above: &Module, files: &mut BTreeMap<Module, Imports>, roots: &mut Vec<PathBuf>) -> Result<()> {
     for entry in fs::read_dir(folder).with_context(|| format!("reading {}", folder.display()))? {
         let path = entry?.path();
@@ -81,7 +81,7 @@ fn read(folder: &Path, above: &Module, files: &mut BTreeMap<Module, Imports>, ro
     Ok(())
 }
 
-/// The circles of more than [`MOST`] modules, and all circles below a module of `strict`, each in words.
+/// Returns a sentence for each circle of more than [`MOST`] modules, and for each circle below a module of `strict`.
 fn circles(files: &BTreeMap<Module, Imports>, strict: &[&str]) -> Vec<String> {
     let strict: Vec<Module> = strict.iter().map(|path| path.split("::").map(str::to_owned).collect()).collect();
     let is_test = |module: &Module| {
@@ -113,8 +113,8 @@ fn circles(files: &BTreeMap<Module, Imports>, strict: &[&str]) -> Vec<String> {
     missing.chain(circles.map(|group| in_words(group, &edges, most(group)))).collect()
 }
 
-/// The siblings of which one imports the other: two modules, or the modules above them. `None` if one is above the
-/// other, unless the upper one is a module of `strict`.
+/// Returns the siblings of which one imports the other: two modules, or the modules above them. `None` if one is above
+/// the other, unless the upper one is a module of `strict`.
 fn siblings(from: &Module, to: &Module, strict: &[Module]) -> Option<(Module, Module)> {
     let shared = from.iter().zip(to).take_while(|(one, other)| one == other).count();
     let sibling = |module: &Module| match module.get(..=shared) {
@@ -124,7 +124,7 @@ fn siblings(from: &Module, to: &Module, strict: &[Module]) -> Option<(Module, Mo
     (from != to).then(|| sibling(from).zip(sibling(to))).flatten()
 }
 
-/// The names that modules have by `use`, as far as they are of this crate. Children see those of their parent too.
+/// Returns the names that modules have by `use`, if they are of this crate. Children have those of their parent too.
 fn names(files: &BTreeMap<&Module, &Imports>) -> BTreeMap<(Module, String), Module> {
     let mut names = BTreeMap::new();
     for (module, imports) in files {
@@ -137,7 +137,7 @@ fn names(files: &BTreeMap<&Module, &Imports>) -> BTreeMap<(Module, String), Modu
     names
 }
 
-/// The path from the crate's root; `None` for one into another crate.
+/// Returns the path from the crate's root, or `None` for a path into another crate.
 fn absolute(files: &BTreeMap<&Module, &Imports>, module: &Module, path: &imports::Path) -> Option<Module> {
     let mut base = [module.as_slice(), &path.inline].concat();
     let mut rest = path.segments.as_slice();
@@ -158,7 +158,7 @@ fn absolute(files: &BTreeMap<&Module, &Imports>, module: &Module, path: &imports
     Some([base.as_slice(), rest].concat())
 }
 
-/// The module that defines what a path from the crate's root names.
+/// Returns the module that defines the item of a path from the crate's root.
 fn resolve(
     files: &BTreeMap<&Module, &Imports>,
     names: &BTreeMap<(Module, String), Module>,
@@ -182,7 +182,7 @@ fn resolve(
     at
 }
 
-/// The modules that reach each other, in groups of two and more.
+/// Returns the modules that reach each other, in groups of two and more.
 fn groups(edges: &Edges) -> Vec<BTreeSet<&Module>> {
     let reached: BTreeMap<&Module, BTreeSet<&Module>> = edges.keys().map(|from| (from, reach(edges, from))).collect();
     let mut groups = BTreeSet::new();
@@ -196,7 +196,7 @@ fn groups(edges: &Edges) -> Vec<BTreeSet<&Module>> {
     groups.into_iter().collect()
 }
 
-/// Every module that is imported from `from`, directly or through others.
+/// Returns every module that is imported from `from`, directly or through others.
 fn reach<'e>(edges: &'e Edges, from: &Module) -> BTreeSet<&'e Module> {
     let mut found = BTreeSet::new();
     let mut open: VecDeque<&Module> = edges.get(from).into_iter().flat_map(BTreeMap::keys).collect();
@@ -208,7 +208,7 @@ fn reach<'e>(edges: &'e Edges, from: &Module) -> BTreeSet<&'e Module> {
     found
 }
 
-/// A walk through all modules of a group that ends where it began, each step with its import, and the remedy.
+/// Returns a walk through all modules of a group that ends where it began, each step with its import, and the remedy.
 fn in_words(group: &BTreeSet<&Module>, edges: &Edges, most: usize) -> String {
     let mut left = group.clone();
     let Some(first) = left.pop_first() else { return String::new() };
@@ -234,7 +234,7 @@ fn in_words(group: &BTreeSet<&Module>, edges: &Edges, most: usize) -> String {
     )
 }
 
-/// The shortest walk within a group from a module to one of the goals.
+/// Returns the shortest walk within a group from a module to one of the goals.
 fn shortest<'e>(
     edges: &'e Edges,
     group: &BTreeSet<&'e Module>,

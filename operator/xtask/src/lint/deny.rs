@@ -1,5 +1,5 @@
-//! cargo-deny: licences, sources and banned crates of everything in the lock file, by `deny.toml`.
-//! Advisories are left out: they need a network, and a check must work without one.
+//! cargo-deny: licences, sources and banned crates of the lock file, by `deny.toml`. Advisories are not checked,
+//! because they need a network.
 
 use std::process::Command;
 
@@ -10,9 +10,9 @@ use crate::tools::Tool;
 
 const CARGO_DENY: Tool = Tool { name: "cargo-deny", arguments: &[], minutes: 4 };
 
-/// Runs cargo-deny, after installing it into the cache if need be.
+/// Runs cargo-deny, after installing it into the cache if it is missing.
 pub(crate) fn run() -> Result<bool> {
-    // The check itself is offline, and it reads the crates of other systems too, which no build has downloaded.
+    // The check itself is offline, and it also reads the crates of other systems, which no build has downloaded.
     ensure!(succeeds(&mut cargo(&["fetch", "--locked"]))?, "the crates of Cargo.lock could not be downloaded");
     let mut command = Command::new(CARGO_DENY.program()?);
     succeeds(command.args([

@@ -1,8 +1,8 @@
-//! The check that every build has the same features of dependencies: `cargo xtask` and the benchmarks are one package
-//! each, the demo builds the programs, the tests everything. A crate with other features in one of these builds
-//! compiles once more, and so does everything above it.
+//! The check that every build has the same features of dependencies: `cargo xtask` and the benchmarks build one package
+//! each, the demo builds the programs, the tests build everything. A crate with other features in one of these builds
+//! compiles again, and so does everything that depends on it.
 //!
-//! **Invariant:** builds nothing; it asks cargo.
+//! **Invariant:** builds nothing; it only asks cargo.
 
 use std::collections::BTreeSet;
 
@@ -21,7 +21,7 @@ pub(super) fn problems() -> Result<Vec<String>> {
         .collect())
 }
 
-/// The crates of a build, a line each with their features.
+/// Returns the crates of a build, a line each with their features.
 fn tree(selection: &[&str]) -> Result<String> {
     output(cargo(&["tree", "--locked", "--prefix", "none", "--format", "{p} [{f}]"]).args(selection))
 }
@@ -37,7 +37,8 @@ fn differences(what: &str, own: &str, all: &str) -> Vec<String> {
     differ.map(say).collect()
 }
 
-/// The crates of others. The crates of this workspace are few, and `endless` of signoff-expr is for tests alone.
+/// Returns the lines of foreign crates. The workspace's own are skipped, because the feature `endless` of signoff-expr
+/// is for tests alone.
 fn lines(tree: &str) -> impl Iterator<Item = &str> {
     let lines = tree.lines().map(|line| line.trim_end_matches(" (*)"));
     lines.filter(|line| !line.is_empty() && !line.contains(" (/") && !line.contains(" (proc-macro)"))

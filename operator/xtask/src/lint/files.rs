@@ -1,4 +1,4 @@
-//! The text files of the repository: those that git tracks, or would track.
+//! The text files of the repository: those that git tracks or would track.
 
 use std::fs;
 use std::process::Command;
@@ -18,12 +18,12 @@ pub(super) fn files() -> Result<Vec<File>> {
     let mut files = Vec::new();
     for path in listed.split('\0').filter(|path| !path.is_empty()) {
         let file = root().join(path);
-        // A deleted file is listed until the deletion is committed, and a link leads to a text of another place.
+        // A deleted file is listed until the deletion is committed, and a link is a text of another place.
         if !file.is_file() || file.is_symlink() {
             continue;
         }
         let bytes = fs::read(&file).with_context(|| format!("reading {path}"))?;
-        // What is no text has no lines.
+        // A file that is not UTF-8 has no lines.
         if let Ok(text) = String::from_utf8(bytes) {
             files.push(File { path: path.to_owned(), text });
         }

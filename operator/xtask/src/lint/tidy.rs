@@ -1,18 +1,18 @@
-//! House rules that no compiler knows: how a file opens, how long it may be, what it must not name.
-//! It reads only files that git tracks or would track.
+//! House rules that no compiler checks: the head of a file, its length, and the names that it must not contain. Only
+//! files that git tracks or would track are read.
 
 use anyhow::Result;
 
 use super::files::{File, files};
 
-/// A file people can still hold in the head; the house aims for two thirds of it.
+/// The most lines of a file, so that people can hold it in the head; most files are far below.
 const MOST_LINES: usize = 600;
 
-/// Made by tools and never edited.
+/// The files that tools write and people never edit.
 const LOCKS: [&str; 3] = ["Cargo.lock", "go.sum", "go.mod"];
 
-/// Hosts of package registries, in two halves so that this file does not name any: where packages come from is the
-/// business of whoever builds, and stands in their own configuration.
+/// The hosts of package registries, in two halves so that this file does not name any. The source of packages is
+/// configured by the user who builds.
 const REGISTRIES: [(&str, &str); 8] = [
     ("index.", "crates.io"),
     ("static.", "crates.io"),
@@ -24,7 +24,7 @@ const REGISTRIES: [(&str, &str); 8] = [
     ("registry-1.", "docker.io"),
 ];
 
-/// Folders of somebody's own machine, in halves as above.
+/// Folders of one user's machine, in halves as above.
 const MACHINE: [(&str, &str); 4] = [("/ro", "ot/"), ("/ho", "me/"), ("/Use", "rs/"), ("/wo", "rk/")];
 
 type Rule = (&'static str, fn(&File) -> Option<String>);
@@ -43,7 +43,7 @@ const RULES: [Rule; 11] = [
     ("nothing is left to be done in code", leaves_nothing_to_do),
 ];
 
-/// Every rule by its name, with what breaks it.
+/// Returns every rule by its name, with the places that break it.
 pub(crate) fn rules() -> impl Iterator<Item = (&'static str, Result<Vec<String>>)> {
     let files = files().map_err(|error| format!("{error:#}"));
     RULES.into_iter().map(move |(name, rule)| {
@@ -101,7 +101,7 @@ fn names_no_machine(file: &File) -> Option<String> {
     )
 }
 
-/// Whether `folder` occurs in the line as the beginning of a path, and not in the middle of one.
+/// Returns whether `folder` occurs in the line as the beginning of a path, and not in the middle of one.
 fn begins_a_path(line: &str, folder: &str) -> bool {
     line.match_indices(folder).any(|(at, _)| {
         let before = line[..at].chars().next_back();
@@ -109,12 +109,13 @@ fn begins_a_path(line: &str, folder: &str) -> bool {
     })
 }
 
-/// A client of its own could be blocked by anybody who nests JSON deeply enough.
+/// Returns a place that creates a client of the API server outside of signoff-cluster. Deeply nested JSON could block
+/// such a client.
 fn makes_no_client(file: &File) -> Option<String> {
     let product = file.path.starts_with("operator/") && file.path.ends_with(".rs");
     let own = ["operator/cluster/", "operator/xtask/"].iter().any(|folder| file.path.starts_with(folder));
     let ways = ["Client::try_from(", "Client::try_default(", "Client::new(", "ClientBuilder::"];
-    // Not that of another kind: `HttpClient::new` calls the outside world.
+    // Clients of other kinds are no match: `HttpClient::new` calls the outside world.
     let makes = |line: &str| {
         ways.iter().any(|way| line.match_indices(way).any(|(at, _)| !line[..at].ends_with(char::is_alphanumeric)))
     };
@@ -130,7 +131,8 @@ fn permits_no_call(file: &File) -> Option<String> {
     Some(format!("{}:{line}: makes a permission to call a tool; only {gates} does", file.path))
 }
 
-/// A command of a Workflow is confirmed by a person at a terminal, which the operator does not have.
+/// Returns a place outside of local runs that starts a server as a command. A person at a terminal must confirm such a
+/// command, and the operator has no terminal.
 fn starts_no_server(file: &File) -> Option<String> {
     let is_product = file.path.starts_with("operator/") && file.path.ends_with(".rs");
     let is_local =
@@ -141,7 +143,7 @@ fn starts_no_server(file: &File) -> Option<String> {
     Some(format!("{}:{line}: starts a server of tools as a command; only local runs do", file.path))
 }
 
-/// A path that is built or taken apart as a text differs some day from what the engine writes.
+/// Returns a place that handles the path of a record as a text, which may come to differ from what the engine writes.
 fn writes_no_path(file: &File) -> Option<String> {
     let is_product = file.path.starts_with("operator/") && file.path.contains("/src/") && file.path.ends_with(".rs");
     let is_test = file.path.contains("/tests/") || ["tests.rs", "sample.rs"].iter().any(|end| file.path.ends_with(end));
@@ -155,8 +157,8 @@ fn writes_no_path(file: &File) -> Option<String> {
     Some(format!("{}:{at}: takes the path of a record for a text; ask signoff_api::RecordPath", file.path))
 }
 
-/// Whether a line of code has a literal of a turn, a call or another part of a path, or splits a text at the number of
-/// a visit.
+/// Returns whether a line of code has a literal of a turn, a call or another part of a path, or splits a text at the
+/// number of a visit.
 fn writes_path(line: &str) -> bool {
     // An address of the web has such a part too.
     let is_other = line.trim_start().starts_with("//") || line.contains("/.well-known/");
@@ -175,7 +177,7 @@ fn leaves_nothing_to_do(file: &File) -> Option<String> {
 }
 
 fn first_line(file: &File, matches: impl Fn(&str) -> bool) -> Option<usize> {
-    // Locks are written by tools, with whatever source they were made from.
+    // Locks are written by tools, and name the source that the tool used.
     let lock = LOCKS.iter().any(|name| file.path.ends_with(name));
     file.text.lines().position(matches).filter(|_| !lock).map(|index| index + 1)
 }

@@ -1,5 +1,4 @@
-//! The manifest by which Krew installs the plugin.
-//! Computes no digest and knows no address: both are given.
+//! The manifest with which Krew installs the plugin. The caller passes digests and addresses.
 
 use anyhow::Result;
 use serde_json::json;
@@ -7,10 +6,10 @@ use url::Url;
 
 use super::programs::{PLUGIN, Platform};
 
-/// The program by which kubectl completes the plugin, as `kubectl approve completion` prints it.
+/// The program with which kubectl completes the plugin, as `kubectl approve completion` prints it.
 pub(super) const COMPLETION: &str = "kubectl_complete-approve";
 
-/// Krew links one program into its folder: the other has to be put on `PATH` by the user.
+/// The caveats: Krew links one program into its folder, and the user has to put the other on `PATH`.
 const CAVEATS: &str = "To complete commands, flags and names, put kubectl_complete-approve on PATH:\n  \
     ln -s \"${KREW_ROOT:-$HOME/.krew}/store/approve/VERSION/kubectl_complete-approve\" \"${KREW_ROOT:-$HOME/.krew}/bin/\"\n\
     and let your shell complete kubectl (kubectl completion --help).\n";
@@ -20,11 +19,11 @@ pub(super) struct Plugin {
     pub(super) platform: Platform,
     /// The name of the file.
     pub(super) archive: String,
-    /// Such as `sha256:…`.
+    /// The digest, such as `sha256:…`.
     pub(super) digest: String,
 }
 
-/// Returns the manifest as YAML. `url` is the folder that the archives are in.
+/// Returns the manifest as YAML. `url` is the folder of the archives.
 pub(super) fn manifest(version: &str, url: &Url, plugins: &[Plugin]) -> Result<String> {
     let platforms: Vec<_> = plugins
         .iter()

@@ -1,5 +1,5 @@
-//! The texts of the licences of everything that is linked in, which most of them ask to be passed on.
-//! Whether a licence is allowed is the business of `deny.toml`.
+//! The texts of the licences of all linked crates, most of which require that their text is passed on. `deny.toml`
+//! lists the allowed licences.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,7 +11,7 @@ use super::sbom::Parts;
 
 const BEGINNINGS: [&str; 5] = ["license", "licence", "copying", "notice", "unlicense"];
 
-/// Returns every text once, under the names of the crates it came with.
+/// Returns every text once, under the names of its crates.
 pub(super) fn texts(parts: &Parts<'_>) -> Result<String> {
     let mut by_text: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for ((name, version), package) in parts.packages() {
@@ -30,7 +30,7 @@ pub(super) fn texts(parts: &Parts<'_>) -> Result<String> {
     Ok(sections.into_iter().map(|(of, text)| format!("{line}\n{}\n{line}\n\n{text}\n", of.join("\n"))).collect())
 }
 
-/// The texts in the folder of a crate, in the order of their names.
+/// Returns the texts in the folder of a crate, in the order of their names.
 fn found(folder: &Path) -> Result<Vec<String>> {
     let mut texts = BTreeMap::new();
     for entry in fs::read_dir(folder).with_context(|| format!("reading {}", folder.display()))? {

@@ -1,5 +1,5 @@
-//! The programs that are shipped, and the platforms they are built for. The operator and the page are static, for an
-//! image with nothing else in it. What people type takes the C library of their machine, whose name service may have
+//! The programs that are shipped, and the platforms that they are built for. The operator and the page are static, for
+//! an image with nothing else in it. The command lines use the C library of their machine, whose name service may have
 //! parts (users, hosts) that no static program can load.
 
 use std::fs;
@@ -13,7 +13,7 @@ use signoff_tests::cargo::{MESSAGES, cargo, executable, output};
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Program {
     package: &'static str,
-    /// Its name.
+    /// The name of the program.
     pub(crate) name: &'static str,
     is_static: bool,
 }
@@ -25,11 +25,11 @@ pub(crate) const OPERATOR: Program =
 pub(crate) const PAGE: Program = Program { package: "signoff-web", name: "signoff-web", is_static: true };
 /// The plugin of kubectl.
 pub(super) const PLUGIN: Program = Program { package: "signoff-cli", name: "kubectl-approve", is_static: false };
-/// All of them.
+/// All shipped programs.
 pub(super) const PROGRAMS: [Program; 4] =
     [OPERATOR, PAGE, PLUGIN, Program { package: "signoff-cli", name: "signoff", is_static: false }];
 
-/// Targets of Rust, and the names of operating system and architecture that Go and Krew have for them.
+/// Targets of Rust, with the names of their operating system and architecture in Go and Krew.
 const TARGETS: [(&str, &str, &str); 2] =
     [("x86_64-unknown-linux-gnu", "linux", "amd64"), ("aarch64-unknown-linux-gnu", "linux", "arm64")];
 
@@ -38,21 +38,21 @@ const TARGETS: [(&str, &str, &str); 2] =
 pub(crate) struct Platform {
     /// The target of Rust.
     pub(crate) triple: String,
-    /// Such as `linux`.
+    /// The operating system, such as `linux`.
     pub(super) os: &'static str,
-    /// Such as `amd64`.
+    /// The architecture, such as `amd64`.
     pub(super) arch: &'static str,
     is_host: bool,
 }
 
 impl Platform {
-    /// The platform of this machine.
+    /// Returns the platform of this machine.
     pub(crate) fn host() -> Result<Self> {
         let host = Self::all()?.into_iter().find(|platform| platform.is_host);
         host.context("programs are shipped for Linux on amd64 and arm64: run this on one of them")
     }
 
-    /// Those that the toolchain has the standard library of.
+    /// Returns the platforms of which the toolchain has the standard library.
     pub(super) fn all() -> Result<Vec<Self>> {
         let (host, libraries) = (rustc("host")?, PathBuf::from(output(&mut sysroot())?.trim()).join("lib/rustlib"));
         let known = TARGETS.into_iter().filter(|(triple, ..)| libraries.join(triple).join("lib").is_dir());
@@ -61,7 +61,7 @@ impl Platform {
         Ok(known.map(platform).collect())
     }
 
-    /// Such as `linux-amd64`.
+    /// Returns the name, such as `linux-amd64`.
     pub(crate) fn name(&self) -> String {
         format!("{}-{}", self.os, self.arch)
     }
@@ -76,13 +76,13 @@ impl Platform {
 }
 
 impl Program {
-    /// Builds it, writes it into a folder without symbols, and beside it `NAME.debug` with them, where debuggers and
-    /// the backtraces of Rust find them. Returns its path.
+    /// Builds the program and writes it into a folder without symbols. Its symbols go into `NAME.debug` beside it,
+    /// where debuggers and the backtraces of Rust find them. Returns its path.
     pub(crate) fn build(&self, platform: &Platform, folder: &Path) -> Result<PathBuf> {
         let mut build = cargo(&["rustc", "--release", "--locked", MESSAGES]);
         build.args(["--package", self.package, "--bin", self.name]);
         if !platform.is_host {
-            // The C compiler of Debian's cross toolchain; Rust would take that of this machine.
+            // The C compiler of Debian's cross toolchain; Rust would use the one of this machine.
             let variable = format!("CARGO_TARGET_{}_LINKER", platform.triple.to_uppercase().replace('-', "_"));
             build.args(["--target", &platform.triple]).env(variable, platform.triple.replace("unknown-", "") + "-gcc");
         }
@@ -103,7 +103,7 @@ impl Program {
     }
 }
 
-/// A library that is linked into a program and is no crate.
+/// A linked library that is not a crate.
 #[derive(Clone, Debug)]
 pub(super) struct Library {
     pub(super) name: &'static str,
@@ -111,7 +111,7 @@ pub(super) struct Library {
     pub(super) licence: &'static str,
 }
 
-/// The libraries that the toolchain links in: Rust's own, and the C library of the static programs.
+/// Returns the libraries that the toolchain links in: Rust's own, and the C library of the static programs.
 pub(super) fn libraries() -> Result<Vec<Library>> {
     let said = output(Command::new("getconf").arg("GNU_LIBC_VERSION")).context("asking for the C library's version")?;
     let glibc = said.trim().strip_prefix("glibc ").context("the C library is not glibc")?.to_owned();
@@ -127,7 +127,7 @@ fn sysroot() -> Command {
     command
 }
 
-/// A line of `rustc -vV`.
+/// Returns a line of `rustc -vV`.
 fn rustc(field: &str) -> Result<String> {
     let said = output(Command::new("rustc").arg("-vV"))?;
     let value = said.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(": "));

@@ -1,6 +1,6 @@
-//! The bill of materials of a release, as CycloneDX 1.6: every crate that is linked into a shipped program.
-//! Reads what cargo says and nothing else. Crates that only run while something is built are not in it: build scripts,
-//! procedural macros, tests.
+//! The bill of materials of a release, as CycloneDX 1.6: every crate that is linked into a shipped program, as cargo
+//! lists them. Crates that run only during a build or a test are not in it, such as build scripts and procedural
+//! macros.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +11,7 @@ use super::programs::Library;
 
 /// The crates that are linked into some programs.
 pub(super) struct Parts<'a> {
-    /// By cargo's own id: the crate, and the ids of those it uses.
+    /// The crates by cargo's own id: the crate, and the ids of its dependencies.
     crates: BTreeMap<&'a str, (&'a Value, BTreeSet<&'a str>)>,
     roots: Vec<&'a str>,
 }
@@ -49,7 +49,7 @@ impl<'a> Parts<'a> {
         Ok(Self { crates, roots })
     }
 
-    /// The packages as cargo describes them, by name and version.
+    /// Returns the packages as cargo describes them, by name and version.
     pub(super) fn packages(&self) -> BTreeMap<(&'a str, &'a str), &'a Value> {
         let named = |package: &'a Value| (text(package, "name"), text(package, "version"));
         self.crates.values().map(|(package, _)| (named(package), *package)).collect()
@@ -115,7 +115,7 @@ fn purl(package: &Value) -> String {
     format!("pkg:cargo/{}@{}", text(package, "name"), text(package, "version").replace('+', "%2B"))
 }
 
-/// A licence as SPDX has it: older crates write `MIT/Apache-2.0`.
+/// Returns a licence in the format of SPDX: older crates write `MIT/Apache-2.0`.
 fn licence(package: &Value) -> Value {
     match package["license"].as_str() {
         Some(expression) => json!({"expression": expression.replace(" / ", "/").replace('/', " OR ")}),
@@ -123,7 +123,7 @@ fn licence(package: &Value) -> Value {
     }
 }
 
-/// The hashes in Cargo.lock, by name and version.
+/// Returns the hashes in Cargo.lock, by name and version.
 fn hashes(lock: &str) -> BTreeMap<(&str, &str), &str> {
     let package = |block| {
         let value = |field: &str| {

@@ -1,5 +1,4 @@
 //! The checksums of a release, as `sha256sum --check` reads them.
-//! Signs nothing.
 
 use std::fs;
 use std::path::Path;
@@ -12,7 +11,7 @@ use super::files;
 /// The name of the file with the checksums.
 pub(super) const NAME: &str = "SHA256SUMS";
 
-/// Returns a line for every file in a folder but the checksums, sorted by path.
+/// Returns a line for every file in a folder except for the checksums, sorted by path.
 pub(super) fn sums(folder: &Path) -> Result<String> {
     let mut lines = String::new();
     for (path, file) in files(folder)?.into_iter().filter(|(path, _)| path != NAME) {

@@ -1,4 +1,5 @@
-//! The test programs: cargo builds them, and they are started by themselves, so that each says how long its tests took.
+//! The test programs: cargo builds them, and they are started one by one, so that each reports the durations of its
+//! tests.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -10,16 +11,16 @@ use super::Part;
 
 /// A test program.
 pub(super) struct TestProgram {
-    /// Its target's name, such as `sim` or `signoff_engine`.
+    /// The name of its target, such as `sim` or `signoff_engine`.
     pub(super) name: String,
-    /// Its file.
+    /// The path of its file.
     pub(super) path: PathBuf,
     /// The folder of its package, in which its tests run.
     folder: PathBuf,
 }
 
 impl TestProgram {
-    /// The command that runs it as `cargo test` does.
+    /// Returns the command that runs it as `cargo test` does.
     pub(super) fn command(&self) -> Command {
         let mut command = Command::new(&self.path);
         surround(&mut command).current_dir(&self.folder).env("CARGO_MANIFEST_DIR", &self.folder).stdin(Stdio::null());
@@ -27,17 +28,17 @@ impl TestProgram {
     }
 }
 
-/// Lets a test program say how long each test took, and what passing tests print: how much they tried.
+/// Lets a test program report the duration of each test, and print the output of passing tests, which has counts.
 pub(super) fn as_tests(command: &mut Command) -> &mut Command {
-    // The test harness reads this when it starts and then takes options that are not stable yet. Cargo must not see it:
-    // it would build everything anew.
+    // The test harness reads this variable when it starts and then accepts options that are not stable yet. Cargo must
+    // not see it, or it would build everything again.
     command.env("RUSTC_BOOTSTRAP", "1").args(["-Zunstable-options", "--report-time", "--show-output"])
 }
 
-/// Builds the test programs of some parts, and the programs they start, all in one go. Always of the whole workspace:
-/// one package would have other features of its dependencies, and compile them all once more.
+/// Builds the test programs of some parts, and the programs that they start, at once. The whole workspace is always
+/// built: one package would have other features of its dependencies, and compile them all again.
 pub(super) fn build(parts: &[Part]) -> Result<Vec<TestProgram>> {
-    // Cargo builds unit tests without the rest only as `cargo test`.
+    // Only `cargo test` builds unit tests without the rest.
     let (command, targets) = match parts {
         [Part::Unit] => ("test", unit_targets()?),
         [Part::Contract | Part::Sim | Part::Agents | Part::Pods | Part::Cluster | Part::Web]
@@ -64,7 +65,7 @@ pub(super) fn build(parts: &[Part]) -> Result<Vec<TestProgram>> {
     Ok(programs)
 }
 
-/// The crates' own tests; the programs of the tests crate are parts of their own.
+/// Returns cargo's arguments for the crates' own tests; the programs of the tests crate are parts of their own.
 fn unit_targets() -> Result<Vec<String>> {
     let packages = metadata()?.packages.into_iter().filter(|package| package.name != "signoff-tests");
     let targets = packages.flat_map(|package| package.targets);

@@ -1,5 +1,5 @@
-//! The part `web`: the tests of the inbox, with a browser, an issuer, a control plane and an operator.
-//! Where a tool is missing, the part fails and says what to install.
+//! The part `web`: the tests of the inbox, with a browser, an issuer, a control plane and an operator. If a tool is
+//! missing, the part fails and names the tool.
 
 use anyhow::Result;
 use signoff_tests::browser::{Node, SCREENSHOTS, chromium};
@@ -11,11 +11,12 @@ use super::programs::{TestProgram, as_tests};
 use super::{operator, run_and_tally};
 use crate::tally::Tally;
 
-/// Runs it. Pictures are kept in `web-screenshots` of the target folder, those of earlier runs go.
+/// Runs the part. Screenshots are kept in `web-screenshots` of the target folder, and those of earlier runs are
+/// deleted.
 pub(super) fn run(tests: &TestProgram, names: &[String]) -> Result<Tally> {
     let target = metadata()?.target_directory;
     let (binaries, pictures) = (target.join("debug"), target.join("web-screenshots"));
-    // Before anything that takes long.
+    // Before the steps that take long.
     Node::find()?;
     chromium()?;
     if pictures.is_dir() {

@@ -1,5 +1,5 @@
-//! The same agents without an operator: a loop in memory that asks the provider, calls the tool, and asks again.
-//! It is the baseline: no storage, no journal, no gates, no recovery.
+//! The same agents without an operator: a loop in memory that asks the provider, calls the tool, and asks again. It is
+//! the baseline, with no journal, no gates and no recovery.
 
 use std::time::{Duration, Instant};
 

@@ -1,5 +1,4 @@
-//! Many agents at once by the operator, each in a Workflow of its own.
-//! A run with another end than Succeeded is an error.
+//! Many agents at once with the operator, each in a Workflow of its own. A run that does not succeed is an error.
 
 use std::time::{Duration, Instant};
 
@@ -23,7 +22,7 @@ pub(super) enum CalledBy {
     Mcp(McpVersion),
 }
 
-/// The measurements of a run with this number of agents.
+/// The figures of a run of several agents.
 pub(super) struct Run {
     pub(super) called_by: CalledBy,
     /// The calls of each turn.

@@ -30,7 +30,7 @@ const EQUAL_READINGS: usize = 4;
 const STEADY: f64 = 1.0;
 const PATIENCE: Duration = Duration::from_secs(180);
 
-/// The size of the heap after a garbage collection, in MiB.
+/// The heap after a garbage collection, in MiB.
 #[derive(Clone, Copy, Debug)]
 struct Heap {
     /// The objects that are in use.

@@ -18,11 +18,11 @@ use super::{Meter, bodies_of_workflows, of_approvals};
 const CRD: &str = "approvals.signoff.dev";
 /// The largest share that a lock may add to a write, in percent.
 const GOAL_PERCENT: f64 = 2.0;
-/// The number of measurements of each. They alternate, so that a machine that becomes slower affects all alike.
+/// The rounds alternate between the sets of locks, so that a machine whose speed changes affects all.
 const ROUNDS: usize = 2;
 /// The writes of an Approval.
 const WRITES: [&str; 3] = ["create", "vote", "status"];
-/// The longest time until an API server uses another schema and is idle afterwards.
+/// The deadline for an API server to apply another schema and to be at rest afterwards.
 const PATIENCE: Duration = Duration::from_secs(120);
 /// The pause between two readings of the bytes that an API server allocates by itself.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
@@ -74,7 +74,7 @@ pub(super) async fn measure(harness: &Harness, sample: &Sample, writes: usize) -
 }
 
 impl Lock {
-    /// Returns the path of its rule in the schema of an Approval.
+    /// Returns the place of the lock's rule in the schema of an Approval, as a JSON pointer.
     fn place(self) -> &'static str {
         match self {
             Self::Outcome => "",

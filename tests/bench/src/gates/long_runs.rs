@@ -27,7 +27,7 @@ const ANSWER: usize = 200;
 /// The service's address: the API server is at 127.0.0.1, which no run may call.
 const ADDRESS: &str = "127.0.0.6";
 
-/// The measurements of long runs.
+/// All figures.
 pub(super) struct LongRuns {
     /// Chains of ten steps.
     pub(super) short: Steps,
@@ -35,7 +35,7 @@ pub(super) struct LongRuns {
     pub(super) looped: Steps,
 }
 
-/// The arrangement of a run's steps.
+/// The shape of a run's steps.
 #[derive(Clone, Copy)]
 enum Shape {
     Chain,

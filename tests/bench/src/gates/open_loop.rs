@@ -3,7 +3,7 @@
 //!
 //! Events -> open all gates -> Events -> decide them all -> Events
 //!
-//! Latency is not reported: the time until a decision is applied is here the length of a queue that the clients made.
+//! Latency is not measured: a decision waits here for the queue of the clients.
 
 use std::time::Duration;
 

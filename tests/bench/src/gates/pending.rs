@@ -1,5 +1,5 @@
-//! Many gates held open: the cost of waiting, and the time until a new operator has cached them all. Watches and the
-//! Lease are not counted, because every operator needs them.
+//! Many gates held open: the cost of waiting, and the time until a new operator has caught up. Watches and the Lease
+//! are not counted.
 
 use std::time::{Duration, Instant};
 
@@ -14,12 +14,12 @@ use crate::harness::Harness;
 use crate::process;
 use crate::processors::Reading;
 
-/// The time without any decision.
+/// The idle time.
 const IDLE: Duration = Duration::from_secs(60);
 /// Decisions that are made while no operator runs.
 const MEANWHILE: usize = 16;
 
-/// The measurements of gates held open.
+/// The figures of one number of open gates.
 pub(super) struct Pending {
     pub(super) count: usize,
     /// Memory of the operator that opened the gates, after the idle minute.

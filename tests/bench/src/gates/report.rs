@@ -1,4 +1,4 @@
-//! All figures of one run, and `--json`. A figure that a goal is compared with is not rounded.
+//! All figures of one run, and `--json`. A figure that is compared with a goal is not rounded.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::crowd::percentile;
 use crate::goal::figures;
 use crate::table::milliseconds;
 
-/// All measurements of one run. A part that was left out is empty.
+/// All figures. A part that was not measured is empty.
 #[derive(Default)]
 pub(super) struct Measured {
     pub(super) is_debug: bool,

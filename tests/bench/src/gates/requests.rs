@@ -1,5 +1,5 @@
-//! Requests of the operator, counted by the API server's audit log and, beside it, by the operator itself. Time is not
-//! measured here: writing the audit log costs the API server some.
+//! Requests of the operator, counted by the API server's audit log and, beside it, by the operator itself. Writing the
+//! log costs the API server time, so no time is measured.
 
 use std::time::Duration;
 

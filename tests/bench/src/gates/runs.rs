@@ -1,5 +1,5 @@
-//! One-gate workflows: opened, decided, and waited for. Clients act as themselves, and a run with another end than
-//! Succeeded is an error.
+//! One-gate workflows: opened, decided, and waited for. Clients act as themselves, and a run that does not succeed is
+//! an error.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! A reader of the page: signed in with a token of their own, over HTTP, as a browser is.
+//! A user who reads the page over HTTP, as a browser does, signed in with a token of their own.
 
 use std::collections::BTreeSet;
 use std::pin::Pin;
@@ -96,7 +96,7 @@ impl Reader {
         Ok(Self { client, url, cookies: cookies.join("; ") })
     }
 
-    /// Returns the body of the page at this path.
+    /// Returns the text at this path.
     pub(super) async fn get(&self, path: &str) -> Result<String> {
         let answer = self.ask(path).await?;
         Ok(answer.text().await?)

@@ -1,5 +1,6 @@
-//! The figures of the page for people, and the goals. No goal is called met or missed for a debug build, or while
-//! others used the machine.
+//! The tables of the page's figures, and the goals.
+//!
+//! **Invariant:** no goal is met or missed if others used the machine, or in a debug build.
 
 use std::time::Duration;
 

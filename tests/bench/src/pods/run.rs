@@ -1,5 +1,5 @@
-//! Runs of one Pod between two other steps, and bare Pods like theirs: created and watched to their ends, each by its
-//! client. Every time is taken from its own watch events.
+//! Runs of one Pod between two other steps, and bare Pods of the same spec: created, and watched to their ends. All
+//! times are those of the watch events here.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -19,10 +19,10 @@ use crate::{crowd, gates, sample};
 
 /// Pods that are created before the measurement, one after another: they fill caches, and the last is copied.
 const WARM_UP: usize = 3;
-/// The longest time of one Pod, which takes seconds.
+/// The deadline of one Pod, which takes seconds.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The durations of the parts of each Pod's life.
+/// The durations of the parts of each Pod.
 #[derive(Default)]
 pub(super) struct Times {
     /// Until the Pod was seen: in a run since the step before it was seen recorded, else since its create was sent.
@@ -44,7 +44,7 @@ struct Sight {
     after: Option<Instant>,
 }
 
-/// The watch events so far, by the name of the run or of the bare Pod.
+/// The arrivals of watch events, by the name of the run or of the bare Pod.
 #[derive(Default)]
 struct Sights {
     seen: RefCell<BTreeMap<String, Sight>>,

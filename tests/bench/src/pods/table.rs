@@ -1,4 +1,4 @@
-//! The numbers for people: runs beside bare Pods, and requests by what they ask for.
+//! The tables: runs beside bare Pods, and requests by verb and resource.
 
 use std::time::Duration;
 

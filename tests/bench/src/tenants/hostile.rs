@@ -1,8 +1,7 @@
 //! Hostile tenants: each keeps its runs going in a namespace of its own, and replaces each run that ends. They have a
 //! thread of their own, so that their work does not delay the measuring clients.
 //!
-//! The load bounds what is in flight: one request of a tenant and one vote at a time, and at most four new runs a
-//! second.
+//! **Invariant:** a tenant has one request and one vote in flight at a time, and creates at most four runs a second.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;

@@ -35,7 +35,7 @@ pub(super) struct KeptOperator<'a> {
     group: Option<MemoryGroup>,
 }
 
-/// The resources that an operator needed.
+/// The figures of an operator.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Needed {
     /// The largest resident memory of any of its processes, in MiB; the limit if the kernel killed one for lack of
@@ -45,7 +45,7 @@ pub(super) struct Needed {
     pub(super) group_mib: Option<f64>,
     /// The number of restarts.
     pub(super) restarts: u32,
-    /// The number of times the kernel killed it for want of memory.
+    /// The number of kills by the kernel for lack of memory.
     pub(super) kills: u64,
 }
 

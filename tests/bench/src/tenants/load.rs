@@ -1,4 +1,4 @@
-//! The loads: the Workflows of a hostile tenant, and the number of its runs at once in a namespace.
+//! The loads: the specs that a hostile tenant runs, and the number of runs at once in a namespace.
 
 use std::time::Duration;
 
@@ -39,7 +39,7 @@ pub(super) enum Load {
     Votes,
 }
 
-/// The names that a hostile tenant's Workflows refer to.
+/// The names in a hostile tenant's Workflows.
 pub(super) struct Site<'a> {
     /// A server of the tenant.
     pub(super) server: &'a Server,

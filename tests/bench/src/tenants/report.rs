@@ -1,4 +1,4 @@
-//! The figures of all measurements, their goals, and `--json`. A figure that a goal is compared with is not rounded.
+//! The figures of all measurements, their goals, and `--json`. A figure that is compared with a goal is not rounded.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ const GOOD: Duration = Duration::from_secs(2);
 /// The share of the memory limit that the operator may use.
 const MOST_OF_LIMIT: f64 = 0.8;
 
-/// All measurements.
+/// All figures.
 pub(super) struct Measured {
     pub(super) is_debug: bool,
     /// The number of hostile namespaces in the runs that have goals.

@@ -1,5 +1,5 @@
-//! The victim: one gate after another in a namespace of its own, each decided as soon as it asks.
-//! The gate and the end of its run are watch events: nothing is polled.
+//! The victim: one gate after another in a namespace of its own, each decided as soon as it opens. The gate and the end
+//! of its run are watch events.
 
 use std::time::{Duration, Instant};
 

@@ -1,5 +1,5 @@
 //! The servers of the demo of agents: a model that speaks OpenAI's protocol, and the HTTP tools that its agent calls.
-//! The model must not know of people: it reads the results that it is told, as every model does.
+//! The model knows only the results that it gets, as every model does.
 
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
@@ -21,7 +21,7 @@ pub(super) async fn model() -> Result<Loopback> {
     .await
 }
 
-/// The next turn of the model, after these.
+/// Returns the next turn of the model, after these.
 fn turn(turns: &[Vec<Told>]) -> Value {
     let arguments = |value: Value| value.to_string();
     let calls = |text: &str, calls: &[(&str, &str, String)]| {
@@ -64,7 +64,7 @@ pub(super) async fn tools() -> Result<Loopback> {
     .await
 }
 
-/// Returns the results of all tool calls in the last request to the model, in the order of the turns.
+/// Returns the calls of all turns with the results that the model got in its last request.
 pub(super) fn last_told(model: &Loopback) -> Result<Vec<Told>> {
     let requests = model.received();
     let last = requests.last().context("the model was not asked")?;

@@ -1,5 +1,5 @@
-//! The story of the inbox, act by act: each announces what shall happen, performs it in a browser, and compares the
-//! result. Results are read from the page, never from the cluster.
+//! The story of the inbox, act by act: each announces what is to happen, does it in a browser, and checks the result on
+//! the page.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ use super::super::show;
 use super::seat::{Pictures, Seat};
 use super::stage::{ALL, CONTRACT, FORM, HOSTILE, LETTER, OVERDUE, PAYMENT, PAYOUT, Stage};
 
-/// Plays everything; pictures go into the folder.
+/// Plays all acts; screenshots go into the folder.
 pub(super) async fn all(stage: &Stage, folder: &Path) -> Result<()> {
     let pictures = Pictures::new(folder);
     let alice = signed_in(stage, &pictures).await?;
@@ -219,7 +219,7 @@ async fn history(alice: &Seat<'_>) -> Result<()> {
     Ok(())
 }
 
-/// The one body that the letter box got at this path.
+/// Returns the body of the only request that the letter box got at this path.
 fn posted(alice: &Seat<'_>, path: &str) -> Result<Value> {
     let all = alice.stage.letterbox.posted();
     let mut here = all.iter().filter(|posted| posted.what == format!("POST {path}"));

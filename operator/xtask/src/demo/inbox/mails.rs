@@ -1,4 +1,5 @@
 //! The mails of the demo of the inbox: a mail server on loopback, and the administrator's file that names it.
+//!
 //! **Invariant:** no mail leaves the machine: all stay in a folder.
 
 use std::path::{Path, PathBuf};
@@ -15,9 +16,9 @@ use super::stage::Stage;
 
 /// The people who have a mailbox.
 const PEOPLE: [&str; 4] = ["alice", "bob", "carol", "dana"];
-/// The groups whom the runs ask, as far as they have a mailbox.
+/// The groups of approvers of the runs, with those members who have a mailbox.
 const GROUPS: [(&str, &[&str]); 2] = [("finance", &["alice", "bob", "carol"]), ("finance-leads", &["alice"])];
-/// In which the first mail must arrive.
+/// The deadline for the first mail.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Returns the folder for mails, which is empty.
@@ -30,7 +31,7 @@ pub(super) fn folder() -> Result<PathBuf> {
     Ok(folder)
 }
 
-/// Starts the mail server, and gives the operator the rights of notices; `None` where Python is missing.
+/// Starts the mail server, and gives the operator the rights for notices; `None` without Python.
 pub(super) async fn server(cluster: &Cluster, folder: &Path) -> Result<Option<MailServer>> {
     match MailServer::start_in(folder).await {
         Ok(server) => {

@@ -1,5 +1,4 @@
-//! One person before the page, in a browser of their own: signing in, reading, pressing, and confirming. Every decision
-//! passes the page that asks for confirmation.
+//! One person before the page, in a browser of their own, who signs in, reads, clicks and confirms.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,20 +10,20 @@ use signoff_tests::control_plane::named;
 use super::super::show;
 use super::stage::Stage;
 
-/// The folder of the pictures, numbered in their order.
+/// The folder of the screenshots, which are numbered in their order.
 pub(super) struct Pictures<'a> {
     folder: &'a Path,
     taken: AtomicUsize,
 }
 
 impl<'a> Pictures<'a> {
-    /// Puts the pictures into a folder.
+    /// Returns the screenshots of a folder.
     pub(super) fn new(folder: &'a Path) -> Self {
         Self { folder, taken: AtomicUsize::new(0) }
     }
 }
 
-/// A person who uses the page in a browser of their own.
+/// A person with a browser that shows the page.
 pub(super) struct Seat<'a> {
     pub(super) stage: &'a Stage,
     pub(super) page: Page,
@@ -35,7 +34,7 @@ pub(super) struct Seat<'a> {
 }
 
 impl<'a> Seat<'a> {
-    /// Signs somebody in at the issuer.
+    /// Signs a person in at the issuer.
     pub(super) async fn by_issuer(stage: &'a Stage, person: &str, pictures: &'a Pictures<'a>) -> Result<Self> {
         let seat = Self::empty(stage, person, pictures).await?;
         seat.page.click(role("button", "Sign in with 127.0.0.1")).await?;
@@ -45,7 +44,7 @@ impl<'a> Seat<'a> {
         seat.arrives().await
     }
 
-    /// Signs somebody in with the token of their kubeconfig.
+    /// Signs a person in with the token of their kubeconfig.
     pub(super) async fn by_token(stage: &'a Stage, person: &str, pictures: &'a Pictures<'a>) -> Result<Self> {
         let seat = Self::empty(stage, person, pictures).await?;
         seat.page.fill(css("#token"), &stage.token(person)?).await?;
@@ -68,7 +67,7 @@ impl<'a> Seat<'a> {
         Ok(self)
     }
 
-    /// Whether a part of the page has these words, whatever the spaces between them. Returns its text.
+    /// Checks that a part of the page has these words, whatever the spaces between them. Returns its text.
     pub(super) async fn says(&self, part: &str, words: &[&str]) -> Result<String> {
         let text = self.page.text(part).await?;
         let narrow = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -82,7 +81,7 @@ impl<'a> Seat<'a> {
         Ok(text)
     }
 
-    /// As [`Self::says`], and shows what it says.
+    /// Checks the words as [`Self::says`] does, and prints the text.
     pub(super) async fn shows(&self, part: &str, words: &[&str]) -> Result<()> {
         let text = self.says(part, words).await?;
         let lines: Vec<_> =
@@ -91,7 +90,7 @@ impl<'a> Seat<'a> {
         Ok(())
     }
 
-    /// Shows everything that a selector finds, each in a line, a term with what is said of it; together it must have
+    /// Prints all elements that a selector matches, each in a line, a term with its description. Checks that they have
     /// these words.
     pub(super) async fn lists(&self, selector: &str, words: &[&str]) -> Result<()> {
         let script = format!(
@@ -107,7 +106,7 @@ impl<'a> Seat<'a> {
         Ok(())
     }
 
-    /// Goes to a page, which must be there.
+    /// Goes to a page, which must exist.
     pub(super) async fn opens(&self, url: &str) -> Result<()> {
         show::words(&format!("{} opens {url}", self.name));
         let status = self.page.goto(url).await?;
@@ -120,7 +119,7 @@ impl<'a> Seat<'a> {
         self.opens(&self.stage.at(run)?).await
     }
 
-    /// Opens one of the ways to decide that are folded.
+    /// Opens one of the folded ways to decide.
     pub(super) async fn unfolds(&self, summary: &str) -> Result<()> {
         let way = css(&format!("details.way:has(summary:text-is(\"{summary}\"))"));
         if self.page.attribute(&way, "open").await?.is_none() {
@@ -129,7 +128,8 @@ impl<'a> Seat<'a> {
         Ok(())
     }
 
-    /// On the page that asks once more: it must say this, nothing is recorded before, and then it is.
+    /// Presses the button of the page that asks for confirmation, after checking its words and that no decision was
+    /// recorded before.
     pub(super) async fn confirms(&self, run: &str, verdict: &str, words: &[&str]) -> Result<()> {
         self.page.wait(css(".confirm")).await?;
         show::words(&format!("{} sees the decision once more before it is recorded:", self.name));
@@ -145,16 +145,17 @@ impl<'a> Seat<'a> {
         self.page.wait(css("#state")).await
     }
 
-    /// Once the operator has counted, which the page waits for two seconds only: what became of it.
+    /// Waits until the operator has counted the decision, for which the page waits two seconds only, and checks the
+    /// outcome.
     pub(super) async fn learns(&self, run: &str, phase: &str, words: &[&str]) -> Result<()> {
         self.stage.until(run, &format!("{{.status.phase}}={phase}")).await?;
-        // The next request may have opened meanwhile.
+        // The page may show the next request by now.
         self.page.goto(&self.stage.at(run)?).await?;
         self.says(".top", &[phase]).await?;
         self.shows(".outcome", words).await
     }
 
-    /// Keeps a picture.
+    /// Keeps a screenshot.
     pub(super) async fn picture(&self, what: &str) -> Result<()> {
         let number = self.pictures.taken.fetch_add(1, Ordering::Relaxed) + 1;
         let file = self.pictures.folder.join(format!("{number:02}-{}-{}.png", self.name, what.to_lowercase()));
@@ -163,7 +164,7 @@ impl<'a> Seat<'a> {
         Ok(())
     }
 
-    /// No script but the page's own ran or wanted to, and none of its own failed.
+    /// Fails when the browser blocked a script, or a script of the page failed.
     pub(super) async fn is_quiet(&self) -> Result<()> {
         let complaints = self.page.complaints().await?;
         let bad: Vec<_> =

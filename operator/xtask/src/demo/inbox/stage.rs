@@ -1,4 +1,5 @@
-//! The environment of the inbox demo: a control plane, an issuer, the operator, the page, and runs that wait.
+//! The cluster and servers of the demo of the inbox: a control plane, an issuer, the operator, the page, and runs that
+//! wait.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -20,43 +21,44 @@ use super::mails;
 
 /// The runs besides the letter.
 const RUNS: &str = "operator/xtask/src/demo/inbox/runs.yaml";
-/// The address of the letter box, as the runs have it.
+/// The address at which the runs expect the letter box.
 const LETTERBOX: &str = "http://127.0.0.1:18025";
-/// A session lasts eight hours at most.
+/// The lifetime of id_tokens, which is that of the longest session.
 const SESSION: Duration = Duration::from_secs(8 * 3600);
 
-/// A letter that a model drafted.
+/// The run with a letter that a model drafted.
 pub(super) const LETTER: &str = "refund-4711";
-/// A form.
+/// The run with a form.
 pub(super) const FORM: &str = "refund-4712";
-/// A request that waits before it is sent.
+/// The run with a request that waits before it is sent.
 pub(super) const PAYOUT: &str = "payout-4713";
-/// Two people must agree.
+/// The run in which two people must agree.
 pub(super) const PAYMENT: &str = "payment-12000";
-/// Its deadline has passed.
+/// The run whose deadline has passed.
 pub(super) const OVERDUE: &str = "close-books";
-/// A text that is too long for an Approval.
+/// The run with a text that is too long for an Approval.
 pub(super) const CONTRACT: &str = "contract-88";
-/// A prompt that wants to be more than text.
+/// The run whose prompt contains markup and control characters.
 pub(super) const HOSTILE: &str = "complaint-9";
-/// All of them.
+/// All runs.
 pub(super) const ALL: [&str; 7] = [LETTER, FORM, PAYOUT, PAYMENT, OVERDUE, CONTRACT, HOSTILE];
 
-/// The running parts of the demo.
+/// The running programs and runs of the demo.
 pub(super) struct Stage {
     pub(super) harness: Harness,
     pub(super) web: WebProcess,
     pub(super) letterbox: Letterbox,
-    /// Without Node.js there is none, and people paste tokens.
+    /// The issuer; without Node.js there is none, and people paste tokens.
     pub(super) issuer: Option<IssuerProcess>,
-    /// Without Python there is none, and no mail is sent.
+    /// The mail server; without Python there is none, and no mail is sent.
     pub(super) mail: Option<MailServer>,
     /// The Approval that each run waits for.
     approvals: BTreeMap<&'static str, String>,
 }
 
 impl Stage {
-    /// Starts everything, and lets dana ask. `needs_issuer`: without one it fails. `mails`: the folder for mails.
+    /// Starts everything, and starts dana's runs. `needs_issuer`: fails without an issuer. `mails`: the folder for
+    /// mails.
     pub(super) async fn set(programs: &Path, needs_issuer: bool, mails: &Path, started: Instant) -> Result<Self> {
         let step = |text: &str| say::step(&format!("{:4.1} s  {text}", started.elapsed().as_secs_f64()));
         step("starting a control plane and an issuer, and installing Signoff by its chart");
@@ -75,7 +77,7 @@ impl Stage {
         let (mail, web, ()) = tokio::try_join!(
             mails::server(&cluster, mails),
             WebProcess::start(&cluster, page),
-            // dana may decide where she is listed: that she asks herself is all that keeps her from it.
+            // dana is an approver too, so only her being the requester keeps her from deciding.
             namespace.bind("signoff-approver", "dana@example.com"),
         )?;
         let mut operator = (vec!["--allow-address".to_owned(), letterbox.address().to_string()], Vec::new());
@@ -93,7 +95,7 @@ impl Stage {
         Ok(stage)
     }
 
-    /// Lets dana ask, and waits until everything waits.
+    /// Starts dana's runs, and waits until all of them wait.
     async fn ask(&mut self, letter: Value, is_changed: bool) -> Result<()> {
         show::words("");
         show::act("dana asks", "Seven runs begin, and each of them stops at a question to other people.");
@@ -117,7 +119,7 @@ impl Stage {
         for (run, workflow) in ALL.into_iter().zip(&workflows) {
             let name = self.harness.read("dana", &["get", workflow, "-o", "jsonpath={.status.pending[0]}"]).await?;
             anyhow::ensure!(!name.is_empty(), "{workflow} waits for no Approval");
-            // A run is committed before it asks, so the Approval may be a moment younger.
+            // A run's status is written first, so the Approval may be created a moment later.
             let approval = format!("approval/{name}");
             self.harness.read("dana", &["wait", "--for=create", &approval, "--timeout=60s"]).await?;
             self.approvals.insert(run, name);
@@ -127,12 +129,12 @@ impl Stage {
         expect(&got, true, &["Pending", "Overdue", self.approval(CONTRACT)?])
     }
 
-    /// The Approval that a run waits for.
+    /// Returns the Approval that a run waits for.
     pub(super) fn approval(&self, run: &str) -> Result<&str> {
         Ok(self.approvals.get(run).with_context(|| format!("no Approval of {run} is known"))?)
     }
 
-    /// Waits until the Approval of a run has this, such as `{.status.phase}=Approved`.
+    /// Waits until a field of a run's Approval has a value, such as `{.status.phase}=Approved`.
     pub(super) async fn until(&self, run: &str, is: &str) -> Result<()> {
         let (condition, approval) = (format!("--for=jsonpath={is}"), format!("approval/{}", self.approval(run)?));
         self.harness.read("dana", &["wait", &condition, &approval, "--timeout=60s"]).await.map(drop)
@@ -144,7 +146,7 @@ impl Stage {
         self.harness.read("dana", &["wait", &condition, &run, "--timeout=60s"]).await.map(drop)
     }
 
-    /// The token of one of the people, as their kubeconfig has it.
+    /// Returns the token of a person from the kubeconfig.
     pub(super) fn token(&self, person: &str) -> Result<String> {
         let text = std::fs::read_to_string(self.harness.cluster.kubeconfig())?;
         let file: Value = serde_saphyr::from_str(&text)?;
@@ -154,12 +156,12 @@ impl Stage {
         token.map(str::to_owned).with_context(|| format!("{person} has no token"))
     }
 
-    /// The address of the page of a run's Approval.
+    /// Returns the address of the page of a run's Approval.
     pub(super) fn at(&self, run: &str) -> Result<String> {
         Ok(format!("{}/n/{}/a/{}", self.web.url(), self.harness.namespace.name, self.approval(run)?))
     }
 
-    /// Says what operator and page said last, and keeps the logs: something went wrong.
+    /// Prints the end of the logs of operator and page, and keeps the logs, after an error.
     pub(super) async fn lament(&mut self) {
         let log = self.web.log().unwrap_or_default();
         let lines: Vec<_> = log.lines().collect();
@@ -168,14 +170,14 @@ impl Stage {
         self.harness.lament().await;
     }
 
-    /// Stops everything in order.
+    /// Stops everything gracefully.
     pub(super) async fn clear(self) -> Result<()> {
         self.web.stop().await?;
         self.harness.clear().await
     }
 }
 
-/// A control plane with the chart, and an issuer whose tokens it takes if there is Node.js.
+/// Starts a control plane with the chart, and with an issuer whose tokens it accepts if there is Node.js.
 async fn cluster(needs_issuer: bool) -> Result<(Cluster, Option<IssuerProcess>)> {
     match tokio::task::spawn_blocking(Node::find).await? {
         Ok(_) => {
