@@ -44,7 +44,7 @@ pub enum Allowed {
 pub struct AddressSettings {
     /// Exceptions, by network or by name and port.
     pub allow: Vec<Allowed>,
-    /// The addresses around the operator, as far as they are known.
+    /// The addresses around the operator, as far as they were reported.
     pub protected: ProtectedSet,
     /// Whether no exception opens a metadata service, a link-local address or another spelling of an IPv4 address.
     pub is_metadata_closed: bool,
@@ -53,7 +53,7 @@ pub struct AddressSettings {
 /// The error of an address, URL or setting. Every message names the remedy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// A special address, met as a literal or behind a name.
+    /// A special address, as a literal or behind a name.
     #[error("{place} is {kind}: calls to it are refused unless the setting --allow-address {remedy} allows it")]
     Special {
         /// The address, and the name that led to it.
@@ -63,7 +63,7 @@ pub enum Error {
         /// The value that would allow it.
         remedy: String,
     },
-    /// An address that may be a protected one: not all of them are known.
+    /// An address that may be protected, because not all protected addresses are known.
     #[error(
         "{place} may be {kind}, which the operator cannot find out ({why}): correct that, or let the setting \
          --allow-address {remedy} allow it"
@@ -98,7 +98,7 @@ pub enum Error {
     /// Text that is not a URL.
     #[error("not a URL: {0}")]
     NotAUrl(url::ParseError),
-    /// Text that is no setting.
+    /// Text that is not an entry of `--allow-address`.
     #[error(
         "{0:?} is not an address to allow: write a network (127.0.0.0/8), an address (127.0.0.1), \
          an address and port (127.0.0.1:8080, [::1]:8080) or a name and port (models.internal:443)"
@@ -128,8 +128,7 @@ impl FromStr for Allowed {
 }
 
 impl AddressSettings {
-    /// Allows this machine's own addresses, as a run on a person's own machine needs for local
-    /// models.
+    /// Allows the addresses of this machine, for local models of a run on a person's own machine.
     #[must_use]
     pub fn with_loopback(mut self) -> Self {
         for network in [v4([127, 0, 0, 0], 8), Cidr::single(Ipv6Addr::LOCALHOST.into())] {
@@ -138,14 +137,13 @@ impl AddressSettings {
         self
     }
 
-    /// Whether calls may reach `address`, of which `name` was the host in the URL where it was not
-    /// a literal.
+    /// Checks that calls may reach `address`. `name` is the host in the URL, unless the host is a literal.
     ///
-    /// `port` is `None` where it is not known; entries for one port then do not apply. A range of
-    /// addresses opens neither a protected address nor a metadata service that has only a part of it.
+    /// `port` is `None` if it is unknown; entries for one port then do not apply. An entry for a range allows neither a
+    /// protected address nor a metadata service that is only a part of the range.
     ///
     /// # Errors
-    /// The address, what is special about it, and the setting that would allow it.
+    /// A refused address, with the reason and the setting that would allow it.
     pub fn check_address(&self, address: IpAddr, port: Option<u16>, name: Option<&str>) -> Result<(), Error> {
         let judged = judged(address);
         let refused = refusing(judged);
@@ -188,8 +186,7 @@ impl AddressSettings {
         match url.host().ok_or(Error::NoHost)? {
             Host::Ipv4(address) => self.check_address(address.into(), port, None)?,
             Host::Ipv6(address) => self.check_address(address.into(), port, None)?,
-            // Its addresses are checked once they are known; this name needs no resolving to be
-            // understood.
+            // The addresses of a name are checked after it is resolved. This name means loopback in any case.
             Host::Domain(name) if is_localhost(name) => {
                 let own = [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)];
                 if !own.iter().any(|address| self.check_address(*address, port, Some(name)).is_ok()) {
@@ -212,8 +209,8 @@ impl Allowed {
         }
     }
 
-    /// Whether an entry that covers the address is specific enough for the range that refuses it: a metadata service
-    /// is opened by its own address, its name, or a part of its own range.
+    /// Whether an entry that covers the address is specific enough for the range that refuses it: a metadata service is
+    /// allowed only by its own address, its name, or a part of its own range.
     fn is_meant_for(&self, address: IpAddr, refused: Option<&Range>) -> bool {
         match (self, refused) {
             (Self::Network { network, .. }, Some(range)) if range.class.verdict == RangeVerdict::Metadata => {
@@ -223,7 +220,7 @@ impl Allowed {
         }
     }
 
-    /// Whether an entry that covers the address means it, or the name that led to it, and not one of many.
+    /// Whether an entry names the address itself or its host, and not a larger range.
     fn names(&self, address: IpAddr) -> bool {
         match self {
             Self::Network { network, .. } => *network == Cidr::single(address),
@@ -232,7 +229,7 @@ impl Allowed {
     }
 }
 
-/// Returns the address that is reached in the end.
+/// Returns the address that a connection reaches in the end.
 fn judged(address: IpAddr) -> IpAddr {
     match (address, range_of(address)) {
         (IpAddr::V6(v6), Some(range)) if range.class.verdict == RangeVerdict::Inner => {
@@ -347,7 +344,7 @@ mod tests {
         );
         let v6 = AddressSettings::default().check_url("http://[::1]:8080/").unwrap_err().to_string();
         assert!(v6.contains("--allow-address [::1]:8080"), "{v6}");
-        // What the message proposes is accepted and does what it says.
+        // The value that the message proposes is accepted, and allows the address.
         assert!(allowing(&["[::1]:8080"]).check_url("http://[::1]:8080/").is_ok());
     }
 

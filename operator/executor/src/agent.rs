@@ -44,28 +44,28 @@ use crate::http::HttpClient;
 use crate::room::AnswerRoom;
 use crate::secrets::SecretText;
 
-/// One turn: the whole conversation so far, to be answered by one message.
+/// One turn: the conversation so far, to be answered by one message.
 #[derive(Clone)]
 pub struct TurnRequest {
     /// The address of the model.
     pub provider: Provider,
     /// The namespace of the run.
     pub namespace: String,
-    /// The provider's name of the model.
+    /// The name of the model at the provider.
     pub model: String,
-    /// The agent's system prompt, rendered.
+    /// The rendered system prompt of the agent.
     pub system: Option<String>,
-    /// Oldest first; those after the model's last one are to be answered.
+    /// The messages, oldest first. Those after the last message of the model are to be answered.
     pub messages: Vec<Message>,
     /// The tools that the model may call.
     pub tools: Vec<ToolOffer>,
-    /// The most tokens of the answer; `None` for the provider's default.
+    /// The maximum length of the answer, in tokens; `None` for the provider's default.
     pub max_tokens: Option<u32>,
-    /// `None` for the provider's default.
+    /// The sampling temperature; `None` for the provider's default.
     pub temperature: Option<f64>,
     /// The time for the whole turn.
     pub timeout: Duration,
-    /// The key, where the provider needs one.
+    /// The key, if the provider needs one.
     pub key: Option<SecretText>,
 }
 
@@ -74,13 +74,13 @@ pub struct TurnRequest {
 pub struct TurnReply {
     /// The answer's text; empty only beside calls.
     pub text: String,
-    /// The calls that the model asks for, in its order; empty where no tools were offered.
+    /// The calls of the model in order; empty if no tools were offered.
     pub calls: Vec<RequestedCall>,
-    /// The number of further calls, which are not kept.
+    /// The number of further calls, which were dropped.
     pub dropped: usize,
-    /// The parts that only the provider can read, and that it wants back with the calls.
+    /// The parts that only the provider can read, and that it needs back with the calls.
     pub opaque: Option<OpaqueParts>,
-    /// The tokens used, or `None` where the provider does not report them.
+    /// The used tokens, or `None` if the provider does not report them.
     pub usage: Option<Usage>,
     /// Whether the answer was cut at `max_tokens` or the model's own limit.
     pub truncated: bool,
@@ -89,15 +89,15 @@ pub struct TurnReply {
 /// A model that answers turns.
 #[async_trait]
 pub trait Model: Send + Sync {
-    /// Answers one turn. A request that the server refuses because of an optional field is sent again without it.
-    /// `room`: the memory for the answer.
+    /// Answers one turn. A request that the server refuses because of an optional field is sent again without the
+    /// field. `room` reserves the memory for the answer.
     ///
-    /// # Errors As the call's [`CallError`]; a turn has no effects, so every retryable error may
-    /// be repeated.
+    /// # Errors The [`CallError`] of the call. A turn has no effects, so it may be repeated after every retryable
+    /// error.
     async fn turn(&self, request: TurnRequest, room: &dyn AnswerRoom) -> Result<TurnReply, CallError>;
 }
 
-/// Every provider there is, each turn going to the one it names.
+/// The providers, among which each turn names one.
 #[derive(Clone, Debug)]
 pub struct Providers {
     http: HttpClient,
@@ -105,7 +105,7 @@ pub struct Providers {
 }
 
 impl Providers {
-    /// Providers that call out through `http`, and so only where it may go.
+    /// Returns providers that make all calls through `http`, with its checks of addresses.
     #[must_use]
     pub fn new(http: HttpClient) -> Self {
         Self { http, dialects: Arc::default() }
@@ -114,7 +114,7 @@ impl Providers {
     /// Returns the names of the models that a provider offers, at most 1,000.
     ///
     /// # Errors
-    /// As a call's; the provider may have no such list.
+    /// The error of the call. The provider may have no such list.
     pub async fn offered(
         &self,
         provider: &Provider,
@@ -126,7 +126,7 @@ impl Providers {
         server.offered(key, timeout).await
     }
 
-    /// Returns the fields that turns of this process in a namespace learnt to leave out for a model.
+    /// Returns the optional fields that are left out for a model, because a server refused them in this namespace.
     #[must_use]
     pub fn left_out(&self, namespace: &str, provider: &Provider, model: &str) -> Vec<String> {
         let Ok((protocol, base_url)) = protocol_of(provider) else { return Vec::new() };
@@ -174,7 +174,7 @@ impl TurnRequest {
         &self.messages[answered.map_or(0, |last| last + 1)..]
     }
 
-    /// Every text that must not leave by way of an error: also arguments of calls and results of tools.
+    /// Returns all texts that an error must not quote, including arguments of calls and results of tools.
     fn prompts(&self) -> impl Iterator<Item = &str> {
         let messages = self.messages.iter().flat_map(|message| {
             let arguments = message.calls.iter().map(|call| call.arguments.as_str());
@@ -185,7 +185,7 @@ impl TurnRequest {
 }
 
 impl TurnRequest {
-    /// The parts that only the provider can read, which must not leave by way of an error either.
+    /// Returns the parts that only the provider can read, which an error must not quote either.
     fn opaque(&self) -> impl Iterator<Item = &str> {
         let parts = self.messages.iter().filter_map(|message| message.opaque.as_ref()).flat_map(|opaque| &opaque.parts);
         parts.map(|part| part.json())
@@ -194,7 +194,7 @@ impl TurnRequest {
 
 impl fmt::Debug for TurnRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The provider stays out: a script is as confidential as an answer.
+        // Without the provider: a script is as confidential as an answer.
         f.debug_struct("TurnRequest")
             .field("model", &self.model)
             .field("messages", &self.messages)

@@ -1,12 +1,12 @@
-//! Values too large for a Workflow object, kept under the digest of their content.
+//! Values that are too large for a Workflow object, stored under the digest of their content.
 //!
-//! A blob is never changed: the same name always means the same bytes, so writing one twice is harmless.
+//! **Invariant:** a blob never changes: the same name always means the same bytes, so a second write does no harm.
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use signoff_api::Digest;
 
-/// The run a blob belongs to; blobs go when it goes.
+/// The run of a blob. Its blobs are deleted with it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Owner {
     /// The Workflow's namespace.
@@ -23,10 +23,10 @@ pub enum BlobError {
     /// Not `sha256:` and 64 lower-case hex digits.
     #[error("{0:?} is not a digest: expected sha256: and 64 lower-case hex digits")]
     NotADigest(String),
-    /// A namespace or uid that is no single, plain path segment.
+    /// A namespace or uid that is not a single, plain path segment.
     #[error("{0:?} cannot be an owner's namespace or uid: expected lower-case letters, digits, '-' and '.'")]
     NotAnOwner(String),
-    /// The bytes are not what their name says.
+    /// The bytes do not have the digest of their name.
     #[error(
         "blob {digest} of workflow {workflow} holds other bytes ({found}): \
          it was damaged or changed and is not served"
@@ -34,12 +34,12 @@ pub enum BlobError {
     Mismatch {
         /// The digest that names it.
         digest: String,
-        /// The digest of what is there.
+        /// The digest of the stored bytes.
         found: String,
         /// `namespace/name` of the owner.
         workflow: String,
     },
-    /// Objects that are not the operator's have the usual names of too many blobs of a run.
+    /// Foreign objects have the default names of too many blobs of a run.
     #[error(
         "blob {digest} cannot be stored: objects that the operator did not create have the names of more than {most} \
          values of this run, among them {name:?}; find out who created them, and delete them"
@@ -47,12 +47,12 @@ pub enum BlobError {
     NamesTaken {
         /// The digest that names it.
         digest: String,
-        /// Its usual name.
+        /// Its default name.
         name: String,
-        /// The most values with another name.
+        /// The maximum number of values with another name.
         most: usize,
     },
-    /// The name of a blob that is none.
+    /// A text that is not the name of a blob.
     #[error("{0:?} is not the name of a blob")]
     NotAName(String),
     /// The store behind it failed.
@@ -66,27 +66,27 @@ pub enum BlobError {
     },
 }
 
-/// Keeps blobs.
+/// The interface of a store of blobs.
 #[async_trait]
 pub trait BlobStore: Send + Sync {
-    /// Stores `bytes` under `digest`, durably before it returns; storing again is a success. Returns the name under
-    /// which they are stored where it is not the usual one: only who passes that name to [`get`](Self::get) finds them.
+    /// Stores `bytes` under `digest`, durably before it returns. A repeated call is a success. Returns the name of the
+    /// blob if it is not the default one; [`get`](Self::get) then needs it.
     ///
     /// # Errors
     /// A digest that is not that of the bytes, and failures of the store.
     async fn put(&self, owner: &Owner, digest: &str, bytes: Bytes) -> Result<Option<String>, BlobError>;
 
-    /// Returns the bytes under `digest`, or `None` when there are none. `name` is what [`put`](Self::put) returned.
+    /// Returns the bytes under `digest`, or `None`. `name` is the result of [`put`](Self::put).
     ///
     /// # Errors
     /// Bytes that do not have the digest, and failures of the store.
     async fn get(&self, owner: &Owner, digest: &str, name: Option<&str>) -> Result<Option<Bytes>, BlobError>;
 }
 
-/// Whether `bytes` have `digest`; every store asks this before it stores and before it serves.
+/// Checks that `bytes` have `digest`. Every store calls this before it stores and before it returns bytes.
 ///
 /// # Errors
-/// [`BlobError::Mismatch`] with the digest that was found.
+/// [`BlobError::Mismatch`] with the actual digest.
 pub fn verify(owner: &Owner, digest: &str, bytes: &[u8]) -> Result<(), BlobError> {
     let found = Digest::of_bytes(bytes);
     if found.as_str() == digest {

@@ -24,10 +24,10 @@ use crate::{
     secrets::SecretUse,
 };
 
-/// The beginning of the name of a fact that has the version of a Secret; the name of its entry follows.
+/// The prefix of the fact with the version of a Secret. The name of its entry follows.
 const FACT_SECRET: &str = "secret:";
 
-/// A call may take this much longer than it was given, so that its own, better informed end comes first.
+/// The additional time for a call, so that the call's own timeout, which has a better message, comes first.
 const LENIENCE: Duration = Duration::from_millis(250);
 
 /// The run on whose behalf a call is made.
@@ -44,17 +44,18 @@ pub struct RunRef {
 /// The interface through which a run makes calls.
 #[async_trait]
 pub trait Caller: Send + Sync {
-    /// Makes one call, once. Whoever calls bounds its time by `call.timeout` too. `room`: the memory for its answer.
+    /// Makes one call, once. The caller also limits its time by `call.timeout`. `room` reserves the memory for its
+    /// answer.
     ///
     /// # Errors
-    /// How it failed, and whether it may have happened all the same.
+    /// The failure, and whether the call may have had its effect.
     async fn call(&self, run: &RunRef, call: Call, room: &dyn AnswerRoom) -> Result<Reply, Failure>;
 }
 
-/// Makes one call, once, within its time and whatever becomes of it.
+/// Makes one call, once, within its time. A panic of the caller is caught.
 ///
 /// # Errors
-/// As [`Caller::call`]; also `Timeout`, and `Panic` where the caller itself failed.
+/// As [`Caller::call`]. Also `Timeout`, and `Panic` after a panic of the caller.
 pub async fn make(caller: &dyn Caller, run: &RunRef, call: Call, room: &dyn AnswerRoom) -> Result<Reply, Failure> {
     let (limit, idempotent) = (call.timeout, call.idempotent);
     let made = AssertUnwindSafe(async { caller.call(run, call, room).await }).catch_unwind();
@@ -81,7 +82,7 @@ fn given_up(class: FailureClass, message: String, idempotent: bool) -> Failure {
     }
 }
 
-/// Makes real calls: HTTP, models and servers of tools.
+/// The caller with real clients: HTTP, models and servers of tools.
 pub struct DefaultCaller {
     http: Arc<dyn Http>,
     model: Arc<dyn Model>,
@@ -100,20 +101,20 @@ impl DefaultCaller {
         Self { http, model, secrets, clock, evaluator: Evaluator::inline(), servers: None }
     }
 
-    /// Lists and calls tools of MCP servers with this client.
+    /// Sets the client for MCP servers.
     #[must_use]
     pub fn with_tool_servers(self, servers: Arc<dyn ToolServers>) -> Self {
         Self { servers: Some(servers), ..self }
     }
 
-    /// Finds scripted replies with this evaluator, within its limits: their author wrote both the replies and, by
-    /// templates, the text that they are compared with.
+    /// Sets the evaluator that searches scripted replies within its limits. Their author also controls the text that
+    /// they are compared with, by templates.
     #[must_use]
     pub fn with_evaluator(self, evaluator: Evaluator) -> Self {
         Self { evaluator, ..self }
     }
 
-    /// `facts`: takes the versions of the Secrets that were read, whatever becomes of the request.
+    /// `facts` receives the versions of the read Secrets, also if the request fails.
     async fn http(
         &self,
         run: &RunRef,
@@ -140,7 +141,7 @@ impl DefaultCaller {
         })
     }
 
-    /// Reads the values of headers for a request to a URL. Returns the headers, and the time that is left of `limit`.
+    /// Reads the values of headers for a request to a URL. Returns the headers, and the remaining time of `limit`.
     async fn secret_headers(
         &self,
         run: &RunRef,
@@ -221,7 +222,7 @@ impl DefaultCaller {
         Ok(reply)
     }
 
-    /// Answers a scripted turn on a thread for evaluations, at the charge of its namespace.
+    /// Answers a scripted turn on a thread for evaluations, charged to its namespace.
     async fn scripted_turn(&self, run: &RunRef, request: TurnRequest) -> Result<TurnReply, CallError> {
         let subject = Subject {
             kind: "Workflow".to_owned(),
@@ -244,7 +245,7 @@ impl DefaultCaller {
         }
     }
 
-    /// Returns the key for a provider, if it gets one.
+    /// Returns the key for a provider, if it needs one.
     async fn key(&self, run: &RunRef, call: &AgentCall) -> Result<Option<SecretText>, CallError> {
         let endpoint = call.provider.kind().and_then(ProviderKind::endpoint);
         let Some((url, entry)) = endpoint.zip(call.key.as_ref()) else { return Ok(None) };
@@ -263,7 +264,8 @@ impl DefaultCaller {
     }
 }
 
-/// Returns the error of a request with these entries of `spec.secrets`, and the remedy where the server refuses them.
+/// Adds the remedy to the error of a request with these entries of `spec.secrets`, if the server refuses the
+/// credentials.
 fn with_key_advice(mut error: CallError, entries: &[String]) -> CallError {
     if matches!(error.class, ErrorClass::Auth(_)) && !entries.is_empty() {
         let advice = format!("it was sent {} of spec.secrets: check the value", entries.join(", "));
@@ -272,8 +274,8 @@ fn with_key_advice(mut error: CallError, entries: &[String]) -> CallError {
     error
 }
 
-/// Returns the remedy when a provider refuses the credentials. Models and templates can read it, so it names the entry
-/// of the key, and not the Secret.
+/// Returns the remedy if a provider refuses the credentials. It names the entry of the key and not the Secret, because
+/// models and templates can read the text.
 fn key_advice(status: u16, entry: Option<&SecretEntry>, provider: &str) -> String {
     let Some(SecretEntry { name, .. }) = entry else {
         return format!("it was sent no key: give provider {provider} a key from spec.secrets");
@@ -311,7 +313,7 @@ impl Caller for DefaultCaller {
 }
 
 impl From<TurnReply> for Reply {
-    /// Returns the text as the response of a turn without calls, otherwise its calls as the journal has them.
+    /// Returns the text as the response of a turn without calls, otherwise its calls as the journal records them.
     fn from(turn: TurnReply) -> Self {
         let TurnReply { text, calls, dropped, opaque, usage, truncated } = turn;
         let (response, facts) = if calls.is_empty() {
@@ -383,7 +385,7 @@ mod tests {
         assert_eq!(failure.facts.get("statusCode").map(String::as_str), Some("429"));
     }
 
-    /// A model that answers with the name of the thread that asks it, or works until it is stopped.
+    /// A model that answers with the name of its thread, or works until it is stopped.
     struct ThreadName;
 
     #[async_trait]
@@ -411,7 +413,7 @@ mod tests {
         }
     }
 
-    /// Answers a turn of a provider, on the threads of an evaluator whose evaluations must not cost more than 50 ms.
+    /// Answers a turn of a provider, on the threads of an evaluator with a limit of 50 ms.
     async fn turn_of(provider: Provider, model: &str) -> Result<Reply, Failure> {
         let settings = crate::EvaluatorSettings { limit: Duration::from_millis(50), ..Default::default() };
         let clock: Arc<dyn Clock> = Arc::new(jiff::Timestamp::now);
@@ -447,7 +449,7 @@ mod tests {
         let stopped = turn_of(scripted(), "endless").await.map(|_| ()).unwrap_err();
         assert!(stopped.class == "Invalid" && !stopped.retryable, "{stopped:?}");
         assert!(stopped.message.contains("more than 0.05 s of CPU time; use fewer replies"), "{stopped:?}");
-        // A model is asked where the run waits for it.
+        // A model is called on the task that waits for it.
         let openai = Some(signoff_api::workflow::OpenAi { base_url: Some("http://x".into()), ..Default::default() });
         let asked = turn_of(Provider { openai, ..Provider::default() }, "small").await.map(|reply| reply.response);
         assert!(
@@ -455,7 +457,7 @@ mod tests {
         );
     }
 
-    /// Secrets whose values are all empty.
+    /// Secrets with empty values.
     struct AllEmpty;
 
     #[async_trait]

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use signoff_api::Moment;
 
-/// Tells the time.
+/// A source of the current time.
 pub trait Clock: Send + Sync {
-    /// The time now.
+    /// Returns the current time.
     fn now(&self) -> jiff::Timestamp;
 }
 
@@ -16,11 +16,11 @@ impl<F: Fn() -> jiff::Timestamp + Send + Sync> Clock for F {
     }
 }
 
-/// A wall clock may be set while something sleeps, so nothing sleeps longer than this without looking again.
-/// Looking costs a comparison and no request.
+/// The maximum time of a sleep. A wall clock can be set meanwhile, so it is read again after this time, which costs a
+/// comparison and no request.
 const LONGEST_SLEEP: Duration = Duration::from_secs(600);
 
-/// When to look at the clock again so as not to miss `due`.
+/// Returns the time at which to read the clock again so that `due` is not missed.
 #[must_use]
 pub fn wake_up(due: Moment, now: Moment) -> tokio::time::Instant {
     tokio::time::Instant::now() + due.since(now).min(LONGEST_SLEEP)

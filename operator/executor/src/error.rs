@@ -8,31 +8,30 @@ use std::time::Duration;
 /// The class of a failed call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrorClass {
-    /// The request itself is wrong (URL, method, header, configuration). Nothing was sent.
+    /// The request itself is invalid (URL, method, header, configuration). Nothing was sent.
     Invalid,
-    /// Policy said no: an address that is not allowed, a Secret not meant for this host, a
-    /// provider's content filter.
+    /// A policy refuses it: a forbidden address, a Secret for another host, a provider's content filter.
     Refused,
-    /// No connection came about: name resolution, TCP or TLS failed. Nothing was sent.
+    /// The connection failed: name resolution, TCP or TLS. Nothing was sent.
     Unreachable,
-    /// The time allowed for the whole call ran out.
+    /// The time for the whole call has passed.
     Timeout,
     /// The answer is longer than the limit, which the message names.
     TooLarge,
-    /// There is no memory for the answer now. Only calls that may be repeated end so.
+    /// There is no memory for the answer. Only calls that may be repeated fail with this class.
     NoRoom,
     /// The server refused the credentials, with this status (401 or 403).
     Auth(u16),
     /// The server asks to slow down (429).
     RateLimited,
-    /// Any other status that was not expected.
+    /// Any other unexpected status.
     Status(u16),
-    /// The connection broke, or the answer is not what the protocol promises.
+    /// The connection broke, or the answer violates the protocol.
     Protocol,
 }
 
 impl ErrorClass {
-    /// The class of an unexpected HTTP status.
+    /// Returns the class of an unexpected HTTP status.
     #[must_use]
     pub fn of_status(status: u16) -> Self {
         match status {
@@ -47,39 +46,39 @@ impl ErrorClass {
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{message}")]
 pub struct CallError {
-    /// The kind of failure; decides with `sent` whether calling again is safe.
+    /// The class of the failure. With `sent` it determines whether another call is safe.
     pub class: ErrorClass,
-    /// One line for people: what was called, what happened, and the remedy where there is one.
+    /// One line for people: the call, the problem, and the remedy if there is one.
     pub message: String,
     /// The wait that the server asked for, at most a day.
     pub retry_after: Option<Duration>,
     /// Whether any byte of the request *may* have reached the server.
     pub sent: bool,
-    /// Whether the connection failed by TLS, such as a certificate that is not accepted.
+    /// Whether TLS failed, such as for a certificate that is not trusted.
     pub tls: bool,
 }
 
 impl CallError {
-    /// The request is wrong; nothing was sent.
+    /// Returns the error of an invalid request; nothing was sent.
     pub fn invalid(message: impl Into<String>) -> Self {
         Self::new(ErrorClass::Invalid, false, message)
     }
 
-    /// Policy refuses the request; nothing was sent.
+    /// Returns the error of a request that a policy refuses; nothing was sent.
     pub fn refused(message: impl Into<String>) -> Self {
         Self::new(ErrorClass::Refused, false, message)
     }
 
-    /// A failure of `class`; `sent` is whether the server may have seen the request.
+    /// Returns a failure of `class`. `sent` says whether the server may have received the request.
     pub fn new(class: ErrorClass, sent: bool, message: impl Into<String>) -> Self {
         Self { class, message: message.into(), retry_after: None, sent, tls: false }
     }
 
-    /// Whether the same call may be made again without a person's say.
+    /// Whether the same call may be repeated without a decision of people.
     ///
-    /// An idempotent call is repeated unless repeating cannot help: a wrong or refused request, an
-    /// answer over the limit, and every 4xx but 408 and 429. Any other call is repeated only where
-    /// the server certainly did nothing: never reached, 429, or 503 with `Retry-After`.
+    /// An idempotent call may be repeated unless repeating is useless: an invalid or refused request, an answer over
+    /// the limit, and every 4xx but 408 and 429. Any other call may be repeated only if the server certainly did
+    /// nothing: never reached, 429, or 503 with `Retry-After`.
     #[must_use]
     pub fn retryable(&self, idempotent: bool) -> bool {
         match self.class {
@@ -92,12 +91,11 @@ impl CallError {
         }
     }
 
-    /// Whether it is known if the call took effect.
+    /// Whether it is certain that the call had its effect or had none.
     ///
-    /// `false` when the call broke or timed out after it may have been sent, and when a gateway
-    /// (502, 504, 520 to 528, 530, 599) lost the server behind it. So may have a gateway that answers 503
-    /// without `Retry-After`: a service mesh says so of a connection that broke. A call with effects
-    /// must then never be repeated in silence.
+    /// False if the call broke or timed out after it may have been sent, and if a gateway (502, 504, 520 to 528, 530,
+    /// 599) lost the server behind it. A 503 without `Retry-After` is uncertain too: a service mesh sends it after a
+    /// broken connection. A call with effects must then not be repeated automatically.
     #[must_use]
     pub fn outcome_known(&self) -> bool {
         match self.class {

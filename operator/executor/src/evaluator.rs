@@ -1,12 +1,12 @@
 //! Threads on which the text of users is evaluated: transitions, tallies, templates, schemas and patterns.
 //!
 //! `submit -> queue by namespace -> mark on disk -> evaluate -> unmark -> deliver`. The runtime's threads only wait for
-//! the result, so that the Lease, probes and other runs go on whatever one text costs. CPU time is shared by namespace,
-//! over time.
+//! the result, so that the Lease, probes and other runs continue during a costly evaluation. CPU time is shared between
+//! namespaces over time.
 //!
-//! The limit of an evaluation is the CPU time of its thread. At the limit the evaluation is told to stop. One that does
-//! not stop within the grace is lost: its thread is abandoned and another thread takes its place. An evaluation that
-//! ended the whole process is found by its mark when the process starts again.
+//! The limit of an evaluation is the CPU time of its thread. At the limit the evaluation is told to stop. An evaluation
+//! that does not stop within the grace is lost: its thread is abandoned and replaced. If an evaluation ends the whole
+//! process, its mark is found when the process starts again.
 
 mod cpu;
 mod marks;
@@ -31,15 +31,15 @@ use tokio::sync::watch;
 
 use pool::{Evaluated, Handle, Job};
 
-/// The bounds of evaluations.
+/// The settings of an evaluator.
 #[derive(Clone, Debug)]
 pub struct EvaluatorSettings {
-    /// Evaluations at once. One namespace, and all that was costly the last time, use all threads but one at most,
-    /// where there are several.
+    /// The number of simultaneous evaluations. A single namespace, and all costly evaluations together, use all threads
+    /// but one at most, if there are several.
     pub threads: usize,
-    /// CPU time after which an evaluation is told to stop.
+    /// The CPU time after which an evaluation is told to stop.
     pub limit: Duration,
-    /// CPU time that an evaluation may use after it was told to stop.
+    /// The CPU time for an evaluation to stop after it was told to.
     pub grace: Duration,
     /// The folder of the marks that survive this process, or `None` for no marks.
     pub marks: Option<PathBuf>,
@@ -69,7 +69,7 @@ pub struct Subject {
 /// The reason why an evaluation has no result.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Stopped {
-    /// It used more CPU time than the limit.
+    /// The evaluation used more CPU time than the limit.
     #[error("its evaluation used more than {} s of CPU time", limit.as_secs_f64())]
     TooCostly {
         /// The part that used most of it.
@@ -77,7 +77,7 @@ pub enum Stopped {
         /// The limit.
         limit: Duration,
     },
-    /// It used more CPU time than the limit and did not stop when told to.
+    /// The evaluation used more CPU time than the limit and did not stop when told to.
     #[error("its evaluation used more than {} s of CPU time and did not stop", limit.as_secs_f64())]
     Lost {
         /// The part that used most of it.
@@ -85,19 +85,19 @@ pub enum Stopped {
         /// The limit with the grace.
         limit: Duration,
     },
-    /// It panicked.
+    /// The evaluation panicked.
     #[error("its evaluation panicked: internal error; report this as a bug")]
     Panicked {
-        /// The part that was at work.
+        /// The part that was being evaluated.
         part: Option<Part>,
     },
-    /// It ended the whole process, twice, the second time while nothing else was evaluated.
+    /// The evaluation ended the whole process twice, the second time while nothing else was evaluated.
     #[error("its evaluation ended the process of the operator twice")]
     Deadly {
-        /// The part that was at work.
+        /// The part that was being evaluated.
         part: Option<Part>,
     },
-    /// Its object was cancelled, suspended or deleted before the evaluation began.
+    /// The object was canceled, suspended or deleted before the evaluation began.
     #[error("its object was cancelled, suspended or deleted meanwhile")]
     Withdrawn,
     /// The evaluator has ended.
@@ -106,7 +106,7 @@ pub enum Stopped {
 }
 
 impl Stopped {
-    /// The part to blame, or `None` where the text as a whole is to blame.
+    /// Returns the part that caused the stop, or `None` if no single part did.
     #[must_use]
     pub fn part(&self) -> Option<&Part> {
         match self {
@@ -119,14 +119,14 @@ impl Stopped {
     }
 }
 
-/// Evaluates closures within bounds. Clones share the threads, which end with the last clone.
+/// The evaluator of closures within limits. Clones share the threads, which end with the last clone.
 #[derive(Clone)]
 pub struct Evaluator {
     handle: Option<Arc<Handle>>,
 }
 
 impl Evaluator {
-    /// An evaluator with threads of its own.
+    /// Starts an evaluator with its own threads.
     ///
     /// # Errors
     /// A thread cannot be started, or the folder of the marks cannot be read or written.
@@ -134,13 +134,13 @@ impl Evaluator {
         Ok(Self { handle: Some(Arc::new(Handle::start(settings)?)) })
     }
 
-    /// An evaluator that evaluates where it is asked to, without bounds.
+    /// Returns an evaluator that evaluates on the calling thread, without limits.
     #[must_use]
     pub fn inline() -> Self {
         Self { handle: None }
     }
 
-    /// Whether it evaluates where it is asked to.
+    /// Whether it evaluates on the calling thread.
     #[must_use]
     pub fn is_inline(&self) -> bool {
         self.handle.is_none()
@@ -149,7 +149,7 @@ impl Evaluator {
     /// Evaluates `work`. An evaluation whose future is dropped is told to stop.
     ///
     /// # Errors
-    /// Why there is no result.
+    /// The reason why there is no result.
     pub async fn run<T: Send + 'static>(
         &self,
         subject: Subject,
@@ -159,11 +159,11 @@ impl Evaluator {
         submit(handle, subject, false, work).await.unwrap_or(Err(Stopped::Closed))
     }
 
-    /// The same for an evaluation that can be repeated. Where it was taken for a cheap one and is not, it gives way to
-    /// those that wait, and is evaluated once more as a costly one.
+    /// Evaluates `work` that can be repeated. If it was expected to be cheap and is not, it stops for the waiting
+    /// evaluations, and is repeated as a costly one.
     ///
     /// # Errors
-    /// Why there is no result.
+    /// The reason why there is no result.
     pub async fn run_repeatable<T: Send + 'static>(
         &self,
         subject: Subject,
@@ -190,41 +190,41 @@ impl Evaluator {
         futures::executor::block_on(self.run(subject, work))
     }
 
-    /// Charges to the share of a namespace what was done for it outside of evaluations: it took so long.
+    /// Charges the time of other work for a namespace to its share.
     pub fn charge(&self, namespace: &str, took: Duration) {
         if let Some(handle) = &self.handle {
             handle.charge(namespace, took);
         }
     }
 
-    /// Whether the process before this one ended while it evaluated this object. Such a suspect is evaluated alone,
-    /// once nothing else has been evaluated for a while.
+    /// Whether the previous process ended while it evaluated this object. Such a suspect is evaluated alone, after a
+    /// time without other evaluations.
     #[must_use]
     pub fn is_suspect(&self, subject: &Subject) -> bool {
         self.handle.as_ref().is_some_and(|handle| handle.is_suspect(subject))
     }
 
-    /// Removes `subject` from the suspects: every evaluation that its reconcile needs has finished, or it needs none.
-    /// One finished evaluation does not prove that, because another one may follow.
+    /// Removes `subject` from the suspects: every evaluation of its reconcile has finished, or it needs none. A single
+    /// finished evaluation is not enough, because another one can follow.
     pub fn clear(&self, subject: &Subject) {
         if let Some(handle) = &self.handle {
             handle.clear(subject);
         }
     }
 
-    /// The number of lost threads, as it grows.
+    /// Returns the number of lost threads, as a channel.
     #[must_use]
     pub fn lost(&self) -> watch::Receiver<usize> {
         self.handle.as_ref().map_or_else(|| watch::Sender::new(0).subscribe(), |handle| handle.lost())
     }
 
-    /// The number of evaluations that have begun.
+    /// Returns the number of evaluations that have begun.
     #[must_use]
     pub fn begun(&self) -> u64 {
         self.handle.as_ref().map_or(0, |handle| handle.begun())
     }
 
-    /// The number of evaluations that wait for a thread.
+    /// Returns the number of evaluations that wait for a thread.
     #[must_use]
     pub fn waiting(&self) -> usize {
         self.handle.as_ref().map_or(0, |handle| handle.waiting())
@@ -250,8 +250,8 @@ async fn submit<T: Send + 'static>(
     result.unwrap_or(Some(Err(Stopped::Closed)))
 }
 
-/// An evaluation that somebody waits for. If this is dropped before its end, it is told to stop, and does not wait for
-/// a thread any more: what it would have read takes memory.
+/// An evaluation with a waiting caller. If this is dropped before its end, the evaluation is told to stop or leaves the
+/// queue, so that its input is freed.
 struct Wanted<'h> {
     flag: Arc<AtomicBool>,
     handle: &'h Handle,

@@ -23,12 +23,12 @@ pub use client::{Answer, AnswerBody, BodyRefused, HttpClient, HttpSettings};
 pub use header_secret::HeaderSecret;
 pub use scrub::Scrubber;
 
-/// Methods a step may use. CONNECT and TRACE are left out: a tunnel is no call, and TRACE echoes
+/// The methods that a step may use. CONNECT and TRACE are excluded: a tunnel is not a call, and TRACE returns
 /// credentials.
 const METHODS: &[&str] = &["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
 
-/// Headers that belong to the connection or are computed. `accept-encoding` is among them because
-/// answers are not decompressed: a small bomb must not become a large text.
+/// The headers that belong to the connection or are computed. `accept-encoding` is among them because answers are not
+/// decompressed, so that a small compressed answer cannot become a large text.
 const OWN_HEADERS: &[&str] = &[
     "host",
     "content-length",
@@ -45,22 +45,21 @@ const OWN_HEADERS: &[&str] = &[
     "accept-encoding",
 ];
 
-/// One call. Its `Debug` shows neither the query, nor header values, nor the body: they may hold
-/// secrets.
+/// One call. Its `Debug` shows neither the query, nor header values, nor the body, because they may hold secrets.
 #[derive(Clone)]
 pub struct HttpRequest {
     /// `GET`, `HEAD`, `POST`, `PUT`, `PATCH`, `DELETE` or `OPTIONS`, in upper case.
     pub method: String,
     /// An absolute http or https URL.
     pub url: String,
-    /// Names and values; a name may stand more than once.
+    /// The names and values of the headers; a name can occur several times.
     pub headers: Vec<(String, String)>,
-    /// Headers whose values are those of Secrets. No other header has the name of one of them. Answers and errors hold
-    /// none of the values.
+    /// The headers whose values come from Secrets. Other headers have other names. The values are removed from answers
+    /// and errors.
     pub secret_headers: Vec<HeaderSecret>,
     /// The body; sent as `text/plain; charset=utf-8` unless a `content-type` header says otherwise.
     pub body: Option<String>,
-    /// The statuses that are a success; empty for 200 to 299.
+    /// The status codes of a success; empty for 200 to 299.
     pub expect_status: Vec<u16>,
     /// The time for the whole call, from name resolution to the answer's last byte.
     pub timeout: Duration,
@@ -71,31 +70,31 @@ pub struct HttpRequest {
 pub struct HttpReply {
     /// The HTTP status.
     pub status: u16,
-    /// The body as text. Bytes that are not UTF-8 are replaced by U+FFFD: the call has had its
-    /// effect, and failing it afterwards would undo nothing.
+    /// The body as text. Bytes that are not UTF-8 are replaced by U+FFFD, because the call has had its effect and a
+    /// failure would not undo it.
     pub body: String,
     /// Whether bytes were replaced in `body`.
     pub replaced: bool,
 }
 
-/// Makes HTTP calls for steps.
+/// The interface for HTTP calls of steps.
 #[async_trait]
 pub trait Http: Send + Sync {
     /// Makes one call, once.
     ///
-    /// # Errors Everything but a complete answer with an expected status; see [`CallError`] for
-    /// what may be repeated.
+    /// # Errors Everything but a complete answer with an expected status. See [`CallError`] for the calls that may be
+    /// repeated.
     async fn call(&self, request: HttpRequest) -> Result<HttpReply, CallError>;
 }
 
 impl HttpRequest {
-    /// The URL for people: without its query, which may hold secrets.
+    /// Returns the URL for people: without its query, which may hold secrets.
     #[must_use]
     pub fn place(&self) -> String {
         Self::place_of(&self.url)
     }
 
-    /// A URL for people: without its query.
+    /// Returns a URL for people: without its query.
     pub(crate) fn place_of(url: &str) -> String {
         url.parse().map_or_else(|_| "a text that is not a URL".to_owned(), |url| place(&url))
     }
@@ -126,7 +125,7 @@ fn method(text: &str) -> Result<Method, CallError> {
     })
 }
 
-/// The request's headers; values never appear in errors, they may be secrets.
+/// Parses the request's headers. Values never appear in errors, because they may be secrets.
 fn headers(request: &HttpRequest) -> Result<HeaderMap, CallError> {
     let mut headers = HeaderMap::new();
     for (name, value) in &request.headers {
@@ -146,7 +145,7 @@ fn headers(request: &HttpRequest) -> Result<HeaderMap, CallError> {
     Ok(headers)
 }
 
-/// A header of a request.
+/// Parses a header of a request.
 fn header(name: &str, value: &str) -> Result<(HeaderName, HeaderValue), CallError> {
     let shown = excerpt(name, []);
     let name = HeaderName::from_bytes(name.as_bytes())
@@ -161,7 +160,7 @@ fn header(name: &str, value: &str) -> Result<(HeaderName, HeaderValue), CallErro
     Ok((name, value))
 }
 
-/// A URL on one short line, without its query.
+/// Renders a URL on one short line, without its query.
 fn place(url: &Url) -> String {
     excerpt(&format!("{}{}", url.origin().ascii_serialization(), url.path()), [])
 }

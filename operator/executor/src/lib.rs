@@ -1,8 +1,8 @@
 //! The calls of a run to the outside: HTTP, models, blobs and Secrets, the addresses they may reach, and the threads on
 //! which text of users is evaluated.
 //!
-//! **Invariant:** it does not decide what a run does next, and has no Kubernetes client: it makes the call it is given,
-//! and returns the result.
+//! **Invariant:** the crate does not decide what a run does next, and has no Kubernetes client: it makes the given
+//! call, and returns the result.
 
 pub mod address;
 pub mod agent;

@@ -1,13 +1,13 @@
-//! Foreign text made fit for an error message: one short line, nothing invisible, no known secret.
+//! Excerpts of foreign text for error messages: one short line without invisible characters and known secrets.
 //!
 //! For messages only: a run sees the whole answer.
 
 use signoff_expr::text::is_invisible;
 
-/// The most characters of foreign text that an error message quotes.
+/// The maximum length of foreign text in an error message, in characters.
 const LIMIT: usize = 200;
 
-/// Shorter secrets are left alone: replacing every `a` would tell more than it hides.
+/// The minimum length of a replaced secret: replacing every `a` would tell more than it hides.
 const SHORTEST_SECRET: usize = 6;
 
 /// Returns the beginning of `text` on one line: secrets replaced, control and invisible characters dropped, at most 200
@@ -15,7 +15,7 @@ const SHORTEST_SECRET: usize = 6;
 pub fn excerpt<'a>(text: &str, secrets: impl IntoIterator<Item = &'a str>) -> String {
     let mut text = text.to_owned();
     for secret in secrets {
-        // `Bearer <key>` hides the key alone too: a server may quote either.
+        // For `Bearer <key>` the key alone is replaced too, because a server may quote either.
         for part in [Some(secret), secret.split_once(' ').map(|(_, rest)| rest)].into_iter().flatten() {
             if part.len() >= SHORTEST_SECRET {
                 text = text.replace(part, "[redacted]");
@@ -30,7 +30,7 @@ pub fn excerpt<'a>(text: &str, secrets: impl IntoIterator<Item = &'a str>) -> St
     line.trim_end().to_owned()
 }
 
-/// A text on one line: without what cannot be seen, and with one space where there are gaps.
+/// Returns the characters of a text on one line: without invisible characters, and with one space for each gap.
 pub(crate) fn on_a_line(text: &str) -> impl Iterator<Item = char> {
     let mut after_gap = true;
     text.chars().filter(|character| !invisible(*character)).filter_map(move |character| {
@@ -41,7 +41,7 @@ pub(crate) fn on_a_line(text: &str) -> impl Iterator<Item = char> {
     })
 }
 
-/// Whether a character changes what a terminal shows without being seen. A gap is none: it becomes a space.
+/// Whether a character is invisible but changes what a terminal shows. White space is not: it becomes a space.
 fn invisible(character: char) -> bool {
     !character.is_whitespace() && (character.is_control() || is_invisible(character))
 }
@@ -53,7 +53,7 @@ mod tests {
     #[test]
     fn foreign_text_becomes_one_short_visible_line() {
         assert_eq!(excerpt(" a\r\n\tb\u{1b}[31m \u{202e}c\u{200b} ", []), "a b[31m c");
-        // Line and paragraph separators are gaps; blank letters and fillers are nothing.
+        // Line and paragraph separators become spaces; blank letters and fillers are removed.
         assert_eq!(excerpt("a\u{2028}b\u{2029}c\u{3164}d\u{115F}e\u{2800}f\u{34F}g", []), "a b cdefg");
         let long = excerpt(&"x".repeat(5000), []);
         assert_eq!(long.chars().count(), 201);

@@ -13,9 +13,8 @@ use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use crate::address::{AddressSettings, Error};
 
 tokio::task_local! {
-    /// The port of the call that is being made by this task. A resolver is told a name only, but
-    /// exceptions are for ports. Where it is unset, exceptions for one port do not apply: the
-    /// check fails closed.
+    /// The port of the current call of this task. A resolver gets only a name, but exceptions are for ports. If it is
+    /// not set, exceptions for one port do not apply, so that the check fails closed.
     pub(crate) static PORT: Option<u16>;
 }
 
@@ -32,7 +31,7 @@ impl Resolve for System {
     }
 }
 
-/// Another resolver's answers without the refused ones.
+/// A resolver that returns another resolver's answers without the refused addresses.
 pub(crate) struct Checked {
     pub(crate) inner: Arc<dyn Resolve>,
     pub(crate) settings: Arc<AddressSettings>,
@@ -61,7 +60,7 @@ impl Resolve for Checked {
     }
 }
 
-/// The refusal behind a connection error, if it was one.
+/// Returns the refusal that caused a connection error, if there was one.
 pub(crate) fn refusal(error: &reqwest::Error) -> Option<&Error> {
     let mut source = error.source();
     while let Some(cause) = source {

@@ -1,4 +1,4 @@
-//! Secret values, and the hosts each may be sent to.
+//! Secret values, and the hosts to which each may be sent.
 //!
 //! The controller fetches Secrets over the Kubernetes API when the call is made. A missing or ambiguous value is
 //! refused.
@@ -12,15 +12,15 @@ use url::Url;
 use crate::error::CallError;
 use crate::redact::excerpt;
 
-/// The annotation of a Secret that names, separated by commas, the hosts it may be sent to.
+/// The annotation of a Secret with the hosts to which it may be sent, separated by commas.
 pub const ALLOWED_HOSTS: &str = "signoff.dev/allowed-hosts";
 
-/// The use of a Secret's value: where it is sent, and as what.
+/// The use of a Secret's value: its target, and its role in the request.
 #[derive(Clone, Copy, Debug)]
 pub enum SecretUse<'u> {
     /// The key of the model provider at this URL.
     ProviderKey(&'u Url),
-    /// A header of a request to this URL. Without TLS it is sent only where the Secret lists `http://host:port`.
+    /// A header of a request to this URL. Without TLS it is sent only if the Secret lists `http://host:port`.
     Header(&'u Url),
 }
 
@@ -33,13 +33,13 @@ impl<'u> SecretUse<'u> {
         }
     }
 
-    /// Whether a list of hosts allows it.
+    /// Whether a list of hosts allows this use.
     pub fn is_listed<'a>(self, entries: impl IntoIterator<Item = &'a str> + Clone) -> bool {
         let needs_tls = matches!(self, Self::Header(url) if url.scheme() != "https");
         (!needs_tls && hosts::lists(entries.clone(), self.url())) || hosts::lists_without_tls(entries, self.url())
     }
 
-    /// Returns the entry of a list of hosts that would allow it; empty if the URL has no host.
+    /// Returns the entry that would allow this use in a list of hosts; empty if the URL has no host.
     #[must_use]
     pub fn entry(self) -> String {
         let host = self.url().host_str().unwrap_or_default();
@@ -57,18 +57,18 @@ impl<'u> SecretUse<'u> {
 pub struct FoundSecret {
     /// The value.
     pub value: SecretText,
-    /// The object that it was read from, such as `uid 1c0b…, version 4711`; `None` if it is not in a cluster.
+    /// The object that it was read from, such as `uid 1c0b…, version 4711`; `None` outside of a cluster.
     pub version: Option<String>,
 }
 
-/// Gives out Secret values for calls.
+/// The interface that returns Secret values for calls.
 #[async_trait]
 pub trait Secrets: Send + Sync {
     /// Returns the text under `key` of the Secret `namespace/name`, if the Secret allows this use.
     ///
     /// # Errors
-    /// `Refused` when [`host_allowed`] says no; `Invalid` when Secret or key are missing or not text; `Unreachable`
-    /// when the API server gave no answer. The value is in none of them.
+    /// `Refused` if [`host_allowed`] refuses the use; `Invalid` if the Secret or the key is missing or not text;
+    /// `Unreachable` if the API server does not answer. No error contains the value.
     async fn read(
         &self,
         namespace: &str,
@@ -86,14 +86,14 @@ pub trait Secrets: Send + Sync {
     }
 }
 
-/// Whether a Secret with this annotation allows a use.
+/// Checks that a Secret with this annotation allows a use.
 ///
-/// An entry is a host (any port), a host and port, or `*.` and a suffix, which covers every name
-/// under the suffix but not the suffix itself; `http://host:port` allows a header without TLS. Entries that are nothing
-/// of this kind match nothing. `secret` is `namespace/name`, for the message.
+/// An entry is a host (any port), a host and port, or `*.` and a suffix, which covers every name under the suffix but
+/// not the suffix itself. `http://host:port` allows a header without TLS. Other entries match nothing. `secret` is
+/// `namespace/name`, for the message.
 ///
 /// # Errors
-/// `Refused`, naming the Secret and the annotation that would allow it.
+/// `Refused`, with the Secret and the annotation that would allow the use.
 pub fn host_allowed(secret: &str, annotation: Option<&str>, wanted: SecretUse<'_>) -> Result<(), CallError> {
     let Some(host) = wanted.url().host() else {
         let scheme = wanted.url().scheme();
@@ -215,7 +215,7 @@ mod tests {
             assert!(refused.ends_with("if it belongs there, add http://letters.svc:8080"), "{refused}");
         }
         assert!(check("http://letters.svc:443", "https://letters.svc/").is_err());
-        // A provider without TLS is listed either way.
+        // For a provider without TLS both forms of an entry work.
         assert!(allowed("models.svc", "http://models.svc:8000"));
         assert!(allowed("http://models.svc:8000", "http://models.svc:8000"));
     }

@@ -1,9 +1,9 @@
-//! Recognises the failures of TLS among the causes of an error.
+//! The recognition of TLS failures among the causes of an error.
 
 use std::error::Error;
 use std::io;
 
-/// Whether TLS is a cause of an error: a certificate that is not accepted, or a handshake that failed.
+/// Whether TLS is a cause of an error: a certificate that is not trusted, or a failed handshake.
 #[must_use]
 pub fn is_tls(error: &(dyn Error + 'static)) -> bool {
     let mut next = Some(error);
@@ -11,7 +11,7 @@ pub fn is_tls(error: &(dyn Error + 'static)) -> bool {
         if cause.is::<rustls::Error>() {
             return true;
         }
-        // The source of an I/O error is that of the error within, so the error within would be passed over.
+        // The source of an I/O error is that of the inner error, so the inner error itself would be skipped.
         next = match cause.downcast_ref::<io::Error>().and_then(io::Error::get_ref) {
             Some(within) => Some(within as &(dyn Error + 'static)),
             None => cause.source(),

@@ -1,7 +1,7 @@
 //! Servers of tools (MCP): the trait by which a run lists and calls the tools of a server.
 //!
-//! A server has a URL, or is a command. The client over HTTP refuses commands; local runs give the executor an
-//! implementation that starts them too.
+//! A server has a URL, or is a command. The client over HTTP refuses commands. Local runs have an implementation that
+//! also starts commands.
 
 use std::time::Duration;
 
@@ -11,37 +11,37 @@ use signoff_api::{Digest, catalogue::Catalogue};
 
 use crate::{error::CallError, http::HeaderSecret};
 
-/// Lists and calls the tools of servers.
+/// The interface for the tools of servers.
 #[async_trait]
 pub trait ToolServers: Send + Sync {
     /// Returns the tools that a server offers. The request can be repeated.
     ///
     /// # Errors
-    /// `Unreachable` where the server is away; `Refused` where the list passes a bound.
+    /// `Unreachable` if the server cannot be reached; `Refused` if the list exceeds a limit.
     async fn catalogue(&self, server: &ToolServer, timeout: Duration) -> Result<ListedTools, CallError>;
 
-    /// Calls a tool, once. `timeout`: for all requests that the call takes.
+    /// Calls a tool, once. `timeout` is for all requests of the call together.
     ///
     /// # Errors
-    /// No answer to the call. Unless the tool only reads, the call may have happened wherever `sent` is true, whatever
-    /// the class is.
+    /// The call has no answer. Unless the tool only reads, the call may have had its effect if `sent` is true, whatever
+    /// the class.
     async fn call(&self, server: &ToolServer, request: ToolRequest, timeout: Duration) -> Result<ToolReply, CallError>;
 }
 
-/// A server of `spec.servers`, as a call needs it.
+/// A server of `spec.servers` with the data for a call.
 #[derive(Clone, Debug)]
 pub struct ToolServer {
-    /// The namespace of the run: what is learnt of a server is kept by namespace.
+    /// The namespace of the run. Learned facts about a server are kept by namespace.
     pub namespace: String,
     /// The name in `spec.servers`.
     pub name: String,
-    /// The way to the server.
+    /// The address of the server.
     pub address: ServerAddress,
-    /// The header that carries the key, if the server has one.
+    /// The header with the key, if the server has one.
     pub key: Option<HeaderSecret>,
 }
 
-/// The way to a server of tools.
+/// The address of a server of tools.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ServerAddress {
     /// A URL.
@@ -70,52 +70,52 @@ impl ToolServer {
 /// A call of a tool of a server.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ToolRequest {
-    /// The server's own name of the tool.
+    /// The name of the tool on the server.
     pub tool: String,
-    /// The arguments, an object.
+    /// The arguments as an object.
     pub arguments: Value,
-    /// The definition that was decided about. The server is asked for it right before the call, and the call is sent
-    /// only if it is the same. `None` for a call that needs no decision.
+    /// The definition that was approved. The server is asked for its definition right before the call, and the call is
+    /// sent only if the two are equal. `None` for a call that needs no approval.
     pub definition: Option<Digest>,
-    /// The recorded schema of the arguments, where no definition is compared: it can have arguments sent as headers.
+    /// The recorded schema of the arguments if no definition is compared. Arguments can be sent as headers by it.
     pub schema: Option<Value>,
-    /// The depth of runs that start runs, from 0.
+    /// The number of runs that started one another before this one, from 0.
     pub depth: u32,
 }
 
-/// The tools of a server, as they were listed.
+/// The tools of a server as listed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ListedTools {
-    /// The version of the protocol that was spoken.
+    /// The version of the protocol.
     pub protocol: &'static str,
     /// The tools.
     pub catalogue: Catalogue,
 }
 
-/// The end of a call that was answered, or that was not sent because its tool has changed.
+/// The end of a call that was answered, or that was not sent because the definition of its tool has changed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ToolReply {
-    /// The version of the protocol that was spoken.
+    /// The version of the protocol.
     pub protocol: &'static str,
-    /// The way in which the call ended.
+    /// The ending of the call.
     pub ending: ToolEnding,
 }
 
-/// The way in which a call ended.
+/// The ending of a call.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ToolEnding {
     /// The tool has a result, which may be an error.
     Result(ToolOutput),
-    /// The server refused the request, by an error of JSON-RPC.
+    /// The server refused the request with an error of JSON-RPC.
     Error {
         /// The code of the error.
         code: i64,
         /// The text of the server, at most 2000 characters.
         message: String,
     },
-    /// The server asked for something that is declined: `sampling`, `elicitation`, `roots`, `tasks` or another word.
+    /// The server made requests that are declined: `sampling`, `elicitation`, `roots`, `tasks` or another word.
     AskedBack(Vec<String>),
-    /// The call was not sent: the tool has another definition than was decided about, or `None` if it is not offered.
+    /// The call was not sent: the tool has this other definition, or `None` if the server does not offer it.
     Changed(Option<Digest>),
 }
 
@@ -124,22 +124,22 @@ pub enum ToolEnding {
 pub struct ToolOutput {
     /// The structured content as JSON, otherwise the texts with a marker for each attachment.
     pub response: Value,
-    /// Whether the tool says that it failed.
+    /// Whether the tool reports a failure.
     pub is_error: bool,
-    /// The parts that are no texts.
+    /// The parts that are not texts.
     pub attachments: Vec<Attachment>,
-    /// The bytes of the result, as they were received.
+    /// The size of the result as received, in bytes.
     pub bytes: usize,
 }
 
-/// A part of a result that is no text. Its content is not kept.
+/// A part of a result that is not a text. Its content is not kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attachment {
     /// The kind: `image`, `audio`, `resource` or `link`; otherwise the server's word.
     pub kind: String,
-    /// The media type as the server names it, or an empty text.
+    /// The media type from the server, or an empty text.
     pub media_type: String,
-    /// The bytes of the content; of a link, those of its address.
+    /// The size of the content in bytes; for a link that of its address.
     pub bytes: usize,
     /// The digest of the same bytes.
     pub digest: Digest,

@@ -6,54 +6,53 @@ use std::str::FromStr;
 
 use super::Error;
 
-/// A network: an address and the number of leading bits that count.
+/// A network: an address and the number of its significant leading bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cidr {
     base: IpAddr,
     prefix: u8,
 }
 
-/// An IPv4 network of the tables; a test checks that no bit is set beyond the prefix.
+/// Returns an IPv4 network of the tables. A test checks that no bit is set beyond the prefix.
 pub(super) const fn v4(octets: [u8; 4], prefix: u8) -> Cidr {
     let [a, b, c, d] = octets;
     Cidr { base: IpAddr::V4(Ipv4Addr::new(a, b, c, d)), prefix }
 }
 
-/// The same for IPv6.
+/// Returns an IPv6 network of the tables. A test checks that no bit is set beyond the prefix.
 pub(super) const fn v6(segments: [u16; 8], prefix: u8) -> Cidr {
     let [a, b, c, d, e, f, g, h] = segments;
     Cidr { base: IpAddr::V6(Ipv6Addr::new(a, b, c, d, e, f, g, h)), prefix }
 }
 
 impl Cidr {
-    /// A network of `prefix` leading bits; `None` when the address has fewer bits or bits beyond
-    /// the prefix are set.
+    /// Returns a network of `prefix` leading bits, or `None` if the address has fewer bits or bits beyond the prefix
+    /// are set.
     #[must_use]
     pub fn new(base: IpAddr, prefix: u8) -> Option<Self> {
         let cidr = Self { base, prefix };
         cidr.is_canonical().then_some(cidr)
     }
 
-    /// The network of one address.
+    /// Returns the network of one address.
     #[must_use]
     pub fn single(address: IpAddr) -> Self {
         Self { base: address, prefix: if address.is_ipv4() { 32 } else { 128 } }
     }
 
-    /// Whether the address lies in the network. An IPv4 address is in no IPv6 network, nor the
-    /// reverse.
+    /// Whether the network contains the address. An IPv6 network contains no IPv4 address, and vice versa.
     #[must_use]
     pub fn contains(&self, address: IpAddr) -> bool {
         self.base.is_ipv4() == address.is_ipv4() && bits(address) & self.mask() == bits(self.base)
     }
 
-    /// Whether every address of the network lies in `other` too.
+    /// Whether `other` contains every address of the network.
     #[must_use]
     pub fn is_within(&self, other: &Self) -> bool {
         self.prefix >= other.prefix && other.contains(self.base)
     }
 
-    /// The number of leading bits that count.
+    /// Returns the number of significant leading bits.
     #[must_use]
     pub fn prefix(&self) -> u8 {
         self.prefix
@@ -65,7 +64,7 @@ impl Cidr {
         self.prefix <= width && bits(self.base) & !self.mask() == 0
     }
 
-    /// The first and the last address.
+    /// Returns the first and the last address.
     #[cfg(test)]
     pub(super) fn ends(&self) -> [IpAddr; 2] {
         let last = bits(self.base) | !self.mask();
@@ -76,13 +75,13 @@ impl Cidr {
         [self.base, last]
     }
 
-    /// The leading bits, in the top of 128 for both families.
+    /// Returns a mask of the leading bits, in the top of 128 for both families.
     fn mask(&self) -> u128 {
         u128::MAX.checked_shl(128_u32.saturating_sub(self.prefix.into())).unwrap_or(0)
     }
 }
 
-/// An address's bits from the top of 128, so that both families share one mask.
+/// Returns the bits of an address in the top of 128, so that both families share one mask.
 fn bits(address: IpAddr) -> u128 {
     match address {
         IpAddr::V4(address) => u128::from(address.to_bits()) << 96,
@@ -99,7 +98,7 @@ impl fmt::Display for Cidr {
 impl FromStr for Cidr {
     type Err = Error;
 
-    /// `10.0.0.0/8`, `::1/128`, or a bare address.
+    /// Parses `10.0.0.0/8`, `::1/128`, or a bare address.
     fn from_str(text: &str) -> Result<Self, Error> {
         let wrong = || Error::Setting(text.to_owned());
         match text.split_once('/') {

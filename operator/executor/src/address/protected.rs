@@ -13,12 +13,12 @@ use tokio::sync::watch;
 
 use super::cidr::{Cidr, v4, v6};
 
-/// Networks in which clusters have their nodes, pods and services, where they are not public.
+/// The networks in which clusters have nodes, pods and services without public addresses.
 const PRIVATE: [Cidr; 4] =
     [v4([10, 0, 0, 0], 8), v4([172, 16, 0, 0], 12), v4([192, 168, 0, 0], 16), v6([0xfc00, 0, 0, 0, 0, 0, 0, 0], 7)];
 
-/// The addresses around the operator that no call reaches: nodes, Pods, Services, the API server. Clones share one set,
-/// which is empty at first.
+/// The addresses around the operator that calls must not reach: nodes, Pods, Services, the API server. Clones share one
+/// set, which is empty at first.
 #[derive(Clone, Debug)]
 pub struct ProtectedSet {
     known: Arc<watch::Sender<BTreeMap<&'static str, Known>>>,
@@ -26,7 +26,7 @@ pub struct ProtectedSet {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Known {
-    /// Soon, or not at all.
+    /// The report is announced and has not arrived.
     Awaited,
     Here(BTreeSet<IpAddr>),
     /// The reason why they cannot be read.
@@ -36,11 +36,11 @@ enum Known {
 /// The kind of an address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Found {
-    /// It is not protected.
+    /// The address is not protected.
     Nothing,
-    /// One of these.
+    /// The address is one of these.
     Here(&'static str),
-    /// It may be one of these: nobody can tell, and why.
+    /// The address may be one of these, because they cannot be read for this reason.
     Perhaps(&'static str, String),
 }
 
@@ -51,27 +51,27 @@ impl Default for ProtectedSet {
 }
 
 impl ProtectedSet {
-    /// Announces that the addresses of `what` will be told: until then nobody knows. `what` is said of each of them,
-    /// as in "it is a node of the cluster".
+    /// Announces a report of the addresses of `what`. Until it arrives they are unknown. `what` completes a sentence
+    /// about an address, as in "it is a node of the cluster".
     pub fn announce(&self, what: &'static str) {
         self.set(what, Known::Awaited);
     }
 
-    /// These are all addresses of `what` now.
+    /// Replaces the addresses of `what`.
     pub fn tell(&self, what: &'static str, addresses: BTreeSet<IpAddr>) {
         self.set(what, Known::Here(addresses));
     }
 
-    /// The addresses of `what` cannot be found out. What was told before stays. Returns whether this is news.
+    /// Records that the addresses of `what` cannot be read. Earlier addresses stay. Returns whether the state changed.
     pub fn hide(&self, what: &'static str, why: &str) -> bool {
         let told = matches!(self.known.borrow().get(what), Some(Known::Here(_)));
         !told && self.set(what, Known::Hidden(why.to_owned()))
     }
 
-    /// Ready when all that was announced is told or known to be hidden.
+    /// Waits until each announced report has arrived or has failed.
     pub async fn settled(&self) {
         let awaits = |known: &BTreeMap<_, Known>| known.values().any(|known| *known == Known::Awaited);
-        // The sender lives as long as this.
+        // `self` holds the sender, so it is not dropped during the wait.
         let _ = self.known.subscribe().wait_for(|known| !awaits(known)).await;
     }
 

@@ -1,8 +1,8 @@
 //! The table of address ranges: every entry of the IANA special-purpose registries of both families, the IPv6 address
 //! space, and the metadata services of clouds, each refused or allowed.
 //!
-//! Data only. The most specific row that holds an address decides about it. The page `docs/security/addresses.md` is
-//! made from this table.
+//! Data only. The most specific row that contains an address applies to it. The page `docs/security/addresses.md` is
+//! generated from this table.
 
 use std::{fmt::Write as _, net::IpAddr};
 
@@ -11,7 +11,7 @@ use super::cidr::{Cidr, v4, v6};
 /// The path of the page below the repository.
 pub const PAGE: &str = "docs/security/addresses.md";
 
-/// One range: its name, where it is specified, and what applies to its addresses.
+/// One range: its name, its source, and the rule for its addresses.
 #[derive(Debug)]
 pub struct Range {
     /// The network.
@@ -42,27 +42,27 @@ pub enum RangeVerdict {
     Allowed,
     /// Refused, unless an entry of `--allow-address` covers it.
     Refused,
-    /// Refused, unless an entry of `--allow-address` names the address, its name, or a part of this very range: a
-    /// larger range does not open it.
+    /// Refused, unless an entry of `--allow-address` names the address, its name, or a part of this very range. A
+    /// larger range does not allow it.
     Metadata,
-    /// The IPv4 address in the last 32 bits is judged instead.
+    /// The IPv4 address in the last 32 bits is checked instead.
     Inner,
 }
 
-/// A class of refused addresses.
+/// Returns a class of refused addresses.
 const fn refused(what: &'static str, reason: &'static str) -> Class {
     Class { verdict: RangeVerdict::Refused, what, reason }
 }
 
-/// A class of allowed addresses.
+/// Returns a class of allowed addresses.
 const fn allowed(what: &'static str, reason: &'static str) -> Class {
     Class { verdict: RangeVerdict::Allowed, what, reason }
 }
 
-/// The reason of every class of spellings.
+/// The reason of the rules for all other spellings of IPv4 addresses.
 const SPELLING: &str = "leads to an IPv4 address past the rows for IPv4; the IPv4 address itself can be called";
 
-/// A class of addresses that lead to an IPv4 address by another spelling or a relay.
+/// Returns a class of addresses that lead to an IPv4 address by another spelling or a relay.
 const fn spelling(what: &'static str) -> Class {
     refused(what, SPELLING)
 }
@@ -213,7 +213,7 @@ pub static IPV6: &[Range] = &[
     row(v6([0xff00, 0, 0, 0, 0, 0, 0, 0], 8), "Multicast", "RFC 4291", &MULTICAST),
 ];
 
-/// Returns the most specific range that holds an address. Both tables cover their family; a test checks it.
+/// Returns the most specific range that contains an address. Both tables cover their family; a test checks it.
 pub(super) fn range_of(address: IpAddr) -> Option<&'static Range> {
     let table = if address.is_ipv4() { IPV4 } else { IPV6 };
     table.iter().filter(|range| range.network.contains(address)).max_by_key(|range| range.network.prefix())

@@ -1,7 +1,7 @@
-//! Anthropic's Messages API, as other servers speak it too.
+//! Anthropic's Messages API, which other servers offer too.
 //!
-//! A thinking block has a signature, which the server checks when the block comes back. **Invariant:** the blocks of an
-//! answer that has any go back unchanged and in their order.
+//! A thinking block has a signature, which the server checks when the block is sent back. **Invariant:** the blocks of
+//! an answer with thinking are sent back unchanged and in order.
 
 mod answer;
 
@@ -26,11 +26,11 @@ use crate::{
 
 /// The version of the API.
 const VERSION: &str = "2023-06-01";
-/// The most tokens of an answer where the agent gives no number: the API takes no request without one.
+/// The default maximum of tokens of an answer: the API refuses a request without a maximum.
 const MAX_TOKENS: u32 = 8192;
-/// The text of what has none: the server refuses blocks of white space.
+/// The text that replaces an empty one, because the server refuses blocks of white space.
 const EMPTY: &str = "(empty)";
-/// The mark at the end of what the server caches.
+/// The mark at the end of a part that the server caches.
 const EPHEMERAL: CacheControl = CacheControl { kind: "ephemeral" };
 
 const USER: &str = "user";
@@ -40,7 +40,7 @@ const STREAM: &str = "stream";
 const CACHE_CONTROL: &str = "cache_control";
 const TOOL_CHOICE: &str = "tool_choice";
 
-/// The fields of a call that are not the server's own.
+/// The fields of a call that are defined by the API.
 const OF_CALL: [&str; 5] = ["type", "id", "name", "input", CACHE_CONTROL];
 
 /// The protocol.
@@ -55,7 +55,7 @@ struct MessagesRequest<'a> {
     messages: Vec<MessagesTurn<'a>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     tools: Vec<MessagesTool<'a>>,
-    /// None of the tools, or absent.
+    /// `none`, or absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     tool_choice: Option<ToolChoice>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -64,7 +64,7 @@ struct MessagesRequest<'a> {
     stream: Option<bool>,
 }
 
-/// A message: all that one role said in a row.
+/// A message: all consecutive content of one role.
 #[derive(Serialize)]
 struct MessagesTurn<'a> {
     role: &'static str,
@@ -94,7 +94,7 @@ enum Block<'a> {
         #[serde(skip_serializing_if = "Option::is_none")]
         cache_control: Option<CacheControl>,
     },
-    /// As the server wrote it.
+    /// The block as the server wrote it.
     #[serde(untagged)]
     Item(&'a RawValue),
 }
@@ -127,7 +127,7 @@ impl Protocol for Messages {
 
     fn write(&self, turn: &TurnRequest, left_out: &LeftOut) -> Result<Written, CallError> {
         let takes = |field: &str| !left_out.contains(field);
-        // The server takes no conversation with calls without any tool.
+        // The server refuses a conversation with calls but without tools.
         let called = if turn.tools.is_empty() { called(turn) } else { BTreeSet::new() };
         let mut request = MessagesRequest {
             model: &turn.model,
@@ -181,7 +181,7 @@ fn called(turn: &TurnRequest) -> BTreeSet<&str> {
     turn.messages.iter().flat_map(|message| &message.calls).map(|call| call.tool.as_str()).collect()
 }
 
-/// Returns the messages: those of one role in a row are one.
+/// Returns the messages. Consecutive messages of one role are merged.
 fn conversation<'a>(turn: &'a TurnRequest, left_out: &LeftOut) -> Vec<MessagesTurn<'a>> {
     let mut said: Vec<MessagesTurn<'a>> = Vec::new();
     for message in &turn.messages {
@@ -204,7 +204,7 @@ fn conversation<'a>(turn: &'a TurnRequest, left_out: &LeftOut) -> Vec<MessagesTu
 /// Returns the blocks of a message of the model.
 fn answered<'a>(message: &'a Message, turn: &TurnRequest, left_out: &LeftOut) -> Vec<Block<'a>> {
     let parts = opaque_of(message, turn);
-    // Where an answer has items, its texts are among them.
+    // The items of an answer include its texts.
     let has_items = parts.iter().any(|part| matches!(part, OpaquePart::Item(_)));
     let mut blocks: Vec<Block<'a>> = Block::text(&message.text).filter(|_| !has_items).into_iter().collect();
     let mut calls: Vec<Option<&'a ToolCall>> = message.calls.iter().map(Some).collect();
@@ -224,7 +224,7 @@ fn answered<'a>(message: &'a Message, turn: &TurnRequest, left_out: &LeftOut) ->
 }
 
 impl MessagesRequest<'_> {
-    /// Marks the ends of what the server caches: all that comes before the conversation, and the conversation.
+    /// Marks the ends of the parts that the server caches: everything before the conversation, and the conversation.
     fn mark_cached(&mut self) {
         let system = self.system.iter_mut().rev().find_map(Block::mark);
         let before = system.or_else(|| self.tools.last_mut().map(|tool| &mut tool.cache_control));
@@ -237,7 +237,7 @@ impl MessagesRequest<'_> {
 }
 
 impl<'a> Block<'a> {
-    /// Returns a text; `None` where it is only white space.
+    /// Returns a text block, or `None` if the text is only white space.
     fn text(text: &'a str) -> Option<Self> {
         (!is_blank(text)).then_some(Self::Text { text, cache_control: None })
     }
@@ -253,7 +253,7 @@ impl<'a> Block<'a> {
         Self::ToolResult { tool_use_id, content, cache_control: None }
     }
 
-    /// Returns the place of the mark; `None` where the server's own block must not be changed.
+    /// Returns the field for the mark, or `None` if the block is the server's own and must not change.
     fn mark(&mut self) -> Option<&mut Option<CacheControl>> {
         match self {
             Self::Text { cache_control, .. }
@@ -263,7 +263,7 @@ impl<'a> Block<'a> {
         }
     }
 
-    /// Returns the names of the server's own fields of a call.
+    /// Returns the names of the fields of a call that the API does not define.
     fn own_names(&self) -> Vec<String> {
         match self {
             Self::ToolUse { own, .. } => own.names().map(str::to_owned).collect(),
@@ -278,7 +278,7 @@ impl<'a> MessagesTool<'a> {
         Self { name, description, input_schema: Cow::Borrowed(&offer.parameters), cache_control: None }
     }
 
-    /// Returns a tool that was called before, and cannot be called now.
+    /// Returns a placeholder for a tool that was called before, and is not offered now.
     fn not_offered(name: &'a str) -> Self {
         let input_schema = Cow::Owned(json!({"type": "object", "properties": {}}));
         Self { name, description: "Cannot be called any more.", input_schema, cache_control: None }
@@ -338,7 +338,7 @@ mod tests {
         serde_json::from_str(&written(turn, &[]).body).unwrap()
     }
 
-    /// The parts of a whole answer that only the provider can read.
+    /// Returns the parts of a whole answer that only the provider can read.
     fn parts(content: &Value) -> Vec<OpaquePart> {
         let answer = json!({"type": "message", "content": content, "stop_reason": "tool_use"}).to_string();
         let mut documents = Documents::new(&UnboundedRoom, Messages.reading(), Messages.has_lines(), 8 << 20);

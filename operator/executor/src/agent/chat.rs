@@ -1,7 +1,7 @@
-//! OpenAI's chat completions, as many servers speak them.
+//! OpenAI's chat completions, which many servers offer.
 //!
-//! Fields of an answer that this protocol does not know are the server's own: they are kept with a turn that has calls,
-//! and go back unchanged.
+//! Fields of an answer that this protocol does not define are kept with a turn that has calls, and are sent back
+//! unchanged.
 
 use serde::{Serialize, Serializer, ser::SerializeMap as _};
 use serde_json::value::RawValue;
@@ -21,12 +21,12 @@ use super::{
 };
 use crate::error::CallError;
 
-/// The fields of a message that are not the server's own.
+/// The fields of a message that the protocol defines.
 const OF_MESSAGE: [&str; 8] =
     ["role", "content", "refusal", "tool_calls", "function_call", "audio", "annotations", EXECUTED_TOOLS];
-/// The fields of a call that are not the server's own.
+/// The fields of a call that the protocol defines.
 const OF_CALL: [&str; 4] = ["id", "type", "index", FUNCTION];
-/// The fields of a function that are not the server's own.
+/// The fields of a function that the protocol defines.
 const OF_FUNCTION: [&str; 2] = ["name", "arguments"];
 const FUNCTION: &str = "function";
 /// The field of tools that a server ran itself.
@@ -36,7 +36,7 @@ const MAX_COMPLETION_TOKENS: &str = "max_completion_tokens";
 const TEMPERATURE: &str = "temperature";
 const STREAM: &str = "stream";
 const STREAM_OPTIONS: &str = "stream_options";
-/// The reasons of an end after which an answer is not whole.
+/// The finish reasons after which an answer is incomplete.
 const BROKEN_OFF: [&str; 9] = [
     "error",
     "abort",
@@ -93,7 +93,7 @@ struct ChatCall<'a> {
     own: Fields<'a>,
 }
 
-/// A function, as every tool is for these servers.
+/// A function. These servers know no other tools.
 #[derive(Serialize)]
 struct ChatTool<'a> {
     #[serde(rename = "type")]
@@ -117,7 +117,7 @@ impl Protocol for ChatCompletions {
             model: &turn.model,
             messages,
             tools: turn.tools.iter().map(|function| ChatTool { kind: FUNCTION, function }).collect(),
-            // The older name first: every server knows it but those that name the newer one.
+            // The older name first: every server knows it, except those that ask for the newer one.
             max_tokens: turn.max_tokens.filter(|_| takes(MAX_TOKENS)),
             max_completion_tokens: turn.max_tokens.filter(|_| !takes(MAX_TOKENS) && takes(MAX_COMPLETION_TOKENS)),
             temperature: turn.temperature.filter(|_| takes(TEMPERATURE)),
@@ -182,7 +182,7 @@ impl<'a> ChatMessage<'a> {
         }
     }
 
-    /// Returns the names of the server's own fields.
+    /// Returns the names of the fields that the protocol does not define.
     fn own_names(&self) -> impl Iterator<Item = &str> {
         let of_calls = self.tool_calls.iter().flat_map(|called| called.own.names()).filter(|name| *name != FUNCTION);
         self.own.names().chain(of_calls)
@@ -219,9 +219,9 @@ struct Completion {
     has_choice: bool,
     has_message: bool,
     refusal: String,
-    /// The server's own fields of the message.
+    /// The fields of the message that the protocol does not define.
     own: Merged,
-    /// Those of the calls that are kept.
+    /// Such fields of the kept calls.
     of_calls: Vec<Merged>,
 }
 
@@ -235,20 +235,20 @@ impl Reading for Completion {
         if document.get("usage").is_some() {
             self.collected.set_usage(usage(&document.object("usage")?)?);
         }
-        // Of several choices the first one is the answer.
+        // Of several choices the first one is used.
         let Some(choice) = document.list::<1>("choices")?.kept.into_iter().next() else { return Ok(()) };
         if choice.count("index") > 0 {
             return Ok(());
         }
         self.has_choice = true;
         let has_delta = !choice.object("delta")?.is_empty();
-        // Some servers send, beside each piece of a stream, all that they have said so far.
+        // Some servers send the whole text so far beside each piece of a stream.
         let is_whole = choice.get("message").is_some() && !(self.is_stream && has_delta);
         if is_whole || has_delta {
             self.has_message = true;
             self.add(&choice.object(if is_whole { "message" } else { "delta" })?)?;
         }
-        // Some servers send a reason that is none with every piece.
+        // Some servers send a placeholder as the reason with every piece.
         if let Some(reason) = choice.text("finish_reason")?.filter(|reason| !matches!(reason.as_str(), "" | "null")) {
             if BROKEN_OFF.contains(&reason.as_str()) {
                 return Err(Unreadable::Because(format!("broke off its answer ({reason})")));
@@ -277,7 +277,7 @@ impl Reading for Completion {
         if !has_message {
             return Err(Unreadable::Because("answered a choice without a message".to_owned()));
         }
-        // The end of a stream does not say whether the last of its calls is whole.
+        // The end of a stream does not say whether its last call is complete.
         if !collected.is_complete && (!is_done || collected.count() > 0) {
             return Err(incomplete());
         }
@@ -293,7 +293,7 @@ impl Reading for Completion {
 }
 
 impl Completion {
-    /// Adds a message, or a piece of one.
+    /// Adds a message or a piece of one.
     fn add(&mut self, message: &Fields<'_>) -> Result<(), Unreadable> {
         if let Some(content) = message.get("content") {
             self.collected.text.push_str(&text(content)?);
@@ -313,7 +313,7 @@ impl Completion {
             let function = call.object(FUNCTION)?;
             let arguments = function.arguments("arguments")?;
             let index = call.get("index").map(|_| call.count("index")).and_then(|index| u64::try_from(index).ok());
-            // Without a number, each call of a list is one of its own; a single one may continue the last.
+            // Without a number, each call of a list is a new one. A single call can continue the last one.
             let place = index.or_else(|| (!is_only_piece).then_some(number as u64));
             let id = call.text("id")?.unwrap_or_default();
             let piece = CallPiece { place, id, tool: function.text("name")?.unwrap_or_default(), arguments };
@@ -330,7 +330,7 @@ impl Completion {
     }
 }
 
-/// Reads a text, or the texts of a list of parts as one.
+/// Reads a text, or joins the texts of a list of parts.
 fn text(content: &RawValue) -> Result<String, Unreadable> {
     #[derive(serde::Deserialize)]
     struct TextPart {
@@ -426,7 +426,7 @@ mod tests {
         assert_eq!(why(&format!("{calls}{done}")), "ended before its answer did");
         let text = events(&[json!({"delta": {"content": "Yes."}})]);
         assert_eq!(read(&format!("{text}{done}")).unwrap().0, "Yes.");
-        // A whole message is one without a reason too.
+        // A whole message is complete without a reason too.
         let message = json!({"tool_calls": [{"id": "a", "function": {"name": "pay", "arguments": "{}"}}]});
         assert_eq!(read(&json!({"choices": [{"message": message}]}).to_string()).unwrap().1, ["{}"]);
     }
@@ -451,7 +451,7 @@ mod tests {
         assert_eq!(why(&events(&begun)), "ended before its answer did");
         let ended = events(&begun) + &events(&[piece(".", "I pay.", json!("stop"))]);
         assert_eq!(read(&ended).unwrap().0, "I pay.");
-        // In an answer that is no stream, the message is the answer.
+        // In an answer that is not a stream, the message is the answer.
         let whole = json!({"choices": [piece("", "I pay.", json!("stop"))]}).to_string();
         assert_eq!(read(&whole).unwrap().0, "I pay.");
     }

@@ -1,7 +1,7 @@
 //! The answer of a model while it is received: its text, its calls, and the parts that only its provider can read.
 //!
-//! **Invariant:** each part stays within its bound, however many pieces it comes in. A call whose arguments are too
-//! long is kept with their length.
+//! **Invariant:** each part stays within its limit, in however many pieces it arrives. Of too long arguments only the
+//! length is kept.
 
 use signoff_api::{
     journal::Usage,
@@ -10,18 +10,18 @@ use signoff_api::{
 
 use super::requested::written;
 
-/// The most bytes of the parts of one answer that only its provider can read, written as JSON strings.
+/// The maximum size of the parts of one answer that only its provider can read, written as JSON strings, in bytes.
 pub(super) const MAX_OPAQUE: usize = 128 * 1024;
 
-/// The reason for which an answer ended.
+/// The reason for the end of an answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) enum Finish {
-    /// By itself, or for a reason that changes nothing. The provider's word, or nothing.
+    /// Normal, or for a reason without consequences.
     #[default]
     Usual,
-    /// It was cut at its largest length.
+    /// Cut at the maximum length.
     Cut,
-    /// The model or its provider declined; the provider's word.
+    /// Declined by the model or its provider, with the provider's word for it.
     Declined(String),
 }
 
@@ -30,27 +30,27 @@ pub(super) enum Finish {
 pub(super) struct Collected {
     pub(super) text: String,
     calls: Vec<CollectedCall>,
-    /// The number of further calls, which are not kept.
+    /// The number of further calls, which were dropped.
     dropped: usize,
-    /// The place and the id of the last of these.
+    /// The position and the id of the last dropped call.
     last_dropped: Option<String>,
     opaque: Vec<OpaquePart>,
-    /// The bytes of the opaque parts, also of those that are not kept.
+    /// The size of the opaque parts in bytes, including parts that are not kept.
     opaque_bytes: usize,
     pub(super) usage: Option<Usage>,
     pub(super) finish: Option<Finish>,
-    /// Whether nothing is missing at its end.
+    /// Whether the answer arrived completely.
     pub(super) is_complete: bool,
 }
 
 /// A call, as far as it was received.
 struct CollectedCall {
-    /// The number of the call in the stream, which its pieces have in common.
+    /// The number of the call in the stream, which its pieces share.
     place: Option<u64>,
     id: String,
     tool: String,
     arguments: String,
-    /// The bytes of the arguments, also of those that are not kept.
+    /// The size of the arguments in bytes, including arguments that are not kept.
     length: usize,
 }
 
@@ -65,14 +65,15 @@ pub(super) struct CallPiece {
 }
 
 impl Collected {
-    /// Returns the bytes that are kept.
+    /// Returns the number of kept bytes.
     pub(super) fn bytes(&self) -> usize {
         let of_call = |call: &CollectedCall| call.id.len() + call.tool.len() + call.arguments.len();
         self.text.len() + self.opaque_bytes.min(MAX_OPAQUE) + self.calls.iter().map(of_call).sum::<usize>()
     }
 
-    /// Adds a piece of a call: to the call of its place, or as a new one. Returns the number of the call, from 0, if it
-    /// is kept. A piece with another id than its place is another call, because some servers give all calls one number.
+    /// Adds a piece of a call: to the call with its number, or as a new call. Returns the position of the call, from 0,
+    /// if it is kept. A piece with another id but the same number is another call, because some servers give all calls
+    /// one number.
     pub(super) fn add_call(&mut self, piece: CallPiece) -> Option<usize> {
         let continues = |call: &CollectedCall| match (piece.place, call.place) {
             (Some(place), Some(other)) => {
@@ -120,7 +121,7 @@ impl Collected {
         Some(at)
     }
 
-    /// Adds the number of calls that were not even read.
+    /// Adds to the number of dropped calls.
     pub(super) fn add_dropped(&mut self, count: usize) {
         self.dropped += count;
     }
@@ -134,7 +135,7 @@ impl Collected {
         }
     }
 
-    /// Adds fields that only the provider can read, or the length of such ones that were not kept.
+    /// Adds fields that only the provider can read, or the length of such fields that were not kept.
     pub(super) fn add_fields(
         &mut self,
         fields: Option<Result<String, usize>>,
@@ -147,7 +148,7 @@ impl Collected {
         }
     }
 
-    /// Adds to the tokens that were used: a number that is given later replaces the earlier one.
+    /// Updates the used tokens: a later number replaces an earlier one.
     pub(super) fn set_usage(&mut self, usage: Usage) {
         let known = self.usage.unwrap_or_default();
         let later = |known: i64, now: i64| if now == 0 { known } else { now };
@@ -160,8 +161,8 @@ impl Collected {
         });
     }
 
-    /// Returns the calls, the number of those that are not kept, and the parts that only the provider can read, or
-    /// their length where they are too long.
+    /// Returns the calls, the number of dropped ones, and the parts that only the provider can read, or their length if
+    /// they are too long.
     pub(super) fn into_parts(self) -> (Vec<RequestedCall>, usize, Result<Vec<OpaquePart>, usize>) {
         let call = |call: CollectedCall| RequestedCall {
             id: call.id,
@@ -175,7 +176,7 @@ impl Collected {
         (self.calls.into_iter().map(call).collect(), self.dropped, opaque)
     }
 
-    /// Returns the number of calls that are kept.
+    /// Returns the number of kept calls.
     pub(super) fn count(&self) -> usize {
         self.calls.len()
     }

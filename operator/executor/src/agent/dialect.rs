@@ -1,8 +1,8 @@
-//! The dialects of servers: which optional fields each does not take. Learnt from the errors that name a field, kept in
-//! memory only, and part of no digest.
+//! The dialects of servers: the optional fields that each does not accept. They are learned from errors that name a
+//! field, kept in memory only, and not part of a digest.
 //!
-//! **Invariant:** a field is left out only after an error that names it and says that it is not supported, and is
-//! remembered only once the turn succeeds without it.
+//! **Invariant:** a field is left out only after an error that names it as unsupported, and is remembered only after
+//! the turn succeeds without it.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -13,21 +13,21 @@ use serde_json::Value;
 
 use super::protocol::Protocol;
 
-/// The fields that a server does not take.
+/// The fields that a server does not accept.
 pub(super) type LeftOut = BTreeSet<String>;
 
-/// The most servers and models that are remembered.
+/// The maximum number of remembered servers and models.
 const MOST: usize = 1024;
-/// The most fields that are left out for one.
+/// The maximum number of fields that are left out for one server.
 pub(super) const MOST_FIELDS: usize = 8;
-/// The longest name of a field that can be left out.
+/// The maximum length of the name of a field that can be left out.
 const MAX_NAME: usize = 64;
-/// The most texts of an error that are read.
+/// The maximum number of texts of an error that are read.
 const MOST_TEXTS: usize = 64;
-/// The fields of an error that say what is wrong, and where.
+/// The fields of an error with the problem or its place.
 const SAYING: [&str; 8] = ["message", "msg", "detail", "param", "code", "type", "loc", "error"];
 
-/// The words of an error about a field that a server does not take, in small letters.
+/// The words of an error about an unsupported field, in lower case.
 const NOT_TAKEN: [&str; 15] = [
     "unsupported",
     "not support",
@@ -46,8 +46,8 @@ const NOT_TAKEN: [&str; 15] = [
     "not implemented",
 ];
 
-/// The server of which something was learnt, and by whom: what a server of one namespace refuses changes nothing for
-/// others.
+/// The key of a learned dialect. It contains the namespace, so that a server that one namespace uses cannot change the
+/// requests of others.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct ServerKey {
     /// The namespace of the run.
@@ -65,40 +65,40 @@ impl ServerKey {
     }
 }
 
-/// The fields that each server is not sent.
+/// The fields that are left out for each server.
 #[derive(Debug, Default)]
 pub(super) struct Dialects(Mutex<BTreeMap<ServerKey, LeftOut>>);
 
 impl Dialects {
-    /// Returns the fields that a server is not sent.
+    /// Returns the fields that are left out for a server.
     pub(super) fn of(&self, server: &ServerKey) -> LeftOut {
         let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         known.get(server).cloned().unwrap_or_default()
     }
 
-    /// Remembers the fields that a server is not sent.
+    /// Remembers the fields that are left out for a server.
     pub(super) fn learn(&self, server: ServerKey, left_out: LeftOut) {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if left_out.len() > MOST_FIELDS {
             return;
         }
         if known.len() >= MOST && !known.contains_key(&server) {
-            // What is forgotten is learnt again.
+            // A forgotten dialect is learned again.
             known.pop_first();
         }
         known.insert(server, left_out);
     }
 
-    /// Forgets a server that refuses what it is sent without the fields: it may have changed.
+    /// Forgets the dialect of a server that refuses a request without the fields, because the server may have changed.
     pub(super) fn forget(&self, server: &ServerKey) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(server);
     }
 }
 
-/// Returns the field that an error says the server does not take. `body`: that of the error; `optional`: the fields
-/// that were sent and can be left out.
+/// Returns the field that an error calls unsupported. `body` is that of the error; `optional` are the sent fields that
+/// can be left out.
 pub(super) fn refused_field<'f>(status: u16, body: &[u8], optional: &'f [String]) -> Option<&'f String> {
-    // Some servers that cannot stream say so as if they had failed.
+    // Some servers that cannot stream answer with the status of a failure.
     let may_be_of = |field: &str| matches!(status, 400 | 422) || (matches!(status, 500 | 501) && field == "stream");
     let body: Value = serde_json::from_slice(body).ok()?;
     let mut named: Vec<(usize, &String)> = Vec::new();
@@ -110,12 +110,12 @@ pub(super) fn refused_field<'f>(status: u16, body: &[u8], optional: &'f [String]
         let fields = optional.iter().filter(|field| field.len() <= MAX_NAME && may_be_of(field));
         named.extend(fields.filter_map(|field| Some((first_place(&entry, field)?, field))));
     }
-    // A sentence names the field that it is about before the one to use instead.
+    // A sentence names the unsupported field before its replacement.
     named.into_iter().min_by_key(|(at, _)| *at).map(|(_, field)| field)
 }
 
-/// Returns what an error says, entry by entry: the sentence about a field, and what stands beside it. What it quotes of
-/// the request or of an answer is not what it says.
+/// Returns the texts of an error, entry by entry: the sentence about a field, and the texts beside it. Quotes of the
+/// request or of an answer are left out.
 fn entries(body: &Value) -> Vec<Vec<String>> {
     let (mut entries, mut open, mut left) = (Vec::new(), vec![body], MOST_TEXTS);
     while let Some(value) = open.pop() {
@@ -156,7 +156,7 @@ fn place(text: &str, name: &str) -> Option<usize> {
     })
 }
 
-/// Returns where a name stands first, as a word of its own.
+/// Returns the first position of a name, as a separate word.
 fn first_place(texts: &[String], name: &str) -> Option<usize> {
     texts.iter().filter_map(|text| place(text, name)).min()
 }
@@ -200,7 +200,7 @@ mod tests {
             ),
             (said("property 'messages.2.reasoning_content' is unsupported"), Some("reasoning_content")),
             (said("`temperature` is deprecated for this model."), Some("temperature")),
-            // About a value, or about something else.
+            // Errors about a value, or about something else.
             (said("max_tokens is too large: 100000. This model takes at most 16384."), None),
             (said("max_tokens_to_sample is not supported"), None),
             (said("the model is not supported"), None),

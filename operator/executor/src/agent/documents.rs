@@ -1,8 +1,8 @@
-//! The documents of an answer: the whole of it, the events of a stream, or its lines. Each is read when it is there,
-//! and then forgotten.
+//! The documents of an answer: the whole answer, the events of a stream, or its lines. Each is read as soon as it is
+//! complete, and then dropped.
 //!
-//! Whether a server streams is seen by what it sends, not by what it says: some stream although they were not asked to,
-//! some do not although they were. **Invariant:** what is kept, with its copies, never exceeds the room for it.
+//! The framing is detected from the received bytes, because some servers stream without being asked and others do not
+//! although they were asked. **Invariant:** the kept bytes, with their copies, never exceed the reserved memory.
 
 use super::protocol::{Reading, Unreadable};
 use crate::{
@@ -10,24 +10,24 @@ use crate::{
     room::AnswerRoom,
 };
 
-/// The room is asked for so many bytes at once.
+/// The step by which memory is reserved, in bytes.
 const PIECE: usize = 64 * 1024;
 
-/// The copies in memory of what is kept, when it is read.
+/// The number of copies in memory when the kept bytes are read.
 const COPIES: usize = 2;
 
-/// The most bytes of a stream: the little that an event says has much around it.
+/// The maximum size of a stream, in bytes. It is large because each event has much overhead.
 const MAX_STREAM: usize = 256 * 1024 * 1024;
 
 /// The data of the last event of some streams.
 const DONE: &[u8] = b"[DONE]";
 
-/// The way in which an answer is divided.
+/// The framing of an answer.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Framing {
-    /// Not known: only white space was received.
+    /// Unknown, because only white space was received.
     Unknown,
-    /// All of it is one document.
+    /// The whole answer is one document.
     Whole,
     /// Server-sent events.
     Events,
@@ -39,27 +39,27 @@ enum Framing {
 pub(super) struct Documents<'r> {
     room: &'r dyn AnswerRoom,
     reading: Box<dyn Reading>,
-    /// Whether an answer that begins like JSON is a document a line.
+    /// Whether an answer that begins like JSON has one document in each line.
     has_lines: bool,
-    /// The most bytes that are kept.
+    /// The maximum number of kept bytes.
     limit: usize,
     received: usize,
-    /// The bytes for which there is room.
+    /// The reserved bytes.
     room_for: usize,
     framing: Framing,
-    /// The line that is received; the whole answer where it is one document.
+    /// The current line, or the whole answer if it is one document.
     line: Vec<u8>,
-    /// The data of the event that is received.
+    /// The data of the current event.
     data: Vec<u8>,
-    /// Whether the last byte ended a line as a carriage return does: a line feed after it ends none.
+    /// Whether the last byte was a carriage return: a line feed after it ends no further line.
     after_return: bool,
-    /// Whether the last event said that the stream has ended.
+    /// Whether the last event was the end of the stream.
     is_done: bool,
     failed: Option<Unreadable>,
 }
 
 impl<'r> Documents<'r> {
-    /// Returns an answer of which nothing is there. `limit`: the most bytes that are kept of it.
+    /// Returns an empty answer. `limit` is the maximum number of kept bytes.
     pub(super) fn new(room: &'r dyn AnswerRoom, reading: Box<dyn Reading>, has_lines: bool, limit: usize) -> Self {
         Self {
             room,
@@ -80,7 +80,7 @@ impl<'r> Documents<'r> {
     /// Ends the answer.
     ///
     /// # Errors
-    /// It cannot be read, or not all of it is there.
+    /// The answer cannot be read, or is incomplete.
     pub(super) fn end(mut self) -> Result<super::collected::Collected, Unreadable> {
         if self.failed.is_none() {
             self.end_of_body();
@@ -91,7 +91,7 @@ impl<'r> Documents<'r> {
         }
     }
 
-    /// Returns why it cannot be read, if that is known before its end.
+    /// Returns the error, if it is known before the end of the answer.
     pub(super) fn failure(&mut self) -> Option<Unreadable> {
         self.failed.take()
     }
@@ -118,7 +118,7 @@ impl<'r> Documents<'r> {
         }
     }
 
-    /// Takes bytes whose framing is known.
+    /// Reads bytes of a known framing.
     fn take(&mut self, mut piece: &[u8]) {
         if self.framing == Framing::Whole {
             return self.line.extend_from_slice(piece);
@@ -164,11 +164,11 @@ impl<'r> Documents<'r> {
         }
     }
 
-    /// Returns how the answer is divided, by its first byte that is no white space.
+    /// Returns the framing by the first byte that is not white space.
     fn framing_of(&self, piece: &[u8]) -> Framing {
         match piece.iter().find(|byte| !byte.is_ascii_whitespace()) {
             None => Framing::Unknown,
-            // The beginning of a field of an event, of a comment, or of the mark of the order of bytes.
+            // The beginning of a field of an event, of a comment, or of a byte order mark.
             Some(b'd' | b'e' | b'i' | b'r' | b':' | 0xEF) => Framing::Events,
             Some(_) if self.has_lines => Framing::Lines,
             Some(_) => Framing::Whole,
@@ -176,7 +176,7 @@ impl<'r> Documents<'r> {
     }
 }
 
-/// Whether an answer begins as a page of HTML does, and as no JSON.
+/// Whether an answer begins like a page of HTML.
 pub(super) fn is_page(beginning: &[u8]) -> bool {
     let text = beginning.strip_prefix("\u{feff}".as_bytes()).unwrap_or(beginning);
     text.trim_ascii_start().starts_with(b"<")

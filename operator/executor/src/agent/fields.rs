@@ -1,7 +1,7 @@
 //! Objects and lists of JSON from a server, read field by field in bounded memory.
 //!
-//! **Invariant:** nothing is copied but what is asked for, and nothing grows with the number of fields or items: an
-//! answer of many tiny values must not take many times its size.
+//! **Invariant:** only requested fields are copied, and memory does not grow with the number of fields or items: an
+//! answer of many small values must not take many times its size.
 
 use std::{fmt, marker::PhantomData};
 
@@ -13,12 +13,12 @@ use serde_json::{Error, value::RawValue};
 
 use super::dialect::LeftOut;
 
-/// The largest number that is read: no answer has so many tokens or items, and the sums of many are no nonsense.
+/// The maximum number that is read. Real counts of tokens and items are lower, and sums cannot overflow.
 const MOST_COUNTED: i64 = 1_000_000_000;
-/// The most fields of one object.
+/// The maximum number of fields of one object.
 const MOST_FIELDS: usize = 64;
 
-/// The fields of an object, each still JSON, in its order. No name is there twice.
+/// The fields of an object as JSON, in order. Names are unique.
 #[derive(Clone, Default)]
 pub(super) struct Fields<'a>(Vec<(String, &'a RawValue)>);
 
@@ -26,28 +26,28 @@ impl<'a> Fields<'a> {
     /// Reads an object.
     ///
     /// # Errors
-    /// It is no JSON, no object, has more than 64 fields, or a field twice.
+    /// It is not a JSON object, has more than 64 fields, or has a field twice.
     pub(super) fn of(json: &'a str) -> Result<Self, Error> {
         serde_json::from_str(json)
     }
 
-    /// Returns a field; `None` where it is absent or null.
+    /// Returns a field, or `None` if it is absent or null.
     pub(super) fn get(&self, name: &str) -> Option<&'a RawValue> {
         let found = self.0.iter().find(|(field, _)| field == name).map(|(_, value)| *value);
         found.filter(|value| value.get() != "null")
     }
 
-    /// Reads a field; `None` where it is absent or null.
+    /// Reads a field, or returns `None` if it is absent or null.
     pub(super) fn read<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>, Error> {
         self.get(name).map(|value| serde_json::from_str(value.get())).transpose()
     }
 
-    /// Reads a text; `None` where it is absent or null.
+    /// Reads a text, or returns `None` if it is absent or null.
     pub(super) fn text(&self, name: &str) -> Result<Option<String>, Error> {
         self.read(name)
     }
 
-    /// Reads the arguments of a call as text: as the model wrote them, or the JSON of an object; empty where they are
+    /// Reads the arguments of a call as text: as the model wrote them, or the JSON of an object. Empty if they are
     /// absent or null.
     pub(super) fn arguments(&self, name: &str) -> Result<String, Error> {
         match self.get(name).map(RawValue::get) {
@@ -57,7 +57,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Reads a number that is not negative, at most [`MOST_COUNTED`]; zero where it is absent, null or no such number.
+    /// Reads a count of at most [`MOST_COUNTED`], or returns zero if it is absent, null, negative or not a number.
     pub(super) fn count(&self, name: &str) -> i64 {
         let number = self.get(name).and_then(|value| serde_json::from_str::<f64>(value.get()).ok());
         #[expect(clippy::cast_possible_truncation, reason = "it saturates")]
@@ -69,17 +69,17 @@ impl<'a> Fields<'a> {
         self.get(name).is_some_and(|value| value.get() == "true")
     }
 
-    /// Reads an object; empty where it is absent or null.
+    /// Reads an object, or returns an empty one if it is absent or null.
     pub(super) fn object(&self, name: &str) -> Result<Self, Error> {
         self.get(name).map_or_else(|| Ok(Self::default()), |value| Self::of(value.get()))
     }
 
-    /// Reads a list of objects; empty where it is absent or null. A null in it is an empty object.
+    /// Reads a list of objects, or returns an empty one if it is absent or null. A null in it is an empty object.
     pub(super) fn list<const N: usize>(&self, name: &str) -> Result<AtMost<Fields<'a>, N>, Error> {
         self.get(name).map_or_else(|| Ok(AtMost::default()), |value| serde_json::from_str(value.get()))
     }
 
-    /// Returns the fields of other names that are not null.
+    /// Returns the fields with other names that are not null.
     pub(super) fn others(&self, known: &[&str]) -> Self {
         let others = self.0.iter().filter(|(name, value)| !known.contains(&name.as_str()) && value.get() != "null");
         Self(others.cloned().collect())
@@ -94,19 +94,19 @@ impl<'a> Fields<'a> {
         self.0.iter().map(|(name, _)| name.as_str())
     }
 
-    /// Returns it as JSON.
+    /// Returns the object as JSON.
     pub(super) fn json(&self) -> String {
-        // Texts that were read as JSON are JSON.
+        // The texts were read as JSON, so writing them does not fail.
         serde_json::to_string(self).unwrap_or_default()
     }
 
-    /// Returns it without the fields of these names.
+    /// Returns the object without the fields of these names.
     pub(super) fn without(mut self, names: &[&str]) -> Self {
         self.0.retain(|(name, _)| !names.contains(&name.as_str()));
         self
     }
 
-    /// Returns it without the fields that a server does not take.
+    /// Returns the object without the fields that a server does not accept.
     pub(super) fn left_out(mut self, names: &LeftOut) -> Self {
         self.0.retain(|(name, _)| !names.contains(name));
         self

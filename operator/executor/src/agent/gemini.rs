@@ -1,7 +1,7 @@
 //! Google's Gemini API: `generateContent` and its stream.
 //!
-//! Parts of an answer that only the model can read, and the ids of its calls, go back as they came and in their order.
-//! Of an answer without any of them only its text and its calls are kept.
+//! Parts of an answer that only the model can read, and the ids of its calls, are sent back unchanged and in order. For
+//! an answer without such parts only its text and its calls are kept.
 
 use std::ops::Range;
 
@@ -30,25 +30,25 @@ const TEXT: &str = "text";
 const THOUGHT: &str = "thought";
 const FUNCTION_CALL: &str = "functionCall";
 
-/// The fields that a part may have without a text or a call.
+/// The fields that a part can have in addition to a text or a call.
 const OF_ANY_PART: [&str; 3] = [THOUGHT, "thoughtSignature", "partMetadata"];
-/// The fields of a call that are not the model's own.
+/// The fields of a call that the API defines.
 const OF_CALL: [&str; 2] = ["name", "args"];
-/// The fields of a part that are of a tool which is not ours.
+/// The fields of a part that belongs to a tool of the provider.
 const FOREIGN: [&str; 5] = ["executableCode", "codeExecutionResult", "toolCall", "toolResponse", "functionResponse"];
-/// The fields of a candidate, and within them, that are there only after the provider ran a tool itself.
+/// The fields of a candidate, and the fields within them, that exist only after the provider ran a tool itself.
 const RAN: [(&str, &str); 3] = [
     ("groundingMetadata", "webSearchQueries"),
     ("groundingMetadata", "groundingChunks"),
     ("urlContextMetadata", "urlMetadata"),
 ];
-/// The fields of a part that is no text.
+/// The fields of a part that is not a text.
 const MEDIA: [&str; 2] = ["inlineData", "fileData"];
-/// The most parts of one document.
+/// The maximum number of parts of one document.
 const MAX_PARTS: usize = 1024;
 /// An object without fields.
 const EMPTY: &str = "{}";
-/// The text of what has none: the server refuses a part without a text.
+/// The text that replaces an empty one, because the server refuses a part without a text.
 const NO_TEXT: &str = "(empty)";
 
 const TEMPERATURE: &str = "temperature";
@@ -93,7 +93,7 @@ struct Declaration<'a> {
     parameters_json_schema: &'a Value,
 }
 
-/// The parts of one side.
+/// The parts of one role.
 #[derive(Serialize)]
 struct Content<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -107,7 +107,7 @@ enum GeminiPart<'a> {
     Text {
         text: &'a str,
     },
-    /// A part of an earlier answer, as it came.
+    /// A part of an earlier answer, unchanged.
     Own(&'a RawValue),
     Call(CallPart<'a>),
     Result {
@@ -134,7 +134,7 @@ struct FunctionCall<'a> {
 
 #[derive(Serialize)]
 struct FunctionResponse<'a> {
-    /// The id of the call, exactly where the model gave one.
+    /// The id of the call, if the model gave one.
     #[serde(skip_serializing_if = "Option::is_none")]
     id: Option<&'a RawValue>,
     name: &'a str,
@@ -197,7 +197,7 @@ impl Protocol for GenerateContent {
     }
 }
 
-/// Returns the path of a model. A name that begins with its collection, as Google writes names, keeps that.
+/// Returns the path of a model. A name that begins with its collection, as in Google's documents, keeps it.
 fn path(model: &str, streams: bool) -> String {
     let (collection, name) = match model.split_once('/') {
         Some((collection @ ("models" | "tunedModels"), name)) => (collection, name),
@@ -213,7 +213,7 @@ fn encoded(name: &str) -> String {
     name.bytes().map(encode).collect()
 }
 
-/// Returns the tools that are offered, if there are any.
+/// Returns the offered tools, if there are any.
 fn functions(turn: &TurnRequest) -> Option<Functions<'_>> {
     let declarations = turn.tools.iter().map(|tool| Declaration {
         name: &tool.name,
@@ -223,7 +223,8 @@ fn functions(turn: &TurnRequest) -> Option<Functions<'_>> {
     (!turn.tools.is_empty()).then(|| Functions { function_declarations: declarations.collect() })
 }
 
-/// Returns the conversation. Neighbours of one role are one content, because the results of an answer must be together.
+/// Returns the conversation. Consecutive messages of one role are one content, because the results of an answer must be
+/// together.
 fn contents(turn: &TurnRequest) -> Result<Vec<Content<'_>>, CallError> {
     let mut contents: Vec<Content<'_>> = Vec::new();
     let mut answer = None;
@@ -244,7 +245,7 @@ fn contents(turn: &TurnRequest) -> Result<Vec<Content<'_>>, CallError> {
     Ok(contents)
 }
 
-/// Returns the parts of an answer: as they came, or its text and its calls.
+/// Returns the parts of an answer: unchanged, or its text and its calls.
 fn parts_of_answer<'a>(message: &'a Message, turn: &TurnRequest) -> Vec<GeminiPart<'a>> {
     let call = |at: usize| message.calls.get(at).map(|call| GeminiPart::of_call(call, own_of(message, at, turn)));
     let part = |part: &'a OpaquePart| match part {
@@ -261,7 +262,7 @@ fn parts_of_answer<'a>(message: &'a Message, turn: &TurnRequest) -> Vec<GeminiPa
     text.into_iter().chain((0..message.calls.len()).filter_map(call)).collect()
 }
 
-/// Returns the model's own fields of the part of a call.
+/// Returns the fields of the part of a call that the API does not define.
 fn own_of<'a>(message: &'a Message, call: usize, turn: &TurnRequest) -> Fields<'a> {
     let fields = opaque_of(message, turn).iter().find_map(|part| match part {
         OpaquePart::Call(at, json) if *at == call => Fields::of(json).ok(),
@@ -303,27 +304,27 @@ impl<'a> GeminiPart<'a> {
 struct Generated {
     collected: Collected,
     has_candidate: bool,
-    /// The number of calls, also of those that are not kept.
+    /// The number of calls, including dropped ones.
     calls: u64,
-    /// All parts, in their order; none, once they are too long to go back.
+    /// All parts in order; empty if they are too long to be sent back.
     parts: Vec<Received>,
-    /// The bytes that the parts take.
+    /// The size of the parts, in bytes.
     parts_bytes: usize,
-    /// The bytes of the parts written as JSON strings, also of those that are not kept.
+    /// The size of the parts written as JSON strings in bytes, including parts that are not kept.
     written_bytes: usize,
 }
 
 /// A received part.
 enum Received {
-    /// A text: its place in that of the answer.
+    /// A text, with its range in that of the answer.
     Text(Range<usize>),
-    /// A part that goes back as it came.
+    /// A part that is sent back unchanged.
     Own(String),
-    /// A call: its number, and the model's own fields of its part as JSON.
+    /// A call: its number, and the fields of its part that the API does not define, as JSON.
     Call(usize, String),
 }
 
-/// The model's own fields of the part of a call.
+/// The fields of the part of a call that the API does not define.
 #[derive(Serialize)]
 struct OwnOfCall<'a> {
     #[serde(flatten)]
@@ -342,7 +343,7 @@ impl Reading for Generated {
         if let Some(reason) = block.filter(|reason| !matches!(reason.as_str(), "" | "BLOCK_REASON_UNSPECIFIED")) {
             self.set_finish(Finish::Declined(reason));
         }
-        // Of several candidates the first one is the answer.
+        // Of several candidates the first one is used.
         let Some(candidate) = document.list::<1>("candidates")?.kept.into_iter().next() else { return Ok(()) };
         if candidate.count("index") > 0 {
             return Ok(());
@@ -370,7 +371,7 @@ impl Reading for Generated {
         self.collected.bytes() + self.parts_bytes
     }
 
-    /// The stream has no terminal event: the reason of its end is what completes the answer.
+    /// The stream has no final event: the finish reason completes the answer.
     fn end(self: Box<Self>, _is_done: bool) -> Result<Collected, Unreadable> {
         let Self { mut collected, has_candidate, parts, written_bytes, .. } = *self;
         match (collected.is_complete, has_candidate) {
@@ -424,7 +425,7 @@ impl Generated {
         Ok(())
     }
 
-    /// Adds a call, which is always a whole one.
+    /// Adds a call, which always arrives whole.
     fn add_call(&mut self, part: &Fields<'_>) -> Result<(), Unreadable> {
         let call = part.object(FUNCTION_CALL)?;
         if call.get("partialArgs").is_some() || call.is_true("willContinue") {
@@ -456,7 +457,7 @@ impl Generated {
         self.parts.push(part);
     }
 
-    /// Completes the answer. Some servers give a reason with every document: an unusual one stays.
+    /// Completes the answer. Some servers give a reason with every document: an unusual one is kept.
     fn set_finish(&mut self, finish: Finish) {
         if self.collected.finish.as_ref().is_none_or(|known| *known == Finish::Usual) {
             self.collected.finish = Some(finish);
@@ -466,7 +467,7 @@ impl Generated {
 }
 
 impl Received {
-    /// Returns the JSON that is kept of it.
+    /// Returns the kept JSON of the part.
     fn json(&self) -> &str {
         match self {
             Self::Text(_) => "",
@@ -474,12 +475,12 @@ impl Received {
         }
     }
 
-    /// Whether it has something that the text and the calls of the answer do not have.
+    /// Whether the part has content beyond the text and the calls of the answer.
     fn is_own(&self) -> bool {
         !matches!(self.json(), "" | EMPTY)
     }
 
-    /// Returns it as it is recorded. `text`: that of the answer.
+    /// Returns the part as it is recorded. `text` is that of the answer.
     fn opaque(self, text: &str) -> OpaquePart {
         match self {
             Self::Text(place) => OpaquePart::Item(json!({TEXT: text.get(place).unwrap_or_default()}).to_string()),
@@ -489,10 +490,10 @@ impl Received {
     }
 }
 
-/// Returns the end of an answer by its reason, or `None` where the reason says that it has not ended.
+/// Returns the end of an answer by its reason, or `None` if the reason means that it has not ended.
 ///
 /// # Errors
-/// The reason is another one, after which the answer is not known to be whole.
+/// Another reason, after which the answer may be incomplete.
 fn finish(reason: String) -> Result<Option<Finish>, Unreadable> {
     match reason.as_str() {
         "" | "FINISH_REASON_UNSPECIFIED" => Ok(None),

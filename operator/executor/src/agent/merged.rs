@@ -1,5 +1,5 @@
-//! Fields of a server that come in pieces, merged as streams send them: texts and lists go on, objects are merged by
-//! field, and everything else is replaced.
+//! Fields of a server that arrive in pieces, merged like streams send them: texts and lists are continued, objects are
+//! merged by field, and all other values are replaced.
 
 use std::collections::BTreeMap;
 
@@ -7,35 +7,36 @@ use serde_json::{Error, Value, value::RawValue};
 
 use super::{collected::MAX_OPAQUE, fields::Fields};
 
-/// The most bytes that are kept: more cannot be sent back.
+/// The maximum number of kept bytes. More could not be sent back.
 const MOST_BYTES: usize = 2 * MAX_OPAQUE;
-/// The memory that a field takes beside its name and its value.
+/// The memory of a field beside its name and its value, in bytes.
 const BESIDE: usize = 64;
-/// The most objects and lists around an object that is merged. Deeper ones are replaced.
+/// The maximum depth of a merged object. Deeper objects are replaced.
 const DEEPEST: usize = 4;
-/// The fields within objects that always come in pieces. Another one that comes again unchanged is there once.
+/// The fields within objects that always arrive in pieces. Another field that arrives twice with the same value is kept
+/// once.
 const STREAMED: [&str; 2] = ["text", "summary"];
-/// The fields that complete an item of a list: no server sends them in pieces.
+/// The fields that complete an item of a list, because no server sends them in pieces.
 const SEALS: [&str; 2] = ["signature", "data"];
 const EMPTY_TEXT: &str = "\"\"";
 
-/// Fields by name. Fields that are too long to be sent back are not kept, but for their length.
+/// Fields by name. Of fields that are too long to be sent back only the length is kept.
 #[derive(Default)]
 pub(super) struct Merged {
     fields: BTreeMap<String, Piece>,
-    /// The bytes of all fields, also of those that are not kept.
+    /// The size of all fields in bytes, including fields that are not kept.
     bytes: usize,
 }
 
 enum Piece {
-    /// As it was sent, the only time.
+    /// A value that arrived once, unchanged.
     Whole(Box<RawValue>),
     Text(String),
     List(List),
     Object(Merged),
 }
 
-/// A list: the JSON of its items but for the last one, which may go on.
+/// A list: the JSON of its items but for the last one, which may be continued.
 #[derive(Default)]
 struct List {
     items: String,
@@ -43,7 +44,7 @@ struct List {
 }
 
 impl Merged {
-    /// Returns the bytes that are kept.
+    /// Returns the number of kept bytes.
     pub(super) fn kept(&self) -> usize {
         if self.is_too_long() { 0 } else { self.bytes }
     }
@@ -67,7 +68,7 @@ impl Merged {
         self.add(Fields::from([(name.to_owned(), &*json)]))
     }
 
-    /// Returns it as JSON, or its length where it is too long; `None` where it has no fields.
+    /// Returns the fields as JSON, or their length if they are too long, or `None` without fields.
     pub(super) fn json(self) -> Option<Result<String, usize>> {
         if self.is_too_long() {
             return Some(Err(self.bytes));
@@ -81,7 +82,7 @@ impl Merged {
         serde_json::to_string(&fields).unwrap_or_default()
     }
 
-    /// Adds fields. `depth`: the number of objects and lists around them.
+    /// Adds fields. `depth` is the number of objects and lists around them.
     fn merge(&mut self, fields: Fields<'_>, depth: usize) -> Result<(), Error> {
         for (name, value) in fields {
             let received = value.get().len();
@@ -121,7 +122,7 @@ impl Piece {
         }
     }
 
-    /// Adds more of it. `once`: whether it is there once where it comes again unchanged.
+    /// Appends a value. `once` says whether a repeated equal value is kept once.
     fn with(self, more: &RawValue, once: bool, depth: usize) -> Result<Self, Error> {
         let json = more.get();
         if let Self::Whole(known) = &self {
@@ -148,7 +149,7 @@ impl Piece {
         }
     }
 
-    /// Returns it in the form to which more is added, if `more` is of its kind.
+    /// Returns the value in the form that can be continued, if `more` has its kind.
     fn in_pieces(self, more: &str, depth: usize) -> Result<Self, Error> {
         let Self::Whole(whole) = self else { return Ok(self) };
         let first = whole.get().chars().next();
@@ -171,8 +172,8 @@ impl Piece {
         }
     }
 
-    /// Whether an item of a list goes on in the next one: an object of the same type and number that nothing has
-    /// completed.
+    /// Whether the next item of a list continues this one: an object of the same type and number, which is not
+    /// complete.
     fn goes_on_in(&self, next: &RawValue) -> bool {
         let Ok(next) = Fields::of(next.get()) else { return false };
         let of_next = |name: &str| next.get(name).map(RawValue::get).filter(|json| *json != EMPTY_TEXT);
@@ -181,7 +182,7 @@ impl Piece {
         is_same("type") && is_same("index") && !is_other && SEALS.iter().all(|name| self.field(name).is_none())
     }
 
-    /// Returns a field of an object, as JSON where it was not merged; `None` where it is absent, null or an empty text.
+    /// Returns a field of an object as JSON if it was not merged, or `None` if it is absent, null or an empty text.
     fn field(&self, name: &str) -> Option<&str> {
         let json = match self {
             Self::Whole(whole) => Fields::of(whole.get()).ok()?.get(name)?.get(),
@@ -255,7 +256,7 @@ mod tests {
         serde_json::from_str(&added(pieces).json().unwrap().unwrap()).unwrap()
     }
 
-    /// A piece of reasoning, as OpenRouter sends it.
+    /// Returns a piece of reasoning, as OpenRouter sends it.
     fn reasoning(index: u64, text: &str, signature: Option<&str>) -> Value {
         json!({"reasoning_details": [{"type": "reasoning.text", "text": text, "signature": signature, "index": index,
             "format": "anthropic-claude-v1"}]})

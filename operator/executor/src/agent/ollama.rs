@@ -1,6 +1,6 @@
 //! Ollama's chat: a stream of lines, each a JSON object.
 //!
-//! Calls come whole. Their numbers are not read, because some versions of Ollama give all calls the same one.
+//! Calls arrive whole. Their numbers are ignored, because some versions of Ollama give all calls the same one.
 
 use serde::Serialize;
 use serde_json::{json, value::RawValue};
@@ -62,7 +62,7 @@ struct OllamaMessage<'a> {
     tool_calls: Vec<OllamaCall<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     tool_name: Option<&'a str>,
-    /// Newer versions of Ollama know calls by their ids too; older ones read only the name.
+    /// Newer versions of Ollama read the ids of calls, older ones only the name.
     #[serde(skip_serializing_if = "Option::is_none")]
     tool_call_id: Option<&'a str>,
 }
@@ -79,7 +79,7 @@ struct OllamaFunction<'a> {
     arguments: Box<RawValue>,
 }
 
-/// A function, as every tool is for Ollama.
+/// A function. Ollama knows no other tools.
 #[derive(Serialize)]
 struct OllamaTool<'a> {
     #[serde(rename = "type")]
@@ -136,7 +136,7 @@ impl Protocol for OllamaChat {
     }
 }
 
-/// Returns the conversation. `with_thinking`: whether the server takes back what it thought.
+/// Returns the conversation. `with_thinking` says whether the server accepts its earlier thinking.
 fn messages(turn: &TurnRequest, with_thinking: bool) -> Vec<OllamaMessage<'_>> {
     let system =
         turn.system.as_deref().map(|content| OllamaMessage { role: "system", content, ..OllamaMessage::default() });
@@ -153,7 +153,7 @@ fn messages(turn: &TurnRequest, with_thinking: bool) -> Vec<OllamaMessage<'_>> {
     system.into_iter().chain(said).collect()
 }
 
-/// Returns what the model thought before it answered, as it wrote that.
+/// Returns the thinking of the model before an answer, unchanged.
 fn thinking_of<'a>(message: &'a Message, turn: &TurnRequest) -> Option<&'a RawValue> {
     opaque_of(message, turn).iter().find_map(|part| match part {
         OpaquePart::Message(json) => Fields::of(json).ok()?.get(THINKING),
@@ -185,11 +185,11 @@ impl<'a> OllamaMessage<'a> {
 struct Chat {
     collected: Collected,
     has_message: bool,
-    /// The number of calls, also of those that are not kept.
+    /// The number of calls, including dropped ones.
     calls: u64,
-    /// Empty, once it is too long to go back.
+    /// The thinking; empty if it is too long to be sent back.
     thinking: String,
-    /// Its bytes within a JSON string, also of what is not kept.
+    /// The size of the thinking within a JSON string in bytes, including thinking that is not kept.
     thinking_bytes: usize,
 }
 
@@ -236,7 +236,7 @@ impl Reading for Chat {
 }
 
 impl Chat {
-    /// Adds a message, or a piece of one.
+    /// Adds a message or a piece of one.
     fn add(&mut self, message: &Fields<'_>) -> Result<(), Unreadable> {
         if message.get("images").is_some_and(|images| images.get() != "[]") {
             return Err(Unreadable::Because("answered with something other than text".to_owned()));
@@ -251,7 +251,7 @@ impl Chat {
         Ok(())
     }
 
-    /// Adds to what the model thought.
+    /// Adds a piece of thinking.
     fn think(&mut self, piece: &str) {
         self.thinking_bytes = self.thinking_bytes.saturating_add(escaped(piece));
         if self.thinking_bytes <= MAX_OPAQUE {
@@ -261,7 +261,7 @@ impl Chat {
         }
     }
 
-    /// Adds a call, which is always a whole one.
+    /// Adds a call, which always arrives whole.
     fn add_call(&mut self, call: &Fields<'_>) -> Result<(), Unreadable> {
         if let Some(kind) = call.text("type")?.filter(|kind| !matches!(kind.as_str(), "" | FUNCTION)) {
             return Err(foreign_tool(&kind));

@@ -1,4 +1,4 @@
-//! The interface of a protocol of model servers: how a turn is written, and how its answer is read.
+//! The interface of a protocol of model servers, which writes turns and reads answers.
 
 use serde_json::value::RawValue;
 use signoff_api::turn::{OpaquePart, OpaqueParts};
@@ -10,31 +10,31 @@ use crate::{
     secrets::{ExposeSecret as _, SecretText},
 };
 
-/// A protocol. Everything that is special about a kind of server is in the file of its protocol.
+/// A protocol. All peculiarities of a kind of server are in the file of its protocol.
 pub(super) trait Protocol: Sync {
     /// Returns the name of an answer in errors: `a chat completion`.
     fn answer(&self) -> &'static str;
 
-    /// Whether an answer that begins like JSON has a document a line.
+    /// Whether an answer that begins like JSON has one document in each line.
     fn has_lines(&self) -> bool {
         false
     }
 
-    /// Writes a turn. `left_out`: the fields that the server does not take.
+    /// Writes a turn. `left_out` are the fields that the server does not accept.
     ///
     /// # Errors
     /// The turn cannot be written.
     fn write(&self, turn: &TurnRequest, left_out: &LeftOut) -> Result<Written, CallError>;
 
-    /// Returns the headers with the key, and those that every request has. Their values are secret.
+    /// Returns the headers with the key, and the headers of every request. The values are secret.
     fn headers(&self, key: Option<&SecretText>) -> Vec<(String, String)> {
-        // Keys read from files and Secrets often end in a line break, which no header may hold.
+        // Keys from files and Secrets often end in a line break, which is not allowed in a header.
         key.map(|key| ("authorization".to_owned(), format!("Bearer {}", key.expose_secret().trim())))
             .into_iter()
             .collect()
     }
 
-    /// Returns where the list of models is.
+    /// Returns the address of the list of models.
     fn models(&self) -> ModelList;
 
     /// Returns the reading of one answer.
@@ -52,48 +52,48 @@ pub(super) struct ModelList {
 pub(super) struct Written {
     /// The path after the base URL.
     pub(super) path: String,
-    /// The headers beside the content type: names and values. Their values are secret.
+    /// The names and values of the headers besides the content type. The values are secret.
     pub(super) headers: Vec<(String, String)>,
-    /// The body, JSON.
+    /// The body as JSON.
     pub(super) body: String,
-    /// The fields that can be left out where the server does not take them.
+    /// The fields that can be left out if the server does not accept them.
     pub(super) optional: Vec<String>,
 }
 
 /// The reading of one answer, document by document.
 pub(super) trait Reading: Send {
-    /// Learns that the answer is a stream of events, before the first of its documents.
+    /// Notes that the answer is a stream of events, before its first document.
     fn begin_stream(&mut self) {}
 
-    /// Takes the next document.
+    /// Reads the next document.
     ///
     /// # Errors
-    /// It cannot be read, or is an error of the provider.
+    /// The document cannot be read, or is an error of the provider.
     fn take(&mut self, document: &[u8]) -> Result<(), Unreadable>;
 
-    /// Returns the bytes that are kept of what was taken.
+    /// Returns the number of kept bytes.
     fn bytes(&self) -> usize;
 
-    /// Returns the answer. `is_done`: whether the stream said that it has ended.
+    /// Returns the answer. `is_done` says whether the stream had its final event.
     ///
     /// # Errors
-    /// Some of it is missing.
+    /// The answer is incomplete.
     fn end(self: Box<Self>, is_done: bool) -> Result<Collected, Unreadable>;
 }
 
 /// The reason why an answer is not used.
 #[derive(Debug)]
 pub(super) enum Unreadable {
-    /// It is not of the form of the protocol: the line and the column where that was seen. The text of the parser could
-    /// quote the answer.
+    /// The answer does not have the form of the protocol. The numbers are the line and the column of the error, because
+    /// the text of the parser could quote the answer.
     Form(usize, usize),
-    /// It is a page of HTML, or XML.
+    /// The answer is a page of HTML, or XML.
     Page,
-    /// The reason: what follows "model m at u ".
+    /// Another reason, which completes "model m at u …".
     Because(String),
     /// The provider's own error, as JSON.
     Failed(String),
-    /// The reason why it is not used, and why the turn is not repeated by itself.
+    /// The reason why the answer is not used and the turn is not repeated automatically.
     Refused(String),
 }
 
@@ -103,7 +103,7 @@ impl From<serde_json::Error> for Unreadable {
     }
 }
 
-/// Returns the document as an object, or the error of the provider that it is.
+/// Returns the document as an object, or the provider's error that it contains.
 pub(super) fn object(document: &[u8]) -> Result<Fields<'_>, Unreadable> {
     let text = std::str::from_utf8(document).map_err(|_| Unreadable::Form(1, 1))?;
     let fields = Fields::of(text)?;
@@ -113,18 +113,18 @@ pub(super) fn object(document: &[u8]) -> Result<Fields<'_>, Unreadable> {
     }
 }
 
-/// Returns a word of a server for an error; it may be anything, so that only a word is shown.
+/// Returns a word of a server for an error. Any other text is replaced, because it could hold anything.
 pub(super) fn word(text: &str) -> &str {
     let is_word = |character: char| character.is_ascii_alphanumeric() || "_.- ".contains(character);
     if (1..=64).contains(&text.len()) && text.chars().all(is_word) { text } else { "a word that is not shown" }
 }
 
-/// The end of an answer that is not complete.
+/// Returns the error of an incomplete answer.
 pub(super) fn incomplete() -> Unreadable {
     Unreadable::Because("ended before its answer did".to_owned())
 }
 
-/// An answer with an item of a tool that is not a call of ours: the provider runs it, or nothing does.
+/// Returns the error of an answer with an item of a tool that is not one of our functions.
 pub(super) fn foreign_tool(kind: &str) -> Unreadable {
     let kind = word(kind);
     Unreadable::Refused(format!(
@@ -138,7 +138,7 @@ pub(super) fn opaque_of<'m>(message: &'m Message, turn: &TurnRequest) -> &'m [Op
     message.opaque.as_deref().filter(is_own).map_or(&[], |parts| &parts.parts)
 }
 
-/// Returns the arguments of a call as an object, for protocols that have no other.
+/// Returns the arguments of a call as an object, for protocols that accept only objects.
 pub(super) fn arguments_object(arguments: &str) -> Box<RawValue> {
     let object =
         RawValue::from_string(arguments.to_owned()).ok().filter(|json| json.get().trim_start().starts_with('{'));

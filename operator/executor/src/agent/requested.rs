@@ -1,18 +1,17 @@
-//! The calls of tools that a model asks for, bounded before anything reads them.
+//! The calls of tools in an answer of a model, limited before they are used.
 //!
-//! **Invariant:** arguments are neither parsed nor changed here: they are the text that the model wrote, or only its
-//! length.
+//! **Invariant:** arguments are neither parsed nor changed here: the text of the model is kept, or only its length.
 
 use signoff_api::turn::{RequestedArguments, RequestedCall, TurnCalls};
 
-/// The most characters that are kept of the id of a call, and of the name of its tool.
+/// The maximum number of kept characters of the id of a call, and of the name of its tool.
 const MAX_NAME: usize = 128;
 
-/// The most bytes of arguments that are kept of one answer, written as JSON strings: the answer has to fit into the
-/// journal, which takes 900 KiB.
+/// The maximum size of the kept arguments of one answer, written as JSON strings, in bytes. The answer has to fit into
+/// the journal, which takes 900 KiB.
 const MAX_ARGUMENTS_OF_ANSWER: usize = 512 * 1024;
 
-/// Returns the calls as far as they are kept: at most [`TurnCalls::MAX_CALLS`], with bounded names and arguments.
+/// Returns the kept calls: at most [`TurnCalls::MAX_CALLS`], with limited names and arguments.
 pub(super) fn bounded(calls: impl IntoIterator<Item = RequestedCall>) -> Vec<RequestedCall> {
     let mut left = MAX_ARGUMENTS_OF_ANSWER;
     let bound = |call: RequestedCall| RequestedCall {
@@ -30,7 +29,7 @@ fn beginning(text: String) -> String {
     }
 }
 
-/// Returns the arguments if they are short enough and `left` is enough for them, otherwise their length.
+/// Returns the arguments if they are short enough and fit into `left`, otherwise their length.
 fn bounded_arguments(arguments: RequestedArguments, left: &mut usize) -> RequestedArguments {
     let RequestedArguments::Text(text) = arguments else { return arguments };
     let length = text.len();
@@ -44,12 +43,12 @@ fn bounded_arguments(arguments: RequestedArguments, left: &mut usize) -> Request
     }
 }
 
-/// Returns the bytes of a text as a JSON string, where a control character takes six.
+/// Returns the size of a text as a JSON string in bytes. A control character takes six.
 pub(super) fn written(text: &str) -> usize {
     escaped(text) + 2
 }
 
-/// Returns the bytes of a text within a JSON string.
+/// Returns the size of a text within a JSON string, in bytes.
 pub(super) fn escaped(text: &str) -> usize {
     let bytes = |byte: u8| match byte {
         b'"' | b'\\' | b'\n' | b'\r' | b'\t' | 0x08 | 0x0C => 2,
@@ -83,7 +82,8 @@ mod tests {
 
     #[test]
     fn arguments_of_many_calls_are_kept_while_the_answer_fits_into_the_journal() {
-        // Seven texts of 64 KiB and their quotation marks fit into 512 KiB, an eighth does not; a short one still does.
+        // Seven texts of 64 KiB with their quotation marks fit into 512 KiB, an eighth does not, and a short one still
+        // does.
         let calls = (0..8).map(|_| call("x".repeat(RequestedArguments::MAX_BYTES))).chain([call("{}")]);
         let kept = bounded(calls);
         assert!(kept[..7].iter().all(|call| matches!(call.arguments, RequestedArguments::Text(_))), "{kept:?}");

@@ -1,7 +1,7 @@
-//! OpenAI's Responses API, as several servers speak it.
+//! OpenAI's Responses API, which several servers offer.
 //!
-//! Servers are asked to store nothing: the whole conversation is sent each time, and reasoning goes back as the items
-//! that the server wrote. Of a stream the whole items count, and pieces where the server sends no whole item.
+//! Servers are asked to store nothing: the whole conversation is sent each time, and reasoning is sent back as the
+//! items that the server wrote. From a stream the whole items are used, or else their pieces.
 
 use std::{borrow::Cow, collections::BTreeSet};
 
@@ -40,11 +40,11 @@ const COMPLETED: &str = "completed";
 const INCOMPLETE: &str = "incomplete";
 const FAILED: &str = "failed";
 
-/// The fields of a call that are not the server's own. Its status is only for the reader of the answer.
+/// The fields of a call that the API defines. The status is only for the reader of the answer.
 const OF_CALL: [&str; 5] = ["type", "call_id", "name", ARGUMENTS, STATUS];
-/// The fields without which no server understands an item of its own.
+/// The fields without which a server cannot read its own item.
 const NEEDED: [&str; 5] = ["type", "role", CONTENT, SUMMARY, ENCRYPTED_CONTENT];
-/// The most items of an answer, and the most parts of one item.
+/// The maximum number of items of an answer, and of parts of one item.
 const MAX_ITEMS: usize = 1024;
 
 /// The protocol.
@@ -76,7 +76,7 @@ struct ResponseTool<'a> {
     kind: &'static str,
     #[serde(flatten)]
     function: &'a ToolOffer,
-    /// False, or absent. The API makes a schema strict unless it is told not to.
+    /// False, or absent. By default the API makes a schema strict.
     #[serde(skip_serializing_if = "Option::is_none")]
     strict: Option<bool>,
 }
@@ -100,7 +100,7 @@ enum InputItem<'a> {
         call_id: &'a str,
         output: &'a str,
     },
-    /// As the server wrote it.
+    /// An item as the server wrote it.
     #[serde(untagged)]
     Own(Fields<'a>),
 }
@@ -124,7 +124,7 @@ impl Protocol for Responses {
             max_output_tokens: turn.max_tokens.filter(|_| takes(MAX_OUTPUT_TOKENS)),
             temperature: turn.temperature.filter(|_| takes(TEMPERATURE)),
             store: takes(STORE).then_some(false),
-            // A server that stores nothing gives reasoning away only when asked. Models without reasoning refuse it.
+            // A server that stores nothing returns encrypted reasoning only on request. Other models refuse this.
             include: takes(INCLUDE).then_some(["reasoning.encrypted_content"]),
             stream: takes(STREAM).then_some(true),
         };
@@ -153,7 +153,7 @@ impl Protocol for Responses {
 }
 
 impl<'a> InputItem<'a> {
-    /// Returns the items that a message is.
+    /// Returns the items for a message.
     fn of(message: &'a Message, turn: &TurnRequest, left_out: &LeftOut) -> Vec<Self> {
         let text = message.text.as_str();
         match message.role {
@@ -164,7 +164,7 @@ impl<'a> InputItem<'a> {
             }
             Role::Assistant => {
                 let parts = opaque_of(message, turn);
-                // Parts without any item are of another protocol.
+                // Parts without any item belong to another protocol.
                 if parts.iter().any(|part| matches!(part, OpaquePart::Item(_))) {
                     return Self::of_server(message, parts, left_out);
                 }
@@ -175,8 +175,8 @@ impl<'a> InputItem<'a> {
         }
     }
 
-    /// Returns the items that the server wrote, in their order. The text of the message is in them. The ids and the
-    /// arguments of calls are those that were recorded.
+    /// Returns the items that the server wrote, in order. They include the text of the message. The ids and the
+    /// arguments of calls are the recorded ones.
     fn of_server(message: &'a Message, parts: &'a [OpaquePart], left_out: &LeftOut) -> Vec<Self> {
         let fields = |json: &'a str| Fields::of(json).unwrap_or_default().left_out(left_out);
         let (mut items, mut written) = (Vec::new(), BTreeSet::new());
@@ -200,7 +200,7 @@ impl<'a> InputItem<'a> {
         Self::FunctionCall { call_id: &call.id, name: &call.tool, arguments: &call.arguments, own }
     }
 
-    /// Returns the server's own fields.
+    /// Returns the fields that the API does not define.
     fn own(&self) -> Option<&Fields<'a>> {
         match self {
             Self::FunctionCall { own, .. } | Self::Own(own) => Some(own),
@@ -215,8 +215,8 @@ struct Response {
     collected: Collected,
     /// The items of a stream, in the order in which they began.
     items: Vec<OutputItem>,
-    /// The bytes of the reasoning of a stream, written as JSON strings. Once it is too long to go back, no more is
-    /// kept.
+    /// The size of the reasoning of a stream written as JSON strings, in bytes. Once it is too long to be sent back, no
+    /// more is kept.
     reasoning: usize,
     has_refusal: bool,
 }
@@ -225,12 +225,12 @@ struct Response {
 struct OutputItem {
     kind: ItemKind,
     id: Option<String>,
-    /// Its number in the answer.
+    /// The position of the item in the answer.
     place: Option<i64>,
-    /// As it began, or as it ended.
+    /// The item at its beginning, or at its end.
     json: String,
     is_done: bool,
-    /// The pieces that are not in the item.
+    /// The pieces that are not part of `json`.
     pieces: Pieces,
 }
 
@@ -252,7 +252,7 @@ enum ItemKind {
 impl Reading for Response {
     fn take(&mut self, document: &[u8]) -> Result<(), Unreadable> {
         let document = object(document)?;
-        // What comes after the end of the answer is no part of it.
+        // Events after the end are not part of the answer.
         if self.collected.is_complete {
             return Ok(());
         }
@@ -269,7 +269,7 @@ impl Reading for Response {
             "response.function_call_arguments.delta" => {
                 self.add_piece(&document, ItemKind::Call, |pieces| &mut pieces.arguments)
             }
-            // Some servers give the arguments only here.
+            // Some servers send the arguments only here.
             "response.function_call_arguments.done" => self.set_arguments(&document),
             "response.output_item.done" => self.complete(&document),
             "response.completed" => self.finish(&document.object("response")?, Some(COMPLETED)),
@@ -294,12 +294,12 @@ impl Response {
     fn begin(&mut self, event: &Fields<'_>) -> Result<(), Unreadable> {
         let item = event.object("item")?;
         let kind = ItemKind::of(&item)?;
-        // Of reasoning only the end counts.
+        // For reasoning only the end is used.
         let json = if kind == ItemKind::Reasoning { kind.empty().to_owned() } else { item.json() };
         self.push(kind, id(event, &item)?, place(event), json).map(|_| ())
     }
 
-    /// Ends an item of a stream. Some servers send its content only in pieces.
+    /// Ends an item of a stream. Some servers send the content only in pieces.
     fn complete(&mut self, event: &Fields<'_>) -> Result<(), Unreadable> {
         let item = event.object("item")?;
         let kind = ItemKind::of(&item)?;
@@ -314,7 +314,7 @@ impl Response {
         Ok(())
     }
 
-    /// Returns reasoning as JSON, or what is left of it where it does not go back.
+    /// Returns reasoning as JSON, or the rest of it if it is too long to be sent back.
     fn reasoning(&mut self, item: &Fields<'_>) -> Result<String, Unreadable> {
         if is_reasoning(item)? {
             self.reasoning = self.reasoning.saturating_add(written(&item.others(&[STATUS]).json()));
@@ -342,8 +342,9 @@ impl Response {
         Ok(())
     }
 
-    /// Returns the item that an event is about. Of those of its kind that are not done it is the one of its id, or else
-    /// the one of its number, or else the only one, or a new one. Some servers count wrongly, and some begin no item.
+    /// Returns the item of an event. Among the unfinished items of its kind it is the item with its id, or else the one
+    /// with its position, or else the only one, or a new one. Some servers number items wrongly, and some begin no
+    /// item.
     fn open(&mut self, event: &Fields<'_>, item: &Fields<'_>, kind: ItemKind) -> Result<&mut OutputItem, Unreadable> {
         let (id, place) = (id(event, item)?, place(event));
         if self.items.iter().any(|item| item.is_done && id.is_some() && item.id == id) {
@@ -354,7 +355,7 @@ impl Response {
         let same_id = self.places(|item| is_open(item) && id.is_some() && item.id == id);
         let same_place = self.places(|item| is_open(item) && place.is_some() && item.place == place);
         let is_new = open.is_empty();
-        // One that has another id is another item.
+        // An item with another id is another item.
         let only = self.places(|item| is_open(item) && (id.is_none() || item.id.is_none() || item.id == id));
         let found = [same_id, same_place, only].into_iter().find(|found| found.len() == 1);
         let at = match found.and_then(|found| found.first().copied()) {
@@ -365,7 +366,7 @@ impl Response {
         self.items.get_mut(at).ok_or_else(incomplete)
     }
 
-    /// Returns the places of some items of a stream.
+    /// Returns the positions of the items of a stream for which `are` holds.
     fn places(&self, are: impl Fn(&OutputItem) -> bool) -> Vec<usize> {
         self.items.iter().enumerate().filter(|(_, item)| are(item)).map(|(at, _)| at).collect()
     }
@@ -385,8 +386,7 @@ impl Response {
         Ok(self.items.len() - 1)
     }
 
-    /// Reads a response that has ended. `event`: the end that the stream gave it. Some servers give another in the
-    /// status.
+    /// Reads a finished response. `event` is the end by the stream. The status of some servers says something else.
     fn finish(&mut self, response: &Fields<'_>, event: Option<&str>) -> Result<(), Unreadable> {
         let status = response.text(STATUS)?;
         let is = |word: &str| event == Some(word) || status.as_deref() == Some(word);
@@ -410,8 +410,8 @@ impl Response {
         if self.collected.is_complete { self.add_items(&list(response, OUTPUT)?) } else { Ok(()) }
     }
 
-    /// Adds the items of the answer: those of the stream, unless some are not done, or calls are missing, and the
-    /// response has all. `output`: the items of the response.
+    /// Adds the items of the answer. These are the items of the stream, or those of the response if the stream has
+    /// unfinished items or lacks calls and the response has all. `output` are the items of the response.
     fn add_items(&mut self, output: &[&RawValue]) -> Result<(), Unreadable> {
         let streamed = std::mem::take(&mut self.items);
         let are_done = !streamed.is_empty() && streamed.iter().all(|item| item.is_done);
@@ -420,7 +420,7 @@ impl Response {
         let items: Vec<Cow<'_, str>> = if (are_done && has_calls) || output.is_empty() {
             let is_too_long = self.reasoning > MAX_OPAQUE;
             self.collected.add_fields(is_too_long.then_some(Err(self.reasoning)), OpaquePart::Item);
-            // Reasoning that is not done cannot go back.
+            // Unfinished reasoning cannot be sent back.
             let streamed = streamed.into_iter().filter(|item| item.is_done || item.kind != ItemKind::Reasoning);
             streamed.map(|item| item.json().map(Cow::<str>::Owned)).collect::<Result<_, _>>()?
         } else {
@@ -439,7 +439,7 @@ impl Response {
         Ok(())
     }
 
-    /// Adds an item of the answer. `goes_back`: whether the server gets its items back.
+    /// Adds an item of the answer. `goes_back` says whether the server gets its items back.
     fn add(&mut self, item: &Fields<'_>, number: u64, goes_back: bool) -> Result<(), Unreadable> {
         let is_cut = item.text(STATUS)?.as_deref() == Some(INCOMPLETE);
         if is_cut && self.collected.finish == Some(Finish::Usual) {
@@ -491,7 +491,7 @@ impl OutputItem {
 }
 
 impl ItemKind {
-    /// Returns the kind of an item. Items of other kinds are of tools that the provider runs itself.
+    /// Returns the kind of an item. Items of other kinds belong to tools that the provider runs itself.
     fn of(item: &Fields<'_>) -> Result<Self, Unreadable> {
         match item.text("type")?.as_deref() {
             Some("message") => Ok(Self::Message),
@@ -520,7 +520,7 @@ impl ItemKind {
     }
 }
 
-/// Returns the id of the item that an event is about. `item`: the item itself, where the event has it.
+/// Returns the id of the item of an event. `item` is the item itself, if the event has it.
 fn id(event: &Fields<'_>, item: &Fields<'_>) -> Result<Option<String>, Unreadable> {
     let id = if event.get("item_id").is_some() { event.text("item_id")? } else { item.text("id")? };
     Ok(id.filter(|id| !id.is_empty()))
@@ -535,7 +535,7 @@ fn place(event: &Fields<'_>) -> Option<i64> {
     event.get("output_index").map(|_| event.count("output_index"))
 }
 
-/// Returns the values of a list. They are read one by one, so that many small ones take no memory at once.
+/// Returns the values of a list. They are read one by one, so that many small values do not take memory at once.
 fn list<'a>(of: &Fields<'a>, name: &str) -> Result<Vec<&'a RawValue>, Unreadable> {
     let Some(json) = of.get(name) else { return Ok(Vec::new()) };
     let list: AtMost<&'a RawValue, MAX_ITEMS> = serde_json::from_str(json.get())?;
@@ -560,13 +560,13 @@ fn texts(message: &Fields<'_>) -> Result<(String, String), Unreadable> {
     Ok((text, refusal))
 }
 
-/// Whether an item is reasoning that can go back. One without content only names what a server would have stored.
+/// Whether an item is reasoning that can be sent back. Without content it only names a stored item.
 fn is_reasoning(item: &Fields<'_>) -> Result<bool, Unreadable> {
     let is_encrypted = item.get(ENCRYPTED_CONTENT).is_some_and(|content| content.get() != "\"\"");
     Ok(ItemKind::of(item)? == ItemKind::Reasoning && (is_encrypted || !list(item, CONTENT)?.is_empty()))
 }
 
-/// Returns a message as the server gets it back: without its nulls, which the API refuses.
+/// Returns a message as it is sent back: without nulls, which the API refuses.
 fn sent_back(message: &Fields<'_>) -> Result<String, Unreadable> {
     let parts = list(message, CONTENT)?.into_iter().map(|part| Fields::of(part.get()).map(|part| part.others(&[])));
     with_field(message.others(&[]), CONTENT, &parts.collect::<Result<Vec<_>, _>>()?)

@@ -1,4 +1,4 @@
-//! The scripted provider: replies written down beforehand.
+//! The scripted provider: replies that the author of a Workflow wrote.
 //!
 //! Deterministic: no clock, no randomness, no memory of earlier turns. A script without a reply for a turn is an error.
 //! The work of a search is charged, so that a search ends when its evaluation is stopped.
@@ -16,9 +16,9 @@ use signoff_expr::budget;
 use super::{TurnReply, TurnRequest, requested::bounded};
 use crate::error::{CallError, ErrorClass};
 
-/// Returns the first fitting reply. Usage is counted in words, which stand in for tokens.
+/// Returns the first matching reply. Usage is counted in words instead of tokens.
 pub(super) fn answer(replies: &[ScriptedReply], request: &TurnRequest) -> Result<TurnReply, CallError> {
-    // What a stopped search comes to is not used.
+    // The result of a stopped search is not used.
     let holds = |part: &str| {
         let mut messages = request.unanswered().iter();
         messages.any(|message| budget::charge(message.text.len()).is_ok() && message.text.contains(part))
@@ -36,8 +36,7 @@ pub(super) fn answer(replies: &[ScriptedReply], request: &TurnRequest) -> Result
         ));
     }
     match (&reply.text, &*reply.calls, &reply.error) {
-        // As a provider's own failure would be: an author scripts one to see retries and `onError`
-        // at work.
+        // Like a failure of a provider, so that an author can try out retries and `onError`.
         (None, [], Some(error)) => {
             Err(CallError::new(ErrorClass::Status(500), true, format!("scripted error: {error}")))
         }
@@ -62,8 +61,8 @@ pub(super) fn answer(replies: &[ScriptedReply], request: &TurnRequest) -> Result
     }
 }
 
-/// Returns the calls under the names that go over the wire, and with ids that the conversation does not have yet:
-/// numbered on from its calls.
+/// Returns the calls with names on the wire, and with new ids in the conversation, which continue the numbers of its
+/// calls.
 fn requested(calls: &[ScriptedCall], request: &TurnRequest) -> Vec<RequestedCall> {
     let earlier = || request.messages.iter().flat_map(|message| &message.calls);
     let taken: HashSet<&str> = earlier().map(|ToolCall { id, .. }| id.as_str()).collect();
@@ -156,7 +155,7 @@ mod tests {
         ]);
         assert_eq!(text(&script, &request), "hello");
         assert_eq!(text(&script, &asked("a refund")), "Dear customer");
-        // The same turn again: the same reply.
+        // The same turn again has the same reply.
         assert_eq!(text(&script, &request), "hello");
     }
 
@@ -174,7 +173,7 @@ mod tests {
         assert_eq!(text(&script, &results("sent", "rejected")), "done");
         assert_eq!(text(&script, &results("rejected", "sent")), "done");
         assert_eq!(text(&script, &results("rejected", "rejected")), "hello");
-        // An earlier result does not.
+        // An earlier result does not match.
         let mut later = results("sent", "sent");
         later.messages.push(made(&[("call_3", "{}")]));
         later.messages.push(Message::result("call_3", "rejected"));
@@ -192,7 +191,7 @@ mod tests {
             [call("call_1", "letter", r#"{"to":"ACME","n":1}"#), call("call_2", "human_intervention__request", "{}")];
         assert_eq!(calls(&calls_only, &request), expected);
         assert_eq!(text(&calls_only, &request), "");
-        // The same turn again: the same calls.
+        // The same turn again has the same calls.
         assert_eq!(calls(&calls_only, &request), expected);
         let both = script(json!([{"text": "I write.", "calls": [{"tool": "letter"}]}]));
         assert_eq!(text(&both, &request), "I write.");
@@ -206,7 +205,7 @@ mod tests {
             calls(&script, &with_tools(vec![made(earlier)])).into_iter().map(|call| call.0).collect::<Vec<_>>()
         };
         assert_eq!(after(&[("call_1", "{}")]), ["call_2", "call_3"]);
-        // A conversation whose oldest turns were dropped has fewer calls than numbers.
+        // A conversation without its oldest turns has fewer calls than numbers.
         assert_eq!(after(&[("call_2", "{}")]), ["call_3", "call_4"]);
         assert_eq!(after(&[("call_3", "{}")]), ["call_2", "call_4"]);
         assert_eq!(after(&[("other", "{}"), ("another", "{}")]), ["call_3", "call_4"]);

@@ -1,5 +1,4 @@
-//! One turn at a server: write -> send -> read, and once more without each optional field that the server refuses by
-//! name.
+//! One turn at a server: write -> send -> read, and again without each optional field that the server refuses by name.
 
 use std::{collections::HashSet, time::Duration};
 
@@ -22,16 +21,17 @@ use crate::{
     secrets::{ExposeSecret as _, SecretText},
 };
 
-/// The most models that are listed.
+/// The maximum number of listed models.
 const MOST_OFFERED: usize = 1000;
 
-/// A provider's message that holds this many characters of a prompt in a row quotes it.
+/// The number of consecutive characters of a prompt in a provider's message that count as a quote.
 const QUOTE: usize = 24;
 
 /// The end of an error about a page of HTML.
 const PAGE: &str = ": an HTML page, not JSON; is baseURL right?";
 
-/// Shorter texts within JSON are not looked for in a provider's message: too many of them are ordinary words.
+/// The minimum length of a text within JSON that is searched in a provider's message, because many shorter texts are
+/// ordinary words.
 const SHORTEST_VALUE: usize = 6;
 
 /// A server of models.
@@ -43,12 +43,12 @@ pub(super) struct ModelServer<'a> {
 }
 
 impl ModelServer<'_> {
-    /// Makes one turn.
+    /// Makes one turn, with repetitions for unsupported fields.
     pub(super) async fn turn(&self, request: &TurnRequest, room: &dyn AnswerRoom) -> Result<TurnReply, CallError> {
         let server = ServerKey::new(&request.namespace, self.protocol, self.base_url, &request.model);
         let known = self.dialects.of(&server);
         let mut left_out = known.clone();
-        // Each round leaves out one field more, of at most so many.
+        // Each round leaves out one more field, up to a limit.
         loop {
             let written = self.protocol.write(request, &left_out)?;
             let optional = written.optional.clone();
@@ -132,7 +132,7 @@ impl ModelServer<'_> {
         format!("{}{path}", self.base_url.trim_end_matches('/'))
     }
 
-    /// The HTTP call that makes the turn.
+    /// Returns the HTTP call for the turn.
     fn call(&self, request: &TurnRequest, written: Written) -> HttpRequest {
         let mut headers = vec![("content-type".to_owned(), "application/json".to_owned())];
         headers.extend(written.headers);
@@ -147,7 +147,7 @@ impl ModelServer<'_> {
         }
     }
 
-    /// The error of an answer that is not used.
+    /// Returns the error of an answer that is not used.
     fn unreadable(&self, request: &TurnRequest, target: &str, why: Unreadable) -> CallError {
         let class = match why {
             Unreadable::Form(..) | Unreadable::Page | Unreadable::Because(_) | Unreadable::Failed(_) => {
@@ -167,14 +167,14 @@ impl ModelServer<'_> {
     }
 }
 
-/// The result of asking once.
+/// The result of one request.
 enum Asked {
     Answered(TurnReply),
-    /// With another status than success.
+    /// An answer with another status than success.
     Refused(Answer, CallError),
 }
 
-/// Returns the reply that an answer is.
+/// Returns the reply for an answer.
 fn reply(collected: Collected, request: &TurnRequest, target: &str) -> Result<TurnReply, CallError> {
     let finish = collected.finish.clone().unwrap_or_default();
     if let Finish::Declined(word) = &finish {
@@ -184,7 +184,7 @@ fn reply(collected: Collected, request: &TurnRequest, target: &str) -> Result<Tu
     let mut collected = collected;
     let (text, usage) = (std::mem::take(&mut collected.text), collected.usage);
     let (calls, dropped, opaque) = collected.into_parts();
-    // A model that calls what it was not offered has said only its text.
+    // The calls of a model without offered tools are ignored.
     let (calls, dropped) = if request.tools.is_empty() { (Vec::new(), 0) } else { (bounded(calls), dropped) };
     let opaque = match opaque {
         _ if calls.is_empty() => None,
@@ -193,7 +193,7 @@ fn reply(collected: Collected, request: &TurnRequest, target: &str) -> Result<Tu
             let (provider, model) = (request.provider.name.clone(), request.model.clone());
             Some(OpaqueParts { provider, model, parts })
         }
-        // Without them the next turn would fail, after the calls of this one.
+        // Without the parts the next turn would fail, after the calls of this one.
         Err(bytes) => {
             return Err(CallError::new(
                 ErrorClass::TooLarge,
@@ -206,7 +206,7 @@ fn reply(collected: Collected, request: &TurnRequest, target: &str) -> Result<Tu
     };
     Ok(TurnReply { text, calls, dropped, opaque, usage, truncated: finish == Finish::Cut })
 }
-/// Returns the provider's reason of a failure; it is empty if the answer gives none, or is too long to be one.
+/// Returns the provider's reason of a failure, or an empty text if there is none or it is too long.
 fn reason(body: &[u8], request: &TurnRequest) -> String {
     if body.len() > ERROR_BODY_LIMIT {
         return String::new();
@@ -218,13 +218,13 @@ fn reason(body: &[u8], request: &TurnRequest) -> String {
     }
 }
 
-/// Returns the provider's reason of a status, with a hint where a wrong path is the likely cause.
+/// Returns the provider's reason of a status, with a hint if a wrong path is the likely cause.
 fn with_hint(status: u16, reason: String) -> String {
     let is_bare = matches!(reason.as_str(), "" | "Not Found" | "Method Not Allowed");
     if is_bare && matches!(status, 404 | 405) { "is baseURL right?".to_owned() } else { reason }
 }
 
-/// The provider's sentence about an error, unless it quotes what it was sent.
+/// Returns the provider's sentence about an error, unless it quotes the request.
 fn sentence(error: &Value, request: &TurnRequest) -> String {
     let text = ["message", "detail", "code", "type"]
         .iter()
@@ -233,10 +233,10 @@ fn sentence(error: &Value, request: &TurnRequest) -> String {
         .find(|text| !text.is_empty())
         .unwrap_or_default();
     let keys = || request.key.iter().map(|key| key.expose_secret().trim());
-    // Only what is shown is looked through: a message may be as long as a whole answer.
+    // Only the shown part is searched, because a message can be as long as a whole answer.
     let shown = excerpt(text, keys());
     let prompt = |prompt: &str| quotes(&shown, prompt) || values(prompt).iter().any(|part| quotes(&shown, part));
-    // Short words of opaque parts are those of the protocol, which errors are about.
+    // Short words of opaque parts belong to the protocol, and errors may name them.
     let reasoning = |json: &str| values(json).iter().any(|part| part.len() >= QUOTE && quotes(&shown, part));
     if request.prompts().any(prompt) || request.opaque().any(reasoning) {
         return "(the provider's message quotes the prompt and is left out)".to_owned();
@@ -244,8 +244,8 @@ fn sentence(error: &Value, request: &TurnRequest) -> String {
     shown
 }
 
-/// Returns the texts within a prompt that is JSON, as arguments and results often are: a provider may quote one of
-/// them, in other notation.
+/// Returns the texts within a prompt that is JSON, like many arguments and results, because a provider can quote one of
+/// them in another notation.
 fn values(prompt: &str) -> Vec<String> {
     if !prompt.trim_start().starts_with(['{', '[']) {
         return Vec::new();
@@ -262,7 +262,7 @@ fn values(prompt: &str) -> Vec<String> {
     texts
 }
 
-/// Whether what is shown holds a stretch of `prompt`, or all of a shorter one.
+/// Whether the shown text contains a long part of `prompt`, or all of a shorter one.
 fn quotes(shown: &str, prompt: &str) -> bool {
     let prompt = comparable(prompt);
     let stretch = QUOTE.min(prompt.len());

@@ -1,4 +1,4 @@
-//! A conversation that the tests of several protocols write, and how they read an answer.
+//! A conversation for the tests of several protocols, and their reading of an answer.
 #![allow(clippy::unwrap_used)]
 
 use std::time::Duration;
@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{http::AnswerBody as _, room::UnboundedRoom, secrets::SecretText};
 
-/// A turn of this model with every field, and one tool.
+/// Returns a turn of this model with every field, and one tool.
 pub(super) fn turn(provider: &str, model: &str, messages: Vec<Message>) -> TurnRequest {
     let parameters = json!({"type": "object", "properties": {"city": {"type": "string"}}});
     TurnRequest {
@@ -36,7 +36,7 @@ pub(super) fn turn(provider: &str, model: &str, messages: Vec<Message>) -> TurnR
     }
 }
 
-/// A turn as it is sent to a server that does not take some fields.
+/// Returns a turn as it is sent to a server that does not accept some fields.
 pub(super) fn written(protocol: &dyn Protocol, turn: &TurnRequest, left_out: &[&str]) -> Written {
     let left_out = left_out.iter().map(|name| (*name).to_owned()).collect();
     protocol.write(turn, &left_out).ok().unwrap()
@@ -46,7 +46,7 @@ pub(super) fn body(written: &Written) -> Value {
     serde_json::from_str(&written.body).unwrap()
 }
 
-/// An answer that comes in pieces of seven bytes.
+/// Reads an answer that arrives in pieces of seven bytes.
 pub(super) fn collected(protocol: &dyn Protocol, body: &[u8]) -> Result<Collected, Unreadable> {
     let mut documents = Documents::new(&UnboundedRoom, protocol.reading(), protocol.has_lines(), 8 << 20);
     for piece in body.chunks(7) {
@@ -57,14 +57,14 @@ pub(super) fn collected(protocol: &dyn Protocol, body: &[u8]) -> Result<Collecte
     documents.end()
 }
 
-/// An answer, as tests compare it.
+/// An answer in a comparable form.
 #[derive(Debug, PartialEq)]
 pub(super) struct ReadAnswer {
     pub(super) text: String,
     /// The id, the tool and the arguments of each call.
     pub(super) calls: Vec<[String; 3]>,
     pub(super) dropped: usize,
-    /// The opaque parts as JSON; those of a call begin with its number, those of the message with `message`.
+    /// The opaque parts as JSON. Those of a call begin with its number, those of the message with `message`.
     pub(super) parts: Vec<String>,
     pub(super) usage: Option<Usage>,
     pub(super) finish: Option<Finish>,
@@ -90,7 +90,7 @@ pub(super) fn arguments_of(call: &RequestedCall) -> String {
     }
 }
 
-/// The reason why an answer is not used.
+/// Returns the reason why an answer is not used.
 pub(super) fn why<A: std::fmt::Debug>(read: Result<A, Unreadable>) -> String {
     match read.unwrap_err() {
         Unreadable::Form(line, column) => format!("form {line}:{column}"),

@@ -1,7 +1,7 @@
-//! Requests to servers of tools (MCP): the list of tools, calls of them, and the meaning of their endings for a run.
+//! Requests to servers of tools (MCP): lists of tools, calls, and the meaning of their endings for a run.
 //!
-//! **Invariant:** a call that was sent has no certain failure unless the tool only reads. Whether people were asked
-//! about a call is decided where its attempt opens, in the engine.
+//! **Invariant:** a call that was sent has no certain failure unless the tool only reads. The engine decides whether
+//! people were asked about a call, when its attempt begins.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -20,25 +20,25 @@ use crate::{
     ToolServers,
 };
 
-/// The fact with the version of the protocol that was spoken.
+/// The fact with the version of the protocol.
 const FACT_PROTOCOL: &str = "protocol";
-/// The fact with the parts of a result that are no texts.
+/// The fact with the parts of a result that are not texts.
 const FACT_ATTACHMENTS: &str = "attachments";
-/// The most characters of a fact.
+/// The maximum length of a fact, in characters.
 const MAX_FACT: usize = 253;
 
-/// Whether and how a failed call may be made again.
+/// The conditions under which a failed call may be repeated.
 #[derive(Clone, Copy)]
 struct Standing {
-    /// It may be repeated with identical input.
+    /// Whether it may be repeated with the same input.
     is_idempotent: bool,
-    /// It may have changed something, once it was sent.
+    /// Whether a sent call may have changed something.
     may_change: bool,
 }
 
 impl DefaultCaller {
-    /// Makes a request to a server of tools. `limits`: whether it may be repeated, and its timeout. `facts`: takes the
-    /// version of the Secret that was read and the version of the protocol, whatever becomes of the request.
+    /// Makes a request to a server of tools. `limits` are whether it may be repeated, and its timeout. `facts` receives
+    /// the version of the read Secret and the version of the protocol, also if the request fails.
     pub(super) async fn mcp(
         &self,
         run: &RunRef,
@@ -71,7 +71,7 @@ impl DefaultCaller {
         }
     }
 
-    /// Returns the client, the server with its key, and the time that is left of `limit`.
+    /// Returns the client, the server with its key, and the remaining time of `limit`.
     async fn tool_server(
         &self,
         run: &RunRef,
@@ -98,7 +98,7 @@ impl DefaultCaller {
     }
 }
 
-/// Returns the tools that exist for the run, as the journal has them.
+/// Returns the tools that the run can use, as the journal records them.
 fn recorded(listed: ListedTools, only: &[String]) -> Result<Reply, CallError> {
     let exists = |name: &str| only.is_empty() || only.iter().any(|glob| is_like(glob, name));
     let catalogue = serde_json::to_string(&listed.catalogue.only(exists));
@@ -121,7 +121,7 @@ impl Standing {
     /// Returns the failure of a request without an answer.
     fn failure(self, mut error: CallError, now: Moment) -> Failure {
         let was_sent = error.sent;
-        // Of these classes a run knows that nothing was sent.
+        // After these classes a run knows that nothing was sent.
         if was_sent && matches!(error.class, ErrorClass::Invalid | ErrorClass::Refused | ErrorClass::Unreachable) {
             error.class = ErrorClass::Protocol;
         }
@@ -172,7 +172,7 @@ impl Standing {
         }
     }
 
-    /// Returns a failure with what is known of the outcome.
+    /// Completes a failure with the facts about its outcome.
     fn after(self, mut failure: Failure, was_sent: bool) -> Failure {
         failure.unknown = was_sent && self.may_change;
         failure.retryable &= !failure.unknown;
@@ -185,7 +185,7 @@ impl Standing {
     }
 }
 
-/// Returns the fact about the parts of a result that are no texts, if there are any.
+/// Returns the fact about the parts of a result that are not texts, if there are any.
 fn attachments(parts: &[Attachment]) -> Option<(String, String)> {
     let told = parts.iter().map(|Attachment { kind, media_type, bytes, digest }| {
         let space = if media_type.is_empty() { "" } else { " " };

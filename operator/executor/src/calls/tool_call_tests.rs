@@ -21,7 +21,7 @@ use crate::{
 
 const VALUE: &str = "crm-0123456789abcdef";
 
-/// A client of servers that answers in the same way each time, and remembers what it was asked.
+/// A client of servers with a fixed answer, which records its requests.
 struct Fake {
     catalogue: Catalogue,
     answer: Result<ToolEnding, CallError>,
@@ -41,7 +41,7 @@ impl ToolServers for Fake {
     }
 }
 
-/// The rest of a caller: one Secret.
+/// The other clients of a caller, with one Secret.
 struct Rest {
     value: &'static str,
     hosts: &'static str,
@@ -205,7 +205,7 @@ async fn only_a_call_that_was_not_sent_or_that_reads_has_failed_for_certain() {
         let failure = ended(answer.clone(), false).await.unwrap_err();
         assert!(failure.unknown && !failure.retryable, "{answer:?}: {failure:?}");
         assert_eq!(failure.facts.get("outcomeUnknown").map(String::as_str), Some("true"), "{answer:?}");
-        // The engine takes these classes for a call that was not sent.
+        // The engine treats these classes as a call that was not sent.
         assert!(!["Invalid", "Refused", "Unreachable", "ToolChanged"].contains(&failure.class.as_str()), "{failure:?}");
         let failure = ended(answer.clone(), true).await.unwrap_err();
         assert!(!failure.unknown && !failure.facts.contains_key("outcomeUnknown"), "{answer:?}: {failure:?}");

@@ -1,7 +1,7 @@
 //! The CPU time of one thread, read from any other.
 //!
-//! Linux tells it in `/proc`. Elsewhere, and where `/proc` cannot be read, the wall clock stands in for it: an
-//! evaluation is then also charged for the time in which others had the CPU.
+//! On Linux it is read from `/proc`. Without `/proc` the wall clock is used instead: an evaluation is then also charged
+//! for the time in which other threads had the CPU.
 
 use std::{
     fs,
@@ -20,15 +20,15 @@ const TICK: Duration = Duration::from_millis(10);
 /// A thread whose CPU time can be read.
 #[derive(Clone, Debug)]
 pub(super) struct ThreadClock {
-    /// The folder of the thread in `/proc`, or `None` where the wall clock stands in.
+    /// The folder of the thread in `/proc`, or `None` if the wall clock is used.
     folder: Option<PathBuf>,
     began: Instant,
-    /// The last value read, in nanoseconds.
+    /// The last read value, in nanoseconds.
     last: Arc<AtomicU64>,
 }
 
 impl ThreadClock {
-    /// The clock of the calling thread.
+    /// Returns the clock of the calling thread.
     pub(super) fn current() -> Self {
         let folder = fs::read_link("/proc/thread-self").ok().map(|link| PathBuf::from("/proc").join(link));
         let mut clock = Self { folder, began: Instant::now(), last: Arc::default() };
@@ -43,12 +43,12 @@ impl ThreadClock {
         self.folder.is_some()
     }
 
-    /// The time that the thread has used so far.
+    /// Returns the time that the thread has used so far.
     pub(super) fn used(&self) -> Duration {
         if self.folder.is_none() {
             return self.began.elapsed();
         }
-        // A thread that has ended, or whose file cannot be opened just now, has used what it had used before.
+        // For a thread that has ended, or whose file cannot be opened at the moment, the last value counts.
         match self.cpu() {
             Some(used) => {
                 self.last.store(u64::try_from(used.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
@@ -70,12 +70,12 @@ fn read(file: PathBuf) -> Option<String> {
     Some(text)
 }
 
-/// The first number: nanoseconds on a CPU.
+/// Parses the first number: nanoseconds on a CPU.
 fn schedstat(text: &str) -> Option<Duration> {
     text.split_whitespace().next()?.parse().ok().map(Duration::from_nanos)
 }
 
-/// Fields 14 and 15, counted from behind the name, which may hold spaces and parentheses.
+/// Parses fields 14 and 15, counted from behind the name, which can contain spaces and parentheses.
 fn stat(text: &str) -> Option<Duration> {
     let mut fields = text.get(text.rfind(')')? + 1..)?.split_whitespace().skip(11);
     let (user, system): (u32, u32) = (fields.next()?.parse().ok()?, fields.next()?.parse().ok()?);

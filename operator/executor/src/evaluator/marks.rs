@@ -1,7 +1,7 @@
-//! Marks on the local disk of what is being evaluated. A mark that is still there when a process starts names an
-//! evaluation during which the process before it ended: by an abort, a stack overflow or for lack of memory.
+//! Marks of running evaluations on the local disk. A mark that exists when a process starts names an evaluation during
+//! which the previous process ended: by an abort, a stack overflow or for lack of memory.
 //!
-//! Nothing is synced: a mark has to survive the process, not the machine.
+//! Marks are not synced: they have to survive the process, not the machine.
 
 use std::{
     collections::BTreeMap,
@@ -25,18 +25,18 @@ struct Mark {
     subject: Subject,
     /// Whether nothing else was evaluated.
     alone: bool,
-    /// The part at work; written only where the evaluation is alone.
+    /// The current part; written only if the evaluation is alone.
     part: Option<Part>,
 }
 
 /// The way in which an evaluation runs.
 #[derive(Debug, PartialEq)]
 pub(super) enum Suspicion {
-    /// With others.
+    /// Together with others.
     Trusted,
-    /// Alone, once nothing else waits.
+    /// Alone, when no other evaluation waits.
     Suspect,
-    /// Not now: it ended the process twice.
+    /// Not at all: it ended the process twice.
     Deadly(Option<Part>),
 }
 
@@ -55,7 +55,7 @@ fn key(subject: &Subject) -> (String, String, String) {
 }
 
 impl Marks {
-    /// Reads what the process before this one left.
+    /// Reads the marks and the suspects of the previous process.
     pub(super) fn open(folder: PathBuf) -> io::Result<Self> {
         fs::create_dir_all(&folder)?;
         let listed = fs::read(folder.join(SUSPECTS)).ok().and_then(|text| serde_json::from_slice(&text).ok());
@@ -69,7 +69,7 @@ impl Marks {
             }
         }
         for file in &left {
-            // An empty mark is one of a thread that evaluated nothing.
+            // An empty mark belongs to a thread without an evaluation.
             if let Some(mark) = fs::read(file).ok().and_then(|text| serde_json::from_slice::<Mark>(&text).ok()) {
                 tracing::warn!(
                     kind = mark.subject.kind,
@@ -83,14 +83,14 @@ impl Marks {
         }
         let marks = Self { folder, suspects: Mutex::new(suspects) };
         marks.save()?;
-        // Only now: a process that dies here finds them in either place.
+        // The marks are deleted last, so that a process that ends here finds them in either place.
         for file in left {
             fs::remove_file(file)?;
         }
         Ok(marks)
     }
 
-    /// The mark of a new thread.
+    /// Creates the mark of a new thread.
     pub(super) fn file(&self, thread: usize) -> io::Result<MarkFile> {
         Ok(MarkFile(Arc::new(Mutex::new(fs::File::create(self.folder.join(format!("{PREFIX}{thread}")))?))))
     }
@@ -106,7 +106,7 @@ impl Marks {
         Suspicion::Suspect
     }
 
-    /// Whether the process ended while this was evaluated, and it was not cleared since.
+    /// Whether the process ended during an evaluation of this object, and the object was not cleared since.
     pub(super) fn is_suspect(&self, subject: &Subject) -> bool {
         self.suspects.lock().unwrap_or_else(PoisonError::into_inner).contains_key(&key(subject))
     }
@@ -129,7 +129,7 @@ impl Marks {
 }
 
 impl MarkFile {
-    /// Marks an evaluation.
+    /// Writes the mark of an evaluation.
     pub(super) fn set(&self, subject: &Subject, alone: bool, part: Option<&Part>) {
         let mark = Mark { subject: subject.clone(), alone, part: part.cloned() };
         let written = serde_json::to_vec(&mark).map_err(io::Error::from).and_then(|text| self.write(&text));
@@ -138,12 +138,12 @@ impl MarkFile {
         }
     }
 
-    /// The evaluation has ended.
+    /// Removes the mark after the evaluation has ended.
     pub(super) fn unset(&self) {
         let _ = self.write(b"");
     }
 
-    /// Notes each part of an evaluation that is done alone.
+    /// Returns a callback that notes each part of an evaluation that runs alone.
     pub(super) fn note(&self, subject: Subject) -> PartCallback {
         let file = self.clone();
         Box::new(move |part| file.set(&subject, true, part))

@@ -1,7 +1,8 @@
 //! The queue, the threads and the watchdog of an evaluator.
 //!
-//! **Invariant:** the watchdog sleeps until the earliest moment at which an evaluation could have used up its time, and
-//! for as long as nothing is evaluated. Only while a thread is missing it wakes every second, and starts it.
+//! **Invariant:** the watchdog sleeps until the earliest time at which an evaluation could exceed its limit, and
+//! without a limit while nothing is evaluated. It wakes every second only while a thread is missing, and tries to start
+//! it.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -28,15 +29,15 @@ use super::{
     shares::SURPRISE,
 };
 
-/// The stack of a thread. Only what is used of it takes memory.
+/// The size of the stack of a thread, in bytes. Only the used part takes memory.
 const STACK: usize = 8 << 20;
-/// The longest wait of a suspect until nothing else is admitted before it.
+/// The time after which a waiting suspect stops other evaluations from starting before it.
 const SUSPECT_WAIT: Duration = Duration::from_secs(30);
-/// The quiet time before a suspect begins: other runs only pause between two evaluations.
+/// The quiet time before a suspect begins, because other runs only pause between two evaluations.
 const QUIET: Duration = Duration::from_secs(2);
-/// The pause between two attempts to start a thread that is missing.
+/// The pause between two attempts to start a missing thread.
 const RETRY: Duration = Duration::from_secs(1);
-/// The shortest sleep of the watchdog.
+/// The minimum sleep of the watchdog.
 const SHORTEST: Duration = Duration::from_millis(5);
 
 /// The limit and the grace of an evaluation.
@@ -45,7 +46,7 @@ pub(super) type Limits = (Duration, Duration);
 type Deliver = Box<dyn FnOnce() + Send>;
 type Lose = Box<dyn Fn(Stopped) + Send>;
 
-/// The result of an evaluation, or `None` where it gave way to others and is to be submitted again.
+/// The result of an evaluation, or `None` if it stopped for others and is to be submitted again.
 pub(super) type Evaluated<T> = Option<Result<T, Stopped>>;
 
 /// An evaluation that waits or runs.
@@ -54,11 +55,11 @@ pub(super) struct Job {
     alone: bool,
     since: Instant,
     flag: Arc<AtomicBool>,
-    /// Set where it gives way to others; `None` where it cannot be evaluated again.
+    /// The flag that it stopped for others; `None` if it cannot be repeated.
     gives_way: Option<Arc<AtomicBool>>,
     progress: Arc<Progress>,
     work: Box<dyn FnOnce() -> Deliver + Send>,
-    /// Taken by the watchdog once the evaluation runs.
+    /// Taken by the watchdog when the evaluation runs.
     lose: Option<Lose>,
 }
 
@@ -74,7 +75,7 @@ impl Job {
         let sender = Arc::new(Mutex::new(Some(sender)));
         let send = |sender: &Mutex<Option<oneshot::Sender<_>>>, result| {
             if let Some(sender) = sender.lock().unwrap_or_else(PoisonError::into_inner).take() {
-                // A result that is not waited for any more is dropped.
+                // A result without a waiting caller is dropped.
                 let _ = sender.send(result);
             }
         };
@@ -86,7 +87,7 @@ impl Job {
             let observer: Arc<dyn evaluation::Observer> = parts.clone();
             let evaluate = || evaluation::observed(observer, || budget::with_stop(Arc::clone(&stop), work));
             let result = match catch_unwind(AssertUnwindSafe(evaluate)) {
-                // Parts of it may have been left out after the flag was set.
+                // Parts of it can be missing after the flag was set.
                 Ok(_) if gave_way.load(Ordering::Relaxed) => None,
                 Ok(_) if stop.load(Ordering::Relaxed) => Some(Err(Stopped::TooCostly { part: parts.culprit(), limit })),
                 Ok(value) => Some(Ok(value)),
@@ -115,21 +116,21 @@ struct Running {
 
 struct State {
     schedule: Schedule<Job>,
-    /// The evaluations that run alone, once nothing else waits.
+    /// The evaluations that run alone, when nothing else waits.
     suspects: VecDeque<Job>,
-    /// When an evaluation of anything else was submitted or ended last.
+    /// The last time at which another evaluation was submitted or ended.
     last: Option<Instant>,
-    /// By the number of the evaluation.
+    /// The running evaluations by number.
     running: BTreeMap<u64, Running>,
     alone: bool,
     /// The number of the next thread.
     threads: usize,
-    /// The threads that are lost and not replaced yet.
+    /// The number of lost threads that are not replaced yet.
     missing: usize,
     watchdog_rests: bool,
-    /// When the watchdog looks again, at the latest.
+    /// The time at which the watchdog wakes, at the latest.
     watchdog_wakes: Instant,
-    /// Whether an evaluation gives way as soon as another one waits.
+    /// Whether an evaluation stops as soon as another one waits.
     is_overdue: bool,
     closed: bool,
 }
@@ -143,7 +144,7 @@ struct Pool {
     lost: watch::Sender<usize>,
 }
 
-/// Ends the threads when it is dropped.
+/// A handle that ends the threads when it is dropped.
 pub(super) struct Handle {
     pool: Arc<Pool>,
 }
@@ -225,11 +226,11 @@ impl Handle {
         Ok(())
     }
 
-    /// Drops what waits of a namespace and is not waited for any more.
+    /// Drops the waiting evaluations of a namespace without a waiting caller.
     pub(super) fn drop_unwanted(&self, namespace: &str) {
         let unwanted = self.pool.lock().schedule.remove(namespace, |job| job.flag.load(Ordering::Relaxed));
         if !unwanted.is_empty() {
-            // A suspect may have waited for it.
+            // A suspect may have waited for them.
             self.pool.work.notify_all();
         }
     }
@@ -255,7 +256,7 @@ impl Pool {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for the next evaluation of a thread, or `None` once the evaluator has ended.
+    /// Waits for the next evaluation of a thread. Returns `None` after the end of the evaluator.
     fn next(&self, clock: &ThreadClock) -> Option<(u64, Job)> {
         let mut state = self.lock();
         loop {
@@ -288,7 +289,7 @@ impl Pool {
         }
     }
 
-    /// An evaluation has ended. Returns whether its thread still counts.
+    /// Records that an evaluation has ended. Returns whether its thread was not lost.
     fn ended(&self, id: u64) -> bool {
         let mut state = self.lock();
         let Some(running) = state.running.remove(&id) else { return false };
@@ -298,7 +299,7 @@ impl Pool {
             state.last = Some(Instant::now());
         }
         drop(state);
-        // Several may have waited for this one: for its namespace's share, or for being alone.
+        // Several evaluations may have waited for this one: because of its namespace's share, or to run alone.
         self.work.notify_all();
         true
     }
@@ -321,12 +322,12 @@ impl State {
         }
     }
 
-    /// Begins the next evaluation that may begin, and returns it with its number.
+    /// Begins the next possible evaluation, and returns it with its number.
     fn take(&mut self, threads: usize) -> Option<(u64, Job)> {
         if self.alone {
             return None;
         }
-        // Those that nobody waits for any more have not been tried, and stay suspects.
+        // Suspects without a waiting caller were not evaluated, and stay suspects.
         self.suspects.retain(|suspect| !suspect.flag.load(Ordering::Relaxed));
         if self.suspects.front().is_some_and(|suspect| suspect.since.elapsed() >= SUSPECT_WAIT) {
             return if self.schedule.runs_nothing() { self.take_suspect() } else { None };
@@ -342,7 +343,7 @@ impl State {
         Some((self.schedule.begin_alone(suspect.subject.clone(), Instant::now()), suspect))
     }
 
-    /// Returns the quiet time until the next suspect begins, or `None` where that does not depend on time alone.
+    /// Returns the quiet time until the next suspect begins, or `None` if the suspect waits for something else.
     fn quiet_left(&self) -> Option<Duration> {
         let suspect = self.suspects.front().filter(|_| self.schedule.is_idle())?;
         let since = self.last.map_or(suspect.since, |last| last.max(suspect.since));
@@ -362,7 +363,7 @@ fn begin_thread(pool: &Arc<Pool>) -> io::Result<()> {
     Ok(())
 }
 
-/// Starts the threads that are missing. One that cannot be started stays missing.
+/// Starts the missing threads. A thread that cannot be started stays missing.
 fn begin_missing(pool: &Arc<Pool>) {
     while pool.lock().missing > 0 {
         if let Err(error) = begin_thread(pool) {
@@ -373,7 +374,7 @@ fn begin_missing(pool: &Arc<Pool>) {
     }
 }
 
-/// The work of one thread.
+/// Runs the loop of one thread.
 fn evaluate(pool: &Pool, mark: Option<&MarkFile>) {
     let clock = ThreadClock::current();
     if !clock.is_cpu() {
@@ -385,7 +386,7 @@ fn evaluate(pool: &Pool, mark: Option<&MarkFile>) {
             mark.set(&subject, alone, None);
         }
         progress.begin(mark.filter(|_| alone).map(|mark| mark.note(subject.clone())));
-        // One that is not wanted any more was told to stop before it began.
+        // An evaluation without a waiting caller was told to stop before it began.
         let deliver = (!flag.load(Ordering::Relaxed)).then(work);
         if let Some(mark) = mark {
             mark.unset();
@@ -400,7 +401,7 @@ fn evaluate(pool: &Pool, mark: Option<&MarkFile>) {
     }
 }
 
-/// The watchdog.
+/// Runs the loop of the watchdog.
 fn watch_over(pool: &Arc<Pool>) {
     let (limit, grace) = (pool.settings.limit, pool.settings.grace);
     let mut state = pool.lock();
@@ -412,7 +413,7 @@ fn watch_over(pool: &Arc<Pool>) {
         }
         let mut next: Option<Duration> = None;
         let mut lost = Vec::new();
-        // Those that were told to stop leave their threads at once.
+        // Evaluations that were told to stop free their threads soon.
         let staying = state.running.values().filter(|running| !running.flag.load(Ordering::Relaxed)).count();
         let mut is_full = staying >= pool.settings.threads && state.schedule.waiting() > 0;
         let mut is_overdue = false;
@@ -441,7 +442,7 @@ fn watch_over(pool: &Arc<Pool>) {
                 running.flag.store(true, Ordering::Relaxed);
                 bound = used.saturating_add(grace);
             }
-            // So much wall time passes at least before the bound is reached.
+            // At least this wall time passes before the limit is reached.
             let left = bound.saturating_sub(used);
             next = Some(next.map_or(left, |known| known.min(left)));
         }

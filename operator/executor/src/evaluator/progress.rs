@@ -1,6 +1,6 @@
-//! The parts of one evaluation and what each of them took, to find the one to blame.
+//! The parts of one evaluation and their times, to find the part that caused a stop.
 //!
-//! Parts are compared by the wall clock, which is cheap to read: only their order matters.
+//! Times are those of the wall clock, which is cheap to read. Only their order matters.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -9,7 +9,7 @@ use std::{
 
 use signoff_engine::evaluation::{Observer, Part};
 
-/// Writes the part at work into the mark of its evaluation.
+/// A callback that writes the current part into the mark of its evaluation.
 pub(super) type PartCallback = Box<dyn Fn(Option<&Part>) + Send + Sync>;
 
 /// The parts of one evaluation.
@@ -23,23 +23,23 @@ struct Parts {
     began: Option<Instant>,
     current: Option<(Part, Instant)>,
     longest: Option<(Part, Duration)>,
-    /// The longest of those that read what somebody else than the author wrote.
+    /// The longest part that read text which the author did not write.
     longest_foreign: Option<(Part, Duration)>,
-    /// The time of all of those together.
+    /// The time of all such parts together.
     foreign: Duration,
     note: Option<Arc<PartCallback>>,
 }
 
 impl Progress {
-    /// The evaluation begins.
+    /// Begins the evaluation.
     pub(super) fn begin(&self, note: Option<PartCallback>) {
         let mut parts = self.parts.lock().unwrap_or_else(PoisonError::into_inner);
         (parts.began, parts.note) = (Some(Instant::now()), note.map(Arc::new));
     }
 
-    /// The part to blame: the one that took longest and an eighth of the time. Where parts that read what somebody else
-    /// than the author wrote took half of it together, the longest of those, however short it was. A vote is always
-    /// blamed.
+    /// Returns the part that caused a stop: the longest part, if it took an eighth of the time. If the parts that read
+    /// text of others took half of the time together, it is the longest of those, even if it was short. A vote is
+    /// always returned.
     pub(super) fn culprit(&self) -> Option<Part> {
         let parts = self.parts.lock().unwrap_or_else(PoisonError::into_inner);
         let total = parts.began?.elapsed();
@@ -50,7 +50,8 @@ impl Progress {
             [current, ended].into_iter().flatten().max_by_key(|(_, took)| *took)
         };
         let (part, took) = longest(ended(&parts.longest), current)?;
-        // A long run of many equal steps is not the fault of any. A vote is always blamed: the others count without it.
+        // In a long run of many equal steps no single part is the cause. A vote always is, because the others count
+        // without it.
         let is_clear = matches!(part, Part::Vote(_)) || took >= total / 8;
         if is_clear && part.is_foreign() {
             return Some(part);
@@ -119,7 +120,7 @@ mod tests {
         Part::Step { path: format!("s{number}"), attempt: 1, is_foreign }
     }
 
-    /// The culprit of an evaluation whose parts took so many seconds, and may have read what others wrote.
+    /// Returns the culprit of an evaluation whose parts took these seconds, and read text of others or not.
     fn culprit(parts: &[(u64, bool)]) -> Option<Part> {
         let progress = Progress::default();
         let mut known = progress.parts.lock().unwrap();

@@ -1,4 +1,4 @@
-//! The order of evaluations: the queue of each namespace, what runs, and which evaluation begins next.
+//! The order of evaluations: the queue of each namespace, the running evaluations, and the choice of the next one.
 //!
 //! Reads no clock: the caller passes the time, so that a simulation can try any costs.
 
@@ -12,12 +12,12 @@ use super::{
     shares::{Expected, Shares},
 };
 
-/// After so long, an evaluation goes before shorter ones of its namespace.
+/// The wait after which an evaluation has priority over shorter ones of its namespace.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The evaluations that wait and run. `J`: what is evaluated.
+/// The waiting and running evaluations. `J` is the type of a job.
 pub(super) struct Schedule<J> {
-    /// By namespace, and the order in which namespaces have their turn where they used as much.
+    /// The queues by namespace, and the order of namespaces that used the same time.
     queued: BTreeMap<String, VecDeque<WaitingJob<J>>>,
     turns: VecDeque<String>,
     shares: Shares,
@@ -38,7 +38,7 @@ struct RunningJob {
 }
 
 impl<J> Schedule<J> {
-    /// `limit`: that of one evaluation.
+    /// `limit` is the limit of one evaluation.
     pub(super) fn new(limit: Duration) -> Self {
         Self {
             queued: BTreeMap::new(),
@@ -49,7 +49,7 @@ impl<J> Schedule<J> {
         }
     }
 
-    /// Adds an evaluation that waits.
+    /// Adds a waiting evaluation.
     pub(super) fn submit(&mut self, subject: Subject, job: J, now: Instant) {
         let namespace = subject.namespace.clone();
         let queue = self.queued.entry(namespace.clone()).or_default();
@@ -59,7 +59,7 @@ impl<J> Schedule<J> {
         }
     }
 
-    /// Removes evaluations of a namespace that wait, and returns them: whoever drops them may hold no lock.
+    /// Removes and returns waiting evaluations of a namespace. The caller must drop them without holding a lock.
     pub(super) fn remove(&mut self, namespace: &str, is_unwanted: impl Fn(&J) -> bool) -> Vec<J> {
         let Some(queue) = self.queued.get_mut(namespace) else { return Vec::new() };
         let (unwanted, left): (VecDeque<_>, _) = queue.drain(..).partition(|waiting| is_unwanted(&waiting.job));
@@ -71,12 +71,12 @@ impl<J> Schedule<J> {
         unwanted.into_iter().map(|waiting| waiting.job).collect()
     }
 
-    /// Begins the first evaluation of the namespace that used the least, short ones first, and returns it with its
-    /// number. One namespace, and all that is costly, leave a thread to others.
+    /// Begins the first evaluation of the namespace with the least used time, short ones first, and returns it with its
+    /// number. A single namespace, and all costly evaluations together, leave one thread free.
     pub(super) fn begin_next(&mut self, threads: usize, now: Instant) -> Option<(u64, J)> {
         let most = threads.saturating_sub(1).max(1);
         let leaves_none = self.running.values().filter(|running| running.expected.is_costly).count() >= most;
-        // What runs is charged when it ends.
+        // A running evaluation is charged when it ends.
         let mut running: BTreeMap<&str, (usize, Duration)> = BTreeMap::new();
         for RunningJob { subject, expected } in self.running.values() {
             let (count, owed) = running.entry(&subject.namespace).or_default();
@@ -104,7 +104,7 @@ impl<J> Schedule<J> {
         Some((self.begin(subject, expected), job))
     }
 
-    /// Begins an evaluation that did not wait here, and returns its number.
+    /// Begins an evaluation that was not queued here, and returns its number.
     pub(super) fn begin_alone(&mut self, subject: Subject, now: Instant) -> u64 {
         let expected = self.shares.expected(&subject, now);
         self.begin(subject, expected)
@@ -124,37 +124,37 @@ impl<J> Schedule<J> {
         }
     }
 
-    /// Charges to a namespace what was done for it elsewhere.
+    /// Charges other work to a namespace.
     pub(super) fn charge(&mut self, namespace: &str, cost: Duration, now: Instant) {
         self.shares.charge_namespace(namespace, cost, now);
     }
 
-    /// Whether an evaluation that runs was expected to be costly.
+    /// Whether a running evaluation was expected to be costly.
     pub(super) fn is_costly(&self, number: u64) -> bool {
         self.running.get(&number).is_some_and(|running| running.expected.is_costly)
     }
 
-    /// The number of evaluations that have begun.
+    /// Returns the number of evaluations that have begun.
     pub(super) fn begun(&self) -> u64 {
         self.begun
     }
 
-    /// The number of evaluations that wait.
+    /// Returns the number of waiting evaluations.
     pub(super) fn waiting(&self) -> usize {
         self.queued.values().map(VecDeque::len).sum()
     }
 
-    /// Whether nothing runs.
+    /// Whether no evaluation runs.
     pub(super) fn runs_nothing(&self) -> bool {
         self.running.is_empty()
     }
 
-    /// Whether nothing waits and nothing runs.
+    /// Whether no evaluation waits or runs.
     pub(super) fn is_idle(&self) -> bool {
         self.running.is_empty() && self.queued.is_empty()
     }
 
-    /// Drops what waits.
+    /// Drops the waiting evaluations.
     pub(super) fn clear(&mut self) {
         self.queued.clear();
         self.turns.clear();

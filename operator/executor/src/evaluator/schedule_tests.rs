@@ -1,5 +1,5 @@
-//! The order of evaluations in virtual time, with random tenants: nobody waits for more than a bounded number of
-//! others'.
+//! Tests of the order of evaluations in virtual time, with random tenants: every evaluation waits for a bounded number
+//! of others.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout)]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,27 +13,27 @@ const LIMIT: Duration = Duration::from_secs(5);
 const SEEDS: u64 = 16;
 /// The virtual time of one simulation.
 const LENGTH: Duration = Duration::from_secs(90);
-/// For so long a namespace leaves the thread for cheap evaluations whose evaluation surprised.
+/// The time for which a namespace leaves the thread to cheap evaluations after an unexpected cost.
 const MINUTE: Duration = Duration::from_secs(60);
 
 fn milliseconds(count: u64) -> Duration {
     Duration::from_millis(count)
 }
 
-/// The way in which a tenant uses the evaluator.
+/// The behavior of a tenant.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Kind {
-    /// One short evaluation after the other, with pauses.
+    /// One short evaluation after another, with pauses.
     Honest,
-    /// A fresh Workflow for every evaluation, each of which is stopped at the limit or nearly.
+    /// A new Workflow for every evaluation, which uses all or most of the limit.
     Fresh,
     /// The same costly Workflows again and again.
     Known,
     /// A queue of short evaluations.
     Flood,
-    /// Many that are cheap, and then one of a fresh Workflow that is not.
+    /// Many cheap evaluations, and then a costly one of a new Workflow.
     Surprise,
-    /// A queue of evaluations that are as long as cheap ones may be.
+    /// A queue of evaluations at the limit of cheap ones.
     Edge,
 }
 
@@ -43,14 +43,14 @@ struct Tenant {
     name: String,
     kind: Kind,
     submitted: u64,
-    /// Those that wait or run.
+    /// The number of waiting and running evaluations.
     open: usize,
-    /// When it submits again.
+    /// The time of its next submission.
     next: Instant,
 }
 
 impl Tenant {
-    /// The uid and the cost of its next evaluation.
+    /// Returns the uid and the cost of its next evaluation.
     fn next_job(&mut self, random: &mut fastrand::Rng) -> (String, Duration) {
         self.submitted += 1;
         let fresh = format!("{}-{}", self.name, self.submitted);
@@ -81,9 +81,9 @@ struct Evaluation {
     subject: Subject,
     cost: Duration,
     since: Instant,
-    /// Whether it was expected to be costly then.
+    /// Whether it was expected to be costly when it was submitted.
     was_costly: bool,
-    /// The shares when it was submitted, where its tenant had nothing else under way.
+    /// The shares when it was submitted, if its tenant had no other evaluation.
     shares: Option<BTreeMap<String, Duration>>,
 }
 
@@ -91,9 +91,9 @@ struct Simulation {
     schedule: Schedule<Evaluation>,
     threads: usize,
     tenants: Vec<Tenant>,
-    /// By number: when it ends or gives way, its cost until then, and whether that was expected.
+    /// By number: the time of its end or stop, its cost until then, and whether that was expected.
     running: BTreeMap<u64, (Instant, Duration, bool, Evaluation)>,
-    /// The evaluations of each tenant that have begun, and those that were costly.
+    /// For each tenant the start of each evaluation, and whether it was costly.
     begun: Vec<Vec<(Instant, bool)>>,
     surprised: BTreeMap<String, Instant>,
     longest: Duration,
@@ -126,18 +126,18 @@ impl Simulation {
             assert!(!left || is_costly, "{name} has not left the thread for cheap ones");
             self.judge(&evaluation, is_costly || evaluation.was_costly, now);
             self.begun[evaluation.tenant].push((now, is_costly));
-            // What was taken for a cheap one and is not gives way.
+            // An evaluation that was expected to be cheap and is not stops for others.
             let until = if is_costly { evaluation.cost } else { evaluation.cost.min(LIMIT / SURPRISE + LEAST) };
             self.running.insert(number, (now + until, until, is_costly, evaluation));
         }
     }
 
-    /// The law. An evaluation waits for those that run, and for at most one of each other namespace and thread, and for
-    /// more of one only until that namespace has used as much as its own. One that is costly, or was when it came,
-    /// waits for costly ones: cheap ones pass it.
+    /// Checks the law: an evaluation waits for the running ones and for at most one of each other namespace and thread.
+    /// It waits for more of a namespace only until that namespace has used as much time as its own. A costly evaluation
+    /// waits for costly ones, because cheap ones overtake it.
     fn judge(&mut self, evaluation: &Evaluation, is_costly: bool, now: Instant) {
         let Some(shares) = &evaluation.shares else { return };
-        // A shorter one of its own namespace went first.
+        // A shorter evaluation of its own namespace was first.
         if self.begun[evaluation.tenant].last().is_some_and(|(at, _)| *at >= evaluation.since) {
             return;
         }
@@ -217,7 +217,7 @@ fn simulate(seed: u64) -> Simulation {
     simulation
 }
 
-/// The law: no tenant's evaluation waits for more than a bounded number of others'.
+/// The law: every evaluation of a tenant waits for a bounded number of others.
 #[test]
 fn no_tenant_waits_for_more_than_a_bounded_number_of_others() {
     let mut judged = 0;
@@ -225,7 +225,7 @@ fn no_tenant_waits_for_more_than_a_bounded_number_of_others() {
         let simulation = std::panic::catch_unwind(|| simulate(seed)).unwrap_or_else(|_| panic!("the seed is {seed}"));
         judged += simulation.judged;
         let kinds: BTreeSet<String> = simulation.tenants.iter().map(|tenant| format!("{:?}", tenant.kind)).collect();
-        // Each other namespace surprises once at first, and each evaluation that does gives way.
+        // Each other namespace has one unexpected cost at first, and stops for others then.
         let bound = LIMIT / SURPRISE * u32::try_from(simulation.tenants.len()).unwrap();
         assert!(simulation.longest <= bound, "seed {seed}, beside {kinds:?}: {:?}", simulation.longest);
     }

@@ -13,22 +13,23 @@ use lru::LruCache;
 
 use super::Subject;
 
-/// An evaluation that cost more than this part of the limit of one is costly the next time.
+/// The divisor of the limit above which the next evaluation of an object is expected to be costly.
 const CHEAP: u32 = 100;
-/// An evaluation that was taken for a cheap one and cost more than this part gives way to those that wait, and has its
-/// namespace leave the thread for cheap ones.
+/// The divisor of the limit at which an evaluation that was expected to be cheap stops for others. Its namespace then
+/// leaves one thread to cheap evaluations.
 pub(super) const SURPRISE: u32 = 10;
-/// For so long, and twice as long each further time.
+/// The time for which it does, doubled each further time.
 const LEAVES: Duration = Duration::from_secs(60);
-/// The most times that double it.
+/// The maximum number of doublings.
 const MOST_DOUBLED: u32 = 6;
-/// After so long, half of the time that a namespace used is forgotten.
+/// The time after which half of the used time of a namespace is forgotten.
 const HALF_LIFE: Duration = Duration::from_secs(30);
-/// The least that is charged: so the number of evaluations is bounded too by which a namespace goes before others.
+/// The minimum charge, so that the number of evaluations by which a namespace is ahead is bounded too.
 pub(super) const LEAST: Duration = Duration::from_micros(100);
-/// Less use is none. Less than the least that is charged, or short evaluations would never come to anything.
+/// The used time below which a namespace counts as unused. It is less than the minimum charge, so that short
+/// evaluations count.
 const NOTHING: Duration = Duration::from_micros(50);
-/// The objects of which it is remembered what their last evaluation cost.
+/// The number of objects whose last cost is remembered.
 const OBJECTS: NonZeroUsize = NonZeroUsize::new(16 * 1024).unwrap();
 
 /// The use of CPU time by namespaces and objects.
@@ -36,7 +37,7 @@ pub(super) struct Shares {
     /// The limit of an evaluation.
     limit: Duration,
     namespaces: BTreeMap<String, Share>,
-    /// When those were removed that do not matter any more.
+    /// The time at which unused namespaces were removed.
     swept_at: Instant,
     /// The cost of the last evaluation of each object, by uid.
     costs: LruCache<String, Duration>,
@@ -45,7 +46,7 @@ pub(super) struct Shares {
 /// The use of one namespace.
 #[derive(Clone, Copy)]
 pub(super) struct Share {
-    /// As of `at`.
+    /// The used time as of `at`.
     used: Duration,
     at: Instant,
     /// The expected cost of an evaluation of an unknown object: that of the costliest evaluation so far, reduced after
@@ -77,12 +78,12 @@ impl Shares {
         Self { limit, namespaces, swept_at, costs: LruCache::new(OBJECTS) }
     }
 
-    /// Returns the time that a namespace used lately.
+    /// Returns the recently used time of a namespace.
     pub(super) fn used(&self, namespace: &str, now: Instant) -> Duration {
         self.namespaces.get(namespace).map_or(Duration::ZERO, |share| share.used(now))
     }
 
-    /// Returns what is expected of an evaluation: what the last one of its object cost, or else one of its namespace.
+    /// Returns the expected cost of an evaluation: that of the last one of its object, or else of its namespace.
     pub(super) fn expected(&self, subject: &Subject, now: Instant) -> Expected {
         let share = self.namespaces.get(&subject.namespace);
         let cost = self.costs.peek(&subject.uid).copied();
@@ -91,7 +92,7 @@ impl Shares {
         Expected { is_costly: has_left || cost > self.limit / CHEAP, cost }
     }
 
-    /// Charges an evaluation to its object and namespace. `expected`: what was expected of it.
+    /// Charges an evaluation to its object and namespace. `expected` is its expected cost.
     pub(super) fn charge(&mut self, subject: &Subject, expected: Expected, cost: Duration, now: Instant) {
         self.costs.put(subject.uid.clone(), cost);
         let surprises = !expected.is_costly && cost > self.limit / SURPRISE;
@@ -103,7 +104,7 @@ impl Shares {
         }
     }
 
-    /// Charges to a namespace what was done for it.
+    /// Charges a cost to a namespace.
     pub(super) fn charge_namespace(&mut self, namespace: &str, cost: Duration, now: Instant) -> &mut Share {
         if now.saturating_duration_since(self.swept_at) >= HALF_LIFE {
             self.swept_at = now;
@@ -121,7 +122,7 @@ impl Shares {
 }
 
 impl Share {
-    /// Whether it matters still. What surprised is forgotten after as long a time as it was remembered.
+    /// Whether the share still matters. An unexpected cost is forgotten after as long a time as it had its effect.
     fn is_remembered(&self, now: Instant) -> bool {
         let forgotten = self.left_until.map(|until| until + LEAVES * 2_u32.pow(self.surprises.min(MOST_DOUBLED)));
         self.used(now) > NOTHING || forgotten.is_some_and(|at| now < at)
@@ -184,7 +185,7 @@ mod tests {
             assert!(!shares.expected(&cheap, now + minutes(left)).is_costly);
             now += minutes(left);
         }
-        // One that is known to be costly surprises nobody.
+        // A known costly evaluation is expected to be costly.
         let known = subject("b", "known");
         charge(&mut shares, &known, 400, now);
         charge(&mut shares, &known, 4900, now);

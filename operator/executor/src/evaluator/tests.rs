@@ -1,4 +1,4 @@
-//! Evaluations that end, that end when told to, and that never do.
+//! Tests of evaluations that end, that end when told to, and that never end.
 #![allow(clippy::unwrap_used)]
 
 use std::{hint::spin_loop, sync::Mutex, time::Instant};
@@ -27,7 +27,7 @@ fn endless() {
     }
 }
 
-/// Does not end when it is told to, but some seconds later, so that no test leaves threads that spin.
+/// Ignores that it is told to stop, and ends some seconds later, so that no test leaves spinning threads.
 fn deaf() {
     let began = Instant::now();
     while began.elapsed() < Duration::from_secs(5) {
@@ -63,7 +63,7 @@ async fn a_thread_that_cannot_be_started_is_started_once_it_can_be() {
     let marks = folder.path().join("marks");
     let alone = EvaluatorSettings { threads: 1, marks: Some(marks.clone()), ..settings() };
     let evaluator = Evaluator::start(alone).unwrap();
-    // A thread has a mark, and no mark can be made without the folder.
+    // A thread needs a mark, and without the folder no mark can be written.
     std::fs::remove_dir_all(&marks).unwrap();
     assert!(matches!(evaluator.run(subject("a", "hostile"), deaf).await, Err(Stopped::Lost { .. })));
     let mut honest = std::pin::pin!(evaluator.run(subject("b", "honest"), || 7));
@@ -122,7 +122,7 @@ async fn what_an_evaluation_parses_and_digests_is_charged_to_its_namespace() {
         let order = Arc::clone(&order);
         move || order.lock().unwrap().push(name)
     };
-    // The one thread is taken until both wait.
+    // The only thread is occupied until both wait.
     let (release, waits) = std::sync::mpsc::channel::<()>();
     let taken = evaluator.run(subject("taken", "2"), move || waits.recv().is_ok());
     let (parses, honest) = (subject("parses", "3"), subject("honest", "4"));
@@ -138,13 +138,13 @@ async fn what_an_evaluation_parses_and_digests_is_charged_to_its_namespace() {
     assert_eq!(*order.lock().unwrap(), ["honest", "parses"]);
 }
 
-/// The law: nobody's evaluation waits for more than a bounded number of others'.
+/// The law: every evaluation waits for a bounded number of others.
 #[tokio::test]
 async fn beside_ten_hostile_namespaces_an_evaluation_waits_for_one_other_at_most() {
     let evaluator =
         Evaluator::start(EvaluatorSettings { limit: Duration::from_millis(200), ..EvaluatorSettings::default() })
             .unwrap();
-    // Each evaluation is that of a fresh object, of which nothing is known.
+    // Each evaluation is that of a new object without a known cost.
     let hostile = |namespace: usize| {
         let evaluator = evaluator.clone();
         tokio::spawn(async move {
@@ -155,7 +155,7 @@ async fn beside_ten_hostile_namespaces_an_evaluation_waits_for_one_other_at_most
         })
     };
     let hostile: Vec<_> = (0..10).map(hostile).collect();
-    // Each of them has shown what it is.
+    // By then each namespace has had an unexpected cost.
     while evaluator.begun() < 14 {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
@@ -170,7 +170,7 @@ async fn beside_ten_hostile_namespaces_an_evaluation_waits_for_one_other_at_most
 
 #[tokio::test]
 async fn an_evaluation_that_was_taken_for_a_cheap_one_gives_way_and_is_evaluated_once_more() {
-    // It gives way after a tenth of the limit.
+    // It stops for others after a tenth of the limit.
     let evaluator =
         Evaluator::start(EvaluatorSettings { limit: Duration::from_secs(2), ..EvaluatorSettings::default() }).unwrap();
     let begins = |namespace: &'static str| {
@@ -181,13 +181,13 @@ async fn an_evaluation_that_was_taken_for_a_cheap_one_gives_way_and_is_evaluated
     while evaluator.begun() < 2 {
         tokio::task::yield_now().await;
     }
-    // It waits for a thread, whenever it comes.
+    // It waits for a thread at any time.
     tokio::time::sleep(Duration::from_millis(700)).await;
     assert_eq!(evaluator.begun(), 2, "nobody waits, so that each has its thread");
     let came = Instant::now();
     assert_eq!(evaluator.run_repeatable(subject("honest", "honest"), || 7).await, Ok(7));
     assert!(hostile.iter().all(|one| !one.is_finished()), "both go on after {:?}", came.elapsed());
-    // As costly ones they are evaluated one after the other, and to the limit.
+    // As costly evaluations they run one after the other, up to the limit.
     for one in hostile {
         assert_eq!(one.await.unwrap(), Err(Stopped::TooCostly { part: None, limit: Duration::from_secs(2) }));
     }
@@ -207,7 +207,7 @@ async fn an_evaluation_that_is_not_waited_for_ends() {
 async fn what_ended_the_process_is_tried_alone_and_then_set_aside_once() {
     let folder = tempfile::tempdir().unwrap();
     let settings = || EvaluatorSettings { marks: Some(folder.path().to_owned()), ..EvaluatorSettings::default() };
-    // As a process leaves it that dies: with the mark of what it evaluated.
+    // The folder as a dying process leaves it: with the mark of its evaluation.
     let dies = |name: &str| {
         let copy = folder.path().join("evaluating-9");
         let seen = Arc::new(Mutex::new(Vec::new()));
@@ -229,7 +229,7 @@ async fn what_ended_the_process_is_tried_alone_and_then_set_aside_once() {
     };
     assert_eq!(dies("a").await, Ok(()));
     assert_eq!(dies("a").await, Ok(()), "tried once more, alone");
-    // It has the mark of one that was alone.
+    // It has the mark of an evaluation that was alone.
     let evaluator = Evaluator::start(settings()).unwrap();
     assert_eq!(evaluator.run(subject("a", "a"), || 7).await, Err(Stopped::Deadly { part: None }));
     assert_eq!(evaluator.run(subject("a", "b"), || 7).await, Ok(7));
@@ -240,7 +240,7 @@ async fn what_ended_the_process_is_tried_alone_and_then_set_aside_once() {
     assert_eq!(evaluator.run(subject("a", "a"), || 7).await, Ok(7), "it is no suspect any more");
 }
 
-/// The settings of a process that finds the mark of the Workflow `a/a`.
+/// Returns the settings of a process that finds the mark of the Workflow `a/a`.
 fn with_suspect(folder: &std::path::Path) -> EvaluatorSettings {
     let mark = serde_json::json!({"subject": subject("a", "a"), "alone": false, "part": null});
     std::fs::write(folder.join("evaluating-0"), mark.to_string()).unwrap();
@@ -286,7 +286,7 @@ async fn a_suspect_waits_until_nothing_else_is_evaluated() {
     let first = evaluator.run(subject("b", "first"), note("first", 50));
     let suspect = evaluator.run(subject("a", "a"), note("suspect", 0));
     let second = async {
-        // As a run pauses between two transitions, while its first one is written.
+        // Like the pause of a run between two transitions, while the first one is written.
         tokio::time::sleep(Duration::from_millis(300)).await;
         evaluator.run(subject("c", "second"), note("second", 100)).await
     };

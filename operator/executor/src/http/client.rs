@@ -1,10 +1,9 @@
-//! The one HTTP client of the process: connects only where it may, reads only as much as it may. Long answers are read
-//! by turns, a piece of one at a time, so that hundreds that arrive at once leave the threads of the runtime to
-//! everything else.
+//! The one HTTP client of the process, which limits the addresses that it connects to and the bytes that it reads. Long
+//! answers take turns, piece by piece, so that hundreds of them at once do not block the threads of the runtime.
 //!
-//! **Invariant:** it follows no redirects, keeps no cookies, reads no proxy settings from the environment, repeats no
-//! request, and reuses no connection: one that the server closes at that moment would leave the outcome of a POST
-//! unknown.
+//! **Invariant:** the client follows no redirects, keeps no cookies, reads no proxy settings from the environment,
+//! repeats no request, and reuses no connection. A reused connection that the server closes at that moment would leave
+//! the outcome of a POST unknown.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,30 +25,29 @@ use crate::resolve::{Checked, PORT, System, refusal};
 use crate::room::HTTP_ANSWER_BYTES;
 use crate::tls::is_tls;
 
-/// The bytes read of an answer with an unexpected status, for the message.
+/// The maximum number of bytes of an answer with an unexpected status that are read for the message.
 pub(crate) const ERROR_BODY_LIMIT: usize = 16 * 1024;
 
-/// An answer with more bytes than this is read by turns.
+/// The size above which an answer takes turns, in bytes.
 const SHORT_ANSWER: usize = 64 * 1024;
 
-/// A body that is read whole grows by so many bytes.
+/// The step by which the memory of a whole body grows, in bytes.
 const PIECE: usize = 256 * 1024;
 
-/// A server cannot make a run wait longer than this by `Retry-After`.
+/// The maximum wait that a server can demand by `Retry-After`.
 const LONGEST_RETRY_AFTER: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// A wait that is longer than this stands in the error: few steps are repeated after it.
+/// The wait above which the error mentions it, because few steps are repeated after it.
 const LONG_RETRY_AFTER: Duration = Duration::from_secs(5 * 60);
 
-/// The bounds of an [`HttpClient`].
+/// The settings of an [`HttpClient`].
 #[derive(Clone, Debug)]
 pub struct HttpSettings {
-    /// Which special addresses may be reached.
+    /// The special addresses that may be reached.
     pub addresses: AddressSettings,
-    /// The most bytes an answer may have.
+    /// The maximum size of an answer, in bytes.
     pub max_response: usize,
-    /// The time for resolving, connecting and the TLS handshake; a call that fails in it was never
-    /// sent.
+    /// The time for resolving, connecting and the TLS handshake. A call that fails in this time was not sent.
     pub connect_timeout: Duration,
 }
 
@@ -59,44 +57,44 @@ pub struct HttpClient {
     client: reqwest::Client,
     addresses: Arc<AddressSettings>,
     max_response: usize,
-    /// The turn of an answer that is long; first come, first served.
+    /// The semaphore of long answers; first come, first served.
     long_answers: Arc<Semaphore>,
 }
 
-/// An answer of any status, without the body that was expected.
+/// An answer of any status, without the expected body.
 pub struct Answer {
     pub(crate) status: StatusCode,
     pub(crate) retry_after: Option<Duration>,
     headers: HeaderMap,
-    /// The beginning of the body where the status was not expected, for the message.
+    /// The beginning of the body of an unexpected status, for the message.
     pub(crate) beginning: Vec<u8>,
 }
 
 /// The reader of the body of an answer while it is received.
 pub trait AnswerBody: Send {
-    /// Returns the most bytes that are taken.
+    /// Returns the maximum number of bytes.
     fn limit(&self) -> usize;
 
-    /// Takes the next piece.
+    /// Reads the next piece.
     ///
     /// # Errors
     /// The reason why the body is not read further.
     fn add(&mut self, piece: &[u8]) -> Result<(), BodyRefused>;
 
-    /// Whether nothing more is wanted. Then the connection is closed, whatever else the server would send.
+    /// Whether the reader needs no more bytes. Then the connection is closed.
     fn is_complete(&self) -> bool {
         false
     }
 }
 
-/// The reason why a body is not taken.
+/// The reason why a body is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BodyRefused {
-    /// It has more bytes than this limit.
+    /// The body has more bytes than this limit.
     TooLarge(usize),
-    /// There is no memory for it now.
+    /// There is no memory for the body.
     NoRoom,
-    /// It is not of the form that was expected.
+    /// The body does not have the expected form.
     Unreadable,
 }
 
@@ -116,7 +114,7 @@ impl AnswerBody for WholeBody {
         if needed > self.limit {
             return Err(BodyRefused::TooLarge(self.limit));
         }
-        // No more than it may have: a vector that doubles takes twice as much.
+        // Exact growth: a vector that doubles would take twice as much.
         if needed > self.bytes.capacity() {
             let capacity = needed.next_multiple_of(PIECE).min(self.limit);
             self.bytes.reserve_exact(capacity - self.bytes.len());
@@ -127,7 +125,7 @@ impl AnswerBody for WholeBody {
 }
 
 impl Default for HttpSettings {
-    /// No special addresses, [`HTTP_ANSWER_BYTES`], 10 seconds.
+    /// Returns settings without special addresses, with [`HTTP_ANSWER_BYTES`] and 10 seconds.
     fn default() -> Self {
         Self {
             addresses: AddressSettings::default(),
@@ -138,15 +136,15 @@ impl Default for HttpSettings {
 }
 
 impl HttpClient {
-    /// A client that resolves names as the system does.
+    /// Returns a client that resolves names with the system's resolver.
     ///
     /// # Errors
-    /// TLS cannot be set up, which is nearly always a machine or image without CA certificates.
+    /// TLS cannot be set up, usually because the machine or image has no CA certificates.
     pub fn new(settings: HttpSettings) -> Result<Self, CallError> {
         Self::with_resolver(settings, Arc::new(System))
     }
 
-    /// A client that resolves names with `resolver`; its answers are checked like the system's.
+    /// Returns a client that resolves names with `resolver`. Its results are checked like those of the system.
     ///
     /// # Errors
     /// As [`HttpClient::new`].
@@ -172,17 +170,17 @@ impl HttpClient {
         Ok(Self { client, addresses, max_response: settings.max_response, long_answers })
     }
 
-    /// Returns the most bytes that an answer may have where the caller has no limit of its own.
+    /// Returns the maximum size of an answer in bytes, if the caller has no limit of its own.
     #[must_use]
     pub fn max_response(&self) -> usize {
         self.max_response
     }
 
-    /// Sends a request and reads the answer, whatever its status. `body` takes the body where the status is expected.
-    /// The request has no body afterwards.
+    /// Sends a request and returns the answer with any status. `body` reads the body if the status is expected. The
+    /// body of the request is taken out of it.
     ///
     /// # Errors
-    /// Everything but an answer with a status, whose body was read as far as it was wanted.
+    /// Everything but an answer with a status, whose body was read as far as `body` needed it.
     pub async fn exchange(&self, request: &mut HttpRequest, body: &mut dyn AnswerBody) -> Result<Answer, CallError> {
         if request.timeout.is_zero() {
             return Err(CallError::invalid("the call's timeout is zero: give a longer one"));
@@ -192,7 +190,7 @@ impl HttpClient {
         let deadline = Instant::now()
             .checked_add(request.timeout)
             .ok_or_else(|| CallError::invalid("the call's timeout is too long: give a shorter one"))?;
-        // Just after a start nobody knows yet what stands around.
+        // Just after a start the protected addresses are not known yet.
         if timeout_at(deadline, self.addresses.protected.settled()).await.is_err() {
             let why = "the protected addresses, such as those of the cluster's nodes, have not been read yet";
             return Err(CallError::new(
@@ -238,7 +236,7 @@ impl HttpClient {
         Ok(Answer { status, retry_after, headers, beginning })
     }
 
-    /// Reads the whole body, or as much of it as is wanted.
+    /// Reads the body up to its end, or until the reader needs no more.
     async fn read(&self, response: &mut Response, body: &mut dyn AnswerBody) -> Result<(), Broken> {
         let limit = body.limit();
         if response.content_length().is_some_and(|length| length > limit as u64) {
@@ -249,7 +247,7 @@ impl HttpClient {
             && let Some(piece) = response.chunk().await.map_err(|error| Broken::Connection(root(&error)))?
         {
             received += piece.len();
-            // It is never closed. Held while this piece is taken, which awaits nothing.
+            // The semaphore is never closed. The permit is held while this piece is read, without an await.
             let _turn = if received > SHORT_ANSWER { self.long_answers.acquire().await.ok() } else { None };
             body.add(&piece).map_err(Broken::Refused)?;
         }
@@ -284,7 +282,7 @@ impl Answer {
         self.status.as_u16()
     }
 
-    /// Returns the value of a header that stands once, if it is of visible ASCII characters.
+    /// Returns the value of a header that occurs once, if it consists of visible ASCII characters.
     #[must_use]
     pub fn header(&self, name: &str) -> Option<&str> {
         let mut values = self.headers.get_all(name).iter();
@@ -292,14 +290,13 @@ impl Answer {
         if values.next().is_some() { None } else { value.to_str().ok() }
     }
 
-    /// Returns the beginning of the body where the status was not expected, at most 16 KiB.
+    /// Returns the beginning of the body of an unexpected status, at most 16 KiB.
     #[must_use]
     pub fn beginning(&self) -> &[u8] {
         &self.beginning
     }
 
-    /// The error for a status that was not expected; `said` is what the server gave as the reason,
-    /// cleaned.
+    /// Returns the error of an unexpected status. `said` is the server's reason, cleaned.
     #[must_use]
     pub fn unexpected(&self, target: &str, said: &str) -> CallError {
         let hint = if self.status.is_redirection() { " (redirects are not followed: name the final URL)" } else { "" };
@@ -352,8 +349,8 @@ impl Broken {
     }
 }
 
-/// As much of an unexpected answer as helps a message. The status is known already, so nothing
-/// that happens here is an error.
+/// Reads the beginning of an unexpected answer for the message. The status is already known, so a failure here is not
+/// an error.
 async fn read_beginning(response: &mut Response, deadline: Instant) -> Vec<u8> {
     let mut body = Vec::new();
     while body.len() < ERROR_BODY_LIMIT {
@@ -367,8 +364,7 @@ async fn read_beginning(response: &mut Response, deadline: Instant) -> Vec<u8> {
 }
 
 fn out_of_time(target: &str, timeout: Duration) -> CallError {
-    // It may have run out while still connecting; only a connect timeout, which is shorter, proves
-    // that.
+    // The time can have passed while connecting. Only a connect timeout, which is shorter, proves that.
     CallError::new(ErrorClass::Timeout, true, format!("{target} gave no complete answer within {timeout:?}"))
 }
 
@@ -388,7 +384,7 @@ fn not_answered(target: &str, error: &reqwest::Error) -> CallError {
     }
 }
 
-/// The innermost cause, which is the one people can act on, on one line.
+/// Returns the innermost cause on one line, because it is the one that people can act on.
 fn root(error: &(dyn std::error::Error + 'static)) -> String {
     let mut innermost = error;
     while let Some(cause) = innermost.source() {
@@ -397,8 +393,7 @@ fn root(error: &(dyn std::error::Error + 'static)) -> String {
     excerpt(&innermost.to_string(), [])
 }
 
-/// `Retry-After` in seconds or as a date, from `now`, at most a day. What cannot be read is no
-/// wish.
+/// Parses `Retry-After` in seconds or as a date, from `now`, at most a day. An unreadable value is ignored.
 fn retry_after(headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
     let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
     let wait = match text.parse::<u64>() {

@@ -1,13 +1,13 @@
-//! Headers whose values are those of Secrets: checked before anything is sent.
+//! Headers whose values come from Secrets, checked before they are sent.
 
 use signoff_engine::transition::SentSecret;
 
 use crate::{CallError, ExposeSecret as _, SecretText};
 
-/// The least bytes of a value. A shorter one could be a part of any answer, from which it is removed.
+/// The minimum size of a value in bytes. A shorter one could be a part of any answer, from which it would be removed.
 const LEAST_BYTES: usize = 16;
 
-/// A header whose value is that of a Secret. Its `Debug` shows no value.
+/// A header whose value comes from a Secret. Its `Debug` shows no value.
 #[derive(Clone, Debug)]
 pub struct HeaderSecret {
     name: String,
@@ -16,10 +16,10 @@ pub struct HeaderSecret {
 }
 
 impl HeaderSecret {
-    /// Returns a header with a value that can be sent, and removed from the answer.
+    /// Returns a header with a value that can be sent, and that can be removed from the answer.
     ///
     /// # Errors
-    /// The value is too short, or no header can have it. The value is in neither error.
+    /// The value is too short, or is not allowed in a header. No error contains the value.
     pub fn new(header: SentSecret, value: SecretText) -> Result<Self, CallError> {
         let SentSecret { header, prefix, entry } = header;
         let (text, entry) = (value.expose_secret(), entry.name);
@@ -43,7 +43,7 @@ impl HeaderSecret {
         &self.name
     }
 
-    /// Returns the text that is sent.
+    /// Returns the sent text.
     pub(super) fn text(&self) -> String {
         format!("{}{}", self.prefix, self.value.expose_secret())
     }

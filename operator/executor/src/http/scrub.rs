@@ -1,7 +1,7 @@
 //! Answers without the values of the Secrets that were sent with their requests *(pure)*.
 //!
-//! A value is found as it is, in base64, and behind the escapes of JSON and of URLs. A server can hide it otherwise,
-//! because it has the value.
+//! A value is found in plain form, in base64, and behind the escapes of JSON and of URLs. A server that wants to hide
+//! the value can encode it in another way.
 
 use std::ops::Range;
 
@@ -13,12 +13,12 @@ use super::HeaderSecret;
 /// The text in place of a value.
 const REDACTED: &str = "[redacted]";
 
-/// The least bytes of the beginning of a value that are removed at the end of a text that may be cut.
+/// The minimum length of the beginning of a value that is removed at the end of a cut text, in bytes.
 const LEAST_PART: usize = 4;
 
-/// Removes the values of the Secrets of one request.
+/// The remover of the values of the Secrets of one request.
 pub struct Scrubber {
-    /// Each value, and its spellings in base64.
+    /// Each value with its spellings in base64.
     spellings: Vec<String>,
 }
 
@@ -80,20 +80,20 @@ impl Scrubber {
     }
 }
 
-/// Returns the places of a whole value.
+/// Returns the positions of a whole value.
 fn whole(spelling: &str, text: &str) -> impl Iterator<Item = Range<usize>> {
     text.match_indices(spelling).map(|(at, found)| at..at + found.len())
 }
 
-/// Returns the place of the beginning of a value at the end of a text.
+/// Returns the position of the beginning of a value at the end of a text.
 fn part_at_end(spelling: &str, end: &str) -> Option<Range<usize>> {
     let lengths = LEAST_PART..spelling.len().min(end.len() + 1);
     let length = lengths.rev().find(|length| end.ends_with(text::first(spelling, *length)))?;
     Some(end.len() - length..end.len())
 }
 
-/// Returns the spellings of a value in base64, wherever in the encoded bytes it begins, without the characters at both
-/// ends that hold bits of other bytes.
+/// Returns the spellings of a value in base64 for every position in the encoded bytes, without the characters at both
+/// ends that also encode neighboring bytes.
 fn in_base64(value: &str) -> impl Iterator<Item = String> {
     (0..3).flat_map(move |before: usize| {
         let mut bytes = vec![0; before];
@@ -105,7 +105,7 @@ fn in_base64(value: &str) -> impl Iterator<Item = String> {
     })
 }
 
-/// A text without escapes.
+/// A text with its escapes decoded.
 struct Unescaped {
     text: String,
     /// The end of each escape: in this text, and in the original one.
@@ -113,7 +113,8 @@ struct Unescaped {
 }
 
 impl Unescaped {
-    /// Removes escapes. `read` takes what follows `mark`, and returns the character and the bytes of the escape.
+    /// Decodes escapes. `read` gets the text after `mark`, and returns the character and the length of the escape in
+    /// bytes.
     fn of(original: &str, mark: char, read: fn(&str) -> Option<(char, usize)>) -> Self {
         let mut plain = Self { text: String::new(), ends: Vec::new() };
         let mut rest = original;
@@ -132,7 +133,7 @@ impl Unescaped {
         plain
     }
 
-    /// Returns the place of a byte in the original text.
+    /// Returns the position of a byte in the original text.
     fn place(&self, at: usize) -> usize {
         let escapes = self.ends.partition_point(|(end, _)| *end <= at);
         let last = escapes.checked_sub(1).and_then(|last| self.ends.get(last));
@@ -141,7 +142,7 @@ impl Unescaped {
     }
 }
 
-/// Reads what follows the backslash of an escape of JSON: `"`, `\`, `/` or `u002f`.
+/// Reads the text after the backslash of an escape of JSON: `"`, `\`, `/` or `u002f`.
 fn json_escape(after: &str) -> Option<(char, usize)> {
     match after.chars().next()? {
         character @ ('"' | '\\' | '/') => Some((character, 1)),
@@ -212,7 +213,7 @@ mod tests {
                     for spelled in [encoded.clone(), encoded.replace('/', r"\/"), encoded.replace('/', "%2F")] {
                         let found = scrubbed(&spelled);
                         assert!(found.contains(REDACTED), "{spelled}: {found}");
-                        // What is left of the value are the bits that it shares with its neighbours.
+                        // The rest of the value are bits that it shares with its neighbors.
                         assert!(found.len() <= spelled.len() - VALUE.len() + REDACTED.len(), "{spelled}: {found}");
                     }
                 }

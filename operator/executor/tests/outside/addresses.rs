@@ -1,6 +1,6 @@
-//! Names that lead to addresses calls must not reach: the connection itself is refused.
+//! Tests of names that resolve to addresses which calls must not reach: the connection itself is refused.
 //!
-//! They must not ask the system's resolver: what a name means is the test's.
+//! The tests have a resolver of their own.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -12,8 +12,8 @@ use signoff_executor::{AddressSettings, ErrorClass, Http as _, HttpClient};
 
 use crate::server::{Server, client, get, post, settings};
 
-/// Answers every name with these addresses, the n-th look-up with the n-th list, then the last for
-/// ever.
+/// A resolver that answers the n-th look-up of any name with the n-th list of addresses, and later ones with the last
+/// list.
 struct Names {
     answers: Vec<Vec<IpAddr>>,
     asked: AtomicUsize,
@@ -72,7 +72,7 @@ async fn a_name_is_judged_again_at_every_connection() {
     let client = resolving(&[&["127.0.0.1"], &["169.254.169.254"]], &["127.0.0.0/8"]);
     let url = format!("http://letters.example.com:{}/", server.address.port());
     assert!(client.call(get(&url)).await.is_ok());
-    // The same name now means the metadata service.
+    // The same name now resolves to the metadata service.
     assert_eq!(client.call(get(&url)).await.unwrap_err().class, ErrorClass::Refused);
 }
 
@@ -123,7 +123,7 @@ async fn a_name_that_leads_to_what_stands_around_the_operator_is_refused_as_it_i
     let error = client.call(early).await.unwrap_err();
     assert_eq!((error.class, error.sent), (ErrorClass::Unreachable, false), "{error}");
 
-    // A call that came too early waits until it is known.
+    // A call before the report waits for it.
     let waiting = tokio::spawn({
         let (client, name) = (client.clone(), name.clone());
         async move { client.call(get(name)).await }

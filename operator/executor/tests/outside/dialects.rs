@@ -1,5 +1,5 @@
-//! Servers of chat completions with ways of their own: streams, fields that they want back, and fields that they do
-//! not take.
+//! Tests of servers of chat completions with peculiarities: streams, fields that they need back, and fields that they
+//! do not accept.
 
 use std::sync::Arc;
 
@@ -86,21 +86,21 @@ async fn a_stream_is_the_answer_that_its_pieces_make() {
 #[tokio::test]
 async fn calls_of_a_stream_are_told_apart_as_servers_number_them() {
     for (chunks, expected) in [
-        // One number for all.
+        // All calls have one number.
         (
             vec![piece(0, "a", "pay", "{}"), piece(0, "b", "pay", "{}")],
             vec![requested("a", "{}"), requested("b", "{}")],
         ),
-        // The id and the name again with each piece.
+        // The id and the name are repeated with each piece.
         (vec![piece(0, "a", "pay", "{\"n\":"), piece(0, "a", "pay", "1}")], vec![requested("a", "{\"n\":1}")]),
-        // No id at all.
+        // Calls without ids.
         (vec![piece(0, "", "pay", "{}"), piece(1, "", "pay", "{}")], vec![requested("", "{}"), requested("", "{}")]),
-        // One id for two numbers.
+        // Two numbers with one id.
         (
             vec![piece(0, "a", "pay", "{}"), piece(1, "a", "pay", "{}")],
             vec![requested("a", "{}"), requested("a", "{}")],
         ),
-        // No number.
+        // Calls without numbers.
         (
             vec![
                 delta(json!({"tool_calls": [{"id": "a", "function": {"name": "pay", "arguments": "{\"n\":"}}]})),
@@ -129,7 +129,7 @@ async fn an_answer_that_ends_before_its_end_is_an_error_and_calls_nothing() {
             Ok(reply) => assert!(length >= end && reply.calls == calls, "{cut}"),
             Err(error) => assert!(error.class == ErrorClass::Protocol && error.retryable(true), "{error}"),
         }
-        // The same where the connection breaks.
+        // The same after a broken connection.
         let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{cut}", whole.len());
         let server = Server::start(Behaviour::Answer(head)).await;
         let broken = Providers::new(client()).turn(with_tools(server.url("/v1")), &UnboundedRoom).await.unwrap_err();
@@ -171,7 +171,7 @@ async fn a_stream_without_end_ends_at_its_limit_or_at_its_time() {
     }
 }
 
-/// The fields of a server of its own, on the message, on a call and on its function.
+/// Returns fields that only one server defines: of the message, of a call and of its function.
 fn own() -> (Value, Value, Value) {
     (json!("I think."), json!({"google": {"thought_signature": "c2ln\u{e9}"}}), json!([1.50, null, {"a": "b"}]))
 }
@@ -213,7 +213,7 @@ async fn fields_of_a_server_of_its_own_go_back_unchanged_with_the_calls_to_it_al
         assert!(!format!("{opaque:?}").contains("think"), "{opaque:?}");
         let parts = Arc::new(opaque);
         let call = |id: &str| ToolCall { id: id.into(), tool: "pay".into(), arguments: "{\"amount\":42}".into() };
-        // The ids of calls are renamed where a conversation has one twice.
+        // Duplicate ids of calls in a conversation are renamed.
         let said =
             Message { calls: vec![call("a-2"), call("b")], opaque: Some(parts), ..Message::text(Role::Assistant, "") };
         let results = [Message::result("a-2", "paid"), Message::result("b", "paid")];
@@ -260,7 +260,7 @@ async fn fields_that_are_too_long_to_go_back_fail_the_turn_before_its_calls() {
             let error = with_calls.unwrap_err();
             assert!(error.class == ErrorClass::TooLarge && error.message.contains("ask for less reasoning"), "{error}");
         }
-        // Without calls nothing goes back.
+        // Without calls nothing is sent back.
         let answer = answered(&stream(false)).await.unwrap();
         assert_eq!((answer.text.as_str(), answer.opaque), ("done", None));
     }

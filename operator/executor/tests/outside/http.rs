@@ -1,6 +1,4 @@
-//! HTTP steps: answers, limits, and whether a failed call may be repeated.
-//!
-//! They must not depend on timing beyond one short deadline each.
+//! Tests of HTTP steps: answers, limits, and the repetition of failed calls. Each test has at most one short deadline.
 
 use std::time::Duration;
 
@@ -121,7 +119,7 @@ async fn a_connection_that_breaks_after_a_post_leaves_its_outcome_unknown() {
 
 #[tokio::test]
 async fn a_server_that_is_not_there_was_never_sent_anything() {
-    // A port that was free a moment ago, and whose listener is gone.
+    // A port whose listener was closed before.
     let gone = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let error = client().call(post(format!("http://{gone}/pay"), "x")).await.unwrap_err();
     assert_eq!(error.class, ErrorClass::Unreachable, "{error}");
@@ -239,8 +237,8 @@ async fn a_wrong_request_is_refused_before_anything_is_sent() {
 
 #[tokio::test]
 async fn a_connection_is_never_used_twice() {
-    // An answer that leaves the connection open: only a client that keeps none sends the second
-    // call on a new one.
+    // An answer that leaves the connection open: only a client without kept connections sends the second call on a new
+    // one.
     let server = Server::start(Behaviour::Hang(answer("200 OK", "", "ok"))).await;
     let client = client();
     for _ in 0..2 {
@@ -257,7 +255,7 @@ async fn the_head_of_a_large_file_is_no_large_answer() {
     assert_eq!(client().call(request).await.unwrap().body, "");
 }
 
-/// A body of which four bytes are wanted.
+/// A reader that needs four bytes of a body.
 struct FourBytes(Vec<u8>);
 
 impl AnswerBody for FourBytes {

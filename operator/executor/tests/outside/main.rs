@@ -1,7 +1,5 @@
-//! The runtime against real servers on loopback: what is sent, what is refused, and how failures
-//! are told.
-//!
-//! They must not reach beyond loopback: names are resolved by a resolver of the test.
+//! Tests of the executor with real servers on loopback: sent and refused requests, and the messages of failures. Names
+//! are resolved by a resolver of the test.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod addresses;

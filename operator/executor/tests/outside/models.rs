@@ -1,6 +1,6 @@
-//! Model turns against a server that speaks OpenAI's chat completions, well and badly.
+//! Tests of model turns with a server of OpenAI's chat completions, valid and invalid.
 //!
-//! They must not show a key or a prompt in any error or `Debug`.
+//! **Invariant:** no error and no `Debug` output shows a key or a prompt.
 
 use std::time::Duration;
 
@@ -63,7 +63,7 @@ async fn answered(status: &str, headers: &str, body: &str) -> Result<TurnReply, 
     turn(&Server::answering(status, headers, body).await).await
 }
 
-/// Checks what holds of every error, then hands it on.
+/// Checks the properties of every error, then returns it.
 async fn failed(status: &str, headers: &str, body: &str) -> CallError {
     let error = answered(status, headers, body).await.unwrap_err();
     for text in [error.to_string(), format!("{error:?}")] {

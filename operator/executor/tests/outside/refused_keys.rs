@@ -1,4 +1,5 @@
-//! Turns whose key the server refuses: the error names the entry of `spec.secrets`, neither the value nor the Secret.
+//! Tests of turns whose key the server refuses: the error names the entry of `spec.secrets`, neither the value nor the
+//! Secret.
 
 use std::sync::Arc;
 
@@ -16,7 +17,7 @@ use crate::{
     server::{Server, client},
 };
 
-/// Secrets with the same value everywhere.
+/// Secrets that all have the same value.
 struct OneValue;
 
 #[async_trait]
@@ -26,7 +27,7 @@ impl Secrets for OneValue {
     }
 }
 
-/// Returns the message of a turn that the server answers with this status and this sentence, from the status on.
+/// Returns the message of a turn after an answer with this status and this sentence, from the status on.
 async fn refused(status: &str, sentence: &str, key: Option<SecretEntry>) -> String {
     let body = json!({"error": {"message": sentence}}).to_string();
     let server = Server::answering(status, "", &body).await;

@@ -1,4 +1,4 @@
-//! Requests with headers from Secrets: the server gets the value, and nothing else of the run does.
+//! Tests of requests with headers from Secrets: only the server gets the value.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -51,7 +51,7 @@ async fn call(secret: OneSecret, http: HttpCall) -> Result<Reply, Failure> {
     caller.call(&run, call, &UnboundedRoom).await
 }
 
-/// Calls a server with a Secret that it is listed in.
+/// Calls a server that the Secret lists.
 async fn call_listed(server: &Server, http: HttpCall) -> Result<Reply, Failure> {
     call(OneSecret { value: VALUE, hosts: server.url("") }, http).await
 }
@@ -95,7 +95,7 @@ async fn an_error_quotes_no_value_and_names_the_entry() {
         assert_eq!(failure.message.ends_with("; it was sent crm of spec.secrets: check the value"), class == "Auth");
         assert_eq!(failure.facts["secret:crm"], "uid u-1, version 7");
     }
-    // The answer ends in the value.
+    // The answer ends with the value.
     let (beginning, _) = VALUE.split_at(12);
     let head = format!("HTTP/1.1 400 Bad Request\r\ncontent-length: 999\r\n\r\nunknown {beginning}");
     let server = Server::start(Behaviour::Answer(head)).await;

@@ -16,13 +16,13 @@ use tokio::net::{TcpListener, TcpStream};
 pub(crate) enum Behaviour {
     /// Writes these bytes and closes.
     Answer(String),
-    /// Writes the bytes of the connection's number and closes; the last ones again and again.
+    /// Writes the bytes for the connection's number and closes; later connections get the last ones.
     InTurn(Vec<String>),
-    /// The same for bytes that are not text.
+    /// Writes bytes that are not text and closes.
     Bytes(&'static [u8]),
-    /// Writes these bytes, then this chunk for ever.
+    /// Writes these bytes, then this chunk without end.
     Endless(String, String),
-    /// Writes these bytes and then holds the connection open in silence.
+    /// Writes these bytes, and keeps the connection open.
     Hang(String),
 }
 
@@ -47,12 +47,12 @@ impl Server {
         Self { address, received, task }
     }
 
-    /// A server that answers with this status line, headers and body.
+    /// Starts a server that answers with this status line, headers and body.
     pub(crate) async fn answering(status: &str, headers: &str, body: &str) -> Self {
         Self::start(Behaviour::Answer(answer(status, headers, body))).await
     }
 
-    /// The requests so far, as they stood on the wire.
+    /// Returns the requests so far as received.
     pub(crate) fn received(&self) -> Vec<String> {
         self.received.lock().unwrap().clone()
     }
@@ -79,7 +79,7 @@ async fn serve(mut stream: TcpStream, behaviour: Behaviour, log: Arc<Mutex<Vec<S
         log.push(received);
         log.len()
     };
-    // A client that gives up closes the connection: writing then fails, and that is the end of it.
+    // If the client closes the connection, writing fails, and the connection ends.
     match behaviour {
         Behaviour::Answer(bytes) => {
             let _ = stream.write_all(bytes.as_bytes()).await;
@@ -99,13 +99,13 @@ async fn serve(mut stream: TcpStream, behaviour: Behaviour, log: Arc<Mutex<Vec<S
         }
         Behaviour::Hang(head) => {
             let _ = stream.write_all(head.as_bytes()).await;
-            // Until the client closes.
+            // Waits until the client closes.
             let _ = stream.read(&mut [0; 1]).await;
         }
     }
 }
 
-/// The first byte of a TLS handshake; nothing readable follows.
+/// The first byte of a TLS handshake, after which nothing is readable.
 const HANDSHAKE: u8 = 0x16;
 
 /// Reads one request, head and body.
@@ -130,7 +130,7 @@ async fn request(stream: &mut TcpStream) -> String {
     }
 }
 
-/// A client that may reach loopback, with a small limit and short connect timeout.
+/// Returns a client that may reach loopback, with a small limit and a short connect timeout.
 pub(crate) fn client() -> HttpClient {
     HttpClient::new(settings(AddressSettings::default().with_loopback())).unwrap()
 }

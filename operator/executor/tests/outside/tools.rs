@@ -1,6 +1,6 @@
-//! Turns of models with tools against a server that speaks OpenAI's chat completions, well and badly.
+//! Tests of turns with tools and a server of OpenAI's chat completions, valid and invalid.
 //!
-//! They must not show an argument or a result in any error.
+//! **Invariant:** no error shows an argument or a result.
 
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ fn with_tools(base_url: String, messages: Vec<Message>) -> TurnRequest {
     TurnRequest { system: None, messages, tools: vec![offer("letter")], max_tokens: None, temperature: None, ..bare }
 }
 
-/// A conversation with two calls and their results, of which no word is in `request`.
+/// Returns a conversation with two calls and their results, without a word of `request`.
 fn conversation() -> Vec<Message> {
     vec![
         Message::text(Role::User, "write"),
@@ -230,7 +230,7 @@ async fn an_error_status_with_tools_keeps_its_reason_and_quotes_neither_argument
         let error = failed(said).await;
         assert!(error.ends_with("(the provider's message quotes the prompt and is left out)"), "{said}: {error}");
     }
-    // An error behind a status of success is treated in the same way.
+    // An error with a status of success is handled in the same way.
     let body = json!({"error": {"message": "bad message: registered as RR-2026-0815"}}).to_string();
     let error = answered("200 OK", &body).await.unwrap_err();
     assert!(error.message.contains("answered an error: (the provider's message quotes"), "{error}");
@@ -296,7 +296,7 @@ async fn a_script_calls_a_tool_and_answers_its_result_without_any_server() {
     assert_eq!((second.text.as_str(), second.calls.len()), ("It is on its way.", 0));
 }
 
-/// Room for so many bytes.
+/// Room for this number of bytes.
 struct RoomFor(usize);
 
 impl AnswerRoom for RoomFor {

@@ -1,5 +1,5 @@
-//! The table against a second list of the registries, and the check itself asked about every range in every spelling.
-//! Nothing here connects.
+//! Tests of the table against a second list of the registries, and of the check with every range in every spelling. No
+//! connection is made.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -9,7 +9,7 @@ use crate::address::{AddressSettings, Error};
 
 /// The networks of the IANA special-purpose registries (IPv4 2025-10-09, IPv6 2025-10-09) that calls may reach.
 const REGISTERED_ALLOWED: &str = "10.0.0.0/8 172.16.0.0/12 192.168.0.0/16 fc00::/7";
-/// All others of the registries, and the deprecated and multicast blocks of the other registries.
+/// All other networks of the registries, and the deprecated and multicast blocks of the other registries.
 const REGISTERED_REFUSED: &str = "0.0.0.0/8 0.0.0.0/32 100.64.0.0/10 127.0.0.0/8 169.254.0.0/16 192.0.0.0/24 192.0.0.0/29 \
     192.0.0.8/32 192.0.0.9/32 192.0.0.10/32 192.0.0.170/32 192.0.0.171/32 192.0.2.0/24 192.31.196.0/24 192.52.193.0/24 \
     192.88.99.0/24 192.88.99.2/32 192.175.48.0/24 198.18.0.0/15 198.51.100.0/24 203.0.113.0/24 240.0.0.0/4 \
@@ -17,12 +17,12 @@ const REGISTERED_REFUSED: &str = "0.0.0.0/8 0.0.0.0/32 100.64.0.0/10 127.0.0.0/8
     ::1/128 ::/128 ::ffff:0:0/96 64:ff9b:1::/48 100::/64 100:0:0:1::/64 2001::/23 2001::/32 2001:1::1/128 2001:1::2/128 \
     2001:1::3/128 2001:2::/48 2001:3::/32 2001:4:112::/48 2001:10::/28 2001:20::/28 2001:30::/28 2001:db8::/32 2002::/16 \
     2620:4f:8000::/48 3fff::/20 5f00::/16 fe80::/10 ::/96 ::ffff:0:0:0/96 fec0::/10 ff00::/8";
-/// The addresses at which clouds hand out credentials.
+/// The addresses at which clouds provide credentials.
 const METADATA_ADDRESSES: &str = "169.254.169.254 169.254.169.252 169.254.170.2 169.254.170.23 169.254.0.23 169.254.42.42 \
     168.63.129.16 100.100.100.200 192.0.0.192 fd00:ec2::254 fd00:ec2::23 fd00:ec2:0:ffff::1 fd20:ce::254 fd00:42::42 \
     fd00:c1::a9fe:a9fe fd00:a9fe:a9fe::1 fd00:100::100:200 fe80::a9fe:a9fe";
 
-/// A host as it is written in a URL.
+/// Renders a host as in a URL.
 fn host(address: IpAddr) -> String {
     match address {
         IpAddr::V4(address) => address.to_string(),
@@ -196,7 +196,7 @@ fn a_range_that_is_allowed_does_not_open_the_metadata_service_in_it() {
     assert!(check(&["fd00:ec2::/64"], "fd00:ec2::254").is_ok(), "a part of the service's own range");
 }
 
-/// All spellings that the URL standard or an operating system reads as this IPv4 address itself.
+/// Returns all spellings that the URL standard or an operating system reads as this IPv4 address.
 fn spellings(address: Ipv4Addr) -> Vec<String> {
     let [a, b, c, d] = address.octets();
     let wide: String = address.to_string().chars().map(|c| c.to_digit(10).map_or(c, wide_digit)).collect();
@@ -223,7 +223,7 @@ fn wide_digit(digit: u32) -> char {
     char::from_u32('０' as u32 + digit).unwrap()
 }
 
-/// All IPv6 addresses that lead to this IPv4 address without the help of a network's own translator.
+/// Returns all IPv6 addresses that lead to this IPv4 address without a translator of the network.
 fn embeddings(address: Ipv4Addr) -> Vec<Ipv6Addr> {
     let low = u128::from(address.to_bits());
     let at = |prefix: &str, shift: u32, low: u128| {

@@ -16,7 +16,7 @@ use crate::agent::{
     requested::escaped,
 };
 
-/// The most blocks of an answer.
+/// The maximum number of blocks of an answer.
 const MOST_BLOCKS: usize = 4 * TurnCalls::MAX_CALLS;
 
 const INPUT: &str = "input";
@@ -36,11 +36,12 @@ const THINKING_TOKENS: &str = "thinking_tokens";
 pub(super) struct MessageAnswer {
     collected: Collected,
     has_begun: bool,
-    /// The blocks, in their order.
+    /// The blocks in order.
     parts: Vec<Part>,
     /// The tokens by the name of their field: a later number replaces an earlier one.
     tokens: BTreeMap<&'static str, i64>,
-    /// The bytes of what was thought, within JSON strings. Where they are too many to go back, nothing of it is kept.
+    /// The size of the thinking within JSON strings, in bytes. If it is too long to be sent back, nothing of it is
+    /// kept.
     thinking: usize,
 }
 
@@ -50,16 +51,16 @@ struct Part {
     index: i64,
     is_open: bool,
     kind: BlockKind,
-    /// The block as it began, JSON. Of a call: only the server's own fields.
+    /// The block at its beginning, as JSON. For a call: only the fields that the API does not define.
     begun: String,
-    /// The texts that came in pieces, by their field. Of a call: the input that it began with.
+    /// The texts that arrive in pieces, by field. For a call: the input at its beginning.
     texts: BTreeMap<&'static str, String>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum BlockKind {
     Text,
-    /// Also what the server redacted.
+    /// Includes thinking that the server redacted.
     Thinking,
     /// The number of the call, if it is kept.
     Call(Option<usize>),
@@ -92,7 +93,7 @@ impl Reading for MessageAnswer {
                 Ok(())
             }
             "error" => Err(Unreadable::Because("answered an error without saying which".to_owned())),
-            // Pings, and what later versions add.
+            // Pings, and events of later versions.
             _ => Ok(()),
         }
     }
@@ -103,7 +104,7 @@ impl Reading for MessageAnswer {
 
     fn end(self: Box<Self>, _is_done: bool) -> Result<Collected, Unreadable> {
         let Self { mut collected, has_begun, parts, tokens, thinking } = *self;
-        // A message that was cut at its largest length ends within a block.
+        // A message that was cut at its maximum length ends within a block.
         let is_usual = matches!(collected.finish, None | Some(Finish::Usual));
         if !has_begun || !collected.is_complete || (is_usual && parts.iter().any(|part| part.is_open)) {
             return Err(incomplete());
@@ -121,7 +122,7 @@ impl Reading for MessageAnswer {
                     }
                     collected.text.push_str(&text);
                 }
-                // Without its end it has no signature, and would be refused.
+                // Thinking without its end has no signature, and the server would refuse it.
                 BlockKind::Thinking if part.is_open || is_too_long => {}
                 BlockKind::Thinking => collected.add_opaque(OpaquePart::Item(part.json()?)),
                 BlockKind::Call(Some(number)) if keeps_calls => {
@@ -136,7 +137,7 @@ impl Reading for MessageAnswer {
 }
 
 impl MessageAnswer {
-    /// Takes an answer that is not streamed.
+    /// Reads an answer that is not streamed.
     fn take_whole(&mut self, message: &Fields<'_>) -> Result<(), Unreadable> {
         if message.get("content").is_none() {
             return Err(Unreadable::Form(1, 1));
@@ -189,7 +190,7 @@ impl MessageAnswer {
             "thinking_delta" => THINKING,
             "signature_delta" => SIGNATURE,
             "input_json_delta" => PARTIAL_INPUT,
-            // Citations, and what later versions add.
+            // Citations, and pieces of later versions.
             _ => return Ok(()),
         };
         let piece = delta.text(field)?.unwrap_or_default();
@@ -215,7 +216,7 @@ impl MessageAnswer {
         Ok(())
     }
 
-    /// Counts what goes back. Nothing of it is kept once it is too long for that.
+    /// Counts the bytes that are sent back. Once they are too many, none of them are kept.
     fn count_thinking(&mut self, piece: &str) {
         let was_kept = self.thinking <= MAX_OPAQUE;
         self.thinking = self.thinking.saturating_add(escaped(piece));
@@ -254,7 +255,7 @@ impl MessageAnswer {
         Ok(())
     }
 
-    /// Takes the tokens of a message, or of an event.
+    /// Reads the token counts of a message or of an event.
     fn count(&mut self, message: &Fields<'_>) -> Result<(), Unreadable> {
         let usage = message.object("usage")?;
         let details = usage.object("output_tokens_details")?;
@@ -282,13 +283,13 @@ impl Part {
         matches!(self.kind, BlockKind::Call(_)) && self.begun != "{}"
     }
 
-    /// Returns a text: as it began, and the pieces of it.
+    /// Returns a text: its beginning, followed by its pieces.
     fn text(&self, field: &str) -> Result<String, serde_json::Error> {
         let begun = Fields::of(&self.begun)?.text(field)?.unwrap_or_default();
         Ok(begun + self.texts.get(field).map_or("", String::as_str))
     }
 
-    /// Returns the block as JSON: as it began, with the texts that came in pieces.
+    /// Returns the block as JSON: its beginning with the texts that arrived in pieces.
     fn json(&self) -> Result<String, serde_json::Error> {
         if self.texts.is_empty() {
             return Ok(self.begun.clone());
@@ -303,7 +304,7 @@ impl Part {
 }
 
 impl BlockKind {
-    /// Returns the fields that come in pieces.
+    /// Returns the fields that arrive in pieces.
     fn fields(self) -> &'static [&'static str] {
         match self {
             Self::Text => &[TEXT],
@@ -313,7 +314,7 @@ impl BlockKind {
     }
 }
 
-/// Returns the place of a block that has not ended, and the block.
+/// Returns the position of a block that has not ended, and the block.
 fn open_part(parts: &mut [Part], index: i64) -> Option<(usize, &mut Part)> {
     parts.iter_mut().enumerate().rev().find(|(_, part)| part.is_open && part.index == index)
 }
@@ -323,14 +324,14 @@ fn kind(fields: &Fields<'_>) -> Result<String, Unreadable> {
     fields.text("type")?.ok_or(Unreadable::Form(1, 1))
 }
 
-/// Returns the kind of a call that is none of our functions: a set of tools of the provider, or code that it runs.
+/// Returns the kind of a call that is not one of our functions: a tool set of the provider, or code that it runs.
 fn foreign_kind(call: &Fields<'_>) -> Result<Option<String>, Unreadable> {
     let toolset = call.text("toolset_name")?;
     let caller = call.object("caller")?.text("type")?.filter(|caller| caller != "direct");
     Ok(toolset.or(caller))
 }
 
-/// Returns an input as text: the JSON of an object, or the text that a server wrote instead.
+/// Returns an input as text: the JSON of an object, or the text that some servers send instead.
 fn arguments(input: &RawValue) -> Result<String, Unreadable> {
     let json = input.get();
     if json.starts_with('{') { Ok(json.to_owned()) } else { Ok(serde_json::from_str(json)?) }
@@ -344,7 +345,7 @@ fn usage(tokens: &BTreeMap<&'static str, i64>) -> Option<Usage> {
     let count = |name: &str| tokens.get(name).copied().unwrap_or_default();
     let cached = count(CACHE_READ_TOKENS);
     (!tokens.is_empty()).then(|| Usage {
-        // The number of the API is that of the tokens after the cached ones.
+        // The API reports only the tokens after the cached ones.
         input_tokens: count(INPUT_TOKENS).saturating_add(count(CACHE_CREATION_TOKENS)).saturating_add(cached),
         output_tokens: count(OUTPUT_TOKENS),
         cached_tokens: cached,

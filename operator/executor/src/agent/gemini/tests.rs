@@ -1,4 +1,4 @@
-//! Turns and answers of Gemini, after Google's documents of 2026-04.
+//! Tests of turns and answers of Gemini, after Google's documents of 2026-04.
 //!
 //! These are "Generating content" (ai.google.dev/api/generate-content), "Thought signatures"
 //! (ai.google.dev/gemini-api/docs/thought-signatures) and "Function calling"
@@ -38,7 +38,7 @@ fn why(body: impl AsRef<[u8]>) -> String {
     tested::why(read(body))
 }
 
-/// The message that an answer becomes, with these ids of its calls.
+/// Returns the message for an answer, with these ids of its calls.
 fn message(body: &str, ids: &[&str]) -> Message {
     let collected = collected(&GenerateContent, body.as_bytes()).unwrap();
     let text = collected.text.clone();
@@ -66,7 +66,7 @@ fn stream(documents: &[Value]) -> String {
     documents.iter().map(|document| format!("data: {document}\r\n\r\n")).collect()
 }
 
-/// Two calls after a thought: only the first one has a signature. Both have ids, as of Gemini 3.
+/// Returns two calls after a thought: only the first one has a signature. Both have ids, as in Gemini 3.
 fn two_calls() -> Value {
     json!([
         {"text": "**Looking outside**", "thought": true},
@@ -278,7 +278,7 @@ fn no_text_is_empty() {
         Message::text(Role::User, "Answer."),
     ]);
     said.system = Some(String::new());
-    // The parts of another protocol say nothing here.
+    // Parts of another protocol are ignored.
     let parts = vec![OpaquePart::Message("{}".into())];
     let opaque = OpaqueParts { provider: "google".into(), model: MODEL.into(), parts };
     said.messages[1].opaque = Some(Arc::new(opaque));
@@ -323,7 +323,7 @@ fn every_finish_reason_is_known() {
     for reason in ["", "FINISH_REASON_UNSPECIFIED"] {
         assert_eq!(why(document(&parts, Some(reason)).to_string()), "ended before its answer did");
     }
-    // With every document, and the last one is no better than the first.
+    // With every document, even if the last reason is a normal one.
     let documents = [document(&parts, Some("SAFETY")), document(&parts, Some("STOP"))];
     assert_eq!(read(stream(&documents)).unwrap().finish, Some(Finish::Declined("SAFETY".into())));
     let documents = [document(&parts, Some("STOP")), document(&parts, Some("MAX_TOKENS"))];
@@ -349,7 +349,7 @@ fn an_error_within_the_stream_is_the_providers() {
     let error = json!({"error": {"code": 503, "message": "high demand", "status": "UNAVAILABLE"}});
     let events = stream(&[document(&json!([{"text": "I "}]), None), error.clone()]);
     assert_eq!(why(events), format!("failed {error}"));
-    // Sent outside of the events.
+    // An error outside of the events.
     let events = stream(&[document(&json!([{"text": "I "}]), None)]) + &serde_json::to_string_pretty(&error).unwrap();
     assert!(read(events).is_err());
 }

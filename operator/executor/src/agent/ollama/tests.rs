@@ -37,7 +37,7 @@ fn line(message: &Value) -> Value {
     json!({"model": "qwen3:8b", "created_at": "2026-08-21T20:22:19.19314Z", "message": message, "done": false})
 }
 
-/// The last line: without a text, and with the tokens that were used.
+/// Returns the last line: without a text, and with the used tokens.
 fn last(reason: &str) -> Value {
     let message = json!({"role": "assistant", "content": ""});
     json!({"model": "qwen3:8b", "message": message, "done_reason": reason, "done": true,
@@ -64,7 +64,7 @@ fn two_calls_streamed() -> String {
     ])
 }
 
-/// The same answer from a server that does not stream.
+/// Returns the same answer from a server that does not stream.
 fn two_calls_at_once() -> String {
     let mut answer = last("stop");
     answer["message"] = json!({"role": "assistant", "content": "Ich sehe nach.", "thinking": "Two cities: Köln…",
@@ -195,7 +195,7 @@ fn every_reason_of_an_end_is_known() {
     for reason in ["load", "unload"] {
         assert!(why(last(reason).to_string()).starts_with("loaded or unloaded"));
     }
-    // Without a reason, and without a message in the last line, as of older versions.
+    // Without a reason, and without a message in the last line, like older versions.
     let answer = lines(&[line(&json!({"content": "Yes."})), json!({"done": true, "eval_count": 468})]);
     assert_eq!(read(answer).unwrap().finish, Some(Finish::Usual));
 }

@@ -102,7 +102,7 @@ fn stream(events: &[Value]) -> String {
     events.iter().map(|event| format!("event: {}\ndata: {event}\n\n", event["type"].as_str().unwrap_or("x"))).collect()
 }
 
-/// Returns an answer as JSON, to be compared.
+/// Returns an answer as JSON for comparisons.
 fn read(answer: impl AsRef<[u8]>) -> Result<Value, Unreadable> {
     let collected = tested::collected(&Responses, answer.as_ref())?;
     let (text, finish) = (collected.text.clone(), format!("{:?}", collected.finish));
@@ -243,13 +243,13 @@ fn an_answer_that_is_cut_anywhere_is_no_answer() {
 #[test]
 fn an_answer_in_pieces_only_is_the_same_answer() {
     let begun = events(&items(), false);
-    // Its reasoning never was whole, so that nothing goes back.
+    // Its reasoning never was whole, so nothing is sent back.
     let mut whole = read(response("completed", &items()).to_string()).unwrap();
     let with_items = read(stream(&[begun.clone(), vec![ended(&items())]].concat())).unwrap();
     assert_eq!(with_items, whole);
     whole["opaque"] = json!([]);
     assert_eq!(read(stream(&[begun, vec![ended(&[])]].concat())).unwrap(), whole);
-    // Without the beginning of the item; with the arguments at their end only.
+    // Without the beginning of the item, and with the arguments at their end only.
     let text = json!({"type": "response.output_text.delta", "delta": "Yes."});
     assert_eq!(read(stream(&[text, ended(&[])])).unwrap()["text"], "Yes.");
     let added = json!({"type": "response.output_item.added", "output_index": 0, "item": call("a", "")});
@@ -293,7 +293,7 @@ fn pieces_are_of_the_item_of_their_id_before_that_of_their_number() {
         piece.as_object_mut().unwrap().extend(of.as_object().unwrap().clone());
         piece
     };
-    // Both calls have one number, and their pieces come in turn.
+    // Both calls have one number, and their pieces alternate.
     let id = |id: &str| json!({"item_id": id, "output_index": 0});
     let pieces = [("fc_a", "{\"n\""), ("fc_b", "{\"n\""), ("fc_a", ":1}"), ("fc_b", ":2}")];
     let pieces = pieces.map(|(of, delta)| piece(id(of), delta));
@@ -301,7 +301,7 @@ fn pieces_are_of_the_item_of_their_id_before_that_of_their_number() {
     let answer = read(stream(&[&both[..], &pieces[..], &[ended(&[])]].concat())).unwrap();
     assert_eq!(answer["calls"][0]["arguments"], "{\"n\":1}");
     assert_eq!(answer["calls"][1]["arguments"], "{\"n\":2}");
-    // Nothing tells which of two is meant; of one there is no doubt.
+    // For two items the event is ambiguous, for one item it is not.
     for of in [json!({}), id(""), id("other"), json!({"output_index": 7})] {
         let why = read(stream(&[&both[..], &[piece(of.clone(), "{}"), ended(&[])]].concat())).unwrap_err();
         assert!(matches!(why, Unreadable::Because(why) if why.contains("without saying of which")), "{of}");
@@ -353,7 +353,7 @@ fn items_of_the_server_go_back_unchanged_and_in_their_order() {
     assert!(["type", "content", "encrypted_content"].iter().all(|name| !optional.contains(&(*name).to_owned())));
     let (input, _) = second_turn(&answer, MODEL, &["namespace"]);
     assert!(input[4].get("namespace").is_none() && input[4]["id"] == "fc_2", "{input}");
-    // Another model gets the text and the calls alone.
+    // Another model gets only the text and the calls.
     let text = json!({"type": "message", "role": "assistant", "content": "I pay."});
     let (input, optional) = second_turn(&answer, "gpt-4.1", &[]);
     assert_eq!(input, json!([text, called("call_a"), called("call_a-2")]));
@@ -378,7 +378,8 @@ fn what_the_api_refuses_does_not_go_back() {
         {"id": "fc_a", "type": "function_call", "call_id": "call_a", "name": "pay", "arguments": "{}"},
     ]);
     assert_eq!(input, back);
-    // The status of reasoning never goes back, and reasoning without content would only name what the server stored.
+    // The status of reasoning is never sent back, and reasoning without content would only name an item that the server
+    // stored.
     reasoning["status"] = json!("completed");
     let (input, _) =
         second_turn(&response("completed", &[reasoning.clone(), said.clone(), called.clone()]), MODEL, &[]);

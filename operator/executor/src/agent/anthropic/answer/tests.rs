@@ -9,11 +9,11 @@ use signoff_api::turn::RequestedArguments;
 use super::*;
 use crate::{agent::documents::Documents, http::AnswerBody as _, room::UnboundedRoom};
 
-/// An answer as it is compared.
+/// An answer in a comparable form.
 #[derive(Debug, PartialEq)]
 struct Read {
     text: String,
-    /// Ids, tools, and arguments or their length.
+    /// The ids, the tools, and the arguments or their length.
     calls: Vec<[String; 3]>,
     parts: Vec<Value>,
     usage: Option<Usage>,
@@ -95,7 +95,7 @@ fn tool_use(id: &str, tool: &str) -> Value {
     json!({"type": "tool_use", "id": id, "name": tool, "input": {}, "caller": {"type": "direct"}})
 }
 
-/// An answer with thinking and two calls, one of them without input.
+/// Returns an answer with thinking and two calls, one of them without input.
 fn thinking_stream() -> Vec<u8> {
     let events = [
         begun(),
@@ -145,7 +145,7 @@ fn thinking_answer() -> Value {
     })
 }
 
-/// The answer; `input`: the arguments of its first call.
+/// Returns the expected answer. `input` are the arguments of its first call.
 fn thinking_read(input: &str) -> Read {
     let call = |id: &str, tool: &str, input: &str| [id.to_owned(), tool.to_owned(), input.to_owned()];
     Read {
@@ -205,12 +205,12 @@ fn a_block_without_end_is_taken_only_from_a_truncated_answer() {
     let answer = cut("max_tokens").unwrap();
     assert_eq!(answer.finish, Some(Finish::Cut));
     assert_eq!(answer.calls[1][2], "{\"to\": \"AC");
-    // Thinking without its signature would be refused.
+    // The server would refuse thinking without its signature.
     assert_eq!(answer.parts.len(), 2);
     for reason in ["end_turn", "tool_use", "a_later_reason"] {
         assert!(cut(reason).is_err_and(|why| why.contains("ended before its answer did")), "{reason}");
     }
-    // Without its end, a call has not even the input that it began with.
+    // Without its end, a call lacks even the input of its beginning.
     let begun_only = [begun(), start(0, tool_use("toolu_1", "pay"))];
     let begun_only = read(&[&stream(&[&begun_only[..], &ended("max_tokens")].concat())]).unwrap();
     assert_eq!(begun_only.calls[0][2], "");
@@ -301,7 +301,7 @@ fn an_error_ends_the_answer() {
         assert!(failed.is_err_and(|why| why.contains("Failed") && why.contains("overloaded_error")));
     }
     assert!(read_json(&json!({"type": "error"})).is_err());
-    // Events after the end are no part of the answer.
+    // Events after the end are not part of the answer.
     let after = [&[begun()][..], &ended("end_turn"), &[error]].concat();
     assert!(read(&[&stream(&after)]).is_ok());
 }
@@ -358,7 +358,7 @@ fn an_answer_of_another_form_is_refused() {
     }
     let nulls = json!([{"type": "text", "text": null}, {"type": "tool_use", "id": null, "name": null, "input": null}]);
     assert_eq!(read_content(&nulls).unwrap().calls, [["", "", ""].map(str::to_owned)]);
-    // Of some servers the input is a text.
+    // Some servers send the input as a text.
     let text = read_content(&json!([{"type": "tool_use", "id": "a", "name": "pay", "input": "{\"n\":1}"}]));
     assert_eq!(text.unwrap().calls[0][2], "{\"n\":1}");
     let many = |count: usize| json!(vec![json!({"type": "text", "text": "x"}); count]);
@@ -385,7 +385,7 @@ fn a_stream_in_another_order_is_refused() {
         let events = [&events[..], &ended("end_turn")].concat();
         assert!(read(&[&stream(&events)]).is_err(), "{events:?}");
     }
-    // Blocks may come side by side.
+    // Blocks can be interleaved.
     let second = start(1, json!({"type": "text", "text": "y"}));
     let events = [&[begun(), text(), second, piece(1), piece(0), stop(0), stop(1)][..], &ended("end_turn")].concat();
     assert_eq!(read(&[&stream(&events)]).unwrap().text, "xyx");
