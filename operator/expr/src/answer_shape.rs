@@ -1,12 +1,12 @@
-//! The shape of an answer, an input or an argument, as far as its schema or type tells it before the run.
+//! The shape of an answer, an input or an argument, as far as its schema or type determines it before the run.
 //!
-//! What a schema does not say plainly is [`AnswerShape::Any`]: of that nothing is said.
+//! Parts without a definite schema are [`AnswerShape::Any`], about which no problem is reported.
 
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-/// Keywords of a JSON Schema by which a value can have another shape than the other keywords say.
+/// The keywords of a JSON Schema that allow another shape than the other keywords describe.
 const BESIDE: [&str; 11] = [
     "$ref",
     "$dynamicRef",
@@ -34,7 +34,7 @@ pub enum AnswerShape {
         kinds: Vec<Kind>,
         /// The fields that the schema lists.
         fields: BTreeMap<String, AnswerShape>,
-        /// Whether there can be no other field.
+        /// Whether no other field is allowed.
         is_closed: bool,
         /// The shape of each item of a list.
         items: Box<AnswerShape>,
@@ -44,7 +44,7 @@ pub enum AnswerShape {
 /// The kind of a JSON value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// Nothing.
+    /// Null.
     Null,
     /// True or false.
     Bool,
@@ -84,7 +84,7 @@ impl Kind {
         })
     }
 
-    /// The name, with an article.
+    /// Returns the name with an article.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -99,7 +99,7 @@ impl Kind {
 }
 
 impl AnswerShape {
-    /// Returns the shape of values of these kinds, which have no parts.
+    /// Returns the shape of values of these kinds, without parts.
     #[must_use]
     pub fn scalar(kinds: &[Kind]) -> Self {
         let (fields, items) = (BTreeMap::new(), Box::new(Self::Any));
@@ -113,7 +113,7 @@ impl AnswerShape {
         matches!(self, Self::Value { kinds, .. } if !kinds.iter().any(has_parts))
     }
 
-    /// Returns the shape of the values that fit a schema.
+    /// Returns the shape of the values that match a schema.
     #[must_use]
     pub fn of_schema(schema: &Map<String, Value>) -> Self {
         if BESIDE.iter().any(|keyword| schema.contains_key(*keyword)) {

@@ -1,13 +1,13 @@
-//! The stop flag of an evaluation, and the count of the work that it charged.
+//! The stop flag of an evaluation, and the counter of its charged work.
 //!
 //! The driver of a transition, a preview or a render installs a flag with [`with_stop`]; another thread sets it.
-//! Templates, conditions, patterns, schemas and the search for JSON call [`charge`] for the work they are about to do,
-//! and end with [`Stopped`] once the flag is set. What a stopped evaluation returned is meaningless: the driver
-//! discards it and must not record it as the error of a step or a vote.
+//! Templates, conditions, patterns, schemas and the search for JSON call [`charge`] before their work, and end with
+//! [`Stopped`] after the flag is set. The result of a stopped evaluation has no meaning: the driver discards it, and
+//! does not record it as the error of a step or a vote.
 //!
-//! The flag is read at every charge. Between two charges run at most the steps of one template (20,000, each on values
-//! whose size was charged before), the match of one pattern (linear in a text that was charged before), and the
-//! validation of one value by one schema (bounded by the product of their sizes, which was charged before).
+//! Every charge reads the flag. The work between two charges is bounded: the steps of one template (20,000, each on
+//! values whose size was charged before), the match of one pattern (linear in a text that was charged before), or the
+//! validation of one value by one schema (the product of their sizes, which was charged before).
 
 use std::cell::{Cell, RefCell};
 use std::sync::{
@@ -20,12 +20,12 @@ thread_local! {
     static CHARGED: Cell<u64> = const { Cell::new(0) };
 }
 
-/// The flag of the driver is set: the evaluation ends.
+/// The error of an evaluation whose stop flag is set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the evaluation was stopped")]
 pub struct Stopped;
 
-/// Runs `evaluate` with `flag` as the stop flag of this thread, and installs the flag from before when it returns or
+/// Runs `evaluate` with `flag` as the stop flag of this thread, and restores the earlier flag when it returns or
 /// unwinds.
 pub fn with_stop<T>(flag: Arc<AtomicBool>, evaluate: impl FnOnce() -> T) -> T {
     let _guard = Previous(STOP.replace(Some(flag)));
@@ -40,13 +40,13 @@ impl Drop for Previous {
     }
 }
 
-/// Whether the stop flag of this thread is set. `false` where no flag is installed.
+/// Whether the stop flag of this thread is set. False without a flag.
 #[must_use]
 pub fn is_stopped() -> bool {
     STOP.with_borrow(|flag| flag.as_ref().is_some_and(|flag| flag.load(Ordering::Relaxed)))
 }
 
-/// Counts `units` of work, about the bytes read or made.
+/// Charges `units` of work, which are about the bytes that are read or produced.
 ///
 /// # Errors
 /// [`Stopped`] if the stop flag of this thread is set.
@@ -55,7 +55,7 @@ pub fn charge(units: usize) -> Result<(), Stopped> {
     if is_stopped() { Err(Stopped) } else { Ok(()) }
 }
 
-/// The units charged on this thread so far. The difference of two readings is the work between them.
+/// Returns the units charged on this thread so far. The difference of two values is the work between them.
 #[must_use]
 pub fn charged() -> u64 {
     CHARGED.get()

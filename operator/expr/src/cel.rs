@@ -1,18 +1,18 @@
 //! Conditions: a bounded, deterministic and total implementation of CEL, the language of `when`,
 //! `skipIf`, gate conditions and grant matchers.
 //!
-//! A condition decides whether a person is asked, so it must not guess: an unknown name, a field of
-//! something that has none, or an order of unlike things is an error, never `false`. It may
-//! not panic, and it must not cost more than its fixed bounds, whatever the source or the scope.
+//! A condition decides whether a person is asked, so nothing is guessed: an unknown name, a field of a value without
+//! fields, or the order of values of different types is an error, never `false`. **Invariant:** no condition panics or
+//! costs more than its fixed limits, whatever the source or the scope.
 //!
-//! Why not the `cel` crate, which is part of the dependency tree: its interpreter answers where it
-//! should refuse (`'text'.field` is `false`), its parser reads `!!x` as `!x`, a message literal
-//! panics, maps are iterated in random order, and nothing bounds the work of an evaluation. It
-//! serves as an oracle in the tests instead: where both answer, both must answer the same.
+//! The crate `cel` is not used for this, although it is in the dependency tree. Its interpreter answers where it should
+//! refuse (`'text'.field` is `false`), its parser reads `!!x` as `!x`, a message literal panics, maps are iterated in
+//! random order, and the work of an evaluation has no limit. The tests compare with it: if both give an answer, the
+//! answers must be equal.
 //!
-//! Left out of CEL: unsigned numbers, bytes, messages, timestamps and durations, `type()`, and
-//! computed patterns for `matches`. Added, as Kubernetes does: `lowerAscii`, `upperAscii`, `trim`,
-//! `split`, `join`, `replace`, `substring`, `indexOf`.
+//! Missing parts of CEL: unsigned numbers, bytes, messages, timestamps and durations, `type()`, and computed patterns
+//! for `matches`. Added, as in Kubernetes: `lowerAscii`, `upperAscii`, `trim`, `split`, `join`, `replace`, `substring`,
+//! `indexOf`.
 
 mod calls;
 mod evaluate;
@@ -37,7 +37,7 @@ use super::{LanguageError, Reference, Scope, text};
 
 pub use reads::ReadProblem;
 
-/// The bounds of conditions, for the reference page.
+/// The limits of conditions, for the reference page.
 pub mod limit {
     pub use super::{
         evaluate::{MAX_LIST as LIST, MAX_WORK as WORK},
@@ -71,8 +71,8 @@ const ELSE: &str = "else";
 
 /// A condition that parsed and is within its limits.
 ///
-/// Limits: 1,024 characters, 200 parts, nesting of 24, one comprehension not inside another, lists
-/// of 1,000 elements, and a fixed amount of work for an evaluation.
+/// Limits: 1,024 characters, 200 parts, nesting of 24, no comprehension inside another, lists of 1,000 elements, and a
+/// fixed amount of work for an evaluation.
 #[derive(Debug, Clone)]
 pub struct Condition {
     what: String,
@@ -82,7 +82,7 @@ pub struct Condition {
 }
 
 impl Condition {
-    /// Parses `source`; `what` is the path of the field that holds it, for messages.
+    /// Parses `source`. `what` is the path of its field, for messages.
     ///
     /// # Errors
     /// [`LanguageError::Syntax`] or [`LanguageError::Limit`], with the column in characters.
@@ -95,7 +95,7 @@ impl Condition {
         Ok(Self { what: what.to_owned(), source: source.to_owned(), tree })
     }
 
-    /// The text this condition was parsed from.
+    /// Returns the text of this condition.
     pub fn source(&self) -> &str {
         &self.source
     }
@@ -105,7 +105,7 @@ impl Condition {
         self.tree.is_none()
     }
 
-    /// The names this condition uses, as far as they can be read without evaluating.
+    /// Returns the names that this condition uses, as far as they follow from its text.
     pub fn references(&self) -> BTreeSet<Reference> {
         let mut references = BTreeSet::new();
         if let Some(tree) = &self.tree {
@@ -114,18 +114,17 @@ impl Condition {
         references
     }
 
-    /// Returns the parts of answers that this condition reads and that the schemas of the answers do not promise;
-    /// `consequence` says what follows where the condition has no value.
+    /// Returns the parts of answers that this condition reads and that the schemas of the answers do not guarantee.
+    /// `consequence` is the part of the message about a condition that cannot be evaluated.
     pub fn read_problems(&self, known: &Known, consequence: &str) -> BTreeSet<ReadProblem> {
         self.tree.as_ref().map(|tree| reads::problems(tree, known, consequence)).unwrap_or_default()
     }
 
-    /// Whether the condition holds in `scope`.
+    /// Evaluates the condition in `scope`.
     ///
     /// # Errors
-    /// [`LanguageError::Evaluation`] if it has no value or one that is not true or false,
-    /// [`LanguageError::Limit`] if it costs too much. What follows from an error (a gate asks, a
-    /// step fails) is the caller's to decide.
+    /// [`LanguageError::Evaluation`] if it has no value or one that is not a boolean, [`LanguageError::Limit`] if it
+    /// costs too much. The caller decides about the consequence of an error (a gate asks, a step fails).
     pub fn evaluate(&self, scope: &Scope) -> Result<bool, LanguageError> {
         let Some(tree) = &self.tree else {
             return Ok(true);
@@ -138,10 +137,10 @@ impl Condition {
         }
     }
 
-    /// The value of the expression in `scope`, of whatever type it is.
+    /// Returns the value of the expression in `scope`, of any type.
     ///
     /// # Errors
-    /// As [`Condition::evaluate`]; also for values that JSON cannot hold.
+    /// As [`Condition::evaluate`]. Also for values that JSON cannot hold.
     pub fn evaluate_value(&self, scope: &Scope) -> Result<serde_json::Value, LanguageError> {
         let Some(tree) = &self.tree else {
             return Ok(serde_json::Value::Bool(true));
@@ -152,7 +151,7 @@ impl Condition {
     }
 }
 
-/// The error in a condition, with its column.
+/// An error in a condition, with its column.
 #[derive(Debug, Clone, PartialEq)]
 struct Fault {
     at: usize,
@@ -165,7 +164,7 @@ enum Sort {
     Syntax,
     Limit,
     Evaluation,
-    /// A number at this address in the scope cannot be read.
+    /// The number at this address in the scope cannot be read.
     Number(usize, Inexact),
     Stopped,
 }
@@ -183,13 +182,13 @@ impl Fault {
         Self { sort: Sort::Evaluation, ..Self::new(at, problem) }
     }
 
-    /// A number of the scope that cannot be read.
+    /// Returns the error for a number of the scope that cannot be read.
     fn number(at: usize, number: &serde_json::Value, why: Inexact) -> Self {
         let sort = Sort::Number(std::ptr::from_ref(number).addr(), why);
         Self { sort, ..Self::new(at, format!("a number here is {why}")) }
     }
 
-    /// Names the place of a number that cannot be read.
+    /// Adds the path of a number that cannot be read.
     fn located(self, scope: &Scope) -> Self {
         let Sort::Number(address, why) = self.sort else { return self };
         match scope.place_of(address) {

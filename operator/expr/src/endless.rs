@@ -1,6 +1,6 @@
-//! Evaluations that never end, for tests of what happens around them.
+//! Evaluations that never end, for tests.
 //!
-//! **Invariant:** compiled in with the feature `endless` only, which a release build refuses.
+//! **Invariant:** compiled only with the feature `endless`, which a release build refuses.
 
 #[cfg(all(feature = "endless", not(debug_assertions)))]
 compile_error!("the feature `endless` is for tests: build without it");
@@ -11,7 +11,7 @@ mod marked {
 
     use crate::budget;
 
-    /// The units that a slow evaluation charges: some hundredths of a second of a test build.
+    /// The units that a slow evaluation charges: some hundredths of a second in a test build.
     const SLOW: usize = 320_000;
 
     static RELEASED: Mutex<Vec<String>> = Mutex::new(Vec::new());
@@ -25,8 +25,8 @@ mod marked {
         RELEASED.lock().unwrap_or_else(PoisonError::into_inner).iter().any(|name| text.contains(name))
     }
 
-    /// Does what a mark in the text says: `[[slow:place]]` takes some hundredths of a second, `[[endless:place]]` ends
-    /// when told to stop, `[[deaf:place]]` does not, and `[[abort:place]]` ends the process.
+    /// Obeys a mark in the text: `[[slow:place]]` takes some hundredths of a second, `[[endless:place]]` ends when told
+    /// to stop, `[[deaf:place]]` does not, and `[[abort:place]]` ends the process.
     pub fn meet(place: &str, text: &str) {
         let is = |what: &str| text.contains(&format!("[[{what}:{place}]]"));
         if is("slow") {

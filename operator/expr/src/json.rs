@@ -11,25 +11,25 @@ use super::{budget, text};
 
 pub use reader::{Problem, read, read_exact};
 
-/// The most bytes of a text that are searched.
+/// The maximum size of the searched beginning of a text, in bytes.
 const SEARCHED: usize = 1 << 20;
-/// The most positions in a text that are tried as the start of an object or array.
+/// The maximum number of positions that are tried as the start of an object or array.
 const ATTEMPTS: usize = 64;
-/// Bytes read by all attempts together: a text of openings without ends would be read once for each.
+/// The maximum number of bytes read by all attempts together: a text of opening brackets would be read once for each.
 const READ: usize = 4 << 20;
 
-/// The JSON in `text`: the whole text if it is JSON, else the first object or array in a fenced
-/// ```` ```json ```` block, else the first object or array anywhere in the text.
+/// Returns the JSON in `text`: the whole text if it is JSON, else the first object or array in a fenced ```` ```json
+/// ```` block, else the first object or array anywhere in the text.
 ///
-/// Returns nothing if there is none in the first MiB, among the first 64 places that look like
-/// one or after 4 MiB were read at them, or if the [`budget`] is stopped. Nesting is bounded at 128.
-/// Its texts and keys are cleaned, so that conditions and schemas read what templates render.
+/// Returns `None` if there is none in the first MiB, among the first 64 possible starts or after 4 MiB were read, or if
+/// the [`budget`] is stopped. Nesting is limited to 128. Texts and keys are cleaned, so that conditions and schemas
+/// read the same text as rendered templates.
 pub fn extract(text: &str) -> Option<Value> {
     extract_where(text, |_| true)
 }
 
-/// Like [`extract`], but only JSON that `accept` takes: a router's answer is the first object with
-/// a `route`, not the `[1]` of a footnote before it.
+/// Like [`extract`], but only returns JSON that `accept` accepts: a router's answer is the first object with a `route`,
+/// not the `[1]` of a footnote before it.
 pub fn extract_where(text: &str, accept: impl Fn(&Value) -> bool) -> Option<Value> {
     let text = &text[..floor_char_boundary(text, SEARCHED)];
     budget::charge(text.len()).ok()?;
@@ -44,12 +44,12 @@ pub fn extract_where(text: &str, accept: impl Fn(&Value) -> bool) -> Option<Valu
         .or_else(|| first_container(text, &mut attempts, &accept))
 }
 
-/// The largest index up to `limit` that does not cut a character.
+/// Returns the largest index up to `limit` that is a character boundary.
 fn floor_char_boundary(text: &str, limit: usize) -> usize {
     (0..=limit.min(text.len())).rev().find(|&i| text.is_char_boundary(i)).unwrap_or(0)
 }
 
-/// The contents of the fenced blocks that say they are JSON, or say nothing.
+/// Returns the contents of the fenced blocks that are marked as JSON, or not marked at all.
 fn fenced(text: &str) -> impl Iterator<Item = &str> {
     let mut rest = text;
     std::iter::from_fn(move || {
@@ -67,7 +67,7 @@ fn fenced(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// The first object or array in `text` that parses and is accepted.
+/// Returns the first object or array in `text` that parses and is accepted.
 fn first_container(text: &str, attempts: &mut Attempts, accept: &impl Fn(&Value) -> bool) -> Option<Value> {
     let mut from = 0;
     while let Some(offset) = text.get(from..)?.find(['{', '[']) {
@@ -80,7 +80,7 @@ fn first_container(text: &str, attempts: &mut Attempts, accept: &impl Fn(&Value)
         budget::charge(read).ok()?;
         from = match found {
             Some(value) if accept(&value) => return Some(value),
-            // Parsed but not wanted: look behind it, not inside.
+            // Valid JSON that is not accepted: continue after it, not inside.
             Some(_) => start + read.max(1),
             _ => start + 1,
         };

@@ -2,7 +2,7 @@
 //! patterns (RE2), JSON in answers, and text that is safe to store and show.
 //!
 //! **Invariant:** the crate uses no other crate of this workspace, and reads no clock, file, environment or network.
-//! Text of a person, a model or a tool is only ever a value: it is never parsed as a template or as a condition.
+//! Text of a person, a model or a tool is always a value: it is never parsed as a template or as a condition.
 //!
 //! | module | answers |
 //! |---|---|
@@ -44,57 +44,56 @@ pub use reference::{Known, Member, Members, Reference, check, is_identifier};
 pub use scope::Scope;
 pub use template::Template;
 
-/// The error of a template or condition that was refused or failed.
+/// The error of a template or condition.
 ///
-/// `what` is always the path of the field that holds the expression, for example
-/// `spec.steps[2].when`. Messages name columns, names and types, never the values a run
-/// saw: those may be secret.
+/// `what` is always the path of the field with the expression, for example `spec.steps[2].when`. Messages contain
+/// columns, names and types, but no values of a run, because those may be secret.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LanguageError {
-    /// The expression is not a sentence of its language.
+    /// The expression is not valid in its language.
     #[error("{what}: {problem}")]
     Syntax {
-        /// The field that holds the expression.
+        /// The path of the field with the expression.
         what: String,
         /// The error, its position, and the remedy.
         problem: String,
     },
-    /// The expression is larger, deeper or dearer than allowed.
+    /// The expression is larger, deeper or more costly than allowed.
     #[error("{what}: {problem}")]
     Limit {
-        /// The field that holds the expression.
+        /// The path of the field with the expression.
         what: String,
-        /// The limit, what it protects, and what to write instead.
+        /// The limit, its purpose, and the remedy.
         problem: String,
     },
     /// The expression uses a name that will not exist when it is evaluated.
     #[error("{what}: unknown reference `{reference}`; {remedy}")]
     Unknown {
-        /// The field that holds the expression.
+        /// The path of the field with the expression.
         what: String,
         /// The name as written, for example `steps.drfat.response`.
         reference: String,
         /// The nearest names that exist.
         remedy: String,
     },
-    /// The expression is well-formed, but has no value in this scope.
+    /// The expression is valid, but has no value in this scope.
     #[error("{what}: {problem}")]
     Evaluation {
-        /// The field that holds the expression.
+        /// The path of the field with the expression.
         what: String,
         /// The failed computation, and the remedy.
         problem: String,
     },
-    /// The driver stopped the evaluation by its [`budget`] flag. It says nothing about the expression.
+    /// The driver stopped the evaluation by its [`budget`] flag. The expression may be valid.
     #[error("{what}: {}", budget::Stopped)]
     Stopped {
-        /// The field that holds the expression.
+        /// The path of the field with the expression.
         what: String,
     },
 }
 
 impl LanguageError {
-    /// The path of the field that holds the expression.
+    /// Returns the path of the field with the expression.
     pub fn what(&self) -> &str {
         match self {
             Self::Syntax { what, .. }
@@ -105,7 +104,7 @@ impl LanguageError {
         }
     }
 
-    /// The message without the field's path.
+    /// Returns the message without the path of the field.
     pub fn problem(&self) -> String {
         match self {
             Self::Syntax { problem, .. } | Self::Limit { problem, .. } | Self::Evaluation { problem, .. } => {

@@ -1,5 +1,5 @@
-//! The promises of the two languages, one test a promise. What goes wrong beside it is tested in each language's
-//! own module.
+//! Tests of the documented features of the two languages, one test for each. Errors are tested in the module of each
+//! language.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use serde_json::{Value, json};

@@ -5,8 +5,8 @@
 
 use super::budget;
 
-/// Returns the known word that was most likely meant by `typed`, or `None` where no word is near. Case, dashes,
-/// underscores and spaces do not count.
+/// Returns the known word that `typed` most likely means, or `None` if no word is similar. Case, dashes, underscores
+/// and spaces do not count.
 #[must_use]
 pub fn nearest<'k>(typed: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {
     let plain = |word: &str| -> Vec<char> {
@@ -17,21 +17,21 @@ pub fn nearest<'k>(typed: &str, known: impl IntoIterator<Item = &'k str>) -> Opt
         let known = plain(word);
         let shorter = known.len().min(typed.len());
         let edits = distance(&typed, &known, (shorter / 3).max(1))?;
-        // Of a word of one letter nothing would be left.
+        // A word of one letter must keep its letter.
         (edits < shorter.max(1)).then_some((edits, word))
     });
     near.min_by_key(|(edits, _)| *edits).map(|(_, word)| word)
 }
 
-/// Returns the end of a message about an unknown name: `; did you mean x?`, or nothing where no name is near.
+/// Returns the end of a message about an unknown name: `; did you mean x?`, or an empty text without a similar name.
 #[must_use]
 pub fn did_you_mean<'k>(typed: &str, known: impl IntoIterator<Item = &'k str>) -> String {
     nearest(typed, known).map_or_else(String::new, |near| format!("; did you mean {near}?"))
 }
 
-/// Whether someone who typed `typed` may have meant `name`.
+/// Whether `typed` is similar to `name`.
 ///
-/// `my` is near `my-step`, because `steps.my-step` reads as a subtraction and refers to `my`.
+/// `my` is similar to `my-step`, because `steps.my-step` is parsed as a subtraction of `step` from `steps.my`.
 pub(super) fn is_near(typed: &str, name: &str) -> bool {
     let (typed, name) = (typed.to_lowercase(), name.to_lowercase());
     let typed: Vec<char> = typed.chars().take(64).map(dashed).collect();
@@ -45,8 +45,8 @@ fn dashed(c: char) -> char {
     if c == '_' { '-' } else { c }
 }
 
-/// Edits that turn one word into the other, or `None` where that takes more than `most`; two neighbours swapped count
-/// as one.
+/// Returns the number of edits between two words, or `None` if it is more than `most`. Two swapped neighbors count as
+/// one.
 fn distance(a: &[char], b: &[char], most: usize) -> Option<usize> {
     if a.len().abs_diff(b.len()) > most {
         return None;
@@ -55,7 +55,7 @@ fn distance(a: &[char], b: &[char], most: usize) -> Option<usize> {
     let mut row: Vec<usize> = (0..=b.len()).collect();
     for (i, x) in a.iter().enumerate() {
         budget::charge(b.len()).ok()?;
-        // Later rows only grow from these two.
+        // Later rows can only have larger values than these two.
         if row.iter().chain(&before).all(|edits| *edits > most) {
             return None;
         }

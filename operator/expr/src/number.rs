@@ -1,8 +1,8 @@
-//! The numbers that every JSON reader understands alike.
+//! The numbers on which all JSON readers agree.
 //!
-//! A number of an answer that no double holds stays in its JSON value as a number out of range: one beyond ±2^53, or
+//! A number of an answer that no double can hold stays in its JSON value as a number out of range: one beyond ±2^53, or
 //! one closer to 0 than the smallest normal double. So the rest of the answer can be read, and reading that number is
-//! an error wherever a value is read: in conditions, in templates, and by schemas.
+//! an error in conditions, in templates and in schemas.
 
 use std::fmt;
 
@@ -10,15 +10,15 @@ use serde_json::{Number, Value};
 
 use crate::text::{self, display};
 
-/// The most bytes of a pointer in a message: a hostile answer can have one long key before many numbers.
+/// The maximum length of a pointer in a message, in bytes: a hostile answer can have one long key before many numbers.
 const POINTER: usize = 256;
-/// The largest magnitude of a number, 2^53: beyond it doubles skip integers.
+/// The maximum magnitude of a number, 2^53: beyond it doubles skip integers.
 const MAX_EXACT: u64 = 1 << 53;
 
-/// The most characters of a pointer in a problem.
+/// The maximum length of a pointer in a problem, in characters.
 const SHOWN_CHARS: usize = 120;
 
-/// The reason why JSON readers understand a number differently.
+/// The reason why JSON readers disagree about a number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Inexact {
     /// Doubles skip integers of this size, or end before it.
@@ -37,7 +37,7 @@ impl fmt::Display for Inexact {
     }
 }
 
-/// Returns why a number cannot be read, or `None` if every reader understands it alike.
+/// Returns the reason why a number cannot be read, or `None` if all readers agree on it.
 #[must_use]
 pub fn inexact(number: &Number) -> Option<Inexact> {
     if let Some(size) = number.as_u64().or_else(|| number.as_i64().map(i64::unsigned_abs)) {
@@ -50,10 +50,10 @@ pub fn inexact(number: &Number) -> Option<Inexact> {
     }
 }
 
-/// Returns the JSON pointer of the first number in a value that cannot be read, and why.
+/// Returns the JSON pointer of the first number in a value that cannot be read, with the reason.
 #[must_use]
 pub fn first_inexact(value: &Value) -> Option<(String, Inexact)> {
-    // Nearly every value has none, and needs no path.
+    // Most values have no such number, and no path is needed.
     if !has_inexact(value) {
         return None;
     }
@@ -84,7 +84,7 @@ fn has_inexact(value: &Value) -> bool {
     }
 }
 
-/// Walks a value and returns what `wanted` says of the first part that it wants; `path` leads there.
+/// Walks a value and returns the first result of `wanted`. `path` is then the path of its part.
 pub fn find<T>(value: &Value, path: &mut Vec<String>, wanted: &impl Fn(&Value) -> Option<T>) -> Option<T> {
     if let Some(found) = wanted(value) {
         return Some(found);
@@ -104,8 +104,7 @@ pub fn find<T>(value: &Value, path: &mut Vec<String>, wanted: &impl Fn(&Value) -
     }
 }
 
-/// Returns the JSON pointer (RFC 6901) of a path, for a message: its beginning where it is long. Empty for the whole
-/// value.
+/// Renders a path as a JSON pointer (RFC 6901) for a message, cut if it is long. Empty for the whole value.
 pub fn pointer<S: AsRef<str>>(path: &[S]) -> String {
     let mut pointer = String::new();
     for name in path {
@@ -125,7 +124,7 @@ pub fn pointer<S: AsRef<str>>(path: &[S]) -> String {
     pointer
 }
 
-/// Returns the number in place of a 0 that was written as a number beside it, or `None` where 0 was written.
+/// Returns the number that replaces a 0 if the written text is not 0, or `None` if it is 0.
 #[must_use]
 pub fn lost(written: &str) -> Option<Number> {
     let digits = written.split(['e', 'E']).next().unwrap_or_default();
@@ -134,8 +133,8 @@ pub fn lost(written: &str) -> Option<Number> {
     is_lost.then(|| Number::from_f64(f64::from_bits(1).copysign(double)))?
 }
 
-/// Returns a number for the text of one, which the JSON grammar allows: the exact integer, else the nearest double. One
-/// that no double holds becomes a number that [`inexact`] refuses.
+/// Parses the text of a JSON number: to the exact integer, else to the nearest double. A number that no double can hold
+/// becomes one that [`inexact`] refuses.
 pub(super) fn parse(text: &str) -> Option<Number> {
     if let Ok(whole) = text.parse::<u64>() {
         return Some(whole.into());

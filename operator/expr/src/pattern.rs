@@ -1,17 +1,17 @@
-//! Regular expressions written by others, bounded.
+//! Regular expressions of authors, with limits.
 //!
-//! Matching takes time linear in the text whatever the pattern, and at most linear in the states of the pattern. A
-//! pattern must not be large, deep, or grow when it is compiled.
+//! Matching takes time linear in the text for every pattern, and at most linear in the states of the pattern. The size,
+//! the nesting and the compiled size of a pattern are limited.
 
 use regex_syntax::hir::{Class, Hir, HirKind};
 
 use super::{re2, text};
 
-/// Characters of a pattern.
+/// The maximum length of a pattern, in characters.
 pub const MAX_PATTERN: usize = 256;
-/// Bytes a pattern may compile to, and those its matching may use besides.
+/// The maximum compiled size of a pattern, and the maximum memory of its matching, in bytes.
 const MAX_COMPILED: usize = 1 << 18;
-/// Groups within each other.
+/// The maximum nesting of groups.
 const MAX_NESTING: u32 = 16;
 
 /// A compiled pattern.
@@ -22,7 +22,7 @@ pub(super) struct Pattern {
 }
 
 impl Pattern {
-    /// Compiles a pattern that is written out, and says what of it RE2 does not read.
+    /// Compiles a literal pattern, and reports constructs that RE2 does not read.
     ///
     /// # Errors
     /// The problem and the remedy, for the author of the pattern.
@@ -36,7 +36,7 @@ impl Pattern {
     /// Compiles a pattern.
     ///
     /// # Errors
-    /// The problem without the pattern, which can contain a value that must not be shown.
+    /// The problem without the pattern, which can contain a secret value.
     pub(super) fn compile(pattern: &str) -> Result<Self, &'static str> {
         if pattern.chars().count() > MAX_PATTERN {
             return Err("the pattern is longer than 256 characters");
@@ -54,7 +54,7 @@ impl Pattern {
         Ok(Self { regex, states: states(&read) })
     }
 
-    /// Bytes to charge for matching a text of `bytes`.
+    /// Returns the charge for matching a text of `bytes` bytes, in bytes.
     pub(super) fn cost(&self, bytes: usize) -> usize {
         bytes.saturating_mul(1 + self.states / 8)
     }
@@ -68,8 +68,8 @@ impl Pattern {
     }
 }
 
-/// Returns the most states of a pattern that one character of a text keeps busy, repetitions expanded. A text that is
-/// not a regular expression has the largest number.
+/// Returns the maximum number of states of a pattern that are active for one character, with repetitions expanded. For
+/// a text that is not a regular expression it is the largest number.
 #[must_use]
 pub fn states(pattern: &str) -> usize {
     regex_syntax::Parser::new().parse(pattern).map_or(usize::MAX, |hir| hir_states(&hir))
@@ -80,7 +80,7 @@ fn hir_states(hir: &Hir) -> usize {
     match hir.kind() {
         HirKind::Empty | HirKind::Look(_) => 1,
         HirKind::Literal(literal) => literal.0.len(),
-        // A character outside ASCII is up to four bytes, with a state each.
+        // A character outside of ASCII has up to four bytes, with a state for each.
         HirKind::Class(Class::Unicode(class)) if !class.is_ascii() => 4,
         HirKind::Class(_) => 1,
         HirKind::Repetition(repetition) => {

@@ -1,8 +1,8 @@
-//! Regular expressions that the API server judges too: what RE2 reads otherwise than this program is refused, and the
-//! rest is written so that both find the same.
+//! Regular expressions that the API server evaluates too. Patterns that RE2 reads differently from this program are
+//! refused, and the others are rewritten so that both have the same matches.
 //!
-//! Go's `regexp` is what the API server has; `tests/contract/patterns.json` says what both
-//! must find, and is tried on a real one.
+//! The API server uses Go's `regexp`. `tests/contract/patterns.json` has the matches of both, and is checked with a
+//! real API server.
 
 use regex_syntax::ast::{
     AssertionKind, Ast, ClassPerl, ClassPerlKind, ClassSetBinaryOp, ClassSetItem, ClassUnicode, ClassUnicodeKind, Flag,
@@ -12,17 +12,17 @@ use regex_syntax::ast::{
 
 use super::text::display;
 
-/// The most repetitions in RE2, repetitions within repetitions multiplied.
+/// The maximum number of repetitions in RE2, with nested repetitions multiplied.
 const MOST: u32 = 1000;
 
-/// General categories that mean the same to both, whatever their versions. `C` is not among them: it has unassigned
+/// The general categories that are the same in both programs in all versions. `C` is excluded: it includes unassigned
 /// characters here and none there.
 const CATEGORIES: [&str; 34] = [
     "L", "Lu", "Ll", "Lt", "Lm", "Lo", "M", "Mn", "Mc", "Me", "N", "Nd", "Nl", "No", "P", "Pc", "Pd", "Ps", "Pe", "Pi",
     "Pf", "Po", "S", "Sm", "Sc", "Sk", "So", "Z", "Zs", "Zl", "Zp", "Cc", "Cf", "Co",
 ];
 
-/// Scripts that are written today.
+/// Scripts that are in use today.
 const SCRIPTS: [&str; 34] = [
     "Arabic",
     "Armenian",
@@ -60,25 +60,23 @@ const SCRIPTS: [&str; 34] = [
     "Tibetan",
 ];
 
-/// The pattern as this program has to read it, so that it finds what RE2 finds: `\d`, `\w`, `\s` and `\b` know ASCII
-/// only.
+/// Rewrites a pattern so that this program has the same matches as RE2: `\d`, `\w`, `\s` and `\b` match ASCII only.
 ///
 /// # Errors
-/// What of the pattern RE2 does not read, or reads otherwise, and the remedy.
+/// The construct that RE2 does not read or reads differently, with the remedy.
 pub fn read(pattern: &str) -> Result<String, String> {
     let ast =
         Parser::new().parse(pattern).map_err(|why| format!("is not a regular expression (RE2): {}", why.kind()))?;
     let mut written = pattern.to_owned();
     let found = visit(&ast, PatternReader { pattern, in_class: 0, budgets: vec![MOST], ascii: Vec::new() })?;
-    // From the end, so that the places before stay what they were.
+    // From the end, so that earlier positions stay valid.
     for (span, ascii) in found.into_iter().rev() {
         written.replace_range(span.start.offset..span.end.offset, ascii);
     }
     Ok(written)
 }
 
-/// Returns the pattern compiled so that it matches only from the first character to the last, where it does so for the
-/// API server.
+/// Compiles the pattern so that it matches only the whole text, as it does in the API server.
 ///
 /// # Errors
 /// One sentence for the author of the pattern.
@@ -86,7 +84,7 @@ pub fn whole(pattern: &str) -> Result<regex::Regex, String> {
     anchored("^", pattern, "$")
 }
 
-/// Returns the pattern compiled so that it matches only from the first character on.
+/// Compiles the pattern so that it matches only at the beginning of the text.
 ///
 /// # Errors
 /// As [`whole`].
@@ -94,7 +92,7 @@ pub fn prefix(pattern: &str) -> Result<regex::Regex, String> {
     anchored("^", pattern, "")
 }
 
-/// Returns the pattern compiled so that it matches only up to the last character.
+/// Compiles the pattern so that it matches only at the end of the text.
 ///
 /// # Errors
 /// As [`whole`].
@@ -109,7 +107,7 @@ fn anchored(start: &str, pattern: &str, end: &str) -> Result<regex::Regex, Strin
     built.map_err(|_| about("is too large: repeat less"))
 }
 
-/// Whether it is a character that could as well begin a range or end a class.
+/// Whether the character could also begin a range or end a class.
 fn is_verbatim(literal: &Literal) -> bool {
     matches!(literal.c, '-' | ']') && literal.kind == LiteralKind::Verbatim
 }
@@ -183,7 +181,7 @@ impl PatternReader<'_> {
         self.ascii.push((class.span, ascii));
     }
 
-    /// Returns the repeated node and the most repetitions; RE2 counts an unbounded repetition by its minimum.
+    /// Checks a repetition. RE2 counts an unbounded repetition by its minimum.
     fn repetition(&mut self, repetition: &regex_syntax::ast::Repetition) -> Result<(), String> {
         if matches!(*repetition.ast, Ast::Repetition(_)) {
             return self.refuse(&repetition.span, "put the inner repetition into a group, as in (?:a*)*");
@@ -277,7 +275,7 @@ impl Visitor for PatternReader<'_> {
                 self.refuse(&class.span, r"write what it holds without the inner brackets, or \[ for the character")
             }
             ClassSetItem::Union(union) => match union.items.as_slice() {
-                // With something behind them they are a range to one of the two readers.
+                // Followed by another item they are a range for one of the two readers.
                 [ClassSetItem::Literal(one), ClassSetItem::Literal(two), _, ..]
                     if two.c == '-' && [one, two].iter().all(|first| is_verbatim(first)) =>
                 {

@@ -1,7 +1,6 @@
-//! Which names an expression uses, and whether they will exist when it is evaluated.
+//! The names that an expression uses, and the check that they exist when it is evaluated.
 //!
-//! It looks at names only and must not evaluate anything: a plan is refused for a misspelt name
-//! before its first step runs, not when the step is reached at night.
+//! Only names are checked, without an evaluation, so that a misspelled name is found before the first step runs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -9,16 +8,16 @@ use std::sync::Arc;
 
 use super::{LanguageError, answer_shape::AnswerShape, nearest::is_near};
 
-/// A name as an expression uses it, as far as it can be read without evaluating:
-/// `steps.draft.response`, `steps[0]`, `inputs['full name']`.
+/// A name in an expression, as far as it follows from the text: `steps.draft.response`, `steps[0]`, `inputs['full
+/// name']`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Reference {
     /// The variable.
     pub root: String,
-    /// The members asked of it, in order, up to the first one that is computed.
+    /// The members in order, up to the first computed one.
     pub members: Vec<Member>,
-    /// Whether the expression itself provides for the last member's absence
-    /// (`has(x.y)`, `x.y is defined`, `x.y | default('none')`).
+    /// Whether the expression handles the absence of the last member (`has(x.y)`, `x.y is defined`, `x.y |
+    /// default('none')`).
     pub optional: bool,
 }
 
@@ -42,7 +41,7 @@ impl fmt::Display for Reference {
     }
 }
 
-/// Whether `.name` can be written, rather than `['name']`: ASCII letters, digits and `_`, and no digit in front.
+/// Whether `.name` can be written instead of `['name']`: ASCII letters, digits and `_`, without a leading digit.
 #[must_use]
 pub fn is_identifier(name: &str) -> bool {
     !name.is_empty()
@@ -50,71 +49,71 @@ pub fn is_identifier(name: &str) -> bool {
         && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
 }
 
-/// The names that will exist where an expression is evaluated.
+/// The names that exist when an expression is evaluated.
 #[derive(Debug, Clone, Default)]
 pub struct Known {
     roots: BTreeMap<String, Members>,
-    /// All steps of the run, and the one that evaluates, where a reference to another one gets the remedy `dependsOn`.
+    /// All steps of the run, and the step of the expression. A reference to another step gets the remedy `dependsOn`.
     steps: Option<(Arc<BTreeSet<String>>, String)>,
 }
 
-/// The members of a name. A copy shares its shapes: a list of a thousand steps has a thousand records that look
-/// alike, and is looked at from each of them.
+/// The members of a name. Copies share their shapes, because a list of a thousand steps has a thousand similar records,
+/// and each step has a copy.
 #[derive(Debug, Clone)]
 pub enum Members {
-    /// Anything: its shape is known only when the run is there.
+    /// Any members, because the shape is known only in the run.
     Open,
     /// These fields and no others.
     Fields(Arc<BTreeMap<String, Members>>),
     /// These records, by name and by position.
     Records(Arc<[(String, Members)]>),
-    /// The answer of a step, an input or an argument: names do not tell what it has, and a schema or type may.
+    /// The answer of a step, an input or an argument, whose members follow from a schema or type.
     Answer(Arc<AnswerShape>),
 }
 
 impl Members {
-    /// Exactly these fields, each of unknown shape.
+    /// Returns exactly these fields, each of unknown shape.
     pub fn fields<N: Into<String>>(names: impl IntoIterator<Item = N>) -> Self {
         Self::shapes(names.into_iter().map(|name| (name.into(), Self::Open)))
     }
 
-    /// Exactly these fields, each of this shape.
+    /// Returns exactly these fields, each with its shape.
     pub fn shapes(fields: impl IntoIterator<Item = (String, Self)>) -> Self {
         Self::Fields(Arc::new(fields.into_iter().collect()))
     }
 
-    /// The answer of a step.
+    /// Returns the members of the answer of a step.
     #[must_use]
     pub fn answer(shape: AnswerShape) -> Self {
         Self::Answer(Arc::new(shape))
     }
 
-    /// These records, each of this shape.
+    /// Returns these records, each with its shape.
     pub fn records(records: impl IntoIterator<Item = (String, Self)>) -> Self {
         Self::Records(records.into_iter().collect())
     }
 }
 
 impl Known {
-    /// No name at all.
+    /// Returns an empty set of names.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Says which steps there are and which of them evaluates, so that a reference to one that it does not wait for
-    /// gets the remedy `dependsOn`.
+    /// Sets the names of all steps and of the step of the expression, so that a reference to a step on which it does
+    /// not depend gets the remedy `dependsOn`.
     #[must_use]
     pub fn of_step(mut self, own: &str, all: &Arc<BTreeSet<String>>) -> Self {
         self.steps = Some((Arc::clone(all), own.to_owned()));
         self
     }
 
-    /// Whether this is another step than the one that evaluates.
+    /// Whether this is another step than that of the expression.
     fn is_other_step(&self, name: &str) -> bool {
         self.steps.as_ref().is_some_and(|(all, own)| name != own && all.contains(name))
     }
 
-    /// Returns the shape of the answer that a reference reads, and the number of members that lead to it.
+    /// Returns the shape of the answer that a reference reads, and the number of members before it.
     pub(super) fn answer(&self, reference: &Reference) -> Option<(&AnswerShape, usize)> {
         let mut shape = self.roots.get(&reference.root)?;
         for (index, member) in reference.members.iter().enumerate() {
@@ -132,15 +131,15 @@ impl Known {
         }
     }
 
-    /// Adds `name`, of which `members` may be asked, replacing what was known of it.
+    /// Adds `name` with these members, and replaces an earlier entry.
     pub fn with(mut self, name: impl Into<String>, members: Members) -> Self {
         self.roots.insert(name.into(), members);
         self
     }
 }
 
-/// The references that will not exist, each as an error that names `what` (the field), the
-/// reference and the nearest names that do exist; empty if the expression is fine.
+/// Returns an error for each reference that does not exist, with `what` (the field), the reference and the nearest
+/// existing names. Empty if the expression is valid.
 pub fn check(references: &BTreeSet<Reference>, known: &Known, what: &str) -> Vec<LanguageError> {
     references
         .iter()
@@ -151,7 +150,7 @@ pub fn check(references: &BTreeSet<Reference>, known: &Known, what: &str) -> Vec
         .collect()
 }
 
-/// Follows a reference as far as shapes are known, or says what to write instead.
+/// Follows a reference as far as shapes are known, or returns the remedy.
 fn resolve(reference: &Reference, known: &Known) -> Result<(), String> {
     let guarded = |depth: usize| reference.optional && depth == reference.members.len();
     let Some(mut shape) = known.roots.get(&reference.root) else {
@@ -202,7 +201,8 @@ fn at<T>(list: &[T], position: i64) -> Option<&T> {
     }
 }
 
-/// Returns the names under `path` in place of `name`: near names if there are any, else all (up to ten).
+/// Returns the existing names under `path` that can replace `name`: similar names if there are any, else all (up to
+/// ten).
 pub(super) fn remedy<'a>(name: &str, existing: impl Iterator<Item = &'a String>, path: &str) -> String {
     let existing: Vec<&str> = existing.map(String::as_str).collect();
     let write = |candidate: &&str| {

@@ -1,7 +1,6 @@
-//! The scope: the ordered values by name that templates and conditions see.
+//! The scope: the ordered values by name that templates and conditions read.
 //!
-//! A scope holds JSON and nothing else; it must not compute, fetch or expire anything. Later values
-//! of a name replace earlier ones, so precedence is the order of setting.
+//! A scope only holds JSON. Later values of a name replace earlier ones, so that precedence is the order of setting.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,7 +13,7 @@ use serde_json::Value;
 use super::number::{self, Inexact, inexact};
 use super::reference::{Member, Reference};
 
-/// The values an expression may see, by name.
+/// The values by name that an expression can read.
 #[derive(Debug, Clone, Default)]
 pub struct Scope {
     roots: BTreeMap<String, Root>,
@@ -25,7 +24,7 @@ pub struct Scope {
 pub(super) enum Root {
     /// Plain JSON.
     Json(Value),
-    /// Records that answer to their position and to their name.
+    /// Records that can be read by position and by name.
     Records(Records),
 }
 
@@ -36,26 +35,26 @@ pub(super) struct Records {
 }
 
 impl Scope {
-    /// A scope without any name.
+    /// Returns an empty scope.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Gives `name` the JSON `value`, replacing what it meant before.
+    /// Sets `name` to the JSON `value`, replacing an earlier value.
     pub fn set(&mut self, name: impl Into<String>, value: Value) -> &mut Self {
         self.roots.insert(name.into(), Root::Json(value));
         self
     }
 
-    /// Gives `name` a list whose entries answer to their position and to their own name.
+    /// Sets `name` to a list whose entries can be read by position and by their own name.
     ///
-    /// Where two entries share a name, the later one answers to it.
+    /// If two entries share a name, the name means the later one.
     pub fn set_records(&mut self, name: impl Into<String>, entries: Vec<(String, Value)>) -> &mut Self {
         self.roots.insert(name.into(), Root::Records(Records { entries }));
         self
     }
 
-    /// The names of this scope, in order.
+    /// Returns the names of this scope, in order.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.roots.keys().map(String::as_str)
     }
@@ -81,14 +80,14 @@ impl Scope {
     }
 }
 
-/// The place of a number that cannot be read: the JSON pointer in the answer that holds it.
+/// The place of a number that cannot be read: the JSON pointer in its answer.
 pub(super) struct Place {
     root: String,
     path: Vec<String>,
 }
 
 impl Place {
-    /// Says which number cannot be read, why, and the remedy.
+    /// Returns the error about a number that cannot be read, with the reason and the remedy.
     pub(super) fn problem(&self, why: Inexact) -> String {
         format!("{self} is {why}")
     }
@@ -96,7 +95,7 @@ impl Place {
 
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // An answer is a value of its own; the names before it are those of the scope.
+        // A pointer into an answer begins there; the names before it belong to the scope.
         let of_answer = |name: &String| matches!(name.as_str(), "response" | "original" | "parameters");
         let at = self.path.iter().position(of_answer).map_or(0, |at| at + 1);
         let (before, within) = self.path.split_at(at);
@@ -132,7 +131,7 @@ impl Records {
 }
 
 impl Root {
-    /// This value as the template engine wants it, and whether a number in it cannot be read.
+    /// Returns the value for the template engine, and whether a number in it cannot be read.
     pub(super) fn jinja_of(&self, name: &str) -> (minijinja::Value, bool) {
         let mut place = Place { root: name.to_owned(), path: Vec::new() };
         match self {
@@ -161,7 +160,7 @@ impl Place {
         }
     }
 
-    /// Converts a value, each number in it that cannot be read to an error: what the engine calls an invalid value.
+    /// Converts a value. Each number that cannot be read becomes an error, which the engine calls an invalid value.
     fn convert(&mut self, value: &Value) -> minijinja::Value {
         match value {
             Value::Number(number) => match inexact(number) {
@@ -188,7 +187,7 @@ impl Place {
     }
 }
 
-/// [`Records`] for templates: a sequence that can also be asked for a name.
+/// [`Records`] for templates: a sequence that can also be read by name.
 #[derive(Debug)]
 struct JinjaRecords {
     names: Vec<String>,

@@ -1,4 +1,4 @@
-//! Templates: Jinja that turns a scope into text, once and within bounds.
+//! Templates: Jinja that renders a scope to text, once and within limits.
 //!
 //! Rendering is one pass: a template cannot load, include or define anything, and a rendered value is not rendered
 //! again. Templates have no clock, file or network. An undefined name is an error, never an empty text.
@@ -25,10 +25,10 @@ use minijinja::{AutoEscape, ErrorKind};
 
 use super::{LanguageError, Reference, Scope, endless, text};
 
-/// Bytes of a rendered text, unless the caller says otherwise.
+/// The default maximum size of a rendered text, in bytes.
 pub const MAX_OUTPUT: usize = 256 << 10;
 
-/// The bounds of templates, for the reference page.
+/// The limits of templates, for the reference page.
 pub mod limit {
     pub use super::{
         MAX_OUTPUT as OUTPUT,
@@ -48,10 +48,10 @@ pub mod words {
     pub use super::vocabulary::{FILTERS, FUNCTIONS, METHODS, TESTS};
 }
 
-/// A template that parsed, uses only what templates may use, and is within its limits.
+/// A template that parsed, uses only allowed constructs, and is within its limits.
 ///
-/// Limits: 16 KiB of source, 256 words in a tag, nesting of 24, and while rendering a fixed number
-/// of steps, 1 MiB for a text a filter makes, and 256 KiB of output.
+/// Limits: 16 KiB of source, 256 tokens in a tag, nesting of 24, and while rendering a fixed number of steps, 1 MiB for
+/// a text from a filter, and 256 KiB of output.
 #[derive(Debug, Clone)]
 pub struct Template {
     what: String,
@@ -60,7 +60,7 @@ pub struct Template {
 }
 
 impl Template {
-    /// Parses `source`; `what` is the path of the field that holds it, for messages.
+    /// Parses `source`. `what` is the path of its field, for messages.
     ///
     /// # Errors
     /// [`LanguageError::Syntax`] or [`LanguageError::Limit`], with the line.
@@ -68,40 +68,39 @@ impl Template {
         let references = contained(what, || {
             endless::meet("parse", source);
             let references = policy::check(source).map_err(|refusal| refusal.into_error(what))?;
-            // Compiling finds what the syntax tree does not show, so that it is found before the run.
+            // Compiling finds errors that the syntax tree does not show, so it is done before the run.
             vocabulary::environment().template_from_str(source).map_err(|error| describe(&error, what))?;
             Ok(references)
         })?;
         Ok(Self { what: what.to_owned(), source: source.to_owned(), references })
     }
 
-    /// The text this template was parsed from.
+    /// Returns the text of this template.
     pub fn source(&self) -> &str {
         &self.source
     }
 
-    /// The names this template uses, as far as they can be read without rendering.
+    /// Returns the names that this template uses, as far as they follow from its text.
     pub fn references(&self) -> &BTreeSet<Reference> {
         &self.references
     }
 
-    /// Returns what to write instead where this template puts a value into JSON without escaping it; `is_plain` tells
-    /// of an expression that it never is a text.
+    /// Returns advice if this template puts a value into JSON without escaping it. `is_plain` says whether an
+    /// expression is never a text.
     pub fn json_advice(&self, is_plain: impl Fn(&str) -> bool) -> Vec<String> {
         body::advice(&self.source, is_plain)
     }
 
-    /// The text this template makes of `scope`, cleaned as [`text::clean`] does, of at most
-    /// 256 KiB.
+    /// Renders this template with `scope` to at most 256 KiB, cleaned like [`text::clean`].
     ///
     /// # Errors
-    /// [`LanguageError::Evaluation`] for an undefined name or an operation on the wrong kind of
-    /// value, [`LanguageError::Limit`] if a bound is reached.
+    /// [`LanguageError::Evaluation`] for an undefined name or an operation on the wrong type of value,
+    /// [`LanguageError::Limit`] if a limit is reached.
     pub fn render(&self, scope: &Scope) -> Result<String, LanguageError> {
         self.render_within(scope, MAX_OUTPUT)
     }
 
-    /// Like [`Self::render`], with at most `max_bytes` of text before cleaning.
+    /// Like [`Self::render`], with at most `max_bytes` bytes before cleaning.
     ///
     /// # Errors
     /// As [`Self::render`].
@@ -110,7 +109,7 @@ impl Template {
         Ok(text::clean(&rendered))
     }
 
-    /// The URL this template makes of `scope`: a value cannot change its host or its path.
+    /// Renders this template to a URL. A value cannot change the host or the path of the URL.
     ///
     /// # Errors
     /// As [`Self::render`], and [`LanguageError::Evaluation`] for a value that would change the URL's host or path.
@@ -120,7 +119,7 @@ impl Template {
         url::assemble(&framed).map_err(wrong)
     }
 
-    /// The text as the engine writes it, not cleaned.
+    /// Renders the text of the engine, without cleaning.
     fn render_by(
         &self,
         engine: &minijinja::Environment<'_>,
@@ -128,7 +127,7 @@ impl Template {
         max_bytes: usize,
     ) -> Result<String, LanguageError> {
         super::budget::charge(0).map_err(|_| LanguageError::Stopped { what: self.what.clone() })?;
-        // Only what is used is converted: a scope may hold the results of a hundred steps.
+        // Only used values are converted, because a scope can hold the results of a hundred steps.
         let names: BTreeSet<&str> = self.references.iter().map(|r| r.root.as_str()).collect();
         let mut values: BTreeMap<String, minijinja::Value> = BTreeMap::new();
         let mut has_inexact = false;
@@ -166,8 +165,8 @@ impl Template {
     }
 }
 
-/// Runs the template engine so that a mistake in it which the policy does not know of is an error of
-/// this template and not the end of the process. In tests it is the end, so that it is found.
+/// Runs the template engine so that a panic in it, which the policy did not prevent, becomes an error of this template.
+/// In tests the panic is kept, so that it is found.
 fn contained<T>(what: &str, run: impl FnOnce() -> Result<T, LanguageError>) -> Result<T, LanguageError> {
     if cfg!(test) {
         return run();
@@ -180,7 +179,7 @@ fn contained<T>(what: &str, run: impl FnOnce() -> Result<T, LanguageError>) -> R
     })
 }
 
-/// The template engine's error in our words: the line, what is wrong, and no dump of values.
+/// Converts an error of the template engine: the line and the problem, without values.
 fn describe(error: &minijinja::Error, what: &str) -> LanguageError {
     let what = what.to_owned();
     let detail = error.detail().map_or_else(|| error.kind().to_string(), |detail| text::display(detail, 300));

@@ -6,10 +6,10 @@
 use serde_json::{Map, Value};
 use unicode_normalization::UnicodeNormalization;
 
-/// Text as the engine stores it: without control characters except tab, line feed and carriage
-/// return, and in Unicode normal form C.
+/// Cleans a text for storage: without control characters except tab, line feed and carriage return, and in Unicode
+/// normal form C.
 ///
-/// Applying it twice changes nothing more.
+/// Cleaning a cleaned text does not change it.
 pub fn clean(text: &str) -> String {
     if text.bytes().all(|byte| matches!(byte, b' '..=b'~' | b'\t' | b'\n' | b'\r')) {
         return text.to_owned();
@@ -17,8 +17,8 @@ pub fn clean(text: &str) -> String {
     text.chars().filter(|&c| !c.is_control() || matches!(c, '\t' | '\n' | '\r')).nfc().collect()
 }
 
-/// JSON with all its texts and keys as [`clean`] makes them: escapes such as `\u007f` outlive the cleaning of JSON as a
-/// text. Of keys that become equal the last one stays.
+/// Cleans all texts and keys of a JSON value like [`clean`], because escapes such as `\u007f` survive the cleaning of
+/// JSON as a text. If keys become equal, the last one is kept.
 #[must_use]
 pub fn clean_json(value: Value) -> Value {
     match value {
@@ -31,30 +31,29 @@ pub fn clean_json(value: Value) -> Value {
     }
 }
 
-/// The first part of a text, of at most so many bytes, cut between characters.
+/// Returns the beginning of a text, of at most `bytes` bytes, cut between characters.
 pub fn first(text: &str, bytes: usize) -> &str {
     text.get(..text.floor_char_boundary(bytes)).unwrap_or(text)
 }
 
-/// The last bytes of a text, at most so many, without cutting a character.
+/// Returns the end of a text, of at most `bytes` bytes, cut between characters.
 #[must_use]
 pub fn last(text: &str, bytes: usize) -> &str {
     text.get(text.ceil_char_boundary(text.len().saturating_sub(bytes))..).unwrap_or(text)
 }
 
-/// Text as it is shown on terminals, in Events and in conditions: at most `max_chars` characters,
-/// cut with `…`, and with nothing in it that moves the cursor, changes the direction of writing or
-/// hides.
+/// Renders a text for terminals, Events and conditions: at most `max_chars` characters, cut with `…`, and without
+/// characters that move the cursor, change the direction of writing or hide text.
 ///
-/// Control characters are dropped (so an ANSI sequence loses its escape and becomes plain
-/// letters); invisible and direction-changing characters become visible as `⟨U+202E⟩`. Tabs and
-/// line feeds stay. A carriage return is kept neither: `\r\n` becomes `\n`, and a lone one, which
-/// would let text overwrite the line it stands on, becomes `⟨U+000D⟩`.
+/// Control characters are dropped (so an ANSI sequence loses its escape and becomes plain letters). Invisible and
+/// direction-changing characters become visible as `⟨U+202E⟩`. Tabs and line feeds stay. `\r
+/// ` becomes `
+/// `, and a lone carriage return, which would let text overwrite its line, becomes `⟨U+000D⟩`.
 pub fn display(text: &str, max_chars: usize) -> String {
     let mut shown = String::new();
     let mut count = 0;
-    // Where to cut back to when the text turns out to be too long: the end of the last whole
-    // character that leaves room for the ellipsis.
+    // The position at which a too long text is cut: the end of the last whole character that leaves room for the
+    // ellipsis.
     let mut cut = 0;
     let mut source = text.chars().peekable();
     let mut piece = String::new();
@@ -85,7 +84,7 @@ pub fn display(text: &str, max_chars: usize) -> String {
     shown
 }
 
-/// The largest number of names that [`listed`] writes out.
+/// The maximum number of names that [`listed`] writes.
 const LISTED_NAMES: usize = 3;
 
 /// Returns the first three names in one line, each shown with at most `max_chars` characters, and the number of the
@@ -104,9 +103,9 @@ fn name_into(out: &mut String, c: char) {
     out.push_str(&format!("⟨U+{:04X}⟩", u32::from(c)));
 }
 
-/// Whether a character shows nothing of itself but changes what is around it, or hides: the format
-/// characters of Unicode (bidirectional controls and zero-width characters among them), line and
-/// paragraph separators, variation selectors, tags, and letters that are drawn as nothing.
+/// Whether a character is invisible and changes the characters around it, or hides: the format characters of Unicode
+/// (including bidirectional controls and zero-width characters), line and paragraph separators, variation selectors,
+/// tags, and letters without a shape.
 #[must_use]
 pub fn is_invisible(c: char) -> bool {
     matches!(c,
@@ -131,7 +130,7 @@ mod tests {
     #[test]
     fn stored_text_is_in_normal_form_c_and_cleaning_is_idempotent() {
         assert_eq!(clean("e\u{301}"), "é");
-        // A control character between a letter and its accent must not keep them apart.
+        // A control character between a letter and its accent must not separate them.
         assert_eq!(clean("e\u{1}\u{301}"), "é");
         let once = clean("A\u{30a}\u{0}\u{327}ﬁ\u{202e}");
         assert_eq!(clean(&once), once);

@@ -1,6 +1,6 @@
-//! The part of the parser that reads functions, methods and comprehensions.
+//! The part of the parser for functions, methods and comprehensions.
 //!
-//! What does not exist or has the wrong arguments is refused here, so that evaluating cannot meet it.
+//! Unknown functions and wrong arguments are refused here, so that they cannot occur during an evaluation.
 
 use super::Fault;
 use super::parse::{Parsed, Parser, deepest};
@@ -8,11 +8,11 @@ use super::signature::{self, Function};
 use super::tree::{Comprehension, Macro, Node, NodeKind};
 use crate::pattern;
 
-/// Whether a field is there.
+/// The macro that tests for a field.
 pub(super) const HAS: &str = "has";
-/// Whether a pattern is found.
+/// The method that searches for a pattern.
 pub(super) const MATCHES: &str = "matches";
-/// A function over a list, or over the keys of a map.
+/// The functions over a list, or over the keys of a map.
 pub(super) const MACROS: [(&str, Macro); 6] = [
     ("all", Macro::All),
     ("exists", Macro::Exists),
@@ -76,8 +76,8 @@ impl Parser {
         )
     }
 
-    /// `text.matches('pattern')`. The pattern must be written out, so that it is checked before a
-    /// run, and no other text is ever compiled.
+    /// Parses `text.matches('pattern')`. The pattern must be a literal, so that it is checked before a run and no other
+    /// text is compiled.
     fn matches(&mut self, mut arguments: Vec<Node>, at: usize) -> Parsed {
         let (pattern, text) = match (arguments.pop(), arguments.pop(), arguments.len()) {
             (Some(pattern), Some(text), 0) => (pattern, text),

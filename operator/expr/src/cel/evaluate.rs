@@ -1,7 +1,7 @@
-//! Evaluates a condition in a scope.
+//! The evaluation of a condition in a scope.
 //!
-//! Evaluation is a walk over a bounded tree with a bounded amount of work; it must not keep anything
-//! between two evaluations, and the same tree and scope always give the same answer or fault.
+//! The evaluation walks over a bounded tree with a bounded amount of work. It has no state between two evaluations: the
+//! same tree and scope always give the same answer or fault.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -12,15 +12,15 @@ use super::tree::{Comprehension, Macro, Node, NodeKind, Operator};
 use super::value::{Evaluated, Text, Value, equal, order};
 use crate::{Scope, budget};
 
-/// Elements of a list that is made or iterated over.
+/// The maximum number of elements of a list that is created or iterated over.
 pub const MAX_LIST: usize = 1000;
-/// Units of work: a node costs one, and so do 32 bytes of text that are read or made.
+/// The maximum work: one unit for a node, and one for 32 bytes of text that are read or created.
 pub const MAX_WORK: usize = 1_000_000;
 
-/// Bytes of text for a unit of work.
+/// The bytes of text for a unit of work.
 const UNIT: usize = 32;
 
-/// The work an evaluation may still do.
+/// The remaining work of an evaluation.
 #[derive(Debug)]
 pub(super) struct Work {
     left: Cell<usize>,
@@ -46,7 +46,7 @@ impl Work {
     }
 }
 
-/// The value of `tree` in `scope`.
+/// Returns the value of `tree` in `scope`.
 pub(super) fn evaluate<'a>(tree: &'a Node, scope: &'a Scope) -> Evaluated<'a> {
     Evaluator { scope, work: Work { left: Cell::new(MAX_WORK) } }.value(tree, None)
 }
@@ -82,7 +82,8 @@ impl<'a> Evaluator<'a> {
         }
     }
 
-    /// The rest of [`Self::value`], apart so that the frame of the recursion stays small.
+    /// Evaluates the other nodes of [`Self::value`]. It is a separate function to keep the frame of the recursion
+    /// small.
     fn composite(&self, node: &'a Node, local: Local<'_, 'a>) -> Evaluated<'a> {
         let at = node.at;
         match &node.kind {
@@ -111,7 +112,7 @@ impl<'a> Evaluator<'a> {
             }
             NodeKind::Matches { text, pattern } => match self.value(text, local)? {
                 Value::Text(text) => {
-                    // Matching costs more a byte than reading.
+                    // Matching costs more per byte than reading.
                     self.work.spend(1000, at)?;
                     self.work.spend_text(pattern.cost(text.as_str().len()), at)?;
                     Ok(Value::Bool(pattern.is_match(text.as_str())))
@@ -125,7 +126,7 @@ impl<'a> Evaluator<'a> {
             }
             NodeKind::List(elements) => self.list(elements.iter().map(|element| self.value(element, local)), at),
             NodeKind::Map(entries) => self.map(entries, local),
-            // Everything else is evaluated by the caller.
+            // The caller evaluates the other nodes.
             _ => Err(Fault::evaluation(at, "this expression has no value")),
         }
     }
@@ -161,8 +162,8 @@ impl<'a> Evaluator<'a> {
         }
     }
 
-    /// `&&` and `||`: a term equal to `decisive` decides whatever the other terms are, faults
-    /// included, as CEL has it; otherwise the first fault stands.
+    /// Evaluates `&&` and `||`. As in CEL, a term equal to `decisive` decides, even if other terms are faults;
+    /// otherwise the first fault is returned.
     fn logical(&self, terms: &'a [Node], decisive: bool, local: Local<'_, 'a>) -> Evaluated<'a> {
         let mut fault = None;
         for term in terms {
@@ -177,7 +178,7 @@ impl<'a> Evaluator<'a> {
 
     fn binary(&self, operator: Operator, left: Value<'a>, right: Value<'a>, at: usize) -> Evaluated<'a> {
         let ordered = |accept: fn(std::cmp::Ordering) -> bool| {
-            // Nothing is less than, equal to or greater than "not a number".
+            // "Not a number" is not less than, equal to or greater than any value.
             order(&left, &right, &self.work, at).map(|o| Value::Bool(o.is_some_and(accept)))
         };
         match operator {
@@ -200,7 +201,7 @@ impl<'a> Evaluator<'a> {
         }
     }
 
-    /// `needle in haystack`: an element of a list, a key of a map, the name of a record.
+    /// Evaluates `needle in haystack`: an element of a list, a key of a map, the name of a record.
     fn contains(&self, haystack: &Value<'a>, needle: &Value<'a>, at: usize) -> Result<bool, Fault> {
         if let (Value::Records(records), Value::Text(name)) = (haystack, needle) {
             self.work.spend(records.len(), at)?;

@@ -1,7 +1,7 @@
 //! The functions and the arithmetic of conditions.
 //!
-//! All of them are total: overflow, a division by zero or an argument of the wrong type is a
-//! fault. None may convert a type unless its name says so.
+//! All of them are total: overflow, a division by zero or an argument of the wrong type is a fault. Only functions that
+//! are named after a type convert.
 
 use std::rc::Rc;
 
@@ -11,16 +11,16 @@ use super::signature::Function;
 use super::tree::Operator;
 use super::value::{Evaluated, Value};
 
-/// Bytes of a text that is made.
+/// The maximum size of a created text, in bytes.
 pub const MAX_TEXT: usize = 1 << 20;
-/// Parts a text is split into.
+/// The maximum number of parts of a split text.
 const MAX_PARTS: usize = 1000;
 
 pub(super) fn overflow(at: usize) -> Fault {
     Fault::evaluation(at, "the result is beyond 64-bit signed integers; use `double(…)`")
 }
 
-/// `+ - * / %` of numbers, and `+` of texts. Both sides must be of the same type.
+/// Evaluates `+ - * / %` of numbers, and `+` of texts. Both sides must have the same type.
 pub(super) fn arithmetic<'a>(
     operator: Operator,
     left: &Value<'a>,
@@ -67,7 +67,7 @@ pub(super) fn arithmetic<'a>(
     }
 }
 
-/// The value of `function`. The number of arguments was checked when the condition was parsed.
+/// Returns the value of `function`. The parser has checked the number of arguments.
 pub(super) fn call<'a>(function: Function, arguments: &[Value<'a>], work: &Work, at: usize) -> Evaluated<'a> {
     let wrong = || {
         let kinds: Vec<&str> = arguments.iter().map(Value::kind).collect();
@@ -76,7 +76,7 @@ pub(super) fn call<'a>(function: Function, arguments: &[Value<'a>], work: &Work,
     let Some(first) = arguments.first() else {
         return Err(wrong());
     };
-    // Every function reads its texts at most once; what it makes is paid for where it is made.
+    // Every function reads its texts at most once. Created values are charged where they are created.
     for argument in arguments {
         if let Value::Text(text) = argument {
             work.spend_text(text.as_str().len(), at)?;
@@ -130,7 +130,7 @@ fn count<'a>(n: usize) -> Option<Value<'a>> {
     i64::try_from(n).ok().map(Value::Int)
 }
 
-/// Pays for a text of `bytes` that is about to be made.
+/// Charges for a text of `bytes` bytes before it is created.
 fn made(bytes: usize, work: &Work, at: usize) -> Result<(), Fault> {
     if bytes > MAX_TEXT {
         return Err(Fault::limit(at, "a text made here would be larger than 1 MiB"));
@@ -209,7 +209,7 @@ fn split<'a>(text: &str, separator: &str, at: usize) -> Evaluated<'a> {
     Ok(Value::List(Rc::new(parts)))
 }
 
-/// The characters from `from` up to, not including, `to`.
+/// Returns the characters from `from` up to but not including `to`.
 fn substring<'a>(text: &str, from: i64, to: Option<i64>, at: usize) -> Evaluated<'a> {
     let size = text.chars().count();
     let from = usize::try_from(from).ok();

@@ -7,15 +7,15 @@ use super::Fault;
 use super::token::{Token, Word, words};
 use super::tree::{Node, NodeKind, Operator};
 
-/// Characters of source.
+/// The maximum length of the source, in characters.
 pub const MAX_SOURCE: usize = 1024;
-/// Nodes in the tree.
+/// The maximum number of nodes in the tree.
 pub const MAX_NODES: usize = 200;
-/// Brackets and signs within each other, and nodes below each other.
+/// The maximum nesting of brackets, signs and nodes.
 pub const MAX_NESTING: usize = 24;
 const MAX_DEPTH: usize = 64;
 
-/// Words that CEL keeps for itself and that cannot be variables.
+/// The words that CEL reserves and that cannot be variables.
 const RESERVED: [&str; 18] = [
     "as",
     "break",
@@ -37,11 +37,11 @@ const RESERVED: [&str; 18] = [
     "while",
 ];
 
-/// The error of a template where a condition is expected. No condition begins with these signs.
+/// The error of a template in a condition. No condition begins with these signs.
 const TEMPLATE: &str =
     "a condition is CEL, not a template; write it without `{{ }}`, as in hitl_response == 'approved'";
 
-/// Binary operators by how strongly they bind, weakest first.
+/// The binary operators by precedence, lowest first.
 const LEVELS: [&[(&str, Operator)]; 3] = [
     &[
         ("==", Operator::Equal),
@@ -58,7 +58,7 @@ const LEVELS: [&[(&str, Operator)]; 3] = [
 
 pub(super) type Parsed = Result<Node, Fault>;
 
-/// The syntax tree of `source`.
+/// Parses `source` to a syntax tree.
 pub(super) fn parse(source: &str) -> Parsed {
     let length = source.chars().count();
     if length > MAX_SOURCE {
@@ -84,12 +84,12 @@ pub(super) struct Parser {
     next: usize,
     nodes: usize,
     nesting: usize,
-    /// Whether this is the body of a comprehension, where no other may stand.
+    /// Whether the parser is in the body of a comprehension, where no other comprehension is allowed.
     pub(super) in_comprehension: bool,
 }
 
 impl Parser {
-    /// The word at hand. The last word is the end and is never passed.
+    /// Returns the current token. The last token is the end, which is never consumed.
     fn word(&self) -> &Word {
         &self.words[self.next.min(self.words.len() - 1)]
     }
@@ -137,7 +137,7 @@ impl Parser {
         Fault::new(self.at(), format!("found {} where {wanted} was expected{hint}", found.describe()))
     }
 
-    /// Counts a new node and how deep it is.
+    /// Creates a node, and checks the limits of the number of nodes and the depth.
     pub(super) fn node(&mut self, at: usize, below: usize, kind: NodeKind) -> Parsed {
         self.nodes += 1;
         if self.nodes > MAX_NODES {
@@ -193,7 +193,7 @@ impl Parser {
         self.run("&&", |parser| parser.binary(0), NodeKind::And)
     }
 
-    /// Terms joined by one logical operator, as one node.
+    /// Parses terms joined by one logical operator to one node.
     fn run(&mut self, symbol: &str, term: fn(&mut Self) -> Parsed, kind: fn(Vec<Node>) -> NodeKind) -> Parsed {
         let at = self.at();
         let first = term(self)?;
@@ -216,7 +216,7 @@ impl Parser {
         LEVELS[level].iter().find(|(symbol, _)| *symbol == word).map(|(_, operator)| *operator)
     }
 
-    /// Operators of one level, which bind to the left.
+    /// Parses operators of one level, which are left-associative.
     fn binary(&mut self, level: usize) -> Parsed {
         if level == LEVELS.len() {
             return self.unary();
@@ -240,7 +240,7 @@ impl Parser {
             return self.node(at, below, NodeKind::Not(Box::new(of)));
         }
         if self.accept("-") {
-            // The smallest integer has no positive twin, so the sign belongs to the number.
+            // The smallest integer has no positive counterpart, so the sign belongs to the number.
             if let Token::Int(magnitude) = self.word().token {
                 self.next += 1;
                 let value = 0_i64
@@ -257,7 +257,7 @@ impl Parser {
         self.members(of)
     }
 
-    /// `.field`, `.method(…)` and `[key]` after a value.
+    /// Parses `.field`, `.method(…)` and `[key]` after a value.
     fn members(&mut self, mut of: Node) -> Parsed {
         loop {
             let at = self.at();
@@ -328,7 +328,7 @@ impl Parser {
         }
     }
 
-    /// Items between commas up to `close`; one comma may trail.
+    /// Parses items between commas up to `close`; one trailing comma is allowed.
     pub(super) fn separated<T>(
         &mut self,
         close: &str,

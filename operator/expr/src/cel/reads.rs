@@ -1,7 +1,7 @@
-//! The parts of answers that a condition reads, compared with what the schemas of the answers say; and the inputs,
-//! arguments and status codes, compared with their types.
+//! The check of the parts of answers that a condition reads against the schemas of the answers, and of inputs,
+//! arguments and status codes against their types.
 //!
-//! A part that the condition itself provides for, by `has(…)` or `in`, is no problem where it may be missing.
+//! A part whose presence the condition tests, by `has(…)` or `in`, can be missing without a problem.
 
 use std::collections::BTreeSet;
 
@@ -9,10 +9,10 @@ use super::tree::{Node, NodeKind, Operator};
 use crate::answer_shape::{AnswerShape, Kind};
 use crate::reference::{Known, Member, Reference, remedy};
 
-/// The problem of a part of an answer that a condition reads.
+/// A problem with a part of an answer that a condition reads.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ReadProblem {
-    /// Whether the part can never be read, or never holds; else it may be missing.
+    /// Whether the part can never be read, or the condition never holds. Otherwise the part may be missing.
     pub is_certain: bool,
     /// The problem with its remedy.
     pub problem: String,
@@ -29,13 +29,13 @@ pub(super) fn problems(tree: &Node, known: &Known, consequence: &str) -> BTreeSe
 struct Reads<'a> {
     known: &'a Known,
     consequence: &'a str,
-    /// The paths whose presence the condition asks about.
+    /// The paths whose presence the condition tests.
     guarded: Vec<Reference>,
     found: BTreeSet<ReadProblem>,
 }
 
 impl Reads<'_> {
-    /// Collects what the condition asks about: `has(a.b)`, and `'b' in a`.
+    /// Collects the tests of the condition: `has(a.b)`, and `'b' in a`.
     fn guards(&mut self, node: &Node) {
         match &node.kind {
             NodeKind::Has { .. } => self.guarded.extend(node.reference()),
@@ -50,7 +50,7 @@ impl Reads<'_> {
         node.children().into_iter().for_each(|child| self.guards(child));
     }
 
-    /// Looks at a node and those below it; `local` is the variable of the comprehension around it.
+    /// Checks a node and the nodes below it. `local` is the variable of the comprehension around it.
     fn node(&mut self, node: &Node, local: Option<&str>) {
         if let Some(read) = node.reference() {
             if local != Some(read.root.as_str()) {
@@ -70,11 +70,11 @@ impl Reads<'_> {
         node.children().into_iter().for_each(|child| self.node(child, local));
     }
 
-    /// Reports a value that never is of the kind of the literal beside it.
+    /// Reports a comparison of a value with a literal of a kind that the value never has.
     fn compared(&mut self, operator: Operator, left: &Node, right: &Node, local: Option<&str>) {
         let (read, literal) = match (left.reference(), right.reference()) {
             (Some(read), None) => (read, right),
-            // `'x' in list` asks what the list holds.
+            // `'x' in list` tests the elements of the list.
             (None, Some(read)) if operator != Operator::In => (read, left),
             _ => return,
         };
@@ -96,7 +96,7 @@ impl Reads<'_> {
         let kinds: Option<Vec<Kind>> = literals.iter().map(|literal| literal.literal_kind()).collect();
         let (Some(given), true, true) = (kinds, is_compared, local != Some(read.root.as_str())) else { return };
         let Some(AnswerShape::Value { kinds, .. }) = self.shape(&read) else { return };
-        // What was skipped or replaced may be null, whatever its schema says.
+        // A skipped or replaced value can be null, whatever its schema allows.
         if let (Some(first), false) =
             (given.first(), given.iter().any(|kind| *kind == Kind::Null || kinds.contains(kind)))
         {
@@ -110,8 +110,8 @@ impl Reads<'_> {
         }
     }
 
-    /// Returns what says the shape of what a path reads: the schema of an answer, or nothing for a type that everybody
-    /// knows.
+    /// Returns the source of the shape of a path for messages: the schema of an answer, or an empty text for a built-in
+    /// type.
     fn by(&self, read: &Reference) -> &'static str {
         let at = self.known.answer(read).and_then(|(_, at)| at.checked_sub(1));
         match at.and_then(|at| read.members.get(at)) {
@@ -120,7 +120,7 @@ impl Reads<'_> {
         }
     }
 
-    /// Returns the shape of what a path reads, as far as it is known, and reports what is wrong on the way.
+    /// Returns the shape at a path, as far as it is known, and reports problems along the path.
     fn shape(&mut self, read: &Reference) -> Option<AnswerShape> {
         let (answer, at) = self.known.answer(read)?;
         let mut shape = answer;
@@ -204,7 +204,7 @@ fn either(kinds: &[Kind]) -> String {
 }
 
 impl Node {
-    /// The kind of a literal; `None` for what is computed.
+    /// Returns the kind of a literal, or `None` for a computed value.
     fn literal_kind(&self) -> Option<Kind> {
         Some(match &self.kind {
             NodeKind::Null => Kind::Null,

@@ -24,8 +24,8 @@ pub(super) enum Function {
     IndexOf,
 }
 
-/// Name, function, whether it may stand alone, whether it may be a method, and how many arguments
-/// it takes at least and at most (the method's target included).
+/// The name, the function, whether it is a function, whether it is a method, and the minimum and maximum number of
+/// arguments (including the target of the method).
 type Signature = (&'static str, Function, bool, bool, usize, usize);
 
 const FUNCTIONS: [Signature; 17] = [
@@ -49,12 +49,12 @@ const FUNCTIONS: [Signature; 17] = [
 ];
 
 impl Function {
-    /// The function called `name` and how many arguments it takes, if it exists in this form.
+    /// Returns the function called `name` with its numbers of arguments, if it exists in this form.
     pub(super) fn find(name: &str, method: bool) -> Option<(Function, usize, usize)> {
         FUNCTIONS.into_iter().find(|f| f.0 == name && if method { f.3 } else { f.2 }).map(|f| (f.1, f.4, f.5))
     }
 
-    /// The names of all functions that exist in this form.
+    /// Returns the names of all functions in this form.
     pub(super) fn names(method: bool) -> impl Iterator<Item = &'static str> {
         FUNCTIONS.into_iter().filter(move |f| if method { f.3 } else { f.2 }).map(|f| f.0)
     }
@@ -64,7 +64,7 @@ impl Function {
     }
 }
 
-/// Returns what to write instead of a function that does not exist.
+/// Returns the replacement for a function that does not exist.
 pub(super) fn unknown(name: &str, method: bool) -> String {
     let near = match name {
         "lower" => Some("lowerAscii"),

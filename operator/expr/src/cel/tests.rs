@@ -1,4 +1,4 @@
-//! The semantics of conditions, and what they refuse. No test here depends on another.
+//! Tests of the semantics of conditions, and of refused conditions.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use serde_json::{Value, json};
@@ -41,7 +41,7 @@ fn refusal(source: &str) -> String {
     }
 }
 
-/// Runs on a stack as small as a worker thread's, where an overflow would kill the process.
+/// Runs `work` on a stack as small as that of a worker thread, where an overflow would end the process.
 fn on_a_small_stack(work: impl FnOnce() + Send) {
     std::thread::scope(|threads| {
         std::thread::Builder::new().stack_size(2 << 20).spawn_scoped(threads, work).unwrap().join().unwrap();
@@ -331,7 +331,7 @@ fn a_thousand_characters_of_anything_fit_a_small_stack() {
                 }
             }
         }
-        // The deepest trees that parse are also evaluated, compared and dropped.
+        // The deepest trees that parse can also be evaluated, compared and dropped.
         for source in [
             format!("{}1", "-(".repeat(11)) + &")".repeat(11) + " == 1",
             format!("{}1{}", "[".repeat(23), "]".repeat(23)) + " == [[[[1]]]]",
@@ -360,7 +360,7 @@ fn work_and_size_are_bounded_while_evaluating() {
         let error = Condition::parse(source, "spec.when").unwrap().evaluate_value(&scope()).unwrap_err();
         assert!(matches!(error, LanguageError::Limit { .. }), "{source}: {error}");
     }
-    // A comprehension over large texts runs out of work instead of time.
+    // A comprehension over large texts reaches the limit of work.
     let range: Vec<String> = (0..90).map(|_| "long".to_owned()).collect();
     let source = format!("[{}].all(t, t.matches('y$') || t.contains('z') || true)", range.join(","));
     let condition = Condition::parse(&source, "spec.when").unwrap();
@@ -437,8 +437,8 @@ fn templates_and_fake_verdicts_in_values_stay_data() {
     assert_eq!(condition.evaluate(&scope), Ok(false));
 }
 
-/// The `cel` crate is the oracle: where it and this implementation both have an answer, the answers
-/// are the same. (Where it guesses, this one refuses; see the head of the module.)
+/// The `cel` crate is the oracle: if it and this implementation both give an answer, the answers are equal. (Where it
+/// guesses, this implementation refuses; see `cel.rs`.)
 #[test]
 fn the_cel_crate_agrees_where_both_answer() {
     let atoms = [

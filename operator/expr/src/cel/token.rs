@@ -2,7 +2,7 @@
 
 use super::Fault;
 
-/// One word and the column (1-based, in characters) it starts at.
+/// A token and the column (1-based, in characters) at which it starts.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Word {
     pub(super) token: Token,
@@ -11,7 +11,7 @@ pub(super) struct Word {
 
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Token {
-    /// A whole number without its sign, which is an operator.
+    /// An integer without its sign, which is an operator.
     Int(u64),
     Double(f64),
     Text(String),
@@ -21,7 +21,7 @@ pub(super) enum Token {
 }
 
 impl Token {
-    /// The token as an error message shows it.
+    /// Renders the token for an error message.
     pub(super) fn describe(&self) -> String {
         match self {
             Token::Int(n) => format!("`{n}`"),
@@ -34,13 +34,13 @@ impl Token {
     }
 }
 
-/// Longest first, so that `<=` is not read as `<`.
+/// The longest first, so that `<=` is not read as `<`.
 const SYMBOLS: [&str; 25] = [
     "==", "!=", "<=", ">=", "&&", "||", "(", ")", "[", "]", "{", "}", ",", ".", ":", "?", "!", "-", "+", "*", "/", "%",
     "<", ">", ";",
 ];
 
-/// Splits a source into words, the last of which is [`Token::End`].
+/// Splits a source into tokens, of which the last is [`Token::End`].
 pub(super) fn words(source: &str) -> Result<Vec<Word>, Fault> {
     let chars: Vec<char> = source.chars().collect();
     let mut lexer = Lexer { chars, next: 0 };
@@ -173,7 +173,7 @@ impl Lexer {
         }
     }
 
-    /// A text in single, double or triple quotes; `raw` ones know no escapes.
+    /// Reads a text in single, double or triple quotes. A `raw` text has no escapes.
     fn text(&mut self, raw: bool, at: usize) -> Result<Token, Fault> {
         let quote = if self.peek(0) == Some('\'') { '\'' } else { '"' };
         let triple = (0..3).all(|i| self.peek(i) == Some(quote));
@@ -226,7 +226,7 @@ impl Lexer {
         let mut code = 0;
         for _ in 0..digits {
             let digit = self.peek(0).and_then(|c| c.to_digit(radix)).ok_or_else(unknown)?;
-            // Eight hexadecimal digits fill 32 bits exactly.
+            // Eight hexadecimal digits fit exactly into 32 bits.
             code = code * radix + digit;
             self.next += 1;
         }

@@ -1,6 +1,6 @@
-//! The syntax tree of a condition, and the names it uses.
+//! The syntax tree of a condition, and the names that it uses.
 //!
-//! A tree is bounded when it is built (see the parser's limits); it must not evaluate itself.
+//! The parser limits the size of a tree when it is built.
 
 use std::collections::BTreeSet;
 
@@ -8,11 +8,11 @@ use super::signature::Function;
 use crate::pattern::Pattern;
 use crate::reference::{Member, Reference};
 
-/// A node and the column it starts at.
+/// A node and the column at which it starts.
 #[derive(Debug, Clone)]
 pub(super) struct Node {
     pub(super) at: usize,
-    /// The longest way down from here, in nodes.
+    /// The length of the longest path below this node, in nodes.
     pub(super) depth: usize,
     pub(super) kind: NodeKind,
 }
@@ -44,7 +44,7 @@ pub(super) enum NodeKind {
     },
     Not(Box<Node>),
     Negate(Box<Node>),
-    /// All terms of a run of `&&`, flat, so that long ones are not deep.
+    /// All terms of a chain of `&&` in one node, so that long chains are not deep.
     And(Vec<Node>),
     Or(Vec<Node>),
     Conditional {
@@ -61,7 +61,7 @@ pub(super) enum NodeKind {
         function: Function,
         arguments: Vec<Node>,
     },
-    /// `text.matches('…')`: the pattern is compiled once, when the condition is parsed.
+    /// `text.matches('…')`. The pattern is compiled once, by the parser.
     Matches {
         text: Box<Node>,
         pattern: Pattern,
@@ -69,13 +69,13 @@ pub(super) enum NodeKind {
     Comprehension(Box<Comprehension>),
 }
 
-/// `range.map(variable, body)` and its siblings.
+/// `range.map(variable, body)` and the other macros.
 #[derive(Debug, Clone)]
 pub(super) struct Comprehension {
     pub(super) macro_: Macro,
     pub(super) range: Node,
     pub(super) variable: String,
-    /// The middle argument of a `map` with three.
+    /// The second argument of a `map` with three.
     pub(super) filter: Option<Node>,
     pub(super) body: Node,
 }
@@ -125,7 +125,7 @@ impl Operator {
 }
 
 impl Node {
-    /// The nodes directly below this one, in the order they are written.
+    /// Returns the nodes directly below this one, in the order of the text.
     pub(super) fn children(&self) -> Vec<&Node> {
         match &self.kind {
             NodeKind::Null
@@ -149,7 +149,7 @@ impl Node {
         }
     }
 
-    /// Adds the names this node uses; `local` is the variable of the comprehension around it.
+    /// Adds the names that this node uses. `local` is the variable of the comprehension around it.
     pub(super) fn collect(&self, local: Option<&str>, into: &mut BTreeSet<Reference>) {
         if let Some(reference) = self.reference() {
             if local != Some(reference.root.as_str()) {
@@ -169,14 +169,14 @@ impl Node {
         }
     }
 
-    /// The name that this node is, if it is a path of constants.
+    /// Returns this node as a reference, if it is a path of constants.
     pub(super) fn reference(&self) -> Option<Reference> {
         let (root, mut members) = self.path()?;
         members.reverse();
         Some(Reference { root: root.to_owned(), members, optional: matches!(self.kind, NodeKind::Has { .. }) })
     }
 
-    /// The variable and the members, last one first, if this node is a path of constants.
+    /// Returns the variable and the members, last one first, if this node is a path of constants.
     fn path(&self) -> Option<(&str, Vec<Member>)> {
         let mut members = Vec::new();
         let mut node = self;

@@ -1,8 +1,7 @@
-//! The values of a condition while it is evaluated: the scope's JSON, borrowed, and what is made
-//! of it.
+//! The values of a condition during its evaluation: borrowed JSON of the scope, and computed values.
 //!
-//! Comparing never converts: numbers compare exactly across their two types, and everything else
-//! only with its like. No value may change after it was made.
+//! Comparisons never convert: numbers are compared exactly across their two types, and other values only with their own
+//! type.
 
 use std::cmp::Ordering;
 use std::rc::Rc;
@@ -26,7 +25,7 @@ pub(super) enum Value<'a> {
     Double(f64),
     Text(Text<'a>),
     List(Rc<Vec<Value<'a>>>),
-    /// Entries in the order they were written; keys are unique.
+    /// The entries in the order of the text; keys are unique.
     Map(Rc<Vec<(Value<'a>, Value<'a>)>>),
     Array(&'a [Json]),
     Object(&'a serde_json::Map<String, Json>),
@@ -70,7 +69,7 @@ impl<'a> Value<'a> {
             Json::Array(items) => Value::Array(items),
             Json::Object(fields) => Value::Object(fields),
             Json::Number(number) => match (inexact(number), number.as_i64(), number.as_f64()) {
-                // As a double it would silently lose digits, and two ids become equal.
+                // As a double it would lose digits without an error, and two different ids would become equal.
                 (Some(why), ..) => return Err(Fault::number(at, json, why)),
                 (None, Some(int), _) => Value::Int(int),
                 (None, None, Some(double)) => Value::Double(double),
@@ -79,7 +78,7 @@ impl<'a> Value<'a> {
         })
     }
 
-    /// The type's name, with an article, for messages.
+    /// Returns the name of the type with an article, for messages.
     pub(super) fn kind(&self) -> &'static str {
         match self {
             Value::Null => "null",
@@ -93,7 +92,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// The elements, if this is a list of some form.
+    /// Returns the elements, if this is a list.
     pub(super) fn elements(&self, at: usize) -> Result<Option<Vec<Value<'a>>>, Fault> {
         Ok(Some(match self {
             Value::List(items) => items.as_ref().clone(),
@@ -103,7 +102,7 @@ impl<'a> Value<'a> {
         }))
     }
 
-    /// The keys, if this is a map of some form.
+    /// Returns the keys, if this is a map.
     pub(super) fn keys(&self) -> Option<Vec<Value<'a>>> {
         match self {
             Value::Map(entries) => Some(entries.iter().map(|(key, _)| key.clone()).collect()),
@@ -112,7 +111,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// Returns the number of elements, entries or characters, if it is countable.
+    /// Returns the number of elements, entries or characters, if it has one.
     pub(super) fn size(&self) -> Option<usize> {
         match self {
             Value::Text(text) => Some(text.as_str().chars().count()),
@@ -120,7 +119,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// Returns the number of elements or entries, if this is a list or map of some form.
+    /// Returns the number of elements or entries, if this is a list or map.
     pub(super) fn length(&self) -> Option<usize> {
         match self {
             Value::List(items) => Some(items.len()),
@@ -136,7 +135,7 @@ impl<'a> Value<'a> {
         matches!(self, Value::Map(_) | Value::Object(_))
     }
 
-    /// The element with this key or at this position.
+    /// Returns the element with this key or at this position.
     pub(super) fn get(&self, key: &Value<'a>, work: &Work, at: usize) -> Result<Option<Value<'a>>, Fault> {
         let wrong = || Fault::evaluation(at, self.not_read_by(key));
         if let Value::Text(name) = key {
@@ -175,7 +174,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// Returns why no member can be read by a key of this type, and the remedy.
+    /// Returns the reason why no member can be read by a key of this type, with the remedy.
     fn not_read_by(&self, key: &Value<'_>) -> String {
         let kind = self.kind();
         match self {
@@ -194,7 +193,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// Whether there is an element with this name, without reading it.
+    /// Whether there is an element with this name. The element is not read.
     pub(super) fn has(&self, name: &'a str, work: &Work, at: usize) -> Result<bool, Fault> {
         match self {
             Value::Object(fields) => work.spend_text(name.len(), at).map(|()| fields.contains_key(name)),
@@ -207,7 +206,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// Returns the existing members in place of a missing one, for messages. Names of fields are not secret.
+    /// Renders the names of the existing members for messages about a missing one. Names of fields are not secret.
     pub(super) fn describe_members(&self) -> String {
         let names: Vec<String> = match self {
             Value::Object(fields) => fields.keys().take(10).map(|k| text::display(k, 40)).collect(),
@@ -221,7 +220,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// This value as JSON.
+    /// Converts this value to JSON.
     pub(super) fn into_json(self, at: usize) -> Result<Json, Fault> {
         Ok(match self {
             Value::Null => Json::Null,
@@ -260,7 +259,7 @@ impl<'a> Value<'a> {
     }
 }
 
-/// Every number in a value can be read.
+/// Checks that every number in a value can be read.
 fn assert_exact(json: &Json, at: usize) -> Result<(), Fault> {
     let fault = |found: &Json| match found {
         Json::Number(number) => inexact(number).map(|why| Fault::number(at, found, why)),
@@ -273,8 +272,7 @@ fn convert<'a>(items: impl Iterator<Item = &'a Json>, at: usize) -> Result<Vec<V
     items.map(|json| Value::from_json(json, at)).collect()
 }
 
-/// Whether two values are equal. Unlike things are unequal; numbers compare by what they are
-/// worth.
+/// Whether two values are equal. Values of different types are unequal; numbers are compared by value.
 pub(super) fn equal(a: &Value<'_>, b: &Value<'_>, work: &Work, at: usize) -> Result<bool, Fault> {
     work.spend(1, at)?;
     match (a, b) {
@@ -303,7 +301,7 @@ pub(super) fn equal(a: &Value<'_>, b: &Value<'_>, work: &Work, at: usize) -> Res
         return Ok(true);
     }
     for key in a.keys().unwrap_or_default() {
-        // A key of another type than the map's is a difference here, not a mistake.
+        // A key of another type than the map's makes the values unequal, and is not an error.
         let theirs = match (b, &key) {
             (Value::Object(_), Value::Text(_)) | (Value::Map(_), _) => b.get(&key, work, at)?,
             _ => None,
@@ -316,8 +314,8 @@ pub(super) fn equal(a: &Value<'_>, b: &Value<'_>, work: &Work, at: usize) -> Res
     Ok(true)
 }
 
-/// Returns the order of two values, if they are of kinds that have an order. The inner nothing means
-/// that they have none because one is not a number.
+/// Returns the order of two values, or `None` if their types have no order. The inner `None` means that one of them is
+/// "not a number".
 pub(super) fn order(a: &Value<'_>, b: &Value<'_>, work: &Work, at: usize) -> Result<Option<Ordering>, Fault> {
     match (a, b) {
         (Value::Bool(a), Value::Bool(b)) => Ok(Some(a.cmp(b))),
@@ -341,7 +339,7 @@ fn order_numbers(a: &Value<'_>, b: &Value<'_>) -> Option<Ordering> {
     }
 }
 
-/// Exact, unlike a conversion to double, which would make neighbouring large integers equal.
+/// Compares exactly. A conversion to double would make neighboring large integers equal.
 fn order_int_with_double(int: i64, double: f64) -> Option<Ordering> {
     const BEYOND: f64 = 9_223_372_036_854_775_808.0; // 2^63, exactly
     if double.is_nan() {

@@ -1,5 +1,5 @@
-//! Every function, macro and operator of conditions on large operands: each charges by what it reads, and none does
-//! more than the work of an evaluation.
+//! Tests of every function, macro and operator of conditions with large operands: each charges for the bytes that it
+//! reads, and none exceeds the work of an evaluation.
 
 #![allow(clippy::unwrap_used)]
 use serde_json::{Value, json};
@@ -8,10 +8,10 @@ use super::evaluate::MAX_WORK;
 use super::{Condition, words};
 use crate::{LanguageError, Scope, budget};
 
-/// Bytes of a large operand.
+/// The size of a large operand, in bytes.
 const LARGE: u64 = 300_000;
 
-/// Words, an expression, and how many large operands it reads.
+/// The name, an expression, and the number of large operands that it reads.
 const TABLE: &[(&str, &str, u64)] = &[
     ("size", "size(text) > 0", 1),
     ("size", "text.size() > 0", 1),
@@ -94,7 +94,7 @@ fn every_word_of_conditions_charges_by_the_sizes_of_its_operands() {
         let before = budget::charged();
         let result = condition.evaluate(&scope);
         let charged = budget::charged() - before;
-        // What is dearer than all the work was charged before it ran.
+        // Work beyond the limit was charged before it was done.
         if charged < large * LARGE || (charged > 2 * most && !matches!(result, Err(LanguageError::Limit { .. }))) {
             wrong.push(format!("{word}: {source}: charged {charged}: {result:?}"));
         }

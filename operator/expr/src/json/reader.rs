@@ -1,8 +1,8 @@
-//! A reader of JSON that knows where it stands, and that reads every number: as exactly as it was written, or as one
-//! that [`number::inexact`] refuses.
+//! A reader of JSON that tracks the path of each value, and that reads every number: exactly, or as a number that
+//! [`number::inexact`] refuses.
 //!
-//! `serde_json` refuses all of an answer for one number that no double holds, and reads another as 0. In everything
-//! else the two agree.
+//! `serde_json` refuses a whole answer because of one number that no double can hold, and reads another such number as
+//! 0. Otherwise the two readers agree.
 
 use serde_json::{Map, Value};
 
@@ -11,12 +11,12 @@ use crate::{
     text::{clean, display},
 };
 
-/// The deepest nesting of what is read leniently, as `serde_json` has it.
+/// The maximum nesting of lenient reading, as in `serde_json`.
 const MAX_DEPTH: usize = 127;
-/// The largest number of characters of a text or pointer that a problem shows.
+/// The maximum length of a text or pointer in a problem, in characters.
 const SHOWN_CHARS: usize = 80;
 
-/// The error of a text that is not JSON, or not JSON that every reader understands alike.
+/// The error of a text that is not JSON, or that JSON readers would read differently.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
     /// The JSON pointer of the value; empty for the whole.
@@ -31,28 +31,29 @@ pub struct Problem {
 #[derive(Clone, Copy)]
 struct Rules {
     depth: usize,
-    /// Whether duplicate keys and numbers that no double holds are refused, and texts are cleaned at once.
+    /// Whether duplicate keys and numbers that no double can hold are refused, and texts are cleaned immediately.
     strict: bool,
 }
 
-/// Reads one JSON value that every reader understands alike: no duplicate key and no number that a double does not
-/// hold, at most `depth` levels deep. Its texts and keys are cleaned.
+/// Reads one JSON value on which all readers agree: no duplicate key, no number that a double cannot hold, and at most
+/// `depth` levels deep. Its texts and keys are cleaned.
 ///
 /// # Errors
-/// The place of the first problem, and what is wrong there.
+/// The place and the text of the first problem.
 pub fn read_exact(text: &str, depth: usize) -> Result<Value, Problem> {
     whole(text, Rules { depth, strict: true })
 }
 
-/// Reads one JSON value and nothing after it, with a number that no double holds as one that [`inexact`] refuses.
+/// Reads one JSON value without anything after it. A number that no double can hold becomes one that [`inexact`]
+/// refuses.
 ///
 /// # Errors
-/// What is wrong.
+/// The text of the problem.
 pub fn read(text: &str) -> Result<Value, Problem> {
     whole(text, Rules { depth: MAX_DEPTH, strict: false })
 }
 
-/// Reads the value at the beginning of a text, and returns it with the bytes that it has.
+/// Reads the value at the beginning of a text, and returns it with its size in bytes.
 pub(super) fn first(text: &str) -> Result<(Value, usize), usize> {
     let mut reader = Reader { text, at: 0, path: Vec::new(), rules: Rules { depth: MAX_DEPTH, strict: false } };
     match reader.value(0) {
@@ -96,11 +97,11 @@ impl<'t> Reader<'t> {
         Problem { pointer, what: what.into(), read: self.at }
     }
 
-    /// The problem of a text that is not JSON here.
+    /// Returns the problem of a text that is not JSON at this position.
     fn invalid(&self, expected: &str) -> Problem {
         let what = match self.peek() {
             None => "the text ends too early".to_owned(),
-            // A lenient reading is one of many attempts, of which nobody is told.
+            // A lenient reading is one of many attempts, and its problem is not shown.
             Some(_) if !self.rules.strict => expected.to_owned(),
             Some(_) => {
                 let before = self.text.get(..self.at).unwrap_or_default();
@@ -110,7 +111,7 @@ impl<'t> Reader<'t> {
         self.problem(format!("invalid JSON: {what}"))
     }
 
-    /// Goes one step down, where anybody is told of the place.
+    /// Enters a value, and records its name if the path is needed for messages.
     fn within(&mut self, name: impl FnOnce() -> String) {
         if self.rules.strict {
             self.path.push(name());
@@ -208,7 +209,7 @@ impl<'t> Reader<'t> {
         }
     }
 
-    /// Reads a text in quotes; the crate that reads all other JSON unescapes it.
+    /// Reads a quoted text. `serde_json` decodes its escapes.
     fn text(&mut self) -> Read<String> {
         let start = self.at;
         let bytes = self.text.as_bytes();
@@ -322,7 +323,7 @@ mod tests {
         #[test]
         fn it_reads_what_serde_json_reads(text in json_text()) {
             match (serde_json::from_str::<Value>(&text), read(&text)) {
-                // Only of a number that no double holds do they think differently.
+                // The readers differ only about numbers that no double can hold.
                 (Ok(theirs), Ok(ours)) if first_inexact(&ours).is_none() => prop_assert_eq!(ours, theirs),
                 (Ok(_), Ok(_)) => {}
                 (Err(theirs), Ok(ours)) => prop_assert!(first_inexact(&ours).is_some(), "{} but {}", ours, theirs),

@@ -1,4 +1,4 @@
-//! A number that no double holds: an error where a condition or a template reads it, and no harm where none does.
+//! Tests of numbers that no double can hold: an error if a condition or a template reads one, and ignored otherwise.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use serde_json::json;

@@ -8,14 +8,14 @@ use std::fmt::Write as _;
 use minijinja::machinery::{Token, tokenize};
 use minijinja::syntax::SyntaxConfig;
 
-/// Filters whose result cannot end a JSON text.
+/// The filters whose result cannot end a JSON text.
 const SAFE_IN_TEXT: &[&str] = &["urlencode", "int", "float", "length", "count", "round", "abs", "bool"];
-/// Filters whose result is one JSON value.
+/// The filters whose result is one JSON value.
 const SAFE_AS_VALUE: &[&str] = &["tojson", "int", "float", "length", "count", "round", "abs", "bool"];
 
 /// A piece of a template.
 enum Part<'s> {
-    /// One character of the template's own text, and whether it is escaped inside a JSON text.
+    /// One character of the template's own text.
     Char(char),
     /// An expression, and its last filter.
     Value { source: &'s str, filter: Option<String> },
@@ -23,8 +23,8 @@ enum Part<'s> {
     Block,
 }
 
-/// Returns one sentence for each value that a JSON body holds unescaped, with what to write instead; none where the
-/// template does not look like JSON. `is_plain` tells of an expression that it never is a text.
+/// Returns one sentence for each value that a JSON body contains unescaped, with the remedy, or an empty list if the
+/// template does not look like JSON. `is_plain` says whether an expression is never a text.
 pub(super) fn advice(source: &str, is_plain: impl Fn(&str) -> bool) -> Vec<String> {
     let parts = parts(source);
     if !looks_like_json(&parts) {
@@ -54,7 +54,7 @@ pub(super) fn advice(source: &str, is_plain: impl Fn(&str) -> bool) -> Vec<Strin
     found
 }
 
-/// Advice on one JSON text of the template.
+/// Returns advice about one JSON text of the template.
 fn of_text(inside: &[&Part<'_>]) -> Option<String> {
     let unsafe_value =
         |part: &&&Part<'_>| matches!(part, Part::Value { filter, .. } if !is_one_of(filter, SAFE_IN_TEXT));
@@ -96,12 +96,13 @@ fn of_text(inside: &[&Part<'_>]) -> Option<String> {
     Some(format!("`\"{shown}\"` does not escape its value, which could end the text and add fields; write `{written}`"))
 }
 
-/// An expression with `tojson`, in a tag.
+/// Renders an expression with `tojson` in a tag.
 fn filtered(source: &str) -> String {
     format!("{{{{ {} | tojson }}}}", term(source))
 }
 
-/// An expression without a last `tojson`, in brackets where a filter or `~` would otherwise bind to a part of it.
+/// Renders an expression without a last `tojson`, in brackets if a filter or `~` would otherwise apply only to a part
+/// of it.
 fn term(source: &str) -> String {
     let source =
         source.strip_suffix("tojson").and_then(|rest| rest.trim_end().strip_suffix('|')).unwrap_or(source).trim();
@@ -113,7 +114,7 @@ fn is_one_of(filter: &Option<String>, filters: &[&str]) -> bool {
     filter.as_deref().is_some_and(|filter| filters.contains(&filter))
 }
 
-/// Whether the template's own text is JSON, or begins as an object does.
+/// Whether the template's own text is JSON, or begins like an object.
 fn looks_like_json(parts: &[Part<'_>]) -> bool {
     let mut text = String::new();
     let (mut inside, mut escaped) = (false, false);
@@ -133,7 +134,7 @@ fn looks_like_json(parts: &[Part<'_>]) -> bool {
     object || (text.starts_with(['{', '[']) && serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok())
 }
 
-/// Returns the pieces of a template that parsed.
+/// Returns the pieces of a valid template.
 fn parts(source: &str) -> Vec<Part<'_>> {
     let mut parts = Vec::new();
     let (mut from, mut filter, mut piped) = (0, None, false);
@@ -149,7 +150,7 @@ fn parts(source: &str) -> Vec<Part<'_>> {
             }
             Token::BlockStart => parts.push(Part::Block),
             Token::Ident(name) if was_piped => filter = Some(name.to_owned()),
-            // What follows an operator is not under the filter before it.
+            // A filter does not apply to the operand after an operator.
             Token::Tilde | Token::Plus => filter = None,
             _ => {}
         }
@@ -182,7 +183,7 @@ mod tests {
         writes(r#"{"to": "{{ a }}, {{ b or c }}"}"#, r#"{{ (a ~ ", " ~ (b or c)) | tojson }}"#);
         writes(r#"["{{ a }}"]"#, "{{ a | tojson }}");
         writes("\n {\n \"a\": 1, \"b\": \"{{ a }}\"}", "{{ a | tojson }}");
-        // Quotes of one's own around tojson give two.
+        // Quotes around `tojson` would be doubled.
         writes(r#"{"to": "{{ a | tojson }}"}"#, "{{ a | tojson }}");
         writes(r#"{"{{ a }}": 1}"#, "{{ a | tojson }}");
     }

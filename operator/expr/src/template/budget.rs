@@ -1,19 +1,19 @@
-//! The bounds of one rendering beyond the steps that the template engine counts, and writers that keep to them.
+//! The limits of one rendering beyond the steps that the template engine counts, and writers that enforce them.
 
 use crate::budget;
 use minijinja::{Error, ErrorKind};
 
-/// The beginning of every message about a bound.
+/// The beginning of every message about a limit.
 pub(super) const TOO_MUCH: &str = "too much";
-/// Bytes read and made in one rendering.
+/// The maximum number of bytes read and created in one rendering.
 pub const MAX_WORK: usize = 64 << 20;
-/// Bytes of a text that is made.
+/// The maximum size of a created text, in bytes.
 pub const MAX_TEXT: usize = 1 << 20;
 
-/// The beginning of the message that the driver's flag stopped the rendering.
+/// The beginning of the message about a rendering that the driver's flag stopped.
 pub(super) const STOPPED: &str = "stopped";
 
-/// Counts work and ends the rendering where the driver's flag is set.
+/// Charges work, and ends the rendering if the driver's flag is set.
 pub(super) fn go_on(bytes: usize) -> Result<(), Error> {
     budget::charge(bytes).map_err(|_| Error::new(ErrorKind::InvalidOperation, STOPPED))
 }
@@ -22,7 +22,7 @@ pub(super) fn too_much(problem: &str) -> Error {
     Error::new(ErrorKind::InvalidOperation, format!("{TOO_MUCH}: {problem}"))
 }
 
-/// A text that stops growing at the bound instead of after it.
+/// A text that stops growing at the limit.
 pub(super) struct Bounded(pub(super) String);
 
 impl std::fmt::Write for Bounded {
@@ -35,7 +35,7 @@ impl std::fmt::Write for Bounded {
     }
 }
 
-/// A writer that refuses to grow beyond what is left.
+/// A writer that refuses to write more than the remaining bytes.
 pub(super) struct Limited<'o, W> {
     pub(super) out: &'o mut W,
     pub(super) left: usize,
@@ -48,7 +48,7 @@ impl<W: std::fmt::Write> std::fmt::Write for Limited<'_, W> {
     }
 }
 
-/// A text writer as a byte writer. JSON is written in pieces that are UTF-8 each.
+/// A text writer as a byte writer. JSON is written in pieces of valid UTF-8.
 pub(super) struct Bytes<W>(pub(super) W);
 
 impl<W: std::fmt::Write> std::io::Write for Bytes<W> {

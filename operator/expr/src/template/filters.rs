@@ -1,7 +1,7 @@
-//! The filters, methods and functions of our own: those of the template engine that are unbounded
-//! or differ from the manual, and what it does not have.
+//! Our own filters, methods and functions: replacements of those that the template engine has without limits or
+//! differently from the manual, and additional ones.
 //!
-//! Each pays for what it reads and makes. None may see more than its arguments.
+//! Each charges for the bytes that it reads and creates, and reads only its arguments.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -16,16 +16,16 @@ use super::metered::collected;
 use super::vocabulary::{METHODS, has};
 use crate::pattern::Pattern;
 
-/// Elements of a `range`, and the largest number in one.
+/// The maximum number of elements of a `range`, and the largest number in one.
 pub const MAX_RANGE: usize = 1000;
 const MAX_RANGE_BOUND: usize = 1_000_000_000;
-/// The cost of compiling a pattern, as bytes read.
+/// The charge for compiling a pattern, as bytes read.
 const PATTERN_WORK: usize = 256 << 10;
-/// The deepest nesting of a template's own lists and maps.
+/// The maximum nesting of a template's own lists and maps.
 const MAX_LITERAL_DEPTH: usize = 24;
 
-/// Prints a value: texts and numbers as they are, everything else as JSON, so that what conditions
-/// and templates call `true` and `null` is written that way too.
+/// Prints a value: texts and numbers as they are, other values as JSON, so that `true` and `null` are printed as
+/// conditions and templates write them.
 pub(super) fn print(out: &mut Output, state: &mut State, value: &Value) -> Result<(), Error> {
     match value.kind() {
         ValueKind::String | ValueKind::Number | ValueKind::Undefined => {
@@ -52,7 +52,7 @@ fn assert_printable(meter: &mut Meter, value: &Value) -> Result<(), Error> {
     assert_defined(meter, value, MAX_LITERAL_DEPTH)
 }
 
-/// An undefined name inside a literal, `[inputs.missing]`, would become `null` in JSON.
+/// Checks for undefined names inside of a literal such as `[inputs.missing]`, which would become `null` in JSON.
 fn assert_defined(meter: &mut Meter, value: &Value, depth: usize) -> Result<(), Error> {
     meter.take(16)?;
     if value.is_undefined() {
@@ -72,7 +72,7 @@ fn no_json() -> Error {
     Error::new(ErrorKind::InvalidOperation, "this value has no JSON form")
 }
 
-/// The value as text: what printing it would show.
+/// Returns the value as the text that printing it would show.
 pub(super) fn text<'v>(state: &mut State, value: &'v Value) -> Result<Cow<'v, str>, Error> {
     if let Some(text) = value.as_str() {
         spend(state, text.len())?;
@@ -85,7 +85,7 @@ pub(super) fn text<'v>(state: &mut State, value: &'v Value) -> Result<Cow<'v, st
     }
 }
 
-/// The value as JSON, within the bound for texts.
+/// Renders the value as JSON, within the limit for texts.
 fn json(state: &mut State, value: &Value, pretty: bool) -> Result<String, Error> {
     Meter::of(state, |meter| assert_printable(meter, value))?;
     let mut json = Bounded(String::new());
@@ -102,7 +102,7 @@ fn json(state: &mut State, value: &Value, pretty: bool) -> Result<String, Error>
     Ok(json.0)
 }
 
-/// A filter that changes a text.
+/// Applies a filter that changes a text.
 pub(super) fn mapped(state: &mut State, value: &Value, change: impl Fn(&str) -> String) -> Result<Value, Error> {
     Ok(Value::from(change(&text(state, value)?)))
 }
@@ -125,7 +125,7 @@ enum Ends {
     Both,
 }
 
-/// Cuts characters off a text, each looked up in a set and not in a list.
+/// Removes characters from the ends of a text, by look-ups in a set.
 fn strip(state: &mut State, value: &Value, chars: Option<&str>, ends: Ends) -> Result<Value, Error> {
     let text = text(state, value)?;
     let chars: Option<BTreeSet<char>> = match chars {
@@ -185,7 +185,7 @@ pub(super) fn split(
     collected(state, parts).and_then(|parts| Ok(parts.try_iter()?.collect()))
 }
 
-/// `truncate(n)`: at most `n` characters in all, the ellipsis included.
+/// Implements `truncate(n)`: at most `n` characters including the ellipsis.
 pub(super) fn truncate(
     state: &mut State,
     value: &Value,
@@ -213,7 +213,7 @@ pub(super) fn truncate(
     Ok(Value::from(shortened))
 }
 
-/// `tojson`: plain JSON. Nothing is escaped for HTML, because nothing here is HTML.
+/// Implements `tojson`: plain JSON without escapes for HTML.
 pub(super) fn tojson(state: &mut State, value: &Value, indent: Option<usize>, kwargs: Kwargs) -> Result<Value, Error> {
     let named: Option<usize> = kwargs.get("indent")?;
     kwargs.assert_all_used()?;
@@ -221,7 +221,7 @@ pub(super) fn tojson(state: &mut State, value: &Value, indent: Option<usize>, kw
     Ok(Value::from(json(state, value, pretty)?))
 }
 
-/// `regex_search(p)`: the first match of the pattern, or none.
+/// Implements `regex_search(p)`: the first match of the pattern, or none.
 pub(super) fn regex_search(state: &mut State, value: &Value, source: &str) -> Result<Value, Error> {
     let text = text(state, value)?;
     spend(state, PATTERN_WORK)?;
@@ -231,7 +231,7 @@ pub(super) fn regex_search(state: &mut State, value: &Value, source: &str) -> Re
 }
 
 pub(super) fn range(lower: isize, upper: Option<isize>, step: Option<isize>) -> Result<Value, Error> {
-    // The engine's own would overflow on the extremes.
+    // The engine's `range` would overflow for extreme values.
     let extreme = |n: isize| n.unsigned_abs() > MAX_RANGE_BOUND;
     if [Some(lower), upper, step].into_iter().flatten().any(extreme) {
         return Err(too_much("the numbers of a `range` are at most 1000000000"));
@@ -243,12 +243,12 @@ pub(super) fn range(lower: isize, upper: Option<isize>, step: Option<isize>) -> 
     Ok(range)
 }
 
-/// `x is divisibleby(n)`. The engine's own panics where `n` is zero.
+/// Implements `x is divisibleby(n)`. The engine's test panics if `n` is zero.
 pub(super) fn is_divisible_by(value: i64, divisor: i64) -> bool {
     value.checked_rem(divisor) == Some(0)
 }
 
-/// Python's methods, of those in the vocabulary.
+/// Calls a Python method of the vocabulary.
 pub(super) fn method(state: &mut State, value: &Value, name: &str, args: &[Value]) -> Result<Value, Error> {
     if !has(METHODS, name) {
         return Err(Error::from(ErrorKind::UnknownMethod));
@@ -299,7 +299,7 @@ pub(super) fn charge_all(meter: &mut Meter, of: &[Value]) -> Result<(), Error> {
     of.iter().try_for_each(|value| meter.deep(value))
 }
 
-/// Each element once, and the name of an attribute at each.
+/// Charges for each element once, and for the name of an attribute at each element.
 pub(super) fn charge_elements(meter: &mut Meter, of: &[Value]) -> Result<(), Error> {
     let Some((value, arguments)) = of.split_first() else { return Ok(()) };
     meter.shallow(value)?;
@@ -308,7 +308,7 @@ pub(super) fn charge_elements(meter: &mut Meter, of: &[Value]) -> Result<(), Err
     meter.take(elements.saturating_mul(names))
 }
 
-/// As [`charge_elements`], with the attribute as the first argument.
+/// Charges like [`charge_elements`], with the attribute as the first argument.
 pub(super) fn charge_attributes(meter: &mut Meter, of: &[Value]) -> Result<(), Error> {
     charge_elements(meter, of)?;
     let [value, name, ..] = of else { return Ok(()) };
@@ -316,7 +316,7 @@ pub(super) fn charge_attributes(meter: &mut Meter, of: &[Value]) -> Result<(), E
     meter.take(value.len().unwrap_or(1).saturating_mul(name.as_str().map_or(0, str::len)))
 }
 
-/// A text of which each character or line becomes a value.
+/// Charges for a text of which each character or line becomes a value.
 pub(super) fn charge_parts(meter: &mut Meter, of: &[Value]) -> Result<(), Error> {
     let Some(value) = of.first() else { return Ok(()) };
     meter.shallow(value)?;
@@ -349,7 +349,7 @@ pub(super) fn charge_order(meter: &mut Meter, of: &[Value], sorts: bool) -> Resu
     order(meter, of, sorts, true)
 }
 
-/// As [`charge_order`], but case is folded once and not at each comparison.
+/// Charges like [`charge_order`], but case is folded once and not at each comparison.
 pub(super) fn charge_unique(meter: &mut Meter, of: &[Value]) -> Result<(), Error> {
     order(meter, of, true, false)
 }
@@ -380,7 +380,7 @@ fn order(meter: &mut Meter, of: &[Value], sorts: bool, folds: bool) -> Result<()
     meter.ordering(&keys, times, folds)
 }
 
-/// The value at a dotted path, as the engine finds it; undefined where there is none.
+/// Returns the value at a dotted path, as the engine finds it, or undefined.
 fn at(item: &Value, path: &str) -> Value {
     path.split('.').fold(item.clone(), |value, part| {
         let key = part.parse::<usize>().map_or_else(|_| Value::from(part), Value::from);
@@ -388,7 +388,7 @@ fn at(item: &Value, path: &str) -> Value {
     })
 }
 
-/// The name of an attribute among an argument: a plain text, or `attribute=`.
+/// Returns the name of an attribute in an argument: a plain text, or `attribute=`.
 fn attribute(argument: &Value) -> Option<Value> {
     match argument.kind() {
         ValueKind::Map => argument.get_attr("attribute").ok(),

@@ -1,31 +1,31 @@
-//! The cost of an operation on values, in bytes read: by the sizes of all its operands.
+//! The cost of an operation on values, in bytes read: the sizes of all its operands.
 //!
-//! A value is read by walking it, and the walk pays for each part before it goes on. So the cost of a value that is
-//! made of other values many times over is never more than what is left to spend.
+//! The size of a value is determined by a walk, which charges for each part before it continues. So the walk over a
+//! value that contains other values many times never exceeds the remaining work.
 
 use minijinja::value::ValueKind;
 use minijinja::{Error, State, Value};
 
 use super::budget::{MAX_TEXT, MAX_WORK, go_on, too_much};
 
-/// The cost of an element of a list or map besides its text.
+/// The cost of an element of a list or map in addition to its text.
 const PART: usize = 16;
-/// Values within each other that are walked.
+/// The maximum nesting of a walked value.
 const MAX_WALK: usize = 400;
-/// After how much work the stop flag is read.
+/// The work after which the stop flag is read again.
 const FLAG: usize = 64 << 10;
-/// The names under which a rendering keeps what is left.
+/// The names under which a rendering stores its remaining work and output.
 const WORK_LEFT: &str = "work left";
 const OUTPUT_LEFT: &str = "output left";
-/// The name in the scope of the bytes that may be written. No template can name it.
+/// The name in the scope for the maximum number of written bytes. No template can refer to it.
 pub(super) const OUTPUT_LIMIT: &str = "output limit";
-/// The name in the scope of whether a number in it cannot be read. No template can name it.
+/// The name in the scope for the flag that a number in it cannot be read. No template can refer to it.
 pub(super) const HAS_INEXACT: &str = "has inexact";
 
 /// Charges for the arguments of an operator, a filter or a test. The first is the value that it is applied to.
 pub(super) type Charge = fn(&mut Meter, &[Value]) -> Result<(), Error>;
 
-/// The work that is left to a rendering.
+/// The remaining work of a rendering.
 pub(super) struct Meter {
     left: usize,
     unchecked: usize,
@@ -34,7 +34,7 @@ pub(super) struct Meter {
 }
 
 impl Meter {
-    /// Charges what `charge` takes to the rendering.
+    /// Charges the cost of `charge` to the rendering.
     pub(super) fn of<T>(state: &mut State, charge: impl FnOnce(&mut Self) -> Result<T, Error>) -> Result<T, Error> {
         let left = state.get_temp(WORK_LEFT).and_then(|left| left.as_usize()).unwrap_or(MAX_WORK);
         let has_inexact = state.lookup(HAS_INEXACT).is_some_and(|has| has.is_true());
@@ -45,7 +45,7 @@ impl Meter {
         Ok(result)
     }
 
-    /// Pays for `bytes`.
+    /// Charges for `bytes` bytes.
     pub(super) fn take(&mut self, bytes: usize) -> Result<(), Error> {
         self.left = self.left.checked_sub(bytes).ok_or_else(|| {
             too_much(
@@ -59,22 +59,22 @@ impl Meter {
         Ok(())
     }
 
-    /// Pays for the text, or the number of elements of a value, and not for what these hold.
+    /// Charges for the text or the number of elements of a value, without the content of the elements.
     pub(super) fn shallow(&mut self, value: &Value) -> Result<(), Error> {
         self.take(PART.saturating_add(size(value)))
     }
 
-    /// Pays for a value with everything in it.
+    /// Charges for a value with all its content.
     pub(super) fn deep(&mut self, value: &Value) -> Result<(), Error> {
         self.walk(value, MAX_WALK)
     }
 
-    /// Every number in a value can be read.
+    /// Checks that every number in a value can be read.
     pub(super) fn assert_exact(&mut self, value: &Value) -> Result<(), Error> {
         if self.has_inexact { self.deep(value) } else { Ok(()) }
     }
 
-    /// No attribute of the elements of a list is a number that cannot be read.
+    /// Checks that no attribute of the elements of a list is a number that cannot be read.
     pub(super) fn assert_exact_attributes(
         &self,
         list: &Value,
@@ -105,7 +105,8 @@ impl Meter {
         }
     }
 
-    /// Pays for comparing two values: the comparison ends where they differ, and so at the end of the smaller.
+    /// Charges for comparing two values. A comparison ends at the first difference, and so at the end of the smaller
+    /// value.
     pub(super) fn comparison(&mut self, a: &Value, b: &Value) -> Result<(), Error> {
         if let (Some(a), Some(b)) = (a.as_str(), b.as_str()) {
             return self.take(PART + a.len().min(b.len()));
@@ -121,19 +122,18 @@ impl Meter {
         self.deep(if length(a) <= length(b) { a } else { b })
     }
 
-    /// Pays for looking for `item` in `container`.
+    /// Charges for a search for `item` in `container`.
     pub(super) fn containment(&mut self, item: &Value, container: &Value) -> Result<(), Error> {
         match container.kind() {
             ValueKind::Seq | ValueKind::Iterable => {
                 container.try_iter()?.checked().try_for_each(|one| self.comparison(&one?, item))
             }
-            // A key is hashed; what is no text is looked for in its printed form.
+            // A key is hashed; another value is searched in its printed form.
             _ => self.take(container.as_str().map_or(0, str::len)).and_then(|()| self.deep(item)),
         }
     }
 
-    /// Pays for ordering the elements of a list by `keys` of them. Where case is ignored, each comparison makes copies
-    /// of both texts.
+    /// Charges for ordering the elements of a list by `keys`. If case is ignored, each comparison copies both texts.
     pub(super) fn ordering(&mut self, keys: &[Value], times: usize, folds_case: bool) -> Result<(), Error> {
         let mut longest = 0;
         for key in keys {
@@ -156,26 +156,26 @@ pub(super) fn assert_valid(value: &Value) -> Result<(), Error> {
     if value.kind() != ValueKind::Invalid {
         return Ok(());
     }
-    // The engine tells the error of an invalid value only to those that iterate over it.
+    // The engine reports the error of an invalid value only to an iteration over it.
     Value::from(vec![value.clone()]).try_iter()?.checked().try_for_each(|item| item.map(drop))
 }
 
-/// Bytes of a text, or sixteen an element.
+/// Returns the bytes of a text, or sixteen for each element.
 fn size(value: &Value) -> usize {
     value.as_str().map_or_else(|| value.len().unwrap_or(0).saturating_mul(PART), str::len)
 }
 
-/// Pays for `bytes` read or made.
+/// Charges for `bytes` bytes read or created.
 pub(super) fn spend(state: &mut State, bytes: usize) -> Result<(), Error> {
     Meter::of(state, |meter| meter.take(bytes))
 }
 
-/// Pays for reading all of a text, or each element of a list or map once.
+/// Charges for reading a whole text, or each element of a list or map once.
 pub(super) fn pay_for(state: &mut State, value: &Value) -> Result<(), Error> {
     Meter::of(state, |meter| meter.shallow(value))
 }
 
-/// Pays for a text that is about to be made.
+/// Charges for a text before it is created.
 pub(super) fn making(state: &mut State, bytes: usize) -> Result<(), Error> {
     if bytes > MAX_TEXT {
         return Err(too_much("a text made here would be larger than 1 MiB; truncate first"));
@@ -183,13 +183,13 @@ pub(super) fn making(state: &mut State, bytes: usize) -> Result<(), Error> {
     spend(state, bytes)
 }
 
-/// Bytes that the rendering may still write.
+/// Returns the bytes that the rendering may still write.
 pub(super) fn output_left(state: &State) -> usize {
     let left = state.get_temp(OUTPUT_LEFT).or_else(|| state.lookup(OUTPUT_LIMIT));
     left.and_then(|left| left.as_usize()).unwrap_or(0)
 }
 
-/// Counts `bytes` that are about to be written.
+/// Counts `bytes` before they are written.
 pub(super) fn write(state: &mut State, bytes: usize) -> Result<(), Error> {
     go_on(bytes)?;
     let left = output_left(state).checked_sub(bytes).ok_or_else(|| Error::from(minijinja::ErrorKind::WriteFailure))?;

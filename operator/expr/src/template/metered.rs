@@ -1,9 +1,9 @@
-//! The operators of templates, each paid for before it runs.
+//! The operators of templates, each charged before it runs.
 //!
-//! The template engine compiles operators to instructions that read their operands whole, however large. Before each of
-//! these an instruction is put that hands its operands to a filter of ours, which charges for them, and one that puts
-//! them back; the operator itself stays the engine's. What is computed anew at every iteration, such as a slice of a
-//! slice, is collected once where it is made.
+//! The template engine compiles operators to instructions that read their whole operands, whatever their size. Before
+//! each of these, two instructions are inserted: one passes the operands to a filter of ours, which charges for them,
+//! and one puts them back. The operator itself is that of the engine. Values that would be computed again at every
+//! iteration, such as a slice of a slice, are collected when they are created.
 
 use minijinja::machinery::{Instruction, Instructions};
 use minijinja::value::{Rest, ValueKind};
@@ -11,7 +11,7 @@ use minijinja::{Environment, Error, State, Value};
 
 use super::meter::{Charge, Meter, assert_valid, write};
 
-/// The filters that charge, by names that no template can call.
+/// The charging filters, with names that no template can call.
 const CHARGES: [(&str, Charge); 10] = [
     (COMPARE, |meter, of| match of {
         [a, b] => meter.comparison(a, b),
@@ -27,15 +27,14 @@ const CHARGES: [(&str, Charge); 10] = [
     }),
     (CONCAT, all),
     (ADD, |meter, of| of.iter().try_for_each(|value| meter.shallow(value))),
-    // The key is hashed, or compared with names.
-    // A text or an iterable is walked up to the item.
+    // The key is hashed, or compared with names. A text or an iterable is walked up to the item.
     (ITEM, |meter, of| {
         of.get(1).map_or(Ok(()), |key| meter.deep(key))?;
         let walked = |of: &&Value| matches!(of.kind(), ValueKind::String | ValueKind::Iterable);
         of.first().filter(walked).map_or(Ok(()), |value| meter.shallow(value))
     }),
     (MAP, |meter, of| of.iter().step_by(2).try_for_each(|key| meter.deep(key))),
-    // A text is cut by characters, of up to four bytes.
+    // A text is cut by characters, which have up to four bytes.
     (SLICE, |meter, of| of.first().map_or(Ok(()), |value| meter.take(value.as_str().map_or(0, str::len) * 4))),
     (LOOP, |meter, of| of.iter().try_for_each(|value| meter.shallow(value))),
     (CHANGED, |meter, of| of.iter().skip(1).try_for_each(|value| meter.deep(value))),
@@ -52,23 +51,23 @@ const LOOP: &str = "charge_loop";
 const CHANGED: &str = "charge_changed";
 /// Counts the template's own text before it is written.
 const RAW: &str = "charge_raw";
-/// Collects what would be computed again at every iteration.
+/// Collects a value that would be computed again at every iteration.
 const COLLECT: &str = "charge_collect";
-/// Refuses a number that cannot be read where a filter or method gave it.
+/// Refuses a number that cannot be read in the result of a filter or method.
 const VALID: &str = "charge_valid";
-/// An index that makes the engine look a filter up by its name.
+/// The index by which the engine finds a filter by its name.
 const BY_NAME: u8 = !0;
 
 fn all(meter: &mut Meter, of: &[Value]) -> Result<(), Error> {
     of.iter().try_for_each(|value| meter.deep(value))
 }
 
-/// Adds what the instructions of [`metered`] call.
+/// Adds the filters that the instructions of [`metered`] call.
 pub(super) fn add_charges(env: &mut Environment<'static>) {
     for (name, charge) in CHARGES {
         env.add_filter(name, move |state: &mut State, of: Rest<Value>| {
             Meter::of(state, |meter| charge(meter, &of)).map(|()| {
-                // The first of a list that is unpacked comes to lie on top.
+                // The first element of an unpacked list ends on top of the stack.
                 of.0.iter().rev().cloned().collect::<Value>()
             })
         });
@@ -78,7 +77,7 @@ pub(super) fn add_charges(env: &mut Environment<'static>) {
     env.add_filter(COLLECT, |state: &mut State, value: Value| collected(state, value));
 }
 
-/// The value, its elements computed now.
+/// Returns the value with its elements computed.
 pub(super) fn collected(state: &mut State, value: Value) -> Result<Value, Error> {
     if value.kind() != ValueKind::Iterable {
         return Ok(value);
@@ -94,13 +93,13 @@ pub(super) fn collected(state: &mut State, value: Value) -> Result<Value, Error>
     Ok(Value::make_object_iterable(items, |items| Box::new(items.iter().cloned())))
 }
 
-/// The charge for an instruction, and how many operands it reads.
+/// Returns the charging filter of an instruction, and the number of its operands.
 fn charge(instruction: &Instruction<'_>) -> Option<(&'static str, usize)> {
     Some(match instruction {
         Instruction::Eq | Instruction::Ne | Instruction::Gt | Instruction::Gte | Instruction::Lt | Instruction::Lte => {
             (COMPARE, 2)
         }
-        // One of a chain: which one cannot be seen.
+        // An operator of a chain. The instruction does not say which one.
         Instruction::CompareAndPreserve(_) => (CHAIN, 2),
         Instruction::In => (IN, 2),
         Instruction::StringConcat => (CONCAT, 2),
@@ -114,14 +113,14 @@ fn charge(instruction: &Instruction<'_>) -> Option<(&'static str, usize)> {
     })
 }
 
-/// The instructions with their charges.
+/// Returns the instructions with their charges.
 ///
-/// The engine refuses a number that cannot be read where a name, a member or an element gives it; `has_inexact`: where
-/// a filter or method gives it, an instruction of ours does.
+/// The engine refuses a number that cannot be read if a name, a member or an element has it. With `has_inexact` an
+/// instruction of ours refuses it in the result of a filter or method.
 pub(super) fn metered<'s>(plain: &Instructions<'s>, has_inexact: bool) -> Instructions<'s> {
     let groups: Vec<Vec<Instruction<'s>>> =
         (0..).map_while(|at| plain.get(at)).map(|instruction| group(instruction.clone(), has_inexact)).collect();
-    // Where each instruction begins now. A jump leads to the charge of what it led to.
+    // The new start of each instruction. A jump leads to the charge before its target.
     let mut starts = Vec::with_capacity(groups.len() + 1);
     let mut next = 0_u32;
     for group in &groups {
@@ -151,7 +150,7 @@ pub(super) fn metered<'s>(plain: &Instructions<'s>, has_inexact: bool) -> Instru
     metered
 }
 
-/// One instruction with its charge.
+/// Returns one instruction with its charge.
 fn group(instruction: Instruction<'_>, has_inexact: bool) -> Vec<Instruction<'_>> {
     let apply = |name, count| Instruction::ApplyFilter(name, Some(count), BY_NAME);
     if let Instruction::EmitRaw(text) = &instruction {

@@ -13,17 +13,17 @@ use super::shape::{constant_member, is_number, path};
 use super::vocabulary::{CONSTANTS, FILTERS, FUNCTIONS, METHODS, TESTS, has, words};
 use crate::{LanguageError, Reference, nearest::is_near, reference::Member, text};
 
-/// Bytes of source.
+/// The maximum size of the source, in bytes.
 pub const MAX_SOURCE: usize = 16 << 10;
-/// Words in one tag. Chains of operators become deep trees, so this bounds their depth too.
+/// The maximum number of tokens in one tag. Chains of operators become deep trees, so it limits their depth too.
 pub const MAX_WORDS: usize = 256;
-/// Brackets within each other, and blocks (each `elif` counts) within each other.
+/// The maximum nesting of brackets, and of blocks (each `elif` counts).
 pub const MAX_NESTING: usize = 24;
-/// The step of a slice, either way.
+/// The maximum magnitude of the step of a slice.
 const MAX_STEP: u64 = 1_000_000;
-/// The size of a computed text, in sizes of a variable.
+/// The maximum size of a computed text, as a multiple of a variable's size.
 pub const MAX_GROWTH: u32 = 32;
-/// The size of a text that is computed inside a loop, in sizes of a variable.
+/// The maximum size of a text that is computed inside of a loop, as a multiple of a variable's size.
 pub const MAX_GROWTH_IN_LOOP: u32 = 4;
 
 /// A refusal, with its line.
@@ -65,7 +65,7 @@ impl From<minijinja::Error> for Refusal {
     }
 }
 
-/// The names `source` uses, if it contains only what a template may contain.
+/// Returns the names in `source`, or refuses a construct that templates must not have.
 pub(super) fn check(source: &str) -> Result<BTreeSet<Reference>, Refusal> {
     if source.len() > MAX_SOURCE {
         return Err(Refusal::limit(
@@ -83,12 +83,11 @@ pub(super) fn check(source: &str) -> Result<BTreeSet<Reference>, Refusal> {
     Ok(walk.references)
 }
 
-/// Bounds the depth that parsing reaches, on the engine's own words, which are read without
-/// recursion.
+/// Limits the depth of the parser, on the engine's own tokens, which are read without recursion.
 fn check_words(source: &str) -> Result<(), Refusal> {
     let (mut words, mut brackets, mut blocks): (usize, usize, usize) = (0, 0, 0);
     let mut opens_block = false;
-    // How many blocks each open `if` stands for: itself and its `elif`s.
+    // The number of blocks for each open `if`: itself and its `elif`s.
     let mut arms: Vec<usize> = Vec::new();
     for word in tokenize(source, false, SyntaxConfig::default()) {
         let (token, span) = word?;
@@ -129,13 +128,13 @@ fn check_words(source: &str) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// A walk over the syntax tree that collects names and refuses what is not allowed.
+/// The walk over the syntax tree, which collects names and refuses forbidden constructs.
 ///
-/// Every expression has a *growth*: how many times the largest value of the scope its text could be
-/// as large as. Constants do not grow (they are in the source), variables grow by one,
-/// concatenation adds up, and filters start again at one because their results are bounded.
+/// Every expression has a *growth*: the maximum size of its text as a multiple of the largest value of the scope.
+/// Constants have no growth (they are in the source), variables have one, concatenation adds up, and filters start
+/// again at one because their results are limited.
 struct Walk<'s> {
-    /// The variables of the loops around the current place, and their growth.
+    /// The variables of the loops around the current position, with their growth.
     locals: Vec<(&'s str, u32)>,
     loops: usize,
     references: BTreeSet<Reference>,
@@ -165,8 +164,7 @@ impl<'s> Walk<'s> {
             ast::Stmt::AutoEscape(s) => (s.span(), "autoescape"),
             ast::Stmt::FilterBlock(s) => (s.span(), "filter"),
             ast::Stmt::Do(s) => (s.span(), "do"),
-            // Statements of features that are not compiled in here, should another crate turn
-            // them on.
+            // Statements of features that are not enabled here, in case another crate enables them.
             #[allow(unreachable_patterns)]
             _ => (Span::default(), "this"),
         };
@@ -239,7 +237,7 @@ impl<'s> Walk<'s> {
         }
         match expr {
             ast::Expr::Const(_) => Ok(0),
-            // A variable is a path of its own.
+            // A variable is a path without members.
             ast::Expr::Var(_) => Ok(1),
             ast::Expr::GetAttr(get) => self.expression(&get.expr),
             ast::Expr::GetItem(get) => {
@@ -247,7 +245,7 @@ impl<'s> Walk<'s> {
                 self.expression(&get.expr)
             }
             ast::Expr::Slice(slice) => {
-                // The engine negates the step without looking.
+                // The engine negates the step without a check.
                 let small = match slice.step.as_ref().map(constant_member) {
                     None => true,
                     Some(Some(Member::Position(step))) => (1..=MAX_STEP).contains(&step.unsigned_abs()),
@@ -296,7 +294,7 @@ impl<'s> Walk<'s> {
         }
     }
 
-    /// Checks the operand of a filter or test; `guards` if that provides for its absence.
+    /// Checks the operand of a filter or test. `guards` says whether the filter or test handles its absence.
     fn subject(&mut self, subject: &ast::Expr<'s>, guards: bool) -> Grown {
         match path(subject) {
             Some((root, members)) if guards => Ok(self.refer(root, members, true)),
@@ -362,7 +360,7 @@ impl<'s> Walk<'s> {
     }
 }
 
-/// Refuses a word that is not in the vocabulary, with the nearest that is.
+/// Refuses a word that is not in the vocabulary, and suggests the nearest one.
 fn known(sort: &str, name: &str, existing: &'static str, span: Span) -> Result<(), Refusal> {
     if has(existing, name) {
         return Ok(());

@@ -6,7 +6,7 @@ use minijinja::machinery::ast;
 
 use crate::reference::Member;
 
-/// The variable and the members of an expression that is a path of constants.
+/// Returns the variable and the members of an expression that is a path of constants.
 pub(super) fn path<'s>(expr: &ast::Expr<'s>) -> Option<(&'s str, Vec<Member>)> {
     let mut members = Vec::new();
     let mut expr = expr;
@@ -43,12 +43,12 @@ pub(super) fn constant_member(key: &ast::Expr<'_>) -> Option<Member> {
     }
 }
 
-/// Whether an expression is a number or fails, whatever the scope.
+/// Whether an expression is always a number or an error.
 pub(super) fn is_number(expr: &ast::Expr<'_>) -> bool {
     match expr {
         ast::Expr::Const(constant) => constant.value.is_number(),
         ast::Expr::UnaryOp(op) => matches!(op.op, ast::UnaryOpKind::Neg) && is_number(&op.expr),
-        // With arguments, `int` and `float` may give a default of another type.
+        // With arguments, `int` and `float` can return a default of another type.
         ast::Expr::Filter(filter) => match filter.name {
             "int" | "float" => filter.args.is_empty(),
             name => matches!(name, "abs" | "round" | "length" | "count"),

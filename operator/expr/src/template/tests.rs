@@ -1,4 +1,4 @@
-//! The results of templates, and what they refuse. No test here depends on another.
+//! Tests of the results of templates, and of refused templates.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use serde_json::{Value, json};

@@ -1,11 +1,11 @@
-//! URLs from templates: what an expression gives stays a part of the path or the query, and cannot become another path,
-//! another parameter or another host.
+//! URLs from templates: the value of an expression stays a part of the path or the query, and cannot become another
+//! path, another parameter or another host.
 //!
-//! rendering with every value framed *(pure)* -> pieces -> one URL. Judged by where a value stands:
+//! rendering with every value framed *(pure)* -> pieces -> one URL. The rule for a value depends on its position:
 //!
 //! | place | rule |
 //! |---|---|
-//! | the beginning | taken as it is: it is the URL's scheme and host, which `allowedHosts` judges |
+//! | the beginning | unchanged: it is the URL's scheme and host, which `allowedHosts` checks |
 //! | before the end of the host and port | characters of hosts and ports; only a port if a value began with the host |
 //! | after that | percent-encoded, unless `urlencode` did it; no path segment becomes empty, `.` or `..` |
 
@@ -19,16 +19,17 @@ use super::filters::text;
 use super::meter::{making, write as count_output};
 use crate::text::clean;
 
-/// Begins the frame of a value: this, `e` or `v`, the length in bytes, a colon, the value.
+/// The beginning of the frame of a value: this, `e` or `v`, the length in bytes, a colon, the value.
 const MARK: char = '\u{1}';
 /// All characters but those that RFC 3986 calls unreserved.
 const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
-/// Bytes of a scheme and host that have a value in them, as far as the value.
+/// The maximum size of a scheme and host that contain a value, up to the value, in bytes.
 const MAX_HOST: usize = 1024;
-/// The number of times that a segment is decoded in search of dots. A value is encoded once.
+/// The number of times that a segment is decoded to find dots. A value is encoded once.
 const DECODINGS: usize = 4;
 
-/// `urlencode`: percent-encodes everything but letters, digits and `-._~`. In a URL the result is not encoded again.
+/// Implements `urlencode`: percent-encodes all characters but letters, digits and `-._~`. In a URL the result is not
+/// encoded again.
 pub(super) fn urlencode(state: &mut State, value: &Value) -> Result<Value, Error> {
     making(state, value.as_str().map_or(0, str::len))?;
     if is_encoded(value) {
@@ -39,7 +40,7 @@ pub(super) fn urlencode(state: &mut State, value: &Value) -> Result<Value, Error
     Ok(Value::from_safe_string(encoded))
 }
 
-/// Prints a value inside a frame, so that [`assemble`] can tell it from the template's own text.
+/// Prints a value inside of a frame, so that [`assemble`] can distinguish it from the template's own text.
 pub(super) fn print_framed(out: &mut Output, state: &mut State, value: &Value) -> Result<(), Error> {
     let kind = if is_encoded(value) { 'e' } else { 'v' };
     let text = text(state, value)?;
@@ -51,13 +52,13 @@ fn encode(text: &str) -> String {
     utf8_percent_encode(&clean(text), ENCODED).to_string()
 }
 
-/// Whether a value was made by [`urlencode`] and still has only characters that it leaves.
+/// Whether a value is a result of [`urlencode`] and still has only the characters of one.
 fn is_encoded(value: &Value) -> bool {
     let left = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~%".contains(&byte);
     value.is_safe() && value.as_str().is_some_and(|text| text.bytes().all(left))
 }
 
-/// Returns the URL of a rendering with frames, or what is wrong with a value and the remedy.
+/// Returns the URL of a rendering with frames, or the problem with a value and the remedy.
 pub(super) fn assemble(framed: &str) -> Result<String, String> {
     let mut url = Url::default();
     let mut rest = framed;
@@ -73,7 +74,7 @@ pub(super) fn assemble(framed: &str) -> Result<String, String> {
     Ok(url.text)
 }
 
-/// Returns a frame's kind, its value and what follows it.
+/// Returns the kind of a frame, its value and the text after it.
 fn unframe(frame: &str) -> Option<(char, &str, &str)> {
     let kind = frame.chars().next().filter(|kind| matches!(kind, 'e' | 'v'))?;
     let (length, rest) = frame.get(1..)?.split_once(':')?;
@@ -81,14 +82,14 @@ fn unframe(frame: &str) -> Option<(char, &str, &str)> {
     Some((kind, value, after))
 }
 
-/// A URL that is being put together.
+/// A URL during its assembly.
 #[derive(Default)]
 struct Url {
     text: String,
-    /// The places of the values but the one at the beginning. An empty value has a place, too.
+    /// The positions of the values without the one at the beginning. An empty value has a position, too.
     values: Vec<Range<usize>>,
     has_value: bool,
-    /// Whether the value at the beginning holds the scheme, and with it the host.
+    /// Whether the value at the beginning contains the scheme, and with it the host.
     begins_host: bool,
 }
 
@@ -116,7 +117,7 @@ impl Url {
         Ok(())
     }
 
-    /// Refuses a value in the host or port that could end it, or leave it to what follows.
+    /// Refuses a value in the host or port that could end it, or that the following text could continue.
     fn check_host(&self, value: &str) -> Result<(), String> {
         let empty = value.is_empty() && self.text.ends_with(['/', '\\', ':']);
         let port = self.text.ends_with(':') && value.bytes().all(|byte| byte.is_ascii_digit());
@@ -128,13 +129,13 @@ impl Url {
             .to_owned())
     }
 
-    /// Refuses values that go on with the template's own host name and hold a dot: after `api.example.com` they would
-    /// name a host of another domain.
+    /// Refuses values that continue the template's own host name and contain a dot: after `api.example.com` they would
+    /// lead to a host of another domain.
     fn check_host_end(&self) -> Result<(), String> {
         let end = end_of_authority(&self.text).unwrap_or(self.text.len());
         let mut from = None;
         for value in self.values.iter().filter(|value| value.end <= end && !value.is_empty()) {
-            // Values that touch are one.
+            // Adjacent values count as one.
             let start = match from {
                 Some((start, before)) if before == value.start => start,
                 _ => value.start,
@@ -153,7 +154,7 @@ impl Url {
         Ok(())
     }
 
-    /// Refuses values that make a segment of the path `.` or `..`, in whatever spelling a server could read as that.
+    /// Refuses values that make a segment of the path `.` or `..`, in any spelling that a server could read so.
     fn check_segments(&self) -> Result<(), String> {
         let Some(first) = end_of_authority(&self.text) else { return Ok(()) };
         let mut from = first;
@@ -182,8 +183,8 @@ impl Url {
     }
 }
 
-/// Returns where scheme, host and port end, if what follows them has begun. As URLs are parsed: any number of slashes
-/// of either kind may stand before the host.
+/// Returns the end of scheme, host and port, if text follows them. Like a parser of URLs: any number of slashes of
+/// either kind can precede the host.
 fn end_of_authority(url: &str) -> Option<usize> {
     let (scheme, rest) = url.split_once(':')?;
     let host = rest.trim_start_matches(['/', '\\', '\t', '\n', '\r']);
@@ -203,19 +204,19 @@ fn is_host(text: &str) -> bool {
     }
 }
 
-/// Whether a segment has nothing but blank space in it, once decoded.
+/// Whether a decoded segment contains only blank space.
 fn is_blank(segment: &str) -> bool {
     percent_decode(segment.as_bytes()).decode_utf8_lossy().trim().is_empty()
 }
 
-/// Whether a segment has, once decoded, a part between slashes of either kind that is `.` or `..`, with parameters or
-/// blank space or without.
+/// Whether a decoded segment has a part between slashes of either kind that is `.` or `..`, also with parameters or
+/// blank space.
 fn leads_elsewhere(segment: &str) -> bool {
     let mut bytes = segment.as_bytes().to_vec();
     for _ in 0..DECODINGS {
         bytes = percent_decode(&bytes).collect();
     }
-    // Some servers read the wide, small and doubled forms of dots and slashes as what they look like.
+    // Some servers normalize wide, small and doubled forms of dots and slashes.
     let decoded: String = String::from_utf8_lossy(&bytes).nfkc().collect();
     decoded.split(['/', '\\', '\u{2044}', '\u{2215}']).any(|part| {
         let part = part.split(';').next().unwrap_or_default();

@@ -1,7 +1,7 @@
-//! The words of templates: every filter, test, method and function there is.
+//! The vocabulary of templates: all filters, tests, methods and functions.
 //!
-//! Nothing that the template engine brings along is available unless it is listed here, and
-//! nothing may be listed that reads more than its arguments or makes more than its bound.
+//! Only listed words of the template engine are available. A listed word reads only its arguments, and its result is
+//! within its limit.
 
 use std::borrow::Cow;
 use std::sync::LazyLock;
@@ -13,7 +13,7 @@ use super::meter::{Charge, Meter, assert_valid};
 use super::metered::{add_charges, collected};
 use super::{filters as own, url};
 
-/// Steps of the template engine in one rendering.
+/// The maximum number of steps of the template engine in one rendering.
 pub const FUEL: u64 = 20_000;
 
 /// The filters of templates.
@@ -33,26 +33,26 @@ pub const METHODS: &str = "capitalize count endswith find get isalnum isalpha is
 /// The functions of templates.
 pub const FUNCTIONS: &str = "range";
 
-/// Names that exist in every template besides the scope's.
+/// Names that exist in every template in addition to the scope's.
 pub(super) const CONSTANTS: &str = "null";
 
-/// The words of a list.
+/// Returns the words of a list.
 pub(super) fn words(list: &'static str) -> impl Iterator<Item = &'static str> {
     list.split_whitespace()
 }
 
-/// Whether a list has this word.
+/// Whether a list contains this word.
 pub(super) fn has(list: &'static str, word: &str) -> bool {
     words(list).any(|w| w == word)
 }
 
-/// The template engine with exactly this vocabulary. It holds no state of any rendering.
+/// Returns the template engine with exactly this vocabulary. It has no state of a rendering.
 pub(super) fn environment() -> &'static Environment<'static> {
     static ENVIRONMENT: LazyLock<Environment<'static>> = LazyLock::new(build);
     &ENVIRONMENT
 }
 
-/// The same for a URL: every value is printed in a frame.
+/// Returns the engine for URLs, which prints every value in a frame.
 pub(super) fn url_environment() -> &'static Environment<'static> {
     static ENVIRONMENT: LazyLock<Environment<'static>> = LazyLock::new(|| {
         let mut env = build();
@@ -65,7 +65,7 @@ pub(super) fn url_environment() -> &'static Environment<'static> {
 fn build() -> Environment<'static> {
     let mut env = Environment::empty();
     env.set_undefined_behavior(UndefinedBehavior::Strict);
-    // The steps that charge for operands come on top.
+    // The charging instructions count as further steps.
     env.set_fuel(Some(2 * FUEL));
     env.set_recursion_limit(64);
     env.set_unknown_method_callback(own::method);
@@ -95,9 +95,9 @@ fn add_own_filters(env: &mut Environment<'static>) {
     env.add_filter("urlencode", url::urlencode);
 }
 
-/// Filters of the engine, each with what it costs.
+/// Adds filters of the engine, each with its cost.
 fn add_engine_filters(env: &mut Environment<'static>) {
-    // One value, or each element of a list once.
+    // Filters that read one value, or each element of a list once.
     let shallow: [(&'static str, Value); 9] = [
         ("count", Value::from_function(filters::length)),
         ("float", Value::from_function(filters::float)),
@@ -107,13 +107,13 @@ fn add_engine_filters(env: &mut Environment<'static>) {
         ("map", Value::from_function(filters::map)),
         ("reject", Value::from_function(filters::reject)),
         ("select", Value::from_function(filters::select)),
-        // Its result is computed when it is iterated over.
+        // Its result is computed during the iteration.
         ("reverse", Value::from_function(filters::reverse)),
     ];
     for (name, function) in shallow {
         add_metered(env, name, function, own::charge_elements);
     }
-    // What looks at the kind of a value, a number, or the first of a list.
+    // Filters that read the type of a value, a number, or the first element of a list.
     env.add_filter("abs", filters::abs);
     env.add_filter("bool", |state: &State, value: &Value| {
         assert_valid(value)?;
@@ -137,7 +137,7 @@ fn add_engine_filters(env: &mut Environment<'static>) {
     add_metered(env, "unique", Value::from_function(filters::unique), own::charge_unique);
 }
 
-/// Adds a filter of the engine that is paid for before it runs, and whose result is collected.
+/// Adds a filter of the engine that is charged before it runs, and whose result is collected.
 fn add_metered(env: &mut Environment<'static>, name: &'static str, function: Value, charge: Charge) {
     env.add_filter(name, move |state: &mut State, arguments: Rest<ValueOrKwargs>| {
         let arguments = arguments.into_values();

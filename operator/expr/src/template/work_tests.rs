@@ -1,5 +1,5 @@
-//! Every word and operator of templates on large operands: each charges by what it reads, of both its operands, and a
-//! loop of it ends.
+//! Tests of every word and operator of templates with large operands: each charges for the bytes of all its operands,
+//! and a loop of it ends.
 
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, clippy::disallowed_types)]
 use std::collections::BTreeSet;
@@ -11,22 +11,22 @@ use super::budget::MAX_WORK;
 use super::{Template, vocabulary};
 use crate::{LanguageError, Scope, budget};
 
-/// Bytes of a large text, and about those that are charged for a large list or map.
+/// The size of a large text in bytes, and the approximate charge for a large list or map.
 const LARGE: u64 = 300_000;
 
-/// The least that an expression must charge.
+/// The minimum charge of an expression.
 #[derive(Clone, Copy)]
 enum Least {
-    /// It reads one large operand.
+    /// One large operand is read.
     One,
-    /// It reads two of them.
+    /// Two large operands are read.
     Both,
-    /// It reads nothing of them but their kind or one number.
+    /// Only the type or one number of an operand is read.
     Nothing,
 }
 use Least::{Both, Nothing, One};
 
-/// Sorts of words: filters, tests, methods, functions and operators.
+/// The kinds of words: filters, tests, methods, functions and operators.
 const TABLE: &[(&str, &str, &str, Least)] = &[
     ("filter", "abs", "5 | abs", Nothing),
     ("filter", "bool", "text | bool", Nothing),
@@ -182,7 +182,7 @@ const TABLE: &[(&str, &str, &str, Least)] = &[
     ("operator", "{x: y}", "{text: 1}", One),
 ];
 
-/// The parts of the syntax tree of templates besides names: a new operator of the engine is refused by name there.
+/// The parts of the syntax tree of templates without names: a new operator of the engine has to be added here.
 const OPERATORS: [&str; 24] = [
     "in", "not in", "==", "!=", "<", "<=", ">", ">=", "chain", "+", "~", "-", "*", "/", "//", "%", "**", "-x", "not",
     "and", "or", "if", "x[y]", "x.y",
@@ -251,7 +251,7 @@ fn every_word_charges_by_the_sizes_of_all_its_operands() {
             Both => 2 * LARGE,
             Nothing => 0,
         };
-        // What broke off at the bound charged all there was before it.
+        // An expression that stopped at the limit was charged for everything before it.
         if charged < least && result.is_ok() {
             wrong.push(format!("{sort} {word}: {expression}: charged {charged}, reads at least {least}"));
         }
@@ -264,7 +264,8 @@ fn a_loop_over_two_large_operands_ends_within_the_work_of_a_rendering() {
     let scope = scope();
     let mut tried = BTreeSet::new();
     for (sort, word, expression, least) in TABLE {
-        // What reads one operand once is bounded by what it charges; the products are tried here.
+        // An expression that reads one operand once is limited by its charge; expressions with two operands are tried
+        // here.
         if !(matches!(least, Both) || *sort == "operator") || !tried.insert((sort, word)) {
             continue;
         }

@@ -1,4 +1,4 @@
-//! The influence that a value can have on a URL, and its limits.
+//! Tests of the influence that a value can have on a URL, and of its limits.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use proptest::prelude::*;
@@ -80,7 +80,7 @@ fn a_value_in_the_query_stays_one_parameter() {
     let template = "https://api.example.com/orders?id={{ v }}&limit=1#{{ v }}";
     gives(template, "1&all=true", "https://api.example.com/orders?id=1%26all%3Dtrue&limit=1#1%26all%3Dtrue");
     gives(template, "1+1 #", "https://api.example.com/orders?id=1%2B1%20%23&limit=1#1%2B1%20%23");
-    // Dots are segments only in the path.
+    // Dots are special only in the path.
     gives(template, "../x", "https://api.example.com/orders?id=..%2Fx&limit=1#..%2Fx");
 }
 
@@ -157,7 +157,7 @@ fn what_urlencode_made_is_not_encoded_twice() {
     gives("https://api.example.com/orders/{{ v | urlencode | urlencode }}", "a/b c", once);
     gives("https://api.example.com/orders/{{ (v | urlencode) if v else 'none' }}", "a/b c", once);
     refused("https://api.example.com/orders/{{ v | urlencode }}", "..", DOTS);
-    // Changed afterwards, it is text like any other.
+    // A changed result of `urlencode` is an ordinary text.
     gives("https://api.example.com/{{ v | urlencode ~ '/x' }}", "a/b", "https://api.example.com/a%252Fb%2Fx");
     gives("https://api.example.com/{{ v | urlencode | replace('%2F', '/') }}", "a/b", "https://api.example.com/a%2Fb");
 }
@@ -194,7 +194,7 @@ fn a_value_that_begins_the_url_is_taken_as_it_is() {
     gives("{{ base }}/orders/{{ v }}", "1/2", "https://api.example.com/v1/orders/1%2F2");
     gives("{{ base }}?id={{ v }}", "1&2", "https://api.example.com/v1?id=1%262");
     gives("{{ v }}://h.example/{{ v }}", "https", "https://h.example/https");
-    // Only one value begins it, also where that one is empty.
+    // Only one value can begin the URL, even if it is empty.
     refused("{{ '' }}{{ v }}", "https://evil.example/", HOST);
     refused("{% for i in ['', v] %}{{ i }}{% endfor %}", "https://evil.example/", HOST);
 }
@@ -232,14 +232,14 @@ fn a_value_in_the_host_cannot_end_it() {
             refused(template, value, HOST);
         }
     }
-    // It cannot go on with the host that another value began.
+    // A value cannot continue the host that another value began.
     for value in [".evil.example", "-evil.example", ":8080", "8080"] {
         refused("{{ 'https://api.example.com' }}{{ v }}/x", value, HOST);
         refused("{{ 'https://api' }}.eu{{ v }}.example.com/x", value, HOST);
     }
     gives("{{ 'http://api.svc' }}:{{ v }}/x", 8080, "http://api.svc:8080/x");
     gives("{{ 'http' }}://{{ v }}/x", "api.svc", "http://api.svc/x");
-    // An empty host would make what follows the host.
+    // With an empty host the following text would become the host.
     refused("https://{{ v }}/orders/x", "", HOST);
     refused("https://{{ v }}{{ v }}/orders/x", "", HOST);
     refused("https://h.example:{{ v }}/orders/x", "", HOST);
