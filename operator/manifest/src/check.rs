@@ -26,32 +26,32 @@ pub const REQUESTER: &str = "the requester";
 /// One document of a text.
 #[derive(Clone, Debug)]
 pub struct Checked {
-    /// Its kind as it was written, with the object's name; a plain word where there is none.
+    /// The kind as written with the object's name, or a description if there is no kind.
     pub title: String,
-    /// The Workflow, where it could be read at all.
+    /// The Workflow, if it could be read.
     pub workflow: Option<Box<Workflow>>,
-    /// Whether it says what it is: values and answers have neither an apiVersion nor a kind.
+    /// Whether it has an apiVersion or a kind, which values and answers lack.
     pub is_named: bool,
     /// All problems of the document, in the order of the text.
     pub problems: Vec<Problem>,
 }
 
 impl Checked {
-    /// Whether it can run, or be applied.
+    /// Whether the document can run, or be applied.
     #[must_use]
     pub fn is_valid(&self) -> bool {
         self.problems.iter().all(|problem| problem.severity != Severity::Error)
     }
 }
 
-/// Checks every object of a text under the settings of whoever will run it: its documents, and the items of lists.
+/// Checks every object of a text with the settings of the later run: its documents, and the items of lists.
 #[must_use]
 pub fn check(text: &str, settings: &Settings) -> Vec<Checked> {
     check_with(text, settings, |_| None)
 }
 
-/// Checks every object of a text as [`check`] does, and one of another format by `other`, which returns `None` for the
-/// rest.
+/// Checks every object of a text like [`check`]. Objects of another format are checked by `other`, which returns `None`
+/// for all others.
 #[must_use]
 pub fn check_with(text: &str, settings: &Settings, other: impl Fn(&Node) -> Option<Checked>) -> Vec<Checked> {
     let object = |node: &Node| other(node).unwrap_or_else(|| document(text, node, settings));
@@ -66,7 +66,7 @@ pub fn check_with(text: &str, settings: &Settings, other: impl Fn(&Node) -> Opti
     source::documents(text).into_iter().flat_map(one).collect()
 }
 
-/// The objects of a document: the items of a `List`, as kubectl writes it, or the one that it is.
+/// Returns the objects of a document: the items of a `List`, as kubectl writes it, or the document itself.
 fn objects(node: &Node) -> Vec<&Node> {
     let says = |field: &str, value: &str| node.get(field).and_then(Node::text) == Some(value);
     if says("apiVersion", "v1") && says("kind", "List") {
@@ -121,7 +121,7 @@ fn document(text: &str, node: &Node, settings: &Settings) -> Checked {
     let has_moved = |field: &str| field.starts_with("spec.pattern.") && old_fields::remedy(field).is_some();
     let moved = problems.found.iter().find(|problem| has_moved(&problem.field));
     let workflow = match moved.map(|problem| problem.at.clone()) {
-        // What a plan says about steps that stand elsewhere misleads.
+        // Errors of the plan about old fields would be misleading.
         Some(at) => {
             problems.warn(
                 "NotChecked",
@@ -136,14 +136,14 @@ fn document(text: &str, node: &Node, settings: &Settings) -> Checked {
     kubectl::refused(text, node, &mut problems);
     let all = problems.found.clone();
     problems.found.retain(|problem| !follows_from_unknown(problem, &all));
-    // What could not be checked is said after what has to be corrected first.
+    // Problems about missing checks come after the problems that have to be corrected first.
     problems.found.sort_by_key(|problem| (problem.reason == "NotChecked", problem.at.start, problem.severity));
     let is_named = ["apiVersion", "kind"].iter().any(|field| node.get(field).is_some());
     Checked { title, workflow, is_named, problems: problems.found }
 }
 
-/// Whether a problem only follows from an unknown field: a step whose field has another name does not do exactly one
-/// thing, and such a provider has no kind.
+/// Whether a problem only follows from an unknown field, such as for a step without an action or a provider without a
+/// kind, because its field has another name.
 fn follows_from_unknown(problem: &Problem, all: &[Problem]) -> bool {
     let is_within = |field: &str| field.strip_prefix(&problem.field).is_some_and(|rest| rest.starts_with('.'));
     let is_about_one = |words: &str| problem.message.contains(words);
@@ -151,7 +151,7 @@ fn follows_from_unknown(problem: &Problem, all: &[Problem]) -> bool {
         && all.iter().any(|other| other.reason == "UnknownField" && is_within(&other.field))
 }
 
-/// Returns the name of an object, `refund-…` for one whose name the API server generates, or an empty text.
+/// Returns the name of an object, `refund-…` for a generated one, or an empty text.
 fn name(node: &Node) -> String {
     let field = |name: &str| node.get("metadata").and_then(|metadata| metadata.get(name)).and_then(Node::text);
     match (field("name"), field("generateName")) {
@@ -204,7 +204,8 @@ fn metadata(node: &Node, kind: &str, problems: &mut Problems<'_>) {
     }
 }
 
-/// The Workflow, and what only the plan sees: names, references, languages, gates that nobody could decide.
+/// Reads the Workflow, and adds the problems that only the plan finds: names, references, languages, gates that cannot
+/// be decided.
 fn plan(node: &Node, settings: &Settings, problems: &mut Problems<'_>) -> Option<Box<Workflow>> {
     let mut value = node.to_json();
     if let Some(spec) = value.get_mut("spec").and_then(serde_json::Value::as_object_mut) {
@@ -243,11 +244,11 @@ fn plan(node: &Node, settings: &Settings, problems: &mut Problems<'_>) -> Option
     Some(Box::new(workflow))
 }
 
-/// Whether the plan says better what the schema says too.
+/// Whether an error of the plan says the same as a problem of the schema, and more clearly.
 fn says_the_same(error: &FieldError, problem: &Problem) -> bool {
     match problem.reason {
         "WrongForm" | "Duplicate" | "OutOfBounds" => error.field == problem.field,
-        // A rule stands at the object or the item of a list, and the problem of the plan at the field or the list.
+        // A rule reports the object or the item of a list, and the plan the field or the list.
         "RuleBroken" => {
             let below = error.field.strip_prefix(&problem.field).and_then(|rest| rest.strip_prefix('.'));
             error.field == problem.field
@@ -258,7 +259,7 @@ fn says_the_same(error: &FieldError, problem: &Problem) -> bool {
     }
 }
 
-/// The Workflow with something in place of each input that whoever runs it has to give, which is told.
+/// Returns the Workflow with a placeholder for each required input without a value, and adds a warning for it.
 fn with_wanted_inputs(workflow: &Workflow, node: &Node, problems: &mut Problems<'_>) -> Workflow {
     let mut filled = workflow.clone();
     for (at, input) in filled.spec.inputs.iter_mut().enumerate() {
@@ -274,7 +275,7 @@ fn with_wanted_inputs(workflow: &Workflow, node: &Node, problems: &mut Problems<
     filled
 }
 
-/// Returns a value that fits an input which is required and has none, or `None` for any other input.
+/// Returns a valid value for a required input without a value, or `None` for any other input.
 pub(crate) fn stand_in(input: &Input) -> Option<Json> {
     if input.required != Some(true) || input.value.is_some() || input.default.is_some() {
         return None;

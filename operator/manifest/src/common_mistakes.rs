@@ -1,20 +1,20 @@
-//! Common mistakes of authors: fields as other tools call them, and values of another form, with what to write.
+//! Common mistakes of authors: fields with the names of other tools, and values of another form, each with a remedy.
 //!
 //! Such fields stay errors: only the remedy is worded here.
 
 use crate::old_fields::find;
 
-/// Returns what to write instead of a field that other tools have. `field`: its path, such as `spec.steps[2].when`.
+/// Returns the remedy for a field of other tools. `field` is its path, such as `spec.steps[2].when`.
 pub(crate) fn foreign(field: &str) -> Option<&'static str> {
     find(&FOREIGN, field)
 }
 
-/// Returns what to write where a text stands instead of an object. `field`: its path, such as `spec.steps[2].agent`.
+/// Returns the remedy for a text in place of an object. `field` is its path, such as `spec.steps[2].agent`.
 pub(crate) fn object_form(field: &str) -> Option<&'static str> {
     find(&OBJECTS, field)
 }
 
-/// Fields as other tools call them, and what to write.
+/// The fields of other tools with their remedies.
 const FOREIGN: [(&str, &str); 47] = [
     ("spec.steps[].when", SKIP_IF),
     ("spec.steps[].if", SKIP_IF),
@@ -86,7 +86,7 @@ const FOREIGN: [(&str, &str); 47] = [
     ("spec.agents[].price.cached|cachedInput", "did you mean cachedInputPerMillion? It is a text such as \"0.30\""),
 ];
 
-/// Objects in place of which authors write a text, and their form.
+/// The objects that authors often write as a text, with their form.
 const OBJECTS: [(&str, &str); 15] = [
     ("spec.steps[].agent", "`agent: {name: <agent>, input: <text>}`"),
     ("spec.steps[].set", "`set: {value: <text>}`"),
@@ -131,7 +131,7 @@ mod tests {
                 for name in part.trim_end_matches("[]").split('|') {
                     found.extend(holders.iter().copied().map(|holder| &holder["properties"][name]));
                 }
-                // All but the last part are of objects that there are.
+                // All parts but the last are existing objects.
                 assert!(found.iter().all(|schema| schema.is_object() == parts.peek().is_some()), "{path}: {part}");
                 let is_list = part.ends_with("[]");
                 holders = found.into_iter().map(|schema| if is_list { &schema["items"] } else { schema }).collect();

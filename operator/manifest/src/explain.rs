@@ -34,7 +34,7 @@ pub fn explain(name: &str) -> Result<String, String> {
     }
 }
 
-/// Returns the words that can be explained, by their sort.
+/// Returns the words that can be explained, by their kind.
 #[must_use]
 pub fn topics() -> Vec<(&'static str, Vec<&'static str>)> {
     let mut topics: Vec<(&'static str, Vec<&'static str>)> = Vec::new();
@@ -48,12 +48,12 @@ pub fn topics() -> Vec<(&'static str, Vec<&'static str>)> {
     topics
 }
 
-/// Returns every term.
+/// Returns all terms.
 fn all() -> impl Iterator<Item = Term> {
     TERMS.iter().copied().chain(classes())
 }
 
-/// Returns the meanings of a term, or `None` if it is none.
+/// Returns the meanings of a term, or `None` for another word.
 fn terms(word: &str) -> Option<String> {
     let found = all().filter(|term| term.word.eq_ignore_ascii_case(word));
     let page: String = found.map(|term| format!("{} ({})\n  {}\n", term.word, term.sort, term.text)).collect();

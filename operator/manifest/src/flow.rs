@@ -19,7 +19,7 @@ use crate::server_tools::Catalogues;
 pub use gate::{Asked, Escalation, Gate};
 pub use tools::{AgentTools, AskingGate, OfferedTool};
 
-/// The course of a Workflow.
+/// The flow of a Workflow.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Flow {
@@ -31,18 +31,18 @@ pub struct Flow {
     pub inputs: Vec<Input>,
     /// All steps that may run, in a possible order.
     pub steps: Vec<Step>,
-    /// The agents that may call tools, with these tools and the gates in front of them.
+    /// The agents that may call tools, with these tools and the gates before them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub agents: Vec<AgentTools>,
     /// The edges between steps.
     pub edges: Vec<Edge>,
-    /// The result of the run as written; the last response where it is missing.
+    /// The result of the run as written; the last response if it is missing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub result: Option<String>,
-    /// The paths of the files it leaves behind, as they were written.
+    /// The paths of the run's output files, as written.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub artifacts: Vec<String>,
-    /// The names that the result and the files ask for.
+    /// The names that the result and the files refer to.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub needs: Vec<String>,
 }
@@ -56,11 +56,11 @@ pub struct Input {
     /// Its value, or its default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub value: Option<serde_json::Value>,
-    /// Whether whoever runs it has to give it.
+    /// Whether the user has to give it.
     pub wanted: bool,
 }
 
-/// One thing that may run.
+/// A step or gate of a flow.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Step {
@@ -71,27 +71,27 @@ pub struct Step {
     pub name: String,
     /// Its kind: `agent`, `pod`, `http`, `set`, `hitl`.
     pub kind: &'static str,
-    /// In a few words: `agent writer`, `POST http://…`.
+    /// A short description: `agent writer`, `POST http://…`.
     pub does: String,
     /// Its depth: steps of a branch are one level deeper.
     pub depth: usize,
-    /// The question and its approvers, where it is a gate.
+    /// The question and the approvers, if it is a gate.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gate: Option<Gate>,
-    /// The command of its container with the arguments; that of the image where it is empty.
+    /// The command of its container with the arguments; empty for that of the image.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub command: Vec<String>,
-    /// The names that its templates and conditions ask for.
+    /// The names that its templates and conditions refer to.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub needs: Vec<String>,
-    /// Objects of the namespace that its container is given; whether they are there only the cluster knows:
-    /// `Secret models`.
+    /// The objects of the namespace that its container uses: `Secret models`. Only the cluster knows whether they
+    /// exist.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub uses: Vec<String>,
     /// The condition under which it is skipped.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub skip_if: Option<String>,
-    /// The condition without which nobody is asked.
+    /// The condition without which the gate is not asked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub only_if: Option<String>,
 }
@@ -104,43 +104,43 @@ pub struct Edge {
     pub from: String,
     /// The id of a step; empty for the end.
     pub to: String,
-    /// When, where it is not always.
+    /// The condition; missing if the run always continues there.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub when: Option<String>,
 }
 
 impl Flow {
-    /// The flow of a Workflow.
+    /// Returns the flow of a Workflow.
     #[must_use]
     pub fn of(workflow: &Workflow) -> Self {
         Self::with_catalogues(workflow, &Catalogues::new())
     }
 
-    /// The flow of a Workflow, with each tool of the servers whose catalogues are given.
+    /// Returns the flow of a Workflow, with the tools of the servers whose catalogues are given.
     #[must_use]
     pub fn with_catalogues(workflow: &Workflow, catalogues: &Catalogues) -> Self {
         build::flow(workflow, catalogues)
     }
 
-    /// For people: one paragraph a step.
+    /// Renders the flow for people: one paragraph for each step.
     #[must_use]
     pub fn to_text(&self) -> String {
         tell::text(self)
     }
 
-    /// For people: the tools of each agent, and the gates in front of them.
+    /// Renders the tools of each agent for people, with the gates before them.
     #[must_use]
     pub fn tools_to_text(&self) -> String {
         tell::tools_text(self)
     }
 
-    /// As a Mermaid flowchart.
+    /// Renders the flow as a Mermaid flowchart.
     #[must_use]
     pub fn to_mermaid(&self) -> String {
         draw::mermaid(self)
     }
 
-    /// As a graph for Graphviz.
+    /// Renders the flow as a graph for Graphviz.
     #[must_use]
     pub fn to_dot(&self) -> String {
         draw::dot(self)

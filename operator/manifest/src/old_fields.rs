@@ -30,13 +30,13 @@ const STEP: &str = "move the step to spec.steps, and write its name here";
 const GATE: &str =
     "move the gate to spec.gates as `{name: <name>, hitl: {...}}`, without a type, and write its name here";
 
-/// Returns the remedy for a field that has moved. `field`: its path, such as `spec.steps[2].deps`.
+/// Returns the remedy for a field that has moved. `field` is its path, such as `spec.steps[2].deps`.
 pub(crate) fn remedy(field: &str) -> Option<&'static str> {
     find(&OLD, field)
 }
 
-/// Returns the entry of a table of paths for a field, whatever the positions in its lists. A part of a path in the
-/// table can have alternatives: `spec.steps[].when|if`.
+/// Returns the entry of a table of paths for a field, independent of positions in lists. A part of a path in the table
+/// can have alternatives: `spec.steps[].when|if`.
 pub(crate) fn find(table: &[(&str, &'static str)], field: &str) -> Option<&'static str> {
     let without_positions = |text: &str| {
         let mut parts = text.split('[');

@@ -1,7 +1,7 @@
-//! Writes the pins of a server into the text of a Workflow, and leaves everything else as it is *(pure)*.
+//! The editor that writes the pins of a server into the text of a Workflow, and keeps the rest of the text *(pure)*.
 //!
-//! find the server -> place the edits -> edit -> read again and compare. A text that would come to anything else than
-//! the same objects with these pins is refused.
+//! find the server -> place the edits -> edit -> read again and compare. An edit is refused if the new text does not
+//! have the same objects with these pins.
 
 use std::ops::Range;
 
@@ -10,20 +10,20 @@ use signoff_api::server::ToolPin;
 
 use crate::source::{Node, Value, documents};
 
-/// The most pins of a server.
+/// The maximum number of pins of a server.
 const MOST: usize = 64;
 
-/// The remedy where the text of a file is not edited.
+/// The remedy if the text of a file is not edited.
 const BY_HAND: &str = "write the pins into it by hand";
 
-/// A part of a text, and the text in its place.
+/// An edit: a range of a text and its replacement.
 struct Edit {
     at: Range<usize>,
     with: String,
 }
 
-/// Returns the text of a Workflow in which a server has these pins, beside those that it has of other tools. Comments
-/// and layout stay.
+/// Returns the text of a Workflow in which a server has these pins in addition to those of other tools. Comments and
+/// layout stay.
 ///
 /// # Errors
 /// The reason why the text is not edited, and the remedy.
@@ -70,7 +70,7 @@ fn read(text: &str) -> Result<Vec<Node>, String> {
     read.map_err(|unreadable| refused(&format!("it cannot be read ({})", unreadable.why)))
 }
 
-/// Returns the document with a server, and the number of the server in its list.
+/// Returns the index of the document with a server, and the position of the server in its list.
 fn place_of(documents: &[Node], server: &str) -> Result<(usize, usize), String> {
     let mut found = documents.iter().enumerate().filter_map(|(number, document)| {
         let servers = document.get("spec")?.get("servers")?.items();
@@ -96,7 +96,7 @@ fn merged(existing: Option<&Json>, pins: &[ToolPin]) -> Vec<Json> {
     merged
 }
 
-/// Returns the edits of a list of pins: each definition that differs, and the pins that are new at its end.
+/// Returns the edits of a list of pins: changed definitions, and new pins at its end.
 fn edits_of_list(text: &str, server: &Node, list: &Node, pins: &[ToolPin]) -> Result<Vec<Edit>, String> {
     let Some(last) = list.items().last() else {
         let end = closing(text, list.at.start).filter(|_| list.is_flow_style(text));
@@ -131,7 +131,7 @@ fn edits_of_list(text: &str, server: &Node, list: &Node, pins: &[ToolPin]) -> Re
     Ok(edits)
 }
 
-/// Returns the edit that gives a server a list of pins.
+/// Returns the edit that adds a list of pins to a server.
 fn new_list(text: &str, server: &Node, pins: &[ToolPin]) -> Result<Edit, String> {
     let fields = server.fields();
     let (first, last) = fields.first().zip(fields.last()).ok_or_else(|| refused("the server is empty"))?;
@@ -147,7 +147,7 @@ fn new_list(text: &str, server: &Node, pins: &[ToolPin]) -> Result<Edit, String>
     Ok(below(text, end, &format!("{newline}{indent}pins:{}", lines(text, &indent, pins))))
 }
 
-/// Returns pins as they stand in a list in flow style.
+/// Renders pins for a list in flow style.
 fn in_a_row(pins: &[ToolPin], has_quoted_keys: bool) -> String {
     let quote = if has_quoted_keys { "\"" } else { "" };
     let one = |ToolPin { tool, definition }: &ToolPin| {
@@ -156,7 +156,7 @@ fn in_a_row(pins: &[ToolPin], has_quoted_keys: bool) -> String {
     pins.iter().map(one).collect::<Vec<_>>().join(", ")
 }
 
-/// Returns a line for each pin, each after a line end.
+/// Renders a line for each pin, each after a line end.
 fn lines(text: &str, indent: &str, pins: &[ToolPin]) -> String {
     let newline = newline(text);
     pins.iter().map(|pin| format!("{newline}{indent}- {}", in_a_row(std::slice::from_ref(pin), false))).collect()
@@ -167,16 +167,16 @@ fn newline(text: &str) -> &'static str {
     if text.contains("\r\n") { "\r\n" } else { "\n" }
 }
 
-/// Returns the edit that adds lines below the line on which something ends, whatever comment follows there.
+/// Returns the edit that adds lines below the line at whose end a value ends. A comment can follow on that line.
 fn below(text: &str, end: usize, lines: &str) -> Edit {
-    // The text in a block ends with its own line end.
+    // A text block includes its own last line end.
     let end = if text.get(..end).is_some_and(|before| before.ends_with('\n')) { end - 1 } else { end };
     let rest = text.get(end..).and_then(|rest| rest.find('\n')).map_or(text.len(), |line| end + line);
     let at = if text.get(..rest).is_some_and(|line| line.ends_with('\r')) { rest - 1 } else { rest };
     Edit { at: at..at, with: lines.to_owned() }
 }
 
-/// Returns what stands on a line before a byte: only spaces, and the dashes of lists.
+/// Returns the indentation before a byte: only spaces, and the dashes of lists.
 fn indent_of(text: &str, at: usize) -> Result<&str, String> {
     let before = text.get(..at).and_then(|before| before.rsplit('\n').next()).unwrap_or_default();
     match before.chars().all(|c| matches!(c, ' ' | '-')) {
@@ -208,14 +208,14 @@ fn end_of(text: &str, node: &Node) -> Option<usize> {
     }
 }
 
-/// Returns the byte after a list or an object in flow style that begins at a byte.
+/// Returns the byte after a list or an object in flow style that begins at `start`.
 fn closing(text: &str, start: usize) -> Option<usize> {
     let (mut depth, mut quote, mut before) = (0_usize, None, ' ');
     let mut chars = text.get(start..)?.char_indices().peekable();
     while let Some((at, c)) = chars.next() {
         match (quote, c) {
             (Some('"'), '\\') => _ = chars.next(),
-            // Two of them within quotes are one that is meant.
+            // Two single quotes within quotes are an escaped one.
             (Some('\''), '\'') if chars.peek().is_some_and(|(_, next)| *next == '\'') => _ = chars.next(),
             (Some(open), c) if c == open => quote = None,
             (Some(_), _) => {}
@@ -250,7 +250,7 @@ mod tests {
         Digest::of_bytes(content.as_bytes()).to_string()
     }
 
-    /// The text with pins of `refund` and `yes`.
+    /// Returns the text with pins of `refund` and `yes`.
     fn pinned(text: &str) -> Result<String, String> {
         with_pins(text, "crm", &[pin("refund", "a"), pin("yes", "b")])
     }
@@ -331,7 +331,7 @@ mod tests {
             ("spec:\n  servers:\n  - ? name\n    : crm\n", ""),
             ("spec:\n  servers:\n  - name: crm\n    pins:\n", ""),
         ] {
-            // What can be edited without doubt is right too.
+            // A text that can be edited without doubt is edited correctly.
             if let Err(refused) = pinned(text) {
                 assert!(refused.contains(why) && refused.ends_with(BY_HAND), "{text}: {refused}");
             } else {

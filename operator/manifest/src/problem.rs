@@ -8,15 +8,15 @@ use serde::Serialize;
 
 use crate::source::{Node, Value};
 
-/// One thing that is wrong, or was perhaps not meant.
+/// One error or warning.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Problem {
-    /// Whether it keeps the object from running.
+    /// Whether it prevents the object from running.
     pub severity: Severity,
-    /// A stable word for this sort of problem, which `signoff explain` knows.
+    /// A stable word for this kind of problem, which `signoff explain` knows.
     pub reason: &'static str,
-    /// Where: `spec.steps[1].hitl.prompt`; empty for a document as a whole.
+    /// The field: `spec.steps[1].hitl.prompt`; empty for the whole document.
     pub field: String,
     /// The error and its remedy.
     pub message: String,
@@ -24,7 +24,7 @@ pub struct Problem {
     pub line: usize,
     /// The column in characters, from 1.
     pub column: usize,
-    /// The bytes of the text that are marked.
+    /// The marked range of the text, in bytes.
     #[serde(skip)]
     pub at: Range<usize>,
 }
@@ -33,31 +33,31 @@ pub struct Problem {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
-    /// It cannot run like this.
+    /// The object cannot run.
     Error,
-    /// It can run, and perhaps not as it was meant.
+    /// The object can run, but perhaps not as intended.
     Warning,
 }
 
 /// The problems of one text.
 pub struct Problems<'t> {
     text: &'t str,
-    /// Those that were found.
+    /// The problems found so far.
     pub found: Vec<Problem>,
 }
 
 impl<'t> Problems<'t> {
-    /// No problem of this text yet.
+    /// Returns an empty list of problems of a text.
     pub fn of(text: &'t str) -> Self {
         Self { text, found: Vec::new() }
     }
 
-    /// Adds what keeps the object from running.
+    /// Adds an error, which prevents the object from running.
     pub fn error(&mut self, reason: &'static str, field: &str, at: Range<usize>, message: impl Into<String>) {
         self.add(Severity::Error, reason, field, at, message.into());
     }
 
-    /// Adds what was perhaps not meant.
+    /// Adds a warning, about a part that may not be intended.
     pub fn warn(&mut self, reason: &'static str, field: &str, at: Range<usize>, message: impl Into<String>) {
         self.add(Severity::Warning, reason, field, at, message.into());
     }
@@ -70,13 +70,13 @@ impl<'t> Problems<'t> {
         self.found.push(Problem { severity, reason, field: field.to_owned(), message, line, column, at });
     }
 
-    /// Whether any of them keeps the object from running.
+    /// Whether there is an error.
     pub fn has_errors(&self) -> bool {
         self.found.iter().any(|problem| problem.severity == Severity::Error)
     }
 }
 
-/// Returns the part of a value that is underlined: its first line, and at least one character.
+/// Returns the underlined part of a value: its first line, and at least one character.
 fn marked(text: &str, at: Range<usize>) -> Range<usize> {
     let mut start = at.start.min(text.len());
     while !text.is_char_boundary(start) {
@@ -106,7 +106,7 @@ pub fn place(root: &Node, path: &str) -> Range<usize> {
     at
 }
 
-/// One step down a path: the place of the key, the value, and the rest of the path.
+/// Goes one step down a path: returns the place of the key, the value, and the rest of the path.
 fn step<'n, 'p>(node: &'n Node, path: &'p str) -> Option<(Range<usize>, &'n Node, &'p str)> {
     let path = path.strip_prefix('.').unwrap_or(path);
     if let Some(indexed) = path.strip_prefix('[') {
@@ -115,7 +115,7 @@ fn step<'n, 'p>(node: &'n Node, path: &'p str) -> Option<(Range<usize>, &'n Node
         let first = item.fields().first().map_or(item.at.clone(), |(key, _)| key.at.clone());
         return Some((first, item, rest));
     }
-    // Names of variables and headers may hold dots themselves: the longest one that fits is meant.
+    // Names of variables and headers can contain dots themselves: the longest match is used.
     node.fields()
         .iter()
         .filter_map(|(key, value)| {

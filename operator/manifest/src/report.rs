@@ -10,10 +10,10 @@ use signoff_expr::text;
 
 use crate::problem::{Problem, Severity};
 
-/// Characters that are shown of what is marked, and of what stands behind it.
+/// The maximum number of shown characters of the marked part, and of the text behind it.
 const WIDTH: usize = 160;
 
-/// One problem with the line it stands on, ready for a terminal.
+/// Renders one problem with its line, for a terminal.
 #[must_use]
 pub fn shown(file: &str, source: &str, problem: &Problem) -> String {
     let level = match problem.severity {
@@ -36,8 +36,8 @@ pub fn shown(file: &str, source: &str, problem: &Problem) -> String {
     shown
 }
 
-/// The line of a problem as it may be shown, and what of it is marked. What stands before the mark is not cut here: the
-/// renderer leaves out its beginning, and counts the column by it.
+/// Returns the shown line of a problem, and its marked part. The text before the mark is not cut here: the renderer
+/// omits its beginning, and counts the column by it.
 fn excerpt(source: &str, problem: &Problem) -> (String, std::ops::Range<usize>) {
     let start = source[..problem.at.start].rfind('\n').map_or(0, |at| at + 1);
     let end = source[start..].find('\n').map_or(source.len(), |at| start + at);
@@ -55,7 +55,7 @@ pub fn fine(file: &str, title: &str) -> String {
     format!("{}: {} is valid\n", text::display(file, 256), text::display(title, 256))
 }
 
-/// `2 errors, 1 warning`.
+/// Renders the numbers: `2 errors, 1 warning`.
 #[must_use]
 pub fn counted(problems: &[Problem]) -> String {
     let count = |severity| problems.iter().filter(|problem| problem.severity == severity).count();
@@ -69,7 +69,7 @@ pub fn counted(problems: &[Problem]) -> String {
     words.join(", ")
 }
 
-/// One line a problem, as compilers write them.
+/// Renders a problem as one line, like a compiler.
 #[must_use]
 pub fn line(file: &str, problem: &Problem) -> String {
     let word = if problem.severity == Severity::Error { "error" } else { "warning" };
@@ -81,7 +81,7 @@ pub fn line(file: &str, problem: &Problem) -> String {
     line + &text::display(&problem.message, 2048)
 }
 
-/// The problem as a program reads it.
+/// Renders a problem as JSON.
 #[must_use]
 pub fn json(file: &str, problem: &Problem) -> Value {
     let mut value = serde_json::to_value(problem).unwrap_or_else(|_| json!({}));

@@ -1,7 +1,7 @@
 //! The CEL rules of a schema, evaluated by the engine's own conditions.
 //!
-//! A rule that compares with an older object says nothing about a file. A rule that the engine's conditions cannot
-//! hold is left to the plan, which checks the same; a test lists those.
+//! A rule that compares with an older object does not apply to a file. A rule that the engine's conditions cannot
+//! express is left to the plan, which checks the same; a test lists those rules.
 
 use std::{collections::BTreeMap, sync::Mutex};
 
@@ -14,7 +14,7 @@ use crate::{
     source::Node,
 };
 
-/// Looks for every rule of this very value that does not hold.
+/// Reports every rule of this value that does not hold.
 pub(crate) fn check(node: &Node, schema: &Json, field: &str, problems: &mut Problems<'_>) {
     let Some(rules) = schema["x-kubernetes-validations"].as_array() else { return };
     let mut scope = Scope::new();
@@ -41,10 +41,10 @@ pub(crate) fn check(node: &Node, schema: &Json, field: &str, problems: &mut Prob
     }
 }
 
-/// The one rule that is about a pattern only known when it is evaluated, which conditions must not have.
+/// The only rule about a computed pattern, which conditions do not allow.
 const PATTERNS_COMPILE: &str = "self.all(r, ''.matches('^(?:' + r.pattern + ')$') ? true : true)";
 
-/// The one rule about a time span: conditions have no function for them.
+/// The only rule about a time span, for which conditions have no function.
 const LASTS_A_MINUTE: &str = "duration(self) >= duration('1m')";
 
 /// Whether a rule is about one object alone.
@@ -52,7 +52,7 @@ fn holds_for_a_file(source: &str) -> bool {
     !source.contains("oldSelf")
 }
 
-/// Parsed once: a schema asks the same of every step.
+/// Returns the compiled rule. It is parsed once, because the same rule applies to every step.
 fn compiled(source: &str) -> Option<Condition> {
     static RULES: Mutex<BTreeMap<String, Option<Condition>>> = Mutex::new(BTreeMap::new());
     let Ok(mut rules) = RULES.lock() else { return Condition::parse(source, "rule").ok() };

@@ -25,17 +25,17 @@ static SCHEMAS: LazyLock<BTreeMap<String, Json>> = LazyLock::new(|| {
     kinds.map(|kind| (kind.clone(), crds::declared_schema(&kind))).collect()
 });
 
-/// The schema of a kind.
+/// Returns the schema of a kind.
 pub(crate) fn of(kind: &str) -> Option<&'static Json> {
     SCHEMAS.get(kind)
 }
 
-/// Every kind that has a schema.
+/// Returns every kind that has a schema.
 pub(crate) fn kinds() -> impl Iterator<Item = &'static str> {
     SCHEMAS.keys().map(String::as_str)
 }
 
-/// Looks for everything that a value breaks of its schema.
+/// Reports every violation of the schema by a value.
 pub(crate) fn check(node: &Node, schema: &Json, field: &str, problems: &mut Problems<'_>) {
     if field == "metadata" {
         return;
@@ -104,7 +104,7 @@ fn object(node: &Node, schema: &Json, field: &str, problems: &mut Problems<'_>) 
     }
 }
 
-/// `: Who may decide.` becomes ` (who may decide)`.
+/// Shortens a description: `: Who may decide.` becomes ` (who may decide)`.
 fn first_sentence(description: &str) -> String {
     let first = description.split(". ").next().unwrap_or_default().trim_end_matches('.').replace('\n', " ");
     let mut letters = first.chars();
@@ -148,7 +148,7 @@ fn list(node: &Node, schema: &Json, field: &str, problems: &mut Problems<'_>) {
     unique(items, schema, field, problems);
 }
 
-/// Items of a list map differ in their keys, items of a set in themselves.
+/// Reports duplicates: items of a list map differ in their keys, items of a set in themselves.
 fn unique(items: &[Node], schema: &Json, field: &str, problems: &mut Problems<'_>) {
     let keys: Vec<&str> = match schema["x-kubernetes-list-type"].as_str() {
         Some("map") => {
@@ -189,7 +189,7 @@ fn text(node: &Node, schema: &Json, field: &str, problems: &mut Problems<'_>) {
             (Value::Number(number), Some(DURATION)) => {
                 format!("a duration has a unit: write {number}s, {number}m or {number}h")
             }
-            // In quotes it would be wrong too.
+            // The number would be invalid in quotes too.
             (Value::Number(number), Some(pattern)) if !matches(pattern, &number.to_string()) => form(pattern),
             _ => return wrong_type(node, "a text", field, problems),
         };
@@ -219,7 +219,7 @@ fn text(node: &Node, schema: &Json, field: &str, problems: &mut Problems<'_>) {
     }
 }
 
-/// Whether a text has the form of a pattern. Each pattern is compiled once: a schema asks the same of every step.
+/// Whether a text matches a pattern. Each pattern is compiled once, because the same pattern applies to every step.
 fn matches(pattern: &str, text: &str) -> bool {
     static PATTERNS: Mutex<BTreeMap<String, Option<Regex>>> = Mutex::new(BTreeMap::new());
     let compiled = || Regex::new(pattern).ok();
@@ -233,7 +233,7 @@ fn matches(pattern: &str, text: &str) -> bool {
 /// The pattern of durations.
 const DURATION: &str = "^([0-9]{1,7}(\\.[0-9]{1,3})?(ms|s|m|h))+$";
 
-/// Returns what a pattern of the schema requires, in words.
+/// Renders the form that a pattern of the schema requires, in words.
 fn form(pattern: &str) -> String {
     let words = match pattern {
         "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$" => "lower-case letters, digits and `-`, with a letter or digit at both ends",

@@ -1,6 +1,6 @@
-//! The tools of servers as a Workflow takes them: their effects, their pins, and what a catalogue lacks *(pure)*.
+//! The tools of servers for a Workflow: their effects, their pins, and differences to a catalogue *(pure)*.
 //!
-//! **Invariant:** nothing here asks a server. Notes can hold what a server wrote: only a display function shows them.
+//! **Invariant:** no server is called here. Notes can contain text of a server: only a display function shows them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,11 +17,11 @@ pub type Catalogues = BTreeMap<String, Catalogue>;
 /// The pin of a tool, compared with its definition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PinState {
-    /// There is none.
+    /// The tool has no pin.
     Missing,
-    /// It is of this definition.
+    /// The pin is of this definition.
     Same,
-    /// It is of another definition, so the tool counts as one without a pin.
+    /// The pin is of another definition, so the tool counts as one without a pin.
     Changed,
 }
 
@@ -36,7 +36,7 @@ impl PinState {
         }
     }
 
-    /// Returns the state in one word.
+    /// Returns the name of the state.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -47,15 +47,15 @@ impl PinState {
     }
 }
 
-/// Returns the effects of a call of a tool, by the word of the author or, with `trust: hints`, of the server; `None`
-/// where they are unknown.
+/// Returns the effects of a call of a tool by the declaration of the author or, with `trust: hints`, of the server;
+/// `None` if they are unknown.
 #[must_use]
 pub fn effects(server: &Server, tool: &ServerTool) -> Option<Effects> {
     let hinted = tool.hinted_effects().filter(|_| server.trusts_hints());
     if server.reads(tool.name()) { Some(Effects::Read) } else { hinted }
 }
 
-/// Returns the differences between the pins of a server and its catalogue, a sentence each.
+/// Returns the differences between the pins of a server and its catalogue, one sentence for each.
 #[must_use]
 pub fn changed_pins(server: &Server, catalogue: &Catalogue) -> Vec<String> {
     let changed = |tool: &str| match (catalogue.tool(tool), server.pin(tool)) {
@@ -70,7 +70,8 @@ pub fn changed_pins(server: &Server, catalogue: &Catalogue) -> Vec<String> {
     server.pins.iter().filter_map(|pin| changed(&pin.tool)).collect()
 }
 
-/// Returns the tools of a list that are not offered, a sentence each. It has names that the server chose.
+/// Returns the listed tools that are not offered, one sentence for each. The sentences contain names that the server
+/// chose.
 #[must_use]
 pub fn left_out(server: &str, catalogue: &Catalogue) -> Vec<String> {
     let told = |name: &str, why: &str| {
@@ -80,8 +81,8 @@ pub fn left_out(server: &str, catalogue: &Catalogue) -> Vec<String> {
     catalogue.left_out().iter().map(|tool| told(&tool.name, &tool.why)).collect()
 }
 
-/// Returns the misfits of a Workflow and catalogues, a sentence each: catalogues of no server, servers without one, and
-/// missing tools.
+/// Returns the differences between a Workflow and catalogues, one sentence for each: catalogues without a server,
+/// servers without a catalogue, and missing tools.
 #[must_use]
 pub fn misfits(spec: &WorkflowSpec, catalogues: &Catalogues) -> Vec<String> {
     let is_server = |name: &String| spec.servers.iter().any(|server| server.name == *name);
@@ -94,8 +95,8 @@ pub fn misfits(spec: &WorkflowSpec, catalogues: &Catalogues) -> Vec<String> {
     unknown.chain(without).chain(missing(spec, catalogues)).collect()
 }
 
-/// Returns the tools that lists and steps name without a glob and that the catalogue of their server lacks, a sentence
-/// each.
+/// Returns the tools that lists and steps name without a glob and that the catalogue of their server lacks, one
+/// sentence for each.
 #[must_use]
 pub fn missing(spec: &WorkflowSpec, catalogues: &Catalogues) -> Vec<String> {
     let is_missing = |(server, tool): &(&Server, String)| {
@@ -108,7 +109,8 @@ pub fn missing(spec: &WorkflowSpec, catalogues: &Catalogues) -> Vec<String> {
     named(spec).into_iter().filter(is_missing).map(told).collect()
 }
 
-/// Returns the tools of servers that the lists of agents and gates and the steps name without a glob, each once.
+/// Returns the tools of servers that the lists of agents and gates and the steps name without a glob, without
+/// duplicates.
 fn named(spec: &WorkflowSpec) -> Vec<(&Server, String)> {
     let of_agents = spec.agents.iter().flat_map(|agent| &agent.tools);
     let of_gates = spec.gates.iter().flat_map(|gate| gate.tools.iter().chain(&gate.allowed_tools));
@@ -133,7 +135,7 @@ mod tests {
     use super::*;
     use crate::flow::Flow;
 
-    /// A clerk with the tools of a server, and one gate about refunds.
+    /// Returns a Workflow of a clerk with the tools of a server, and one gate about refunds.
     fn workflow(server: &Value) -> Workflow {
         let hitl = json!({"prompt": "Go?", "approvers": [{"kind": "Group", "name": "g"}]});
         let mut crm = json!({"name": "crm", "url": "https://crm.example.com/mcp"});
@@ -169,7 +171,7 @@ mod tests {
         catalogue()["crm"].tool(tool).unwrap().digest().to_string()
     }
 
-    /// The standing of each tool of an agent, such as `drop refused`.
+    /// Returns the state of each tool of an agent, such as `drop refused`.
     fn standings(server: &Value, agent: usize) -> Vec<String> {
         let flow = Flow::with_catalogues(&workflow(server), &catalogue());
         let standing = |tool: &crate::flow::OfferedTool| {

@@ -9,19 +9,19 @@ use signoff_expr::number;
 
 use crate::unreadable;
 
-/// A value and where it stands.
+/// A value and its position.
 #[derive(Clone, Debug)]
 pub struct Node {
     /// The value.
     pub value: Value,
-    /// The bytes of the text.
+    /// The range of the text, in bytes.
     pub at: Range<usize>,
 }
 
 /// The content of a value.
 #[derive(Clone, Debug)]
 pub enum Value {
-    /// Nothing.
+    /// Null.
     Null,
     /// True or false.
     Bool(bool),
@@ -31,16 +31,16 @@ pub enum Value {
     Text(String),
     /// A list.
     List(Vec<Node>),
-    /// An object, its fields in the order of the text.
+    /// An object with its fields in the order of the text.
     Map(Vec<(Key, Node)>),
 }
 
-/// A field's name and where it stands.
+/// A field's name and its position.
 #[derive(Clone, Debug)]
 pub struct Key {
     /// The name.
     pub name: String,
-    /// The bytes of the text.
+    /// The range of the text, in bytes.
     pub at: Range<usize>,
 }
 
@@ -49,22 +49,22 @@ pub struct Key {
 pub struct Unreadable {
     /// The error, in one sentence.
     pub why: String,
-    /// The bytes of the text.
+    /// The range of the text, in bytes.
     pub at: Range<usize>,
 }
 
 impl Node {
-    /// The field of a map.
+    /// Returns the value of a field of a map.
     pub fn get(&self, name: &str) -> Option<&Node> {
         self.entry(name).map(|(_, node)| node)
     }
 
-    /// The field of a map with its key.
+    /// Returns a field of a map with its key.
     pub fn entry(&self, name: &str) -> Option<(&Key, &Node)> {
         self.fields().iter().find(|(key, _)| key.name == name).map(|(key, node)| (key, node))
     }
 
-    /// The fields of a map; none of anything else.
+    /// Returns the fields of a map, or an empty list for another value.
     pub fn fields(&self) -> &[(Key, Node)] {
         match &self.value {
             Value::Map(fields) => fields,
@@ -72,7 +72,7 @@ impl Node {
         }
     }
 
-    /// The items of a list; none of anything else.
+    /// Returns the items of a list, or an empty list for another value.
     pub fn items(&self) -> &[Node] {
         match &self.value {
             Value::List(items) => items,
@@ -80,7 +80,7 @@ impl Node {
         }
     }
 
-    /// The text; `None` for any other value.
+    /// Returns the text, or `None` for another value.
     pub fn text(&self) -> Option<&str> {
         match &self.value {
             Value::Text(text) => Some(text),
@@ -88,12 +88,12 @@ impl Node {
         }
     }
 
-    /// Whether it is nothing.
+    /// Whether the value is null.
     pub fn is_null(&self) -> bool {
         matches!(self.value, Value::Null)
     }
 
-    /// The same value without positions.
+    /// Returns the value as JSON, without positions.
     pub fn to_json(&self) -> serde_json::Value {
         match &self.value {
             Value::Null => serde_json::Value::Null,
@@ -119,8 +119,8 @@ impl Node {
         }
     }
 
-    /// Whether it is a list or an object in flow style. One in block style begins where its first item or key does,
-    /// which may itself be in flow style.
+    /// Whether it is a list or an object in flow style. One in block style begins at its first item or key, which can
+    /// itself be in flow style.
     pub fn is_flow_style(&self, text: &str) -> bool {
         let (bracket, first) = match &self.value {
             Value::List(items) => ('[', items.first().map(|item| item.at.start)),
@@ -130,7 +130,7 @@ impl Node {
         text.get(self.at.start..).is_some_and(|rest| rest.starts_with(bracket)) && first != Some(self.at.start)
     }
 
-    /// Puts a number that no double holds in the place of each 0 that was written otherwise.
+    /// Replaces each 0 that was written as another number by a number that no double can hold.
     fn keep_lost(&mut self, text: &str) {
         match &mut self.value {
             Value::Number(number) if number.as_f64() == Some(0.0) => {
@@ -143,7 +143,7 @@ impl Node {
         }
     }
 
-    /// Moves everything by as many bytes.
+    /// Adds `by` bytes to all positions.
     fn shift(&mut self, by: usize) {
         self.at = self.at.start + by..self.at.end + by;
         match &mut self.value {
@@ -159,31 +159,31 @@ impl Node {
     }
 }
 
-/// The deepest nesting of lists and objects: it fits into the small stack of a worker thread.
+/// The maximum nesting of lists and objects, for the small stack of a worker thread.
 const MAX_DEPTH: usize = 40;
 
-/// The same of what is typed for a decision: the arguments of a call have 64 levels.
+/// The maximum nesting of a value typed for a decision: the arguments of a call have 64 levels.
 const MAX_TYPED_DEPTH: usize = 100;
-/// The stack in bytes on which it is read.
+/// The size of the stack for reading such a value, in bytes.
 const STACK: usize = 16 * 1024 * 1024;
 
-/// The rules by which unquoted words and numbers are read.
+/// The rules for unquoted words and numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Dialect {
-    /// As kubectl does: `yes` is true and `010` is eight.
+    /// Like kubectl: `yes` is true and `010` is eight.
     Yaml11,
-    /// Only `true` and `false` are no texts.
+    /// Only `true` and `false` are booleans.
     Yaml12,
 }
 
-/// Every document of a text that holds anything, one after the other, as kubectl reads it. One that cannot be read does
-/// not hide the next.
+/// Returns all documents of a text that are not empty, as kubectl reads them. An unreadable document does not hide the
+/// next one.
 pub fn documents(text: &str) -> Vec<Result<Node, Unreadable>> {
     let read = parts(text).into_iter().map(|part| document(text, part, Dialect::Yaml11));
     read.filter(|read| !read.as_ref().is_ok_and(Node::is_null)).collect()
 }
 
-/// One of the documents once more, as YAML 1.2 reads it.
+/// Reads one of the documents again, as YAML 1.2.
 ///
 /// # Errors
 /// YAML 1.2 cannot read it.
@@ -192,11 +192,12 @@ pub fn in_yaml_1_2(text: &str, node: &Node) -> Result<Node, Unreadable> {
     document(text, part.unwrap_or(0..text.len()), Dialect::Yaml12)
 }
 
-/// Returns the one value of a text that a person typed for a decision, YAML or JSON. A number that no double holds is
-/// one that [`number::problem`] finds. `is_strict`: `yes` is a text, and only `true` and `false` are none.
+/// Returns the single value of a text that a person typed for a decision, YAML or JSON. A number that no double can
+/// hold becomes one that [`number::problem`] finds. With `is_strict`, `yes` is a text, and only `true` and `false` are
+/// booleans.
 ///
 /// # Errors
-/// What is wrong, in one sentence.
+/// The problem, as one sentence.
 pub fn typed(text: &str, is_strict: bool) -> Result<serde_json::Value, String> {
     let read = || {
         let options = serde_saphyr::options! {
@@ -210,7 +211,7 @@ pub fn typed(text: &str, is_strict: bool) -> Result<serde_json::Value, String> {
         node.keep_lost(text);
         Ok(node.to_json())
     };
-    // So many levels do not fit into the stack of every thread.
+    // Not every thread has a stack for so many levels.
     thread::scope(|scope| match thread::Builder::new().stack_size(STACK).spawn_scoped(scope, read) {
         Ok(reader) => reader.join().unwrap_or_else(|_| Err("it cannot be read".to_owned())),
         Err(why) => Err(format!("no thread can be started to read it: {why}")),
@@ -277,7 +278,7 @@ fn parts(text: &str) -> Vec<Range<usize>> {
     parts
 }
 
-/// The byte of a place that is told by line and column, both from 1.
+/// Returns the byte at a line and a column, both from 1.
 fn offset(text: &str, place: &Location) -> usize {
     let number = |n: u64| usize::try_from(n).unwrap_or(usize::MAX).saturating_sub(1);
     let mut lines = text.split_inclusive('\n');
@@ -340,7 +341,7 @@ impl<'de> Visitor<'de> for Values {
     }
 
     fn visit_f64<E: serde::de::Error>(self, number: f64) -> Result<Value, E> {
-        // The plan refuses the largest double, and names its place.
+        // The plan refuses the largest double, and names its path.
         let held = if number.is_infinite() { f64::MAX.copysign(number) } else { number };
         Number::from_f64(held).map(Value::Number).ok_or_else(|| E::custom("JSON has no number that is none"))
     }

@@ -2,11 +2,11 @@
 //!
 //! Without a guess the message of the reader is kept.
 
-/// The characters that begin something else than a text, and must be quoted at the beginning of one.
+/// The characters that have a special meaning at the beginning of an unquoted text.
 const INDICATORS: [char; 5] = ['@', '`', '%', '*', '!'];
 
-/// Returns the byte of a better place and the error with its remedy. `at`: the byte where the reader stopped; `why`:
-/// its message.
+/// Returns a better position of the error, and the error with its remedy. `at` is the byte at which the reader stopped,
+/// `why` its message.
 pub(crate) fn explained(text: &str, at: usize, why: &str) -> (usize, String) {
     let line = line_start(text, at);
     let found = tab(text, line)
@@ -55,7 +55,7 @@ fn template(text: &str, line: usize) -> Option<(usize, String)> {
     Some((line + at, message.to_owned()))
 }
 
-/// Finds a text that must be quoted: one that contains `: `, or begins with a character that has another meaning.
+/// Finds a text that must be quoted, because it contains `: ` or begins with a special character.
 fn unquoted(text: &str, line: usize, why: &str) -> Option<(usize, String)> {
     let content = text.get(line..)?.lines().next()?;
     let value = value_start(content)?;
@@ -102,7 +102,7 @@ fn line_start(text: &str, at: usize) -> usize {
     text[..at].rfind('\n').map_or(0, |end| end + 1)
 }
 
-/// Returns where the value of a line in block style begins, behind `- ` and `name: `.
+/// Returns the position at which the value of a line in block style begins, behind `- ` and `name: `.
 fn value_start(line: &str) -> Option<usize> {
     let mut at = line.len() - line.trim_start_matches([' ', '-']).len();
     if let Some(colon) = line[at..].find(": ") {
@@ -113,7 +113,7 @@ fn value_start(line: &str) -> Option<usize> {
     (start < line.len()).then_some(start)
 }
 
-/// Finds something in a line outside of quotes and before a comment.
+/// Finds a text in a line, outside of quotes and before a comment.
 fn outside_of_quotes(line: &str, wanted: &str) -> Option<usize> {
     let mut found = None;
     scan(line, |at, _| {
@@ -123,8 +123,8 @@ fn outside_of_quotes(line: &str, wanted: &str) -> Option<usize> {
     found
 }
 
-/// Goes through the characters of a line outside of quotes and before a comment, until `stop` holds. Returns where a
-/// quote begins that the line does not close.
+/// Reads the characters of a line outside of quotes and before a comment, until `stop` holds. Returns the position of a
+/// quote that the line does not close.
 fn scan(line: &str, mut stop: impl FnMut(usize, char) -> bool) -> Option<usize> {
     let mut quote = None;
     let (mut before, mut escaped) = (' ', false);

@@ -15,7 +15,7 @@ pub(super) fn refused(text: &str, node: &Node, problems: &mut Problems<'_>) {
     in_node(text, node, false, "", problems);
 }
 
-/// `in_flow`: whether the node stands in a list or an object in flow style; `field`: the path to it.
+/// Checks a node. `in_flow` says whether it is inside of a list or an object in flow style; `field` is its path.
 fn in_node(text: &str, node: &Node, in_flow: bool, field: &str, problems: &mut Problems<'_>) {
     let is_flow = in_flow || node.is_flow_style(text);
     match &node.value {

@@ -1,5 +1,5 @@
-//! The meanings of the classes of errors in `status.steps[].error.class`, each with a remedy. Those of containers are
-//! among the terms.
+//! The meanings of the classes of errors in `status.steps[].error.class`, each with a remedy. The classes of containers
+//! are in `terms.rs`.
 
 use signoff_api::FailureClass;
 

@@ -11,10 +11,10 @@ use crate::schema;
 /// The path of the list of steps.
 const STEPS: [&str; 2] = ["spec", "steps"];
 
-/// A field by its path, such as `workflow.spec.steps.hitl.timeout`; the kind may be left out.
+/// Returns the explanation of a field by its path, such as `workflow.spec.steps.hitl.timeout`; the kind is optional.
 ///
 /// # Errors
-/// There is none: the nearest one there is.
+/// An unknown field: the error suggests the nearest one.
 pub(super) fn explain(path: &str) -> Result<String, String> {
     let (kind, names) = parsed(path);
     let Some(root) = schema::of(kind) else { return Err(format!("there is no kind {kind}")) };
@@ -30,7 +30,7 @@ pub(super) fn explain(path: &str) -> Result<String, String> {
     }
 }
 
-/// The kind and the names of a path, without indices.
+/// Returns the kind and the names of a path, without indices.
 fn parsed(path: &str) -> (&'static str, Vec<&str>) {
     let mut names: Vec<&str> = path
         .split('.')
@@ -46,7 +46,7 @@ fn parsed(path: &str) -> (&'static str, Vec<&str>) {
     (kind.unwrap_or("Workflow"), names)
 }
 
-/// The schema of the items of a list, or of the values of a map; else the schema itself.
+/// Returns the schema of the items of a list or of the values of a map, else the schema itself.
 fn within(schema: &Json) -> &Json {
     ["items", "additionalProperties"].iter().find_map(|key| schema.get(key).filter(|s| s.is_object())).unwrap_or(schema)
 }
@@ -69,7 +69,7 @@ fn walk<'s>(root: &'s Json, names: &[&str]) -> Result<&'s Json, String> {
     Ok(schema)
 }
 
-/// The first field whose path ends like this, from the top down: `hitl.timeout`.
+/// Returns the path of the first field whose path ends like this, from the top down: `hitl.timeout`.
 fn ending(root: &Json, names: &[&str]) -> Option<Vec<String>> {
     let of_a_step: Vec<&str> = STEPS.iter().chain(names).copied().collect();
     if walk(root, &of_a_step).is_ok() {
@@ -107,7 +107,7 @@ fn page(kind: &str, names: &[&str], schema: &Json) -> String {
     for rule in
         [schema, within(schema)].iter().flat_map(|schema| schema["x-kubernetes-validations"].as_array()).flatten()
     {
-        // What is no list has itself within.
+        // For other types than lists the inner schema is the schema itself.
         rules.extend(rule["message"].as_str().filter(|rule| !rules.contains(rule)));
     }
     if !rules.is_empty() {
@@ -128,7 +128,7 @@ fn page(kind: &str, names: &[&str], schema: &Json) -> String {
     text
 }
 
-/// The type as people say it: `[]object`, `map of string`.
+/// Renders the type for people: `[]object`, `map of string`.
 fn kind_of(schema: &Json) -> String {
     match schema["type"].as_str() {
         Some("array") => format!("[]{}", kind_of(&schema["items"])),
@@ -174,7 +174,7 @@ fn bounds(schema: &Json) -> Vec<String> {
     bounds
 }
 
-/// Lines of at most 100 characters, each indented.
+/// Wraps a text to lines of at most 100 characters, each indented.
 fn wrapped(text: &str, indent: &str) -> String {
     let mut lines = vec![indent.to_owned()];
     for word in text.split_whitespace() {

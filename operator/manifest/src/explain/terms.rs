@@ -27,7 +27,7 @@ const PROBLEM: &str = "problem of a file";
 const GATE: &str = "gate type";
 const CONTAINER: &str = "failure of a container";
 
-/// Every term. A term with several meanings is listed several times.
+/// All terms. A term with several meanings is listed several times.
 pub const TERMS: &[Term] = &[
     term(
         VERDICT,

@@ -28,13 +28,13 @@ use super::{
     tools,
 };
 
-/// The predecessors of a list of steps: ids and conditions. The start of the run is the empty id.
+/// The predecessors of a list of steps: their ids and conditions. The start of the run is the empty id.
 pub(super) type Ends = Vec<(String, Option<String>)>;
 
 pub(super) fn flow(workflow: &Workflow, catalogues: &Catalogues) -> Flow {
     let all = with_default_verdicts(workflow);
     let mut spec = all.clone();
-    // Steps of tools run when a model calls them, in no order.
+    // Steps of tools run when a model calls them, not in the order of the list.
     spec.steps.retain(|step| !workflow.spec.runs_as_tool(step));
     let spec = &spec;
     let mut build = Build { spec, flow: Flow::default(), starts: BTreeMap::new(), leaves: BTreeMap::new() };
@@ -78,15 +78,15 @@ pub(super) fn flow(workflow: &Workflow, catalogues: &Catalogues) -> Flow {
     build.flow
 }
 
-/// Returns the spec in which each gate lists the verdicts that it allows. Where the Workflow cannot be planned, gates
-/// without a list have none.
+/// Returns the spec in which each gate lists its allowed verdicts. If the Workflow cannot be planned, gates without a
+/// list have none.
 fn with_default_verdicts(workflow: &Workflow) -> WorkflowSpec {
     let mut spec = workflow.spec.clone();
     let mut runnable = workflow.clone();
     for input in &mut runnable.spec.inputs {
         input.value = stand_in(input).or(input.value.take());
     }
-    // Commands are shown too, and started by nothing here.
+    // Commands are only shown, and never started here.
     let settings = Settings { allow_commands: true, ..Settings::default() };
     let Ok(plan) = Plan::of(&runnable, &settings, &Arc::default()) else { return spec };
     let fill = |hitl: &mut HitlStep, field: &str| {
@@ -105,7 +105,7 @@ fn with_default_verdicts(workflow: &Workflow) -> WorkflowSpec {
     spec
 }
 
-/// A turn of an agent that the pattern itself asks for.
+/// A turn of an agent of the pattern.
 struct Turn<'t> {
     agent: &'t str,
     input: Option<&'t String>,
@@ -147,14 +147,14 @@ impl<'w> Build<'w> {
         self.flow.steps.push(Step { id, name: name.to_owned(), kind, does, depth, needs, ..Step::default() });
     }
 
-    /// Makes the newest step a gate.
+    /// Makes the last step a gate.
     pub(super) fn gate_of(&mut self, hitl: &HitlStep) {
         if let Some(step) = self.flow.steps.last_mut() {
             step.gate = Some(Gate::of(hitl));
         }
     }
 
-    /// Edges from everything that came before to a step: to the gate before it, where it has one.
+    /// Adds edges from the predecessors to a step, or to the gate before it.
     pub(super) fn enter(&mut self, to: &str, from: Ends) {
         let start = self.starts.get(to);
         let edges = |to: &str, from: Ends| {
@@ -176,7 +176,7 @@ impl<'w> Build<'w> {
         self.spec.agents.iter().find(|known| known.name == agent).and_then(|agent| agent.system.clone())
     }
 
-    /// A step of a list, without edges; its id is given back.
+    /// Adds a step of a list without edges, and returns its id.
     fn spec_step(&mut self, step: &Spec, prefix: &str, depth: usize) -> String {
         let id = format!("{prefix}{}", step.name);
         self.before(&id, step, depth);
@@ -196,7 +196,7 @@ impl<'w> Build<'w> {
         id
     }
 
-    /// One after the other.
+    /// Adds steps that run one after the other.
     fn list(&mut self, steps: &[&Spec], prefix: &str, depth: usize, begin: Ends) -> Ends {
         steps.iter().fold(begin, |before, step| {
             let id = self.spec_step(step, prefix, depth);
@@ -205,7 +205,7 @@ impl<'w> Build<'w> {
         })
     }
 
-    /// A turn of an agent that the pattern itself asks for.
+    /// Adds a turn of an agent of the pattern.
     fn turn(&mut self, id: &str, turn: Turn<'_>, before: Ends) -> Ends {
         let Turn { agent, input, does, met } = turn;
         let needs = Needs::default().maybe(input).maybe(self.system(agent).as_ref());
@@ -216,7 +216,7 @@ impl<'w> Build<'w> {
         self.after(id, None)
     }
 
-    /// The branches, in order of appearance, each with its steps.
+    /// Returns the branches with their steps, in order of appearance.
     fn branches(&self) -> Vec<(&'w str, Vec<&'w Spec>)> {
         let mut branches: Vec<(&str, Vec<&Spec>)> = Vec::new();
         for step in &self.spec.steps {
@@ -234,7 +234,7 @@ impl<'w> Build<'w> {
         let mut done: Vec<&str> = Vec::new();
         while !left.is_empty() {
             let ready = |task: &&Spec| task.depends_on.iter().all(|dep| done.contains(&dep.as_str()));
-            // A cycle was refused before; should there be one, its steps stand as they were written.
+            // Cycles were refused before. The steps of one would keep their order.
             let at = left.iter().position(ready).unwrap_or(0);
             let task = left.remove(at);
             let id = self.spec_step(task, "", 0);
@@ -268,7 +268,7 @@ impl<'w> Build<'w> {
         self.last(parallel.reduce.as_deref(), ends)
     }
 
-    /// The step without a branch that the pattern names; without one everything goes on.
+    /// Adds the step without a branch that the pattern names. Without one the flow continues.
     fn last(&mut self, name: Option<&str>, before: Ends) -> Ends {
         let is_it = |step: &&Spec| step.branch.is_none() && Some(step.name.as_str()) == name;
         match self.spec.steps.iter().find(is_it) {
@@ -364,7 +364,7 @@ pub(super) fn does(step: &Spec) -> (&'static str, String) {
     }
 }
 
-/// Returns the objects of its namespace that a container uses, each once.
+/// Returns the objects of its namespace that a container uses, without duplicates.
 fn uses(pod: &PodStep) -> BTreeSet<String> {
     let key = |kind: &str, name: &str| format!("{kind} {name}");
     let of_env = pod.env.iter().filter_map(|one| one.value_from.as_ref()).flat_map(|from| {

@@ -1,12 +1,12 @@
 //! A flow as a picture: Mermaid and Graphviz.
 //!
-//! Text of a file is only ever a label: it can neither end one nor be taken for a part of the picture's language.
+//! **Invariant:** text of a file is only used in labels, and cannot end one.
 
 use std::fmt::Write as _;
 
 use super::{Flow, tell::shown};
 
-/// The number of a step in the picture; the beginning and the end have names of their own.
+/// Returns the number of a step in the picture. The beginning and the end have names of their own.
 fn node(flow: &Flow, id: &str, otherwise: &str) -> String {
     flow.steps.iter().position(|step| step.id == id).map_or_else(|| otherwise.to_owned(), |at| format!("n{at}"))
 }
@@ -15,7 +15,7 @@ pub(super) fn mermaid(flow: &Flow) -> String {
     let mut text = "flowchart TD\n  begin([begin])\n  finish([end])\n".to_owned();
     for (at, step) in flow.steps.iter().enumerate() {
         let label = entities(&format!("{}: {}", step.id, step.does));
-        // People are asked in a diamond.
+        // Gates are diamonds.
         let (open, close) = if step.gate.is_some() { ("{\"", "\"}") } else { ("[\"", "\"]") };
         let _ = writeln!(text, "  n{at}{open}{label}{close}");
     }

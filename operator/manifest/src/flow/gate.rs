@@ -17,10 +17,10 @@ pub struct Gate {
     /// The required numbers of approvers by group.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub required_from: Vec<String>,
-    /// The users that cannot decide.
+    /// The users who cannot decide.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub excluded: Vec<String>,
-    /// The time until the deadline: `24h`; the operator's default where it is missing.
+    /// The time until the deadline: `24h`; missing for the operator's default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub after: Option<String>,
     /// The action at the deadline.
@@ -31,12 +31,12 @@ pub struct Gate {
     /// The approvers that the verdict Escalate can add.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub escalate_to: Vec<String>,
-    /// The allowed verdicts, also where they are the defaults of the gate.
+    /// The allowed verdicts, including defaults of the gate.
     pub verdicts: Vec<String>,
     /// The questions of the form.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub questions: Vec<Asked>,
-    /// The step that is decided about, where the gate names one.
+    /// The reviewed step, if the gate names one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reviews: Option<String>,
 }
@@ -47,7 +47,7 @@ pub struct Gate {
 pub struct Escalation {
     /// The approvers that are added.
     pub to: Vec<String>,
-    /// The time until the next deadline; that of the gate where it is missing.
+    /// The time until the next deadline; missing for that of the gate.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub after: Option<String>,
 }
@@ -58,7 +58,7 @@ pub struct Escalation {
 pub struct Asked {
     /// The key of the answer.
     pub id: String,
-    /// The text of the question; the prompt of the gate where it is missing.
+    /// The text of the question; missing for the prompt of the gate.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub question: Option<String>,
     /// The ids of the options.

@@ -14,21 +14,21 @@ use super::{
     needs::Needs,
 };
 
-/// The properties of a step that decide which gates apply to it.
+/// The properties of a step that determine which gates apply to it.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Met {
     has_schema: bool,
     escalates: bool,
-    /// Whether the run can go on without it.
+    /// Whether the run can continue without it.
     can_be_skipped: bool,
 }
 
 /// The gate before a step.
 pub(super) struct Start {
     pub(super) path: String,
-    /// Whether the step may also begin without it.
+    /// Whether the step can also begin without the gate.
     pub(super) asks_not_always: bool,
-    /// Whether people may leave the step out.
+    /// Whether people can skip the step.
     may_skip: bool,
 }
 
@@ -43,17 +43,17 @@ impl Met {
 }
 
 impl<'w> Build<'w> {
-    /// The gate that asks about the whole run.
+    /// Returns the gate that asks about the whole run.
     fn of_run(&self, type_: SpecGateType) -> Option<&'w Gate> {
         self.spec.gates.iter().find(|gate| gate.type_ == Some(type_))
     }
 
-    /// The gate without a type that a pattern names.
+    /// Returns the gate without a type that a pattern names.
     pub(super) fn untyped(&self, name: Option<&str>) -> Option<&'w Gate> {
         self.spec.gates.iter().find(|gate| gate.type_.is_none() && Some(gate.name.as_str()) == name)
     }
 
-    /// The gate that is for a step, and whether it names it: by its name, or by its branch and name.
+    /// Returns the gate for a step, and whether the gate names the step by its name, or by its branch and name.
     fn of_step(&self, type_: SpecGateType, (id, name): (&str, &str), general: bool) -> Option<(&'w Gate, bool)> {
         let all = || self.spec.gates.iter().filter(|gate| gate.type_ == Some(type_));
         let is_named = |gate: &&Gate| gate.steps.iter().any(|step| step == name || step == id);
@@ -61,7 +61,7 @@ impl<'w> Build<'w> {
         named.or_else(|| all().find(|gate| gate.steps.is_empty()).filter(|_| general).map(|gate| (gate, false)))
     }
 
-    /// A gate of the spec as a step, without edges.
+    /// Adds a gate of the spec as a step, without edges.
     fn spec_gate(&mut self, id: &str, gate: &Gate, depth: usize) {
         let type_ = serde_json::to_value(gate.type_).ok();
         let type_ = type_.as_ref().and_then(|type_| type_.as_str());
@@ -77,13 +77,13 @@ impl<'w> Build<'w> {
         }
     }
 
-    /// The gate that asks about the whole run; without one everything goes on.
+    /// Adds the gate that asks about the whole run. Without one the flow continues.
     pub(super) fn at(&mut self, id: &str, type_: SpecGateType, before: Ends) -> Ends {
         let gate = self.of_run(type_);
         self.ask(id, gate, before)
     }
 
-    /// The gate that a pattern names; without one everything goes on.
+    /// Adds the gate that a pattern names. Without one the flow continues.
     pub(super) fn review(&mut self, id: &str, name: Option<&str>, before: Ends) -> Ends {
         let gate = self.untyped(name);
         self.ask(id, gate, before)
@@ -97,8 +97,7 @@ impl<'w> Build<'w> {
         passed.chain([(id.to_owned(), None)]).collect()
     }
 
-    /// The gate before a step that people are shown: the step begins after it. Steps that nobody can be shown have
-    /// none.
+    /// Adds the gate before a step. Steps without a content to review have none.
     pub(super) fn before(&mut self, id: &str, step: &Spec, depth: usize) {
         if step.pod.is_none() && step.http.is_none() && step.mcp.is_none() {
             return;
@@ -110,12 +109,12 @@ impl<'w> Build<'w> {
             made.skip_if.clone_from(&step.skip_if);
         }
         self.enter(id, vec![(path.clone(), None)]);
-        // To leave a step out is not among the usual verdicts here.
+        // Skip is not among the default verdicts here.
         let may_skip = gate.hitl.allowed_verdicts.contains(&Verdict::Skip);
         self.starts.insert(id.to_owned(), Start { path, asks_not_always: gate.condition.is_some(), may_skip });
     }
 
-    /// The gates beneath a step: about its answer, and about its failure. What follows begins after what is kept here.
+    /// Adds the gates below a step: about its answer, and about its failure. The next step continues from them.
     pub(super) fn beneath(&mut self, id: &str, name: &str, depth: usize, met: Met) {
         let mut ends: Ends = vec![(id.to_owned(), None)];
         let skipped = self.starts.get(id).filter(|start| start.may_skip).map(|start| start.path.clone());
@@ -142,7 +141,7 @@ impl<'w> Build<'w> {
     }
 }
 
-/// Whether a verdict may be given, as far as the gate says.
+/// Whether a gate allows a verdict.
 pub(super) fn allows(hitl: &HitlStep, verdict: Verdict) -> bool {
     hitl.allowed_verdicts.is_empty() || hitl.allowed_verdicts.contains(&verdict)
 }

@@ -1,6 +1,6 @@
-//! The names that templates and conditions ask for.
+//! The names that templates and conditions refer to.
 //!
-//! What cannot be parsed asks for nothing here: the check tells of it.
+//! Unparsable texts refer to no names here; the check reports them.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use serde_json::Value;
 use signoff_api::step::{HitlStep, Step};
 use signoff_expr::{Condition, Reference, Template};
 
-/// Names as they are written, in order, each once.
+/// Names as written, in order and without duplicates.
 #[derive(Debug, Default)]
 pub(super) struct Needs(BTreeSet<String>);
 
@@ -34,7 +34,7 @@ impl Needs {
         self
     }
 
-    /// The needs of the texts in an argument.
+    /// Adds the names in the texts of an argument.
     fn argument(self, argument: &Value) -> Self {
         match argument {
             Value::String(text) => self.template(text),
@@ -48,7 +48,7 @@ impl Needs {
         self.template(&hitl.prompt).maybe(hitl.context_display.as_ref())
     }
 
-    /// Adds the names that a step asks for, without its own variables.
+    /// Adds the names that a step refers to, without its own variables.
     pub(super) fn step(mut self, step: &Step, system: Option<&String>) -> Self {
         self = self.condition(step.skip_if.as_ref());
         if let Some(agent) = &step.agent {

@@ -108,7 +108,7 @@ fn tools(text: &mut String, agent: &AgentTools) {
             let only = gate.only_if.as_ref().map(|only| format!(" if {}", shown(only))).unwrap_or_default();
             let _ = writeln!(text, "    gate {} ({}) asks{only}", shown(&gate.name), gate.sort);
         }
-        // Where the tools of a server are not known, only gates that ask about all of them are listed.
+        // If the tools of a server are unknown, only gates that ask about all of them are listed.
         let unasked = if tool.gates.is_empty() { "" } else { " where no gate asks" };
         let _ = match (&tool.refused, tool.unasked) {
             (Some(remedy), _) => writeln!(text, "    refused{unasked}: {remedy}"),
@@ -119,7 +119,7 @@ fn tools(text: &mut String, agent: &AgentTools) {
     }
 }
 
-/// Adds the approvers and the deadline of each gate in front of tools.
+/// Adds the approvers and the deadline of each gate before tools.
 fn gates_of_tools(text: &mut String, flow: &Flow) {
     let tools = flow.agents.iter().flat_map(|agent| &agent.tools);
     let gates: BTreeMap<_, _> = tools.flat_map(|tool| &tool.gates).map(|gate| (&gate.name, &gate.gate)).collect();
@@ -161,7 +161,7 @@ fn asked(gate: &Gate) -> Vec<String> {
     lines
 }
 
-/// Returns a question of a form in one line: `asks channel: By which channel? (mail or post)`.
+/// Renders a question of a form as one line: `asks channel: By which channel? (mail or post)`.
 fn question(asked: &Asked) -> String {
     let text = asked.question.as_ref().map(|text| format!(": {}", shown(text))).unwrap_or_default();
     let options = match asked.options.as_slice() {
@@ -176,7 +176,7 @@ fn names(list: &[String]) -> String {
     list.iter().map(|name| shown(name)).collect::<Vec<_>>().join(", ")
 }
 
-/// One line of it, fit for a terminal.
+/// Renders a text as one line for a terminal.
 pub(super) fn shown(text: &str) -> String {
     let line: String = text.split_whitespace().collect::<Vec<_>>().join(" ");
     display(&line, 160)

@@ -1,4 +1,4 @@
-//! The flow of every pattern, as people read it and as it is drawn.
+//! Tests of the flow of every pattern, as text and as pictures.
 #![allow(clippy::unwrap_used)]
 
 use serde_json::{Value, json};
@@ -23,14 +23,14 @@ fn turn(name: &str) -> Value {
     json!({"name": name, "agent": {"name": "a", "input": "do it"}})
 }
 
-/// A step of a branch or route.
+/// Returns a step of a branch or route.
 fn in_branch(branch: &str) -> Value {
     let mut step = turn("s");
     step["branch"] = branch.into();
     step
 }
 
-/// Every edge as `from>to(when)`.
+/// Renders every edge as `from>to(when)`.
 fn edges(flow: &Flow) -> Vec<String> {
     let say =
         |e: &Edge| format!("{}>{}{}", e.from, e.to, e.when.as_ref().map_or_else(String::new, |w| format!("({w})")));

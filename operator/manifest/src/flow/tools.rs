@@ -1,8 +1,8 @@
 //! The tools of each agent in a flow: the target of a call, its effects, and the gates that would ask before it
 //! *(pure)*.
 //!
-//! The step of a tool is no part of the order: it runs when a model calls it. Must not check anything; the engine's
-//! plan does.
+//! The steps of tools are not part of the order, because they run when a model calls them. The plan of the engine
+//! checks them.
 
 use serde::Serialize;
 use signoff_api::{
@@ -19,7 +19,7 @@ use signoff_engine::tools;
 use super::build::does;
 use crate::server_tools::{self, Catalogues, PinState};
 
-/// The remedy where no gate asks about a call of a tool of a server.
+/// The remedy if no gate asks about a call of a tool of a server.
 const UNASKED_REMEDY: &str = "it may change something, and its definition is not pinned. Add a gate of the type \
     destructiveActions or toolExecution, or pin the definition with `signoff tools --pin`";
 
@@ -29,10 +29,10 @@ const UNASKED_REMEDY: &str = "it may change something, and its definition is not
 pub struct AgentTools {
     /// The name of the agent.
     pub agent: String,
-    /// The largest number of turns in one step, where the agent sets one.
+    /// The maximum number of turns in one step, if the agent sets one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub turns: Option<i32>,
-    /// The largest number of calls in one step, where the agent sets one.
+    /// The maximum number of calls in one step, if the agent sets one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub calls: Option<i32>,
     /// The tools, in the order of `spec.tools`.
@@ -50,17 +50,17 @@ pub struct OfferedTool {
     /// The effects of a call: `read`, `write`, `irreversible` or `unknown`. A question has none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub effects: Option<&'static str>,
-    /// Whether policies, retries and repetitions take a call for a change although its effects are `read`: its request
-    /// cannot only read.
+    /// Whether policies, retries and repetitions treat a call as a change although its effects are `read`, because its
+    /// request is not read-only.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub counts_as_change: bool,
     /// The gates that would ask about a call.
     pub gates: Vec<AskingGate>,
-    /// The remedy, where a call of a tool of a server is refused unless a gate asks: it may change something, and its
-    /// definition is not pinned. Only where the catalogue of the server is given, and no gate always asks.
+    /// The remedy if a call of a tool of a server is refused unless a gate asks, because it may change something and
+    /// its definition is not pinned. Only with the catalogue of the server, and if no gate always asks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub refused: Option<&'static str>,
-    /// The reason why a call of a tool of a server is made where no gate asks. Only where its catalogue is given.
+    /// The reason why a call of a tool of a server is made if no gate asks. Only with the catalogue of the server.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unasked: Option<&'static str>,
 }
@@ -73,7 +73,7 @@ pub struct AskingGate {
     pub name: String,
     /// The type or the preset.
     pub sort: String,
-    /// The condition under which the gate asks; always where it is missing.
+    /// The condition under which the gate asks; missing if it always asks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub only_if: Option<String>,
     /// Its approvers and its deadline.
@@ -110,7 +110,8 @@ fn of_agent(spec: &WorkflowSpec, agent: &Agent, catalogues: &Catalogues) -> Agen
     AgentTools { agent: agent.name.clone(), turns: limits.turns, calls: limits.calls, tools }
 }
 
-/// Returns the tools of a server that the list of an agent means: which there are the server says when the run asks it.
+/// Returns one entry for the tools of a server in the list of an agent, because the server lists its tools only during
+/// a run.
 fn of_server(spec: &WorkflowSpec, agent: &Agent, server: &Server) -> OfferedTool {
     let first = server.tool_name("");
     let entries: Vec<_> = agent.tools.iter().filter(|entry| entry.starts_with(&first)).map(String::as_str).collect();
@@ -130,14 +131,14 @@ fn of_server(spec: &WorkflowSpec, agent: &Agent, server: &Server) -> OfferedTool
     }
 }
 
-/// Returns the tools of a catalogue that exist for the run and that an agent may call.
+/// Returns the tools of a catalogue that the run can use and that an agent may call.
 fn listed(spec: &WorkflowSpec, agent: &Agent, server: &Server, catalogue: &Catalogue) -> Vec<OfferedTool> {
     let may_call = |name: &str| tools::lists_server_tool(agent, &server.name, &server.tool_name(name));
     let is_listed = |tool: &&ServerTool| server.has(tool.name()) && may_call(tool.name());
     catalogue.tools().iter().filter(is_listed).map(|tool| of_catalogue(spec, server, tool)).collect()
 }
 
-/// Returns a tool of a catalogue with the gates that would ask, and what becomes of a call where none does.
+/// Returns a tool of a catalogue with the gates that would ask, and the consequence if none asks.
 fn of_catalogue(spec: &WorkflowSpec, server: &Server, tool: &ServerTool) -> OfferedTool {
     let name = server.tool_name(tool.name());
     let effects = server_tools::effects(server, tool);
@@ -240,7 +241,7 @@ mod tests {
         Flow::of(&serde_json::from_value(object).unwrap())
     }
 
-    /// The gates in front of each tool: `refund: money`.
+    /// Returns the gates before each tool: `refund: money`.
     fn gates(gates: &Value) -> Vec<String> {
         let names = |tool: &super::OfferedTool| {
             let gates: Vec<_> = tool.gates.iter().map(|gate| gate.name.as_str()).collect();
