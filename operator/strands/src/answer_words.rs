@@ -11,11 +11,11 @@ pub(super) struct AnswerComparison {
     pub(super) path: String,
     /// The word.
     pub(super) word: String,
-    /// The gate that was asked last where it is compared, by its path.
+    /// The path of the last gate before the comparison.
     pub(super) after: Option<String>,
 }
 
-/// The comparisons of a template or a condition.
+/// Adds the comparisons of a template or a condition.
 pub(super) fn add_comparisons(source: &str, after: Option<&str>, list: &mut Vec<AnswerComparison>) {
     let all = if source.contains("{{") || source.contains("{%") {
         tokens::template(source)
@@ -45,7 +45,7 @@ pub(super) fn add_comparisons(source: &str, after: Option<&str>, list: &mut Vec<
     }
 }
 
-/// The path that ends here, without a `.lower()` or `| trim` at its end.
+/// Returns the path that ends here, without a final `.lower()` or `| trim`.
 fn path_before(tokens: &[&Token]) -> Option<String> {
     let is_part = |token: &&&Token| {
         matches!(token, Token::Name(_) | Token::Number(_) | Token::Quoted(_)) && !is_word(token)
@@ -53,7 +53,7 @@ fn path_before(tokens: &[&Token]) -> Option<String> {
     };
     let mut length = 0;
     for token in tokens.iter().rev().take_while(is_part) {
-        // Two names beside each other are words of a sentence, and no path.
+        // Two adjacent names are words of a sentence, and not a path.
         let next = tokens.get(tokens.len() - length);
         if matches!((*token, next), (Token::Name(_), Some(Token::Name(_)))) {
             break;
@@ -67,7 +67,7 @@ fn is_word(token: &Token) -> bool {
     ["if", "elif", "and", "or", "not", "in", "else"].iter().any(|word| token.is_name(word))
 }
 
-/// The path that begins here.
+/// Returns the path that begins here.
 fn path_from(tokens: &[&Token]) -> Option<String> {
     let start = tokens.iter().position(|token| !token.is_sign("("))?;
     let mut path = String::new();
@@ -101,7 +101,7 @@ fn path_from(tokens: &[&Token]) -> Option<String> {
     Some(path)
 }
 
-/// The words of a pattern that is nothing but words: `^(yes|no)$`.
+/// Returns the words of a pattern that consists of words only: `^(yes|no)$`.
 pub(super) fn alternatives(pattern: &str) -> Option<Vec<String>> {
     let inner = pattern.trim_start_matches("(?i)").trim_start_matches('^').trim_end_matches('$');
     let inner = inner.strip_prefix('(').and_then(|rest| rest.strip_suffix(')')).unwrap_or(inner);
@@ -112,7 +112,7 @@ pub(super) fn alternatives(pattern: &str) -> Option<Vec<String>> {
     (words.len() > 1 && words.iter().all(plain)).then_some(words)
 }
 
-/// The first of these words that people mean this verdict with.
+/// Returns the first of these words that means this verdict.
 pub(super) fn first_word_for<'w>(verdict: Verdict, words: &[&'w str]) -> Option<&'w str> {
     words.iter().copied().find(|word| Word::read(word) == Word::Verdict(verdict))
 }

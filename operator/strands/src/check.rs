@@ -13,13 +13,13 @@ use signoff_manifest::{
 
 use super::{ImportNote, Imported, NoteLevel, document, is_file};
 
-/// Checks every object of a text, whichever format it has.
+/// Checks every object of a text, of either format.
 #[must_use]
 pub fn check(text: &str, settings: &Settings) -> Vec<Checked> {
     check_with(text, settings, |node| is_file(node).then(|| foreign(text, node, settings)))
 }
 
-/// Checks a file of the Strands CLI by what becomes of it.
+/// Checks a file of the Strands CLI as the Workflow that it becomes.
 fn foreign(text: &str, node: &Node, settings: &Settings) -> Checked {
     let title = format!("Strands CLI file {}", node.get("name").and_then(Node::text).unwrap_or_default());
     let title = title.trim_end().to_owned();
@@ -43,19 +43,19 @@ fn foreign(text: &str, node: &Node, settings: &Settings) -> Checked {
 pub struct LoadedWorkflow {
     /// The Workflow to run.
     pub workflow: Box<Workflow>,
-    /// The notes of its import; none for a Workflow of Signoff.
+    /// The notes of its import; empty for a Workflow of Signoff.
     pub notes: Vec<ImportNote>,
-    /// The suspicious parts.
+    /// The warnings.
     pub warnings: Vec<Problem>,
 }
 
-/// Reads the one Workflow of a text, or imports it where the text is a file of the Strands CLI. `approver` decides
-/// gates for which such a file names nobody.
+/// Reads the one Workflow of a text, or imports a file of the Strands CLI. `approver` decides at gates for which such a
+/// file names no approver.
 ///
-/// Inputs that are required and not given are warnings here: whoever runs it may still give them.
+/// Required inputs without a value are warnings here, because the user can still give them.
 ///
 /// # Errors
-/// Everything that is wrong with it.
+/// All errors of the text.
 pub fn read_any(text: &str, approver: &str, settings: &Settings) -> Result<LoadedWorkflow, Vec<Problem>> {
     let documents = source::documents(text);
     if let [Ok(node)] = documents.as_slice()

@@ -1,4 +1,4 @@
-//! Conditions of the Strands CLI as conditions of a Workflow, in CEL.
+//! The translation of conditions of the Strands CLI into CEL.
 //!
 //! **Invariant:** a condition that CEL cannot express is never approximated: the caller gets `None` and reports it.
 
@@ -12,13 +12,13 @@ use super::{
     tokens::Token,
 };
 
-/// Returns the condition in CEL, or `None` where CEL cannot express it. A value that is not a boolean is no condition.
+/// Returns the condition in CEL, or `None` if CEL cannot express it. A value that is not a boolean is not a condition.
 pub(super) fn cel(source: &str, names: &Names, found: &mut UnresolvedNames) -> Option<String> {
     converted(source, names, false, found)
 }
 
 /// Returns the condition of an edge: `else`, or CEL. As in a template, a value counts as true unless it is empty, zero,
-/// false or missing. `None` where CEL cannot express the condition.
+/// false or missing. Returns `None` if CEL cannot express the condition.
 pub(super) fn when(source: &str, names: &Names, found: &mut UnresolvedNames) -> Option<String> {
     if source.trim().eq_ignore_ascii_case("else") {
         return Some("else".to_owned());
@@ -35,7 +35,7 @@ fn converted(source: &str, names: &Names, takes_values: bool, found: &mut Unreso
     Condition::parse(&text, "").ok().map(|_| text)
 }
 
-/// The expression without the marks around it.
+/// Returns the expression without the marks around it.
 fn bare(source: &str) -> &str {
     let source = source.trim();
     source.strip_prefix("{{").and_then(|rest| rest.strip_suffix("}}")).unwrap_or(source).trim()
@@ -44,12 +44,12 @@ fn bare(source: &str) -> &str {
 /// The translator of expressions into CEL.
 struct Conditions<'n> {
     names: &'n Names,
-    /// Whether a value that is not a boolean is a condition too: whether it is empty, zero or missing.
+    /// Whether other values than booleans are conditions too, by whether they are empty, zero or missing.
     takes_values: bool,
 }
 
 impl Conditions<'_> {
-    /// Something true or false.
+    /// Translates a boolean expression.
     fn disjunction(&self, source: &[Token]) -> Option<String> {
         joined(source, &["or", "||"], " || ", |part| joined(part, &["and", "&&"], " && ", |part| self.term(part)))
     }
@@ -79,7 +79,7 @@ impl Conditions<'_> {
         }
     }
 
-    /// Something that is true or false by itself.
+    /// Translates an expression that is a boolean itself.
     fn decided(&self, source: &[Token]) -> Option<String> {
         match source {
             [Token::Name(word)] if ["true", "True", "false", "False"].contains(&word.as_str()) => plain(source),
@@ -113,7 +113,7 @@ impl Conditions<'_> {
         })
     }
 
-    /// Whether a text holds a text, or a list an item.
+    /// Translates the test whether a text contains a text, or a list an item.
     fn held(&self, whole: &[Token], part: &[Token]) -> Option<String> {
         let (whole_now, part_now) = (self.operand(whole)?, self.operand(part)?);
         match ExprType::of(whole, self.names) {
@@ -123,7 +123,7 @@ impl Conditions<'_> {
         }
     }
 
-    /// A value: a path, a literal, a call, something in parentheses, or one of these through a filter.
+    /// Translates a value: a path, a literal, a call, an expression in parentheses, or one of these with a filter.
     fn operand(&self, source: &[Token]) -> Option<String> {
         let source = trim(source);
         if let Some((value, filter)) = cut_last(source, |token| token.is_sign("|")) {
@@ -132,7 +132,7 @@ impl Conditions<'_> {
         match source {
             [] => None,
             [open, inner @ .., close] if open.is_sign("(") && close.is_sign(")") && is_whole(source) => {
-                // What is compared is a value, whether or not it could be a condition.
+                // The operand of a comparison is a value, even if it could be a condition.
                 let comparison = Self { takes_values: false, ..*self }.disjunction(inner);
                 comparison.or_else(|| self.operand(inner)).map(parenthesized)
             }
@@ -145,7 +145,7 @@ impl Conditions<'_> {
         }
     }
 
-    /// The functions of JMESPath that conditions have too.
+    /// Translates a call of a function of JMESPath that conditions also have.
     fn called(&self, name: &str, arguments: &[&[Token]]) -> Option<String> {
         match (name, arguments) {
             ("contains", [whole, part]) => self.held(whole, part),
@@ -164,7 +164,7 @@ fn joined(source: &[Token], words: &[&str], with: &str, one: impl Fn(&[Token]) -
     Some(parts?.join(with))
 }
 
-/// Returns the text in parentheses, unless it is a single call or path.
+/// Puts a text in parentheses, unless it is a single call or path.
 fn parenthesized(text: String) -> String {
     if text.contains(' ') { format!("({text})") } else { text }
 }
@@ -173,7 +173,7 @@ fn negated(condition: String) -> String {
     if condition.contains(' ') { format!("!({condition})") } else { format!("!{condition}") }
 }
 
-/// `x is defined`, `x is not none`.
+/// Translates `x is defined` and `x is not none`.
 fn tested(value: &str, test: &[Token]) -> Option<String> {
     let words: Vec<&str> = test.iter().filter(|t| !matches!(t, Token::Space(_))).map(Token::text).collect();
     match words.as_slice() {
@@ -219,10 +219,10 @@ fn plain(source: &[Token]) -> Option<String> {
                 "if" | "else" | "is" | "in" | "for" | "not" => return None,
                 other => text.push_str(other),
             },
-            // JMESPath puts literals into backticks.
+            // Literals of JMESPath are in backticks.
             Token::Quoted(quoted) if quoted.starts_with('`') => text.push_str(&literal(token)?),
             Token::Sign(sign) if sign == "|" || sign == "~" => return None,
-            // CEL counts from the beginning only.
+            // CEL has no negative positions.
             Token::Sign(sign) if sign == "-" && is_after("[") => return None,
             other => text.push_str(other.text()),
         }
@@ -231,7 +231,7 @@ fn plain(source: &[Token]) -> Option<String> {
     Some(text)
 }
 
-/// Returns a literal in the form of JMESPath, which uses backticks.
+/// Returns the value of a literal of JMESPath, which is in backticks.
 fn literal(token: &Token) -> Option<String> {
     let value: serde_json::Value = serde_json::from_str(token.unquoted()?.trim()).ok()?;
     Some(value.to_string())
@@ -352,7 +352,7 @@ mod tests {
         }
     }
 
-    /// Templates take these values for false: the conversion must do the same.
+    /// Templates treat these values as false, and the translation must do the same.
     #[test]
     fn a_value_of_an_edge_holds_unless_it_is_empty_zero_false_or_missing() {
         let holds = |source: &str, value: serde_json::Value| {

@@ -20,9 +20,9 @@ pub(super) enum ExprType {
     Unknown,
 }
 
-/// Names of every run that are texts.
+/// The built-in names that are texts.
 const TEXTS: [&str; 5] = ["hitl_response", "last_response", "draft", "current_draft", "task"];
-/// Names of every run that are not.
+/// The built-in names that are not texts.
 const OTHERS: [&str; 15] = [
     "steps",
     "branches",
@@ -42,7 +42,7 @@ const OTHERS: [&str; 15] = [
 ];
 
 impl ExprType {
-    /// The shape of an expression whose names are the Workflow's.
+    /// Returns the type of an expression with the names of the Workflow.
     pub(super) fn of(source: &[Token], names: &Names) -> Self {
         let source = trim(source);
         if let Some((_, filter)) = cut_last(source, |token| token.is_sign("|")) {

@@ -1,6 +1,6 @@
-//! Every field of a workflow file of the Strands CLI, and what becomes of it.
+//! All fields of a workflow file of the Strands CLI, and their effects on an import.
 //!
-//! The importer takes no field that is not listed here, and the documentation lists each of them: tests hold both.
+//! The importer reads only the listed fields, and the documentation lists each of them; tests check both.
 
 use signoff_expr::nearest;
 
@@ -9,13 +9,13 @@ use super::kind::Kind::{self, Any, Either, List, Map, Number, Object, Text, Whol
 /// The effect of a field on the import.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FieldEffect {
-    /// It is kept, here.
+    /// The field becomes this field.
     Becomes(&'static str),
-    /// It has no effect on what a run does: it is told and left out.
+    /// The field has no effect on a run. It is left out with a note.
     LeftOut(&'static str),
-    /// The run does without it, which may show: a limit, a notice or a setting is missing, which is told.
+    /// The run lacks a limit, a notice or a setting, which can be noticeable. There is a note.
     Without(&'static str),
-    /// There is nothing like it: the run would do something else, which is told.
+    /// There is no equivalent: the run would do something else. There is a note.
     Missing(&'static str),
 }
 
@@ -31,11 +31,11 @@ const NAMED: Kind = Map(&Object);
 pub struct Section {
     /// The name of the objects in the documentation.
     pub name: &'static str,
-    /// Each field, the kind of its value, and its fate.
+    /// Each field, the kind of its value, and its effect.
     pub fields: &'static [(&'static str, Kind, FieldEffect)],
 }
 
-/// Every kind of object of the format.
+/// All kinds of objects of the format.
 pub const SECTIONS: &[Section] = &[
     Section {
         name: "file",
@@ -421,17 +421,17 @@ pub const SECTIONS: &[Section] = &[
     },
 ];
 
-/// A section by its name.
+/// Returns a section by its name.
 pub(super) fn section(name: &str) -> &'static [(&'static str, Kind, FieldEffect)] {
     SECTIONS.iter().find(|section| section.name == name).map_or(&[], |section| section.fields)
 }
 
-/// The kind and the fate of a field; none where the format has no such field.
+/// Returns the kind and the effect of a field, or `None` if the format has no such field.
 pub(super) fn field(section_name: &str, field: &str) -> Option<(Kind, FieldEffect)> {
     section(section_name).iter().find(|(name, ..)| *name == field).map(|(_, kind, fate)| (*kind, *fate))
 }
 
-/// The field of the section that was perhaps meant.
+/// Returns the field of the section with the most similar name.
 pub(super) fn meant(section_name: &str, field: &str) -> Option<&'static str> {
     nearest(field, section(section_name).iter().map(|(name, ..)| *name))
 }

@@ -1,7 +1,6 @@
-//! HITL steps as gates: who is asked, what counts as yes and no, and what happens when nobody answers.
+//! HITL steps as gates: the approvers, the words for Approve and Reject, and the consequence of no decision.
 //!
-//! An answer in words stays an answer in words: only a word that the file itself compares with becomes a verdict's
-//! text.
+//! An answer in words stays a text: only a word with which the file itself compares becomes the text of a verdict.
 
 use serde_json::{Map, Value, json};
 use signoff_api::{Verdict, verdict::Word};
@@ -26,14 +25,14 @@ pub(super) enum Position {
     Route,
     /// Before subtasks run.
     Subtasks,
-    /// After them.
+    /// After subtasks run.
     Reduce,
     /// After an evaluation.
     Review,
 }
 
 impl Import<'_> {
-    /// The `hitl` of a step that asks people. `own` is the path of its answer.
+    /// Returns the `hitl` of a step that asks people. `own` is the path of its answer.
     pub(super) fn gate(&mut self, node: &Node, path: &str, own: &str, position: Position) -> Value {
         self.notes.read(node, "hitl step", path);
         let mut hitl = Map::new();
@@ -89,7 +88,7 @@ impl Import<'_> {
         if let Some(question) = question(node, pattern, default.as_deref(), options).filter(|_| answers) {
             hitl.insert("form".into(), json!({"questions": [question]}));
             if verdicts.contains(&Verdict::Approve) {
-                // There, a word that approves is an answer.
+                // At this position a word that approves is an answer.
                 hitl.insert("allowUnanswered".into(), true.into());
             }
         }
@@ -127,7 +126,7 @@ impl Import<'_> {
         Value::Array(named)
     }
 
-    /// The pattern, where it means the same here.
+    /// Returns the pattern, if it has the same meaning here.
     fn pattern(&mut self, node: &Node, path: &str) -> Option<String> {
         let validation = node.get("validation")?;
         let field = format!("{path}.validation");
@@ -143,7 +142,7 @@ impl Import<'_> {
         }
     }
 
-    /// Tells what of a validation nobody meets: a text is only checked where one is asked for.
+    /// Adds notes about a validation without effect: a text is only checked if one is asked for.
     fn tell_unused_validation(&mut self, node: &Node, path: &str, answers: bool, pattern: bool, options: bool) {
         let Some(validation) = node.get("validation") else { return };
         let (fields, weight, why): (&[&str], _, _) = match (answers, pattern, options) {
@@ -157,7 +156,7 @@ impl Import<'_> {
         self.notes.tell_unused(weight, validation, &format!("{path}.validation"), fields, why);
     }
 
-    /// The words that answers of this gate are compared with, the nearest first.
+    /// Returns the words with which answers of this gate are compared, the nearest first.
     fn candidates(&self, own: &str, pattern: Option<&str>, default: Option<&str>) -> Vec<String> {
         let any = |compared: &&AnswerComparison| compared.path == "hitl_response" || compared.path == "last_response";
         let rank = |compared: &&AnswerComparison| match (&compared.path, &compared.after) {
@@ -206,7 +205,7 @@ impl Import<'_> {
                 self.tell_at(NoteLevel::Changed, path, node, message);
             }
             Position::Reduce => {
-                // Nobody would read a text here.
+                // A text would not be read here.
                 verdicts.retain(|verdict| *verdict != Verdict::Respond);
                 verdicts.extend([Verdict::Modify, Verdict::Defer]);
                 let message = "a text alone is not a decision here: approve, or let the workers do it again by Defer with guidance";
@@ -214,7 +213,7 @@ impl Import<'_> {
             }
             Position::Step => {}
         }
-        // A file that compares with `stop` or `cancel` means it as an answer.
+        // In a file that compares with `stop` or `cancel`, these words are answers.
         if !compared(Verdict::Abort) {
             verdicts.push(Verdict::Abort);
         }
@@ -236,7 +235,7 @@ impl Import<'_> {
         }
         let action = match (default, verdicts.contains(&Verdict::Respond)) {
             (Some(_), true) => "Default",
-            // Where people may only say yes or no, a default that says yes is one.
+            // If people can only approve or reject, a default that approves is a verdict.
             (Some(word), false)
                 if verdicts.contains(&Verdict::Modify) && Word::read(word) == Word::Verdict(Verdict::Approve) =>
             {
@@ -261,7 +260,7 @@ impl Import<'_> {
     }
 }
 
-/// The one question of a gate, where there is more to it than a text.
+/// Returns the single question of a gate, if it is more than a plain text.
 fn question(
     node: &Node,
     pattern: Option<String>,
@@ -290,12 +289,12 @@ fn fits(pattern: &str, word: &str) -> bool {
     re2::whole(pattern).is_ok_and(|pattern| pattern.is_match(word))
 }
 
-/// A whole number; none where the field is missing.
+/// Returns a whole number, or `None` if the field is missing.
 pub(super) fn whole(node: &Node, field: &str) -> Option<u64> {
     node.get(field).and_then(|value| value.to_json().as_u64())
 }
 
-/// A scalar as text.
+/// Returns a scalar as text.
 pub(super) fn plain(node: &Node) -> String {
     match node.to_json() {
         Value::String(text) => text,

@@ -1,4 +1,4 @@
-//! Graphs: their nodes as steps, and their edges as one list a step.
+//! Graphs: their nodes as steps, and their edges as one list for each step.
 //!
 //! An edge that is never tried leads to a note.
 
@@ -7,7 +7,7 @@ use signoff_manifest::source::{Node, Value};
 
 use super::{gates::plain, import::Import, import_notes::NoteLevel};
 
-/// A way out of a node.
+/// An edge of the file.
 struct Edge {
     from: String,
     /// The condition; `None` or `else` always holds.
@@ -48,7 +48,7 @@ impl Import<'_> {
         json!({"graph": graph})
     }
 
-    /// The edges of each node as one, which tries its conditions in their order.
+    /// Returns the edges of each node as one list, which is tried in order.
     fn edges(&mut self, config: &Node, path: &str) -> serde_json::Value {
         let mut ways: Vec<Edge> = Vec::new();
         for (at, edge) in config.get("edges").map(Node::items).unwrap_or_default().iter().enumerate() {
@@ -56,7 +56,7 @@ impl Import<'_> {
             self.notes.read(edge, "graph.edge", &field);
             let found = self.ways(edge, &field);
             if found.is_empty() {
-                // An empty list of targets says that the run ends here, as it does without an edge.
+                // An empty list of targets ends the run, like no edge.
                 let weight = if edge.get("to").is_some() { NoteLevel::Info } else { NoteLevel::Unsupported };
                 self.tell_at(weight, &field, edge, "this edge has no target: left out");
             }
@@ -92,7 +92,7 @@ impl Import<'_> {
         order.into_iter().map(edge).collect()
     }
 
-    /// The ways of one edge, in the order in which they are tried.
+    /// Returns the edges of one entry, in the order in which they are tried.
     fn ways(&mut self, edge: &Node, field: &str) -> Vec<Edge> {
         let from = edge.get("from").map(plain).unwrap_or_default();
         let mut ways = Vec::new();
@@ -131,7 +131,7 @@ impl Import<'_> {
     }
 }
 
-/// The nodes of a graph, which are a list or a map: id, node, and where it stands.
+/// Returns the nodes of a graph, which can be a list or a map: the id, the node, and its path.
 pub(super) fn nodes_of(config: &Node) -> Vec<(String, &Node, String)> {
     let Some(nodes) = config.get("nodes") else { return Vec::new() };
     let listed = nodes.items().iter().enumerate();

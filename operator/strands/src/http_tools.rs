@@ -1,7 +1,7 @@
 //! HTTP executors and `http_request` as tools: each becomes steps of the kind `http` with a fixed method, host and
 //! headers.
 //!
-//! **Invariant:** the model chooses neither host, method nor header, and no credential of a file becomes a part of the
+//! **Invariant:** the model chooses neither host, method nor header. No credential of a file is copied into the
 //! Workflow, which names a Secret instead.
 
 use serde_json::{Map, Value, json};
@@ -21,20 +21,20 @@ const METHODS: [&str; 6] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"];
 /// The methods of a tool whose path the model chooses.
 const METHODS_OF_ANY_PATH: [&str; 5] = ["GET", "POST", "PUT", "PATCH", "DELETE"];
 
-/// The longest description of a tool.
+/// The maximum length of the description of a tool, in characters.
 const MAX_DESCRIPTION_CHARS: usize = 1024;
 
-/// The largest number of query parameters of a call.
+/// The maximum number of query parameters of a call.
 const MAX_QUERY: usize = 32;
 
-/// The form of a header whose value is that of a Secret.
+/// The form of a header whose value comes from a Secret.
 const FORM: &str = "at most 4 headers have the value of a Secret, written as `${NAME}` with upper-case letters, digits and `_`, \
                     after a word such as Bearer or nothing";
 
-/// The key of a Secret that has the value of a header.
+/// The key of a Secret with the value of a header.
 pub(super) const KEY: &str = "value";
 
-/// The most headers of a step that have the value of a Secret.
+/// The maximum number of headers of a step with values from Secrets.
 const MAX_SECRET_HEADERS: usize = 4;
 
 /// The words before a credential in a header.
@@ -57,13 +57,13 @@ struct Server<'a> {
     base: String,
     description: String,
     headers: Map<String, Value>,
-    /// The headers whose values are those of Secrets.
+    /// The headers whose values come from Secrets.
     secret_headers: Vec<Value>,
     timeout: Option<String>,
     body: Body,
 }
 
-/// A tool that is one request.
+/// A tool that makes one request.
 struct HttpCall {
     name: String,
     method: String,
@@ -121,7 +121,8 @@ impl Import<'_> {
         tools
     }
 
-    /// Imports the tool by which a model calls any URL: the run says the one server that it can reach.
+    /// Imports the tool by which a model calls any URL. In the Workflow an input names the one server that it can
+    /// reach.
     pub(super) fn any_url(&mut self, id: &str, at: &Node, field: &str) -> Vec<String> {
         let (methods, description): (&[&str], _) = match id {
             "web_fetch" => (&["GET"], "Fetches a page of one server."),
@@ -148,7 +149,7 @@ impl Import<'_> {
         tools
     }
 
-    /// The URL below which an executor calls; an error where it cannot be one fixed server.
+    /// Returns the base URL of an executor. Adds an error if it is not one fixed server.
     fn base_url(&mut self, node: &Node, path: &str) -> Option<String> {
         let field = format!("{path}.base_url");
         let Some((_, value)) = node.entry("base_url") else {
@@ -166,7 +167,8 @@ impl Import<'_> {
         None
     }
 
-    /// The headers that are the same in each request: those with a value of the file, and those with that of a Secret.
+    /// Returns the headers that are the same in each request: those with a value of the file, and those with a value of
+    /// a Secret.
     fn headers(&mut self, id: &str, node: &Node, path: &str) -> (Map<String, Value>, Vec<Value>) {
         let (mut headers, mut of_secrets) = (Map::new(), Vec::new());
         for (key, value) in node.get("headers").map(Node::fields).unwrap_or_default() {
@@ -210,7 +212,7 @@ impl Import<'_> {
         }
     }
 
-    /// The tool of one endpoint; none where its path or method cannot be one.
+    /// Imports the tool of one endpoint. Returns `None` if its path or method is not possible.
     fn endpoint(&mut self, server: &Server<'_>, node: &Node, field: &str) -> Option<String> {
         let method = node.get("method").map_or_else(|| "GET".to_owned(), plain).to_ascii_uppercase();
         let path = node.get("path").map(plain).unwrap_or_default();
@@ -240,13 +242,13 @@ impl Import<'_> {
         None
     }
 
-    /// A tool for each method, with a path that the model chooses.
+    /// Adds a tool for each method, with a path that the model chooses.
     fn any_path(&mut self, server: &Server<'_>, methods: &[&str]) -> Vec<String> {
         let path = json!({
             "type": "string", "minLength": 1, "maxLength": 1024, "pattern": "^[^?#]*$",
             "description": "The path below the server's address, such as /orders/4711",
         });
-        // A server that is sent a Secret is written out with the first `/`.
+        // If a Secret is sent, the URL of the server includes the first `/`.
         let is_bare = !server.secret_headers.is_empty() && server.base.matches('/').count() == 2;
         let parts = if is_bare {
             "/{% for part in args.path.split('/') if part %}{% if loop.first %}{% else %}/{% endif %}{{ part }}{% endfor %}"
@@ -309,7 +311,7 @@ impl Import<'_> {
     }
 }
 
-/// The end of a URL whose query the model may choose.
+/// The end of a URL whose query the model chooses.
 const QUERY: &str = "{% if args.query is defined %}{% for name, value in args.query.items() %}{% if loop.first %}?{% else %}&{% endif %}{{ name }}={{ value }}{% endfor %}{% endif %}";
 
 fn query_schema() -> Value {
@@ -319,7 +321,8 @@ fn query_schema() -> Value {
     })
 }
 
-/// A path with `{name}` for its values, as a template, with their names; none where it is no path below an address.
+/// Returns a path with `{name}` for its values as a template, with their names, or `None` if it is not a path below a
+/// base URL.
 fn path_template(path: &str) -> Option<(String, Vec<String>)> {
     let path = path.strip_prefix('/').unwrap_or(path);
     let (way, _) = path.split_once('?').unwrap_or((path, ""));
@@ -346,7 +349,7 @@ fn path_template(path: &str) -> Option<(String, Vec<String>)> {
     (!rest.contains('}')).then(|| (template + rest, names))
 }
 
-/// An example request, for the model.
+/// Renders an example request for the model.
 fn example_text(example: &Node) -> String {
     let text = |field: &str| example.get(field).map(plain).unwrap_or_default();
     let method = if text("method").is_empty() { "GET".to_owned() } else { text("method") };
@@ -354,8 +357,8 @@ fn example_text(example: &Node) -> String {
     format!("{}: {method} {}{body}", text("description"), text("path"))
 }
 
-/// Returns the URL of a server that the file fixes, or the error of the text. The text is not quoted, because it can
-/// have a password in it.
+/// Returns the URL of a fixed server, or an error. The error does not quote the text, because it can contain a
+/// password.
 pub(super) fn fixed_url(text: &str) -> Result<Url, &'static str> {
     if is_filled_in(text) {
         return Err("the host of a tool is fixed, and nothing is filled in here: write the address itself");
@@ -369,14 +372,14 @@ pub(super) fn fixed_url(text: &str) -> Result<Url, &'static str> {
     }
 }
 
-/// Returns the word before the credential in a header, and the name of the Secret of the credential. `None` where the
-/// value has other parts, which no Secret can fill in. `id`: the tool of the header.
+/// Returns the word before the credential in a header, and the name of the Secret for the credential. Returns `None` if
+/// the value has other parts, which a Secret cannot replace. `id` is the tool of the header.
 pub(super) fn secret_of(id: &str, header: &str, text: &str) -> Option<(String, String)> {
     let found = if is_filled_in(text) { filled_in(text) } else { Some((scheme_of(text), format!("{id}-{header}"))) };
     found.map(|(scheme, name)| (scheme, label(&name, "header")))
 }
 
-/// Whether a part of a text is filled in when it is used.
+/// Whether a part of a text is replaced when it is used.
 pub(super) fn is_filled_in(text: &str) -> bool {
     holds_template(text) || text.contains("${")
 }
@@ -386,7 +389,7 @@ fn holds_template(text: &str) -> bool {
     ["{{", "{%", "{#"].iter().any(|mark| text.contains(mark))
 }
 
-/// Returns the word before a credential, or nothing.
+/// Returns the word before a credential, or an empty text.
 fn scheme_of(text: &str) -> String {
     let is_before = |scheme: &&&str| {
         let beginning = text.get(..scheme.len());
@@ -395,7 +398,7 @@ fn scheme_of(text: &str) -> String {
     SCHEMES.iter().find(is_before).map(|scheme| (*scheme).to_owned()).unwrap_or_default()
 }
 
-/// Returns the word before `${NAME}`, and the name; `None` where a value has other parts.
+/// Returns the word before `${NAME}`, and the name, or `None` if a value has other parts.
 fn filled_in(text: &str) -> Option<(String, String)> {
     let prefix = scheme_of(text);
     let name = text.get(prefix.len()..)?.trim().strip_prefix("${")?.strip_suffix('}')?;
@@ -404,7 +407,7 @@ fn filled_in(text: &str) -> Option<(String, String)> {
     is_name.then(|| (prefix, name.to_owned()))
 }
 
-/// Whether the name of a header, or of another setting, says that its value is a secret.
+/// Whether the name of a header or of another setting suggests that its value is a secret.
 pub(super) fn names_secret(header: &str) -> bool {
     let header = header.to_ascii_lowercase();
     ["authorization", "cookie", "token", "secret", "password", "api-key", "apikey", "api_key", "-key", "credential"]

@@ -26,11 +26,11 @@ pub(super) struct Import<'t> {
     pub(super) compared: Vec<AnswerComparison>,
     /// The retries of agents' steps.
     pub(super) retry: Option<Value>,
-    /// The schema of what each agent answers.
+    /// The schema of each agent's answers.
     pub(super) schemas: BTreeMap<String, Value>,
-    /// The agents whose schema a step has.
+    /// The agents whose schema is used by a step.
     pub(super) checked: BTreeSet<String>,
-    /// The first names of everything that templates and conditions ask for.
+    /// The first names of all references of templates and conditions.
     pub(super) roots: BTreeSet<String>,
     pub(super) found: UnresolvedNames,
     /// The number of concurrent calls.
@@ -45,13 +45,13 @@ pub(super) struct Import<'t> {
     pub(super) agent_names: Vec<String>,
     /// The tools that the file declares.
     pub(super) declared: Vec<DeclaredTool>,
-    /// Agents with other tools, for the steps that say so.
+    /// Copies of agents with other tools, for steps with tools of their own.
     pub(super) variants: Vec<AgentVariant>,
-    /// The tools in the Workflow of each tool of the file that was imported.
+    /// For each imported tool of the file its tools in the Workflow.
     pub(super) made_tools: BTreeMap<String, Vec<String>>,
     /// The tools of the file that an agent lists.
     pub(super) listed_tools: BTreeSet<String>,
-    /// The tools that an agent lists and does not get, as `agent: tool`.
+    /// The listed tools that an agent does not get, as `agent: tool`.
     pub(super) left_tools: Vec<String>,
     /// `spec.tools` so far.
     pub(super) spec_tools: Vec<Value>,
@@ -63,7 +63,7 @@ pub(super) struct Import<'t> {
     pub(super) spec_secrets: Vec<Value>,
     /// The steps of `spec.tools`.
     pub(super) tool_steps: Vec<Value>,
-    /// Inputs that say which server a tool may call: each name and description.
+    /// The inputs for the servers that a tool may call: each name and description.
     pub(super) servers: Vec<(String, String)>,
 }
 
@@ -98,19 +98,19 @@ impl<'t> Import<'t> {
         }
     }
 
-    /// Tells about a field at the place of its node.
+    /// Adds a note about a field at the position of its node.
     pub(super) fn tell_at(&mut self, weight: NoteLevel, field: &str, node: &Node, message: impl Into<String>) {
         let at: Range<usize> = node.fields().first().map_or(node.at.clone(), |(key, _)| key.at.clone());
         self.notes.tell(weight, field, &at, message);
     }
 
-    /// A field's text with the names of the Workflow; none where it is missing or empty.
+    /// Returns a field's text with the names of the Workflow, or `None` if it is missing or empty.
     pub(super) fn text(&mut self, node: &Node, field: &str) -> Option<String> {
         let source = node.get(field).map(super::gates::plain).filter(|text| !text.is_empty())?;
         Some(self.template(&source))
     }
 
-    /// A template with the names of the Workflow.
+    /// Returns a template with the names of the Workflow.
     pub(super) fn template(&mut self, source: &str) -> String {
         let text = rewrite::template(source, &self.names, &mut self.found);
         if let Ok(template) = Template::parse(&text, "") {
@@ -119,7 +119,7 @@ impl<'t> Import<'t> {
         text
     }
 
-    /// A condition that skips, in CEL; told where there is none.
+    /// Returns a condition that skips, in CEL. Adds a note if CEL cannot express it.
     pub(super) fn skip_if(&mut self, node: &Node, path: &str) -> Option<String> {
         let (key, value) = node.entry("skip_if")?;
         let source = super::gates::plain(value);
@@ -136,8 +136,8 @@ impl<'t> Import<'t> {
         cel
     }
 
-    /// Returns the condition of an edge in CEL. One that CEL cannot express stays a template, which the plan refuses:
-    /// an edge that is left out could lead past a gate.
+    /// Returns the condition of an edge in CEL. A condition that CEL cannot express stays a template, which the plan
+    /// refuses, because a missing edge could lead past a gate.
     pub(super) fn when(&mut self, source: &str, field: &str, edge: &Node) -> String {
         if let Some(when) = condition::when(source, &self.names, &mut self.found) {
             self.asks(&when);
@@ -155,7 +155,7 @@ impl<'t> Import<'t> {
         }
     }
 
-    /// The steps of a list, with names of their own; their positions stay.
+    /// Returns the steps of a list with new names and in the same order.
     pub(super) fn steps(&mut self, list: &Node, path: &str) -> Vec<Value> {
         let mut taken: Vec<String> = Vec::new();
         let mut steps = Vec::new();
@@ -172,8 +172,8 @@ impl<'t> Import<'t> {
         steps
     }
 
-    /// One step, task or node under a name. `own` is the path of its response in the file, `later` whether anything ran
-    /// before it.
+    /// Returns one step, task or node with a name. `own` is the path of its response in the file, `later` says whether
+    /// a step ran before it.
     pub(super) fn step(&mut self, node: &Node, path: &str, name: &str, own: &str, later: bool) -> Value {
         let mut step = Map::from_iter([("name".to_owned(), json!(name))]);
         if self.names.root != "tasks" {
@@ -210,7 +210,7 @@ impl<'t> Import<'t> {
         Value::Object(step)
     }
 
-    /// The variables of a step: they are names of its own, and no inputs.
+    /// Returns the variables of a step. They are its own names, and not inputs.
     fn vars(&mut self, node: &Node) -> Map<String, Value> {
         let fields = node.get("vars").map(Node::fields).unwrap_or_default();
         fields

@@ -11,7 +11,7 @@ use signoff_manifest::{problem::Problems, source::Node};
 
 use super::fields::{self, FieldEffect};
 
-/// One thing to know about an imported file.
+/// A note about an imported file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ImportNote {
@@ -33,9 +33,9 @@ pub struct ImportNote {
 pub enum NoteLevel {
     /// The run does the same.
     Info,
-    /// The run does the same in another way, or without a limit or a notice: perhaps not what was meant.
+    /// The run does the same in another way, or without a limit or a notice: perhaps not as intended.
     Changed,
-    /// Something is missing, and the run does something else.
+    /// A part is missing, and the run does something else.
     Unsupported,
 }
 
@@ -55,9 +55,9 @@ impl fmt::Display for ImportNote {
 pub(super) struct ImportNotes<'t> {
     text: &'t str,
     pub(super) list: Vec<ImportNote>,
-    /// Values of a kind that their fields do not take: with one of them nothing is imported.
+    /// The values of a wrong kind. With one of them nothing is imported.
     pub(super) wrong: Problems<'t>,
-    /// Every object that was read: its section and its path.
+    /// The section and the path of every object that was read.
     #[cfg(test)]
     pub(super) read: Vec<(&'static str, String)>,
 }
@@ -73,7 +73,7 @@ impl<'t> ImportNotes<'t> {
         }
     }
 
-    /// Tells about a field, once.
+    /// Adds a note about a field, once.
     pub(super) fn tell(&mut self, weight: NoteLevel, field: &str, at: &Range<usize>, message: impl Into<String>) {
         let message = message.into();
         let mut place = Problems::of(self.text);
@@ -85,7 +85,7 @@ impl<'t> ImportNotes<'t> {
         }
     }
 
-    /// Tells that these fields of an object have no effect where it stands.
+    /// Adds notes that these fields of an object have no effect at its position.
     pub(super) fn tell_unused(&mut self, weight: NoteLevel, node: &Node, path: &str, fields: &[&str], why: &str) {
         for (key, _) in
             node.fields().iter().filter(|(key, value)| fields.contains(&key.name.as_str()) && !value.is_null())
@@ -94,9 +94,8 @@ impl<'t> ImportNotes<'t> {
         }
     }
 
-    /// Tells what becomes of every field of an object that is not kept, of every one the format does not have, and
-    /// which values are of the wrong kind. This is the one place that looks at kinds: whoever takes a value relies on
-    /// it.
+    /// Adds notes for each field of an object that is not kept or unknown, and errors for values of a wrong kind. Only
+    /// this function checks kinds; all other code relies on it.
     pub(super) fn read(&mut self, node: &Node, section: &'static str, path: &str) {
         #[cfg(test)]
         self.read.push((section, path.to_owned()));
@@ -128,7 +127,7 @@ impl<'t> ImportNotes<'t> {
     }
 }
 
-/// Whether a value says anything: an empty list of tools is none.
+/// Whether a value has content: an empty list of tools has none.
 fn is_said(value: &Node) -> bool {
     !matches!(
         value.value,

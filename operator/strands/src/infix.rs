@@ -9,11 +9,11 @@ use super::{
 /// The operator.
 const CONTAINS: &str = "contains";
 
-/// Words and signs at which an operand ends.
+/// The words and signs at which an operand ends.
 const ENDS: [&str; 18] =
     ["and", "or", "not", "in", "is", "if", "else", CONTAINS, "&&", "||", "!", "==", "!=", "<=", ">=", "<", ">", ","];
 
-/// Returns the expression with calls in place of the operator.
+/// Replaces the operator by calls.
 pub(super) fn to_calls(source: &[Token]) -> Vec<Token> {
     let mut out: Vec<Token> = Vec::new();
     let mut rest = source;
@@ -39,11 +39,11 @@ pub(super) fn to_calls(source: &[Token]) -> Vec<Token> {
 struct LeftOperand {
     start: usize,
     end: usize,
-    /// The operator is `not contains`.
+    /// Whether the operator is `not contains`.
     negated: bool,
 }
 
-/// The operand that the tokens end with; `None` where the word is a call, a member or a test.
+/// Returns the operand at the end of the tokens, or `None` if the word is a call, a member or a test.
 fn left_operand(before: &[Token]) -> Option<LeftOperand> {
     let mut end = trimmed(before);
     let negated = before[..end].last()?.is_name("not");
@@ -68,7 +68,7 @@ fn left_operand(before: &[Token]) -> Option<LeftOperand> {
     Some(LeftOperand { start: start + spaces, end, negated })
 }
 
-/// The end of the operand that the tokens begin with.
+/// Returns the end of the operand at the beginning of the tokens.
 fn right(after: &[Token]) -> Option<usize> {
     let is_operand = match after.iter().find(|token| !matches!(token, Token::Space(_)))? {
         Token::Sign(sign) => ["(", "[", "-"].contains(&sign.as_str()),
@@ -87,7 +87,7 @@ fn is_end(token: &Token) -> bool {
     ENDS.iter().any(|end| token.is_name(end) || token.is_sign(end))
 }
 
-/// The length without the spaces at the end.
+/// Returns the length without the spaces at the end.
 fn trimmed(source: &[Token]) -> usize {
     source.iter().rposition(|token| !matches!(token, Token::Space(_))).map_or(0, |last| last + 1)
 }

@@ -1,6 +1,6 @@
-//! Inputs: those a file declares, those it only gives values for, and those it only asks for.
+//! Inputs: those that a file declares, those with only a value, and those that are only referred to.
 //!
-//! A value is never invented: what a file asks for and does not have is required of whoever runs it.
+//! **Invariant:** no value is invented: a value that the file lacks becomes a required input.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use signoff_manifest::source::Node;
 
 use super::{gates::plain, import::Import, import_notes::NoteLevel};
 
-/// The names that every run has.
+/// The names that exist in every run.
 const EVERYWHERE: [&str; 7] = ["inputs", "run", "hitl", "hitl_response", "last_response", "loop", "range"];
 
 impl Import<'_> {
@@ -34,7 +34,7 @@ impl Import<'_> {
         }
     }
 
-    /// `spec.inputs`, once everything that asks for one was read.
+    /// Returns `spec.inputs`, after all references were read.
     pub(super) fn inputs(&mut self, inputs: Option<&Node>, known: &[&str], own: &[String]) -> Vec<Value> {
         let mut list: Vec<Map<String, Value>> = Vec::new();
         let section = |name: &str| inputs.and_then(|inputs| inputs.get(name)).map(Node::fields).unwrap_or_default();
@@ -112,13 +112,13 @@ fn declared(name: &str, spec: &Node, required: bool) -> Map<String, Value> {
     if required && !has_default {
         input.insert("required".into(), json!(true));
     } else if !has_default && kind == "string" && spec.get("enum").is_none() {
-        // What was not given prints as nothing, as it does there.
+        // A missing input prints as an empty text, as in the Strands CLI.
         input.insert("default".into(), json!(""));
     }
     input
 }
 
-/// The type that a file declares, in short or at length.
+/// Returns the declared type of an input, from either form of the declaration.
 fn type_of(spec: &Node) -> String {
     spec.text().map(ToOwned::to_owned).or(spec.get("type").map(plain)).unwrap_or("string".to_owned())
 }
@@ -134,7 +134,7 @@ fn kind_of(value: &Node) -> &'static str {
     }
 }
 
-/// The name as an input may have it: the plan itself says which names are taken.
+/// Returns a valid name for an input. The plan determines which names are reserved.
 fn input_name(name: &str) -> String {
     let mut plain: String = name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
     if !is_identifier(&plain) {

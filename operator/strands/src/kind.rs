@@ -7,21 +7,21 @@ use signoff_manifest::source::{Node, Value};
 /// The kind of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Anything: it is kept as it is, or nobody reads it.
+    /// Anything: it is kept as it is, or not read.
     Any,
-    /// A text; a number, `true` and `false` are read as one.
+    /// A text. A number, `true` and `false` are read as texts.
     Text,
     /// A number.
     Number,
-    /// A number from 0 without a fraction.
+    /// An integer from 0.
     Whole,
-    /// An object with fields of its own.
+    /// An object with its own fields.
     Object,
-    /// A list of such values.
+    /// A list of values of this kind.
     List(&'static Kind),
-    /// An object with such values under names that the file chooses.
+    /// An object with values of this kind under names that the file chooses.
     Map(&'static Kind),
-    /// One or the other.
+    /// A value of either kind.
     Either(&'static Kind, &'static Kind),
 }
 
@@ -42,9 +42,9 @@ impl fmt::Display for Kind {
     }
 }
 
-/// A value that is of another kind than its field.
+/// A value of a wrong kind.
 pub(super) struct KindError {
-    /// The path from the field to it: `[2]`, or empty for the field's own value.
+    /// The path from the field to the value: `[2]`, or empty for the field's own value.
     pub(super) below: String,
     pub(super) at: Range<usize>,
     /// The error and the expected value.
@@ -52,7 +52,8 @@ pub(super) struct KindError {
 }
 
 impl Kind {
-    /// The first value that does not fit. A field without a value is taken as missing, an item without one is not.
+    /// Returns the first value of a wrong kind. A field without a value counts as missing, an item without one does
+    /// not.
     pub(super) fn kind_error(self, node: &Node) -> Option<KindError> {
         match (self, &node.value) {
             (Self::Any, _)
@@ -72,7 +73,7 @@ impl Kind {
             }),
             (Self::Either(one, other), _) => {
                 let (first, second) = (one.kind_error(node)?, other.kind_error(node)?);
-                // The one that got further knows more about what was meant.
+                // The error at the deeper path is closer to the intended kind.
                 match (first.below.is_empty(), second.below.is_empty()) {
                     (true, true) => Some(self.wanted(node)),
                     (true, false) => Some(second),

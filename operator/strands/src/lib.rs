@@ -52,20 +52,20 @@ pub use import_notes::{ImportNote, NoteLevel};
 pub struct Imported {
     /// The imported object, without its requester.
     pub object: Value,
-    /// The same, as the engine reads it.
+    /// The same object, as the engine reads it.
     pub workflow: Box<Workflow>,
     /// All notes of the import, in the order of the file.
     pub notes: Vec<ImportNote>,
 }
 
 impl Imported {
-    /// Whether the run does what the file says.
+    /// Whether the run does exactly what the file says.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         self.notes.iter().all(|note| note.weight != NoteLevel::Unsupported)
     }
 
-    /// The Workflow as YAML, with its notes on top.
+    /// Renders the Workflow as YAML, with its notes at the top.
     #[must_use]
     pub fn to_yaml(&self) -> String {
         let mut text = "# Imported from a file of the Strands CLI.\n".to_owned();
@@ -76,8 +76,8 @@ impl Imported {
     }
 }
 
-/// Whether a text is a workflow file of the Strands CLI: one with agents and a pattern's type and config, and without
-/// an `apiVersion`.
+/// Whether a text is a workflow file of the Strands CLI: a file with agents and a pattern's type and config, without an
+/// `apiVersion`.
 #[must_use]
 pub fn is_strands(text: &str) -> bool {
     matches!(source::documents(text).as_slice(), [Ok(node)] if is_file(node))
@@ -88,10 +88,10 @@ pub(crate) fn is_file(node: &Node) -> bool {
     node.get("apiVersion").is_none() && pattern.is_some_and(|pattern| pattern.get("type").is_some())
 }
 
-/// Imports a workflow file of the Strands CLI. `approver` is the user who decides where the file names nobody.
+/// Imports a workflow file of the Strands CLI. `approver` is the user who decides if the file names no approver.
 ///
 /// # Errors
-/// The text is no YAML, or no such file: what is missing, and where.
+/// The text is not YAML, or not such a file: the missing parts, with their positions.
 pub fn import(text: &str, approver: &str) -> Result<Imported, Vec<Problem>> {
     let mut problems = Problems::of(text);
     let mut documents = source::documents(text);
@@ -110,8 +110,7 @@ pub fn import(text: &str, approver: &str) -> Result<Imported, Vec<Problem>> {
     document(text, &node, approver)
 }
 
-/// Imports one document. It is read again as the Strands CLI reads it, which is YAML 1.2: an answer `yes` is a word
-/// there.
+/// Imports one document. It is read again like the Strands CLI reads it, as YAML 1.2, in which `yes` is a text.
 pub(crate) fn document(text: &str, node: &Node, approver: &str) -> Result<Imported, Vec<Problem>> {
     let mut problems = Problems::of(text);
     let node = &source::in_yaml_1_2(text, node).map_err(|unreadable| {
@@ -250,7 +249,7 @@ impl Import<'_> {
         Value::Object(metadata)
     }
 
-    /// Names that only the Strands CLI has, as expressions; an input of the same name comes first.
+    /// Sets the names that only the Strands CLI has, as expressions. An input of the same name has priority.
     fn specials(&mut self, node: &Node, kind: &str, config: &Node) {
         let literal = |field: &str| quoted(&node.get(field).map(gates::plain).unwrap_or_default());
         let mut special = vec![
@@ -296,7 +295,6 @@ impl Import<'_> {
 
     /// Returns `terminal_node` and `total_steps` as expressions: the last node that answered, and the number of visits
     /// of all nodes.
-    /// nodes.
     fn graph_specials(&self, config: &Node) -> [(&'static str, String); 2] {
         let ids: Vec<String> = graph::nodes_of(config).into_iter().map(|(id, ..)| id).collect();
         let leaves = |id: &String| {
@@ -316,7 +314,7 @@ impl Import<'_> {
         [("terminal_node", format!("({terminal}'')")), ("total_steps", format!("({})", total.join(" + ")))]
     }
 
-    /// Tells about paths that only the Strands CLI offers and that have no equivalent.
+    /// Adds notes about paths that only the Strands CLI has and that have no equivalent.
     fn tell_missing(&mut self, field: &str, at: &std::ops::Range<usize>) {
         for path in std::mem::take(&mut self.found.missing) {
             let (weight, why) = match path.as_str() {
@@ -333,7 +331,7 @@ impl Import<'_> {
         }
     }
 
-    /// Tells about ids that nothing has.
+    /// Adds notes about unknown ids.
     fn tell_unknown_ids(&mut self, config: &Node) {
         for path in std::mem::take(&mut self.found.strangers) {
             let message = format!("unknown reference {path}: it becomes an empty text");
@@ -342,14 +340,14 @@ impl Import<'_> {
     }
 }
 
-/// The variables of all steps: they are names of their own.
+/// Returns the variables of all steps, which are names of their own.
 fn variables(node: &Node) -> Vec<String> {
     let own = node.get("vars").map(Node::fields).unwrap_or_default().iter().map(|(key, _)| key.name.clone());
     let below = node.items().iter().chain(node.fields().iter().map(|(_, value)| value));
     own.chain(below.flat_map(variables)).collect()
 }
 
-/// A text as a literal of a template.
+/// Renders a text as a literal of a template.
 fn quoted(text: &str) -> String {
     let plain: String = text.trim().chars().filter(|c| !matches!(c, '\\' | '\'')).collect();
     format!("'{}'", plain.replace('\n', " "))

@@ -1,6 +1,6 @@
-//! MCP servers of a file as `spec.servers`, and the tools for files as those of the filesystem server.
+//! MCP servers of a file as `spec.servers`, and its file tools as tools of the filesystem server.
 //!
-//! **Invariant:** no credential of a file becomes a part of the Workflow, which names a Secret instead.
+//! **Invariant:** no credential of a file is copied into the Workflow, which names a Secret instead.
 
 use serde_json::{Map, Value, json};
 use signoff_api::hosts;
@@ -15,16 +15,16 @@ use super::{
     names::{free, label},
 };
 
-/// The most characters of the name of a server.
+/// The maximum length of the name of a server, in characters.
 const MAX_SERVER_NAME: usize = 20;
 
-/// The most characters of the name of a server that a number can follow.
+/// The maximum length of the name of a server that is followed by a number, in characters.
 const MAX_BEFORE_NUMBER: usize = 17;
 
-/// The command of the filesystem server, which has the folder in which it is started.
+/// The command of the filesystem server, which can access the folder in which it is started.
 const FILESYSTEM: [&str; 4] = ["npx", "-y", "@modelcontextprotocol/server-filesystem@2026.8.31", "."];
 
-/// The tools of the Strands CLI for files, each with the tools of the filesystem server that take its place.
+/// The file tools of the Strands CLI, each with the tools of the filesystem server that replace it.
 const FILE_TOOLS: [(&str, &[&str]); 6] = [
     ("file_read", &["read_text_file"]),
     ("head", &["read_text_file"]),
@@ -37,7 +37,7 @@ const FILE_TOOLS: [(&str, &[&str]); 6] = [
 /// The tool of the filesystem server that changes something.
 const WRITE_FILE: &str = "write_file";
 
-/// Headers that the operator's client sends by itself.
+/// Headers that the operator's client sends itself.
 const OF_CLIENT: [&str; 3] = ["accept", "content-type", "user-agent"];
 
 /// The remedy for a command, which only local runs start.
@@ -45,8 +45,8 @@ const ONLY_LOCAL: &str = "only a local run starts a command, with `signoff run -
                           confirmed it; on a cluster, give the `url` of a server instead";
 
 impl Import<'_> {
-    /// Imports an MCP server, and returns the entry of agents that means all of its tools. `path` is its field in the
-    /// file.
+    /// Imports an MCP server, and returns the entry in the lists of agents that means all of its tools. `path` is its
+    /// field in the file.
     pub(super) fn mcp_server(&mut self, id: &str, node: &Node, path: &str) -> Vec<String> {
         let given = |field: &str| node.get(field).filter(|value| !value.is_null());
         let name = self.server_name(id);
@@ -91,8 +91,7 @@ impl Import<'_> {
         vec![all]
     }
 
-    /// Imports a tool for files, and returns the tools of the filesystem server that take its place; `None` where it is
-    /// no such tool.
+    /// Imports a file tool, and returns the tools of the filesystem server that replace it, or `None` for another tool.
     pub(super) fn file_tool(&mut self, id: &str, node: &Node, field: &str) -> Option<Vec<String>> {
         let (_, tools) = FILE_TOOLS.iter().find(|(name, _)| *name == id)?;
         let server = self.file_server(tools);
@@ -112,9 +111,9 @@ impl Import<'_> {
         Some(names)
     }
 
-    /// Adds tools to the filesystem server, which is made with the first of them, and returns its name.
+    /// Adds tools to the filesystem server, which is created with the first of them, and returns its name.
     fn file_server(&mut self, tools: &[&str]) -> String {
-        // No other server of an import has the list.
+        // No other imported server has the list.
         let is_made = |server: &Value| server.get("only").is_some();
         if !self.spec_servers.iter().any(is_made) {
             let name = self.server_name("files");
@@ -146,7 +145,7 @@ impl Import<'_> {
         gate.get("name").and_then(Value::as_str).unwrap_or_default().to_owned()
     }
 
-    /// Returns the name of a server that no other has.
+    /// Returns a unique name for a server.
     fn server_name(&self, id: &str) -> String {
         let taken = |name: &str| self.spec_servers.iter().any(|server| server["name"] == name);
         let label = label(id, "server");
@@ -155,7 +154,7 @@ impl Import<'_> {
         if taken(&name) { free(&cut(MAX_BEFORE_NUMBER), taken) } else { name }
     }
 
-    /// Adds the address of a server. Returns whether it is one fixed server, without a key in it.
+    /// Adds the URL of a server. Returns whether it is one fixed server, without a key in the URL.
     fn server_url(&mut self, value: &Node, field: &str, server: &mut Map<String, Value>) -> bool {
         let text = plain(value);
         let has_key =
@@ -175,7 +174,7 @@ impl Import<'_> {
         false
     }
 
-    /// Adds the one header that a server is sent: its key, of a Secret.
+    /// Adds the one header of a server: its key, from a Secret.
     fn server_key(&mut self, id: &str, node: &Node, path: &str, server: &mut Map<String, Value>) {
         for (key, value) in node.get("headers").map(Node::fields).unwrap_or_default() {
             let (text, field) = (plain(value), format!("{path}.headers.{}", key.name));
@@ -221,7 +220,7 @@ impl Import<'_> {
         }
     }
 
-    /// Adds the command of a server. Returns whether it can be taken over: no argument is a credential.
+    /// Adds the command of a server. Returns whether it can be imported, without credentials in its arguments.
     fn server_command(&mut self, program: &Node, node: &Node, path: &str, server: &mut Map<String, Value>) -> bool {
         let mut command = vec![plain(program)];
         command.extend(node.get("args").map(Node::items).unwrap_or_default().iter().map(plain));
@@ -235,7 +234,7 @@ impl Import<'_> {
         true
     }
 
-    /// Tells about the variables of a command, which has none.
+    /// Adds a note about the environment variables of a command, which has none here.
     fn tell_variables(&mut self, node: &Node, path: &str) {
         for (key, value) in node.get("env").map(Node::fields).unwrap_or_default() {
             let is_secret = names_secret(&key.name) || is_filled_in(&plain(value));
@@ -247,7 +246,7 @@ impl Import<'_> {
     }
 }
 
-/// Adds a text to a list of an object, once.
+/// Adds a text to a list of an object, without duplicates.
 fn add(object: &mut Value, field: &str, text: &str) {
     let Some(fields) = object.as_object_mut() else { return };
     let list = fields.entry(field).or_insert_with(|| json!([]));
@@ -258,7 +257,7 @@ fn add(object: &mut Value, field: &str, text: &str) {
     }
 }
 
-/// Whether an argument of a command is an option for a credential, or an address with one.
+/// Whether an argument of a command is an option for a credential, or a URL with one.
 fn has_credential(word: &str) -> bool {
     let url = Url::parse(word).ok().filter(Url::has_host);
     let option = word.split(['=', ':']).next().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Imported MCP servers: what they may be sent, which of their tools are asked about, and what is not taken over.
+//! Tests of imported MCP servers: sent data, gates about their tools, and parts that are not imported.
 
 #![allow(clippy::unwrap_used)]
 use serde_json::{Value, json};
@@ -7,7 +7,7 @@ use signoff_manifest::Severity;
 
 use crate::{Imported, NoteLevel, import};
 
-/// A file with these servers and one agent that lists these tools.
+/// Returns a file with these servers and one agent that lists these tools.
 fn file(servers: &str, listed: &str) -> String {
     format!(
         "runtime: {{provider: ollama, model_id: m}}\ntools: {{mcp: [{servers}]}}\nagents: {{clerk: {{prompt: x, tools: [{listed}]}}}}\n\
@@ -19,12 +19,12 @@ fn imported(servers: &str, listed: &str) -> Imported {
     import(&file(servers, listed), "alice").unwrap()
 }
 
-/// The notes of a level, as `field: message`.
+/// Returns the notes of a level, as `field: message`.
 fn notes(imported: &Imported, level: NoteLevel) -> Vec<String> {
     imported.notes.iter().filter(|n| n.weight == level).map(|n| format!("{}: {}", n.field, n.message)).collect()
 }
 
-/// The errors of the imported Workflow in a local run that can start commands.
+/// Returns the errors of the imported Workflow in a local run that can start commands.
 fn errors(imported: &Imported) -> Vec<String> {
     let settings = Settings { allow_commands: true, ..Settings::default() };
     let checked = signoff_manifest::check(&imported.to_yaml(), &settings);
@@ -61,7 +61,7 @@ fn a_command_is_one_argument_after_the_other_and_for_local_runs_only() {
     let changed = notes(&imported, NoteLevel::Changed);
     assert!(changed.iter().any(|note| note.contains("only a local run starts a command")), "{changed:?}");
     assert_eq!(errors(&imported), [] as [String; 0]);
-    // On a cluster nothing of the file is started.
+    // On a cluster no command is started.
     let checked = signoff_manifest::check(&imported.to_yaml(), &Settings::default());
     assert!(checked.iter().any(|one| !one.is_valid()));
 }
@@ -216,7 +216,7 @@ fn the_tools_of_retrieval_are_those_of_every_agent() {
     for (listed, tools) in [
         (", tools: []", json!(["files.read_text_file"])),
         (", tools: [handoff_to_user]", json!(["handoff_to_user", "files.read_text_file"])),
-        // One that lists none has its servers, and no other tool of the file.
+        // An agent without a list has its servers, and no other tool of the file.
         ("", json!(["crm.*", "files.read_text_file"])),
     ] {
         let imported = import(&text(listed), "alice").unwrap();

@@ -14,24 +14,24 @@ pub(super) struct Names {
     pub(super) root_now: &'static str,
     /// Every id and its name.
     pub(super) ids: BTreeMap<String, String>,
-    /// Names that become an expression, in parentheses where it has more than one part.
+    /// Names that become an expression, in parentheses if it has more than one part.
     pub(super) special: BTreeMap<&'static str, String>,
-    /// Inputs whose own name has a meaning in templates.
+    /// Inputs whose own name is reserved in templates.
     pub(super) inputs: BTreeMap<String, String>,
-    /// Paths that only the Strands CLI offers.
+    /// Paths that only the Strands CLI has.
     pub(super) context: CliPaths,
-    /// The agent of each node as a literal, by the node's name here; an empty text for a gate.
+    /// The agent of each node as a literal, by the name of the node in the Workflow; an empty text for a gate.
     pub(super) agents: BTreeMap<String, String>,
-    /// Whether `iterations` hold judgements, which have an object of their own here.
+    /// Whether `iterations` contain evaluations, which are objects of their own in a Workflow.
     pub(super) judged: bool,
     /// The type of each input, by its name in the Workflow.
     pub(super) types: BTreeMap<String, String>,
-    /// Inputs that need not be given.
+    /// Optional inputs.
     pub(super) optional: BTreeSet<String>,
 }
 
 impl Names {
-    /// Gives every id a name, in order; two ids never get the same.
+    /// Assigns a unique name to each id, in order.
     pub(super) fn assign_names<'a>(&mut self, ids: impl IntoIterator<Item = &'a str>) {
         for id in ids {
             let taken = |name: &str| self.ids.values().any(|other| other == name);
@@ -40,7 +40,7 @@ impl Names {
         }
     }
 
-    /// A text for people or models with the names in place of whole ids.
+    /// Replaces whole ids by names in a text for people or models.
     pub(super) fn with_names(&self, text: &str) -> String {
         let is_word = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-');
         let mut told = String::new();
@@ -60,19 +60,19 @@ impl Names {
         told
     }
 
-    /// The agents of all nodes as a map of a template.
+    /// Returns the agents of all nodes as a map of a template.
     pub(super) fn agents_by_name(&self) -> String {
         let pairs: Vec<String> = self.agents.iter().map(|(name, agent)| format!("'{name}': {agent}")).collect();
         format!("{{{}}}", pairs.join(", "))
     }
 
-    /// The name of an id; one that nothing has keeps what it would have got.
+    /// Returns the name for an id. An unknown id gets the name that it would have had.
     pub(super) fn of(&self, id: &str) -> String {
         self.ids.get(id).cloned().unwrap_or_else(|| label(id, "item"))
     }
 }
 
-/// The name, or the name with the first number that makes it free.
+/// Returns the name, with the first free number if it is taken.
 pub(super) fn free(name: &str, taken: impl Fn(&str) -> bool) -> String {
     let mut candidate = name.to_owned();
     let mut number = 2;
@@ -85,7 +85,7 @@ pub(super) fn free(name: &str, taken: impl Fn(&str) -> bool) -> String {
     candidate
 }
 
-/// A text as a DNS label: `Initial_Plan 2` becomes `initial-plan-2`.
+/// Converts a text to a DNS label: `Initial_Plan 2` becomes `initial-plan-2`.
 pub(super) fn label(text: &str, otherwise: &str) -> String {
     let mut label = String::new();
     for c in text.chars().flat_map(char::to_lowercase) {

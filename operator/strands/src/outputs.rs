@@ -1,4 +1,4 @@
-//! Artifacts: files that a run leaves behind.
+//! Artifacts: the output files of a run.
 //!
 //! **Invariant:** no path leaves the folder to which a run writes.
 
@@ -13,7 +13,7 @@ use super::{
 };
 
 impl Import<'_> {
-    /// `spec.outputs`.
+    /// Returns `spec.outputs`.
     pub(super) fn outputs(&mut self, node: &Node) -> Option<Value> {
         self.notes.read(node, "outputs", "outputs");
         let mut artifacts = Vec::new();
@@ -51,7 +51,7 @@ impl Import<'_> {
     }
 }
 
-/// The path without what would lead out of a folder: `..`, `.` and a leading slash. Templates are not looked into.
+/// Removes the parts of a path that could leave a folder: `..`, `.` and a leading slash. Templates are not changed.
 fn inside(path: &str) -> String {
     let mut parts: Vec<String> = vec![String::new()];
     for token in tokens::template(path) {

@@ -1,5 +1,5 @@
-//! The seven patterns of the Strands CLI as ours: `workflow` is our `dag`, `chain` needs no pattern, every other one
-//! keeps its name. Steps and gates are put into the one list of each.
+//! The seven patterns of the Strands CLI as patterns of a Workflow: `workflow` becomes `dag`, `chain` needs no pattern,
+//! and the others keep their names. Steps and gates are added to the lists of the spec.
 //!
 //! The plan refuses cycles, unknown nodes and missing agents.
 
@@ -16,11 +16,11 @@ use super::{
     tokens::{self, Token},
 };
 
-/// The patterns, as the format names them.
+/// The patterns with the names of the format.
 pub(super) const PATTERNS: [&str; 7] =
     ["chain", "workflow", "routing", "parallel", "evaluator_optimizer", "orchestrator_workers", "graph"];
 
-/// Names that templates of each pattern know, beside those of every run.
+/// Returns the names that exist in templates of a pattern, in addition to those of every run.
 pub(super) fn known(pattern: &str) -> &'static [&'static str] {
     match pattern {
         "chain" => &["steps"],
@@ -36,8 +36,8 @@ pub(super) fn known(pattern: &str) -> &'static [&'static str] {
 }
 
 impl Import<'_> {
-    /// `spec.pattern` of a pattern and its config; a chain has none. Its steps and gates are put into the lists of the
-    /// spec. The names must have been prepared.
+    /// Returns `spec.pattern` for a pattern and its config; a chain has none. Steps and gates are added to the lists of
+    /// the spec. The names must have been prepared.
     pub(super) fn pattern_of(&mut self, kind: &str, config: &Node) -> Option<Value> {
         let path = "pattern.config";
         let section = PATTERNS.into_iter().find(|pattern| *pattern == kind).unwrap_or("graph");
@@ -58,7 +58,7 @@ impl Import<'_> {
         })
     }
 
-    /// Puts the steps of a branch into the list of the spec.
+    /// Adds the steps of a branch to the list of the spec.
     fn branch(&mut self, name: &str, steps: Vec<Value>) {
         for step in steps {
             let mut placed = Map::new();
@@ -72,7 +72,7 @@ impl Import<'_> {
         }
     }
 
-    /// Puts the gate of a pattern into the list of the spec, under a name that the pattern then gives.
+    /// Adds the gate of a pattern to the list of the spec, and returns its name for the pattern.
     fn pattern_gate(&mut self, name: &str, hitl: Value) -> Value {
         self.spec_gates.push(json!({"name": name, "hitl": hitl}));
         name.into()
@@ -83,7 +83,7 @@ impl Import<'_> {
         self.steps(list, &format!("{path}.{field}"))
     }
 
-    /// A step that has its name from the pattern.
+    /// Returns a step whose name is given by the pattern.
     fn named_step(&mut self, node: &Node, path: &str, name: &str) -> Value {
         let path = format!("{path}.{name}");
         self.notes.tell_unused(NoteLevel::Info, node, &path, &["id"], &format!("this step is called {name}: left out"));
@@ -162,7 +162,8 @@ impl Import<'_> {
         json!({"routing": {"router": router}})
     }
 
-    /// A text for the router with the routes' names: it has to answer one of them. Expressions within it stay.
+    /// Replaces the names of the routes in a text for the router, because it has to answer with one of them.
+    /// Expressions stay.
     pub(super) fn with_route_names(&self, text: &str) -> String {
         let renamed = |token: Token| match token {
             Token::Plain(text) => Token::Plain(self.names.with_names(&text)),
@@ -195,7 +196,7 @@ impl Import<'_> {
         json!({"parallel": parallel})
     }
 
-    /// Branches that look at each other are steps of a dag, which wait for each other.
+    /// Imports branches that refer to each other as steps of a dag, with dependencies.
     fn parallel_as_dag(&mut self, config: &Node, path: &str) -> Value {
         let message =
             "a branch refers to another one: the branches are steps of a dag, which wait for those that they refer to";
@@ -315,7 +316,7 @@ impl Import<'_> {
     }
 }
 
-/// Registers the ids of a pattern and their references, and the values that answers are compared with.
+/// Registers the ids of a pattern and their references, and the values with which answers are compared.
 pub(super) fn prepare(import: &mut Import<'_>, kind: &str, config: &Node) {
     let ids = |field: &str| -> Vec<String> {
         config.get(field).map(Node::items).unwrap_or_default().iter().filter_map(|n| n.get("id")).map(plain).collect()
@@ -340,7 +341,7 @@ pub(super) fn prepare(import: &mut Import<'_>, kind: &str, config: &Node) {
     compare(config, None, kind, &mut last_gate, import);
 }
 
-/// Whether a branch of one step looks at another branch.
+/// Whether a branch of one step refers to another branch.
 fn crossing(config: &Node, ids: &[String]) -> bool {
     let branches = config.get("branches").map(Node::items).unwrap_or_default();
     let single = branches.iter().all(|node| node.get("steps").is_none());
@@ -351,7 +352,7 @@ fn crossing(config: &Node, ids: &[String]) -> bool {
         })
 }
 
-/// The branches that a branch's texts ask for.
+/// Returns the branches that the texts of a branch refer to.
 fn looks_at(node: &Node, ids: &[String]) -> Vec<String> {
     let texts: String = node.fields().iter().filter_map(|(_, value)| value.text()).collect();
     let asks = |id: &&String| {
@@ -362,7 +363,7 @@ fn looks_at(node: &Node, ids: &[String]) -> Vec<String> {
     ids.iter().filter(asks).cloned().collect()
 }
 
-/// Every comparison of an answer in the texts of a node and below, in the order of the file.
+/// Collects every comparison of an answer in the texts of a node and below, in the order of the file.
 fn compare(node: &Node, path: Option<&str>, kind: &str, last_gate: &mut Option<String>, import: &mut Import<'_>) {
     if let Some(text) = node.text() {
         answer_words::add_comparisons(text, last_gate.as_deref().or(path), &mut import.compared);
@@ -376,7 +377,7 @@ fn compare(node: &Node, path: Option<&str>, kind: &str, last_gate: &mut Option<S
         }
     }
     for (key, value) in node.fields() {
-        // Each route and each branch begins anew.
+        // Each route and each branch starts without a last gate.
         if ["then", "branches", "routes"].contains(&key.name.as_str()) {
             *last_gate = None;
         }

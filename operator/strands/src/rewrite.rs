@@ -22,23 +22,23 @@ use self::{
     token_walk::{NamePath, TokenWalk},
 };
 
-/// The references of a rewritten text that exist nowhere in the file.
+/// The references of a rewritten text that do not exist in the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct UnresolvedNames {
     /// Paths to ids that do not exist.
     pub(super) strangers: BTreeSet<String>,
     /// Names that are compared with numbers.
     pub(super) numeric: BTreeSet<String>,
-    /// Paths to what only the Strands CLI offers, and what has no equivalent.
+    /// Paths that only the Strands CLI has, without an equivalent.
     pub(super) missing: BTreeSet<String>,
 }
 
-/// A template with the names of the imported Workflow.
+/// Returns a template with the names of the imported Workflow.
 pub(super) fn template(source: &str, names: &Names, found: &mut UnresolvedNames) -> String {
     tokens::join(&tokens(&tokens::template(source), names, found))
 }
 
-/// An expression without marks, as tokens.
+/// Returns the tokens of an expression without marks.
 pub(super) fn expression(source: &str, names: &Names, found: &mut UnresolvedNames) -> Vec<Token> {
     tokens(&infix::to_calls(&tokens::expression(source)), names, found)
 }
@@ -81,7 +81,7 @@ fn tokens(source: &[Token], names: &Names, found: &mut UnresolvedNames) -> Vec<T
 }
 
 impl TokenWalk<'_> {
-    /// Puts what a path is called now, and gives the token to go on with.
+    /// Appends the new form of a path, and returns the next token.
     fn replaced(&self, path: &NamePath, out: &mut Vec<Token>, found: &mut UnresolvedNames) -> usize {
         let NamePath { root, members, end, .. } = path;
         let mut push = |text: &str| out.extend(tokens::expression(text));
@@ -125,7 +125,7 @@ impl TokenWalk<'_> {
         *end
     }
 
-    /// A path to something with an id.
+    /// Appends the new form of a path with an id.
     fn member(&self, path: &NamePath, out: &mut Vec<Token>, found: &mut UnresolvedNames) -> usize {
         let NamePath { members, end, calls, .. } = path;
         let root = self.names.root_now;
@@ -140,7 +140,7 @@ impl TokenWalk<'_> {
         let Some(name) = self.names.ids.get(id) else {
             found.strangers.insert(written(self.names.root, members));
             push("''");
-            // A method of the missing value stays a method of the empty text.
+            // A method of the missing value becomes a method of the empty text.
             if *calls && members.len() > 1 {
                 push(&format!(".{}", members[members.len() - 1]));
             }
@@ -153,7 +153,7 @@ impl TokenWalk<'_> {
             [only] if graph && only == "iteration" => push(&format!("({base}.visits | length)")),
             [only] if graph && only == "agent" => push(&format!("{}['{name}']", self.names.agents_by_name())),
             [] if graph && !filtered => {
-                // All nodes exist from the start: what is asked is whether one has run.
+                // All nodes exist from the start, so the test is whether one has run.
                 push(&format!("{base}.response"));
                 return self.has_run(*end, out);
             }
@@ -162,7 +162,7 @@ impl TokenWalk<'_> {
         *end
     }
 
-    /// `is defined` of a node asks whether it has run.
+    /// Rewrites `is defined` of a node to a test whether it has run.
     fn has_run(&self, end: usize, out: &mut Vec<Token>) -> usize {
         let Some((is, _)) = self.next(end).filter(|(_, token)| token.is_name("is")) else { return end };
         let Some((first, word)) = self.next(is + 1) else { return end };
@@ -179,7 +179,7 @@ impl TokenWalk<'_> {
         last + 1
     }
 
-    /// A loop over all nodes is one over those that have run.
+    /// Rewrites a loop over all nodes to one over those that have run.
     fn executed_only(&self, end: usize, out: &mut Vec<Token>) -> usize {
         let value = self
             .before(end)
@@ -199,7 +199,7 @@ impl TokenWalk<'_> {
         }
     }
 
-    /// A text in quotes: an id where it is compared with a name that stands for ids.
+    /// Returns the token for a quoted text: a name if it is an id that is compared with a name for ids.
     fn compared(&self, at: usize) -> Token {
         let token = self.source[at].clone();
         let Some((sign, _)) = self.before(at).filter(|(_, t)| t.is_sign("==") || t.is_sign("!=")) else { return token };
@@ -258,7 +258,7 @@ fn of_judgement(member: &str) -> String {
     }
 }
 
-/// A path as it is written.
+/// Renders a path.
 pub(super) fn written(root: &str, members: &[String]) -> String {
     members.iter().fold(root.to_owned(), |path, member| {
         if is_identifier(member) || member.chars().all(|c| c.is_ascii_digit()) {

@@ -1,6 +1,6 @@
-//! Providers, agents and limits: where models are, who thinks, and how long and how often.
+//! Providers, agents and limits: the addresses of models, the agents, and the limits of time and repetition.
 //!
-//! No key is ever taken from a file: where one is needed, a Secret is named.
+//! **Invariant:** no key is copied from a file. If one is needed, a Secret is named.
 
 use std::collections::BTreeMap;
 
@@ -17,12 +17,12 @@ use super::{
 /// A provider that files can name.
 struct Provider {
     name: &'static str,
-    /// The field of `spec.providers` that says how it is called.
+    /// The field of `spec.providers` for its kind.
     kind: &'static str,
-    /// The base URL where the file gives no host; `None` for that of the kind, or where there is none.
+    /// The base URL if the file has no host; `None` for that of the kind, or if there is none.
     base_url: Option<&'static str>,
     key: bool,
-    /// A note about it.
+    /// The note about it.
     note: Option<&'static str>,
 }
 
@@ -51,14 +51,14 @@ const OLLAMA: &str = "ollama";
 const BEDROCK: &str = "bedrock";
 const AZURE: &str = "azure_openai";
 
-/// The longest span of time, in seconds.
+/// The maximum time span, in seconds.
 const LONGEST: u64 = 9_999_999;
 
-/// The model that is asked where a file names none.
+/// The default model.
 const MODEL: &str = "gpt-4o-mini";
 
 impl Import<'_> {
-    /// Limits that patterns and steps take from the runtime; `activeDeadline` is given back. `kind` is the pattern's.
+    /// Sets the limits of patterns and steps from the runtime, and returns `activeDeadline`. `kind` is the pattern's.
     pub(super) fn limits(&mut self, runtime: &Node, kind: &str) -> Option<String> {
         let path = "runtime";
         self.notes.read(runtime, "runtime", path);
@@ -97,7 +97,7 @@ impl Import<'_> {
         self.capped(budgets, path, "max_duration_s", LONGEST).map(|seconds| format!("{seconds}s"))
     }
 
-    /// A whole number up to the most that is allowed; more is told.
+    /// Returns a whole number, limited to `most` with a note.
     fn capped(&mut self, node: &Node, path: &str, field: &str, most: u64) -> Option<u64> {
         let given = whole(node, field)?;
         if given > most {
@@ -140,7 +140,7 @@ impl Import<'_> {
         Some(json!({"limit": limit, "backoff": backoff}))
     }
 
-    /// Keeps the schemas that agents answer by, for their steps.
+    /// Keeps the schemas of agents for their steps.
     pub(super) fn output_schemas(&mut self, agents: &Node) {
         for (key, agent) in agents.fields() {
             let Some(schema) = agent.get("output_schema") else { continue };

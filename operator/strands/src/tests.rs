@@ -3,14 +3,14 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 use super::*;
 
-/// A file with one chain and these steps, and whatever else is on its top.
+/// Returns a file with one chain of these steps, and `top` at its top.
 fn chain(top: &str, steps: &str) -> String {
     format!(
         "agents: {{writer: {{prompt: x, model_id: m}}}}\n{top}\npattern:\n  type: chain\n  config: {{steps: {steps}}}\n"
     )
 }
 
-/// The fields that are of the wrong kind, with what is said about them.
+/// Returns the fields of a wrong kind, with the errors.
 #[track_caller]
 fn wrong(text: &str) -> Vec<(String, String)> {
     let problems = import(text, "alice").err().unwrap_or_default();
@@ -90,7 +90,7 @@ fn at<'d>(document: &'d mut Value, path: &str) -> &'d mut Value {
     document.pointer_mut(&pointer).unwrap_or_else(|| panic!("{path}"))
 }
 
-/// A document with another value in a field, or without it.
+/// Returns a document with another value in a field, or without the field.
 fn with(document: &Value, path: &str, field: &str, value: Option<Value>) -> Value {
     let mut changed = document.clone();
     let object = at(&mut changed, path).as_object_mut().unwrap();
@@ -101,7 +101,7 @@ fn with(document: &Value, path: &str, field: &str, value: Option<Value>) -> Valu
     changed
 }
 
-/// Two values of a kind that a file could have in this field.
+/// Returns two values of a kind for this field.
 fn samples(kind: kind::Kind, field: &str) -> [Value; 2] {
     use kind::Kind;
     match (field, kind) {
@@ -120,7 +120,7 @@ fn samples(kind: kind::Kind, field: &str) -> [Value; 2] {
     }
 }
 
-/// Returns the import of a document, with its notes without positions.
+/// Returns the import of a document with its notes, without positions.
 fn made(document: &Value) -> (Value, Vec<String>) {
     match import(&document.to_string(), "alice") {
         Ok(imported) => {
@@ -162,7 +162,7 @@ fn no_field_is_without_effect_in_silence_wherever_it_stands() {
     assert!(silent.is_empty(), "{silent:#?}");
 }
 
-/// Checks that each field has a note of more than the lowest severity.
+/// Returns the notes above the lowest severity.
 #[track_caller]
 fn notes_above_info(text: &str) -> Vec<(String, NoteLevel)> {
     let notes = import(text, "alice").unwrap().notes;
@@ -221,7 +221,7 @@ fn a_router_is_told_new_names_and_its_expressions_stay() {
     assert_eq!(spec["agents"][0]["system"], "Say billing-support");
 }
 
-/// The first artifact of a contract file, rendered with these names.
+/// Renders the first artifact of a contract file with these names.
 #[track_caller]
 fn rendered(file: &str, names: Value) -> String {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/contract/strands");

@@ -2,13 +2,13 @@
 
 use super::tokens::Token;
 
-/// The deepest nesting of expressions.
+/// The maximum nesting of expressions.
 const MAX_DEPTH: usize = 24;
 
-/// The signs that compare.
+/// The comparison signs.
 pub(super) const COMPARES: [&str; 6] = ["==", "!=", "<=", ">=", "<", ">"];
 
-/// Whether brackets and negations stand no deeper in each other than conditions allow.
+/// Whether the nesting of brackets and negations is within the limit of conditions.
 pub(super) fn is_shallow(source: &[Token]) -> bool {
     let mut depth = 0;
     let negations = source.iter().filter(|token| token.is_name("not") || token.is_sign("!")).count();
@@ -39,7 +39,7 @@ pub(super) fn depth_change(token: &Token) -> i32 {
     }
 }
 
-/// The parts between words or signs that stand in no brackets.
+/// Splits at words or signs outside of brackets.
 pub(super) fn split<'t>(source: &'t [Token], words: &[&str]) -> Vec<&'t [Token]> {
     let is_word = |token: &Token| words.iter().any(|word| token.is_name(word) || token.is_sign(word));
     let mut parts = Vec::new();
@@ -52,7 +52,7 @@ pub(super) fn split<'t>(source: &'t [Token], words: &[&str]) -> Vec<&'t [Token]>
     parts
 }
 
-/// Before and after the first such token that stands in no brackets.
+/// Splits at the first such token outside of brackets.
 pub(super) fn cut(source: &[Token], is: impl Fn(&Token) -> bool) -> Option<(&[Token], &[Token])> {
     let mut depth = 0;
     let at = source.iter().position(|token| {
@@ -62,7 +62,7 @@ pub(super) fn cut(source: &[Token], is: impl Fn(&Token) -> bool) -> Option<(&[To
     Some((&source[..at], &source[at + 1..]))
 }
 
-/// Before and after the last such token that stands in no brackets.
+/// Splits at the last such token outside of brackets.
 pub(super) fn cut_last(source: &[Token], is: impl Fn(&Token) -> bool) -> Option<(&[Token], &[Token])> {
     let mut depth = 0;
     let at = source.iter().rposition(|token| {

@@ -1,6 +1,6 @@
 //! Templates as tokens, so that names can be changed without any other change. Unknown text is kept as it is.
 
-/// A piece of a template; all of them together are its text again.
+/// A piece of a template. All pieces joined are the template.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Token {
     /// Text, comments and raw blocks.
@@ -49,12 +49,12 @@ impl Token {
     }
 }
 
-/// The text again.
+/// Joins tokens to their text.
 pub(super) fn join(tokens: &[Token]) -> String {
     tokens.iter().map(Token::text).collect()
 }
 
-/// The tokens of a template.
+/// Returns the tokens of a template.
 pub(super) fn template(source: &str) -> Vec<Token> {
     let mut tokens = Vec::new();
     let mut rest = source;
@@ -89,7 +89,7 @@ pub(super) fn template(source: &str) -> Vec<Token> {
     tokens
 }
 
-/// The tokens of an expression without marks.
+/// Returns the tokens of an expression without marks.
 pub(super) fn expression(source: &str) -> Vec<Token> {
     let mut tokens = Vec::new();
     let mut rest = source;
@@ -120,7 +120,7 @@ fn expression_until<'s>(source: &'s str, close: &str, tokens: &mut Vec<Token>) -
     rest
 }
 
-/// Takes one token off an expression.
+/// Reads one token of an expression, and returns the rest.
 fn one<'s>(source: &'s str, tokens: &mut Vec<Token>) -> &'s str {
     let first = source.chars().next().unwrap_or(' ');
     let while_ = |keep: &dyn Fn(char) -> bool| source.find(|c: char| !keep(c)).unwrap_or(source.len());
@@ -140,7 +140,7 @@ fn one<'s>(source: &'s str, tokens: &mut Vec<Token>) -> &'s str {
     &source[length..]
 }
 
-/// The length of a string with its quotes; all of the rest where it does not end.
+/// Returns the length of a string with its quotes, or of the whole rest if it does not end.
 fn quoted(source: &str, quote: char) -> usize {
     let mut escaped = false;
     for (at, c) in source.char_indices().skip(1) {

@@ -1,4 +1,4 @@
-//! The tools of a file, and which agents may call them: tools that call servers, and those that ask people.
+//! The tools of a file and the agents that may call them: tools that call servers, and tools that ask people.
 //!
 //! **Invariant:** an agent gets a tool only if the file gives it to the agent; no tool is guessed from a prompt.
 
@@ -12,7 +12,7 @@ use super::{
     names::{free, label},
 };
 
-/// The tools of the Strands CLI that have no equivalent, and what to do instead.
+/// The tools of the Strands CLI without an equivalent, each with a remedy.
 const MISSING: [(&str, &str); 8] = [
     ("calculator", "write a step that calculates, and a tool for it"),
     ("current_time", "write `{{ run.startedAt }}` into the prompt or the input, which is the time when the run began"),
@@ -41,7 +41,7 @@ enum ToolKind {
     Mcp,
 }
 
-/// An agent with other tools than its own, for the steps that say so.
+/// A copy of an agent with other tools, for steps with tools of their own.
 pub(super) struct AgentVariant {
     agent: String,
     name: String,
@@ -83,7 +83,7 @@ impl Import<'_> {
         }
     }
 
-    /// Returns the agent of a step with tools of its own: another agent, as its conversation is another one, too.
+    /// Returns the agent of a step with its own tools. It is another agent, because its conversation is separate too.
     pub(super) fn with_tools(&mut self, agent: &str, tools: Option<&Node>, field: &str) -> String {
         let Some(tools) = tools.filter(|tools| !tools.is_null()) else { return agent.to_owned() };
         let same = |one: &&AgentVariant| one.agent == agent && one.tools.to_json() == tools.to_json();
@@ -112,8 +112,8 @@ impl Import<'_> {
         self.tools_of_all = listed.map(|(at, tool)| (plain(tool), tool.clone(), format!("{field}[{at}]"))).collect();
     }
 
-    /// Returns the tools of an agent: those that it lists, or all that the file declares. Beside tools that every agent
-    /// has, those are its servers.
+    /// Returns the tools of an agent: the listed ones, or all that the file declares. If all agents have common tools,
+    /// an agent without a list gets those and its servers.
     pub(super) fn tools_of_agent(&mut self, agent: &str, node: &Node) -> Vec<String> {
         let listed = node.get("tools").filter(|tools| !tools.is_null());
         match listed {
@@ -154,7 +154,7 @@ impl Import<'_> {
         names
     }
 
-    /// Returns the names of a tool in the Workflow, which is made when the first agent lists it; none where there is no
+    /// Returns the names of a tool in the Workflow, which is created when the first agent lists it. Empty without an
     /// equivalent.
     fn tool(&mut self, id: &str, node: &Node, field: &str) -> Vec<String> {
         let key = self.key(id);
@@ -189,14 +189,14 @@ impl Import<'_> {
         made
     }
 
-    /// Returns the one name of a tool: `strands_tools.http_request.http_request` is `http_request`.
+    /// Returns the short name of a tool: `strands_tools.http_request.http_request` becomes `http_request`.
     fn key(&self, id: &str) -> String {
         let is_whole = id == "human_intervention.request"
             || self.declared.iter().any(|tool| tool.id == id && tool.kind != ToolKind::Python);
         if is_whole { id.to_owned() } else { id.rsplit('.').next().unwrap_or(id).to_owned() }
     }
 
-    /// Adds the gate that says whom an agent asks.
+    /// Adds the gate with the approvers of an agent's questions.
     fn question_gate(&mut self, node: &Node, field: &str) {
         if self.spec_gates.iter().any(|gate| gate["type"] == "question") {
             return;
@@ -214,7 +214,7 @@ impl Import<'_> {
         }}));
     }
 
-    /// Tells about declared tools that no agent may call.
+    /// Adds notes about declared tools that no agent can call.
     pub(super) fn tell_unused_tools(&mut self) {
         let is_listed = |tool: &&DeclaredTool| self.listed_tools.contains(&self.key(&tool.id));
         let unused = self.declared.iter().filter(|tool| !is_listed(tool));

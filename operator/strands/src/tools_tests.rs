@@ -1,4 +1,4 @@
-//! Imported tools: what a model may choose, and what an import must not take over from a file.
+//! Tests of imported tools: the choices of a model, and the parts of a file that are not imported.
 
 #![allow(clippy::unwrap_used)]
 use serde_json::{Value, json};
@@ -7,7 +7,7 @@ use signoff_manifest::Severity;
 
 use crate::{Imported, NoteLevel, import};
 
-/// A file with these tools and one agent that lists these ones.
+/// Returns a file with these tools and one agent that lists these ones.
 fn file(tools: &str, listed: &str) -> String {
     format!(
         "runtime: {{provider: ollama, model_id: m}}\ntools: {tools}\nagents: {{clerk: {{prompt: x{listed}}}}}\n\
@@ -19,12 +19,12 @@ fn imported(tools: &str, listed: &str) -> Imported {
     import(&file(tools, listed), "alice").unwrap()
 }
 
-/// The notes of a level, as `field: message`.
+/// Returns the notes of a level, as `field: message`.
 fn notes(imported: &Imported, level: NoteLevel) -> Vec<String> {
     imported.notes.iter().filter(|n| n.weight == level).map(|n| format!("{}: {}", n.field, n.message)).collect()
 }
 
-/// The names of the tools of the first agent.
+/// Returns the names of the tools of the first agent.
 fn tools(imported: &Imported) -> Vec<&str> {
     let listed = imported.object["spec"]["agents"][0]["tools"].as_array();
     listed.into_iter().flatten().filter_map(Value::as_str).collect()
@@ -128,7 +128,7 @@ fn an_agent_without_a_list_has_every_declared_tool_and_one_with_an_empty_list_no
     assert_eq!(told.iter().filter(|note| note.contains("no agent lists the tool")).count(), 2, "{told:?}");
 }
 
-/// An import of a tool with one header.
+/// Returns the import of a tool with one header.
 fn with_header(header: &str, value: &str) -> Imported {
     let tools = format!(
         "{{http_executors: [{{id: api, base_url: 'https://api.example.com', headers: {{{header}: '{value}'}}}}]}}"

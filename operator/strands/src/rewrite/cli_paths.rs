@@ -1,4 +1,4 @@
-//! Paths that only the Strands CLI offers: `execution_context.*`, `runtime.*` and `context_policy.*`.
+//! Paths that only the Strands CLI has: `execution_context.*`, `runtime.*` and `context_policy.*`.
 //!
 //! Such a path becomes a name of the pattern or a literal of the file, never an input. Without an equivalent it becomes
 //! an empty text, and [`UnresolvedNames::missing`] records it.
@@ -15,10 +15,10 @@ use super::{
 };
 use crate::tokens::{self, Token};
 
-/// The root of what a run of the Strands CLI leaves for its artifacts.
+/// The root of the values of a run for its artifacts.
 const EXECUTION: &str = "execution_context";
 
-/// Fields of the file that templates ask for.
+/// The fields of the file that templates can refer to.
 const FIELDS: [&str; 2] = ["runtime", "context_policy"];
 
 /// The equivalents of these paths in one file.
@@ -74,7 +74,7 @@ impl CliPaths {
         Self { roots, members, literals }
     }
 
-    /// The equivalent of a path, and how many of its members that takes.
+    /// Returns the equivalent of a path, and the number of its replaced members.
     fn equivalent(&self, path: &NamePath) -> Option<(&str, usize)> {
         if path.root == EXECUTION {
             let first = path.members.first().filter(|_| path.members.len() > 1 || !path.calls)?;
@@ -86,7 +86,7 @@ impl CliPaths {
     }
 }
 
-/// Returns the tokens with the equivalents of these paths.
+/// Replaces these paths in the tokens by their equivalents.
 pub(super) fn replaced(source: &[Token], names: &Names, found: &mut UnresolvedNames) -> Vec<Token> {
     let is_asked = |token: &Token| names.context.roots.iter().any(|root| token.is_name(root));
     if !source.iter().any(is_asked) {
@@ -121,12 +121,12 @@ pub(super) fn replaced(source: &[Token], names: &Names, found: &mut UnresolvedNa
     out
 }
 
-/// The first token after so many members.
+/// Returns the token after this number of members.
 fn after_members(source: &[Token], from: usize, members: usize) -> usize {
     (0..members).fold(from, |at, _| at + if source.get(at).is_some_and(|token| token.is_sign("[")) { 3 } else { 2 })
 }
 
-/// Every single value of a node by its path.
+/// Collects every single value of a node by its path.
 fn collect(node: &Node, path: Vec<String>, literals: &mut BTreeMap<Vec<String>, String>) {
     for (key, value) in node.fields() {
         let path = [path.as_slice(), std::slice::from_ref(&key.name)].concat();
@@ -137,12 +137,12 @@ fn collect(node: &Node, path: Vec<String>, literals: &mut BTreeMap<Vec<String>, 
     }
 }
 
-/// A text as a literal of a template.
+/// Renders a text as a literal of a template.
 pub(crate) fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\\', "\\\\").replace('\'', "\\'").replace('\n', "\\n"))
 }
 
-/// A single value as a literal of a template.
+/// Renders a single value as a literal of a template.
 fn literal(node: &Node) -> Option<String> {
     match &node.value {
         Value::Bool(it) => Some(it.to_string()),

@@ -1,35 +1,36 @@
-//! The names that a template defines itself: the variables of its loops, and those of `set`.
+//! The names that a template defines itself: variables of its loops, and those of `set`.
 
 use std::ops::Range;
 
 use crate::{names::Names, tokens::Token};
 
-/// A name that a template gives itself, by a loop or by `set`.
+/// A name that a template defines, by a loop or by `set`.
 pub(super) struct TemplateVar {
     pub(super) name: String,
     pub(super) of: VarSource,
-    /// A loop over every item, whose index is the item's number.
+    /// Whether it is a loop over every item, so that its index is the item's number.
     pub(super) numbers: bool,
-    /// A loop gives it.
+    /// Whether a loop defines it.
     pub(super) is_loop: bool,
-    /// The tokens in which it holds.
+    /// The tokens in which it is defined.
     pub(super) within: Range<usize>,
 }
 
 /// The meaning of such a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum VarSource {
-    /// One of `iterations`.
+    /// An item of `iterations`.
     Iterations,
     /// A node, a task or a branch, or its id.
     Ids,
     Others,
 }
 
-/// Names that a template gives itself: a loop's hold until it ends, those of `set` until the template does.
+/// Returns the names that a template defines: those of a loop until its end, and those of `set` until the end of the
+/// template.
 pub(super) fn template_vars(source: &[Token], names: &Names) -> Vec<TemplateVar> {
     let mut bound: Vec<TemplateVar> = Vec::new();
-    // How many names each loop that has not ended has given.
+    // The ranges of the names of the open loops.
     let mut open: Vec<Range<usize>> = Vec::new();
     let mut at = 0;
     while at < source.len() {

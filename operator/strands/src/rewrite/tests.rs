@@ -1,4 +1,4 @@
-//! Templates before and after, and what must not change.
+//! Tests of rewritten templates, and of parts that must not change.
 
 #![allow(clippy::expect_used)]
 use super::*;
@@ -137,7 +137,7 @@ fn only_what_stands_for_a_judgement_or_a_node_is_asked_as_one() {
     }
 }
 
-/// The context of a file with this pattern.
+/// Returns the names of a file with this pattern.
 fn context(kind: &str) -> Names {
     let text = "runtime: {model_id: it's, temperature: 0.5, region: ~, budgets: {max_steps: 3}}\nconfig: {accept: {max_iters: 4}}\n";
     let nodes: Vec<signoff_manifest::source::Node> =

@@ -1,9 +1,9 @@
-//! The walk over the tokens of a template: which names are values of the scope, and where each path ends.
+//! The walk over the tokens of a template: the names that are values of the scope, and the ends of their paths.
 
 use super::template_vars::{TemplateVar, VarSource};
 use crate::{names::Names, token_split::depth_change, tokens::Token};
 
-/// Words that are no names.
+/// The words that are not names.
 const KEYWORDS: [&str; 26] = [
     "if",
     "elif",
@@ -40,7 +40,7 @@ pub(super) struct TokenWalk<'a> {
     pub(super) bound: &'a [TemplateVar],
 }
 
-/// A name and what is asked of it.
+/// A name and its members.
 pub(super) struct NamePath {
     pub(super) root: String,
     /// Its first token.
@@ -48,7 +48,7 @@ pub(super) struct NamePath {
     pub(super) members: Vec<String>,
     /// The first token after it.
     pub(super) end: usize,
-    /// The last member is called.
+    /// Whether the last member is called.
     pub(super) calls: bool,
 }
 
@@ -58,7 +58,7 @@ impl TokenWalk<'_> {
         self.bound.iter().rev().find(|bound| bound.name == name && bound.within.contains(&at)).map(|bound| bound.of)
     }
 
-    /// Whether `loop.index` is the number of the item that a name stands for.
+    /// Whether `loop.index` is the number of the item that a name means.
     pub(super) fn is_numbered(&self, at: usize, name: &str) -> bool {
         let mut here = self.bound.iter().filter(|bound| bound.within.contains(&at));
         let innermost = here.clone().filter(|bound| bound.is_loop).map(|bound| bound.within.start).max();
@@ -66,7 +66,7 @@ impl TokenWalk<'_> {
             .is_some_and(|bound| bound.numbers && Some(bound.within.start) == innermost)
     }
 
-    /// The first token after the members, items and arguments that follow a name.
+    /// Returns the first token after the members, items and arguments that follow a name.
     pub(super) fn end_of_operand(&self, from: usize) -> usize {
         let mut end = from;
         loop {
@@ -85,7 +85,7 @@ impl TokenWalk<'_> {
         }
     }
 
-    /// Whether a member is asked of an item of `iterations`.
+    /// Whether a member belongs to an item of `iterations`.
     pub(super) fn is_of_iteration(&self, at: usize) -> bool {
         let before = |sign: &str, at: usize| self.source.get(at).is_some_and(|token| token.is_sign(sign));
         let closes = at.checked_sub(2).filter(|close| before(".", at - 1) && before("]", *close));
@@ -93,17 +93,17 @@ impl TokenWalk<'_> {
         opens.and_then(|open| open.checked_sub(1)).is_some_and(|root| self.source[root].is_name("iterations"))
     }
 
-    /// The first token that is no space, from here on.
+    /// Returns the first token from here on that is not a space.
     pub(super) fn next(&self, from: usize) -> Option<(usize, &Token)> {
         self.source.iter().enumerate().skip(from).find(|(_, token)| !matches!(token, Token::Space(_)))
     }
 
-    /// The last token that is no space, before here.
+    /// Returns the last token before here that is not a space.
     pub(super) fn before(&self, at: usize) -> Option<(usize, &Token)> {
         self.source.iter().enumerate().take(at).rev().find(|(_, token)| !matches!(token, Token::Space(_)))
     }
 
-    /// Whether a name stands for a value of the scope, and is no keyword, member, filter, test or argument's name.
+    /// Whether a name is a value of the scope, and not a keyword, member, filter, test or the name of an argument.
     pub(super) fn is_root(&self, at: usize, name: &str) -> bool {
         let before = self.before(at).map(|(_, token)| token);
         let follows = before.is_some_and(|t| t.is_sign(".") || t.is_sign("|") || t.is_name("is"));
