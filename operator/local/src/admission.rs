@@ -10,7 +10,7 @@ use signoff_engine::approval::eligibility::{self, Voter};
 /// Checks a decision of a user.
 ///
 /// # Errors
-/// One sentence for that user: what is wrong, and the remedy.
+/// One sentence for that user: the problem and the remedy.
 pub fn admit(approval: &Approval, user: &str, decision: &Decision, now: Moment) -> Result<(), String> {
     let request = &approval.spec.request;
     if let Some(why) = eligibility::closed(approval, now) {
@@ -33,8 +33,8 @@ pub fn admit(approval: &Approval, user: &str, decision: &Decision, now: Moment) 
     decision.too_large(request, &others).map_or(Ok(()), |why| Err(why.to_owned()))
 }
 
-/// Returns why a user cannot decide an Approval, whatever they decide, or `None` where they can. A user decides locally
-/// in every group of the gate, and need not be among its approvers: a local run does not authenticate user names.
+/// Returns the reason why a user cannot decide an Approval with any verdict, or `None`. A local user is in every group
+/// of the gate, and need not be among its approvers, because a local run does not authenticate user names.
 #[must_use]
 pub fn barred(approval: &Approval, user: &str) -> Option<String> {
     let groups = groups(&approval.spec.request);

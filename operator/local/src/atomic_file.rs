@@ -6,11 +6,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Writes a file beside its place, to disk, then renames it into its place; folders are made where they are missing.
-/// After an error the file is what it was before.
+/// Writes a temporary file beside the target, syncs it, and renames it to the target. Missing folders are created.
+/// After an error the target is unchanged.
 ///
 /// # Errors
-/// Those of the file system.
+/// Errors of the file system.
 pub(crate) fn write(file: &Path, bytes: &[u8]) -> io::Result<()> {
     let folder = file.parent().ok_or_else(|| io::Error::other("the path has no parent folder"))?;
     fs::create_dir_all(folder)?;
@@ -21,18 +21,18 @@ pub(crate) fn write(file: &Path, bytes: &[u8]) -> io::Result<()> {
         open.write_all(bytes)?;
         open.sync_all()?;
         fs::rename(&part, file)?;
-        // The rename itself is durable only once the folder is.
+        // The rename itself is durable only after the folder is synced.
         fs::File::open(folder)?.sync_all()
     })();
     if written.is_err() {
-        // Best effort: the first error is the one to tell.
+        // Best effort: the first error is the one to report.
         let _ = fs::remove_file(&part);
     }
     written
 }
 
-/// A new file that no other writer has: neither one of now, nor one that died and left its own. A process id would not
-/// tell them apart, for in a container it is always 1.
+/// Creates a temporary file that no other writer has, running or crashed. A process id would not make it unique,
+/// because in a container it is always 1.
 fn part(folder: &Path) -> io::Result<(PathBuf, fs::File)> {
     loop {
         let part = folder.join(format!(".{:016x}.part", fastrand::u64(..)));
@@ -44,7 +44,7 @@ fn part(folder: &Path) -> io::Result<(PathBuf, fs::File)> {
     }
 }
 
-/// A disk that is full after so many writes of a test's thread.
+/// A disk that is full after a number of writes of a test's thread.
 #[cfg(test)]
 pub(crate) mod full_disk {
     use std::{cell::Cell, io};
@@ -72,14 +72,14 @@ mod tests {
     #[test]
     fn what_another_writer_left_is_neither_in_the_way_nor_removed() {
         let folder = tempfile::tempdir().unwrap();
-        // Two lives of a process with the same id and the same luck.
+        // Two processes with the same id and the same random numbers.
         fastrand::seed(7);
         let (left, _) = part(folder.path()).unwrap();
         fs::write(&left, "left").unwrap();
         fastrand::seed(7);
         write(&folder.path().join("file"), b"whole").unwrap();
         assert_eq!(fs::read(folder.path().join("file")).unwrap(), b"whole");
-        // Nor is it when the writing fails: a folder is no place for a file.
+        // The same if writing fails: the target is a folder.
         fastrand::seed(7);
         fs::create_dir(folder.path().join("taken")).unwrap();
         write(&folder.path().join("taken"), b"whole").unwrap_err();

@@ -1,7 +1,7 @@
 //! The large values of local runs, as files.
 //!
-//! **Invariant:** bytes that do not have the digest they were asked by are not served, and nothing is written outside
-//! the folder.
+//! **Invariant:** bytes that do not have the requested digest are not returned, and no file is written outside of the
+//! folder.
 
 use std::{fs, io, path::PathBuf};
 
@@ -21,7 +21,7 @@ pub struct FolderBlobs {
 }
 
 impl FolderBlobs {
-    /// A store in `root`; folders are made when the first blob is.
+    /// Returns a store in `root`. Folders are created with the first blob.
     pub fn new(root: impl Into<PathBuf>) -> Self {
         Self { root: root.into() }
     }
@@ -60,7 +60,7 @@ impl BlobStore for FolderBlobs {
     }
 }
 
-/// Runs file work off the asynchronous threads.
+/// Runs file operations outside of the asynchronous threads.
 async fn aside<T: Send + 'static>(
     digest: &str,
     work: impl FnOnce() -> io::Result<T> + Send + 'static,
@@ -69,7 +69,7 @@ async fn aside<T: Send + 'static>(
     done.map_err(|error| BlobError::Store { digest: digest.to_owned(), cause: Box::new(error) })
 }
 
-/// A name that stays one segment of a path: no separator, no `..`, nothing hidden, nothing empty.
+/// Checks that a name is a single segment of a path: no separator, no `..`, not hidden, not empty.
 fn segment(name: &str) -> Result<&str, BlobError> {
     let plain = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.');
     let fits = !name.is_empty() && name.len() <= 253 && !name.starts_with('.') && name.bytes().all(plain);
@@ -137,7 +137,7 @@ mod tests {
 
         let wrong = store.put(&owner(), &digest, Bytes::from_static(b"other")).await.unwrap_err();
         assert!(matches!(wrong, BlobError::Mismatch { .. }), "{wrong}");
-        // Storing the true bytes again heals the damage.
+        // Storing the original bytes again repairs the blob.
         store.put(&owner(), &digest, bytes.clone()).await.unwrap();
         assert_eq!(store.get(&owner(), &digest, None).await.unwrap().unwrap(), bytes);
     }

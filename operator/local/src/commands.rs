@@ -1,6 +1,6 @@
-//! The servers of a Workflow that are commands: the text that a person confirms, and the confirmations of before.
+//! The servers of a Workflow that are commands: their description for a person, and the stored confirmations.
 //!
-//! **Invariant:** nothing is started here.
+//! **Invariant:** no command is started here.
 
 use std::{
     collections::BTreeMap,
@@ -14,7 +14,7 @@ use signoff_mcp::stdio::{ResolvedCommand, ServerCommand};
 
 use crate::{error::Error, session::Sessions};
 
-/// The hidden file of a folder of sessions with the digests of confirmed commands, one a line.
+/// The hidden file of a folder of sessions with the digests of confirmed commands, one in each line.
 const CONFIRMED: &str = ".confirmed-commands";
 
 /// The mode of that file: only its user reads and writes it.
@@ -24,7 +24,7 @@ const PRIVATE: u32 = 0o600;
 #[derive(Clone, Debug)]
 pub struct WorkflowCommand {
     server: String,
-    /// The program and its arguments, as the Workflow has them.
+    /// The program and its arguments, as in the Workflow.
     words: Vec<String>,
     resolved: ResolvedCommand,
     unpinned: Option<String>,
@@ -34,7 +34,7 @@ impl WorkflowCommand {
     /// Returns the commands of a Workflow, in the order of its servers, with the program file of each.
     ///
     /// # Errors
-    /// [`Error::Command`] where a program is missing or cannot be read.
+    /// [`Error::Command`] if a program is missing or cannot be read.
     pub fn of_spec(spec: &WorkflowSpec) -> Result<Vec<Self>, Error> {
         let commands = spec.servers.iter().filter(|server| !server.command.is_empty());
         commands.map(|server| Self::resolve(&server.name, &server.command)).collect()
@@ -55,24 +55,24 @@ impl WorkflowCommand {
         &self.server
     }
 
-    /// Returns the program and its arguments, as the Workflow has them.
+    /// Returns the program and its arguments, as in the Workflow.
     pub(crate) fn words(&self) -> &[String] {
         &self.words
     }
 
-    /// Returns the digest that is confirmed: of the program file, its content and the arguments.
+    /// Returns the digest for the confirmation: of the program file, its content and the arguments.
     #[must_use]
     pub fn digest(&self) -> &Digest {
         self.resolved.digest()
     }
 
-    /// Returns the program file and then each argument, a line each, without characters that a terminal does not show.
+    /// Returns the program file and each argument as lines, without characters that a terminal does not show.
     #[must_use]
     pub fn lines(&self) -> Vec<String> {
         self.resolved.lines()
     }
 
-    /// Returns the package that the program fetches in whatever version is the newest, if it does.
+    /// Returns the package of which the program fetches the newest version, if it does.
     #[must_use]
     pub fn unpinned_package(&self) -> Option<&str> {
         self.unpinned.as_deref()
@@ -83,10 +83,10 @@ impl WorkflowCommand {
         self.server == server.name && self.words == server.command
     }
 
-    /// Returns what is started, if it still has the digest that was confirmed.
+    /// Returns the command to start, if it still has the confirmed digest.
     ///
     /// # Errors
-    /// [`Error::Command`] where the program has changed since, or is gone.
+    /// [`Error::Command`] if the program has changed or is missing.
     pub(crate) fn as_confirmed(&self) -> Result<ResolvedCommand, Error> {
         let now = Self::resolve(&self.server, &self.words)?;
         if now.digest() == self.digest() {
@@ -97,12 +97,12 @@ impl WorkflowCommand {
     }
 }
 
-/// The confirmations of commands hold for all sessions of a folder.
+/// Confirmations of commands apply to all sessions of a folder.
 impl Sessions {
     /// Whether the command with this digest was confirmed before.
     ///
     /// # Errors
-    /// The confirmations are there and cannot be read.
+    /// The confirmations exist and cannot be read.
     pub fn has_confirmed(&self, command: &Digest) -> Result<bool, Error> {
         let file = self.root().join(CONFIRMED);
         match fs::read_to_string(&file) {
@@ -112,10 +112,10 @@ impl Sessions {
         }
     }
 
-    /// Remembers that the command with this digest was confirmed.
+    /// Stores that the command with this digest was confirmed.
     ///
     /// # Errors
-    /// The file system says no.
+    /// Errors of the file system.
     pub fn confirm(&self, command: &Digest) -> Result<(), Error> {
         self.make_root()?;
         let file = self.root().join(CONFIRMED);

@@ -9,18 +9,18 @@ use signoff_engine::FieldError;
 
 use signoff_executor::{Stopped, blobs::BlobError};
 
-/// The error of a local run that does not begin or go on. After any of them the session is unchanged.
+/// The error of a local run that cannot begin or continue. The session is unchanged.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The Workflow cannot be run: everything that is wrong with it.
+    /// The Workflow is invalid: all of its errors.
     #[error("{}", list(.0))]
     Invalid(Vec<FieldError>),
-    /// The Workflow can be run, and not here.
+    /// The Workflow can run only on a cluster.
     #[error(
         "step {step} is a container, which runs as a Pod: nothing was started. Run it on a cluster: `kubectl apply -f FILE`, or `cargo xtask demo --pods` where there is none"
     )]
     NeedsCluster {
-        /// The first step that is one.
+        /// The first step that is a container.
         step: String,
     },
     /// The command of a server cannot be started.
@@ -42,17 +42,17 @@ pub enum Error {
     /// No session has that id.
     #[error("there is no session {id} in {root}: `signoff sessions list` lists the sessions")]
     Missing {
-        /// The id that was asked for.
+        /// The requested id.
         id: String,
         /// The folder of the sessions.
         root: PathBuf,
     },
-    /// Another process has the session.
+    /// Another process has the lock of the session.
     #[error("session {id} is in use by {by}: wait until it has ended, or stop it")]
     Busy {
         /// The session.
         id: String,
-        /// The process that has it.
+        /// The process with the lock.
         by: String,
     },
     /// The run is over.
@@ -60,10 +60,10 @@ pub enum Error {
     Over {
         /// The session.
         id: String,
-        /// The common options.
+        /// The final phase.
         phase: WorkflowPhase,
     },
-    /// A file is not as it was written.
+    /// A file was changed or is incomplete.
     #[error(
         "{file} is not as this program wrote it ({why}): it was torn or edited, and is not used. Restore it, or run the Workflow again"
     )]
@@ -73,16 +73,16 @@ pub enum Error {
         /// The problem.
         why: String,
     },
-    /// The spec in the session is not the one that was accepted.
+    /// The spec in the session is not the accepted one.
     #[error(
         "the spec of session {id} was changed while it was paused (its digest was {was} and is {is}): a run keeps the spec it began with; run the changed Workflow again"
     )]
     SpecChanged {
         /// The session.
         id: String,
-        /// The digest that was pinned.
+        /// The recorded digest.
         was: Digest,
-        /// The digest of what is there.
+        /// The digest of the current spec.
         is: Digest,
     },
     /// A later version wrote the session.
@@ -94,7 +94,7 @@ pub enum Error {
         id: String,
         /// The journal's version.
         version: i32,
-        /// The latest version that is understood here.
+        /// The latest version that this program can read.
         most: i32,
     },
     /// The run was accepted under other rules.
@@ -109,7 +109,7 @@ pub enum Error {
         /// The number of the rules of this program.
         own: i32,
     },
-    /// A large value of the run is not there.
+    /// A large value of the run is missing.
     #[error("session {id}: the value {digest} is not in its blobs any more: restore it, or run the Workflow again")]
     ValueGone {
         /// The session.
@@ -120,12 +120,12 @@ pub enum Error {
     /// A large value could not be stored or is damaged.
     #[error(transparent)]
     Blob(#[from] BlobError),
-    /// The file system said no.
+    /// An error of the file system.
     #[error("{what} {}: {cause}", file.display())]
     File {
         /// The operation.
         what: &'static str,
-        /// Where.
+        /// The file or folder.
         file: PathBuf,
         /// The cause.
         #[source]
@@ -141,13 +141,13 @@ pub enum Error {
         /// The reason.
         why: Stopped,
     },
-    /// The run was asked to pause while its text was evaluated.
+    /// A request to pause stopped an evaluation.
     #[error("session {id} was interrupted")]
     Interrupted {
         /// The session.
         id: String,
     },
-    /// A mistake of this program.
+    /// A bug of this program.
     #[error("session {id}: {what}")]
     Bug {
         /// The session.
@@ -158,13 +158,13 @@ pub enum Error {
 }
 
 impl Error {
-    /// An error of the file system about a file.
+    /// Returns an error of the file system about a file.
     pub(super) fn file(what: &'static str, file: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
         let file = file.into();
         move |cause| Self::File { what, file, cause }
     }
 
-    /// One thing that is wrong with a Workflow.
+    /// Returns one error of a Workflow.
     pub(super) fn invalid(field: &str, message: impl Into<String>) -> Self {
         Self::Invalid(vec![FieldError { field: field.to_owned(), message: message.into(), reason: reason::INVALID }])
     }

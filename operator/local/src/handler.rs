@@ -11,15 +11,15 @@ use signoff_api::{
 /// A question to a handler.
 #[derive(Clone, Debug)]
 pub struct GateQuestion {
-    /// The open Approval, with the votes it has.
+    /// The open Approval with its votes.
     pub approval: Approval,
-    /// The whole context where the request shows only its beginning.
+    /// The whole context, if the request has only its beginning.
     pub context: Option<String>,
-    /// The whole of what is reviewed where the request shows only its beginning.
+    /// The whole reviewed text, if the request has only its beginning.
     pub reviewed: Option<String>,
-    /// All of what is sent where the request shows only its beginning.
+    /// The whole of the sent fields, if the request has only their beginning.
     pub sent: Option<String>,
-    /// The text before each edit of what is reviewed, in their order.
+    /// The text before each edit of the reviewed text, in order.
     pub originals: Vec<Result<String, String>>,
     /// The reason why the handler's last decision on this Approval was refused; the gate is unchanged.
     pub refused: Option<String>,
@@ -33,20 +33,21 @@ impl GateQuestion {
     }
 }
 
-/// Answers gates. A closure from a request to a decision is a handler too.
+/// The interface that answers gates. A closure from a request to a decision is a handler too.
 #[async_trait]
 pub trait Handler: Send + Sync {
-    /// Decides about a gate at once, or returns none: then the run pauses as soon as nothing else is left to do.
+    /// Decides about a gate, or returns `None`: then the run pauses as soon as it can do nothing else.
     ///
-    /// Dropped without an answer where the gate's time is up meanwhile.
+    /// The future is dropped if the deadline of the gate passes meanwhile.
     async fn answer(&self, asked: GateQuestion) -> Option<Decision>;
 
-    /// A gate was decided, by whomever, and the run goes on from it. `approval.status.outcome` says what came of it.
+    /// Notifies of a gate that was decided by people or by a deadline, and of the run's continuation. The outcome is
+    /// `approval.status.outcome`.
     fn resumed(&self, approval: &Approval) {
         let _ = approval;
     }
 
-    /// Something happened.
+    /// Notifies of an event.
     fn happened(&self, event: &Event<'_>) {
         let _ = event;
     }
@@ -58,7 +59,7 @@ where
     F: Fn(&ApprovalRequest) -> Option<Decision> + Send + Sync,
 {
     async fn answer(&self, asked: GateQuestion) -> Option<Decision> {
-        // A closure would say the same again.
+        // A closure would return the same decision again.
         if asked.refused.is_some() { None } else { self(asked.request()) }
     }
 }
@@ -88,23 +89,23 @@ pub enum Event<'a> {
     StepEnded(&'a StepRecord),
     /// A gate asks people.
     Asks(&'a Approval),
-    /// Something about an open Approval, such as an escalation.
+    /// An event of an open Approval, such as an escalation.
     Said(&'a Approval, &'a Sentence<'a>),
-    /// A decision was recorded, and the gate takes more of them.
+    /// A decision was recorded, and the gate needs more of them.
     VoteCounted {
         /// The Approval with that decision.
         approval: &'a Approval,
         /// The user who decided.
         user: &'a str,
     },
-    /// The run was asked to pause and waits for the end of calls that must not be repeated.
+    /// The run was asked to pause, and waits for calls that must not be repeated.
     Finishing {
         /// The number of them.
         calls: usize,
     },
 }
 
-/// Hands announcements about one gate to the handler.
+/// A listener that passes the announcements about one gate to the handler.
 pub(super) struct GateListener<'a> {
     pub(super) handler: &'a dyn Handler,
     pub(super) approval: &'a Approval,
@@ -135,7 +136,7 @@ impl Listener for GateListener<'_> {
     }
 }
 
-/// Answers nothing: every gate pauses the run.
+/// A handler that answers nothing, so that every gate pauses the run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Pause;
 

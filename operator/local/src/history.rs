@@ -10,26 +10,26 @@ use signoff_api::{
 
 use super::session::Snapshot;
 
-/// One gate that was decided.
+/// A decided gate.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Decided {
-    /// The place of the gate among the activities of the run, from 0.
+    /// The position of the gate among the activities of the run, from 0.
     pub step_index: usize,
     /// The prompt.
     pub prompt: String,
     /// The context shown with it, at most the first 4 KiB.
     pub context_snapshot: Option<String>,
-    /// The deciders, joined by `, `; `None` where the deadline passed.
+    /// The deciders, joined by `, `; `None` if the deadline passed.
     pub user: Option<String>,
     /// The outcome that the run continued with: `approved`, the answer, …
     pub response: Option<String>,
-    /// When it was decided.
+    /// The time of the decision.
     pub timestamp: Option<Moment>,
     /// The time that it was open.
     pub duration_seconds: u64,
     /// The gate's name.
     pub gate: String,
-    /// The path of its record, which tells visits apart.
+    /// The path of its record, which distinguishes visits.
     pub path: String,
     /// The verdict.
     pub verdict: Option<Verdict>,
@@ -39,7 +39,7 @@ pub struct Decided {
     pub source: Source,
 }
 
-/// Every gate of a session that was decided, in the order in which they were asked.
+/// Returns every decided gate of a session, in the order in which they asked.
 #[must_use]
 pub fn history(session: &Snapshot) -> Vec<Decided> {
     let records = session.workflow.status.iter().flat_map(|status| &status.steps);

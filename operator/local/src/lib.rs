@@ -32,7 +32,7 @@
 //! # }
 //! ```
 //!
-//! Without an answer the run pauses, and any process can go on, on any day:
+//! Without an answer the run pauses, and any process can resume it later:
 //!
 //! ```
 //! # use signoff_api::{Decision, Verdict};
@@ -115,10 +115,10 @@ use signoff_mcp::McpClient;
 
 use tool_servers::LocalToolServers;
 
-/// The namespace of runs whose Workflow names none.
+/// The default namespace of runs.
 const NAMESPACE: &str = "local";
 
-/// The default of the most calls of a run in flight.
+/// The default maximum number of calls of a run in flight.
 const MAX_CALLS: usize = 8;
 
 /// The settings of local runs. Clones share them.
@@ -128,10 +128,10 @@ pub struct Local {
     user: String,
     decider: String,
     handler: Arc<dyn Handler>,
-    /// The caller in place of the one that makes real calls.
+    /// The caller that replaces the one with real calls.
     caller: Option<Arc<dyn Caller>>,
     clients: Clients,
-    /// The confirmed commands; `None` where servers must not be commands.
+    /// The confirmed commands; `None` if servers must not be commands.
     commands: Option<Vec<WorkflowCommand>>,
     clock: Arc<dyn Clock>,
     settings: Settings,
@@ -151,16 +151,16 @@ struct Clients {
 }
 
 impl Local {
-    /// Local runs of a user, with sessions in a folder. Calls reach this machine and its network, as its user does;
-    /// secrets come from the environment; every gate pauses.
+    /// Returns the settings of local runs of a user, with sessions in a folder. Calls can reach this machine and its
+    /// network. Secrets come from the environment, and every gate pauses.
     ///
     /// # Errors
-    /// Calls cannot be made at all: this machine has no certificates to check servers by.
+    /// Calls are impossible, because this machine has no CA certificates.
     pub fn new(sessions: Sessions, user: &str) -> Result<Self, CallError> {
         Self::with_secrets(sessions, user, LocalSecrets::default())
     }
 
-    /// The same with secrets from elsewhere.
+    /// Returns the same settings with other secrets.
     ///
     /// # Errors
     /// As [`Local::new`].
@@ -198,75 +198,75 @@ impl Local {
         self
     }
 
-    /// Sets the user in whose name the handler decides, where it is not the requester. The name is not verified.
+    /// Sets the user in whose name the handler decides. Default: the requester. The name is not verified.
     #[must_use]
     pub fn decider(mut self, user: &str) -> Self {
         user.clone_into(&mut self.decider);
         self
     }
 
-    /// Sets the caller, in place of the one that makes real calls.
+    /// Sets the caller that replaces the one with real calls.
     #[must_use]
     pub fn caller(mut self, caller: impl Caller + 'static) -> Self {
         self.caller = Some(Arc::new(caller));
         self
     }
 
-    /// Starts the servers of Workflows that are commands, if they are among these, which a person has confirmed. Each
-    /// run starts its own, and they end with it.
+    /// Allows servers of Workflows that are one of these commands, which a person has confirmed. Each run starts its
+    /// own servers, which end with it.
     #[must_use]
     pub fn commands(mut self, confirmed: Vec<WorkflowCommand>) -> Self {
         self.commands = Some(confirmed);
         self
     }
 
-    /// Waits until servers of tools were told of each session that is over, for a few seconds at most. A program calls
-    /// it before it ends.
+    /// Waits until servers of tools were notified of the end of each session, for a few seconds at most. A program
+    /// calls this before it ends.
     pub async fn settled(&self) {
         self.clients.servers.settled().await;
     }
 
-    /// Sets another clock than this machine's, for times in objects and for deadlines.
+    /// Sets the clock for times in objects and for deadlines. Default: this machine's clock.
     #[must_use]
     pub fn clock(mut self, clock: impl Clock + 'static) -> Self {
         self.clock = Arc::new(clock);
         self
     }
 
-    /// Sets the timeout of gates that set none, and the most calls in flight.
+    /// Sets the default timeout of gates, and the maximum number of calls in flight.
     #[must_use]
     pub fn limits(mut self, settings: Settings, max_calls: usize) -> Self {
         (self.settings, self.max_calls) = (settings, max_calls.max(1));
         self
     }
 
-    /// Sets the timeout of gates in front of calls of tools that set none.
+    /// Sets the default timeout of gates before calls of tools.
     #[must_use]
     pub fn call_gate_timeout(mut self, timeout: Duration) -> Self {
         self.settings.default_call_gate_timeout = timeout;
         self
     }
 
-    /// Evaluates text of Workflows and answers elsewhere than where it is needed. A run then ends at once when it is
-    /// asked to pause during an evaluation.
+    /// Sets the evaluator for text of Workflows and answers. With one, a run that is asked to pause during an
+    /// evaluation ends immediately.
     #[must_use]
     pub fn evaluator(mut self, evaluator: Evaluator) -> Self {
         self.evaluator = evaluator;
         self
     }
 
-    /// Returns the handle that asks these runs to pause.
+    /// Returns the handle to pause these runs.
     #[must_use]
     pub fn stop(&self) -> Stop {
         self.stop.clone()
     }
 
-    /// Makes a session of a Workflow. Its status, uid and times are the session's own, whatever the Workflow says.
+    /// Creates a session of a Workflow. The session sets status, uid and times.
     ///
     /// # Errors
-    /// [`Error::Invalid`] with everything that is wrong with it, [`Error::NeedsCluster`] where a step is a container,
-    /// [`Error::Unconfirmed`] where the command of a server is not confirmed, and then there is no session;
-    /// failures of the file system.
+    /// [`Error::Invalid`] with all errors of the Workflow, [`Error::NeedsCluster`] if a step is a container,
+    /// [`Error::Unconfirmed`] if the command of a server is not confirmed; then there is no session. Failures of the
+    /// file system.
     pub fn begin(&self, mut workflow: Workflow) -> Result<Run, Error> {
         workflow.status = None;
         let suffix = session::random(5);
@@ -294,10 +294,10 @@ impl Local {
         Ok(Run::new(self.clone(), caller, self.sessions.create(workflow)?, plan, Journal::default()))
     }
 
-    /// Takes a session over. What time has decided meanwhile is decided now; nothing else begins before [`Run::go`].
+    /// Opens a session. Deadlines that have passed take effect now; nothing else begins before [`Run::go`].
     ///
     /// # Errors
-    /// There is no such session, it has ended, another process has it, or it is damaged or changed.
+    /// The session does not exist, has ended, is locked by another process, or is damaged or changed.
     pub async fn resume(&self, id: &str) -> Result<Run, Error> {
         let session = self.sessions.open(id)?;
         let status = session.workflow.status.clone().unwrap_or_default();
@@ -312,7 +312,7 @@ impl Local {
         if let Some(rules) = status.other_rules() {
             return Err(Error::OtherRules { id: id(), rules, own: RULES });
         }
-        // A file has room for every record: a local run moves none out.
+        // A file has room for every record, so a local run has no segments.
         let mut journal = Journal::of(&status, &Segments::new())
             .map_err(|why| Error::Damaged { file: session.file(), why: why.to_string() })?;
         if let Some(was) = status.spec_digest {
@@ -335,7 +335,7 @@ impl Local {
         container.map_or(Ok(plan), |step| Err(Error::NeedsCluster { step }))
     }
 
-    /// Returns the caller of one run: the servers that are commands are started for it alone, and end with it.
+    /// Returns the caller of one run, with its own processes for the servers that are commands.
     fn caller_of(&self, plan: &Plan) -> Result<Arc<dyn Caller>, Error> {
         let mut commands = BTreeMap::new();
         for server in plan.commands() {
@@ -363,7 +363,7 @@ fn begin_anew(journal: &mut Journal, now: Moment) {
     }
 }
 
-/// A uid as the API server makes them: random, and told apart from all others.
+/// Returns a random uid like those of the API server.
 fn uid() -> String {
     let bits = fastrand::u128(..);
     let part = |from: u32, digits: u32| (bits >> from) & ((1 << (4 * digits)) - 1);

@@ -1,4 +1,4 @@
-//! Objects as files: one line with the digest of all the others, then the object as JSON, which is YAML too.
+//! Objects as files: one line with the digest of the other lines, then the object as JSON, which is also YAML.
 //!
 //! A file that was changed by anything else is an error.
 
@@ -13,22 +13,22 @@ use crate::atomic_file;
 const HEAD: &str = "# Written by signoff and not to be edited: ";
 const TAIL: &str = " is the digest of the lines below.\n";
 
-/// An object's file.
+/// Renders the file of an object.
 pub(super) fn encode<T: Serialize>(object: &T) -> Result<Vec<u8>, serde_json::Error> {
     Ok(with_digest(&serde_json::to_vec_pretty(object)?))
 }
 
-/// The lines of an object below their digest.
+/// Returns the lines of an object with their digest above them.
 pub fn with_digest(body: &[u8]) -> Vec<u8> {
     let mut bytes = format!("{HEAD}{}{TAIL}", Digest::of_bytes(body)).into_bytes();
     bytes.extend(body);
     bytes
 }
 
-/// The object of a file.
+/// Parses the file of an object.
 ///
 /// # Errors
-/// What is not as it was written.
+/// The part that was changed.
 pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {
     let end = bytes.iter().position(|byte| *byte == b'\n').ok_or("its first line is not complete")?;
     let (line, body) = bytes.split_at(end + 1);
@@ -40,13 +40,13 @@ pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {
     serde_json::from_slice(body).map_err(|why| format!("it is not an object of this kind: {why}"))
 }
 
-/// Writes an object's file as a whole or not at all.
+/// Writes an object's file atomically.
 pub(super) fn write<T: Serialize>(file: &Path, object: &T) -> Result<(), Error> {
     let bytes = encode(object).map_err(io::Error::other);
     bytes.and_then(|bytes| atomic_file::write(file, &bytes)).map_err(Error::file("cannot write", file))
 }
 
-/// Reads an object's file; none where there is no such file.
+/// Reads an object's file, or returns `None` if it does not exist.
 pub(super) fn read<T: DeserializeOwned>(file: &Path) -> Result<Option<T>, Error> {
     let bytes = match fs::read(file) {
         Ok(bytes) => bytes,

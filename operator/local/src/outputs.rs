@@ -12,21 +12,21 @@ use cap_std::{ambient_authority, fs::Dir, fs::OpenOptions};
 
 use super::session::random;
 
-/// The error of a file that was not written. Files before it may have been.
+/// The error of a file that was not written. Earlier files may have been written.
 #[derive(Debug, thiserror::Error)]
 pub enum OutputError {
-    /// The path is none that stays below the folder.
+    /// The path could leave the folder.
     #[error(
         "artifact {0:?}: its path must be relative, in plain names joined by `/`, without `..`; give it another path"
     )]
     Path(String),
-    /// Two files would be one.
+    /// Two files have the same path.
     #[error("duplicate artifact {0:?}: give each a path of its own")]
     Twice(String),
-    /// There is such a file.
+    /// The file exists.
     #[error("{} exists: choose another folder with --out, or replace it with --force", .0.display())]
     Exists(PathBuf),
-    /// The file system said no; also where a link leads out of the folder.
+    /// An error of the file system, also for a link that leads out of the folder.
     #[error("cannot write {}: {cause}", .file.display())]
     File {
         /// The file.
@@ -37,12 +37,12 @@ pub enum OutputError {
     },
 }
 
-/// Writes files, each a relative path and its text, below a folder, which is made where it is missing. Returns where
-/// they are.
+/// Writes files, each a relative path and its text, below a folder, which is created if it is missing. Returns their
+/// paths.
 ///
 /// # Errors
-/// The first file that cannot be written. Paths, and where nothing may be replaced also existing files, are looked at
-/// before anything is written.
+/// The first file that cannot be written. Paths are checked before any file is written, and so are existing files if
+/// none may be replaced.
 pub fn write_outputs(out: &Path, files: &[(String, String)], replace: bool) -> Result<Vec<PathBuf>, OutputError> {
     let mut paths = BTreeSet::new();
     for (path, _) in files {
@@ -74,7 +74,7 @@ pub fn write_outputs(out: &Path, files: &[(String, String)], replace: bool) -> R
     Ok(written)
 }
 
-/// A path of plain names only.
+/// Checks that a path has only plain names.
 fn relative(path: &str) -> Result<PathBuf, OutputError> {
     let plain = |part: Component<'_>| matches!(part, Component::Normal(_));
     let fits = !path.is_empty()
@@ -84,13 +84,13 @@ fn relative(path: &str) -> Result<PathBuf, OutputError> {
     if fits { Ok(PathBuf::from(path)) } else { Err(OutputError::Path(path.to_owned())) }
 }
 
-/// Writes one file as a whole. The folder resolves every part of the path below itself.
+/// Writes one file atomically. `folder` resolves every part of the path below itself.
 fn write(folder: &Dir, path: &Path, text: &str, replace: bool) -> io::Result<()> {
     if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
         folder.create_dir_all(parent)?;
     }
-    // What is replaced stays until the new file is whole; what is new appears at its place at once, so that two
-    // programs cannot both make it.
+    // A replaced file stays until the new one is complete. A new file is created at its path immediately, so that two
+    // programs cannot both create it.
     let place = if replace { path.with_file_name(format!(".{}.part", random(12))) } else { path.to_owned() };
     let written = (|| {
         let mut file = folder.open_with(&place, OpenOptions::new().write(true).create_new(true))?;
@@ -101,7 +101,7 @@ fn write(folder: &Dir, path: &Path, text: &str, replace: bool) -> io::Result<()>
     if let Err(error) = &written
         && error.kind() != io::ErrorKind::AlreadyExists
     {
-        // Best effort: the first error is the one to tell.
+        // Best effort: the first error is the one to report.
         let _ = folder.remove_file(&place);
     }
     written
@@ -151,7 +151,7 @@ mod tests {
         }
         assert!(one(folder.path(), "file", false).is_err());
         assert!(one(folder.path(), "dangling", false).is_err());
-        // Replacing a link replaces the link.
+        // Replacing a link does not change its target.
         one(folder.path(), "file", true).unwrap();
         assert_eq!(fs::read_to_string(elsewhere.path().join("x")).unwrap(), "mine");
         assert_eq!(fs::read_dir(elsewhere.path()).unwrap().count(), 1);

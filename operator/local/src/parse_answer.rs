@@ -5,19 +5,19 @@
 use signoff_api::{ApprovalRequest, Decision, Verdict, verdict::Word};
 use signoff_expr::{nearest, text::display};
 
-/// The shortest word that is taken for a misspelt one where any word may be an answer, in characters.
+/// The minimum length of a word that counts as misspelled if any word can be an answer, in characters.
 const SHORTEST: usize = 5;
 
-/// The decision that a text means at a gate: a word for a verdict where the gate allows that verdict and the word is
-/// the whole text, else an answer.
+/// Returns the decision that a text means at a gate: a verdict if the whole text is a word for one that the gate
+/// allows, else an answer.
 ///
 /// # Errors
-/// The text is no word for what the gate allows, and the gate takes no answers or the word was perhaps meant as a
-/// verdict ([`mistyped`]): what it does allow.
+/// The text is not a word for an allowed verdict, and the gate takes no answers or the word may be a misspelled verdict
+/// ([`mistyped`]). The error lists the allowed verdicts.
 pub fn decision_of(request: &ApprovalRequest, text: &str) -> Result<Decision, String> {
     let allowed = &request.allowed_verdicts;
     let word = match Word::read(text) {
-        // Options are the author's own words: they come before ours.
+        // Options are the author's own words, and have priority over the words for verdicts.
         Word::Verdict(verdict) if !is_option(request, text) && allowed.contains(&verdict) => Some(verdict),
         _ => None,
     };
@@ -35,12 +35,12 @@ pub fn decision_of(request: &ApprovalRequest, text: &str) -> Result<Decision, St
     }
 }
 
-/// Returns why a text must not be taken for an answer, or `None` where it may be one. A word of trust never is, unless
-/// it is an option.
+/// Returns the reason why a text is not accepted as an answer, or `None`. A word of trust is only accepted if it is an
+/// option.
 ///
-/// A single word is refused that is near to a verdict or an option of the gate. A gate that is approved or asked again,
-/// and has no form of its own, also refuses a word for a verdict that it does not allow; a `strict` reader refuses
-/// every other word there.
+/// A single word that is similar to a verdict or an option of the gate is refused. A gate that is approved or asks
+/// again, without a form of its own, also refuses a word for a verdict that it does not allow. With `strict` it refuses
+/// every other word.
 #[must_use]
 pub fn mistyped(request: &ApprovalRequest, text: &str, strict: bool) -> Option<String> {
     let typed = text.trim();
@@ -73,7 +73,7 @@ pub fn mistyped(request: &ApprovalRequest, text: &str, strict: bool) -> Option<S
     Some(format!("{is}: {}{hint}", remedy(request)))
 }
 
-/// Whether a gate is there to be approved or asked again, rather than answered: no form is its author's own.
+/// Whether a gate asks for a verdict rather than for an answer, because its author wrote no form.
 fn asks_for_a_verdict(request: &ApprovalRequest) -> bool {
     let questions = request.form.as_ref().map_or(&[][..], |form| form.questions.as_slice());
     let is_plain = match questions {
@@ -198,7 +198,7 @@ mod tests {
             mistyped(&request, "Lisbno", true).unwrap(),
             "`Lisbno` is not a verdict of this gate: it allows Reject, Respond; its options are lis; did you mean Lisbon?"
         );
-        // A form of the author's own asks for text, whatever else is allowed.
+        // A form of the author asks for text, whatever verdicts are allowed.
         request.allowed_verdicts = vec![Approve, Respond];
         request.form = Some(form(Question { pattern: Some("[A-Z]+".into()), ..Question::default() }));
         assert_eq!(mistyped(&request, "CHG", true), None);

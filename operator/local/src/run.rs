@@ -35,15 +35,15 @@ use super::{
 
 pub(super) use transition::earlier;
 
-/// The guard's epoch of runs that no guard watches.
+/// The guard's epoch of runs without a guard.
 pub(super) const EPOCH: &str = "local";
 
 /// The outcome of driving a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RunOutcome {
-    /// It is over.
+    /// The run has ended.
     Over(End),
-    /// It waits for people, or was asked to pause: it can be resumed, by any process.
+    /// The run waits for people, or was asked to pause. Any process can resume it.
     Paused,
 }
 
@@ -52,11 +52,11 @@ pub enum RunOutcome {
 pub enum DecisionOutcome {
     /// The gate is decided.
     Decided,
-    /// It takes more.
+    /// The gate needs more decisions.
     Needs {
-        /// The number of approvals that are recorded.
+        /// The number of recorded approvals.
         have: i32,
-        /// The number of approvals that are needed.
+        /// The number of required approvals.
         needed: i32,
     },
 }
@@ -72,7 +72,7 @@ pub enum DecisionError {
     Session(#[from] Error),
 }
 
-/// A run that this process has for itself.
+/// A run whose session this process has locked.
 pub struct Run {
     pub(super) local: Local,
     caller: Arc<dyn Caller>,
@@ -80,12 +80,12 @@ pub struct Run {
     plan: Arc<Plan>,
     /// The journal of the session's status.
     journal: Journal,
-    /// Large values at hand.
+    /// The fetched large values.
     values: Arc<Blobs>,
     pub(super) calls: JoinSet<(CallKey, Fact)>,
     /// The calls in flight, and whether each may be repeated.
     pub(super) calls_in_flight: CallsInFlight<(AbortHandle, bool)>,
-    /// When a gate acts by itself.
+    /// The time at which a gate acts without a decision.
     pub(super) gates_wake_at: Option<Moment>,
     /// The end of the run, once it has ended.
     pub(super) end: Option<End>,
@@ -113,13 +113,13 @@ impl Run {
         }
     }
 
-    /// The session's id.
+    /// Returns the session's id.
     #[must_use]
     pub fn id(&self) -> &str {
         &self.session.id
     }
 
-    /// Returns the warnings about the Workflow: what is allowed but was perhaps not meant.
+    /// Returns the warnings about the Workflow: valid parts that may not be intended.
     #[must_use]
     pub fn warnings(&self) -> &[String] {
         self.plan.warnings()
@@ -137,18 +137,18 @@ impl Run {
         }
     }
 
-    /// The Approvals that wait for people, in the order in which they were asked.
+    /// Returns the Approvals that wait for people, in the order in which they asked.
     #[must_use]
     pub fn pending(&self) -> Vec<&Approval> {
         let names = self.session.workflow.status.iter().flat_map(|status| &status.pending);
         names.filter_map(|name| self.session.approvals.get(name)).collect()
     }
 
-    /// Takes a user's decision about a pending Approval: it is checked and counted as on a cluster, and written down.
-    /// The run goes on with [`Run::go`].
+    /// Records a user's decision about a pending Approval: it is checked and counted as on a cluster, and stored.
+    /// [`Run::go`] continues the run.
     ///
     /// # Errors
-    /// [`DecisionError::Because`] where it does not count: the gate is then as it was, and may be answered again.
+    /// [`DecisionError::Because`] if it does not count. The gate is unchanged, and can be answered again.
     pub async fn decide(
         &mut self,
         name: &str,
@@ -190,10 +190,10 @@ impl Run {
         Ok(counted)
     }
 
-    /// Goes on until the run is over, or nothing is left but people's decisions that the handler does not give.
+    /// Continues until the run has ended, or only decisions are left that the handler does not give.
     ///
     /// # Errors
-    /// The session cannot be written or is damaged: what was done is in it, as far as it was written.
+    /// The session cannot be written or is damaged. Completed work is in the session as far as it was written.
     pub async fn go(&mut self) -> Result<RunOutcome, Error> {
         wait::go(self).await
     }
@@ -202,7 +202,7 @@ impl Run {
         Now::new(self.local.clock.now().into(), EPOCH.to_owned())
     }
 
-    /// Counts the votes of an Approval. A vote that costs too much is invalid.
+    /// Counts the votes of an Approval. A vote that is too costly is invalid.
     async fn tally(&self, approval: &Approval, now: &Now) -> Result<TallyResult, Error> {
         let mut costly = BTreeMap::new();
         loop {
@@ -243,7 +243,7 @@ impl Run {
         text.ok_or_else(|| Error::ValueGone { id: self.session.id.clone(), digest: digest.clone() })
     }
 
-    /// Announces what a stored tally came to.
+    /// Announces the result of a stored tally.
     fn announce_tally(&self, approval: &Approval, notes: &[ApprovalEvent]) {
         for note in notes {
             let event = note.gate.and_then(|event| Occurrence::stored(event, approval));
@@ -251,7 +251,7 @@ impl Run {
         }
     }
 
-    /// Announces something about a gate.
+    /// Announces an event of a gate.
     fn announce<'a>(&self, approval: &'a Approval, say: impl FnOnce(Announcement<'a>) -> Announcement<'a>) {
         let listener = GateListener { handler: &*self.local.handler, approval };
         announce([&listener as &dyn Listener], &say(Announcement::about(About::Approval(&approval.metadata))));
@@ -267,7 +267,7 @@ impl Run {
         let review = approval.spec.request.reviews.as_ref();
         let cut = review.filter(|review| Digest::of_bytes(review.response.as_bytes()) != review.digest);
         let reviewed = match cut {
-            // What a person made of an earlier response has no file of its own.
+            // The edit of an earlier response has no file of its own.
             Some(review) => self.fetch(&review.digest).await.ok(),
             None => None,
         };
@@ -282,7 +282,7 @@ impl Run {
         Ok(Some(GateQuestion { approval, context, reviewed, sent, originals, refused }))
     }
 
-    /// Returns the text before an edit, which the request of its gate shows.
+    /// Returns the text before an edit, from the request of its gate.
     async fn original(&self, edit: &Edit) -> Result<String, String> {
         let requests = self.session.approvals.values().map(|approval| &approval.spec.request);
         let mut of_gate = requests.filter(|request| request.gate.path == edit.path);
@@ -293,12 +293,12 @@ impl Run {
         }
     }
 
-    /// Whether anything is under way whose outcome would be unknown if it were given up.
+    /// Returns the number of calls in flight whose outcome would be unknown if they were stopped.
     pub(super) fn unrepeatable(&self) -> usize {
         self.calls_in_flight.handles().filter(|(_, idempotent)| !idempotent).count()
     }
 
-    /// The pending Approvals that the handler did not decline.
+    /// Returns a pending Approval that the handler did not decline.
     pub(super) fn undeclined(transition: &Transition, declined: &BTreeSet<String>) -> Option<String> {
         transition.pending.iter().find(|name| !declined.contains(*name)).cloned()
     }

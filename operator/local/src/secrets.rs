@@ -17,22 +17,22 @@ use signoff_executor::{
 /// The prefix of every variable.
 const PREFIX: &str = "SIGNOFF_SECRET_";
 
-/// The key under which a Secret lists the hosts it may be sent to.
+/// The key of a Secret with the list of hosts to which it may be sent.
 const HOSTS: &str = "allowed-hosts";
 
-/// Secrets of this machine. The key `token` of the Secret `models` is the file `models/token` of the folder, if there
-/// is one, else the variable `SIGNOFF_SECRET_MODELS_TOKEN`. The Secret is sent to the hosts that its key
-/// `allowed-hosts` lists and to no other, as on a cluster; without that key it is sent nowhere.
+/// The Secrets of this machine. The key `token` of the Secret `models` is the file `models/token` of the folder if it
+/// exists, else the variable `SIGNOFF_SECRET_MODELS_TOKEN`. As on a cluster, the Secret is sent only to the hosts in
+/// its key `allowed-hosts`, and without that key to none.
 ///
-/// A variable does not say where the Secret's name ends and the key begins. So a list of hosts holds for every key
-/// whose variable begins with the words of the list's Secret, however a Workflow divides them.
+/// A variable does not show where the Secret's name ends and the key begins. So a list of hosts applies to every key
+/// whose variable begins with the words of the list's Secret, independent of the split in a Workflow.
 #[derive(Clone, Debug, Default)]
 pub struct LocalSecrets {
     folder: Option<PathBuf>,
 }
 
 impl LocalSecrets {
-    /// Secrets from a folder before those of the environment.
+    /// Returns Secrets from a folder, and from the environment if the folder lacks them.
     #[must_use]
     pub fn in_folder(folder: impl Into<PathBuf>) -> Self {
         Self { folder: Some(folder.into()) }
@@ -48,7 +48,7 @@ impl LocalSecrets {
         Ok(of_variable(name, &variable(name, key))?.map(|text| Found { text, folder: None }))
     }
 
-    /// Returns every list of hosts that holds for a key.
+    /// Returns every list of hosts that applies to a key.
     fn lists(&self, name: &str, key: &str) -> Result<Vec<HostList>, CallError> {
         let variable = variable(name, key);
         let owners = beginnings(&variable);
@@ -106,14 +106,14 @@ impl Secrets for LocalSecrets {
     }
 }
 
-/// The text of a key, and the folder of its Secret; `None` where it came from the environment.
+/// The text of a key, and the folder of its Secret; `None` for the environment.
 struct Found {
     text: String,
     folder: Option<PathBuf>,
 }
 
 impl Found {
-    /// Returns the shell's line that adds an entry to the hosts of the Secret.
+    /// Returns a shell command that adds an entry to the hosts of the Secret.
     fn line_that_allows(&self, name: &str, entry: &str) -> String {
         match &self.folder {
             Some(folder) => format!("echo {} > {}", quoted(entry), quoted(&folder.join(HOSTS).display().to_string())),
@@ -122,20 +122,20 @@ impl Found {
     }
 }
 
-/// A list of hosts: the Secret that has it, as a word, and where it is.
+/// A list of hosts: its Secret as a word, and its location.
 struct HostList {
     owner: String,
     place: String,
     hosts: String,
 }
 
-/// A text as one word of a shell, whatever a Workflow put into it.
+/// Quotes a text as one word of a shell.
 fn quoted(text: &str) -> String {
     let plain = !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || ".-_/".contains(c));
     if plain { text.to_owned() } else { format!("'{}'", text.replace('\'', r"'\''")) }
 }
 
-/// The text of a file, if there is one.
+/// Returns the text of a file, if it exists.
 fn of_file(name: &str, file: &Path) -> Result<Option<String>, CallError> {
     match fs::read_to_string(file) {
         Ok(text) => Ok(Some(text)),
@@ -144,7 +144,7 @@ fn of_file(name: &str, file: &Path) -> Result<Option<String>, CallError> {
     }
 }
 
-/// The text of a variable, if it is set.
+/// Returns the text of a variable, if it is set.
 fn of_variable(name: &str, variable: &str) -> Result<Option<String>, CallError> {
     match env::var(variable) {
         Ok(text) => Ok(Some(text)),
@@ -157,23 +157,23 @@ fn unread(name: &str, what: &str, error: &io::Error) -> CallError {
     CallError::invalid(format!("Secret {name}: {what}: {error}"))
 }
 
-/// The variable of a key.
+/// Returns the variable of a key.
 fn variable(name: &str, key: &str) -> String {
     format!("{PREFIX}{}_{}", word(name), word(key))
 }
 
-/// A name as it stands in a variable: everything that is no letter or digit becomes `_`.
+/// Converts a name for a variable: each character but letters and digits becomes `_`.
 fn word(text: &str) -> String {
     text.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' }).collect()
 }
 
-/// The names of all Secrets, as words, that a variable could be a key of.
+/// Returns the names, as words, of all Secrets to which a variable could belong.
 fn beginnings(variable: &str) -> Vec<&str> {
     let words = variable.strip_prefix(PREFIX).unwrap_or(variable);
     words.match_indices('_').map(|(end, _)| &words[..end]).collect()
 }
 
-/// A name that stays one segment of a path.
+/// Checks that a name is a single segment of a path.
 fn segment(name: &str) -> Result<&str, CallError> {
     let plain = !name.is_empty() && !name.starts_with('.') && !name.contains(['/', '\\', '\0']);
     plain.then_some(name).ok_or_else(|| CallError::invalid(format!("{name:?} is not the name of a Secret or of a key")))

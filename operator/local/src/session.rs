@@ -21,14 +21,14 @@ const APPROVALS: &str = "approvals";
 const BLOBS: &str = "blobs";
 const LOCK: &str = "lock";
 
-/// The endings of hidden names: of sessions not complete yet, and of sessions being deleted.
+/// The suffixes of hidden names: of incomplete sessions, and of sessions that are being deleted.
 const NEW: &str = ".new";
 const GONE: &str = ".deleted";
 
-/// Sessions hold what models and people said: they are nobody else's to read.
+/// Sessions contain text of models and people, so only their user can read them.
 const PRIVATE: u32 = 0o700;
 
-/// The characters of an id's suffix: no letters that look like digits.
+/// The characters of an id's suffix, without letters that look like digits.
 const LETTERS: &[u8] = b"bcdfghjkmnpqrstvwxz23456789";
 
 /// A folder of sessions.
@@ -37,36 +37,36 @@ pub struct Sessions {
     root: PathBuf,
 }
 
-/// The content of a session, read without its lock: complete objects, the newest there are.
+/// The content of a session, read without its lock: the newest complete objects.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
     /// Its id.
     pub id: String,
     /// The Workflow with its status.
     pub workflow: Workflow,
-    /// The Approvals of its gates, in the order in which they were asked.
+    /// The Approvals of its gates, in the order in which they asked.
     pub approvals: Vec<Approval>,
 }
 
 impl Sessions {
-    /// The sessions in a folder, which is made when the first one is.
+    /// Returns the sessions in a folder, which is created with the first one.
     #[must_use]
     pub fn new(root: impl Into<PathBuf>) -> Self {
         Self { root: root.into() }
     }
 
-    /// The folder.
+    /// Returns the folder.
     #[must_use]
     pub fn root(&self) -> &Path {
         &self.root
     }
 
-    /// The ids of all sessions, sorted.
+    /// Returns the ids of all sessions, sorted.
     ///
     /// # Errors
-    /// The folder is there and cannot be read.
+    /// The folder exists and cannot be read.
     pub fn ids(&self) -> Result<Vec<String>, Error> {
-        // Whatever has no name that a session could have is none of ours.
+        // Entries whose names are not valid ids are ignored.
         let mut ids = self.names()?;
         ids.retain(|id| is_plain(id) && self.root.join(id).is_dir());
         ids.sort();
@@ -91,7 +91,7 @@ impl Sessions {
     /// Returns the content of a session.
     ///
     /// # Errors
-    /// There is no such session, or a file of it is damaged.
+    /// The session does not exist, or one of its files is damaged.
     pub fn read(&self, id: &str) -> Result<Snapshot, Error> {
         let folder = self.folder(id)?;
         let workflow = workflow(&folder)?.ok_or_else(|| self.missing(id))?;
@@ -99,23 +99,23 @@ impl Sessions {
         Ok(Snapshot { id: id.to_owned(), workflow, approvals })
     }
 
-    /// Removes a session for good.
+    /// Deletes a session.
     ///
     /// # Errors
-    /// There is no such session, or a process has it.
+    /// The session does not exist, or a process has its lock.
     pub fn delete(&self, id: &str) -> Result<(), Error> {
         let folder = self.folder(id)?;
         let _lock = lock(id, &folder)?;
-        // Out of sight first: what is removed half is no session any more.
+        // Hidden first, so that a partly deleted folder is not a session any more.
         let gone = self.root.join(format!(".{id}{GONE}"));
         fs::rename(&folder, &gone).map_err(Error::file("cannot remove", &folder))?;
         fs::remove_dir_all(&gone).map_err(Error::file("cannot remove", &gone))
     }
 
-    /// Removes what processes left that died while they made or removed a session. Returns how many there were.
+    /// Removes the leftovers of processes that crashed while they created or deleted a session. Returns their number.
     ///
     /// # Errors
-    /// The file system says no.
+    /// Errors of the file system.
     pub fn sweep(&self) -> Result<usize, Error> {
         let mut swept = 0;
         for name in self.names()? {
@@ -124,7 +124,7 @@ impl Sessions {
             if !(is_left(GONE) || is_left(NEW)) || !folder.is_dir() {
                 continue;
             }
-            // Whoever is about to make or to remove it has its lock.
+            // A process that creates or deletes the session has its lock.
             match fs::File::open(folder.join(LOCK)).map(|file| file.try_lock().is_err()) {
                 Ok(true) => continue,
                 Err(_) if is_left(NEW) => continue,
@@ -139,12 +139,12 @@ impl Sessions {
     /// Returns the folder of the large values of a session.
     ///
     /// # Errors
-    /// There is no such session.
+    /// The session does not exist.
     pub fn blobs(&self, id: &str) -> Result<FolderBlobs, Error> {
         Ok(FolderBlobs::new(self.folder(id)?.join(BLOBS)))
     }
 
-    /// Makes a session of a Workflow that has a name, a namespace and a uid: whole, or not at all.
+    /// Creates a session of a Workflow with a name, a namespace and a uid, atomically.
     pub(super) fn create(&self, workflow: Workflow) -> Result<Session, Error> {
         let name = workflow.metadata.name.clone().unwrap_or_default();
         if !is_plain(&name) || name.len() > names::MAX_WORKFLOW_NAME {
@@ -182,7 +182,7 @@ impl Sessions {
             return match made {
                 Ok(lock) => Ok(Session { id, folder, workflow, approvals: BTreeMap::new(), _lock: lock }),
                 Err(error) => {
-                    // Best effort: the first error is the one to tell.
+                    // Best effort: the first error is the one to report.
                     let _ = fs::remove_dir_all(&hidden);
                     Err(error)
                 }
@@ -190,13 +190,13 @@ impl Sessions {
         }
     }
 
-    /// Makes the folder, if it is not there.
+    /// Creates the folder, if it does not exist.
     pub(super) fn make_root(&self) -> Result<(), Error> {
         let made = fs::DirBuilder::new().recursive(true).mode(PRIVATE).create(&self.root);
         made.map_err(Error::file("cannot create", &self.root))
     }
 
-    /// Opens a session for this process alone.
+    /// Opens a session and locks it.
     pub(super) fn open(&self, id: &str) -> Result<Session, Error> {
         let folder = self.folder(id)?;
         let lock = lock(id, &folder)?;
@@ -217,19 +217,19 @@ impl Sessions {
     }
 }
 
-/// A session that this process has for itself.
+/// A session whose lock this process has.
 #[derive(Debug)]
 pub(super) struct Session {
     pub(super) id: String,
     folder: PathBuf,
     pub(super) workflow: Workflow,
     pub(super) approvals: BTreeMap<String, Approval>,
-    /// Let go by the system, however this process ends.
+    /// Released by the operating system when the process ends.
     _lock: fs::File,
 }
 
 impl Session {
-    /// Writes what the run has come to. Nothing here changes unless it is written.
+    /// Writes a new status of the Workflow. The object in memory changes only after the write.
     pub(super) fn commit(&mut self, status: WorkflowStatus) -> Result<(), Error> {
         let next = Workflow { status: Some(status), ..self.workflow.clone() };
         object::write(&self.folder.join(WORKFLOW), &next)?;
@@ -279,7 +279,7 @@ fn workflow(folder: &Path) -> Result<Option<Workflow>, Error> {
     object::read(&folder.join(WORKFLOW))
 }
 
-/// The Approvals that the journal names. One that is not there was not made yet: its gate asks again.
+/// Reads the Approvals that the journal names. A missing one was not created yet: its gate asks again.
 fn approvals(folder: &Path, workflow: &Workflow) -> Result<Vec<Approval>, Error> {
     let mut found: Vec<Approval> = Vec::new();
     for name in workflow.status.iter().flat_map(|status| &status.steps).filter_map(|record| record.object.as_ref()) {
@@ -297,7 +297,7 @@ fn file_of(approval: &str) -> Result<String, Error> {
     Err(Error::invalid("spec.steps", format!("{approval:?} cannot be the name of an Approval: steps are DNS labels")))
 }
 
-/// Takes the lock of a session, which the system lets go when this process ends.
+/// Locks a session. The operating system releases the lock when this process ends.
 fn lock(id: &str, folder: &Path) -> Result<fs::File, Error> {
     let place = folder.join(LOCK);
     let open = fs::OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&place);
@@ -306,7 +306,7 @@ fn lock(id: &str, folder: &Path) -> Result<fs::File, Error> {
         Ok(()) => {}
         Err(fs::TryLockError::WouldBlock) => {
             let mut by = String::new();
-            // Only to say who it is: nothing depends on it.
+            // Only for the message: nothing depends on the id of the process.
             let _ = (&mut file).take(16).read_to_string(&mut by);
             let by = if by.is_empty() { "another process".to_owned() } else { format!("process {}", by.trim()) };
             return Err(Error::Busy { id: id.to_owned(), by });
@@ -317,7 +317,7 @@ fn lock(id: &str, folder: &Path) -> Result<fs::File, Error> {
     Ok(file)
 }
 
-/// A name that stays one segment of a path and one word of a shell.
+/// Whether a name is a single segment of a path and one word of a shell.
 fn is_plain(name: &str) -> bool {
     let edge = |byte: Option<u8>| byte.is_some_and(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());
     let plain = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.');

@@ -1,26 +1,26 @@
-//! A Workflow from a file's text.
+//! The parser of a Workflow file.
 //!
 //! The plan checks the content of the Workflow.
 
 use serde_json::{Map, Value};
 use signoff_api::{GROUP, VERSION, Workflow};
 
-/// The longest text that is read, in bytes: what the API server takes of one object.
+/// The maximum size of the text, in bytes: that of one object in the API server.
 const LONGEST: usize = 3 * 1024 * 1024;
 
 /// The error of a text that is not a Workflow.
 #[derive(Debug, thiserror::Error)]
 pub enum SourceError {
-    /// It is too long.
+    /// The text is too long.
     #[error("it has {0} bytes, and a Workflow has at most {LONGEST}")]
     TooLong(usize),
-    /// It cannot be read at all.
+    /// The text is not readable as YAML.
     #[error("it is neither YAML nor JSON: {0}")]
     NotYaml(String),
-    /// It is something else.
+    /// The text is another object.
     #[error("it is {found}, not a Workflow of {GROUP}/{VERSION}")]
     NotAWorkflow {
-        /// The kind that it has.
+        /// The kind of the object.
         found: String,
     },
     /// A field has another shape.
@@ -28,10 +28,10 @@ pub enum SourceError {
     Shape(String),
 }
 
-/// Reads a Workflow, YAML or JSON, on behalf of a user, who takes the place of whoever it says asked for it.
+/// Parses a Workflow, YAML or JSON, and sets the user as its requester.
 ///
 /// # Errors
-/// What the text is instead, or which field has another shape.
+/// The text is another object, or one of its fields has the wrong type.
 pub fn from_yaml(text: &str, user: &str) -> Result<Workflow, SourceError> {
     if text.len() > LONGEST {
         return Err(SourceError::TooLong(text.len()));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 
-/// Asks a run to pause. Clones ask the same run; whoever asks before it goes on is heard too.
+/// The handle to pause runs. Clones pause the same runs. A request before a run continues counts too.
 #[derive(Clone, Debug)]
 pub struct Stop {
     times: Arc<watch::Sender<u8>>,
@@ -18,8 +18,8 @@ impl Default for Stop {
 }
 
 impl Stop {
-    /// Begins nothing new, waits for calls that must not be repeated, and pauses. The second time it waits for nothing:
-    /// the outcome of such a call is then unknown.
+    /// Asks the run to begin nothing new, to wait for calls that must not be repeated, and to pause. After the second
+    /// request it waits for nothing: the outcome of such calls is then unknown.
     pub fn ask(&self) {
         self.times.send_modify(|times| *times = times.saturating_add(1));
     }
@@ -28,10 +28,10 @@ impl Stop {
         *self.times.borrow()
     }
 
-    /// Once it was asked more than `times` times.
+    /// Waits until it was asked more than `times` times.
     pub(super) async fn beyond(&self, times: u8) {
         let mut heard = self.times.subscribe();
-        // The sender is held by this very object.
+        // `self` holds the sender, so it is not dropped during the wait.
         let _ = heard.wait_for(|asked| *asked > times).await;
     }
 }

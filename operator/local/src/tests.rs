@@ -1,5 +1,5 @@
-//! Local runs from their beginning to their end, in one process or in several.
-//! They must not reach the network: calls are made by a caller of their own.
+//! Tests of local runs from begin to end, in one process or in several. Calls are made by a caller of the tests,
+//! without a network.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod gates;
@@ -22,7 +22,7 @@ use tempfile::TempDir;
 use super::*;
 use signoff_executor::{AnswerRoom, RunRef};
 
-/// Counts calls, answers with what it was asked, and hangs on demand.
+/// A caller that counts calls, answers with their input, and hangs on demand.
 #[derive(Clone, Default)]
 pub(super) struct Echo {
     made: Arc<AtomicUsize>,
@@ -40,7 +40,7 @@ impl Echo {
         self.made.load(Ordering::SeqCst)
     }
 
-    /// Once a call was begun.
+    /// Waits until a call has begun.
     async fn began(&self) {
         self.began.notified().await;
     }
@@ -69,7 +69,7 @@ impl Caller for Echo {
     }
 }
 
-/// A chain of these steps, in YAML's flow style.
+/// Returns a Workflow with a chain of these steps, in YAML's flow style.
 pub(super) fn chain(steps: &str) -> Workflow {
     let text = format!("{{kind: Workflow, metadata: {{name: w}}, spec: {{steps: [{steps}]}}}}");
     from_yaml(&text, "dana").unwrap()
@@ -86,7 +86,7 @@ pub(super) fn approve() -> Decision {
     Decision::new(Verdict::Approve)
 }
 
-/// Begins a run and lets it pause; returns its id and the name of its first gate.
+/// Begins a run and waits until it pauses. Returns its id and the name of its first gate.
 pub(super) async fn paused(local: &Local, workflow: Workflow) -> (String, String) {
     let mut run = local.begin(workflow).unwrap();
     assert_eq!(run.go().await.unwrap(), RunOutcome::Paused);

@@ -1,4 +1,4 @@
-//! The servers of tools of one run: over HTTP, or as commands that a person has confirmed.
+//! The servers of tools of one run: over HTTP, or confirmed commands.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -14,21 +14,21 @@ use tokio::{
 
 use crate::commands::WorkflowCommand;
 
-/// The servers of a run. Those that are commands end when it is dropped.
+/// The servers of a run. The commands end when it is dropped.
 pub(crate) struct LocalToolServers {
     http: Arc<McpClient>,
     /// By the name of the server.
     commands: BTreeMap<String, CommandServer>,
 }
 
-/// A server that is a command. It starts with its first request, and is asked one thing at a time.
+/// A server that is a command. It starts with its first request, and handles one request at a time.
 struct CommandServer {
     command: WorkflowCommand,
     running: Mutex<Option<StdioServer>>,
 }
 
 impl LocalToolServers {
-    /// Returns the servers of a run in which these are commands.
+    /// Returns the servers of a run with these commands.
     pub(crate) fn new(http: Arc<McpClient>, commands: BTreeMap<String, WorkflowCommand>) -> Self {
         let of_command = |command| CommandServer { command, running: Mutex::new(None) };
         Self { http, commands: commands.into_iter().map(|(name, command)| (name, of_command(command))).collect() }
@@ -92,7 +92,7 @@ impl CommandServer {
         })
     }
 
-    /// Returns the running server, and starts it where it does not run.
+    /// Returns the running server, and starts it if necessary.
     async fn started<'s>(
         &self,
         running: &'s mut Option<StdioServer>,
@@ -109,7 +109,7 @@ impl CommandServer {
     }
 }
 
-/// Ends a server whose streams have ended or cannot be told apart any more. The next request starts it again.
+/// Ends a server whose streams have ended or are out of sync. The next request starts it again.
 fn end_after<T>(result: &Result<T, CallError>, running: &mut Option<StdioServer>) {
     let is_over = |error: &CallError| matches!(error.class, ErrorClass::Protocol | ErrorClass::Unreachable);
     if result.as_ref().is_err_and(is_over) {

@@ -13,10 +13,10 @@ use super::{
 };
 use signoff_executor::clock::wake_up;
 
-/// The most invalid answers of a handler to one gate, as on a cluster.
+/// The maximum number of invalid answers of a handler to one gate, as on a cluster.
 const ATTEMPTS: u32 = 8;
 
-/// A question that the handler ponders.
+/// A question that the handler has not answered yet.
 struct Asking {
     name: String,
     attempt: u32,
@@ -24,7 +24,7 @@ struct Asking {
 }
 
 enum News {
-    /// A call ended, or the time of something has come: the next turn sees what.
+    /// A call finished, or a deadline passed: the next transition handles it.
     Turn,
     Answer(Option<Box<Decision>>),
     Stop,
@@ -33,7 +33,7 @@ enum News {
 pub(super) async fn go(run: &mut Run) -> Result<RunOutcome, Error> {
     let mut declined = BTreeSet::new();
     let mut asking: Option<Asking> = None;
-    // It may have ended when it was resumed. A transition after the end would find nothing of what ended it.
+    // The run can have ended when it was resumed. Another transition would not find the reason of the end.
     if let Some(end) = &run.end {
         return Ok(RunOutcome::Over(end.clone()));
     }
@@ -44,7 +44,7 @@ pub(super) async fn go(run: &mut Run) -> Result<RunOutcome, Error> {
         let transition = match run.transition(held).await {
             Err(Error::Interrupted { .. }) => {
                 run.keep_results().await?;
-                // What is in flight and must not be repeated is waited for once, without anything new.
+                // Calls in flight that must not be repeated are awaited once, without starting new ones.
                 if stops == 0 && run.unrepeatable() > 0 {
                     continue;
                 }
@@ -59,7 +59,7 @@ pub(super) async fn go(run: &mut Run) -> Result<RunOutcome, Error> {
             asking = None;
             give_up_what_can_be_repeated(run);
         } else {
-            // A gate that time decided meanwhile needs no answer any more.
+            // A gate that a deadline decided meanwhile needs no answer.
             asking = asking.filter(|asking| transition.pending.contains(&asking.name));
             if asking.is_none()
                 && let Some(name) = Run::undeclined(&transition, &declined)
@@ -104,7 +104,7 @@ async fn decide(run: &mut Run, name: &str, decision: Option<Decision>) -> Result
             Ok(Answered::Refused(format!("{why}; give a shorter or simpler answer")))
         }
         Ok(super::run::DecisionOutcome::Decided) => Ok(Answered::Taken),
-        // It takes somebody else, or the run is asked to pause.
+        // Another person has to decide, or the run is asked to pause.
         Ok(super::run::DecisionOutcome::Needs { .. }) | Err(DecisionError::Session(Error::Interrupted { .. })) => {
             Ok(Answered::Declined)
         }
@@ -134,10 +134,10 @@ async fn news(run: &mut Run, asking: &mut Option<Asking>, due: Option<Moment>, s
         }
     };
     tokio::select! {
-        // What has ended is taken in before anything is given up or answered.
+        // Finished calls are recorded before anything is stopped or answered.
         biased;
         Some(ended) = run.calls.join_next() => {
-            // One that was given up on purpose ends as an error, and is under way no more.
+            // A call that was stopped on purpose ends with an error, and is no longer in flight.
             if let Ok((key, fact)) = ended {
                 run.calls_in_flight.finish(key, fact);
             }
@@ -149,7 +149,7 @@ async fn news(run: &mut Run, asking: &mut Option<Asking>, due: Option<Moment>, s
     }
 }
 
-/// A call that may be repeated is repeated when the run is resumed: nobody needs to wait for it.
+/// Stops the calls that may be repeated: they are repeated when the run is resumed.
 fn give_up_what_can_be_repeated(run: &mut Run) {
     run.calls_in_flight.retain(|(task, idempotent)| {
         if *idempotent {

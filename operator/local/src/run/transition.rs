@@ -24,7 +24,7 @@ use super::Run;
 use crate::{error::Error, handler::Event};
 
 impl Run {
-    /// Computes and commits one transition. Where it is `held`, nothing new begins.
+    /// Computes and commits one transition. With `held` nothing new begins.
     pub(crate) async fn transition(&mut self, held: bool) -> Result<Transition, Error> {
         let now = self.now();
         let facts = self.observe(&now).await?;
@@ -43,7 +43,7 @@ impl Run {
         Ok(transition)
     }
 
-    /// Commits the results of calls that have ended, and evaluates nothing.
+    /// Commits the results of finished calls, without an evaluation.
     pub(crate) async fn keep_results(&mut self) -> Result<(), Error> {
         if !self.calls_in_flight.has_results() {
             return Ok(());
@@ -57,7 +57,7 @@ impl Run {
         Ok(())
     }
 
-    /// Returns the facts of open gates and of calls, and writes the decisions of deadlines that have passed.
+    /// Returns the facts of open gates and of calls, and writes the outcomes of passed deadlines.
     async fn observe(&mut self, now: &Now) -> Result<Vec<Fact>, Error> {
         let uid = self.session.workflow.metadata.uid.clone().unwrap_or_default();
         let mut facts = self.calls_in_flight.facts(&self.journal);
@@ -119,7 +119,7 @@ impl Run {
         }
     }
 
-    /// Marks the calls that begin with this turn as begun by this process, so that the commit says so before they do.
+    /// Marks the calls of this transition as started by this process, so that the commit contains it before they start.
     fn claim(&self, transition: &mut Transition) -> Vec<Call> {
         let mut free = self.local.max_calls.saturating_sub(self.calls.len());
         let calls: Vec<Call> = transition.calls().cloned().collect();
@@ -135,7 +135,7 @@ impl Run {
         claims
     }
 
-    /// Large values go first: they are named by their content, so that one that is never referred to harms nobody.
+    /// Large values are written first. They are named by their content, so an unused one does no harm.
     async fn commit(&mut self, transition: &Transition, held: bool, now: Moment) -> Result<(), Error> {
         let is_overdue = |name| {
             let status = self.session.approvals.get(name).and_then(|approval| approval.status.as_ref());
@@ -144,7 +144,7 @@ impl Run {
         let overdue = transition.pending.iter().any(is_overdue);
         let mut next = status::after(&self.session.workflow, &self.plan, transition, overdue, now);
         if held && next.phase == WorkflowPhase::Suspended {
-            // Nothing new may begin because the run is about to pause; nobody has suspended it.
+            // The run only begins nothing new because it is about to pause; it is not suspended.
             next.phase = if next.pending.is_empty() { WorkflowPhase::Running } else { WorkflowPhase::Waiting };
             next.message = status::waiting_message(&next.pending);
         }
@@ -202,7 +202,7 @@ impl Run {
                 self.local.handler.happened(&Event::StepEnded(record));
             }
             let decided = record.object.as_ref().filter(|_| record.phase.is_end() && was == Some(StepPhase::Waiting));
-            // A gate that ends with the run has no outcome yet, and nothing goes on after it.
+            // A gate that ends with the run has no outcome yet, and the run does not continue.
             let decided = decided.and_then(|name| self.session.approvals.get(name));
             let has_outcome =
                 |approval: &&Approval| approval.status.as_ref().is_some_and(|status| status.outcome.is_some());
@@ -213,7 +213,7 @@ impl Run {
         }
     }
 
-    /// The run is over: nobody needs to decide anything any more.
+    /// Cancels the open Approvals of a finished run.
     fn cancel_open_approvals(&mut self, now: &Now) -> Result<(), Error> {
         self.calls.abort_all();
         self.calls_in_flight.retain(|_| false);
@@ -229,7 +229,7 @@ impl Run {
     }
 }
 
-/// Returns the earlier of two moments, where either may be missing.
+/// Returns the earlier of two optional times.
 pub(crate) fn earlier(one: Option<Moment>, other: Option<Moment>) -> Option<Moment> {
     match (one, other) {
         (Some(one), Some(other)) => Some(one.min(other)),

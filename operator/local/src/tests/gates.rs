@@ -1,5 +1,4 @@
-//! Gates of local runs: who answers them, what counts, and what time does.
-//! They must not wait for real time.
+//! Tests of gates of local runs: answers, votes, and deadlines in virtual time.
 
 use std::{sync::Mutex, time::Duration};
 
@@ -7,7 +6,7 @@ use signoff_api::approval::ApprovalPhase;
 
 use super::*;
 
-/// A clock that goes with tokio's, which a test pauses.
+/// Returns a clock that follows tokio's, which a test pauses.
 fn paused_clock() -> impl Clock {
     let began = tokio::time::Instant::now();
     move || jiff::Timestamp::UNIX_EPOCH + began.elapsed()
@@ -22,7 +21,7 @@ async fn a_run_pauses_at_a_gate_and_goes_on_in_another_process_from_where_it_was
          {{name: done, set: {{value: '{{{{ steps.draft.response }}}} was {{{{ hitl_response }}}} by {{{{ hitl.decidedBy[0] }}}}'}}}}"
     );
     let (id, gate) = paused(&local(&folder).caller(echo.clone()), chain(&steps)).await;
-    // Nothing of the first process is left but the folder.
+    // Only the folder of the first process is left.
     let mut run = local(&folder).caller(echo.clone()).resume(&id).await.unwrap();
     assert_eq!(run.decide(&gate, "erin", approve()).await.unwrap(), DecisionOutcome::Decided);
     assert_eq!(run.go().await.unwrap(), succeeded("POST Hello was approved by erin"));
@@ -59,7 +58,7 @@ async fn a_handler_is_told_each_event_of_a_gate_once() {
     #[async_trait]
     impl Handler for Witness {
         async fn answer(&self, _: GateQuestion) -> Option<Decision> {
-            // The gate is asked again at its second level.
+            // The gate asks again at its second level.
             tokio::time::sleep(Duration::from_secs(90)).await;
             Some(approve())
         }

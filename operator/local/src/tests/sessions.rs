@@ -1,5 +1,5 @@
-//! The files of sessions: who may have one, and what is done about what is torn, edited, lost or not written.
-//! They must not tell a crash from a full disk: both leave what was written before.
+//! Tests of the files of sessions: locks, and damaged, edited, missing and unwritten files. A crash and a full disk
+//! count as the same, because both leave what was written before.
 
 use std::{fs, path::PathBuf};
 
@@ -301,7 +301,7 @@ async fn a_disk_that_is_full_at_any_write_loses_nothing_that_was_written() {
                 }
                 ended => assert_eq!(ended, succeeded("POST Hello"), "after {writes} writes"),
             },
-            // Only the very last writes come after the end of the run.
+            // Only the very last writes follow the end of the run.
             Err(error) => assert!(matches!(error, Error::Over { .. }), "{error}"),
         }
         assert!(posts() <= 1, "a call that must not be repeated was repeated after {writes} writes");

@@ -1,5 +1,4 @@
-//! Pausing and dying: what is ended, what is repeated, and what never is.
-//! They must not sleep.
+//! Tests of pauses and crashes: finished calls, repeated calls, and calls that are never repeated. Without sleeps.
 
 use std::{fs, time::Duration};
 
@@ -9,7 +8,7 @@ use crate::object;
 const POST: &str = "{name: send, http: {method: POST, url: 'http://x.example', body: Hello}}";
 const PUT: &str = "{name: keep, http: {method: PUT, url: 'http://x.example', body: Hello}}";
 
-/// Begins a run whose first call hangs, and drops it there, as a kill would.
+/// Begins a run whose first call hangs, and drops it there, like a kill.
 async fn killed_in(folder: &TempDir, step: &str) -> (String, Echo) {
     let echo = Echo::hanging();
     let mut run = local(folder).caller(echo.clone()).begin(chain(step)).unwrap();
@@ -77,7 +76,7 @@ async fn a_call_that_must_not_be_repeated_is_waited_for_and_its_result_is_kept()
             Ok(Reply { response: "sent".into(), ..Reply::default() })
         }
     }
-    /// Lets the call end once the run says that it waits for it.
+    /// A caller that finishes its call after the run reports that it waits for it.
     struct Waits(Arc<tokio::sync::Notify>);
     #[async_trait]
     impl Handler for Waits {
@@ -128,7 +127,7 @@ async fn whoever_asks_twice_waits_for_nothing() {
     assert_eq!(ended.unwrap(), RunOutcome::Paused);
 }
 
-/// A clock that is put forward by hand.
+/// A clock that a test moves forward.
 #[derive(Clone, Default)]
 struct Watch(Arc<std::sync::atomic::AtomicU32>);
 
@@ -150,7 +149,7 @@ fn with_deadline(steps: &str) -> Workflow {
     workflow
 }
 
-/// Ends a process while its call is under way; its session.
+/// Ends a process while its call is in flight, and returns its session.
 async fn dies_at_work(mut run: Run, echo: &Echo) -> String {
     tokio::select! {
         biased;
@@ -178,7 +177,7 @@ async fn a_run_that_has_ended_stays_as_it_ended_however_often_it_is_told_to_go_o
     let steps = format!("{{name: first, set: {{value: x}}}}, {PUT}");
     let local = local(&folder).clock(watch.clone()).caller(echo.clone());
     let id = dies_at_work(local.begin(with_deadline(&steps)).unwrap(), &echo).await;
-    // The first step has used up all the time there is.
+    // The first step has used up the whole time.
     let file = folder.path().join(&id).join("workflow.yaml");
     let mut workflow: Workflow = object::read(&file).unwrap().unwrap();
     workflow.status.as_mut().unwrap().steps[0].finished_at = Some(Clock::now(&watch).into());
