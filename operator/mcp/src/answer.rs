@@ -1,20 +1,21 @@
-//! The answer of a server over HTTP while it is received: one message, or events of which one answers the request.
+//! The answer of a server over HTTP while it is received: one message, or a stream of events of which one is the
+//! answer.
 //!
-//! The first byte tells which of the two it is. Reading ends with the answer, so a stream that goes on is closed.
+//! The first byte shows which of the two it is. Reading ends with the answer, and then the connection is closed.
 
 use signoff_executor::http::{AnswerBody, BodyRefused};
 
 use crate::message::{self, Answered, Unreadable};
 
-/// The most bytes of a stream of events: the little that each says has much around it.
+/// The maximum size of a stream of events, in bytes. It is large because each event has much overhead.
 const MAX_STREAM: usize = 16 * 1024 * 1024;
 
-/// The way in which an answer is divided.
+/// The framing of an answer.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Framing {
-    /// Not known: only white space was received.
+    /// Unknown, because only white space was received.
     Unknown,
-    /// All of it is one message.
+    /// The whole answer is one message.
     Whole,
     /// Server-sent events.
     Events,
@@ -24,24 +25,24 @@ enum Framing {
 pub(crate) struct AnswerReader {
     /// The number of the request.
     id: u64,
-    /// The most bytes of a message.
+    /// The maximum size of a message, in bytes.
     limit: usize,
     received: usize,
     framing: Framing,
-    /// The line that is received; the whole answer where it is one message.
+    /// The current line, or the whole answer if it is one message.
     line: Vec<u8>,
-    /// The data of the event that is received.
+    /// The data of the current event.
     data: Vec<u8>,
-    /// Whether the event has a type of its own: then it carries no message.
+    /// Whether the event has a type of its own, and therefore no message.
     is_other_event: bool,
-    /// Whether the last byte ended a line as a carriage return does: a line feed after it ends none.
+    /// Whether the last byte was a carriage return: a line feed after it ends no further line.
     after_return: bool,
     found: Option<Answered>,
     failed: Option<Unreadable>,
 }
 
 impl AnswerReader {
-    /// Returns the answer to request `id` of which nothing is there. `limit`: the most bytes of a message.
+    /// Returns an empty answer to request `id`. `limit` is the maximum size of a message, in bytes.
     pub(crate) fn new(id: u64, limit: usize) -> Self {
         Self {
             id,
@@ -57,7 +58,7 @@ impl AnswerReader {
         }
     }
 
-    /// Returns the reason why the answer is not read further, if there is one.
+    /// Returns the reason why the answer is not read any further, or `None`.
     pub(crate) fn failure(&self) -> Option<Unreadable> {
         self.failed
     }
@@ -65,7 +66,7 @@ impl AnswerReader {
     /// Ends the answer.
     ///
     /// # Errors
-    /// It cannot be read, or does not answer the request.
+    /// The answer cannot be read, or does not answer the request.
     pub(crate) fn end(mut self) -> Result<Answered, Unreadable> {
         if self.found.is_none() && self.failed.is_none() {
             match self.framing {
@@ -119,7 +120,7 @@ impl AnswerReader {
         }
     }
 
-    /// Adds bytes to the line that is received.
+    /// Adds bytes to the current line.
     fn keep(&mut self, bytes: &[u8]) {
         if self.line.len() + self.data.len() + bytes.len() > self.limit {
             self.fail_by_size(self.limit);
@@ -170,7 +171,7 @@ impl AnswerBody for AnswerReader {
         self.received = self.received.saturating_add(piece.len());
         let mut piece = piece;
         if self.framing == Framing::Unknown {
-            // Spaces and the mark of the order of bytes.
+            // White space and the byte order mark.
             let is_content = |byte: &u8| !byte.is_ascii_whitespace() && !matches!(byte, 0xEF | 0xBB | 0xBF);
             piece = piece.iter().position(is_content).and_then(|start| piece.get(start..)).unwrap_or_default();
             self.framing = match piece.first() {
@@ -198,7 +199,7 @@ impl AnswerBody for AnswerReader {
     }
 }
 
-/// The body of an answer in which nothing is looked for.
+/// The body of an answer that is not read.
 pub(crate) struct UnreadBody;
 
 impl AnswerBody for UnreadBody {

@@ -1,7 +1,7 @@
-//! The client of servers over HTTP: it finds out which version a server speaks, and lists or calls within one deadline.
+//! The client of servers over HTTP. It detects the version of a server, and lists or calls tools, within one deadline.
 //!
-//! The version is found out by a request that changes nothing, never by the call itself: a server of the older version
-//! could make the call and refuse it, and the fallback would make it again.
+//! The version is detected by a request that changes nothing, never by the call itself: a server of the older version
+//! could perform the call and refuse it, and the fallback would perform it again.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ use crate::{
     session::Endings,
 };
 
-/// The headers that a key must not have: they belong to the request.
+/// The headers that a key must not use, because they belong to the request.
 const OWN_HEADERS: [&str; 3] = ["accept", "content-type", "last-event-id"];
 
 /// The client of servers of tools over HTTP.
@@ -34,13 +34,13 @@ pub struct McpClient {
 }
 
 impl McpClient {
-    /// Returns a client that calls out through `http`, and so only where it may go.
+    /// Returns a client that makes all calls through `http`, with its checks of addresses.
     #[must_use]
     pub fn new(http: HttpClient) -> Self {
         Self { http, known: KnownServers::default(), endings: Endings::default() }
     }
 
-    /// Returns the tools that a server offers, and the version of the protocol that was spoken.
+    /// Returns the tools that a server offers, and the version of the protocol.
     ///
     /// # Errors
     /// As [`ToolServers::catalogue`].
@@ -49,13 +49,13 @@ impl McpClient {
         Ok((catalogue, connection.protocol()))
     }
 
-    /// Waits until servers were told of every session that is over, or cannot be told. A program calls it before it
-    /// ends.
+    /// Waits until servers were notified of the end of every session, or cannot be notified. A program calls this
+    /// before it ends.
     pub async fn settled(&self) {
         self.endings.settled().await;
     }
 
-    /// `tool`: the only tool that is wanted; `None`: all.
+    /// Lists the tools. `tool` is the only requested tool; `None` means all.
     async fn listed<'a>(
         &'a self,
         server: &'a ToolServer,
@@ -66,8 +66,8 @@ impl McpClient {
         Ok((list(&mut connection, first, tool).await?, connection))
     }
 
-    /// Returns a connection in the version that the server speaks, and the answer to `probe` where it was asked in that
-    /// version. A server of which the version is known is not asked for the sake of `server/discover`.
+    /// Returns a connection in the version of the server, and the answer to `probe` if it was sent in that version. A
+    /// server of known version is not probed with `server/discover`.
     async fn connect<'a>(
         &'a self,
         server: &'a ToolServer,
@@ -127,7 +127,7 @@ impl ToolServers for McpClient {
             let (mut connection, _) = self.connect(server, deadline, Question::new("server/discover")).await?;
             call(&mut connection, request, None).await?
         };
-        // It may speak another version by now: the next request finds out.
+        // The server may have another version by now: the next request detects it.
         if matches!(reply.ending, ToolEnding::Error { .. }) {
             self.known.forget(server);
         }

@@ -1,4 +1,4 @@
-//! A connection to a server, by whichever way: it is asked one thing at a time.
+//! A connection to a server, over HTTP or standard streams, with one request at a time.
 
 use std::time::Duration;
 
@@ -18,32 +18,32 @@ use crate::{
     session::{Endings, Session},
 };
 
-/// The longest number of a session.
+/// The maximum length of the id of a session, in characters.
 const MAX_SESSION: usize = 512;
 
-/// A way to ask a server.
+/// The interface of a connection to a server.
 #[async_trait]
 pub(crate) trait Connection: Send {
-    /// Returns the version of the protocol that is spoken.
+    /// Returns the version of the protocol.
     fn protocol(&self) -> Protocol;
 
-    /// Returns the server for people.
+    /// Returns the name of the server for people.
     fn target(&self) -> &str;
 
-    /// Asks one thing, once.
+    /// Sends one request, once.
     async fn ask(&mut self, question: Question) -> Result<Answered, CallError>;
 }
 
-/// A request to a server, which is not written yet.
+/// A request to a server, before it is written.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Question {
     pub(crate) method: &'static str,
     pub(crate) params: Map<String, Value>,
-    /// The tool that is called.
+    /// The called tool.
     pub(crate) tool: Option<String>,
-    /// The arguments that are sent as headers too.
+    /// The arguments that are also sent as headers.
     pub(crate) headers: Vec<(String, String)>,
-    /// The depth of runs that start runs.
+    /// The number of runs that started one another.
     pub(crate) depth: Option<u32>,
 }
 
@@ -60,28 +60,28 @@ pub(crate) struct HttpConnection<'a> {
     endings: &'a Endings,
     protocol: Protocol,
     deadline: Instant,
-    /// A request to the server, without a body and with the headers of every request.
+    /// The request without a body, with the headers of every request.
     request: HttpRequest,
-    /// Removes the key of the server from its answers.
+    /// The remover of the server's key from its answers.
     scrubber: Scrubber,
-    /// The server for people.
+    /// The name of the server for people.
     target: String,
     next_id: u64,
-    /// The session, where the server has one.
+    /// The session, if the server has one.
     session: Option<Session>,
 }
 
 /// An answer with its status.
 pub(crate) struct Asked {
     pub(crate) status: u16,
-    /// The answer; an error where its body is no message.
+    /// The answer, or an error if its body is not a message.
     pub(crate) answered: Result<Answered, CallError>,
-    /// The number that the server gives to the session.
+    /// The session id from the server.
     pub(crate) session: Option<String>,
 }
 
 impl<'a> HttpConnection<'a> {
-    /// Returns a connection that has asked nothing.
+    /// Returns a connection without a request yet.
     ///
     /// # Errors
     /// The server has no URL.
@@ -107,7 +107,7 @@ impl<'a> HttpConnection<'a> {
         Ok(Self { http, endings, protocol, deadline, request, scrubber, target, next_id: 1, session: None })
     }
 
-    /// Asks one thing and returns the answer with its status.
+    /// Sends one request, and returns the answer with its status.
     pub(crate) async fn exchange(&mut self, question: &Question) -> Result<Asked, CallError> {
         let id = self.next_id;
         self.next_id += 1;
@@ -130,7 +130,7 @@ impl<'a> HttpConnection<'a> {
             Ok(answer) => answer,
             Err(error) => return Err(reader.failure().map_or(error, |why| why.told(&self.target))),
         };
-        // These are of the way to the server, whatever else the answer says.
+        // These statuses are about the connection, independent of the body.
         let is_of_the_way = matches!(answer.code(), 401 | 403 | 407 | 408 | 429 | 500..);
         let answered = if (200..300).contains(&answer.code()) {
             Ok(reader.end().map_err(|why| why.told(&self.target))?)
@@ -148,7 +148,8 @@ impl<'a> HttpConnection<'a> {
         Ok(Asked { status: answer.code(), answered, session })
     }
 
-    /// Begins a session that the server has agreed to, and says so. `id`: the number that it gives to the session.
+    /// Begins a session after the server's agreement, and confirms it to the server. `id` is the session id from the
+    /// server.
     pub(crate) async fn begin(&mut self, id: Option<String>) -> Result<(), CallError> {
         let version = ("mcp-protocol-version".to_owned(), self.protocol.version().to_owned());
         self.request.headers.push(version);
@@ -164,7 +165,7 @@ impl<'a> HttpConnection<'a> {
         if (200..300).contains(&answer.code()) { Ok(()) } else { Err(self.refusal(&answer, 0)) }
     }
 
-    /// Returns a request with this body and the time that is left.
+    /// Returns a request with this body and the remaining time.
     fn post(&self, body: String) -> Result<HttpRequest, CallError> {
         let timeout = self.deadline.saturating_duration_since(Instant::now());
         if timeout.is_zero() {
@@ -174,7 +175,7 @@ impl<'a> HttpConnection<'a> {
         Ok(HttpRequest { body: Some(body), timeout, ..self.request.clone() })
     }
 
-    /// Returns an answer without the key. Texts that may be cut can end in a part of it.
+    /// Returns an answer without the key. A cut text can end with a part of the key.
     fn without_key(&self, answered: Answered) -> Answered {
         match answered {
             Answered::Result(json) => Answered::Result(self.scrubber.scrub(json)),
@@ -187,7 +188,7 @@ impl<'a> HttpConnection<'a> {
         }
     }
 
-    /// Returns the error of a status that answers request `id`.
+    /// Returns the error for a status of the answer to request `id`.
     fn refusal(&self, answer: &Answer, id: u64) -> CallError {
         let text = match read_error(answer.beginning(), id) {
             Some(Answered::Error(error)) => error.message,

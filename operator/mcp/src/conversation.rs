@@ -1,7 +1,7 @@
-//! The requests that listing and calling tools take, over any connection.
+//! The requests for listing and calling tools, over any connection.
 //!
-//! **Invariant:** a call is sent at most once, and not at all if its definition was decided about and is not the one
-//! that the server lists now.
+//! **Invariant:** a call is sent at most once, and not at all if the approved definition differs from the current one
+//! of the server.
 
 use serde_json::{Map, Value, json};
 use signoff_api::catalogue::{Catalogue, CatalogueError, ServerTool, fits};
@@ -16,9 +16,9 @@ use crate::{
     result,
 };
 
-/// The error of servers of 2025-11-25 that want their user to open a web page.
+/// The error of servers of 2025-11-25 that need their user to open a web page.
 const WEB_PAGE_REQUIRED: i64 = -32042;
-/// A run that was started by so many others calls no server: runs that start each other end there.
+/// The maximum number of runs that started one another. A deeper run calls no server, so that loops of runs end.
 const MAX_DEPTH: u32 = 3;
 
 /// Returns the request for a page of the list of tools.
@@ -27,8 +27,8 @@ pub(crate) fn list_question(cursor: Option<String>) -> Question {
     Question { params: Map::from_iter(params), ..Question::new("tools/list") }
 }
 
-/// Lists the tools. `first`: the first page, where it was read already. `tool`: the only tool that is kept; `None`:
-/// all.
+/// Lists the tools. `first` is the first page, if it was already read. `tool` is the only tool that is kept; `None`
+/// means all.
 pub(crate) async fn list(
     connection: &mut dyn Connection,
     first: Option<String>,
@@ -51,7 +51,7 @@ pub(crate) async fn list(
     }
 }
 
-/// Checks a call before anything is sent.
+/// Checks a call before it is sent.
 pub(crate) fn check(request: &ToolRequest) -> Result<(), CallError> {
     if request.depth > MAX_DEPTH {
         return Err(CallError::refused(format!(
@@ -69,7 +69,7 @@ pub(crate) fn check(request: &ToolRequest) -> Result<(), CallError> {
     Ok(())
 }
 
-/// Calls a tool. `listed`: the tools that the server lists now, where a definition is compared.
+/// Calls a tool. `listed` are the current tools of the server, if a definition is compared.
 pub(crate) async fn call(
     connection: &mut dyn Connection,
     request: ToolRequest,
@@ -105,7 +105,7 @@ pub(crate) async fn call(
     }
 }
 
-/// Returns the words for the capabilities that a server needs.
+/// Returns the names of the capabilities that a server needs.
 fn capabilities(data: Option<&Value>) -> Vec<String> {
     let needed = data.and_then(|data| data.get("requiredCapabilities")).and_then(Value::as_object);
     let known = ["elicitation", "roots", "sampling", "tasks"];
@@ -114,8 +114,8 @@ fn capabilities(data: Option<&Value>) -> Vec<String> {
     if words.is_empty() { vec!["a capability that is not offered".to_owned()] } else { words }
 }
 
-/// Returns the error of something that happened before a call was sent: the call was certainly not made. A server that
-/// fails then is away.
+/// Returns the error of a failure before a call was sent: the call was certainly not made. A failure of the server
+/// means that it is unreachable.
 pub(crate) fn before_call(error: CallError) -> CallError {
     let is_away = matches!(error.class, ErrorClass::Status(408 | 500..));
     let class = if is_away { ErrorClass::Unreachable } else { error.class };

@@ -1,4 +1,4 @@
-//! The version that each server speaks, as far as it was found out. In memory only; what is forgotten is asked again.
+//! The cache of the detected version of each server. It is in memory only, and a missing version is detected again.
 
 use std::{
     collections::BTreeMap,
@@ -9,10 +9,10 @@ use signoff_executor::{ServerAddress, ToolServer};
 
 use crate::protocol::Protocol;
 
-/// The most servers that are remembered.
+/// The maximum number of cached servers.
 const MOST: usize = 1024;
 
-/// The servers of which the version is known, by namespace and address.
+/// The servers with a known version, by namespace and address.
 #[derive(Debug, Default)]
 pub(crate) struct KnownServers(Mutex<BTreeMap<(String, ServerAddress), Protocol>>);
 
@@ -38,7 +38,7 @@ impl KnownServers {
     }
 }
 
-/// The namespace is a part of it because a server of one tenant must not change what others send.
+/// With the namespace, so that a server of one tenant cannot change the requests of others.
 fn key(server: &ToolServer) -> (String, ServerAddress) {
     (server.namespace.clone(), server.address.clone())
 }

@@ -1,24 +1,24 @@
-//! Messages of JSON-RPC: requests as they are written, answers as they are read.
+//! Messages of JSON-RPC: written requests, and parsed answers.
 //!
-//! Parts of an answer stay text until it is known how long they are: as values they take up to forty times the memory.
+//! Parts of an answer stay text until their length is checked, because parsed values take up to forty times the memory.
 
 use serde::Deserialize;
 use serde_json::{Map, Value, json, value::RawValue};
 use signoff_executor::{CallError, ErrorClass, excerpt};
 
-/// The most characters of the text of an error.
+/// The maximum length of the text of an error, in characters.
 const MAX_MESSAGE: usize = 2000;
-/// The most bytes of the data of an error that are read.
+/// The maximum size of the data of an error that is read, in bytes.
 const MAX_DATA: usize = 4096;
 
 /// An answer to a request.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Answered {
-    /// The JSON of the result.
+    /// The result as JSON.
     Result(String),
     /// An error.
     Error(RpcError),
-    /// A request of the server instead of an answer, by its name.
+    /// Requests of the server instead of an answer, by their names.
     AskedBack(Vec<String>),
 }
 
@@ -33,13 +33,13 @@ pub(crate) struct RpcError {
 /// The reason why an answer cannot be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unreadable {
-    /// It is not a message, or not of the form that the request asks for.
+    /// It is not a message, or lacks the form that the request requires.
     Form(&'static str),
-    /// It answers another request, with this number.
+    /// It answers another request, the one with this number.
     OtherId(Option<u64>),
     /// It ended before the request was answered.
     Missing,
-    /// It has more bytes than this.
+    /// It has more bytes than this limit.
     TooLarge(usize),
 }
 
@@ -59,7 +59,7 @@ impl Unreadable {
 }
 
 impl Answered {
-    /// Returns the result of a request that is no call of a tool.
+    /// Returns the result of a request that is not a call of a tool.
     pub(crate) fn result(self, target: &str) -> Result<String, CallError> {
         match self {
             Self::Result(result) => Ok(result),
@@ -111,14 +111,14 @@ struct ErrorBody<'a> {
     data: Option<&'a RawValue>,
 }
 
-/// Reads a message. Returns the answer to request `id`, or `None` for a message that is passed over: a notification, or
-/// a ping.
+/// Parses a message. Returns the answer to request `id`, or `None` for a message that is ignored: a notification, or a
+/// ping.
 ///
 /// # Errors
-/// No message, or the answer to another request. An error without a number counts as the answer.
+/// It is not a message, or it answers another request. An error without a number counts as the answer.
 pub(crate) fn read(document: &[u8], id: u64) -> Result<Option<Answered>, Unreadable> {
     const NO_MESSAGE: Unreadable = Unreadable::Form("something other than a message of JSON-RPC");
-    // A struct could also be read from a list.
+    // Serde would also read a struct from a list.
     if !document.trim_ascii_start().starts_with(b"{") {
         return Err(NO_MESSAGE);
     }
@@ -143,7 +143,7 @@ pub(crate) fn read(document: &[u8], id: u64) -> Result<Option<Answered>, Unreada
     }
 }
 
-/// Reads the error in the answer to request `id`, if the answer is one.
+/// Parses the error in the answer to request `id`, if the answer is one.
 pub(crate) fn read_error(document: &[u8], id: u64) -> Option<Answered> {
     read(document, id).ok().flatten().filter(|answered| matches!(answered, Answered::Error(_)))
 }
@@ -159,13 +159,13 @@ fn rpc_error(error: &RawValue) -> Result<RpcError, Unreadable> {
     })
 }
 
-/// Returns the word for what a server asks for by a request.
+/// Returns the word for the request of a server.
 pub(crate) fn wanted(method: &str) -> String {
     match method {
         "sampling/createMessage" => "sampling".to_owned(),
         "elicitation/create" => "elicitation".to_owned(),
         "roots/list" => "roots".to_owned(),
-        // No word of a server is repeated.
+        // Text of a server is not repeated.
         _ => "another request".to_owned(),
     }
 }

@@ -1,4 +1,4 @@
-//! The list of tools of a server, which is read page by page, within bounds.
+//! The list of tools of a server, read page by page, with limits.
 
 use std::collections::BTreeSet;
 
@@ -8,29 +8,29 @@ use signoff_api::catalogue::{Catalogue, CatalogueError, Listing};
 
 use crate::param_headers;
 
-/// The most pages of a list.
+/// The maximum number of pages of a list.
 const MAX_PAGES: usize = 16;
-/// The most bytes of the mark of the next page.
+/// The maximum size of the cursor of the next page, in bytes.
 const MAX_CURSOR: usize = 4096;
 
-/// The reason why a list is refused. No tool of it is offered.
+/// The reason why a list is refused. None of its tools are offered.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum ListError {
-    /// The tools are no catalogue.
+    /// The tools are not a valid catalogue.
     #[error(transparent)]
     Catalogue(#[from] CatalogueError),
     /// More pages than [`MAX_PAGES`].
     #[error("its list has more than {} pages", MAX_PAGES)]
     TooManyPages,
-    /// The mark of a page came again, so the list would never end.
+    /// A cursor was repeated, so the list would never end.
     #[error("its list of tools names a page again that was read already")]
     RepeatedCursor,
-    /// Something else than a list of tools.
+    /// The page is not a list of tools.
     #[error("{0}")]
     Form(&'static str),
 }
 
-/// A list of which some pages are read.
+/// The pages of a list that were read so far.
 #[derive(Debug, Default)]
 pub(crate) struct ToolPages {
     listing: Listing,
@@ -38,7 +38,7 @@ pub(crate) struct ToolPages {
     pages: usize,
 }
 
-/// A page of a list, as the server writes it.
+/// A page of a list, as written by the server.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Page<'a> {
@@ -49,12 +49,12 @@ struct Page<'a> {
 }
 
 impl ToolPages {
-    /// Returns a list of which nothing is read. `tool`: the only tool that is kept; `None`: all.
+    /// Returns an empty list. `tool` is the only tool that is kept; `None` means all.
     pub(crate) fn new(tool: Option<&str>) -> Self {
         Self { listing: tool.map(Listing::of_tool).unwrap_or_default(), ..Self::default() }
     }
 
-    /// Adds a page, the JSON of a result. Returns the mark of the next page, if there is one.
+    /// Adds a page, the JSON of a result. Returns the cursor of the next page, if there is one.
     pub(crate) fn add(&mut self, page: &str) -> Result<Option<String>, ListError> {
         const NO_LIST: ListError = ListError::Form("it answered something other than a list of tools");
         let page: Page<'_> = serde_json::from_str(page).map_err(|_| NO_LIST)?;

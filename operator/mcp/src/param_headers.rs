@@ -1,4 +1,4 @@
-//! Arguments that a server wants as headers too, by `x-mcp-header` in the schema of its tool.
+//! Arguments that are also sent as headers, by `x-mcp-header` in the schema of their tool.
 
 use std::collections::BTreeSet;
 
@@ -7,30 +7,30 @@ use serde_json::Value;
 
 /// The keyword in the schema of an argument.
 const KEYWORD: &str = "x-mcp-header";
-/// The most headers of a tool.
+/// The maximum number of headers of a tool.
 const MOST: usize = 16;
-/// The longest name.
+/// The maximum length of a name, in characters.
 const MAX_NAME: usize = 64;
-/// The most bytes of a value.
+/// The maximum size of a value, in bytes.
 const MAX_VALUE: usize = 4096;
-/// The greatest integer that every JSON reader reads alike.
+/// The largest integer on which all JSON readers agree.
 const MAX_INTEGER: u64 = (1 << 53) - 1;
 /// The mark of an encoded value.
 const ENCODED: &str = "=?base64?";
 
-/// An argument that is sent as a header too.
+/// An argument that is also sent as a header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ParamHeader {
-    /// The name, without what all such headers begin with.
+    /// The name, without the common prefix of such headers.
     name: String,
-    /// The way to the argument, from the outermost object.
+    /// The path of the argument, from the outermost object.
     path: Vec<String>,
 }
 
-/// Returns the arguments that a schema wants as headers.
+/// Returns the arguments that a schema marks as headers.
 ///
 /// # Errors
-/// A keyword that the protocol does not allow there. The tool is not offered then.
+/// A keyword at a position that the protocol does not allow. The tool is then not offered.
 pub(crate) fn of_schema(schema: &Value) -> Result<Vec<ParamHeader>, &'static str> {
     let mut found = Vec::new();
     walk(schema, &mut Vec::new(), true, &mut found)?;
@@ -44,7 +44,7 @@ pub(crate) fn of_schema(schema: &Value) -> Result<Vec<ParamHeader>, &'static str
     Ok(found)
 }
 
-/// Notes the keywords in a schema. `is_reachable`: whether only `properties` lead to it.
+/// Collects the keywords in a schema. `is_reachable` says whether it is reached through `properties` only.
 fn walk(
     schema: &Value,
     path: &mut Vec<String>,
@@ -88,7 +88,7 @@ fn walk(
     Ok(())
 }
 
-/// Returns the headers of a call: their names and values.
+/// Returns the names and values of the headers of a call.
 ///
 /// # Errors
 /// An argument that cannot be a header.
@@ -120,7 +120,7 @@ fn integer(number: &serde_json::Number) -> Option<String> {
     exact.map(|integer| integer.to_string())
 }
 
-/// Returns a value as a header has it.
+/// Encodes a value for a header.
 pub(crate) fn encoded(value: &str) -> String {
     let is_visible = value.bytes().all(|byte| matches!(byte, 0x20..=0x7E | b'\t'));
     let is_trimmed = value.trim_matches([' ', '\t']).len() == value.len();
@@ -131,7 +131,7 @@ pub(crate) fn encoded(value: &str) -> String {
     format!("{ENCODED}{}?=", BASE64_STANDARD.encode(value))
 }
 
-/// Whether a text can be a part of the name of a header.
+/// Whether a text can be part of the name of a header.
 fn is_token(name: &str) -> bool {
     let is_part = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
     !name.is_empty() && name.len() <= MAX_NAME && name.bytes().all(is_part)

@@ -1,4 +1,4 @@
-//! The two versions of the protocol, and the signs that tell a server of the one from a server of the other.
+//! The two versions of the protocol, and the detection of a server's version.
 
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -6,24 +6,24 @@ use signoff_api::names::ANNOTATION_DEPTH;
 
 use crate::message::{Answered, RpcError};
 
-/// The headers of a request do not match its body.
+/// The error of a request whose headers do not match its body.
 pub(crate) const HEADER_MISMATCH: i64 = -32020;
-/// The server needs a capability that the client does not have.
+/// The error of a server that needs a capability which the client lacks.
 pub(crate) const MISSING_CAPABILITY: i64 = -32021;
-/// The server does not speak the version of the request.
+/// The error of a server that does not support the version of the request.
 pub(crate) const UNSUPPORTED_VERSION: i64 = -32022;
 
 /// A version of the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
-    /// 2026-07-28: each request stands alone.
+    /// 2026-07-28: requests are independent of each other.
     Stateless,
     /// 2025-11-25: a session, which begins with a handshake.
     Session,
 }
 
 impl Protocol {
-    /// Returns the version as it is written in requests.
+    /// Returns the version as in requests.
     #[must_use]
     pub fn version(self) -> &'static str {
         match self {
@@ -66,8 +66,8 @@ fn client_info() -> Value {
     json!({"name": "signoff", "version": env!("CARGO_PKG_VERSION")})
 }
 
-/// Returns the version that a server speaks, by its answer to a harmless request of the newer one. `None` if the answer
-/// does not tell. `answered`: `None` where the answer has no message.
+/// Returns the version of a server by its answer to a harmless request of the newer version, or `None` if the answer
+/// does not show it. `answered` is `None` if the answer has no message.
 ///
 /// A server of the older version that does not check versions answers too, but its result has no type.
 pub(crate) fn spoken(status: u16, answered: Option<&Answered>) -> Option<Protocol> {
@@ -87,7 +87,7 @@ pub(crate) fn spoken(status: u16, answered: Option<&Answered>) -> Option<Protoco
     }
 }
 
-/// Whether an error lists a version among those that the server speaks.
+/// Whether an error lists a version among the supported ones.
 fn names(error: &RpcError, protocol: Protocol) -> bool {
     let supported = error.data.as_ref().and_then(|data| data.get("supported")).and_then(Value::as_array);
     supported.is_some_and(|supported| supported.iter().any(|version| version.as_str() == Some(protocol.version())))

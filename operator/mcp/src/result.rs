@@ -1,6 +1,7 @@
-//! The result of a tool as data: structured content, otherwise texts, with a marker for everything else.
+//! The result of a tool as data: structured content, otherwise texts, with a marker for each other part.
 //!
-//! **Invariant:** metadata is dropped, no content is fetched, and what is no text is only counted and digested.
+//! **Invariant:** metadata is dropped, no content is fetched, and content that is not text is only counted and
+//! digested.
 
 use std::collections::BTreeMap;
 
@@ -12,14 +13,15 @@ use signoff_executor::{Attachment, ToolEnding, ToolOutput, excerpt};
 
 use crate::message::{Unreadable, wanted};
 
-/// The most blocks of a result.
+/// The maximum number of blocks of a result.
 const MAX_BLOCKS: usize = 256;
-/// Longer structured content stays a text.
+/// The maximum size of structured content in bytes. Longer content stays a text.
 const MAX_STRUCTURED: usize = 256 * 1024;
-/// Structured content of more values stays a text too: as values it could take a hundred times its memory.
+/// The maximum number of values of structured content. Content with more stays a text, because as values it could take
+/// a hundred times its memory.
 const MAX_VALUES: usize = 4096;
 
-/// A result, as the server writes it.
+/// A result, as written by the server.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct WrittenResult<'a> {
@@ -37,7 +39,7 @@ struct WrittenResult<'a> {
     task: Option<&'a RawValue>,
 }
 
-/// A request that the server makes in place of a result.
+/// A request of the server instead of a result.
 #[derive(Deserialize)]
 struct InputRequest {
     method: String,
@@ -81,10 +83,10 @@ struct Resource {
     mime_type: Option<String>,
 }
 
-/// Reads the JSON of a result.
+/// Parses the JSON of a result.
 ///
 /// # Errors
-/// Something that is no result of a tool.
+/// The JSON is not a result of a tool.
 pub(crate) fn read(json: &str) -> Result<ToolEnding, Unreadable> {
     const FORM: Unreadable = Unreadable::Form("something other than a result of a tool");
     let written: WrittenResult<'_> = serde_json::from_str(json).map_err(|_| FORM)?;
@@ -113,7 +115,7 @@ pub(crate) fn read(json: &str) -> Result<ToolEnding, Unreadable> {
     }
     let is_error = written.is_error.unwrap_or_default();
     let text = texts.join("\n");
-    // The text of an error says what failed.
+    // The text of an error describes the failure.
     let structured = written.structured_content.filter(|_| !is_error || text.is_empty());
     let response = match structured {
         Some(json) if json.get().len() <= MAX_STRUCTURED && count_values(json.get()) <= MAX_VALUES => {
@@ -131,7 +133,7 @@ enum Content {
     Other(Attachment),
 }
 
-/// `json`: the whole block, of which the digest is taken where its content is not known.
+/// Reads a block. `json` is the whole block, whose digest is used if its content is unknown.
 fn read_block(block: Block, json: &str) -> Content {
     let Block { kind, text, data, mime_type, uri, resource } = block;
     let (kind, media_type, bytes) = match kind.as_str() {
@@ -150,19 +152,19 @@ fn read_block(block: Block, json: &str) -> Content {
     Content::Other(Attachment { kind, media_type, bytes: bytes.len(), digest: Digest::of_bytes(&bytes) })
 }
 
-/// Returns the bytes that a text encodes, or those of the text if it encodes none.
+/// Returns the bytes that a text encodes, or the bytes of the text if it encodes none.
 fn decoded(text: String) -> Vec<u8> {
     BASE64_STANDARD.decode(&text).unwrap_or_else(|_| text.into_bytes())
 }
 
-/// Returns the text that stands for an attachment.
+/// Returns the marker for an attachment.
 fn marker(attachment: &Attachment) -> String {
     let Attachment { kind, media_type, bytes, digest } = attachment;
     let space = if media_type.is_empty() { "" } else { " " };
     format!("[{kind}{space}{media_type}, {bytes} bytes, {digest}, left out]")
 }
 
-/// Returns the words for what a server asks for, each once.
+/// Returns the words for the requests of a server, without duplicates.
 fn asked(requests: BTreeMap<String, InputRequest>) -> Vec<String> {
     let mut words: Vec<String> = requests
         .into_values()

@@ -1,6 +1,6 @@
-//! The end of a session: a call that is not answered is cancelled, and the server is told that the session is over.
+//! The end of a session: an unanswered call is canceled, and the server is notified that the session has ended.
 //!
-//! Both happen after the call, in a task of their own: they delay no result, and need no caller that waits.
+//! Both happen after the call, in a separate task, so that they delay no result.
 
 use std::{sync::Arc, time::Duration};
 
@@ -12,10 +12,10 @@ use crate::message::notification;
 
 /// The time for each of the two requests.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// The most sessions that are ended at once. Further sessions are left to their servers.
+/// The maximum number of sessions that are ended at once. Further sessions are left to their servers.
 const MOST: usize = 64;
 
-/// The number of sessions that are being ended.
+/// The number of sessions that are currently being ended.
 #[derive(Clone, Debug)]
 pub(crate) struct Endings(Arc<watch::Sender<usize>>);
 
@@ -29,7 +29,7 @@ impl Endings {
     /// Waits until no session is being ended.
     pub(crate) async fn settled(&self) {
         let mut open = self.0.subscribe();
-        // The sender is here, so the wait cannot fail.
+        // `self` holds the sender, so the wait cannot fail.
         drop(open.wait_for(|open| *open == 0).await);
     }
 
@@ -54,22 +54,22 @@ pub(crate) struct Session {
     endings: Endings,
 }
 
-/// All that ends a session.
+/// The data for ending a session.
 struct SessionEnd {
     http: HttpClient,
-    /// A request of the session, with its number and the key.
+    /// A request of the session, with its id and the key.
     request: HttpRequest,
-    /// The request that is not answered.
+    /// The unanswered request.
     in_flight: Option<u64>,
 }
 
 impl Session {
-    /// Returns a session in which every request has the address and the headers of this one.
+    /// Returns a session whose requests have the address and the headers of this one.
     pub(crate) fn new(http: HttpClient, request: HttpRequest, endings: Endings) -> Self {
         Self { ending: Some(SessionEnd { http, request, in_flight: None }), endings }
     }
 
-    /// Notes the request that waits for its answer, if one does.
+    /// Sets the request in flight, or `None`.
     pub(crate) fn set_in_flight(&mut self, id: Option<u64>) {
         if let Some(ending) = &mut self.ending {
             ending.in_flight = id;
@@ -93,7 +93,7 @@ impl Drop for Session {
 }
 
 impl SessionEnd {
-    /// Cancels the request that is not answered, and ends the session. Servers need not understand either.
+    /// Cancels the unanswered request, and ends the session. Servers need not support either.
     async fn say(self) {
         if let Some(id) = self.in_flight {
             let params = json!({"requestId": id, "reason": "the call ended without an answer"});

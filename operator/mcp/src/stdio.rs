@@ -1,6 +1,6 @@
-//! A server that a local run starts as a command, and asks over its standard streams.
+//! A server that a local run starts as a command, with requests over its standard streams.
 //!
-//! **Invariant:** only local runs come here, after a person has confirmed the command; the operator starts no command.
+//! **Invariant:** used by local runs only, after a person has confirmed the command; the operator starts no command.
 
 mod command;
 mod process;
@@ -24,26 +24,26 @@ use crate::{
 };
 use process::ServerProcess;
 
-/// The time in which a server of the newer version answers the first request.
+/// The time in which a server of the newer version must answer the first request.
 const PROBE: Duration = Duration::from_secs(10);
 
-/// A server that runs as a command. It ends when it is dropped, with every process that it started in its group.
+/// A server that runs as a command. When it is dropped, it ends with every process of its group.
 pub struct StdioServer {
     process: ServerProcess,
     protocol: Protocol,
-    /// The server for people.
+    /// The name of the server for people.
     target: String,
     next_id: u64,
     deadline: Instant,
-    /// Whether what it writes can no longer be told apart.
+    /// Whether its stream is out of sync.
     is_broken: bool,
 }
 
 impl StdioServer {
-    /// Starts a server and finds out which version of the protocol it speaks.
+    /// Starts a server and detects its version of the protocol.
     ///
     /// # Errors
-    /// The command does not start, or does not answer as a server does.
+    /// The command does not start, or does not answer like a server.
     pub async fn start(name: &str, command: &ResolvedCommand, timeout: Duration) -> Result<Self, CallError> {
         let target = format!("MCP server {name} (a command)");
         let process = ServerProcess::start(command).map_err(|why| {
@@ -56,7 +56,7 @@ impl StdioServer {
         let probed = server.ask(Question::new("server/discover")).await;
         server.deadline = deadline;
         let protocol = match probed {
-            // No time passes over a server whose streams have ended.
+            // The failure of a server whose streams have ended is not a timeout.
             Err(error) if server.is_broken => return Err(before_call(error)),
             Err(_) => Protocol::Session,
             Ok(answered) => match spoken(200, Some(&answered)) {
@@ -72,7 +72,7 @@ impl StdioServer {
         Ok(server)
     }
 
-    /// Returns the version of the protocol that is spoken.
+    /// Returns the version of the protocol.
     #[must_use]
     pub fn protocol(&self) -> Protocol {
         self.protocol
@@ -81,7 +81,7 @@ impl StdioServer {
     /// Returns the tools that the server offers.
     ///
     /// # Errors
-    /// The server does not answer, or its list passes a bound.
+    /// The server does not answer, or its list exceeds a limit.
     pub async fn catalogue(&mut self, timeout: Duration) -> Result<Catalogue, CallError> {
         self.deadline = deadline_after(timeout)?;
         list(self, None, None).await
@@ -131,7 +131,7 @@ impl StdioServer {
     }
 
     async fn write(&mut self, message: &str) -> Result<(), CallError> {
-        // A message that is written in part ends the conversation, also where its caller stops waiting.
+        // A partly written message breaks the connection, also if the caller stops waiting.
         self.is_broken = true;
         match timeout_at(self.deadline, self.process.write(message)).await {
             Ok(Ok(())) => {
@@ -143,7 +143,7 @@ impl StdioServer {
         }
     }
 
-    /// Reads the answer to a request. Answers to earlier requests, which were given up, are passed over.
+    /// Reads the answer to a request. Answers to earlier, canceled requests are ignored.
     async fn answer(&mut self, id: u64) -> Result<Answered, CallError> {
         loop {
             let line = match timeout_at(self.deadline, self.process.line()).await {

@@ -1,4 +1,4 @@
-//! The command of a server: the program that it names, what a person confirms, and the digest of both.
+//! The command of a server: its program, its description for a person, and the digest for the confirmation.
 
 use std::{
     collections::BTreeMap,
@@ -10,9 +10,9 @@ use serde_json::json;
 use signoff_api::Digest;
 use signoff_executor::excerpt;
 
-/// The most bytes of a program, so that a digest of it takes no long time.
+/// The maximum size of a program in bytes, so that its digest does not take long.
 const MAX_PROGRAM: u64 = 512 * 1024 * 1024;
-/// Programs that fetch what they run: the words with which their command lines begin.
+/// Programs that fetch the code they run: the words at the beginning of their command lines.
 const FETCHING: [&[&str]; 11] = [
     &["npx"],
     &["bunx"],
@@ -26,17 +26,17 @@ const FETCHING: [&[&str]; 11] = [
     &["pipx", "run"],
     &["uv", "tool", "run"],
 ];
-/// Options of these programs that name a package.
+/// The options of these programs that name a package.
 const PACKAGE: [&str; 4] = ["-p", "--package", "--from", "--with"];
 
 /// A command that starts a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerCommand {
-    /// The program: a path, or a name that is looked for in `PATH`.
+    /// The program: a path, or a name that is searched in `PATH`.
     pub program: String,
     /// The arguments.
     pub arguments: Vec<String>,
-    /// The variables of its environment, beside `PATH` and `HOME`.
+    /// The environment variables, in addition to `PATH` and `HOME`.
     pub env: BTreeMap<String, String>,
 }
 
@@ -44,7 +44,7 @@ pub struct ServerCommand {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResolvedCommand {
     command: ServerCommand,
-    /// The file of the program, as it was found: some programs go by the name by which they are called.
+    /// The file of the program as found, because some programs depend on the name by which they are called.
     named: PathBuf,
     /// The same file without links.
     file: PathBuf,
@@ -54,11 +54,11 @@ pub struct ResolvedCommand {
 }
 
 impl ServerCommand {
-    /// Finds the file of the program and computes the digest that a person confirms: of the file, its content, the
+    /// Finds the file of the program and computes the digest for the confirmation: of the file, its content, the
     /// arguments, the environment and the current folder, in which it runs.
     ///
     /// # Errors
-    /// There is no such program, or it cannot be read.
+    /// The program does not exist, or cannot be read.
     pub fn resolve(self) -> io::Result<ResolvedCommand> {
         let found = found_in_path(&self.program).ok_or_else(|| {
             io::Error::new(io::ErrorKind::NotFound, format!("there is no program {}", excerpt(&self.program, [])))
@@ -83,7 +83,7 @@ impl ServerCommand {
         Ok(ResolvedCommand { command: self, named, file, folder, digest })
     }
 
-    /// Returns the package that is fetched in whatever version is the newest, if the program fetches one.
+    /// Returns the package of which the program fetches the newest version, or `None`.
     #[must_use]
     pub fn unpinned_package(&self) -> Option<&str> {
         let name = Path::new(&self.program).file_stem()?.to_str()?;
@@ -103,7 +103,7 @@ impl ServerCommand {
     }
 }
 
-/// Whether a package is named with one version, not with a range, a tag or none.
+/// Whether a package is named with one version, and not with a range, a tag or no version.
 fn is_pinned(package: &str) -> bool {
     // The first character can be the `@` of a scope.
     let version = package.rsplit_once('@').filter(|(before, _)| !before.is_empty()).map(|(_, version)| version);
@@ -113,13 +113,13 @@ fn is_pinned(package: &str) -> bool {
 }
 
 impl ResolvedCommand {
-    /// Returns the digest that a person confirms.
+    /// Returns the digest for the confirmation.
     #[must_use]
     pub fn digest(&self) -> &Digest {
         &self.digest
     }
 
-    /// Returns the command as a person confirms it: the file, then an argument a line, then the file without links, the
+    /// Returns the lines of the command for the confirmation: the file, each argument, the file without links, the
     /// folder, and the names of variables.
     #[must_use]
     pub fn lines(&self) -> Vec<String> {
@@ -149,7 +149,7 @@ impl ResolvedCommand {
     }
 }
 
-/// Returns the file of a program, as a shell finds it.
+/// Returns the file of a program, found like a shell does.
 fn found_in_path(program: &str) -> Option<PathBuf> {
     if program.contains('/') {
         return Some(PathBuf::from(program)).filter(|file| file.is_file());

@@ -1,4 +1,4 @@
-//! The process of a server: lines in, lines out, and its end.
+//! The process of a server: its lines, and its end.
 
 use std::{
     env, io,
@@ -16,26 +16,26 @@ use tokio::{
 
 use super::command::ResolvedCommand;
 
-/// The most bytes of a line.
+/// The maximum size of a line, in bytes.
 const MAX_LINE: usize = HTTP_ANSWER_BYTES;
-/// The most bytes that are kept of what a server writes for people.
+/// The maximum size of the kept output of a server for people, in bytes.
 const MAX_WORDS: usize = 2048;
 
 /// A running server.
 pub(super) struct ServerProcess {
     child: Child,
-    /// The group of the process, which is its own.
+    /// The process group of the server.
     group: Option<Pid>,
     input: ChildStdin,
     output: BufReader<ChildStdout>,
-    /// The line that is received.
+    /// The current line.
     line: Vec<u8>,
     words: Arc<Mutex<Vec<u8>>>,
     listening: Option<JoinHandle<()>>,
 }
 
 impl ServerProcess {
-    /// Starts a command in a process group of its own, with `PATH`, `HOME` and its own variables only.
+    /// Starts a command in its own process group, with `PATH`, `HOME` and its own variables only.
     pub(super) fn start(command: &ResolvedCommand) -> io::Result<Self> {
         let inherited = ["PATH", "HOME"].into_iter().filter_map(|name| Some((name, env::var_os(name)?)));
         let mut child = Command::new(command.file())
@@ -67,7 +67,7 @@ impl ServerProcess {
         self.input.flush().await
     }
 
-    /// Returns the next line, or `None` at the end. What is received of a line is kept if the caller stops waiting.
+    /// Returns the next line, or `None` at the end. A partly received line is kept if the caller stops waiting.
     pub(super) async fn line(&mut self) -> io::Result<Option<Vec<u8>>> {
         loop {
             let available = self.output.fill_buf().await?;
@@ -87,10 +87,10 @@ impl ServerProcess {
         }
     }
 
-    /// Returns the end of what a server that has ended wrote for people, on one line.
+    /// Returns the end of the error output of a server that has ended, on one line.
     pub(super) async fn last_words(&mut self) -> String {
         if let Some(listening) = self.listening.take() {
-            // Processes that it started may hold the stream open.
+            // Processes that the server started can keep the stream open.
             let _ = tokio::time::timeout(std::time::Duration::from_millis(200), listening).await;
         }
         let words = self.words.lock().unwrap_or_else(PoisonError::into_inner);
@@ -100,7 +100,7 @@ impl ServerProcess {
 
 impl Drop for ServerProcess {
     fn drop(&mut self) {
-        // The number of the group is its own as long as the process was not waited for.
+        // The group id is valid as long as the process was not waited for.
         let is_running = self.child.id().is_some();
         if let Some(group) = self.group.filter(|_| is_running) {
             let _ = kill_process_group(group, Signal::KILL);
@@ -108,7 +108,7 @@ impl Drop for ServerProcess {
     }
 }
 
-/// Keeps the end of a stream.
+/// Reads a stream, and keeps its end.
 async fn listen(mut stream: ChildStderr, words: Arc<Mutex<Vec<u8>>>) {
     let mut piece = [0; 1024];
     while let Ok(count @ 1..) = stream.read(&mut piece).await {

@@ -1,4 +1,4 @@
-//! A call is sent only as it was decided about: that tool, that definition, those arguments. The witness is the log of
+//! Tests that a call is sent only as it was approved: that tool, that definition, those arguments. They read the log of
 //! the server.
 
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::server::{
     with_session,
 };
 
-/// A definition of the same tool with another field.
+/// Returns a definition of the same tool with another field.
 fn changed(field: &str, value: Value) -> Value {
     let mut tool = refund();
     tool[field] = value;
@@ -65,7 +65,7 @@ async fn a_server_restarted_with_other_annotations_is_not_called() {
     let reply = client.call(&server.tools(), request.clone(), TIMEOUT).await.unwrap();
     assert!(matches!(reply.ending, ToolEnding::Changed(Some(_))), "{reply:?}");
     assert!(calls(&server).is_empty());
-    // The definition that was decided about came back.
+    // The approved definition is back.
     restarts.store(0, Ordering::SeqCst);
     assert_eq!(output(client.call(&server.tools(), request, TIMEOUT).await.unwrap()).response, json!("paid"));
     assert_eq!(calls(&server).len(), 1);

@@ -1,4 +1,4 @@
-//! Catalogues over the wire: paging, bounds, names, and a server that is away.
+//! Tests of catalogues over the wire: paging, limits, names, and an unreachable server.
 
 use serde_json::{Value, json};
 use signoff_api::catalogue::Catalogue;
@@ -12,7 +12,7 @@ async fn list(server: &Server) -> Result<Catalogue, CallError> {
     client().list(&server.tools(), TIMEOUT).await.map(|(catalogue, _)| catalogue)
 }
 
-/// Lists the tools of a server whose pages have these marks of the next one, by the mark that they are asked for with.
+/// Lists the tools of a server. `next` returns the cursor of the next page for a cursor.
 async fn paged(next: impl Fn(&str) -> Value + Send + Sync + 'static) -> (Result<Catalogue, CallError>, Server) {
     let server = Server::start(move |request| {
         let cursor = request.body["params"]["cursor"].as_str().unwrap_or("first").to_owned();
@@ -89,7 +89,7 @@ async fn a_page_that_is_too_long_or_no_list_is_refused() {
 async fn a_server_that_is_away_is_unreachable_and_can_be_asked_again() {
     let gone = Server::start(|_| Reply::Bytes(Vec::new())).await;
     let mut tools_of = gone.tools();
-    // A port that was free a moment ago.
+    // A port that was free a moment before.
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     tools_of.address = ServerAddress::Url(format!("http://{free}/mcp"));
     let away = client().list(&tools_of, TIMEOUT).await.unwrap_err();

@@ -1,4 +1,4 @@
-//! Servers that are commands: a shell that answers line by line.
+//! Tests of servers that are commands: a shell that answers line by line.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -18,7 +18,7 @@ const LISTED: &str = concat!(
     r#""inputSchema":{"type":"object"},"annotations":{"destructiveHint":true}}]}}"#
 );
 
-/// A shell that does this, and keeps every line that it is sent in a file.
+/// Returns a shell command with this script, which writes every received line to a file.
 fn shell(log: &Path, script: &str) -> ServerCommand {
     let next = r#"next() { read -r line && printf '%s\n' "$line" >> "$LOG"; }"#;
     let env = BTreeMap::from([("LOG".to_owned(), log.to_str().unwrap().to_owned())]);
@@ -76,7 +76,7 @@ async fn a_command_sees_path_home_and_its_own_variables_only() {
     assert!(!failed.sent && failed.message.contains("it has ended"), "{failed:?}");
     let sent = fs::read_to_string(&log).unwrap();
     let names: Vec<_> = sent.lines().filter_map(|line| line.split_once('=')).map(|(name, _)| name).collect();
-    // The last three are of the shell itself.
+    // The last three are set by the shell itself.
     assert!(names.iter().all(|name| ["HOME", "LOG", "PATH", "PWD", "SHLVL", "_"].contains(name)), "{names:?}");
 }
 
@@ -131,7 +131,7 @@ async fn every_process_of_a_command_ends_with_it() {
     assert!(eventually(|| fs::read_to_string(&pid).is_ok_and(|text| text.ends_with('\n'))).await);
     drop(server);
     let number = fs::read_to_string(&pid).unwrap();
-    // A process that ended and that no parent has asked about yet counts as ended.
+    // A process that has ended and was not waited for counts as ended.
     let has_ended = || {
         let state = fs::read_to_string(format!("/proc/{}/stat", number.trim())).unwrap_or_default();
         state.is_empty() || state.contains(") Z ")
@@ -139,7 +139,7 @@ async fn every_process_of_a_command_ends_with_it() {
     assert!(eventually(has_ended).await);
 }
 
-/// Whether something becomes true within five seconds: nothing tells of a process of another.
+/// Waits up to five seconds until a condition holds. There is no event for the process of another program.
 async fn eventually(is_true: impl Fn() -> bool) -> bool {
     for _ in 0..500 {
         if is_true() {

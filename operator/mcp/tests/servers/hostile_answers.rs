@@ -1,4 +1,4 @@
-//! A hostile server: one mode for each way in which an answer can be wrong. A call that was sent is never sent again.
+//! Tests with a hostile server: one mode for each kind of invalid answer. A sent call is never sent again.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::server::{
     output, refund, stateless, text, tools, with_session,
 };
 
-/// A server that answers calls of tools in a mode of its own, and everything else as it should.
+/// Starts a server that answers calls of tools in a given mode, and other requests correctly.
 async fn hostile(mode: impl Fn(&Received) -> Reply + Send + Sync + 'static) -> Server {
     Server::start(move |request| match request.asks() {
         "tools/call" => mode(request),
@@ -19,7 +19,7 @@ async fn hostile(mode: impl Fn(&Received) -> Reply + Send + Sync + 'static) -> S
     .await
 }
 
-/// Makes a call that fails after it was sent, and was sent once.
+/// Makes a call that fails after it was sent, and checks that it was sent once.
 async fn failed(mode: impl Fn(&Received) -> Reply + Send + Sync + 'static) -> CallError {
     failed_within(TIMEOUT, mode).await
 }
@@ -32,7 +32,7 @@ async fn failed_within(timeout: Duration, mode: impl Fn(&Received) -> Reply + Se
     failed
 }
 
-/// The beginning of an answer.
+/// Returns the beginning of an answer.
 fn cut(request: &Received) -> String {
     message(request, &text("paid")).chars().take(40).collect()
 }
@@ -189,7 +189,7 @@ async fn a_status_of_failure_after_sending_is_told_with_its_class() {
     ] {
         assert_eq!(failed(move |_| http(status, "", "sorry")).await.class, class);
     }
-    // An error of the way to the server stays one, whatever the body says.
+    // An error status about the connection is kept, independent of the body.
     let told = failed(|request| {
         error("500 Internal Server Error", request, &json!({"code": -32603, "message": "no \u{1b}[2J luck"}))
     })
@@ -240,7 +240,7 @@ async fn an_older_server_that_asks_back_is_declined_and_its_call_cancelled() {
         client.settled().await;
         let asked = server.asked();
         assert_eq!(asked[asked.len() - 2..], ["notifications/cancelled", "DELETE"]);
-        // No request of the server was answered.
+        // The client answered no request of the server.
         assert!(server.log().iter().all(|request| request.body["id"] != "s1"));
     }
 }

@@ -1,4 +1,4 @@
-//! The key of a server: sent to its address only, and removed from everything that comes back.
+//! Tests of the key of a server: sent to its address only, and removed from all answers.
 
 use serde_json::json;
 use signoff_api::workflow::SecretEntry;
@@ -16,7 +16,7 @@ use crate::server::{
 
 const KEY: &str = "crm-0123456789abcdef";
 
-/// The key in a header of this name.
+/// Returns the key in a header of this name.
 fn header(name: &str, prefix: &str) -> HeaderSecret {
     let entry = SecretEntry { name: "crm".into(), secret: "vault".into(), key: "token".into() };
     let header = SentSecret { header: name.to_owned(), prefix: prefix.to_owned(), entry };

@@ -1,4 +1,4 @@
-//! The client against servers on loopback: good ones of both versions, and a hostile one with a mode for every failure.
+//! Tests of the client with servers on loopback: valid ones of both versions, and a hostile one with many modes.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod calls;

@@ -1,4 +1,4 @@
-//! A server on loopback that answers byte by byte as a test says, and remembers what it was sent.
+//! A server on loopback that sends exactly the bytes of its test, and records its requests.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -20,7 +20,7 @@ use tokio::sync::watch;
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(10);
 pub(crate) const SHORT: Duration = Duration::from_secs(1);
 
-/// A request as it stood on the wire.
+/// A request as received.
 #[derive(Clone, Debug)]
 pub(crate) struct Received {
     pub(crate) method: String,
@@ -29,7 +29,7 @@ pub(crate) struct Received {
 }
 
 impl Received {
-    /// The method of JSON-RPC, or the method of HTTP where there is no body.
+    /// Returns the method of JSON-RPC, or the method of HTTP if there is no body.
     pub(crate) fn asks(&self) -> &str {
         self.body["method"].as_str().unwrap_or(&self.method)
     }
@@ -42,11 +42,11 @@ impl Received {
 /// An answer.
 #[derive(Clone, Debug)]
 pub(crate) enum Reply {
-    /// These bytes, and the end of the connection.
+    /// These bytes, then the end of the connection.
     Bytes(Vec<u8>),
-    /// These bytes, then this piece for ever.
+    /// These bytes, then this piece without end.
     Endless(String, String),
-    /// These bytes, then silence.
+    /// These bytes, then no more.
     Hang(String),
 }
 
@@ -74,7 +74,7 @@ impl Server {
         Self { address, log, task }
     }
 
-    /// Returns the methods that were asked so far, in order.
+    /// Returns the methods of the requests so far, in order.
     pub(crate) fn asked(&self) -> Vec<String> {
         self.log.borrow().iter().map(|request| request.asks().to_owned()).collect()
     }
@@ -83,7 +83,7 @@ impl Server {
         self.log.borrow().clone()
     }
 
-    /// Waits until so many calls of tools have arrived.
+    /// Waits until this number of calls of tools has arrived.
     pub(crate) async fn was_called(&self, times: usize) {
         let mut log = self.log.clone();
         let calls = |log: &Vec<Received>| log.iter().filter(|request| request.asks() == "tools/call").count();
@@ -95,7 +95,7 @@ impl Server {
         format!("http://{}/mcp", self.address)
     }
 
-    /// The server, as the client needs it.
+    /// Returns the address of the server for the client.
     pub(crate) fn tools(&self) -> ToolServer {
         let address = ServerAddress::Url(self.url());
         ToolServer { namespace: "team".into(), name: "crm".into(), address, key: None }
@@ -112,7 +112,7 @@ async fn serve(mut stream: TcpStream, behaviour: Behaviour, log: Arc<watch::Send
     let Some(request) = read(&mut stream).await else { return };
     let reply = behaviour(&request);
     log.send_modify(|log| log.push(request));
-    // A client that has enough closes the connection: writing then fails.
+    // If the client closes the connection, writing fails.
     match reply {
         Reply::Bytes(bytes) => {
             let _ = stream.write_all(&bytes).await;
@@ -151,16 +151,16 @@ async fn read(stream: &mut TcpStream) -> Option<Received> {
     }
 }
 
-/// A whole answer.
+/// Returns a whole answer.
 pub(crate) fn http(status: &str, headers: &str, body: &str) -> Reply {
     let head = format!("HTTP/1.1 {status}\r\n{headers}content-length: {}\r\n\r\n", body.len());
     Reply::Bytes([head.as_bytes(), body.as_bytes()].concat())
 }
 
-/// The beginning of an answer that is a stream of events.
+/// The head of an answer with a stream of events.
 pub(crate) const EVENTS: &str = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n";
 
-/// The message that answers a request.
+/// Returns the message with the answer to a request.
 pub(crate) fn message(request: &Received, result: &Value) -> String {
     json!({"jsonrpc": "2.0", "id": request.body["id"], "result": result}).to_string()
 }
@@ -178,7 +178,7 @@ pub(crate) fn error(status: &str, request: &Received, error: &Value) -> Reply {
     http(status, "content-type: application/json\r\n", &body)
 }
 
-/// A server of 2026-07-28.
+/// Answers like a server of 2026-07-28.
 pub(crate) fn stateless(request: &Received, tools: &Value, result: &Value) -> Reply {
     let complete = |mut result: Value| {
         result["resultType"] = json!("complete");
@@ -192,10 +192,10 @@ pub(crate) fn stateless(request: &Received, tools: &Value, result: &Value) -> Re
     }
 }
 
-/// The number that servers of the older version give to their session.
+/// The session id of servers of the older version.
 pub(crate) const SESSION: &str = "session-0123456789";
 
-/// A server of 2025-11-25.
+/// Answers like a server of 2025-11-25.
 pub(crate) fn with_session(request: &Received, tools: &Value, result: &Value) -> Reply {
     let is_open = request.header("mcp-session-id") == SESSION;
     match request.asks() {
@@ -215,7 +215,7 @@ pub(crate) fn with_session(request: &Received, tools: &Value, result: &Value) ->
     }
 }
 
-/// A tool that changes something.
+/// Returns a tool that changes something.
 pub(crate) fn refund() -> Value {
     json!({"name": "refund", "description": "Pays back.", "inputSchema": {"type": "object"},
            "annotations": {"destructiveHint": true}})
@@ -235,20 +235,20 @@ pub(crate) fn digest(tool: &Value) -> Digest {
     listing.end().tools()[0].digest()
 }
 
-/// A client that may reach loopback.
+/// Returns a client that may reach loopback.
 pub(crate) fn client() -> McpClient {
     let addresses = AddressSettings::default().with_loopback();
     McpClient::new(HttpClient::new(HttpSettings { addresses, ..HttpSettings::default() }).unwrap())
 }
 
-/// A call that was decided about by this definition.
+/// Returns a call that was approved with this definition.
 pub(crate) fn decided(tool: &Value) -> ToolRequest {
     let name = tool["name"].as_str().unwrap().to_owned();
     let arguments = json!({"amount": 420});
     ToolRequest { tool: name, arguments, definition: Some(digest(tool)), schema: None, depth: 0 }
 }
 
-/// A call that needs no decision.
+/// Returns a call that needs no approval.
 pub(crate) fn unasked(tool: &str) -> ToolRequest {
     ToolRequest { tool: tool.into(), arguments: json!({}), definition: None, schema: None, depth: 0 }
 }
@@ -264,7 +264,7 @@ pub(crate) fn output(reply: ToolReply) -> ToolOutput {
     }
 }
 
-/// The calls of tools among the requests.
+/// Returns the calls of tools among the requests.
 pub(crate) fn calls(server: &Server) -> Vec<Received> {
     server.log().into_iter().filter(|request| request.asks() == "tools/call").collect()
 }

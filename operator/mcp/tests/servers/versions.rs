@@ -1,4 +1,4 @@
-//! Both versions of the protocol on the wire, and how the client finds out which of them a server speaks.
+//! Tests of both versions of the protocol on the wire, and of their detection.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -56,7 +56,7 @@ async fn a_server_of_2025_11_25_has_its_handshake_and_its_end_within_the_call() 
         assert_eq!(request.header("mcp-session-id"), SESSION);
         assert_eq!(request.header("mcp-protocol-version"), "2025-11-25");
     }
-    // The version is known now.
+    // The version is cached now.
     client.call(&server.tools(), decided(&refund()), TIMEOUT).await.unwrap();
     client.settled().await;
     assert_eq!(server.asked()[6..], session);
@@ -75,7 +75,7 @@ async fn a_call_that_needs_no_decision_asks_for_the_version_once() {
 
 #[tokio::test]
 async fn the_version_is_never_found_out_by_the_call_itself() {
-    // It makes every call, whatever it thinks of the version, and refuses it afterwards.
+    // The server performs every call, and only then refuses the version.
     let server = Server::start(|request| match request.asks() {
         "tools/call" => http("400 Bad Request", "", "no session"),
         _ => with_session(request, &tools(), &text("paid")),
@@ -214,7 +214,7 @@ async fn a_call_that_is_given_up_is_cancelled_and_its_session_ended() {
     })
     .await;
     let client = client();
-    // Out of time, and dropped by its caller.
+    // The timeout passes, or the caller drops the call.
     let failed = client.call(&server.tools(), decided(&refund()), SHORT).await.unwrap_err();
     assert!(failed.class == ErrorClass::Timeout && failed.sent && !failed.outcome_known(), "{failed:?}");
     client.settled().await;
