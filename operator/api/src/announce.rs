@@ -1,8 +1,6 @@
-//! The one door through which listeners are told what happens: Kubernetes Events, metrics, and the handler of a local
-//! run.
+//! The single interface for listeners to events: Kubernetes Events, metrics, and the handler of a local run.
 //!
-//! **Invariant:** nothing depends on a listener, and an event is announced only after the object that it is derived
-//! from is stored.
+//! **Invariant:** nothing depends on a listener, and an event is announced only after its object is stored.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
@@ -45,7 +43,7 @@ pub struct Sentence<'a> {
     pub reason: EventReason,
     /// One sentence.
     pub message: &'a str,
-    /// Which transition of the object it was: equal for the same one, so that a repetition is recognised.
+    /// A key that is equal for the same transition of the object, so that a repetition is recognized.
     pub key: &'a str,
     /// Another object that it is about too.
     pub related: Option<About<'a>>,
@@ -58,14 +56,14 @@ pub struct Announcement<'a> {
     pub about: About<'a>,
     /// The typed event, if it is one.
     pub event: Option<TypedEvent>,
-    /// The stored object of the typed event, where it is known.
+    /// The stored object of the typed event, if it is available.
     pub object: Option<StoredObject<'a>>,
     /// The sentence, if there is one.
     pub sentence: Option<Sentence<'a>>,
 }
 
 impl<'a> Announcement<'a> {
-    /// Returns an announcement about an object that says nothing yet.
+    /// Returns an empty announcement about an object.
     #[must_use]
     pub fn about(about: About<'a>) -> Self {
         Self { about, event: None, object: None, sentence: None }
@@ -104,11 +102,11 @@ impl<'a> Announcement<'a> {
 
 /// A receiver of announcements. It neither fails nor waits.
 pub trait Listener: Send + Sync {
-    /// Takes one announcement.
+    /// Handles one announcement.
     fn on_announcement(&self, announcement: &Announcement<'_>);
 }
 
-/// Tells every listener, unless the announcement says nothing.
+/// Passes an announcement to every listener, unless it is empty.
 pub fn announce<'l>(listeners: impl IntoIterator<Item = &'l dyn Listener>, announcement: &Announcement<'_>) {
     if announcement.event.is_none() && announcement.sentence.is_none() {
         return;

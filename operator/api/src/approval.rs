@@ -126,7 +126,7 @@ impl Approval {
         self.metadata.annotations.as_ref()?.get(names::ANNOTATION_ASKS_AGAIN).map(String::as_str)
     }
 
-    /// Returns the channels of notices that the gate adds. They are no part of the request, and no digest covers them.
+    /// Returns the notification channels of the gate. They are not part of the request, and no digest covers them.
     pub fn channels(&self) -> impl Iterator<Item = &str> {
         let listed = self.metadata.annotations.as_ref().and_then(|notes| notes.get(names::ANNOTATION_NOTIFY));
         listed.into_iter().flat_map(|listed| listed.split(',')).filter(|name| names::is_label(name))
@@ -274,9 +274,9 @@ pub struct ApprovalRequest {
 }
 
 impl ApprovalRequest {
-    /// The largest number of quorums of a request.
+    /// The maximum number of quorums of a request.
     pub const MAX_QUORUMS: usize = 9;
-    /// The largest number of user names that a request excludes.
+    /// The maximum number of user names that a request excludes.
     pub const MAX_EXCLUDED: usize = 32;
 
     /// Returns the threshold of the first quorum, or 0 if there is no quorum; such a request cannot be decided.
@@ -285,8 +285,8 @@ impl ApprovalRequest {
         self.quorums.first().map_or(0, |first| first.threshold)
     }
 
-    /// Returns the turn of the agent that calls or asks, as [`names::turn`] has it; `None` if the request is about no
-    /// call and no question.
+    /// Returns the turn of the agent that calls or asks, as in [`names::turn`], or `None` if the request is about
+    /// neither a call nor a question.
     #[must_use]
     pub fn turn(&self) -> Option<String> {
         self.action.as_ref()?;
@@ -294,8 +294,8 @@ impl ApprovalRequest {
         Some(names::turn(&self.workflow.uid, path))
     }
 
-    /// Returns the reviewed text, or what is sent, with this digest; the inner value is `None` if the request has only
-    /// a part of it.
+    /// Returns the reviewed or sent text with this digest. The inner value is `None` if the request has only a part of
+    /// it.
     #[must_use]
     pub fn shown_text(&self, digest: &Digest) -> Option<Option<&str>> {
         let whole = |text| Some(text).filter(|text: &&str| Digest::of_bytes(text.as_bytes()) == *digest);
@@ -304,7 +304,7 @@ impl ApprovalRequest {
         review.map(|review| whole(&review.response)).or_else(|| sent.map(|sent| whole(&sent.text)))
     }
 
-    /// Returns the users and persons whom `excludeRequester` excludes.
+    /// Returns the users and persons that `excludeRequester` excludes.
     pub fn requesters(&self) -> impl Iterator<Item = &String> {
         self.requested_for.iter().chain([&self.requested_by]).chain(&self.earlier_requesters)
     }
@@ -325,7 +325,7 @@ impl ApprovalRequest {
     /// Returns the digest of every field except `digest`.
     ///
     /// # Errors
-    /// If a number is beyond ±2^53, where JSON readers round differently.
+    /// A number is beyond ±2^53, where JSON readers round differently.
     pub fn digest_of_the_rest(&self) -> Result<Digest, digest::Error> {
         let mut value = serde_json::to_value(self)?;
         if let Some(fields) = value.as_object_mut() {

@@ -1,7 +1,7 @@
-//! The catalogue of an MCP server: the tools that it offers, as a run records them, and those that are left out.
+//! The catalogue of an MCP server: the offered tools as a run records them, and the tools that are left out.
 //!
-//! **Invariant:** a catalogue passes no bound and has no name twice, also not among the tools that are left out. What a
-//! tool is called beside its name, and what it says of itself, decides nothing.
+//! **Invariant:** a catalogue is within its limits and has unique names, including the tools that are left out. The
+//! title and the description of a tool decide nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,29 +14,29 @@ use crate::{
     values::{JsonObject, count_values},
 };
 
-/// The largest number of tools that a server can list.
+/// The maximum number of tools that a server can list.
 pub const MAX_TOOLS: usize = 256;
-/// The longest definition of a tool, in bytes of canonical JSON.
+/// The maximum size of the definition of a tool, in bytes of canonical JSON.
 pub const MAX_DEFINITION_BYTES: usize = 16 * 1024;
-/// The largest catalogue, in bytes of canonical JSON of its definitions.
+/// The maximum size of a catalogue, in bytes of canonical JSON of its definitions.
 pub const MAX_BYTES: usize = 512 * 1024;
-/// The longest name of a tool, in characters.
+/// The maximum length of the name of a tool, in characters.
 pub const MAX_NAME: usize = 64;
 
-/// The longest name of a tool that is left out, in characters.
+/// The maximum length of the name of a tool that is left out, in characters.
 const MAX_NAME_LEFT_OUT: usize = 96;
-/// The longest reason for which a tool is left out, in characters.
+/// The maximum length of the reason why a tool is left out, in characters.
 const MAX_WHY: usize = 160;
-/// The most bytes of a definition as it is received, without the fields that are not kept. A longer one is not read: as
-/// a value, JSON takes up to forty times the memory.
+/// The maximum size of a received definition without the fields that are dropped, in bytes. A longer one is not parsed,
+/// because a parsed JSON value takes up to forty times the memory.
 const MAX_RECEIVED: usize = 4 * MAX_DEFINITION_BYTES;
-/// The most levels of a definition.
+/// The maximum nesting of a definition.
 const MAX_LEVELS: usize = 32;
 /// The first number beyond which not every integer is a float.
 const TWO_TO_53: f64 = 9_007_199_254_740_992.0;
-/// The most values in a definition.
+/// The maximum number of values in a definition.
 const MAX_VALUES_OF_TOOL: usize = 2048;
-/// The most values in all definitions of a catalogue.
+/// The maximum number of values in all definitions of a catalogue.
 const MAX_VALUES: usize = 16 * 2048;
 /// The fields of a definition that are neither recorded nor part of its digest.
 const NOT_KEPT: [&str; 2] = ["_meta", "icons"];
@@ -80,7 +80,7 @@ pub enum CatalogueError {
     /// Two tools of one name.
     #[error("it lists the tool {0} twice")]
     Twice(String),
-    /// More tools than a run takes, offered or not.
+    /// The server has more tools than a run accepts, offered or not.
     #[error("it lists more than {} tools", MAX_TOOLS)]
     TooManyTools,
     /// Definitions that are too long together.
@@ -95,7 +95,7 @@ pub enum CatalogueError {
 #[derive(Debug, Default)]
 pub struct Listing {
     catalogue: Catalogue,
-    /// The only tool that is kept; `None`: all.
+    /// The only tool that is kept; `None` for all.
     only: Option<String>,
     /// The names so far; of a name that does not fit its digest.
     names: BTreeSet<String>,
@@ -112,7 +112,7 @@ pub fn fits(name: &str) -> bool {
 }
 
 impl Listing {
-    /// Returns a listing that keeps one tool. The names of the others are checked all the same.
+    /// Returns a listing that keeps one tool. The names of the others are still checked.
     #[must_use]
     pub fn of_tool(name: &str) -> Self {
         Self { only: Some(name.to_owned()), ..Self::default() }

@@ -1,4 +1,4 @@
-//! Tests of catalogues: bounds, names, digests, hints, and what is left out.
+//! Tests of catalogues: limits, names, digests, hints, and tools that are left out.
 #![allow(clippy::unwrap_used)]
 
 use serde_json::json;
@@ -13,7 +13,7 @@ fn listed(tools: Value) -> Result<Catalogue, CatalogueError> {
     Ok(listing.end())
 }
 
-/// A definition with these further fields.
+/// Returns a definition with these further fields.
 fn defined(name: &str, more: Value) -> Value {
     let mut tool = json!({"name": name, "inputSchema": {"type": "object"}});
     tool.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
@@ -36,7 +36,7 @@ fn names(catalogue: &Catalogue) -> Vec<&str> {
     catalogue.tools().iter().map(ServerTool::name).collect()
 }
 
-/// The reason why a tool is left out.
+/// Returns the reason why a tool is left out.
 fn why(definition: Value) -> String {
     let catalogue = listed(json!([definition])).unwrap();
     assert!(catalogue.tools().is_empty(), "{catalogue:?}");
@@ -112,7 +112,7 @@ fn a_name_twice_refuses_the_whole_list() {
     let twice = |name: &str| Err(CatalogueError::Twice(name.to_owned()));
     for pair in [
         [plain("a"), defined("a", json!({"description": "other"}))],
-        // A definition that does not fit hides no other of the same name.
+        // An invalid definition does not hide another one of the same name.
         [long("a", 20_000), plain("a")],
         [plain("a"), long("a", 20_000)],
     ] {
@@ -122,7 +122,7 @@ fn a_name_twice_refuses_the_whole_list() {
     let long = format!("{}\n", "x".repeat(100_000));
     let refused = listed(json!([plain(&long), plain(&long)])).unwrap_err().to_string();
     assert_eq!(refused.chars().count(), MAX_NAME_LEFT_OUT + "it lists the tool  twice".len());
-    // Also where one tool is kept, and this is another.
+    // The same for a listing that keeps another tool.
     let mut listing = Listing::of_tool("refund");
     listing.add(&plain("a").to_string(), |_| None).unwrap();
     assert_eq!(listing.add(&plain("a").to_string(), |_| None), twice("a").map(|_: Catalogue| ()));
@@ -143,7 +143,7 @@ fn a_list_beyond_a_bound_is_refused() {
     let many = |count: usize| json!((0..count).map(|at| plain(&format!("tool-{at}"))).collect::<Vec<_>>());
     assert_eq!(listed(many(256)).unwrap().tools().len(), 256);
     assert_eq!(listed(many(257)), Err(CatalogueError::TooManyTools));
-    // Also where none of them can be offered.
+    // The same if no tool can be offered.
     let unfit: Vec<_> = (0..257).map(|at| plain(&format!("tool {at}"))).collect();
     assert_eq!(listed(json!(unfit)), Err(CatalogueError::TooManyTools));
     let large = |count: usize| json!((0..count).map(|at| long(&format!("t{at}"), 16_000)).collect::<Vec<_>>());

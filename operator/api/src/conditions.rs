@@ -1,7 +1,7 @@
 //! The condition types of both kinds, their reasons, and functions that change a list of conditions.
 //!
-//! A condition repeats what another field of the same status says: no decision depends on one. `Accepted` and `Waiting`
-//! are listed as True or False; every other condition is listed only while it applies, and removed afterwards.
+//! A condition repeats the content of another field of the same status, and no decision depends on it. `Accepted` and
+//! `Waiting` are listed as True or False; every other condition is listed only while it applies.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
@@ -61,7 +61,7 @@ pub const UNDECIDABLE: &str = "Undecidable";
 /// [`reason::NOT_DELIVERED`], [`reason::GIVEN_UP`], [`reason::UNKNOWN_CHANNEL`], [`reason::CHANNEL_NOT_ALLOWED`].
 pub const NOTIFIED: &str = "Notified";
 
-/// The reasons of the conditions. `signoff explain <reason>` prints what to do about each.
+/// The reasons of the conditions. `signoff explain <reason>` prints the remedy for each.
 pub mod reason {
     /// `Accepted` is True: the spec can be run.
     pub const ACCEPTED: &str = "Accepted";
@@ -200,8 +200,8 @@ pub fn set(list: &mut Vec<Condition>, update: &ConditionUpdate<'_>, generation: 
     }
 }
 
-/// Returns the beginning of the second of an instant, because the JSON of a condition's time has no more: what is
-/// written equals what is read back.
+/// Returns an instant without its fraction of a second, because the JSON of a condition's time has none, so that the
+/// written value equals the one that is read.
 fn whole_second(at: Moment) -> jiff::Timestamp {
     jiff::Timestamp::from_second(at.timestamp().as_second()).unwrap_or(at.timestamp())
 }

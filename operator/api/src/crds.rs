@@ -34,7 +34,7 @@ pub fn declared() -> Vec<CustomResourceDefinition> {
     DECLARED.clone()
 }
 
-/// Returns the schema of a kind as its types declare it, or null where there is no such kind.
+/// Returns the schema of a kind as its types declare it, or null for an unknown kind.
 #[must_use]
 pub fn declared_schema(kind: &str) -> Value {
     let crd = DECLARED.iter().find(|crd| crd.spec.names.kind == kind);
@@ -60,8 +60,7 @@ fn finished(crd: CustomResourceDefinition) -> CustomResourceDefinition {
             if crd.spec.names.kind == "Approval"
                 && let Some(spec) = schema.pointer_mut("/properties/spec").and_then(Value::as_object_mut)
             {
-                // The request is the only field that the type requires. The admission policy requires it in words of
-                // its own.
+                // The type requires only the request. The admission policy requires it with a message of its own.
                 spec.remove("required");
             }
             without_null(schema);

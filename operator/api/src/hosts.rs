@@ -21,7 +21,7 @@ impl HostPattern {
     pub fn parse(text: &str) -> Option<Self> {
         let text = text.trim();
         let (under, text) = text.strip_prefix("*.").map_or((false, text), |suffix| (true, suffix));
-        // The last colon ends the host unless it stands inside the brackets of an IPv6 address.
+        // The last colon ends the host, unless it is inside the brackets of an IPv6 address.
         let (host, port) = match text.rsplit_once(':') {
             Some((host, port)) if !port.ends_with(']') => (host, Some(port.parse().ok()?)),
             _ => (text, None),

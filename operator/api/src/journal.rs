@@ -1,6 +1,6 @@
 //! The records of the journal: one list that `kubectl get workflow -o yaml` prints and that the engine replays.
 //!
-//! **Invariant:** a finished record is never changed. A record states what happened, never what is planned.
+//! **Invariant:** a finished record never changes. A record contains past events only, and no plans.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -29,8 +29,8 @@ struct Format {
     mcp: bool,
 }
 
-/// Every format, oldest first. This version reads them all, and writes the oldest that can represent a journal, so that
-/// an older version can continue the run where possible.
+/// All formats, oldest first. This version reads all of them, and writes the oldest that can represent a journal, so
+/// that an older version can continue the run if possible.
 ///
 /// A part that is new doubles the table.
 const FORMATS: [Format; 12] = [

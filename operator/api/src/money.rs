@@ -17,7 +17,7 @@ pub struct Money(i64);
 const MAX: i64 = 999_999_999_999_999;
 
 impl Money {
-    /// Returns an amount of millionths: at least none, and at most the largest.
+    /// Returns an amount of millionths, limited to the range from zero to the maximum.
     #[must_use]
     pub fn of_micros(micros: i64) -> Self {
         Self(micros.clamp(0, MAX))

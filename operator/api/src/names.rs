@@ -1,6 +1,6 @@
 //! Names, labels and annotations of the objects of a run.
 //!
-//! A name is a pure function of what the object stands for, so creating an object twice is a name conflict.
+//! A name is a pure function of the object's identity, so creating an object twice is a name conflict.
 
 use crate::digest::Digest;
 
@@ -95,8 +95,8 @@ pub fn is_label(name: &str) -> bool {
     name.len() <= 63 && name.bytes().all(inner) && ends(name.bytes().next()) && ends(name.bytes().next_back())
 }
 
-/// Whether a text can be the name of an object: DNS labels with dots between them. What else a text has could be
-/// another path of the API server.
+/// Whether a text can be the name of an object: DNS labels with dots between them. Another text could be a different
+/// path of the API server.
 #[must_use]
 pub fn is_object(name: &str) -> bool {
     let fits = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';

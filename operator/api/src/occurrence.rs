@@ -1,14 +1,14 @@
-//! The events of gates and runs that listeners are told: Kubernetes Events, metrics, a terminal.
+//! The events of gates and runs for listeners: Kubernetes Events, metrics, a terminal.
 //!
-//! **Invariant:** an occurrence is a function of stored objects. One that is derived again, after a crash or by another
-//! process, is equal.
+//! **Invariant:** an occurrence is a function of stored objects: deriving it again, after a crash or in another
+//! process, gives an equal one.
 
 use crate::{
     Approval, ApprovalStatus, Digest, EventReason, Moment, Workflow, approval::ApprovalPhase, journal::StepRecord,
     workflow::WorkflowPhase,
 };
 
-/// An event in the life of a gate.
+/// An event of a gate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GateEvent {
     /// The Approval exists.
@@ -19,7 +19,7 @@ pub enum GateEvent {
     Escalated,
     /// An outcome is stored that no timeout gave: by votes, or `Cancelled` with the run.
     Decided(ApprovalPhase),
-    /// The run has closed the gate with this outcome: that of the Approval, or another one that it honours instead.
+    /// The run has closed the gate with this outcome: that of the Approval, or another one that replaces it.
     Taken(ApprovalPhase),
     /// An outcome is stored that voids all votes; the gate asks again.
     Superseded,
@@ -28,7 +28,7 @@ pub enum GateEvent {
 }
 
 impl GateEvent {
-    /// Returns the event that the end of an Approval in this phase is; `None` for a phase in which it is open.
+    /// Returns the event for the end of an Approval in this phase, or `None` for a phase in which it is open.
     #[must_use]
     pub fn of_end(phase: ApprovalPhase) -> Option<Self> {
         match phase {
@@ -47,7 +47,7 @@ impl GateEvent {
         }
     }
 
-    /// Returns the phase in which the Approval ended by this event; `None` for any other event.
+    /// Returns the final phase of the Approval that this event reports, or `None` for another event.
     #[must_use]
     pub fn stored_end(self) -> Option<ApprovalPhase> {
         match self {
@@ -58,7 +58,7 @@ impl GateEvent {
         }
     }
 
-    /// Returns the reason of the Kubernetes Event about it; `None` where there is no Event.
+    /// Returns the reason of the Kubernetes Event, or `None` if there is no Event.
     #[must_use]
     pub fn reason(self) -> Option<EventReason> {
         match self {
@@ -101,22 +101,22 @@ pub struct Occurrence<E> {
     pub event: E,
     /// The name of the Approval or Workflow.
     pub name: String,
-    /// Its uid. Empty for the Approvals of local runs, which have none and are told apart by their names.
+    /// Its uid. Empty for the Approvals of local runs, which are identified by their names.
     pub uid: String,
-    /// The digest of the request of a gate, or of the frozen spec of a run; `None` where the spec was never accepted.
+    /// The digest of the request of a gate, or of the frozen spec of a run; `None` if the spec was never accepted.
     pub digest: Option<Digest>,
     /// The transition of the object: equal for the same one.
     pub key: String,
-    /// The number of the reminder in its level, or of the level; the visit of the gate for what happens once to an
-    /// Approval; the number in the journal for `Taken` and events of runs.
+    /// The number of the reminder in its level, or of the level; the visit of the gate for events that an Approval has
+    /// once; the number in the journal for `Taken` and events of runs.
     pub number: i64,
     /// The time, as an object stores it.
     pub at: Moment,
 }
 
 impl Occurrence<GateEvent> {
-    /// Returns the latest event of this kind that a stored Approval has had; `None` where it has had none, where an
-    /// operator of an earlier version did not store its time, or where the object is a copy of one that had it.
+    /// Returns the latest event of this kind in a stored Approval. Returns `None` if there is none, if an operator of
+    /// an earlier version did not store its time, or if the object is a copy of one that had it.
     #[must_use]
     pub fn stored(event: GateEvent, approval: &Approval) -> Option<Self> {
         let fresh = ApprovalStatus::default();
@@ -150,17 +150,16 @@ impl Occurrence<GateEvent> {
         })
     }
 
-    /// Returns the end of a stored Approval; `None` where it is open, or where the object is a copy of one that had
-    /// ended.
+    /// Returns the end of a stored Approval, or `None` if it is open, or if the object is a copy of one that had ended.
     #[must_use]
     pub fn end(approval: &Approval) -> Option<Self> {
         let outcome = approval.status.as_ref()?.outcome.as_ref()?;
         Self::stored(GateEvent::of_end(outcome.phase)?, approval)
     }
 
-    /// Returns every event that a stored Approval tells, in the order in which they happened. Of levels and reminders
-    /// it tells the latest. An Approval whose request was changed tells only an end without a verdict. Whether the run
-    /// honours an outcome is told by `Taken` alone.
+    /// Returns every event of a stored Approval, in the order of time. Of levels and reminders only the latest is
+    /// included. An Approval whose request was changed has only an end without a verdict. Whether the run accepts an
+    /// outcome is shown by `Taken` alone.
     #[must_use]
     pub fn all_of(approval: &Approval) -> Vec<Self> {
         let outcome = approval.status.as_ref().and_then(|status| status.outcome.as_ref());
@@ -174,8 +173,8 @@ impl Occurrence<GateEvent> {
         events.into_iter().flatten().filter_map(|event| Self::stored(event, approval)).collect()
     }
 
-    /// Returns the event that the committed record of a gate is, whose Approval has this uid; `None` where the record
-    /// has no outcome.
+    /// Returns the event for the committed record of a gate whose Approval has this uid, or `None` if the record has no
+    /// outcome.
     #[must_use]
     pub fn taken(record: &StepRecord, uid: &str) -> Option<Self> {
         let event = GateEvent::Taken(record.decision.as_ref()?.phase);
@@ -192,7 +191,7 @@ impl Occurrence<GateEvent> {
 }
 
 impl Occurrence<RunEvent> {
-    /// Returns when a run was accepted; `None` where it was not, or where the object is a copy of a run.
+    /// Returns the acceptance of a run, or `None` if it was not accepted, or if the object is a copy of a run.
     #[must_use]
     pub fn accepted(workflow: &Workflow) -> Option<Self> {
         let status = workflow.status.as_ref().filter(|_| !workflow.is_restored())?;
@@ -200,7 +199,7 @@ impl Occurrence<RunEvent> {
         Some(Self::new(workflow, RunEvent::Accepted, Some(digest), "accepted", 0, status.started_at?))
     }
 
-    /// Returns the end of a run; `None` where it has not ended, or where the object is a copy of a run that had ended.
+    /// Returns the end of a run, or `None` if it has not ended, or if the object is a copy of a run that had ended.
     #[must_use]
     pub fn ended(workflow: &Workflow) -> Option<Self> {
         let status = workflow.status.as_ref().filter(|status| status.phase.is_end())?;

@@ -1,4 +1,5 @@
-//! The path of a record of a run: where a step, a turn of an agent, a call of a tool or a gate stands in the journal.
+//! The path of a record of a run: the position of a step, a turn of an agent, a call of a tool or a gate in the
+//! journal.
 //!
 //! ```text
 //! path    = segment *( "/" segment )
@@ -13,15 +14,14 @@
 //!         | tool                       the step of a tool of a server, beneath a call: `crm.refund`
 //! ```
 //!
-//! Beneath a step: `.start` (the gate before it), `.output` (about its answer), `.error` (about its failure), `.answer`
-//! (what became of its answer), `.ask-2`, `.next` (the edge that was chosen) and turns. Beneath a call: `.check` (why
-//! it was refused), `.gate`, `.error`, gates of policies, and the step of the tool:
-//! `handle/.turn-2/.call-1/pay/.start#2`. Beneath `.tools` stand the catalogues of servers: `.tools/crm`, read again at
-//! `.tools/crm#2`. The other parts stand at the top. In a plan, which knows no numbers, a turn
-//! is `.turn`, and the step of a tool `.call/pay`.
+//! Below a step: `.start` (the gate before it), `.output` (about its answer), `.error` (about its failure), `.answer`
+//! (the result of processing its answer), `.ask-2`, `.next` (the chosen edge) and turns. Below a call: `.check` (the
+//! reason for its refusal), `.gate`, `.error`, gates of policies, and the step of the tool:
+//! `handle/.turn-2/.call-1/pay/.start#2`. Below `.tools` are the catalogues of servers: `.tools/crm`, read again at
+//! `.tools/crm#2`. The other parts are at the top. In a plan, which has no numbers, a turn is `.turn`, and the step of
+//! a tool `.call/pay`.
 //!
-//! **Invariant:** a path keeps its text. Every text is a path: one with segments of other forms has segments of the
-//! kind
+//! **Invariant:** a path keeps its text. Every text is a path: segments of other forms have the kind
 //! [`SegmentKind::Other`], which are neither turns nor calls. Nothing is normalized, and nothing fails.
 
 use std::{fmt, ops::Deref};
@@ -67,7 +67,7 @@ const CATALOGUES: &str = ".tools";
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RecordPath<'p>(&'p str);
 
-/// A path of its own: what is built from another path.
+/// An owned path, built from another path.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RecordPathBuf(String);
 
@@ -116,7 +116,7 @@ impl<'p> PathSegment<'p> {
         self.split().map_or(self.0, |(name, _)| name)
     }
 
-    /// Returns the number of the visit. It is 1 if the segment has none, or none that can be read.
+    /// Returns the number of the visit. It is 1 if the segment has no readable number.
     #[must_use]
     pub fn visit(self) -> i32 {
         self.split().and_then(|(_, visit)| visit.parse().ok()).unwrap_or(1)
@@ -172,7 +172,7 @@ impl<'p> PathSegment<'p> {
         self.call().is_some()
     }
 
-    /// Returns the number of the turn; `None` of other segments.
+    /// Returns the number of the turn, or `None` for another segment.
     #[must_use]
     pub fn turn(self) -> Option<u32> {
         match self.kind_if(TURN)? {
@@ -181,7 +181,7 @@ impl<'p> PathSegment<'p> {
         }
     }
 
-    /// Returns the number of the call; `None` of other segments.
+    /// Returns the number of the call, or `None` for another segment.
     #[must_use]
     pub fn call(self) -> Option<u32> {
         match self.kind_if(CALL)? {
@@ -196,7 +196,7 @@ impl<'p> PathSegment<'p> {
         matches!(self.kind_if(ASK), Some(SegmentKind::Ask(_)))
     }
 
-    /// Whether it is the record of what became of the answer of a step.
+    /// Whether it is the record of the processed answer of a step.
     #[must_use]
     pub fn is_answer(self) -> bool {
         self.name() == ".answer"
@@ -258,8 +258,8 @@ impl<'p> RecordPath<'p> {
         std::iter::successors(Some(self), |path| path.parent())
     }
 
-    /// Whether it is this place, one of its visits, or beneath it. Everything is within an empty place, and what begins
-    /// with a place that ends with `/` is within that.
+    /// Whether it is the given path, one of its visits, or below it. Every path is within an empty one, and a path with
+    /// the prefix `place` is within it if `place` ends with `/`.
     #[must_use]
     pub fn is_within(self, place: &str) -> bool {
         let is_bounded =
@@ -267,7 +267,7 @@ impl<'p> RecordPath<'p> {
         self.0.strip_prefix(place).is_some_and(is_bounded)
     }
 
-    /// Returns what follows a place: the path beneath it.
+    /// Returns the part of the path below `place`.
     #[must_use]
     pub fn beneath(self, place: &str) -> Option<RecordPath<'p>> {
         self.0.strip_prefix(place)?.strip_prefix('/').map(RecordPath)
@@ -288,7 +288,7 @@ impl<'p> RecordPath<'p> {
         RecordPath(self.0.split_once('#').map_or(self.0, |(place, _)| place))
     }
 
-    /// Returns the path of the visit before this one, or `None` of the first: `review#2` for `review#3`, `review` for
+    /// Returns the path of the visit before this one, or `None` for the first: `review#2` for `review#3`, `review` for
     /// `review#2`.
     #[must_use]
     pub fn visit_before(self) -> Option<RecordPathBuf> {
@@ -331,7 +331,7 @@ impl<'p> RecordPath<'p> {
         self.last().is_turn()
     }
 
-    /// Whether it is beneath a call of an agent, or that of one.
+    /// Whether it is the path of a call of an agent, or below one.
     #[must_use]
     pub fn is_in_call(self) -> bool {
         self.segments().skip(1).any(PathSegment::is_call)
@@ -349,7 +349,7 @@ impl<'p> RecordPath<'p> {
         self.call_above()?.parent()
     }
 
-    /// Returns the innermost call around a record or a gate; `None` if the call is of no turn.
+    /// Returns the innermost call around a record or a gate, or `None` if it is in no call of a turn.
     #[must_use]
     pub fn call_around(self) -> Option<CallPlace<'p>> {
         let call = self.ancestors().find(|path| path.is_call())?;
@@ -357,7 +357,7 @@ impl<'p> RecordPath<'p> {
         Some(CallPlace { turn, number: call.last().call()? })
     }
 
-    /// Returns the agent and the number of a turn; `None` of other paths.
+    /// Returns the agent and the number of a turn, or `None` for another path.
     #[must_use]
     pub fn agent_of_turn(self) -> Option<(RecordPath<'p>, u32)> {
         Some((self.parent()?, self.last().turn()?))
@@ -372,8 +372,8 @@ impl<'p> RecordPath<'p> {
         text.match_indices('/').filter(move |(at, _)| is_turn(*at)).filter_map(|(at, _)| text.get(..at).map(RecordPath))
     }
 
-    /// Returns the place of the step of the innermost tool, and what is beneath it, as the plan has it:
-    /// `.call/pay/.start` for the place `handle/.turn/.call/pay/.start`; `None` outside of tools.
+    /// Returns the path of the step of the innermost tool with the rest below it, as in a plan: `.call/pay/.start` for
+    /// `handle/.turn/.call/pay/.start`; `None` outside of tools.
     #[must_use]
     pub fn place_of_tool(self) -> Option<RecordPath<'p>> {
         self.0.rfind(PLANNED_CALLS).and_then(|at| self.0.get(at..)).map(RecordPath)
@@ -400,7 +400,7 @@ impl<'p> RecordPath<'p> {
         }
     }
 
-    /// Returns the path of a step or a gate of this name beneath it.
+    /// Returns the path of a step or a gate with this name below this path.
     #[must_use]
     pub fn child(self, name: &str) -> RecordPathBuf {
         RecordPathBuf(format!("{}/{name}", self.0))
@@ -442,7 +442,7 @@ impl<'p> RecordPath<'p> {
         self.child(".gate")
     }
 
-    /// Returns the path of the record that says why this call was refused.
+    /// Returns the path of the record with the reason why this call was refused.
     #[must_use]
     pub fn check(self) -> RecordPathBuf {
         self.child(".check")
@@ -466,7 +466,7 @@ impl<'p> RecordPath<'p> {
         self.child(".error")
     }
 
-    /// Returns the path of the record of what became of the answer of this step.
+    /// Returns the path of the record of the processed answer of this step.
     #[must_use]
     pub fn answer(self) -> RecordPathBuf {
         self.child(".answer")
@@ -535,7 +535,7 @@ impl fmt::Display for RecordPathBuf {
     }
 }
 
-/// Reads a decimal number as the engine writes it: digits only, and no zero in front of others.
+/// Parses a decimal number as the engine writes it: digits only, and no leading zero.
 fn natural(digits: &str) -> Option<u32> {
     let is_plain = digits.bytes().all(|byte| byte.is_ascii_digit()) && (digits == "0" || !digits.starts_with('0'));
     digits.parse().ok().filter(|_| is_plain)

@@ -2,15 +2,15 @@
 
 use crate::WorkflowStatus;
 
-/// The number of what Workflows mean in this version: what steps, gates, verdicts and conditions come to, and which
-/// records follow from which.
+/// The number of the meaning of Workflows in this version: the effects of steps, gates, verdicts and conditions, and
+/// the records that follow from others.
 ///
-/// It grows by one where the same spec with the same answers and votes would come to other records or effects than
-/// before, so that a run is never continued under a meaning that nobody decided about. It stays where only new fields,
-/// errors of the plan (judged before acceptance), texts or speed change.
+/// It increases by one if the same spec with the same answers and votes would lead to other records or effects than
+/// before, so that a run is never continued with a meaning that was not accepted. It stays the same for new fields,
+/// errors of the plan (checked before acceptance), texts or speed.
 ///
-/// * 1: up to the first rules for tools. A status without the number was written then.
-/// * 2: an error, a gap or a repetition lets no effect through, a turn that its server lost is made again, and an empty
+/// * 1: until the first rules for tools. A status without the number has this one.
+/// * 2: an error, a gap or a repetition lets no effect through, a turn that its server lost is repeated, and an empty
 ///   answer is requested again.
 pub const RULES: i32 = 2;
 

@@ -1,11 +1,11 @@
-//! The method of an http request as its server may understand it: a header can name another one, and a GET with a body
+//! The method of an http request as its server may interpret it: a header can name another one, and a GET with a body
 //! may change something.
 //!
-//! **Invariant:** the only place that says what a method means. Gates, policies, retries and repetitions ask here.
+//! **Invariant:** only this module interprets methods. Gates, policies, retries and repetitions use it.
 
 use crate::step::{HttpStep, Method};
 
-/// The headers by which a request names another method than its own.
+/// The headers by which a request names another method.
 const OVERRIDES: [&str; 3] = ["x-http-method-override", "x-method-override", "x-http-method"];
 
 /// The method of a request, and the methods that its headers name.
@@ -13,7 +13,7 @@ const OVERRIDES: [&str; 3] = ["x-http-method-override", "x-method-override", "x-
 pub struct SentMethod {
     method: String,
     has_body: bool,
-    /// The values of the headers that name a method; `None` for one that is known only when it is rendered.
+    /// The values of the headers that name a method; `None` for one that is known only after rendering.
     named: Vec<Option<String>>,
 }
 
@@ -60,7 +60,7 @@ impl SentMethod {
         self.only_reads() || ((is(Method::Put) || is(Method::Delete)) && self.named.is_empty())
     }
 
-    /// Whether a server may understand a method; `None` if only the rendered request can tell.
+    /// Whether a server may interpret the request as this method, or `None` if that depends on the rendered request.
     #[must_use]
     pub fn can_be(&self, method: Method) -> Option<bool> {
         let name = method.name();
@@ -106,8 +106,8 @@ pub fn are_one_header(one: &str, other: &str) -> bool {
     name_as_read(one) == name_as_read(other)
 }
 
-/// Returns the name of a header as servers read it. Those that give headers to programs as variables, as CGI does, take
-/// every character that is no letter or digit for `_`.
+/// Returns the name of a header as servers may read it. Servers that pass headers as variables, like CGI, replace every
+/// character but letters and digits by `_`.
 fn name_as_read(header: &str) -> String {
     header.to_ascii_lowercase().replace(|c: char| !c.is_ascii_alphanumeric(), "-")
 }

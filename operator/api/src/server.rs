@@ -1,4 +1,4 @@
-//! The MCP servers of a Workflow: where they are, and which of their tools exist for the run.
+//! The MCP servers of a Workflow: their addresses, and the tools that the run can use.
 //!
 //! **Invariant:** a name that a server chooses exempts no call. Only `read` and `pins` of the author do, and with
 //! `trust: hints` the annotations of the server.
@@ -108,7 +108,7 @@ impl Server {
         self.pins.iter().find(|pin| pin.tool == tool).map(|pin| &pin.definition)
     }
 
-    /// Whether the author says that a tool changes nothing.
+    /// Whether the author declares that a tool changes nothing.
     #[must_use]
     pub fn reads(&self, tool: &str) -> bool {
         self.read.iter().any(|glob| is_like(glob, tool))

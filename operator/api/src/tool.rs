@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{sent_method::SentMethod, step::Step, values::JsonObject};
 
-/// The longest name of a tool, in characters: that of a server, a dot, and the server's own name.
+/// The maximum length of the name of a tool, in characters: that of a server, a dot, and the server's own name.
 pub const MAX_TOOL_NAME: usize = 85;
 
 /// A tool: a step that agents can call.
@@ -39,8 +39,8 @@ pub struct Tool {
 }
 
 impl Tool {
-    /// Returns the declared effects of a call that runs `step`; `None` where they are unknown, or `read` cannot be true
-    /// of its request.
+    /// Returns the declared effects of a call that runs `step`, or `None` if they are unknown, or if its request cannot
+    /// be `read`.
     #[must_use]
     pub fn effects_of(&self, step: &Step) -> Option<Effects> {
         let can_read = step.http.as_ref().is_none_or(|http| SentMethod::of_step(http).can_read());

@@ -1,4 +1,4 @@
-//! The requirements of approval policies for the tools of agents, and which calls they are about.
+//! The requirements of approval policies for the tools of agents, and the calls that they apply to.
 //!
 //! **Invariant:** rules match what runs, never names that an author chooses: the kind of the step, and the host,
 //! method, image or tool of a server. A declared effect, and the name that a server gives its tool, can only make a

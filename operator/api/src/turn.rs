@@ -78,8 +78,8 @@ pub enum RequestedArguments {
 }
 
 impl TurnCalls {
-    /// The largest number of calls that are kept of one turn. Further ones are counted: an answer within its token
-    /// limit has few, and the engine makes fewer still.
+    /// The maximum number of kept calls of one turn. Further ones are only counted. An answer within its token limit
+    /// has few calls, and the engine makes even fewer.
     pub const MAX_CALLS: usize = 256;
 
     /// The characters that are kept of an id to which a number is added.
@@ -134,9 +134,9 @@ impl OpaquePart {
 }
 
 impl RequestedArguments {
-    /// The longest arguments that are kept, in bytes.
+    /// The maximum size of kept arguments, in bytes.
     pub const MAX_BYTES: usize = 64 * 1024;
-    /// The deepest nesting of objects and arrays; the arguments themselves are level 1.
+    /// The maximum nesting of objects and arrays; the arguments themselves are level 1.
     pub const MAX_LEVELS: usize = 64;
 }
 

@@ -14,8 +14,8 @@ pub fn as_yaml(value: &impl Serialize) -> String {
     serde_saphyr::to_string(&value).unwrap_or_else(|_| value.to_string())
 }
 
-/// Returns the number of values in a JSON text, those within others included, before they are made: as a value, JSON
-/// can take a hundred times its memory.
+/// Returns the number of values in a JSON text, including nested ones, before the text is parsed, because a parsed
+/// value can take a hundred times its memory.
 #[must_use]
 pub fn count_values(json: &str) -> usize {
     let (mut count, mut is_text, mut is_escaped) = (1, false, false);
@@ -190,7 +190,7 @@ impl Moment {
         Self(jiff::Timestamp::from_second(self.0.as_second()).unwrap_or(self.0))
     }
 
-    /// Returns this instant plus a duration, or the latest possible instant where the sum is out of range.
+    /// Returns this instant plus a duration, or the latest possible instant if the sum is out of range.
     #[must_use]
     pub fn after(self, length: Duration) -> Self {
         let end = jiff::SignedDuration::try_from(length)
@@ -200,7 +200,7 @@ impl Moment {
         Self::from(end)
     }
 
-    /// Returns this instant minus a duration, or the earliest possible instant where the difference is out of range.
+    /// Returns this instant minus a duration, or the earliest possible instant if the difference is out of range.
     #[must_use]
     pub fn before(self, length: Duration) -> Self {
         let length = jiff::SignedDuration::try_from(length).ok();

@@ -1,5 +1,5 @@
-//! Verdicts, and the words that users type for them. What holds of each verdict is in its row of the table in `rules`;
-//! which gates take it, in `GateSubject` of the engine (`gate/subject.rs`).
+//! Verdicts, and the words that users type for them. The properties of each verdict are in its row of the table in
+//! `rules`, the gates that allow it in `GateSubject` of the engine (`gate/subject.rs`).
 //!
 //! **Invariant:** a word counts only if it is the whole text; a verdict is never searched for inside a sentence.
 
@@ -47,8 +47,8 @@ impl Verdict {
         Self::Retry,
     ];
 
-    /// The verdicts that the API server accepts after the deadline of a gate with the timeout action Expire, whatever
-    /// the gate allows.
+    /// The verdicts that the API server accepts after the deadline of a gate with the timeout action Expire,
+    /// independent of the gate.
     pub const WHEN_OVERDUE: [Self; 3] = [Self::Retry, Self::Reject, Self::Abort];
 
     /// Returns the name as it is stored in objects: `Approve`.
@@ -57,7 +57,8 @@ impl Verdict {
         self.rules().name
     }
 
-    /// Returns the words that users type for the verdict, in lower case. Respond has none: the answer itself is typed.
+    /// Returns the words that users type for the verdict, in lower case. Respond has no words, because the answer
+    /// itself is typed.
     #[must_use]
     pub fn words(self) -> &'static [&'static str] {
         self.rules().words
@@ -92,7 +93,7 @@ impl Verdict {
     }
 }
 
-/// Returns verdicts as a list in words: `Retry, Reject and Abort`.
+/// Renders verdicts as a list in words: `Retry, Reject and Abort`.
 #[must_use]
 pub fn in_words(verdicts: &[Verdict]) -> String {
     let names: Vec<_> = verdicts.iter().map(|verdict| verdict.name()).collect();

@@ -30,7 +30,7 @@ use crate::{
     values::{Json, Moment, Span},
 };
 
-/// The largest number of values of a run whose Blob does not have its usual name.
+/// The maximum number of values of a run whose Blob does not have its default name.
 pub const MAX_VALUE_NAMES: usize = 1024;
 
 /// The definition of a run.
@@ -149,14 +149,14 @@ pub struct WorkflowSpec {
 }
 
 impl WorkflowSpec {
-    /// Returns the users whom `excludeRequester` excludes: the requester, the person on whose behalf it acts, and the
+    /// Returns the users that `excludeRequester` excludes: the requester, the person on whose behalf it acts, and the
     /// requesters of the runs that this one repeats.
     pub fn requesters(&self) -> impl Iterator<Item = &String> {
         let earlier = self.rerun_of.iter().flat_map(|rerun| &rerun.requesters);
         self.requested_for.iter().chain([&self.requested_by]).chain(earlier)
     }
 
-    /// Whether a step runs only as a tool, and is no part of the order.
+    /// Whether a step runs only as a tool, outside of the order of steps.
     #[must_use]
     pub fn runs_as_tool(&self, step: &Step) -> bool {
         step.branch.is_none() && self.tools.iter().any(|tool| tool.step == step.name)
@@ -181,9 +181,9 @@ pub struct RerunOf {
 }
 
 impl RerunOf {
-    /// The largest number of earlier requesters.
+    /// The maximum number of earlier requesters.
     pub const MAX_REQUESTERS: usize = 8;
-    /// The longest name of an earlier requester, in characters.
+    /// The maximum length of the name of an earlier requester, in characters.
     pub const MAX_NAME: usize = 253;
 }
 

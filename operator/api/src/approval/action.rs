@@ -1,6 +1,6 @@
-//! The action of a request: the call of a tool, or the question of an agent, as facts for those who decide.
+//! The action of a request: the call of a tool or the question of an agent, as facts for approvers.
 //!
-//! **Invariant:** the operator computes every field; the words of the model are in `ApprovalRequest::says` and in the
+//! **Invariant:** the operator computes every field. Text of the model is only in `ApprovalRequest::says` and in the
 //! arguments.
 
 use kube::KubeSchema;
@@ -57,16 +57,15 @@ pub struct Action {
 }
 
 impl Action {
-    /// The beginning of the line of `done` about an equal call that was made before.
+    /// The beginning of the line of `done` about an earlier equal call.
     pub const MADE_BEFORE: &str = "this call was made at ";
-    /// The line of the context, at a gate before the step of a tool, which says that a deadline does not let the call
-    /// be made.
+    /// The line of the context at a gate before the step of a tool, if a deadline cannot approve the call.
     pub const BY_PEOPLE: &str = "this call was made before: only people can let it be made again";
     /// The beginning of the line of `done` about the last attempt at this call.
     pub const LAST_ATTEMPT: &str = "this call, attempt ";
 
-    /// Whether this call was made before: a deadline does not let it be made again. The lines about other calls begin
-    /// with the name of a tool, which has no space.
+    /// Whether this call was made before, so that a deadline cannot approve it. The lines about other calls begin with
+    /// the name of a tool, which contains no space.
     #[must_use]
     pub fn is_repeated(&self) -> bool {
         let is_own = |line: &String| line.starts_with(Self::MADE_BEFORE) || line.starts_with(Self::LAST_ATTEMPT);

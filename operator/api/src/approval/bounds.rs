@@ -1,6 +1,6 @@
-//! The bounds of a decision: its size and depth, and what all decisions of an Approval may have together.
+//! The limits of a decision: its size and depth, and the size of all decisions of an Approval together.
 //!
-//! The admission policies compute the same numbers in CEL, and take the bounds from here;
+//! The admission policies compute the same numbers in CEL, and use the limits from here.
 //! `tests/cluster/policies/bounds.rs` compares them.
 
 use std::collections::BTreeMap;
@@ -19,26 +19,26 @@ const EACH: usize = 8;
 const OPTION: usize = 72;
 
 impl Decision {
-    /// The largest size of a decision.
+    /// The maximum size of a decision.
     pub const MAX_SIZE: usize = 16 * 1024;
-    /// The largest size of an edit of a call whose arguments are one JSON text, where few people must agree.
+    /// The maximum size of an edit of a call whose arguments are one JSON text, if few people must agree.
     pub const MAX_EDIT_SIZE: usize = 72 * 1024;
-    /// The most people who may have to agree on such an edit, in each quorum.
+    /// The maximum threshold for such an edit, in each quorum.
     pub const MAX_EDIT_THRESHOLD: i32 = 2;
-    /// The deepest nesting of `parameters`, which are level 1.
+    /// The maximum nesting of `parameters`, which are level 1.
     pub const MAX_LEVELS: usize = 5;
-    /// The size of all decisions of an Approval.
+    /// The maximum size of all decisions of an Approval.
     pub const MAX_SIZE_OF_ALL: usize = 192 * 1024;
-    /// The size of all decisions that are no larger than [`Self::MAX_SIZE`].
+    /// The maximum size of all decisions that are not larger than [`Self::MAX_SIZE`].
     pub const MAX_SIZE_OF_SMALL: usize = 96 * 1024;
-    /// The size of a decision that always fits, whatever others sent.
+    /// The size of a decision that always fits, independent of other decisions.
     pub const ALWAYS_FITS: usize = 1024;
     /// The times that a character of arguments which are one text counts among all decisions, if JSON stores it as six
     /// bytes.
     pub const ESCAPED: usize = 6;
 
-    /// Returns the size of the parts that have no small bound; `None` if `parameters` nest too deep. Texts count by
-    /// characters, the arguments of a call that are one text by bytes.
+    /// Returns the size of the parts without a small limit, or `None` if `parameters` are nested too deep. Texts count
+    /// by characters, arguments of a call as one text by bytes.
     #[must_use]
     pub fn size(&self) -> Option<usize> {
         let text = |text: &Option<String>| text.as_ref().map_or(0, |text| text.chars().count());
@@ -60,13 +60,14 @@ impl Decision {
         self.parameters.as_ref()?.0.get(ARGUMENTS)?.as_str()
     }
 
-    /// Returns the size among all decisions: long edits must not fill the object by characters that are stored longer.
+    /// Returns the size for the sum of all decisions. Escaped characters count more, so that long edits cannot fill the
+    /// object.
     fn size_among_all(&self, size: usize) -> usize {
         let text = self.text_of_arguments().unwrap_or_default();
         size + (Self::ESCAPED - 1) * text.chars().filter(|c| is_escaped(*c)).count()
     }
 
-    /// Returns why a decision that a user sends is too large or too deep, beside the decisions of others.
+    /// Returns the reason why a decision of a user is too large or too deep, given the decisions of others, or `None`.
     #[must_use]
     pub fn too_large(&self, request: &ApprovalRequest, others: &BTreeMap<String, Self>) -> Option<&'static str> {
         let most = match self.text_of_arguments() {
@@ -84,9 +85,9 @@ impl Decision {
         is_full.then_some(Self::FULL)
     }
 
-    /// The refusal of a decision that is too large or too deep.
+    /// The error of a decision that is too large or too deep.
     pub const TOO_LARGE: &str = "a decision must have at most 16 KiB, and its parameters at most five levels; of a call with quorums of at most two people, parameters.arguments can be one JSON text, with 72 KiB in all";
-    /// The refusal of a decision that does not fit beside those of others.
+    /// The error of a decision that does not fit beside those of others.
     pub const FULL: &str = "spec.decisions is full: shorten the decision to at most 1 KiB";
 }
 
@@ -110,7 +111,7 @@ fn is_escaped(c: char) -> bool {
     matches!(c, '<' | '>' | '&' | '\0'..='\u{8}' | '\u{b}' | '\u{c}' | '\u{e}'..='\u{1f}')
 }
 
-/// Returns the size of a JSON value; `None` if it nests deeper than `levels`.
+/// Returns the size of a JSON value, or `None` if it is nested deeper than `levels`.
 fn size_of(value: &Value, levels: usize) -> Option<usize> {
     match value {
         Value::Object(_) | Value::Array(_) if levels == 0 => None,
@@ -140,7 +141,7 @@ mod tests {
         decision(json!({"verdict": "Modify", "parameters": parameters}))
     }
 
-    /// A request about a call, or about nothing, whose quorums need so many people.
+    /// Returns a request with quorums of these thresholds, about a call or about no subject.
     fn request(is_call: bool, thresholds: &[i32]) -> ApprovalRequest {
         let quorum = |threshold: &i32| json!({"source": "gate g", "approvers": [{"kind": "User", "name": "a"}], "threshold": threshold});
         let action = is_call.then(|| json!({"kind": "toolCall", "agent": "clerk", "tool": "refund"}));

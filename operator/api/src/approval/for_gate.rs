@@ -43,8 +43,8 @@ impl Approval {
         self.spec.request.workflow.uid == uid && self.owner_references().iter().any(|owner| owner.uid == uid)
     }
 
-    /// Returns why this Approval does not match `record` of the Workflow with this uid, or `None`. Completes the
-    /// sentence "`<name>` …".
+    /// Returns the reason why this Approval does not match `record` of the Workflow with this uid, or `None`. Completes
+    /// the sentence "`<name>` …".
     #[must_use]
     pub fn mismatch(&self, record: &StepRecord, uid: &str) -> Option<&'static str> {
         let request = &self.spec.request;
@@ -162,7 +162,7 @@ mod tests {
         assert_eq!(why, Some("has a request that does not match its digest"));
     }
 
-    /// Nine quorums with 64 groups of approvers and eight required groups each.
+    /// Returns an Approval with nine quorums, each with 64 groups of approvers and eight required groups.
     fn asks_groups() -> Approval {
         let (mut approval, _) = asked();
         let groups = |prefix: &str, count| (0..count).map(|n| format!("{prefix}-{n}")).collect::<Vec<_>>();

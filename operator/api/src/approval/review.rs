@@ -1,4 +1,4 @@
-//! The texts that a request asks about: the reviewed value with the people who changed it before, and what is sent.
+//! The texts of a request: the reviewed value with its earlier editors, and the sent fields.
 
 use kube::KubeSchema;
 use serde::{Deserialize, Serialize};

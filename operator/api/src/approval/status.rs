@@ -185,7 +185,7 @@ impl Outcome {
         is_superseded && [Self::UNGUARDED, Self::VOTES_TOO_OLD].into_iter().any(begins)
     }
 
-    /// Returns all who acted: the people whose votes led to the outcome, and the accounts that sent them.
+    /// Returns all people whose votes led to the outcome, and the accounts that sent these votes.
     pub fn actors(&self) -> impl Iterator<Item = &String> {
         self.decided_by.iter().chain(&self.via)
     }

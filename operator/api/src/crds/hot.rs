@@ -14,9 +14,9 @@ const ONE_WRITER: [(&str, &[&str]); 2] = [("Approval", &["/spec/request", "/stat
 const UNSHARED_LISTS: [(&str, &[&str]); 2] =
     [("Approval", &["/spec/request", "/status"]), ("Workflow", &["/spec", "/status"])];
 
-/// The lists of which the installed CRD has nothing but their bound, by kind. Only the operator writes them, and it
-/// reads them by their types. With a schema, the API server copies, prunes, defaults and validates each field of each
-/// item again at every write of the object.
+/// The lists of the installed CRD, by kind, of which the schema has only the maximum number of items. Only the operator
+/// writes them, and reads them by their types. With a full schema, the API server would copy, prune, default and
+/// validate each field of each item at every write of the object.
 const OPEN_PARTS: [(&str, &[&str]); 1] = [("Workflow", &["/status/steps"])];
 
 /// The key of the CEL rules of a schema.

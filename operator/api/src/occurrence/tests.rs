@@ -1,4 +1,4 @@
-//! Each row is a stored object and the events that it tells.
+//! Tests of events that are derived from stored objects.
 #![allow(clippy::unwrap_used)]
 use serde_json::{Value, json};
 
@@ -7,7 +7,7 @@ use super::*;
 const UID: &str = "00000000-0000-0000-0000-000000000002";
 const OWNER: &str = "00000000-0000-0000-0000-000000000001";
 
-/// The Approval of the second visit of a gate with a reminder every ten seconds, after an escalation at 10:01.
+/// Returns the Approval of the second visit of a gate with a reminder every ten seconds, after an escalation at 10:01.
 fn approval(status: Value) -> Approval {
     let mut approval: Approval = serde_json::from_value(json!({
         "apiVersion": "signoff.dev/v1alpha1", "kind": "Approval",
@@ -29,7 +29,7 @@ fn moment(text: &str) -> Moment {
     serde_json::from_value(json!(text)).unwrap()
 }
 
-/// Each event with its key, its number and the second of its time.
+/// Returns each event with its key, its number and the second of its time.
 fn told(approval: &Approval) -> Vec<(GateEvent, String, i64, String)> {
     let again: Approval = serde_json::from_value(json!(approval)).unwrap();
     let events = Occurrence::all_of(approval);
@@ -65,7 +65,7 @@ fn reminders_of_a_further_level_count_from_its_beginning() {
         row(GateEvent::Reminded, "reminder-1-2", 2, "10:01:21Z"),
     ];
     assert_eq!(told(&approval(status)), expected);
-    // An earlier version escalated it, and stored no time: the deadline tells when the level began.
+    // An earlier version escalated it without storing the time: the start of the level follows from the deadline.
     let old = told(&approval(json!({"level": 1, "deadline": "2030-01-01T10:02:00Z", "reminders": 2})));
     assert_eq!(old[1..], [row(GateEvent::Reminded, "reminder-1-2", 2, "10:01:20Z")]);
 }

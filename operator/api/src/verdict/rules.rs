@@ -1,5 +1,5 @@
-//! The table of verdicts: what holds of each one wherever it is given, in one row. The engine, local runs, the plugin
-//! and the page ask it, and the admission policy and the schema of decisions are generated from it.
+//! The table of verdicts, with all properties of a verdict in one row. The engine, local runs, the plugin and the page
+//! use it. The admission policy and the schema of decisions are generated from it.
 //!
 //! **Invariant:** a verdict without a row does not compile.
 
@@ -17,11 +17,11 @@ pub struct VerdictRules {
     pub quorum: VerdictQuorum,
     /// The parts that a decision can have or must have; it can have no others.
     pub payload: &'static [(PayloadPart, Need)],
-    /// The phase of an Approval that ends with it. Escalate ends none.
+    /// The final phase of an Approval with this verdict. Escalate has none.
     pub phase: ApprovalPhase,
     /// The user names under which it counts.
     pub counted_name: CountedName,
-    /// The rank by caution, 0 the most cautious: of two votes of one person the more cautious counts.
+    /// The rank by caution, 0 for the most cautious: of two votes of one person the more cautious one counts.
     pub caution: u8,
     /// Whether it refuses what the gate asks about.
     pub stops: bool,
@@ -40,7 +40,7 @@ pub enum VerdictQuorum {
     OnePerson,
 }
 
-/// The user names under which a verdict counts, where rules map user names to persons.
+/// The user names under which a verdict counts, if rules map user names to persons.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CountedName {
     /// Every name from which the API server accepts votes.
@@ -113,7 +113,7 @@ impl PayloadPart {
         format!("{} == ({})", self.is_there(), is_one_of(self.verdicts()))
     }
 
-    /// Returns the verdicts that can have the part in words: `Modify and Retry`.
+    /// Renders the verdicts that can have the part in words: `Modify and Retry`.
     #[must_use]
     pub fn verdicts_in_words(self, conjunction: &str) -> String {
         let names: Vec<_> = self.verdicts().map(Verdict::name).collect();

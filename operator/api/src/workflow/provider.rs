@@ -1,7 +1,7 @@
 //! The model providers of a Workflow, and the Secrets that it uses.
 //!
-//! **Invariant:** every part that asks where a provider is, or which key it gets, asks [`Provider::kind`]. A further
-//! kind does not compile until it has an answer to both.
+//! **Invariant:** all code that needs the address of a provider or its key uses [`Provider::kind`]. A new kind does not
+//! compile without both.
 
 use kube::KubeSchema;
 use schemars::JsonSchema;
@@ -163,7 +163,7 @@ impl Provider {
     /// The error of a provider that has no kind.
     pub const ONE_KIND: &str = "a provider is exactly one of openai, anthropic, gemini, ollama and scripted";
 
-    /// Returns the kind; `None` unless the provider has exactly one.
+    /// Returns the kind, or `None` unless the provider has exactly one.
     #[must_use]
     pub fn kind(&self) -> Option<ProviderKind<'_>> {
         self.try_kind().ok()
@@ -172,7 +172,7 @@ impl Provider {
     /// Returns the kind.
     ///
     /// # Errors
-    /// The provider has none, or several.
+    /// The provider has no kind, or several.
     pub fn try_kind(&self) -> Result<ProviderKind<'_>, String> {
         let Self { name: _, openai, anthropic, gemini, ollama, scripted } = self;
         let given = [
@@ -208,7 +208,7 @@ impl<'a> ProviderKind<'a> {
         }
     }
 
-    /// Returns the base URL of its server; `None` if no server is asked.
+    /// Returns the base URL of its server, or `None` without a server.
     #[must_use]
     pub fn endpoint(self) -> Option<&'a str> {
         let (own, usual) = match self {
@@ -221,7 +221,7 @@ impl<'a> ProviderKind<'a> {
         Some(own.as_deref().unwrap_or(usual))
     }
 
-    /// Returns the error of its base URL, or `None`. The URL is not repeated, because it may have a key in it.
+    /// Returns the error of its base URL, or `None`. The error does not quote the URL, because it can contain a key.
     #[must_use]
     pub fn base_url_error(self) -> Option<&'static str> {
         let url = Url::parse(self.endpoint()?).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
@@ -240,7 +240,7 @@ impl<'a> ProviderKind<'a> {
         }
     }
 
-    /// Returns the name of the entry of `spec.secrets` that is its key; `None` if it gets none.
+    /// Returns the name of the entry of `spec.secrets` with its key, or `None` without a key.
     #[must_use]
     pub fn key(self) -> Option<&'a str> {
         match self {

@@ -1,4 +1,4 @@
-//! Recognizes copies from a backup: a run by its spec or by its status, what an Approval tells by its times.
+//! The recognition of copies from a backup: of a run by its spec or its status, of an Approval by its times.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use super::Workflow;
 use crate::{Approval, values::Moment};
 
-/// The most by which a status can begin before its object, because the clocks of API servers differ.
+/// The maximum time by which a status can begin before its object, because the clocks of API servers differ.
 const MAX_CLOCK_DIFFERENCE: Duration = Duration::from_secs(5);
 
 impl Workflow {
