@@ -172,8 +172,9 @@ impl AddressSettings {
 
     /// Parses and checks a URL before anything is resolved or sent.
     ///
-    /// # Errors Another scheme than http and https, credentials in the URL, no host, `localhost`
-    /// and special literals that the settings do not allow.
+    /// # Errors
+    /// Another scheme than http and https, credentials in the URL, no host, `localhost` and special literals that the
+    /// settings do not allow.
     pub fn check_url(&self, text: &str) -> Result<Url, Error> {
         let url = Url::parse(text).map_err(Error::NotAUrl)?;
         if !matches!(url.scheme(), "http" | "https") {

@@ -92,8 +92,8 @@ pub trait Model: Send + Sync {
     /// Answers one turn. A request that the server refuses because of an optional field is sent again without the
     /// field. `room` reserves the memory for the answer.
     ///
-    /// # Errors The [`CallError`] of the call. A turn has no effects, so it may be repeated after every retryable
-    /// error.
+    /// # Errors
+    /// The [`CallError`] of the call. A turn has no effects, so it may be repeated after every retryable error.
     async fn turn(&self, request: TurnRequest, room: &dyn AnswerRoom) -> Result<TurnReply, CallError>;
 }
 

@@ -93,8 +93,8 @@ impl CallError {
 
     /// Whether it is certain that the call had its effect or had none.
     ///
-    /// False if the call broke or timed out after it may have been sent, and if a gateway (502, 504, 520 to 528, 530,
-    /// 599) lost the server behind it. A 503 without `Retry-After` is uncertain too: a service mesh sends it after a
+    /// False if the call broke or timed out after it may have been sent, and if a gateway lost the server behind it
+    /// (502, 504, 520 to 528, 530, 599). A 503 without `Retry-After` is uncertain too: a service mesh sends it after a
     /// broken connection. A call with effects must then not be repeated automatically.
     #[must_use]
     pub fn outcome_known(&self) -> bool {

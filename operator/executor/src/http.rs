@@ -82,8 +82,8 @@ pub struct HttpReply {
 pub trait Http: Send + Sync {
     /// Makes one call, once.
     ///
-    /// # Errors Everything but a complete answer with an expected status. See [`CallError`] for the calls that may be
-    /// repeated.
+    /// # Errors
+    /// Everything but a complete answer with an expected status. See [`CallError`] for the calls that may be repeated.
     async fn call(&self, request: HttpRequest) -> Result<HttpReply, CallError>;
 }
 

@@ -18,8 +18,8 @@ const ATTEMPTS: usize = 64;
 /// The maximum number of bytes read by all attempts together: a text of opening brackets would be read once for each.
 const READ: usize = 4 << 20;
 
-/// Returns the JSON in `text`: the whole text if it is JSON, else the first object or array in a fenced ```` ```json
-/// ```` block, else the first object or array anywhere in the text.
+/// Returns the JSON in `text`: the whole text if it is JSON, else the first object or array in a fenced
+/// ```` ```json ```` block, else the first object or array anywhere in the text.
 ///
 /// Returns `None` if there is none in the first MiB, among the first 64 possible starts or after 4 MiB were read, or if
 /// the [`budget`] is stopped. Nesting is limited to 128. Texts and keys are cleaned, so that conditions and schemas

@@ -8,16 +8,16 @@ use std::sync::Arc;
 
 use super::{LanguageError, answer_shape::AnswerShape, nearest::is_near};
 
-/// A name in an expression, as far as it follows from the text: `steps.draft.response`, `steps[0]`, `inputs['full
-/// name']`.
+/// A name in an expression, as far as it follows from the text: `steps.draft.response`, `steps[0]`,
+/// `inputs['full name']`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Reference {
     /// The variable.
     pub root: String,
     /// The members in order, up to the first computed one.
     pub members: Vec<Member>,
-    /// Whether the expression handles the absence of the last member (`has(x.y)`, `x.y is defined`, `x.y |
-    /// default('none')`).
+    /// Whether the expression handles the absence of the last member (`has(x.y)`, `x.y is defined`,
+    /// `x.y | default('none')`).
     pub optional: bool,
 }
 

@@ -46,9 +46,8 @@ pub fn last(text: &str, bytes: usize) -> &str {
 /// characters that move the cursor, change the direction of writing or hide text.
 ///
 /// Control characters are dropped (so an ANSI sequence loses its escape and becomes plain letters). Invisible and
-/// direction-changing characters become visible as `⟨U+202E⟩`. Tabs and line feeds stay. `\r
-/// ` becomes `
-/// `, and a lone carriage return, which would let text overwrite its line, becomes `⟨U+000D⟩`.
+/// direction-changing characters become visible as `⟨U+202E⟩`. Tabs and line feeds stay. `\r\n` becomes `\n`, and a
+/// lone carriage return, which would let text overwrite its line, becomes `⟨U+000D⟩`.
 pub fn display(text: &str, max_chars: usize) -> String {
     let mut shown = String::new();
     let mut count = 0;

@@ -1,8 +1,8 @@
 //! A reader of JSON that tracks the path of each value, and that reads every number: exactly, or as a number that
 //! [`number::inexact`] refuses.
 //!
-//! `serde_json` refuses a whole answer because of one number that no double can hold, and reads another such number as
-//! 0. Otherwise the two readers agree.
+//! `serde_json` refuses a whole answer because of one number that no double can hold, and reads another such number
+//! as 0. Otherwise the two readers agree.
 
 use serde_json::{Map, Value};
 
