@@ -78,8 +78,8 @@ const NO_COMPLAINTS: [&str; 37] = [
     "response answers a single question",
     "give response or answers, and not both",
     "answers.{}: this gate has no such question",
-    "answers.{} is {what}",
-    "this gate requires a reason",
+    "answers.{} is missing",
+    "answers.{} is empty",
     "{} is not an option",
     "{} is required: give it a value",
     // Messages that only the operator's settings cause.

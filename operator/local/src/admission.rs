@@ -28,6 +28,11 @@ pub fn admit(approval: &Approval, user: &str, decision: &Decision, now: Moment) 
         let names: Vec<_> = allowed.iter().map(|verdict| verdict.name()).collect();
         return Err(format!("{} is not allowed here: use one of {}", decision.verdict, names.join(", ")));
     }
+    // The tally also counts decisions that are only foreseen, which have no reason yet.
+    let is_reason = |reason: &String| reason.chars().any(char::is_alphanumeric);
+    if request.require_reason == Some(true) && !decision.reason.as_ref().is_some_and(is_reason) {
+        return Err("this gate requires a reason with at least one letter or digit".to_owned());
+    }
     let others = approval.spec.decisions.iter().filter(|(key, _)| *key != user);
     let others = others.map(|(key, other)| (key.clone(), other.clone())).collect();
     decision.too_large(request, &others).map_or(Ok(()), |why| Err(why.to_owned()))

@@ -192,7 +192,7 @@ fn random_decision(random: &mut fastrand::Rng) -> Value {
         decision["response"] = json!(text(random, 8192));
     }
     if give(random, 3) {
-        let id = ["city", "why", "nothing"][random.usize(0..3)];
+        let id = ["city", "why", "note", "nothing"][random.usize(0..4)];
         decision["answers"] = json!({"city": {"text": text(random, 8192)}, id: {"text": text(random, 8192)}});
     }
     if give(random, 3) {
@@ -219,13 +219,16 @@ async fn no_random_decision_counts_in_a_local_run_that_a_cluster_refuses() {
         json!({"approvers": approvers, "requireReason": true}),
         json!({"approvers": approvers, "form": {"questions": [question("city")]}}),
         json!({"approvers": approvers, "form": {"questions": [question("city"), question("why")]}}),
+        json!({"approvers": approvers, "form": {"questions": [
+            question("city"), {"id": "note", "prompt": "?", "required": false, "pattern": "[0-9]+"},
+        ]}}),
     ];
     let seed = fastrand::u64(..);
     let mut random = fastrand::Rng::with_seed(seed);
     let (alice, mut counts) = (harness.approvals("alice").await, [0; 2]);
     for gate in gates {
         let approval = harness.ask(gate).await;
-        for _ in 0..DECISIONS / 3 {
+        for _ in 0..DECISIONS / 4 {
             let decision = random_decision(&mut random);
             let patch = Patch::Merge(json!({"spec": {"decisions": {ALICE: decision}}}));
             let on_cluster = said(alice.patch(&approval.name_any(), &PatchParams::default().dry_run(), &patch).await);

@@ -39,9 +39,6 @@ pub(crate) fn payload(request: &ApprovalRequest, decision: &Decision) -> Result<
     if let Some(why) = decision.too_large(request, &BTreeMap::new()) {
         return Err(why.to_owned());
     }
-    if request.require_reason == Some(true) && !has_reason(decision) {
-        return Err("this gate requires a reason with at least one letter or digit".to_owned());
-    }
     let mut payload = Payload::default();
     for (part, _) in decision.verdict.rules().payload {
         match part {
@@ -54,11 +51,6 @@ pub(crate) fn payload(request: &ApprovalRequest, decision: &Decision) -> Result<
         }
     }
     Ok(payload)
-}
-
-/// Whether a decision has a reason with a letter or a digit.
-fn has_reason(decision: &Decision) -> bool {
-    decision.reason.as_ref().is_some_and(|reason| reason.chars().any(char::is_alphanumeric))
 }
 
 /// Returns the parameters of a verdict, checked against the request. Only Modify must have some.
@@ -156,19 +148,20 @@ fn answers(form: Option<&Form>, decision: &Decision) -> Result<BTreeMap<String, 
     }
     let mut read = BTreeMap::new();
     for question in &form.questions {
-        let is_blank = |answer: &Answer| answer.text.as_ref().is_none_or(|text| text.trim().is_empty());
-        let answer = given.get(&question.id).filter(|answer| !answer.options.is_empty() || !is_blank(answer));
+        let answer = given.get(&question.id).filter(|answer| !answer.options.is_empty() || answer.text.is_some());
+        let is_blank = |answer: &Answer| {
+            answer.options.is_empty() && answer.text.as_ref().is_some_and(|text| text.trim().is_empty())
+        };
         match answer {
+            Some(answer) if is_blank(answer) && !question.may_be_left_out() => {
+                return Err(format!("answers.{} is empty, and it is required", question.id));
+            }
             Some(answer) => {
                 let answer = answer_to(question, answer).map_err(|why| format!("answers.{}: {why}", question.id))?;
                 read.insert(question.id.clone(), answer);
             }
             None if question.may_be_left_out() => {}
-            None => {
-                let is_given = given.contains_key(&question.id);
-                let what = if is_given { "empty" } else { "missing" };
-                return Err(format!("answers.{} is {what}, and it is required", question.id));
-            }
+            None => return Err(format!("answers.{} is missing, and it is required", question.id)),
         }
     }
     Ok(read)

@@ -38,6 +38,15 @@ fn a_quorum_is_counted_as_the_operator_counts() {
     assert_eq!(after(&mut approval, "dora", Decision::new(Verdict::Reject)), "Reject recorded (2 people are needed)");
 }
 
+/// The page foresees the effect of each verdict before a reason is typed.
+#[test]
+fn a_decision_without_a_reason_is_counted_where_the_gate_requires_one() {
+    let mut approval = sample::approval();
+    approval.spec.request.require_reason = Some(true);
+    sample::seal(&mut approval);
+    assert_eq!(after(&mut approval, "alice", Decision::new(Verdict::Approve)), "approved");
+}
+
 #[test]
 fn groups_that_are_still_needed_are_named() {
     let mut approval = sample::approval();
