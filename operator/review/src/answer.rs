@@ -48,10 +48,10 @@ pub fn sentence(status: &Status) -> String {
     one_line(&text, LONGEST)
 }
 
-/// Returns the code of a refusal by an admission policy, or `None` for any other answer.
+/// Returns the code of a refusal by an admission policy of Signoff, or `None` for any other answer.
 #[must_use]
 pub fn code(status: &Status) -> Option<Code> {
-    let is_of_policy = status.message.contains("ValidatingAdmissionPolicy '");
+    let is_of_policy = status.message.contains("ValidatingAdmissionPolicy 'signoff-");
     Code::of_message(&sentence(status)).filter(|_| is_of_policy)
 }
 
@@ -84,8 +84,9 @@ mod tests {
     #[test]
     fn only_the_refusal_of_a_policy_has_a_code() {
         let code = |message: &str| code(&serde_json::from_value(json!({"code": 403, "message": message})).unwrap());
-        let policy = "x is forbidden: ValidatingAdmissionPolicy 'p' with binding 'p' denied request: too late: this gate was already decided";
+        let policy = "x is forbidden: ValidatingAdmissionPolicy 'signoff-a' with binding 'signoff-a' denied request: too late: this gate was already decided";
         assert_eq!(code(policy), Some(Code::TOO_LATE));
+        assert_eq!(code(&policy.replace("signoff-a", "other")), None);
         assert_eq!(code("admission webhook \"w\" denied the request: too late: this gate was already decided"), None);
     }
 
