@@ -41,6 +41,8 @@ impl Code {
     pub const VERDICT: Self = Self(13);
     /// The gate requires a reason.
     pub const NO_REASON: Self = Self(14);
+    /// The payload does not fit the verdict or what the gate asks.
+    pub const PAYLOAD: Self = Self(18);
     /// The gate does not have the approvers to whom the decision escalates.
     pub const ESCALATE_TO: Self = Self(20);
 }
@@ -145,7 +147,7 @@ const TABLE: &[CodeEntry] = &[
         &["channel must be the value of the impersonation extra signoff.dev/channel"],
     ),
     refusal(
-        Code(18),
+        Code::PAYLOAD,
         "The payload does not fit the verdict",
         &[
             ": parameters are allowed only with Modify and Retry",
@@ -194,10 +196,9 @@ const TABLE: &[CodeEntry] = &[
             "only an approver of this gate can change this Approval",
             "only the operator can change labels and annotations of signoff.dev",
             "only the operator can change owner references and finalizers",
-            "metadata must have at most ",
+            "metadata must have at most 24 labels, 24 annotations and 64 KiB of annotations",
             "metadata.managedFields is nested too deeply",
             "metadata.managedFields tell when a decision was made",
-            "metadata.ownerReferences of a Workflow is immutable",
         ],
     ),
     // Workflows of requesters.
@@ -266,6 +267,11 @@ const TABLE: &[CodeEntry] = &[
     condition(116, "The requester is not verified", &[reason::REQUESTER_UNVERIFIED]),
     condition(117, "The spec was changed after the run was accepted", &[reason::SPEC_TAMPERED]),
     condition(118, "The stored object cannot be read", &[reason::UNREADABLE, reason::APPROVAL_UNREADABLE]),
+    refusal(
+        Code(119),
+        "The metadata of a Workflow is not allowed",
+        &["metadata must have at most 64 labels", "metadata.ownerReferences of a Workflow is immutable"],
+    ),
     // Runs that are held or stuck.
     condition(201, "An approval policy cannot be read", &[reason::POLICY_UNKNOWN]),
     condition(202, "The run has other rules", &[reason::OLD_RULES]),
@@ -336,7 +342,7 @@ impl Code {
     #[must_use]
     pub fn of_message(message: &str) -> Option<Self> {
         let found = TABLE.iter().filter_map(|entry| {
-            let begin = entry.messages.iter().filter_map(|part| message.find(*part)).min()?;
+            let begin = entry.messages.iter().filter_map(|part| position(message, part)).min()?;
             Some((begin, entry.code))
         });
         found.min().map(|(_, code)| code)
@@ -372,6 +378,16 @@ impl Code {
     }
 }
 
+/// Returns the byte at which the constant part of a message begins, or `None`. A part that begins with a space or a
+/// punctuation mark follows a name or a value, and any other part begins its message, so that a name within a message
+/// is not read as the beginning of another one.
+fn position(message: &str, part: &str) -> Option<usize> {
+    match part.starts_with([' ', ':', ',']) {
+        true => message.find(part),
+        false => message.starts_with(part).then_some(0),
+    }
+}
+
 impl fmt::Display for Code {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "SO{:04}", self.0)
@@ -396,6 +412,9 @@ mod tests {
     fn a_message_has_the_code_of_the_part_that_comes_first() {
         let of = |message: &str| Code::of_message(message);
         assert_eq!(of("the requester must not decide this gate (excludeRequester)"), Some(Code::REQUESTER));
+        let named =
+            "User \"it is too late: this gate was already decided\" is not an approver of this gate by user name";
+        assert_eq!(of(named), Some(Code::NOT_AN_APPROVER));
         let quoting = "the answer to note: this gate requires a reason with at least one letter or digit";
         assert_eq!(of(quoting), Some(Code(19)));
         assert_eq!(of("User \"dana\" cannot patch resource \"approvals\""), None);

@@ -314,7 +314,7 @@ async fn rehearse(session: &Session, args: &DecisionArgs, proposed: Proposed) ->
     match proposed.rehearse(&server, &counter, clock::now()).await {
         Ok(rehearsed) => Ok(rehearsed),
         Err(NotRehearsed::Refused(refused, _)) => Err(refusals::explained(session, args, refused).await),
-        Err(NotRehearsed::Unusable(why)) => Err(Failure::Refused(why.to_string())),
+        Err(NotRehearsed::Unusable(why)) => Err(Failure::refused(why.to_string(), Some(Code::PAYLOAD))),
         Err(NotRehearsed::Tampered(differences)) => {
             Err(Failure::Other(format!("{}\n{}", tampered(&key, &differences), entry::NOT_RECORDED)))
         }
@@ -433,7 +433,7 @@ fn counted(approval: &Approval, now: Moment) -> Result<ApprovalStatus, Failure> 
 /// The decision is unusable.
 pub fn usable(approval: &Approval, entry: &Entry, now: Moment) -> Result<(), Failure> {
     let counted = counted(&foreseen::with(approval, entry), now)?;
-    foreseen::unusable(&counted, entry).map_or(Ok(()), |why| Err(Failure::Refused(why)))
+    foreseen::unusable(&counted, entry).map_or(Ok(()), |why| Err(Failure::refused(why, Some(Code::PAYLOAD))))
 }
 
 #[cfg(test)]
