@@ -137,7 +137,7 @@ fn every_sentence_of_the_plan_has_a_file_that_brings_it_about() {
     let mut files = vec![
         engine.join("plan.rs"),
         engine.join("gate/subject.rs"),
-        engine.join("gate/decision.rs"),
+        engine.join("gate/payload.rs"),
         expr.join("re2.rs"),
     ];
     sources(&engine.join("plan"), &mut files);

@@ -368,7 +368,8 @@ pub struct PodCall {
     pub spec: PodStep,
 }
 
-/// One HTTP request, rendered.
+/// One HTTP request, rendered, as people approve it: its digest covers the names of Secrets, and no value. The executor
+/// makes an `HttpRequest` of it, which also serves calls that nobody approves.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct HttpCall {
     /// The method: `GET`, `POST`, …

@@ -45,7 +45,9 @@ const OWN_HEADERS: &[&str] = &[
     "accept-encoding",
 ];
 
-/// One call. Its `Debug` shows neither the query, nor header values, nor the body, because they may hold secrets.
+/// One call, as it is sent: with the values of Secrets, a deadline, and headers that can repeat. Steps, tools, models,
+/// MCP servers and notices send it. Its `Debug` shows neither the query, nor header values, nor the body, because they
+/// may hold secrets.
 #[derive(Clone)]
 pub struct HttpRequest {
     /// `GET`, `HEAD`, `POST`, `PUT`, `PATCH`, `DELETE` or `OPTIONS`, in upper case.

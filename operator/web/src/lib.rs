@@ -7,19 +7,19 @@
 //! **Invariant:** the page decides nothing and uses no rights of its own: every request to the API server carries the
 //! identity of one session. A GET changes nothing.
 //!
-//! * [`settings`], [`server`]: the command line, and the routes with their middleware
+//! * [`settings`], [`routes`]: the command line, and the routes with their middleware
 //! * [`session`]: cookies, tokens and their verification at every request; [`sign_in`]: the begin and the end of a
 //!   session
-//! * [`connection`]: clients of the API server with the identity of a session; [`scope`]: the namespaces that a reader
+//! * [`api_server`]: clients of the API server with the identity of a session; [`scope`]: the namespaces that a reader
 //!   may list
 //! * [`inbox`], [`approval`], [`turn`], [`run`], [`runs`], [`history`], [`policies`]: the pages
 //! * [`live`]: the watches behind the pages that are open
 //! * [`rights`], [`workflows`]: the rights of the reader, and lists of Workflows
 //! * [`page`], [`assets`], [`error`], [`problem`]: the parts of all pages, and the page of an error
 
+pub mod api_server;
 pub mod approval;
 pub mod assets;
-pub mod connection;
 pub mod error;
 pub mod filter_form;
 pub mod history;
@@ -30,10 +30,10 @@ pub mod page;
 pub mod policies;
 pub mod problem;
 pub mod rights;
+pub mod routes;
 pub mod run;
 pub mod runs;
 pub mod scope;
-pub mod server;
 pub mod session;
 pub mod settings;
 pub mod sign_in;

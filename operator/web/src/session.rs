@@ -30,7 +30,7 @@ use sha2::{Digest, Sha256};
 use signoff_api::Moment;
 
 use crate::{
-    connection::Identity,
+    api_server::Identity,
     error::PageError,
     settings::{Auth, Settings},
 };

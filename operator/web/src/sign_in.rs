@@ -17,7 +17,7 @@ use secrecy::SecretString;
 use serde::Deserialize;
 
 use crate::{
-    connection::Identity,
+    api_server::Identity,
     error::PageError,
     page,
     session::{Caller, Session, TokenId, cookie, now, wanted},

@@ -10,7 +10,7 @@ use axum_extra::extract::cookie::Key;
 use signoff_review::foreseen::Counter;
 
 use crate::{
-    connection::Connection,
+    api_server::Connection,
     live::{Feeds, Streams},
     session::{Overviews, Sessions},
     settings::Settings,

@@ -18,7 +18,7 @@ use super::{
     tally::{MAX_LEVEL, Tally, VoteFilter},
     votes::Ballot,
 };
-use crate::gate::decision;
+use crate::gate::payload;
 
 /// The reason of an outcome after its deadline, if no decision before it was impossible for another reason.
 pub const DEADLINE_PASSED: &str = "the deadline passed";
@@ -113,9 +113,9 @@ impl Tally<'_> {
             outcome.verdict = Some(Verdict::Reject);
             outcome.reason = Some(format!("{why}, and checking the default answer took too much CPU time"));
         } else if verdict == Verdict::Respond {
-            match decision::default_answers(self.request.form.as_ref(), self.request.timeout.default.as_deref()) {
+            match payload::default_answers(self.request.form.as_ref(), self.request.timeout.default.as_deref()) {
                 Ok(answers) => {
-                    outcome.response = Some(decision::as_text(self.request.form.as_ref(), &answers));
+                    outcome.response = Some(payload::as_text(self.request.form.as_ref(), &answers));
                     outcome.answers = Some(answers);
                 }
                 Err(problem) => {

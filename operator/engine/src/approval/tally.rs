@@ -19,7 +19,7 @@ use super::{
     quorum::{QuorumProgress, Quorums},
     votes::{self, Ballot},
 };
-use crate::{gate::decision, transition::Now};
+use crate::{gate::payload, transition::Now};
 
 /// The state of the run that owns an Approval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -209,7 +209,7 @@ impl Tally<'_> {
         let accounts: BTreeSet<_> = deciders.iter().filter_map(|ballot| ballot.account()).collect();
         let outcome = Outcome {
             verdict: Some(first.verdict),
-            response: payload.answers.as_ref().map(|a| decision::as_text(self.request.form.as_ref(), a)),
+            response: payload.answers.as_ref().map(|a| payload::as_text(self.request.form.as_ref(), a)),
             answers: payload.answers,
             parameters: payload.parameters,
             guidance: payload.guidance,

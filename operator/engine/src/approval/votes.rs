@@ -13,7 +13,7 @@ use crate::{
     approval::eligibility::{self, Electorate},
     crd_rules,
     evaluation::{Part, within},
-    gate::decision::{self, Payload},
+    gate::payload::{self, Payload},
     transition::Now,
 };
 
@@ -96,7 +96,7 @@ pub(super) fn read(
             None => within(
                 || Part::Vote(key.clone()),
                 || {
-                    decision::payload(request, decision)
+                    payload::parse(request, decision)
                         .and_then(|payload| crd_rules::check_decision(decision).map(|()| payload))
                 },
             ),

@@ -23,7 +23,7 @@ use super::{
 use crate::{
     field_error::FieldError,
     gate::{
-        decision,
+        payload,
         subject::{GateSubject, allowed, form},
     },
     policy::{Contradiction, EVERY_GATE, EffectiveGate, Requester},
@@ -422,7 +422,7 @@ impl Validator<'_> {
                 self.error(format!("{field}.schema"), why);
             }
             if let Some(default) = &question.default
-                && let Err(why) = decision::check_text(question, default)
+                && let Err(why) = payload::check_text(question, default)
             {
                 self.error(format!("{field}.default"), why);
             }
@@ -463,7 +463,7 @@ impl Validator<'_> {
             TimeoutAction::Default => {
                 if !allowed.contains(&Verdict::Respond) {
                     self.error(format!("{field}.action"), "Default answers the form: allow Respond");
-                } else if let Err(why) = decision::default_answers(form, timeout.default.as_deref()) {
+                } else if let Err(why) = payload::default_answers(form, timeout.default.as_deref()) {
                     self.error(format!("{field}.default"), why);
                 }
             }

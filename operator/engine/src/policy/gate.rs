@@ -19,7 +19,7 @@ use super::{AppliedPolicy, Policies};
 
 use crate::approval::persons::{self, Persons};
 use crate::gate::{
-    decision,
+    payload,
     subject::{self, GateSubject},
 };
 
@@ -334,7 +334,7 @@ fn timeout(gate: &mut EffectiveGate, demands: &[(&str, &GateRules)], usual: Dura
     let own = timeout.action.unwrap_or_default();
     let limits: Vec<_> = demands.iter().filter(|(_, demand)| !demand.timeout_actions.is_empty()).collect();
     let answers = gate.allowed.contains(&Verdict::Respond)
-        && decision::default_answers(gate.form.as_ref(), timeout.default.as_deref()).is_ok();
+        && payload::default_answers(gate.form.as_ref(), timeout.default.as_deref()).is_ok();
     let possible = |action: &TimeoutAction| match action {
         TimeoutAction::Escalate => !timeout.escalation.is_empty(),
         TimeoutAction::Default => answers,

@@ -1,4 +1,4 @@
-//! An `http` step: renders one request. The executor sends it.
+//! An `http` step: renders one request. `HttpClient` of the executor sends it (`executor/src/http/client.rs`).
 
 use signoff_api::Seq;
 

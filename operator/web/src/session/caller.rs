@@ -10,7 +10,7 @@ use signoff_api::Moment;
 use tokio::time::Instant;
 
 use super::{Me, Overview, Places, Session, TokenId, cookie, now, who};
-use crate::{connection::Identity, error::PageError, state::PageState};
+use crate::{api_server::Identity, error::PageError, state::PageState};
 
 /// A user who has signed in.
 #[derive(Clone)]

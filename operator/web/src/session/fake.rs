@@ -32,9 +32,9 @@ use super::{
     oidc::Issuer,
 };
 use crate::{
-    connection::Connection,
+    api_server::Connection,
     live::{Feeds, Streams},
-    server,
+    routes,
     settings::Settings,
     state::{PageState, Parts},
 };
@@ -222,7 +222,7 @@ impl World {
             counter,
             key,
         });
-        let page = server::router(state.clone()).unwrap();
+        let page = routes::router(state.clone()).unwrap();
         Self { idp, seen, tokens, state, page }
     }
 

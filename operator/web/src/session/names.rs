@@ -10,7 +10,7 @@ use signoff_expr::text::display;
 
 use super::jwt::{self, Claims};
 use crate::{
-    connection::Identity,
+    api_server::Identity,
     settings::{Auth, Oidc},
 };
 

@@ -77,7 +77,7 @@ fn a_number_that_a_person_gives_and_no_double_holds_does_not_count() {
     let request = run.asked("check").request.clone();
     let decision = |response: Value| {
         let decision = json!({"verdict": "Modify", "parameters": {"response": response}});
-        crate::gate::decision::payload(&request, &serde_json::from_value(decision).unwrap()).map(drop)
+        crate::gate::payload::parse(&request, &serde_json::from_value(decision).unwrap()).map(drop)
     };
     let why = decision(json!({"id": [1e20]})).unwrap_err();
     assert_eq!(why, format!("parameters: the number at /response/id/0 {SAID}"));

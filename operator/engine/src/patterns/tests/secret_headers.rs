@@ -7,7 +7,7 @@ use signoff_api::{Decision, Digest, JsonObject, Verdict, journal::StepPhase};
 
 use super::tools::{gates, spec, turn};
 use crate::{
-    gate::{decision::payload, parameters},
+    gate::{parameters, payload},
     replay::activity::input_digest,
     tests::test_run::{TestRun, chain_of, gate},
     transition::{Call, CallContent, Command, HttpCall},
@@ -117,7 +117,7 @@ fn an_edit_of_the_url_keeps_the_server_and_can_change_the_rest() {
     let request = &run.asked("look/.start").request;
     let modify = |url: &str| {
         let parameters = json!({"url": url}).as_object().cloned().map(JsonObject);
-        payload(request, &Decision { parameters, ..Decision::new(Verdict::Modify) }).map(drop)
+        payload::parse(request, &Decision { parameters, ..Decision::new(Verdict::Modify) }).map(drop)
     };
     for url in elsewhere {
         let refused = modify(url).unwrap_err();

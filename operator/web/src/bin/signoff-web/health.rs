@@ -8,7 +8,7 @@ use anyhow::Context;
 use axum::{Router, extract::State, routing::get};
 use http::StatusCode;
 use signoff_listen::Limits;
-use signoff_web::connection::Connection;
+use signoff_web::api_server::Connection;
 use tokio::{net::TcpListener, task::JoinHandle};
 
 /// Serves until aborted.

@@ -10,9 +10,9 @@ use clap::Parser;
 use signoff_listen::Limits;
 use signoff_review::foreseen::Counter;
 use signoff_web::{
-    connection::Connection,
+    api_server::Connection,
     live::{Feeds, Streams},
-    server,
+    routes,
     session::{Overviews, Sessions},
     settings::{LogFormat, Settings},
     state::{PageState, Parts},
@@ -82,7 +82,7 @@ async fn main() -> anyhow::Result<()> {
     let ends = async {
         let _ = ends.await;
     };
-    let mut serving = pin!(signoff_listen::serve(listener, server::router(state.clone())?, Limits::default(), ends));
+    let mut serving = pin!(signoff_listen::serve(listener, routes::router(state.clone())?, Limits::default(), ends));
     let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     tokio::select! {
         () = &mut serving => anyhow::bail!("the page is not served any more"),

@@ -18,7 +18,7 @@ use crate::settings::{Auth, Settings};
 const CHANNEL: &str = "impersonate-extra-signoff.dev%2fchannel";
 
 /// The time in which the API server must answer a probe.
-const PATIENCE: std::time::Duration = std::time::Duration::from_secs(2);
+const PROBE_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(2);
 
 /// The identity with which a request is sent.
 #[derive(Clone, Debug)]
@@ -105,10 +105,10 @@ impl Connection {
     /// The reason why there is no answer.
     pub async fn is_reachable(&self) -> Result<(), String> {
         let request = http::Request::get("/livez").body(Vec::new()).map_err(|error| error.to_string())?;
-        match tokio::time::timeout(PATIENCE, self.shared.request_text(request)).await {
+        match tokio::time::timeout(PROBE_TIMEOUT, self.shared.request_text(request)).await {
             Ok(Ok(_) | Err(kube::Error::Api(_))) => Ok(()),
             Ok(Err(error)) => Err(signoff_cluster::error::plain(&error)),
-            Err(_) => Err(format!("no answer within {PATIENCE:?}")),
+            Err(_) => Err(format!("no answer within {PROBE_TIMEOUT:?}")),
         }
     }
 }

@@ -31,7 +31,7 @@ pub(crate) struct Payload {
 ///
 /// # Errors
 /// One sentence for the author: the problem and the remedy.
-pub(crate) fn payload(request: &ApprovalRequest, decision: &Decision) -> Result<Payload, String> {
+pub(crate) fn parse(request: &ApprovalRequest, decision: &Decision) -> Result<Payload, String> {
     if decision.grant.is_some() {
         return Err(Grant::REFUSED.to_owned());
     }
@@ -282,5 +282,5 @@ pub(crate) fn as_text(form: Option<&Form>, answers: &BTreeMap<String, Answer>) -
 #[path = "edit_tests.rs"]
 mod edit_tests;
 #[cfg(test)]
-#[path = "decision_tests.rs"]
+#[path = "payload_tests.rs"]
 mod tests;

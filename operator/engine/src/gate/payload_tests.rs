@@ -113,14 +113,14 @@ fn request_with(parameters: Value) -> ApprovalRequest {
 #[test]
 fn a_response_fits_the_schema_that_the_request_has_for_it() {
     let request = request_with(json!({"Respond": {"type": "object", "required": ["n"]}}));
-    let of = |text: &str| payload(&request, &respond(json!({"response": text}))).map(drop);
+    let of = |text: &str| parse(&request, &respond(json!({"response": text}))).map(drop);
     assert_eq!(of(r#"{"n": 3}"#), Ok(()));
     for (text, why) in [("three", "there is no JSON in it"), ("{}", "required")] {
         let refused = of(text).unwrap_err();
         assert!(refused.contains("does not fit the schema of the step") && refused.contains(why), "{refused}");
     }
     let free = request_with(Value::Null);
-    assert_eq!(payload(&free, &respond(json!({"response": "three"}))).map(drop), Ok(()));
+    assert_eq!(parse(&free, &respond(json!({"response": "three"}))).map(drop), Ok(()));
 }
 
 #[test]
@@ -132,6 +132,6 @@ fn a_grant_is_refused_with_the_remedy() {
     };
     let request = request_with(Value::Null);
     let grant = json!({"grant": {"scope": "run", "match": "tool", "ttl": "1h", "maxUses": 3}});
-    assert_eq!(payload(&request, &approve(grant)), Err(Grant::REFUSED.to_owned()));
-    assert_eq!(payload(&request, &approve(json!({}))), Ok(Payload::default()));
+    assert_eq!(parse(&request, &approve(grant)), Err(Grant::REFUSED.to_owned()));
+    assert_eq!(parse(&request, &approve(json!({}))), Ok(Payload::default()));
 }
