@@ -28,8 +28,8 @@ use crate::{
 const MOST_VISITS: i32 = 4;
 /// The time that a server has to list its tools.
 const TIMEOUT: std::time::Duration = std::time::Duration::from_secs(30);
-/// The maximum size of the definitions of servers in one turn, in bytes.
-const MOST_TOLD: usize = 128 * 1024;
+/// The maximum size of all definitions of tools of servers that a model receives in one turn, in bytes.
+const MAX_DEFINITIONS: usize = 128 * 1024;
 
 /// A tool that an agent may call in a turn.
 #[derive(Clone, Copy, Debug)]
@@ -49,8 +49,8 @@ impl<'a> Offered<'a> {
     }
 }
 
-/// Returns the number before which the catalogue for an attempt that begins at `seq` was read: an attempt runs as its
-/// gate showed it, and the call of a tool runs as it was proposed.
+/// Returns the number of the journal as of which an attempt that begins at `seq` reads the catalogue: that of the
+/// request at its gate, or that of the proposal of a tool's call, so that what runs is what people saw.
 pub(super) fn known_before(invocation: &StepInvocation<'_>, seq: Seq) -> Seq {
     let is_call = invocation.step.is_tool() && !invocation.step.is_agent();
     let asked = if is_call { invocation.first_asked } else { invocation.last_asked };
@@ -138,7 +138,7 @@ async fn read_catalogue<'a>(
         let last = visit.and_then(|visit| last_attempt(run, server, visit));
         let (visit, attempt) = match (visit, last) {
             // The request is in flight, or was canceled with the run.
-            (Some(visit), Some(last)) if !last.phase.is_end() || was_called_off(&last) => (visit, last.attempt),
+            (Some(visit), Some(last)) if !last.phase.is_end() || was_canceled(&last) => (visit, last.attempt),
             (Some(visit), Some(last)) if last.phase == StepPhase::Succeeded => {
                 let tools = run.render(|| tools_of(run, planned, &last)).await;
                 let tools = tools.map_err(|why| error(FailureClass::Malformed, &why))?;
@@ -156,7 +156,7 @@ async fn read_catalogue<'a>(
             }
             (Some(visit), Some(last)) => {
                 let why = cannot_be_listed(server, &last);
-                if !was_told(run, &last, &why) {
+                if !has_failed_attempt(run, &last, &why) {
                     return Err(why);
                 }
                 (visit, last.attempt + 1)
@@ -165,16 +165,16 @@ async fn read_catalogue<'a>(
         };
         let path = RecordPathBuf::of_catalogue(server, visit).into_string();
         let key = ActivityKey { path, attempt, kind: StepKind::Mcp };
-        run.activity(step_scope, key.clone(), |_| Ok(Start::Call(list(planned, &key)))).await;
+        run.activity(step_scope, key.clone(), |_| Ok(Start::Call(catalogue_request(planned, &key)))).await;
     }
 }
 
-fn was_called_off(record: &StepRecord) -> bool {
+fn was_canceled(record: &StepRecord) -> bool {
     record.error.as_ref().is_some_and(|error| error.is(FailureClass::Cancelled))
 }
 
 /// Returns the request for the tools of a server.
-fn list(server: &PlannedServer, key: &ActivityKey) -> Call {
+fn catalogue_request(server: &PlannedServer, key: &ActivityKey) -> Call {
     let content = of_server(server, McpRequest::Catalogue { only: server.spec.only.clone() });
     Call { path: key.path.clone(), attempt: key.attempt, idempotent: true, timeout: TIMEOUT, content }
 }
@@ -199,20 +199,21 @@ fn cannot_be_listed(server: &str, failed: &StepRecord) -> StepError {
 }
 
 /// Whether an attempt already failed with this error, so that another attempt at the catalogue is due.
-fn was_told(run: &Run<'_>, failed: &StepRecord, why: &StepError) -> bool {
+fn has_failed_attempt(run: &Run<'_>, failed: &StepRecord, why: &StepError) -> bool {
     let state = run.state.borrow();
     let mut later = state.journal.records().iter().filter(|record| Some(record.seq) > failed.done);
     later.any(|record| record.input_digest.is_none() && record.error.as_ref() == Some(why))
 }
 
-/// Whether a call after the request for a catalogue found another definition of a tool than that of the catalogue.
+/// Whether a later call of a tool found a definition that differs from the definition in the catalogue.
 fn has_changed(run: &Run<'_>, server: &str, catalogue: &StepRecord, tools: &ServerTools) -> bool {
     let state = run.state.borrow();
-    let since = state.journal.records().iter().filter(|record| record.done > Some(catalogue.seq));
-    let mut found =
-        since.filter(|record| record.kind == StepKind::Mcp).filter_map(|record| record.facts.get(FACT_CHANGED));
-    found.any(|found| {
-        let (tool, now) = found.split_once(' ').map_or((found.as_str(), None), |(tool, now)| (tool, Some(now)));
+    let later = state.journal.records().iter().filter(|record| record.done > Some(catalogue.seq));
+    let mut changes =
+        later.filter(|record| record.kind == StepKind::Mcp).filter_map(|record| record.facts.get(FACT_CHANGED));
+    // The fact is `<server>.<tool> <definition>`, without the definition if the server no longer has the tool.
+    changes.any(|change| {
+        let (tool, now) = change.split_once(' ').map_or((change.as_str(), None), |(tool, now)| (tool, Some(now)));
         let is_of_server = tool.split_once('.').is_some_and(|(name, _)| name == server);
         is_of_server && tools.get(tool).map(|tool| tool.definition.as_str()) != now
     })
@@ -220,32 +221,32 @@ fn has_changed(run: &Run<'_>, server: &str, catalogue: &StepRecord, tools: &Serv
 
 /// Returns the tools that an agent may call in a turn, with the tools of servers from their last catalogues before
 /// `seq`, or the error with which the turn fails.
-pub(super) fn offered<'a>(
+pub(super) fn offered_tools<'a>(
     run: &Run<'a>,
     agent: &'a PlannedAgent,
     seq: Seq,
 ) -> Result<Result<Vec<Offered<'a>>, StepError>, RenderError> {
-    let (built_in, own): (Vec<_>, Vec<_>) = agent.tools.iter().partition(|name| names::is_built_in(name));
-    let own = own.into_iter().filter_map(|name| run.plan.tools.tools.get(name).map(Offered::Tool));
-    let mut all: Vec<_> = own.collect();
+    let (built_in, planned): (Vec<_>, Vec<_>) = agent.tools.iter().partition(|name| names::is_built_in(name));
+    let own = planned.into_iter().filter_map(|name| run.plan.tools.tools.get(name).map(Offered::Tool));
+    let mut offered: Vec<_> = own.collect();
     for server in &agent.servers {
         // When the call of an agent is proposed, the catalogues of its servers can be missing.
         let Some(tools) = tools_before(run, server, seq)? else { continue };
-        if let Some(missing) = missing(run, agent, server, tools) {
+        if let Some(missing) = missing_tool(run, agent, server, tools) {
             let why = format!(
                 "the server {server} has no tool {missing} now, and a list of this Workflow names it: correct the list, or the server"
             );
             return Ok(Err(error(FailureClass::ToolMissing, &why)));
         }
         let listed = crate::tools::listed_of_server(&agent.spec, server);
-        all.extend(tools.values().filter(|tool| listed(&tool.name)).map(Offered::Tool));
+        offered.extend(tools.values().filter(|tool| listed(&tool.name)).map(Offered::Tool));
     }
-    all.extend(built_in.into_iter().map(|name| Offered::BuiltIn(name.as_str())));
-    Ok(Ok(all))
+    offered.extend(built_in.into_iter().map(|name| Offered::BuiltIn(name.as_str())));
+    Ok(Ok(offered))
 }
 
 /// Returns an error if the definitions of the tools of servers are too long for a model.
-pub(super) fn too_long(tools: &[Offered<'_>]) -> Option<StepError> {
+pub(super) fn size_error(tools: &[Offered<'_>]) -> Option<StepError> {
     let bytes = |offered: &Offered<'_>| match offered {
         Offered::Tool(tool) if matches!(tool.step.action, Action::Mcp(_)) => {
             let parameters = tool.parameters.0.iter().map(|(name, value)| name.len() + bytes_of(value));
@@ -253,16 +254,16 @@ pub(super) fn too_long(tools: &[Offered<'_>]) -> Option<StepError> {
         }
         Offered::Tool(_) | Offered::BuiltIn(_) => 0,
     };
-    let told: usize = tools.iter().map(bytes).sum();
+    let total: usize = tools.iter().map(bytes).sum();
     let why = format!(
-        "the tools of its servers have {told} bytes of definitions, and a model is told at most {MOST_TOLD}: list fewer tools, or \
+        "the tools of its servers have {total} bytes of definitions, and a model is told at most {MAX_DEFINITIONS}: list fewer tools, or \
          limit them by `only` of the servers"
     );
-    (told > MOST_TOLD).then(|| error(FailureClass::TooLarge, &why))
+    (total > MAX_DEFINITIONS).then(|| error(FailureClass::TooLarge, &why))
 }
 
 /// Returns a tool of a server that the list of an agent or of a gate names and that the catalogue lacks.
-fn missing<'a>(run: &Run<'a>, agent: &'a PlannedAgent, server: &str, tools: &ServerTools) -> Option<&'a str> {
+fn missing_tool<'a>(run: &Run<'a>, agent: &'a PlannedAgent, server: &str, tools: &ServerTools) -> Option<&'a str> {
     let of_gates = run.plan.tools.gates.iter().flat_map(|gate| gate.names());
     let of_agent = agent.spec.tools.iter().map(String::as_str).filter(|name| !name.contains('*'));
     let is_of_server = |name: &&str| name.split_once('.').is_some_and(|(of, _)| of == server);
@@ -271,7 +272,7 @@ fn missing<'a>(run: &Run<'a>, agent: &'a PlannedAgent, server: &str, tools: &Ser
 
 /// Returns the definition of a tool in the last catalogue of a server before `seq`, or `None` if the catalogue lacks
 /// it.
-pub(super) fn standing(run: &Run<'_>, server: &str, tool: &str, seq: Seq) -> Result<Option<ToolStanding>, RenderError> {
+pub(super) fn current_definition(run: &Run<'_>, server: &str, tool: &str, seq: Seq) -> Result<Option<ToolStanding>, RenderError> {
     let name = format!("{server}.{tool}");
     let tool = tools_before(run, server, seq)?.and_then(|tools| tools.get(&name));
     let Some(Action::Mcp(mcp)) = tool.map(|tool| &tool.step.action) else { return Ok(None) };

@@ -1,5 +1,5 @@
-//! Fields as people are shown them: whole if they are short, else the beginning of each, so that no field hides
-//! another.
+//! Fields as a request shows them to people: whole if all of them are short, else the beginning of each, so that no
+//! field hides another.
 //!
 //! **Invariant:** every omission is marked, with its size.
 
@@ -12,13 +12,13 @@ use crate::replay::run::RenderError;
 
 /// The maximum length of a text in the request itself, in bytes. A longer text is stored as a blob.
 pub(crate) const SHOWN: usize = 4096;
-/// The bytes of the sentence that ends a cut text.
+/// The maximum size of the sentence that ends a cut text, in bytes.
 const MARK: usize = 104;
 /// The minimum length of a cut text with its last sentence, in bytes.
 const LEAST: usize = MARK + 24;
 /// The maximum length of a name, in bytes.
 const NAME: usize = LEAST;
-/// The bytes beside each name if the values of many names are left out.
+/// The bytes reserved for the value of each name if most values are left out.
 const BESIDE: usize = 24;
 /// The first line of a cut document.
 const CUT: &str =
@@ -73,13 +73,13 @@ impl Fields {
 
     fn cut(&self, budget: usize) -> Value {
         let (first, others): (Vec<_>, Vec<_>) = self.list.iter().partition(|(name, _)| *name == self.first);
-        let cost = |(name, value): &(&String, &Value)| entry(name, value);
+        let cost = |(name, value): &(&String, &Value)| entry_size(name, value);
         let own = first.iter().map(cost).sum::<usize>();
-        let kept = own.min((budget / 2).max(level(first.iter().chain(&others).map(cost), budget)));
+        let kept = own.min((budget / 2).max(fair_share(first.iter().chain(&others).map(cost), budget)));
         if kept == 0 {
             return Value::Object(cut_fields(&self.list, budget));
         }
-        let share = level(others.iter().map(cost), budget.saturating_sub(kept));
+        let share = fair_share(others.iter().map(cost), budget.saturating_sub(kept));
         let fields = self.list.iter().map(|(name, value)| {
             let share = if *name == self.first { kept } else { share };
             (name.clone(), cut(value, share.saturating_sub(name.len() + 2)))
@@ -93,18 +93,18 @@ fn size(value: &Value) -> usize {
     match value {
         Value::String(text) => text.len(),
         Value::Array(items) => items.iter().map(|item| size(item) + 2).sum(),
-        Value::Object(fields) => fields.iter().map(|(name, value)| entry(name, value)).sum(),
+        Value::Object(fields) => fields.iter().map(|(name, value)| entry_size(name, value)).sum(),
         other => other.to_string().len(),
     }
 }
 
-fn entry(name: &str, value: &Value) -> usize {
+fn entry_size(name: &str, value: &Value) -> usize {
     name.len() + 2 + size(value)
 }
 
-/// Returns the maximum size of each value so that all together stay within `budget`. Long values share what short ones
-/// leave.
-fn level(sizes: impl Iterator<Item = usize>, budget: usize) -> usize {
+/// Returns the maximum size of each value so that all values together stay within `budget`. Long values share the bytes
+/// that short values leave.
+fn fair_share(sizes: impl Iterator<Item = usize>, budget: usize) -> usize {
     let mut sizes: Vec<_> = sizes.collect();
     sizes.sort_unstable();
     let mut left = budget;
@@ -127,7 +127,7 @@ fn cut(value: &Value, budget: usize) -> Value {
         Value::String(text) => Value::String(beginning(text, budget)),
         Value::Array(items) if budget >= LEAST => Value::Array(cut_items(items, budget)),
         Value::Object(fields) if budget >= LEAST => Value::Object(cut_fields(fields, budget)),
-        other => Value::String(left_out(size(other), "bytes", other)),
+        other => Value::String(omission(size(other), "bytes", other)),
     }
 }
 
@@ -137,7 +137,7 @@ fn beginning(text: &str, budget: usize) -> String {
     format!("{shown}… {} more bytes, {}", text.len() - shown.len(), Digest::of_bytes(text.as_bytes()))
 }
 
-fn left_out(count: usize, what: &str, whole: &Value) -> String {
+fn omission(count: usize, what: &str, whole: &Value) -> String {
     // A value without a digest was never bound to one.
     let digest = Digest::of(whole).map(|digest| format!(", {digest}")).unwrap_or_default();
     format!("… {count} more {what}{digest}")
@@ -146,7 +146,7 @@ fn left_out(count: usize, what: &str, whole: &Value) -> String {
 /// Returns every item with its beginning, or the first and the last items if there are too many.
 fn cut_items(items: &[Value], budget: usize) -> Vec<Value> {
     let cost = |item: &Value| size(item) + 2;
-    let share = level(items.iter().map(cost), budget);
+    let share = fair_share(items.iter().map(cost), budget);
     if share >= LEAST {
         return items.iter().map(|item| cut(item, share.saturating_sub(2))).collect();
     }
@@ -154,27 +154,28 @@ fn cut_items(items: &[Value], budget: usize) -> Vec<Value> {
     let (from, until) = (most / 2, items.len() - most.div_ceil(2));
     let kept = |at: usize| at < from || at >= until;
     let sizes = items.iter().enumerate().filter(|(at, _)| kept(*at)).map(|(_, item)| cost(item));
-    let share = level(sizes, budget.saturating_sub(MARK));
+    let share = fair_share(sizes, budget.saturating_sub(MARK));
     let mut shown = Vec::new();
     for (at, item) in items.iter().enumerate() {
         if kept(at) {
             shown.push(cut(item, share.saturating_sub(2)));
         } else if at == from {
-            let all = Value::Array(items.to_vec());
-            shown.push(Value::String(left_out(until - from, "of them", &all)));
+            let whole = Value::Array(items.to_vec());
+            shown.push(Value::String(omission(until - from, "of them", &whole)));
         }
     }
     shown
 }
 
-/// Returns every name with the beginning of its value. If there is no room for all values, only short ones are kept.
+/// Returns every name with the beginning of its value. If the beginnings do not fit, only short values are kept, and
+/// the last names are counted.
 fn cut_fields(fields: &Map<String, Value>, budget: usize) -> Map<String, Value> {
     let short = |name: &str| if name.len() > NAME { beginning(name, NAME) } else { name.to_owned() };
     let cost = |(name, value): (&String, &Value)| name.len().min(NAME) + 2 + size(value);
-    let share = level(fields.iter().map(cost), budget);
-    let is_roomy =
+    let share = fair_share(fields.iter().map(cost), budget);
+    let has_room =
         |(name, value): (&String, &Value)| cost((name, value)) <= share || name.len().min(NAME) + LEAST <= share;
-    if fields.iter().all(is_roomy) {
+    if fields.iter().all(has_room) {
         let cut = |(name, value): (&String, &Value)| {
             let name = short(name);
             let room = share.saturating_sub(name.len() + 2);
@@ -192,7 +193,7 @@ fn cut_fields(fields: &Map<String, Value>, budget: usize) -> Map<String, Value> 
         shown.insert(name, if is_short { value.clone() } else { Value::String(format!("… {} bytes", size(value))) });
     }
     let more = fields.len() - shown.len();
-    shown.insert("…".to_owned(), Value::String(left_out(more, "names", &Value::Object(fields.clone()))));
+    shown.insert("…".to_owned(), Value::String(omission(more, "names", &Value::Object(fields.clone()))));
     shown
 }
 

@@ -20,7 +20,7 @@ fn unfolded(shown: &str) -> String {
 }
 
 #[test]
-fn a_long_field_is_cut_and_says_how_it_goes_on() {
+fn a_long_field_is_cut_with_the_size_and_digest_of_the_rest() {
     let text = "b".repeat(9000);
     let shown = excerpt(&json!({"url": "https://a.org/", "body": text, "method": "POST"}), &["url"], "url");
     assert!(unfolded(&shown).contains(&format!("more bytes, {}", Digest::of_bytes(text.as_bytes()))), "{shown}");
@@ -30,7 +30,7 @@ fn a_long_field_is_cut_and_says_how_it_goes_on() {
 }
 
 #[test]
-fn the_first_field_stays_whole_up_to_half_of_what_is_shown() {
+fn the_first_field_stays_whole_up_to_half_of_the_excerpt() {
     let url = format!("https://a.org/{}/end", "u".repeat(1400));
     let shown = excerpt(&json!({"url": url, "a": "a".repeat(9000), "b": "b".repeat(9000)}), &["url"], "url");
     assert!(shown.contains(&url), "{shown}");
@@ -38,7 +38,7 @@ fn the_first_field_stays_whole_up_to_half_of_what_is_shown() {
 }
 
 #[test]
-fn every_name_is_shown_where_there_are_many() {
+fn every_name_is_shown_when_there_are_many() {
     let headers: serde_json::Map<_, _> = (0..60).map(|at| (format!("X-Header-{at}"), json!("v".repeat(300)))).collect();
     let shown = excerpt(&json!({"url": "https://a.org/", "body": "pay 42000", "headers": headers}), &["url"], "url");
     for at in 0..60 {
@@ -51,7 +51,7 @@ fn every_name_is_shown_where_there_are_many() {
 }
 
 #[test]
-fn of_too_many_items_the_first_and_the_last_are_shown() {
+fn the_first_and_the_last_items_are_shown_when_there_are_too_many() {
     let items: Vec<_> = (0..500).map(|at| format!("item {at} {}", "x".repeat(50))).collect();
     let shown = excerpt(&json!({"messages": items, "system": "s".repeat(9000)}), &[], "messages");
     assert!(shown.contains("item 0 ") && shown.contains("item 499 "), "{shown}");
@@ -80,7 +80,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 64, max_shrink_iters: 100, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn no_field_pushes_another_out_of_sight(values in prop::collection::vec(value(), 1..10), short in "[a-z]{1,60}") {
+    fn every_field_is_shown_beside_long_fields(values in prop::collection::vec(value(), 1..10), short in "[a-z]{1,60}") {
         let mut fields: serde_json::Map<_, _> =
             values.into_iter().enumerate().map(|(at, value)| (format!("field{at}"), value)).collect();
         fields.insert("short".to_owned(), json!(short));

@@ -58,12 +58,12 @@ impl DecidedGate {
         self.record.decision.is_none()
     }
 
-    /// Whether a timeout decided it.
+    /// Whether a timeout decided the gate.
     pub(crate) fn is_by_timeout(&self) -> bool {
         self.record.decision.as_ref().is_some_and(|outcome| outcome.source == Source::Timeout)
     }
 
-    /// Renders the decision as one sentence for people.
+    /// Renders the decision as one sentence for people, which ends with `more`.
     pub(crate) fn describe(&self, more: &str) -> String {
         let none = Outcome::default();
         let outcome = self.record.decision.as_ref().unwrap_or(&none);
@@ -100,7 +100,7 @@ pub(crate) async fn decide<'a>(
     shown: SubjectAt<'_>,
 ) -> Result<DecidedGate, EarlyEnd> {
     loop {
-        room_to_ask(run, base).await;
+        wait_until_askable(run, base).await;
         let (path, visit) = run.visit(base);
         let key = ActivityKey { path, attempt: 1, kind: StepKind::Hitl };
         let open =
@@ -131,7 +131,7 @@ pub(super) async fn decide_after<'a>(
     (by_people, again): (&[Verdict], &[Verdict]),
 ) -> Result<DecidedGate, EarlyEnd> {
     loop {
-        let gate = without_spent(run, gate, base, again);
+        let gate = without_spent_verdicts(run, gate, base, again);
         let decided = decide(run, step_scope, &gate, base, &|_| Ok(Some(shown.clone()))).await?;
         if !decided.is_by_timeout() || !by_people.contains(&decided.verdict) {
             return Ok(decided);
@@ -140,10 +140,10 @@ pub(super) async fn decide_after<'a>(
     }
 }
 
-/// Returns the gate without the verdicts by which it would ask again, if people have used up their number.
-fn without_spent<'g>(run: &Run<'_>, gate: &'g PlannedStep, base: &str, again: &[Verdict]) -> Cow<'g, PlannedStep> {
+/// Returns the gate without the verdicts by which it would ask again, if people have given them [`MOST_AGAIN`] times.
+fn without_spent_verdicts<'g>(run: &Run<'_>, gate: &'g PlannedStep, base: &str, again: &[Verdict]) -> Cow<'g, PlannedStep> {
     let asked = run.state.borrow().journal.get(&run.next_visit(base), 1).map(|record| record.seq);
-    let times = asked_again(run, RecordPath::new(base), Source::Human, asked, again);
+    let times = count_asked_again(run, RecordPath::new(base), Source::Human, asked, again);
     if times < MOST_AGAIN {
         Cow::Borrowed(gate)
     } else {
@@ -151,8 +151,8 @@ fn without_spent<'g>(run: &Run<'_>, gate: &'g PlannedStep, base: &str, again: &[
     }
 }
 
-/// Returns a gate with the verdicts for which `keep` holds. Reject and Abort are allowed if no other verdict would end
-/// it.
+/// Returns a gate with only the verdicts for which `keep` holds. If only Escalate is left, which ends no gate, Reject
+/// and Abort are added.
 pub(super) fn with_verdicts(gate: &PlannedStep, keep: impl Fn(Verdict) -> bool) -> PlannedStep {
     let Some(planned) = gate.gate() else { return gate.clone() };
     let mut planned = planned.clone();
@@ -166,8 +166,8 @@ pub(super) fn with_verdicts(gate: &PlannedStep, keep: impl Fn(Verdict) -> bool) 
     PlannedStep { action: Action::Gate(Box::new(planned)), ..gate.clone() }
 }
 
-/// Waits before a gate of a call until fewer than [`MOST_ASKED`] gates of calls of the run are open.
-async fn room_to_ask(run: &Run<'_>, base: &str) {
+/// Waits before a gate of a call or a question until the run has fewer than [`MOST_ASKED`] open gates of that kind.
+async fn wait_until_askable(run: &Run<'_>, base: &str) {
     let is_of_call = |path: &str| RecordPath::new(path).is_in_call();
     if !is_of_call(base) {
         return;
@@ -186,6 +186,8 @@ async fn room_to_ask(run: &Run<'_>, base: &str) {
     .await;
 }
 
+/// Returns the start of a gate: its request, or that the gate is blocked or skipped. A recorded request keeps its
+/// deadline and its guard epoch.
 fn ask<'a>(
     run: &Run<'a>,
     step_scope: &StepScope<'a>,
@@ -199,16 +201,16 @@ fn ask<'a>(
     if let Some(why) = &gate.blocked {
         return Ok(Start::Blocked(why.clone()));
     }
-    let known = run.state.borrow().journal.get(&key.path, 1).map(|record| (record.at, record.request.clone()));
-    let (began, asked) = known.unwrap_or((run.now.at, None));
-    let deadline = asked.as_ref().map_or_else(|| deadline(run, &key.path, gate.after), |asked| asked.deadline);
+    let recorded = run.state.borrow().journal.get(&key.path, 1).map(|record| (record.at, record.request.clone()));
+    let (began, request) = recorded.unwrap_or((run.now.at, None));
+    let deadline = request.as_ref().map_or_else(|| deadline(run, &key.path, gate.after), |request| request.deadline);
     let facts = RequestIdentity {
         name: &step.name,
         path: &key.path,
         visit,
         left: time_left(run, &key.path, began, deadline),
         deadline,
-        guard_epoch: asked.map_or_else(|| run.now.guard_epoch.clone(), |asked| asked.guard_epoch),
+        guard_epoch: request.map_or_else(|| run.now.guard_epoch.clone(), |request| request.guard_epoch),
     };
     let shown = match shown(seq) {
         // The step fails for the same reason when it starts, in a record of its own.
@@ -217,7 +219,7 @@ fn ask<'a>(
         }
         shown => shown?,
     };
-    let (texts, origins) = run.origins.collect(|| request::texts(run, step_scope, step, gate, seq, shown.as_ref()));
+    let (texts, origins) = run.origins.collect(|| request::render_texts(run, step_scope, step, gate, seq, shown.as_ref()));
     let texts = match texts {
         Err(RenderError::Missing) => return Err(RenderError::Missing),
         texts => texts,
@@ -246,19 +248,18 @@ fn time_left(run: &Run<'_>, path: &str, began: Moment, deadline: Moment) -> Opti
     })
 }
 
-/// Returns the deadline of a gate that asks now. After voided votes the gate keeps the rest of its timeout, limited by
-/// the maximum timeout from its first request on, and at least [`LEAST_AGAIN`], so that no deadline decides before
-/// people can.
+/// Returns the deadline of a gate that asks now. After voided votes the gate keeps the rest of its timeout, within the
+/// maximum timeout since its first request. The rest is at least [`LEAST_AGAIN`], so that people can decide in time.
 fn deadline(run: &Run<'_>, path: &str, after: Duration) -> Moment {
     let now = run.now.at;
     let state = run.state.borrow();
     let voids = |earlier: &&StepRecord| earlier.decision.as_ref().is_some_and(Outcome::voids_votes);
-    let asked = |path: &str| state.journal.superseded_before(path).filter(voids);
-    let Some(last) = asked(path) else { return now.after(after).ceil_to_second() };
+    let voided_before = |path: &str| state.journal.superseded_before(path).filter(voids);
+    let Some(last) = voided_before(path) else { return now.after(after).ceil_to_second() };
     let was_due = last.request.as_ref().map_or(now, |request| request.deadline);
     let ended = last.decision.as_ref().and_then(|outcome| outcome.decided_at).unwrap_or(now);
     let mut first = last;
-    while let Some(earlier) = asked(&first.path) {
+    while let Some(earlier) = voided_before(&first.path) {
         first = earlier;
     }
     let longest = first.at.after(run.now.max_gate_timeout).since(now);
@@ -267,17 +268,18 @@ fn deadline(run: &Run<'_>, path: &str, after: Duration) -> Moment {
 }
 
 /// Returns the step that a gate of a list reviews, as of `seq`.
-pub(super) fn reviewed<'a>(
+pub(super) fn reviewed_step<'a>(
     run: &Run<'a>,
     step_scope: &StepScope<'a>,
     gate: &PlannedGate,
     seq: Seq,
 ) -> Result<Option<ReviewSubject>, RenderError> {
-    let Some(step) = gate.reviews().and_then(|at| step_scope.step(at)) else { return Ok(None) };
+    let Some(step) = gate.reviews().and_then(|position| step_scope.step(position)) else { return Ok(None) };
     let seen = step_scope.seen(run, seq);
-    let Some(one) = seen.iter().find(|s| s.step.name == step.name) else { return Ok(None) };
-    let (response, origins) = run.origins.collect(|| scope::response_text(run, step_scope, one, seq));
-    Ok(Some(ReviewSubject::of(&one.record.path, &response?).with_facts_of(&one.record).made_of(origins)))
+    let Some(reviewed) = seen.iter().find(|seen| seen.step.name == step.name) else { return Ok(None) };
+    let (response, origins) = run.origins.collect(|| scope::response_text(run, step_scope, reviewed, seq));
+    let subject = ReviewSubject::of(&reviewed.record.path, &response?);
+    Ok(Some(subject.with_facts_of(&reviewed.record).made_of(origins)))
 }
 
 /// Returns the step at which the list continues after a gate.
@@ -305,7 +307,7 @@ pub(super) fn next_step(
 
 /// Returns how often the gate at a path asked again, optionally before a number of the journal. People and deadlines
 /// are counted separately, so that deadlines do not use up the number for people.
-fn asked_again(
+fn count_asked_again(
     run: &Run<'_>,
     own: RecordPath<'_>,
     source: Source,
@@ -322,11 +324,11 @@ fn asked_again(
     run.state.borrow().journal.records().iter().filter(again).count()
 }
 
-/// Returns how often a gate asked again before a decision.
-fn has_asked_again(run: &Run<'_>, decided: &DecidedGate, again: &[Verdict]) -> usize {
+/// Returns how often a gate asked again before a decision, counting only the decision's source: people or deadlines.
+fn times_asked_again(run: &Run<'_>, decided: &DecidedGate, again: &[Verdict]) -> usize {
     let own = RecordPath::new(&decided.record.path).without_last_visit();
     let source = decided.record.decision.as_ref().map_or(Source::Human, |outcome| outcome.source);
-    asked_again(run, own, source, decided.record.done, again)
+    count_asked_again(run, own, source, decided.record.done, again)
 }
 
 /// Asks at a gate before or after a step until it lets the run continue, and returns the decision.
@@ -354,7 +356,7 @@ pub(crate) fn verdict_or_end(run: &Run<'_>, decided: &DecidedGate, again: &[Verd
     match decided.verdict {
         Verdict::Abort => Err(EarlyEnd::Aborted(decided.describe(""))),
         Verdict::Reject => Err(EarlyEnd::Rejected(decided.describe(""))),
-        verdict if again.contains(&verdict) && has_asked_again(run, decided, again) >= MOST_AGAIN => {
+        verdict if again.contains(&verdict) && times_asked_again(run, decided, again) >= MOST_AGAIN => {
             Err(EarlyEnd::Rejected(decided.describe(&format!(", and it has asked again {MOST_AGAIN} times already"))))
         }
         verdict => Ok(verdict),

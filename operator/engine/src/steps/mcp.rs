@@ -35,7 +35,7 @@ pub(super) fn call<'a>(
         }
         PlannedArguments::OfAuthor(template) => {
             let before = catalogue::known_before(invocation, seq);
-            (catalogue::standing(run, server, tool, before)?, object(template.render(&scope)?))
+            (catalogue::current_definition(run, server, tool, before)?, object(template.render(&scope)?))
         }
     };
     let Some(standing) = standing else {

@@ -38,7 +38,7 @@ use crate::{
 const ASKED_AGAIN: i32 = 2;
 /// The number of further requests after an empty answer.
 const ASKED_FOR_TEXT: i32 = 1;
-/// The verdicts by which the step runs again, and people are asked about its new answer.
+/// The verdicts by which the step runs again. Then people are asked about its new answer.
 const ASKS_AGAIN: [Verdict; 2] = [Verdict::Defer, Verdict::Retry];
 /// The maximum length of a quoted problem, in characters.
 const QUOTED: usize = 600;
@@ -62,8 +62,8 @@ pub(super) enum AnswerResult {
 }
 
 impl AnswerResult {
-    /// Returns the result with the recorded error. An earlier version of the operator may have worded it differently,
-    /// and inputs that were sent since then contain that wording.
+    /// Returns the result with the error of its record. An earlier version of the operator may have worded the error
+    /// differently, and inputs that were sent since then contain the recorded wording.
     fn with_error(self, recorded: Option<StepError>) -> Self {
         match (self, recorded) {
             (Self::Refused(_), Some(error)) => Self::Refused(error),
@@ -73,7 +73,8 @@ impl AnswerResult {
     }
 }
 
-/// Settles the answer of the last successful attempt at `path`.
+/// Validates the answer of a successful attempt at a turn, asks the agent or people about an invalid one, and records a
+/// result that differs from the answer.
 pub(super) async fn process_answer<'a>(
     run: &Run<'a>,
     invocation: &StepInvocation<'a>,
@@ -82,30 +83,30 @@ pub(super) async fn process_answer<'a>(
     parser: Option<&AnswerParser<'_>>,
 ) -> Result<AnswerResult, EarlyEnd> {
     let (path, step) = (turn.path.as_str(), invocation.step);
-    let given = answer(run, path, attempt).await?;
+    let raw_answer = answer(run, path, attempt).await?;
     *run.settled.borrow_mut() = (path.to_owned(), attempt);
-    let is_empty = is_empty_answer(run, step, &given.text);
+    let is_empty = is_empty_answer(run, step, &raw_answer.text);
     if parser.is_none() && step.output.is_none() && !is_empty {
-        record_end(run, invocation, turn, Start::Immediate(given.text.clone())).await;
-        return Ok(AnswerResult::Accepted(given.text));
+        record_end(run, invocation, turn, Start::Immediate(raw_answer.text.clone())).await;
+        return Ok(AnswerResult::Accepted(raw_answer.text));
     }
-    let text = given.text.clone();
-    let settled = match too_costly(run, invocation, turn, attempt) {
+    let text = raw_answer.text.clone();
+    let result = match cost_error(run, invocation, turn, attempt) {
         Some(why) => AnswerResult::Refused(why),
-        None => validate_answer(run, invocation, (path, attempt), policy_gates, given, parser).await?,
+        None => validate_answer(run, invocation, (path, attempt), policy_gates, raw_answer, parser).await?,
     };
-    let opening = match &settled {
+    let end = match &result {
         AnswerResult::Accepted(accepted) if *accepted != text || turn.number > 1 => Start::Immediate(accepted.clone()),
         AnswerResult::Refused(error) | AnswerResult::Rejected(error) => Start::Failed(error.clone()),
         // The record of the attempt already has the result.
-        AnswerResult::Accepted(_) | AnswerResult::Again => return Ok(settled),
+        AnswerResult::Accepted(_) | AnswerResult::Again => return Ok(result),
     };
-    let recorded = record(run, invocation, &opening).await;
-    Ok(settled.with_error(recorded.error))
+    let recorded = record(run, invocation, &end).await;
+    Ok(result.with_error(recorded.error))
 }
 
 /// Records the end of a step whose agent called tools, because the step's own record is that of its first turn. Returns
-/// the recorded error.
+/// the recorded error; `None` also if the agent called no tools.
 pub(super) async fn record_end<'a>(
     run: &Run<'a>,
     invocation: &StepInvocation<'a>,
@@ -115,10 +116,10 @@ pub(super) async fn record_end<'a>(
     if turn.number > 1 { record(run, invocation, &end).await.error } else { None }
 }
 
-async fn record<'a>(run: &Run<'a>, invocation: &StepInvocation<'a>, opening: &Start) -> StepRecord {
+async fn record<'a>(run: &Run<'a>, invocation: &StepInvocation<'a>, end: &Start) -> StepRecord {
     let (path, _) = run.visit(&RecordPath::new(&invocation.base).answer());
     let key = ActivityKey { path, attempt: 1, kind: StepKind::Condition };
-    run.activity(&invocation.step_scope, key, |_| Ok(opening.clone())).await
+    run.activity(&invocation.step_scope, key, |_| Ok(end.clone())).await
 }
 
 /// Parses the last settled answer again, as a part of its evaluation.
@@ -135,9 +136,9 @@ pub(crate) fn parse_again<T>(run: &Run<'_>, parse: impl FnOnce() -> T) -> T {
     })
 }
 
-/// Returns the error of an answer whose evaluation was stopped: the recorded one, or a new one if the step has not
-/// continued after the answer. So every replay agrees, and a stopped replay does not end a step on which others depend.
-fn too_costly(run: &Run<'_>, invocation: &StepInvocation<'_>, turn: &Turn, attempt: i32) -> Option<StepError> {
+/// Returns the error of an answer whose evaluation was stopped: the recorded error, or a new one if no event followed
+/// the answer. So every replay agrees, and a stopped replay does not end a step on which other steps depend.
+fn cost_error(run: &Run<'_>, invocation: &StepInvocation<'_>, turn: &Turn, attempt: i32) -> Option<StepError> {
     let (base, path) = (&invocation.base, &turn.path);
     let state = run.state.borrow();
     // A later attempt shows that this answer was settled differently.
@@ -148,20 +149,20 @@ fn too_costly(run: &Run<'_>, invocation: &StepInvocation<'_>, turn: &Turn, attem
         return recorded.error.clone().filter(|error| error.is(FailureClass::TooCostly));
     }
     let why = state.costly.get(&(path.clone(), attempt))?;
-    (!has_gone_on(&state.journal, base, (path, attempt), run.stored)).then(|| error(FailureClass::TooCostly, why))
+    (!has_continued(&state.journal, base, (path, attempt), run.stored)).then(|| error(FailureClass::TooCostly, why))
 }
 
-/// Whether an answer was evaluated in an earlier transition, because a later event began after it. After repeated
-/// requests the last answer counts. `stored` is the number of the last event that was stored before this transition.
-fn has_gone_on(journal: &Journal, base: &str, (path, attempt): (&str, i32), stored: Seq) -> bool {
-    let Some(answered) = journal.get(path, attempt).and_then(|record| record.done) else { return false };
+/// Whether an answer was evaluated in an earlier transition, because a later event began after the answer. After
+/// repeated requests the last answer counts. `stored` is the number of the last event before this transition.
+fn has_continued(journal: &Journal, base: &str, (path, attempt): (&str, i32), stored: Seq) -> bool {
+    let Some(answer_done) = journal.get(path, attempt).and_then(|record| record.done) else { return false };
     let requested_again = |record: &&StepRecord| {
         let path = RecordPath::new(&record.path);
-        record.seq > answered && path.last().is_ask() && path.parent() == Some(RecordPath::new(base))
+        record.seq > answer_done && path.last().is_ask() && path.parent() == Some(RecordPath::new(base))
     };
     let last = journal.records().iter().filter(requested_again).max_by_key(|record| record.seq);
-    let Some(answered) = last.map_or(Some(answered), |last| last.done) else { return true };
-    journal.records().iter().any(|record| record.seq > answered && record.seq <= stored)
+    let Some(answer_done) = last.map_or(Some(answer_done), |last| last.done) else { return true };
+    journal.records().iter().any(|record| record.seq > answer_done && record.seq <= stored)
 }
 
 /// Asks the agent, and then people, about an invalid answer, or people about an answer that is always reviewed.
@@ -184,7 +185,7 @@ async fn validate_answer<'a>(
         if let Some(Err(why)) = parser.map(|parser| (parser.parse)(text)) {
             return Some(why);
         }
-        schema.and_then(|schema| fits(schema, text).err())
+        schema.and_then(|schema| check_schema(schema, text).err())
     };
     // Evaluated once for each answer, also in later replays.
     let problem = |answer: &Answer| {
@@ -232,7 +233,7 @@ async fn validate_answer<'a>(
         newest = (key.path, record.attempt);
     }
     let newest = run.state.borrow().journal.get(&newest.0, newest.1).cloned();
-    let cause = newest.as_ref().and_then(|record| cause(run, step, record, answer.text.trim().is_empty()));
+    let cause = newest.as_ref().and_then(|record| token_cause(run, step, record, answer.text.trim().is_empty()));
     let found = found.map(|why| cause.map_or_else(|| why.clone(), |cause| format!("{why}: {cause}")));
     match &step.output {
         Some(PlannedOutput { gate: Some(gate), always, .. }) if *always || found.is_some() => {
@@ -251,7 +252,7 @@ async fn validate_answer<'a>(
             let asked = AnswerReview { schema, answer: answer.text, problem: found, sends, by_people, origins };
             ask_about_answer(run, (step_scope, step), gate, path, asked).await
         }
-        _ => Ok(found.map_or(AnswerResult::Accepted(answer.text), |why| malformed(run, step, &why))),
+        _ => Ok(found.map_or(AnswerResult::Accepted(answer.text), |why| refuse_malformed(run, step, &why))),
     }
 }
 
@@ -291,27 +292,27 @@ async fn ask_about_answer<'a>(
     let decided = gate::decide_after(run, &step_scope, gate, &base, &shown, (by_people, &ASKS_AGAIN)).await?;
     if decided.was_not_asked() && problem.is_some() {
         // The gate's condition did not hold, so no person accepted the invalid answer.
-        return Ok(malformed(run, step, &problem.unwrap_or_default()));
+        return Ok(refuse_malformed(run, step, &problem.unwrap_or_default()));
     }
     if decided.verdict == Verdict::Reject {
         return Ok(AnswerResult::Rejected(error(FailureClass::Rejected, &decided.describe(""))));
     }
     match verdict_or_end(run, &decided, &ASKS_AGAIN)? {
-        Verdict::Modify => Ok(AnswerResult::Accepted(replacement(run, &decided).await?)),
+        Verdict::Modify => Ok(AnswerResult::Accepted(load_replacement(run, &decided).await?)),
         Verdict::Defer | Verdict::Retry => Ok(AnswerResult::Again),
         // The agent reads only the result of its call.
         Verdict::Respond if gate.is_tool() => {
             let response = decided.full_outcome(run).await?.response.unwrap_or_default();
             // A vote was checked when it was counted, unless its request lacks the schema or the response comes from a
             // timeout.
-            let problem = schema.and_then(|schema| fits(schema, &response).err());
-            Ok(problem.map_or(AnswerResult::Accepted(response), |why| malformed(run, step, &why)))
+            let problem = schema.and_then(|schema| check_schema(schema, &response).err());
+            Ok(problem.map_or(AnswerResult::Accepted(response), |why| refuse_malformed(run, step, &why)))
         }
         _ => Ok(AnswerResult::Accepted(answer)),
     }
 }
 
-fn malformed(run: &Run<'_>, step: &PlannedStep, why: &str) -> AnswerResult {
+fn refuse_malformed(run: &Run<'_>, step: &PlannedStep, why: &str) -> AnswerResult {
     let model = asked_agent(run, step).map(|agent| {
         let model = text::display(agent.spec.model.as_deref().unwrap_or_default(), 200);
         format!("model {model} of provider {}: ", agent.provider.name)
@@ -328,7 +329,7 @@ fn asked_agent<'r>(run: &'r Run<'_>, step: &PlannedStep) -> Option<&'r PlannedAg
 
 /// Returns the reason why the end or all of a model's answer is missing, with the remedy, if its record shows that the
 /// tokens were used up.
-fn cause(run: &Run<'_>, step: &PlannedStep, record: &StepRecord, is_empty: bool) -> Option<String> {
+fn token_cause(run: &Run<'_>, step: &PlannedStep, record: &StepRecord, is_empty: bool) -> Option<String> {
     let agent = asked_agent(run, step)?;
     let usage = record.usage.unwrap_or_default();
     let (written, reasoning) = (usage.output_tokens, usage.reasoning_tokens);
@@ -340,7 +341,7 @@ fn cause(run: &Run<'_>, step: &PlannedStep, record: &StepRecord, is_empty: bool)
 }
 
 /// Returns the answer of a person that replaces the step's answer; JSON as its text.
-async fn replacement(run: &Run<'_>, decided: &DecidedGate) -> Result<String, EarlyEnd> {
+async fn load_replacement(run: &Run<'_>, decided: &DecidedGate) -> Result<String, EarlyEnd> {
     let parameters = decided.full_outcome(run).await?.parameters.unwrap_or_default();
     let replaced = parameters.0.get("response").cloned().unwrap_or(Value::Null);
     Ok(replaced.as_str().map_or_else(|| replaced.to_string(), str::to_owned))
@@ -379,7 +380,7 @@ fn is_empty_answer(run: &Run<'_>, step: &PlannedStep, text: &str) -> bool {
 }
 
 /// Checks that a text holds JSON that matches a schema.
-fn fits(schema: &JsonObject, text: &str) -> Result<(), String> {
+fn check_schema(schema: &JsonObject, text: &str) -> Result<(), String> {
     endless::meet("output", text);
     Schema::compile(schema)?.check_text(text).map_err(|why| text::display(&why, QUOTED))
 }

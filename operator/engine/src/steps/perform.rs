@@ -45,7 +45,7 @@ pub(crate) async fn step<'a>(
     let Some(gate) = step.gate() else {
         return perform(run, step_scope, step, &step.path, None).await.map(|_| StepFlow::Continue);
     };
-    let decided = decide(run, step_scope, step, &step.path, &|seq| gate::reviewed(run, step_scope, gate, seq)).await?;
+    let decided = decide(run, step_scope, step, &step.path, &|seq| gate::reviewed_step(run, step_scope, gate, seq)).await?;
     gate::next_step(run, step, gate, &decided)
 }
 
@@ -80,7 +80,7 @@ fn perform_call<'r, 'a>(run: &'r Run<'a>, call: ClearedCall<'a>) -> Member<'r, P
 /// A step in progress.
 struct OngoingStep<'r, 'a> {
     run: &'r Run<'a>,
-    /// With the changes of people and the finished turns.
+    /// Contains the changes of people and the finished turns.
     invocation: StepInvocation<'a>,
     parser: Option<&'r AnswerParser<'r>>,
     /// The author's gate before the step.
@@ -92,9 +92,9 @@ struct OngoingStep<'r, 'a> {
 
 /// The state of a step between two activities. The numbers are those of attempts.
 enum StepState<'a> {
-    /// These gates ask, and then attempts are made.
+    /// The gates ask, and then the attempts are made.
     Opening(Attempts, Vec<GateBefore<'a>>),
-    /// One or more attempts have ended, and this many can follow.
+    /// One or more attempts have ended. `further` attempts can follow without another approval.
     Attempted {
         first: ActivityKey,
         last: StepRecord,
@@ -157,7 +157,7 @@ impl<'r, 'a> OngoingStep<'r, 'a> {
     async fn attempt(&mut self, attempts: Attempts, gates: Vec<GateBefore<'a>>) -> Result<StepState<'a>, EarlyEnd> {
         let path = self.turn.path.clone();
         let first = ActivityKey { path, attempt: attempts.next, kind: kind(self.invocation.step) };
-        if let Some(last) = self.fail_unread(&first, &gates).await {
+        if let Some(last) = self.fail_without_catalogue(&first, &gates).await {
             return Ok(StepState::Attempted { first, last, further: attempts.further });
         }
         if gate_before::ask(self.run, &mut self.invocation, &first, gates, attempts.further).await? {
@@ -168,30 +168,42 @@ impl<'r, 'a> OngoingStep<'r, 'a> {
         Ok(self.end(Start::Skipped, StepResult::Skipped).await)
     }
 
-    /// Fails an attempt before its gates ask if a server cannot list its tools, because the content of the request is
-    /// then unknown.
-    async fn fail_unread(&self, first: &ActivityKey, gates: &[GateBefore<'a>]) -> Option<StepRecord> {
+    /// Fails an attempt before its gates ask if a server cannot list its tools: the gates cannot show a request whose
+    /// content is unknown. Returns the record of the failed attempt, or `None` if the gates can ask.
+    async fn fail_without_catalogue(&self, first: &ActivityKey, gates: &[GateBefore<'a>]) -> Option<StepRecord> {
         let run = self.run;
         if gates.is_empty() || catalogue::servers_of(run, self.invocation.step).is_empty() {
             return None;
         }
-        let began = |path: &str, attempt| run.state.borrow().journal.get(path, attempt).map(|record| record.seq);
-        let of_attempt = || began(&first.path, first.attempt);
-        // A gate that asked after the failure of the attempt asks about a later attempt.
-        let is_before = |asked: Seq| of_attempt().is_none_or(|attempt| asked < attempt);
-        if gates.iter().any(|(_, path)| began(&run.next_visit(path), 1).is_some_and(is_before)) {
+        if self.has_gate_asked(first, gates) {
             return None;
         }
-        let unread = catalogue::read_catalogues(run, &self.invocation, first).await;
-        if unread.is_none() && of_attempt().is_none() {
+        let unreadable = catalogue::read_catalogues(run, &self.invocation, first).await;
+        if unreadable.is_none() && self.began_at(&first.path, first.attempt).is_none() {
             return None;
         }
-        let why = unread.unwrap_or_else(|| error(FailureClass::Internal, "its gates were not asked"));
-        let fail = |seq| open_attempt(run, &self.invocation, seq, first, || Ok(Start::Failed(why.clone())));
+        let failure = unreadable.unwrap_or_else(|| error(FailureClass::Internal, "its gates were not asked"));
+        let fail = |seq| open_attempt(run, &self.invocation, seq, first, || Ok(Start::Failed(failure.clone())));
         Some(run.activity(&self.invocation.step_scope, first.clone(), fail).await)
     }
 
-    /// Repeats the last attempt if people have to approve that, or continues with its result.
+    /// Whether one of the gates has a request about this attempt. A request that was created after the attempt began
+    /// is about a later attempt.
+    fn has_gate_asked(&self, first: &ActivityKey, gates: &[GateBefore<'a>]) -> bool {
+        let attempt_began = self.began_at(&first.path, first.attempt);
+        gates.iter().any(|(_, path)| {
+            let gate_began = self.began_at(&self.run.next_visit(path), 1);
+            gate_began.is_some_and(|gate| attempt_began.is_none_or(|attempt| gate < attempt))
+        })
+    }
+
+    /// Returns the number of the event with which the attempt at a path began, or `None` without a record.
+    fn began_at(&self, path: &str, attempt: i32) -> Option<Seq> {
+        self.run.state.borrow().journal.get(path, attempt).map(|record| record.seq)
+    }
+
+    /// Returns the state after attempts without a valid approval for another one: back to the gates if the last attempt
+    /// can be repeated, else the state of its result.
     async fn judge_attempt(&self, first: &ActivityKey, last: StepRecord, further: i32) -> StepState<'a> {
         if is_tool_changed(&last) {
             // The catalogue is read again, and the gates ask about the new definition. An agent receives the error
@@ -229,20 +241,20 @@ impl<'r, 'a> OngoingStep<'r, 'a> {
 
     /// Makes the calls of a turn, and continues with the next turn.
     async fn make_calls(&mut self, turn: &StepRecord) -> Result<StepState<'a>, EarlyEnd> {
-        let made = agent::perform_turn(self.run, &self.invocation, turn, &self.turn, perform_call).await?;
-        let done = match made {
-            Ok(done) => done,
+        let tool_turn = match agent::perform_turn(self.run, &self.invocation, turn, &self.turn, perform_call).await? {
+            Ok(tool_turn) => tool_turn,
             Err(failure) => return Ok(StepState::Failed(turn.attempt, failure)),
         };
-        self.invocation.continue_with(done, turn.seq);
+        self.invocation.continue_with(tool_turn, turn.seq);
         self.turn = self.turn.next(self.run, &self.invocation.base, turn.attempt);
         Ok(StepState::Opening(Attempts::first(self.invocation.step), self.gates(false)))
     }
 
     /// Reads the answer of an attempt.
     async fn judge_answer(&mut self, attempt: i32) -> Result<StepState<'a>, EarlyEnd> {
-        let at = (&self.turn, attempt);
-        let answer = output::process_answer(self.run, &self.invocation, &self.policy_gates, at, self.parser).await?;
+        let answered = (&self.turn, attempt);
+        let answer =
+            output::process_answer(self.run, &self.invocation, &self.policy_gates, answered, self.parser).await?;
         Ok(match answer {
             AnswerResult::Accepted(text) => StepState::Ended(Performed::Ended(StepResult::Answered(text))),
             AnswerResult::Again => self.start_again(attempt),
@@ -293,7 +305,7 @@ impl<'r, 'a> OngoingStep<'r, 'a> {
     }
 
     /// Ends the step with a result that is not the answer of an attempt, and records `end` if an agent called tools. A
-    /// failure gets the message of its record.
+    /// failed result gets the message of that record.
     async fn end(&self, end: Start, result: StepResult) -> StepState<'a> {
         let recorded = output::record_end(self.run, &self.invocation, &self.turn, end).await;
         let result = match (result, recorded) {

@@ -35,31 +35,33 @@ use crate::{
 pub(super) const FACT_TOOL: &str = "tool";
 /// The first line above the excerpts of the sent fields.
 const SENT: &str = "# what is sent, as YAML";
+/// The maximum length of a rendered prompt, in characters.
+const MAX_PROMPT: usize = 16384;
 /// The maximum number of cut answers that a request names.
 const MOST_CUT: usize = 8;
 
-/// The subject of a review.
+/// The text that people review at a gate, with the facts that the request shows beside it.
 #[derive(Clone, Debug)]
 pub(crate) struct ReviewSubject {
-    /// The path of its record.
+    /// The path of the record whose text is reviewed.
     pub(crate) path: String,
     pub(crate) text: String,
-    /// The beginning of each of its fields, if they are too long for the request. Without it the request has the
-    /// beginning of `text`.
+    /// The beginning of each field of the subject, if the fields are too long for the request. If it is `None`, the
+    /// request has the beginning of `text`.
     pub(crate) excerpt: Option<String>,
-    /// The number of its parts, if people can refer to them by number.
+    /// The number of parts to which people can refer by number, such as the branches of a fan-out; 0 without parts.
     pub(crate) parts: usize,
     /// Facts about a container that ran, shown after the context of the gate's author.
     pub(crate) beside: Option<String>,
     /// The fields that are sent or were sent, if they differ from `text`.
     pub(crate) sends: Option<Fields>,
-    /// The origins of its text that people can have changed.
+    /// The edits and cut answers that the text was rendered from.
     pub(crate) origins: Origins,
     /// The digest of the call or the release that the approval permits.
     pub(crate) binds: Option<Digest>,
     /// The schema of the text with which Respond replaces the subject.
     pub(crate) respond: Option<JsonObject>,
-    /// The call or question of an agent.
+    /// The call or question of an agent; `None` at a gate of a step.
     pub(crate) call: Option<Box<CallReview>>,
 }
 
@@ -75,7 +77,7 @@ pub(crate) struct CallReview {
     pub(crate) form: Option<Form>,
     /// The verdicts that are not offered because their parameters do not fit into a request.
     pub(crate) withheld: Vec<Verdict>,
-    /// The facts of the record of the gate.
+    /// The facts that the record of the gate stores: the name of each, and its value.
     pub(crate) facts: Vec<(&'static str, String)>,
 }
 
@@ -103,7 +105,7 @@ impl ReviewSubject {
         Self { excerpt, binds: Some(binds), ..Self::of(path, &text) }
     }
 
-    /// Sets the origins of the text.
+    /// Sets the edits and cut answers that the text was rendered from.
     pub(crate) fn made_of(self, origins: Origins) -> Self {
         Self { origins, ..self }
     }
@@ -156,7 +158,7 @@ pub(crate) struct RequestTexts {
 }
 
 /// Renders the prompt and the context of a gate, as of `seq`.
-pub(crate) fn texts<'a>(
+pub(crate) fn render_texts<'a>(
     run: &Run<'a>,
     step_scope: &StepScope<'a>,
     step: &PlannedStep,
@@ -166,21 +168,21 @@ pub(crate) fn texts<'a>(
 ) -> Result<RequestTexts, RenderError> {
     let scope = scope::at(run, step_scope, step, seq)?;
     let call = reviewed.and_then(|reviewed| reviewed.call.as_deref());
-    let mut prompt = joined(&scope, [&gate.prompt].into_iter().chain(gate.merged.iter().map(|(prompt, _)| prompt)))?;
+    let mut prompt = render_joined(&scope, [&gate.prompt].into_iter().chain(gate.merged.iter().map(|(prompt, _)| prompt)))?;
     let is_question = call.is_some_and(|call| call.action.kind == ActionKind::Question);
     if is_question {
         prompt = format!("{QUESTION_NOTICE}\n\n{prompt}");
     }
-    if prompt.trim().is_empty() || prompt.chars().count() > 16384 {
-        return Err(RenderError::Invalid(
-            "the rendered prompt is empty or has more than 16384 characters: change hitl.prompt".into(),
-        ));
+    if prompt.trim().is_empty() || prompt.chars().count() > MAX_PROMPT {
+        return Err(RenderError::Invalid(format!(
+            "the rendered prompt is empty or has more than {MAX_PROMPT} characters: change hitl.prompt"
+        )));
     }
     let contexts: Vec<_> =
         gate.context.iter().chain(gate.merged.iter().filter_map(|(_, context)| context.as_ref())).collect();
     let context = match contexts.is_empty() {
         true => gate.shows.as_deref().map(text::clean),
-        false => Some(joined(&scope, contexts.into_iter())?),
+        false => Some(render_joined(&scope, contexts.into_iter())?),
     };
     let of_call = step_scope.call.as_ref().filter(|_| call.is_none());
     let of_call = of_call.map(|describe| describe(run, seq)).transpose()?;
@@ -206,7 +208,7 @@ impl RequestTexts {
 /// The content of a request that does not follow from its gate.
 pub(crate) struct RequestContent {
     pub(crate) texts: RequestTexts,
-    /// The subject of the request.
+    /// The text, call or question that people decide about; `None` for a gate that shows only its prompt.
     pub(crate) reviewed: Option<ReviewSubject>,
     /// The changes of people to what is shown, newest first.
     pub(crate) edits: Vec<Edit>,
@@ -268,7 +270,7 @@ pub(crate) fn ask(
         context_ref,
         parameters: match &call {
             Some(call) => call.parameters.clone(),
-            None => parameters(gate, reviewed.as_ref()),
+            None => parameter_schemas(gate, reviewed.as_ref()),
         },
         reviews: reviewed.map(|reviewed| review(reviewed, review_ref, edits)),
         sends: sends.map(|(text, fields)| Sent {
@@ -323,7 +325,7 @@ fn timeout(gate: &PlannedGate, left: Option<Duration>) -> Timeout {
 const MOST_RESPOND_SCHEMA: usize = 16 * 1024;
 
 /// Returns the schema of the parameters of each verdict.
-fn parameters(gate: &PlannedGate, reviewed: Option<&ReviewSubject>) -> Option<JsonObject> {
+fn parameter_schemas(gate: &PlannedGate, reviewed: Option<&ReviewSubject>) -> Option<JsonObject> {
     let mut own = gate.subject.parameters(reviewed.map_or(0, |reviewed| reviewed.parts));
     if let Some(begins) = &gate.url_begins {
         limit_url(own.as_mut(), begins);
@@ -341,7 +343,8 @@ fn parameters(gate: &PlannedGate, reviewed: Option<&ReviewSubject>) -> Option<Js
     }
 }
 
-/// Adds to the schema of Modify the required beginning of a URL. A long one is compared only when the URL is rendered.
+/// Adds to the schema of Modify the required beginning of a URL. A beginning that is too long for a pattern is compared
+/// only when the URL is rendered.
 fn limit_url(schemas: Option<&mut JsonObject>, begins: &str) {
     let modify = schemas.and_then(|schemas| schemas.0.get_mut(Verdict::Modify.name()));
     let url = modify.and_then(|schema| schema.pointer_mut("/properties/url")).and_then(Value::as_object_mut);
@@ -355,7 +358,7 @@ fn limit_url(schemas: Option<&mut JsonObject>, begins: &str) {
 }
 
 /// Renders templates, and joins their texts without duplicates.
-fn joined<'t>(scope: &Scope, templates: impl Iterator<Item = &'t Template>) -> Result<String, RenderError> {
+fn render_joined<'t>(scope: &Scope, templates: impl Iterator<Item = &'t Template>) -> Result<String, RenderError> {
     let mut texts: Vec<String> = Vec::new();
     for template in templates {
         let text = template.render(scope)?;

@@ -12,7 +12,8 @@ use crate::{
 /// A name with a letter and a separate accent: normalizing it would make it the name of another user.
 const DECOMPOSED: &str = "rene\u{301}@example.com";
 
-fn asked(uid: &str, hitl: Value) -> (String, ApprovalRequest) {
+/// Returns the name of the Approval and the request of a run with this uid, whose gate has the fields `hitl`.
+fn ask_gate(uid: &str, hitl: Value) -> (String, ApprovalRequest) {
     let workflow: Workflow = serde_json::from_value(json!({
         "apiVersion": "signoff.dev/v1alpha1", "kind": "Workflow",
         "metadata": {"name": "w", "namespace": "n", "uid": uid},
@@ -46,7 +47,7 @@ fn gate() -> Value {
 
 #[test]
 fn the_digest_covers_every_field_but_itself() {
-    let (_, request) = asked("00000000-0000-0000-0000-000000000001", gate());
+    let (_, request) = ask_gate("00000000-0000-0000-0000-000000000001", gate());
     assert_eq!(request.digest_of_the_rest().unwrap(), request.digest);
     let whole = serde_json::to_value(&request).unwrap();
     let fields: Vec<String> = whole.as_object().unwrap().keys().filter(|key| *key != "digest").cloned().collect();
@@ -74,17 +75,17 @@ fn the_digest_covers_every_field_but_itself() {
 }
 
 #[test]
-fn the_same_question_of_another_run_is_another_request() {
-    let (name, one) = asked("00000000-0000-0000-0000-000000000001", gate());
-    let (other_name, other) = asked("00000000-0000-0000-0000-000000000002", gate());
-    assert_ne!(one.digest, other.digest);
+fn the_same_gate_of_another_run_has_another_request() {
+    let (name, first) = ask_gate("00000000-0000-0000-0000-000000000001", gate());
+    let (other_name, other) = ask_gate("00000000-0000-0000-0000-000000000002", gate());
+    assert_ne!(first.digest, other.digest);
     assert_ne!(name, other_name);
-    assert!(name.ends_with(&format!("-{}", one.digest.short(10))));
+    assert!(name.ends_with(&format!("-{}", first.digest.short(10))));
 }
 
 #[test]
-fn who_may_decide_is_never_a_template_and_never_normalised() {
-    let (_, request) = asked("00000000-0000-0000-0000-000000000001", gate());
+fn the_names_of_approvers_are_neither_rendered_nor_normalised() {
+    let (_, request) = ask_gate("00000000-0000-0000-0000-000000000001", gate());
     let names: Vec<_> = request.quorums[0].approvers.iter().map(|subject| subject.name.as_str()).collect();
     assert_eq!(names, ["leads", "{{ inputs.who }}", DECOMPOSED]);
 }

@@ -8,7 +8,7 @@ use signoff_api::Digest;
 use super::{fields_of_text, structure, without_spaces};
 
 #[test]
-fn json_is_a_structure_whatever_its_white_space() {
+fn json_becomes_a_structure_with_any_white_space() {
     let body = "{\n  \"refund\": 1000000, \"to\" : [\"DE 02\", null, 1.5, true],\t\"say\": \"a \\\"b\\\" \\\\\" }";
     let expected = json!({"refund": 1_000_000, "to": ["DE 02", null, 1.5, true], "say": "a \"b\" \\"});
     assert_eq!(structure(body), Some(expected));
@@ -19,7 +19,7 @@ fn json_is_a_structure_whatever_its_white_space() {
 }
 
 #[test]
-fn what_a_structure_would_not_say_exactly_stays_text() {
+fn a_body_stays_text_when_a_structure_would_change_it() {
     for body in [
         r#"{"refund": 1, "refund": 1000000}"#,
         r#"{"amount": 9007199254740993123456789}"#,
@@ -42,8 +42,8 @@ fn what_a_structure_would_not_say_exactly_stays_text() {
 proptest! {
     #[test]
     fn a_structure_is_the_text_but_for_white_space(body in "[{\\[][ \\n\\t\"\\\\a0:,.{}\\[\\]etrunfals-]{0,24}[}\\]]") {
-        if let Some(found) = structure(&body) {
-            prop_assert_eq!(serde_json::to_string(&found).unwrap(), without_spaces(&body));
+        if let Some(value) = structure(&body) {
+            prop_assert_eq!(serde_json::to_string(&value).unwrap(), without_spaces(&body));
         }
     }
 }

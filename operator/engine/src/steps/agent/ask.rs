@@ -10,11 +10,11 @@ use signoff_api::{
 use signoff_expr::text;
 
 use super::{
-    equal::not_again,
+    equal::earlier_result,
     gating::{Gating, places},
     merge,
     proposal::step_path,
-    rejected::refused_before,
+    rejected::earlier_rejection,
     shown,
     site::{Answered, FACT_GATES, FACT_STOPS, Proposal, ToolCallSite, TurnSite, cut},
 };
@@ -37,15 +37,15 @@ use crate::{
 pub(super) const NOT_APPROVED_AGAIN: &str = "Error: no human approved another attempt at this call before the deadline; whether the last one had an effect is not certain";
 
 /// The decision of people about a call.
-pub(super) enum PeopleSaid {
+pub(super) enum CallDecision {
     Approved,
     Answered(Answered),
-    /// With the decision that gave the arguments.
+    /// People gave other arguments, with this decision.
     Edited(Arguments, Box<Outcome>),
 }
 
-/// Asks every gate that asks about a call, until all of them have approved it. `editors`: the people who gave its
-/// arguments.
+/// Asks every gate that asks about a call, until all gates have approved the call. `editors` are the people who changed
+/// its arguments.
 pub(super) async fn ask<'a>(
     run: &Run<'a>,
     turn: &TurnSite<'_, 'a>,
@@ -54,38 +54,38 @@ pub(super) async fn ask<'a>(
     proposal: &Proposal,
     gating: &mut Gating<'a>,
     editors: &[String],
-) -> Result<PeopleSaid, EarlyEnd> {
+) -> Result<CallDecision, EarlyEnd> {
     let base = gate_of(&site.path);
     while let Some(group) = gating.next(recorded_gates(run, &base).as_deref()) {
-        let step = merge::merged(&group, editors).map_err(EarlyEnd::Failed)?;
+        let step = merge::merge_gates(&group, editors).map_err(EarlyEnd::Failed)?;
         let subject = |seq| {
             merge::check_excluded(&step).map_err(RenderError::Invalid)?;
             let facts = vec![(FACT_GATES, places(&group)), (FACT_STOPS, stops_on_reject(&step).to_string())];
-            let subject = shown::call(run, turn, at, site, proposal, &group, seq)?.with_facts(facts);
+            let subject = shown::call_review(run, turn, at, site, proposal, &group, seq)?.with_facts(facts);
             let mut origins = Origins::default();
             editors::of_call(run, &site.path, seq)?.into_iter().for_each(|edit| origins.add_edit(edit));
             Ok(Some(subject.made_of(origins)))
         };
         let (decided, outcome) = match decide_once(run, &site.scope, &step, &base, &subject).await? {
             Ok(decided) => decided,
-            Err(not_asked) => return Ok(PeopleSaid::Answered(not_asked)),
+            Err(not_asked) => return Ok(CallDecision::Answered(not_asked)),
         };
-        let made_before = |decided: &DecidedGate| proposal.equal.as_ref()?.made_before(run, decided.record.seq);
+        let equal_made_before = |decided: &DecidedGate| proposal.equal.as_ref()?.last_made_before(run, decided.record.seq);
         match decided.verdict {
             Verdict::Approve if site.attempts.next > 1 && outcome.source == Source::Timeout => {
-                return Ok(PeopleSaid::Answered(Answered::Result(NOT_APPROVED_AGAIN.to_owned())));
+                return Ok(CallDecision::Answered(Answered::Result(NOT_APPROVED_AGAIN.to_owned())));
             }
             Verdict::Approve
                 if outcome.source == Source::Timeout
-                    && let Some(earlier) = made_before(&decided) =>
+                    && let Some(earlier) = equal_made_before(&decided) =>
             {
                 // The approval of a deadline does not cover a repetition.
-                let result = not_again(run, &earlier).await.map_err(EarlyEnd::Failed)?;
-                return Ok(PeopleSaid::Answered(Answered::Result(result)));
+                let result = earlier_result(run, &earlier).await.map_err(EarlyEnd::Failed)?;
+                return Ok(CallDecision::Answered(Answered::Result(result)));
             }
             Verdict::Approve
                 if let Some(equal) = &proposal.equal
-                    && equal.is_outdated(run, decided.record.seq, followed(run, site, &base)).await =>
+                    && equal.is_outdated(run, decided.record.seq, next_event(run, site, &base)).await =>
             {
                 gating.ask_again();
             }
@@ -97,24 +97,25 @@ pub(super) async fn ask<'a>(
                 let edited = outcome.parameters.as_ref().and_then(|p| p.0.get(ARGUMENTS));
                 let edited = edited.ok_or_else(|| "the decision has no arguments".to_owned());
                 match edited.and_then(Arguments::edited) {
-                    Ok(edited) => return Ok(PeopleSaid::Edited(edited, Box::new(outcome))),
+                    Ok(edited) => return Ok(CallDecision::Edited(edited, Box::new(outcome))),
                     // Such a vote does not count, so only an earlier version of the operator can have counted it.
-                    Err(why) => return Ok(PeopleSaid::Answered(not_run(&why))),
+                    Err(why) => return Ok(CallDecision::Answered(unusable_result(&why))),
                 }
             }
-            Verdict::Respond => return Ok(PeopleSaid::Answered(answered(outcome.response.as_deref()))),
+            Verdict::Respond => return Ok(CallDecision::Answered(response_result(outcome.response.as_deref()))),
             _ => {
-                if let Some(answered) = instead(run, &step, &decided, &outcome)? {
-                    return Ok(PeopleSaid::Answered(answered));
+                if let Some(answered) = result_of_verdict(run, &step, &decided, &outcome)? {
+                    return Ok(CallDecision::Answered(answered));
                 }
             }
         }
     }
-    Ok(PeopleSaid::Approved)
+    Ok(CallDecision::Approved)
 }
 
-/// Returns the number of the event that already followed a decision about a call: its next request, or its step.
-fn followed(run: &Run<'_>, site: &ToolCallSite<'_>, base: &str) -> Option<Seq> {
+/// Returns the number of the event that followed a decision about a call: the start of the next request or of the
+/// tool's step. Returns `None` if no event followed.
+fn next_event(run: &Run<'_>, site: &ToolCallSite<'_>, base: &str) -> Option<Seq> {
     let state = run.state.borrow();
     let next = state.journal.get(&run.next_visit(base), 1);
     let step = state.journal.get(&step_path(&site.path, site.tool), site.attempts.next);
@@ -129,14 +130,14 @@ pub(super) async fn ask_people<'a>(
     tool: &str,
     arguments: &Arguments,
 ) -> Result<Answered, EarlyEnd> {
-    let asked = match AgentQuestions::read(tool, arguments) {
-        Ok(asked) => asked,
+    let questions = match AgentQuestions::read(tool, arguments) {
+        Ok(questions) => questions,
         Err(why) => return Ok(Answered::Result(format!("Error: the question cannot be asked: {why}"))),
     };
     let Some(step) = &run.plan.tools.question else {
         return Ok(Answered::Result("Error: no human can be asked in this run".to_owned()));
     };
-    if let Some(why) = refused_before(run, turn.seen, tool, arguments) {
+    if let Some(why) = earlier_rejection(run, turn.seen, tool, arguments) {
         return Ok(Answered::Result(why));
     }
     let agent = turn.agent.to_owned();
@@ -146,7 +147,7 @@ pub(super) async fn ask_people<'a>(
     });
     let subject = |_| {
         let facts = vec![(FACT_STOPS, stops_on_reject(step).to_string())];
-        Ok(Some(shown::question(turn, path, tool, arguments, &asked).with_facts(facts)))
+        Ok(Some(shown::question_review(turn, path, tool, arguments, &questions).with_facts(facts)))
     };
     loop {
         let (decided, outcome) = match decide_once(run, &scope, step, &gate_of(path), &subject).await? {
@@ -154,9 +155,9 @@ pub(super) async fn ask_people<'a>(
             Err(not_asked) => return Ok(not_asked),
         };
         if decided.verdict == Verdict::Respond {
-            return Ok(answered(Some(&asked.answer(&outcome.answers.unwrap_or_default()))));
+            return Ok(response_result(Some(&questions.answer(&outcome.answers.unwrap_or_default()))));
         }
-        if let Some(answered) = instead(run, step, &decided, &outcome)? {
+        if let Some(answered) = result_of_verdict(run, step, &decided, &outcome)? {
             return Ok(answered);
         }
     }
@@ -189,7 +190,7 @@ pub(super) async fn decide_once<'a>(
         Err(EarlyEnd::Failed(why)) => {
             // Without the name of the gate: the gate that asks for a group depends on the current policies.
             let named = format!("gate {}: ", step.name);
-            return Ok(Err(not_asked(why.strip_prefix(&named).unwrap_or(&why))));
+            return Ok(Err(not_asked_result(why.strip_prefix(&named).unwrap_or(&why))));
         }
         decided => decided?,
     };
@@ -198,7 +199,7 @@ pub(super) async fn decide_once<'a>(
 }
 
 /// Returns the result of a call that does not run because of a verdict, or `None` if a timeout asks the gate again.
-fn instead(
+fn result_of_verdict(
     run: &Run<'_>,
     step: &PlannedStep,
     decided: &DecidedGate,
@@ -208,9 +209,9 @@ fn instead(
     let recorded = decided.record.facts.get(FACT_STOPS).map(|stops| stops == "true");
     let stops = recorded.unwrap_or_else(|| stops_on_reject(step));
     Ok(match decided.verdict {
-        Verdict::Reject if !stops => Some(Answered::OfAllEqual(denied(outcome))),
-        Verdict::Skip => Some(skipped(outcome)),
-        Verdict::Defer => Some(deferred(outcome)),
+        Verdict::Reject if !stops => Some(Answered::OfAllEqual(reject_result(outcome))),
+        Verdict::Skip => Some(skip_result(outcome)),
+        Verdict::Defer => Some(defer_result(outcome)),
         _ => match verdict_or_end(run, decided, &[Verdict::Retry])? {
             Verdict::Retry => None,
             _ => return Err(EarlyEnd::Failed(decided.describe(": it has no meaning at this gate"))),
@@ -218,11 +219,11 @@ fn instead(
     })
 }
 
-pub(super) fn deferred(outcome: &Outcome) -> Answered {
+pub(super) fn defer_result(outcome: &Outcome) -> Answered {
     Answered::Result(not_now(outcome))
 }
 
-pub(super) fn skipped(outcome: &Outcome) -> Answered {
+pub(super) fn skip_result(outcome: &Outcome) -> Answered {
     let by = match outcome.source {
         Source::Timeout => "Skipped: no human decided before the deadline",
         _ => "Skipped by a human",
@@ -230,19 +231,19 @@ pub(super) fn skipped(outcome: &Outcome) -> Answered {
     Answered::Result(by.to_owned())
 }
 
-pub(super) fn answered(text: Option<&str>) -> Answered {
+pub(super) fn response_result(text: Option<&str>) -> Answered {
     Answered::Result(cut(text.unwrap_or_default()))
 }
 
-pub(super) fn not_asked(why: &str) -> Answered {
+pub(super) fn not_asked_result(why: &str) -> Answered {
     Answered::Result(format!("Error: people cannot be asked about this: {}", text::display(why, 1000)))
 }
 
-fn not_run(why: &str) -> Answered {
+fn unusable_result(why: &str) -> Answered {
     Answered::Result(format!("Error: a human gave other arguments, which cannot be used: {}", text::display(why, 1000)))
 }
 
-fn denied(outcome: &Outcome) -> String {
+fn reject_result(outcome: &Outcome) -> String {
     match outcome.source {
         Source::Timeout => "Denied: no human decided before the deadline".to_owned(),
         _ => format!("Denied by a human: {}", reason(outcome)),

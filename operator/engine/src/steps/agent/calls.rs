@@ -86,7 +86,7 @@ pub(crate) async fn perform_turn<'a>(
     let tools = match run.plan.agents.get(agent) {
         Some(planned) => {
             let before = catalogue::known_before(invocation, record.seq);
-            run.render(|| catalogue::offered(run, planned, before)).await.map_err(EarlyEnd::Failed)?
+            run.render(|| catalogue::offered_tools(run, planned, before)).await.map_err(EarlyEnd::Failed)?
         }
         None => Ok(Vec::new()),
     };
@@ -97,8 +97,8 @@ pub(crate) async fn perform_turn<'a>(
     let path = turn.path_of_calls(run, &invocation.base);
     let (says, truncated) = (text::clean(&reply.text), reply.truncated);
     let dropped = reply.dropped;
-    let calls = read(reply.calls);
-    let equal = equal_calls(&calls);
+    let calls = parse_calls(reply.calls);
+    let equal = group_equal_calls(&calls);
     let siblings = calls.iter().take(MOST_CALLS).enumerate();
     let siblings = siblings.map(|(at, call)| SiblingCall {
         path: RecordPath::new(&path).call_at(at).into(),
@@ -121,37 +121,37 @@ pub(crate) async fn perform_turn<'a>(
         path,
         told: Rc::new(turn::told(&invocation.turns)),
         count: calls.len() + dropped,
-        equal: places(&equal, calls.len()),
+        equal: number_in_groups(&equal, calls.len()),
     };
-    let mut results = within_budget(answer_all(run, &site, perform, &calls, &equal).await?, RESULTS);
+    let mut results = cut_to_budget(answer_all(run, &site, perform, &calls, &equal).await?, RESULTS);
     if let Some(last) = results.last_mut().filter(|_| dropped > 0) {
         last.push_str(&format!("\n[{dropped} further calls of your message were not kept, and none of them was made]"));
     }
-    let (calls, told) = as_told(calls, &site.path);
+    let (calls, told) = calls_for_model(calls, &site.path);
     Ok(Ok(Rc::new(ToolTurn { text: cut(&site.says), calls, told, results, opaque: opaque.map(Arc::new) })))
 }
 
-/// Returns the calls as the model receives them again, and the paths of the calls whose arguments it receives. If all
-/// arguments together are too long for a conversation, long ones are replaced by their length.
-fn as_told(calls: Vec<ParsedCall>, turn: &str) -> (Vec<ToolCall>, BTreeSet<String>) {
+/// Returns the calls as the model receives them again, and the paths of the calls with complete arguments. If all
+/// arguments together are too long for a conversation, long arguments are replaced by their length.
+fn calls_for_model(calls: Vec<ParsedCall>, turn: &str) -> (Vec<ToolCall>, BTreeSet<String>) {
     let text =
         |call: &ParsedCall| call.arguments.as_ref().map_or_else(|_| "{}".to_owned(), |read| read.text().to_owned());
     let are_long = calls.iter().map(|call| text(call).len()).sum::<usize>() > ARGUMENTS;
     let mut whole = BTreeSet::new();
-    let mut told = Vec::new();
-    for (at, call) in calls.into_iter().enumerate() {
+    let mut shortened = Vec::new();
+    for (position, call) in calls.into_iter().enumerate() {
         let arguments = match text(&call) {
             long if are_long && long.len() > ARGUMENTS / TurnCalls::MAX_CALLS => {
                 json!({"left_out": format!("{} bytes", long.len())}).to_string()
             }
             short => {
-                whole.insert(RecordPath::new(turn).call_at(at).into());
+                whole.insert(RecordPath::new(turn).call_at(position).into());
                 short
             }
         };
-        told.push(ToolCall { tool: names::wire(&shown_tool(&call.tool)), id: call.id, arguments });
+        shortened.push(ToolCall { tool: names::wire(&shown_tool(&call.tool)), id: call.id, arguments });
     }
-    (told, whole)
+    (shortened, whole)
 }
 
 /// Returns the name of a tool of a server that the model wrote as `server__tool`.
@@ -167,7 +167,7 @@ fn shown_tool(name: &str) -> String {
 }
 
 /// Cuts the longest results if all of them together are too long for a conversation.
-fn within_budget(results: Vec<String>, most: usize) -> Vec<String> {
+fn cut_to_budget(results: Vec<String>, most: usize) -> Vec<String> {
     if results.iter().map(String::len).sum::<usize>() <= most {
         return results;
     }
@@ -180,7 +180,7 @@ fn failure(class: FailureClass, why: &str) -> StepFailure {
 }
 
 /// Parses the arguments of the calls. Duplicate ids of earlier turns are replaced when the conversation is built.
-fn read(requested: Vec<RequestedCall>) -> Vec<ParsedCall> {
+fn parse_calls(requested: Vec<RequestedCall>) -> Vec<ParsedCall> {
     let read = |RequestedCall { id, tool, arguments }| {
         let arguments = match arguments {
             RequestedArguments::Text(text) => Arguments::parse(&text),
@@ -193,8 +193,8 @@ fn read(requested: Vec<RequestedCall>) -> Vec<ParsedCall> {
     requested.into_iter().map(read).collect()
 }
 
-/// Returns the positions of the calls in groups of equal ones: of the same tool with the same arguments.
-fn equal_calls(calls: &[ParsedCall]) -> Vec<Vec<usize>> {
+/// Returns the positions of the calls, grouped by tool and arguments. Calls with invalid arguments are never equal.
+fn group_equal_calls(calls: &[ParsedCall]) -> Vec<Vec<usize>> {
     let mut groups: Vec<Vec<usize>> = Vec::new();
     for (at, call) in calls.iter().enumerate() {
         let is_equal = |group: &&mut Vec<usize>| {
@@ -211,8 +211,8 @@ fn equal_calls(calls: &[ParsedCall]) -> Vec<Vec<usize>> {
     groups
 }
 
-/// Returns for each call its number among its equal calls, from 1, and their count.
-fn places(groups: &[Vec<usize>], calls: usize) -> Vec<(usize, usize)> {
+/// Returns for each call its number in its group of equal calls, from 1, and the size of the group.
+fn number_in_groups(groups: &[Vec<usize>], calls: usize) -> Vec<(usize, usize)> {
     let mut places = vec![(1, 1); calls];
     for group in groups {
         for (number, at) in group.iter().enumerate() {
@@ -224,7 +224,8 @@ fn places(groups: &[Vec<usize>], calls: usize) -> Vec<(usize, usize)> {
     places
 }
 
-/// Answers equal calls one after the other.
+/// Answers the equal calls of a group one after the other. A result for all equal calls ends the group: the other calls
+/// are not made.
 async fn answer_equal<'a>(
     run: &Run<'a>,
     site: &TurnSite<'_, 'a>,
@@ -236,7 +237,7 @@ async fn answer_equal<'a>(
     let mut rest = group.iter();
     while let Some(at) = rest.next() {
         let Some(call) = calls.get(*at) else { continue };
-        let of_all = match answer(run, site, perform, *at, call).await? {
+        let of_all = match answer_call(run, site, perform, *at, call).await? {
             Answered::Result(result) => {
                 results.push((*at, result));
                 continue;
@@ -244,7 +245,7 @@ async fn answer_equal<'a>(
             Answered::OfAllEqual(result) => result,
         };
         results.push((*at, of_all.clone()));
-        // One record covers all of them.
+        // One record covers all calls that are not made.
         if let Some(first) = rest.as_slice().first().filter(|first| **first < MOST_CALLS) {
             let more = match rest.as_slice().len() {
                 1 => String::new(),
@@ -258,7 +259,7 @@ async fn answer_equal<'a>(
     Ok(results)
 }
 
-/// Answers all calls at once; equal ones one after the other.
+/// Answers all calls at once, but equal calls one after the other. Returns the results in the order of the calls.
 async fn answer_all<'a>(
     run: &Run<'a>,
     site: &TurnSite<'_, 'a>,
@@ -267,16 +268,16 @@ async fn answer_all<'a>(
     groups: &[Vec<usize>],
 ) -> Result<Vec<String>, EarlyEnd> {
     let members = groups.iter().map(|group| {
-        let one: Member<'_, Vec<(usize, String)>> = Box::pin(answer_equal(run, site, perform, calls, group));
-        one
+        let member: Member<'_, Vec<(usize, String)>> = Box::pin(answer_equal(run, site, perform, calls, group));
+        member
     });
     let mut results: Vec<_> = join_all(members.collect(), false).await?.into_iter().flatten().collect();
     results.sort_by_key(|(at, _)| *at);
     Ok(results.into_iter().map(|(_, result)| result).collect())
 }
 
-/// Returns the reason why a call is beyond a limit. If its record has the same reason, the wording of the record is
-/// kept.
+/// Returns the reason why a call is beyond a limit. If the first such call was refused for the same reason, the wording
+/// in its record is kept, so that a new version of the operator does not change the conversation.
 fn recorded_limit(run: &Run<'_>, site: &TurnSite<'_, '_>, beyond: BeyondLimits) -> String {
     let check = check_of(&RecordPath::new(&site.path).call_at(beyond.first));
     let recorded = run.state.borrow().journal.get(&check, 1).and_then(|record| record.error.clone());
@@ -289,8 +290,8 @@ fn recorded_limit(run: &Run<'_>, site: &TurnSite<'_, '_>, beyond: BeyondLimits) 
     }
 }
 
-/// Answers one call.
-async fn answer<'a>(
+/// Returns the result of the call at a position of a turn: of its tool or question, or the reason why it is refused.
+async fn answer_call<'a>(
     run: &Run<'a>,
     site: &TurnSite<'_, 'a>,
     perform: PerformCall<'a>,
@@ -310,9 +311,9 @@ async fn answer<'a>(
         return error(recorded_limit(run, site, beyond));
     }
     let Some(offered) = site.tools.iter().find(|offered| names::wire(offered.name()) == call.tool) else {
-        let all = site.tools.iter().map(|offered| names::wire(offered.name())).collect::<Vec<_>>().join(", ");
-        let all = if all.is_empty() { "none".to_owned() } else { all };
-        let why = format!("there is no tool {}; your tools: {all}", text::display(&call.tool, 64));
+        let names = site.tools.iter().map(|offered| names::wire(offered.name())).collect::<Vec<_>>().join(", ");
+        let names = if names.is_empty() { "none".to_owned() } else { names };
+        let why = format!("there is no tool {}; your tools: {names}", text::display(&call.tool, 64));
         return error(refuse_call(run, site, at, FailureClass::NoTool, &why).await);
     };
     let arguments = match &call.arguments {

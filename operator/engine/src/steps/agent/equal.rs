@@ -30,7 +30,7 @@ pub(super) struct EqualCalls {
     input: Digest,
     /// The path of the call itself.
     own: String,
-    /// The paths of the calls in the last message to the model. They do not count, because the model has their results.
+    /// The paths of the calls whose results the model already received. Such calls do not count as made before.
     told: Rc<BTreeSet<String>>,
 }
 
@@ -49,11 +49,12 @@ impl EqualCalls {
         if tool.is_repeatable() && tools.all(PlannedTool::is_repeatable) {
             return None;
         }
-        Self::whatever_is_declared(run, turn, tool, path, proposal)
+        Self::of_any_declaration(run, turn, tool, path, proposal)
     }
 
-    /// Returns the key also for a tool that is `repeatable` under the current policies.
-    pub(super) fn whatever_is_declared(
+    /// Returns the key also for a tool that is declared `repeatable`. Returns `None` for a call that only reads or that
+    /// runs an agent.
+    pub(super) fn of_any_declaration(
         run: &Run<'_>,
         turn: &TurnSite<'_, '_>,
         tool: &PlannedTool,
@@ -86,19 +87,19 @@ impl EqualCalls {
     }
 
     /// Waits until no equal call is in flight.
-    pub(super) async fn settled(&self, run: &Run<'_>) {
+    pub(super) async fn wait_until_settled(&self, run: &Run<'_>) {
         poll_fn(|_| if self.is_in_flight(run) { Poll::Pending } else { Poll::Ready(()) }).await;
     }
 
     /// Whether an equal call was made between two numbers of the journal.
     pub(super) fn was_made(&self, run: &Run<'_>, from: Seq, until: Seq) -> bool {
-        let made = |seq| self.made_before(run, seq).and_then(|record| record.done);
+        let made = |seq| self.last_made_before(run, seq).and_then(|record| record.done);
         made(until) != made(from)
     }
 
     /// Returns the newest equal call that had or may have had its effect before a number of the journal.
-    pub(super) fn made_before(&self, run: &Run<'_>, seq: Seq) -> Option<StepRecord> {
-        self.among_made(run, seq, |made| made.max_by_key(|record| record.done).cloned())
+    pub(super) fn last_made_before(&self, run: &Run<'_>, seq: Seq) -> Option<StepRecord> {
+        self.search_made(run, seq, |made| made.max_by_key(|record| record.done).cloned())
     }
 
     /// Whether an equal call was made after people were asked at a number of the journal, so that their decision is
@@ -106,7 +107,7 @@ impl EqualCalls {
     /// their decision.
     pub(super) async fn is_outdated(&self, run: &Run<'_>, asked: Seq, followed: Option<Seq>) -> bool {
         if followed.is_none() {
-            self.settled(run).await;
+            self.wait_until_settled(run).await;
         }
         self.was_made(run, asked, followed.unwrap_or_else(|| run.state.borrow().journal.seq().next()))
     }
@@ -114,7 +115,7 @@ impl EqualCalls {
     /// Returns the number of equal calls of a turn that had or may have had their effect before a number of the
     /// journal.
     pub(super) fn made_in_turn(&self, run: &Run<'_>, turn: &str, seq: Seq) -> usize {
-        self.among_made(run, seq, |made| {
+        self.search_made(run, seq, |made| {
             let of_turn =
                 made.filter(|record| RecordPath::new(&record.path).turn_above() == Some(RecordPath::new(turn)));
             of_turn.map(|record| record.path.as_str()).collect::<BTreeSet<_>>().len()
@@ -122,11 +123,11 @@ impl EqualCalls {
     }
 
     /// Applies a search to the equal calls that had or may have had their effect before a number of the journal.
-    fn among_made<T>(
+    fn search_made<T>(
         &self,
         run: &Run<'_>,
         seq: Seq,
-        look: impl FnOnce(&mut dyn Iterator<Item = &StepRecord>) -> T,
+        search: impl FnOnce(&mut dyn Iterator<Item = &StepRecord>) -> T,
     ) -> T {
         let state = run.state.borrow();
         let keys = run.call_history().equal(&self.step, &self.input);
@@ -134,7 +135,7 @@ impl EqualCalls {
         let mut made = records.filter(|record| {
             self.counts(record) && may_have_effect(record) && record.done.is_some_and(|done| done < seq)
         });
-        look(&mut made)
+        search(&mut made)
     }
 
     fn counts(&self, record: &StepRecord) -> bool {
@@ -152,14 +153,14 @@ fn outcome(run: &Run<'_>, earlier: &StepRecord) -> Result<String, RenderError> {
 }
 
 /// Returns the line of a request about an equal call that was made before.
-pub(super) fn line(run: &Run<'_>, earlier: &StepRecord) -> Result<String, RenderError> {
+pub(super) fn repetition_line(run: &Run<'_>, earlier: &StepRecord) -> Result<String, RenderError> {
     let at = earlier.finished_at.unwrap_or(earlier.at);
     let result = text::display(&outcome(run, earlier)?, SHOWN).replace('\n', " ");
     Ok(format!("{}{at}: {}, with this result: {result}", ReviewedAction::MADE_BEFORE, earlier.phase.name()))
 }
 
 /// Returns the result of a call that is not made again: the result of the earlier call, marked as such.
-pub(super) async fn not_again(run: &Run<'_>, earlier: &StepRecord) -> Result<String, String> {
+pub(super) async fn earlier_result(run: &Run<'_>, earlier: &StepRecord) -> Result<String, String> {
     let at = earlier.finished_at.unwrap_or(earlier.at);
     let result = run.render(|| outcome(run, earlier)).await?;
     let phase = earlier.phase.name();

@@ -76,7 +76,7 @@ pub(super) fn places(group: &[Asking<'_>]) -> String {
 
 /// The gates of a call that still have to approve it.
 pub(super) struct Gating<'a> {
-    /// All gates that ask about the call.
+    /// All gates that ask about the call, also those that have approved it.
     all: Vec<Asking<'a>>,
     asking: Vec<Asking<'a>>,
     /// The digest of the action that is approved.
@@ -89,12 +89,12 @@ impl<'a> Gating<'a> {
         let mut asking = Vec::new();
         for (place, gate) in run.plan.tools.gates.iter().enumerate() {
             let Some(because) = gate.reason(site.tool, &proposal.facts) else { continue };
-            let because = match condition(run, site, gate) {
+            let because = match is_condition_met(run, site, gate) {
                 Err(RenderError::Missing) => return Err(RenderError::Missing),
                 Ok(false) => continue,
                 Ok(true) => because,
-                Err(RenderError::Language(why)) => undecided(gate, &because, &why.to_string()),
-                Err(RenderError::Invalid(why)) => undecided(gate, &because, &why),
+                Err(RenderError::Language(why)) => undecided_reason(gate, &because, &why.to_string()),
+                Err(RenderError::Invalid(why)) => undecided_reason(gate, &because, &why),
             };
             asking.push(Asking { gate, place, because });
         }
@@ -113,8 +113,8 @@ impl<'a> Gating<'a> {
         recorded.and_then(of_record).or_else(first)
     }
 
-    /// Records the approval of a group. `bound` is the digest in their record, and `recorded` the gates of the record.
-    /// An approval of another digest or of other gates does not count, and the gates ask again.
+    /// Removes a group of gates that approved the call. `bound` is the digest in the record of their request, and
+    /// `recorded` are the gates of that record. If the digest or the gates differ, the group stays and asks again.
     pub(super) fn approve(&mut self, group: &[Asking<'_>], bound: Option<&Digest>, recorded: Option<&str>) {
         let is_of_group = recorded.is_none_or(|recorded| recorded == places(group));
         if bound == Some(&self.action) && is_of_group {
@@ -148,14 +148,14 @@ impl<'a> Gating<'a> {
     }
 }
 
-/// Returns the reason why a gate asks whose condition could not be evaluated. A gate of the type `custom` has no other
-/// reason.
-fn undecided(gate: &CallGate, because: &str, why: &str) -> String {
-    let undecided = format!("its condition could not be evaluated, so it asks: {why}");
-    if gate.type_ == GateType::Custom { undecided } else { format!("{because}; {undecided}") }
+/// Returns the reason of a gate that asks because its condition could not be evaluated. A gate of the type `custom` has
+/// no other reason to ask.
+fn undecided_reason(gate: &CallGate, because: &str, why: &str) -> String {
+    let reason = format!("its condition could not be evaluated, so it asks: {why}");
+    if gate.type_ == GateType::Custom { reason } else { format!("{because}; {reason}") }
 }
 
-fn condition<'a>(run: &Run<'a>, site: &ToolCallSite<'a>, gate: &CallGate) -> Result<bool, RenderError> {
+fn is_condition_met<'a>(run: &Run<'a>, site: &ToolCallSite<'a>, gate: &CallGate) -> Result<bool, RenderError> {
     let Some(condition) = &gate.condition else { return Ok(true) };
     let scope = scope::general(run, &site.scope, &condition.references(), site.seen)?;
     Ok(condition.evaluate(&scope)?)

@@ -10,11 +10,11 @@ const CALLS: i32 = 100;
 
 /// A call beyond the limits of its turn or of an agent.
 pub(super) struct BeyondLimits {
-    /// The reason.
+    /// The reason why the call is not made, as its agent reads it.
     pub(super) why: String,
     /// The position of the first call of the turn beyond the limit.
     pub(super) first: usize,
-    /// The reason for the first call.
+    /// The reason why the call at `first` is not made. It can be another limit than that of `why`.
     pub(super) why_first: String,
 }
 

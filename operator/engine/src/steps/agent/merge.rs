@@ -25,30 +25,31 @@ const MOST_RULES: usize = 10;
 /// quorums than a request can have, one form, and the same rules for persons. The groups ask one after the other.
 pub(super) fn groups(asking: Vec<Asking<'_>>) -> Vec<Vec<Asking<'_>>> {
     let mut groups: Vec<Vec<Asking<'_>>> = Vec::new();
-    for one in asking {
+    for added in asking {
         let fits = |group: &Vec<Asking<'_>>| {
-            let all: Vec<_> = group.iter().chain([&one]).filter_map(|asking| planned(asking)).collect();
-            fit(&all)
+            let gates: Vec<_> = group.iter().chain([&added]).filter_map(|asking| step_and_gate(asking)).collect();
+            can_share_request(&gates)
         };
         match groups.iter_mut().find(|group| fits(group)) {
-            Some(group) => group.push(one),
-            None => groups.push(vec![one]),
+            Some(group) => group.push(added),
+            None => groups.push(vec![added]),
         }
     }
     groups
 }
 
-fn planned<'a>(asking: &Asking<'a>) -> Option<(&'a PlannedStep, &'a PlannedGate)> {
+fn step_and_gate<'a>(asking: &Asking<'a>) -> Option<(&'a PlannedStep, &'a PlannedGate)> {
     Some((&asking.gate.gate, asking.gate.gate.gate()?))
 }
 
-fn fit(gates: &[(&PlannedStep, &PlannedGate)]) -> bool {
+/// Whether gates have a common verdict by which the run continues, and together fit into one request.
+fn can_share_request(gates: &[(&PlannedStep, &PlannedGate)]) -> bool {
     let go_on = |verdict: &Verdict| !matches!(verdict, Verdict::Reject | Verdict::Abort | Verdict::Escalate);
     let forms = gates.iter().filter(|(_, gate)| gate.spec.form.is_some()).count();
     let persons: Vec<_> = gates.iter().map(|(_, gate)| &gate.persons).filter(|persons| !persons.is_empty()).collect();
     let excluded: BTreeSet<_> = gates.iter().flat_map(|(_, gate)| &gate.spec.excluded).collect();
     let by = required_by(gates);
-    allowed(gates).iter().any(go_on)
+    common_verdicts(gates).iter().any(go_on)
         && quorums(gates).len() <= ApprovalRequest::MAX_QUORUMS
         && forms <= 1
         && excluded.len() <= ApprovalRequest::MAX_EXCLUDED
@@ -62,7 +63,7 @@ fn fit(gates: &[(&PlannedStep, &PlannedGate)]) -> bool {
 ///
 /// # Errors
 /// More quorums, policies or excluded people than a request can have, or different rules for persons.
-pub(super) fn escalation(step: &PlannedStep, others: &[&CallGate]) -> Result<PlannedStep, String> {
+pub(super) fn escalation_gate(step: &PlannedStep, others: &[&CallGate]) -> Result<PlannedStep, String> {
     let others: Vec<_> = others.iter().filter_map(|other| Some((&other.gate, other.gate.gate()?))).collect();
     let Some(own) = step.gate() else { return Err("internal error; report this as a bug: no gate asks".to_owned()) };
     let all: Vec<_> = std::iter::once((step, own)).chain(others).collect();
@@ -91,7 +92,7 @@ pub(super) fn escalation(step: &PlannedStep, others: &[&CallGate]) -> Result<Pla
 }
 
 /// Returns the verdicts that all gates allow, in the order of the first.
-fn allowed(gates: &[(&PlannedStep, &PlannedGate)]) -> Vec<Verdict> {
+fn common_verdicts(gates: &[(&PlannedStep, &PlannedGate)]) -> Vec<Verdict> {
     let Some(((_, first), others)) = gates.split_first() else { return Vec::new() };
     let all = |verdict: &&Verdict| others.iter().all(|(_, gate)| gate.allowed.contains(verdict));
     first.allowed.iter().filter(all).copied().collect()
@@ -148,9 +149,9 @@ impl DeadlineSource {
         Some(Self { time: time.map_or(first, |(_, at)| at), action: first })
     }
 
-    /// Returns the part of the deadline that comes from the gate at this position, as the end of a sentence, if the
-    /// gates differ.
-    pub(super) fn says(group: &[Asking<'_>], at: usize) -> Option<&'static str> {
+    /// Returns a note for people that the timeout or the action of the gate at this position applies. Returns `None` if
+    /// neither applies, or if all gates of the group have the same deadline.
+    pub(super) fn deadline_note(group: &[Asking<'_>], at: usize) -> Option<&'static str> {
         let mut deadlines =
             group.iter().filter_map(|asking| asking.gate.gate.gate()).map(|gate| (gate.after, action(gate)));
         let first = deadlines.next()?;
@@ -168,7 +169,7 @@ impl DeadlineSource {
 ///
 /// # Errors
 /// The group is empty.
-pub(super) fn merged(group: &[Asking<'_>], excluded: &[String]) -> Result<PlannedStep, String> {
+pub(super) fn merge_gates(group: &[Asking<'_>], excluded: &[String]) -> Result<PlannedStep, String> {
     let no_gate = || "internal error; report this as a bug: no gate asks".to_owned();
     // The gate with the most cautious timeout action comes first; its escalation levels are used.
     let mut steps: Vec<_> = group.iter().map(|asking| &asking.gate.gate).collect();
@@ -179,7 +180,7 @@ pub(super) fn merged(group: &[Asking<'_>], excluded: &[String]) -> Result<Planne
     let gates: Vec<_> = steps.iter().filter_map(|step| Some((*step, step.gate()?))).collect();
     let (step, first) = *gates.first().ok_or_else(no_gate)?;
     let mut gate = first.clone();
-    gate.allowed = allowed(&gates);
+    gate.allowed = common_verdicts(&gates);
     gate.policy_quorums = quorums(&gates).into_iter().skip(1).collect();
     let timed = DeadlineSource::of(group).and_then(|source| group.get(source.time));
     gate.after = timed.and_then(|asking| asking.gate.gate.gate()).map_or(first.after, |timed| timed.after);

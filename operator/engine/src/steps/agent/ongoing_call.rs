@@ -13,13 +13,13 @@ use signoff_api::{
 use signoff_expr::text;
 
 use super::{
-    ask::{NOT_APPROVED_AGAIN, PeopleSaid, ask},
-    equal::{EqualCalls, not_again},
+    ask::{CallDecision, NOT_APPROVED_AGAIN, ask},
+    equal::{EqualCalls, earlier_result},
     gating::{Cleared, Gating},
     limits::agents_around,
     proposal::{propose, step_path},
-    refusal::{check_of, next_seq, not_made_again, refuse, refused, refused_at_check, was_checked},
-    rejected::{escalate, refused_before},
+    refusal::{check_of, next_seq, recorded_refusal, refusal_text, refuse, refuse_repeated, was_checked},
+    rejected::{earlier_rejection, escalate},
     shown,
     site::{Answered, CallOfTurn, Proposal, ToolCallSite, TurnSite, cut},
 };
@@ -59,7 +59,7 @@ pub(in crate::steps) type PerformCall<'a> = for<'r> fn(&'r Run<'a>, ClearedCall<
 pub(super) struct OngoingCall<'t, 'a> {
     run: &'t Run<'a>,
     turn: &'t TurnSite<'t, 'a>,
-    /// Its position in the turn.
+    /// The position of the call in its turn, from 0.
     at: usize,
     path: String,
     tool: &'a PlannedTool,
@@ -70,7 +70,7 @@ pub(super) struct OngoingCall<'t, 'a> {
     edited: Option<String>,
     /// The line above the result that says what ran, if people changed the arguments.
     note: String,
-    /// Whether the escalation was decided: whether the gates ask, or people are asked about the tool.
+    /// Whether the check for an escalation was made. A call is checked once, also if people change its arguments.
     is_escalated: bool,
     attempts: Attempts,
 }
@@ -94,7 +94,7 @@ impl CallEnd {
 }
 
 impl<'t, 'a> OngoingCall<'t, 'a> {
-    /// Returns a call before its first stage. `at` is its position in the turn.
+    /// Returns a call that was not checked yet. `at` is its position in the turn.
     pub(super) fn new(
         run: &'t Run<'a>,
         turn: &'t TurnSite<'t, 'a>,
@@ -128,7 +128,8 @@ impl<'t, 'a> OngoingCall<'t, 'a> {
         }
     }
 
-    /// Goes through all stages once. Returns `Ok` if they start again, with other arguments or another attempt.
+    /// Checks, proposes, asks about and performs the call once. Returns `Ok` if the call starts again, with other
+    /// arguments or another attempt.
     async fn try_once(&mut self, perform: PerformCall<'a>) -> Result<(), CallEnd> {
         let (check, _) = self.run.visit(&check_of(&self.path));
         self.check(&check).await?;
@@ -142,14 +143,14 @@ impl<'t, 'a> OngoingCall<'t, 'a> {
 
     /// Refuses a call with unusable arguments, or a call that people rejected before.
     async fn check(&self, check: &str) -> Result<(), CallEnd> {
-        if let Some(why) = refused_at_check(self.run, self.turn, check, || self.has_gone_on()).await {
+        if let Some(why) = recorded_refusal(self.run, self.turn, check, || self.has_gone_on()).await {
             return Err(self.refused(&why));
         }
         if let Some(why) = self.problem(check) {
             let why = format!("the arguments do not fit the tool {}: {why}", self.tool.name);
             return Err(self.refuse(check, FailureClass::Arguments, &why).await);
         }
-        if let Some(why) = refused_before(self.run, self.turn.seen, &self.tool.name, &self.arguments) {
+        if let Some(why) = earlier_rejection(self.run, self.turn.seen, &self.tool.name, &self.arguments) {
             return Err(CallEnd::result(refuse(self.run, self.turn, check, FailureClass::Refused, &why).await));
         }
         Ok(())
@@ -197,9 +198,9 @@ impl<'t, 'a> OngoingCall<'t, 'a> {
         }
         let mut gating = self.gating(check, site, proposal).await?;
         match ask(run, turn, at, site, proposal, &mut gating, &self.editors).await? {
-            PeopleSaid::Approved => self.clear(site, proposal, &gating).map(Some),
-            PeopleSaid::Answered(answered) => Err(CallEnd::Answered(answered.after(self.earlier_success()))),
-            PeopleSaid::Edited(arguments, outcome) => {
+            CallDecision::Approved => self.clear(site, proposal, &gating).map(Some),
+            CallDecision::Answered(answered) => Err(CallEnd::Answered(answered.after(self.earlier_success()))),
+            CallDecision::Edited(arguments, outcome) => {
                 self.edit(arguments, &outcome);
                 Ok(None)
             }
@@ -236,7 +237,7 @@ impl<'t, 'a> OngoingCall<'t, 'a> {
 
     /// Returns the end of a refused call.
     fn refused(&self, why: &str) -> CallEnd {
-        CallEnd::result(refused(why, self.attempts, self.edited.is_some()))
+        CallEnd::result(refusal_text(why, self.attempts, self.edited.is_some()))
     }
 
     /// Records the refusal of the call, and returns its end.
@@ -264,7 +265,7 @@ impl<'t, 'a> OngoingCall<'t, 'a> {
         let gating = gating.map_err(EarlyEnd::Failed)?;
         let step = &self.tool.step;
         let is_asked = gating.asks() || step.start.is_some() || !step.policy_gates.is_empty();
-        match not_made_again(self.run, self.turn, site, check, proposal, is_asked).await? {
+        match refuse_repeated(self.run, self.turn, site, check, proposal, is_asked).await? {
             Some(of_all) => Err(CallEnd::Answered(Answered::OfAllEqual(of_all))),
             None => Ok(gating),
         }
@@ -280,7 +281,7 @@ impl<'t, 'a> OngoingCall<'t, 'a> {
         let place = step_path(&self.path, self.tool);
         let earlier = proposal.equal.as_ref().and_then(|equal| {
             let began = self.run.state.borrow().journal.get(&place, self.attempts.next).map(|record| record.seq);
-            equal.made_before(self.run, began.unwrap_or_else(|| next_seq(self.run)))
+            equal.last_made_before(self.run, began.unwrap_or_else(|| next_seq(self.run)))
         });
         let is_repeated = earlier.is_some() || self.attempts.next > 1;
         let cleared = gating.clear(site, proposal, &self.editors, is_repeated);
@@ -304,7 +305,7 @@ impl<'t, 'a> OngoingCall<'t, 'a> {
         let (call, given) = (CallOfTurn::of(self.turn, self.at, site), Some(shown::given(&self.arguments)));
         let describe = move |run: &Run<'a>, seq: Seq| {
             run.origins.note_edits(&editors::of_call(run, &call.path, Seq::END)?);
-            shown::at_step(run, &call, tool, &proposal, (needs_people, seq))
+            shown::describe_at_step(run, &call, tool, &proposal, (needs_people, seq))
         };
         let step_scope = StepScope { call: Some(Rc::new(describe)), given, ..site.scope.clone() };
         let path = step_path(&self.path, tool);
@@ -317,7 +318,7 @@ impl<'t, 'a> OngoingCall<'t, 'a> {
         Ok(match (result, earlier) {
             (StepResult::Answered(text), _) => cut(&text),
             (StepResult::Failed(why), _) => format!("Error: {}", text::display(&why, 2000)),
-            (StepResult::Skipped, Some(earlier)) => not_again(self.run, earlier).await.map_err(EarlyEnd::Failed)?,
+            (StepResult::Skipped, Some(earlier)) => earlier_result(self.run, earlier).await.map_err(EarlyEnd::Failed)?,
             (StepResult::Skipped, None) if self.attempts.next > 1 => NOT_APPROVED_AGAIN.to_owned(),
             (StepResult::Skipped, None) => "Skipped: the tool was left out".to_owned(),
         })
@@ -348,7 +349,7 @@ impl<'t, 'a> OngoingCall<'t, 'a> {
         self.run.plan.validated_answers.get_or_validate(check, &self.arguments.digest(), validate)
     }
 
-    /// Returns the scope of the templates of the call.
+    /// Returns the scope of the templates of the call, with `args`, `tool`, `effects`, `agent` and `agents`.
     fn scope(&self) -> StepScope<'a> {
         let (tool, args) = (self.tool, Value::Object(self.arguments.value().clone()));
         let (agent, agents) = (self.turn.agent.to_owned(), agents_around(self.run, self.turn));

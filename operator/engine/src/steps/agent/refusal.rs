@@ -7,7 +7,7 @@ use signoff_api::{
 
 use super::{
     ask::gate_of,
-    equal::{EqualCalls, not_again},
+    equal::{EqualCalls, earlier_result},
     proposal::step_path,
     rejected::escalation_of,
     site::{Proposal, ToolCallSite, TurnSite},
@@ -21,9 +21,10 @@ use crate::{
     steps::{attempts::Attempts, flow::EarlyEnd, gate_before},
 };
 
-/// Returns the result of a call that is refused because an equal one was made before and no gate asks, else `None`.
-/// Waits until no equal call is in flight. The result is recorded, so that later calls do not change it.
-pub(super) async fn not_made_again<'a>(
+/// Refuses a call if an equal call was made before and no gate asks. Returns the result for the model, or `None` if the
+/// call is not refused. Waits until no equal call is in flight. The refusal is recorded, so that later calls do not
+/// change it.
+pub(super) async fn refuse_repeated<'a>(
     run: &Run<'a>,
     turn: &TurnSite<'_, 'a>,
     site: &ToolCallSite<'a>,
@@ -31,7 +32,7 @@ pub(super) async fn not_made_again<'a>(
     proposal: &Proposal,
     is_asked: bool,
 ) -> Result<Option<String>, EarlyEnd> {
-    let Some(any) = EqualCalls::whatever_is_declared(run, turn, site.tool, &site.path, proposal) else {
+    let Some(any) = EqualCalls::of_any_declaration(run, turn, site.tool, &site.path, proposal) else {
         return Ok(None);
     };
     let is_repeated =
@@ -40,23 +41,23 @@ pub(super) async fn not_made_again<'a>(
     if let Some(recorded) = recorded {
         // The model already received this result, so the current policies do not matter.
         let why = recorded.error.map(|error| error.message).unwrap_or_default();
-        return match any.made_before(run, recorded.seq) {
-            Some(earlier) => not_again(run, &earlier).await.map(Some).map_err(EarlyEnd::Failed),
-            None => Ok(Some(refused(&why, site.attempts, site.edited.is_some()))),
+        return match any.last_made_before(run, recorded.seq) {
+            Some(earlier) => earlier_result(run, &earlier).await.map(Some).map_err(EarlyEnd::Failed),
+            None => Ok(Some(refusal_text(&why, site.attempts, site.edited.is_some()))),
         };
     }
     let Some(equal) = &proposal.equal else { return Ok(None) };
     if was_checked(run, site.tool, &site.path, site.attempts.next) {
         return Ok(None);
     }
-    equal.settled(run).await;
+    equal.wait_until_settled(run).await;
     if is_asked {
         return Ok(None);
     }
-    let Some(earlier) = equal.made_before(run, next_seq(run)) else { return Ok(None) };
+    let Some(earlier) = equal.last_made_before(run, next_seq(run)) else { return Ok(None) };
     let why = format!("an equal call was made before, at {}, and no gate asks whether it is made again", earlier.path);
     refuse(run, turn, check, FailureClass::Repeated, &why).await;
-    not_again(run, &earlier).await.map(Some).map_err(EarlyEnd::Failed)
+    earlier_result(run, &earlier).await.map(Some).map_err(EarlyEnd::Failed)
 }
 
 /// Returns the number of the next event of the journal.
@@ -82,7 +83,7 @@ pub(super) async fn refuse_call<'a>(
 }
 
 /// Returns the result of a call that is refused before people are asked about it.
-pub(super) fn refused(why: &str, attempts: Attempts, is_edited: bool) -> String {
+pub(super) fn refusal_text(why: &str, attempts: Attempts, is_edited: bool) -> String {
     let edited = if is_edited { "A human changed the arguments, and the changed call was refused. " } else { "" };
     let before = match attempts.next {
         ..=1 => "",
@@ -101,10 +102,10 @@ pub(super) fn was_checked(run: &Run<'_>, tool: &PlannedTool, path: &str, attempt
         || state.journal.get(&place, attempt).is_some()
 }
 
-/// Returns the reason why a call was refused at its check, or why its arguments are not evaluated after an earlier
-/// evaluation was stopped. The stop is recorded, so that every replay agrees. A call that continued after its check is
-/// not stopped later.
-pub(super) async fn refused_at_check<'a>(
+/// Returns the recorded reason why a call was refused at its check, or `None`. If the evaluation of its arguments was
+/// stopped, the stop is recorded first, so that every replay agrees. A call that continued after its check is not
+/// stopped later.
+pub(super) async fn recorded_refusal<'a>(
     run: &Run<'a>,
     turn: &TurnSite<'_, 'a>,
     check: &str,
@@ -112,9 +113,9 @@ pub(super) async fn refused_at_check<'a>(
 ) -> Option<String> {
     let (is_recorded, is_stopped) = {
         let state = run.state.borrow();
-        // Errors of these two classes follow again from the decisions of people and from earlier calls.
-        let is_found_again = |error: &StepError| error.is(FailureClass::Repeated) || error.is(FailureClass::Refused);
-        let recorded = state.journal.get(check, 1).filter(|record| !record.error.as_ref().is_some_and(is_found_again));
+        // Every replay derives errors of the classes Repeated and Refused again from earlier calls and decisions.
+        let is_derived = |error: &StepError| error.is(FailureClass::Repeated) || error.is(FailureClass::Refused);
+        let recorded = state.journal.get(check, 1).filter(|record| !record.error.as_ref().is_some_and(is_derived));
         (recorded.is_some(), state.costly.contains_key(&(check.to_owned(), 1)))
     };
     if is_recorded || (is_stopped && !was_checked()) {

@@ -11,7 +11,7 @@ use signoff_api::{
 use signoff_expr::text;
 
 use super::{
-    ask::{answered, decide_once, deferred, gate_of, reason, skipped},
+    ask::{decide_once, defer_result, gate_of, reason, response_result, skip_result},
     merge,
     proposal::step_path,
     refusal::refuse,
@@ -36,27 +36,27 @@ const MOST_EDITED: usize = 2;
 const ESCALATION: &str = ".error";
 
 /// Returns the result of a call that people rejected before with the same arguments.
-pub(super) fn refused_before(run: &Run<'_>, seen: Seq, tool: &str, arguments: &Arguments) -> Option<String> {
+pub(super) fn earlier_rejection(run: &Run<'_>, seen: Seq, tool: &str, arguments: &Arguments) -> Option<String> {
     let digest = arguments.digest().to_string();
-    let same =
-        decided(run, seen, tool, Verdict::Reject).find(|record| record.facts.get(FACT_ARGUMENTS) == Some(&digest))?;
-    let outcome = same.decision.clone().unwrap_or_default();
+    let mut rejections = decisions_about(run, seen, tool, Verdict::Reject);
+    let rejection = rejections.find(|record| record.facts.get(FACT_ARGUMENTS) == Some(&digest))?;
+    let outcome = rejection.decision.clone().unwrap_or_default();
     if outcome.source == Source::Timeout {
         return Some("Already refused: no human decided about this call before the deadline".to_owned());
     }
     Some(format!("Already refused by a human: {}", text::display(reason(&outcome), 1000)))
 }
 
-/// Returns the decisions with this verdict about calls of a tool, as of a number of the journal.
-fn decided<'r>(run: &'r Run<'_>, seen: Seq, tool: &'r str, verdict: Verdict) -> impl Iterator<Item = &'r StepRecord> {
+/// Returns the decisions with a verdict about calls of a tool, as of a number of the journal.
+fn decisions_about<'r>(run: &'r Run<'_>, seen: Seq, tool: &'r str, verdict: Verdict) -> impl Iterator<Item = &'r StepRecord> {
     let decided = run.call_history().decided_before(seen, verdict);
     decided.filter(move |record| record.facts.get(FACT_TOOL).is_some_and(|name| name == tool))
 }
 
-/// Returns the reason why a call is escalated: since the last Retry by people at the gate about failures, calls of its
-/// tool were rejected too often, or the same call was edited too often. A Retry at another gate or by a timeout does
-/// not reset the counts. `at` is the position of the call in its turn.
-fn too_often(
+/// Returns the reason why a call is escalated: calls of its tool were rejected too often, or equal calls were edited too
+/// often. The counts begin after the last Retry by people at the gate about failures. `at` is the position of the call
+/// in its turn.
+fn escalation_reason(
     run: &Run<'_>,
     turn: &TurnSite<'_, '_>,
     at: usize,
@@ -64,7 +64,7 @@ fn too_often(
     proposal: &Proposal,
 ) -> Option<String> {
     let last = last_retry(run, turn.seen, tool);
-    let rejected = decided(run, turn.seen, &tool.name, Verdict::Reject).filter(|record| record.done > last).count();
+    let rejected = decisions_about(run, turn.seen, &tool.name, Verdict::Reject).filter(|record| record.done > last).count();
     if rejected >= MOST_REJECTED {
         return Some(format!("calls of {} were rejected {rejected} times in this run", tool.name));
     }
@@ -101,7 +101,7 @@ fn last_retry(run: &Run<'_>, seen: Seq, tool: &PlannedTool) -> Option<Seq> {
         let (name, _) = scope::parts(&r.path);
         name == ESCALATION && r.decision.as_ref().is_some_and(|outcome| outcome.source != Source::Timeout)
     };
-    let retried = decided(run, seen, &tool.name, Verdict::Retry).filter(by_people);
+    let retried = decisions_about(run, seen, &tool.name, Verdict::Retry).filter(by_people);
     retried.filter_map(|record| record.done).max()
 }
 
@@ -121,7 +121,7 @@ pub(super) async fn escalate<'a>(
     proposal: &Proposal,
 ) -> Result<Option<Answered>, EarlyEnd> {
     let tool = site.tool;
-    let Some(refused) = too_often(run, turn, at, tool, proposal) else { return Ok(None) };
+    let Some(refused) = escalation_reason(run, turn, at, tool, proposal) else { return Ok(None) };
     let has_record = |path: &str| run.state.borrow().journal.get(path, 1).is_some();
     // The call has already continued, so later decisions about other calls do not matter.
     let is_asked = has_record(&gate_of(&site.path)) || has_record(&step_path(&site.path, tool));
@@ -139,7 +139,7 @@ pub(super) async fn escalate<'a>(
         run.plan.tools.gates.iter().filter(|gate| gate.reason(tool, &facts).is_some()).collect();
     // Whether the quorums fit into one request depends on the current policies. A request that cannot be created is
     // recorded as failed, and a created request stays.
-    let (step, fits) = match merge::escalation(gate, &may_have_rejected) {
+    let (step, fits) = match merge::escalation_gate(gate, &may_have_rejected) {
         Ok(step) => (step, Ok(())),
         Err(why) => ((**gate).clone(), Err(why)),
     };
@@ -151,7 +151,7 @@ pub(super) async fn escalate<'a>(
     };
     let subject = |seq| {
         fits.clone().map_err(RenderError::Invalid)?;
-        Ok(Some(shown::escalation(run, turn, at, site, proposal, asking.clone(), seq)?))
+        Ok(Some(shown::escalation_review(run, turn, at, site, proposal, asking.clone(), seq)?))
     };
     let error = serde_json::json!({"class": FailureClass::Rejected.name(), "message": refused, "attempt": 1, "exitCode": null, "log": null});
     let scope = site.scope.with_vars(move |_, _, _, scope| {
@@ -170,9 +170,9 @@ pub(super) async fn escalate<'a>(
             Verdict::Reject => {
                 return Err(EarlyEnd::GivenUp(format!("{refused}; given up at {}", decided.describe(""))));
             }
-            Verdict::Respond => return Ok(Some(answered(outcome.response.as_deref()))),
-            Verdict::Defer => return Ok(Some(deferred(&outcome))),
-            Verdict::Skip => return Ok(Some(skipped(&outcome))),
+            Verdict::Respond => return Ok(Some(response_result(outcome.response.as_deref()))),
+            Verdict::Defer => return Ok(Some(defer_result(&outcome))),
+            Verdict::Skip => return Ok(Some(skip_result(&outcome))),
             // A Retry by a timeout does not let the gates ask again.
             Verdict::Retry if outcome.source != Source::Timeout => return Ok(None),
             _ => drop(verdict_or_end(run, &decided, &[Verdict::Retry])?),

@@ -33,14 +33,14 @@ use crate::{
 const MOST_SCHEMA: usize = 16 * 1024;
 /// The maximum number of lines about earlier calls of the run.
 const MOST_DONE: usize = 16;
-/// The maximum length of such a line, in characters.
+/// The maximum length of a line about an earlier call, in characters.
 const LINE: usize = 250;
-/// The maximum length of the arguments of a call in its records and in such a line, in characters.
+/// The maximum length of the arguments of a call in its records and in a line about it, in characters.
 const GIVEN: usize = 120;
 
 /// Returns the review of a call. `at` is its position in the turn, `seq` the number of the journal at which people are
 /// asked.
-pub(super) fn call<'a>(
+pub(super) fn call_review<'a>(
     run: &Run<'a>,
     turn: &TurnSite<'_, 'a>,
     at: usize,
@@ -56,7 +56,7 @@ pub(super) fn call<'a>(
         name: asking.gate.gate.name.clone(),
         type_: asking.gate.type_,
         source: asking.gate.gate.added_by.clone(),
-        because: match DeadlineSource::says(group, at) {
+        because: match DeadlineSource::deadline_note(group, at) {
             Some(deadline) => format!("{}; {deadline}", text::display(&asking.because, 440)),
             None => text::display(&asking.because, 500),
         },
@@ -72,7 +72,7 @@ pub(super) fn call<'a>(
         attempts: Some(site.attempts.further + 1),
         gates: gates.collect(),
         siblings: siblings.map(|(_, call)| call.clone()).collect(),
-        done: done(run, turn, at, site, proposal, seq)?,
+        done: earlier_events(run, turn, at, site, proposal, seq)?,
     };
     let input = proposal.input.as_ref().map(|input| (FACT_INPUT, input.to_string()));
     let call = CallReview {
@@ -81,24 +81,24 @@ pub(super) fn call<'a>(
         parameters: schema.as_object().filter(|_| is_short).cloned().map(JsonObject),
         form: None,
         withheld: if is_short { Vec::new() } else { vec![Verdict::Modify] },
-        facts: facts(&tool.name, arguments).into_iter().chain(input).collect(),
+        facts: record_facts(&tool.name, arguments).into_iter().chain(input).collect(),
     };
     let subject = ReviewSubject::of(&site.path, arguments.text());
     let (binds, call) = (Some(proposal.digest.clone()), Some(Box::new(call)));
     Ok(ReviewSubject { excerpt: excerpt(arguments), binds, call, sends: proposal.shows.clone(), ..subject })
 }
 
-/// Returns the beginning of each argument if all of them are too long for a request, so that a long one does not hide
-/// another.
+/// Returns the beginning of each argument if the arguments together are too long for a request, so that a long argument
+/// does not hide another. Returns `None` for short arguments.
 fn excerpt(arguments: &Arguments) -> Option<String> {
     let is_long = arguments.text().len() > SHOWN;
     let fields = is_long.then(|| Fields::of(arguments.value(), &[], "").ok()).flatten()?;
     Some(fields.excerpt("# the arguments, as YAML"))
 }
 
-/// Returns the facts about a call for the gates of the step of its tool, which ask in addition to the gates of the
-/// call. `needs_people` says whether a deadline there does not let it run.
-pub(super) fn at_step(
+/// Describes a call for the gates of its tool's step, which ask in addition to the gates of the call. `needs_people`
+/// says whether only people, and not a deadline, can let the call run. People are asked at `seq`.
+pub(super) fn describe_at_step(
     run: &Run<'_>,
     call: &CallOfTurn,
     tool: &PlannedTool,
@@ -142,7 +142,7 @@ fn edit_schema(parameters: &JsonObject) -> Value {
     schema
 }
 
-/// Returns the end of the last attempt, if there was one and people decide about another.
+/// Returns a line about the end of the last attempt at a call, or `None` before the first attempt.
 fn last_attempt(run: &Run<'_>, call: &CallOfTurn, tool: &PlannedTool) -> Option<String> {
     let last = call.attempt - 1;
     let state = run.state.borrow();
@@ -152,7 +152,7 @@ fn last_attempt(run: &Run<'_>, call: &CallOfTurn, tool: &PlannedTool) -> Option<
 }
 
 /// Returns the review of a call at the gate that asks whether its tool continues after rejections.
-pub(super) fn escalation<'a>(
+pub(super) fn escalation_review<'a>(
     run: &Run<'a>,
     turn: &TurnSite<'_, 'a>,
     at: usize,
@@ -161,7 +161,7 @@ pub(super) fn escalation<'a>(
     asking: AskingGate,
     seq: Seq,
 ) -> Result<ReviewSubject, RenderError> {
-    let mut subject = call(run, turn, at, site, proposal, &[], seq)?;
+    let mut subject = call_review(run, turn, at, site, proposal, &[], seq)?;
     if let Some(call) = &mut subject.call {
         (call.action.gates, call.parameters) = (vec![asking], None);
     }
@@ -169,7 +169,7 @@ pub(super) fn escalation<'a>(
 }
 
 /// Returns the review of a question. Only its form is reviewed.
-pub(super) fn question(
+pub(super) fn question_review(
     turn: &TurnSite<'_, '_>,
     path: &str,
     tool: &str,
@@ -195,14 +195,14 @@ pub(super) fn question(
         parameters: None,
         form: Some(asked.form.clone()),
         withheld: Vec::new(),
-        facts: facts(tool, arguments),
+        facts: record_facts(tool, arguments),
     };
     let subject = ReviewSubject::of(path, arguments.text());
     ReviewSubject { binds: Some(arguments.digest()), call: Some(Box::new(call)), ..subject }
 }
 
 /// Returns the facts of the record of a gate, which identify a rejected call later.
-fn facts(tool: &str, arguments: &Arguments) -> Vec<(&'static str, String)> {
+fn record_facts(tool: &str, arguments: &Arguments) -> Vec<(&'static str, String)> {
     let digest = arguments.digest().to_string();
     vec![(FACT_TOOL, tool.to_owned()), (FACT_ARGUMENTS, digest), (FACT_GIVEN, given(arguments))]
 }
@@ -219,7 +219,7 @@ fn own_words(says: &str) -> Option<String> {
 
 /// Returns the events before this call, the newest last: earlier calls with their outcomes, the editors of this one,
 /// the end of its last attempt, and equal calls.
-fn done(
+fn earlier_events(
     run: &Run<'_>,
     turn: &TurnSite<'_, '_>,
     at: usize,
@@ -239,7 +239,7 @@ fn done(
 /// Returns the time of the last equal call, and the number of equal calls in this turn.
 fn repetition(run: &Run<'_>, call: &CallOfTurn, proposal: &Proposal, seq: Seq) -> Result<Vec<String>, RenderError> {
     let Some(equal) = &proposal.equal else { return Ok(Vec::new()) };
-    let made = equal.made_before(run, seq).map(|earlier| equal::line(run, &earlier)).transpose()?;
+    let made = equal.last_made_before(run, seq).map(|earlier| equal::repetition_line(run, &earlier)).transpose()?;
     let mut lines: Vec<_> = made.map(|line| text::display(&line, LINE)).into_iter().collect();
     let (number, count) = call.place;
     if count > 1 {
@@ -262,11 +262,11 @@ fn earlier_calls(run: &Run<'_>, own: &str, seq: Seq) -> Vec<String> {
     let ended = others.filter_map(|record| Some((end(record)?, record)));
     let mut ended: Vec<_> = ended.filter(|(end, _)| *end < seq).collect();
     ended.sort_by_key(|(end, _)| *end);
-    ended.into_iter().filter_map(|(_, record)| line(run, record)).collect()
+    ended.into_iter().filter_map(|(_, record)| call_line(run, record)).collect()
 }
 
 /// Returns the tool, the arguments and the outcome of a call, or the decision by which it did not run.
-fn line(run: &Run<'_>, record: &StepRecord) -> Option<String> {
+fn call_line(run: &Run<'_>, record: &StepRecord) -> Option<String> {
     let path = RecordPath::new(&record.path);
     path.turn_above()?;
     let name = path.last().name();

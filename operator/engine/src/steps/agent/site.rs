@@ -29,7 +29,7 @@ pub(super) const FACT_STOPS: &str = "stopsOnReject";
 /// A call of a tool.
 pub(super) struct ToolCallSite<'a> {
     pub(super) tool: &'a PlannedTool,
-    /// The path of the call.
+    /// The record path of the call, which ends with `.call-N`.
     pub(super) path: String,
     /// The scope of its templates and of those of its gates, with `args`, `tool`, `effects`, `agent` and `agents`.
     pub(super) scope: StepScope<'a>,
@@ -92,7 +92,7 @@ pub(super) struct CallOfTurn {
     pub(super) agent: String,
     pub(super) path: String,
     pub(super) turn: String,
-    /// The number of the next attempt.
+    /// The number of the next attempt, from 1.
     pub(super) attempt: i32,
     /// Its number among the equal calls of the turn, from 1, and their count.
     pub(super) place: (usize, usize),
@@ -100,7 +100,7 @@ pub(super) struct CallOfTurn {
 
 impl CallOfTurn {
     pub(super) fn of(turn: &TurnSite<'_, '_>, at: usize, site: &ToolCallSite<'_>) -> Self {
-        // With edited arguments it is not one of the equal calls.
+        // A call with edited arguments is not equal to the other calls.
         let place = turn.equal.get(at).copied().filter(|_| site.edited.is_none()).unwrap_or((1, 1));
         Self {
             agent: turn.agent.to_owned(),
@@ -116,7 +116,7 @@ impl CallOfTurn {
 pub(super) enum Answered {
     /// A result for the agent.
     Result(String),
-    /// A result for this call and for each further equal call of the turn: these are neither made nor asked about.
+    /// A result for this call and for the equal calls after it in the turn, which are neither made nor asked about.
     OfAllEqual(String),
 }
 
