@@ -25,16 +25,16 @@ use crate::{
 /// The end of a step, or the request for a further approval.
 pub(crate) enum Performed {
     Ended(StepResult),
-    /// The call of a tool is repeated if the gates before it approve that.
+    /// The call of a tool needs another approval of its gates before these attempts.
     AskAgain(Attempts),
 }
 
 /// The attempts at a step that may be made without asking people again.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Attempts {
-    /// The number of the next one, from 1.
+    /// The number of the next attempt, from 1.
     pub(crate) next: i32,
-    /// The number of attempts that may follow it.
+    /// The number of attempts that may follow the next one.
     pub(crate) further: i32,
 }
 
@@ -50,8 +50,8 @@ pub(super) fn was_call_asked(invocation: &StepInvocation<'_>) -> bool {
     permission.is_some_and(|permission| permission.was_asked() || invocation.step.start.is_some())
 }
 
-/// Makes attempts until one is not to be repeated: at most `limit` further ones, and the automatic repetitions of a
-/// turn. Returns the last one, and the number of attempts of `limit` that are left.
+/// Makes attempts until an attempt is not repeated: at most `limit` further attempts, and the automatic repetitions of
+/// a turn. Returns the record of the last attempt, and the number of attempts that are left of `limit`.
 pub(super) async fn run_attempts<'a>(
     run: &Run<'a>,
     invocation: &StepInvocation<'a>,
@@ -59,19 +59,19 @@ pub(super) async fn run_attempts<'a>(
     limit: i32,
 ) -> (StepRecord, i32) {
     let (invocation, first) = (Rc::new(invocation.clone()), key.attempt);
-    let (mut attempt, mut limit, mut by_itself) = (first, limit, 0);
+    let (mut attempt, mut limit, mut automatic_repeats) = (first, limit, 0);
     loop {
         let key = ActivityKey { attempt, ..key.clone() };
         if matches!(key.kind, StepKind::Agent | StepKind::Set) {
             run.invocations.borrow_mut().insert((key.path.clone(), attempt), Rc::clone(&invocation));
         }
         // The catalogue that was read before the gate is used, so that what runs is what the gate showed.
-        let unread = match invocation.last_asked {
+        let catalogue_error = match invocation.last_asked {
             Some(_) => None,
             None => catalogue::read_catalogues(run, &invocation, &key).await,
         };
         let open = |seq| {
-            open_attempt(run, &invocation, seq, &key, || match &unread {
+            open_attempt(run, &invocation, seq, &key, || match &catalogue_error {
                 Some(why) => Ok(Start::Failed(why.clone())),
                 None => open(run, &invocation, seq, &key),
             })
@@ -82,7 +82,7 @@ pub(super) async fn run_attempts<'a>(
         let is_covered = (invocation.step.policy_gates.is_empty() && !was_asked) || is_failure_certain(&record);
         // An attempt that failed for lack of memory for its answer is not counted, and people are not asked.
         let is_counted = !had_no_room(&record);
-        let may_follow = limit > 0 || by_itself < invocation.step.repeats_by_itself(run.plan, &record);
+        let may_follow = limit > 0 || automatic_repeats < invocation.step.repeats_by_itself(run.plan, &record);
         let is_over = !is_retryable(invocation.step, &record) || !is_covered || !may_follow;
         if is_counted && (is_over || is_tool_changed(&record)) {
             return (record, limit);
@@ -96,7 +96,7 @@ pub(super) async fn run_attempts<'a>(
         }
         match limit > 0 {
             true => limit -= i32::from(is_counted),
-            false => by_itself += i32::from(is_counted),
+            false => automatic_repeats += i32::from(is_counted),
         }
     }
 }
@@ -128,8 +128,8 @@ fn was_not_sent(record: &StepRecord) -> bool {
 
 /// Whether an attempt failed in a way that may be retried.
 pub(super) fn is_retryable(step: &PlannedStep, record: &StepRecord) -> bool {
-    let is_meant = record.phase == StepPhase::Failed && record.error.as_ref().is_some_and(|error| error.retryable);
-    is_meant && step.retry.covers(record)
+    let may_be_retried = record.phase == StepPhase::Failed && record.error.as_ref().is_some_and(|error| error.retryable);
+    may_be_retried && step.retry.covers(record)
 }
 
 /// Whether the failure of an attempt is certain: the server answered with an error, or a container has ended. For a

@@ -30,8 +30,8 @@ const LONGEST_NAME: usize = 253;
 /// The longest name of a gate, in characters.
 const LONGEST_GATE: usize = 95;
 
-/// Returns the names of a gate and of the gates merged into it, for its record.
-pub(super) fn names(step: &PlannedStep, gate: &PlannedGate) -> String {
+/// Returns the names of a gate and of the gates merged into it, separated by commas, for the record of the gate.
+pub(super) fn gate_names(step: &PlannedStep, gate: &PlannedGate) -> String {
     let merged = gate.merged_gates.iter().map(|(name, _)| name.as_str());
     std::iter::once(step.name.as_str()).chain(merged).collect::<Vec<_>>().join(",")
 }
@@ -80,7 +80,7 @@ pub(super) fn exclusions(
     };
     for record in records {
         let names = record.facts.get(FACT_GATE).map_or_else(|| scope::parts(&record.path).0, String::as_str);
-        let is_other = match (place(path), place(&record.path)) {
+        let is_other = match (position_of_gate(path), position_of_gate(&record.path)) {
             (None, None) => names.split(',').all(|name| !group.contains(name)),
             (own, other) => own != other,
         };
@@ -101,16 +101,16 @@ pub(super) fn exclusions(
     Ok(one_each)
 }
 
-/// Whether a policy added a gate before steps under the name `added`: `release-pay` is one of `release`. `path` is that
-/// of the gate's record.
+/// Whether a gate was added by a policy under the name `added`: the gate `release-pay` is added before the step `pay`
+/// by the policy gate `release`. `path` is the path of the gate's record.
 fn is_added_as(run: &Run<'_>, added: &str, gate: &str, path: &str) -> bool {
     let is_added = || run.plan.step_of(path).is_some_and(|step| step.added_by.is_some());
     gate.strip_prefix(added).is_some_and(|rest| rest.starts_with('-')) && is_added()
 }
 
-/// Returns the position of a gate that is a step or that a policy adds before one: its path without the numbers of
-/// visits, turns, calls and workers. Returns `None` for a gate of a list, which is the same gate everywhere.
-fn place(path: &str) -> Option<String> {
+/// Returns the path of a gate without the numbers of visits, turns, calls and workers, or `None` for a gate of a list,
+/// which is the same gate everywhere.
+fn position_of_gate(path: &str) -> Option<String> {
     (!RecordPath::new(path).last().is_part()).then(|| without_visits(path))
 }
 
@@ -124,7 +124,7 @@ pub(super) fn excluded(gate: &PlannedGate, exclusions: &[Exclusion]) -> Vec<Stri
 }
 
 /// Returns an error if a request cannot name all excluded people, or `None`.
-pub(super) fn too_many(step: &PlannedStep, gate: &PlannedGate, exclusions: &[Exclusion]) -> Option<FieldError> {
+pub(super) fn exclusion_error(step: &PlannedStep, gate: &PlannedGate, exclusions: &[Exclusion]) -> Option<FieldError> {
     let all = excluded(gate, exclusions);
     let is_long = all.iter().any(|name| name.chars().count() > LONGEST_NAME);
     (is_long || all.len() > ApprovalRequest::MAX_EXCLUDED).then(|| FieldError {

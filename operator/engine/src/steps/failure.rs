@@ -30,8 +30,8 @@ use crate::{
     steps::{excerpt::Fields, request::ReviewSubject, sent},
 };
 
-/// The verdicts that repeat the step as it is, of which the number is limited. A Modify changes the step, so its number
-/// is not limited.
+/// The verdicts that repeat the step unchanged. A gate accepts a limited number of them. Modify changes the step, so
+/// its number is not limited.
 const ASKS_AGAIN: [Verdict; 3] = [Verdict::Retry, Verdict::Defer, Verdict::Respond];
 
 /// A step that failed.
@@ -47,7 +47,7 @@ impl StepFailure {
     }
 }
 
-/// The consequence of a failure: fail the run, continue, or escalate.
+/// The consequence of a failure after which the run goes on.
 pub(super) enum FailureAction {
     /// Repeat the step with these changes.
     Again(Override),
@@ -59,6 +59,10 @@ pub(super) enum FailureAction {
     Answer(String),
 }
 
+/// Returns the consequence of a failed or unknown step, after people decided if a gate asks about failures.
+///
+/// # Errors
+/// The run ends: the step has no gate for failures and does not continue, or people gave the step up.
 pub(super) async fn decide<'a>(
     run: &Run<'a>,
     invocation: &StepInvocation<'a>,
@@ -72,7 +76,7 @@ pub(super) async fn decide<'a>(
     let error = &failure.error;
     let record = run.state.borrow().journal.get(path, attempt).cloned();
     let failed = record.as_ref().and_then(|record| record.done).unwrap_or(Seq::END);
-    let message = told(run, invocation, error, failed);
+    let message = describe_error(run, invocation, error, failed);
     let by_itself = || match step.on_error {
         OnError::Continue => Ok(FailureAction::Continue),
         OnError::Fail | OnError::Escalate => {
@@ -160,7 +164,7 @@ fn without_running(gate: &PlannedStep) -> PlannedStep {
 
 /// Returns the error of a step for people. For an agent it names the calls with effects that the step made before it
 /// failed. `failed` is the number of the event of the failure.
-fn told(run: &Run<'_>, invocation: &StepInvocation<'_>, error: &StepError, failed: Seq) -> String {
+fn describe_error(run: &Run<'_>, invocation: &StepInvocation<'_>, error: &StepError, failed: Seq) -> String {
     let mut made: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     let state = run.state.borrow();
     let is_idempotent = |path: &str| run.plan.step_of(path).is_none_or(PlannedStep::is_idempotent);

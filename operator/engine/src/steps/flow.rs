@@ -15,7 +15,7 @@ pub(crate) enum StepFlow {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum EarlyEnd {
     Failed(String),
-    /// Failed because a person gave up: the branches beside it end too.
+    /// Failed because a person gave up. Parallel branches end too.
     GivenUp(String),
     Rejected(String),
     Aborted(String),

@@ -227,7 +227,7 @@ fn ask<'a>(
     let origins = shown.iter().fold(origins, |origins, subject| origins.and(&subject.origins));
     let (edits, cut) = editors::of_origins(run, origins)?;
     let exclusions = exclusions::exclusions(run, step, gate, &edits, (&key.path, seq))?;
-    match (exclusions::too_many(step, gate, &exclusions), &gate.subject) {
+    match (exclusions::exclusion_error(step, gate, &exclusions), &gate.subject) {
         // The agent receives the reason.
         (Some(why), GateSubject::Call(_)) => return Err(RenderError::Invalid(why.message)),
         (Some(why), _) => return Ok(Start::Blocked(why)),

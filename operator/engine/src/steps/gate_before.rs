@@ -1,6 +1,6 @@
 //! The gates before a step: the author's gate and those of policies. Each shows exactly the call that runs.
 //!
-//! All of them see the same rendering. It is fixed by the number of the first request, and only a Modify by a person
+//! All gates show the same rendering of the call. It is rendered as of the first request, and only a Modify by a person
 //! changes it. After a change every gate of a policy asks again.
 
 use std::{borrow::Cow, collections::VecDeque};
@@ -62,10 +62,10 @@ pub(super) async fn ask<'a>(
     let mut queue: VecDeque<GateBefore<'a>> = gates.iter().cloned().collect();
     while let Some((gate, path)) = queue.pop_front() {
         let decided = {
-            let shown = |seq| shown(run, invocation, seq, key, retries);
+            let subject = |seq| render_subject(run, invocation, seq, key, retries);
             let editors = invocation.permission.as_ref().map_or(&[][..], |permission| permission.editors());
-            let asked = excluding(gate, editors);
-            gate::decide(run, &invocation.step_scope, &asked, &path, &shown).await?
+            let asked = without_editors(gate, editors);
+            gate::decide(run, &invocation.step_scope, &asked, &path, &subject).await?
         };
         invocation.first_asked.get_or_insert(decided.record.seq);
         invocation.last_asked.get_or_insert(decided.record.seq);
@@ -77,14 +77,14 @@ pub(super) async fn ask<'a>(
                 let parameters = decided.full_outcome(run).await?.parameters.unwrap_or_default();
                 let seq = decided.record.seq;
                 let replaced =
-                    run.render(|| shown(run, invocation, seq, key, retries)).await.map_err(EarlyEnd::Failed)?;
+                    run.render(|| render_subject(run, invocation, seq, key, retries)).await.map_err(EarlyEnd::Failed)?;
                 let edit = decided.edit_of(run, &replaced.map(|subject| subject.text).unwrap_or_default()).await?;
                 invocation.overrides.merge(Override::from_parameters(parameters, edit));
                 (invocation.approved, was_decided) = (None, false);
                 queue = of_policies().collect();
             }
             _ => match decided.record.input_digest {
-                Some(_) if is_outdated(run, invocation, &gates, key, &decided).await => {
+                Some(_) if was_made_since_asked(run, invocation, &gates, key, &decided).await => {
                     (invocation.approved, was_decided) = (None, false);
                     queue = gates.iter().cloned().collect();
                 }
@@ -111,7 +111,7 @@ pub(super) async fn ask<'a>(
 }
 
 /// Whether a call equal to the step was made since a gate asked. `key` is the attempt that follows all gates.
-async fn is_outdated<'a>(
+async fn was_made_since_asked<'a>(
     run: &Run<'a>,
     invocation: &StepInvocation<'a>,
     gates: &[GateBefore<'a>],
@@ -128,7 +128,7 @@ async fn is_outdated<'a>(
 }
 
 /// Returns a gate without the people who gave the arguments of a call.
-fn excluding<'g>(gate: &'g PlannedStep, editors: &[String]) -> Cow<'g, PlannedStep> {
+fn without_editors<'g>(gate: &'g PlannedStep, editors: &[String]) -> Cow<'g, PlannedStep> {
     let (false, Some(asked)) = (editors.is_empty(), gate.gate()) else { return Cow::Borrowed(gate) };
     let mut asked = asked.clone();
     asked.spec.excluded.extend(editors.iter().cloned());
@@ -137,8 +137,9 @@ fn excluding<'g>(gate: &'g PlannedStep, editors: &[String]) -> Cow<'g, PlannedSt
     Cow::Owned(PlannedStep { action: Action::Gate(Box::new(asked)), ..gate.clone() })
 }
 
-/// Returns the call as people see it, bound by its digest.
-fn shown<'a>(
+/// Returns the call as people review it, with the digest that an approval binds. Returns `None` for a step that sends
+/// no call.
+fn render_subject<'a>(
     run: &Run<'a>,
     invocation: &StepInvocation<'a>,
     seq: Seq,

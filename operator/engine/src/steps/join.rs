@@ -12,14 +12,14 @@ pub(crate) type Member<'f, T> = Pin<Box<dyn Future<Output = Result<T, EarlyEnd>>
 
 /// Runs all members and returns their results in order.
 ///
-/// A Reject of a person ends all members at once. So does a failure with `fail_fast`. Without it the first failure in
-/// order is returned after all members have ended.
+/// Every early end but a failure ends all members at once, and so does a failure with `fail_fast`. Without `fail_fast`
+/// the first failure in the order of the members is returned after all members have ended.
 pub(crate) async fn join_all<T>(mut members: Vec<Member<'_, T>>, fail_fast: bool) -> Result<Vec<T>, EarlyEnd> {
     let mut ended: Vec<Option<Result<T, EarlyEnd>>> = members.iter().map(|_| None).collect();
     poll_fn(|context| {
-        let mut moved = true;
-        while moved {
-            moved = false;
+        let mut has_progress = true;
+        while has_progress {
+            has_progress = false;
             for (member, end) in members.iter_mut().zip(&mut ended).filter(|(_, end)| end.is_none()) {
                 if let Poll::Ready(result) = member.as_mut().poll(context) {
                     match result {
@@ -28,7 +28,7 @@ pub(crate) async fn join_all<T>(mut members: Vec<Member<'_, T>>, fail_fast: bool
                         }
                         result => *end = Some(result),
                     }
-                    moved = true;
+                    has_progress = true;
                 }
             }
         }

@@ -75,6 +75,7 @@ pub(super) fn call<'a>(
     }))
 }
 
+/// Returns the fields of rendered arguments. Arguments that are not an object have no fields.
 fn object(arguments: Value) -> Map<String, Value> {
     match arguments {
         Value::Object(fields) => fields,

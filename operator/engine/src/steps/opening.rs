@@ -22,9 +22,9 @@ enum Conditions {
     Undecided(String),
 }
 
-/// Opens an attempt at a step, unless its conditions skip it or cannot be evaluated. Each attempt evaluates the
-/// conditions when it begins, with the values that the first attempt saw. An attempt that has begun is repeated without
-/// evaluating them.
+/// Opens an attempt at a step, unless the step's conditions skip it or cannot be evaluated. The conditions are
+/// evaluated when an attempt begins, with the values that the first attempt saw. An attempt with a record is opened
+/// without its conditions.
 pub(super) fn open_attempt<'a>(
     run: &Run<'a>,
     invocation: &StepInvocation<'a>,
@@ -36,7 +36,7 @@ pub(super) fn open_attempt<'a>(
         return open();
     }
     let seen = invocation.visible_before(run, seq);
-    match conditions(run, &invocation.step_scope, invocation.step, seen)? {
+    match evaluate_conditions(run, &invocation.step_scope, invocation.step, seen)? {
         Conditions::Hold => open(),
         Conditions::Skip => Ok(Start::Skipped),
         Conditions::Undecided(why) => Ok(Start::Failed(error(FailureClass::Condition, &why))),
@@ -52,7 +52,7 @@ pub(super) fn open_gate<'a>(
     key: &ActivityKey,
     open: impl FnOnce() -> Result<Start, RenderError>,
 ) -> Result<Start, RenderError> {
-    let is_skipped = !has_begun(run, key) && matches!(conditions(run, step_scope, gate, seq)?, Conditions::Skip);
+    let is_skipped = !has_begun(run, key) && matches!(evaluate_conditions(run, step_scope, gate, seq)?, Conditions::Skip);
     if is_skipped { Ok(Start::Skipped) } else { open() }
 }
 
@@ -60,7 +60,10 @@ fn has_begun(run: &Run<'_>, key: &ActivityKey) -> bool {
     run.state.borrow().journal.get(&key.path, key.attempt).is_some()
 }
 
-/// Returns the input of an approved attempt.
+/// Renders the input of an attempt, and checks that it is the input that people approved.
+///
+/// # Errors
+/// The input cannot be rendered, or it differs from the approved one.
 pub(super) fn open<'a>(
     run: &Run<'a>,
     invocation: &StepInvocation<'a>,
@@ -88,7 +91,7 @@ pub(super) fn open<'a>(
     if !(approved && is_permitted(input.as_ref())) {
         return Err(changed());
     }
-    match unasked(invocation, call) {
+    match reason_not_sent(invocation, call) {
         Some(why) => Ok(Start::Failed(error(FailureClass::NotAllowed, &why))),
         None => Ok(opening),
     }
@@ -96,7 +99,7 @@ pub(super) fn open<'a>(
 
 /// Returns the reason why a call is not sent: no gate asked about it, and it calls a tool of a server that may change
 /// something and whose definition is not pinned.
-fn unasked(invocation: &StepInvocation<'_>, call: &Call) -> Option<String> {
+fn reason_not_sent(invocation: &StepInvocation<'_>, call: &Call) -> Option<String> {
     let CallContent::Mcp(mcp) = &call.content else { return None };
     let McpRequest::Call(tool) = &mcp.request else { return None };
     let was_asked = invocation.permission.as_ref().is_some_and(|permission| permission.was_asked());
@@ -111,7 +114,7 @@ fn unasked(invocation: &StepInvocation<'_>, call: &Call) -> Option<String> {
 }
 
 /// Evaluates the conditions of a step with the values as of `seq`.
-fn conditions<'a>(
+fn evaluate_conditions<'a>(
     run: &Run<'a>,
     step_scope: &StepScope<'a>,
     step: &PlannedStep,
@@ -129,7 +132,7 @@ fn conditions<'a>(
     for (condition, skips) in [(&step.skip_if, true), (&step.only_if, false)] {
         match condition.as_ref().map(|condition| condition.evaluate(&scope)) {
             Some(Err(why)) => return Ok(Conditions::Undecided(why.to_string())),
-            Some(Ok(found)) if found == skips => return Ok(Conditions::Skip),
+            Some(Ok(holds)) if holds == skips => return Ok(Conditions::Skip),
             Some(Ok(_)) | None => {}
         }
     }

@@ -39,15 +39,16 @@ pub(super) fn call<'a>(
         }
         variable.value = Some(value);
     }
-    let mut all = 0;
+    let mut file_bytes = 0;
     for file in &mut spec.files {
         let Some(template) = pod.files.get(&file.path) else { continue };
         file.content = template.render(&scope)?;
-        all += file.content.len();
+        file_bytes += file.content.len();
     }
-    if all > MAX_FILES {
-        let why =
-            format!("pod.files: they have {all} bytes; the maximum is {MAX_FILES}: pass a reference, or a volume");
+    if file_bytes > MAX_FILES {
+        let why = format!(
+            "pod.files: they have {file_bytes} bytes; the maximum is {MAX_FILES}: pass a reference, or a volume"
+        );
         return Err(RenderError::Invalid(why));
     }
     if let Some(image) = invocation.overrides.parameters.get("image") {

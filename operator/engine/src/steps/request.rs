@@ -302,7 +302,7 @@ pub(crate) fn ask(
     request.digest = request.digest_of_the_rest().map_err(|why| RenderError::Invalid(why.to_string()))?;
     let name = names::approval(&plan.name, facts.name, &request.digest);
     let of_record = call.into_iter().flat_map(|call| call.facts);
-    let of_record = of_record.chain([(exclusions::FACT_GATE, exclusions::names(step, gate))]);
+    let of_record = of_record.chain([(exclusions::FACT_GATE, exclusions::gate_names(step, gate))]);
     let of_record = of_record.map(|(name, value)| (name.to_owned(), value)).collect();
     let channels = spec.notify.clone();
     Ok(Ask { path: facts.path.to_owned(), name, request, binds, facts: of_record, channels })

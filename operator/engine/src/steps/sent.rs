@@ -37,8 +37,8 @@ pub(super) fn of_call(call: &Call) -> Result<Fields, RenderError> {
     }
 }
 
-/// Returns the input of a step for the people who decide about a call or its result. For an agent this is its model,
-/// its prompts and the names of its tools, without the earlier conversation.
+/// Returns the input of a step for the people who decide about a call or its result. The input of an agent is its
+/// model, its prompts and the names of its tools, without the earlier conversation.
 pub(super) fn of_input(start: &Start) -> Result<Option<Fields>, RenderError> {
     match start {
         Start::Call(Call { content: CallContent::Agent(agent), .. }) => of_agent(agent).map(Some),
@@ -48,8 +48,8 @@ pub(super) fn of_input(start: &Start) -> Result<Option<Fields>, RenderError> {
     }
 }
 
-/// Returns the input of an attempt, and the origins of the input. Returns `None` without an input, or if the input
-/// cannot be rendered as it was.
+/// Returns the input of an attempt, and the origins of the input. Returns `None` for a `set` step, and if the input
+/// that is rendered now differs from the recorded one.
 pub(super) async fn of_attempt<'a>(
     run: &Run<'a>,
     invocation: &StepInvocation<'a>,

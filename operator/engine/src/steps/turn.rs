@@ -24,7 +24,7 @@ use crate::{
 /// One turn of a step.
 #[derive(Clone, Debug)]
 pub(super) struct Turn {
-    /// The path of its record. The first turn has that of the step.
+    /// The path of the turn's record. The first turn has the path of the step.
     pub(super) path: String,
     /// The number of the turn, from 1.
     pub(super) number: i32,
@@ -37,7 +37,7 @@ impl Turn {
         Self { path: base.to_owned(), number: 1, first_attempts: 0 }
     }
 
-    /// Returns the next turn. `attempt` is the successful attempt at this one.
+    /// Returns the next turn. `attempt` is the number of the successful attempt at this turn.
     pub(super) fn next(&self, run: &Run<'_>, base: &str, attempt: i32) -> Self {
         let number = self.number + 1;
         let (path, _) = run.visit(&RecordPath::new(base).turn(number));
@@ -82,8 +82,8 @@ pub(super) fn offers(tools: &[Offered<'_>]) -> Vec<ToolOffer> {
     tools.iter().map(offer).collect()
 }
 
-/// Returns the number of the oldest of these turns that are left out of a conversation of at most [`MEMORY`] bytes.
-fn dropped(turns: &[Rc<ToolTurn>]) -> usize {
+/// Returns the number of the oldest turns that are left out of a conversation of at most [`MEMORY`] bytes.
+fn count_dropped(turns: &[Rc<ToolTurn>]) -> usize {
     let mut room = MEMORY;
     let fits = |turn: &&Rc<ToolTurn>| match room.checked_sub(turn.bytes()) {
         Some(left) => {
@@ -97,15 +97,15 @@ fn dropped(turns: &[Rc<ToolTurn>]) -> usize {
     turns.len() - kept
 }
 
-/// Returns the paths of the calls that the model receives after these turns. Turns and arguments that are left out are
-/// unknown to the model.
-pub(super) fn told(turns: &[Rc<ToolTurn>]) -> BTreeSet<String> {
-    turns.iter().skip(dropped(turns)).flat_map(|turn| turn.told.iter().cloned()).collect()
+/// Returns the paths of the calls of which the model receives the arguments and results. Turns and arguments that are
+/// left out are not included.
+pub(super) fn known_calls(turns: &[Rc<ToolTurn>]) -> BTreeSet<String> {
+    turns.iter().skip(count_dropped(turns)).flat_map(|turn| turn.told.iter().cloned()).collect()
 }
 
 /// Adds turns to a conversation, the oldest first. If they have more than [`MEMORY`] bytes, the oldest are left out.
 pub(super) fn push(messages: &mut Vec<Message>, turns: &[Rc<ToolTurn>]) {
-    let dropped = dropped(turns);
+    let dropped = count_dropped(turns);
     if dropped > 0 {
         messages.push(left_out(dropped));
     }

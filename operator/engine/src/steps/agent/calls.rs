@@ -119,7 +119,7 @@ pub(crate) async fn perform_turn<'a>(
         truncated,
         siblings,
         path,
-        told: Rc::new(turn::told(&invocation.turns)),
+        told: Rc::new(turn::known_calls(&invocation.turns)),
         count: calls.len() + dropped,
         equal: number_in_groups(&equal, calls.len()),
     };
