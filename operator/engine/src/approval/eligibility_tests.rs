@@ -63,7 +63,7 @@ fn a_user_who_is_listed_by_name_or_group_can_decide() {
 }
 
 #[test]
-fn a_user_of_kubernetes_itself_is_told_as_whom_to_decide() {
+fn the_reason_for_a_system_user_names_the_users_who_can_decide() {
     let approval = approval(json!({}));
     let said = why(&approval, "system:admin", &["system:masters"]);
     assert!(said.starts_with("system:admin is not an approver of this gate, by name or by group"), "{said}");
@@ -112,7 +112,7 @@ fn the_requester_decides_unless_every_quorum_that_lists_them_excludes_them() {
 }
 
 #[test]
-fn a_vote_of_the_requester_counts_in_no_quorum_that_excludes_them_under_any_of_their_names() {
+fn a_requester_with_several_names_is_excluded_under_each_name() {
     let names = ["github:dana", "oidc:dana"];
     let listed = json!(names.map(|name| json!({"kind": "User", "name": name})));
     let mut further = quorum("policy", listed.clone());
@@ -154,7 +154,7 @@ fn exclusions_hold_for_the_person_under_every_user_name() {
 }
 
 #[test]
-fn a_decision_is_final_until_exactly_that_attempt_is_invalid() {
+fn a_decision_is_final_unless_its_attempt_is_invalid() {
     let mut approval = approval(json!({}));
     assert_eq!(next_attempt(&approval, ALICE), Some(1));
     approval.spec.decisions.insert(ALICE.into(), Decision::new(Verdict::Modify));
@@ -168,7 +168,7 @@ fn a_decision_is_final_until_exactly_that_attempt_is_invalid() {
 }
 
 #[test]
-fn a_person_decides_once_whether_by_themselves_or_through_others() {
+fn a_person_decides_once_directly_or_through_an_account() {
     let mut open = approval(json!({}));
     assert_eq!(why_for(&open, "flux", ALICE), "");
     assert!(why_for(&open, ALICE, ALICE).contains("leave it out"));
@@ -207,7 +207,7 @@ fn an_approval_without_a_quorum_cannot_be_decided() {
 }
 
 #[test]
-fn only_a_missing_place_in_a_list_is_about_lists() {
+fn only_reasons_of_unlisted_users_are_about_lists() {
     assert!(IneligibleReason::NotListed("bob".into()).is_about_lists());
     assert!(
         !IneligibleReason::Requester("a".into()).is_about_lists()
@@ -216,7 +216,7 @@ fn only_a_missing_place_in_a_list_is_about_lists() {
 }
 
 #[test]
-fn an_excluded_voter_is_told_because_of_which_decision() {
+fn the_reason_for_an_excluded_voter_names_the_earlier_decision() {
     let because = json!([
         {"user": "bob", "gate": "sql", "edited": true}, {"user": "carol", "gate": "sql"}, {"user": "flux", "gate": "sql", "edited": true},
     ]);
@@ -234,7 +234,7 @@ fn an_excluded_voter_is_told_because_of_which_decision() {
 }
 
 #[test]
-fn a_second_account_of_one_person_is_known_by_the_first_vote() {
+fn an_earlier_vote_of_a_person_is_found_under_another_name() {
     let persons = json!([
         {"pattern": "github:([a-z]+)", "person": "$1@example.com"},
         {"pattern": "([a-z]+@example[.]com)", "person": "$1"},

@@ -38,7 +38,7 @@ fn a_listed_name_that_no_rule_matches_stands_for_itself() {
 }
 
 #[test]
-fn a_name_that_reads_as_two_persons_is_none_and_excludes_both() {
+fn an_ambiguous_name_is_no_voter_and_excludes_both_persons() {
     // The API server takes the text around the group, of which `.*` leaves nothing.
     let rules = persons(&[(".*(a|b)", "$1")]);
     assert_eq!(rules.voter("xa"), None);
@@ -49,7 +49,7 @@ fn a_name_that_reads_as_two_persons_is_none_and_excludes_both() {
 }
 
 #[test]
-fn a_rule_that_cannot_be_read_leaves_no_person() {
+fn an_invalid_rule_maps_no_name_to_a_person() {
     for pattern in ["(", "(a)?b", "(a)*", "[a&&b]"] {
         let rules = persons(&[("alice", "alice"), (pattern, "$1")]);
         assert_eq!(rules.voter("alice"), None, "{pattern}");
@@ -92,7 +92,7 @@ fn a_pattern_that_programs_read_differently_is_refused() {
 }
 
 #[test]
-fn listed_names_are_the_persons_for_whom_they_stand_each_once() {
+fn listed_names_are_mapped_to_distinct_persons() {
     let rules = persons(&[("github:([a-z]+)", "$1@example.com")]);
     let listed = ["github:dana", "github:dana", "erin"].map(str::to_owned);
     assert_eq!(rules.named_by(&listed), ["dana@example.com", "erin"]);

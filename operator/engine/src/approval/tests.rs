@@ -88,7 +88,7 @@ fn verdict(approval: &Approval) -> Option<Verdict> {
 }
 
 #[test]
-fn nothing_is_written_while_nobody_has_voted() {
+fn a_tally_without_votes_changes_nothing() {
     let mut open = approval(json!({}));
     let result = count(&mut open, 1);
     assert!(!result.changed);
@@ -96,7 +96,7 @@ fn nothing_is_written_while_nobody_has_voted() {
 }
 
 #[test]
-fn one_approval_suffices_where_the_threshold_is_one() {
+fn one_approve_decides_with_a_threshold_of_one() {
     let mut open = approval(json!({}));
     vote(&mut open, "alice", json!({"verdict": "Approve", "reason": "checked"}));
     count(&mut open, 1);
@@ -107,7 +107,7 @@ fn one_approval_suffices_where_the_threshold_is_one() {
 }
 
 #[test]
-fn a_quorum_takes_that_many_distinct_people() {
+fn a_quorum_needs_as_many_people_as_its_threshold() {
     let mut open = approval(json!({"threshold": 2}));
     says(&mut open, "alice", "Approve");
     let result = count(&mut open, 1);
@@ -133,7 +133,7 @@ fn votes_count_together_only_with_an_equal_payload() {
 }
 
 #[test]
-fn all_votes_present_are_judged_together_and_in_no_order() {
+fn all_votes_are_evaluated_together_in_any_order() {
     for (a, b, winner) in [
         ("Approve", "Reject", Verdict::Reject),
         ("Reject", "Abort", Verdict::Abort),
@@ -157,7 +157,7 @@ fn all_votes_present_are_judged_together_and_in_no_order() {
 }
 
 #[test]
-fn reject_by_threshold_takes_as_many_people() {
+fn a_reject_by_threshold_needs_as_many_people_as_the_threshold() {
     let mut open = approval(json!({"threshold": 2, "rejectPolicy": "threshold"}));
     says(&mut open, "alice", "Reject");
     count(&mut open, 1);
@@ -168,7 +168,7 @@ fn reject_by_threshold_takes_as_many_people() {
 }
 
 #[test]
-fn required_groups_are_counted_by_what_the_entries_name() {
+fn required_groups_are_counted_by_the_groups_in_the_votes() {
     let mut open = approval(json!({
         "threshold": 2, "requiredFrom": [{"group": "leads", "min": 1}],
         "approvers": [{"kind": "Group", "name": "finance"}, {"kind": "Group", "name": "leads"}],
@@ -197,7 +197,7 @@ fn the_requester_and_the_excluded_do_not_count() {
 }
 
 #[test]
-fn an_earlier_requester_is_excluded_as_the_requester_is() {
+fn an_earlier_requester_is_excluded_like_the_requester() {
     for (excludes, verdicts) in [(true, None), (false, Some(Verdict::Approve))] {
         let mut open = approval(json!({"excludeRequester": excludes, "earlierRequesters": ["carol", "erin"],
             "approvers": users(&["carol", "erin", "alice"]), "threshold": 2}));
@@ -221,7 +221,7 @@ fn a_vote_on_behalf_counts_for_the_person_and_fills_no_group() {
 }
 
 #[test]
-fn one_person_under_two_names_counts_once_and_as_the_more_careful() {
+fn a_person_with_two_names_counts_once_with_the_more_cautious_vote() {
     let mut open = approval(json!({"threshold": 2,
         "persons": [{"pattern": "oidc:([a-z]+)", "person": "$1"}, {"pattern": "([a-z]+)", "person": "$1"}],
         "approvers": [{"kind": "Group", "name": "g"}]}));
@@ -239,7 +239,7 @@ fn one_person_under_two_names_counts_once_and_as_the_more_careful() {
 }
 
 #[test]
-fn every_further_quorum_must_be_met_as_well() {
+fn every_quorum_of_a_policy_must_be_met() {
     let mut open = approval(json!({"further": [quorum("policy", &["olga"])]}));
     says(&mut open, "alice", "Approve");
     count(&mut open, 1);
@@ -271,7 +271,7 @@ fn an_escalation_replaces_the_approvers_of_the_first_quorum_only() {
 }
 
 #[test]
-fn a_vote_that_names_one_of_the_voters_groups_counts_after_an_escalation() {
+fn a_vote_that_names_a_group_counts_after_an_escalation() {
     let groups = |names: &[&str]| names.iter().map(|name| Subject::group(name)).collect::<Vec<_>>();
     let further = json!([{"source": "policy", "approvers": groups(&["sre", "leads"]), "threshold": 1}]);
     let mut open = approval(json!({"threshold": 2, "approvers": groups(&["finance", "leads"]), "further": further,
@@ -287,7 +287,7 @@ fn a_vote_that_names_one_of_the_voters_groups_counts_after_an_escalation() {
 }
 
 #[test]
-fn the_requester_counts_nowhere_where_the_first_quorum_excludes_them() {
+fn the_requester_counts_in_no_quorum_if_the_first_one_excludes_them() {
     let further = json!([quorum("policy", &["dana", "olga"])]);
     let mut open = approval(json!({"excludeRequester": true, "further": further}));
     says(&mut open, "alice", "Approve");
@@ -314,7 +314,7 @@ fn the_requester_does_not_count_in_a_further_quorum_that_excludes_them() {
 }
 
 #[test]
-fn without_a_quorum_neither_votes_nor_timeouts_decide_and_it_ends_with_its_run() {
+fn an_approval_without_quorums_ends_only_with_its_run() {
     for owner in [OwnerState::Live, OwnerState::Finished, OwnerState::Missing] {
         let mut open = approval(json!({"timeout": {"after": "60s", "action": "Approve"}}));
         open.spec.request.quorums.clear();
@@ -333,7 +333,7 @@ fn without_a_quorum_neither_votes_nor_timeouts_decide_and_it_ends_with_its_run()
 }
 
 #[test]
-fn an_unusable_payload_stays_pending_and_its_author_may_try_again() {
+fn a_vote_with_an_invalid_payload_can_be_corrected() {
     let mut open = approval(json!({}));
     vote(&mut open, "alice", json!({"verdict": "Modify", "parameters": {"respones": "typo"}}));
     let result = count(&mut open, 1);
@@ -347,7 +347,7 @@ fn an_unusable_payload_stays_pending_and_its_author_may_try_again() {
 }
 
 #[test]
-fn escalate_adds_people_and_time_and_takes_nothing_away() {
+fn an_escalate_adds_approvers_and_time_and_keeps_votes() {
     let mut open = approval(json!({"threshold": 2, "escalateTo": users(&["olga"]), "excluded": ["bob"]}));
     says(&mut open, "alice", "Approve");
     vote(&mut open, "carol", json!({"verdict": "Escalate", "escalateTo": [{"kind": "User", "name": "olga"}]}));
@@ -365,7 +365,7 @@ fn escalate_adds_people_and_time_and_takes_nothing_away() {
 }
 
 #[test]
-fn what_nobody_can_decide_any_more_ends_at_once() {
+fn an_undecidable_approval_ends_immediately() {
     let mut open = approval(json!({"threshold": 2, "rejectPolicy": "threshold", "approvers": users(&["alice", "bob"]),
         "allowedVerdicts": ["Approve", "Reject"]}));
     says(&mut open, "alice", "Approve");
@@ -388,7 +388,7 @@ fn an_approval_ends_with_its_workflow_before_any_vote() {
 }
 
 #[test]
-fn what_is_decided_stays_decided() {
+fn a_decided_approval_does_not_change() {
     let mut open = approval(json!({}));
     says(&mut open, "alice", "Approve");
     count(&mut open, 1);
@@ -397,7 +397,7 @@ fn what_is_decided_stays_decided() {
 }
 
 #[test]
-fn whoever_does_not_count_can_neither_stop_nor_escalate() {
+fn a_vote_that_does_not_count_cannot_stop_or_escalate() {
     for verdict in ["Abort", "Reject", "Escalate", "Defer"] {
         let mut open = approval(json!({"excludeRequester": true, "escalateTo": users(&["olga"]),
             "persons": [{"pattern": "(?:oidc:)?([a-z]+)", "person": "$1"}]}));
@@ -416,7 +416,7 @@ fn whoever_does_not_count_can_neither_stop_nor_escalate() {
 const TWO_READINGS: &str = r#"[{"pattern": "(.+)-?[0-9]*", "person": "$1"}]"#;
 
 #[test]
-fn a_name_that_reads_as_two_persons_stops_a_run_and_lets_none_continue() {
+fn a_name_of_two_persons_can_stop_but_not_continue_a_run() {
     let rules: serde_json::Value = serde_json::from_str(TWO_READINGS).unwrap();
     for stopping in ["Reject", "Abort"] {
         let mut open = approval(json!({"persons": rules, "approvers": [{"kind": "Group", "name": "g"}]}));
@@ -436,7 +436,7 @@ fn a_name_that_reads_as_two_persons_stops_a_run_and_lets_none_continue() {
 }
 
 #[test]
-fn an_excluded_person_cannot_stop_a_run_under_a_name_that_reads_as_two() {
+fn an_excluded_person_cannot_stop_a_run_under_an_ambiguous_name() {
     let rules: serde_json::Value = serde_json::from_str(TWO_READINGS).unwrap();
     let mut open =
         approval(json!({"persons": rules, "excluded": ["bob"], "approvers": [{"kind": "Group", "name": "g"}]}));
@@ -446,7 +446,7 @@ fn an_excluded_person_cannot_stop_a_run_under_a_name_that_reads_as_two() {
 }
 
 #[test]
-fn escalating_what_was_undecidable_makes_it_decidable_again() {
+fn an_escalation_makes_an_undecidable_approval_decidable() {
     let mut open = approval(json!({"threshold": 2, "approvers": users(&["alice"]), "allowedVerdicts": ["Approve"],
         "timeout": {"after": "60s", "action": "Escalate", "escalation": [{"to": users(&["olga"])}]}}));
     says(&mut open, "alice", "Approve");
@@ -467,7 +467,7 @@ fn count_in(approval: &mut Approval, epoch: &str) -> TallyResult {
 }
 
 #[test]
-fn an_approval_without_any_decision_is_taken_over_into_a_new_epoch() {
+fn an_approval_without_decisions_moves_to_a_new_epoch() {
     let mut open = approval(json!({}));
     let result = count_in(&mut open, "e2");
     assert_eq!((result.changed, open.guard_epoch(), result.status.phase), (true, "e2", ApprovalPhase::Pending));
@@ -478,7 +478,7 @@ fn an_approval_without_any_decision_is_taken_over_into_a_new_epoch() {
 }
 
 #[test]
-fn a_changed_request_is_not_taken_over_into_a_new_epoch_and_the_gate_asks_again() {
+fn a_changed_request_is_superseded_in_a_new_epoch() {
     let mut open = approval(json!({}));
     open.spec.request.quorums[0].approvers = users(&["mallory"]);
     count_in(&mut open, "e2");
@@ -487,7 +487,7 @@ fn a_changed_request_is_not_taken_over_into_a_new_epoch_and_the_gate_asks_again(
 }
 
 #[test]
-fn whatever_was_decided_in_another_epoch_is_void_and_the_gate_asks_again() {
+fn decisions_of_another_epoch_are_void() {
     for recorded_before in [true, false] {
         let mut open = approval(json!({"threshold": 2}));
         says(&mut open, "alice", "Approve");
@@ -503,7 +503,7 @@ fn whatever_was_decided_in_another_epoch_is_void_and_the_gate_asks_again() {
 }
 
 #[test]
-fn a_status_that_adds_approvers_or_moves_the_deadline_is_not_taken_over_into_a_new_epoch() {
+fn a_forged_status_is_superseded_in_a_new_epoch() {
     for forged in [
         json!({"approvers": users(&["mallory"]), "level": 1}),
         json!({"deadline": start()}),
@@ -525,7 +525,7 @@ fn a_run_that_has_ended_cancels_its_approval_in_any_epoch() {
 }
 
 #[test]
-fn once_it_is_overdue_an_approve_does_not_count_even_if_it_is_there() {
+fn an_approve_does_not_count_when_the_approval_is_overdue() {
     let mut open = approval(json!({"timeout": {"after": "60s", "action": "Expire"}}));
     count(&mut open, 61);
     assert_eq!(open.status.as_ref().unwrap().phase, ApprovalPhase::Overdue);
@@ -538,7 +538,7 @@ fn once_it_is_overdue_an_approve_does_not_count_even_if_it_is_there() {
 }
 
 #[test]
-fn the_progress_of_each_quorum_counts_who_counts_there() {
+fn the_progress_of_each_quorum_counts_its_own_approvers() {
     let mut open = approval(json!({"requiredFrom": [{"group": "leads", "min": 1}], "further": [
         {"source": "gate two", "approvers": users(&["olga", "pia"]), "threshold": 2},
     ]}));

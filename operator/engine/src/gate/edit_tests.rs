@@ -57,7 +57,7 @@ fn arguments_are_an_object_or_one_text_with_the_same_meaning() {
 }
 
 #[test]
-fn a_text_is_read_as_strictly_as_that_of_a_model() {
+fn edited_arguments_are_parsed_as_strictly_as_those_of_a_model() {
     for (text, why) in [
         ("", "the text is empty"),
         ("[1]", "must be a JSON object"),
@@ -86,7 +86,7 @@ fn arguments_nest_four_levels_as_an_object_and_sixty_four_as_a_text() {
 }
 
 #[test]
-fn two_people_agree_by_the_canonical_form() {
+fn equal_edits_in_different_forms_count_together() {
     for (one, other) in [
         (json!({"amount": 42, "note": "a"}), json!("{\"note\": \"a\", \"amount\": 42}")),
         (json!(nested(30).to_string()), json!(serde_json::to_string_pretty(&nested(30)).unwrap())),
@@ -108,7 +108,7 @@ fn counted(approval: &Approval) -> signoff_api::ApprovalStatus {
 }
 
 #[test]
-fn clients_send_a_text_where_an_object_does_not_fit() {
+fn clients_send_a_text_when_an_object_does_not_fit() {
     let request = approval().spec.request;
     let long = json!({"note": "x".repeat(20_000)});
     for (arguments, is_text) in [(nested(4), false), (nested(5), true), (nested(64), true), (long, true)] {

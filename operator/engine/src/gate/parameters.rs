@@ -156,7 +156,7 @@ mod tests {
     use crate::{gate::subject::GateSubject, schema::Schema};
 
     #[test]
-    fn every_kind_of_gate_says_what_modify_takes_and_the_example_fits() {
+    fn the_example_of_a_modify_matches_the_schema_of_every_subject() {
         let routes = vec!["billing".to_owned(), "support".to_owned()];
         for (subject, words, wanted) in [
             (GateSubject::Route(routes), r#"{route: "billing" or "support"}"#, json!({"route": "billing"})),
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shape_says_which_fields_are_required_and_the_example_has_them() {
+    fn a_shape_marks_optional_fields_and_the_example_has_required_ones() {
         let schema = json!({"type": "object", "required": ["state", "amount"], "properties": {
             "state": {"enum": ["paid", "open"]}, "note": {"type": "string"}, "kind": {"const": "refund"},
         }});

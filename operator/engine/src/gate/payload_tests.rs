@@ -28,7 +28,7 @@ fn a_text_answers_the_only_question() {
 }
 
 #[test]
-fn an_option_is_named_by_id_or_label_and_told_by_its_label() {
+fn an_option_is_chosen_by_id_or_label_and_rendered_by_its_label() {
     let colours = json!([{"id": "c", "options": [{"id": "r", "label": "Red"}, {"id": "g", "label": "Green"}]}]);
     assert_eq!(read(colours.clone(), json!({"response": "r"})), Ok("Red".into()));
     assert_eq!(read(colours.clone(), json!({"response": "Green"})), Ok("Green".into()));
@@ -40,14 +40,14 @@ fn an_option_is_named_by_id_or_label_and_told_by_its_label() {
 }
 
 #[test]
-fn several_options_are_told_in_the_forms_order() {
+fn several_options_are_rendered_in_the_order_of_the_form() {
     let many =
         json!([{"id": "c", "multiple": true, "options": [{"id": "a", "label": "A"}, {"id": "b", "label": "B"}]}]);
     assert_eq!(read(many, json!({"answers": {"c": {"options": ["b", "a"]}}})), Ok("A, B".into()));
 }
 
 #[test]
-fn a_pattern_matches_the_whole_text_and_says_what_its_author_wrote() {
+fn a_pattern_matches_the_whole_text_and_fails_with_its_error_message() {
     let ticket = json!([{"id": "t", "pattern": "[A-Z]+-[0-9]+", "errorMessage": "a ticket like OPS-12"}]);
     assert_eq!(read(ticket.clone(), json!({"response": "OPS-12"})), Ok("OPS-12".into()));
     assert!(read(ticket, json!({"response": "see OPS-12"})).unwrap_err().contains("a ticket like OPS-12"));
@@ -65,7 +65,7 @@ fn a_schema_is_checked_and_its_text_is_json() {
 }
 
 #[test]
-fn what_is_required_must_be_there_and_strangers_must_not() {
+fn a_missing_required_answer_or_an_unknown_question_is_refused() {
     let two = json!([{"id": "a"}, {"id": "b", "required": false}]);
     assert_eq!(read(two.clone(), json!({"answers": {"a": {"text": "x"}}})), Ok("a: x".into()));
     assert!(read(two.clone(), json!({"answers": {"b": {"text": "x"}}})).unwrap_err().contains("answers.a is missing"));
@@ -81,7 +81,7 @@ fn a_length_counts_characters() {
 }
 
 #[test]
-fn modify_takes_a_response_and_nothing_else() {
+fn modify_takes_only_a_response() {
     let decide = |parameters: Value| {
         modification(&serde_json::from_value(json!({"verdict": "Modify", "parameters": parameters})).unwrap())
     };
@@ -111,7 +111,7 @@ fn request_with(parameters: Value) -> ApprovalRequest {
 }
 
 #[test]
-fn a_response_fits_the_schema_that_the_request_has_for_it() {
+fn a_response_is_checked_against_the_schema_of_the_request() {
     let request = request_with(json!({"Respond": {"type": "object", "required": ["n"]}}));
     let of = |text: &str| parse(&request, &respond(json!({"response": text}))).map(drop);
     assert_eq!(of(r#"{"n": 3}"#), Ok(()));

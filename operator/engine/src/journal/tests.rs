@@ -74,7 +74,7 @@ fn a_finished_record_never_changes() {
 }
 
 #[test]
-fn looking_up_one_of_a_thousand_looks_at_one() {
+fn a_lookup_in_a_long_journal_reads_one_record() {
     let mut journal = Journal::default();
     (0..1000).for_each(|at| add(&mut journal, &format!("step-{at}")));
     let (found, looked) = reads::of(|| journal.get("step-700", 1).is_some());
@@ -84,7 +84,7 @@ fn looking_up_one_of_a_thousand_looks_at_one() {
 }
 
 #[test]
-fn what_lies_under_a_path_is_found_without_a_look_at_the_rest() {
+fn records_under_a_path_are_found_without_reading_other_records() {
     let mut journal = Journal::default();
     for path in ["b/x", "a", "b", "b/y", "b-c/x", "c/b/x", "b/x#2"] {
         add(&mut journal, path);
@@ -99,7 +99,7 @@ fn what_lies_under_a_path_is_found_without_a_look_at_the_rest() {
 }
 
 #[test]
-fn a_journal_that_has_room_stays_whole() {
+fn a_journal_below_its_limit_is_not_folded() {
     let mut journal = Journal::default();
     (0..100).for_each(|at| add(&mut journal, &format!("step-{at}")));
     assert_eq!(journal.fold_finished(&JournalLimits::default()).unwrap(), []);
@@ -126,7 +126,7 @@ fn the_oldest_finished_records_move_out_and_the_newest_stay() {
 }
 
 #[test]
-fn what_is_not_finished_stays_however_old_and_is_read_in_its_place() {
+fn an_unfinished_record_is_not_moved_and_keeps_its_position() {
     let mut journal = Journal::default();
     let seq = journal.next_seq();
     journal.put(record("gate", 1, seq, None));
@@ -139,7 +139,7 @@ fn what_is_not_finished_stays_however_old_and_is_read_in_its_place() {
 }
 
 #[test]
-fn a_journal_of_open_records_only_moves_nothing() {
+fn a_journal_of_unfinished_records_is_not_folded() {
     let mut journal = Journal::default();
     for at in 0..20 {
         let seq = journal.next_seq();
@@ -150,7 +150,7 @@ fn a_journal_of_open_records_only_moves_nothing() {
 }
 
 #[test]
-fn nothing_moves_where_nothing_was_added() {
+fn a_journal_without_new_records_moves_none() {
     let mut journal = Journal::default();
     (0..20).for_each(|at| add(&mut journal, &format!("step-{at}")));
     let mut read = Journal::new(journal.seq(), journal.steps());
@@ -159,7 +159,7 @@ fn nothing_moves_where_nothing_was_added() {
 }
 
 #[test]
-fn a_segment_that_is_not_at_hand_is_asked_for_by_name() {
+fn a_missing_segment_is_an_error_with_its_digest() {
     let mut journal = Journal::default();
     (0..20).for_each(|at| add(&mut journal, &format!("step-{at}")));
     let folded = journal.fold_finished(&TINY).unwrap();
@@ -171,7 +171,7 @@ fn a_segment_that_is_not_at_hand_is_asked_for_by_name() {
 }
 
 #[test]
-fn a_status_that_has_lost_its_segments_is_no_shorter_journal() {
+fn a_status_without_its_segments_is_an_error() {
     let mut journal = Journal::default();
     (0..20).for_each(|at| add(&mut journal, &format!("step-{at}")));
     journal.fold_finished(&TINY).unwrap();
@@ -180,7 +180,7 @@ fn a_status_that_has_lost_its_segments_is_no_shorter_journal() {
 }
 
 #[test]
-fn a_thousand_records_stay_small_and_each_moves_once() {
+fn a_journal_of_a_thousand_records_stays_small_and_moves_each_once() {
     let (mut journal, mut stored) = (Journal::default(), Segments::new());
     let mut moved = 0;
     for at in 0..1000 {
@@ -203,7 +203,7 @@ fn a_thousand_records_stay_small_and_each_moves_once() {
 }
 
 #[test]
-fn the_longest_journals_fit_into_the_segments_that_a_status_may_name() {
+fn the_longest_journals_fit_into_the_maximum_number_of_segments() {
     let (mut journal, mut moved) = (Journal::default(), 0);
     for at in 0..30_000 {
         add(&mut journal, &format!("step-{at}"));

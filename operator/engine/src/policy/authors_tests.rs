@@ -159,7 +159,7 @@ fn is_repeatable(policies: &Policies, step: Value) -> bool {
 }
 
 #[test]
-fn behind_a_policys_gate_about_calls_the_author_alone_does_not_say_that_one_may_be_repeated() {
+fn the_author_cannot_declare_calls_idempotent_after_a_policys_gate() {
     let says = || json!({"idempotent": true});
     assert!(is_repeatable(&none(), says()), "without a policy the author may say so");
     assert!(!is_repeatable(&asks_about(json!({})), says()));
@@ -243,7 +243,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 128, max_shrink_iters: 100, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn nothing_that_an_author_adds_removes_a_policys_ask(additions in proptest::collection::vec(addition(), 0..6), how in 0_usize..4) {
+    fn no_addition_of_an_author_removes_the_gate_of_a_policy(additions in proptest::collection::vec(addition(), 0..6), how in 0_usize..4) {
         println!("tried: 1 property cases");
         let mut spec = spec([None; 3], json!([]));
         for (number, one) in additions.into_iter().enumerate() {

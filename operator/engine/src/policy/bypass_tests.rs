@@ -236,7 +236,7 @@ fn the_attempts_that_were_shown_need_no_second_approval_after_a_known_failure() 
 }
 
 #[test]
-fn behind_a_policys_gate_the_method_says_what_may_be_repeated_and_not_the_author() {
+fn the_method_decides_about_repetition_after_a_policys_gate() {
     let says = json!({"http": {"method": "POST", "url": "https://a.org/", "idempotent": true}, "retry": {"limit": 5}});
     let (policies, none) = (release(json!(["http"])), Policies::default());
     let mut run = PolicyRun::of(&policies, pay(says.clone(), json!([])));
@@ -289,7 +289,7 @@ fn a_step_that_is_skipped_or_cannot_be_rendered_is_not_asked_about_and_does_not_
 }
 
 #[test]
-fn an_agent_that_answers_again_is_approved_again_whoever_orders_it() {
+fn a_repeated_answer_of_an_agent_needs_another_approval() {
     let policies = release(json!(["agent"]));
     let schema = json!({"type": "object", "required": ["ok"]});
     let mut run = PolicyRun::of(&policies, write(json!({"outputSchema": schema}), own("outputValidation")));
@@ -308,7 +308,7 @@ fn an_agent_that_answers_again_is_approved_again_whoever_orders_it() {
 }
 
 #[test]
-fn a_reason_given_at_the_gate_changes_nothing_of_what_was_approved() {
+fn a_reason_at_the_gate_does_not_change_the_approved_call() {
     let policies = release(json!(["agent"]));
     let mut run = PolicyRun::of(&policies, write(json!({}), json!([])));
     let (verdict, phase) = (Some(Verdict::Approve), ApprovalPhase::of(Verdict::Approve));

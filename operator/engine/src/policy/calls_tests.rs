@@ -126,7 +126,7 @@ fn a_gate_of_a_policy_asks_about_each_call_and_names_the_policy() {
 }
 
 #[test]
-fn a_policy_and_the_author_ask_in_one_request_whose_quorums_must_all_be_met() {
+fn gates_of_a_policy_and_the_author_share_a_request_with_all_quorums() {
     let own = json!([{"name": "own", "type": "toolExecution", "hitl": gate(json!({"threshold": 2}))}]);
     let run = called(&asks_about(json!({})), spec([None; 3], own), &["refund"]);
     let asked = run.asked(GATE);
@@ -144,7 +144,7 @@ fn a_gate_of_the_author_with_the_name_of_a_policys_gate_replaces_nothing() {
 }
 
 #[test]
-fn what_an_author_allows_does_not_answer_a_policys_gate() {
+fn a_timeout_of_the_author_does_not_answer_a_policys_gate() {
     for own in [
         every_call(json!(["*"])),
         json!([{"name": "own", "type": "custom", "condition": "false", "hitl": gate(json!({}))}]),
@@ -199,7 +199,7 @@ fn a_policy_tells_calls_apart_by_kind_method_and_rendered_host() {
 }
 
 #[test]
-fn the_images_of_containers_are_compared_whole_and_one_that_is_not_known_could_be_any() {
+fn all_images_of_a_container_are_compared_and_an_unknown_one_matches() {
     let rule = |images: Value| serde_json::from_value(json!({"images": images})).unwrap();
     let image = |image: Option<&str>| CallFacts {
         images: image.map(|image| std::collections::BTreeSet::from([image.to_owned()])),
@@ -284,7 +284,7 @@ fn a_forbidden_call_is_refused_before_the_run_where_that_is_certain() {
 }
 
 #[test]
-fn a_forbidden_call_that_shows_only_when_it_is_made_is_not_asked_about_and_not_sent_and_the_agent_is_told() {
+fn a_call_that_is_forbidden_when_rendered_is_refused_without_asking() {
     let policies = tools(json!({"never": [{"hosts": ["bank.example"]}]}));
     assert_eq!(errors(&policies, spec([None; 3], json!([]))), [], "the host is an input");
     for gates in [json!([]), every_call(json!([]))] {
@@ -313,7 +313,7 @@ fn a_policy_that_forbids_a_call_after_it_was_approved_stops_it() {
 }
 
 #[test]
-fn a_policy_that_forbids_agents_as_tools_stops_one_that_works_already() {
+fn a_policy_that_forbids_agents_as_tools_stops_a_running_agent() {
     let mut spec = spec([None; 3], json!([]));
     spec["agents"][0]["tools"] = json!(["sub", "note"]);
     spec["agents"].as_array_mut().unwrap().push(json!({"name": "helper", "tools": ["note"]}));
@@ -426,7 +426,7 @@ fn a_call_that_was_approved_and_runs_is_not_asked_about_again_when_a_policy_chan
 }
 
 #[test]
-fn a_reject_that_the_agent_was_told_does_not_end_the_run_when_a_policy_comes() {
+fn a_reject_that_the_agent_received_does_not_end_the_run_later() {
     let mut run = called(&none(), spec([None; 3], every_call(json!([]))), &["refund"]);
     run.decide(&none(), GATE, Verdict::Reject);
     let strict =
@@ -439,7 +439,7 @@ fn a_reject_that_the_agent_was_told_does_not_end_the_run_when_a_policy_comes() {
 }
 
 #[test]
-fn whoever_edited_the_arguments_does_not_approve_the_request_that_they_become() {
+fn the_editor_of_arguments_cannot_approve_the_edited_call() {
     let policies = cluster(&[(
         "prod",
         json!({"steps": [{"name": "release", "before": {"kinds": ["http"]}, "hitl": gate(json!({}))}]}),
@@ -560,7 +560,7 @@ fn a_request_that_could_not_be_made_is_not_made_when_a_policy_comes() {
 }
 
 #[test]
-fn a_call_that_people_edit_into_a_forbidden_one_is_not_asked_about_again_and_not_sent() {
+fn a_call_edited_into_a_forbidden_call_is_refused() {
     for host in ["bank.example", "other.example"] {
         let policies = tools(json!({"never": [{"hosts": ["bank.example"]}]}));
         let mut spec = spec([None; 3], every_call(json!([])));
@@ -580,7 +580,7 @@ fn a_call_that_people_edit_into_a_forbidden_one_is_not_asked_about_again_and_not
 }
 
 #[test]
-fn gates_whose_persons_are_told_apart_otherwise_ask_one_after_the_other() {
+fn gates_with_different_rules_for_persons_ask_one_after_the_other() {
     let of = |types: Value, pattern: &str| json!({"match": {"gateTypes": types}, "identities": [{"pattern": pattern, "person": "$1"}]});
     let one = of(json!(["toolExecution"]), "([a-z]+)@one.example");
     let own = |type_: &str| json!({"name": type_.to_lowercase(), "type": type_, "tools": if type_ == "specificTools" { json!(["refund"]) } else { json!([]) }, "hitl": gate(json!({}))});

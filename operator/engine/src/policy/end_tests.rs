@@ -41,7 +41,7 @@ impl PolicyRun {
 }
 
 #[test]
-fn a_modify_at_the_authors_final_gate_is_shown_at_the_policys_end_gate() {
+fn the_policys_end_gate_shows_a_modify_at_the_authors_final_gate() {
     let policies = at_end(&["end"]);
     let start = || {
         let mut run = PolicyRun::of(&policies, letter(json!(["Approve", "Modify", "Reject"])));
@@ -72,7 +72,7 @@ fn a_modify_at_the_authors_final_gate_is_shown_at_the_policys_end_gate() {
 }
 
 #[test]
-fn a_respond_or_a_skip_at_the_authors_final_gate_is_shown_too() {
+fn the_policys_end_gate_shows_a_respond_or_skip_at_the_final_gate() {
     let policies = at_end(&["end"]);
     let start = || {
         let mut run = PolicyRun::of(&policies, letter(json!(["Approve", "Respond", "Skip"])));
@@ -99,7 +99,7 @@ fn a_respond_or_a_skip_at_the_authors_final_gate_is_shown_too() {
 }
 
 #[test]
-fn outputs_and_files_that_take_other_text_are_shown_as_they_are_released() {
+fn the_policys_end_gate_shows_the_released_outputs_and_files() {
     let policies = at_end(&["end"]);
     let spec = |outputs: Value| {
         json!({"requestedBy": "dana", "outputs": outputs, "steps": [
@@ -129,7 +129,7 @@ fn outputs_and_files_that_take_other_text_are_shown_as_they_are_released() {
 }
 
 #[test]
-fn a_final_response_is_made_again_before_the_policys_end_gate_and_never_after() {
+fn a_final_response_is_revised_only_before_the_policys_end_gate() {
     let policies = at_end(&["end"]);
     let mut run = PolicyRun::of(&policies, letter(json!(["Approve", "Retry", "Reject"])));
     run.reply(&policies, "pay", "first");
@@ -160,7 +160,7 @@ fn every_gate_at_the_end_approves_the_same_release() {
 }
 
 #[test]
-fn an_approval_that_binds_something_else_is_asked_for_again() {
+fn an_approval_of_another_digest_does_not_count_at_the_end_gate() {
     let policies = at_end(&["end"]);
     for digest in [None, Some(signoff_api::Digest::of_bytes(b"something else"))] {
         let mut run = PolicyRun::of(&policies, letter(json!(["Approve", "Reject"])));

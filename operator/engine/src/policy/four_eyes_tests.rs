@@ -55,7 +55,7 @@ fn excluded(policies: &Policies, prod: Value, decided: Outcome) -> Vec<String> {
 }
 
 #[test]
-fn a_gate_excludes_those_who_decided_at_the_gates_that_it_names() {
+fn a_gate_excludes_the_deciders_of_the_gates_that_it_names() {
     let approved = || outcome(Verdict::Approve, &["alice", "bob"], &[]);
     for names in [json!(["sql"]), json!(["*"])] {
         assert_eq!(excluded(&none(), json!({"excludeDeciders": names}), approved()), ["alice", "bob"], "{names}");
@@ -68,7 +68,7 @@ fn a_gate_excludes_those_who_decided_at_the_gates_that_it_names() {
 }
 
 #[test]
-fn a_request_says_because_of_which_decision_a_name_is_excluded() {
+fn a_request_names_the_decision_that_excludes_a_user() {
     let mut run = PolicyRun::start(&demands(json!({"minThreshold": 1})), reviewed(json!({"excludeDeciders": ["sql"]})));
     decide(&mut run, &demands(json!({"minThreshold": 1})), "sql", outcome(Verdict::Modify, &["bob"], &[]));
     let because = serde_json::to_value(&run.asked("prod").excluded_because).unwrap();
@@ -80,7 +80,7 @@ fn a_request_says_because_of_which_decision_a_name_is_excluded() {
 }
 
 #[test]
-fn every_policy_with_gates_excludes_editors_unless_it_says_false() {
+fn a_policy_with_gates_excludes_editors_by_default() {
     let edited = || outcome(Verdict::Modify, &["bob"], &["flux"]);
     for (policies, names) in [
         (none(), vec![]),
@@ -103,7 +103,7 @@ fn every_policy_with_gates_excludes_editors_unless_it_says_false() {
 }
 
 #[test]
-fn a_policy_excludes_those_who_decided_at_any_other_gate() {
+fn a_policy_excludes_the_deciders_of_every_other_gate() {
     let approved = || outcome(Verdict::Approve, &["bob"], &["flux"]);
     assert_eq!(
         excluded(&demands(json!({"excludeDeciders": true})), json!({}), approved()),
@@ -120,7 +120,7 @@ fn a_policy_excludes_those_who_decided_at_any_other_gate() {
 }
 
 #[test]
-fn a_gate_that_asks_again_excludes_nobody_for_its_own_visits_unless_it_names_itself() {
+fn a_repeated_gate_excludes_its_own_deciders_only_if_it_names_itself() {
     for (names, people) in [(json!(["*"]), vec![]), (json!(["prod"]), vec!["bob"])] {
         let retry = json!({"excludeDeciders": names, "allowedVerdicts": ["Approve", "Reject", "Retry"]});
         let mut run = PolicyRun::start(&none(), reviewed(retry));
@@ -131,7 +131,7 @@ fn a_gate_that_asks_again_excludes_nobody_for_its_own_visits_unless_it_names_its
 }
 
 #[test]
-fn more_people_than_a_request_can_name_hold_the_run_and_are_not_cut() {
+fn more_excluded_people_than_a_request_can_name_block_the_run() {
     let names: Vec<String> = (0..33).map(|n| format!("user-{n:02}")).collect();
     let people = |count: usize| names.iter().take(count).map(String::as_str).collect::<Vec<_>>();
     let four_eyes = || json!({"excludeDeciders": ["*"]});
@@ -149,7 +149,7 @@ fn more_people_than_a_request_can_name_hold_the_run_and_are_not_cut() {
 }
 
 #[test]
-fn at_a_gate_about_a_call_more_people_than_a_request_can_name_are_an_error_result() {
+fn more_excluded_people_than_a_request_can_name_fail_the_call() {
     let names: Vec<String> = (0..33).map(|n| format!("user-{n:02}")).collect();
     let people: Vec<&str> = names.iter().map(String::as_str).collect();
     let mut spec = spec(
@@ -207,7 +207,7 @@ fn a_plan_names_gates_that_do_not_exist_and_advises_four_eyes() {
 }
 
 #[test]
-fn a_name_of_a_policys_gate_that_the_plan_takes_excludes_its_deciders() {
+fn the_name_of_a_policys_gate_excludes_its_deciders() {
     let policies = cluster(&[(
         "prod",
         json!({"steps": [{"name": "release", "before": {"kinds": ["http"]}, "hitl": gate(json!({}))}]}),
@@ -278,7 +278,7 @@ fn a_policy_excludes_the_editor_of_a_request_from_the_gate_about_its_failure() {
 }
 
 #[test]
-fn a_policy_excludes_the_editor_of_what_a_dag_releases() {
+fn a_policy_excludes_the_editor_of_the_released_text_of_a_dag() {
     let policies = cluster(&[("prod", json!({"gates": {"minThreshold": 1}}))]);
     let spec = json!({"requestedBy": "dana", "pattern": {"dag": {}}, "steps": [
             {"name": "draft", "set": {"value": "select 1"}},
@@ -292,7 +292,7 @@ fn a_policy_excludes_the_editor_of_what_a_dag_releases() {
 }
 
 #[test]
-fn a_policy_excludes_the_editor_of_what_only_the_prompt_of_a_gate_shows() {
+fn a_policy_excludes_the_editor_of_a_text_in_the_prompt() {
     let policies = demands(json!({"minThreshold": 1}));
     let excluded = |prompt: &str| {
         let mut steps = reviewed(json!({"prompt": prompt}));
@@ -306,7 +306,7 @@ fn a_policy_excludes_the_editor_of_what_only_the_prompt_of_a_gate_shows() {
 }
 
 #[test]
-fn a_policy_excludes_the_editor_of_an_earlier_prompt_of_the_conversation_that_it_asks_about() {
+fn a_policy_excludes_the_editor_of_an_earlier_prompt_of_a_conversation() {
     let hitl = gate(json!({}));
     let policies = cluster(&[(
         "prod",
@@ -345,7 +345,7 @@ fn a_gate_of_a_list_and_a_step_of_the_same_name_are_two_gates() {
 }
 
 #[test]
-fn the_name_of_an_added_gate_excludes_nobody_of_a_gate_whose_name_only_begins_so() {
+fn the_name_of_an_added_gate_does_not_match_a_longer_gate_name() {
     let policies = cluster(&[(
         "prod",
         json!({"steps": [{"name": "release", "before": {"kinds": ["http"]}, "hitl": gate(json!({}))}]}),

@@ -249,7 +249,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 64, max_shrink_iters: 100, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn no_order_of_events_runs_what_the_policys_people_did_not_approve(spec in spec(), seed in 1_u64..) {
+    fn only_calls_that_the_policys_approvers_approved_run_in_any_order(spec in spec(), seed in 1_u64..) {
         println!("tried: 1 property cases");
         let walked = walk(spec, seed);
         prop_assert!(walked.is_ok(), "{}", walked.unwrap_err());

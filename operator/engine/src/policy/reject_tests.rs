@@ -138,7 +138,7 @@ fn errors(policies: &Policies, spec: &Value) -> Vec<(String, &'static str)> {
 }
 
 #[test]
-fn under_a_policy_that_decides_no_run_may_go_on_after_a_reject() {
+fn a_policy_with_deciders_refuses_to_continue_after_a_reject() {
     let demands = [
         json!({"deciders": {"approvers": [{"kind": "Group", "name": "sre"}]}}),
         json!({"minThreshold": 2}),
@@ -167,7 +167,7 @@ fn under_a_policy_that_decides_no_run_may_go_on_after_a_reject() {
 }
 
 #[test]
-fn a_request_says_where_the_run_goes_on_after_a_reject_and_its_digest_covers_that() {
+fn a_request_names_the_steps_after_a_reject_under_its_digest() {
     for (what, spec, path, targets) in ways() {
         let mut run = PolicyRun::of(&Policies::default(), spec);
         if path.starts_with(".router") {
@@ -184,7 +184,7 @@ fn a_request_says_where_the_run_goes_on_after_a_reject_and_its_digest_covers_tha
 }
 
 #[test]
-fn a_run_under_way_is_held_in_front_of_a_gate_that_could_go_on_after_a_reject() {
+fn a_new_policy_blocks_a_gate_that_continues_after_a_reject() {
     let steps = json!([hitl("one", json!({})), hitl("two", json!({"onReject": "continue"})), send()]);
     let none = Policies::default();
     let mut run = PolicyRun::start(&none, steps);
@@ -201,7 +201,7 @@ fn a_run_under_way_is_held_in_front_of_a_gate_that_could_go_on_after_a_reject() 
 }
 
 #[test]
-fn a_reject_of_a_failure_ends_what_stands_beside_it_whatever_fail_fast_says() {
+fn a_reject_of_a_failure_ends_parallel_branches_without_fail_fast() {
     let ask =
         |name: &str| json!({"name": name, "http": {"method": "POST", "url": "https://a.org/"}, "onError": "escalate"});
     let mut spec = spec(json!({"pattern": {"parallel": {"failFast": false}},

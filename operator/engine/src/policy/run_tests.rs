@@ -143,7 +143,7 @@ pub(super) fn none() -> Policies {
 }
 
 #[test]
-fn gates_are_added_at_both_ends_and_change_nothing_that_the_author_sees() {
+fn gates_at_start_and_end_are_invisible_to_templates_of_the_author() {
     let hitl = gate(json!({}));
     let policies = cluster(&[(
         "prod",
@@ -170,7 +170,7 @@ fn gates_are_added_at_both_ends_and_change_nothing_that_the_author_sees() {
 }
 
 #[test]
-fn a_gate_before_a_call_shows_it_and_nothing_is_sent_without_its_yes() {
+fn a_gate_before_a_call_shows_the_call_and_holds_it_until_approved() {
     let policies = added(json!({"before": {"kinds": ["http"]}}));
     let mut run = PolicyRun::start(
         &policies,
@@ -184,7 +184,7 @@ fn a_gate_before_a_call_shows_it_and_nothing_is_sent_without_its_yes() {
 }
 
 #[test]
-fn agents_that_a_pattern_asks_have_gates_before_them_too_each_worker_its_own() {
+fn each_agent_and_worker_of_a_pattern_has_its_own_gate() {
     let policies = added(json!({"before": {"kinds": ["agent"]}}));
     let mut run = PolicyRun::of(
         &policies,
@@ -214,7 +214,7 @@ fn an_added_gate_that_is_refused_ends_the_run() {
 }
 
 #[test]
-fn going_back_to_a_call_goes_through_its_gate_again() {
+fn a_repeated_call_asks_its_gate_again() {
     let policies = added(json!({"before": {"kinds": ["http"]}}));
     let author = gate(json!({"allowedVerdicts": ["Approve", "Defer", "Reject"]}));
     let mut run = PolicyRun::start(
@@ -231,7 +231,7 @@ fn going_back_to_a_call_goes_through_its_gate_again() {
 }
 
 #[test]
-fn the_shape_of_a_run_never_changes_while_it_runs() {
+fn added_gates_do_not_change_during_a_run() {
     let policies = added(json!({"at": "End"}));
     let steps = json!([{"name": "own", "hitl": gate(json!({}))}]);
     let mut with = PolicyRun::start(&policies, steps.clone());
@@ -258,7 +258,7 @@ fn a_changed_policy_applies_only_to_later_requests() {
 }
 
 #[test]
-fn a_request_that_is_gone_is_made_again_as_it_was_or_asked_anew() {
+fn a_missing_approval_is_created_again_or_superseded() {
     let strict = cluster(&[("prod", json!({"gates": {"minThreshold": 2}}))]);
     let steps = json!([{"name": "one", "hitl": gate(json!({}))}]);
     let gone = || vec![Fact::ApprovalMissing { path: "one".into() }];
@@ -292,7 +292,7 @@ fn a_gate_in_conflict_with_policies_is_held_until_they_are_corrected() {
 }
 
 #[test]
-fn a_call_to_a_host_that_is_not_allowed_fails_for_good() {
+fn a_call_to_a_forbidden_host_fails_without_retries() {
     let policies = cluster(&[("prod", json!({"allowedHosts": ["a.org"]}))]);
     let steps = json!([
         {"name": "where", "set": {"value": "https://a.org@evil.org"}},
@@ -306,7 +306,7 @@ fn a_call_to_a_host_that_is_not_allowed_fails_for_good() {
 }
 
 #[test]
-fn a_container_with_a_secret_that_is_not_allowed_is_refused_before_the_run_and_before_it_begins() {
+fn a_container_with_a_forbidden_secret_is_refused_in_plan_and_run() {
     let policies = cluster(&[("prod", json!({"allowedSecrets": ["models-*"]}))]);
     let env = json!([{"name": "KEY", "valueFrom": {"secretKeyRef": {"name": "root", "key": "k"}}}]);
     let steps = json!([{"name": "own", "hitl": gate(json!({}))}, {"name": "work", "pod": {"image": "x", "env": env}}]);

@@ -69,7 +69,7 @@ fn a_disguised_request_is_asked_about_by_gates_of_policies_and_of_authors() {
 }
 
 #[test]
-fn effects_read_is_not_believed_of_methods_that_change_something() {
+fn effects_read_does_not_count_for_methods_that_change_something() {
     for (method, is_asked) in
         [("GET", false), ("HEAD", false), ("POST", false), ("PUT", true), ("PATCH", true), ("DELETE", true)]
     {
@@ -97,7 +97,7 @@ fn a_disguised_request_needs_the_gate_that_a_policy_requires() {
 }
 
 #[test]
-fn a_forbidden_method_is_also_that_which_a_header_names() {
+fn a_forbidden_method_is_refused_also_in_a_header() {
     let policies = tools(json!({"never": [{"methods": ["DELETE"]}]}));
     let with = |method: &str, header: &str, value: &str| json!({"method": method, "url": "https://crm.example/x", "headers": {header: value}});
     let is_refused = |http: &Value| {
@@ -113,7 +113,7 @@ fn a_forbidden_method_is_also_that_which_a_header_names() {
 }
 
 #[test]
-fn a_forbidden_method_that_a_header_names_only_when_it_is_rendered_is_not_sent() {
+fn a_forbidden_method_in_a_rendered_header_is_not_sent() {
     let http = json!({"url": "https://crm.example/x", "headers": {"X-HTTP-Method-Override": "{{ inputs.base }}"}});
     let made = |base: &str, rules: Value| {
         let mut spec = looking(&http, Some("read"), every_call(json!(["*"])));
@@ -135,7 +135,7 @@ fn a_forbidden_method_that_a_header_names_only_when_it_is_rendered_is_not_sent()
 }
 
 #[test]
-fn a_disguised_request_is_not_repeated_by_itself() {
+fn a_disguised_request_is_not_repeated_automatically() {
     let idempotent = |policies: &Policies, http: &Value| {
         let mut spec = looking(http, None, json!([]));
         spec["steps"].as_array_mut().unwrap().push(json!({"name": "own", "http": http}));
@@ -157,7 +157,7 @@ fn a_disguised_request_is_not_repeated_by_itself() {
 }
 
 #[test]
-fn a_disguised_call_that_people_approve_is_sent_as_one_that_must_not_be_repeated() {
+fn an_approved_disguised_call_is_not_idempotent() {
     for http in [&disguised()[0], &disguised()[3], &plain()] {
         let mut run = called(&none(), looking(http, Some("read"), every_call(json!([]))), &["lookup"]);
         run.decide(&none(), super::calls_tests::GATE, Verdict::Approve);
@@ -166,7 +166,7 @@ fn a_disguised_call_that_people_approve_is_sent_as_one_that_must_not_be_repeated
 }
 
 #[test]
-fn nobody_gives_a_body_to_a_request_that_only_reads() {
+fn a_request_that_only_reads_has_no_editable_body() {
     let fields = |http: Value| {
         let start = json!([{"name": "start", "type": "stepStart", "hitl": gate(json!({"allowedVerdicts": ["Approve", "Modify", "Reject"]}))}]);
         let spec = json!({"requestedBy": "dana", "gates": start, "steps": [{"name": "own", "http": http}]});

@@ -66,7 +66,7 @@ fn paths(run: &PolicyRun) -> Vec<&str> {
 }
 
 #[test]
-fn an_added_gate_is_one_entry_a_server_and_asked_at_each_call_under_its_own_path() {
+fn an_added_gate_is_one_entry_for_a_server_and_asks_at_each_call() {
     for kind in ["mcp", "egress"] {
         let policies = release(json!({"kinds": [kind]}));
         let mut run = PolicyRun::of(&policies, spec(pinned(), json!([])));
@@ -85,7 +85,7 @@ fn an_added_gate_is_one_entry_a_server_and_asked_at_each_call_under_its_own_path
 }
 
 #[test]
-fn a_gate_is_left_out_only_for_the_definition_that_was_reviewed_and_judged_at_the_call() {
+fn a_gate_is_left_out_only_for_the_reviewed_definition() {
     let except = |host: &str, tool: &str, digest: Digest| {
         release(json!({"kinds": ["mcp"], "except": [{"host": host, "tool": tool, "definition": digest}]}))
     };
@@ -108,7 +108,7 @@ fn a_gate_is_left_out_only_for_the_definition_that_was_reviewed_and_judged_at_th
 }
 
 #[test]
-fn a_step_of_the_author_has_the_gate_too_unless_its_pin_is_the_reviewed_definition() {
+fn a_step_has_the_gate_unless_its_pin_is_the_reviewed_definition() {
     let except = |digest: Digest| {
         release(json!({"kinds": ["mcp"], "except": [{"host": "crm.example", "tool": "refund", "definition": digest}]}))
     };
@@ -165,7 +165,7 @@ fn a_policys_gate_before_calls_selects_tools_by_the_servers_own_names() {
 }
 
 #[test]
-fn what_a_policy_forbids_is_refused_at_the_call_or_at_once() {
+fn a_forbidden_tool_of_a_server_is_refused_at_the_call_or_in_the_plan() {
     let never = |rule: Value| cluster(&[("prod", json!({"tools": {"never": [rule]}}))]);
     for rule in
         [json!({"serverTools": ["ref*"]}), json!({"kinds": ["mcp"], "serverTools": ["refund"], "changes": true})]
@@ -181,7 +181,7 @@ fn what_a_policy_forbids_is_refused_at_the_call_or_at_once() {
 }
 
 #[test]
-fn a_server_counts_as_one_tool_where_a_gate_is_required() {
+fn a_server_counts_as_one_tool_when_a_gate_is_required() {
     let policies = cluster(&[("prod", json!({"tools": {"requireGate": true}}))]);
     let own = |more: Value| {
         let mut one = json!({"name": "own", "type": "toolExecution", "hitl": gate(json!({}))});
@@ -208,7 +208,7 @@ fn a_server_counts_as_one_tool_where_a_gate_is_required() {
 }
 
 #[test]
-fn a_server_is_reached_at_allowed_hosts_only_and_checked_again_before_the_call() {
+fn the_host_of_a_server_is_checked_in_the_plan_and_before_the_call() {
     let hosts = |hosts: Value| cluster(&[("prod", json!({"allowedHosts": hosts}))]);
     assert!(errors(&hosts(json!(["crm.example"])), spec(json!({}), json!([]))).is_empty());
     let found = errors(&hosts(json!(["other.example"])), spec(json!({}), json!([])));
@@ -297,7 +297,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 96, max_shrink_iters: 100, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn nothing_that_an_author_or_a_server_says_removes_a_policys_ask(
+    fn no_addition_of_an_author_or_server_removes_the_gate_of_a_policy(
         additions in proptest::collection::vec(addition(), 0..6), first in 0_usize..5, second in 0_usize..5,
     ) {
         println!("tried: 1 property cases");
@@ -321,7 +321,7 @@ fn without_a_policy_the_same_calls_do_run_unasked_so_that_the_law_is_not_empty()
 }
 
 #[test]
-fn a_reviewed_definition_is_compared_at_the_call_whatever_the_author_says_of_the_tool() {
+fn a_reviewed_definition_is_compared_for_every_declared_effect() {
     let reviewed = json!([{"host": "crm.example", "tool": "refund", "definition": definition("refund")}]);
     let policies = release(json!({"kinds": ["mcp"], "except": reviewed}));
     let mut more = pinned();
@@ -342,7 +342,7 @@ fn a_reviewed_definition_is_compared_at_the_call_whatever_the_author_says_of_the
 }
 
 #[test]
-fn the_gate_of_the_author_and_that_of_a_policy_are_one_request() {
+fn gates_of_the_author_and_a_policy_about_a_server_tool_share_a_request() {
     let before = json!({"kinds": ["tool"]});
     let policies =
         cluster(&[("prod", json!({"steps": [{"name": "guard", "before": before, "hitl": gate(json!({}))}]}))]);
@@ -352,7 +352,7 @@ fn the_gate_of_the_author_and_that_of_a_policy_are_one_request() {
 }
 
 #[test]
-fn a_policys_gate_asks_about_a_definition_that_changed_also_where_the_one_before_was_reviewed() {
+fn a_policys_gate_asks_about_a_changed_definition() {
     let reviewed = json!([{"host": "crm.example", "tool": "refund", "definition": definition("refund")}]);
     let other = json!({"tools": [{"name": "refund", "description": "other", "inputSchema": {"type": "object"}}]});
     let now = serde_json::from_value::<Catalogue>(other.clone()).unwrap().tool("refund").unwrap().digest();
@@ -392,7 +392,7 @@ fn a_policys_gate_asks_about_a_definition_that_changed_also_where_the_one_before
 }
 
 #[test]
-fn a_call_that_people_approved_and_that_a_policy_forbids_since_is_not_sent() {
+fn an_approved_call_that_a_policy_forbids_later_is_not_sent() {
     let own = || json!([{"name": "own", "type": "toolExecution", "hitl": gate(json!({}))}]);
     for (rule, is_forbidden) in [
         (json!({"serverTools": ["refund"]}), true),

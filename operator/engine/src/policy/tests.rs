@@ -82,7 +82,7 @@ fn deciders_of_a_policy_are_an_additional_quorum() {
 }
 
 #[test]
-fn each_demand_tightens_what_it_speaks_of_and_is_named() {
+fn each_requirement_tightens_its_field_and_is_named() {
     let gate = under(json!({"minThreshold": 2}), json!({}));
     demands(&gate, "at least 2 people");
     assert_eq!(gate.hitl.threshold, Some(2));
@@ -130,7 +130,7 @@ fn the_shortest_age_of_votes_of_all_policies_applies_and_each_is_named() {
 }
 
 #[test]
-fn verdicts_are_intersected_and_nobody_is_kept_from_saying_no() {
+fn verdicts_are_intersected_and_reject_and_abort_stay() {
     let gate = under(json!({"allowedVerdicts": ["Approve", "Escalate"]}), json!({}));
     demands(&gate, "nothing but Approve, Escalate");
     assert_eq!(gate.allowed, [Verdict::Approve, Verdict::Reject, Verdict::Abort]);
@@ -138,7 +138,7 @@ fn verdicts_are_intersected_and_nobody_is_kept_from_saying_no() {
 }
 
 #[test]
-fn a_timeout_action_that_is_not_allowed_gives_way_to_the_nearest_more_careful_one() {
+fn a_forbidden_timeout_action_becomes_the_next_more_cautious_one() {
     let action = |policy: Value, own: Value| {
         let gate = under(json!({"timeoutActions": policy}), json!({"timeout": own}));
         (gate.hitl.timeout.and_then(|t| t.action), gate.contradictions.len())
@@ -160,7 +160,7 @@ fn a_timeout_action_that_is_not_allowed_gives_way_to_the_nearest_more_careful_on
 }
 
 #[test]
-fn a_default_answer_is_given_only_where_responding_is_allowed() {
+fn a_default_answer_is_given_only_when_respond_is_allowed() {
     let gate = under(
         json!({"allowedVerdicts": ["Approve"]}),
         json!({"allowedVerdicts": ["Approve", "Respond", "Reject"], "timeout": {"action": "Default", "default": "yes"}}),
@@ -178,7 +178,7 @@ fn several_people_do_not_answer_in_free_text() {
 }
 
 #[test]
-fn what_cannot_be_met_names_the_policy_and_the_remedy() {
+fn an_unreachable_requirement_names_the_policy_and_the_remedy() {
     let named = json!({"approvers": [{"kind": "User", "name": "alice"}, {"kind": "User", "name": "dana"}]});
     contradicts(
         &under(json!({"minThreshold": 3}), named.clone()),
@@ -205,7 +205,7 @@ fn what_cannot_be_met_names_the_policy_and_the_remedy() {
 }
 
 #[test]
-fn a_requester_who_is_no_person_cannot_be_excluded() {
+fn a_service_account_as_requester_cannot_be_excluded() {
     let policies = cluster(&[("policy", json!({"gates": {"excludeRequester": true}}))]);
     let machine = Requester { by: "system:serviceaccount:ci:bot", on_behalf_of: None, earlier: &[] };
     let gate = merge_into(&policies, &written(json!({})), machine);
@@ -215,7 +215,7 @@ fn a_requester_who_is_no_person_cannot_be_excluded() {
 }
 
 #[test]
-fn a_request_that_cannot_hold_all_of_it_is_not_made() {
+fn requirements_beyond_the_limits_of_a_request_are_a_contradiction() {
     let deciders = json!({"gates": {"deciders": {"approvers": [{"kind": "Group", "name": "security"}]}}});
     let names: Vec<String> = (0..9).map(|n| format!("p{n}")).collect();
     let policies: Vec<_> = names.iter().map(|name| (name.as_str(), deciders.clone())).collect();
@@ -224,7 +224,7 @@ fn a_request_that_cannot_hold_all_of_it_is_not_made() {
 }
 
 #[test]
-fn identities_say_who_counts_and_two_lists_are_not_joined() {
+fn identities_limit_who_counts_and_two_different_lists_are_a_contradiction() {
     let rules = json!([{"pattern": "oidc:(.+)", "person": "$1"}, {"pattern": "alice", "person": "alice"}]);
     let one = ("one", json!({"identities": rules}));
     let gate = merge_into(&cluster(std::slice::from_ref(&one)), &written(json!({})), DANA);
@@ -244,7 +244,7 @@ fn identities_say_who_counts_and_two_lists_are_not_joined() {
 }
 
 #[test]
-fn policies_of_the_cluster_come_first_and_only_those_that_match() {
+fn matching_policies_of_the_cluster_come_first() {
     let policies = all(
         &[
             ("zeta", json!({"gates": {"minThreshold": 2}})),
@@ -308,7 +308,7 @@ fn hosts_and_secrets_must_be_allowed_by_every_policy() {
 }
 
 #[test]
-fn only_what_no_rendering_can_change_is_a_fixed_host() {
+fn a_host_is_fixed_when_no_template_can_change_it() {
     assert_eq!(fixed_host("https://a.org/x"), Some("https://a.org/x"));
     assert_eq!(fixed_host("https://a.org/{{ x }}"), Some("https://a.org/"));
     assert_eq!(fixed_host("https://a.org?{{ x }}"), Some("https://a.org?"));
@@ -326,7 +326,7 @@ pub(super) fn errors(policies: Policies, spec: Value) -> Vec<FieldError> {
 }
 
 #[test]
-fn what_is_written_down_is_refused_before_the_run() {
+fn a_spec_that_policies_forbid_is_refused_before_the_run() {
     let policies = cluster(&[(
         "prod",
         json!({"allowedHosts": ["a.org"], "allowedSecrets": ["models"], "gates": {"minThreshold": 2}}),

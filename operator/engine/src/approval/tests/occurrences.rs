@@ -28,7 +28,7 @@ fn escalating() -> Approval {
 }
 
 #[test]
-fn a_typical_history_is_told_event_by_event() {
+fn a_tally_reports_each_event_of_a_typical_history() {
     let mut open = escalating();
     let mut history = Vec::new();
     for second in [1, 25, 26, 61, 90, 95] {
@@ -50,7 +50,7 @@ fn a_typical_history_is_told_event_by_event() {
 }
 
 #[test]
-fn an_end_without_a_decision_is_told_as_what_it_is() {
+fn a_tally_reports_the_kind_of_an_end_without_a_decision() {
     let mut expired = approval(json!({"timeout": {"after": "60s", "action": "Reject"}}));
     assert_eq!(rows(&told(&mut expired, &at(60), OwnerState::Live)), [(GateEvent::Expired, 1, 60)]);
     let mut cancelled = approval(json!({}));
@@ -74,7 +74,7 @@ fn an_invalid_decision_is_no_event_of_the_gate() {
 }
 
 #[test]
-fn the_time_of_a_level_is_that_of_its_escalation_until_the_next() {
+fn the_time_of_a_level_is_the_time_of_its_escalation() {
     let mut open = escalating();
     assert_eq!(count(&mut open, 25).status.level_at, None);
     assert_eq!(count(&mut open, 60).status.level_at, Some(at(60).at));
@@ -83,7 +83,7 @@ fn the_time_of_a_level_is_that_of_its_escalation_until_the_next() {
 }
 
 #[test]
-fn a_level_that_an_earlier_version_began_reminds_from_its_deadline() {
+fn a_level_without_a_recorded_time_reminds_from_its_deadline() {
     let mut open = escalating();
     open.status = Some(serde_json::from_value(json!({"level": 1, "deadline": at(121).at})).unwrap());
     open.status.as_mut().unwrap().guard_epoch.clone_from(&Some(open.spec.request.guard_epoch.clone()));
@@ -97,7 +97,7 @@ fn a_level_that_an_earlier_version_began_reminds_from_its_deadline() {
 }
 
 #[test]
-fn reminders_of_a_level_come_in_their_time_where_its_deadline_is_cut() {
+fn reminders_of_a_level_with_a_shortened_deadline_are_on_time() {
     let chain = json!([{"after": "24h", "to": users(&["olga"])}]);
     let mut open = approval(
         json!({"timeout": {"after": "60s", "action": "Reject", "escalation": chain, "reminderInterval": "20s"}}),

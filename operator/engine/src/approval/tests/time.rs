@@ -4,7 +4,7 @@
 use super::*;
 
 #[test]
-fn escalate_by_a_person_never_shortens_the_time() {
+fn an_escalate_by_a_person_does_not_shorten_the_timeout() {
     let further_levels = json!([{"after": "10s", "to": users(&["olga"])}]);
     let mut open = approval(json!({"timeout": {"after": "60s", "action": "Escalate", "escalation": further_levels}}));
     vote(&mut open, "carol", json!({"verdict": "Escalate"}));
@@ -14,7 +14,7 @@ fn escalate_by_a_person_never_shortens_the_time() {
 }
 
 #[test]
-fn escalate_by_a_person_gives_no_more_time_than_a_gate_can_have() {
+fn an_escalate_by_a_person_keeps_the_maximum_timeout() {
     let escalated = |max: u64| {
         let mut open = approval(json!({"escalateTo": users(&["olga"])}));
         open.metadata.creation_timestamp = Some(serde_json::from_value(json!(start())).unwrap());
@@ -41,7 +41,7 @@ fn created(seconds: u64, action: &str) -> Approval {
 }
 
 #[test]
-fn a_request_that_was_created_late_is_asked_again_with_its_whole_time() {
+fn a_late_request_is_superseded_with_its_whole_timeout() {
     for action in ["Approve", "Reject", "Escalate", "Expire"] {
         for (seconds, is_late) in [(0, false), (5, false), (6, true), (59, true), (90, true)] {
             let open = created(seconds, action);
@@ -56,7 +56,7 @@ fn a_request_that_was_created_late_is_asked_again_with_its_whole_time() {
 }
 
 #[test]
-fn a_later_request_that_was_created_late_can_be_decided_and_is_asked_again_at_its_deadline() {
+fn a_late_second_request_can_be_decided_until_its_deadline() {
     let mut open = created(30, "Approve");
     open.spec.request.gate.visit = 2;
     assert!(tally(&open, OwnerState::Live, &at(30)).status.outcome.is_none(), "people can decide it");
@@ -67,7 +67,7 @@ fn a_later_request_that_was_created_late_can_be_decided_and_is_asked_again_at_it
 }
 
 #[test]
-fn a_request_that_was_created_late_and_has_a_decision_is_counted_and_never_times_out() {
+fn a_late_request_with_a_decision_is_counted_and_never_times_out() {
     let mut open = created(30, "Approve");
     open.spec.request.quorums[0].threshold = 2;
     says(&mut open, "alice", "Approve");
@@ -82,7 +82,7 @@ fn a_request_that_was_created_late_and_has_a_decision_is_counted_and_never_times
 }
 
 #[test]
-fn a_deadline_lets_nothing_through_if_decisions_could_not_be_seen_for_half_the_time() {
+fn a_deadline_does_not_approve_after_an_outage_of_half_the_time() {
     let ends = |action: &str, outages: &[(u64, u64)]| {
         let open = approval(json!({"timeout": {"after": "60s", "action": action, "default": "later"}}));
         let outages = outages.iter().map(|(from, to)| (at(*from).at, at(*to).at)).collect();
@@ -109,7 +109,7 @@ fn superseded_or_verdict(status: &signoff_api::ApprovalStatus) -> Option<Verdict
 }
 
 #[test]
-fn a_deadline_ends_as_its_action_says() {
+fn a_deadline_ends_an_approval_with_its_action() {
     for (action, expected) in [
         ("Reject", Verdict::Reject),
         ("Approve", Verdict::Approve),
@@ -133,7 +133,7 @@ fn a_deadline_ends_as_its_action_says() {
 }
 
 #[test]
-fn a_decision_that_was_accepted_before_the_expiry_is_committed_wins() {
+fn a_decision_before_the_expiry_is_committed_wins() {
     let mut open = approval(json!({}));
     says(&mut open, "alice", "Approve");
     count(&mut open, 4000);
@@ -154,7 +154,7 @@ fn escalation_by_timeout_goes_level_by_level_and_then_rejects() {
 }
 
 #[test]
-fn expire_leaves_it_open_for_ever() {
+fn an_expired_timeout_keeps_the_approval_open() {
     let mut open = approval(json!({"timeout": {"after": "60s", "action": "Expire"}}));
     let result = count(&mut open, 60);
     assert_eq!((result.status.phase, result.wake_at), (ApprovalPhase::Overdue, None));
@@ -164,7 +164,7 @@ fn expire_leaves_it_open_for_ever() {
 }
 
 #[test]
-fn reminders_come_in_their_time_and_stop() {
+fn reminders_are_on_time_and_limited() {
     let mut open = approval(json!({"timeout": {"after": "60s", "reminderInterval": "10s", "maxReminders": 2}}));
     assert_eq!(count(&mut open, 0).wake_at, Some(at(10).at));
     assert_eq!(count(&mut open, 10).events[0].reason.name(), "Reminder");

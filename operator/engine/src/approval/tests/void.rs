@@ -35,7 +35,7 @@ fn a_voided_vote_is_named_in_the_reason_and_in_an_event() {
 }
 
 #[test]
-fn without_a_vote_no_event_says_that_one_is_lost() {
+fn an_approval_without_votes_reports_no_void_votes() {
     let mut open = approval(json!({}));
     open.spec.request.quorums[0].approvers = users(&["mallory"]);
     let result = count_in(&mut open, "e2");
@@ -43,7 +43,7 @@ fn without_a_vote_no_event_says_that_one_is_lost() {
 }
 
 #[test]
-fn a_quorum_completes_only_with_votes_given_within_the_span() {
+fn a_quorum_counts_only_votes_within_the_maximum_age() {
     let mut open = aging(json!({}));
     says(&mut open, "alice", "Approve");
     assert_eq!(count(&mut open, 1).wake_at, Some(at(31).at), "the moment at which the vote is too old");
@@ -62,7 +62,7 @@ fn a_quorum_completes_only_with_votes_given_within_the_span() {
 }
 
 #[test]
-fn without_a_span_an_old_vote_counts() {
+fn an_old_vote_counts_without_a_maximum_age() {
     let mut open = approval(json!({"threshold": 2}));
     says(&mut open, "alice", "Approve");
     count(&mut open, 1);
@@ -72,7 +72,7 @@ fn without_a_span_an_old_vote_counts() {
 }
 
 #[test]
-fn rejects_that_count_together_are_within_the_span_too_and_a_single_no_is_never_too_old() {
+fn rejects_by_threshold_can_be_too_old_and_a_single_reject_cannot() {
     let mut open = aging(json!({"rejectPolicy": "threshold"}));
     says(&mut open, "alice", "Reject");
     count(&mut open, 1);
@@ -99,7 +99,7 @@ fn rejects_that_count_together_are_within_the_span_too_and_a_single_no_is_never_
 }
 
 #[test]
-fn a_deadline_that_comes_first_decides_and_an_old_vote_ends_an_overdue_request() {
+fn an_earlier_deadline_decides_before_old_votes_are_void() {
     let mut open = aging(json!({"maxVoteAge": "90s"}));
     says(&mut open, "alice", "Approve");
     assert_eq!(count(&mut open, 1).wake_at, Some(at(60).at));
@@ -141,7 +141,7 @@ fn a_deadline_that_comes_first_decides_and_an_old_vote_ends_an_overdue_request()
 }
 
 #[test]
-fn an_escalation_and_its_vote_do_not_become_too_old() {
+fn an_escalate_does_not_become_too_old() {
     let mut open = aging(json!({"escalateTo": users(&["frank"])}));
     says(&mut open, "alice", "Escalate");
     count(&mut open, 1);
