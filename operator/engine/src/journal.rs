@@ -21,7 +21,9 @@ pub use segments::{JournalError, JournalLimits, NewSegment, Segments, SharedReco
 /// The records of one run.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Journal {
+    /// The number of the last event.
     seq: Seq,
+    /// The entries, in the order in which their records began.
     entries: Vec<Entry>,
     /// The positions of the entries, in the order of path and attempt.
     order: Vec<usize>,
@@ -31,7 +33,7 @@ pub struct Journal {
     changed: bool,
 }
 
-/// Whether a path is the given one, one of its visits, or below it.
+/// Whether a path is `place`, one of its visits, or below `place`.
 pub(crate) fn within(path: &str, place: &str) -> bool {
     RecordPath::new(path).is_within(place)
 }
@@ -78,11 +80,11 @@ impl Journal {
         Records::of(&self.entries)
     }
 
-    /// Returns the records whose paths begin with this text, in the order of their paths, without reading the others.
+    /// Returns the records whose paths begin with a text, in the order of their paths. Reads only these records.
     pub fn under(&self, prefix: &str) -> impl Iterator<Item = &StepRecord> {
         let from = self.order.partition_point(|at| self.entries[*at].record.path.as_str() < prefix);
-        let places = self.order.get(from..).unwrap_or_default().iter();
-        places.map(|at| &*self.entries[*at].record).take_while(move |record| {
+        let positions = self.order.get(from..).unwrap_or_default().iter();
+        positions.map(|at| &*self.entries[*at].record).take_while(move |record| {
             #[cfg(test)]
             reads::count(1);
             record.path.starts_with(prefix)
@@ -105,8 +107,8 @@ impl Journal {
         self.entry(path, attempt).map(|entry| &*entry.record)
     }
 
-    /// Returns the record of the visit before this one, if its Approval was superseded, because this visit repeats its
-    /// request.
+    /// Returns the record of the visit before the visit at `path`, if the Approval of that earlier visit was
+    /// superseded. The visit at `path` then repeats its request.
     #[must_use]
     pub fn superseded_before(&self, path: &str) -> Option<&StepRecord> {
         let earlier = self.get(&RecordPath::new(path).visit_before()?, 1)?;
@@ -138,7 +140,8 @@ impl Journal {
         self.seq
     }
 
-    /// Adds a record, or changes one that is not finished. Returns false and changes nothing if the record is finished.
+    /// Adds a record, or replaces an unfinished one of the same path and attempt. Returns false and changes nothing if
+    /// the stored record is finished.
     pub fn put(&mut self, record: StepRecord) -> bool {
         self.changed = true;
         match self.position(&record.path, record.attempt) {
@@ -157,7 +160,7 @@ impl Journal {
         }
     }
 
-    /// Adds an entry to the finished ones if it has just finished.
+    /// Adds the position of an entry to `ends` if its record is finished.
     fn add_end(&mut self, at: usize) {
         let Some(done) = self.entries[at].record.done else { return };
         let later = self.ends.partition_point(|other| self.entries[*other].record.done.is_some_and(|end| end <= done));
@@ -186,18 +189,18 @@ pub(crate) mod reads {
     use std::cell::Cell;
 
     thread_local! {
-        static LOOKED: Cell<usize> = const { Cell::new(0) };
+        static READ: Cell<usize> = const { Cell::new(0) };
     }
 
     /// Adds to the number of read records.
     pub(crate) fn count(records: usize) {
-        LOOKED.set(LOOKED.get() + records);
+        READ.set(READ.get() + records);
     }
 
     /// Returns the number of records that `act` reads.
     pub(crate) fn of<T>(act: impl FnOnce() -> T) -> (T, usize) {
-        LOOKED.set(0);
-        (act(), LOOKED.get())
+        READ.set(0);
+        (act(), READ.get())
     }
 }
 

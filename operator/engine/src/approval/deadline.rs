@@ -25,10 +25,14 @@ pub const DEADLINE_PASSED: &str = "the deadline passed";
 
 /// The delay after which a created request counts as late.
 const LATE: Duration = Duration::from_secs(5);
-/// The reason of a request that was created late.
+/// The maximum number of approvers in a status.
+const MAX_APPROVERS: usize = 64;
+/// The default of `timeout.maxReminders`.
+const DEFAULT_REMINDERS: i32 = 3;
+/// The reason of an Approval that is superseded because it was created late.
 pub(super) const ASKED_LATE: &str =
     "people were asked after the time of this request had begun: the gate is asked again, with its whole time";
-/// The reason of a request whose decisions the operator could not read in time.
+/// The reason of an Approval that is superseded because the operator could not read its decisions in time.
 const OUT_OF_REACH: &str = "the operator could not reach the API server for more than half of the time of this request: the gate is asked again, with its whole time";
 
 impl Tally<'_> {
@@ -45,20 +49,21 @@ impl Tally<'_> {
         self.status.level.unwrap_or(0)
     }
 
+    /// Applies the passed deadline. The gate asks again if people did not have their time.
     pub(super) fn on_deadline(&mut self) {
         self.due = Some(self.deadline());
         if self.was_asked_late() {
             return self.ask_again(ASKED_LATE);
         }
-        let lets_through =
+        let can_continue =
             matches!(self.action(), TimeoutAction::Approve | TimeoutAction::Default | TimeoutAction::Skip);
-        if lets_through && self.was_out_of_reach() {
+        if can_continue && self.was_out_of_reach() {
             return self.ask_again(OUT_OF_REACH);
         }
         self.apply_timeout(self.action(), DEADLINE_PASSED);
     }
 
-    /// Whether the request was created after much or all of the time for decisions.
+    /// Whether the Approval was created more than [`LATE`] after its time had begun, or not before its deadline.
     pub(super) fn was_asked_late(&self) -> bool {
         let created = self.approval.metadata.creation_timestamp.as_ref().map(|at| Moment::from(at.0));
         let (Some(created), Some(after)) = (created, self.request.timeout.after.map(Span::duration)) else {
@@ -70,13 +75,13 @@ impl Tally<'_> {
 
     /// Whether the operator could not read decisions for more than half of the time for them.
     fn was_out_of_reach(&self) -> bool {
-        let (given, until) = (self.request.timeout_of_level(self.level()), self.deadline());
-        let away = |(from, to): &(Moment, Moment)| {
+        let (timeout, deadline) = (self.request.timeout_of_level(self.level()), self.deadline());
+        let lost = |(from, to): &(Moment, Moment)| {
             // Only the part within the time of this level counts.
-            let before = until.since(*from).min(given);
-            before.saturating_sub(until.since(*to))
+            let before_deadline = deadline.since(*from).min(timeout);
+            before_deadline.saturating_sub(deadline.since(*to))
         };
-        self.now.outages.iter().map(away).sum::<Duration>() > given / 2
+        self.now.outages.iter().map(lost).sum::<Duration>() > timeout / 2
     }
 
     /// Ends this request without a decision: the gate asks again, with its whole timeout.
@@ -107,6 +112,7 @@ impl Tally<'_> {
         }
     }
 
+    /// Ends the Approval with the verdict of its timeout. A Respond without a valid default answer becomes a Reject.
     fn expire(&mut self, verdict: Verdict, why: &str) {
         let mut outcome = Outcome { verdict: Some(verdict), reason: Some(why.to_owned()), ..Outcome::default() };
         if verdict == Verdict::Respond && *self.filter == VoteFilter::Nothing {
@@ -127,7 +133,7 @@ impl Tally<'_> {
         self.end(ApprovalPhase::Expired, Source::Timeout, outcome);
     }
 
-    /// Adds approvers after an Escalate by a person: the named ones, or else those of the next level.
+    /// Adds approvers after an Escalate by people: the approvers that they named, or else those of the next level.
     pub(super) fn escalate_on_request(&mut self, ballots: &[&Ballot]) {
         let who: Vec<_> = ballots.iter().map(|b| text::display(&b.user, 80)).collect();
         let mut to: Vec<Subject> = Vec::new();
@@ -137,10 +143,10 @@ impl Tally<'_> {
         }
         to.retain(|subject| self.request.escalate_to.contains(subject) || self.next_level().contains(subject));
         if self.level() < MAX_LEVEL && !to.is_empty() {
-            // The new approvers get at least as much time as those before, up to the maximum timeout of a gate.
-            let asked = self.approval.metadata.creation_timestamp.as_ref().map_or(self.now.at, |at| at.0.into());
-            let longest = asked.after(self.now.max_gate_timeout).ceil_to_second();
-            let deadline = self.deadline_of_next_level().min(longest).max(self.deadline());
+            // The deadline never becomes earlier. It becomes later at most up to the maximum timeout of a gate.
+            let created = self.approval.metadata.creation_timestamp.as_ref().map_or(self.now.at, |at| at.0.into());
+            let latest = created.after(self.now.max_gate_timeout).ceil_to_second();
+            let deadline = self.deadline_of_next_level().min(latest).max(self.deadline());
             self.escalate(&to, deadline, &format!("Escalate by {}", who.join(", ")));
         } else {
             let key = format!("escalate-nobody-{}", self.status.votes.len());
@@ -169,14 +175,14 @@ impl Tally<'_> {
         let own = self.request.quorums.first().map(|quorum| quorum.approvers.clone()).unwrap_or_default();
         let mut approvers = if self.status.approvers.is_empty() { own } else { self.status.approvers.clone() };
         for subject in to {
-            if !approvers.contains(subject) && approvers.len() < 64 {
+            if !approvers.contains(subject) && approvers.len() < MAX_APPROVERS {
                 approvers.push(subject.clone());
             }
         }
         let level = self.level() + 1;
-        let chain_goes_on = usize::try_from(level).is_ok_and(|at| at < self.request.timeout.escalation.len());
+        let has_next_level = usize::try_from(level).is_ok_and(|at| at < self.request.timeout.escalation.len());
         let closes = match self.action() {
-            TimeoutAction::Escalate => !chain_goes_on || level >= MAX_LEVEL,
+            TimeoutAction::Escalate => !has_next_level || level >= MAX_LEVEL,
             other => other.ends(),
         };
         self.status.approvers = approvers;
@@ -192,18 +198,19 @@ impl Tally<'_> {
         self.report_gate(GateEvent::Escalated, message);
     }
 
+    /// Applies the timeout action before the deadline, because no verdict can reach its quorum any more. An action that
+    /// would let the run continue becomes a Reject.
     pub(super) fn on_undecidable(&mut self, why: &str) {
-        let said = ConditionUpdate {
+        let condition = ConditionUpdate {
             kind: conditions::UNDECIDABLE,
             holds: true,
             reason: reason::QUORUM_OUT_OF_REACH,
             message: why,
         };
-        conditions::set(&mut self.status.conditions, &said, self.approval.metadata.generation, self.now.at);
+        conditions::set(&mut self.status.conditions, &condition, self.approval.metadata.generation, self.now.at);
         let action = match self.action() {
-            kept @ (TimeoutAction::Escalate | TimeoutAction::Reject | TimeoutAction::Abort | TimeoutAction::Expire) => {
-                kept
-            }
+            action
+            @ (TimeoutAction::Escalate | TimeoutAction::Reject | TimeoutAction::Abort | TimeoutAction::Expire) => action,
             _ => TimeoutAction::Reject,
         };
         self.apply_timeout(action, &format!("no verdict can reach its quorum any more: {why}"));
@@ -215,13 +222,14 @@ impl Tally<'_> {
         let Some(every) = timeout.reminder_interval.map(Span::duration).filter(|every| !every.is_zero()) else {
             return (0, None);
         };
-        let most = timeout.max_reminders.unwrap_or(3);
+        let most = timeout.max_reminders.unwrap_or(DEFAULT_REMINDERS);
         let passed = self.now.at.since(self.request.level_began(&self.status));
         let due = i32::try_from(passed.as_millis() / every.as_millis().max(1)).unwrap_or(i32::MAX).min(most);
         let next = self.request.reminder_at(&self.status, due.saturating_add(1));
         (due, next.filter(|next| due < most && *next < self.deadline()))
     }
 
+    /// Reports a reminder if more reminders are due than the status counts.
     pub(super) fn remind(&mut self) {
         let (due, _) = self.reminders();
         if due > self.status.reminders.unwrap_or(0) && self.status.phase == ApprovalPhase::Pending {

@@ -84,9 +84,9 @@ pub enum IneligibleReason {
     Via(String),
     /// The user decides on behalf of themselves.
     OnBehalfOfSelf(String),
-    /// The person has decided, and the decision is final.
+    /// The person has decided with this verdict, and the decision is final.
     Decided(String, Verdict),
-    /// A user has decided on behalf of the person, under this key.
+    /// A user has decided on behalf of the person. The second text is the key of that decision.
     DecidedFor(String, String),
     /// No rule maps the user name to a person.
     NoPerson(String),
@@ -97,8 +97,8 @@ pub enum IneligibleReason {
     Requester(String),
     /// The request excludes the person or their account, and the earlier decision is the cause.
     Excluded(String, Option<String>),
-    /// Only quorums that exclude the requester list the person, who is the requester; with the sources of these
-    /// quorums.
+    /// The person is the requester, and only quorums that exclude the requester list the person. The second text has
+    /// the sources of these quorums.
     RequesterOf(String, String),
     /// No quorum lists the user.
     NotListed(String),
@@ -205,8 +205,8 @@ impl fmt::Display for IneligibleReason {
     }
 }
 
-/// Returns the reason why a vote of this user would not count now, or `None`. Either the API server refuses it, or its
-/// user name could be that of two persons ([`IneligibleReason::TwoPersons`]).
+/// Returns the reason why a vote of a user would not count now, or `None`. Either the API server refuses the vote, or
+/// the user name could be that of two persons ([`IneligibleReason::TwoPersons`]).
 ///
 /// The API server compares the time by whole seconds, so it can accept a vote up to a second longer.
 #[must_use]
@@ -274,8 +274,8 @@ pub fn voter_problem(approval: &Approval, voter: &Voter<'_>) -> Option<Ineligibl
         .or_else(|| electorate.person(user).is_none().then(|| IneligibleReason::TwoPersons(named())))
 }
 
-/// Returns the key of a recorded vote of the same person under another name, or `None`. A counted vote is preferred,
-/// and an invalid one is ignored. Of several votes of one person the most cautious one counts.
+/// Returns the key of a recorded vote of the same person under another name, or `None`. Counted votes are preferred,
+/// and invalid votes are ignored.
 #[must_use]
 pub fn counted_as(approval: &Approval, voter: &Voter<'_>) -> Option<String> {
     let electorate = Electorate::new(&approval.spec.request, &[]);
@@ -293,7 +293,7 @@ pub fn counted_as(approval: &Approval, voter: &Voter<'_>) -> Option<String> {
     same.find(|other| is_counted(other)).cloned().or(first)
 }
 
-/// Returns the attempt that a vote under this key must have, or `None` if the recorded one is final.
+/// Returns the number of the attempt that a vote under a key must have, or `None` if the recorded vote is final.
 #[must_use]
 pub fn next_attempt(approval: &Approval, key: &str) -> Option<i32> {
     let Some(recorded) = approval.spec.decisions.get(key) else { return Some(1) };
@@ -344,7 +344,8 @@ impl<'a> Electorate<'a> {
             .then(|| IneligibleReason::TwoPersons(user.to_owned()))
     }
 
-    /// Returns the approvers in force of a quorum.
+    /// Returns the approvers of the quorum at a position of the request. After an escalation the first quorum has the
+    /// approvers of the status.
     pub(crate) fn approvers(&self, at: usize) -> &'a [Subject] {
         if at == 0 && !self.escalated.is_empty() {
             return self.escalated;
@@ -371,7 +372,8 @@ impl<'a> Electorate<'a> {
 
     fn is_requester(&self, person: &str) -> bool {
         let mut requesters = self.request.requested_for.iter().chain([&self.request.requested_by]);
-        // The request names persons here, because a policy of the API server has no time to map as many names.
+        // The request names the earlier requesters as persons, because an admission policy cannot map so many names
+        // within its cost limit.
         requesters.any(|name| self.persons.is(person, name))
             || self.request.earlier_requesters.iter().any(|earlier| earlier == person)
     }
@@ -389,12 +391,13 @@ impl<'a> Electorate<'a> {
         self.persons.objector(user).unwrap_or_else(|| user.to_owned())
     }
 
-    /// Returns the earlier decision because of which the request excludes a person, as the beginning of a sentence.
+    /// Returns the earlier decision because of which the request excludes a person, as the beginning of a sentence with
+    /// the subject `who`. Returns `None` if the author excludes the person.
     fn earlier_decision(&self, person: &str, who: &str) -> Option<String> {
-        let own = self.request.excluded_because.iter().filter(|one| self.persons.is(person, &one.user));
-        let one = own.max_by_key(|one| one.edited)?;
-        let what = if one.edited == Some(true) { "changed this text" } else { "decided" };
-        Some(format!("{who} {what} at gate {}", text::display(&one.gate, 120)))
+        let exclusions = self.request.excluded_because.iter().filter(|cause| self.persons.is(person, &cause.user));
+        let cause = exclusions.max_by_key(|cause| cause.edited)?;
+        let what = if cause.edited == Some(true) { "changed this text" } else { "decided" };
+        Some(format!("{who} {what} at gate {}", text::display(&cause.gate, 120)))
     }
 
     fn reason_not_listed(&self, voter: &Voter<'_>, person: &str) -> Option<IneligibleReason> {

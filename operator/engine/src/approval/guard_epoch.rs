@@ -12,19 +12,20 @@ use signoff_expr::text;
 use super::{tally::Tally, void::voters};
 
 impl Tally<'_> {
-    /// Whether all decisions were made in the current epoch. An Approval without decisions is moved to the current
-    /// epoch, unless its request was changed.
+    /// Whether all decisions were made in the current epoch. An Approval without decisions and with an unchanged
+    /// request is moved to the current epoch.
     pub(super) fn is_current_epoch(&mut self) -> bool {
         if self.approval.guard_epoch() == self.now.guard_epoch {
             return true;
         }
-        let untouched = self.approval.spec.decisions.is_empty() && is_blank(&self.status) && !self.request.is_changed();
-        if untouched {
+        let can_move = self.approval.spec.decisions.is_empty() && is_blank(&self.status) && !self.request.is_changed();
+        if can_move {
             self.status.guard_epoch = Some(self.now.guard_epoch.clone());
         }
-        untouched
+        can_move
     }
 
+    /// Ends the Approval without a verdict, because its decisions or its request cannot be trusted.
     pub(super) fn supersede(&mut self) {
         let outcome = match self.request.is_changed() {
             true => changed(),
@@ -51,7 +52,7 @@ pub fn superseded(approval: &Approval, in_force: &str) -> Outcome {
     Outcome { phase: ApprovalPhase::Superseded, source: Source::Policy, reason: Some(why), ..Outcome::default() }
 }
 
-/// Returns the outcome of an Approval whose request differs from the one that its run made.
+/// Returns the outcome of an Approval whose request differs from the request that its run created.
 #[must_use]
 pub fn changed() -> Outcome {
     let why = format!(

@@ -5,7 +5,7 @@
 use signoff_api::gate::{PersonRule, Subject, SubjectKind};
 use signoff_expr::re2;
 
-/// The rules for persons of one request.
+/// The compiled rules that map user names to persons, of one request.
 #[derive(Clone, Debug)]
 pub struct Persons {
     rules: Vec<CompiledRule>,
@@ -13,13 +13,13 @@ pub struct Persons {
     has_rules: bool,
 }
 
-/// One rule, compiled.
+/// A compiled rule that maps user names to a person.
 #[derive(Clone, Debug)]
 struct CompiledRule {
     whole: regex::Regex,
     person: String,
-    /// The pattern before and after its group, if the person contains the group. CEL cannot extract a group, so the API
-    /// server takes the text between the matches of these two.
+    /// The patterns before and after the group, if the person contains the group. CEL cannot extract a group, so the
+    /// API server takes the text between the matches of these two patterns.
     around: Option<(regex::Regex, regex::Regex)>,
 }
 
@@ -36,7 +36,8 @@ impl CompiledRule {
         Ok(Self { whole: re2::whole(pattern)?, person: rule.person.clone(), around })
     }
 
-    /// Returns the person as the API server computes it: the user name itself if the texts around the group overlap.
+    /// Returns the person as the API server computes it, from the texts around the group. If these texts overlap, the
+    /// person is the user name itself.
     fn by_text_around(&self, user: &str) -> String {
         let Some((before, after)) = &self.around else { return self.person.clone() };
         let start = before.find(user).map_or(0, |found| found.len());
@@ -56,8 +57,8 @@ impl CompiledRule {
 }
 
 impl Persons {
-    /// Compiles the rules. If one of them cannot be read, no user name is a person, because the API server then refuses
-    /// every vote.
+    /// Compiles the rules. If a rule is invalid, no user name is a person, because the API server then refuses every
+    /// vote.
     #[must_use]
     pub fn new(rules: &[PersonRule]) -> Self {
         let compiled = rules.iter().map(CompiledRule::new).collect::<Result<_, _>>();
@@ -71,7 +72,7 @@ impl Persons {
         self.objector(user).filter(|person| self.by_group(user).as_ref() == Some(person))
     }
 
-    /// Returns the person who stops a run under a user name: the one that the API server computes, even if the name
+    /// Returns the person who can stop a run under a user name, as the API server computes the person, even if the name
     /// could be that of two persons. Returns `None` if there are rules and none matches.
     #[must_use]
     pub fn objector(&self, user: &str) -> Option<String> {
@@ -99,21 +100,20 @@ impl Persons {
         }
     }
 
-    /// Returns every person to whom one of these user names belongs, as [`Persons::is`] decides.
+    /// Returns every person to whom a listed user name belongs, as [`Persons::is`] decides, sorted and without
+    /// duplicates.
     pub(crate) fn named_by(&self, listed: &[String]) -> Vec<String> {
         let mut persons: Vec<String> = Vec::new();
         for name in listed {
-            let read = [self.objector(name), self.by_group(name)].into_iter().flatten();
-            let read: Vec<String> = read.collect();
-            persons.extend(if read.is_empty() { vec![name.clone()] } else { read });
+            let mapped: Vec<String> = [self.objector(name), self.by_group(name)].into_iter().flatten().collect();
+            persons.extend(if mapped.is_empty() { vec![name.clone()] } else { mapped });
         }
         persons.sort();
         persons.dedup();
         persons
     }
 
-    /// Returns the number of persons among these approvers without the excluded ones, or `None` if one of them is a
-    /// group.
+    /// Returns the number of persons among approvers who are not excluded, or `None` if an approver is a group.
     pub(crate) fn count(&self, approvers: &[Subject], excluded: &[String]) -> Option<usize> {
         if approvers.iter().any(|subject| subject.kind == SubjectKind::Group) {
             return None;
@@ -138,7 +138,7 @@ pub(crate) fn user_name(subject: &Subject) -> String {
 }
 
 /// Returns the reason why two programs could read a rule differently, or `None`. The CRD of approval policies refuses
-/// such a rule at `kubectl apply`. It is checked again because the CRD can be missing.
+/// such a rule at `kubectl apply`. The engine checks again, because the CRD can be missing.
 pub(crate) fn ambiguity(rule: &PersonRule) -> Option<String> {
     if let Err(why) = CompiledRule::new(rule) {
         return Some(why);

@@ -1,4 +1,4 @@
-//! Quorums: which votes count in one, whether it is met, and whether it can still be met.
+//! Quorums: the votes that count in a quorum, whether the quorum is met, and whether it can still be met.
 //!
 //! Votes count together only with equal verdict and equal payload. A person counts once, also with votes under several
 //! names.
@@ -19,12 +19,12 @@ pub(super) struct Quorums<'a> {
     electorate: Electorate<'a>,
 }
 
-/// The progress of one quorum: the most people who agree so far on one payload.
+/// The progress of one quorum, for the payload on which most people agree so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct QuorumProgress {
-    /// The number of those people.
+    /// The number of people who agree.
     pub have: i32,
-    /// The number that the quorum requires.
+    /// The number of people that the quorum requires.
     pub needed: i32,
     /// The groups of `requiredFrom` that are not met, with the number of their members who still have to agree.
     pub missing: Vec<(String, i32)>,
@@ -65,7 +65,7 @@ impl<'a> Quorums<'a> {
         for ballot in ballots {
             let Some(person) = self.person_of(ballot) else { continue };
             match counted.iter_mut().find(|(other, _)| *other == person) {
-                Some((_, held)) if caution(ballot) < caution(held) => *held = ballot,
+                Some((_, counted_ballot)) if caution(ballot) < caution(counted_ballot) => *counted_ballot = ballot,
                 Some(_) => {}
                 None => counted.push((person, ballot)),
             }
@@ -82,16 +82,16 @@ impl<'a> Quorums<'a> {
         self.electorate.counts(quorum.at, &ballot.user, ballot.verdict, &ballot.groups)
     }
 
-    fn met(&self, quorum: CountedQuorum<'_>, ballots: &[&Ballot]) -> bool {
+    fn is_met(&self, quorum: CountedQuorum<'_>, ballots: &[&Ballot]) -> bool {
         self.progress(quorum, ballots).is_met()
     }
 
     /// Returns the progress of a quorum by ballots for one payload.
     fn progress(&self, quorum: CountedQuorum<'_>, ballots: &[&Ballot]) -> QuorumProgress {
         let counted: Vec<_> = ballots.iter().filter(|ballot| self.counts(quorum, ballot)).collect();
-        let from = |group: &String| counted.iter().filter(|ballot| ballot.groups.contains(group)).count();
-        let rest = |group: &String, min: i32| min.saturating_sub(i32::try_from(from(group)).unwrap_or(i32::MAX));
-        let required = quorum.quorum.required_from.iter().map(|one| (one.group.clone(), rest(&one.group, one.min)));
+        let members = |group: &String| counted.iter().filter(|ballot| ballot.groups.contains(group)).count();
+        let rest = |group: &String, min: i32| min.saturating_sub(i32::try_from(members(group)).unwrap_or(i32::MAX));
+        let required = quorum.quorum.required_from.iter().map(|from| (from.group.clone(), rest(&from.group, from.min)));
         QuorumProgress {
             have: i32::try_from(counted.len()).unwrap_or(i32::MAX),
             needed: i32::try_from(quorum.quorum.needed()).unwrap_or(i32::MAX),
@@ -101,31 +101,29 @@ impl<'a> Quorums<'a> {
 
     /// Returns the people whose Rejects meet the required number, or `None`.
     pub(super) fn rejection<'b>(&self, persons: &[&'b Ballot]) -> Option<Vec<&'b Ballot>> {
-        let no: Vec<_> = persons.iter().filter(|b| b.verdict == Verdict::Reject).copied().collect();
-        self.all
-            .iter()
-            .any(|quorum| match quorum.reject_policy() {
-                RejectPolicy::Any => no.iter().any(|b| self.counts(*quorum, b)),
-                RejectPolicy::Threshold => {
-                    no.iter().filter(|b| self.counts(*quorum, b)).count() >= quorum.quorum.needed()
-                }
-            })
-            .then_some(no)
+        let rejects: Vec<_> = persons.iter().filter(|ballot| ballot.verdict == Verdict::Reject).copied().collect();
+        let is_rejected = |quorum: &CountedQuorum<'_>| match quorum.reject_policy() {
+            RejectPolicy::Any => rejects.iter().any(|ballot| self.counts(*quorum, ballot)),
+            RejectPolicy::Threshold => {
+                rejects.iter().filter(|ballot| self.counts(*quorum, ballot)).count() >= quorum.quorum.needed()
+            }
+        };
+        self.all.iter().any(is_rejected).then_some(rejects)
     }
 
     /// Returns the people who agree and meet every quorum, or `None`.
     pub(super) fn agreement<'b>(&self, persons: &[&'b Ballot]) -> Option<Vec<&'b Ballot>> {
-        agreeing(persons).into_iter().find(|same| self.all.iter().all(|quorum| self.met(*quorum, same)))
+        group_by_payload(persons).into_iter().find(|same| self.all.iter().all(|quorum| self.is_met(*quorum, same)))
     }
 
     /// Returns the progress of each quorum.
     pub(super) fn progress_of_each(&self, persons: &[&Ballot]) -> Vec<QuorumProgress> {
-        let groups = agreeing(persons);
-        let one = |quorum: &CountedQuorum<'_>| {
-            let all = groups.iter().map(|same| self.progress(*quorum, same));
-            all.max_by_key(|one| one.have).unwrap_or_else(|| self.progress(*quorum, &[]))
+        let groups = group_by_payload(persons);
+        let progress_of = |quorum: &CountedQuorum<'_>| {
+            let by_payload = groups.iter().map(|same| self.progress(*quorum, same));
+            by_payload.max_by_key(|progress| progress.have).unwrap_or_else(|| self.progress(*quorum, &[]))
         };
-        self.all.iter().map(one).collect()
+        self.all.iter().map(progress_of).collect()
     }
 
     /// Returns the reason why no verdict can reach its quorum any more, or `None`.
@@ -162,7 +160,7 @@ impl<'a> Quorums<'a> {
                 continue;
             }
             let rejects = persons.iter().filter(|b| b.verdict == Verdict::Reject && self.counts(quorum, b)).count();
-            let have = agreeing(persons)
+            let have = group_by_payload(persons)
                 .iter()
                 .map(|same| same.iter().filter(|b| self.counts(quorum, b)).count())
                 .chain([rejects])
@@ -180,14 +178,14 @@ impl<'a> Quorums<'a> {
 }
 
 /// Groups the votes that need a quorum by equal verdict and equal payload, in the order in which they were given.
-fn agreeing<'b>(persons: &[&'b Ballot]) -> Vec<Vec<&'b Ballot>> {
-    let mut all: Vec<Vec<&Ballot>> = Vec::new();
+fn group_by_payload<'b>(persons: &[&'b Ballot]) -> Vec<Vec<&'b Ballot>> {
+    let mut groups: Vec<Vec<&Ballot>> = Vec::new();
     for ballot in persons.iter().filter(|b| b.verdict.needs_quorum()) {
         let same = |other: &&Ballot| other.verdict == ballot.verdict && other.payload == ballot.payload;
-        match all.iter_mut().find(|group| group.first().is_some_and(same)) {
+        match groups.iter_mut().find(|group| group.first().is_some_and(same)) {
             Some(group) => group.push(ballot),
-            None => all.push(vec![ballot]),
+            None => groups.push(vec![ballot]),
         }
     }
-    all
+    groups
 }

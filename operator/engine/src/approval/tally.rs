@@ -35,14 +35,14 @@ pub enum OwnerState {
 /// The result of a tally.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TallyResult {
-    /// The new status.
+    /// The status to be written, or the stored status if `changed` is false.
     pub status: ApprovalStatus,
     /// Whether the status differs from the stored one. `status.seq` is then increased by one.
     pub changed: bool,
     /// The time at which to reconcile again without an event.
     pub wake_at: Option<Moment>,
-    /// The deadline that decided by passing, if one did. It is compared with the API server's own time before the
-    /// status is written.
+    /// The passed deadline that decided, or `None`. The caller compares this deadline with the time of the API server
+    /// before writing the status.
     pub due: Option<Moment>,
     /// The Events to be reported.
     pub events: Vec<ApprovalEvent>,
@@ -53,11 +53,11 @@ pub struct TallyResult {
 pub struct ApprovalEvent {
     /// The reason of the Event.
     pub reason: EventReason,
-    /// One sentence.
+    /// The message of the Event, one sentence for people.
     pub message: String,
-    /// A key that is equal for the same transition, so that a repeated Event is recognized.
+    /// A key that is equal for every report of the same event, so that a repeated Event is recognized.
     pub key: String,
-    /// The event of the gate, if it is one.
+    /// The typed event, or `None` for an Event about a single vote.
     pub gate: Option<GateEvent>,
 }
 
@@ -108,17 +108,17 @@ pub fn tally_filtered(approval: &Approval, owner: OwnerState, now: &Now, filter:
     let wake_at = if tally.status.outcome.is_some() { None } else { tally.next_wake() };
     let Tally { mut status, due, events, .. } = tally;
     // A tally without a change writes nothing. A new generation alone is not a change.
-    let news = ApprovalStatus { observed_generation: before.observed_generation, ..status.clone() } != before;
-    if !news {
+    let has_changed = ApprovalStatus { observed_generation: before.observed_generation, ..status.clone() } != before;
+    if !has_changed {
         return TallyResult { status: before, changed: false, wake_at, due: None, events: Vec::new() };
     }
     status.seq = before.seq + 1;
     TallyResult { status, changed: true, wake_at, due, events }
 }
 
-/// Whether this is the first request of its gate and has no decision. A later request that was created late waits for
-/// its deadline. Otherwise, if every creation is late, as behind a slow webhook, the gate would ask again without end
-/// and could not be decided.
+/// Whether an Approval is the first request of its gate and has no decision. Only then a late creation makes the gate
+/// ask again at once. A later request waits for its deadline, so that a gate whose requests are always late, as behind
+/// a slow webhook, can be decided.
 fn is_undecided_first_visit(approval: &Approval, status: &ApprovalStatus) -> bool {
     let has_decision = !(approval.spec.decisions.is_empty() && status.votes.is_empty() && status.invalid.is_empty());
     approval.spec.request.gate.visit <= 1 && !has_decision
@@ -130,7 +130,7 @@ pub(super) struct Tally<'a> {
     pub(super) request: &'a ApprovalRequest,
     pub(super) now: &'a Now,
     pub(super) status: ApprovalStatus,
-    /// The passed deadline, if it decided.
+    /// The passed deadline that decided, or `None`.
     pub(super) due: Option<Moment>,
     events: Vec<ApprovalEvent>,
     pub(super) filter: &'a VoteFilter,
@@ -145,6 +145,8 @@ impl Tally<'_> {
         self.remind();
     }
 
+    /// Records the votes, and applies the first that holds, in the order of the module doc. Without a decision the
+    /// deadline is compared with the time.
     fn evaluate_votes(&mut self, costly: &BTreeMap<String, String>) {
         let ballots = self.record_votes(costly);
         let escalated = self.status.approvers.clone();
@@ -191,10 +193,10 @@ impl Tally<'_> {
     /// Records new decisions: valid ones as votes, the others as invalid.
     fn record_votes(&mut self, costly: &BTreeMap<String, String>) -> Vec<Ballot> {
         let (ballots, invalid) = votes::read(self.approval, &self.status, costly);
-        for (key, found) in invalid {
-            let message = format!("{}: {}", text::display(&key, 120), found.why);
-            self.report(EventReason::InvalidDecision, message, format!("invalid-{key}-{}", found.attempt));
-            self.status.invalid.insert(key, found);
+        for (key, problem) in invalid {
+            let message = format!("{}: {}", text::display(&key, 120), problem.why);
+            self.report(EventReason::InvalidDecision, message, format!("invalid-{key}-{}", problem.attempt));
+            self.status.invalid.insert(key, problem);
         }
         for ballot in ballots.iter().filter(|b| b.is_new) {
             self.status.invalid.remove(&ballot.key);
@@ -203,6 +205,7 @@ impl Tally<'_> {
         ballots
     }
 
+    /// Ends the Approval with the verdict of people. All `deciders` have the same verdict and payload.
     fn decide(&mut self, deciders: &[&Ballot]) {
         let Some(first) = deciders.first() else { return };
         let payload = first.payload.clone();
@@ -229,8 +232,9 @@ impl Tally<'_> {
         let message = outcome_message(phase, &outcome);
         self.status.phase = phase;
         self.status.decided_by = text::listed(&outcome.decided_by, 80);
-        let said = ConditionUpdate { kind: conditions::DECIDED, holds: true, reason: phase.name(), message: &message };
-        conditions::set(&mut self.status.conditions, &said, self.approval.metadata.generation, self.now.at);
+        let condition =
+            ConditionUpdate { kind: conditions::DECIDED, holds: true, reason: phase.name(), message: &message };
+        conditions::set(&mut self.status.conditions, &condition, self.approval.metadata.generation, self.now.at);
         self.status.outcome = Some(Outcome { phase, source, decided_at: Some(self.now.at), ..outcome });
         if let Some(event) = GateEvent::of_end(phase) {
             self.report_gate(event, message);

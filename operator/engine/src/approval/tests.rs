@@ -26,7 +26,7 @@ fn at(seconds: u64) -> Now {
     Now::new(start().after(Duration::from_secs(seconds)), "e1")
 }
 
-/// Returns a quorum of one of these users.
+/// Returns a quorum that one of the approvers meets.
 fn quorum(source: &str, approvers: &[&str]) -> Value {
     json!({"source": source, "approvers": users(approvers), "threshold": 1})
 }
@@ -70,7 +70,8 @@ fn vote(approval: &mut Approval, key: &str, decision: Value) {
     approval.spec.decisions.insert(key.into(), decision);
 }
 
-fn says(approval: &mut Approval, key: &str, verdict: &str) {
+/// Adds a vote without a payload.
+fn add_vote(approval: &mut Approval, key: &str, verdict: &str) {
     vote(approval, key, json!({"verdict": verdict}));
 }
 
@@ -109,12 +110,12 @@ fn one_approve_decides_with_a_threshold_of_one() {
 #[test]
 fn a_quorum_needs_as_many_people_as_its_threshold() {
     let mut open = approval(json!({"threshold": 2}));
-    says(&mut open, "alice", "Approve");
+    add_vote(&mut open, "alice", "Approve");
     let result = count(&mut open, 1);
     assert_eq!(verdict(&open), None);
     assert_eq!(result.status.tally, Some(TallyStatus { needed: 2, have: 1 }));
     assert_eq!((result.status.have, result.status.decided_by), (1, None));
-    says(&mut open, "bob", "Approve");
+    add_vote(&mut open, "bob", "Approve");
     let result = count(&mut open, 2);
     assert_eq!(verdict(&open), Some(Verdict::Approve));
     assert_eq!((result.status.have, result.status.decided_by.as_deref()), (2, Some("alice, bob")));
@@ -159,10 +160,10 @@ fn all_votes_are_evaluated_together_in_any_order() {
 #[test]
 fn a_reject_by_threshold_needs_as_many_people_as_the_threshold() {
     let mut open = approval(json!({"threshold": 2, "rejectPolicy": "threshold"}));
-    says(&mut open, "alice", "Reject");
+    add_vote(&mut open, "alice", "Reject");
     count(&mut open, 1);
     assert_eq!(verdict(&open), None);
-    says(&mut open, "bob", "Reject");
+    add_vote(&mut open, "bob", "Reject");
     count(&mut open, 2);
     assert_eq!(verdict(&open), Some(Verdict::Reject));
 }
@@ -173,8 +174,8 @@ fn required_groups_are_counted_by_the_groups_in_the_votes() {
         "threshold": 2, "requiredFrom": [{"group": "leads", "min": 1}],
         "approvers": [{"kind": "Group", "name": "finance"}, {"kind": "Group", "name": "leads"}],
     }));
-    says(&mut open, "alice", "Approve");
-    says(&mut open, "bob", "Approve");
+    add_vote(&mut open, "alice", "Approve");
+    add_vote(&mut open, "bob", "Approve");
     count(&mut open, 1);
     assert_eq!(verdict(&open), None);
     vote(&mut open, "carol", json!({"verdict": "Approve", "groups": ["leads"]}));
@@ -187,11 +188,11 @@ fn the_requester_and_the_excluded_do_not_count() {
     let mut open = approval(json!({"excludeRequester": true, "excluded": ["bob"], "requestedFor": "erin",
         "approvers": users(&["dana", "erin", "bob", "alice"])}));
     for who in ["dana", "erin", "bob"] {
-        says(&mut open, who, "Approve");
+        add_vote(&mut open, who, "Approve");
     }
     count(&mut open, 1);
     assert_eq!(verdict(&open), None);
-    says(&mut open, "alice", "Approve");
+    add_vote(&mut open, "alice", "Approve");
     count(&mut open, 2);
     assert_eq!(verdict(&open), Some(Verdict::Approve));
 }
@@ -202,7 +203,7 @@ fn an_earlier_requester_is_excluded_like_the_requester() {
         let mut open = approval(json!({"excludeRequester": excludes, "earlierRequesters": ["carol", "erin"],
             "approvers": users(&["carol", "erin", "alice"]), "threshold": 2}));
         for who in ["carol", "erin"] {
-            says(&mut open, who, "Approve");
+            add_vote(&mut open, who, "Approve");
         }
         count(&mut open, 1);
         assert_eq!(verdict(&open), verdicts);
@@ -214,7 +215,7 @@ fn a_vote_on_behalf_counts_for_the_person_and_fills_no_group() {
     let mut open = approval(json!({"threshold": 2, "requiredFrom": [{"group": "leads", "min": 1}],
         "approvers": [{"kind": "User", "name": "bob"}, {"kind": "Group", "name": "leads"}]}));
     vote(&mut open, "bob via bot", json!({"verdict": "Approve", "onBehalfOf": "bob", "groups": ["leads"]}));
-    says(&mut open, "bob", "Approve");
+    add_vote(&mut open, "bob", "Approve");
     count(&mut open, 1);
     assert_eq!(open.status.as_ref().unwrap().tally.unwrap().have, 1, "one person, whatever the entry");
     assert_eq!(verdict(&open), None);
@@ -225,15 +226,15 @@ fn a_person_with_two_names_counts_once_with_the_more_cautious_vote() {
     let mut open = approval(json!({"threshold": 2,
         "persons": [{"pattern": "oidc:([a-z]+)", "person": "$1"}, {"pattern": "([a-z]+)", "person": "$1"}],
         "approvers": [{"kind": "Group", "name": "g"}]}));
-    says(&mut open, "alice", "Approve");
-    says(&mut open, "oidc:alice", "Approve");
+    add_vote(&mut open, "alice", "Approve");
+    add_vote(&mut open, "oidc:alice", "Approve");
     count(&mut open, 1);
     assert_eq!(verdict(&open), None);
-    says(&mut open, "X-9", "Approve");
+    add_vote(&mut open, "X-9", "Approve");
     count(&mut open, 2);
     assert_eq!(verdict(&open), None, "a name that no rule matches does not count");
-    says(&mut open, "bob", "Approve");
-    says(&mut open, "oidc:bob", "Reject");
+    add_vote(&mut open, "bob", "Approve");
+    add_vote(&mut open, "oidc:bob", "Reject");
     count(&mut open, 3);
     assert_eq!(verdict(&open), Some(Verdict::Reject));
 }
@@ -241,15 +242,15 @@ fn a_person_with_two_names_counts_once_with_the_more_cautious_vote() {
 #[test]
 fn every_quorum_of_a_policy_must_be_met() {
     let mut open = approval(json!({"further": [quorum("policy", &["olga"])]}));
-    says(&mut open, "alice", "Approve");
+    add_vote(&mut open, "alice", "Approve");
     count(&mut open, 1);
     assert_eq!(verdict(&open), None);
-    says(&mut open, "olga", "Approve");
+    add_vote(&mut open, "olga", "Approve");
     count(&mut open, 2);
     assert_eq!(verdict(&open), Some(Verdict::Approve));
     let mut refused = approval(json!({"further": [quorum("policy", &["olga"])]}));
-    says(&mut refused, "alice", "Approve");
-    says(&mut refused, "olga", "Reject");
+    add_vote(&mut refused, "alice", "Approve");
+    add_vote(&mut refused, "olga", "Reject");
     count(&mut refused, 1);
     assert_eq!(verdict(&refused), Some(Verdict::Reject));
 }
@@ -260,12 +261,12 @@ fn an_escalation_replaces_the_approvers_of_the_first_quorum_only() {
     let mut open = approval(json!({"threshold": 2, "escalateTo": users(&["olga"]), "further": further}));
     vote(&mut open, "alice", json!({"verdict": "Escalate", "escalateTo": [{"kind": "User", "name": "olga"}]}));
     count(&mut open, 1);
-    says(&mut open, "olga", "Approve");
-    says(&mut open, "bob", "Approve");
+    add_vote(&mut open, "olga", "Approve");
+    add_vote(&mut open, "bob", "Approve");
     let result = count(&mut open, 2);
     assert_eq!(result.status.tally, Some(TallyStatus { needed: 2, have: 2 }));
     assert_eq!(verdict(&open), None, "nobody of the policy's quorum has approved");
-    says(&mut open, "pia", "Approve");
+    add_vote(&mut open, "pia", "Approve");
     count(&mut open, 3);
     assert_eq!(verdict(&open), Some(Verdict::Approve));
 }
@@ -281,7 +282,7 @@ fn a_vote_that_names_a_group_counts_after_an_escalation() {
     vote(&mut open, "alice", json!({"verdict": "Approve", "groups": named}));
     vote(&mut open, "bob", json!({"verdict": "Escalate", "groups": ["finance"]}));
     assert_eq!(count(&mut open, 1).status.level, Some(1));
-    says(&mut open, "olga", "Approve");
+    add_vote(&mut open, "olga", "Approve");
     count(&mut open, 2);
     assert_eq!(verdict(&open), Some(Verdict::Approve));
 }
@@ -290,11 +291,11 @@ fn a_vote_that_names_a_group_counts_after_an_escalation() {
 fn the_requester_counts_in_no_quorum_if_the_first_one_excludes_them() {
     let further = json!([quorum("policy", &["dana", "olga"])]);
     let mut open = approval(json!({"excludeRequester": true, "further": further}));
-    says(&mut open, "alice", "Approve");
-    says(&mut open, "dana", "Approve");
+    add_vote(&mut open, "alice", "Approve");
+    add_vote(&mut open, "dana", "Approve");
     count(&mut open, 1);
     assert_eq!(verdict(&open), None);
-    says(&mut open, "olga", "Approve");
+    add_vote(&mut open, "olga", "Approve");
     count(&mut open, 2);
     assert_eq!(verdict(&open), Some(Verdict::Approve));
 }
@@ -304,11 +305,11 @@ fn the_requester_does_not_count_in_a_further_quorum_that_excludes_them() {
     let mut policy = quorum("policy", &["dana", "olga"]);
     policy["excludeRequester"] = json!(true);
     let mut open = approval(json!({"approvers": users(&["dana"]), "further": [policy]}));
-    says(&mut open, "dana", "Approve");
+    add_vote(&mut open, "dana", "Approve");
     let result = count(&mut open, 1);
     assert_eq!(result.status.tally, Some(TallyStatus { needed: 1, have: 1 }), "in the first one they count");
     assert_eq!(verdict(&open), None);
-    says(&mut open, "olga", "Approve");
+    add_vote(&mut open, "olga", "Approve");
     count(&mut open, 2);
     assert_eq!(verdict(&open), Some(Verdict::Approve));
 }
@@ -319,7 +320,7 @@ fn an_approval_without_quorums_ends_only_with_its_run() {
         let mut open = approval(json!({"timeout": {"after": "60s", "action": "Approve"}}));
         open.spec.request.quorums.clear();
         for (who, what) in [("alice", "Approve"), ("bob", "Reject"), ("carol", "Abort")] {
-            says(&mut open, who, what);
+            add_vote(&mut open, who, what);
         }
         let result = tally(&open, owner, &at(4000));
         assert_eq!((result.wake_at, result.status.votes.len(), result.status.tally), (None, 0, None), "{owner:?}");
@@ -349,7 +350,7 @@ fn a_vote_with_an_invalid_payload_can_be_corrected() {
 #[test]
 fn an_escalate_adds_approvers_and_time_and_keeps_votes() {
     let mut open = approval(json!({"threshold": 2, "escalateTo": users(&["olga"]), "excluded": ["bob"]}));
-    says(&mut open, "alice", "Approve");
+    add_vote(&mut open, "alice", "Approve");
     vote(&mut open, "carol", json!({"verdict": "Escalate", "escalateTo": [{"kind": "User", "name": "olga"}]}));
     let result = count(&mut open, 50);
     assert_eq!(result.status.level, Some(1));
@@ -359,7 +360,7 @@ fn an_escalate_adds_approvers_and_time_and_keeps_votes() {
         result.status.approvers.contains(&Subject::user("olga"))
             && result.status.approvers.contains(&Subject::user("alice"))
     );
-    says(&mut open, "olga", "Approve");
+    add_vote(&mut open, "olga", "Approve");
     count(&mut open, 55);
     assert_eq!(verdict(&open), Some(Verdict::Approve), "earlier votes stand");
 }
@@ -368,8 +369,8 @@ fn an_escalate_adds_approvers_and_time_and_keeps_votes() {
 fn an_undecidable_approval_ends_immediately() {
     let mut open = approval(json!({"threshold": 2, "rejectPolicy": "threshold", "approvers": users(&["alice", "bob"]),
         "allowedVerdicts": ["Approve", "Reject"]}));
-    says(&mut open, "alice", "Approve");
-    says(&mut open, "bob", "Reject");
+    add_vote(&mut open, "alice", "Approve");
+    add_vote(&mut open, "bob", "Reject");
     count(&mut open, 1);
     let status = open.status.as_ref().unwrap();
     assert!(conditions::holds(&status.conditions, conditions::UNDECIDABLE));
@@ -380,7 +381,7 @@ fn an_undecidable_approval_ends_immediately() {
 fn an_approval_ends_with_its_workflow_before_any_vote() {
     for owner in [OwnerState::Finished, OwnerState::Missing] {
         let mut open = approval(json!({}));
-        says(&mut open, "alice", "Approve");
+        add_vote(&mut open, "alice", "Approve");
         let result = tally(&open, owner, &at(1));
         assert_eq!(result.status.phase, ApprovalPhase::Cancelled);
         assert_eq!(result.status.outcome.unwrap().verdict, None);
@@ -390,9 +391,9 @@ fn an_approval_ends_with_its_workflow_before_any_vote() {
 #[test]
 fn a_decided_approval_does_not_change() {
     let mut open = approval(json!({}));
-    says(&mut open, "alice", "Approve");
+    add_vote(&mut open, "alice", "Approve");
     count(&mut open, 1);
-    says(&mut open, "bob", "Abort");
+    add_vote(&mut open, "bob", "Abort");
     assert!(!tally(&open, OwnerState::Finished, &at(100)).changed);
 }
 
@@ -420,17 +421,17 @@ fn a_name_of_two_persons_can_stop_but_not_continue_a_run() {
     let rules: serde_json::Value = serde_json::from_str(TWO_READINGS).unwrap();
     for stopping in ["Reject", "Abort"] {
         let mut open = approval(json!({"persons": rules, "approvers": [{"kind": "Group", "name": "g"}]}));
-        says(&mut open, "bob-1", stopping);
+        add_vote(&mut open, "bob-1", stopping);
         count(&mut open, 1);
         assert_eq!(verdict(&open).map(Verdict::name), Some(stopping));
     }
     let mut open = approval(json!({"persons": rules, "approvers": [{"kind": "Group", "name": "g"}]}));
-    says(&mut open, "bob-1", "Approve");
+    add_vote(&mut open, "bob-1", "Approve");
     count(&mut open, 1);
     assert_eq!(verdict(&open), None);
     let why = &open.status.as_ref().unwrap().invalid["bob-1"].why;
     assert!(why.contains("spec.request.persons") && why.contains("bob-1") && why.contains("two persons"), "{why}");
-    says(&mut open, "bob", "Approve");
+    add_vote(&mut open, "bob", "Approve");
     count(&mut open, 2);
     assert_eq!(verdict(&open), Some(Verdict::Approve), "the name that reads in one way");
 }
@@ -440,7 +441,7 @@ fn an_excluded_person_cannot_stop_a_run_under_an_ambiguous_name() {
     let rules: serde_json::Value = serde_json::from_str(TWO_READINGS).unwrap();
     let mut open =
         approval(json!({"persons": rules, "excluded": ["bob"], "approvers": [{"kind": "Group", "name": "g"}]}));
-    says(&mut open, "bob-1", "Reject");
+    add_vote(&mut open, "bob-1", "Reject");
     count(&mut open, 1);
     assert_eq!(verdict(&open), None);
 }
@@ -449,12 +450,12 @@ fn an_excluded_person_cannot_stop_a_run_under_an_ambiguous_name() {
 fn an_escalation_makes_an_undecidable_approval_decidable() {
     let mut open = approval(json!({"threshold": 2, "approvers": users(&["alice"]), "allowedVerdicts": ["Approve"],
         "timeout": {"after": "60s", "action": "Escalate", "escalation": [{"to": users(&["olga"])}]}}));
-    says(&mut open, "alice", "Approve");
+    add_vote(&mut open, "alice", "Approve");
     count(&mut open, 1);
     let status = open.status.as_ref().unwrap();
     assert_eq!((status.level, status.outcome.as_ref()), (Some(1), None));
     assert!(!conditions::holds(&status.conditions, conditions::UNDECIDABLE));
-    says(&mut open, "olga", "Approve");
+    add_vote(&mut open, "olga", "Approve");
     count(&mut open, 2);
     assert_eq!(verdict(&open), Some(Verdict::Approve));
 }
@@ -471,7 +472,7 @@ fn an_approval_without_decisions_moves_to_a_new_epoch() {
     let mut open = approval(json!({}));
     let result = count_in(&mut open, "e2");
     assert_eq!((result.changed, open.guard_epoch(), result.status.phase), (true, "e2", ApprovalPhase::Pending));
-    says(&mut open, "alice", "Approve");
+    add_vote(&mut open, "alice", "Approve");
     count_in(&mut open, "e2");
     assert_eq!(verdict(&open), Some(Verdict::Approve));
     assert_eq!(open.status.unwrap().votes[0].epoch, "e2");
@@ -490,11 +491,11 @@ fn a_changed_request_is_superseded_in_a_new_epoch() {
 fn decisions_of_another_epoch_are_void() {
     for recorded_before in [true, false] {
         let mut open = approval(json!({"threshold": 2}));
-        says(&mut open, "alice", "Approve");
+        add_vote(&mut open, "alice", "Approve");
         if recorded_before {
             count(&mut open, 1);
         }
-        says(&mut open, "bob", "Approve");
+        add_vote(&mut open, "bob", "Approve");
         count_in(&mut open, "e2");
         let outcome = open.status.unwrap().outcome.unwrap();
         assert_eq!((outcome.phase, outcome.verdict), (ApprovalPhase::Superseded, None));
@@ -519,7 +520,7 @@ fn a_forged_status_is_superseded_in_a_new_epoch() {
 #[test]
 fn a_run_that_has_ended_cancels_its_approval_in_any_epoch() {
     let mut open = approval(json!({}));
-    says(&mut open, "alice", "Approve");
+    add_vote(&mut open, "alice", "Approve");
     let result = tally(&open, OwnerState::Finished, &Now { guard_epoch: "e2".into(), ..at(2) });
     assert_eq!(result.status.phase, ApprovalPhase::Cancelled);
 }
@@ -529,10 +530,10 @@ fn an_approve_does_not_count_when_the_approval_is_overdue() {
     let mut open = approval(json!({"timeout": {"after": "60s", "action": "Expire"}}));
     count(&mut open, 61);
     assert_eq!(open.status.as_ref().unwrap().phase, ApprovalPhase::Overdue);
-    says(&mut open, "alice", "Approve");
+    add_vote(&mut open, "alice", "Approve");
     count(&mut open, 62);
     assert_eq!(verdict(&open), None);
-    says(&mut open, "bob", "Retry");
+    add_vote(&mut open, "bob", "Retry");
     count(&mut open, 63);
     assert_eq!(verdict(&open), Some(Verdict::Retry));
 }
@@ -542,12 +543,12 @@ fn the_progress_of_each_quorum_counts_its_own_approvers() {
     let mut open = approval(json!({"requiredFrom": [{"group": "leads", "min": 1}], "further": [
         {"source": "gate two", "approvers": users(&["olga", "pia"]), "threshold": 2},
     ]}));
-    says(&mut open, "alice", "Approve");
+    add_vote(&mut open, "alice", "Approve");
     count(&mut open, 1);
     let own = QuorumProgress { have: 1, needed: 1, missing: vec![("leads".to_owned(), 1)] };
     assert_eq!(progress(&open), [own, QuorumProgress { have: 0, needed: 2, missing: Vec::new() }]);
     vote(&mut open, "bob", json!({"verdict": "Approve", "groups": ["leads"]}));
-    says(&mut open, "olga", "Approve");
+    add_vote(&mut open, "olga", "Approve");
     count(&mut open, 2);
     assert_eq!(progress(&open).iter().map(|one| (one.have, one.is_met())).collect::<Vec<_>>(), [(2, true), (1, false)]);
 }

@@ -19,7 +19,7 @@ const MOST_NAMED: usize = 4;
 impl Tally<'_> {
     /// Ends the Approval without a verdict. An Event names the lost votes, up to a limit.
     pub(super) fn void_votes(&mut self, outcome: Outcome) {
-        if let Some(names) = names(self.approval, usize::MAX) {
+        if let Some(names) = listed_votes(self.approval, usize::MAX) {
             let message = format!("void, because the gate is asked again: the votes of {names}");
             self.report(EventReason::VotesVoided, message, "voided".to_owned());
         }
@@ -42,13 +42,13 @@ impl Tally<'_> {
         vote.is_some_and(|vote| vote.at.after(age) <= self.latest_vote())
     }
 
-    /// Returns the latest possible time of a vote. Votes that were all given before the first one became too old count
-    /// together, even if they are counted later.
+    /// Returns the latest possible time of a vote: now, or the time at which the Approval closed. The age of votes is
+    /// compared with this time, so that a late tally does not make votes too old.
     pub(super) fn latest_vote(&self) -> Moment {
         self.approval.closes_at().map_or(self.now.at, |closes| closes.min(self.now.at))
     }
 
-    /// Ends the Approval because its oldest vote became too old at `passed`.
+    /// Ends the Approval without a verdict, because its oldest vote became too old at `passed`.
     pub(super) fn void_old_votes(&mut self, passed: Moment) {
         let age = self.request.max_vote_age.map(|age| age.to_string()).unwrap_or_default();
         let names = voters(self.approval).unwrap_or_default();
@@ -62,28 +62,29 @@ impl Tally<'_> {
     }
 }
 
-/// Returns the first votes of an Approval as `alice@example.com (Approve)` and the number of further ones, or `None`
+/// Returns the first votes of an Approval as `alice@example.com (Approve)` and the number of the other votes, or `None`
 /// without a vote.
 #[must_use]
 pub fn voided(approval: &Approval) -> Option<String> {
-    names(approval, MOST_NAMED)
+    listed_votes(approval, MOST_NAMED)
 }
 
-fn names(approval: &Approval, most: usize) -> Option<String> {
+fn listed_votes(approval: &Approval, most: usize) -> Option<String> {
     let votes = approval.spec.decisions.iter();
     let vote = |(key, decision): (&String, &Decision)| format!("{} ({})", text::display(key, 80), decision.verdict);
-    listed(votes.map(vote).collect(), most)
+    first_and_rest(votes.map(vote).collect(), most)
 }
 
 /// Returns the first voters of an Approval, for a text of its status. **Invariant:** the text names no verdict, because
 /// a status never has the verdict of a vote that does not count.
 pub(super) fn voters(approval: &Approval) -> Option<String> {
-    listed(approval.spec.decisions.keys().map(|key| text::display(key, 80)).collect(), MOST_NAMED)
+    first_and_rest(approval.spec.decisions.keys().map(|key| text::display(key, 80)).collect(), MOST_NAMED)
 }
 
-fn listed(all: Vec<String>, most: usize) -> Option<String> {
-    let more = all.len().saturating_sub(most);
-    let shown: Vec<_> = all.into_iter().take(most).collect();
+/// Joins the first `most` texts, and adds the number of the others. Returns `None` without texts.
+fn first_and_rest(texts: Vec<String>, most: usize) -> Option<String> {
+    let more = texts.len().saturating_sub(most);
+    let shown: Vec<_> = texts.into_iter().take(most).collect();
     match (shown.is_empty(), more) {
         (true, _) => None,
         (false, 0) => Some(shown.join(", ")),

@@ -21,7 +21,7 @@ use crate::{
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Ballot {
     pub(super) key: String,
-    /// The counted user name: the key, or the person on whose behalf it was given.
+    /// The counted user name: the key, or the person on whose behalf an account decided.
     pub(super) user: String,
     pub(super) verdict: Verdict,
     pub(super) attempt: i32,
@@ -30,7 +30,7 @@ pub(super) struct Ballot {
     pub(super) groups: Vec<String>,
     pub(super) escalate_to: Vec<signoff_api::gate::Subject>,
     pub(super) channel: Option<String>,
-    /// Whether it is not in `status.votes` yet.
+    /// Whether the vote is not in `status.votes` yet.
     pub(super) is_new: bool,
 }
 
@@ -75,8 +75,8 @@ pub(super) fn read(
         if stale || !eligibility::is_key_of(key, decision.on_behalf_of.as_deref()) {
             continue;
         }
-        // The API server accepts only these verdicts once the Approval is overdue, so another one did not come through
-        // it.
+        // The API server accepts only the allowed verdicts once the Approval is overdue, so a vote with another verdict
+        // did not pass the admission policies.
         if status.phase == ApprovalPhase::Overdue
             && recorded(key).is_none()
             && !eligibility::allowed_verdicts(request, status).contains(&decision.verdict)

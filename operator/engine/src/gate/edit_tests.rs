@@ -43,16 +43,16 @@ fn nested(levels: usize) -> Value {
     (1..levels).fold(json!({"amount": 42}), |inner, _| json!({"x": inner}))
 }
 
-fn read(decision: &Decision) -> Result<JsonObject, String> {
+fn stored_parameters(decision: &Decision) -> Result<JsonObject, String> {
     payload(&approval().spec.request, decision).map(|payload| payload.parameters.unwrap())
 }
 
 #[test]
 fn arguments_are_an_object_or_one_text_with_the_same_meaning() {
-    let object = read(&modify(json!({"amount": 42, "note": "a"}))).unwrap();
+    let object = stored_parameters(&modify(json!({"amount": 42, "note": "a"}))).unwrap();
     assert_eq!(Value::Object(object.0.clone()), json!({"arguments": {"amount": 42, "note": "a"}}));
     for text in [r#"{"amount": 42, "note": "a"}"#, "{\"note\":\"a\",\n \"amount\": 42.0}"] {
-        assert_eq!(read(&modify(json!(text))).unwrap(), object, "{text}");
+        assert_eq!(stored_parameters(&modify(json!(text))).unwrap(), object, "{text}");
     }
 }
 
@@ -66,23 +66,23 @@ fn edited_arguments_are_parsed_as_strictly_as_those_of_a_model() {
         (r#"{"amount": 12345678901234567890}"#, "2^53"),
         (r#"{"amount": "much"}"#, "parameters"),
     ] {
-        let refused = read(&modify(json!(text))).unwrap_err();
+        let refused = stored_parameters(&modify(json!(text))).unwrap_err();
         assert!(refused.contains(why), "{text}: {refused}");
     }
-    assert!(read(&modify(json!(42))).unwrap_err().contains("give an object or its JSON text"));
-    assert!(read(&modify(json!("{}"))).is_ok());
+    assert!(stored_parameters(&modify(json!(42))).unwrap_err().contains("give an object or its JSON text"));
+    assert!(stored_parameters(&modify(json!("{}"))).is_ok());
 }
 
 #[test]
 fn arguments_nest_four_levels_as_an_object_and_sixty_four_as_a_text() {
-    assert!(read(&modify(nested(4))).is_ok());
-    assert_eq!(read(&modify(nested(5))).unwrap_err(), Decision::TOO_LARGE);
+    assert!(stored_parameters(&modify(nested(4))).is_ok());
+    assert_eq!(stored_parameters(&modify(nested(5))).unwrap_err(), Decision::TOO_LARGE);
     for levels in [5, 6, 64] {
-        let read = read(&modify(json!(nested(levels).to_string()))).unwrap();
+        let read = stored_parameters(&modify(json!(nested(levels).to_string()))).unwrap();
         assert!(read.0["arguments"].is_string(), "an outcome stays shallow: {levels}");
         assert_eq!(as_object(&read).0["arguments"], nested(levels));
     }
-    assert!(read(&modify(json!(nested(65).to_string()))).unwrap_err().contains("64 levels"));
+    assert!(stored_parameters(&modify(json!(nested(65).to_string()))).unwrap_err().contains("64 levels"));
 }
 
 #[test]
@@ -94,15 +94,15 @@ fn equal_edits_in_different_forms_count_together() {
         let mut approval = approval();
         approval.spec.decisions.insert("alice".to_owned(), modify(one.clone()));
         approval.spec.decisions.insert("bob".to_owned(), modify(other.clone()));
-        let status = counted(&approval);
+        let status = tally_status(&approval);
         assert_eq!(status.phase, ApprovalPhase::Modified, "{one} and {other}: {:?}", status.invalid);
         assert_eq!(status.outcome.unwrap().decided_by, ["alice", "bob"]);
         approval.spec.decisions.insert("bob".to_owned(), modify(json!({"amount": 43})));
-        assert_eq!(counted(&approval).phase, ApprovalPhase::Pending);
+        assert_eq!(tally_status(&approval).phase, ApprovalPhase::Pending);
     }
 }
 
-fn counted(approval: &Approval) -> signoff_api::ApprovalStatus {
+fn tally_status(approval: &Approval) -> signoff_api::ApprovalStatus {
     let now = Now::new(Moment::from(jiff::Timestamp::UNIX_EPOCH), "e1");
     tally(approval, OwnerState::Live, &now).status
 }
@@ -116,7 +116,7 @@ fn clients_send_a_text_when_an_object_does_not_fit() {
         let sent = as_sent(&request, typed.clone());
         let given = &sent.parameters.as_ref().unwrap().0["arguments"];
         assert_eq!(given.is_string(), is_text, "{arguments}");
-        assert!(read(&sent).is_ok());
+        assert!(stored_parameters(&sent).is_ok());
         assert!(are_equal(sent.parameters.as_ref().unwrap(), typed.parameters.as_ref().unwrap()));
     }
     // A decision that does not edit a call stays as it was typed.

@@ -9,8 +9,8 @@ use signoff_api::{
 
 use crate::tools::arguments::Arguments;
 
-/// Returns the JSON Schema of the `parameters` of a verdict: that of the request, or `{response: ...}` for a Modify
-/// without one. Returns `None` if the verdict takes none.
+/// Returns the JSON Schema of the `parameters` of a verdict: the schema in the request, or `{response: ...}` for a
+/// Modify without a schema. Returns `None` if the verdict takes no parameters.
 pub fn schema(request: &ApprovalRequest, verdict: Verdict) -> Option<Value> {
     if !verdict.takes(PayloadPart::Parameters) {
         return None;
@@ -46,6 +46,7 @@ pub(crate) fn stored(parameters: &JsonObject) -> JsonObject {
     }
 }
 
+/// Returns parameters with the arguments of a call as one JSON text.
 fn with_text(parameters: &JsonObject) -> JsonObject {
     let mut parameters = parameters.clone();
     let arguments = parameters.0.get(ARGUMENTS).filter(|arguments| arguments.is_object());
@@ -69,9 +70,9 @@ pub fn as_object(parameters: &JsonObject) -> JsonObject {
 
 /// Whether two parameters are equal, independent of the form of the arguments of a call.
 #[must_use]
-pub fn are_equal(one: &JsonObject, other: &JsonObject) -> bool {
+pub fn are_equal(first: &JsonObject, second: &JsonObject) -> bool {
     let text = |parameters| canonical(&as_object(parameters)).ok();
-    text(one).is_some_and(|one| Some(one) == text(other))
+    text(first).is_some_and(|first| Some(first) == text(second))
 }
 
 /// Renders a schema in words: `{route: "billing" or "support", note?: <text>}`. A field with `?` is optional.
@@ -84,7 +85,7 @@ pub fn shape(schema: &Value) -> String {
     }
     match (schema["type"].as_str(), fields(schema)) {
         (Some("object") | None, Some(fields)) => {
-            // If at least one of several fields is needed, no field is marked.
+            // If any of the fields suffices (`minProperties: 1`), no field is marked as optional.
             let marks = |field: &Field<'_>| if field.is_required || schema["minProperties"] == 1 { "" } else { "?" };
             let words = fields.iter().map(|field| format!("{}{}: {}", field.name, marks(field), shape(field.schema)));
             format!("{{{}}}", words.collect::<Vec<_>>().join(", "))
@@ -104,27 +105,29 @@ struct Field<'s> {
     is_required: bool,
 }
 
-/// Returns the fields that a schema names: first the described ones, then those that are only required.
+/// Returns the fields that a schema names: the fields of `properties`, then fields that only `required` names. Returns
+/// `None` if the schema names no field.
 fn fields(schema: &Value) -> Option<Vec<Field<'_>>> {
     let required: Vec<&str> = schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
     let described = schema["properties"].as_object();
     let of_described = described.into_iter().flatten().map(|(name, schema)| (name.as_str(), schema));
     let only_required = required.iter().filter(|name| described.is_none_or(|fields| !fields.contains_key(**name)));
-    let all = of_described.chain(only_required.map(|name| (*name, &Value::Null)));
-    let all = all.map(|(name, schema)| Field { name, schema, is_required: required.contains(&name) });
-    let all: Vec<_> = all.collect();
-    (described.is_some() || !all.is_empty()).then_some(all)
+    let named = of_described.chain(only_required.map(|name| (*name, &Value::Null)));
+    let fields = named.map(|(name, schema)| Field { name, schema, is_required: required.contains(&name) });
+    let fields: Vec<_> = fields.collect();
+    (described.is_some() || !fields.is_empty()).then_some(fields)
 }
 
 /// Returns minimal parameters that match a schema.
 pub fn example(schema: &Value) -> Map<String, Value> {
-    match one(schema) {
+    match example_value(schema) {
         Value::Object(fields) => fields,
         _ => Map::new(),
     }
 }
 
-fn one(schema: &Value) -> Value {
+/// Returns a minimal value that matches a schema.
+fn example_value(schema: &Value) -> Value {
     let of_pattern = || schema.get("pattern").and_then(|_| schema["examples"].get(0));
     if let Some(only) = schema.get("const").or_else(|| schema["enum"].get(0)).or_else(of_pattern) {
         return only.clone();
@@ -134,13 +137,13 @@ fn one(schema: &Value) -> Value {
             let is_any_required = fields.iter().any(|field| field.is_required);
             let chosen = fields.iter().filter(|field| field.is_required || !is_any_required);
             let chosen = chosen.take(if is_any_required { fields.len() } else { 1 });
-            Value::Object(chosen.map(|field| (field.name.to_owned(), one(field.schema))).collect())
+            Value::Object(chosen.map(|field| (field.name.to_owned(), example_value(field.schema))).collect())
         }
         (Some("object"), None) => {
             let name = schema["propertyNames"]["enum"][0].as_str().unwrap_or("key");
             Value::Object(Map::from_iter([(name.to_owned(), json!("better"))]))
         }
-        (Some("array"), _) => json!([one(&schema["items"])]),
+        (Some("array"), _) => json!([example_value(&schema["items"])]),
         (Some("integer" | "number"), _) => json!(0),
         (Some("boolean"), _) => json!(true),
         _ => json!("better"),
@@ -167,11 +170,11 @@ mod tests {
         ] {
             let schema = subject.parameters(2).unwrap().0["Modify"].clone();
             assert_eq!((shape(&schema).as_str(), Value::Object(example(&schema))), (words, wanted));
-            fits(&schema);
+            assert_example_matches(&schema);
         }
         let retry = GateSubject::Workers.parameters(2).unwrap().0["Retry"].clone();
         assert_eq!(shape(&retry), "{workers: [<integer>, ...]}");
-        fits(&retry);
+        assert_example_matches(&retry);
     }
 
     #[test]
@@ -180,16 +183,16 @@ mod tests {
             "state": {"enum": ["paid", "open"]}, "note": {"type": "string"}, "kind": {"const": "refund"},
         }});
         assert_eq!(shape(&schema), r#"{state: "paid" or "open", note?: <text>, kind?: "refund", amount: <any>}"#);
-        fits(&schema);
+        assert_example_matches(&schema);
         let only = json!({"type": "object", "required": ["state"]});
         assert_eq!(shape(&only), "{state: <any>}");
-        fits(&only);
+        assert_example_matches(&only);
         let any = json!({"type": "object", "properties": {"note": {"type": "string"}}});
         assert_eq!(shape(&any), "{note?: <text>}");
     }
 
-    fn fits(schema: &Value) {
-        let judge = Schema::compile(&JsonObject(schema.as_object().unwrap().clone())).unwrap();
-        assert_eq!(judge.is_valid(&Value::Object(example(schema))), Ok(true), "{schema}");
+    fn assert_example_matches(schema: &Value) {
+        let compiled = Schema::compile(&JsonObject(schema.as_object().unwrap().clone())).unwrap();
+        assert_eq!(compiled.is_valid(&Value::Object(example(schema))), Ok(true), "{schema}");
     }
 }

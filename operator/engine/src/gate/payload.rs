@@ -30,7 +30,7 @@ pub(crate) struct Payload {
 /// Parses the payload of a decision.
 ///
 /// # Errors
-/// One sentence for the author: the problem and the remedy.
+/// One sentence for the author of the decision: the problem and the remedy.
 pub(crate) fn parse(request: &ApprovalRequest, decision: &Decision) -> Result<Payload, String> {
     if decision.grant.is_some() {
         return Err(Grant::REFUSED.to_owned());
@@ -42,9 +42,10 @@ pub(crate) fn parse(request: &ApprovalRequest, decision: &Decision) -> Result<Pa
     let mut payload = Payload::default();
     for (part, _) in decision.verdict.rules().payload {
         match part {
-            PayloadPart::Parameters => payload.parameters = parameters(request, decision)?,
+            PayloadPart::Parameters => payload.parameters = checked_parameters(request, decision)?,
             PayloadPart::Answer => {
-                payload.answers = Some(response(request, answers(request.form.as_ref(), decision)?)?)
+                let answers = checked_answers(request.form.as_ref(), decision)?;
+                payload.answers = Some(check_response(request, answers)?);
             }
             PayloadPart::Guidance => payload.guidance = decision.guidance.as_deref().map(text::clean),
             PayloadPart::EscalateTo | PayloadPart::Grant => {}
@@ -53,30 +54,29 @@ pub(crate) fn parse(request: &ApprovalRequest, decision: &Decision) -> Result<Pa
     Ok(payload)
 }
 
-/// Returns the parameters of a verdict, checked against the request. Only Modify must have some.
-fn parameters(request: &ApprovalRequest, decision: &Decision) -> Result<Option<JsonObject>, String> {
+/// Returns the parameters of a verdict, checked against the request. Modify requires parameters.
+fn checked_parameters(request: &ApprovalRequest, decision: &Decision) -> Result<Option<JsonObject>, String> {
     let verdict = decision.verdict;
     let schemas = request.parameters.as_ref().map(|schemas| &schemas.0);
     let schema = schemas.and_then(|schemas| schemas.get(verdict.name()));
     match (schema, &decision.parameters) {
-        (None, _) if verdict == Verdict::Modify => modification(decision).map(Some),
+        (None, _) if verdict == Verdict::Modify => replaced_response(decision).map(Some),
         (None, None) => Ok(None),
         (None, Some(_)) => Err("Retry asks this gate again and takes no parameters: leave them out".to_owned()),
         (Some(_), None) if verdict == Verdict::Retry => Ok(None),
         (Some(schema), None) => Err(format!("{verdict} needs parameters: {}", text::display(&shape(schema), 300))),
         (Some(schema), Some(given)) => {
-            let read = match given.0.get(ARGUMENTS).filter(|_| request.is_about_call()) {
+            let parsed = match given.0.get(ARGUMENTS).filter(|_| request.is_about_call()) {
                 Some(arguments) => with_arguments(given, arguments)?,
                 None => given.clone(),
             };
-            let judged = Schema::of_value(schema)?.check(&Value::Object(read.0.clone()));
-            if let Err((place, problem)) = judged {
+            if let Err((place, problem)) = Schema::of_value(schema)?.check(&Value::Object(parsed.0.clone())) {
                 let place = place.replace('/', ".");
                 let problem = text::display(&problem, 300);
                 return Err(format!("parameters{}: {problem}: give {}", text::display(&place, 120), shape(schema)));
             }
             assert_exact(given)?;
-            Ok(Some(parameters::stored(&read)))
+            Ok(Some(parameters::stored(&parsed)))
         }
     }
 }
@@ -89,8 +89,8 @@ fn with_arguments(given: &JsonObject, arguments: &Value) -> Result<JsonObject, S
     Ok(read)
 }
 
-/// Returns the answers, if their text fits the schema of the response.
-fn response(request: &ApprovalRequest, answers: BTreeMap<String, Answer>) -> Result<BTreeMap<String, Answer>, String> {
+/// Returns the answers unchanged if their text matches the schema of the response in the request.
+fn check_response(request: &ApprovalRequest, answers: BTreeMap<String, Answer>) -> Result<BTreeMap<String, Answer>, String> {
     let schemas = request.parameters.as_ref().map(|schemas| &schemas.0);
     let Some(schema) = schemas.and_then(|schemas| schemas.get(Verdict::Respond.name())) else { return Ok(answers) };
     let text = as_text(request.form.as_ref(), &answers);
@@ -103,12 +103,13 @@ fn response(request: &ApprovalRequest, answers: BTreeMap<String, Answer>) -> Res
     }
 }
 
-/// Returns the parameters of a Modify, which replaces the response of the reviewed step at this kind of gate.
-fn modification(decision: &Decision) -> Result<JsonObject, String> {
+/// Returns the parameters of a Modify at a gate without a schema, where Modify replaces the response of the reviewed
+/// step.
+fn replaced_response(decision: &Decision) -> Result<JsonObject, String> {
     let remedy = "give parameters: {response: …}, the text to go on with";
     let Some(parameters) = &decision.parameters else { return Err(format!("Modify needs parameters: {remedy}")) };
-    if let Some(stranger) = parameters.0.keys().find(|key| *key != "response") {
-        return Err(format!("parameters.{} is not known here: {remedy}", text::display(stranger, 63)));
+    if let Some(unknown) = parameters.0.keys().find(|key| *key != "response") {
+        return Err(format!("parameters.{} is not known here: {remedy}", text::display(unknown, 63)));
     }
     if !parameters.0.contains_key("response") {
         return Err(format!("parameters.response is missing: {remedy}"));
@@ -125,8 +126,8 @@ fn assert_exact(parameters: &JsonObject) -> Result<(), String> {
     }
 }
 
-/// Returns the checked answer to each question.
-fn answers(form: Option<&Form>, decision: &Decision) -> Result<BTreeMap<String, Answer>, String> {
+/// Returns the checked answer to each question by its id, without the questions that are left out.
+fn checked_answers(form: Option<&Form>, decision: &Decision) -> Result<BTreeMap<String, Answer>, String> {
     let Some(form) = form else { return Err("this gate has no question: leave response and answers out".to_owned()) };
     let given = match (&decision.response, &decision.answers) {
         (Some(response), None) => match form.questions.as_slice() {
@@ -143,10 +144,10 @@ fn answers(form: Option<&Form>, decision: &Decision) -> Result<BTreeMap<String, 
         (None, Some(answers)) => answers.clone(),
         _ => return Err("give response or answers, and not both".to_owned()),
     };
-    if let Some(stranger) = given.keys().find(|id| !form.questions.iter().any(|q| q.id == **id)) {
-        return Err(format!("answers.{}: this gate has no such question; leave it out", text::display(stranger, 63)));
+    if let Some(unknown) = given.keys().find(|id| !form.questions.iter().any(|q| q.id == **id)) {
+        return Err(format!("answers.{}: this gate has no such question; leave it out", text::display(unknown, 63)));
     }
-    let mut read = BTreeMap::new();
+    let mut checked = BTreeMap::new();
     for question in &form.questions {
         let answer = given.get(&question.id).filter(|answer| !answer.options.is_empty() || answer.text.is_some());
         let is_blank = |answer: &Answer| {
@@ -157,61 +158,62 @@ fn answers(form: Option<&Form>, decision: &Decision) -> Result<BTreeMap<String, 
                 return Err(format!("answers.{} is empty, and it is required", question.id));
             }
             Some(answer) => {
-                let answer = answer_to(question, answer).map_err(|why| format!("answers.{}: {why}", question.id))?;
-                read.insert(question.id.clone(), answer);
+                let answer = check_answer(question, answer).map_err(|why| format!("answers.{}: {why}", question.id))?;
+                checked.insert(question.id.clone(), answer);
             }
             None if question.may_be_left_out() => {}
             None => return Err(format!("answers.{} is missing, and it is required", question.id)),
         }
     }
-    Ok(read)
+    Ok(checked)
 }
 
-fn answer_to(question: &Question, answer: &Answer) -> Result<Answer, String> {
-    let mut read = Answer::default();
+/// Returns an answer with its chosen options in the order of the form. A text that names an option chooses that option.
+fn check_answer(question: &Question, answer: &Answer) -> Result<Answer, String> {
+    let mut checked = Answer::default();
     for chosen in &answer.options {
         match question.options.iter().find(|o| o.id == *chosen) {
-            Some(option) if !read.options.contains(&option.id) => read.options.push(option.id.clone()),
+            Some(option) if !checked.options.contains(&option.id) => checked.options.push(option.id.clone()),
             Some(_) => {}
             None => {
-                return Err(format!("{} is not an option: choose from {}", text::display(chosen, 63), ids(question)));
+                return Err(format!("{} is not an option: choose from {}", text::display(chosen, 63), option_ids(question)));
             }
         }
     }
     if let Some(given) = &answer.text {
         match question.option_named(given.trim()) {
-            Some(option) if !read.options.contains(&option.id) => read.options.push(option.id.clone()),
+            Some(option) if !checked.options.contains(&option.id) => checked.options.push(option.id.clone()),
             Some(_) => {}
             None => {
                 // The checked text is the same that is stored and read later.
                 let given = text::clean(given);
                 check_text(question, &given)?;
-                read.text = Some(given);
+                checked.text = Some(given);
             }
         }
     }
-    if read.options.len() > 1 && question.multiple != Some(true) {
-        return Err(format!("choose one of {}", ids(question)));
+    if checked.options.len() > 1 && question.multiple != Some(true) {
+        return Err(format!("choose one of {}", option_ids(question)));
     }
-    let place = |id: &String| question.options.iter().position(|o| o.id == *id);
-    read.options.sort_by_key(place);
-    Ok(read)
+    let position = |id: &String| question.options.iter().position(|o| o.id == *id);
+    checked.options.sort_by_key(position);
+    Ok(checked)
 }
 
-fn ids(question: &Question) -> String {
+fn option_ids(question: &Question) -> String {
     question.options.iter().map(|o| o.id.as_str()).collect::<Vec<_>>().join(", ")
 }
 
 /// Checks a text against its question: an option, or a free text with limits of length, pattern and schema.
 ///
 /// # Errors
-/// One sentence for the author.
+/// One sentence for the author of the answer.
 pub(crate) fn check_text(question: &Question, given: &str) -> Result<(), String> {
     if question.option_named(given.trim()).is_some() {
         return Ok(());
     }
     if !question.takes_text() {
-        return Err(format!("choose one of {}", ids(question)));
+        return Err(format!("choose one of {}", option_ids(question)));
     }
     endless::meet("answer", given);
     let length = given.chars().count();
@@ -225,8 +227,8 @@ pub(crate) fn check_text(question: &Question, given: &str) -> Result<(), String>
         return Err(question.error_message.clone().unwrap_or_else(|| format!("the whole answer must match {pattern}")));
     }
     if let Some(schema) = &question.schema {
-        let read = json::read(given).or_else(|_| serde_json::from_str(given));
-        let value = read.map_err(|why| format!("it must be JSON: {why}"))?;
+        let parsed = json::read(given).or_else(|_| serde_json::from_str(given));
+        let value = parsed.map_err(|why| format!("it must be JSON: {why}"))?;
         if let Err((place, problem)) = Schema::compile(schema)?.check(&value) {
             let place = if place.is_empty() { "the answer".to_owned() } else { place };
             return Err(format!("{}: {}", text::display(&place, 120), text::display(&problem, 400)));
@@ -239,7 +241,7 @@ pub(crate) fn check_text(question: &Question, given: &str) -> Result<(), String>
 /// question.
 ///
 /// # Errors
-/// The question without a valid default.
+/// One sentence about a question without a valid default.
 pub(crate) fn default_answers(form: Option<&Form>, default: Option<&str>) -> Result<BTreeMap<String, Answer>, String> {
     let questions = form.map_or(&[][..], |form| form.questions.as_slice());
     if default.is_some() && questions.len() > 1 {
@@ -250,7 +252,7 @@ pub(crate) fn default_answers(form: Option<&Form>, default: Option<&str>) -> Res
         match default.or(question.default.as_deref()) {
             Some(given) => {
                 let given = Answer { options: Vec::new(), text: Some(given.to_owned()) };
-                let answer = answer_to(question, &given).map_err(|why| format!("question {}: {why}", question.id))?;
+                let answer = check_answer(question, &given).map_err(|why| format!("question {}: {why}", question.id))?;
                 answers.insert(question.id.clone(), answer);
             }
             None if question.may_be_left_out() => {}
@@ -264,14 +266,14 @@ pub(crate) fn default_answers(form: Option<&Form>, default: Option<&str>) -> Res
 /// lines.
 pub(crate) fn as_text(form: Option<&Form>, answers: &BTreeMap<String, Answer>) -> String {
     let questions = form.map_or(&[][..], |form| form.questions.as_slice());
-    let one = |question: &Question, answer: &Answer| {
+    let answer_text = |question: &Question, answer: &Answer| {
         let labels = answer.options.iter().map(|id| {
             question.options.iter().find(|o| o.id == *id).map_or(id.as_str(), signoff_api::gate::Choice::label)
         });
         labels.chain(answer.text.as_deref()).collect::<Vec<_>>().join(", ")
     };
     let answered: Vec<_> =
-        questions.iter().filter_map(|q| answers.get(&q.id).map(|answer| (q, one(q, answer)))).collect();
+        questions.iter().filter_map(|q| answers.get(&q.id).map(|answer| (q, answer_text(q, answer)))).collect();
     match (questions.len(), answered.as_slice()) {
         (1, [(_, text)]) => text.clone(),
         _ => answered.iter().map(|(q, text)| format!("{}: {text}", q.id)).collect::<Vec<_>>().join("\n"),

@@ -14,9 +14,9 @@ use signoff_api::{
 pub(crate) enum GateSubject {
     /// The step at this position of its list, or no step.
     Step(Option<usize>),
-    /// The chosen route, one of these.
+    /// The chosen route. The names are those of all routes.
     Route(Vec<String>),
-    /// The parts of the divided work, up to this number.
+    /// The subtasks of the divided work, at most this number.
     Subtasks(usize),
     /// A draft with its evaluation.
     Draft,
@@ -24,7 +24,7 @@ pub(crate) enum GateSubject {
     Workers,
     /// The joined results of the branches or workers.
     Result,
-    /// The outputs of the run. True if an agent can revise them.
+    /// The outputs of the run. The value is true if an agent can revise the outputs.
     Final(bool),
     /// The response of a step.
     Output,
@@ -53,17 +53,18 @@ impl GateSubject {
         }
     }
 
-    /// Whether Modify can replace it.
+    /// Whether Modify can replace the subject.
     pub(crate) fn is_replaceable(&self) -> bool {
         !matches!(self, Self::Step(None) | Self::Failure([]) | Self::Question)
     }
 
-    /// Whether it is the step of a tool, which cannot be changed: arguments are edited at the gates before the tool.
+    /// Whether the subject is the step of a tool. People cannot change that step, because they edit the arguments at
+    /// the gates before the tool.
     pub(crate) fn is_of_tool(&self) -> bool {
         matches!(self, Self::Start([]) | Self::Failure([]))
     }
 
-    /// Returns the remedy for a verdict without a meaning here, or `None`.
+    /// Returns the remedy for a verdict that has no meaning at a gate with this subject, or `None`.
     pub(crate) fn remedy(&self, verdict: Verdict) -> Option<&'static str> {
         const WRITTEN_BY_NO_AGENT: &str = "no agent could write it again: allow Modify or Respond";
         const WAITS_FOR_AN_ANSWER: &str = "the agent waits for an answer: allow Respond or Skip";
@@ -96,7 +97,7 @@ impl GateSubject {
         matches!(self, Self::Step(_) | Self::Result | Self::Call(_) | Self::Question)
     }
 
-    /// Returns the verdicts that are allowed by default.
+    /// Returns the verdicts that a gate without `allowedVerdicts` allows.
     pub(crate) fn default_verdicts(&self, hitl: &HitlStep) -> Vec<Verdict> {
         match self {
             Self::Call(_) => {
@@ -107,38 +108,38 @@ impl GateSubject {
             _ => {}
         }
         let questions = || hitl.form.iter().flat_map(|form| &form.questions);
-        let options = questions().next().is_some() && questions().all(|q| !q.takes_text());
-        let answers = hitl.threshold.unwrap_or(1) == 1 || options;
-        let mut usual = match self {
+        let has_only_options = questions().next().is_some() && questions().all(|q| !q.takes_text());
+        let can_respond = hitl.threshold.unwrap_or(1) == 1 || has_only_options;
+        let mut verdicts = match self {
             Self::Failure(_) => vec![Verdict::Retry, Verdict::Skip, Verdict::Reject],
             Self::Workers => vec![Verdict::Approve, Verdict::Retry, Verdict::Reject],
             _ => vec![Verdict::Approve, Verdict::Reject],
         };
-        // The choice of the next steps is not allowed by default.
-        let chooses = match self {
+        // A Modify of the input of a step that begins, or of the image of a container, is not allowed by default.
+        let needs_explicit_modify = match self {
             Self::Start(_) => true,
             Self::Failure(fields) => fields.contains(&"image"),
             _ => false,
         };
-        if self.is_replaceable() && !chooses {
-            usual.push(Verdict::Modify);
+        if self.is_replaceable() && !needs_explicit_modify {
+            verdicts.push(Verdict::Modify);
         }
         // The replacement of a final answer is not allowed by default.
-        if answers && !matches!(self, Self::Workers | Self::Final(_) | Self::Start(_) | Self::Failure(_)) {
-            usual.push(Verdict::Respond);
+        if can_respond && !matches!(self, Self::Workers | Self::Final(_) | Self::Start(_) | Self::Failure(_)) {
+            verdicts.push(Verdict::Respond);
         }
         // A response to a form approves the step.
-        if matches!(self, Self::Start(_)) && hitl.form.is_some() && answers {
-            usual.push(Verdict::Respond);
+        if matches!(self, Self::Start(_)) && hitl.form.is_some() && can_respond {
+            verdicts.push(Verdict::Respond);
         }
-        usual.push(Verdict::Abort);
-        usual
+        verdicts.push(Verdict::Abort);
+        verdicts
     }
 
-    /// Returns a JSON Schema of `parameters` for each verdict, or `None` if it is the response of a step. `parts` is
-    /// the number of parts of the shown text.
+    /// Returns a JSON Schema of `parameters` for each verdict, or `None` if Modify replaces the response of a step.
+    /// `parts` is the number of parts of the shown text.
     pub(crate) fn parameters(&self, parts: usize) -> Option<JsonObject> {
-        let one = |field: &str, schema: serde_json::Value| {
+        let modify_of = |field: &str, schema: serde_json::Value| {
             json!({"Modify": {"type": "object", "required": [field], "additionalProperties": false,
                 "properties": {field: schema}}})
         };
@@ -148,16 +149,16 @@ impl GateSubject {
             Self::Step(_) | Self::Result | Self::Final(_) | Self::Output | Self::Call(_) | Self::Question => {
                 return None;
             }
-            Self::Route(names) => one("route", json!({"enum": names})),
+            Self::Route(names) => modify_of("route", json!({"enum": names})),
             Self::Subtasks(most) => {
                 let task = json!({"type": "object", "required": ["task"], "properties": {"task": text()}});
-                one("subtasks", json!({"type": "array", "maxItems": most, "items": task}))
+                modify_of("subtasks", json!({"type": "array", "maxItems": most, "items": task}))
             }
-            Self::Draft => one("draft", text()),
+            Self::Draft => modify_of("draft", text()),
             Self::Workers => {
                 let numbers: Vec<_> = (0..parts).map(|at| at.to_string()).collect();
                 let mut schemas =
-                    one("workers", json!({"type": "object", "minProperties": 1, "propertyNames": {"enum": numbers}}));
+                    modify_of("workers", json!({"type": "object", "minProperties": 1, "propertyNames": {"enum": numbers}}));
                 let last = parts.saturating_sub(1);
                 schemas["Retry"] = json!({"type": "object", "required": ["workers"], "additionalProperties": false,
                     "properties": {"workers": {"type": "array", "minItems": 1, "items": {"type": "integer", "minimum": 0, "maximum": last}}}});
@@ -180,7 +181,8 @@ pub(crate) fn form(hitl: &HitlStep, allowed: &[Verdict]) -> Option<Form> {
     own.or_else(|| allowed.contains(&Verdict::Respond).then(plain))
 }
 
-/// Returns the allowed verdicts.
+/// Returns the verdicts that the author allows, or the default verdicts of the subject. Modify is removed for the step
+/// of a tool.
 pub(crate) fn allowed(hitl: &HitlStep, subject: &GateSubject) -> Vec<Verdict> {
     let mut allowed =
         if hitl.allowed_verdicts.is_empty() { subject.default_verdicts(hitl) } else { hitl.allowed_verdicts.clone() };

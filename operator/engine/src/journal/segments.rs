@@ -17,8 +17,8 @@ use signoff_api::{
 
 use super::{Entry, Journal};
 
-/// A segment has a sixteenth of the bytes in the segments before it, or [`JournalLimits::segment`] if that is more. So
-/// the Workflow of a short run stays small, and a long run has few segments.
+/// The divisor for the size of a new segment: a sixteenth of the bytes in earlier segments, but at least
+/// [`JournalLimits::segment`]. So the Workflow of a short run stays small, and a long run has few segments.
 const SHARE: usize = 16;
 
 /// The shared records of a segment; a clone is cheap.
@@ -39,16 +39,16 @@ pub struct JournalLimits {
 }
 
 impl Default for JournalLimits {
-    /// About forty records stay in the Workflow: each write sends, stores and shows all of them. With half as many more
-    /// a turn of an agent costs an eighth more, and with a quarter of them a thirteenth more because of its segments.
+    /// Returns limits with which about forty records stay in the Workflow. More records make each write of the status
+    /// larger, and fewer records make more segments: both cost measurably more for each turn of an agent.
     fn default() -> Self {
         Self { steps: 16 * 1024, segment: 13 * 1024, largest: 192 * 1024 }
     }
 }
 
 impl JournalLimits {
-    /// Returns the limits of a journal with `moved` bytes in segments.
-    fn beside(self, moved: usize) -> Self {
+    /// Returns the limits for the next segment of a journal with `moved` bytes in segments.
+    fn after_moving(self, moved: usize) -> Self {
         let segment = (moved / SHARE).min(self.largest).max(self.segment);
         Self { steps: self.steps + segment - self.segment, segment, ..self }
     }
@@ -59,16 +59,16 @@ impl JournalLimits {
 pub struct NewSegment {
     /// The digest of the content, which is its name.
     pub digest: Digest,
-    /// Its content.
+    /// The content: a JSON list of the records.
     pub text: String,
-    /// The records in it.
+    /// The records of `text`, parsed.
     pub records: SharedRecords,
 }
 
 /// The reason why a journal cannot be read from a status.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum JournalError {
-    /// These segments have to be fetched first.
+    /// The caller must fetch the segments with these digests first.
     #[error("{} segments of the journal are not loaded", .0.len())]
     Missing(BTreeSet<Digest>),
     /// A part of the journal is missing, and no segment is named.
@@ -113,7 +113,7 @@ impl Journal {
         let folded = folded.flat_map(|records| records.iter()).map(|r| Entry { record: Arc::clone(r), folded: true });
         let open = status.steps.iter().map(|r| Entry { record: Arc::new(r.clone()), folded: false });
         let mut entries: Vec<Entry> = folded.chain(open).collect();
-        // A record that was open when later ones were moved out has begun before them.
+        // A record that was unfinished when later records moved into a segment has begun before those records.
         entries.sort_by_key(|entry| entry.record.seq);
         Ok(Self::from_entries(status.seq, entries, status.segments.clone()))
     }
@@ -131,35 +131,36 @@ impl Journal {
     }
 
     /// Moves the oldest finished records into segments if the records in the Workflow exceed their limit. Unfinished
-    /// records stay in place, so that patches of them and tests for them find them. A journal without new records is
-    /// not changed, so that nothing is written for it.
+    /// records keep their positions in `status.steps`, so that JSON patches of the status find them. A journal without
+    /// new records is not changed, so that nothing is written.
     ///
     /// # Errors
     /// A record that cannot be written as JSON.
-    pub fn fold_finished(&mut self, room: &JournalLimits) -> Result<Vec<NewSegment>, serde_json::Error> {
+    pub fn fold_finished(&mut self, limits: &JournalLimits) -> Result<Vec<NewSegment>, serde_json::Error> {
         let mut folded = Vec::new();
         if !self.changed {
             return Ok(folded);
         }
         let moved = self.segments.iter().map(|segment| usize::try_from(segment.size).unwrap_or_default()).sum();
-        let room = room.beside(moved);
-        let (mut stands, mut finished) = (0_usize, 0_usize);
+        let limits = limits.after_moving(moved);
+        let (mut open_bytes, mut finished) = (0_usize, 0_usize);
         for entry in self.entries.iter().filter(|entry| !entry.folded) {
             let bytes = json_bytes(&*entry.record)?;
-            stands += bytes;
+            open_bytes += bytes;
             finished += if entry.record.phase.is_end() { bytes } else { 0 };
         }
-        // If open records exceed the limit, the others wait until they fill a segment.
-        while stands > room.steps && finished >= room.segment && self.segments.len() < MAX_SEGMENTS {
-            let Some(segment) = self.fold(room.segment)? else { break };
-            stands = stands.saturating_sub(segment.text.len());
+        // If unfinished records exceed the limit, finished records stay until they fill a segment.
+        while open_bytes > limits.steps && finished >= limits.segment && self.segments.len() < MAX_SEGMENTS {
+            let Some(segment) = self.fold(limits.segment)? else { break };
+            open_bytes = open_bytes.saturating_sub(segment.text.len());
             finished = finished.saturating_sub(segment.text.len());
             folded.push(segment);
         }
         Ok(folded)
     }
 
-    /// Moves the oldest finished records into a segment of at most `most` bytes. Returns `None` if there are none.
+    /// Moves the oldest finished records into a segment of at most `most` bytes, but at least one record. Returns
+    /// `None` without finished records.
     fn fold(&mut self, most: usize) -> Result<Option<NewSegment>, serde_json::Error> {
         let (mut text, mut records) = (String::from("["), Vec::new());
         for entry in self.entries.iter_mut().filter(|entry| !entry.folded && entry.record.phase.is_end()) {

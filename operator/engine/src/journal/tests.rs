@@ -77,10 +77,10 @@ fn a_finished_record_never_changes() {
 fn a_lookup_in_a_long_journal_reads_one_record() {
     let mut journal = Journal::default();
     (0..1000).for_each(|at| add(&mut journal, &format!("step-{at}")));
-    let (found, looked) = reads::of(|| journal.get("step-700", 1).is_some());
-    assert_eq!((found, looked), (true, 1));
-    let (copy, looked) = reads::of(|| journal.clone());
-    assert_eq!((copy, looked), (journal, 0), "a copy shares its records");
+    let (is_found, reads) = reads::of(|| journal.get("step-700", 1).is_some());
+    assert_eq!((is_found, reads), (true, 1));
+    let (copy, reads) = reads::of(|| journal.clone());
+    assert_eq!((copy, reads), (journal, 0), "a copy shares its records");
 }
 
 #[test]
@@ -94,8 +94,8 @@ fn records_under_a_path_are_found_without_reading_other_records() {
     assert_eq!(under("c/"), ["c/b/x"]);
     assert_eq!(under("d"), Vec::<&str>::new());
     assert_eq!(under("").len(), 7);
-    let (_, looked) = reads::of(|| under("b/"));
-    assert!(looked <= 4, "{looked}");
+    let (_, reads) = reads::of(|| under("b/"));
+    assert!(reads <= 4, "{reads}");
 }
 
 #[test]

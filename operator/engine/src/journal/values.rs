@@ -1,4 +1,4 @@
-//! The long values of a run: the references to them, their total size, and the check whether one more fits.
+//! The long values of a run: their references, their total size, and the check whether another value fits.
 //!
 //! Pure: the caller stores the values.
 
@@ -20,9 +20,9 @@ pub(crate) const MAX_VALUE: usize = 900 * 1024;
 /// The limits of the long values of a run, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ValueLimits {
-    /// For every run.
+    /// The maximum size of all long values of one run.
     pub of_run: u64,
-    /// The bytes that other runs leave in the namespace.
+    /// The bytes that other runs leave of the limit of the namespace. `u64::MAX` without such a limit.
     pub left_in_namespace: u64,
 }
 
@@ -33,7 +33,7 @@ impl Default for ValueLimits {
 }
 
 impl ValueLimits {
-    /// Returns an error if the values of a run must not have this size, or `None`.
+    /// Returns the reason why the values of a run exceed a limit with this total size, or `None`.
     fn refuse(&self, bytes: u64) -> Option<String> {
         let Self { of_run, left_in_namespace } = *self;
         if bytes > of_run {
@@ -62,7 +62,7 @@ impl References {
     pub(crate) fn of(journal: &Journal, limits: ValueLimits) -> Self {
         let mut all = Self { limits, ..Self::default() };
         for record in journal.records() {
-            of_record(record).for_each(|reference| all.add(&reference.digest, reference.size));
+            references_of_record(record).for_each(|reference| all.add(&reference.digest, reference.size));
         }
         for segment in journal.segments() {
             all.add(&segment.digest, segment.size);
@@ -77,22 +77,22 @@ impl References {
         }
     }
 
-    /// Checks that the run may also refer to these texts.
+    /// Checks that the values stay within the limits if the run also refers to these texts.
     pub(crate) fn check_fit<'v>(&self, more: impl IntoIterator<Item = &'v str>) -> Result<(), String> {
-        let mut all = BTreeMap::new();
+        let mut added = BTreeMap::new();
         for text in more {
             let digest = Digest::of_bytes(text.as_bytes());
             if !self.sizes.contains_key(&digest) {
-                all.insert(digest, u64::try_from(text.len()).unwrap_or(u64::MAX));
+                added.insert(digest, u64::try_from(text.len()).unwrap_or(u64::MAX));
             }
         }
-        let bytes = all.values().fold(self.bytes, |sum, size| sum.saturating_add(*size));
+        let bytes = added.values().fold(self.bytes, |sum, size| sum.saturating_add(*size));
         // A lower limit does not remove existing values.
         if bytes == self.bytes { Ok(()) } else { self.limits.refuse(bytes).map_or(Ok(()), Err) }
     }
 }
 
-fn of_record(record: &StepRecord) -> impl Iterator<Item = &BlobRef> {
+fn references_of_record(record: &StepRecord) -> impl Iterator<Item = &BlobRef> {
     let log = record.log.as_ref().and_then(|log| log.ref_.as_ref());
     let shows = record.request.iter().flat_map(|facts| &facts.shows);
     record.response_ref.iter().chain(&record.opaque_ref).chain(&record.decision_ref).chain(log).chain(shows)
@@ -107,7 +107,7 @@ pub fn stored(journal: &Journal, status: &WorkflowStatus) -> BTreeMap<Digest, u6
     all.sizes
 }
 
-/// Returns the total size of the values in bytes, or `None` without values.
+/// Returns the total size of the stored values of a run in bytes, or `None` without values.
 #[must_use]
 pub fn bytes(journal: &Journal, status: &WorkflowStatus) -> Option<i64> {
     let sum = stored(journal, status).values().fold(0_u64, |sum, size| sum.saturating_add(*size));

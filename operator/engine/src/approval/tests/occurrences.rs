@@ -4,39 +4,40 @@ use signoff_api::occurrence::{GateEvent, Occurrence};
 
 use super::*;
 
-/// Returns the typed events of the next tally, derived from the stored Approval.
-fn told(open: &mut Approval, now: &Now, owner: OwnerState) -> Vec<Occurrence<GateEvent>> {
+/// Tallies an Approval, stores the new status, and returns the typed events. Each event can also be derived from the
+/// stored Approval.
+fn typed_events(open: &mut Approval, now: &Now, owner: OwnerState) -> Vec<Occurrence<GateEvent>> {
     let result = tally(open, owner, now);
     open.status = Some(result.status);
     let stored: Approval = serde_json::from_value(json!(open)).unwrap();
     let events = result.events.into_iter().filter_map(|event| event.gate);
-    let told: Vec<_> = events.map(|event| Occurrence::stored(event, &stored).unwrap()).collect();
-    for event in &told {
+    let occurrences: Vec<_> = events.map(|event| Occurrence::stored(event, &stored).unwrap()).collect();
+    for event in &occurrences {
         assert!(Occurrence::all_of(&stored).contains(event), "{event:?}: {:?}", Occurrence::all_of(&stored));
     }
-    told
+    occurrences
 }
 
 /// Returns each event with its number and its time, in seconds from the start.
-fn rows(told: &[Occurrence<GateEvent>]) -> Vec<(GateEvent, i64, u64)> {
-    told.iter().map(|told| (told.event, told.number, told.at.since(start()).as_secs())).collect()
+fn rows(events: &[Occurrence<GateEvent>]) -> Vec<(GateEvent, i64, u64)> {
+    events.iter().map(|event| (event.event, event.number, event.at.since(start()).as_secs())).collect()
 }
 
-fn escalating() -> Approval {
+fn approval_with_escalation() -> Approval {
     let chain = json!([{"after": "60s", "to": users(&["olga"])}]);
     approval(json!({"timeout": {"after": "60s", "action": "Escalate", "escalation": chain, "reminderInterval": "20s"}}))
 }
 
 #[test]
 fn a_tally_reports_each_event_of_a_typical_history() {
-    let mut open = escalating();
+    let mut open = approval_with_escalation();
     let mut history = Vec::new();
     for second in [1, 25, 26, 61, 90, 95] {
-        history.extend(told(&mut open, &at(second), OwnerState::Live));
+        history.extend(typed_events(&mut open, &at(second), OwnerState::Live));
     }
-    says(&mut open, "olga", "Approve");
-    history.extend(told(&mut open, &at(100), OwnerState::Live));
-    history.extend(told(&mut open, &at(101), OwnerState::Live));
+    add_vote(&mut open, "olga", "Approve");
+    history.extend(typed_events(&mut open, &at(100), OwnerState::Live));
+    history.extend(typed_events(&mut open, &at(101), OwnerState::Live));
     let expected = [
         (GateEvent::Reminded, 1, 20),
         (GateEvent::Escalated, 1, 61),
@@ -52,16 +53,16 @@ fn a_tally_reports_each_event_of_a_typical_history() {
 #[test]
 fn a_tally_reports_the_kind_of_an_end_without_a_decision() {
     let mut expired = approval(json!({"timeout": {"after": "60s", "action": "Reject"}}));
-    assert_eq!(rows(&told(&mut expired, &at(60), OwnerState::Live)), [(GateEvent::Expired, 1, 60)]);
+    assert_eq!(rows(&typed_events(&mut expired, &at(60), OwnerState::Live)), [(GateEvent::Expired, 1, 60)]);
     let mut cancelled = approval(json!({}));
     let cancel = GateEvent::Decided(ApprovalPhase::Cancelled);
-    assert_eq!(rows(&told(&mut cancelled, &at(5), OwnerState::Finished)), [(cancel, 1, 5)]);
+    assert_eq!(rows(&typed_events(&mut cancelled, &at(5), OwnerState::Finished)), [(cancel, 1, 5)]);
     let mut void = approval(json!({"threshold": 2}));
-    says(&mut void, "alice", "Approve");
+    add_vote(&mut void, "alice", "Approve");
     let other = Now::new(at(5).at, "e2");
-    assert_eq!(rows(&told(&mut void, &other, OwnerState::Live)), [(GateEvent::Superseded, 1, 5)]);
+    assert_eq!(rows(&typed_events(&mut void, &other, OwnerState::Live)), [(GateEvent::Superseded, 1, 5)]);
     let mut overdue = approval(json!({"timeout": {"after": "60s", "action": "Expire"}}));
-    assert_eq!(told(&mut overdue, &at(60), OwnerState::Live), [], "it stays open");
+    assert_eq!(typed_events(&mut overdue, &at(60), OwnerState::Live), [], "it stays open");
 }
 
 #[test]
@@ -75,22 +76,22 @@ fn an_invalid_decision_is_no_event_of_the_gate() {
 
 #[test]
 fn the_time_of_a_level_is_the_time_of_its_escalation() {
-    let mut open = escalating();
+    let mut open = approval_with_escalation();
     assert_eq!(count(&mut open, 25).status.level_at, None);
     assert_eq!(count(&mut open, 60).status.level_at, Some(at(60).at));
-    says(&mut open, "alice", "Approve");
+    add_vote(&mut open, "alice", "Approve");
     assert_eq!(count(&mut open, 70).status.level_at, Some(at(60).at), "also at its end");
 }
 
 #[test]
 fn a_level_without_a_recorded_time_reminds_from_its_deadline() {
-    let mut open = escalating();
+    let mut open = approval_with_escalation();
     open.status = Some(serde_json::from_value(json!({"level": 1, "deadline": at(121).at})).unwrap());
     open.status.as_mut().unwrap().guard_epoch.clone_from(&Some(open.spec.request.guard_epoch.clone()));
     for (second, expected) in [(62, None), (80, None), (81, Some(1)), (90, None), (101, Some(2))] {
-        let told = rows(&told(&mut open, &at(second), OwnerState::Live));
+        let events = rows(&typed_events(&mut open, &at(second), OwnerState::Live));
         assert_eq!(
-            told.first().map(|(event, number, _)| (*event, *number)),
+            events.first().map(|(event, number, _)| (*event, *number)),
             expected.map(|n| (GateEvent::Reminded, n))
         );
     }
@@ -103,10 +104,10 @@ fn reminders_of_a_level_with_a_shortened_deadline_are_on_time() {
         json!({"timeout": {"after": "60s", "action": "Reject", "escalation": chain, "reminderInterval": "20s"}}),
     );
     open.metadata.creation_timestamp = serde_json::from_value(json!(start())).unwrap();
-    says(&mut open, "alice", "Escalate");
+    add_vote(&mut open, "alice", "Escalate");
     let longest = |seconds| Now { max_gate_timeout: Duration::from_secs(3600), ..at(seconds) };
-    assert_eq!(rows(&told(&mut open, &longest(10), OwnerState::Live)), [(GateEvent::Escalated, 1, 10)]);
+    assert_eq!(rows(&typed_events(&mut open, &longest(10), OwnerState::Live)), [(GateEvent::Escalated, 1, 10)]);
     assert_eq!(open.status.as_ref().unwrap().deadline, Some(at(3600).at));
-    assert_eq!(told(&mut open, &longest(11), OwnerState::Live), [], "none is due a second after it was asked");
-    assert_eq!(rows(&told(&mut open, &longest(30), OwnerState::Live)), [(GateEvent::Reminded, 1, 30)]);
+    assert_eq!(typed_events(&mut open, &longest(11), OwnerState::Live), [], "none is due a second after it was asked");
+    assert_eq!(rows(&typed_events(&mut open, &longest(30), OwnerState::Live)), [(GateEvent::Reminded, 1, 30)]);
 }

@@ -61,7 +61,7 @@ fn a_late_second_request_can_be_decided_until_its_deadline() {
     open.spec.request.gate.visit = 2;
     assert!(tally(&open, OwnerState::Live, &at(30)).status.outcome.is_none(), "people can decide it");
     assert!(superseded(&tally(&open, OwnerState::Live, &at(60)).status).is_some(), "no deadline decides it");
-    says(&mut open, "alice", "Approve");
+    add_vote(&mut open, "alice", "Approve");
     count(&mut open, 40);
     assert_eq!(verdict(&open), Some(Verdict::Approve));
 }
@@ -70,11 +70,11 @@ fn a_late_second_request_can_be_decided_until_its_deadline() {
 fn a_late_request_with_a_decision_is_counted_and_never_times_out() {
     let mut open = created(30, "Approve");
     open.spec.request.quorums[0].threshold = 2;
-    says(&mut open, "alice", "Approve");
+    add_vote(&mut open, "alice", "Approve");
     count(&mut open, 31);
     assert_eq!(verdict(&open), None, "it waits for another one");
     let mut decided = open.clone();
-    says(&mut decided, "bob", "Approve");
+    add_vote(&mut decided, "bob", "Approve");
     count(&mut decided, 32);
     assert_eq!(verdict(&decided), Some(Verdict::Approve));
     count(&mut open, 60);
@@ -83,20 +83,20 @@ fn a_late_request_with_a_decision_is_counted_and_never_times_out() {
 
 #[test]
 fn a_deadline_does_not_approve_after_an_outage_of_half_the_time() {
-    let ends = |action: &str, outages: &[(u64, u64)]| {
+    let verdict_after = |action: &str, outages: &[(u64, u64)]| {
         let open = approval(json!({"timeout": {"after": "60s", "action": action, "default": "later"}}));
         let outages = outages.iter().map(|(from, to)| (at(*from).at, at(*to).at)).collect();
         let result = tally(&open, OwnerState::Live, &Now { outages, ..at(70) });
         superseded_or_verdict(&result.status)
     };
     for action in ["Approve", "Default", "Skip"] {
-        assert_eq!(ends(action, &[(10, 41)]), None, "{action}: 31 of 60 s");
-        assert_eq!(ends(action, &[(0, 16), (40, 56)]), None, "{action}: 32 of 60 s in two");
-        assert!(ends(action, &[(10, 40)]).is_some(), "{action}: half of it");
-        assert!(ends(action, &[(60, 70)]).is_some(), "{action}: after its time");
+        assert_eq!(verdict_after(action, &[(10, 41)]), None, "{action}: 31 of 60 s");
+        assert_eq!(verdict_after(action, &[(0, 16), (40, 56)]), None, "{action}: 32 of 60 s in two");
+        assert!(verdict_after(action, &[(10, 40)]).is_some(), "{action}: half of it");
+        assert!(verdict_after(action, &[(60, 70)]).is_some(), "{action}: after its time");
     }
     for action in ["Reject", "Abort", "Retry"] {
-        assert!(ends(action, &[(0, 60)]).is_some(), "{action} lets nothing through");
+        assert!(verdict_after(action, &[(0, 60)]).is_some(), "{action} lets nothing through");
     }
 }
 
@@ -135,7 +135,7 @@ fn a_deadline_ends_an_approval_with_its_action() {
 #[test]
 fn a_decision_before_the_expiry_is_committed_wins() {
     let mut open = approval(json!({}));
-    says(&mut open, "alice", "Approve");
+    add_vote(&mut open, "alice", "Approve");
     count(&mut open, 4000);
     assert_eq!(verdict(&open), Some(Verdict::Approve));
 }
@@ -158,7 +158,7 @@ fn an_expired_timeout_keeps_the_approval_open() {
     let mut open = approval(json!({"timeout": {"after": "60s", "action": "Expire"}}));
     let result = count(&mut open, 60);
     assert_eq!((result.status.phase, result.wake_at), (ApprovalPhase::Overdue, None));
-    says(&mut open, "alice", "Retry");
+    add_vote(&mut open, "alice", "Retry");
     count(&mut open, 99999);
     assert_eq!(verdict(&open), Some(Verdict::Retry));
 }

@@ -10,8 +10,8 @@ fn reason(approval: &Approval) -> String {
     outcome.reason.unwrap()
 }
 
-/// Returns an Approval with a quorum of two whose votes count together for half a minute.
-fn aging(more: Value) -> Approval {
+/// Returns an Approval with a quorum of two, whose votes count together for 30 s.
+fn approval_with_vote_age(more: Value) -> Approval {
     let mut fields = json!({"threshold": 2, "maxVoteAge": "30s"});
     fields.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
     approval(fields)
@@ -20,17 +20,17 @@ fn aging(more: Value) -> Approval {
 #[test]
 fn a_voided_vote_is_named_in_the_reason_and_in_an_event() {
     let mut open = approval(json!({"threshold": 2}));
-    says(&mut open, "alice", "Approve");
+    add_vote(&mut open, "alice", "Approve");
     count(&mut open, 1);
-    says(&mut open, "bob", "Reject");
+    add_vote(&mut open, "bob", "Reject");
     let result = count_in(&mut open, "e2");
     assert!(reason(&open).contains("the votes of alice, bob cannot be trusted"), "{}", reason(&open));
     assert!(reason(&open).starts_with(Outcome::UNGUARDED));
-    let told: Vec<_> = result.events.iter().filter(|event| event.reason.name() == "VotesVoided").collect();
-    assert_eq!(told.len(), 1);
+    let voided: Vec<_> = result.events.iter().filter(|event| event.reason.name() == "VotesVoided").collect();
+    assert_eq!(voided.len(), 1);
     assert!(
-        told[0].reason.is_warning() && told[0].message.ends_with("the votes of alice (Approve), bob (Reject)"),
-        "{told:?}"
+        voided[0].reason.is_warning() && voided[0].message.ends_with("the votes of alice (Approve), bob (Reject)"),
+        "{voided:?}"
     );
 }
 
@@ -44,19 +44,19 @@ fn an_approval_without_votes_reports_no_void_votes() {
 
 #[test]
 fn a_quorum_counts_only_votes_within_the_maximum_age() {
-    let mut open = aging(json!({}));
-    says(&mut open, "alice", "Approve");
+    let mut open = approval_with_vote_age(json!({}));
+    add_vote(&mut open, "alice", "Approve");
     assert_eq!(count(&mut open, 1).wake_at, Some(at(31).at), "the moment at which the vote is too old");
-    says(&mut open, "bob", "Approve");
+    add_vote(&mut open, "bob", "Approve");
     let result = count(&mut open, 31);
     assert!(reason(&open).starts_with(Outcome::VOTES_TOO_OLD) && reason(&open).contains("the votes of alice, bob;"));
     assert_eq!(result.due, Some(at(31).at), "compared with the API server's own time");
     assert_eq!(open.spec.decisions.len(), 2, "no vote is removed");
 
-    let mut open = aging(json!({}));
-    says(&mut open, "alice", "Approve");
+    let mut open = approval_with_vote_age(json!({}));
+    add_vote(&mut open, "alice", "Approve");
     count(&mut open, 1);
-    says(&mut open, "bob", "Approve");
+    add_vote(&mut open, "bob", "Approve");
     count(&mut open, 30);
     assert_eq!(verdict(&open), Some(Verdict::Approve));
 }
@@ -64,35 +64,35 @@ fn a_quorum_counts_only_votes_within_the_maximum_age() {
 #[test]
 fn an_old_vote_counts_without_a_maximum_age() {
     let mut open = approval(json!({"threshold": 2}));
-    says(&mut open, "alice", "Approve");
+    add_vote(&mut open, "alice", "Approve");
     count(&mut open, 1);
-    says(&mut open, "bob", "Approve");
+    add_vote(&mut open, "bob", "Approve");
     count(&mut open, 59);
     assert_eq!(verdict(&open), Some(Verdict::Approve));
 }
 
 #[test]
 fn rejects_by_threshold_can_be_too_old_and_a_single_reject_cannot() {
-    let mut open = aging(json!({"rejectPolicy": "threshold"}));
-    says(&mut open, "alice", "Reject");
+    let mut open = approval_with_vote_age(json!({"rejectPolicy": "threshold"}));
+    add_vote(&mut open, "alice", "Reject");
     count(&mut open, 1);
-    says(&mut open, "bob", "Reject");
+    add_vote(&mut open, "bob", "Reject");
     count(&mut open, 31);
     assert!(reason(&open).starts_with(Outcome::VOTES_TOO_OLD));
 
     let further = json!({"source": "policy", "approvers": users(&["olga"]), "threshold": 1, "rejectPolicy": "any"});
-    let mut open = aging(json!({"rejectPolicy": "threshold", "further": [further]}));
-    says(&mut open, "alice", "Reject");
+    let mut open = approval_with_vote_age(json!({"rejectPolicy": "threshold", "further": [further]}));
+    add_vote(&mut open, "alice", "Reject");
     count(&mut open, 1);
-    says(&mut open, "olga", "Reject");
+    add_vote(&mut open, "olga", "Reject");
     count(&mut open, 40);
     assert_eq!(verdict(&open), Some(Verdict::Reject), "one no is enough there, however old the other one is");
 
     for no in ["Reject", "Abort"] {
-        let mut open = aging(json!({}));
-        says(&mut open, "alice", "Approve");
+        let mut open = approval_with_vote_age(json!({}));
+        add_vote(&mut open, "alice", "Approve");
         count(&mut open, 1);
-        says(&mut open, "bob", no);
+        add_vote(&mut open, "bob", no);
         count(&mut open, 40);
         assert_eq!(verdict(&open).map(Verdict::name), Some(no));
     }
@@ -100,41 +100,41 @@ fn rejects_by_threshold_can_be_too_old_and_a_single_reject_cannot() {
 
 #[test]
 fn an_earlier_deadline_decides_before_old_votes_are_void() {
-    let mut open = aging(json!({"maxVoteAge": "90s"}));
-    says(&mut open, "alice", "Approve");
+    let mut open = approval_with_vote_age(json!({"maxVoteAge": "90s"}));
+    add_vote(&mut open, "alice", "Approve");
     assert_eq!(count(&mut open, 1).wake_at, Some(at(60).at));
     count(&mut open, 60);
     assert_eq!(verdict(&open), Some(Verdict::Reject));
 
     // The delay of the tally does not matter.
     for (second, expected) in [(false, Verdict::Reject), (true, Verdict::Approve)] {
-        let mut open = aging(json!({"maxVoteAge": "90s", "closesAt": at(60).at}));
-        says(&mut open, "alice", "Approve");
+        let mut open = approval_with_vote_age(json!({"maxVoteAge": "90s", "closesAt": at(60).at}));
+        add_vote(&mut open, "alice", "Approve");
         count(&mut open, 1);
         if second {
-            says(&mut open, "bob", "Approve");
+            add_vote(&mut open, "bob", "Approve");
         }
         count(&mut open, 200);
         assert_eq!(verdict(&open), Some(expected), "{second}");
     }
     let approves = json!({"after": "60s", "action": "Approve"});
     let mut open =
-        aging(json!({"maxVoteAge": "90s", "closesAt": at(60).at, "rejectPolicy": "threshold", "timeout": approves}));
-    says(&mut open, "alice", "Reject");
+        approval_with_vote_age(json!({"maxVoteAge": "90s", "closesAt": at(60).at, "rejectPolicy": "threshold", "timeout": approves}));
+    add_vote(&mut open, "alice", "Reject");
     count(&mut open, 1);
-    says(&mut open, "bob", "Reject");
+    add_vote(&mut open, "bob", "Reject");
     count(&mut open, 200);
     assert_eq!(verdict(&open), Some(Verdict::Reject), "two said no in time");
-    let mut open = aging(json!({"maxVoteAge": "90s", "timeout": {"after": "60s", "action": "Expire"}}));
-    says(&mut open, "alice", "Approve");
+    let mut open = approval_with_vote_age(json!({"maxVoteAge": "90s", "timeout": {"after": "60s", "action": "Expire"}}));
+    add_vote(&mut open, "alice", "Approve");
     count(&mut open, 1);
-    says(&mut open, "bob", "Approve");
+    add_vote(&mut open, "bob", "Approve");
     count(&mut open, 200);
     assert!(reason(&open).starts_with(Outcome::VOTES_TOO_OLD), "the second vote may be from long after the first");
 
-    let mut open = aging(json!({"timeout": {"after": "60s", "action": "Expire"}}));
+    let mut open = approval_with_vote_age(json!({"timeout": {"after": "60s", "action": "Expire"}}));
     count(&mut open, 60);
-    says(&mut open, "alice", "Retry");
+    add_vote(&mut open, "alice", "Retry");
     assert_eq!(count(&mut open, 70).wake_at, Some(at(100).at));
     count(&mut open, 100);
     assert!(reason(&open).starts_with(Outcome::VOTES_TOO_OLD));
@@ -142,8 +142,8 @@ fn an_earlier_deadline_decides_before_old_votes_are_void() {
 
 #[test]
 fn an_escalate_does_not_become_too_old() {
-    let mut open = aging(json!({"escalateTo": users(&["frank"])}));
-    says(&mut open, "alice", "Escalate");
+    let mut open = approval_with_vote_age(json!({"escalateTo": users(&["frank"])}));
+    add_vote(&mut open, "alice", "Escalate");
     count(&mut open, 1);
     let result = count(&mut open, 40);
     assert_eq!((result.status.phase, result.status.level), (ApprovalPhase::Pending, Some(1)));
