@@ -23,7 +23,7 @@ pub(crate) use gate::{Contradiction, EVERY_GATE, EffectiveGate, Requester, cauti
 /// The maximum number of gates that policies add to a run, before they are copied to each guarded step.
 pub(crate) const MOST_ADDED: usize = 32;
 
-/// The approval policies of one namespace: those of the cluster by name, then its own by name.
+/// The approval policies of one namespace: the policies of the cluster sorted by name, then its own sorted by name.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Policies {
     list: Vec<AppliedPolicy>,
@@ -41,15 +41,14 @@ struct AppliedPolicy {
 }
 
 impl Policies {
-    /// Returns the policies that apply in a namespace with these labels: those of the cluster by name, then its own by
-    /// name.
+    /// Returns the policies that apply in a namespace with these labels.
     #[must_use]
     pub fn of<'a>(
         labels: &BTreeMap<String, String>,
         cluster: impl IntoIterator<Item = (&'a str, &'a ClusterApprovalPolicySpec)>,
         own: impl IntoIterator<Item = (&'a str, &'a ApprovalPolicySpec)>,
     ) -> Self {
-        let mut wide: Vec<AppliedPolicy> = cluster
+        let mut of_cluster: Vec<AppliedPolicy> = cluster
             .into_iter()
             .filter(|(_, spec)| {
                 let selector = spec.match_.as_ref().and_then(|m| m.namespace_selector.as_ref());
@@ -62,7 +61,7 @@ impl Policies {
                 rules: spec.rules.clone(),
             })
             .collect();
-        let mut narrow: Vec<AppliedPolicy> = own
+        let mut of_namespace: Vec<AppliedPolicy> = own
             .into_iter()
             .map(|(name, spec)| AppliedPolicy {
                 source: format!("ApprovalPolicy {name}"),
@@ -71,10 +70,10 @@ impl Policies {
                 rules: spec.rules.clone(),
             })
             .collect();
-        wide.sort_by(|a, b| a.source.cmp(&b.source));
-        narrow.sort_by(|a, b| a.source.cmp(&b.source));
-        wide.append(&mut narrow);
-        Self { list: wide }
+        of_cluster.sort_by(|a, b| a.source.cmp(&b.source));
+        of_namespace.sort_by(|a, b| a.source.cmp(&b.source));
+        of_cluster.append(&mut of_namespace);
+        Self { list: of_cluster }
     }
 
     /// Returns the gates that the policies add to a run at its acceptance.

@@ -66,7 +66,7 @@ impl CallFacts {
 
 /// Whether a rule matches a call, or `None` if it depends on the rendered call.
 pub(crate) fn matches(rule: &CallMatch, call: &CallFacts) -> Option<bool> {
-    let only =
+    let matches_kinds =
         |is_limited: bool, kinds: &[CallKind], known: Option<bool>| match (is_limited, kinds.contains(&call.kind)) {
             (false, _) => Some(true),
             (true, false) => Some(false),
@@ -87,10 +87,10 @@ pub(crate) fn matches(rule: &CallMatch, call: &CallFacts) -> Option<bool> {
     let parts = [
         Some(rule.kinds.is_empty() || rule.kinds.contains(&call.kind)),
         Some(rule.changes != Some(true) || call.changes()),
-        only(!rule.methods.is_empty(), &[CallKind::Http], call.sent.as_ref().and_then(has_method)),
-        only(!rule.hosts.is_empty(), &[CallKind::Http, CallKind::Mcp], call.url.as_ref().and_then(is_listed)),
-        only(!rule.images.is_empty(), &[CallKind::Pod], call.images.as_ref().map(is_like_one)),
-        only(!rule.server_tools.is_empty(), &[CallKind::Mcp], call.server_tool.as_ref().map(is_tool)),
+        matches_kinds(!rule.methods.is_empty(), &[CallKind::Http], call.sent.as_ref().and_then(has_method)),
+        matches_kinds(!rule.hosts.is_empty(), &[CallKind::Http, CallKind::Mcp], call.url.as_ref().and_then(is_listed)),
+        matches_kinds(!rule.images.is_empty(), &[CallKind::Pod], call.images.as_ref().map(is_like_one)),
+        matches_kinds(!rule.server_tools.is_empty(), &[CallKind::Mcp], call.server_tool.as_ref().map(is_tool)),
     ];
     if parts.contains(&Some(false)) { Some(false) } else { (!parts.contains(&None)).then_some(true) }
 }

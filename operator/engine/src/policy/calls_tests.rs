@@ -86,7 +86,7 @@ pub(super) fn is_of_policy(request: &ApprovalRequest) -> bool {
 }
 
 /// Returns the result that the agent receives in its second turn.
-pub(super) fn told(run: &PolicyRun) -> String {
+pub(super) fn result_for_agent(run: &PolicyRun) -> String {
     let next = run.calls().into_iter().find(|call| call.path == "handle/.turn-2").expect("the next turn begins");
     let CallContent::Agent(agent) = &next.content else { panic!("no turn of an agent") };
     agent.messages.iter().rev().find(|message| message.answers.is_some()).expect("a result").text.clone()
@@ -97,7 +97,7 @@ pub(super) fn errors(policies: &Policies, spec: Value) -> Vec<FieldError> {
 }
 
 #[track_caller]
-fn refused(policies: &Policies, spec: Value, field: &str, words: &str) {
+fn assert_refused(policies: &Policies, spec: Value, field: &str, words: &str) {
     let found = errors(policies, spec);
     let fits =
         |error: &FieldError| error.field == field && error.message.contains(words) && error.reason == "NotAllowed";
@@ -122,7 +122,7 @@ fn a_gate_of_a_policy_asks_about_each_call_and_names_the_policy() {
 
     let mut rejected = called(&policies, spec([None; 3], json!([])), &["refund"]);
     rejected.decide(&policies, GATE, Verdict::Reject);
-    assert_eq!(told(&rejected), "Denied by a human: no reason was given");
+    assert_eq!(result_for_agent(&rejected), "Denied by a human: no reason was given");
 }
 
 #[test]
@@ -144,7 +144,7 @@ fn a_gate_of_the_author_with_the_name_of_a_policys_gate_replaces_nothing() {
 }
 
 #[test]
-fn a_timeout_of_the_author_does_not_answer_a_policys_gate() {
+fn exceptions_of_the_author_do_not_answer_a_policys_gate() {
     for own in [
         every_call(json!(["*"])),
         json!([{"name": "own", "type": "custom", "condition": "false", "hitl": gate(json!({}))}]),
@@ -223,7 +223,7 @@ fn every_image_of_a_pod_counts_those_of_its_template_too() {
         json!({"containers": [{"name": "x", "image": "bitnami/kubectl:1"}]}),
         json!({"volumes": [{"name": "x", "image": {"reference": "bitnami/kubectl"}}]}),
     ] {
-        refused(&policies, with(template), "spec.tools[2]", "of image *kubectl*");
+        assert_refused(&policies, with(template), "spec.tools[2]", "of image *kubectl*");
     }
     let honest = errors(&policies, with(json!({"initContainers": [{"name": "x", "image": "busybox"}]})));
     assert!(honest.iter().all(|why| !why.message.contains("forbids")), "{honest:?}");
@@ -251,7 +251,7 @@ fn a_host_that_the_call_brings_is_not_certain_however_its_address_is_written() {
 fn a_gate_that_approves_when_its_deadline_passes_is_no_gate_that_always_asks() {
     let policies = tools(json!({"requireGate": true}));
     let own = |action: &str| json!([{"name": "own", "type": "toolExecution", "hitl": gate(json!({"timeout": {"after": "1s", "action": action}}))}]);
-    refused(&policies, spec([None; 3], own("Approve")), "spec.tools[2]", "nor the timeout action Approve");
+    assert_refused(&policies, spec([None; 3], own("Approve")), "spec.tools[2]", "nor the timeout action Approve");
     assert_eq!(errors(&policies, spec([None; 3], own("Reject"))), []);
     let start = |action: &str| {
         let form = json!({"questions": [{"id": "a", "options": [{"id": "ok"}]}]});
@@ -263,7 +263,7 @@ fn a_gate_that_approves_when_its_deadline_passes_is_no_gate_that_always_asks() {
         let notes = json!({"name": "notes", "type": "specificTools", "tools": ["note"], "hitl": gate(json!({}))});
         json!([notes, {"name": "own", "type": "stepStart", "steps": ["find", "pay"], "hitl": hitl}])
     };
-    refused(&policies, spec([None; 3], start("Default")), "spec.tools[2]", "tools.requireGate");
+    assert_refused(&policies, spec([None; 3], start("Default")), "spec.tools[2]", "tools.requireGate");
     assert_eq!(errors(&policies, spec([None; 3], start("Reject"))), []);
 }
 
@@ -271,15 +271,15 @@ fn a_gate_that_approves_when_its_deadline_passes_is_no_gate_that_always_asks() {
 fn a_forbidden_call_is_refused_before_the_run_where_that_is_certain() {
     let never = |rule: Value| tools(json!({"never": [rule]}));
     let bad = || spec([None; 3], every_call(json!([])));
-    refused(
+    assert_refused(
         &never(json!({"methods": ["POST"]})),
         bad(),
         "spec.tools[2]",
         "forbids calls of tools, with POST (tools.never[0])",
     );
-    refused(&never(json!({"hosts": ["crm.example"]})), bad(), "spec.tools[1]", "to crm.example");
-    refused(&never(json!({"kinds": ["set"]})), bad(), "spec.tools[0]", "that are set steps");
-    refused(&never(json!({"changes": true})), bad(), "spec.tools[2]", "that can change something");
+    assert_refused(&never(json!({"hosts": ["crm.example"]})), bad(), "spec.tools[1]", "to crm.example");
+    assert_refused(&never(json!({"kinds": ["set"]})), bad(), "spec.tools[0]", "that are set steps");
+    assert_refused(&never(json!({"changes": true})), bad(), "spec.tools[2]", "that can change something");
     assert_eq!(errors(&never(json!({"methods": ["DELETE"]})), bad()), []);
 }
 
@@ -292,7 +292,7 @@ fn a_call_that_is_forbidden_when_rendered_is_refused_without_asking() {
         assert_eq!((run.asks().len(), run.calls().len()), (0, 1), "the agent alone goes on");
         assert_eq!(run.record("handle/.turn-1/.call-1/.check").error.as_ref().unwrap().class, "NotAllowed");
         run.take(&none(), Vec::new()); // the refusal stays
-        assert!(told(&run).contains("forbids calls of tools, to bank.example"), "{}", told(&run));
+        assert!(result_for_agent(&run).contains("forbids calls of tools, to bank.example"), "{}", result_for_agent(&run));
     }
 }
 
@@ -302,7 +302,7 @@ fn a_policy_that_forbids_a_call_after_it_was_approved_stops_it() {
         let mut run = called(&none(), spec([None; 3], every_call(json!([]))), &[tool]);
         run.asked(GATE);
         run.decide(&tools(json!({"never": [rule]})), GATE, Verdict::Approve);
-        assert!(told(&run).contains("forbids calls of tools"), "{}", told(&run));
+        assert!(result_for_agent(&run).contains("forbids calls of tools"), "{}", result_for_agent(&run));
         let sent = |command: &&Command| matches!(command, Command::Call(call) if call.path.contains("/.call-"));
         assert!(!run.transition.commands.iter().any(|command| sent(&command)));
         let mut honest = called(&none(), spec([None; 3], every_call(json!([]))), &[tool]);
@@ -326,7 +326,7 @@ fn a_policy_that_forbids_agents_as_tools_stops_a_running_agent() {
     turn(&mut run, &policies, sub, &[("note", "{}")]);
     let next = format!("{sub}/.turn-2");
     assert!(!run.calls().iter().any(|call| call.path == next), "{:?}", run.calls());
-    assert!(told(&run).contains("forbids calls of tools"), "{}", told(&run));
+    assert!(result_for_agent(&run).contains("forbids calls of tools"), "{}", result_for_agent(&run));
 }
 
 #[test]
@@ -350,7 +350,7 @@ fn a_tool_that_can_change_something_needs_a_gate_that_always_asks() {
         json!({"name": "own", "type": "custom", "condition": "args.to == 'me'", "hitl": hitl()}),
         json!({"name": "own", "type": "stepStart", "steps": ["pay"], "condition": "false", "hitl": hitl()}),
     ] {
-        refused(&policies, met(with_note(gate.clone())), "spec.tools[2]", words);
+        assert_refused(&policies, met(with_note(gate.clone())), "spec.tools[2]", words);
     }
     for gate in [
         json!({"name": "own", "type": "specificTools", "tools": ["refund"], "hitl": hitl()}),
@@ -363,7 +363,7 @@ fn a_tool_that_can_change_something_needs_a_gate_that_always_asks() {
     }
     // A POST is not read-only, whatever its author declares, so the gate does not treat it so.
     let destructive = json!({"name": "own", "type": "destructiveActions", "hitl": hitl()});
-    refused(&policies, spec([Some("read"); 3], with_note(destructive)), "spec.tools[2]", words);
+    assert_refused(&policies, spec([Some("read"); 3], with_note(destructive)), "spec.tools[2]", words);
     assert_eq!(errors(&tools(json!({"requireGate": false})), spec([None; 3], json!([]))), []);
 }
 
@@ -379,8 +379,8 @@ fn a_policys_own_gate_is_a_gate_that_always_asks() {
     assert_eq!(errors(&before(json!({"kinds": ["tool"], "calls": {"changes": true}})), bare()), []);
     // The host is known only at the call, so it is not certain that the gate asks.
     let by_host = before(json!({"kinds": ["tool"], "calls": {"hosts": ["bank.example"]}}));
-    refused(&by_host, bare(), "spec.tools[2]", "requires that people are asked");
-    refused(&before(json!({"kinds": ["http"]})), bare(), "spec.tools[0]", "every call of note");
+    assert_refused(&by_host, bare(), "spec.tools[2]", "requires that people are asked");
+    assert_refused(&before(json!({"kinds": ["http"]})), bare(), "spec.tools[0]", "every call of note");
 }
 
 /// Returns a policy with a quorum for every gate.
@@ -393,11 +393,11 @@ pub(super) fn deciders() -> Policies {
 
 /// Returns nine gates before every call, each with its own approvers.
 pub(super) fn nine_gates() -> Value {
-    let one = |at: i32| {
-        let hitl = gate(json!({"approvers": [{"kind": "Group", "name": format!("team-{at}")}]}));
-        json!({"name": format!("g{at}"), "type": "toolExecution", "hitl": hitl})
+    let team_gate = |number: i32| {
+        let hitl = gate(json!({"approvers": [{"kind": "Group", "name": format!("team-{number}")}]}));
+        json!({"name": format!("g{number}"), "type": "toolExecution", "hitl": hitl})
     };
-    (1..=9).map(one).collect()
+    (1..=9).map(team_gate).collect()
 }
 
 #[test]
@@ -422,7 +422,7 @@ fn a_call_that_was_approved_and_runs_is_not_asked_about_again_when_a_policy_chan
     run.take(&deciders(), Vec::new());
     assert!(run.asks().is_empty());
     run.reply(&deciders(), "handle/.turn-1/.call-1/pay", "paid");
-    assert_eq!(told(&run), "paid");
+    assert_eq!(result_for_agent(&run), "paid");
 }
 
 #[test]
@@ -475,7 +475,7 @@ fn a_reject_of_the_answer_of_a_tool_ends_the_run_where_a_policy_says_so() {
 fn an_accepted_run_goes_on_when_a_policy_requires_more() {
     let mut run = called(&none(), spec([None; 3], every_call(json!(["refund"]))), &["note"]);
     run.decide(&tools(json!({"requireGate": true})), GATE, Verdict::Approve);
-    assert_eq!(told(&run), "noted ");
+    assert_eq!(result_for_agent(&run), "noted ");
 }
 
 /// Returns eight gates before every call and one about failures. Together they have the maximum number of quorums.
@@ -545,17 +545,17 @@ fn a_request_that_could_not_be_made_is_not_made_when_a_policy_comes() {
     edited.decided_by = vec!["alice".to_owned()];
     run.outcome(&none(), GATE, edited);
     assert!(
-        told(&run).starts_with("Error: people cannot be asked about this: a request can exclude"),
+        result_for_agent(&run).starts_with("Error: people cannot be asked about this: a request can exclude"),
         "{}",
-        told(&run)
+        result_for_agent(&run)
     );
     // With the quorum of the policy the last gate asks separately, and its exclusions fit into the request.
     run.take(&deciders(), Vec::new());
     assert_eq!(run.asks().len(), 0);
     assert!(
-        told(&run).starts_with("Error: people cannot be asked about this: a request can exclude"),
+        result_for_agent(&run).starts_with("Error: people cannot be asked about this: a request can exclude"),
         "{}",
-        told(&run)
+        result_for_agent(&run)
     );
 }
 
@@ -571,7 +571,7 @@ fn a_call_edited_into_a_forbidden_call_is_refused() {
         run.outcome(&policies, GATE, signoff_api::Outcome { decided_by: vec!["alice".to_owned()], ..edited });
         if host == "bank.example" {
             assert_eq!((run.asks().len(), run.calls().len()), (0, 1), "the agent alone goes on");
-            assert!(told(&run).contains("forbids calls of tools"), "{}", told(&run));
+            assert!(result_for_agent(&run).contains("forbids calls of tools"), "{}", result_for_agent(&run));
         } else {
             run.decide(&policies, &format!("{GATE}#2"), Verdict::Approve);
             assert!(run.calls().iter().any(|call| call.path.ends_with("/pay")));

@@ -23,9 +23,9 @@ use crate::gate::{
     subject::{self, GateSubject},
 };
 
-/// The maximum numbers in a request: quorums in addition to the gate's own, rules for persons, required groups, listed
-/// policies.
-const ROOM: (usize, usize, usize, usize) = (ApprovalRequest::MAX_QUORUMS - 1, 32, 8, 16);
+/// The maximum numbers in a request: of quorums in addition to the gate's own, of rules for persons, of required groups
+/// and of listed policies.
+const LIMITS: (usize, usize, usize, usize) = (ApprovalRequest::MAX_QUORUMS - 1, 32, 8, 16);
 /// The entry of `excludeDeciders` for every gate.
 pub(crate) const EVERY_GATE: &str = "*";
 /// The maximum length of a sentence about a requirement, in characters.
@@ -36,7 +36,7 @@ const SENTENCE: usize = 500;
 pub(crate) struct Requester<'a> {
     pub(crate) by: &'a str,
     pub(crate) on_behalf_of: Option<&'a str>,
-    /// The requesters of the runs that this one repeats.
+    /// The requesters of the earlier runs that the Workflow repeats (`spec.rerunOf`).
     pub(crate) earlier: &'a [String],
 }
 
@@ -64,11 +64,11 @@ impl<'a> Requester<'a> {
 /// A conflict between a policy and the gate, or between two policies.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Contradiction {
-    /// The field of the gate.
+    /// The field below `hitl` that conflicts with the policy, such as `approvers`.
     pub(crate) field: &'static str,
-    /// The reason of the condition.
+    /// The reason of the condition of the Workflow, such as `PolicyConflict`.
     pub(crate) reason: &'static str,
-    /// The conflict, the policy and the remedy.
+    /// A sentence for the author: the conflict, the policy and the remedy.
     pub(crate) message: String,
 }
 
@@ -96,7 +96,8 @@ impl EffectiveGate {
         self.contradictions.push(Contradiction { field, reason: reason::POLICY_CONFLICT, message });
     }
 
-    fn name(&mut self, source: &str, rule: String) {
+    /// Adds a sentence about a requirement of a policy, for the request.
+    fn add_rule(&mut self, source: &str, rule: String) {
         let rule = text::display(&rule, SENTENCE);
         match self.required_by.iter_mut().find(|by| by.source == source) {
             Some(by) => by.rules.push(rule),
@@ -130,7 +131,7 @@ impl Policies {
             contradictions: Vec::new(),
         };
         if let Some(source) = added_by {
-            gate.name(source, "this gate is added to every run".to_owned());
+            gate.add_rule(source, "this gate is added to every run".to_owned());
         }
         let holds = |applied: &&AppliedPolicy| {
             applied.gate_types.is_empty() || applied.gate_types.contains(&subject.gate_type())
@@ -140,38 +141,39 @@ impl Policies {
             .iter()
             .filter_map(|applied| Some((applied.source.as_str(), applied.rules.gates.as_ref()?)))
             .collect();
-        persons(&mut gate, &policies);
+        merge_identities(&mut gate, &policies);
         for (source, demand) in &demands {
-            quorum(&mut gate, source, demand, requester);
+            merge_quorum(&mut gate, source, demand, requester);
             if demand.forbids_continue_after_reject() {
                 gate.ends_on_reject.push((*source).to_owned());
             }
         }
-        verdicts(&mut gate, &demands, subject);
-        timeout(&mut gate, &demands, usual);
-        reachable(&mut gate, hitl, requester);
-        room(&mut gate);
+        merge_verdicts(&mut gate, &demands, subject);
+        merge_timeout(&mut gate, &demands, usual);
+        check_reachable(&mut gate, hitl, requester);
+        check_limits(&mut gate);
         gate
     }
 }
 
-fn sources(demands: &[(&str, &GateRules)], of: impl Fn(&GateRules) -> bool) -> String {
-    demands.iter().filter(|(_, demand)| of(demand)).map(|(source, _)| *source).collect::<Vec<_>>().join(" and ")
+fn sources(demands: &[(&str, &GateRules)], is_meant: impl Fn(&GateRules) -> bool) -> String {
+    demands.iter().filter(|(_, demand)| is_meant(demand)).map(|(source, _)| *source).collect::<Vec<_>>().join(" and ")
 }
 
 fn names<T>(list: &[T], name: impl Fn(&T) -> String) -> String {
     list.iter().map(name).collect::<Vec<_>>().join(", ")
 }
 
-fn people(count: i32) -> String {
+fn people_phrase(count: i32) -> String {
     if count == 1 { "1 person".to_owned() } else { format!("{count} people") }
 }
 
-fn required(list: &[RequiredFrom]) -> String {
+fn required_groups(list: &[RequiredFrom]) -> String {
     names(list, |from| format!("{} of group {}", from.min, from.group))
 }
 
-fn persons(gate: &mut EffectiveGate, policies: &[&AppliedPolicy]) {
+/// Sets the rules for persons. Two policies with different identities are a conflict.
+fn merge_identities(gate: &mut EffectiveGate, policies: &[&AppliedPolicy]) {
     for applied in policies.iter().filter(|applied| !applied.identities.is_empty()) {
         for rule in &applied.identities {
             if let Some(why) = persons::ambiguity(rule) {
@@ -182,7 +184,7 @@ fn persons(gate: &mut EffectiveGate, policies: &[&AppliedPolicy]) {
         }
         if gate.persons.is_empty() {
             gate.persons.clone_from(&applied.identities);
-            gate.name(&applied.source, "only people whom its identities name count, each once".to_owned());
+            gate.add_rule(&applied.source, "only people whom its identities name count, each once".to_owned());
         } else if gate.persons != applied.identities {
             // Each list admits approvers that the other does not, so a union would loosen both.
             let message = format!(
@@ -194,9 +196,10 @@ fn persons(gate: &mut EffectiveGate, policies: &[&AppliedPolicy]) {
     }
 }
 
-fn quorum(gate: &mut EffectiveGate, source: &str, demand: &GateRules, requester: Requester<'_>) {
+/// Adds the quorum of a policy, and tightens the gate's own quorum by the requirements of the policy.
+fn merge_quorum(gate: &mut EffectiveGate, source: &str, demand: &GateRules, requester: Requester<'_>) {
     if let Some(deciders) = &demand.deciders {
-        gate.name(source, deciders_sentence(deciders));
+        gate.add_rule(source, deciders_sentence(deciders));
         gate.policy_quorums.push(Quorum {
             source: source.to_owned(),
             approvers: deciders.approvers.clone(),
@@ -208,7 +211,7 @@ fn quorum(gate: &mut EffectiveGate, source: &str, demand: &GateRules, requester:
     }
     if let Some(least) = demand.min_threshold {
         gate.hitl.threshold = gate.hitl.threshold.max(Some(least));
-        gate.name(source, format!("at least {}", people(least)));
+        gate.add_rule(source, format!("at least {}", people_phrase(least)));
     }
     for wanted in &demand.required_from {
         match gate.hitl.required_from.iter_mut().find(|own| own.group == wanted.group) {
@@ -218,33 +221,33 @@ fn quorum(gate: &mut EffectiveGate, source: &str, demand: &GateRules, requester:
         if !gate.hitl.approvers.contains(&Subject::group(&wanted.group)) {
             let message = format!(
                 "{source} requires {} of group {}, which is not among the approvers: add it to them",
-                people(wanted.min),
+                people_phrase(wanted.min),
                 wanted.group
             );
             gate.contradict("approvers", message);
         }
     }
     if !demand.required_from.is_empty() {
-        gate.name(source, format!("at least {} among them", required(&demand.required_from)));
+        gate.add_rule(source, format!("at least {} among them", required_groups(&demand.required_from)));
     }
     if demand.exclude_requester == Some(true) {
         gate.hitl.exclude_requester = Some(true);
-        gate.name(source, "the requester does not decide".to_owned());
+        gate.add_rule(source, "the requester does not decide".to_owned());
     }
     gate.excludes_editors |= demand.exclude_editors != Some(false);
     if demand.exclude_deciders == Some(true) && !gate.hitl.exclude_deciders.iter().any(|name| name == EVERY_GATE) {
         gate.hitl.exclude_deciders.push(EVERY_GATE.to_owned());
     }
-    let before = match (demand.exclude_deciders, demand.exclude_editors) {
+    let sentence = match (demand.exclude_deciders, demand.exclude_editors) {
         (Some(true), _) => "those who decided at another gate before do not decide",
         (_, Some(true)) => "those who changed what is reviewed do not decide",
         _ => "",
     };
-    if !before.is_empty() {
-        gate.name(source, before.to_owned());
+    if !sentence.is_empty() {
+        gate.add_rule(source, sentence.to_owned());
     }
-    let bars = [demand.exclude_requester, demand.deciders.as_ref().and_then(|deciders| deciders.exclude_requester)];
-    if bars.contains(&Some(true)) && requester.is_machine() {
+    let exclude_requester = [demand.exclude_requester, demand.deciders.as_ref().and_then(|deciders| deciders.exclude_requester)];
+    if exclude_requester.contains(&Some(true)) && requester.is_machine() {
         gate.contradictions.push(Contradiction {
             field: "excludeRequester",
             reason: reason::REQUESTER_IS_MACHINE,
@@ -258,11 +261,11 @@ fn quorum(gate: &mut EffectiveGate, source: &str, demand: &GateRules, requester:
 fn deciders_sentence(deciders: &Deciders) -> String {
     let mut sentence = format!(
         "{} out of {} must agree too",
-        people(deciders.threshold.unwrap_or(1)),
+        people_phrase(deciders.threshold.unwrap_or(1)),
         names(&deciders.approvers, ToString::to_string)
     );
     if !deciders.required_from.is_empty() {
-        sentence.push_str(&format!(", {} among them", required(&deciders.required_from)));
+        sentence.push_str(&format!(", {} among them", required_groups(&deciders.required_from)));
     }
     if deciders.reject_policy == Some(RejectPolicy::Threshold) {
         sentence.push_str(", as many to reject");
@@ -273,13 +276,14 @@ fn deciders_sentence(deciders: &Deciders) -> String {
     sentence
 }
 
-/// Removes the verdicts that a policy does not allow. Reject and Abort are never removed.
-fn verdicts(gate: &mut EffectiveGate, demands: &[(&str, &GateRules)], subject: &GateSubject) {
+/// Removes the verdicts that a policy does not allow, except Reject and Abort. Reports a gate without a verdict by
+/// which the run can continue.
+fn merge_verdicts(gate: &mut EffectiveGate, demands: &[(&str, &GateRules)], subject: &GateSubject) {
     gate.allowed = subject::allowed(&gate.hitl, subject);
     for (source, demand) in demands.iter().filter(|(_, demand)| !demand.allowed_verdicts.is_empty()) {
         let no = [Verdict::Reject, Verdict::Abort];
         gate.allowed.retain(|verdict| no.contains(verdict) || demand.allowed_verdicts.contains(verdict));
-        gate.name(source, format!("nothing but {}", names(&demand.allowed_verdicts, ToString::to_string)));
+        gate.add_rule(source, format!("nothing but {}", names(&demand.allowed_verdicts, ToString::to_string)));
     }
     gate.form = subject::form(&gate.hitl, &gate.allowed);
     let most = gate.policy_quorums.iter().map(|quorum| quorum.threshold).chain(gate.hitl.threshold).max().unwrap_or(1);
@@ -329,7 +333,9 @@ pub(crate) fn caution_rank(action: TimeoutAction) -> usize {
     CAUTION.iter().position(|other| *other == action).unwrap_or(CAUTION.len())
 }
 
-fn timeout(gate: &mut EffectiveGate, demands: &[(&str, &GateRules)], usual: Duration) {
+/// Replaces a timeout action that a policy does not allow by the next more cautious one, and shortens timeouts. `usual`
+/// is the default timeout.
+fn merge_timeout(gate: &mut EffectiveGate, demands: &[(&str, &GateRules)], usual: Duration) {
     let mut timeout = gate.hitl.timeout.clone().unwrap_or_default();
     let own = timeout.action.unwrap_or_default();
     let limits: Vec<_> = demands.iter().filter(|(_, demand)| !demand.timeout_actions.is_empty()).collect();
@@ -351,7 +357,7 @@ fn timeout(gate: &mut EffectiveGate, demands: &[(&str, &GateRules)], usual: Dura
         let list = names(&demand.timeout_actions, |action| format!("{action:?}"));
         let was =
             if demand.timeout_actions.contains(&own) { String::new() } else { format!(" (the gate says {own:?})") };
-        gate.name(source, format!("a timeout does nothing but {list}{was}"));
+        gate.add_rule(source, format!("a timeout does nothing but {list}{was}"));
     }
     match action {
         Some(action) if action != own => {
@@ -371,7 +377,7 @@ fn timeout(gate: &mut EffectiveGate, demands: &[(&str, &GateRules)], usual: Dura
         let together = demand.max_vote_age.map(|age| format!("votes count together for {age}"));
         gate.max_vote_age = shorter(gate.max_vote_age, demand.max_vote_age);
         let Some(most) = demand.max_timeout else {
-            together.into_iter().for_each(|rule| gate.name(source, rule));
+            together.into_iter().for_each(|rule| gate.add_rule(source, rule));
             continue;
         };
         let given = timeout.after.map_or(usual, Span::duration);
@@ -379,7 +385,7 @@ fn timeout(gate: &mut EffectiveGate, demands: &[(&str, &GateRules)], usual: Dura
             if given > most.duration() { format!(" (the gate gives {})", Span::from(given)) } else { String::new() };
         // One sentence, because a request has at most ten for a policy.
         let rules = [Some(format!("people have at most {most}{was}")), together];
-        gate.name(source, rules.into_iter().flatten().collect::<Vec<_>>().join("; "));
+        gate.add_rule(source, rules.into_iter().flatten().collect::<Vec<_>>().join("; "));
         if given > most.duration() {
             timeout.after = Some(most);
         }
@@ -400,9 +406,10 @@ pub(crate) fn shorter(one: Option<Span>, other: Option<Span>) -> Option<Span> {
     }
 }
 
-/// Reports quorums of policies without enough approvers.
-fn reachable(gate: &mut EffectiveGate, written: &HitlStep, requester: Requester<'_>) {
-    let nobody = |hitl: &HitlStep, persons: &Persons| {
+/// Reports quorums that cannot be met, because too few of the listed approvers can decide. `written` is the gate as its
+/// author wrote it.
+fn check_reachable(gate: &mut EffectiveGate, written: &HitlStep, requester: Requester<'_>) {
+    let too_few = |hitl: &HitlStep, persons: &Persons| {
         let mut excluded = hitl.excluded.clone();
         if hitl.exclude_requester == Some(true) {
             excluded.extend(requester.names());
@@ -412,14 +419,14 @@ fn reachable(gate: &mut EffectiveGate, written: &HitlStep, requester: Requester<
     };
     let persons = Persons::new(&gate.persons);
     // Errors of the author are reported as errors of the author's field.
-    if nobody(written, &Persons::new(&[])).is_none()
-        && let Some(have) = nobody(&gate.hitl, &persons)
+    if too_few(written, &Persons::new(&[])).is_none()
+        && let Some(have) = too_few(&gate.hitl, &persons)
     {
         let by: Vec<_> = gate.required_by.iter().map(|by| by.source.as_str()).collect();
         let message = format!(
             "{} requires {} here, and only {have} of the listed approvers can decide: list more people or a group",
             by.join(" and "),
-            people(gate.hitl.threshold.unwrap_or(1))
+            people_phrase(gate.hitl.threshold.unwrap_or(1))
         );
         gate.contradict("approvers", message);
     }
@@ -435,7 +442,7 @@ fn reachable(gate: &mut EffectiveGate, written: &HitlStep, requester: Requester<
             let message = format!(
                 "{} requires {} of its own quorum, and only {have} of the approvers that it lists can decide: list more people there, or a group",
                 quorum.source,
-                people(quorum.threshold)
+                people_phrase(quorum.threshold)
             );
             gate.contradict("approvers", message);
         }
@@ -443,17 +450,17 @@ fn reachable(gate: &mut EffectiveGate, written: &HitlStep, requester: Requester<
 }
 
 /// Reports requirements beyond the limits of a request.
-fn room(gate: &mut EffectiveGate) {
-    let (quorums, rules, groups, policies) = ROOM;
+fn check_limits(gate: &mut EffectiveGate) {
+    let (quorums, rules, groups, policies) = LIMITS;
     let by: Vec<_> = gate.required_by.iter().map(|by| by.source.as_str()).collect();
     let by = by.join(", ");
-    let found = [
+    let counts = [
         (gate.policy_quorums.len(), quorums, "quorums besides its own"),
         (gate.persons.len(), rules, "rules for persons"),
         (gate.hitl.required_from.len(), groups, "groups that are required"),
         (gate.required_by.len(), policies, "policies that shape it"),
     ];
-    for (_, most, what) in found.into_iter().filter(|(is, most, _)| is > most) {
+    for (_, most, what) in counts.into_iter().filter(|(is, most, _)| is > most) {
         gate.contradict(
             "approvers",
             format!("a request can have at most {most} {what}, and {by} require more: merge some of them"),

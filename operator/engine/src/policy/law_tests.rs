@@ -86,13 +86,13 @@ impl Dice {
         let text = format!("https://other.org/{}", self.below(3));
         let parameters = (verdict == Verdict::Modify)
             .then(|| serde_json::from_value(json!({field.unwrap_or_else(|| "response".into()): text})).unwrap());
-        let said = |is: bool| is.then(|| format!("word {}", self.0 % 3));
+        let text_if = |is: bool| is.then(|| format!("word {}", self.0 % 3));
         Outcome {
             verdict: Some(verdict),
             phase: ApprovalPhase::of(verdict),
-            reason: said(self.0.is_multiple_of(2)),
-            response: said(verdict == Verdict::Respond),
-            guidance: said(verdict == Verdict::Defer),
+            reason: text_if(self.0.is_multiple_of(2)),
+            response: text_if(verdict == Verdict::Respond),
+            guidance: text_if(verdict == Verdict::Defer),
             parameters,
             ..Outcome::default()
         }
@@ -141,8 +141,8 @@ fn gate_of(path: &str) -> String {
     }
 }
 
-/// Returns the reason why a call breaks the law, or `None`.
-fn broken(records: &[StepRecord], call: &StepRecord) -> Option<String> {
+/// Returns the reason why a call runs without the approval of the policy's people, or `None`.
+fn violation(records: &[StepRecord], call: &StepRecord) -> Option<String> {
     let gate = gate_of(&call.path);
     let approvals = records.iter().filter(|r| r.kind == StepKind::Hitl && without_visit(&r.path) == gate);
     let decided = approvals.filter(|r| r.done.is_some_and(|done| done < call.seq) && r.decision.is_some());
@@ -156,21 +156,21 @@ fn broken(records: &[StepRecord], call: &StepRecord) -> Option<String> {
     let since = |r: &&StepRecord| r.seq > newest.seq && r.seq < call.seq;
     let is_call = |r: &&StepRecord| matches!(r.kind, StepKind::Agent | StepKind::Http);
     for other in records.iter().filter(since).filter(is_call).filter(|r| gate_of(&r.path) == gate) {
-        let known = other.phase == StepPhase::Failed
+        let is_known_failure = other.phase == StepPhase::Failed
             && other.facts.get("statusCode").is_some_and(|status| status == "503")
             && other.error.as_ref().is_some_and(|e| e.retryable);
-        if other.path != call.path || !known {
+        if other.path != call.path || !is_known_failure {
             return Some(format!("the approval {} was used by {}@{}", newest.path, other.path, other.attempt));
         }
     }
-    let orders = [format!("{}/.error", owner(&call.path)), format!("{}/.output", owner(&call.path))];
-    let ordered = |r: &StepRecord| orders.iter().any(|order| without_visit(&r.path).ends_with(order.as_str()));
-    let order = records.iter().filter(since).find(|r| ordered(r));
+    let order_paths = [format!("{}/.error", owner(&call.path)), format!("{}/.output", owner(&call.path))];
+    let is_order = |r: &StepRecord| order_paths.iter().any(|order| without_visit(&r.path).ends_with(order.as_str()));
+    let order = records.iter().filter(since).find(|r| is_order(r));
     order.map(|order| format!("{} ordered it after {}", order.path, newest.path))
 }
 
-/// Returns the reason why the end of a run breaks the law, or `None`, also if nothing is released.
-fn broken_at_end(transition: &crate::Transition) -> Option<String> {
+/// Returns the reason why the run released something that the policy's people did not approve, or `None`.
+fn violation_at_end(transition: &crate::Transition) -> Option<String> {
     let Some(crate::End::Succeeded(outputs)) = &transition.end else { return None };
     let records = transition.journal.records();
     let gates = records.iter().filter(|r| without_visit(&r.path) == "end" && r.decision.is_some());
@@ -186,6 +186,7 @@ fn broken_at_end(transition: &crate::Transition) -> Option<String> {
     later.map(|later| format!("{} follows {}", later.path, newest.path))
 }
 
+/// Runs a spec with random decisions, answers and failures. Returns the number of calls, or the first violation.
 fn walk(spec: Value, seed: u64) -> Result<usize, String> {
     let policies = policies();
     let mut run = PolicyRun::of(&policies, hostile(spec));
@@ -200,7 +201,7 @@ fn walk(spec: Value, seed: u64) -> Result<usize, String> {
                     calls += 1;
                     let records: Vec<StepRecord> = run.transition.journal.records().iter().cloned().collect();
                     let record = run.transition.journal.get(&call.path, call.attempt).unwrap();
-                    if let Some(why) = broken(&records, record) {
+                    if let Some(why) = violation(&records, record) {
                         return Err(format!("{}@{}: {why}\n{records:#?}", call.path, call.attempt));
                     }
                 }
@@ -208,7 +209,7 @@ fn walk(spec: Value, seed: u64) -> Result<usize, String> {
         }
         if run.transition.end.is_some() {
             let records = run.transition.journal.records();
-            return broken_at_end(&run.transition).map_or(Ok(calls), |why| Err(format!("{why}\n{records:#?}")));
+            return violation_at_end(&run.transition).map_or(Ok(calls), |why| Err(format!("{why}\n{records:#?}")));
         }
         let open: Vec<_> = run.journal.records().iter().filter(|r| !r.phase.is_end()).cloned().collect();
         let mut facts = Vec::new();
