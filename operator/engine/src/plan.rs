@@ -173,7 +173,7 @@ impl Plan {
         if accepted.is_none() && spec.steps.len() > MANY_STEPS {
             validator.warn("spec.steps", &many_steps_advice(spec.steps.len()));
         }
-        let has_inexact = accepted.is_none() && validator.numbers(spec);
+        let has_inexact = accepted.is_none() && validator.check_numbers(spec);
         let spec_digest = match spec_digest(spec) {
             Ok(digest) => digest,
             Err(why) => {
@@ -201,7 +201,7 @@ impl Plan {
         let subject = GateSubject::Final(revisable);
         let release = validator.gate_of_run(&plan, SpecGateType::FinalResponse, ".final", &asked, subject);
         let revisers = if release.is_some() && revisable { validator.revisers(&plan, &asked) } else { Vec::new() };
-        validator.spec_gates(spec, &gates);
+        validator.check_spec_gates(spec, &gates);
         if let Some((pattern, _)) = &mut pattern {
             validator.after_reject(&mut start, pattern, &mut end, &mut tools);
         }

@@ -31,9 +31,8 @@ use crate::{
     tools::presets,
 };
 
-/// Returns the remedy for an agent that begins each time without its memory and that can change something with its
-/// tools.
-fn forgets_its_calls(plan: &PlanContext<'_>, step: &PlannedStep) -> Option<&'static str> {
+/// Returns the remedy if a Defer repeats an agent without its memory whose tools can change something, else `None`.
+fn fresh_agent_remedy(plan: &PlanContext<'_>, step: &PlannedStep) -> Option<&'static str> {
     let Action::Agent(agent) = &step.action else { return None };
     (agent.fresh && tools::agent_can_change(plan, &agent.agent))
         .then_some("leave Defer out, or leave conversation: fresh out, so that it knows the results of its calls")
@@ -43,12 +42,12 @@ fn forgets_its_calls(plan: &PlanContext<'_>, step: &PlannedStep) -> Option<&'sta
 const AGENTS: [&str; 6] = ["router", "orchestrator", "worker", "producer", "evaluator", "reviser"];
 
 impl Validator<'_> {
-    /// Plans a gate of a list of steps. It reviews an earlier step of the list.
+    /// Plans a gate of a list of steps, which reviews an earlier step of the list.
     pub(super) fn gate_step(&mut self, hitl: &HitlStep, field: &str, context: &StepContext<'_>) -> Option<PlannedGate> {
         let subject = match context.before {
             Some((_, fields)) => GateSubject::Start(fields),
             None if context.result => GateSubject::Result,
-            None => GateSubject::Step(self.reviewed(hitl, field, context)),
+            None => GateSubject::Step(self.reviewed_position(hitl, field, context)),
         };
         let planned = self.gate(hitl, field, context, subject)?;
         self.advise_four_eyes(&planned, field, context);
@@ -65,13 +64,13 @@ impl Validator<'_> {
             let Some(gate) = step.gate() else { return false };
             let excluded = &planned.spec.exclude_deciders;
             let is_excluded = excluded.iter().any(|name| name == EVERY_GATE || *name == step.name);
-            let is_within = |one: &[Subject], other: &[Subject]| one.iter().all(|subject| other.contains(subject));
-            let (one, other) = (&gate.spec.approvers, &planned.spec.approvers);
+            let is_within = |some: &[Subject], all: &[Subject]| some.iter().all(|subject| all.contains(subject));
+            let (earlier, own) = (&gate.spec.approvers, &planned.spec.approvers);
             gate.reviews() == Some(reviewed)
                 && gate.allowed.contains(&Verdict::Modify)
                 && !is_excluded
-                && is_within(one, other)
-                && is_within(other, one)
+                && is_within(earlier, own)
+                && is_within(own, earlier)
         };
         let Some(before) = context.earlier.iter().map(|(_, step)| *step).find(edits) else { return };
         let message = format!(
@@ -82,7 +81,7 @@ impl Validator<'_> {
     }
 
     /// Reports excluded gates that do not exist.
-    fn excluded_gates(&mut self, hitl: &HitlStep, field: &str, context: &StepContext<'_>) {
+    fn check_excluded_gates(&mut self, hitl: &HitlStep, field: &str, context: &StepContext<'_>) {
         let plan = context.plan;
         let of_steps = plan.spec.steps.iter().filter(|step| step.hitl.is_some()).map(|step| step.name.clone());
         let parts = plan.spec.gates.iter().flat_map(|gate| presets::expanded(gate, true));
@@ -93,8 +92,8 @@ impl Validator<'_> {
             let is_added = || {
                 plan.added.iter().filter(|added| added.step.before.is_some()).any(|added| {
                     let step = name.strip_prefix(&added.step.name).and_then(|rest| rest.strip_prefix('-'));
-                    step.is_some_and(|step| {
-                        AGENTS.contains(&step) || plan.spec.steps.iter().any(|one| one.name == step)
+                    step.is_some_and(|name| {
+                        AGENTS.contains(&name) || plan.spec.steps.iter().any(|step| step.name == name)
                     })
                 })
             };
@@ -108,8 +107,9 @@ impl Validator<'_> {
         }
     }
 
-    /// Reports invalid and duplicate names of channels. Which channels exist is known only to the operator.
-    fn channels(&mut self, hitl: &HitlStep, field: &str) {
+    /// Reports invalid and duplicate names of channels. Names of missing channels are valid here, because only the
+    /// operator has the list of channels.
+    fn check_channels(&mut self, hitl: &HitlStep, field: &str) {
         for (at, name) in hitl.notify.iter().enumerate() {
             let field = format!("{field}.notify[{at}]");
             if !names::is_label(name) {
@@ -123,7 +123,7 @@ impl Validator<'_> {
         }
     }
 
-    /// Plans a gate about a subject.
+    /// Plans a gate about a subject: checks its fields, and merges the policies that apply.
     pub(super) fn gate(
         &mut self,
         hitl: &HitlStep,
@@ -152,7 +152,7 @@ impl Validator<'_> {
         self.approvers(hitl, field, context.plan.spec);
         self.verdicts(hitl, field, &allowed, &subject, context, form.as_ref());
         self.form(field, form.as_ref());
-        let usual = self.usual_timeout(&subject);
+        let usual = self.default_timeout(&subject);
         self.timeout(hitl, field, &allowed, form.as_ref(), usual);
         if matches!(subject, GateSubject::Failure(_))
             && hitl.timeout.as_ref().is_some_and(|t| t.action == Some(TimeoutAction::Approve))
@@ -165,8 +165,8 @@ impl Validator<'_> {
         let spec = context.plan.spec;
         let requester = Requester::of(spec);
         if !self.accepted {
-            self.excluded_gates(hitl, field, context);
-            self.channels(hitl, field);
+            self.check_excluded_gates(hitl, field, context);
+            self.check_channels(hitl, field);
         }
         let EffectiveGate {
             hitl,
@@ -180,8 +180,8 @@ impl Validator<'_> {
             max_vote_age,
             contradictions,
         } = self.policies.merge_into(hitl, &subject, requester, usual, context.added_by);
-        let blocked = self.contradicted(&contradictions, field);
-        self.second_review(&subject, &allowed, field, context);
+        let blocked = self.report_contradictions(&contradictions, field);
+        self.warn_second_review(&subject, &allowed, field, context);
         let known = self.allowed.entry(field.to_owned()).or_default();
         known.extend(allowed.iter().filter(|verdict| !known.contains(verdict)).copied().collect::<Vec<_>>());
         Some(PlannedGate {
@@ -216,7 +216,7 @@ impl Validator<'_> {
     }
 
     /// Warns if Modify would replace a text that people approved at an earlier gate.
-    fn second_review(&mut self, subject: &GateSubject, allowed: &[Verdict], field: &str, context: &StepContext<'_>) {
+    fn warn_second_review(&mut self, subject: &GateSubject, allowed: &[Verdict], field: &str, context: &StepContext<'_>) {
         if !matches!(subject, GateSubject::Step(Some(_))) || !allowed.contains(&Verdict::Modify) {
             return;
         }
@@ -232,30 +232,32 @@ impl Validator<'_> {
         }
     }
 
-    /// Reports conflicts with policies before the run is accepted. Afterwards returns the conflict because of which the
-    /// gate is held.
-    fn contradicted(&mut self, contradictions: &[Contradiction], field: &str) -> Option<FieldError> {
+    /// Reports conflicts with policies before the run is accepted. Returns the conflicts as the reason why the gate of
+    /// an accepted run is blocked.
+    fn report_contradictions(&mut self, contradictions: &[Contradiction], field: &str) -> Option<FieldError> {
         if !self.accepted {
-            for found in contradictions {
-                self.error_as(found.reason, format!("{field}.{}", found.field), &found.message);
+            for conflict in contradictions {
+                self.error_as(conflict.reason, format!("{field}.{}", conflict.field), &conflict.message);
             }
         }
         let first = contradictions.first()?;
-        let all: Vec<_> = contradictions.iter().map(|found| found.message.as_str()).collect();
-        Some(FieldError { field: field.to_owned(), message: all.join("; "), reason: first.reason })
+        let messages: Vec<_> = contradictions.iter().map(|conflict| conflict.message.as_str()).collect();
+        Some(FieldError { field: field.to_owned(), message: messages.join("; "), reason: first.reason })
     }
 
-    fn reviewed(&mut self, hitl: &HitlStep, field: &str, context: &StepContext<'_>) -> Option<usize> {
+    /// Returns the position of the step that a gate of a list reviews: the named step, or the last earlier step that is
+    /// not a gate.
+    fn reviewed_position(&mut self, hitl: &HitlStep, field: &str, context: &StepContext<'_>) -> Option<usize> {
         let calls = || context.earlier.iter().filter(|(_, step)| !step.is_gate());
         match &hitl.reviews {
             None => calls().next_back().map(|(at, _)| *at),
             Some(name) => {
-                let found = calls().find(|(_, step)| step.name == *name).map(|(at, _)| *at);
-                if found.is_none() {
+                let position = calls().find(|(_, step)| step.name == *name).map(|(at, _)| *at);
+                if position.is_none() {
                     let message = format!("{name} is not an earlier step of this list: name one that is not a gate");
                     self.error(format!("{field}.reviews"), message);
                 }
-                found
+                position
             }
         }
     }
@@ -361,7 +363,7 @@ impl Validator<'_> {
         if let (true, GateSubject::Step(Some(from))) = (allowed.contains(&Verdict::Defer) && !self.accepted, subject) {
             let again = context.earlier.iter().skip_while(|(at, _)| at != from);
             for (_, step) in again {
-                if let Some(remedy) = forgets_its_calls(context.plan, step) {
+                if let Some(remedy) = fresh_agent_remedy(context.plan, step) {
                     let message = format!(
                         "Defer runs step {} again, whose agent forgets what its tools did: {remedy}",
                         step.name
@@ -430,7 +432,7 @@ impl Validator<'_> {
     }
 
     /// Returns the default timeout of a gate.
-    fn usual_timeout(&self, subject: &GateSubject) -> Duration {
+    fn default_timeout(&self, subject: &GateSubject) -> Duration {
         match subject {
             GateSubject::Call(_) => self.settings.default_call_gate_timeout,
             _ => self.settings.default_gate_timeout,

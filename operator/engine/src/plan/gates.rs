@@ -1,6 +1,6 @@
-//! The gates of `spec.gates`, and the steps that each asks about.
+//! The gates of `spec.gates`, and the steps about which each gate asks.
 //!
-//! Their approvers and verdicts are checked like those of any other gate.
+//! `gate.rs` checks the approvers and verdicts of these gates, like those of every other gate.
 
 use std::{
     borrow::Cow,
@@ -28,20 +28,25 @@ use crate::{
 /// The default number of attempts after which people are asked.
 const AFTER_ATTEMPTS: i32 = 3;
 
+/// The maximum length of the name of a preset, in characters.
+const LONGEST_PRESET: usize = 40;
+
 /// The fields of `error` in templates.
 const ERROR: [&str; 5] = ["class", "message", "attempt", "exitCode", "log"];
 
 /// The gates of a spec, and the steps that matched so far.
 pub(super) struct Gates<'a> {
+    /// The gates with the fields that declare them. A preset is replaced by its gates, all with the field of the
+    /// preset.
     list: Vec<(String, Cow<'a, Gate>)>,
     /// The names of the steps that gates can ask about.
     met: RefCell<BTreeSet<String>>,
-    /// The fields of the gates that ask about a step.
+    /// The fields of the gates that ask about a step or about the run.
     asking: RefCell<BTreeSet<String>>,
-    /// The gates without a type that a pattern names, each with the naming field.
+    /// The names of the gates without a type that a pattern names, each with the field of the pattern.
     named: RefCell<BTreeMap<String, String>>,
-    /// The fields of gates that name a step about which another gate of the same type asks, each with the step and that
-    /// gate.
+    /// The gates that never ask about a step that they name, because an earlier gate of the same type does: the field
+    /// of the gate, the path of the step, and the name of the earlier gate.
     shadowed: RefCell<BTreeSet<(String, String, String)>>,
 }
 
@@ -69,12 +74,13 @@ impl<'a> Gates<'a> {
         self.list.iter().filter(move |(_, gate)| gate.type_ == Some(type_))
     }
 
-    /// Returns the gates before tools.
+    /// Returns the gates that ask about calls of tools.
     pub(super) fn of_calls(&self) -> impl Iterator<Item = &(String, Cow<'a, Gate>)> {
         self.list.iter().filter(|(_, gate)| CallRule::of(gate).is_some())
     }
 
-    /// Returns the gate for a step, and whether the gate names the step by its name, or by its branch and name.
+    /// Returns the gate of a type for a step, and whether the gate lists the step, by its name or by its path. A gate
+    /// without a list of steps is for every step that no other gate lists.
     fn for_step(&self, type_: SpecGateType, step: &PlannedStep) -> Option<(&(String, Cow<'a, Gate>), bool)> {
         let (name, path) = (step.name.trim_start_matches('.'), step.path.as_str());
         self.met.borrow_mut().extend([name.to_owned(), path.to_owned()]);
@@ -92,13 +98,13 @@ impl<'a> Gates<'a> {
 
 impl Validator<'_> {
     /// Reports gates that could never ask.
-    pub(super) fn spec_gates(&mut self, spec: &WorkflowSpec, gates: &Gates<'_>) {
+    pub(super) fn check_spec_gates(&mut self, spec: &WorkflowSpec, gates: &Gates<'_>) {
         self.check_unique(spec.gates.iter().map(|gate| gate.name.as_str()), "spec.gates");
         let pattern = spec.pattern.clone().unwrap_or_default();
         for (field, gate) in &gates.list {
             match gate.preset {
                 None => self.name(&gate.name, &format!("{field}.name")),
-                Some(_) => self.preset(field, gate),
+                Some(_) => self.check_preset(field, gate),
             }
             if !gate.tools.is_empty() && gate.type_ != Some(SpecGateType::SpecificTools) {
                 self.error(
@@ -115,7 +121,7 @@ impl Validator<'_> {
                 self.error(format!("{field}.afterAttempts"), "only errorEscalation counts attempts: leave it out");
             }
             let Some(type_) = gate.type_ else {
-                self.untyped_gate(field, gate, gates);
+                self.check_untyped_gate(field, gate, gates);
                 continue;
             };
             let of_steps = matches!(
@@ -167,7 +173,8 @@ impl Validator<'_> {
         }
     }
 
-    /// Returns the gate of this type that asks about the whole run, with its records at this path.
+    /// Plans the gate of a type that asks about the whole run, with its records at `path`. Returns `None` without such
+    /// a gate.
     pub(super) fn gate_of_run(
         &mut self,
         plan: &PlanContext<'_>,
@@ -180,7 +187,7 @@ impl Validator<'_> {
         self.spec_gate(plan, field, gate, path, known.clone(), subject)
     }
 
-    /// Returns the gates about the answers and failures of a step.
+    /// Adds to a step the gates of the spec before its start, about its answers and about its failures.
     pub(super) fn with_gates(&mut self, step: &mut PlannedStep, schema: Option<JsonObject>, context: &StepContext<'_>) {
         if step.is_gate() {
             return;
@@ -226,7 +233,7 @@ impl Validator<'_> {
         }
     }
 
-    /// Returns the gate before a step.
+    /// Adds to a step the gate of the spec before its start.
     fn with_start(&mut self, step: &mut PlannedStep, context: &StepContext<'_>) {
         let found = context.plan.gates.for_step(SpecGateType::StepStart, step);
         let can_be_shown = matches!(step.action, Action::Pod(_) | Action::Http(_) | Action::Mcp(_));
@@ -304,14 +311,13 @@ impl Validator<'_> {
     }
 
     /// Reports a preset that cannot be expanded.
-    fn preset(&mut self, field: &str, gate: &Gate) {
+    fn check_preset(&mut self, field: &str, gate: &Gate) {
         let name = gate.name.split_once('.').map_or(gate.name.as_str(), |(name, _)| name);
         self.name(name, &format!("{field}.name"));
-        if name.len() > 40 {
-            self.error(
-                format!("{field}.name"),
-                "the name of a preset has at most 40 characters, because its gates extend it",
-            );
+        if name.len() > LONGEST_PRESET {
+            let message =
+                format!("the name of a preset has at most {LONGEST_PRESET} characters, because its gates extend it");
+            self.error(format!("{field}.name"), message);
         }
         if !gate.steps.is_empty() || gate.condition.is_some() || gate.after_attempts.is_some() {
             let message = "a preset has name, allowedTools and hitl only: leave steps, condition and afterAttempts out";
@@ -319,8 +325,8 @@ impl Validator<'_> {
         }
     }
 
-    /// Reports a gate without a type that cannot ask, or that has a field which such gates do not have.
-    fn untyped_gate(&mut self, field: &str, gate: &Gate, gates: &Gates<'_>) {
+    /// Reports a gate without a type that no pattern names, or that lists steps.
+    fn check_untyped_gate(&mut self, field: &str, gate: &Gate, gates: &Gates<'_>) {
         if !gates.named.borrow().contains_key(&gate.name) {
             let message = format!(
                 "gate {} would never ask: it has no type, and the pattern does not name it: give it a type, or name it in the pattern",

@@ -1,4 +1,4 @@
-//! The gates that a run has not reached, shown to people who decide at an earlier one.
+//! The gates that a run has not reached, shown to people who decide at an earlier gate.
 //!
 //! **Invariant:** selects no gate itself: it reads the same fields of the plan as a transition.
 
@@ -13,24 +13,24 @@ pub struct GateAhead<'p> {
     pub name: &'p str,
     /// The first approvers of the gate's own quorum.
     pub approvers: &'p [Subject],
-    /// The policy that added it.
+    /// The policy that added the gate; `None` for a gate of the author.
     pub added_by: Option<&'p str>,
-    /// Whether the gate asks whenever the run reaches it. Otherwise its condition decides.
+    /// Whether the gate asks whenever the run reaches it. If false, its condition or that of its step decides.
     pub is_certain: bool,
 }
 
 /// The gates of a step that is not itself a gate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StepGates<'p> {
-    /// The gates before it starts, in the order in which they ask: the author's, then those of policies.
+    /// The gates before the step starts, in the order in which they ask: the author's gate, then the gates of policies.
     pub before: Vec<GateAhead<'p>>,
-    /// The gate about its answer, certain if it asks about every answer.
+    /// The gate about the step's answer. It is certain if it asks about every answer.
     pub output: Option<GateAhead<'p>>,
-    /// The gate about its failure, certain if it asks about every failure that is not repeated.
+    /// The gate about the step's failure. It is certain if it asks about every failure that is not retried.
     pub failure: Option<GateAhead<'p>>,
-    /// Whether the step is an agent with tools. The gates of policies before it ask before each of its turns.
+    /// Whether the step is an agent with tools. Then the gates of policies in `before` ask before each turn.
     pub has_tools: bool,
-    /// Whether gates can ask about the calls of its agent.
+    /// Whether gates can ask about the calls of the step's agent.
     pub asks_about_calls: bool,
 }
 
@@ -43,11 +43,11 @@ pub enum GatePlace<'p> {
     Step {
         /// The path of the step in the plan.
         path: &'p str,
-        /// The name of its agent, if the plan has it.
+        /// The name of the step's agent; `None` for another kind of step, and for the revision of a final response.
         agent: Option<&'p str>,
-        /// The gates that ask after this one approved.
+        /// The gates that ask after an approval at this gate.
         then: Vec<GateAhead<'p>>,
-        /// The gates that ask after a Modify: those of all policies.
+        /// The gates that ask after a Modify at this gate: all gates of policies before the step.
         after_change: Vec<GateAhead<'p>>,
     },
     /// Before the outputs are released.
@@ -67,8 +67,8 @@ impl<'p> GateAhead<'p> {
 }
 
 impl Plan {
-    /// Returns the gates of the step at a path with or without visits and numbers, or `None` if it is a gate or not a
-    /// step.
+    /// Returns the gates of the step at a path with or without visits and numbers. Returns `None` if no step of the
+    /// pattern has the path, or if the step is a gate.
     #[must_use]
     pub fn gates_of_step(&self, path: &str) -> Option<StepGates<'_>> {
         let place = without_visits(path);
@@ -102,7 +102,7 @@ impl Plan {
     /// Returns the gates before the outputs are released, in the order in which they ask.
     #[must_use]
     pub fn gates_at_end(&self) -> Vec<GateAhead<'_>> {
-        ahead(self.release.iter().chain(&self.end))
+        to_gates_ahead(self.release.iter().chain(&self.end))
     }
 
     /// Returns the position of the gate at a path with visits and numbers. Returns `None` if the gate is a step of its
@@ -112,11 +112,11 @@ impl Plan {
         let place = without_visits(path);
         let is_it = |gate: &&PlannedStep| gate.path == place;
         if self.start.iter().any(|gate| is_it(&gate)) {
-            return Some(GatePlace::Start(ahead(after(self.start.iter(), &place))));
+            return Some(GatePlace::Start(to_gates_ahead(gates_after(self.start.iter(), &place))));
         }
         let mut at_end = self.release.iter().chain(&self.end);
         if at_end.any(|gate| is_it(&gate)) {
-            return Some(GatePlace::End(ahead(at_end)));
+            return Some(GatePlace::End(to_gates_ahead(at_end)));
         }
         // The step of a tool has one path in the plan, for every agent that calls it.
         let place = RecordPath::new(&place);
@@ -126,9 +126,9 @@ impl Plan {
         let place = of_server.as_ref().map_or(place, |(_, _, place)| place.as_str());
         let of_tools = self.tools.tools.values().map(|tool| &tool.step).chain(of_servers);
         let mut steps = self.pattern.steps().into_iter().chain(&self.revisers).chain(of_tools);
-        let step = steps.find(|step| before(step).any(|gate| gate.path == place))?;
+        let step = steps.find(|step| gates_before(step).any(|gate| gate.path == place))?;
         let agent = match &step.action {
-            // The agent whose result it is revises it, so the gates are not known in advance.
+            // The agent that wrote the final response revises it, and the plan does not have that agent.
             _ if self.revisers.iter().any(|reviser| reviser.path == step.path) => None,
             Action::Agent(agent) => Some(agent.agent.as_str()),
             Action::Pod(_) | Action::Http(_) | Action::Mcp(_) | Action::Set(_) | Action::Gate(_) => None,
@@ -136,8 +136,8 @@ impl Plan {
         Some(GatePlace::Step {
             path: &step.path,
             agent,
-            then: ahead(after(before(step), place)),
-            after_change: ahead(&step.policy_gates),
+            then: to_gates_ahead(gates_after(gates_before(step), place)),
+            after_change: to_gates_ahead(&step.policy_gates),
         })
     }
 
@@ -155,7 +155,7 @@ impl Plan {
         };
         let has_tools = agent.is_some_and(|agent| !agent.tools.is_empty() || !agent.servers.is_empty());
         StepGates {
-            before: ahead(before(step)).into_iter().map(|gate| gate.certain_if(runs)).collect(),
+            before: to_gates_ahead(gates_before(step)).into_iter().map(|gate| gate.certain_if(runs)).collect(),
             output,
             failure: failure.map(|gate| gate.certain_if(!step.escalates_unknown_only)),
             has_tools,
@@ -165,16 +165,16 @@ impl Plan {
 }
 
 /// Returns the gates before a step, in the order in which they ask.
-fn before(step: &PlannedStep) -> impl Iterator<Item = &PlannedStep> {
+fn gates_before(step: &PlannedStep) -> impl Iterator<Item = &PlannedStep> {
     step.start.as_deref().into_iter().chain(&step.policy_gates)
 }
 
 /// Returns the gates that follow the one at a path.
-fn after<'p>(gates: impl Iterator<Item = &'p PlannedStep>, place: &str) -> impl Iterator<Item = &'p PlannedStep> {
+fn gates_after<'p>(gates: impl Iterator<Item = &'p PlannedStep>, place: &str) -> impl Iterator<Item = &'p PlannedStep> {
     gates.skip_while(move |gate| gate.path != place).skip(1)
 }
 
-fn ahead<'p>(gates: impl IntoIterator<Item = &'p PlannedStep>) -> Vec<GateAhead<'p>> {
+fn to_gates_ahead<'p>(gates: impl IntoIterator<Item = &'p PlannedStep>) -> Vec<GateAhead<'p>> {
     gates.into_iter().filter_map(GateAhead::of).collect()
 }
 

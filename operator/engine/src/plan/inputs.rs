@@ -12,7 +12,8 @@ use super::{
     references::RESERVED,
 };
 
-/// Returns the value of every input: the given one, else the default, else null if it is optional.
+/// Returns the value of every input: the given value, else the default, else null. Reports invalid declarations and
+/// values.
 pub(crate) fn values(inputs: &[Input], validator: &mut Validator<'_>) -> Map<String, Value> {
     let mut values = Map::new();
     for (at, input) in inputs.iter().enumerate() {
@@ -26,7 +27,7 @@ pub(crate) fn values(inputs: &[Input], validator: &mut Validator<'_>) -> Map<Str
         }
         for (given, part) in [(&input.default, "default"), (&input.value, "value")] {
             if let Some(given) = given
-                && let Err(why) = fits(input, &given.0)
+                && let Err(why) = check_value(input, &given.0)
             {
                 validator.error(field(part), format!("input {}: {why}", input.name));
             }
@@ -59,9 +60,10 @@ fn whole(value: &Value) -> Value {
     }
 }
 
-fn fits(input: &Input, value: &Value) -> Result<(), String> {
+/// Checks that a value has the type of an input and is one of its `enum` values.
+fn check_value(input: &Input, value: &Value) -> Result<(), String> {
     let kind = input.type_.unwrap_or_default();
-    let (right, word) = match kind {
+    let (has_type, word) = match kind {
         InputType::String => (value.is_string(), "a string"),
         InputType::Number => (value.is_number(), "a number"),
         InputType::Integer => (whole(value).is_i64() || value.is_u64(), "an integer"),
@@ -69,7 +71,7 @@ fn fits(input: &Input, value: &Value) -> Result<(), String> {
         InputType::Object => (value.is_object(), "an object"),
         InputType::Array => (value.is_array(), "an array"),
     };
-    if !right {
+    if !has_type {
         return Err(format!("it must be {word}, as its type says"));
     }
     if !input.enum_.is_empty() && !input.enum_.iter().any(|allowed| whole(&allowed.0) == whole(value)) {

@@ -28,7 +28,7 @@ impl Validator<'_> {
             requires: None,
         };
         if context.is_of_server {
-            // The catalogue gives the real definition.
+            // The plan of a catalogue replaces this placeholder by the definition of the tool.
             let definition = Digest::of_bytes(b"");
             let standing = ToolStanding { definition, reads: false, is_pinned: false, described: Arc::default() };
             return Some(of_server(PlannedArguments::OfAgent(standing), false));
@@ -67,12 +67,12 @@ impl Validator<'_> {
     }
 }
 
-/// Returns the definition for which a policy omits its gate before a step: the one that the author pinned, if the
-/// policy reviewed it too. Returns `None` if the gate asks.
+/// Returns the definition for which a policy omits its gate before a step: the definition that the author pinned, if
+/// the policy reviewed the same definition. Returns `None` if the gate asks.
 pub(super) fn reviewed_definition(added: &AddedStep, action: &Action, servers: &[Server]) -> Option<Digest> {
     let Action::Mcp(mcp) = action else { return None };
     let server = servers.iter().find(|server| server.name == mcp.server)?;
     let pinned = server.pin(&mcp.tool)?;
     let reviewed = added.step.before.as_ref().map_or(&[][..], |before| before.except.as_slice());
-    reviewed.iter().any(|one| is_reviewed(one, server, &mcp.tool, pinned)).then(|| pinned.clone())
+    reviewed.iter().any(|entry| is_reviewed(entry, server, &mcp.tool, pinned)).then(|| pinned.clone())
 }

@@ -1,4 +1,4 @@
-//! The numbers of a spec: those that JSON readers understand differently, and those that should be texts.
+//! The numbers of a spec: numbers that JSON readers round differently, and identifiers that should be texts.
 //!
 //! Checked before acceptance only. Two accepted specs that differ only in an integer never have the same digest.
 
@@ -16,7 +16,7 @@ const MOST_NAMED: usize = 16;
 /// The fields of an input that hold a value.
 const OF_INPUT: [&str; 3] = ["value", "default", "enum"];
 
-/// Whether a name is that of an identifier, such as of a customer: its last word is `id`, in any notation.
+/// Whether a name ends with the word `id` in any notation: `id`, `customerId`, `account_id`.
 pub(super) fn is_identifier_name(name: &str) -> bool {
     let Some((before, last)) = name.len().checked_sub(2).and_then(|at| name.split_at_checked(at)) else { return false };
     let is_after = |ends_word: fn(char) -> bool| before.chars().next_back().is_none_or(ends_word);
@@ -35,20 +35,20 @@ pub(super) fn identifier_advice(name: &str) -> String {
     )
 }
 
-/// A number that cannot be read, with its path in a spec.
-struct Found {
+/// A number that JSON readers round differently, with its path in a spec.
+struct InexactNumber {
     path: Vec<String>,
     why: Inexact,
 }
 
-fn collect(value: &Value, path: &mut Vec<String>, found: &mut Vec<Found>) {
-    let within = |name: String, inner: &Value, path: &mut Vec<String>, found: &mut Vec<Found>| {
+fn collect_inexact(value: &Value, path: &mut Vec<String>, found: &mut Vec<InexactNumber>) {
+    let within = |name: String, inner: &Value, path: &mut Vec<String>, found: &mut Vec<InexactNumber>| {
         path.push(name);
-        collect(inner, path, found);
+        collect_inexact(inner, path, found);
         path.pop();
     };
     match value {
-        Value::Number(number) => found.extend(inexact(number).map(|why| Found { path: path.clone(), why })),
+        Value::Number(number) => found.extend(inexact(number).map(|why| InexactNumber { path: path.clone(), why })),
         Value::Array(items) => {
             items.iter().enumerate().for_each(|(at, item)| within(at.to_string(), item, path, found));
         }
@@ -58,7 +58,7 @@ fn collect(value: &Value, path: &mut Vec<String>, found: &mut Vec<Found>) {
 }
 
 /// Returns the path of a field as in messages: `spec.inputs[0].value`.
-fn field(path: &[String]) -> String {
+fn field_name(path: &[String]) -> String {
     let mut field = "spec".to_owned();
     for name in path {
         match name.parse::<usize>() {
@@ -70,12 +70,12 @@ fn field(path: &[String]) -> String {
 }
 
 impl Validator<'_> {
-    /// Refuses the numbers of a spec that JSON readers understand differently, and returns whether there are any.
-    pub(super) fn numbers(&mut self, spec: &WorkflowSpec) -> bool {
+    /// Reports the numbers of a spec that JSON readers round differently. Returns whether there are such numbers.
+    pub(super) fn check_numbers(&mut self, spec: &WorkflowSpec) -> bool {
         let mut found = Vec::new();
         // A spec that cannot be written as JSON is refused elsewhere.
-        collect(&serde_json::to_value(spec).unwrap_or_default(), &mut Vec::new(), &mut found);
-        for Found { path, why } in found.iter().take(MOST_NAMED) {
+        collect_inexact(&serde_json::to_value(spec).unwrap_or_default(), &mut Vec::new(), &mut found);
+        for InexactNumber { path, why } in found.iter().take(MOST_NAMED) {
             let is_of_input = matches!(path.as_slice(), [inputs, _, part, ..]
                 if inputs == "inputs" && OF_INPUT.contains(&part.as_str()));
             let (own, within) = path.split_at(if is_of_input { 3 } else { path.len() });
@@ -86,23 +86,23 @@ impl Validator<'_> {
                 whole if whole.is_empty() => format!("{of_input}the number is {why}"),
                 place => format!("{of_input}the number at {} is {why}", text::display(&place, 120)),
             };
-            self.error(field(own), message);
+            self.error(field_name(own), message);
         }
         !found.is_empty()
     }
 
-    /// Advises texts for identifiers that a schema declares as numbers.
-    pub(super) fn identifiers(&mut self, schema: &Map<String, Value>, field: &str) {
+    /// Warns of identifiers that a schema declares as numbers instead of texts.
+    pub(super) fn advise_identifiers(&mut self, schema: &Map<String, Value>, field: &str) {
         for (name, property) in schema.get("properties").and_then(Value::as_object).into_iter().flatten() {
             let field = format!("{field}.properties.{}", text::display(name, 63));
             let Some(property) = property.as_object() else { continue };
             if is_identifier_name(name) && is_unbounded_number(property) {
                 self.warn(&format!("{field}.type"), &identifier_advice(&text::display(name, 63)));
             }
-            self.identifiers(property, &field);
+            self.advise_identifiers(property, &field);
         }
         if let Some(items) = schema.get("items").and_then(Value::as_object) {
-            self.identifiers(items, &format!("{field}.items"));
+            self.advise_identifiers(items, &format!("{field}.items"));
         }
     }
 }

@@ -38,53 +38,54 @@ impl Validator<'_> {
         let field = |part: &str| format!("{}.pod.{part}", context.field);
         let before = self.errors.len();
         let (mut env, mut files) = (BTreeMap::new(), BTreeMap::new());
-        self.check_unique(pod.env.iter().map(|one| one.name.as_str()), &field("env"));
-        for (at, one) in pod.env.iter().enumerate() {
-            if one.value.is_some() == one.value_from.is_some() {
+        self.check_unique(pod.env.iter().map(|entry| entry.name.as_str()), &field("env"));
+        for (at, entry) in pod.env.iter().enumerate() {
+            if entry.value.is_some() == entry.value_from.is_some() {
                 self.error(field(&format!("env[{at}]")), "a variable has either value or valueFrom");
             }
-            if let Some(source) = &one.value
+            if let Some(source) = &entry.value
                 && let Some(template) = self.known_template(source, &field(&format!("env[{at}].value")), &context.known)
             {
-                env.insert(one.name.clone(), template);
+                env.insert(entry.name.clone(), template);
             }
         }
-        for (at, one) in pod.files.iter().enumerate() {
+        for (at, entry) in pod.files.iter().enumerate() {
             let field = field(&format!("files[{at}]"));
-            if !one.path.starts_with('/') || one.path.split('/').skip(1).any(|part| matches!(part, "" | "." | "..")) {
+            if !entry.path.starts_with('/') || entry.path.split('/').skip(1).any(|part| matches!(part, "" | "." | "..")) {
                 self.error(
                     format!("{field}.path"),
                     "write an absolute path without `.` and `..`, such as /in/plan.json",
                 );
             }
-            let template = self.known_template(&one.content, &format!("{field}.content"), &context.known);
+            let template = self.known_template(&entry.content, &format!("{field}.content"), &context.known);
             if let Some(template) = template
-                && files.insert(one.path.clone(), template).is_some()
+                && files.insert(entry.path.clone(), template).is_some()
             {
-                self.error(format!("{field}.path"), format!("duplicate path {}: paths must be unique", one.path));
+                self.error(format!("{field}.path"), format!("duplicate path {}: paths must be unique", entry.path));
             }
         }
         self.check_command_literals(pod, &field);
         self.not_allowed(format!("{}.pod", context.field), self.policies.refuses_container(pod));
         self.quantities(pod.resources.as_ref(), &field("resources"));
-        self.check_unique(pod.volumes.iter().map(|one| one.name.as_str()), &field("volumes"));
+        self.check_unique(pod.volumes.iter().map(|entry| entry.name.as_str()), &field("volumes"));
         if let Some(template) = &pod.pod_template {
             let ours: Vec<&str> = pod.volumes.iter().map(|volume| volume.name.as_str()).chain([FILES]).collect();
-            for (part, message) in refused(&template.0, &ours) {
+            for (part, message) in forbidden_fields(&template.0, &ours) {
                 self.error(field(&format!("podTemplate{part}")), message);
             }
         }
         (self.errors.len() == before).then(|| PlannedPod { spec: pod.clone(), env, files })
     }
 
-    /// Checks that neither our templates nor those of Kubernetes put a rendered value into a command line.
+    /// Checks that no rendered value becomes part of a command line, neither by a template nor by the `$(NAME)` of
+    /// Kubernetes.
     fn check_command_literals(&mut self, pod: &PodStep, field: &impl Fn(&str) -> String) {
         let is_template = |text: &str| text.contains("{{") || text.contains("{%");
         if is_template(&pod.image) {
             self.error(field("image"), "an image must not contain a template: people approve exactly this one");
         }
-        let rendered = pod.env.iter().filter(|one| one.value.as_deref().is_some_and(is_template));
-        let rendered: BTreeSet<&str> = rendered.map(|one| one.name.as_str()).collect();
+        let rendered = pod.env.iter().filter(|entry| entry.value.as_deref().is_some_and(is_template));
+        let rendered: BTreeSet<&str> = rendered.map(|entry| entry.name.as_str()).collect();
         let lists = [("command", &pod.command), ("args", &pod.args)];
         for (name, at, text) in
             lists.iter().flat_map(|(name, list)| list.iter().enumerate().map(move |(at, text)| (name, at, text)))
@@ -104,7 +105,7 @@ impl Validator<'_> {
         }
         // The command of a probe and the subpath of a mounted volume expand variables like a command line.
         let template = pod.pod_template.as_ref().map(|template| Value::Object(template.0.clone()));
-        for (place, text) in template.iter().flat_map(texts) {
+        for (place, text) in template.iter().flat_map(texts_with_paths) {
             if let Some(variable) = rendered.iter().find(|variable| text.contains(&format!("$({variable})"))) {
                 let message = format!(
                     "$({variable}) would put a rendered value where Kubernetes reads a command or a path: remove it"
@@ -137,31 +138,32 @@ pub(crate) fn is_quantity(text: &str) -> bool {
     digits(whole) && digits(fraction) && (known.contains(&unit) || exponent.is_some_and(digits))
 }
 
-/// Returns all texts in a value, each with its path.
-fn texts(value: &Value) -> Vec<(String, &str)> {
-    within(value).into_iter().filter_map(|(place, found)| Some((place, found.as_str()?))).collect()
+/// Returns all texts in a JSON value, each with its path.
+fn texts_with_paths(value: &Value) -> Vec<(String, &str)> {
+    values_with_paths(value).into_iter().filter_map(|(place, found)| Some((place, found.as_str()?))).collect()
 }
 
-/// Returns all values in a value, each with its path.
-fn within(value: &Value) -> Vec<(String, &Value)> {
+/// Returns all values in a JSON value that have no parts, each with its path, such as `.containers[0].name`.
+fn values_with_paths(value: &Value) -> Vec<(String, &Value)> {
     let parts: Vec<(String, &Value)> = match value {
         Value::Object(fields) => fields.iter().map(|(name, value)| (format!(".{name}"), value)).collect(),
         Value::Array(items) => items.iter().enumerate().map(|(at, item)| (format!("[{at}]"), item)).collect(),
         _ => return vec![(String::new(), value)],
     };
     let below = parts.into_iter().flat_map(|(part, value)| {
-        within(value).into_iter().map(move |(place, found)| (format!("{part}{place}"), found))
+        values_with_paths(value).into_iter().map(move |(place, found)| (format!("{part}{place}"), found))
     });
     below.collect()
 }
 
-/// Returns the forbidden fields of a `podTemplate`. `ours` are the volumes of the step.
-fn refused(template: &Map<String, Value>, ours: &[&str]) -> Vec<(String, String)> {
+/// Returns the forbidden fields of a `podTemplate`: the path of each, and the reason with the remedy. `ours` are the
+/// names of the step's volumes.
+fn forbidden_fields(template: &Map<String, Value>, ours: &[&str]) -> Vec<(String, String)> {
     let mut refused = Vec::new();
-    let mut no = |place: String, why: &str| refused.push((place, why.to_owned()));
+    let mut refuse = |place: String, why: &str| refused.push((place, why.to_owned()));
     for (name, value) in template {
-        for (place, _) in within(value).into_iter().filter(|(_, found)| found.is_null()) {
-            no(format!(".{name}{place}"), "null would remove a value: leave it out");
+        for (place, _) in values_with_paths(value).into_iter().filter(|(_, found)| found.is_null()) {
+            refuse(format!(".{name}{place}"), "null would remove a value: leave it out");
         }
     }
     for (part, value) in template {
@@ -173,17 +175,17 @@ fn refused(template: &Map<String, Value>, ours: &[&str]) -> Vec<(String, String)
                         keys.filter(|key| key.split('/').next().is_some_and(|p| p.ends_with(signoff_api::GROUP)));
                     match name.as_str() {
                         "labels" | "annotations" if !value.is_object() && !value.is_null() => {
-                            no(format!(".metadata.{name}"), "it must be an object");
+                            refuse(format!(".metadata.{name}"), "it must be an object");
                         }
                         "labels" | "annotations" => {
                             for key in ours {
-                                no(
+                                refuse(
                                     format!(".metadata.{name}[{key}]"),
                                     "names below signoff.dev are reserved for the operator: choose another name",
                                 );
                             }
                         }
-                        _ => no(
+                        _ => refuse(
                             format!(".metadata.{name}"),
                             "only labels and annotations can be given here: leave this out",
                         ),
@@ -192,19 +194,19 @@ fn refused(template: &Map<String, Value>, ours: &[&str]) -> Vec<(String, String)
             }
             ("spec", Value::Object(spec)) => {
                 for name in OF_POD.iter().filter(|name| spec.contains_key(**name)) {
-                    no(format!(".spec.{name}"), "the step has a field for it, or the operator sets it: leave it out");
+                    refuse(format!(".spec.{name}"), "the step has a field for it, or the operator sets it: leave it out");
                 }
                 for list in ["containers", "initContainers", "volumes"] {
                     let items = spec.get(list).and_then(Value::as_array).into_iter().flatten();
                     for (at, item) in items.enumerate() {
                         let name = item.get("name").and_then(Value::as_str);
                         match name {
-                            None => no(
+                            None => refuse(
                                 format!(".spec.{list}[{at}]"),
                                 "the name is missing: containers are merged by their names",
                             ),
                             Some(name) if list == "volumes" && ours.contains(&name) => {
-                                no(
+                                refuse(
                                     format!(".spec.{list}[{at}].name"),
                                     "the step already has a volume of this name: choose another name",
                                 );
@@ -212,7 +214,7 @@ fn refused(template: &Map<String, Value>, ours: &[&str]) -> Vec<(String, String)
                             Some(_) => {}
                         }
                         if item.get("restartPolicyRules").is_some() {
-                            no(
+                            refuse(
                                 format!(".spec.{list}[{at}].restartPolicyRules"),
                                 "the step's container runs once: leave it out",
                             );
@@ -221,14 +223,14 @@ fn refused(template: &Map<String, Value>, ours: &[&str]) -> Vec<(String, String)
                             let is_refused = name == Some(CONTAINER) || *field == "restartPolicy";
                             if list == "containers" && is_refused {
                                 let why = "the step has a field for it: leave it out";
-                                no(format!(".spec.containers[{at}].{field}"), why);
+                                refuse(format!(".spec.containers[{at}].{field}"), why);
                             }
                         }
                     }
                 }
             }
-            ("metadata" | "spec", _) => no(format!(".{part}"), "it must be an object"),
-            _ => no(format!(".{part}"), "a podTemplate has only metadata and spec: leave this out"),
+            ("metadata" | "spec", _) => refuse(format!(".{part}"), "it must be an object"),
+            _ => refuse(format!(".{part}"), "a podTemplate has only metadata and spec: leave this out"),
         }
     }
     refused
@@ -242,7 +244,7 @@ mod tests {
     use super::*;
 
     fn places(template: &Value) -> Vec<String> {
-        refused(template.as_object().unwrap(), &["data", FILES]).into_iter().map(|(place, _)| place).collect()
+        forbidden_fields(template.as_object().unwrap(), &["data", FILES]).into_iter().map(|(place, _)| place).collect()
     }
 
     #[test]
@@ -256,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn a_template_of_a_pod_may_not_undo_what_the_step_says() {
+    fn a_pod_template_with_fields_of_the_step_is_refused() {
         let template = json!({
             "kind": "Pod",
             "metadata": {"name": "mine", "labels": {"signoff.dev/workflow": "other", "team": "pay"}},
@@ -284,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn a_template_of_a_pod_takes_nothing_away_and_lets_nothing_run_again() {
+    fn a_pod_template_that_removes_or_repeats_something_is_refused() {
         for (template, place) in [
             (json!({"metadata": {"labels": null}}), ".metadata.labels"),
             (json!({"metadata": {"annotations": "none"}}), ".metadata.annotations"),
@@ -315,7 +317,7 @@ mod tests {
             (json!({"spec": {"nodeSelector": {}}}), ".spec.nodeSelector"),
         ] {
             let found = places(&template);
-            assert!(found.iter().any(|one| one == place), "{template}: {found:?}");
+            assert!(found.iter().any(|refused| refused == place), "{template}: {found:?}");
         }
     }
 }

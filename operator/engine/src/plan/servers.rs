@@ -98,15 +98,15 @@ impl PlannedServer {
         let tools = catalogue.tools().iter().filter(|tool| self.spec.has(tool.name())).map(|tool| self.tool(tool));
         let mut tools: ServerTools = tools.map(|tool| (tool.name.clone(), tool)).collect();
         // A model could not distinguish two tools with the same name.
-        for (one, other) in names::collisions(tools.keys().map(String::as_str)) {
-            tools.remove(&one);
+        for (kept_tools, other) in names::collisions(tools.keys().map(String::as_str)) {
+            tools.remove(&kept_tools);
             tools.remove(&other);
         }
-        let mut one = KeptTools { catalogue: digest.clone(), tools, bytes: catalogue.bytes() };
-        for place in &self.kept {
-            match place.set(one) {
+        let mut kept_tools = KeptTools { catalogue: digest.clone(), tools, bytes: catalogue.bytes() };
+        for slot in &self.kept {
+            match slot.set(kept_tools) {
                 Ok(()) => break,
-                Err(taken) => one = taken,
+                Err(taken) => kept_tools = taken,
             }
         }
         self.kept(digest)
@@ -215,12 +215,12 @@ fn server_of<'s>(spec: &'s WorkflowSpec, entry: &str) -> Option<(&'s Server, Str
 /// Returns the entries by which agents list tools of a server that may change something, have no pin, and have no gate.
 fn unasked_entries<'s>(spec: &'s WorkflowSpec, server: &Server, any: &PlannedTool, gates: &[CallGate]) -> Vec<&'s str> {
     let is_unasked = |entry: &&String| {
-        let Some((_, tool)) = server_of(spec, entry).filter(|(one, _)| one.name == server.name) else { return false };
+        let Some((_, tool)) = server_of(spec, entry).filter(|(listed, _)| listed.name == server.name) else { return false };
         if tool.contains('*') {
             return !server.read.iter().any(|glob| *glob == "*" || *glob == tool);
         }
-        let one = PlannedTool { name: (*entry).clone(), ..any.clone() };
-        let is_asked = gates.iter().any(|gate| gate.reason(&one, &one.facts()).is_some());
+        let named_tool = PlannedTool { name: (*entry).clone(), ..any.clone() };
+        let is_asked = gates.iter().any(|gate| gate.reason(&named_tool, &named_tool.facts()).is_some());
         !(is_asked || server.reads(&tool) || server.pin(&tool).is_some())
     };
     let entries: BTreeSet<&String> = spec.agents.iter().flat_map(|agent| &agent.tools).filter(is_unasked).collect();
@@ -235,7 +235,7 @@ impl Validator<'_> {
         let mut planned = BTreeMap::new();
         for (at, server) in spec.servers.iter().enumerate() {
             let field = format!("spec.servers[{at}]");
-            self.server(spec, server, &field);
+            self.check_server(spec, server, &field);
             let known = everywhere.clone().with("args", Members::Open);
             let Some(changes) = self.step_of_server(plan, server, &field, &known) else { continue };
             let mut reads = changes.clone();
@@ -249,7 +249,7 @@ impl Validator<'_> {
             });
             let reviewed = meant.filter(|(_, _, tools)| !tools.is_empty()).collect();
             let key = server.key.as_ref().and_then(|key| spec.secrets.iter().find(|entry| entry.name == *key));
-            let one = PlannedServer {
+            let planned_server = PlannedServer {
                 spec: server.clone(),
                 key: key.cloned(),
                 reads,
@@ -257,12 +257,12 @@ impl Validator<'_> {
                 reviewed,
                 kept: std::array::from_fn(|_| OnceLock::new()),
             };
-            planned.insert(server.name.clone(), one);
+            planned.insert(server.name.clone(), planned_server);
         }
         planned
     }
 
-    fn server(&mut self, spec: &WorkflowSpec, server: &Server, field: &str) {
+    fn check_server(&mut self, spec: &WorkflowSpec, server: &Server, field: &str) {
         self.name(&server.name, &format!("{field}.name"));
         if server.url.is_some() != server.command.is_empty() {
             self.error(field, "a server has exactly one of url and command");

@@ -28,7 +28,7 @@ pub(in crate::plan) struct SpecStep<'a> {
 /// A named chain of a spec: a branch, or a route.
 pub(super) struct SpecBranch<'a> {
     pub(super) name: &'a str,
-    /// In the order of `spec.steps`; never empty.
+    /// The steps of the branch, in the order of `spec.steps`; never empty.
     pub(super) steps: Vec<SpecStep<'a>>,
 }
 
@@ -37,10 +37,10 @@ pub(super) struct SpecSteps<'a>(Vec<SpecStep<'a>>);
 
 impl<'a> SpecSteps<'a> {
     pub(super) fn new(spec: &'a WorkflowSpec) -> Self {
-        let one = |(at, step)| SpecStep { field: format!("spec.steps[{at}]"), step, record: record(step, &[]) };
-        let steps = spec.steps.iter().enumerate().map(one);
+        let spec_step = |(at, step)| SpecStep { field: format!("spec.steps[{at}]"), step, record: record(step, &[]) };
+        let steps = spec.steps.iter().enumerate().map(spec_step);
         // The steps of tools run only when they are called.
-        Self(steps.filter(|one| !spec.runs_as_tool(one.step)).collect())
+        Self(steps.filter(|spec_step| !spec.runs_as_tool(spec_step.step)).collect())
     }
 
     /// Returns all steps, in the order of the list.
@@ -51,11 +51,11 @@ impl<'a> SpecSteps<'a> {
     /// Returns the branches, in order of appearance.
     pub(super) fn branches(&self) -> Vec<SpecBranch<'a>> {
         let mut branches: Vec<SpecBranch<'a>> = Vec::new();
-        for one in &self.0 {
-            let Some(name) = one.step.branch.as_deref() else { continue };
+        for spec_step in &self.0 {
+            let Some(name) = spec_step.step.branch.as_deref() else { continue };
             match branches.iter_mut().find(|branch| branch.name == name) {
-                Some(branch) => branch.steps.push(one.clone()),
-                None => branches.push(SpecBranch { name, steps: vec![one.clone()] }),
+                Some(branch) => branch.steps.push(spec_step.clone()),
+                None => branches.push(SpecBranch { name, steps: vec![spec_step.clone()] }),
             }
         }
         branches
@@ -63,16 +63,16 @@ impl<'a> SpecSteps<'a> {
 
     /// Returns the steps without a branch.
     fn branchless(&self) -> impl Iterator<Item = &SpecStep<'a>> {
-        self.0.iter().filter(|one| one.step.branch.is_none())
+        self.0.iter().filter(|spec_step| spec_step.step.branch.is_none())
     }
 }
 
 impl Validator<'_> {
     /// Reports steps with a branch in a pattern without branches, and duplicate names.
     pub(super) fn check_no_branches(&mut self, steps: &SpecSteps<'_>) {
-        for one in steps.all().iter().filter(|one| one.step.branch.is_some()) {
+        for spec_step in steps.all().iter().filter(|spec_step| spec_step.step.branch.is_some()) {
             let message = "only parallel and routing have branches: give spec.pattern one of them, or leave branch out";
-            self.error(format!("{}.branch", one.field), message);
+            self.error(format!("{}.branch", spec_step.field), message);
         }
         self.check_unique_steps(steps.all());
     }
@@ -101,10 +101,10 @@ impl Validator<'_> {
                 self.error(format!("{}.branch", first.field), message);
             }
         }
-        for one in steps.branchless() {
-            let name = one.step.name.as_str();
+        for spec_step in steps.branchless() {
+            let name = spec_step.step.name.as_str();
             if branches.iter().any(|branch| branch.name == name) {
-                self.error(format!("{}.name", one.field), format!("{name} is the name of a branch: choose another"));
+                self.error(format!("{}.name", spec_step.field), format!("{name} is the name of a branch: choose another"));
             }
         }
         self.check_all_named(steps, named, "give it a branch");
@@ -114,9 +114,9 @@ impl Validator<'_> {
     /// Reports steps without a branch that the pattern does not name.
     pub(super) fn check_all_named(&mut self, steps: &SpecSteps<'_>, named: &BTreeSet<&str>, remedy: &str) {
         self.check_unique_steps(steps.branchless());
-        for one in steps.branchless().filter(|one| !named.contains(one.step.name.as_str())) {
-            let message = format!("step {} would never run, for the pattern does not name it: {remedy}", one.step.name);
-            self.error(&one.field, message);
+        for spec_step in steps.branchless().filter(|spec_step| !named.contains(spec_step.step.name.as_str())) {
+            let message = format!("step {} would never run, for the pattern does not name it: {remedy}", spec_step.step.name);
+            self.error(&spec_step.field, message);
         }
     }
 
@@ -128,14 +128,14 @@ impl Validator<'_> {
         field: &str,
     ) -> Option<SpecStep<'a>> {
         let name = name?;
-        let is_it = |one: &&SpecStep<'a>| one.step.name == name;
-        if let Some(found) = steps.branchless().find(is_it) {
+        let has_name = |spec_step: &&SpecStep<'a>| spec_step.step.name == name;
+        if let Some(found) = steps.branchless().find(has_name) {
             return Some(found.clone());
         }
-        let message = match steps.all().iter().find(is_it).and_then(|one| one.step.branch.as_deref()) {
+        let message = match steps.all().iter().find(has_name).and_then(|spec_step| spec_step.step.branch.as_deref()) {
             Some(branch) => format!("step {name} belongs to the branch {branch}: name a step without a branch"),
             None => {
-                let hint = self.did_you_mean(name, steps.branchless().map(|one| one.step.name.as_str()));
+                let hint = self.did_you_mean(name, steps.branchless().map(|spec_step| spec_step.step.name.as_str()));
                 format!("there is no step {name} in spec.steps: add it, or leave this out{hint}")
             }
         };
@@ -149,10 +149,10 @@ impl Validator<'_> {
         steps: impl IntoIterator<Item = &'s SpecStep<'a>>,
     ) {
         let mut seen = BTreeSet::new();
-        for one in steps {
-            if !seen.insert(one.step.name.as_str()) {
-                let message = format!("duplicate name {}: names must be unique", one.step.name);
-                self.error(format!("{}.name", one.field), message);
+        for spec_step in steps {
+            if !seen.insert(spec_step.step.name.as_str()) {
+                let message = format!("duplicate name {}: names must be unique", spec_step.step.name);
+                self.error(format!("{}.name", spec_step.field), message);
             }
         }
     }

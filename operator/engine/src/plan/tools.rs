@@ -307,7 +307,7 @@ impl Validator<'_> {
             self.error(format!("{field}.parameters"), why);
         }
         if !self.accepted {
-            self.identifiers(&parameters.0, &format!("{field}.parameters"));
+            self.advise_identifiers(&parameters.0, &format!("{field}.parameters"));
         }
         let Some((at, step)) =
             plan.spec.steps.iter().enumerate().find(|(_, step)| step.branch.is_none() && step.name == tool.step)

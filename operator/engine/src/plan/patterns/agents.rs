@@ -1,6 +1,6 @@
 //! The agents of patterns (routers, producers, orchestrators, workers), and the gates beside them.
 //!
-//! They are planned like steps. Their names begin with a dot.
+//! An agent of a pattern is planned like a step. Its name begins with a dot, as in `.router`.
 
 use std::collections::BTreeSet;
 
@@ -28,7 +28,7 @@ use crate::{
 /// The default maximum number of parts of the work.
 const MAX_TASKS: usize = 32;
 
-/// An agent of a pattern as written, and the fields that declare it.
+/// An agent of a pattern as its author wrote it, and the names of the fields that declare it.
 pub(super) struct PatternAgent<'m> {
     pub(super) agent: &'m str,
     pub(super) agent_field: &'m str,
@@ -77,14 +77,15 @@ impl Validator<'_> {
     pub(super) fn single_step(
         &mut self,
         plan: &PlanContext<'_>,
-        one: &SpecStep<'_>,
+        spec_step: &SpecStep<'_>,
         known: &Known,
     ) -> Option<PlannedStep> {
-        self.check_no_dependencies(one, "leave dependsOn out");
-        self.step(one.step, &StepContext { result: true, ..StepContext::new(plan, &one.field, "", known.clone()) })
+        self.check_no_dependencies(spec_step, "leave dependsOn out");
+        self.step(spec_step.step, &StepContext { result: true, ..StepContext::new(plan, &spec_step.field, "", known.clone()) })
     }
 
-    /// Plans the gate before a plan is followed: the pattern's own, or that of `spec.gates`.
+    /// Plans the gate about a route or about subtasks: the gate that the pattern names, or the gate of `spec.gates`
+    /// with the type planApproval.
     pub(super) fn plan_review(
         &mut self,
         plan: &PlanContext<'_>,
@@ -148,13 +149,13 @@ impl Validator<'_> {
             self.review(plan, name, (".reduce-review", &format!("{field}.reduceReview")), &done, GateSubject::Workers)
         });
         let spec_reduce = self.named_step(steps, spec.reduce.as_deref(), &format!("{field}.reduce"));
-        let reduce = spec_reduce.as_ref().and_then(|one| self.single_step(plan, one, &done));
+        let reduce = spec_reduce.as_ref().and_then(|spec_step| self.single_step(plan, spec_step, &done));
         let reduced = match &spec_reduce {
-            Some(one) => with_records(done.clone(), [one].into_iter(), &[]).with("reduce", Members::fields(RECORD)),
+            Some(spec_step) => with_records(done.clone(), [spec_step].into_iter(), &[]).with("reduce", Members::fields(RECORD)),
             None => done.clone(),
         };
         let spec_writeup = self.named_step(steps, spec.writeup.as_deref(), &format!("{field}.writeup"));
-        let writeup = spec_writeup.as_ref().and_then(|one| self.single_step(plan, one, &reduced));
+        let writeup = spec_writeup.as_ref().and_then(|spec_step| self.single_step(plan, spec_step, &reduced));
         if let (Some(reduce), Some(writeup)) = (&spec.reduce, &spec.writeup)
             && reduce == writeup
         {

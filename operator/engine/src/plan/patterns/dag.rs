@@ -29,10 +29,10 @@ impl Validator<'_> {
         if steps.is_empty() {
             self.error("spec.steps", "a dag needs at least one step");
         }
-        let deps = self.deps(steps);
-        let order = self.order(steps, &deps)?;
-        let before = before(&deps, &order);
-        let names = Arc::new(steps.iter().map(|one| one.step.name.clone()).collect());
+        let deps = self.resolve_dependencies(steps);
+        let order = self.sort_by_dependencies(steps, &deps)?;
+        let before = all_dependencies(&deps, &order);
+        let names = Arc::new(steps.iter().map(|spec_step| spec_step.step.name.clone()).collect());
         let mut planned: Vec<Option<PlannedTask>> = vec![None; steps.len()];
         for at in order.iter().copied() {
             let (SpecStep { field, step: task, .. }, seen) = (&steps[at], &before[at]);
@@ -40,7 +40,7 @@ impl Validator<'_> {
             if !seen.is_empty() {
                 known = known.with("last_response", Members::Open);
             }
-            if seen.iter().any(|at| steps[*at].step.hitl.is_some()) || steps.iter().any(|one| defers(one.step)) {
+            if seen.iter().any(|at| steps[*at].step.hitl.is_some()) || steps.iter().any(|spec_step| defers(spec_step.step)) {
                 known = with_decision(known);
             }
             let known = known.of_step(&task.name, &names);
@@ -61,13 +61,14 @@ impl Validator<'_> {
         }
         let known = with_records(base.clone(), steps.iter(), &[]);
         let known = known.with("last_response", Members::Open);
-        let known = if steps.iter().any(|one| one.step.hitl.is_some()) { with_decision(known) } else { known };
+        let known = if steps.iter().any(|spec_step| spec_step.step.hitl.is_some()) { with_decision(known) } else { known };
         let tasks = planned.into_iter().collect::<Option<Vec<_>>>()?;
         let (max_parallel, fail_fast) = (count(dag.max_parallel), dag.fail_fast.unwrap_or(true));
         Some((PlannedPattern::Dag(PlannedDag { tasks, max_parallel, fail_fast }), known))
     }
 
-    fn deps(&mut self, steps: &[SpecStep<'_>]) -> Vec<Vec<usize>> {
+    /// Returns the positions of the direct dependencies of each step. Reports names that are not a step.
+    fn resolve_dependencies(&mut self, steps: &[SpecStep<'_>]) -> Vec<Vec<usize>> {
         let mut all = Vec::new();
         for SpecStep { field, step, .. } in steps {
             let mut deps = BTreeSet::new();
@@ -77,8 +78,8 @@ impl Validator<'_> {
                         deps.insert(dep);
                     }
                     None => {
-                        let names: Vec<_> = steps.iter().map(|one| one.step.name.as_str()).take(10).collect();
-                        let hint = self.did_you_mean(name, steps.iter().map(|one| one.step.name.as_str()));
+                        let names: Vec<_> = steps.iter().map(|spec_step| spec_step.step.name.as_str()).take(10).collect();
+                        let hint = self.did_you_mean(name, steps.iter().map(|spec_step| spec_step.step.name.as_str()));
                         let message = format!("there is no step {name}; there are {}{hint}", names.join(", "));
                         self.error(format!("{field}.dependsOn"), message);
                     }
@@ -90,7 +91,7 @@ impl Validator<'_> {
     }
 
     /// Returns an order in which every step comes after its dependencies. The order of declaration is kept if possible.
-    fn order(&mut self, steps: &[SpecStep<'_>], deps: &[Vec<usize>]) -> Option<Vec<usize>> {
+    fn sort_by_dependencies(&mut self, steps: &[SpecStep<'_>], deps: &[Vec<usize>]) -> Option<Vec<usize>> {
         let mut order = Vec::new();
         let mut placed = vec![false; deps.len()];
         while let Some(next) = (0..deps.len()).find(|at| !placed[*at] && deps[*at].iter().all(|dep| placed[*dep])) {
@@ -106,7 +107,8 @@ impl Validator<'_> {
         None
     }
 
-    /// Checks that every task that reads a task which a gate can repeat depends on the gate.
+    /// Reports steps that use the response of a repeated step without waiting for the gate. `again` are the steps that
+    /// a Defer at the gate repeats.
     fn check_readers_wait_for_gate(
         &mut self,
         steps: &[SpecStep<'_>],
@@ -132,11 +134,11 @@ impl Validator<'_> {
 }
 
 /// Returns the direct and indirect dependencies of each step, in the order of the list.
-fn before(deps: &[Vec<usize>], order: &[usize]) -> Vec<Vec<usize>> {
+fn all_dependencies(deps: &[Vec<usize>], order: &[usize]) -> Vec<Vec<usize>> {
     let mut before: Vec<BTreeSet<usize>> = vec![BTreeSet::new(); deps.len()];
     for at in order {
-        let all = deps[*at].iter().flat_map(|dep| before[*dep].iter().copied().chain([*dep])).collect();
-        before[*at] = all;
+        let indirect = deps[*at].iter().flat_map(|dep| before[*dep].iter().copied().chain([*dep])).collect();
+        before[*at] = indirect;
     }
     before.into_iter().map(|set| set.into_iter().collect()).collect()
 }

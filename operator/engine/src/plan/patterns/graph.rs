@@ -34,30 +34,30 @@ impl Validator<'_> {
         }
         let known = with_records(base.clone(), steps.iter(), &["visits"]);
         let known = known.with("last_response", Members::Open);
-        let known = if steps.iter().any(|one| one.step.hitl.is_some()) { with_decision(known) } else { known };
+        let known = if steps.iter().any(|spec_step| spec_step.step.hitl.is_some()) { with_decision(known) } else { known };
         let mut nodes = Vec::new();
-        for one in steps {
-            let mut context = StepContext::new(plan, &one.field, "", known.clone());
+        for spec_step in steps {
+            let mut context = StepContext::new(plan, &spec_step.field, "", known.clone());
             context.earlier = nodes.iter().enumerate().collect();
-            self.check_no_dependencies(one, "add an edge to spec.pattern.graph.edges");
-            if let Some(step) = self.step(one.step, &context) {
+            self.check_no_dependencies(spec_step, "add an edge to spec.pattern.graph.edges");
+            if let Some(step) = self.step(spec_step.step, &context) {
                 nodes.push(step);
             }
         }
         let entry = match &graph.entry {
             None => 0,
-            Some(name) => self.node(steps, name, &format!("{field}.entry")).unwrap_or(0),
+            Some(name) => self.find_node(steps, name, &format!("{field}.entry")).unwrap_or(0),
         };
         let mut edges = vec![Vec::new(); steps.len()];
         for (at, edge) in graph.edges.iter().enumerate() {
             let field = format!("{field}.edges[{at}]");
-            let from = self.node(steps, &edge.from, &format!("{field}.from"));
-            let planned = self.edge(steps, edge, &field, &known);
+            let from = self.find_node(steps, &edge.from, &format!("{field}.from"));
+            let planned = self.plan_edge(steps, edge, &field, &known);
             if let (Some(from), Some(planned)) = (from, planned) {
                 edges[from].push(planned);
             }
         }
-        self.shape(steps, entry, &edges, field, !plan.spec.gates.is_empty());
+        self.check_reachability(steps, entry, &edges, field, !plan.spec.gates.is_empty());
         if nodes.len() != steps.len() {
             return None;
         }
@@ -71,25 +71,25 @@ impl Validator<'_> {
         Some((PlannedPattern::Graph(planned), known))
     }
 
-    fn node(&mut self, steps: &[SpecStep<'_>], name: &str, field: &str) -> Option<usize> {
-        let found = steps.iter().position(|one| one.step.name == name);
-        if found.is_none() {
-            let names: Vec<_> = steps.iter().map(|one| one.step.name.as_str()).take(10).collect();
-            let hint = self.did_you_mean(name, steps.iter().map(|one| one.step.name.as_str()));
+    fn find_node(&mut self, steps: &[SpecStep<'_>], name: &str, field: &str) -> Option<usize> {
+        let position = steps.iter().position(|spec_step| spec_step.step.name == name);
+        if position.is_none() {
+            let names: Vec<_> = steps.iter().map(|spec_step| spec_step.step.name.as_str()).take(10).collect();
+            let hint = self.did_you_mean(name, steps.iter().map(|spec_step| spec_step.step.name.as_str()));
             self.error(field, format!("there is no step {name}; there are {}{hint}", names.join(", ")));
         }
-        found
+        position
     }
 
-    fn edge(&mut self, steps: &[SpecStep<'_>], edge: &Edge, field: &str, known: &Known) -> Option<PlannedEdge> {
+    fn plan_edge(&mut self, steps: &[SpecStep<'_>], edge: &Edge, field: &str, known: &Known) -> Option<PlannedEdge> {
         match (&edge.to, edge.choose.as_slice()) {
-            (Some(to), []) => self.node(steps, to, &format!("{field}.to")).map(PlannedEdge::Always),
+            (Some(to), []) => self.find_node(steps, to, &format!("{field}.to")).map(PlannedEdge::Always),
             (None, [_, ..]) => {
                 let mut choices = Vec::new();
                 for (at, choice) in edge.choose.iter().enumerate() {
                     let field = format!("{field}.choose[{at}]");
                     let when = self.condition(&choice.when, &format!("{field}.when"), known, "the run then fails");
-                    let to = self.node(steps, &choice.to, &format!("{field}.to"));
+                    let to = self.find_node(steps, &choice.to, &format!("{field}.to"));
                     if let (Some(when), Some(to)) = (when, to) {
                         choices.push((when, to));
                     }
@@ -107,7 +107,7 @@ impl Validator<'_> {
     }
 
     /// Checks that every step is reachable, and that some step can be the last.
-    fn shape(
+    fn check_reachability(
         &mut self,
         steps: &[SpecStep<'_>],
         entry: usize,
@@ -119,16 +119,16 @@ impl Validator<'_> {
         let mut next = vec![entry];
         while let Some(at) = next.pop() {
             if reached.insert(at) {
-                let asks = can_be_rejected || steps.get(at).is_some_and(|one| one.step.hitl.is_some());
-                next.extend(taken(edges.get(at).map_or(&[], Vec::as_slice), asks));
+                let asks = can_be_rejected || steps.get(at).is_some_and(|spec_step| spec_step.step.hitl.is_some());
+                next.extend(possible_targets(edges.get(at).map_or(&[], Vec::as_slice), asks));
             }
         }
-        for (_, one) in steps.iter().enumerate().filter(|(at, _)| !reached.contains(at)) {
-            let name = &one.step.name;
+        for (_, spec_step) in steps.iter().enumerate().filter(|(at, _)| !reached.contains(at)) {
+            let name = &spec_step.step.name;
             let is_drawn =
                 edges.iter().flatten().any(|edge| edge.targets().iter().any(|to| steps[*to].step.name == *name));
             self.error(
-                &one.field,
+                &spec_step.field,
                 if is_drawn {
                     format!(
                         "step {name} would never run: an earlier edge from the same step always matches, or no path leads to that step: order the edges differently, or remove the step"
@@ -147,9 +147,9 @@ impl Validator<'_> {
     }
 }
 
-/// Returns the positions that these edges of one step can lead to. Edges after one that always matches are never tried.
-/// If people are asked, edges without a condition do not apply after a Reject.
-fn taken(edges: &[PlannedEdge], asks: bool) -> Vec<usize> {
+/// Returns the possible targets of the edges of one step. Edges after an edge that always matches are never tried. If
+/// people are asked, edges without a condition do not apply after a Reject.
+fn possible_targets(edges: &[PlannedEdge], asks: bool) -> Vec<usize> {
     let (mut targets, mut has_bare) = (Vec::new(), false);
     for edge in edges {
         let always = match edge {

@@ -131,16 +131,16 @@ impl Validator<'_> {
         }
         let branches = self.branches(plan, &spec_branches, base);
         let shape = Members::fields(["response", "status", "steps"]);
-        let all = Members::shapes(spec_branches.iter().map(|branch| (branch.name.to_owned(), shape.clone())));
-        let mut known = base.clone().with("branches", all).with("last_response", Members::Open);
-        if spec_branches.iter().flat_map(|branch| &branch.steps).any(|one| one.step.hitl.is_some()) {
+        let branch_shapes = Members::shapes(spec_branches.iter().map(|branch| (branch.name.to_owned(), shape.clone())));
+        let mut known = base.clone().with("branches", branch_shapes).with("last_response", Members::Open);
+        if spec_branches.iter().flat_map(|branch| &branch.steps).any(|spec_step| spec_step.step.hitl.is_some()) {
             known = with_decision(known);
         }
-        let found = self.named_step(steps, parallel.reduce.as_deref(), "spec.pattern.parallel.reduce");
-        let reduce = found.as_ref().and_then(|one| self.single_step(plan, one, &known));
-        if let Some(one) = &found {
-            known = with_records(known, [one].into_iter(), &[]);
-            if one.step.hitl.is_some() {
+        let spec_reduce = self.named_step(steps, parallel.reduce.as_deref(), "spec.pattern.parallel.reduce");
+        let reduce = spec_reduce.as_ref().and_then(|spec_step| self.single_step(plan, spec_step, &known));
+        if let Some(spec_step) = &spec_reduce {
+            known = with_records(known, [spec_step].into_iter(), &[]);
+            if spec_step.step.hitl.is_some() {
                 known = with_decision(known);
             }
         }
