@@ -132,7 +132,7 @@ fn a_superseded_gate_is_asked_as_the_next_visit_and_an_old_answer_satisfies_noth
 }
 
 #[test]
-fn a_timeout_is_told_apart_from_a_persons_no() {
+fn a_timeout_is_distinguished_from_a_reject_by_a_person() {
     let mut run = with_draft(json!({}));
     let outcome = Outcome {
         verdict: Some(Verdict::Reject),
@@ -228,7 +228,7 @@ fn a_cancelled_run_never_executes_after_a_late_approval() {
 }
 
 #[test]
-fn a_cancelled_run_closes_what_was_under_way() {
+fn a_canceled_run_ends_its_open_records() {
     let mut run = with_draft(json!({}));
     run.control.cancel = true;
     run.take(Vec::new());

@@ -28,7 +28,7 @@ fn twice(item: Value) -> Value {
 }
 
 #[test]
-fn what_stands_twice_in_a_list_whose_items_differ_is_refused_at_its_place() {
+fn a_duplicate_item_of_a_set_list_is_refused_with_its_field() {
     let alice = json!({"kind": "User", "name": "alice"});
     let gate = |field: &str, value: Value| {
         let mut hitl = json!({"prompt": "go?", "approvers": [{"kind": "Group", "name": "finance"}, alice]});

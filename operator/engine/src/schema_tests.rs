@@ -104,7 +104,7 @@ fn size_depth_and_patterns_of_a_schema_are_bounded() {
 }
 
 #[test]
-fn what_is_judged_is_bounded_by_the_size_of_the_schema() {
+fn the_cost_of_a_validation_is_bounded_by_the_size_of_the_schema() {
     let fields: serde_json::Map<_, _> = (0..500).map(|at| (format!("f{at}"), json!({"type": "integer"}))).collect();
     let schema = compiled(&json!({"items": {"properties": fields}, "uniqueItems": true})).unwrap();
     let before = budget::charged();
@@ -118,7 +118,7 @@ fn what_is_judged_is_bounded_by_the_size_of_the_schema() {
 }
 
 #[test]
-fn many_values_that_one_schema_judges_share_what_they_may_cost() {
+fn values_validated_by_one_schema_share_its_cost_limit() {
     let enough: Vec<Value> = (0..4000).map(Value::from).collect();
     let schema = compiled(&json!({"type": "array", "contains": {"enum": enough}})).unwrap();
     let value = json!((0..1000).collect::<Vec<_>>());
@@ -137,7 +137,7 @@ fn a_large_answer_that_fits_no_branch_is_refused_without_a_copy_of_it_for_each_b
 }
 
 #[test]
-fn what_honest_schemas_say_of_money_lists_and_dates_holds() {
+fn schemas_of_money_lists_and_dates_are_validated_exactly() {
     let schema = compiled(&json!({
         "type": "object",
         "required": ["amount", "tags", "due"],
@@ -157,7 +157,7 @@ fn what_honest_schemas_say_of_money_lists_and_dates_holds() {
 }
 
 #[test]
-fn what_reads_a_text_as_json_each_time_is_refused() {
+fn a_schema_that_parses_a_text_as_json_repeatedly_is_refused() {
     for (keyword, value) in [
         ("contentMediaType", json!("application/json")),
         ("contentEncoding", json!("base64")),

@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_that_waits_says_for_what_and_whether_that_is_overdue() {
+    fn the_status_of_a_waiting_run_names_the_gates_and_overdue_ones() {
         let steps = json!([{"name": "ask", "hitl": gate(json!({}))}]);
         for (overdue, reason) in [(false, "ApprovalPending"), (true, "Overdue")] {
             let (status, apart) = told(steps.clone(), overdue);
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn a_short_result_stands_in_the_status_and_a_long_one_apart() {
+    fn a_short_result_is_in_the_status_and_a_long_one_in_a_blob() {
         let (status, kept) = told(json!([{"name": "one", "set": {"value": "short"}}]), false);
         assert_eq!((status.outputs.as_deref(), status.outputs_ref, kept.len()), (Some("short"), None, 0));
         assert_eq!(status.conditions.last().unwrap().type_, conditions::COMPLETE);

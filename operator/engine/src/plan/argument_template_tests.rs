@@ -12,7 +12,7 @@ fn rendered(arguments: Value) -> Value {
 }
 
 #[test]
-fn a_text_is_a_template_and_everything_else_stays() {
+fn only_texts_of_arguments_are_templates() {
     let written =
         json!({"to": "Dear {{ args.who }}", "copies": 2, "draft": false, "none": null, "tags": ["{{ args.amount }}"]});
     let expected = json!({"to": "Dear A \"B\"", "copies": 2, "draft": false, "none": null, "tags": ["49.5"]});
@@ -20,7 +20,7 @@ fn a_text_is_a_template_and_everything_else_stays() {
 }
 
 #[test]
-fn one_value_with_tojson_stays_what_it_is() {
+fn a_single_value_with_tojson_keeps_its_type() {
     for (text, value) in [
         ("{{ args.amount | tojson }}", json!(49.5)),
         (" {{args.urgent|tojson}} ", json!(true)),

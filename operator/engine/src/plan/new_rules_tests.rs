@@ -18,7 +18,7 @@ fn asks(question: Value, more: Value) -> Value {
 }
 
 #[test]
-fn an_approve_that_leaves_a_required_question_unanswered_is_refused_unless_its_author_says_so() {
+fn an_approve_without_required_answers_needs_allow_unanswered() {
     let required = json!({"id": "ticket"});
     refuses(
         &of_steps(asks(required.clone(), json!({}))),
@@ -36,7 +36,7 @@ fn an_approve_that_leaves_a_required_question_unanswered_is_refused_unless_its_a
 }
 
 #[test]
-fn a_run_without_a_requester_is_refused_unless_it_was_accepted() {
+fn a_new_run_without_a_requester_is_refused() {
     let spec = |requester: &str| json!({"requestedBy": requester, "steps": [{"name": "only", "set": {"value": "x"}}]});
     refuses(&errors(spec("")), "spec.requestedBy", "the requester is missing");
     assert_eq!(errors(spec("dana")), [""; 0]);
@@ -317,7 +317,7 @@ fn sends_secrets(more: Value) -> Value {
 }
 
 #[test]
-fn a_header_with_a_secret_that_could_go_elsewhere_is_refused_of_every_run() {
+fn a_secret_header_with_an_open_url_is_refused() {
     let header = |name: &str, from: &str| json!({"name": name, "from": from});
     let to = |url: &str| sends_secrets(json!({"url": url, "secretHeaders": [header("X-Key", "crm")]}));
     let (url, first) = ("spec.steps[0].http.url", "spec.steps[0].http.secretHeaders[0]");
@@ -393,7 +393,7 @@ fn a_condition_that_may_have_no_value_is_a_warning_with_the_remedy() {
 }
 
 #[test]
-fn an_identifier_that_is_declared_as_a_number_is_advised_to_be_a_text() {
+fn an_identifier_declared_as_a_number_is_a_warning() {
     let warnings = |input: Value, properties: Value| {
         let spec = json!({
             "requestedBy": "dana", "inputs": [input],
@@ -433,7 +433,7 @@ fn an_identifier_that_is_declared_as_a_number_is_advised_to_be_a_text() {
 }
 
 #[test]
-fn an_integer_that_is_written_with_a_fraction_or_an_exponent_is_that_integer() {
+fn an_integer_with_a_fraction_or_exponent_is_read_as_integer() {
     let spec = |value: Value| {
         json!({"requestedBy": "dana", "steps": [{"name": "a", "set": {"value": "{{ inputs.n }}"}}],
             "inputs": [{"name": "n", "type": "integer", "value": value, "enum": [1000, 2]}]})

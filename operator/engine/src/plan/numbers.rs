@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_identifier_is_known_by_the_last_word_of_its_name() {
+    fn an_identifier_ends_with_the_word_id() {
         for name in [
             "id",
             "Id",

@@ -52,7 +52,7 @@ fn refuses(found: &[String], field: &str, words: &str) {
 }
 
 #[test]
-fn an_error_of_a_provider_names_the_field_of_its_kind_and_repeats_no_key() {
+fn an_error_of_a_provider_names_the_field_without_the_key() {
     let found =
         |provider: Value| errors(json!({"providers": [provider], "steps": [{"name": "s", "set": {"value": "x"}}]}));
     for kind in Provider::KINDS.into_iter().filter(|kind| *kind != "scripted") {
@@ -98,7 +98,7 @@ fn thousands_of_misspelt_names_get_few_hints() {
 }
 
 #[test]
-fn every_mistake_is_found_and_not_only_the_first() {
+fn all_errors_of_a_spec_are_reported() {
     let found = of_steps(json!([
         {"name": "Bad_Name", "set": {"value": "{{ inputs.custmer }}"}},
         {"name": "b", "agent": {"name": "wirter", "input": "{% if %}"}},
@@ -124,7 +124,7 @@ fn a_reference_to_a_later_step_is_refused_before_the_run() {
 }
 
 #[test]
-fn inputs_keep_to_their_types_and_enums_and_required_ones_are_given() {
+fn an_input_of_another_type_or_without_a_required_value_is_refused() {
     let found = errors(json!({
         "inputs": [
             {"name": "n", "type": "integer", "value": "7"},
@@ -143,7 +143,7 @@ fn inputs_keep_to_their_types_and_enums_and_required_ones_are_given() {
 }
 
 #[test]
-fn a_gate_without_anybody_to_decide_is_refused_at_once() {
+fn a_gate_that_too_few_people_can_decide_is_refused() {
     refuses(&of_gate(json!({"approvers": []})), &format!("{STEPS}[2].hitl.approvers"), "no approver could decide");
     refuses(&of_gate(json!({"threshold": 2})), &format!("{STEPS}[2].hitl.threshold"), "only 1 of the listed");
     let alone = json!({"approvers": [{"kind": "User", "name": "dana"}], "excludeRequester": true});
@@ -154,7 +154,7 @@ fn a_gate_without_anybody_to_decide_is_refused_at_once() {
 }
 
 #[test]
-fn a_machine_as_requester_cannot_be_excluded_unless_it_acts_for_a_person() {
+fn a_service_account_can_be_excluded_only_with_requested_for() {
     let spec = |requested_for: Option<&str>| {
         let mut spec = json!({
             "requestedBy": "system:serviceaccount:ci:bot",
@@ -171,7 +171,7 @@ fn a_machine_as_requester_cannot_be_excluded_unless_it_acts_for_a_person() {
 }
 
 #[test]
-fn combinations_that_could_only_go_wrong_are_refused() {
+fn verdicts_that_cannot_work_at_a_gate_are_refused() {
     let hitl = format!("{STEPS}[2].hitl");
     let verdicts = format!("{hitl}.allowedVerdicts");
     refuses(&of_gate(json!({"allowedVerdicts": ["Defer"], "reviews": "pay"})), &verdicts, "not idempotent");
@@ -196,7 +196,7 @@ fn combinations_that_could_only_go_wrong_are_refused() {
 }
 
 #[test]
-fn a_timeout_is_possible_and_its_default_fits_the_form() {
+fn a_timeout_of_a_gate_is_checked_with_its_action_and_default() {
     let timeout = format!("{STEPS}[2].hitl.timeout");
     refuses(&of_gate(json!({"timeout": {"after": "0s"}})), &format!("{timeout}.after"), "between");
     refuses(&of_gate(json!({"timeout": {"after": "169h"}})), &format!("{timeout}.after"), "168h");
@@ -209,7 +209,7 @@ fn a_timeout_is_possible_and_its_default_fits_the_form() {
 }
 
 #[test]
-fn a_form_whose_pattern_or_schema_cannot_be_read_is_refused() {
+fn a_form_with_an_invalid_pattern_or_schema_is_refused() {
     let question = format!("{STEPS}[2].hitl.form.questions[0]");
     let form = |question: Value| of_gate(json!({"form": {"questions": [question]}}));
     refuses(&form(json!({"id": "a", "pattern": "("})), &format!("{question}.pattern"), "regular expression");
@@ -242,7 +242,7 @@ fn a_gate_that_only_earlier_requesters_could_decide_is_refused() {
 }
 
 #[test]
-fn an_approval_by_timeout_and_a_service_account_as_approver_are_allowed_with_a_warning() {
+fn approval_by_timeout_and_service_account_approvers_are_warnings() {
     let workflow: Workflow = serde_json::from_value(json!({
         "apiVersion": "signoff.dev/v1alpha1", "kind": "Workflow", "metadata": {"name": "w"},
         "spec": {"requestedBy": "dana", "steps": [{"name": "g", "hitl": {"prompt": "?",
@@ -255,7 +255,7 @@ fn an_approval_by_timeout_and_a_service_account_as_approver_are_allowed_with_a_w
 }
 
 #[test]
-fn a_value_that_a_json_body_does_not_escape_is_a_warning_with_what_to_write() {
+fn an_unescaped_value_in_a_json_body_is_a_warning_with_the_remedy() {
     let warnings = |body: &str| {
         let workflow: Workflow = serde_json::from_value(json!({
             "apiVersion": "signoff.dev/v1alpha1", "kind": "Workflow", "metadata": {"name": "w"},
@@ -275,7 +275,7 @@ fn a_value_that_a_json_body_does_not_escape_is_a_warning_with_what_to_write() {
 }
 
 #[test]
-fn the_digest_of_a_spec_ignores_what_may_change_and_nothing_else() {
+fn the_digest_of_a_spec_ignores_only_the_mutable_fields() {
     let digest = |spec: Value| {
         let spec: WorkflowSpec = serde_json::from_value(spec).unwrap();
         spec_digest(&spec).unwrap()
@@ -302,7 +302,7 @@ fn of_bytes(bytes: usize) -> Vec<String> {
 }
 
 #[test]
-fn a_spec_is_refused_beyond_its_bytes_and_accepted_up_to_them() {
+fn a_spec_larger_than_the_maximum_is_refused() {
     assert_eq!(of_bytes(512 * 1024), Vec::<String>::new());
     let found = of_bytes(512 * 1024 + 1);
     refuses(&found, "spec", "it has 524289 bytes, ");
@@ -310,7 +310,7 @@ fn a_spec_is_refused_beyond_its_bytes_and_accepted_up_to_them() {
 }
 
 #[test]
-fn an_accepted_run_is_bound_by_neither_a_smaller_size_nor_a_shorter_timeout() {
+fn an_accepted_run_is_not_checked_against_new_limits() {
     let of = |status: Value, settings: &Settings| {
         let step = json!({"name": "a", "timeout": "2h", "http": {"url": "http://x/"}});
         let workflow = serde_json::from_value(json!({
@@ -326,7 +326,7 @@ fn an_accepted_run_is_bound_by_neither_a_smaller_size_nor_a_shorter_timeout() {
 }
 
 #[test]
-fn a_call_longer_than_the_operator_allows_is_refused_wherever_it_stands() {
+fn a_timeout_above_the_maximum_of_the_operator_is_refused() {
     let step = |timeout: &str, what: Value| {
         let mut step = json!({"name": "a", "timeout": timeout});
         step.as_object_mut().unwrap().extend(what.as_object().unwrap().clone());

@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_on_the_wire_has_only_what_providers_accept() {
+    fn a_wire_name_has_only_characters_that_providers_accept() {
         for (name, expected) in [
             ("search", "search"),
             ("send-letter_2", "send-letter_2"),
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn different_names_with_one_name_on_the_wire_collide() {
+    fn different_names_with_the_same_wire_name_collide() {
         let pair = |a: &str, b: &str| (a.to_owned(), b.to_owned());
         for (names, expected) in [
             (vec!["a", "b", "a.b", "a-b", "A"], vec![]),

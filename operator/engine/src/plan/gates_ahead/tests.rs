@@ -56,7 +56,7 @@ fn post() -> Value {
 }
 
 #[test]
-fn the_gates_before_a_step_are_its_authors_and_then_those_of_policies() {
+fn the_gates_before_a_step_are_of_the_author_and_then_of_policies() {
     let plan = guarded(post(), None);
     let gates = plan.gates_of_step("apply#2").unwrap();
     assert_eq!(names(&gates.before), [own("look", true), own("one-apply", true), own("two-apply", true)]);
@@ -68,7 +68,7 @@ fn the_gates_before_a_step_are_its_authors_and_then_those_of_policies() {
 }
 
 #[test]
-fn a_condition_of_a_gate_or_of_its_step_leaves_open_whether_it_asks() {
+fn a_gate_with_a_condition_is_not_certain() {
     let plan = guarded(post(), Some("inputs.customer == 'ACME'"));
     let gates = plan.gates_of_step("apply").unwrap();
     assert_eq!(names(&gates.before), [own("look", false), own("one-apply", true), own("two-apply", true)]);
@@ -79,7 +79,7 @@ fn a_condition_of_a_gate_or_of_its_step_leaves_open_whether_it_asks() {
 }
 
 #[test]
-fn a_gate_knows_the_gates_that_ask_after_it_at_its_place() {
+fn the_place_of_a_gate_has_the_gates_that_ask_after_it() {
     let plan = guarded(post(), None);
     let then = |path: &str| match plan.place_of_gate(path).unwrap() {
         GatePlace::Start(then) | GatePlace::Step { then, .. } | GatePlace::End(then) => names(&then),

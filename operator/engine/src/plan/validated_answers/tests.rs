@@ -9,7 +9,7 @@ fn digest(text: &str) -> Digest {
 }
 
 #[test]
-fn an_answer_is_judged_once_for_each_step() {
+fn an_answer_is_validated_once_for_each_step() {
     let (judged, calls) = (ValidatedAnswers::default(), std::cell::Cell::new(0));
     let judge = |path: &str, text: &str| {
         judged.get_or_validate(path, &digest(text), || {
@@ -26,7 +26,7 @@ fn an_answer_is_judged_once_for_each_step() {
 }
 
 #[test]
-fn what_was_found_while_the_evaluation_was_stopped_is_not_kept() {
+fn a_result_of_a_stopped_evaluation_is_not_cached() {
     let judged = ValidatedAnswers::default();
     let stopped = || budget::charge(1).err().map(|why| why.to_string());
     budget::with_stop(Arc::new(AtomicBool::new(true)), || {
@@ -37,7 +37,7 @@ fn what_was_found_while_the_evaluation_was_stopped_is_not_kept() {
 }
 
 #[test]
-fn its_bytes_are_bounded() {
+fn the_cache_of_answers_is_bounded_in_bytes() {
     let judged = ValidatedAnswers::default();
     for number in 0..100 {
         judged.get_or_validate("one", &digest(&number.to_string()), || Some("x".repeat(10_000)));
