@@ -56,15 +56,15 @@ pub fn advance(
     if end.is_none() {
         end = match poll(patterns::run(&run)) {
             None => None,
-            Some(Ok(shown)) => {
-                let files = shown.artifacts.iter().map(|(_, content)| content.as_str());
-                let long = status::is_apart(&shown.outputs).then_some(shown.outputs.as_str());
-                let room = run.state.borrow().can_store(files.chain(long));
-                Some(match room {
+            Some(Ok(release)) => {
+                let files = release.artifacts.iter().map(|(_, content)| content.as_str());
+                let long_output = status::is_apart(&release.outputs).then_some(release.outputs.as_str());
+                let fit = run.state.borrow().can_store(files.chain(long_output));
+                Some(match fit {
                     Err(why) => End::Failed(format!("outputs and artifacts: {why}")),
                     Ok(()) => {
-                        (artifacts, left_out) = (shown.artifacts, shown.left_out);
-                        End::Succeeded(shown.outputs)
+                        (artifacts, left_out) = (release.artifacts, release.left_out);
+                        End::Succeeded(release.outputs)
                     }
                 })
             }
@@ -82,10 +82,10 @@ pub fn advance(
     if !state.missing.is_empty() {
         return wait_for_values(before, state);
     }
-    Transition { left_out, ..transition(control, state, end, artifacts) }
+    Transition { left_out, ..to_transition(control, state, end, artifacts) }
 }
 
-/// Polls a pattern without a runtime until it is quiescent.
+/// Polls a pattern without a runtime. Returns its result, or `None` once it waits for facts.
 fn poll<T>(pattern: impl Future<Output = T>) -> Option<T> {
     struct Flag(AtomicBool);
     impl Wake for Flag {
@@ -140,7 +140,7 @@ fn apply_facts(run: &Run<'_>, mut facts: Vec<Fact>) {
     }
 }
 
-/// Writes the result of a call into its record. Returns when the call ended.
+/// Writes the result of a call into its record. Returns the time at which the call ended.
 fn record_result(state: &mut TransitionState, record: &mut StepRecord, fact: Fact, now: Moment) -> Moment {
     let mut at = now;
     match fact {
@@ -192,11 +192,13 @@ fn record_result(state: &mut TransitionState, record: &mut StepRecord, fact: Fac
     at
 }
 
+/// Writes the outcome of an Approval into the record of its gate. The response of the record is the text that templates
+/// read as `hitl_response`.
 fn record_decision(plan: &Plan, state: &mut TransitionState, record: &mut StepRecord, outcome: signoff_api::Outcome) {
     use signoff_api::Verdict;
 
     let gate = plan.step_of(&record.path).and_then(PlannedStep::gate);
-    let twin = match (outcome.verdict, gate) {
+    let response = match (outcome.verdict, gate) {
         (Some(Verdict::Respond), _) => outcome.response.clone(),
         (Some(Verdict::Skip), _) => Some(String::new()),
         (Some(verdict), Some(gate)) => Some(scope::verdict_text(gate, verdict)),
@@ -206,8 +208,8 @@ fn record_decision(plan: &Plan, state: &mut TransitionState, record: &mut StepRe
         None | Some(Verdict::Skip | Verdict::Defer | Verdict::Retry) => StepPhase::Skipped,
         Some(_) => StepPhase::Succeeded,
     };
-    if let Some(twin) = twin {
-        (record.response, record.response_ref) = state.store_value(&twin);
+    if let Some(response) = response {
+        (record.response, record.response_ref) = state.store_value(&response);
     }
     let (decision, reference) = state.store_decision(outcome);
     (record.decision, record.decision_ref) = (Some(decision), reference);
@@ -219,18 +221,20 @@ fn check_active_deadline(run: &Run<'_>) -> Option<End> {
     end_past_deadline(&mut run.state.borrow_mut(), run.plan.active_deadline?, run.now.at)
 }
 
+/// Returns the end of a run whose records cover at least `most` of working time, while a call is in flight. Otherwise
+/// wakes the run when its working time is used up.
 fn end_past_deadline(state: &mut TransitionState, most: Duration, now: Moment) -> Option<End> {
-    let works = |r: &&StepRecord| r.kind != StepKind::Hitl && r.phase != StepPhase::Skipped;
+    let is_work = |r: &&StepRecord| r.kind != StepKind::Hitl && r.phase != StepPhase::Skipped;
     let mut spans: Vec<(Moment, Moment)> =
-        state.journal.records().iter().filter(works).map(|r| (r.at, r.finished_at.unwrap_or(now))).collect();
-    let in_flight = state.journal.records().iter().filter(works).any(|r| !r.phase.is_end());
+        state.journal.records().iter().filter(is_work).map(|r| (r.at, r.finished_at.unwrap_or(now))).collect();
+    let in_flight = state.journal.records().iter().filter(is_work).any(|r| !r.phase.is_end());
     spans.sort();
     let mut worked = Duration::ZERO;
-    let mut until: Option<Moment> = None;
+    let mut worked_until: Option<Moment> = None;
     for (from, to) in spans {
-        let from = until.map_or(from, |until| from.max(until));
+        let from = worked_until.map_or(from, |worked_until| from.max(worked_until));
         worked += to.since(from);
-        until = Some(until.map_or(to, |until| until.max(to)));
+        worked_until = Some(worked_until.map_or(to, |worked_until| worked_until.max(to)));
     }
     if !in_flight {
         return None;
@@ -253,6 +257,7 @@ fn close_in_flight(run: &Run<'_>) {
     close_open_records(&mut run.state.borrow_mut(), is_idempotent, run.now.at);
 }
 
+/// Ends all open records, because the run has ended. A started call that is not idempotent has an unknown outcome.
 fn close_open_records(state: &mut TransitionState, is_idempotent: impl Fn(&str) -> bool, now: Moment) {
     let open: Vec<_> = state.journal.records().iter().filter(|r| !r.phase.is_end()).cloned().collect();
     for mut record in open {
@@ -302,10 +307,11 @@ pub fn advance_quarantined(spec: &WorkflowSpec, journal: Journal, facts: Vec<Fac
         // Without a plan, a started call counts as one that must not be repeated.
         close_open_records(&mut state, |_| false, now);
     }
-    transition(control, state, end, Vec::new())
+    to_transition(control, state, end, Vec::new())
 }
 
-fn transition(
+/// Returns the transition with the phase of the run. A run that has ended has no commands.
+fn to_transition(
     control: Control,
     state: TransitionState,
     end: Option<End>,
@@ -334,7 +340,7 @@ fn transition(
     }
 }
 
-/// Returns a transition that needs values which were not fetched: only `missing` counts.
+/// Returns a transition that only names the values to be fetched, with the journal unchanged.
 fn wait_for_values(journal: Journal, state: TransitionState) -> Transition {
     Transition {
         journal,

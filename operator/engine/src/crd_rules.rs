@@ -1,8 +1,7 @@
 //! The rules of the API types beyond types and bounds: unique items of lists, and CEL rules.
 //!
-//! The API server enforces them by admission policies, which can be missing. [`check_spec`] and [`check_decision`]
-//! check stored objects against them at acceptance and before a vote is counted. The rules that the CRD itself enforces
-//! are left out.
+//! The API server enforces these rules by admission policies, which can be missing. [`check_spec`] checks a spec at its
+//! acceptance, and [`check_decision`] checks a vote before it is counted. Rules that the CRD enforces are left out.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -15,7 +14,7 @@ use signoff_expr::{Condition, Scope, budget, text};
 
 use crate::field_error::FieldError;
 
-/// The rules of a value and of the values in it. Parts without rules are left out.
+/// The rules of a JSON value and of the values in it. Parts without rules are left out.
 #[derive(Debug, Default)]
 struct ValueRules {
     rules: Vec<CelRule>,
@@ -47,7 +46,8 @@ static DECISION_SCHEMA: LazyLock<Value> = LazyLock::new(|| {
 
 static DECISION: LazyLock<ValueRules> = LazyLock::new(|| ValueRules::new(&DECISION_SCHEMA));
 
-/// Makes the rules from the types, which takes a moment. A driver that bounds the time of evaluations calls it first.
+/// Compiles the rules of the API types. A driver with a time limit for evaluations calls this function before the first
+/// evaluation, because compiling takes part of the limit.
 pub fn prepare() {
     LazyLock::force(&SPEC);
     LazyLock::force(&DECISION);
@@ -64,7 +64,8 @@ pub(crate) fn check_spec(spec: &WorkflowSpec) -> Vec<FieldError> {
     broken
 }
 
-/// Checks one entry of `spec.decisions`, also the lengths of its texts: a local run has no CRD that bounds them.
+/// Checks one entry of `spec.decisions`, also the lengths of its texts, because a local run has no CRD that bounds the
+/// lengths.
 ///
 /// # Errors
 /// The first broken rule, as one sentence for the author.
@@ -73,7 +74,7 @@ pub(crate) fn check_decision(decision: &Decision) -> Result<(), String> {
     match serde_json::to_value(decision) {
         Ok(value) => {
             DECISION.check(&value, "", &mut broken);
-            broken.extend(wrong_length(&DECISION_SCHEMA, &value, ""));
+            broken.extend(length_error(&DECISION_SCHEMA, &value, ""));
         }
         Err(why) => broken.push(error("", &format!("it cannot be serialized as JSON: {why}"))),
     }
@@ -83,7 +84,7 @@ pub(crate) fn check_decision(decision: &Decision) -> Result<(), String> {
 }
 
 /// Returns the first text in objects within a value that is shorter or longer than its schema allows, or `None`.
-fn wrong_length(schema: &Value, value: &Value, field: &str) -> Option<FieldError> {
+fn length_error(schema: &Value, value: &Value, field: &str) -> Option<FieldError> {
     // The parameters have no bounds of their own, and can be large.
     if schema.is_null() {
         return None;
@@ -102,12 +103,12 @@ fn wrong_length(schema: &Value, value: &Value, field: &str) -> Option<FieldError
     }
     value.as_object()?.iter().find_map(|(name, inner)| {
         let schema = schema["properties"].get(name).unwrap_or(&schema["additionalProperties"]);
-        wrong_length(schema, inner, &format!("{field}.{name}"))
+        length_error(schema, inner, &format!("{field}.{name}"))
     })
 }
 
-/// Returns every declared rule that a request breaks. The API server enforces them; tests compare what the operator
-/// asks with them.
+/// Returns every declared rule that a request breaks. Tests check the operator's requests with this function, because
+/// the API server enforces the rules.
 #[cfg(test)]
 pub(crate) fn check_request(request: &signoff_api::ApprovalRequest) -> Vec<FieldError> {
     let schema = &crds::declared_schema("Approval")["properties"]["spec"]["properties"]["request"];
@@ -162,7 +163,7 @@ impl ValueRules {
         if !self.rules.is_empty() {
             let mut scope = Scope::new();
             scope.set("self", value.clone());
-            broken.extend(self.rules.iter().filter_map(|rule| rule.broken(&scope, field)));
+            broken.extend(self.rules.iter().filter_map(|rule| rule.violation(&scope, field)));
         }
         for (name, shape) in &self.fields {
             if let Some(inner) = value.get(name) {
@@ -195,7 +196,7 @@ impl CelRule {
     }
 
     /// Returns the error about the value `self` of a scope, or `None` if the rule holds.
-    fn broken(&self, scope: &Scope, field: &str) -> Option<FieldError> {
+    fn violation(&self, scope: &Scope, field: &str) -> Option<FieldError> {
         match self.condition.evaluate(scope) {
             Ok(true) => None,
             Ok(false) => Some(error(&format!("{field}{}", self.below), &self.message)),
@@ -218,7 +219,7 @@ impl UniqueFields {
             if seen.contains(&identity) {
                 let place =
                     self.0.first().map_or_else(|| format!("{field}[{at}]"), |key| format!("{field}[{at}].{key}"));
-                let named: Vec<_> = identity.iter().map(|one| text::display(one.trim_matches('"'), 120)).collect();
+                let texts: Vec<_> = identity.iter().map(|part| text::display(part.trim_matches('"'), 120)).collect();
                 let what = self.0.first().map_or("items", |key| if key == "path" { "paths" } else { "names" });
                 broken.push(error(&place, &format!("duplicate {}: {what} must be unique", named.join(", "))));
             }

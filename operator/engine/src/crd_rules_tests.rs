@@ -129,7 +129,7 @@ fn a_rule_that_an_accepted_spec_breaks_does_not_stop_its_run() {
     assert!(plan(&workflow).1.is_err());
 }
 
-/// Returns invalid and valid shapes. Another test sends them to the API server.
+/// Returns the rows of a part of `shapes.json`: invalid and valid objects, which another test sends to the API server.
 fn table(part: &str) -> Vec<Value> {
     let table: Value = serde_json::from_str(include_str!("../../../tests/contract/shapes.json")).unwrap();
     table[part].as_array().unwrap().clone()

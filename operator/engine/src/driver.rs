@@ -27,7 +27,7 @@ use crate::{
     transition::{Ask, Blobs, Call, CallContent, Command, Fact, Failure, Now, Transition},
 };
 
-/// The maximum number of rounds of one transition. Beyond it the engine has asked for the same value again and again.
+/// The maximum number of rounds of one transition. More rounds mean that the engine asks for the same value repeatedly.
 pub const MAX_ROUNDS: usize = 64;
 
 /// The maximum number of rounds of one transition that use results of calls which began before their records were
@@ -38,7 +38,7 @@ const MOST_CHAINED: usize = MAX_ROUNDS / 2;
 pub type CallKey = (String, i32);
 
 impl Call {
-    /// Returns the path and attempt of its record.
+    /// Returns the path and attempt of the call's record.
     #[must_use]
     pub fn key(&self) -> CallKey {
         (self.path.clone(), self.attempt)
@@ -70,8 +70,8 @@ impl Transition {
         self.journal.put(record);
     }
 
-    /// Marks the record of a call that began before the record was stored: as started by `process`, at the end of its
-    /// turn.
+    /// Marks the record of a call that began before the record was stored: as started by `process`, at the end of the
+    /// turn that made the call.
     pub fn mark_begun(&mut self, path: &str, attempt: i32, process: &str) {
         self.mark_started(path, attempt, process);
         let Some(mut record) = self.journal.get(path, attempt).cloned() else { return };
@@ -88,9 +88,9 @@ impl Transition {
         attempts.last()?.finished_at
     }
 
-    /// Returns the number and the bytes of the added results, if the transition adds only ends of calls whose loss does
-    /// no harm: calls of tools that may be repeated, and about which no gate asked. Returns `None` if it adds anything
-    /// else, or nothing.
+    /// Returns the number and the bytes of the added results if the transition adds only results of calls that can be
+    /// repeated: idempotent calls of tools about which no gate asked. Such a transition can be lost without harm.
+    /// Returns `None` if the transition adds anything else, or nothing.
     #[must_use]
     pub fn repeatable_ends(&self, stored: &Journal, plan: &Plan) -> Option<(usize, usize)> {
         let (before, now) = (stored.records(), self.journal.records());
@@ -106,9 +106,9 @@ impl Transition {
         })
     }
 
-    /// Returns the calls that may begin before the commit, and the added bytes, if the loss of the transition costs at
-    /// most one turn. It may add only ends of turns, calls in them that only read and about which no gate can ask, and
-    /// ends of calls that may be repeated. Returns `None` if it adds anything else, or if no such call is open.
+    /// Returns the calls that may begin before the commit, and the bytes that the transition adds. The transition may
+    /// add only ends of turns, results of calls that can be repeated, and read-only calls about which no gate can ask,
+    /// so that its loss costs at most one turn. Returns `None` otherwise, or if no such call is open.
     #[must_use]
     pub fn unstored_reads(&self, stored: &Journal, plan: &Plan) -> Option<(BTreeSet<CallKey>, usize)> {
         if self.end.is_some() || self.asks().next().is_some() {
@@ -136,7 +136,7 @@ impl Transition {
         (!open.is_empty()).then_some((open, bytes))
     }
 
-    /// Returns the long values that later transitions may read: all but the logs of containers that are not an answer.
+    /// Returns the long values that later transitions may read: all values but logs of containers that are no answer.
     pub fn reusable_values(&self) -> impl Iterator<Item = (Digest, String)> {
         let records = self.journal.records();
         let logs = records.iter().filter_map(|record| record.log.as_ref()?.ref_.as_ref());
@@ -150,8 +150,8 @@ impl Transition {
     }
 }
 
-/// Whether a record is the end of a call of a tool that may be repeated and that had no gate. A turn of a model is
-/// excluded, because repeating it costs money.
+/// Whether a record is the end of an idempotent call of a tool about which no gate asked. Turns of a model are
+/// excluded, because a repeated turn costs money.
 fn is_repeatable_end(record: &StepRecord, stored: &Journal, plan: &Plan) -> bool {
     let is_end = matches!(record.phase, StepPhase::Succeeded | StepPhase::Failed);
     let is_call = matches!(record.kind, StepKind::Http | StepKind::Mcp | StepKind::Pod);
@@ -159,7 +159,8 @@ fn is_repeatable_end(record: &StepRecord, stored: &Journal, plan: &Plan) -> bool
     is_end && is_call && is_idempotent() && !was_asked(&record.path, stored)
 }
 
-/// Whether people were asked about the call of a tool to which a record belongs. True also for a record of no call.
+/// Whether people were asked about the call of a tool to which a record belongs. True also for a record outside of
+/// calls.
 fn was_asked(path: &str, journal: &Journal) -> bool {
     let Some(call) = RecordPath::new(path).call_above() else { return true };
     journal.under(&format!("{call}/")).any(|record| record.kind == StepKind::Hitl)
@@ -174,7 +175,7 @@ fn bytes_of(record: &StepRecord) -> usize {
 
 /// The calls of a run that are in flight, each with the handle of its task, and the results that are not committed yet.
 ///
-/// **Invariant:** a result stays until it is committed: a transition can be lost, a result cannot.
+/// **Invariant:** a result stays until it is committed, because a transition before the commit can be lost.
 #[derive(Debug)]
 pub struct CallsInFlight<T> {
     calls: BTreeMap<CallKey, T>,
@@ -219,21 +220,23 @@ impl<T> CallsInFlight<T> {
         self.calls.remove(key);
     }
 
-    /// Returns the results that are facts of the next transition: those with an open record in the stored journal.
+    /// Returns the results that are facts of the next transition: results with an open record in the stored journal.
     pub fn facts(&mut self, journal: &Journal) -> Vec<Fact> {
         self.committed(journal);
         let has_record = |(path, attempt): &CallKey| journal.get(path, *attempt).is_some();
         self.results.iter().filter(|(key, _)| has_record(key)).map(|(_, fact)| fact.clone()).collect()
     }
 
-    /// Returns the results of calls without a record in the stored journal: they began before their record was stored.
+    /// Returns the results of calls that began before their records were stored, and still have no record in the stored
+    /// journal.
     #[must_use]
     pub fn unstored_facts(&self, journal: &Journal) -> Vec<Fact> {
         let is_unstored = |(path, attempt): &CallKey| journal.get(path, *attempt).is_none();
         self.results.iter().filter(|(key, _)| is_unstored(key)).map(|(_, fact)| fact.clone()).collect()
     }
 
-    /// Removes the calls for which `follows` returns false, and their results. Returns the handles of those in flight.
+    /// Removes the calls for which `follows` returns false, and their results. Returns the handles of the removed calls
+    /// that were in flight.
     pub fn remove_where_not(&mut self, follows: impl Fn(&CallKey) -> bool) -> Vec<T> {
         self.results.retain(|key, _| follows(key));
         let gone: Vec<CallKey> = self.calls.keys().filter(|key| !follows(key)).cloned().collect();
@@ -260,14 +263,14 @@ impl<T> CallsInFlight<T> {
         self.calls.retain(|_, handle| keep(handle));
     }
 
-    /// Returns the end of the oldest result that is not committed, if results of further calls will follow: of calls in
-    /// flight, or of calls that have ended since a transition took `taken` results.
+    /// Returns the time of the oldest result that is not committed if further results will follow: a call is in flight,
+    /// or has ended since a transition took `taken` results.
     #[must_use]
     pub fn oldest_result(&self, taken: usize) -> Option<Moment> {
         self.oldest().filter(|_| !self.calls.is_empty() || self.results.len() > taken)
     }
 
-    /// Returns the end of the oldest result that is not committed.
+    /// Returns the time at which the first of the calls ended whose results are not committed.
     #[must_use]
     pub fn oldest(&self) -> Option<Moment> {
         let ends = self.results.values().filter_map(|fact| match fact {
@@ -308,11 +311,11 @@ pub enum AfterStop {
     Evaluate,
     /// Evaluate again with this fact, by which the costly step fails.
     Failed(Box<Fact>),
-    /// Stop: no step caused it, or the step was already excluded.
+    /// Stop: no step caused the stop, or the step was already excluded from the evaluation.
     GiveUp,
 }
 
-/// The evaluation of one transition in rounds, each with more values and more facts than the one before.
+/// The evaluation of one transition in rounds. Each round has more values and more facts than the round before.
 pub struct TransitionLoop {
     plan: Arc<Plan>,
     control: Control,
@@ -360,12 +363,12 @@ impl TransitionLoop {
         move || advance(&plan, control, stored.clone(), facts.clone(), &values, &now)
     }
 
-    /// Handles a stopped evaluation. `is_limit` says whether the limit of CPU time stopped it; `part` is the part that
-    /// may be the cause.
+    /// Handles a stopped evaluation. `is_limit` says whether the limit of CPU time stopped the evaluation. `part` is
+    /// the part that was evaluated at the stop.
     pub fn on_stopped(&mut self, is_limit: bool, part: Option<&Part>, why: &str) -> AfterStop {
-        let gets_on = is_limit && self.plan.validated_answers() > self.validated;
+        let has_progress = is_limit && self.plan.validated_answers() > self.validated;
         self.validated = self.plan.validated_answers();
-        if gets_on {
+        if has_progress {
             return AfterStop::Evaluate;
         }
         let Some(Part::Step { path, attempt, .. }) = part else { return AfterStop::GiveUp };
@@ -378,8 +381,9 @@ impl TransitionLoop {
         AfterStop::Failed(Box::new(fact))
     }
 
-    /// Handles the transition of this round. `process` is the name of this process in records; `is_in_flight` says
-    /// whether a call is already in flight here. Only one process at a time drives a run, so every other one has ended.
+    /// Handles the transition of this round. `process` is the name of this process in records. `is_in_flight` says
+    /// whether a call is in flight in this process. Only one process at a time drives a run, so a call that another
+    /// process started is lost.
     ///
     /// # Errors
     /// More than [`MAX_ROUNDS`] rounds, which is a bug of the engine.
@@ -397,16 +401,16 @@ impl TransitionLoop {
             return Ok(Round::Fetch(transition.missing));
         }
         let calls = || transition.calls();
-        let mut never: Vec<Fact> = calls().filter_map(|call| self.lost(call, process)).collect();
-        let lost: BTreeSet<CallKey> = never.iter().map(|fact| (fact.key().0.to_owned(), fact.key().1)).collect();
+        let mut failed: Vec<Fact> = calls().filter_map(|call| self.lost_call(call, process)).collect();
+        let lost: BTreeSet<CallKey> = failed.iter().map(|fact| (fact.key().0.to_owned(), fact.key().1)).collect();
         let starts = |call: &&Call| !lost.contains(&call.key()) && !is_in_flight(&call.key());
-        never.extend(calls().filter(starts).filter_map(|call| self.refused(call, self.now.at)));
-        if never.is_empty() {
+        failed.extend(calls().filter(starts).filter_map(|call| self.refused_call(call, self.now.at)));
+        if failed.is_empty() {
             Arc::make_mut(&mut self.values).extend(transition.reusable_values());
             return Ok(self.commit_or_go_on(transition, process));
         }
-        // These calls never have a result.
-        self.facts.extend(never);
+        // A lost or refused call never has a result of its own.
+        self.facts.extend(failed);
         Ok(Round::Evaluate)
     }
 
@@ -449,7 +453,7 @@ impl TransitionLoop {
     }
 
     /// Returns the fact that a call is lost, if an earlier process started it and it must not be repeated.
-    fn lost(&self, call: &Call, process: &str) -> Option<Fact> {
+    fn lost_call(&self, call: &Call, process: &str) -> Option<Fact> {
         // A Pod is found again by its name.
         if call.idempotent || matches!(call.content, CallContent::Pod(_)) {
             return None;
@@ -460,7 +464,7 @@ impl TransitionLoop {
     }
 
     /// Returns the failure of a call that would start now or again and that policies no longer allow.
-    fn refused(&self, call: &Call, now: Moment) -> Option<Fact> {
+    fn refused_call(&self, call: &Call, now: Moment) -> Option<Fact> {
         // A call that begins in this transition has already been checked.
         let record = self.stored.get(&call.path, call.attempt)?;
         // A started container is found again and not created again, so its result is still needed.

@@ -1,7 +1,7 @@
 //! The current part of an evaluation: one vote, or one step. A driver that stops an evaluation reads here which text
 //! was too costly.
 //!
-//! Parts do not nest: a part within another one counts as a piece of the outer one.
+//! Parts do not nest: a part within another part is not reported, and counts as a piece of the outer part.
 
 use std::{cell::RefCell, sync::Arc};
 
@@ -16,9 +16,9 @@ pub enum Part {
     Step {
         /// The path of its record.
         path: String,
-        /// The attempt, from 1.
+        /// The number of the attempt, from 1.
         attempt: i32,
-        /// Whether it read text that the author of the Workflow did not write.
+        /// Whether the step read text that the author of the Workflow did not write.
         #[serde(default)]
         is_foreign: bool,
     },
@@ -31,7 +31,7 @@ impl Part {
         Self::Step { path: path.to_owned(), attempt, is_foreign: false }
     }
 
-    /// Whether it read text that the author of the Workflow did not write.
+    /// Whether the part read text that the author of the Workflow did not write; always true for a vote.
     #[must_use]
     pub fn is_foreign(&self) -> bool {
         matches!(self, Self::Vote(_) | Self::Step { is_foreign: true, .. })
@@ -51,7 +51,7 @@ pub trait Observer {
 thread_local! {
     static OBSERVER: RefCell<Option<Arc<dyn Observer>>> = const { RefCell::new(None) };
     /// The observer while a part is evaluated.
-    static AT_WORK: RefCell<Option<Arc<dyn Observer>>> = const { RefCell::new(None) };
+    static IN_PART: RefCell<Option<Arc<dyn Observer>>> = const { RefCell::new(None) };
 }
 
 /// Runs `evaluate`, and notifies `observer` of each part.
@@ -68,12 +68,12 @@ impl Drop for RestoreObserver {
     }
 }
 
-/// Evaluates one part.
+/// Evaluates one part, and reports its begin and end to the observer of this thread.
 pub(crate) fn within<T>(part: impl FnOnce() -> Part, evaluate: impl FnOnce() -> T) -> T {
     // Taken during the part, so that parts within it are not reported.
     let Some(observer) = OBSERVER.take() else { return evaluate() };
     observer.enter(part());
-    AT_WORK.set(Some(observer));
+    IN_PART.set(Some(observer));
     let guard = LeavePart;
     let result = evaluate();
     drop(guard);
@@ -82,14 +82,14 @@ pub(crate) fn within<T>(part: impl FnOnce() -> Part, evaluate: impl FnOnce() -> 
 
 /// Reports that the current part reads text that the author of the Workflow did not write.
 pub(crate) fn record_foreign_text() {
-    AT_WORK.with_borrow(|observer| observer.iter().for_each(|observer| observer.record_foreign_text()));
+    IN_PART.with_borrow(|observer| observer.iter().for_each(|observer| observer.record_foreign_text()));
 }
 
 struct LeavePart;
 
 impl Drop for LeavePart {
     fn drop(&mut self) {
-        if let Some(observer) = AT_WORK.take() {
+        if let Some(observer) = IN_PART.take() {
             observer.leave();
             OBSERVER.set(Some(observer));
         }
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_within_a_part_counts_as_the_outer_one() {
+    fn a_part_within_a_part_is_not_reported() {
         let log = Arc::new(Log::default());
         observed(log.clone(), || {
             within(|| vote("a"), || within(|| vote("inner"), || ()));

@@ -30,8 +30,8 @@ const MAX_VALUES: u64 = 5_000;
 const MAX_DEPTH: usize = 64;
 /// The maximum number of steps for a value whose first problem is reported with its place.
 const MOST_EXPLAINED: u64 = 100_000;
-/// The maximum of steps of the schema times values of the validated JSON (64 bytes of text count as a value), plus 16
-/// bytes read by a unit of [`READERS`], plus 8 bytes matched by a state of a pattern.
+/// The maximum number of steps of all validations with one compiled schema. [`Schema::steps`] counts the steps of a
+/// validation.
 const MAX_STEPS: u64 = 100_000_000;
 /// The maximum number of states of the patterns of a schema, references replaced.
 const MAX_STATES: u64 = 20_000;
@@ -40,6 +40,10 @@ const MAX_PATTERNS: usize = 32;
 
 /// The bytes of a name or a constant in the schema that are hashed or compared in the time of a step.
 const BYTES_A_STEP: usize = 16;
+/// The bytes of a value that a unit of [`READERS`] reads in the time of a step.
+const BYTES_A_READ: u64 = 16;
+/// The bytes of a value that a state of a pattern matches in the time of a step.
+const BYTES_A_MATCH: u64 = 8;
 /// The steps of keywords that take longer for a value than `type`.
 const WEIGHTS: [(&str, u64); 3] = [("multipleOf", 32), ("propertyNames", 8), ("uniqueItems", 32)];
 /// The keywords that read a whole text, and how many times slower they are than 16 bytes a step.
@@ -80,9 +84,10 @@ const DRAFTS: [&str; 4] = ["/draft-06/schema", "/draft-07/schema", "/draft/2019-
 pub struct Schema {
     source: Value,
     validator: jsonschema::Validator,
-    /// Compiled for the first value with a number that cannot be read exactly.
+    /// Compiled for the first value with a number that no double holds exactly.
     reading: OnceCell<Result<ExactReading, String>>,
     measure: Measure,
+    /// The steps that are left of [`MAX_STEPS`] for further validations.
     left: Cell<u64>,
 }
 
@@ -121,28 +126,29 @@ impl Schema {
     /// # Errors
     /// `value` is too large for this schema, or the evaluation was stopped.
     pub fn is_valid(&self, value: &Value) -> Result<bool, String> {
-        Ok(self.judge(value)? == Ok(true))
+        Ok(self.validate(value)? == Ok(true))
     }
 
-    /// Returns whether `value` is valid, or the number in it that the schema reads and that cannot be read exactly.
-    fn judge(&self, value: &Value) -> Result<Result<bool, (String, Inexact)>, String> {
-        self.pay(value)?;
+    /// Returns whether `value` is valid. The inner error is a number that the schema reads and no double holds exactly:
+    /// its JSON pointer, and the reason.
+    fn validate(&self, value: &Value) -> Result<Result<bool, (String, Inexact)>, String> {
+        self.charge(value)?;
         if first_inexact(value).is_none() {
             return Ok(Ok(self.validator.is_valid(value)));
         }
-        // The keyword for exact reading comes before those that read numbers, and costs more.
-        self.pay(value)?;
+        // The validation with the keyword for exact reading is a second one.
+        self.charge(value)?;
         let reading = self.reading.get_or_init(|| ExactReading::compile(&self.source, options()));
-        reading.as_ref().map(|reading| reading.judge(value)).map_err(|why| not_a_schema(why))
+        reading.as_ref().map(|reading| reading.validate(value)).map_err(|why| not_a_schema(why))
     }
 
-    /// Checks `value`.
+    /// Checks that `value` matches the schema.
     ///
     /// # Errors
     /// The JSON pointer of the first problem in `value` (empty for the whole value), and the problem.
     pub(crate) fn check(&self, value: &Value) -> Result<(), (String, String)> {
         let whole = |why: String| (String::new(), why);
-        match self.judge(value).map_err(whole)? {
+        match self.validate(value).map_err(whole)? {
             Ok(true) => return Ok(()),
             Ok(false) => {}
             Err((pointer, why)) if pointer.is_empty() => return Err(whole(format!("the number is {why}"))),
@@ -170,8 +176,8 @@ impl Schema {
         self.check(&value).map_err(|(_, problem)| problem)
     }
 
-    /// Charges for one validation of `value`. All validations with one compiled schema share one budget.
-    fn pay(&self, value: &Value) -> Result<(), String> {
+    /// Charges the steps of one validation of `value`. All validations with one compiled schema share [`MAX_STEPS`].
+    fn charge(&self, value: &Value) -> Result<(), String> {
         let steps = self.steps(value);
         budget::charge(usize::try_from(steps).unwrap_or(usize::MAX)).map_err(|stopped| stopped.to_string())?;
         let left = self.left.get().checked_sub(steps);
@@ -184,10 +190,10 @@ impl Schema {
     pub fn steps(&self, value: &Value) -> u64 {
         let size = size(value);
         let bytes = u64::try_from(size.bytes).unwrap_or(u64::MAX);
-        let judged = self.measure.steps.saturating_mul(size.values());
-        let read = (bytes / 16).saturating_mul(self.measure.reads);
-        let matched = (bytes / 8).saturating_mul(self.measure.states);
-        judged.saturating_add(read).saturating_add(matched)
+        let for_values = self.measure.steps.saturating_mul(size.values());
+        let for_readers = (bytes / BYTES_A_READ).saturating_mul(self.measure.reads);
+        let for_patterns = (bytes / BYTES_A_MATCH).saturating_mul(self.measure.states);
+        for_values.saturating_add(for_readers).saturating_add(for_patterns)
     }
 }
 
@@ -253,12 +259,13 @@ impl Measure {
     const ONE: Self = Self { values: 1, steps: 1, reads: 0, states: 0, depth: 1 };
 
     /// Adds the steps for a name or a constant of this size.
-    fn reading(mut self, bytes: usize) -> Self {
+    fn plus_text(mut self, bytes: usize) -> Self {
         self.steps = self.steps.saturating_add(u64::try_from(bytes / BYTES_A_STEP).unwrap_or(u64::MAX));
         self
     }
 
-    fn holds(&mut self, inner: Self) {
+    /// Adds the measure of an inner part.
+    fn add_inner(&mut self, inner: Self) {
         self.values = self.values.saturating_add(inner.values);
         self.steps = self.steps.saturating_add(inner.steps);
         self.reads = self.reads.saturating_add(inner.reads);
@@ -267,7 +274,7 @@ impl Measure {
     }
 }
 
-/// Reads a schema from its root. Each definition is measured once.
+/// The measurement of a schema from its root. Each definition is measured once.
 struct Reader<'s> {
     root: &'s Value,
     known: BTreeMap<&'s str, Measure>,
@@ -286,7 +293,7 @@ impl<'s> Reader<'s> {
         match schema {
             Value::Object(fields) => {
                 for (keyword, value) in fields {
-                    measure.holds(self.keyword(keyword, value, level)?);
+                    measure.add_inner(self.keyword(keyword, value, level)?);
                     let units = |table: &[(&str, u64)]| {
                         table.iter().find(|(known, _)| known == keyword).map_or(0, |(_, units)| *units)
                     };
@@ -296,10 +303,10 @@ impl<'s> Reader<'s> {
             }
             Value::Array(items) => {
                 for item in items {
-                    measure.holds(self.schema(item, level + 1)?);
+                    measure.add_inner(self.schema(item, level + 1)?);
                 }
             }
-            Value::String(text) => measure = measure.reading(text.len()),
+            Value::String(text) => measure = measure.plus_text(text.len()),
             _ => {}
         }
         if measure.depth > MAX_DEPTH { Err(too_deep()) } else { Ok(measure) }
@@ -327,16 +334,16 @@ impl<'s> Reader<'s> {
             (_, Value::String(_)) if TEXTS.contains(&keyword) => Ok(Measure::ONE),
             _ if DATA.contains(&keyword) => {
                 let size = size(value);
-                Ok(Measure { values: size.values(), steps: size.nodes, ..Measure::ONE }.reading(size.bytes))
+                Ok(Measure { values: size.values(), steps: size.nodes, ..Measure::ONE }.plus_text(size.bytes))
             }
             (_, Value::Object(named)) if NAMED.contains(&keyword) => {
                 let mut measure = Measure::ONE;
                 for (name, schema) in named {
-                    measure = measure.reading(name.len());
+                    measure = measure.plus_text(name.len());
                     if keyword == "patternProperties" {
-                        measure.holds(self.pattern(name)?);
+                        measure.add_inner(self.pattern(name)?);
                     }
-                    measure.holds(self.schema(schema, level + 1)?);
+                    measure.add_inner(self.schema(schema, level + 1)?);
                 }
                 Ok(measure)
             }

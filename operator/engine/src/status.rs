@@ -1,7 +1,7 @@
 //! The status of a Workflow after a transition, on a cluster and in a local session.
 //!
-//! Pure: the same transition gives the same status twice, so that nothing is written for it. The controller adds the
-//! conditions of the guard and of administrators.
+//! Pure: the same transition gives an equal status again, so that a repeated transition writes nothing. The controller
+//! adds the conditions of the guard and of administrators.
 
 use signoff_api::{
     Digest, Moment, Workflow, WorkflowStatus,
@@ -42,10 +42,10 @@ fn reference(text: &str) -> BlobRef {
     BlobRef { digest: Digest::of_bytes(text.as_bytes()), size: i64::try_from(text.len()).unwrap_or(i64::MAX) }
 }
 
-/// Returns the status after a transition. `overdue` says that a gate of the run was not decided in time and stays open.
+/// Returns the status after a transition. `overdue` says whether an open gate of the run has passed its deadline.
 #[must_use]
 pub fn after(workflow: &Workflow, plan: &Plan, transition: &Transition, overdue: bool, now: Moment) -> WorkflowStatus {
-    let mut status = journaled(workflow, transition);
+    let mut status = with_journal(workflow, transition);
     if status.spec_digest.is_none() {
         status.rules = Some(RULES);
     }
@@ -66,7 +66,7 @@ pub fn after(workflow: &Workflow, plan: &Plan, transition: &Transition, overdue:
     };
     say(&mut status, workflow, now, conditions::ACCEPTED, true, reason::ACCEPTED, &accepted);
     status.value_bytes = values::bytes(&transition.journal, &status);
-    ends(&mut status, workflow, transition, overdue, now);
+    set_progress_conditions(&mut status, workflow, transition, overdue, now);
     status
 }
 
@@ -74,16 +74,17 @@ pub fn after(workflow: &Workflow, plan: &Plan, transition: &Transition, overdue:
 #[must_use]
 pub fn after_quarantined(workflow: &Workflow, transition: &Transition, overdue: bool, now: Moment) -> WorkflowStatus {
     let before = workflow.status.as_ref().map(|status| status.phase).unwrap_or_default();
-    let mut status = journaled(workflow, transition);
+    let mut status = with_journal(workflow, transition);
     if transition.end.is_none() && status.phase == WorkflowPhase::Running && before == WorkflowPhase::Pending {
         status.phase = before;
     }
     status.value_bytes = values::bytes(&transition.journal, &status);
-    ends(&mut status, workflow, transition, overdue, now);
+    set_progress_conditions(&mut status, workflow, transition, overdue, now);
     status
 }
 
-fn ends(status: &mut WorkflowStatus, workflow: &Workflow, transition: &Transition, overdue: bool, now: Moment) {
+/// Sets the condition about open Approvals, and the conditions of the end if the run has ended.
+fn set_progress_conditions(status: &mut WorkflowStatus, workflow: &Workflow, transition: &Transition, overdue: bool, now: Moment) {
     waiting(status, workflow, overdue, now);
     if let Some(end) = &transition.end {
         finish(status, workflow, &end_message(end, &transition.left_out), now);
@@ -91,7 +92,7 @@ fn ends(status: &mut WorkflowStatus, workflow: &Workflow, transition: &Transitio
 }
 
 /// Returns the status with the journal of a transition and the phase of the run.
-fn journaled(workflow: &Workflow, transition: &Transition) -> WorkflowStatus {
+fn with_journal(workflow: &Workflow, transition: &Transition) -> WorkflowStatus {
     let mut status = workflow.status.clone().unwrap_or_default();
     status.seq = transition.journal.seq();
     status.steps = transition.journal.steps();
@@ -117,7 +118,7 @@ fn end_message(end: &End, left_out: &[String]) -> String {
     }
 }
 
-/// Returns the message of a run in progress: the first of the Approvals that it waits for, or `None` without one.
+/// Returns the message of a run in progress with the names of the first open Approvals, or `None` without an Approval.
 #[must_use]
 pub fn waiting_message(pending: &[String]) -> Option<String> {
     text::listed(pending, 253).map(|names| format!("waiting for {names}"))
@@ -136,8 +137,8 @@ pub fn waiting(status: &mut WorkflowStatus, workflow: &Workflow, overdue: bool, 
     say(status, workflow, now, conditions::WAITING, holds, reason, &message);
 }
 
-/// Returns the current time, or the time of creation if it is later, because the API server's clock can differ. A
-/// status older than its object is one of a copy, see `Workflow::is_restored`.
+/// Returns the current time, or the time of creation if that is later, because the API server's clock can differ. A
+/// status that is older than its object belongs to a restored copy, see `Workflow::is_restored`.
 fn not_before_creation(workflow: &Workflow, now: Moment) -> Moment {
     workflow.created_at().map_or(now, |created| now.max(created))
 }
@@ -162,8 +163,8 @@ pub fn say(
     message: &str,
 ) {
     let message = text::display(message, 1024);
-    let say = ConditionUpdate { kind, holds, reason, message: &message };
-    conditions::set(&mut status.conditions, &say, workflow.metadata.generation, now);
+    let condition = ConditionUpdate { kind, holds, reason, message: &message };
+    conditions::set(&mut status.conditions, &condition, workflow.metadata.generation, now);
 }
 
 #[cfg(test)]
@@ -177,7 +178,7 @@ mod tests {
     const LATER: std::time::Duration = std::time::Duration::from_secs(10);
 
     #[test]
-    fn no_run_ends_before_its_creation_whichever_clock_wrote_that() {
+    fn a_run_does_not_end_before_its_creation_with_another_clock() {
         let mut workflow = workflow(chain_of(json!([{"name": "only", "set": {"value": "x"}}])));
         workflow.metadata.creation_timestamp = serde_json::from_value(json!(start().after(LATER))).unwrap();
         let mut status = WorkflowStatus { phase: WorkflowPhase::Failed, ..WorkflowStatus::default() };
@@ -187,7 +188,9 @@ mod tests {
         assert_eq!(status.finished_at, Some(start().after(2 * LATER)));
     }
 
-    fn told(steps: Value, overdue: bool) -> (WorkflowStatus, Vec<(Digest, String)>) {
+    /// Returns the status after the first transition of these steps, and the results outside of the status. A second
+    /// status of the same transition is equal.
+    fn status_and_results(steps: Value, overdue: bool) -> (WorkflowStatus, Vec<(Digest, String)>) {
         let mut workflow = workflow(chain_of(steps.clone()));
         let run = TestRun::new(steps);
         let first = after(&workflow, &run.plan, &run.transition, overdue, start());
@@ -197,7 +200,7 @@ mod tests {
         (first, apart(&run.transition))
     }
 
-    fn said(status: &WorkflowStatus, kind: &str) -> Option<(bool, String, String)> {
+    fn condition_of(status: &WorkflowStatus, kind: &str) -> Option<(bool, String, String)> {
         let found = status.conditions.iter().find(|condition| condition.type_ == kind)?;
         Some((found.status == "True", found.reason.clone(), found.message.clone()))
     }
@@ -206,17 +209,17 @@ mod tests {
     fn the_status_of_a_waiting_run_names_the_gates_and_overdue_ones() {
         let steps = json!([{"name": "ask", "hitl": gate(json!({}))}]);
         for (overdue, reason) in [(false, "ApprovalPending"), (true, "Overdue")] {
-            let (status, apart) = told(steps.clone(), overdue);
+            let (status, apart) = status_and_results(steps.clone(), overdue);
             assert_eq!((status.phase, status.pending.len(), apart.len()), (WorkflowPhase::Waiting, 1, 0));
             let waiting = format!("waiting for {}", status.pending[0]);
             assert_eq!(status.message.as_ref(), Some(&waiting));
-            assert_eq!(said(&status, conditions::WAITING), Some((true, reason.into(), waiting)));
-            assert_eq!(said(&status, conditions::FINISHED), None);
+            assert_eq!(condition_of(&status, conditions::WAITING), Some((true, reason.into(), waiting)));
+            assert_eq!(condition_of(&status, conditions::FINISHED), None);
         }
     }
 
     #[test]
-    fn the_message_of_a_run_that_waits_for_several_approvals_names_three_and_counts_the_others() {
+    fn the_message_of_a_waiting_run_names_three_approvals_and_counts_the_others() {
         let names: Vec<String> = (1..=5).map(|number| format!("gate-{number}")).collect();
         assert_eq!(waiting_message(&names[..2]).as_deref(), Some("waiting for gate-1, gate-2"));
         assert_eq!(waiting_message(&names).as_deref(), Some("waiting for gate-1, gate-2, gate-3 +2"));
@@ -225,11 +228,11 @@ mod tests {
 
     #[test]
     fn a_short_result_is_in_the_status_and_a_long_one_in_a_blob() {
-        let (status, kept) = told(json!([{"name": "one", "set": {"value": "short"}}]), false);
+        let (status, kept) = status_and_results(json!([{"name": "one", "set": {"value": "short"}}]), false);
         assert_eq!((status.outputs.as_deref(), status.outputs_ref, kept.len()), (Some("short"), None, 0));
         assert_eq!(status.conditions.last().unwrap().type_, conditions::COMPLETE);
         let long = "x".repeat(SHORT + 1);
-        let (status, kept) = told(json!([{"name": "one", "set": {"value": long}}]), false);
+        let (status, kept) = status_and_results(json!([{"name": "one", "set": {"value": long}}]), false);
         let reference = status.outputs_ref.unwrap();
         assert_eq!((status.outputs, reference.size), (None, 4097));
         assert_eq!(kept, [(reference.digest, long)]);

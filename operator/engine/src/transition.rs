@@ -20,8 +20,8 @@ use signoff_api::{
 
 use crate::{field_error::FieldError, journal::Journal};
 
-/// Whether an attempt is a turn of a model for whose answer there was no memory. Such a turn is repeated automatically,
-/// and not counted.
+/// Whether an attempt is a turn of a model that failed because the operator had no memory for the answer. Such a turn
+/// is repeated automatically and does not count as an attempt.
 #[must_use]
 pub fn had_no_room(attempt: &StepRecord) -> bool {
     let is_meant = |error: &StepError| error.is(FailureClass::TooLarge) && error.retryable;
@@ -39,7 +39,7 @@ pub(crate) const MAX_GATE_TIMEOUT: Duration = Duration::from_secs(7 * 24 * 3600)
 /// The moment of a transition: the engine's only clock.
 #[derive(Clone, Debug)]
 pub struct Now {
-    /// The time.
+    /// The current time. Deadlines and pauses are compared with this time.
     pub at: Moment,
     /// The guard's epoch, written into new requests.
     pub guard_epoch: String,
@@ -62,20 +62,20 @@ impl Now {
 pub enum Fact {
     /// A call finished.
     CallFinished {
-        /// The path of its record.
+        /// The path of the call's record.
         path: String,
-        /// The attempt of its record.
+        /// The attempt of the call's record, from 1.
         attempt: i32,
-        /// The reply, or the failure.
+        /// The reply of the call, or its failure.
         result: Result<Reply, Failure>,
-        /// The time of the end.
+        /// The time at which the call ended.
         at: Moment,
     },
     /// An Approval has an outcome.
     ApprovalDecided {
         /// The path of the gate's record.
         path: String,
-        /// The outcome.
+        /// The outcome in the status of the Approval.
         outcome: Box<Outcome>,
     },
     /// The Approval of a waiting gate does not exist.
@@ -85,24 +85,24 @@ pub enum Fact {
     },
     /// A call that must not be repeated was started by an earlier process, and its result is lost.
     CallLost {
-        /// The path of its record.
+        /// The path of the call's record.
         path: String,
-        /// The attempt of its record.
+        /// The attempt of the call's record, from 1.
         attempt: i32,
     },
     /// The input or the answer of an activity is too costly to evaluate, so the activity fails without an evaluation.
     TooCostly {
-        /// The path of its record, which need not exist yet.
+        /// The path of the activity's record, which need not exist yet.
         path: String,
-        /// The attempt of its record.
+        /// The attempt of the activity's record, from 1.
         attempt: i32,
-        /// The exceeded limit.
+        /// The exceeded limit, as a sentence for people.
         why: String,
     },
 }
 
 impl Fact {
-    /// Returns the path and attempt of its record.
+    /// Returns the path and attempt of the record that the fact changes.
     #[must_use]
     pub fn key(&self) -> (&str, i32) {
         match self {
@@ -117,7 +117,7 @@ impl Fact {
 /// The reply of a call.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Reply {
-    /// The text, or JSON.
+    /// The answer: a JSON string with the text, or another JSON value.
     pub response: Value,
     /// Further facts: `statusCode` of an http call.
     pub facts: BTreeMap<String, String>,
@@ -134,13 +134,13 @@ pub struct Reply {
 pub struct Failure {
     /// The name of a [`FailureClass`]; of a container also the reason of the kubelet or scheduler.
     pub class: String,
-    /// One sentence for people.
+    /// The failure as one sentence for people.
     pub message: String,
-    /// Whether a further attempt makes sense.
+    /// Whether another attempt can succeed.
     pub retryable: bool,
     /// Whether the call may have had its effect and must not be repeated.
     pub unknown: bool,
-    /// The time before which the other side wants no further attempt.
+    /// The time before which the called server asks for no further attempt (`Retry-After`).
     pub not_before: Option<Moment>,
     /// Further facts: `statusCode` of an http call, `exitCode` of a container.
     pub facts: BTreeMap<String, String>,
@@ -148,7 +148,7 @@ pub struct Failure {
     pub log: Option<String>,
 }
 
-/// The engine's transition: new records and commands.
+/// The result of the engine for a journal and new facts: new records and commands.
 #[derive(Clone, Debug)]
 pub struct Transition {
     /// The journal with everything that this transition added.
@@ -164,9 +164,9 @@ pub struct Transition {
     pub end: Option<End>,
     /// The time at which to evaluate again without a new fact.
     pub wake_at: Option<Moment>,
-    /// The phase of the run.
+    /// The phase of the run after the transition.
     pub phase: WorkflowPhase,
-    /// Gates that are not asked because they conflict with policies.
+    /// The reasons why gates do not ask, such as conflicts with policies.
     pub blocked: Vec<FieldError>,
     /// The names of the open Approvals, in the journal's order.
     pub pending: Vec<String>,
@@ -186,15 +186,15 @@ pub enum Command {
     Call(Box<Call>),
 }
 
-/// An Approval to be created. Only the transition that opens the gate contains it, and one after
+/// An Approval to be created. Only the transition that opens the gate contains the command, and a transition after
 /// [`Fact::ApprovalMissing`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ask {
     /// The path of the gate's record.
     pub path: String,
-    /// The Approval's name.
+    /// The name of the Approval, derived from the digest of the request.
     pub name: String,
-    /// The whole request with its digest.
+    /// The `spec.request` of the Approval, with its digest.
     pub request: ApprovalRequest,
     /// The digest of the call or the release that the approval permits, if there is one.
     pub binds: Option<Digest>,
@@ -204,19 +204,19 @@ pub struct Ask {
     pub channels: Vec<String>,
 }
 
-/// A call to be made. Every transition contains it until its record is finished; the caller tracks whether it is in
+/// A call to be made. Every transition contains the call until its record is finished. The caller tracks the calls in
 /// flight.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Call {
-    /// The path of its record.
+    /// The path of the call's record.
     pub path: String,
-    /// The attempt of its record.
+    /// The attempt of the call's record, from 1.
     pub attempt: i32,
-    /// Whether it may be repeated with the same input if its result is lost.
+    /// Whether the call may be repeated with the same input if its result is lost.
     pub idempotent: bool,
-    /// The timeout.
+    /// The time after which the caller stops this attempt.
     pub timeout: Duration,
-    /// The content.
+    /// The rendered input, by the kind of the call.
     pub content: CallContent,
 }
 
@@ -236,20 +236,20 @@ pub enum CallContent {
 /// One turn of an agent, rendered.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct AgentCall {
-    /// The agent's name.
+    /// The name of the agent in the Workflow.
     pub agent: String,
-    /// The address of its model.
+    /// The entry of `spec.providers` with the address of the model.
     pub provider: Provider,
-    /// The key for the provider.
+    /// The Secret with the key for the provider; `None` if the provider needs no key.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key: Option<SecretEntry>,
     /// The name of the model at the provider.
     pub model: Option<String>,
-    /// The system prompt.
+    /// The rendered `system` prompt; `None` if the agent has none.
     pub system: Option<String>,
     /// The conversation, oldest message first. The last message is from the user.
     pub messages: Vec<Message>,
-    /// The sampling temperature.
+    /// The sampling temperature; `None` for the provider's default.
     pub temperature: Option<f64>,
     /// The maximum length of the answer, in tokens.
     pub max_tokens: Option<i32>,
@@ -262,7 +262,7 @@ pub struct AgentCall {
 }
 
 impl AgentCall {
-    /// Returns the approximate size in memory, in bytes.
+    /// Returns the approximate size of the call in memory, in bytes.
     #[must_use]
     pub fn bytes(&self) -> usize {
         let of_call = |call: &ToolCall| call.id.len() + call.tool.len() + call.arguments.len();
@@ -293,7 +293,7 @@ pub fn bytes_of(value: &Value) -> usize {
 pub struct ToolOffer {
     /// The unique name on the wire: letters, digits, `_` and `-`, at most 64 characters.
     pub name: String,
-    /// The description of the tool for the model.
+    /// The description for the model, as the Workflow or the server wrote it.
     pub description: String,
     /// The JSON Schema of its arguments, of type object.
     pub parameters: Value,
@@ -351,20 +351,20 @@ impl std::fmt::Debug for Message {
 /// The role of a message in a conversation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 pub enum Role {
-    /// The run.
+    /// The run sends the message: an input or feedback.
     User,
-    /// The model.
+    /// The model wrote the message.
     Assistant,
-    /// The result of a call of a tool.
+    /// The message is the result of a call of a tool.
     Tool,
 }
 
 /// One container, rendered.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PodCall {
-    /// The name of its Pod.
+    /// The name of the Pod, which is different for each attempt.
     pub name: String,
-    /// The spec of the Pod. Its digest is that of the call, and the same for every attempt.
+    /// The rendered container. Its digest identifies the call, and is the same for every attempt.
     pub spec: PodStep,
 }
 
@@ -374,14 +374,14 @@ pub struct PodCall {
 pub struct HttpCall {
     /// The method: `GET`, `POST`, …
     pub method: String,
-    /// The whole URL.
+    /// The rendered URL, with its query.
     pub url: String,
-    /// The values of the headers by name.
+    /// The rendered values of the headers by name.
     pub headers: BTreeMap<String, String>,
     /// The headers whose values are keys of Secrets.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub secret_headers: Vec<SentSecret>,
-    /// The body, if any.
+    /// The rendered body; `None` for a request without a body.
     pub body: Option<String>,
     /// The status codes of a success; 200 to 299 if empty.
     pub expect_status: Vec<u16>,
@@ -401,9 +401,9 @@ impl HttpCall {
 pub struct SentSecret {
     /// The name of the header.
     pub header: String,
-    /// The text before the value.
+    /// The text before the value, such as `Bearer `.
     pub prefix: String,
-    /// The entry of `spec.secrets`.
+    /// The entry of `spec.secrets` whose key is the value.
     pub entry: SecretEntry,
 }
 
@@ -422,19 +422,19 @@ impl SentSecret {
 pub struct McpCall {
     /// The name of the server in the Workflow.
     pub server: String,
-    /// Its URL; `None` if the server is a command.
+    /// The URL of the server; `None` if the server is a command.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
     /// The program and its arguments; empty if the server has a URL.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub command: Vec<String>,
-    /// The key that is sent.
+    /// The Secret with the key that is sent; `None` for a server without a key.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key: Option<SecretEntry>,
     /// The header of the key. Default: `Authorization`, as a bearer token.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub header: Option<String>,
-    /// The request.
+    /// The request to the server: the list of its tools, or one call.
     #[serde(flatten)]
     pub request: McpRequest,
 }
@@ -458,7 +458,7 @@ pub enum McpRequest {
 pub struct McpToolCall {
     /// The name of the tool on the server.
     pub tool: String,
-    /// The arguments.
+    /// The arguments, as they are sent.
     pub arguments: Map<String, Value>,
     /// The digest of the definition of the tool: see [`signoff_api::catalogue::ServerTool::digest`].
     pub definition: Digest,
@@ -483,7 +483,7 @@ pub struct McpToolCall {
 }
 
 impl McpCall {
-    /// Returns the approximate size in memory, in bytes.
+    /// Returns the approximate size of the call's arguments in memory, in bytes.
     #[must_use]
     pub fn bytes(&self) -> usize {
         match &self.request {
@@ -531,7 +531,7 @@ impl End {
         }
     }
 
-    /// Returns one sentence for people.
+    /// Returns the end as one sentence for people.
     #[must_use]
     pub fn message(&self) -> &str {
         match self {

@@ -1,6 +1,6 @@
 //! Schemas that report which number of a value they read, if the value has a number that cannot be read exactly.
 //!
-//! A keyword of our own precedes those that read numbers. Other values are validated without it.
+//! A keyword of our own precedes the keywords that read numbers. Values without such a number are validated without it.
 
 use std::sync::{
     Arc,
@@ -38,18 +38,20 @@ impl ExactReading {
         Ok(Self { validator, read })
     }
 
-    /// Returns whether a value fits, or the JSON pointer of the number that the schema reads and cannot read exactly.
-    pub(super) fn judge(&self, value: &Value) -> Result<bool, (String, Inexact)> {
+    /// Returns whether a value matches, or the JSON pointer of a number that the schema reads and no double holds
+    /// exactly.
+    pub(super) fn validate(&self, value: &Value) -> Result<bool, (String, Inexact)> {
         self.read.store(0, Ordering::Relaxed);
         let fits = self.validator.is_valid(value);
         let address = self.read.load(Ordering::Relaxed);
         let mut path = Vec::new();
-        let it = |found: &Value| (std::ptr::from_ref(found).addr() == address).then(|| exactly(found)).flatten();
-        find(value, &mut path, &it).map_or(Ok(fits), |why| Err((pointer(&path), why)))
+        let is_read = |part: &Value| (std::ptr::from_ref(part).addr() == address).then(|| inexact_number(part)).flatten();
+        find(value, &mut path, &is_read).map_or(Ok(fits), |why| Err((pointer(&path), why)))
     }
 }
 
-fn exactly(value: &Value) -> Option<Inexact> {
+/// Returns the reason why a double does not hold a number exactly, or `None`, also for another value.
+fn inexact_number(value: &Value) -> Option<Inexact> {
     value.as_number().and_then(inexact)
 }
 
@@ -67,14 +69,15 @@ fn with_keyword(schema: &Value) -> Value {
                 .map(|(name, value)| (name.clone(), value.clone()))
                 .collect();
             if !reading.is_empty() {
-                // Before the others, so that none of them reads the number first.
+                // Our keyword comes before the keywords that read numbers, so that it sees each number first.
                 let whole = READ_VALUES.iter().any(|name| reading.contains_key(*name));
                 let first = Map::from_iter([(EXACT.to_owned(), whole.into())]);
                 with.retain(|name, _| !is_read(name));
-                let all = with.entry("allOf").or_insert_with(|| Value::Array(Vec::new()));
-                all.as_array_mut()
+                let all_of = with.entry("allOf").or_insert_with(|| Value::Array(Vec::new()));
+                all_of
+                    .as_array_mut()
                     .into_iter()
-                    .for_each(|all| all.extend([first.clone().into(), reading.clone().into()]));
+                    .for_each(|schemas| schemas.extend([first.clone().into(), reading.clone().into()]));
             }
             Value::Object(with)
         }
@@ -100,12 +103,12 @@ struct Exact {
 
 impl<'i> Keyword<'i> for Exact {
     fn is_valid(&self, value: &'i Value) -> bool {
-        let address = |found: &Value| exactly(found).map(|_| std::ptr::from_ref(found).addr());
-        let found = if self.whole { find(value, &mut Vec::new(), &address) } else { address(value) };
-        if let Some(address) = found {
+        let address_of = |part: &Value| inexact_number(part).map(|_| std::ptr::from_ref(part).addr());
+        let address = if self.whole { find(value, &mut Vec::new(), &address_of) } else { address_of(value) };
+        if let Some(address) = address {
             self.read.store(address, Ordering::Relaxed);
         }
-        found.is_none()
+        address.is_none()
     }
 
     fn validate(&self, value: &'i Value) -> Result<(), ValidationError<'i>> {

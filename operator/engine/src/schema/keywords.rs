@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn multiples_are_those_of_the_decimal_numbers() {
+    fn multiples_are_computed_on_decimal_numbers() {
         for (value, divisor) in [
             ("19.99", "0.01"),
             ("1070468.14", "0.01"),
