@@ -51,11 +51,11 @@ struct PatternResult<'a> {
 /// Runs a whole plan: the gates of policies before it, the pattern, and the release of its result.
 pub(crate) async fn run(run: &Run<'_>) -> Result<RunResult, EarlyEnd> {
     let plan = run.plan;
-    let nothing = StepScope::of("", RecordNamespace::Nothing, []);
+    let empty_scope = StepScope::of("", RecordNamespace::Nothing, []);
     for gate in &plan.start {
-        steps::pass(run, &nothing, gate, &gate.path, &|_| Ok(None)).await?;
+        steps::pass(run, &empty_scope, gate, &gate.path, &|_| Ok(None)).await?;
     }
-    let done = match &plan.pattern {
+    let pattern_result = match &plan.pattern {
         PlannedPattern::Chain(steps) => chain::run(run, steps).await,
         PlannedPattern::Dag(dag) => dag::run(run, dag).await,
         PlannedPattern::Routing(routing) => routing::run(run, routing).await,
@@ -64,12 +64,12 @@ pub(crate) async fn run(run: &Run<'_>) -> Result<RunResult, EarlyEnd> {
         PlannedPattern::Orchestrator(orchestrator) => orchestrator::run(run, orchestrator).await,
         PlannedPattern::Graph(graph) => graph::run(run, graph).await,
     }?;
-    release::release(run, done.with_result()).await
+    release::release(run, pattern_result.with_result()).await
 }
 
 impl<'a> PatternResult<'a> {
     /// Returns a result that is the newest visible response.
-    fn newest(step_scope: StepScope<'a>) -> Self {
+    fn from_newest_response(step_scope: StepScope<'a>) -> Self {
         let own = step_scope.clone();
         Self { step_scope, result: Rc::new(move |run, seq| last_response(run, &own, seq)) }
     }
@@ -87,7 +87,7 @@ impl<'a> PatternResult<'a> {
     }
 }
 
-/// Returns the newest response in a frame, with the edits of people.
+/// Returns the newest visible response with the edits of people, or `null` if there is no response.
 fn last_response<'a>(run: &Run<'a>, step_scope: &StepScope<'a>, seq: Seq) -> Result<Value, RenderError> {
     let newest = step_scope.newest(run, seq, |record| scope::answers(run, record, seq));
     match newest {
@@ -96,13 +96,13 @@ fn last_response<'a>(run: &Run<'a>, step_scope: &StepScope<'a>, seq: Seq) -> Res
     }
 }
 
-/// Renders a value as people read it.
-fn plain(value: &Value) -> Result<String, RenderError> {
-    assert_exact(value, "").map(|()| plain_text(value)).map_err(RenderError::Invalid)
+/// Renders a value like `render_plain`. Returns an error if a number in the value cannot be read.
+fn render_exact(value: &Value) -> Result<String, RenderError> {
+    assert_exact(value, "").map(|()| render_plain(value)).map_err(RenderError::Invalid)
 }
 
-/// Renders a text, or a value that people wrote, as people read it.
-fn plain_text(value: &Value) -> String {
+/// Renders a value as plain text: a text without quotes, `null` as an empty text, and every other value as JSON.
+fn render_plain(value: &Value) -> String {
     match value {
         Value::Null => String::new(),
         Value::String(text) => text.clone(),
@@ -136,8 +136,8 @@ async fn origins_of_answer<'a>(
     run.render(read).await.map_err(EarlyEnd::Failed)
 }
 
-/// Returns a lazy value with a known content and known origins.
-fn known<'a>(value: Value, origins: Origins) -> LazyValue<'a> {
+/// Returns a lazy value that is always `value`, with `origins`.
+fn lazy_constant<'a>(value: Value, origins: Origins) -> LazyValue<'a> {
     Rc::new(move |run, _| {
         run.origins.note(&origins);
         Ok(value.clone())

@@ -2,7 +2,7 @@
 
 use std::{cell::RefCell, future::poll_fn, rc::Rc, task::Poll};
 
-use super::{PatternResult, last_response};
+use super::{LazyValue, PatternResult, last_response};
 use crate::steps::join::{Member, join_all};
 use crate::{
     plan::{PlannedDag, PlannedTask},
@@ -14,10 +14,10 @@ use crate::{
 };
 
 pub(super) async fn run<'a>(run: &Run<'a>, dag: &'a PlannedDag) -> Result<PatternResult<'a>, EarlyEnd> {
-    let whole = || StepScope::of("", RecordNamespace::Named, dag.tasks.iter().map(|task| &task.step));
+    let scope_of_all = || StepScope::of("", RecordNamespace::Named, dag.tasks.iter().map(|task| &task.step));
     let done = RefCell::new(vec![false; dag.tasks.len()]);
-    let members = dag.tasks.iter().enumerate().map(|(at, task)| -> Member<'_, ()> {
-        let step_scope = scope_of_task(&whole(), dag, task);
+    let members = dag.tasks.iter().enumerate().map(|(index, task)| -> Member<'_, ()> {
+        let step_scope = scope_of_task(&scope_of_all(), dag, task);
         let done = &done;
         Box::pin(async move {
             poll_fn(|_| {
@@ -26,14 +26,14 @@ pub(super) async fn run<'a>(run: &Run<'a>, dag: &'a PlannedDag) -> Result<Patter
             })
             .await;
             perform(run, dag, task, &step_scope).await?;
-            done.borrow_mut()[at] = true;
+            done.borrow_mut()[index] = true;
             Ok(())
         })
     });
     join_all(members.collect(), dag.fail_fast).await?;
-    let last = last(dag);
-    let (step_scope, own) = (whole(), StepScope { visible: Some(Rc::from([last])), ..whole() });
-    Ok(PatternResult { step_scope, result: Rc::new(move |run, seq| last_response(run, &own, seq)) })
+    let result_scope = StepScope { visible: Some(Rc::from([find_result_task(dag)])), ..scope_of_all() };
+    let result: LazyValue<'a> = Rc::new(move |run, seq| last_response(run, &result_scope, seq));
+    Ok(PatternResult { step_scope: scope_of_all(), result })
 }
 
 /// Performs a task, and after a Defer repeats the reviewed tasks in an order in which they can run.
@@ -49,12 +49,12 @@ async fn perform<'a>(
             StepFlow::Refused(why) => return Err(EarlyEnd::Rejected(why)),
             StepFlow::Repeat(None) => {}
             StepFlow::Repeat(Some(_)) => {
-                for again in task.again.iter().filter_map(|at| dag.tasks.get(*at)) {
+                for repeated in task.again.iter().filter_map(|index| dag.tasks.get(*index)) {
                     // The agent of the repeated task receives the feedback of the gate, although the task does not
                     // depend on it.
                     let step_scope =
-                        StepScope { feedback_from: Some(task.step.path.clone()), ..scope_of_task(own, dag, again) };
-                    Box::pin(perform(run, dag, again, &step_scope)).await?;
+                        StepScope { feedback_from: Some(task.step.path.clone()), ..scope_of_task(own, dag, repeated) };
+                    Box::pin(perform(run, dag, repeated, &step_scope)).await?;
                 }
             }
         }
@@ -62,18 +62,18 @@ async fn perform<'a>(
 }
 
 /// Returns the scope of a task: it sees the tasks that it waits for, and its agents remember only their own turns.
-fn scope_of_task<'a>(whole: &StepScope<'a>, dag: &PlannedDag, task: &PlannedTask) -> StepScope<'a> {
+fn scope_of_task<'a>(scope_of_all: &StepScope<'a>, dag: &PlannedDag, task: &PlannedTask) -> StepScope<'a> {
     StepScope {
         visible: Some(Rc::from(task.before.as_slice())),
         conversation: task.step.path.clone(),
         feedback_from: None,
         limit: dag.max_parallel.map(|most| (String::new(), most)),
-        ..whole.clone()
+        ..scope_of_all.clone()
     }
 }
 
-/// Returns the only task on which no other depends, or the last declared one of several.
-fn last(dag: &PlannedDag) -> usize {
-    let is_sink = |at: &usize| !dag.tasks.iter().any(|task| task.deps.contains(at));
+/// Returns the index of the task on which no other task depends. Of several such tasks it is the last declared one.
+fn find_result_task(dag: &PlannedDag) -> usize {
+    let is_sink = |index: &usize| !dag.tasks.iter().any(|task| task.deps.contains(index));
     (0..dag.tasks.len()).rev().find(is_sink).unwrap_or(0)
 }

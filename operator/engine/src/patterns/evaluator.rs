@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use signoff_api::Verdict;
 use signoff_expr::json as extract;
 
-use super::{PatternResult, assert_exact, known, origins_of_answer};
+use super::{PatternResult, assert_exact, lazy_constant, origins_of_answer};
 
 use crate::{
     plan::{PlannedEvaluator, PlannedStep},
@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// The number of further requests after an evaluator's answer that does not parse.
-const ASKED_AGAIN: i32 = 1;
+const MAX_PARSE_RETRIES: i32 = 1;
 
 /// The variables for the draft.
 const DRAFT: [&str; 3] = ["draft", "current_draft", "last_response"];
@@ -32,7 +32,7 @@ struct Draft {
     origins: Origins,
 }
 
-/// An evaluated draft.
+/// A draft with its evaluation and score.
 #[derive(Clone)]
 struct JudgedDraft {
     draft: Draft,
@@ -46,21 +46,21 @@ pub(super) async fn run<'a>(run: &Run<'a>, plan: &'a PlannedEvaluator) -> Result
     let also_visible: Vec<_> = plan.review.iter().collect();
     let step_scope = StepScope { also_visible, ..StepScope::of("", RecordNamespace::Nothing, []) };
     let mut judged: Vec<JudgedDraft> = Vec::new();
-    let mut draft = written(run, &step_scope, &plan.producer, ".producer").await?;
+    let mut draft = write_draft(run, &step_scope, &plan.producer, ".producer").await?;
     loop {
         let iteration = judged.len() + 1;
-        let seen = judging_scope(&step_scope, &draft, iteration, &judged);
-        let now = judge(run, &seen, plan, &draft).await?;
-        let score = now.score;
-        judged.push(now);
-        let seen = judging_scope(&step_scope, &draft, iteration, &judged);
+        let draft_scope = scope_of_draft(&step_scope, &draft, iteration, &judged);
+        let judged_draft = judge(run, &draft_scope, plan, &draft).await?;
+        let score = judged_draft.score;
+        judged.push(judged_draft);
+        let draft_scope = scope_of_draft(&step_scope, &draft, iteration, &judged);
         if score >= plan.min_score {
-            return Ok(done(seen, draft));
+            return Ok(accept(draft_scope, draft));
         }
         if iteration >= plan.max_iterations {
             let best = judged.iter().max_by(|a, b| a.score.total_cmp(&b.score)).cloned();
             return match best.filter(|_| plan.accepts_best) {
-                Some(best) => Ok(done(seen, best.draft)),
+                Some(best) => Ok(accept(draft_scope, best.draft)),
                 None => Err(EarlyEnd::Failed(format!(
                     "no draft reached the minimum score {}: {iteration} were judged, the last one with score {score}",
                     plan.min_score
@@ -69,11 +69,11 @@ pub(super) async fn run<'a>(run: &Run<'a>, plan: &'a PlannedEvaluator) -> Result
         }
         if let Some(gate) = &plan.review {
             let shown = ReviewSubject::of(".review", &draft.text).made_of(draft.origins.clone());
-            let decided = steps::decide(run, &seen, gate, ".review", &|_| Ok(Some(shown.clone()))).await?;
+            let decided = steps::decide(run, &draft_scope, gate, ".review", &|_| Ok(Some(shown.clone()))).await?;
             // The number of drafts is limited, which also limits how often this gate asks.
             match steps::verdict_or_end(run, &decided, &[])? {
                 // Without a true condition the gate is not asked, so no person approved the draft.
-                Verdict::Approve if !decided.was_not_asked() => return Ok(done(seen, draft)),
+                Verdict::Approve if !decided.was_not_asked() => return Ok(accept(draft_scope, draft)),
                 Verdict::Modify => {
                     let parameters = decided.full_outcome(run).await?.parameters.unwrap_or_default();
                     let text =
@@ -85,11 +85,11 @@ pub(super) async fn run<'a>(run: &Run<'a>, plan: &'a PlannedEvaluator) -> Result
                 _ => {}
             }
         }
-        draft = written(run, &seen, &plan.reviser, ".reviser").await?;
+        draft = write_draft(run, &draft_scope, &plan.reviser, ".reviser").await?;
     }
 }
 
-async fn written<'a>(
+async fn write_draft<'a>(
     run: &Run<'a>,
     step_scope: &StepScope<'a>,
     step: &'a PlannedStep,
@@ -109,10 +109,10 @@ async fn judge<'a>(
     plan: &'a PlannedEvaluator,
     draft: &Draft,
 ) -> Result<JudgedDraft, EarlyEnd> {
-    let parser = AnswerParser { parse: &|text| evaluation(text).map(drop), retries: ASKED_AGAIN };
+    let parser = AnswerParser { parse: &|text| parse_evaluation(text).map(drop), retries: MAX_PARSE_RETRIES };
     match steps::perform(run, step_scope, &plan.evaluator, ".evaluator", Some(&parser)).await? {
         StepResult::Answered(answer) => {
-            let (score, evaluation) = steps::parse_again(run, || evaluation(&answer)).map_err(EarlyEnd::Failed)?;
+            let (score, evaluation) = steps::parse_again(run, || parse_evaluation(&answer)).map_err(EarlyEnd::Failed)?;
             let origins = origins_of_answer(run, step_scope, &plan.evaluator, ".evaluator").await?;
             Ok(JudgedDraft { draft: draft.clone(), evaluation, score, origins })
         }
@@ -121,19 +121,19 @@ async fn judge<'a>(
 }
 
 /// Parses an evaluation: the score, and the whole answer.
-fn evaluation(text: &str) -> Result<(f64, Value), String> {
-    let found = extract::extract_where(text, |value| value.get("score").is_some());
-    let Some(found) = found else { return Err("there is no JSON object with a score in it".to_owned()) };
-    assert_exact(&found["score"], "/score")?;
-    let list = |field: &str| found.get(field).filter(|value| value.is_array()).cloned().unwrap_or_else(|| json!([]));
-    match found.get("score").and_then(Value::as_f64).filter(|score| (0.0..=100.0).contains(score)) {
-        Some(score) => Ok((score, json!({"score": found["score"], "issues": list("issues"), "fixes": list("fixes")}))),
-        None => Err(format!("score is {} and must be a number from 0 to 100", found["score"])),
+fn parse_evaluation(text: &str) -> Result<(f64, Value), String> {
+    let object = extract::extract_where(text, |value| value.get("score").is_some());
+    let Some(object) = object else { return Err("there is no JSON object with a score in it".to_owned()) };
+    assert_exact(&object["score"], "/score")?;
+    let list = |field: &str| object.get(field).filter(|value| value.is_array()).cloned().unwrap_or_else(|| json!([]));
+    match object.get("score").and_then(Value::as_f64).filter(|score| (0.0..=100.0).contains(score)) {
+        Some(score) => Ok((score, json!({"score": object["score"], "issues": list("issues"), "fixes": list("fixes")}))),
+        None => Err(format!("score is {} and must be a number from 0 to 100", object["score"])),
     }
 }
 
 /// Returns the scope while a draft is evaluated, reviewed or revised.
-fn judging_scope<'a>(
+fn scope_of_draft<'a>(
     step_scope: &StepScope<'a>,
     draft: &Draft,
     iteration: usize,
@@ -142,17 +142,17 @@ fn judging_scope<'a>(
     let (draft, judged) = (draft.clone(), judged.to_vec());
     step_scope.with_vars(move |run, wanted, _, scope| {
         note_origins(run, wanted, &draft, &judged);
-        let all: Vec<_> =
-            judged.iter().map(|one| json!({"draft": one.draft.text, "evaluation": one.evaluation})).collect();
-        let last = judged.last().map_or(Value::Null, |one| one.evaluation.clone());
+        let view = |judged: &JudgedDraft| json!({"draft": judged.draft.text, "evaluation": judged.evaluation});
+        let iterations: Vec<_> = judged.iter().map(view).collect();
+        let last_evaluation = judged.last().map_or(Value::Null, |last| last.evaluation.clone());
         for name in DRAFT {
             scope.set(name, json!(draft.text));
         }
         for name in EVALUATION {
-            scope.set(name, last.clone());
+            scope.set(name, last_evaluation.clone());
         }
         scope.set("iteration", json!(iteration));
-        scope.set("iterations", json!(all));
+        scope.set("iterations", json!(iterations));
         Ok(())
     })
 }
@@ -165,15 +165,15 @@ fn note_origins(run: &Run<'_>, wanted: &RequestedNames<'_>, draft: &Draft, judge
     if EVALUATION.iter().any(|name| wanted.root(name)) {
         judged.last().into_iter().for_each(|last| run.origins.note(&last.origins));
     }
-    for (at, one) in judged.iter().enumerate() {
-        for (field, origins) in [("draft", &one.draft.origins), ("evaluation", &one.origins)] {
-            if wanted.reads("iterations", &[PathPart::entry(at, judged.len()), PathPart::field(field)]) {
+    for (index, iteration) in judged.iter().enumerate() {
+        for (field, origins) in [("draft", &iteration.draft.origins), ("evaluation", &iteration.origins)] {
+            if wanted.reads("iterations", &[PathPart::entry(index, judged.len()), PathPart::field(field)]) {
                 run.origins.note(origins);
             }
         }
     }
 }
 
-fn done(step_scope: StepScope<'_>, draft: Draft) -> PatternResult<'_> {
-    PatternResult { step_scope, result: known(json!(draft.text), draft.origins) }
+fn accept(step_scope: StepScope<'_>, draft: Draft) -> PatternResult<'_> {
+    PatternResult { step_scope, result: lazy_constant(json!(draft.text), draft.origins) }
 }

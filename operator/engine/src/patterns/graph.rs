@@ -21,8 +21,8 @@ use crate::{
 pub(super) async fn run<'a>(run: &Run<'a>, graph: &'a PlannedGraph) -> Result<PatternResult<'a>, EarlyEnd> {
     let step_scope = StepScope::of("", RecordNamespace::Visited, &graph.nodes);
     let mut visits = vec![0; graph.nodes.len()];
-    let (mut at, mut steps) = (graph.entry, 0);
-    while let (Some(node), Some(visited)) = (graph.nodes.get(at), visits.get_mut(at)) {
+    let (mut position, mut steps) = (graph.entry, 0);
+    while let (Some(node), Some(visited)) = (graph.nodes.get(position), visits.get_mut(position)) {
         if *visited >= graph.max_iterations {
             return Err(EarlyEnd::Failed(format!("step {} has run {visited} times, as often as it may", node.name)));
         }
@@ -34,38 +34,38 @@ pub(super) async fn run<'a>(run: &Run<'a>, graph: &'a PlannedGraph) -> Result<Pa
             StepFlow::Continue => None,
             StepFlow::Refused(why) => Some(why),
             StepFlow::Repeat(from) => {
-                at = from.unwrap_or(at);
+                position = from.unwrap_or(position);
                 continue;
             }
         };
-        match (next(run, &step_scope, graph, at, refused.is_some()).await?, refused) {
-            (Some(to), _) => at = to,
+        match (choose_next(run, &step_scope, graph, position, refused.is_some()).await?, refused) {
+            (Some(to), _) => position = to,
             (None, Some(why)) => return Err(EarlyEnd::Rejected(why)),
             (None, None) => break,
         }
     }
-    Ok(PatternResult::newest(step_scope))
+    Ok(PatternResult::from_newest_response(step_scope))
 }
 
 /// Returns the next node. After a Reject only an edge with a condition can continue the run.
-async fn next<'a>(
+async fn choose_next<'a>(
     run: &Run<'a>,
     step_scope: &StepScope<'a>,
     graph: &'a PlannedGraph,
-    at: usize,
-    refused: bool,
+    position: usize,
+    is_refused: bool,
 ) -> Result<Option<usize>, EarlyEnd> {
-    let Some(node) = graph.nodes.get(at) else { return Ok(None) };
-    for edge in graph.edges.get(at).into_iter().flatten() {
+    let Some(node) = graph.nodes.get(position) else { return Ok(None) };
+    for edge in graph.edges.get(position).into_iter().flatten() {
         match edge {
-            PlannedEdge::Always(to) if !refused => return Ok(Some(*to)),
+            PlannedEdge::Always(to) if !is_refused => return Ok(Some(*to)),
             PlannedEdge::Always(_) => {}
             PlannedEdge::Choose(choices) => {
-                // Evaluated once: the result is a record.
+                // The conditions are evaluated once. Replays read the result from the record.
                 let (path, _) = run.visit(&RecordPath::new(&node.path).chosen_edge());
                 let key = ActivityKey { path, attempt: 1, kind: StepKind::Condition };
-                let open = |seq| chosen(run, step_scope, graph, (&node.name, choices), seq);
-                let record = run.activity(step_scope, key, open).await;
+                let evaluate = |seq| find_target(run, step_scope, graph, (&node.name, choices), seq);
+                let record = run.activity(step_scope, key, evaluate).await;
                 if record.phase != StepPhase::Succeeded {
                     return Err(EarlyEnd::Failed(match record.error {
                         Some(error) if error.is(FailureClass::Condition) => error.message,
@@ -85,7 +85,7 @@ async fn next<'a>(
 
 /// Returns the target of the first edge whose condition holds, or an empty name if none holds. If a condition before it
 /// cannot be evaluated, no node is chosen, because the later edges apply only if the earlier ones do not hold.
-fn chosen<'a>(
+fn find_target<'a>(
     run: &Run<'a>,
     step_scope: &StepScope<'a>,
     graph: &PlannedGraph,

@@ -7,7 +7,9 @@ use serde_json::{Value, json};
 use signoff_api::Verdict;
 use signoff_expr::json as extract;
 
-use super::{PLANS_AGAIN, PatternResult, assert_exact, known, origins_of_answer, parallel::reduce, plain_text};
+use super::{
+    PLANS_AGAIN, PatternResult, assert_exact, lazy_constant, origins_of_answer, parallel::reduce, render_plain,
+};
 
 use crate::steps::join::{Member, join_all};
 use crate::{
@@ -21,7 +23,7 @@ use crate::{
 };
 
 /// The number of further requests after an orchestrator's answer that does not parse.
-const ASKED_AGAIN: i32 = 2;
+const MAX_PARSE_RETRIES: i32 = 2;
 
 /// The variables for the parts of the work and their number.
 const TASKS: [&str; 3] = ["subtasks", "task_count", "num_workers"];
@@ -48,53 +50,22 @@ pub(super) async fn run<'a>(run: &Run<'a>, plan: &'a PlannedOrchestrator) -> Res
     let tasks = divide(run, plan, &step_scope).await?;
     let count = tasks.parts.len();
     let step_scope = with_tasks(&step_scope, &tasks);
-    let mut parts: BTreeMap<usize, WorkerResult> = BTreeMap::new();
-    let mut open: Vec<usize> = (0..count).collect();
-    let (step_scope, joined, origins) = loop {
-        let members = open.iter().map(|at| -> Member<'_, (usize, WorkerResult)> {
-            let (at, step_scope) = (*at, step_scope.clone());
-            let tasks = &tasks;
-            Box::pin(async move { Ok((at, work(run, plan, &step_scope, at, tasks).await?)) })
-        });
-        parts.extend(join_all(members.collect(), plan.fail_fast).await?);
-        let seen = with_parts(&step_scope, &tasks, &parts);
-        let (text, origins) = (joined(&parts), origins_of_parts(&parts));
-        match &plan.reduce_review {
-            Some(gate) if count > 0 => {
-                let shown = ReviewSubject::of(".reduce-review", &text).made_of(origins.clone());
-                let shown = ReviewSubject { parts: count, ..shown };
-                let decided = steps::decide(run, &seen, gate, ".reduce-review", &|_| Ok(Some(shown.clone()))).await?;
-                let parameters = || async { Ok(decided.full_outcome(run).await?.parameters.unwrap_or_default().0) };
-                match steps::verdict_or_end(run, &decided, &[Verdict::Defer, Verdict::Retry])? {
-                    Verdict::Modify => {
-                        let edit = Origins::of(decided.edit_of(run, &text).await?);
-                        replace(&mut parts, &parameters().await?, &edit);
-                        let origins = edit.and(&origins);
-                        break (with_parts(&step_scope, &tasks, &parts), self::joined(&parts), origins);
-                    }
-                    Verdict::Retry => open = named(&parameters().await?, count),
-                    Verdict::Defer => open = (0..count).collect(),
-                    _ => break (seen, text, origins),
-                }
-            }
-            _ => break (seen, text, origins),
-        }
-    };
-    let joined = known(json!(joined), origins);
+    let (step_scope, joined, origins) = run_workers(run, plan, &step_scope, &tasks).await?;
+    let joined = lazy_constant(json!(joined), origins);
     if count == 0 {
         return Ok(PatternResult { step_scope, result: joined });
     }
     let reduced = match &plan.reduce {
         Some(step) => {
-            let done = reduce(run, step, step_scope, joined).await?;
-            let result = Rc::clone(&done.result);
-            let step_scope = done.step_scope.with_vars(move |run, wanted, seq, scope| {
+            let reduced = reduce(run, step, step_scope, joined).await?;
+            let result = Rc::clone(&reduced.result);
+            let step_scope = reduced.step_scope.with_vars(move |run, wanted, seq, scope| {
                 if wanted.root("reduce") {
                     scope.set("reduce", json!({"name": step.name, "response": result(run, seq)?}));
                 }
                 Ok(())
             });
-            PatternResult { step_scope, ..done }
+            PatternResult { step_scope, ..reduced }
         }
         None => PatternResult { step_scope, result: joined },
     };
@@ -107,27 +78,70 @@ pub(super) async fn run<'a>(run: &Run<'a>, plan: &'a PlannedOrchestrator) -> Res
     }
 }
 
+/// Runs the workers and the review of their results, until no worker has to repeat its part.
+///
+/// Returns the scope with the results, their joined text, and its origins.
+async fn run_workers<'a>(
+    run: &Run<'a>,
+    plan: &'a PlannedOrchestrator,
+    step_scope: &StepScope<'a>,
+    tasks: &Tasks,
+) -> Result<(StepScope<'a>, String, Origins), EarlyEnd> {
+    let count = tasks.parts.len();
+    let mut results: BTreeMap<usize, WorkerResult> = BTreeMap::new();
+    let mut open: Vec<usize> = (0..count).collect();
+    loop {
+        let members = open.iter().map(|index| -> Member<'_, (usize, WorkerResult)> {
+            let (index, step_scope) = (*index, step_scope.clone());
+            Box::pin(async move { Ok((index, perform_part(run, plan, &step_scope, index, tasks).await?)) })
+        });
+        results.extend(join_all(members.collect(), plan.fail_fast).await?);
+        let results_scope = with_results(step_scope, tasks, &results);
+        let (text, origins) = (join_results(&results), origins_of_results(&results));
+        let gate = match &plan.reduce_review {
+            Some(gate) if count > 0 => gate,
+            _ => return Ok((results_scope, text, origins)),
+        };
+        let subject = ReviewSubject::of(".reduce-review", &text).made_of(origins.clone());
+        let subject = ReviewSubject { parts: count, ..subject };
+        let decided =
+            steps::decide(run, &results_scope, gate, ".reduce-review", &|_| Ok(Some(subject.clone()))).await?;
+        let parameters = || async { Ok(decided.full_outcome(run).await?.parameters.unwrap_or_default().0) };
+        match steps::verdict_or_end(run, &decided, &[Verdict::Defer, Verdict::Retry])? {
+            Verdict::Modify => {
+                let edit = Origins::of(decided.edit_of(run, &text).await?);
+                replace_results(&mut results, &parameters().await?, &edit);
+                let results_scope = with_results(step_scope, tasks, &results);
+                return Ok((results_scope, join_results(&results), edit.and(&origins)));
+            }
+            Verdict::Retry => open = parse_repeated_workers(&parameters().await?, count),
+            Verdict::Defer => open = (0..count).collect(),
+            _ => return Ok((results_scope, text, origins)),
+        }
+    }
+}
+
 /// Returns the parts of the work with the edits of people.
 async fn divide<'a>(
     run: &Run<'a>,
     plan: &'a PlannedOrchestrator,
     step_scope: &StepScope<'a>,
 ) -> Result<Tasks, EarlyEnd> {
-    let parse = |text: &str| subtasks(text, plan.max_tasks).map(drop);
+    let parse = |text: &str| parse_parts(text, plan.max_tasks).map(drop);
     loop {
-        let parser = AnswerParser { parse: &parse, retries: ASKED_AGAIN };
+        let parser = AnswerParser { parse: &parse, retries: MAX_PARSE_RETRIES };
         let answer = match steps::perform(run, step_scope, &plan.orchestrator, ".orchestrator", Some(&parser)).await? {
             StepResult::Answered(answer) => answer,
             _ => return Err(EarlyEnd::Failed("the orchestrator was skipped, so there are no parts".to_owned())),
         };
-        let parts = steps::parse_again(run, || subtasks(&answer, plan.max_tasks)).map_err(EarlyEnd::Failed)?;
+        let parts = steps::parse_again(run, || parse_parts(&answer, plan.max_tasks)).map_err(EarlyEnd::Failed)?;
         let origins = origins_of_answer(run, step_scope, &plan.orchestrator, ".orchestrator").await?;
         let tasks = Tasks { parts, origins };
         let Some(gate) = &plan.decomposition_review else { return Ok(tasks) };
         let text = Value::Array(tasks.parts.clone()).to_string();
         let shown = ReviewSubject::of(".orchestrator", &text).made_of(tasks.origins.clone());
-        let asked = with_tasks(step_scope, &tasks);
-        let decided = steps::decide(run, &asked, gate, ".decomposition", &|_| Ok(Some(shown.clone()))).await?;
+        let review_scope = with_tasks(step_scope, &tasks);
+        let decided = steps::decide(run, &review_scope, gate, ".decomposition", &|_| Ok(Some(shown.clone()))).await?;
         match steps::verdict_or_end(run, &decided, &PLANS_AGAIN)? {
             Verdict::Modify => {
                 let parameters = decided.full_outcome(run).await?.parameters.unwrap_or_default();
@@ -143,41 +157,41 @@ async fn divide<'a>(
 }
 
 /// Parses the parts of the work from an answer.
-fn subtasks(text: &str, most: usize) -> Result<Vec<Value>, String> {
-    let Some(Value::Array(found)) = extract::extract_where(text, Value::is_array) else {
+fn parse_parts(text: &str, maximum: usize) -> Result<Vec<Value>, String> {
+    let Some(Value::Array(parts)) = extract::extract_where(text, Value::is_array) else {
         return Err("there is no JSON array in it".to_owned());
     };
-    if found.len() > most {
-        return Err(format!("it has {} parts; the maximum is {most}", found.len()));
+    if parts.len() > maximum {
+        return Err(format!("it has {} parts; the maximum is {maximum}", parts.len()));
     }
-    // People and workers see the whole of each part.
-    let found = Value::Array(found);
-    assert_exact(&found, "")?;
-    let Value::Array(found) = found else { return Ok(Vec::new()) };
+    // A part is shown to people and workers as a whole, so each number in it has to be readable.
+    let parts = Value::Array(parts);
+    assert_exact(&parts, "")?;
+    let Value::Array(parts) = parts else { return Ok(Vec::new()) };
     let is_task = |part: &Value| part.get("task").and_then(Value::as_str).is_some_and(|task| !task.trim().is_empty());
-    match found.iter().position(|part| !is_task(part)) {
-        Some(at) => Err(format!("part {at} is not an object with a text `task`")),
-        None => Ok(found),
+    match parts.iter().position(|part| !is_task(part)) {
+        Some(index) => Err(format!("part {index} is not an object with a text `task`")),
+        None => Ok(parts),
     }
 }
 
-async fn work<'a>(
+async fn perform_part<'a>(
     run: &Run<'a>,
     plan: &'a PlannedOrchestrator,
     step_scope: &StepScope<'a>,
-    at: usize,
+    index: usize,
     tasks: &Tasks,
 ) -> Result<WorkerResult, EarlyEnd> {
-    let path = format!(".worker-{at}");
-    let limit = plan.max_workers.map(|most| (".worker-".to_owned(), most));
+    let path = format!(".worker-{index}");
+    let limit = plan.max_workers.map(|maximum| (".worker-".to_owned(), maximum));
     let own = StepScope { conversation: path.clone(), feedback_from: Some(path.clone()), limit, ..step_scope.clone() };
-    let (task, origins) = (task(tasks, at), tasks.origins.clone());
+    let (task, origins) = (text_of_part(tasks, index), tasks.origins.clone());
     let own = own.with_vars(move |run, wanted, _, scope| {
         if wanted.root("task") {
             run.origins.note(&origins);
         }
         scope.set("task", task.clone());
-        scope.set("index", json!(at));
+        scope.set("index", json!(index));
         Ok(())
     });
     let (response, status) = match steps::perform(run, &own, &plan.worker, &path, None).await? {
@@ -189,13 +203,13 @@ async fn work<'a>(
     Ok(WorkerResult { response, status, origins })
 }
 
-/// Returns the text of the part of a worker.
-fn task(tasks: &Tasks, at: usize) -> Value {
-    tasks.parts.get(at).and_then(|part| part.get("task")).cloned().unwrap_or(Value::Null)
+/// Returns the text of a part of the work, or `null` if the part does not exist.
+fn text_of_part(tasks: &Tasks, index: usize) -> Value {
+    tasks.parts.get(index).and_then(|part| part.get("task")).cloned().unwrap_or(Value::Null)
 }
 
-fn origins_of_parts(parts: &BTreeMap<usize, WorkerResult>) -> Origins {
-    parts.values().fold(Origins::default(), |all, part| all.and(&part.origins))
+fn origins_of_results(results: &BTreeMap<usize, WorkerResult>) -> Origins {
+    results.values().fold(Origins::default(), |all, result| all.and(&result.origins))
 }
 
 fn with_tasks<'a>(step_scope: &StepScope<'a>, tasks: &Tasks) -> StepScope<'a> {
@@ -211,19 +225,25 @@ fn with_tasks<'a>(step_scope: &StepScope<'a>, tasks: &Tasks) -> StepScope<'a> {
     })
 }
 
-/// Returns the scope with `workers[i]` and the parts.
-fn with_parts<'a>(step_scope: &StepScope<'a>, tasks: &Tasks, parts: &BTreeMap<usize, WorkerResult>) -> StepScope<'a> {
-    let one = |(at, part): (&usize, &WorkerResult)| json!({"task": task(tasks, *at), "response": part.response, "status": part.status});
-    let workers: Vec<_> = parts.iter().map(one).collect();
-    let (text, of_tasks) = (joined(parts), tasks.origins.clone());
-    let of_parts: Vec<Origins> = parts.values().map(|part| part.origins.clone()).collect();
+/// Returns the scope with `workers[i]` and the joined results as `last_response`.
+fn with_results<'a>(
+    step_scope: &StepScope<'a>,
+    tasks: &Tasks,
+    results: &BTreeMap<usize, WorkerResult>,
+) -> StepScope<'a> {
+    let view = |(index, result): (&usize, &WorkerResult)| {
+        json!({"task": text_of_part(tasks, *index), "response": result.response, "status": result.status})
+    };
+    let workers: Vec<_> = results.iter().map(view).collect();
+    let (text, origins_of_tasks) = (join_results(results), tasks.origins.clone());
+    let origins_of_responses: Vec<Origins> = results.values().map(|result| result.origins.clone()).collect();
     step_scope.with_vars(move |run, wanted, _, scope| {
-        for (at, origins) in of_parts.iter().enumerate() {
-            let part = PathPart::entry(at, of_parts.len());
-            if wanted.reads("workers", &[part, PathPart::field("task")]) {
-                run.origins.note(&of_tasks);
+        for (index, origins) in origins_of_responses.iter().enumerate() {
+            let entry = PathPart::entry(index, origins_of_responses.len());
+            if wanted.reads("workers", &[entry, PathPart::field("task")]) {
+                run.origins.note(&origins_of_tasks);
             }
-            if wanted.root("last_response") || wanted.reads("workers", &[part, PathPart::field("response")]) {
+            if wanted.root("last_response") || wanted.reads("workers", &[entry, PathPart::field("response")]) {
                 run.origins.note(origins);
             }
         }
@@ -233,31 +253,37 @@ fn with_parts<'a>(step_scope: &StepScope<'a>, tasks: &Tasks, parts: &BTreeMap<us
     })
 }
 
-fn joined(parts: &BTreeMap<usize, WorkerResult>) -> String {
-    let one = |(at, part): (&usize, &WorkerResult)| format!("Worker {at}: {}", plain_text(&part.response));
-    parts.iter().map(one).collect::<Vec<_>>().join("\n\n")
+fn join_results(results: &BTreeMap<usize, WorkerResult>) -> String {
+    let render =
+        |(index, result): (&usize, &WorkerResult)| format!("Worker {index}: {}", render_plain(&result.response));
+    results.iter().map(render).collect::<Vec<_>>().join("\n\n")
 }
 
 /// Replaces results of workers by the texts of a person: `{workers: {"0": ...}}`.
-fn replace(parts: &mut BTreeMap<usize, WorkerResult>, parameters: &serde_json::Map<String, Value>, edit: &Origins) {
-    let given = parameters.get("workers").and_then(Value::as_object).into_iter().flatten();
-    for (at, response) in given.filter_map(|(at, response)| Some((at.parse::<usize>().ok()?, response))) {
-        if let Some(part) = parts.get_mut(&at) {
-            let origins = edit.clone().and(&part.origins);
-            *part = WorkerResult { response: response.clone(), status: "modified", origins };
+fn replace_results(
+    results: &mut BTreeMap<usize, WorkerResult>,
+    parameters: &serde_json::Map<String, Value>,
+    edit: &Origins,
+) {
+    let edited = parameters.get("workers").and_then(Value::as_object).into_iter().flatten();
+    for (index, response) in edited.filter_map(|(key, response)| Some((key.parse::<usize>().ok()?, response))) {
+        if let Some(result) = results.get_mut(&index) {
+            let origins = edit.clone().and(&result.origins);
+            *result = WorkerResult { response: response.clone(), status: "modified", origins };
         }
     }
 }
 
-/// Returns the workers that repeat their part: the named ones, or all.
-fn named(parameters: &serde_json::Map<String, Value>, all: usize) -> Vec<usize> {
-    let given = parameters.get("workers").and_then(Value::as_array);
-    let one = |at: &Value| at.as_u64().and_then(|at| usize::try_from(at).ok()).filter(|at| *at < all);
-    let mut named: Vec<usize> = match given {
-        Some(list) => list.iter().filter_map(one).collect(),
-        None => (0..all).collect(),
+/// Returns the sorted indexes of the workers that repeat their part: those in the parameter `workers`, or all of them.
+fn parse_repeated_workers(parameters: &serde_json::Map<String, Value>, count: usize) -> Vec<usize> {
+    let parse = |index: &Value| {
+        index.as_u64().and_then(|index| usize::try_from(index).ok()).filter(|index| *index < count)
     };
-    named.sort_unstable();
-    named.dedup();
-    named
+    let mut indexes: Vec<usize> = match parameters.get("workers").and_then(Value::as_array) {
+        Some(list) => list.iter().filter_map(parse).collect(),
+        None => (0..count).collect(),
+    };
+    indexes.sort_unstable();
+    indexes.dedup();
+    indexes
 }

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use serde_json::{Map, Value, json};
 use signoff_api::{Seq, Verdict};
 
-use super::{LazyValue, PatternResult, chain, known, last_response, origins_of_answer, plain};
+use super::{LazyValue, PatternResult, chain, last_response, lazy_constant, origins_of_answer, render_exact};
 use crate::steps::join::{Member, join_all};
 use crate::{
     plan::{PlannedBranch, PlannedParallel, PlannedStep},
@@ -19,30 +19,30 @@ use crate::{
 
 pub(super) async fn run<'a>(run: &Run<'a>, parallel: &'a PlannedParallel) -> Result<PatternResult<'a>, EarlyEnd> {
     let members = parallel.branches.iter().map(|branch| -> Member<'_, ()> {
-        let limit = parallel.max_parallel.map(|most| (String::new(), most));
+        let limit = parallel.max_parallel.map(|maximum| (String::new(), maximum));
         let step_scope = StepScope { limit, ..scope_of_branch(branch) };
-        Box::pin(async move { chain::list(run, &step_scope, &branch.steps).await })
+        Box::pin(async move { chain::run_steps(run, &step_scope, &branch.steps).await })
     });
     join_all(members.collect(), parallel.fail_fast).await?;
-    let all = parallel.branches.iter().flat_map(|branch| &branch.steps);
-    let step_scope = StepScope { also_visible: all.collect(), ..StepScope::of("", RecordNamespace::Nothing, []) };
+    let all_steps = parallel.branches.iter().flat_map(|branch| &branch.steps);
+    let step_scope = StepScope { also_visible: all_steps.collect(), ..StepScope::of("", RecordNamespace::Nothing, []) };
     let step_scope = step_scope.with_vars(move |run, wanted, seq, scope| {
         if wanted.root("branches") {
-            scope.set("branches", branches(run, parallel, wanted, seq)?);
+            scope.set("branches", view_branches(run, parallel, wanted, seq)?);
         }
         if wanted.root("last_response") {
-            scope.set("last_response", joined(run, parallel, seq)?);
+            scope.set("last_response", join_responses(run, parallel, seq)?);
         }
         Ok(())
     });
-    let joined: LazyValue<'a> = Rc::new(move |run, seq| joined(run, parallel, seq));
+    let joined: LazyValue<'a> = Rc::new(move |run, seq| join_responses(run, parallel, seq));
     match &parallel.reduce {
         None => Ok(PatternResult { step_scope, result: joined }),
         Some(step) => reduce(run, step, step_scope, joined).await,
     }
 }
 
-/// Runs the last step on a result: an ordinary step, or a gate.
+/// Runs a step that combines results, and returns its result. The step can be a gate about `joined`.
 pub(super) async fn reduce<'a>(
     run: &Run<'a>,
     step: &'a PlannedStep,
@@ -55,27 +55,27 @@ pub(super) async fn reduce<'a>(
         return match steps::perform(run, &own, step, &step.path, None).await? {
             StepResult::Answered(text) => {
                 let origins = origins_of_answer(run, &own, step, &step.path).await?;
-                Ok(PatternResult { step_scope: own, result: known(json!(text), origins) })
+                Ok(PatternResult { step_scope: own, result: lazy_constant(json!(text), origins) })
             }
             StepResult::Skipped | StepResult::Failed(_) => Ok(PatternResult { step_scope: own, result: joined }),
         };
     };
     loop {
-        let read = |seq: Seq| -> Result<(String, Origins), RenderError> {
+        let render = |seq: Seq| -> Result<(String, Origins), RenderError> {
             let (value, origins) = run.origins.collect(|| joined(run, seq));
-            Ok((plain(&value?)?, origins))
+            Ok((render_exact(&value?)?, origins))
         };
-        let shown = |seq: Seq| {
-            let (text, origins) = read(seq)?;
+        let subject = |seq: Seq| {
+            let (text, origins) = render(seq)?;
             Ok(Some(ReviewSubject::of(&step.path, &text).made_of(origins)))
         };
-        let decided = steps::decide(run, &own, step, &step.path, &shown).await?;
+        let decided = steps::decide(run, &own, step, &step.path, &subject).await?;
         if decided.verdict == Verdict::Reject && !gate.stops_on_reject {
             return Ok(PatternResult { step_scope: own, result: joined });
         }
         let verdict = steps::verdict_or_end(run, &decided, &[Verdict::Retry])?;
-        let replaced = || async {
-            let (before, origins) = run.render(|| read(decided.record.seq)).await.map_err(EarlyEnd::Failed)?;
+        let origins_of_edit = || async {
+            let (before, origins) = run.render(|| render(decided.record.seq)).await.map_err(EarlyEnd::Failed)?;
             Ok(Origins::of(decided.edit_of(run, &before).await?).and(&origins))
         };
         let result: LazyValue<'a> = match verdict {
@@ -83,10 +83,10 @@ pub(super) async fn reduce<'a>(
             Verdict::Modify => {
                 let parameters = decided.full_outcome(run).await?.parameters.unwrap_or_default();
                 let value = parameters.0.get("response").cloned().unwrap_or(Value::Null);
-                known(value, replaced().await?)
+                lazy_constant(value, origins_of_edit().await?)
             }
             Verdict::Respond => {
-                let (own, origins) = (own.clone(), replaced().await?);
+                let (own, origins) = (own.clone(), origins_of_edit().await?);
                 Rc::new(move |run, seq| {
                     run.origins.note(&origins);
                     last_response(run, &StepScope { also_visible: Vec::new(), ..own.clone() }, seq)
@@ -103,38 +103,38 @@ fn scope_of_branch(branch: &PlannedBranch) -> StepScope<'_> {
 }
 
 /// Returns the values of `branches.<name>`, in the order of declaration.
-fn branches<'a>(
+fn view_branches<'a>(
     run: &Run<'a>,
     parallel: &'a PlannedParallel,
     wanted: &RequestedNames<'_>,
     seq: Seq,
 ) -> Result<Value, RenderError> {
-    let one = |branch: &'a PlannedBranch| {
+    let view_branch = |branch: &'a PlannedBranch| {
         let step_scope = scope_of_branch(branch);
-        let is_read = |place: &[&str]| {
-            let parts: Vec<_> = [branch.name.as_str()].iter().chain(place).map(|name| PathPart::field(name)).collect();
+        let is_read = |fields: &[&str]| {
+            let parts: Vec<_> = [branch.name.as_str()].iter().chain(fields).map(|name| PathPart::field(name)).collect();
             wanted.reads("branches", &parts)
         };
-        let seen = step_scope.seen(run, seq);
-        let view = |one: &VisibleRecord<'a>| {
-            let name = one.step.name.as_str();
-            let view = scope::view(run, &step_scope, one, seq, &|field| is_read(&["steps", name, field]))?;
+        let records = step_scope.seen(run, seq);
+        let view_step = |record: &VisibleRecord<'a>| {
+            let name = record.step.name.as_str();
+            let view = scope::view(run, &step_scope, record, seq, &|field| is_read(&["steps", name, field]))?;
             Ok((name.to_owned(), view))
         };
-        let steps: Map<String, Value> = scope::all(seen.iter().map(view).collect())?.into_iter().collect();
-        let failed = steps.values().any(|view| view["status"] == "failed" || view["status"] == "unknown");
-        let status = if failed { "failed" } else { "succeeded" };
+        let steps: Map<String, Value> = scope::all(records.iter().map(view_step).collect())?.into_iter().collect();
+        let has_failed = steps.values().any(|view| view["status"] == "failed" || view["status"] == "unknown");
+        let status = if has_failed { "failed" } else { "succeeded" };
         let response = run.origins.note_if(is_read(&["response"]), || last_response(run, &step_scope, seq))?;
         Ok((branch.name.clone(), json!({"response": response, "status": status, "steps": steps})))
     };
-    let all = scope::all(parallel.branches.iter().map(one).collect())?;
-    Ok(Value::Object(all.into_iter().collect()))
+    let views = scope::all(parallel.branches.iter().map(view_branch).collect())?;
+    Ok(Value::Object(views.into_iter().collect()))
 }
 
-fn joined<'a>(run: &Run<'a>, parallel: &'a PlannedParallel, seq: Seq) -> Result<Value, RenderError> {
-    let one = |branch: &'a PlannedBranch| {
+fn join_responses<'a>(run: &Run<'a>, parallel: &'a PlannedParallel, seq: Seq) -> Result<Value, RenderError> {
+    let render_branch = |branch: &'a PlannedBranch| {
         let response = last_response(run, &scope_of_branch(branch), seq)?;
-        Ok(format!("Branch {}:\n{}", branch.name, plain(&response)?))
+        Ok(format!("Branch {}:\n{}", branch.name, render_exact(&response)?))
     };
-    Ok(json!(scope::all(parallel.branches.iter().map(one).collect())?.join("\n\n---\n\n")))
+    Ok(json!(scope::all(parallel.branches.iter().map(render_branch).collect())?.join("\n\n---\n\n")))
 }

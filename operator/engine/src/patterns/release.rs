@@ -10,7 +10,7 @@ use signoff_api::{
 };
 use signoff_expr::text::display;
 
-use super::{PatternResult, RunResult, known, next_seq, origins_of_answer, plain, plain_text};
+use super::{PatternResult, RunResult, lazy_constant, next_seq, origins_of_answer, render_exact, render_plain};
 use crate::{
     evaluation::{Part, within},
     plan::{PlannedArtifact, PlannedStep, safe_path},
@@ -42,31 +42,31 @@ enum Outputs {
 pub(super) async fn release<'a>(run: &Run<'a>, done: PatternResult<'a>) -> Result<RunResult, EarlyEnd> {
     let mut done = done;
     loop {
-        let (text, origins) = rendered(run, || text(run, &done, next_seq(run)))
+        let (text, origins) = render_part(run, || render_outputs(run, &done, next_seq(run)))
             .await
             .map_err(|why| EarlyEnd::Failed(format!("outputs: {why}")))?;
         let Some(gate) = &run.plan.release else {
-            return approved(run, &done, Outputs::Rendered(text)).await;
+            return ask_end_gates(run, &done, Outputs::Rendered(text)).await;
         };
         let step_scope = with_output(&done.step_scope, &text, &origins);
-        let what = ReviewSubject::of(".final", &text).made_of(origins.clone());
-        let decided = steps::decide(run, &step_scope, gate, ".final", &|_| Ok(Some(what.clone()))).await?;
-        let replaced = async || Ok(Origins::of(decided.edit_of(run, &text).await?).and(&origins));
+        let subject = ReviewSubject::of(".final", &text).made_of(origins.clone());
+        let decided = steps::decide(run, &step_scope, gate, ".final", &|_| Ok(Some(subject.clone()))).await?;
+        let origins_of_edit = async || Ok(Origins::of(decided.edit_of(run, &text).await?).and(&origins));
         match steps::verdict_or_end(run, &decided, &[Verdict::Defer, Verdict::Retry])? {
-            Verdict::Skip => return approved(run, &done, Outputs::Withheld).await,
+            Verdict::Skip => return ask_end_gates(run, &done, Outputs::Withheld).await,
             Verdict::Modify => {
                 let parameters = decided.full_outcome(run).await?.parameters.unwrap_or_default();
                 let edited = parameters.0.get("response").cloned().unwrap_or(Value::Null);
-                let done = done.replaced(edited.clone(), replaced().await?);
-                return approved(run, &done, Outputs::Written(plain_text(&edited))).await;
+                let done = done.with_other_result(edited.clone(), origins_of_edit().await?);
+                return ask_end_gates(run, &done, Outputs::Written(render_plain(&edited))).await;
             }
             Verdict::Respond => {
-                let said = decided.full_outcome(run).await?.response.unwrap_or_default();
-                let done = done.replaced(json!(said), replaced().await?);
-                return approved(run, &done, Outputs::Written(said)).await;
+                let response = decided.full_outcome(run).await?.response.unwrap_or_default();
+                let done = done.with_other_result(json!(response), origins_of_edit().await?);
+                return ask_end_gates(run, &done, Outputs::Written(response)).await;
             }
-            Verdict::Defer | Verdict::Retry => done = revised(run, done, step_scope, decided.record.done).await?,
-            _ => return approved(run, &done, Outputs::Rendered(text)).await,
+            Verdict::Defer | Verdict::Retry => done = revise(run, done, step_scope, decided.record.done).await?,
+            _ => return ask_end_gates(run, &done, Outputs::Rendered(text)).await,
         }
     }
 }
@@ -86,29 +86,30 @@ fn with_output<'a>(step_scope: &StepScope<'a>, text: &str, origins: &Origins) ->
 /// Asks the gates that policies put at the end, one after the other, until all of them have approved the same release.
 ///
 /// All gates see the same rendering. It is fixed by the number of the first request.
-async fn approved<'a>(run: &Run<'a>, done: &PatternResult<'a>, outputs: Outputs) -> Result<RunResult, EarlyEnd> {
-    let Some(first) = run.plan.end.first() else { return Ok(shown(run, done, outputs, None).await?.0) };
+async fn ask_end_gates<'a>(run: &Run<'a>, done: &PatternResult<'a>, outputs: Outputs) -> Result<RunResult, EarlyEnd> {
+    let Some(first) = run.plan.end.first() else { return Ok(render_release(run, done, outputs, None).await?.0) };
     loop {
-        let asked = run.next_visit(&first.path);
-        let begun = run.state.borrow().journal.get(&asked, 1).map(|record| record.seq);
-        let seq = begun.unwrap_or_else(|| next_seq(run));
-        let (shown, origins) = shown(run, done, outputs.clone(), Some(seq)).await?;
-        let digest = shown.digest().map_err(EarlyEnd::Failed)?;
-        let what = run.render(|| Ok(shown.reviewed(&digest)?.made_of(origins.clone()))).await;
-        let what = what.map_err(EarlyEnd::Failed)?;
+        let visit = run.next_visit(&first.path);
+        let first_request = run.state.borrow().journal.get(&visit, 1).map(|record| record.seq);
+        let seq = first_request.unwrap_or_else(|| next_seq(run));
+        let (release, origins) = render_release(run, done, outputs.clone(), Some(seq)).await?;
+        let digest = release.digest().map_err(EarlyEnd::Failed)?;
+        let subject = run.render(|| Ok(release.to_review_subject(&digest)?.made_of(origins.clone()))).await;
+        let subject = subject.map_err(EarlyEnd::Failed)?;
         let mut is_approved = true;
         for gate in &run.plan.end {
-            let decided = steps::pass(run, &done.step_scope, gate, &gate.path, &|_| Ok(Some(what.clone()))).await?;
+            let decided = steps::pass(run, &done.step_scope, gate, &gate.path, &|_| Ok(Some(subject.clone()))).await?;
             // An approval with another digest does not count: an earlier version showed less than is released.
-            let is_this =
-                |one: &steps::DecidedGate| one.was_not_asked() || one.record.input_digest.as_ref() == Some(&digest);
-            if !decided.as_ref().is_none_or(is_this) {
+            let is_about_release = |decided: &steps::DecidedGate| {
+                decided.was_not_asked() || decided.record.input_digest.as_ref() == Some(&digest)
+            };
+            if !decided.as_ref().is_none_or(is_about_release) {
                 is_approved = false;
                 break;
             }
         }
         if is_approved {
-            return Ok(shown);
+            return Ok(release);
         }
     }
 }
@@ -120,7 +121,7 @@ impl RunResult {
     }
 
     /// Returns the outputs and all files as the subject of a review, bound by their digest.
-    fn reviewed(&self, digest: &Digest) -> Result<ReviewSubject, RenderError> {
+    fn to_review_subject(&self, digest: &Digest) -> Result<ReviewSubject, RenderError> {
         let mut files = serde_json::Map::new();
         for (path, content) in &self.artifacts {
             let mut name = path.clone();
@@ -134,47 +135,47 @@ impl RunResult {
     }
 }
 
-/// Renders the release as one part of the evaluation. If values of others make it too costly, the run fails and is not
-/// quarantined.
-async fn rendered<T>(run: &Run<'_>, render: impl Fn() -> Result<T, RenderError>) -> Result<(T, Origins), String> {
+/// Renders a value as one part of the evaluation. If the values of models or people make the rendering too costly, the
+/// run fails and is not quarantined.
+async fn render_part<T>(run: &Run<'_>, render: impl Fn() -> Result<T, RenderError>) -> Result<(T, Origins), String> {
     let costly = run.state.borrow().costly.get(&(OUTPUTS.to_owned(), 1)).cloned();
     if let Some(why) = costly {
         return Err(why);
     }
     let part = || Part::step(OUTPUTS, 1);
     let render = || {
-        let (made, origins) = run.origins.collect(|| within(part, &render));
-        Ok((made?, origins))
+        let (value, origins) = run.origins.collect(|| within(part, &render));
+        Ok((value?, origins))
     };
     run.render(render).await
 }
 
-fn text<'a>(run: &Run<'a>, done: &PatternResult<'a>, seq: Seq) -> Result<String, RenderError> {
+fn render_outputs<'a>(run: &Run<'a>, done: &PatternResult<'a>, seq: Seq) -> Result<String, RenderError> {
     match &run.plan.outputs {
         Some(template) => Ok(template.render(&scope::general(run, &done.step_scope, template.references(), seq)?)?),
-        None => plain(&(done.result)(run, seq)?),
+        None => render_exact(&(done.result)(run, seq)?),
     }
 }
 
-/// Returns the release and its origins. `seq` is the number of the journal as of which it is rendered, if that is
-/// fixed.
-async fn shown<'a>(
+/// Renders the release, and returns it with its origins. `seq` is the number of the journal as of which it is rendered,
+/// or `None` for the newest one.
+async fn render_release<'a>(
     run: &Run<'a>,
     done: &PatternResult<'a>,
     outputs: Outputs,
     seq: Option<Seq>,
 ) -> Result<(RunResult, Origins), EarlyEnd> {
-    let (outputs, of_outputs) = match (outputs, seq) {
+    let (outputs, origins_of_outputs) = match (outputs, seq) {
         (Outputs::Withheld, _) => {
             let nothing = RunResult { outputs: String::new(), artifacts: Vec::new(), left_out: Vec::new() };
             return Ok((nothing, Origins::default()));
         }
         (Outputs::Rendered(_), Some(seq)) => {
-            let text = rendered(run, || text(run, done, seq)).await;
+            let text = render_part(run, || render_outputs(run, done, seq)).await;
             text.map_err(|why| EarlyEnd::Failed(format!("outputs: {why}")))?
         }
         (Outputs::Rendered(text), None) => (text, Origins::default()),
-        // The result is the text of the person.
+        // The text is already rendered. Its origins are those of the result, which is the text of the person.
         (Outputs::Written(text), _) => {
             let seq = seq.unwrap_or_else(|| next_seq(run));
             let origins = run.render(|| run.origins.collect_only(|| (done.result)(run, seq))).await;
@@ -184,11 +185,11 @@ async fn shown<'a>(
     let render = || {
         let seq = seq.unwrap_or_else(|| next_seq(run));
         let files: Vec<_> =
-            run.plan.artifacts.iter().map(|artifact| file(run, &done.step_scope, artifact, seq)).collect();
+            run.plan.artifacts.iter().map(|artifact| render_artifact(run, &done.step_scope, artifact, seq)).collect();
         scope::all(files)
     };
-    let (files, of_files) =
-        rendered(run, render).await.map_err(|why| EarlyEnd::Failed(format!("outputs.artifacts: {why}")))?;
+    let (files, origins_of_files) =
+        render_part(run, render).await.map_err(|why| EarlyEnd::Failed(format!("outputs.artifacts: {why}")))?;
     let mut result = RunResult { outputs, artifacts: Vec::new(), left_out: Vec::new() };
     for file in files {
         match file {
@@ -197,7 +198,7 @@ async fn shown<'a>(
             File::Undecided(why) => result.left_out.push(why),
         }
     }
-    Ok((result, of_files.and(&of_outputs)))
+    Ok((result, origins_of_files.and(&origins_of_outputs)))
 }
 
 /// A rendered artifact.
@@ -209,8 +210,8 @@ enum File {
     Undecided(String),
 }
 
-/// Renders an artifact.
-fn file<'a>(
+/// Renders the path and the content of an artifact, unless its condition skips it.
+fn render_artifact<'a>(
     run: &Run<'a>,
     step_scope: &StepScope<'a>,
     artifact: &PlannedArtifact,
@@ -238,28 +239,28 @@ fn file<'a>(
 }
 
 impl<'a> PatternResult<'a> {
-    /// Returns the same end with another result.
-    fn replaced(&self, value: Value, origins: Origins) -> Self {
-        Self { step_scope: self.step_scope.clone(), result: known(value, origins) }.with_result()
+    /// Returns a copy with another result, which is also `last_response`.
+    fn with_other_result(&self, value: Value, origins: Origins) -> Self {
+        Self { step_scope: self.step_scope.clone(), result: lazy_constant(value, origins) }.with_result()
     }
 }
 
 /// Runs the last agent again, with the feedback of the gate. `step_scope` contains `output`.
-async fn revised<'a>(
+async fn revise<'a>(
     run: &Run<'a>,
     done: PatternResult<'a>,
     step_scope: StepScope<'a>,
     before: Option<Seq>,
 ) -> Result<PatternResult<'a>, EarlyEnd> {
-    let spoke = |step: &&PlannedStep| {
+    let has_answered = |step: &&PlannedStep| {
         let state = run.state.borrow();
-        let own = |r: &&StepRecord| r.kind == StepKind::Agent && r.phase == StepPhase::Succeeded && r.done < before;
-        let mut records = state.journal.records().iter().filter(own);
-        records.any(|record| run.plan.step_of(&record.path).is_some_and(|of| of.path == step.path))
+        let is_answer = |r: &&StepRecord| r.kind == StepKind::Agent && r.phase == StepPhase::Succeeded && r.done < before;
+        let mut records = state.journal.records().iter().filter(is_answer);
+        records.any(|record| run.plan.step_of(&record.path).is_some_and(|planned| planned.path == step.path))
     };
-    // In the order of declaration, because the order in which parallel agents end is random.
-    let last = run.plan.pattern.steps().into_iter().rfind(spoke);
-    let Some(step) = last.and_then(|step| run.plan.reviser_of(step)) else {
+    // The last one in the order of declaration, because the order in which parallel agents end is random.
+    let last_agent = run.plan.pattern.steps().into_iter().rfind(has_answered);
+    let Some(step) = last_agent.and_then(|step| run.plan.reviser_of(step)) else {
         return Err(EarlyEnd::Rejected("the final response cannot be written again: no agent wrote it".to_owned()));
     };
     let step_scope =
@@ -267,7 +268,7 @@ async fn revised<'a>(
     match steps::perform(run, &step_scope, step, ".revision", None).await? {
         StepResult::Answered(answer) => {
             let origins = origins_of_answer(run, &step_scope, step, ".revision").await?;
-            Ok(done.replaced(json!(answer), origins))
+            Ok(done.with_other_result(json!(answer), origins))
         }
         _ => Ok(done),
     }
