@@ -254,7 +254,9 @@ async fn revise<'a>(
 ) -> Result<PatternResult<'a>, EarlyEnd> {
     let has_answered = |step: &&PlannedStep| {
         let state = run.state.borrow();
-        let is_answer = |r: &&StepRecord| r.kind == StepKind::Agent && r.phase == StepPhase::Succeeded && r.done < before;
+        let is_answer = |record: &&StepRecord| {
+            record.kind == StepKind::Agent && record.phase == StepPhase::Succeeded && record.done < before
+        };
         let mut records = state.journal.records().iter().filter(is_answer);
         records.any(|record| run.plan.step_of(&record.path).is_some_and(|planned| planned.path == step.path))
     };

@@ -5,7 +5,7 @@ use serde_json::json;
 use crate::tests::test_run::{TestRun, agent, chain_of, hitl, set};
 
 #[test]
-fn steps_run_in_order_and_none_begins_before_the_one_before_it_is_done() {
+fn steps_run_one_after_the_other_in_order() {
     let mut run = TestRun::new(json!([agent("draft", "writer", "write"), agent("check", "writer", "check")]));
     assert_eq!(run.calls(), ["draft@1"]);
     run.reply("draft", 1, "Dear all");
@@ -14,13 +14,13 @@ fn steps_run_in_order_and_none_begins_before_the_one_before_it_is_done() {
 
 #[test]
 fn a_step_is_found_by_position_and_by_name() {
-    let by = "{{ steps[0].name }} {{ steps[0].type }} {{ steps.first.response }} {{ steps[-1].response }}";
-    let run = TestRun::new(json!([set("first", "one"), set("second", "two"), set("say", by)]));
+    let template = "{{ steps[0].name }} {{ steps[0].type }} {{ steps.first.response }} {{ steps[-1].response }}";
+    let run = TestRun::new(json!([set("first", "one"), set("second", "two"), set("say", template)]));
     assert_eq!(run.succeeded(), "first set one two");
 }
 
 #[test]
-fn the_result_is_the_last_response_whoever_gave_it() {
+fn the_result_is_the_last_response_of_a_step_or_a_person() {
     let mut run = TestRun::new(json!([set("first", "one"), hitl("ask", json!({"reviews": "first"}))]));
     run.respond("ask", "two");
     assert_eq!(run.succeeded(), "two");

@@ -24,14 +24,14 @@ fn pay(more: Value) -> Value {
     step
 }
 
-/// Returns a run that looks, and pays unless the answer is a refund, with gates about failures.
-fn looked(answer: &str, pay: Value, gates: Value) -> TestRun {
+/// Returns a run in which the step `look` has answered. The step `pay` follows unless the answer is a refund.
+fn run_with_answer(answer: &str, pay: Value, gates: Value) -> TestRun {
     let mut run = TestRun::of(spec(answer, pay, gates));
     run.reply("look", 1, answer);
     run
 }
 
-/// Returns the Workflow of such a run. The answer is an object if it has a schema.
+/// Returns the spec of `run_with_answer`. If the answer is a JSON object, the step `look` has a schema.
 fn spec(answer: &str, pay: Value, gates: Value) -> Value {
     let mut look = json!({"name": "look", "http": {"url": "https://bank.example/look"}});
     if answer.starts_with('{') {
@@ -42,30 +42,30 @@ fn spec(answer: &str, pay: Value, gates: Value) -> Value {
     spec
 }
 
-fn undecided(record: &StepRecord) -> bool {
+fn has_failed_condition(record: &StepRecord) -> bool {
     record.phase == StepPhase::Failed && record.error.as_ref().is_some_and(|error| error.class == "Condition")
 }
 
 #[test]
 fn a_step_whose_condition_cannot_be_evaluated_fails_and_sends_nothing() {
     for answer in ["it was refunded", "{}", r#"{"status": 5}"#, r#"{"state": "refunded"}"#, "[]", ""] {
-        let run = looked(answer, pay(json!({})), json!([]));
+        let run = run_with_answer(answer, pay(json!({})), json!([]));
         if answer.contains('5') {
             // Values of two types are not equal, which is a valid result.
             assert_eq!(run.calls(), ["pay@1"]);
             continue;
         }
         assert_eq!(run.calls(), Vec::<String>::new(), "{answer}");
-        assert!(undecided(run.record("pay")), "{answer}: {:?}", run.record("pay"));
+        assert!(has_failed_condition(run.record("pay")), "{answer}: {:?}", run.record("pay"));
         assert!(run.failed().contains("step pay: ") && run.failed().contains("skipIf"), "{}", run.failed());
     }
-    assert_eq!(looked(r#"{"status": "paid"}"#, pay(json!({})), json!([])).calls(), ["pay@1"]);
-    let refunded = looked(r#"{"status": "refunded"}"#, pay(json!({})), json!([]));
+    assert_eq!(run_with_answer(r#"{"status": "paid"}"#, pay(json!({})), json!([])).calls(), ["pay@1"]);
+    let refunded = run_with_answer(r#"{"status": "refunded"}"#, pay(json!({})), json!([]));
     assert_eq!(refunded.record("pay").phase, StepPhase::Skipped);
 }
 
 #[test]
-fn no_kind_of_step_runs_whose_condition_cannot_be_evaluated() {
+fn a_step_of_any_kind_fails_when_its_condition_cannot_be_evaluated() {
     let kinds = [
         json!({"agent": {"name": "writer", "input": "x"}}),
         json!({"pod": {"image": "busybox"}}),
@@ -75,24 +75,24 @@ fn no_kind_of_step_runs_whose_condition_cannot_be_evaluated() {
     for kind in kinds {
         let mut step = json!({"name": "pay", "skipIf": SKIPS});
         step.as_object_mut().unwrap().extend(kind.as_object().unwrap().clone());
-        let run = looked("no JSON", step, json!([]));
-        assert!(undecided(run.record("pay")), "{kind}");
+        let run = run_with_answer("no JSON", step, json!([]));
+        assert!(has_failed_condition(run.record("pay")), "{kind}");
         assert!(matches!(run.transition.end, Some(End::Failed(_))));
     }
 }
 
 #[test]
-fn a_failed_condition_is_no_failure_that_retry_covers() {
+fn a_failed_condition_is_not_retried() {
     let retry = json!({"limit": 5, "onReasons": ["Condition"], "backoff": {"base": "1s"}});
-    let run = looked("no JSON", pay(json!({"retry": retry})), json!([]));
+    let run = run_with_answer("no JSON", pay(json!({"retry": retry})), json!([]));
     assert!(matches!(run.transition.end, Some(End::Failed(_))), "{:?}", run.transition.wake_at);
-    let run = looked("no JSON", pay(json!({"onError": "continue"})), json!([]));
-    assert!(run.transition.end.is_some() && undecided(run.record("pay")));
+    let run = run_with_answer("no JSON", pay(json!({"onError": "continue"})), json!([]));
+    assert!(run.transition.end.is_some() && has_failed_condition(run.record("pay")));
 }
 
-fn help(more: Value) -> Value {
-    let all = json!(["Retry", "Modify", "Defer", "Respond", "Skip", "Reject", "Abort", "Escalate"]);
-    let mut hitl = json!({"allowedVerdicts": all, "escalateTo": [{"kind": "User", "name": "olga"}]});
+fn error_gates(more: Value) -> Value {
+    let verdicts = json!(["Retry", "Modify", "Defer", "Respond", "Skip", "Reject", "Abort", "Escalate"]);
+    let mut hitl = json!({"allowedVerdicts": verdicts, "escalateTo": [{"kind": "User", "name": "olga"}]});
     for (key, value) in more.as_object().unwrap() {
         hitl[key] = value.clone();
     }
@@ -100,22 +100,22 @@ fn help(more: Value) -> Value {
 }
 
 #[test]
-fn people_can_leave_out_or_end_a_step_whose_condition_failed_but_not_run_it() {
-    let run = looked("no JSON", pay(json!({})), help(json!({})));
+fn people_can_skip_but_not_run_a_step_whose_condition_failed() {
+    let run = run_with_answer("no JSON", pay(json!({})), error_gates(json!({})));
     let request = &run.asked("pay/.error").request;
-    let mut allowed = request.allowed_verdicts.clone();
-    allowed.sort_by_key(|verdict| verdict.to_string());
-    assert_eq!(allowed, [Verdict::Abort, Verdict::Escalate, Verdict::Reject, Verdict::Skip]);
+    let mut verdicts = request.allowed_verdicts.clone();
+    verdicts.sort_by_key(|verdict| verdict.to_string());
+    assert_eq!(verdicts, [Verdict::Abort, Verdict::Escalate, Verdict::Reject, Verdict::Skip]);
     assert_eq!(request.form, None);
 
-    let mut run = looked("no JSON", pay(json!({})), help(json!({})));
+    let mut run = run_with_answer("no JSON", pay(json!({})), error_gates(json!({})));
     run.decide("pay/.error", decided(Verdict::Skip));
     assert!(run.calls().is_empty() && matches!(run.transition.end, Some(End::Succeeded(_))));
-    let mut run = looked("no JSON", pay(json!({})), help(json!({})));
+    let mut run = run_with_answer("no JSON", pay(json!({})), error_gates(json!({})));
     run.decide("pay/.error", decided(Verdict::Reject));
     run.failed();
     // For another failure of the same step the gate allows the verdicts that its author lists.
-    let mut run = looked(r#"{"status": "paid"}"#, pay(json!({})), help(json!({})));
+    let mut run = run_with_answer(r#"{"status": "paid"}"#, pay(json!({})), error_gates(json!({})));
     run.fail("pay", 1, false, false);
     assert!(run.asked("pay/.error").request.allowed_verdicts.contains(&Verdict::Retry));
 }
@@ -123,7 +123,7 @@ fn people_can_leave_out_or_end_a_step_whose_condition_failed_but_not_run_it() {
 #[test]
 fn no_deadline_runs_a_step_whose_condition_failed() {
     let form = json!({"questions": [{"id": "q", "question": "why?", "options": [{"id": "a", "label": "a"}]}]});
-    for (action, wanted) in [
+    for (action, expected) in [
         ("Retry", TimeoutAction::Reject),
         ("Default", TimeoutAction::Reject),
         ("Expire", TimeoutAction::Reject),
@@ -132,47 +132,47 @@ fn no_deadline_runs_a_step_whose_condition_failed() {
         ("Escalate", TimeoutAction::Escalate),
     ] {
         let mut timeout = json!({"after": "1m", "action": action});
-        let mut more = json!({});
+        let mut hitl_fields = json!({});
         match action {
             "Default" => {
                 timeout["default"] = json!("a");
-                more["form"] = form.clone();
+                hitl_fields["form"] = form.clone();
             }
             "Escalate" => timeout["escalation"] = json!([{"to": [{"kind": "User", "name": "olga"}], "after": "1m"}]),
             _ => {}
         }
-        more["timeout"] = timeout;
-        let run = looked("no JSON", pay(json!({})), help(more));
-        assert_eq!(run.asked("pay/.error").request.timeout.action, Some(wanted), "{action}");
+        hitl_fields["timeout"] = timeout;
+        let run = run_with_answer("no JSON", pay(json!({})), error_gates(hitl_fields));
+        assert_eq!(run.asked("pay/.error").request.timeout.action, Some(expected), "{action}");
     }
 }
 
 #[test]
 fn a_verdict_that_would_run_the_step_evaluates_its_condition_again() {
     // No Approval allows Retry here, so the decision of a forged object has no effect.
-    let mut run = looked("no JSON", pay(json!({})), help(json!({})));
+    let mut run = run_with_answer("no JSON", pay(json!({})), error_gates(json!({})));
     run.decide("pay/.error", decided(Verdict::Retry));
     assert_eq!(run.calls(), Vec::<String>::new());
     assert_eq!(run.open(), ["pay/.error#2"]);
 }
 
 #[test]
-fn an_attempt_after_one_that_was_too_costly_evaluates_the_condition() {
-    for (answer, runs) in [(r#"{"status": "paid"}"#, true), (r#"{"status": "refunded"}"#, false), ("no JSON", false)] {
-        let mut run = TestRun::of(spec(answer, pay(json!({})), help(json!({}))));
+fn an_attempt_after_a_costly_one_evaluates_the_condition() {
+    for (answer, is_run) in [(r#"{"status": "paid"}"#, true), (r#"{"status": "refunded"}"#, false), ("no JSON", false)] {
+        let mut run = TestRun::of(spec(answer, pay(json!({})), error_gates(json!({}))));
         let stopped = Fact::TooCostly { path: "pay".into(), attempt: 1, why: "it was stopped".into() };
         let at = run.clock;
         let reply = crate::transition::Reply { response: json!(answer), ..Default::default() };
         run.take(vec![stopped, Fact::CallFinished { path: "look".into(), attempt: 1, result: Ok(reply), at }]);
         assert_eq!(run.record("pay").error.as_ref().unwrap().class, "TooCostly");
         run.decide("pay/.error", decided(Verdict::Retry));
-        assert_eq!(run.calls() == ["pay@2"], runs, "{answer}: {:?}", run.calls());
+        assert_eq!(run.calls() == ["pay@2"], is_run, "{answer}: {:?}", run.calls());
     }
 }
 
 #[test]
-fn a_call_in_flight_does_not_end_by_its_condition() {
-    let mut run = looked(
+fn a_call_in_flight_is_not_skipped_by_its_condition() {
+    let mut run = run_with_answer(
         r#"{"status": "paid"}"#,
         pay(json!({"http": {"method": "PUT", "url": "https://bank.example/pay"}})),
         json!([]),
@@ -187,18 +187,18 @@ fn a_call_in_flight_does_not_end_by_its_condition() {
 }
 
 #[test]
-fn a_gate_before_a_step_is_not_asked_about_one_that_cannot_run() {
+fn a_gate_before_a_step_does_not_ask_when_its_condition_fails() {
     let start = json!([{"name": "start", "type": "stepStart", "steps": ["pay"], "hitl": gate(json!({}))}]);
-    let run = looked("no JSON", pay(json!({})), start.clone());
+    let run = run_with_answer("no JSON", pay(json!({})), start.clone());
     assert_eq!(run.open(), Vec::<String>::new());
-    assert!(undecided(run.record("pay")));
-    assert_eq!(looked(r#"{"status": "paid"}"#, pay(json!({})), start).open(), ["pay/.start"]);
+    assert!(has_failed_condition(run.record("pay")));
+    assert_eq!(run_with_answer(r#"{"status": "paid"}"#, pay(json!({})), start).open(), ["pay/.start"]);
 }
 
 #[test]
 fn a_gate_whose_condition_cannot_be_evaluated_asks() {
     let ask = json!({"name": "ask", "skipIf": "steps.look.response.status == 'ok'", "hitl": gate(json!({}))});
-    let run = looked("no JSON", ask, json!([]));
+    let run = run_with_answer("no JSON", ask, json!([]));
     assert_eq!(run.open(), ["ask"]);
 }
 
@@ -249,19 +249,19 @@ fn a_call_of_a_tool_whose_condition_cannot_be_evaluated_is_not_made() {
     let reply = crate::transition::Reply { response: json!({"text": "", "calls": calls}), facts, ..Default::default() };
     let at = run.clock;
     run.take(vec![Fact::CallFinished { path: "handle".into(), attempt: 1, result: Ok(reply), at }]);
-    assert!(undecided(run.record("handle/.turn-1/.call-1/pay")));
+    assert!(has_failed_condition(run.record("handle/.turn-1/.call-1/pay")));
     assert_eq!(run.calls(), ["handle/.turn-2@1"], "the agent is told, and nothing was sent");
 }
 
 #[test]
-fn a_deadline_that_skips_leaves_the_step_out() {
-    let mut run = looked("no JSON", pay(json!({})), help(json!({"timeout": {"after": "1m", "action": "Skip"}})));
+fn a_deadline_that_skips_ends_the_step_without_a_call() {
+    let mut run = run_with_answer("no JSON", pay(json!({})), error_gates(json!({"timeout": {"after": "1m", "action": "Skip"}})));
     run.decide("pay/.error", Outcome { source: Source::Timeout, ..decided(Verdict::Skip) });
     assert!(run.calls().is_empty() && matches!(run.transition.end, Some(End::Succeeded(_))));
 }
 
 #[test]
-fn a_condition_reads_the_json_that_the_schema_judged() {
+fn a_condition_reads_the_json_that_the_schema_accepted() {
     let schema = json!({"type": "object", "required": ["status"], "additionalProperties": false,
         "properties": {"status": {"enum": ["refunded"]}}});
     let look = json!({"name": "look", "http": {"url": "https://bank.example"}, "outputSchema": schema});

@@ -5,7 +5,7 @@ use signoff_api::{Outcome, Verdict, journal::StepPhase};
 
 use crate::tests::test_run::{TestRun, agent, chain_of, decided, errors, gate, hitl, in_branch, of_pattern, set};
 
-fn with_gate(type_: &str, verdicts: &[&str], steps: Value, more: Value) -> TestRun {
+fn run_with_gate(type_: &str, verdicts: &[&str], steps: Value, more: Value) -> TestRun {
     let mut gate = json!({"name": "human", "type": type_, "hitl": gate(json!({"allowedVerdicts": verdicts}))});
     for (key, value) in more.as_object().unwrap() {
         gate[key] = value.clone();
@@ -20,37 +20,37 @@ mod final_response {
 
     const ALL: [&str; 8] = ["Approve", "Reject", "Modify", "Respond", "Defer", "Retry", "Skip", "Abort"];
 
-    fn finished() -> TestRun {
-        let mut run = with_gate("finalResponse", &ALL, json!([agent("draft", "writer", "write")]), json!({}));
+    fn run_at_final_gate() -> TestRun {
+        let mut run = run_with_gate("finalResponse", &ALL, json!([agent("draft", "writer", "write")]), json!({}));
         run.reply("draft", 1, "Dear all");
         assert_eq!(run.asked(".final").request.reviews.as_ref().unwrap().response, "Dear all");
         run
     }
 
     #[test]
-    fn approve_releases_it() {
-        let mut run = finished();
+    fn approve_releases_the_response() {
+        let mut run = run_at_final_gate();
         run.approve(".final");
         assert_eq!(run.succeeded(), "Dear all");
     }
 
     #[test]
-    fn reject_withholds_it() {
-        let mut run = finished();
+    fn reject_withholds_the_response() {
+        let mut run = run_at_final_gate();
         run.decide(".final", decided(Verdict::Reject));
         run.rejected();
     }
 
     #[test]
     fn modify_publishes_the_edited_text() {
-        let mut run = finished();
+        let mut run = run_at_final_gate();
         run.modify(".final", json!({"response": "Dear friends"}));
         assert_eq!(run.succeeded(), "Dear friends");
     }
 
     #[test]
-    fn respond_replaces_it_only_if_allowed() {
-        let mut run = finished();
+    fn respond_replaces_the_response_only_if_allowed() {
+        let mut run = run_at_final_gate();
         run.respond(".final", "Hello");
         assert_eq!(run.succeeded(), "Hello");
         let mut spec = chain_of(json!([{"name": "s", "set": {"value": "x"}}]));
@@ -61,7 +61,7 @@ mod final_response {
 
     #[test]
     fn defer_revises_with_the_guidance_and_asks_in_a_new_approval() {
-        let mut run = finished();
+        let mut run = run_at_final_gate();
         run.defer(".final", "warmer");
         assert!(run.prompt_at(".revision").contains("Dear all") && run.prompt_at(".revision").contains("warmer"));
         run.reply(".revision", 1, "Dearest");
@@ -71,8 +71,8 @@ mod final_response {
     }
 
     #[test]
-    fn retry_generates_it_again() {
-        let mut run = finished();
+    fn retry_generates_the_response_again() {
+        let mut run = run_at_final_gate();
         run.decide(".final", decided(Verdict::Retry));
         run.reply(".revision", 1, "Dear you");
         run.approve(".final#2");
@@ -81,20 +81,20 @@ mod final_response {
 
     #[test]
     fn skip_ends_without_publishing() {
-        let mut run = finished();
+        let mut run = run_at_final_gate();
         run.decide(".final", decided(Verdict::Skip));
         assert_eq!(run.succeeded(), "");
     }
 
     #[test]
-    fn abort_aborts() {
-        let mut run = finished();
+    fn abort_ends_the_run_as_aborted() {
+        let mut run = run_at_final_gate();
         run.decide(".final", decided(Verdict::Abort));
         assert!(matches!(run.transition.end, Some(crate::End::Aborted(_))));
     }
 
     #[test]
-    fn nothing_leaves_before_the_yes_and_files_hold_the_edited_text() {
+    fn files_are_released_after_the_decision_with_the_edited_text() {
         let mut spec = chain_of(json!([agent("draft", "writer", "write")]));
         spec["gates"] = json!([{"name": "human", "type": "finalResponse", "hitl": gate(json!({}))}]);
         spec["outputs"] = json!({"artifacts": [
@@ -121,8 +121,8 @@ mod output_validation {
         json!([step, {"name": "say", "set": {"value": "{{ steps.rate.response }}|{{ steps.rate.original }}"}}])
     }
 
-    fn wrong() -> TestRun {
-        let mut run = with_gate("outputValidation", &ALL, steps(), json!({}));
+    fn run_with_invalid_answer() -> TestRun {
+        let mut run = run_with_gate("outputValidation", &ALL, steps(), json!({}));
         run.reply("rate", 1, "good");
         run.reply("rate/.ask-2", 1, r#"{"stars": "many"}"#);
         run.reply("rate/.ask-3", 1, r#"{"stars": 4.5}"#);
@@ -131,8 +131,8 @@ mod output_validation {
     }
 
     #[test]
-    fn an_answer_that_fits_its_schema_is_json_and_nobody_is_asked() {
-        let mut run = with_gate(
+    fn an_answer_that_fits_its_schema_is_json_and_needs_no_decision() {
+        let mut run = run_with_gate(
             "outputValidation",
             &ALL,
             json!([steps()[0], {"name": "say", "set": {"value": "{{ steps.rate.response.stars + 1 }}"}}]),
@@ -143,8 +143,8 @@ mod output_validation {
     }
 
     #[test]
-    fn an_agent_is_asked_twice_more_quoting_the_problem_before_anybody_is() {
-        let mut run = with_gate("outputValidation", &ALL, steps(), json!({}));
+    fn an_agent_is_asked_again_with_the_problem_before_people_are() {
+        let mut run = run_with_gate("outputValidation", &ALL, steps(), json!({}));
         run.reply("rate", 1, "good");
         assert!(run.prompt_at("rate/.ask-2").contains("there is no JSON in it"));
         run.reply("rate/.ask-2", 1, r#"{"stars": 3}"#);
@@ -152,36 +152,36 @@ mod output_validation {
     }
 
     #[test]
-    fn approve_accepts_it_as_it_is() {
-        let mut run = wrong();
+    fn approve_accepts_the_answer_as_it_is() {
+        let mut run = run_with_invalid_answer();
         run.approve("rate/.output");
         assert_eq!(run.succeeded(), "{\"stars\":4.5}|null");
     }
 
     #[test]
-    fn reject_discards_it_and_the_step_has_failed() {
-        let mut run = wrong();
+    fn reject_discards_the_answer_and_fails_the_step() {
+        let mut run = run_with_invalid_answer();
         run.decide("rate/.output", decided(Verdict::Reject));
         assert!(run.failed().contains("step rate"), "{}", run.failed());
     }
 
     #[test]
-    fn modify_replaces_it_and_the_original_is_kept() {
-        let mut run = wrong();
+    fn modify_replaces_the_answer_and_keeps_the_original() {
+        let mut run = run_with_invalid_answer();
         run.modify("rate/.output", json!({"response": {"stars": 5}}));
         assert_eq!(run.succeeded(), "{\"stars\":5}|{\"stars\":4.5}");
     }
 
     #[test]
-    fn respond_is_a_note_and_the_run_goes_on() {
-        let mut run = wrong();
+    fn respond_is_a_note_and_the_run_continues() {
+        let mut run = run_with_invalid_answer();
         run.respond("rate/.output", "close enough");
         assert_eq!(run.succeeded(), "{\"stars\":4.5}|null");
     }
 
     #[test]
     fn defer_revises_with_the_guidance() {
-        let mut run = wrong();
+        let mut run = run_with_invalid_answer();
         run.defer("rate/.output", "whole stars");
         assert_eq!(run.calls(), ["rate@2"]);
         assert!(run.prompt_at("rate").contains("whole stars"));
@@ -190,8 +190,8 @@ mod output_validation {
     }
 
     #[test]
-    fn skip_accepts_it_unvalidated() {
-        let mut run = wrong();
+    fn skip_accepts_the_answer_unvalidated() {
+        let mut run = run_with_invalid_answer();
         run.decide("rate/.output", decided(Verdict::Skip));
         assert!(run.succeeded().starts_with("{\"stars\":4.5}"));
         assert_eq!(run.record("rate/.output").phase, StepPhase::Skipped, "and it is flagged");
@@ -199,20 +199,20 @@ mod output_validation {
 
     #[test]
     fn retry_runs_the_producer_again() {
-        let mut run = wrong();
+        let mut run = run_with_invalid_answer();
         run.decide("rate/.output", decided(Verdict::Retry));
         assert_eq!(run.calls(), ["rate@2"]);
     }
 
     #[test]
-    fn abort_aborts() {
-        let mut run = wrong();
+    fn abort_ends_the_run_as_aborted() {
+        let mut run = run_with_invalid_answer();
         run.decide("rate/.output", decided(Verdict::Abort));
         assert!(matches!(run.transition.end, Some(crate::End::Aborted(_))));
     }
 
     #[test]
-    fn without_a_gate_a_step_whose_answer_does_not_fit_fails() {
+    fn a_step_whose_answer_does_not_fit_fails_without_a_gate() {
         let mut run = TestRun::new(steps());
         for path in ["rate", "rate/.ask-2", "rate/.ask-3"] {
             run.reply(path, 1, "good");
@@ -220,17 +220,17 @@ mod output_validation {
         assert!(run.failed().contains("not as it should be"), "{}", run.failed());
     }
 
-    fn borne(verdicts: &[&str], more: Value) -> TestRun {
+    fn run_that_continues_after_failure(verdicts: &[&str], more: Value) -> TestRun {
         let mut rate = steps()[0].clone();
         rate["onError"] = json!("continue");
-        let say = "{{ steps.rate.status }}|{{ steps.rate.response }}|{{ steps.rate.error }}|{{ last_response }}";
-        let steps = json!([set("before", "early"), rate, set("say", say)]);
-        with_gate(if verdicts.is_empty() { "finalResponse" } else { "outputValidation" }, verdicts, steps, more)
+        let template = "{{ steps.rate.status }}|{{ steps.rate.response }}|{{ steps.rate.error }}|{{ last_response }}";
+        let steps = json!([set("before", "early"), rate, set("say", template)]);
+        run_with_gate(if verdicts.is_empty() { "finalResponse" } else { "outputValidation" }, verdicts, steps, more)
     }
 
     #[test]
-    fn an_answer_that_people_discarded_is_nowhere_to_be_seen() {
-        let mut run = borne(&ALL, json!({"steps": ["rate"]}));
+    fn a_rejected_answer_is_not_visible_to_later_steps() {
+        let mut run = run_that_continues_after_failure(&ALL, json!({"steps": ["rate"]}));
         run.reply("rate", 1, r#"{"stars": 1}"#);
         run.decide("rate/.output", Outcome { reason: Some("too harsh".into()), ..decided(Verdict::Reject) });
         assert_eq!(
@@ -241,8 +241,8 @@ mod output_validation {
     }
 
     #[test]
-    fn an_answer_that_never_fitted_is_nowhere_to_be_seen() {
-        let mut run = borne(&[], json!({}));
+    fn an_answer_that_never_fitted_is_not_visible_to_later_steps() {
+        let mut run = run_that_continues_after_failure(&[], json!({}));
         for path in ["rate", "rate/.ask-2", "rate/.ask-3"] {
             run.reply(path, 1, "good");
         }
@@ -251,11 +251,11 @@ mod output_validation {
     }
 
     #[test]
-    fn a_further_attempt_is_given_what_the_first_one_was_given() {
+    fn a_retry_has_the_same_input_as_the_first_attempt() {
         let mut draft = agent("draft", "writer", "improve on {{ last_response }}");
         draft["skipIf"] = json!("last_response == 'late'");
         let steps = json!([set("before", "early"), draft]);
-        let mut run = with_gate("outputValidation", &ALL, steps, json!({"steps": ["draft"]}));
+        let mut run = run_with_gate("outputValidation", &ALL, steps, json!({"steps": ["draft"]}));
         run.reply("draft", 1, "late");
         run.decide("draft/.output", decided(Verdict::Retry));
         assert!(run.prompt_at("draft").starts_with("improve on early"), "{}", run.prompt_at("draft"));
@@ -265,7 +265,7 @@ mod output_validation {
     }
 
     #[test]
-    fn whether_a_step_is_left_out_is_not_asked_again_when_its_answer_is() {
+    fn a_condition_is_not_evaluated_again_for_a_repeated_request() {
         let mut rate = steps()[0].clone();
         rate["skipIf"] = json!("last_response == 'good'");
         let mut run = TestRun::new(json!([set("before", "early"), rate]));
@@ -278,7 +278,7 @@ mod output_validation {
     #[test]
     fn a_gate_that_names_a_step_asks_about_every_answer() {
         let steps = json!([agent("draft", "writer", "write")]);
-        let mut run = with_gate("outputValidation", &ALL, steps, json!({"steps": ["draft"]}));
+        let mut run = run_with_gate("outputValidation", &ALL, steps, json!({"steps": ["draft"]}));
         run.reply("draft", 1, "fine");
         assert_eq!(run.open(), ["draft/.output"]);
         run.modify("draft/.output", json!({"response": "finer"}));
@@ -286,18 +286,18 @@ mod output_validation {
     }
 
     #[test]
-    fn a_condition_that_does_not_hold_asks_nobody_and_one_without_a_value_asks() {
+    fn a_gate_asks_unless_its_condition_is_false() {
         let steps = || json!([agent("draft", "writer", "write")]);
         let mut run =
-            with_gate("outputValidation", &ALL, steps(), json!({"steps": ["draft"], "condition": "size(output) > 3"}));
+            run_with_gate("outputValidation", &ALL, steps(), json!({"steps": ["draft"], "condition": "size(output) > 3"}));
         run.reply("draft", 1, "ok");
         assert_eq!(run.succeeded(), "ok");
         let mut run =
-            with_gate("outputValidation", &ALL, steps(), json!({"steps": ["draft"], "condition": "output > 3"}));
+            run_with_gate("outputValidation", &ALL, steps(), json!({"steps": ["draft"], "condition": "output > 3"}));
         run.reply("draft", 1, "ok");
         assert_eq!(run.open(), ["draft/.output"]);
         let condition = json!({"steps": ["draft"], "condition": "size(output) > 3 // only long ones"});
-        let mut run = with_gate("outputValidation", &ALL, steps(), condition);
+        let mut run = run_with_gate("outputValidation", &ALL, steps(), condition);
         run.reply("draft", 1, "ok");
         assert_eq!(run.succeeded(), "ok", "a comment in a condition changes nothing");
     }
@@ -308,23 +308,23 @@ mod error_escalation {
 
     const ALL: [&str; 7] = ["Reject", "Modify", "Respond", "Defer", "Retry", "Skip", "Abort"];
 
-    fn failed() -> TestRun {
+    fn run_with_failed_step() -> TestRun {
         let mut step = agent("draft", "writer", "write");
         step["onError"] = json!("escalate");
         let steps =
             json!([step, {"name": "say", "set": {"value": "{{ steps.draft.status }} {{ steps.draft.response }}"}}]);
-        let mut run = with_gate("errorEscalation", &ALL, steps, json!({}));
+        let mut run = run_with_gate("errorEscalation", &ALL, steps, json!({}));
         run.fail("draft", 1, false, false);
         assert_eq!(run.open(), ["draft/.error"]);
         run
     }
 
     #[test]
-    fn it_asks_after_so_many_attempts_or_where_no_further_one_would_help() {
+    fn a_gate_asks_after_the_given_number_of_attempts() {
         let mut step = agent("draft", "writer", "write");
         step["onError"] = json!("escalate");
         step["retry"] = json!({"limit": 9, "backoff": {"base": "1s", "jitter": 0}});
-        let mut run = with_gate("errorEscalation", &ALL, json!([step]), json!({"afterAttempts": 2}));
+        let mut run = run_with_gate("errorEscalation", &ALL, json!([step]), json!({"afterAttempts": 2}));
         run.fail("draft", 1, true, false);
         assert!(run.open().is_empty());
         run.later(1);
@@ -333,10 +333,10 @@ mod error_escalation {
     }
 
     #[test]
-    fn where_nothing_is_said_of_retries_it_is_tried_as_often_as_it_takes_until_people_are_asked() {
+    fn a_step_without_retry_has_three_attempts_before_people_are_asked() {
         let mut step = agent("draft", "writer", "write");
         step["onError"] = json!("escalate");
-        let mut run = with_gate("errorEscalation", &ALL, json!([step]), json!({}));
+        let mut run = run_with_gate("errorEscalation", &ALL, json!([step]), json!({}));
         for attempt in 1..=2 {
             run.fail("draft", attempt, true, false);
             assert!(run.open().is_empty(), "after {attempt}");
@@ -347,9 +347,9 @@ mod error_escalation {
     }
 
     #[test]
-    fn an_outcome_that_is_not_known_is_never_repeated_without_a_person() {
+    fn an_unknown_outcome_is_not_repeated_without_a_person() {
         let steps = json!([{"name": "pay", "http": {"method": "POST", "url": "http://x/"}, "onError": "escalate", "retry": {"limit": 5}}]);
-        let mut run = with_gate("errorEscalation", &["Retry", "Skip"], steps, json!({}));
+        let mut run = run_with_gate("errorEscalation", &["Retry", "Skip"], steps, json!({}));
         run.take(vec![crate::Fact::CallLost { path: "pay".into(), attempt: 1 }]);
         assert!(run.calls().is_empty());
         assert_eq!(run.open(), ["pay/.error"]);
@@ -358,26 +358,26 @@ mod error_escalation {
     }
 
     #[test]
-    fn approve_means_nothing_here_and_is_refused_at_apply() {
+    fn approve_is_refused_at_a_gate_about_failures() {
         let mut step = agent("draft", "writer", "write");
         step["onError"] = json!("escalate");
         let mut spec = chain_of(json!([step]));
         spec["gates"] =
             json!([{"name": "h", "type": "errorEscalation", "hitl": gate(json!({"allowedVerdicts": ["Approve"]}))}]);
-        let found = errors(spec);
-        assert!(found[0].contains("a failure cannot be approved"), "{found:?}");
+        let found_errors = errors(spec);
+        assert!(found_errors[0].contains("a failure cannot be approved"), "{found_errors:?}");
     }
 
     #[test]
-    fn reject_gives_up_and_both_reasons_are_kept() {
-        let mut run = failed();
+    fn reject_fails_the_step_with_both_reasons() {
+        let mut run = run_with_failed_step();
         run.decide("draft/.error", Outcome { reason: Some("too costly".into()), ..decided(Verdict::Reject) });
         assert!(run.failed().contains("503") && run.failed().contains("too costly"), "{}", run.failed());
     }
 
     #[test]
-    fn modify_runs_it_again_with_these_parameters() {
-        let mut run = failed();
+    fn modify_repeats_the_step_with_the_given_parameters() {
+        let mut run = run_with_failed_step();
         run.modify("draft/.error", json!({"input": "write {{ less }}"}));
         assert!(run.prompt_at("draft").starts_with("write {{ less }}"), "a person's text is never rendered");
         run.reply("draft", 2, "ok");
@@ -385,22 +385,22 @@ mod error_escalation {
     }
 
     #[test]
-    fn respond_is_a_hint_for_the_agent_which_runs_again() {
-        let mut run = failed();
+    fn respond_repeats_the_agent_with_the_text_as_a_hint() {
+        let mut run = run_with_failed_step();
         run.respond("draft/.error", "use less sugar");
         assert!(run.prompt_at("draft").contains("use less sugar"));
     }
 
     #[test]
-    fn defer_runs_it_again_with_the_guidance() {
-        let mut run = failed();
+    fn defer_repeats_the_step_with_the_guidance() {
+        let mut run = run_with_failed_step();
         run.defer("draft/.error", "try the other one");
         assert!(run.prompt_at("draft").contains("try the other one"));
     }
 
     #[test]
-    fn retry_runs_it_once_more_with_the_same_parameters() {
-        let mut run = failed();
+    fn retry_repeats_the_step_once_with_the_same_parameters() {
+        let mut run = run_with_failed_step();
         run.decide("draft/.error", decided(Verdict::Retry));
         assert_eq!(run.calls(), ["draft@2"]);
         assert!(run.prompt_at("draft").starts_with("write"));
@@ -409,9 +409,9 @@ mod error_escalation {
     }
 
     #[test]
-    fn a_timeout_cannot_make_it_run_again_for_ever_and_a_person_who_mends_it_is_not_held_back() {
+    fn a_step_is_repeated_at_most_three_times_without_an_edit() {
         for verdict in [Verdict::Retry, Verdict::Defer, Verdict::Respond] {
-            let mut run = failed();
+            let mut run = run_with_failed_step();
             for attempt in 2..=4 {
                 run.decide(&run.open()[0].clone(), decided(verdict));
                 run.fail("draft", attempt, false, false);
@@ -419,7 +419,7 @@ mod error_escalation {
             run.decide("draft/.error#4", decided(verdict));
             assert!(run.rejected().contains("asked again 3 times"), "{verdict}: {}", run.rejected());
         }
-        let mut run = failed();
+        let mut run = run_with_failed_step();
         for attempt in 2..=6 {
             run.modify(&run.open()[0].clone(), json!({"input": format!("attempt {attempt}")}));
             run.fail("draft", attempt, false, false);
@@ -428,50 +428,49 @@ mod error_escalation {
     }
 
     #[test]
-    fn skip_leaves_the_step_out_and_the_run_goes_on() {
-        let mut run = failed();
+    fn skip_skips_the_step_and_the_run_continues() {
+        let mut run = run_with_failed_step();
         run.decide("draft/.error", decided(Verdict::Skip));
         assert_eq!(run.succeeded(), "skipped null");
     }
 
     #[test]
-    fn abort_aborts() {
-        let mut run = failed();
+    fn abort_ends_the_run_as_aborted() {
+        let mut run = run_with_failed_step();
         run.decide("draft/.error", decided(Verdict::Abort));
         assert!(matches!(run.transition.end, Some(crate::End::Aborted(_))));
     }
 
     #[test]
-    fn a_step_that_escalates_needs_somebody_to_ask() {
+    fn a_step_that_escalates_needs_a_gate_about_failures() {
         let mut step = agent("draft", "writer", "write");
         step["onError"] = json!("escalate");
-        let found = errors(chain_of(json!([step])));
-        assert!(found[0].contains("steps[0].onError") && found[0].contains("errorEscalation"), "{found:?}");
+        let found_errors = errors(chain_of(json!([step])));
+        assert!(found_errors[0].contains("steps[0].onError") && found_errors[0].contains("errorEscalation"), "{found_errors:?}");
     }
 }
 
 #[test]
-fn what_a_gate_could_not_do_is_refused_at_apply() {
-    let made = json!([set("s", "x")]);
-    let mut spec = chain_of(made);
+fn verdicts_without_an_effect_at_a_gate_are_refused() {
+    let mut spec = chain_of(json!([set("s", "x")]));
     let verdicts = json!(["Approve", "Retry", "Defer"]);
     spec["gates"] = json!([{"name": "fin", "type": "finalResponse",
         "hitl": gate(json!({"allowedVerdicts": verdicts, "onReject": "continue"}))}]);
-    let found = errors(spec).join("\n");
-    for words in [
+    let found_errors = errors(spec).join("\n");
+    for expected in [
         "spec.gates[0].hitl.onReject: no step could run after a Reject",
         "spec.gates[0].hitl.allowedVerdicts: Retry has no effect at this gate: no agent",
         "spec.gates[0].hitl.allowedVerdicts: Defer has no effect at this gate: no agent",
     ] {
-        assert!(found.contains(words), "{words}\n{found}");
+        assert!(found_errors.contains(expected), "{expected}\n{found_errors}");
     }
     let reduce = hitl("sum", json!({"allowedVerdicts": ["Approve", "Defer"]}));
     let spec = of_pattern(json!({
         "pattern": {"parallel": {"reduce": "sum"}},
         "steps": [in_branch("a", set("s", "x")), in_branch("b", set("s", "x")), reduce],
     }));
-    let found = errors(spec).join("\n");
-    assert!(found.contains("Defer has no effect at this gate: there is no single step"), "{found}");
+    let found_errors = errors(spec).join("\n");
+    assert!(found_errors.contains("Defer has no effect at this gate: there is no single step"), "{found_errors}");
 }
 
 #[test]
@@ -485,8 +484,8 @@ fn gates_that_could_never_ask_are_refused() {
         {"name": "unmet", "type": "outputValidation", "hitl": gate(json!({}))},
         {"name": "idle", "type": "errorEscalation", "hitl": gate(json!({}))},
     ]);
-    let found = errors(spec).join("\n");
-    for words in [
+    let found_errors = errors(spec).join("\n");
+    for expected in [
         "spec.gates[0].type: planApproval asks about a route",
         "spec.gates[1].steps: there is no step nobody",
         "spec.gates[1].afterAttempts",
@@ -496,13 +495,13 @@ fn gates_that_could_never_ask_are_refused() {
         "spec.gates[4].steps: the gate would never ask, because no step has an outputSchema",
         "spec.gates[5].steps: the gate would never ask, because no step has `onError: escalate`",
     ] {
-        assert!(found.contains(words), "{words}\n{found}");
+        assert!(found_errors.contains(expected), "{expected}\n{found_errors}");
     }
 }
 
 #[test]
-fn a_gate_names_a_step_of_every_branch_or_of_one() {
-    let asked_about = |name: &str| {
+fn a_gate_can_name_a_step_of_one_branch_or_of_all_branches() {
+    let open_gates_for = |name: &str| {
         let mut spec = of_pattern(json!({
             "pattern": {"parallel": {}},
             "steps": [in_branch("x", agent("draft", "a", "x")), in_branch("y", agent("draft", "a", "y"))],
@@ -513,6 +512,6 @@ fn a_gate_names_a_step_of_every_branch_or_of_one() {
         run.reply("y/draft", 1, "Y");
         run.open()
     };
-    assert_eq!(asked_about("draft"), ["x/draft/.output", "y/draft/.output"]);
-    assert_eq!(asked_about("y/draft"), ["y/draft/.output"]);
+    assert_eq!(open_gates_for("draft"), ["x/draft/.output", "y/draft/.output"]);
+    assert_eq!(open_gates_for("y/draft"), ["y/draft/.output"]);
 }

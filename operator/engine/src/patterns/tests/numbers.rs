@@ -6,26 +6,26 @@ use serde_json::{Value, json};
 use crate::tests::test_run::{TestRun, agent, hitl, of_pattern, set};
 
 const ANSWER: &str = r#"{"state": "paid", "customer": {"id": 123456789012345678901234567890}, "rate": 1e400}"#;
-const SAID: &str = "is beyond ±2^53, where JSON readers round differently; write it as a text";
+const PROBLEM: &str = "is beyond ±2^53, where JSON readers round differently; write it as a text";
 
-fn looked_up(schema: Value, then: Value) -> TestRun {
+fn run_with_answer(schema: Value, later_steps: Value) -> TestRun {
     let mut look = agent("look", "writer", "look it up");
     look["outputSchema"] = schema;
     let mut steps = vec![look];
-    steps.extend(then.as_array().cloned().unwrap_or_default());
+    steps.extend(later_steps.as_array().cloned().unwrap_or_default());
     let mut run = TestRun::new(json!(steps));
     run.reply("look", 1, ANSWER);
     run
 }
 
-fn state() -> Value {
+fn state_schema() -> Value {
     json!({"type": "object", "required": ["state"], "properties": {"state": {"type": "string"}}})
 }
 
 #[test]
-fn the_rest_of_an_answer_is_read_and_nobody_is_asked_again() {
-    let run = looked_up(
-        state(),
+fn an_answer_with_an_unreadable_number_is_otherwise_readable() {
+    let run = run_with_answer(
+        state_schema(),
         json!([{"name": "say", "skipIf": "steps.look.response.state != 'paid'",
             "set": {"value": "it is {{ steps.look.response.state }}"}}]),
     );
@@ -33,11 +33,11 @@ fn the_rest_of_an_answer_is_read_and_nobody_is_asked_again() {
 }
 
 #[test]
-fn a_schema_that_reads_the_number_has_the_agent_asked_again() {
+fn an_agent_is_asked_again_if_the_schema_reads_the_number() {
     let schema = json!({"type": "object", "properties": {"customer": {"properties": {"id": {"type": "integer"}}}}});
-    let mut run = looked_up(schema, json!([set("say", "{{ steps.look.response.customer.id }}")]));
-    let asked = run.prompt_at("look/.ask-2");
-    assert!(asked.contains(&format!("the number at /customer/id {SAID}")), "{asked}");
+    let mut run = run_with_answer(schema, json!([set("say", "{{ steps.look.response.customer.id }}")]));
+    let second_prompt = run.prompt_at("look/.ask-2");
+    assert!(second_prompt.contains(&format!("the number at /customer/id {PROBLEM}")), "{second_prompt}");
     run.reply("look/.ask-2", 1, r#"{"customer": {"id": 4711}}"#);
     assert_eq!(run.succeeded(), "4711");
 }
@@ -46,17 +46,17 @@ fn a_schema_that_reads_the_number_has_the_agent_asked_again() {
 fn a_template_that_reads_the_number_fails_its_step_and_names_the_pointer() {
     for value in ["{{ steps.look.response.customer.id }}", "{{ steps.look.response }}", "{{ last_response | tojson }}"]
     {
-        let run = looked_up(state(), json!([set("say", value)]));
+        let run = run_with_answer(state_schema(), json!([set("say", value)]));
         let failed = run.failed();
-        assert!(failed.contains("the number at /customer/id of `") && failed.contains(SAID), "{value}: {failed}");
+        assert!(failed.contains("the number at /customer/id of `") && failed.contains(PROBLEM), "{value}: {failed}");
         assert!(!failed.contains("12345678"), "{value}: {failed}");
     }
 }
 
 #[test]
-fn a_result_that_would_be_rounded_is_not_written() {
-    let run = looked_up(state(), json!([]));
-    assert!(run.failed().contains(&format!("the number at /customer/id {SAID}")), "{}", run.failed());
+fn a_result_with_an_unreadable_number_fails_the_run() {
+    let run = run_with_answer(state_schema(), json!([]));
+    assert!(run.failed().contains(&format!("the number at /customer/id {PROBLEM}")), "{}", run.failed());
     // Without a schema the answer is a text, and stays as it was written.
     let mut run = TestRun::new(json!([agent("look", "writer", "look it up")]));
     run.reply("look", 1, ANSWER);
@@ -65,29 +65,29 @@ fn a_result_that_would_be_rounded_is_not_written() {
 
 #[test]
 fn people_see_the_answer_as_it_was_written() {
-    let run = looked_up(state(), json!([hitl("check", json!({})), set("say", "x")]));
-    let shown = serde_json::to_string(&run.asked("check").request).unwrap();
-    assert!(shown.contains("123456789012345678901234567890") && shown.contains("1e400"), "{shown}");
+    let run = run_with_answer(state_schema(), json!([hitl("check", json!({})), set("say", "x")]));
+    let request = serde_json::to_string(&run.asked("check").request).unwrap();
+    assert!(request.contains("123456789012345678901234567890") && request.contains("1e400"), "{request}");
 }
 
 #[test]
-fn a_number_that_a_person_gives_and_no_double_holds_does_not_count() {
+fn a_decision_with_an_unreadable_number_does_not_count() {
     let mut run =
-        looked_up(state(), json!([hitl("check", json!({"allowedVerdicts": ["Approve", "Modify"]})), set("say", "x")]));
+        run_with_answer(state_schema(), json!([hitl("check", json!({"allowedVerdicts": ["Approve", "Modify"]})), set("say", "x")]));
     let request = run.asked("check").request.clone();
-    let decision = |response: Value| {
+    let check_decision = |response: Value| {
         let decision = json!({"verdict": "Modify", "parameters": {"response": response}});
         crate::gate::payload::parse(&request, &serde_json::from_value(decision).unwrap()).map(drop)
     };
-    let why = decision(json!({"id": [1e20]})).unwrap_err();
-    assert_eq!(why, format!("parameters: the number at /response/id/0 {SAID}"));
-    assert_eq!(decision(json!({"id": ["100000000000000000000", 5]})), Ok(()));
+    let problem = check_decision(json!({"id": [1e20]})).unwrap_err();
+    assert_eq!(problem, format!("parameters: the number at /response/id/0 {PROBLEM}"));
+    assert_eq!(check_decision(json!({"id": ["100000000000000000000", 5]})), Ok(()));
     run.approve("check");
     assert_eq!(run.succeeded(), "x");
 }
 
 #[test]
-fn the_answers_of_patterns_are_read_alike() {
+fn an_unreadable_route_is_requested_again() {
     // A route or a score that a double cannot hold is requested again. Beside them such a number is ignored.
     let route =
         of_pattern(json!({"pattern": {"routing": {"router": {"agent": "a", "input": "choose", "maxRetries": 1}}},
@@ -97,17 +97,17 @@ fn the_answers_of_patterns_are_read_alike() {
     assert_eq!(run.succeeded(), "paid");
     let mut run = TestRun::of(route);
     run.reply(".router", 1, r#"{"route": 123456789012345678901234567890}"#);
-    let asked = run.prompt_at(".router/.ask-2");
-    assert!(asked.contains(&format!("the number at /route {SAID}")), "{asked}");
+    let second_prompt = run.prompt_at(".router/.ask-2");
+    assert!(second_prompt.contains(&format!("the number at /route {PROBLEM}")), "{second_prompt}");
 }
 
 #[test]
-fn parts_of_work_are_given_to_workers_and_people_as_they_are_or_not_at_all() {
+fn a_part_with_an_unreadable_number_is_requested_again() {
     let mut run = TestRun::of(of_pattern(json!({"pattern": {"orchestratorWorkers": {
         "orchestrator": {"agent": "a", "input": "divide"}, "worker": {"agent": "a", "input": "{{ task }}"}}}})));
     run.reply(".orchestrator", 1, r#"[{"task": "one", "id": 1234567890123456789}]"#);
-    let asked = run.prompt_at(".orchestrator/.ask-2");
-    assert!(asked.contains(&format!("the number at /0/id {SAID}")), "{asked}");
+    let second_prompt = run.prompt_at(".orchestrator/.ask-2");
+    assert!(second_prompt.contains(&format!("the number at /0/id {PROBLEM}")), "{second_prompt}");
     run.reply(".orchestrator/.ask-2", 1, r#"[{"task": "one", "id": "1234567890123456789"}]"#);
     assert_eq!(run.prompt_at(".worker-0"), "one");
 }

@@ -23,7 +23,7 @@ use serde_json::{Value, json};
 use signoff_api::{Verdict, approval::ActionKind, gate::GateType, journal::StepPhase};
 
 pub(super) use self::turns::turn;
-use self::turns::{raw_turn, result, told, turn_with};
+use self::turns::{messages_to_agent, raw_turn, result, turn_with};
 use crate::{
     End,
     tests::test_run::{TestRun, agent, decided, errors, gate, plan_of},
@@ -52,9 +52,9 @@ pub(super) fn spec(gates: Value) -> Value {
 }
 
 pub(super) fn gates(more: Value) -> Value {
-    let mut all = vec![json!({"name": "questions", "type": "question", "hitl": gate(json!({}))})];
-    all.extend(more.as_array().unwrap().iter().cloned());
-    Value::Array(all)
+    let mut list = vec![json!({"name": "questions", "type": "question", "hitl": gate(json!({}))})];
+    list.extend(more.as_array().unwrap().iter().cloned());
+    Value::Array(list)
 }
 
 fn money() -> Value {
@@ -71,11 +71,11 @@ const PAY: &str = "handle/.turn-1/.call-1/pay";
 #[test]
 fn a_call_without_a_gate_runs_and_its_result_goes_back_under_its_id() {
     let mut run = run(json!([money()]));
-    assert_eq!(told(&run, "handle").len(), 1);
+    assert_eq!(messages_to_agent(&run, "handle").len(), 1);
     turn(&mut run, "handle", &[("c1", "lookup", r#"{"name": "ACME"}"#)]);
     assert_eq!(result(&run, "handle/.turn-2", "c1"), "found ACME");
-    let said: Vec<_> = told(&run, "handle/.turn-2").into_iter().map(|message| message.role).collect();
-    assert_eq!(said, [Role::User, Role::Assistant, Role::Tool]);
+    let roles: Vec<_> = messages_to_agent(&run, "handle/.turn-2").into_iter().map(|message| message.role).collect();
+    assert_eq!(roles, [Role::User, Role::Assistant, Role::Tool]);
     run.reply("handle/.turn-2", 1, "ACME exists");
     assert_eq!(run.succeeded(), "ACME exists");
 }
@@ -97,7 +97,7 @@ fn a_request_names_the_tool_and_the_outcome_of_every_earlier_call() {
 }
 
 #[test]
-fn a_gated_call_waits_and_what_was_approved_is_what_runs() {
+fn a_gated_call_waits_and_runs_as_it_was_approved() {
     let mut run = run(json!([money()]));
     turn(&mut run, "handle", &[("c1", "refund", r#"{"to":"ACME","amount":420}"#)]);
     assert_eq!(run.calls(), Vec::<String>::new(), "nothing runs");
@@ -116,7 +116,7 @@ fn a_gated_call_waits_and_what_was_approved_is_what_runs() {
 }
 
 #[test]
-fn a_long_argument_hides_no_other_one() {
+fn a_long_argument_hides_no_other_argument() {
     let mut spec = spec(gates(json!([money()])));
     spec["tools"][1]["parameters"] = json!({"type": "object"});
     spec["steps"][2]["http"]["body"] = json!("x");
@@ -152,7 +152,7 @@ fn a_rejected_call_is_not_run_and_not_asked_about_again() {
 }
 
 #[test]
-fn a_tool_that_was_rejected_three_times_is_refused_where_no_gate_asks_about_failures() {
+fn a_tool_rejected_three_times_is_refused_without_a_gate_about_failures() {
     let mut run = run(json!([money()]));
     let mut path = "handle".to_owned();
     for turn_number in 1..=3 {
@@ -167,24 +167,24 @@ fn a_tool_that_was_rejected_three_times_is_refused_where_no_gate_asks_about_fail
 
 #[test]
 fn edited_arguments_are_asked_about_again_and_their_author_is_no_approver() {
-    let two = gate(json!({"approvers": [{"kind": "Group", "name": "finance"}]}));
-    let gate = json!({"name": "money", "type": "specificTools", "tools": ["refund"], "hitl": two});
+    let finance_hitl = gate(json!({"approvers": [{"kind": "Group", "name": "finance"}]}));
+    let gate = json!({"name": "money", "type": "specificTools", "tools": ["refund"], "hitl": finance_hitl});
     let mut run = run(json!([gate]));
     turn(&mut run, "handle", &[("c1", "refund", r#"{"amount":420}"#)]);
     run.modify(GATE, json!({"arguments": {"amount": 42}}));
     assert_eq!(run.calls(), Vec::<String>::new(), "nothing runs yet");
-    let again = run.asked(&format!("{GATE}#2")).request.clone();
-    assert_eq!(again.excluded, ["alice"]);
-    let reviews = again.reviews.unwrap();
+    let second_request = run.asked(&format!("{GATE}#2")).request.clone();
+    assert_eq!(second_request.excluded, ["alice"]);
+    let reviews = second_request.reviews.unwrap();
     assert_eq!(reviews.response, r#"{"amount":42}"#);
     let [edit] = <[_; 1]>::try_from(reviews.by).unwrap();
     assert_eq!((edit.by, edit.gate.as_str(), edit.path.as_str()), (vec!["alice".to_owned()], "money", GATE));
     assert_eq!(edit.original, signoff_api::Digest::of_bytes(br#"{"amount":420}"#));
-    assert_eq!(again.action.unwrap().done, [r#"this call, changed by alice; before: {"amount":420}"#]);
+    assert_eq!(second_request.action.unwrap().done, [r#"this call, changed by alice; before: {"amount":420}"#]);
     run.approve(&format!("{GATE}#2"));
     run.reply(PAY, 1, "paid");
-    let told = result(&run, "handle/.turn-2", "c1");
-    assert_eq!(told, "A human changed the arguments. This ran: {\"amount\":42}\npaid");
+    let tool_result = result(&run, "handle/.turn-2", "c1");
+    assert_eq!(tool_result, "A human changed the arguments. This ran: {\"amount\":42}\npaid");
 }
 
 #[test]
@@ -197,7 +197,7 @@ fn an_edit_below_the_condition_of_a_gate_runs_without_that_gate() {
 }
 
 #[test]
-fn a_condition_without_a_value_asks() {
+fn a_gate_asks_when_its_condition_reads_a_missing_value() {
     let custom = json!({"name": "large", "type": "custom", "condition": "args.missing > 50", "hitl": gate(json!({}))});
     let mut run = run(json!([custom]));
     turn(&mut run, "handle", &[("c1", "refund", r#"{"amount":1}"#)]);
@@ -210,7 +210,7 @@ fn a_condition_without_a_value_asks() {
 
 #[test]
 fn each_verdict_on_a_call_gives_the_agent_its_own_result() {
-    let all = json!(["Approve", "Reject", "Modify", "Respond", "Defer", "Skip", "Abort"]);
+    let verdicts = json!(["Approve", "Reject", "Modify", "Respond", "Defer", "Skip", "Abort"]);
     for (verdict, wanted) in [
         (Verdict::Respond, "use the old one"),
         (Verdict::Defer, "Not now. Try another approach: ask first"),
@@ -218,7 +218,7 @@ fn each_verdict_on_a_call_gives_the_agent_its_own_result() {
         (Verdict::Reject, "Denied by a human: no reason was given"),
     ] {
         let gate = json!({"name": "money", "type": "specificTools", "tools": ["refund"],
-            "hitl": gate(json!({"allowedVerdicts": all}))});
+            "hitl": gate(json!({"allowedVerdicts": verdicts}))});
         let mut run = run(json!([gate]));
         turn(&mut run, "handle", &[("c1", "refund", r#"{"amount":420}"#)]);
         let mut outcome = decided(verdict);
@@ -244,11 +244,12 @@ fn a_reject_ends_the_run_where_the_gate_says_so() {
 }
 
 #[test]
-fn several_gates_on_one_call_are_one_request_whose_quorums_must_all_be_met() {
-    let ops = gate(json!({"approvers": [{"kind": "Group", "name": "ops"}], "threshold": 2,
+fn gates_on_one_call_share_a_request_that_needs_all_quorums() {
+    let ops_hitl = gate(json!({"approvers": [{"kind": "Group", "name": "ops"}], "threshold": 2,
         "timeout": {"after": "4m", "action": "Abort"}}));
-    let every = json!({"name": "every", "type": "toolExecution", "allowedTools": ["lookup"], "hitl": ops});
-    let mut run = run(json!([money(), every]));
+    let gate_of_all_tools =
+        json!({"name": "every", "type": "toolExecution", "allowedTools": ["lookup"], "hitl": ops_hitl});
+    let mut run = run(json!([money(), gate_of_all_tools]));
     turn(&mut run, "handle", &[("c1", "refund", r#"{"amount":420}"#), ("c2", "lookup", "{}")]);
     let request = &run.asked(GATE).request;
     let sources: Vec<_> = request.quorums.iter().map(|quorum| (quorum.source.as_str(), quorum.threshold)).collect();
@@ -260,11 +261,11 @@ fn several_gates_on_one_call_are_one_request_whose_quorums_must_all_be_met() {
 
 #[test]
 fn gates_without_a_verdict_in_common_ask_one_after_the_other() {
-    let only = |name: &str, verdict: &str| {
+    let gate_with_verdict = |name: &str, verdict: &str| {
         json!({"name": name, "type": "specificTools", "tools": ["refund"],
             "hitl": gate(json!({"allowedVerdicts": [verdict, "Reject", "Abort"]}))})
     };
-    let mut run = run(json!([only("one", "Approve"), only("two", "Skip")]));
+    let mut run = run(json!([gate_with_verdict("one", "Approve"), gate_with_verdict("two", "Skip")]));
     turn(&mut run, "handle", &[("c1", "refund", r#"{"amount":420}"#)]);
     run.approve(GATE);
     assert_eq!(run.open(), [format!("{GATE}#2")]);
@@ -273,14 +274,16 @@ fn gates_without_a_verdict_in_common_ask_one_after_the_other() {
 
 #[test]
 fn an_excluded_tool_always_asks_and_an_allowed_one_never() {
-    let every = |allowed: Value| json!([{"name": "every", "type": "toolExecution", "allowedTools": allowed, "hitl": gate(json!({}))}]);
-    for (allowed, asks) in
+    let gate_of_all_tools = |allowed: Value| {
+        json!([{"name": "every", "type": "toolExecution", "allowedTools": allowed, "hitl": gate(json!({}))}])
+    };
+    for (allowed, is_asked) in
         [(json!(["*"]), false), (json!(["*", "!refund"]), true), (json!(["refund"]), false), (json!([]), true)]
     {
-        let more = every(allowed.clone());
-        let mut run = run(more);
+        let more_gates = gate_of_all_tools(allowed.clone());
+        let mut run = run(more_gates);
         turn(&mut run, "handle", &[("c1", "refund", r#"{"amount":1}"#)]);
-        assert_eq!(run.open() == [GATE], asks, "{allowed}");
+        assert_eq!(run.open() == [GATE], is_asked, "{allowed}");
     }
 }
 
@@ -304,7 +307,7 @@ fn a_question_is_answered_under_its_call_id_and_approves_nothing() {
 }
 
 #[test]
-fn what_the_model_gets_wrong_is_an_error_result_and_nothing_runs() {
+fn invalid_calls_of_a_model_are_error_results_and_do_not_run() {
     let mut run = run(json!([money()]));
     turn(
         &mut run,
@@ -331,19 +334,19 @@ fn two_hundred_calls_in_a_turn_are_bounded_and_each_is_answered_in_order() {
     let ids: Vec<_> = (0..200).map(|n| format!("c{n}")).collect();
     let calls: Vec<_> = ids.iter().map(|id| (id.as_str(), "lookup", "{}")).collect();
     turn(&mut run, "handle", &calls);
-    let told = told(&run, "handle/.turn-2");
-    let answered: Vec<_> = told.iter().filter_map(|message| message.answers.clone()).collect();
+    let messages = messages_to_agent(&run, "handle/.turn-2");
+    let answered: Vec<_> = messages.iter().filter_map(|message| message.answers.clone()).collect();
     assert_eq!(answered, ids);
     assert!(result(&run, "handle/.turn-2", "c199").contains("at most 32 calls"));
-    let why = run.record("handle/.turn-1/.call-33/.check").error.clone().unwrap().message;
-    assert!(why.ends_with("in a later turn (167 more calls after it are not made)"), "{why}");
+    let error_message = run.record("handle/.turn-1/.call-33/.check").error.clone().unwrap().message;
+    assert!(error_message.ends_with("in a later turn (167 more calls after it are not made)"), "{error_message}");
 }
 
 #[test]
 fn at_most_eight_calls_wait_for_people_at_once() {
     let mut run = run(json!([money()]));
-    let all: Vec<_> = (1..=12).map(|n| (format!("c{n}"), format!(r#"{{"amount":{n}}}"#))).collect();
-    let calls: Vec<_> = all.iter().map(|(id, arguments)| (id.as_str(), "refund", arguments.as_str())).collect();
+    let arguments_by_id: Vec<_> = (1..=12).map(|n| (format!("c{n}"), format!(r#"{{"amount":{n}}}"#))).collect();
+    let calls: Vec<_> = arguments_by_id.iter().map(|(id, arguments)| (id.as_str(), "refund", arguments.as_str())).collect();
     turn(&mut run, "handle", &calls);
     assert_eq!(run.open().len(), 8);
     run.decide(GATE, decided(Verdict::Skip));
@@ -353,8 +356,8 @@ fn at_most_eight_calls_wait_for_people_at_once() {
 #[test]
 fn at_most_eight_gates_before_the_steps_of_tools_wait_for_people_at_once() {
     let mut run = run(json!([{"name": "start", "type": "stepStart", "steps": ["pay"], "hitl": gate(json!({}))}]));
-    let all: Vec<_> = (1..=12).map(|n| (format!("c{n}"), format!(r#"{{"amount":{n}}}"#))).collect();
-    let calls: Vec<_> = all.iter().map(|(id, arguments)| (id.as_str(), "refund", arguments.as_str())).collect();
+    let arguments_by_id: Vec<_> = (1..=12).map(|n| (format!("c{n}"), format!(r#"{{"amount":{n}}}"#))).collect();
+    let calls: Vec<_> = arguments_by_id.iter().map(|(id, arguments)| (id.as_str(), "refund", arguments.as_str())).collect();
     turn(&mut run, "handle", &calls);
     assert_eq!(run.open().len(), 8);
     run.approve(&format!("{PAY}/.start"));
@@ -362,7 +365,7 @@ fn at_most_eight_gates_before_the_steps_of_tools_wait_for_people_at_once() {
 }
 
 #[test]
-fn equal_calls_of_a_turn_are_asked_about_one_after_the_other_and_each_needs_its_own_approval() {
+fn equal_calls_of_a_turn_each_need_their_own_approval() {
     let mut run = run(json!([money()]));
     turn(&mut run, "handle", &[("c1", "refund", r#"{"amount":1}"#), ("c2", "refund", r#"{"amount":1}"#)]);
     assert_eq!(run.open(), [GATE]);
@@ -409,27 +412,27 @@ fn calls_over_the_limit_are_error_results() {
 }
 
 #[test]
-fn a_failed_call_is_told_to_the_model_and_an_unknown_outcome_is_never_repeated() {
-    let mut known = run(json!([]));
-    turn(&mut known, "handle", &[("c1", "refund", r#"{"amount":1}"#)]);
-    known.fail(PAY, 1, false, false);
-    assert!(result(&known, "handle/.turn-2", "c1").starts_with("Error: "));
-    let mut unknown = run(json!([]));
-    turn(&mut unknown, "handle", &[("c1", "refund", r#"{"amount":1}"#)]);
-    unknown.fail(PAY, 1, false, true);
-    assert!(unknown.failed().contains("must not be repeated"), "{}", unknown.failed());
+fn a_failed_call_is_an_error_result_and_an_unknown_one_fails_the_run() {
+    let mut failed_run = run(json!([]));
+    turn(&mut failed_run, "handle", &[("c1", "refund", r#"{"amount":1}"#)]);
+    failed_run.fail(PAY, 1, false, false);
+    assert!(result(&failed_run, "handle/.turn-2", "c1").starts_with("Error: "));
+    let mut unknown_run = run(json!([]));
+    turn(&mut unknown_run, "handle", &[("c1", "refund", r#"{"amount":1}"#)]);
+    unknown_run.fail(PAY, 1, false, true);
+    assert!(unknown_run.failed().contains("must not be repeated"), "{}", unknown_run.failed());
 }
 
 #[test]
-fn an_unknown_outcome_asks_people_and_once_more_is_asked_about_at_the_gate_too() {
+fn a_retry_of_an_unknown_outcome_is_asked_about_at_the_gate_too() {
     let errors = json!({"name": "errors", "type": "errorEscalation", "hitl": gate(json!({}))});
     let mut run = run(json!([money(), errors]));
     turn(&mut run, "handle", &[("c1", "refund", r#"{"amount":1}"#)]);
     run.approve(GATE);
     run.fail(PAY, 1, false, true);
-    let asked = format!("{PAY}/.error");
-    assert_eq!(run.open(), [asked.as_str()]);
-    run.decide(&asked, decided(Verdict::Retry));
+    let error_gate = format!("{PAY}/.error");
+    assert_eq!(run.open(), [error_gate.as_str()]);
+    run.decide(&error_gate, decided(Verdict::Retry));
     assert_eq!(run.open(), [format!("{GATE}#2")], "the people of the gate approve a further attempt");
     run.approve(&format!("{GATE}#2"));
     assert_eq!(run.calls(), [format!("{PAY}@2")]);
@@ -446,13 +449,13 @@ fn with_boss(mut spec: Value) -> Value {
 }
 
 #[test]
-fn a_gate_of_an_agent_asks_about_the_calls_that_are_made_beneath_it() {
-    let own = |condition: &str| {
+fn a_gate_of_an_agent_asks_about_the_calls_of_its_subagents() {
+    let spec_with_condition = |condition: &str| {
         let gate = json!({"name": "own", "type": "specificTools", "tools": ["refund"], "condition": condition, "hitl": gate(json!({}))});
         with_boss(spec(gates(json!([gate]))))
     };
     let open_after = |condition: &str| {
-        let mut run = TestRun::of(own(condition));
+        let mut run = TestRun::of(spec_with_condition(condition));
         turn(&mut run, "lead", &[("c1", "delegate", r#"{"task":"refund it"}"#)]);
         turn(&mut run, "lead/.turn-1/.call-1/sub", &[("n1", "refund", r#"{"amount":1}"#)]);
         (run.open().len(), run.plan.warnings().iter().any(|warning| warning.contains("use agents")))
@@ -468,7 +471,7 @@ fn a_gate_of_an_agent_asks_about_the_calls_that_are_made_beneath_it() {
 }
 
 #[test]
-fn the_limit_of_an_agent_counts_the_calls_beneath_it() {
+fn the_call_limit_of_an_agent_counts_the_calls_of_its_subagents() {
     let mut spec = with_boss(spec(gates(json!([]))));
     spec["agents"][1]["limits"] = json!({"calls": 2});
     let mut run = TestRun::of(spec);
@@ -485,12 +488,12 @@ fn an_agent_as_a_tool_has_its_own_conversation_and_the_same_gates() {
     let mut run = TestRun::of(with_boss(spec(gates(json!([money()])))));
     turn(&mut run, "lead", &[("c1", "delegate", r#"{"task":"refund it"}"#)]);
     let sub = "lead/.turn-1/.call-1/sub";
-    assert_eq!(told(&run, sub)[0].text, "refund it");
+    assert_eq!(messages_to_agent(&run, sub)[0].text, "refund it");
     turn(&mut run, sub, &[("n1", "refund", r#"{"amount":1}"#)]);
     let gate = format!("{sub}/.turn-1/.call-1/.gate");
     assert_eq!(run.open(), [gate.as_str()]);
-    let done = |run: &TestRun, gate: &str| run.asked(gate).request.action.as_ref().unwrap().done.clone();
-    assert_eq!(done(&run, &gate), [] as [&str; 0], "the agent that asks has not ended");
+    let earlier_calls = |run: &TestRun, gate: &str| run.asked(gate).request.action.as_ref().unwrap().done.clone();
+    assert_eq!(earlier_calls(&run, &gate), [] as [&str; 0], "the agent that asks has not ended");
     run.approve(&gate);
     run.reply(&format!("{sub}/.turn-1/.call-1/pay"), 1, "paid");
     run.reply(&format!("{sub}/.turn-2"), 1, "refunded");
@@ -499,7 +502,7 @@ fn an_agent_as_a_tool_has_its_own_conversation_and_the_same_gates() {
     let sub = "lead/.turn-2/.call-1/sub";
     turn(&mut run, sub, &[("n2", "refund", r#"{"amount":2}"#)]);
     let gate = format!("{sub}/.turn-1/.call-1/.gate");
-    assert_eq!(done(&run, &gate), [r#"refund {"amount":1}: Succeeded"#, r#"delegate {"task":"refund it"}: Succeeded"#]);
+    assert_eq!(earlier_calls(&run, &gate), [r#"refund {"amount":1}: Succeeded"#, r#"delegate {"task":"refund it"}: Succeeded"#]);
     run.decide(&gate, decided(Verdict::Skip));
     run.reply(&format!("{sub}/.turn-2"), 1, "not refunded");
     run.reply("lead/.turn-3", 1, "all done");
@@ -521,7 +524,7 @@ fn the_answer_of_a_step_that_called_tools_is_its_last_text() {
 }
 
 #[test]
-fn a_rejected_request_of_one_run_does_not_touch_another_tool() {
+fn a_reject_does_not_affect_a_call_of_another_tool() {
     let mut run = run(json!([money()]));
     turn(&mut run, "handle", &[("c1", "refund", r#"{"amount":1}"#), ("c2", "lookup", "{}")]);
     run.decide(GATE, decided(Verdict::Reject));
@@ -529,26 +532,26 @@ fn a_rejected_request_of_one_run_does_not_touch_another_tool() {
 }
 
 #[test]
-fn what_an_author_gets_wrong_is_found_before_the_run() {
-    let found = |change: &dyn Fn(&mut Value), part: &str| {
+fn invalid_tools_gates_and_agents_are_refused_before_the_run() {
+    let assert_refused = |change: &dyn Fn(&mut Value), part: &str| {
         let mut spec = spec(gates(json!([money()])));
         change(&mut spec);
-        let all = errors(spec);
-        assert!(all.iter().any(|error| error.contains(part)), "{part}: {all:?}");
+        let found_errors = errors(spec);
+        assert!(found_errors.iter().any(|error| error.contains(part)), "{part}: {found_errors:?}");
     };
-    found(&|s| s["agents"][0]["tools"] = json!(["refunds"]), "there is no tool refunds");
-    found(&|s| s["tools"][0]["step"] = json!("nowhere"), "there is no step nowhere");
-    found(&|s| s["tools"][0]["name"] = json!("ask-human"), "built-in tool");
-    found(&|s| s["gates"] = json!([money()]), "needs a gate of the type question");
-    found(&|s| s["gates"][1]["tools"] = json!(["refundd"]), "there is no tool refundd");
-    found(&|s| s["tools"][1]["parameters"] = json!({"type": "string"}), "type: object");
-    found(&|s| s["steps"][1] = json!({"name": "find", "agent": {"name": "clerk", "input": "x"}}), "would call itself");
-    found(&|s| s["agents"][0]["tools"] = json!([]), "no agent has tools");
-    found(&|s| s["steps"][1]["set"]["value"] = json!("{{ steps.handle.response }}"), "steps");
+    assert_refused(&|s| s["agents"][0]["tools"] = json!(["refunds"]), "there is no tool refunds");
+    assert_refused(&|s| s["tools"][0]["step"] = json!("nowhere"), "there is no step nowhere");
+    assert_refused(&|s| s["tools"][0]["name"] = json!("ask-human"), "built-in tool");
+    assert_refused(&|s| s["gates"] = json!([money()]), "needs a gate of the type question");
+    assert_refused(&|s| s["gates"][1]["tools"] = json!(["refundd"]), "there is no tool refundd");
+    assert_refused(&|s| s["tools"][1]["parameters"] = json!({"type": "string"}), "type: object");
+    assert_refused(&|s| s["steps"][1] = json!({"name": "find", "agent": {"name": "clerk", "input": "x"}}), "would call itself");
+    assert_refused(&|s| s["agents"][0]["tools"] = json!([]), "no agent has tools");
+    assert_refused(&|s| s["steps"][1]["set"]["value"] = json!("{{ steps.handle.response }}"), "steps");
 }
 
 #[test]
-fn a_preset_stands_for_its_gates_and_names_them() {
+fn a_preset_adds_gates_that_carry_its_name() {
     let preset = json!([{"name": "guard", "preset": "strict", "hitl": gate(json!({}))}]);
     let mut run = run(preset);
     turn(&mut run, "handle", &[("c1", "lookup", "{}")]);

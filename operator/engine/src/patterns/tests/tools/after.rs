@@ -11,50 +11,50 @@ use crate::{
 
 /// The consequence of a verdict.
 #[derive(Debug, PartialEq)]
-enum Follows {
+enum Consequence {
     /// The agent receives this in its second turn, and nothing runs again.
     Told(&'static str),
-    /// The gates before the tool ask again, and nothing runs before that.
+    /// The gates before the tool ask again, and no call runs before they are decided.
     AskedAgain,
     Failed,
     Rejected,
     Aborted,
 }
 
-fn own(type_: &str, verdicts: Value) -> Value {
+fn gate_after_pay(type_: &str, verdicts: Value) -> Value {
     json!({"name": "after", "type": type_, "steps": ["pay"], "hitl": gate(json!({"allowedVerdicts": verdicts}))})
 }
 
-/// Returns an outcome with these texts of people.
-fn said(verdict: Verdict) -> Outcome {
-    let text = |is: bool, text: &str| is.then(|| text.to_owned());
-    let replaced = json!({"response": "a receipt"});
+/// Returns an outcome with the text or parameters that people give with this verdict.
+fn outcome_with_texts(verdict: Verdict) -> Outcome {
+    let text_if = |is_given: bool, text: &str| is_given.then(|| text.to_owned());
+    let parameters = json!({"response": "a receipt"});
     Outcome {
-        response: text(verdict == Verdict::Respond, "ask the bank"),
-        guidance: text(verdict == Verdict::Defer, "once more"),
-        parameters: (verdict == Verdict::Modify).then(|| serde_json::from_value(replaced).unwrap()),
+        response: text_if(verdict == Verdict::Respond, "ask the bank"),
+        guidance: text_if(verdict == Verdict::Defer, "once more"),
+        parameters: (verdict == Verdict::Modify).then(|| serde_json::from_value(parameters).unwrap()),
         ..decided(verdict)
     }
 }
 
-fn follows(run: &TestRun) -> Follows {
+fn consequence_of(run: &TestRun) -> Consequence {
     match &run.transition.end {
-        Some(End::Failed(_)) => return Follows::Failed,
-        Some(End::Rejected(_)) => return Follows::Rejected,
-        Some(End::Aborted(_)) => return Follows::Aborted,
+        Some(End::Failed(_)) => return Consequence::Failed,
+        Some(End::Rejected(_)) => return Consequence::Rejected,
+        Some(End::Aborted(_)) => return Consequence::Aborted,
         Some(other) => panic!("{other:?}"),
         None => {}
     }
     if run.open() == [format!("{GATE}#2")] {
         assert!(run.calls().is_empty(), "{:?}", run.calls());
-        return Follows::AskedAgain;
+        return Consequence::AskedAgain;
     }
     assert_eq!((run.open(), run.calls()), (Vec::new(), vec!["handle/.turn-2@1".to_owned()]));
-    Follows::Told(result(run, "handle/.turn-2", "c1").leak())
+    Consequence::ResultSent(result(run, "handle/.turn-2", "c1").leak())
 }
 
 /// Returns a run whose approved call waits at the gate after it.
-fn after(gate: Value, ended: impl Fn(&mut TestRun)) -> TestRun {
+fn run_at_gate_after_call(gate: Value, end_call: impl Fn(&mut TestRun)) -> TestRun {
     let mut spec = spec(gates(json!([money(), gate.clone()])));
     if gate["type"] == "errorEscalation" {
         spec["steps"][2]["onError"] = json!("escalate");
@@ -62,106 +62,106 @@ fn after(gate: Value, ended: impl Fn(&mut TestRun)) -> TestRun {
     let mut run = TestRun::of(spec);
     turn(&mut run, "handle", &[("c1", "refund", r#"{"amount":1}"#)]);
     run.approve(GATE);
-    ended(&mut run);
+    end_call(&mut run);
     assert_eq!((run.open().len(), run.calls()), (1, Vec::new()));
     run
 }
 
 #[test]
-fn each_verdict_on_a_failed_or_unknown_call() {
+fn each_verdict_on_a_failed_or_unknown_call_has_its_consequence() {
     let verdicts = json!(["Retry", "Defer", "Respond", "Skip", "Reject", "Abort"]);
     for is_unknown in [true, false] {
         for (verdict, wanted) in [
-            (Verdict::Retry, Follows::AskedAgain),
-            (Verdict::Defer, Follows::Told("Not now. Try another approach: once more")),
-            (Verdict::Respond, Follows::Told("ask the bank")),
-            (Verdict::Skip, Follows::Told("Skipped: the tool was left out")),
-            (Verdict::Reject, Follows::Failed),
-            (Verdict::Abort, Follows::Aborted),
+            (Verdict::Retry, Consequence::AskedAgain),
+            (Verdict::Defer, Consequence::ResultSent("Not now. Try another approach: once more")),
+            (Verdict::Respond, Consequence::ResultSent("ask the bank")),
+            (Verdict::Skip, Consequence::ResultSent("Skipped: the tool was left out")),
+            (Verdict::Reject, Consequence::Failed),
+            (Verdict::Abort, Consequence::Aborted),
         ] {
-            let mut run = after(own("errorEscalation", verdicts.clone()), |run| {
+            let mut run = run_at_gate_after_call(gate_after_pay("errorEscalation", verdicts.clone()), |run| {
                 run.fail(PAY, 1, false, is_unknown);
             });
-            run.decide(&format!("{PAY}/.error"), said(verdict));
-            assert_eq!(follows(&run), wanted, "{verdict:?}, unknown: {is_unknown}");
+            run.decide(&format!("{PAY}/.error"), outcome_with_texts(verdict));
+            assert_eq!(consequence_of(&run), wanted, "{verdict:?}, unknown: {is_unknown}");
         }
     }
 }
 
 #[test]
-fn each_verdict_on_the_output_of_a_call() {
+fn each_verdict_on_the_output_of_a_call_has_its_consequence() {
     let verdicts = json!(["Approve", "Modify", "Respond", "Skip", "Retry", "Defer", "Reject", "Abort"]);
     for (verdict, wanted) in [
-        (Verdict::Approve, Follows::Told("paid")),
-        (Verdict::Modify, Follows::Told("a receipt")),
-        (Verdict::Respond, Follows::Told("ask the bank")),
-        (Verdict::Retry, Follows::AskedAgain),
-        (Verdict::Defer, Follows::AskedAgain),
-        (Verdict::Abort, Follows::Aborted),
+        (Verdict::Approve, Consequence::ResultSent("paid")),
+        (Verdict::Modify, Consequence::ResultSent("a receipt")),
+        (Verdict::Respond, Consequence::ResultSent("ask the bank")),
+        (Verdict::Retry, Consequence::AskedAgain),
+        (Verdict::Defer, Consequence::AskedAgain),
+        (Verdict::Abort, Consequence::Aborted),
     ] {
-        let mut run = after(own("outputValidation", verdicts.clone()), |run| {
+        let mut run = run_at_gate_after_call(gate_after_pay("outputValidation", verdicts.clone()), |run| {
             run.reply(PAY, 1, "paid");
         });
-        run.decide(&format!("{PAY}/.output"), said(verdict));
-        assert_eq!(follows(&run), wanted, "{verdict:?}");
+        run.decide(&format!("{PAY}/.output"), outcome_with_texts(verdict));
+        assert_eq!(consequence_of(&run), wanted, "{verdict:?}");
     }
 }
 
 #[test]
-fn a_deadline_that_asks_again_about_the_output_of_a_call_does_not_make_it_again() {
-    let mut run = after(own("outputValidation", json!(["Approve", "Retry", "Reject"])), |run| {
+fn a_deadline_that_repeats_an_output_gate_does_not_repeat_the_call() {
+    let mut run = run_at_gate_after_call(gate_after_pay("outputValidation", json!(["Approve", "Retry", "Reject"])), |run| {
         run.reply(PAY, 1, "paid");
     });
     let by_timeout = || Outcome { source: Source::Timeout, decided_by: Vec::new(), ..decided(Verdict::Retry) };
     run.decide(&format!("{PAY}/.output"), by_timeout());
     assert_eq!((run.open(), run.calls()), (vec![format!("{PAY}/.output#2")], Vec::new()));
     run.decide(&format!("{PAY}/.output#2"), decided(Verdict::Approve));
-    assert_eq!(follows(&run), Follows::Told("paid"));
+    assert_eq!(consequence_of(&run), Consequence::ResultSent("paid"));
 }
 
 /// The agent must not confuse the refusal of another attempt with the result of the attempt that paid.
 #[test]
-fn what_people_say_of_a_further_attempt_is_told_beside_the_one_that_succeeded() {
+fn a_refused_second_attempt_names_the_attempt_that_succeeded() {
     for verdict in [Verdict::Reject, Verdict::Defer, Verdict::Skip, Verdict::Respond] {
         let hitl = gate(json!({"allowedVerdicts": ["Approve", "Reject", "Defer", "Skip", "Respond"]}));
-        let asks = json!({"name": "money", "type": "specificTools", "tools": ["refund"], "hitl": hitl});
-        let mut run = TestRun::of(spec(gates(json!([asks, own("outputValidation", json!(["Approve", "Retry"]))]))));
+        let gate_before = json!({"name": "money", "type": "specificTools", "tools": ["refund"], "hitl": hitl});
+        let mut run = TestRun::of(spec(gates(json!([gate_before, gate_after_pay("outputValidation", json!(["Approve", "Retry"]))]))));
         turn(&mut run, "handle", &[("c1", "refund", r#"{"amount":1}"#)]);
         run.approve(GATE);
         run.reply(PAY, 1, "paid");
         run.decide(&format!("{PAY}/.output"), decided(Verdict::Retry));
-        run.decide(&format!("{GATE}#2"), said(verdict));
-        let told = result(&run, "handle/.turn-2", "c1");
-        assert!(told.ends_with("[attempt 1 at this call succeeded; this is about a further one]"), "{verdict}: {told}");
+        run.decide(&format!("{GATE}#2"), outcome_with_texts(verdict));
+        let tool_result = result(&run, "handle/.turn-2", "c1");
+        assert!(tool_result.ends_with("[attempt 1 at this call succeeded; this is about a further one]"), "{verdict}: {tool_result}");
     }
 }
 
 #[test]
-fn what_people_discard_of_the_output_of_a_call_is_not_told() {
-    let mut run = TestRun::of(spec(gates(json!([money(), own("outputValidation", json!(["Approve", "Reject"]))]))));
+fn an_output_that_people_reject_is_not_sent_to_the_agent() {
+    let mut run = TestRun::of(spec(gates(json!([money(), gate_after_pay("outputValidation", json!(["Approve", "Reject"]))]))));
     turn(&mut run, "handle", &[("c1", "refund", r#"{"amount":1}"#)]);
     run.approve(GATE);
     run.reply(PAY, 1, "a secret");
-    run.decide(&format!("{PAY}/.output"), said(Verdict::Reject));
-    let told = result(&run, "handle/.turn-2", "c1");
-    assert!(told.starts_with("Error: ") && !told.contains("a secret"), "{told}");
+    run.decide(&format!("{PAY}/.output"), outcome_with_texts(Verdict::Reject));
+    let tool_result = result(&run, "handle/.turn-2", "c1");
+    assert!(tool_result.starts_with("Error: ") && !tool_result.contains("a secret"), "{tool_result}");
 }
 
 #[test]
-fn what_people_change_of_a_failed_call_is_not_what_runs() {
-    let mut run = after(own("errorEscalation", json!(["Modify", "Retry"])), |run| {
+fn an_edit_at_the_error_gate_does_not_change_the_next_attempt() {
+    let mut run = run_at_gate_after_call(gate_after_pay("errorEscalation", json!(["Modify", "Retry"])), |run| {
         run.fail(PAY, 1, false, true);
     });
     run.modify(&format!("{PAY}/.error"), json!({"url": "https://other.example/", "body": "999"}));
-    assert_eq!(follows(&run), Follows::AskedAgain);
+    assert_eq!(consequence_of(&run), Consequence::AskedAgain);
     assert_eq!(run.asked(&format!("{GATE}#2")).request.reviews.as_ref().unwrap().response, r#"{"amount":1}"#);
     run.approve(&format!("{GATE}#2"));
     assert_eq!((run.calls(), run.prompt()), (vec![format!("{PAY}@2")], "1".to_owned()));
 }
 
 /// Returns a run whose approved call answered with valid JSON, and waits at the gate after it.
-fn with_schema(verdicts: Value) -> TestRun {
-    let mut spec = spec(gates(json!([money(), own("outputValidation", verdicts)])));
+fn run_with_output_schema(verdicts: Value) -> TestRun {
+    let mut spec = spec(gates(json!([money(), gate_after_pay("outputValidation", verdicts)])));
     spec["steps"][2]["outputSchema"] = json!({"type": "object", "required": ["receipt"]});
     let mut run = TestRun::of(spec);
     turn(&mut run, "handle", &[("c1", "refund", r#"{"amount":1}"#)]);
@@ -171,28 +171,28 @@ fn with_schema(verdicts: Value) -> TestRun {
 }
 
 #[test]
-fn a_response_instead_of_the_output_of_a_call_has_its_schema_in_the_request() {
-    let run = with_schema(json!(["Approve", "Respond"]));
+fn a_request_about_an_output_has_the_schema_of_a_response() {
+    let run = run_with_output_schema(json!(["Approve", "Respond"]));
     let request = run.asked(&format!("{PAY}/.output")).request.clone();
     let schema = json!({"Respond": {"type": "object", "required": ["receipt"]}});
     assert_eq!(serde_json::to_value(&request.parameters).unwrap(), schema);
     let mut without = request.clone();
     without.parameters = None;
     assert_ne!(without.digest_of_the_rest().unwrap(), request.digest, "the digest covers it");
-    let run = with_schema(json!(["Approve", "Reject"]));
+    let run = run_with_output_schema(json!(["Approve", "Reject"]));
     assert_eq!(run.asked(&format!("{PAY}/.output")).request.parameters, None, "nobody can respond");
 }
 
 #[test]
-fn a_response_that_does_not_fit_the_schema_of_the_step_is_no_output_of_a_call() {
+fn a_response_that_does_not_fit_the_output_schema_is_an_error_result() {
     let respond = |text: &str| Outcome { response: Some(text.to_owned()), ..decided(Verdict::Respond) };
-    let mut run = with_schema(json!(["Approve", "Respond"]));
+    let mut run = run_with_output_schema(json!(["Approve", "Respond"]));
     run.decide(&format!("{PAY}/.output"), respond("ask the bank"));
     let error = run.record(&format!("{PAY}/.answer")).error.clone().unwrap();
     assert_eq!(error.class, "Malformed");
-    let told = result(&run, "handle/.turn-2", "c1");
-    assert!(told.starts_with("Error: ") && told.contains("there is no JSON in it"), "{told}");
-    let mut run = with_schema(json!(["Approve", "Respond"]));
+    let tool_result = result(&run, "handle/.turn-2", "c1");
+    assert!(tool_result.starts_with("Error: ") && tool_result.contains("there is no JSON in it"), "{tool_result}");
+    let mut run = run_with_output_schema(json!(["Approve", "Respond"]));
     run.decide(&format!("{PAY}/.output"), respond(r#"{"receipt": 2}"#));
-    assert_eq!(follows(&run), Follows::Told(r#"{"receipt": 2}"#));
+    assert_eq!(consequence_of(&run), Consequence::ResultSent(r#"{"receipt": 2}"#));
 }

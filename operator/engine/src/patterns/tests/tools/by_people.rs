@@ -6,7 +6,7 @@ use signoff_api::{Outcome, Verdict, approval::Source};
 
 use super::{
     equal::{CALL, PAY},
-    gates, money, run, spec, told, turn,
+    gates, messages_to_agent, money, run, spec, turn,
 };
 use crate::tests::test_run::{TestRun, agent, chain_of, decided, gate};
 
@@ -20,7 +20,7 @@ fn pay_step() -> Value {
 }
 
 /// Returns a run with a payment and a gate about it: its type, and fields of its `hitl`.
-fn paying(gate_type: &str, pay: Value, hitl: Value) -> TestRun {
+fn run_with_payment(gate_type: &str, pay: Value, hitl: Value) -> TestRun {
     let mut spec = chain_of(json!([pay]));
     spec["gates"] = json!([{"name": "about", "type": gate_type, "steps": ["pay"], "hitl": gate(hitl)}]);
     TestRun::of(spec)
@@ -32,37 +32,37 @@ fn retry_at_the_deadline() -> Value {
 
 #[test]
 fn a_deadline_does_not_repeat_a_post_whose_outcome_is_unknown() {
-    let mut run = paying("errorEscalation", pay_step(), retry_at_the_deadline());
+    let mut run = run_with_payment("errorEscalation", pay_step(), retry_at_the_deadline());
     run.fail("pay", 1, false, true);
     run.decide("pay/.error", by_timeout(Verdict::Retry));
     assert_eq!(run.calls(), Vec::<String>::new(), "no person decided that it is paid again");
 }
 
-/// The timeout action Default does not count as a decision of people either.
+/// The timeout action Default does not count as a decision of a person.
 #[test]
 fn a_default_answer_does_not_repeat_a_post_whose_outcome_is_unknown() {
     let hitl = json!({"allowedVerdicts": ["Retry", "Respond", "Reject"],
         "timeout": {"after": "5m", "action": "Default", "default": "go on"}});
-    let mut run = paying("errorEscalation", pay_step(), hitl);
+    let mut run = run_with_payment("errorEscalation", pay_step(), hitl);
     run.fail("pay", 1, false, true);
     run.decide("pay/.error", Outcome { response: Some("go on".into()), ..by_timeout(Verdict::Respond) });
     assert_eq!(run.calls(), Vec::<String>::new(), "no person decided that it is paid again");
 }
 
 #[test]
-fn a_deadline_at_a_gate_about_an_answer_does_not_repeat_a_post_that_succeeded() {
-    let mut run = paying("outputValidation", pay_step(), retry_at_the_deadline());
+fn a_deadline_at_an_output_gate_does_not_repeat_a_successful_post() {
+    let mut run = run_with_payment("outputValidation", pay_step(), retry_at_the_deadline());
     run.reply("pay", 1, "paid");
     run.decide("pay/.output", by_timeout(Verdict::Retry));
     assert_eq!(run.calls(), Vec::<String>::new(), "no person decided that it is paid again");
 }
 
-/// Proposes calls in two turns, which people edit and approve, and then a third one. `proposed` returns the tool and
-/// the arguments of each.
-fn proposed_after_two_edits(mut run: TestRun, proposed: &dyn Fn(usize) -> (&'static str, String)) -> TestRun {
+/// Proposes a call in each of two turns, which people edit and approve, and a call in a third turn. `call_of_turn`
+/// returns the tool and the arguments of the call of a turn.
+fn propose_after_two_edits(mut run: TestRun, call_of_turn: &dyn Fn(usize) -> (&'static str, String)) -> TestRun {
     for number in 1..=3 {
         let path = if number == 1 { "handle".to_owned() } else { format!("handle/.turn-{number}") };
-        let (tool, arguments) = proposed(number);
+        let (tool, arguments) = call_of_turn(number);
         turn(&mut run, &path, &[("c", tool, &arguments)]);
         if number < 3 {
             let gate = format!("handle/.turn-{number}/.call-1/.gate");
@@ -75,43 +75,42 @@ fn proposed_after_two_edits(mut run: TestRun, proposed: &dyn Fn(usize) -> (&'sta
 }
 
 #[test]
-fn a_call_that_was_edited_twice_is_recognized_by_what_is_sent() {
+fn a_call_edited_twice_is_recognized_by_the_data_that_it_sends() {
     // The step does not send `to`.
-    let proposed = |number| ("refund", format!(r#"{{"amount":420,"to":"note {number}"}}"#));
-    let run = proposed_after_two_edits(run(json!([money()])), &proposed);
+    let call_of_turn = |number| ("refund", format!(r#"{{"amount":420,"to":"note {number}"}}"#));
+    let run = propose_after_two_edits(run(json!([money()])), &call_of_turn);
     assert_eq!(run.open(), Vec::<String>::new(), "the third equal call is refused: 420 is sent by all of them");
 }
 
-/// An edited call is recognized also if two tools have the same step.
 #[test]
-fn a_call_that_was_edited_twice_is_recognized_under_another_tool_of_its_step() {
+fn a_call_edited_twice_is_recognized_for_another_tool_of_its_step() {
     let mut spec = spec(gates(json!([{"name": "all", "type": "toolExecution", "hitl": gate(json!({}))}])));
     spec["tools"].as_array_mut().unwrap().push(json!({"name": "pay-out", "step": "pay", "description": "The same.",
         "effects": "irreversible", "parameters": {"type": "object"}}));
     spec["agents"][0]["tools"] = json!(["refund", "pay-out", "ask-human"]);
-    let proposed = |number| (if number == 2 { "pay-out" } else { "refund" }, CALL.to_owned());
-    let run = proposed_after_two_edits(TestRun::of(spec), &proposed);
+    let call_of_turn = |number| (if number == 2 { "pay-out" } else { "refund" }, CALL.to_owned());
+    let run = propose_after_two_edits(TestRun::of(spec), &call_of_turn);
     assert_eq!(run.open(), Vec::<String>::new(), "the third proposal of the same request is refused");
 }
 
 #[test]
-fn a_turn_whose_arguments_are_left_out_is_no_turn_that_the_model_was_told() {
+fn a_call_whose_arguments_left_the_conversation_is_not_made_again() {
     let mut spec = spec(gates(json!([])));
     spec["tools"][1]["effects"] = json!("write");
     spec["tools"][0]["parameters"] = json!({"type": "object"});
     let mut run = TestRun::of(spec);
-    let pay = json!({"amount": 420, "to": "x".repeat(300)}).to_string();
-    let long = json!({"name": "x".repeat(65_400)}).to_string();
-    turn(&mut run, "handle", &[("c1", "refund", &pay), ("c2", "lookup", &long)]);
+    let pay_arguments = json!({"amount": 420, "to": "x".repeat(300)}).to_string();
+    let long_arguments = json!({"name": "x".repeat(65_400)}).to_string();
+    turn(&mut run, "handle", &[("c1", "refund", &pay_arguments), ("c2", "lookup", &long_arguments)]);
     run.reply(PAY, 1, "paid");
-    let messages = told(&run, "handle/.turn-2");
-    let said = messages.iter().find(|message| !message.calls.is_empty()).unwrap();
+    let messages = messages_to_agent(&run, "handle/.turn-2");
+    let model_message = messages.iter().find(|message| !message.calls.is_empty()).unwrap();
     assert!(
-        said.calls[0].arguments.contains("left_out"),
+        model_message.calls[0].arguments.contains("left_out"),
         "the model is not told what it paid: {}",
-        said.calls[0].arguments
+        model_message.calls[0].arguments
     );
-    turn(&mut run, "handle/.turn-2", &[("c3", "refund", &pay)]);
+    turn(&mut run, "handle/.turn-2", &[("c3", "refund", &pay_arguments)]);
     assert!(
         !run.calls().contains(&"handle/.turn-2/.call-1/pay@1".to_owned()),
         "paid twice, and no person was asked: {:?}",
@@ -143,14 +142,12 @@ fn a_gate_about_a_failed_turn_shows_the_input_of_the_agent() {
 fn a_deadline_does_not_repeat_a_post_whose_answer_was_malformed() {
     let mut pay = pay_step();
     pay["outputSchema"] = json!({"type": "object", "required": ["id"]});
-    let mut run = paying("errorEscalation", pay, retry_at_the_deadline());
+    let mut run = run_with_payment("errorEscalation", pay, retry_at_the_deadline());
     run.reply("pay", 1, "paid, thank you");
     run.decide("pay/.error", by_timeout(Verdict::Retry));
     assert_eq!(run.calls(), Vec::<String>::new(), "it was answered 2xx, and no person decided that it is paid again");
 }
 
-/// The request of a gate before the step of a tool counts the equal calls of the turn, like that of a gate before the
-/// tool.
 #[test]
 fn a_gate_before_the_step_of_a_tool_counts_the_equal_calls_of_the_turn() {
     let start = json!({"name": "start", "type": "stepStart", "steps": ["pay"], "hitl": gate(json!({}))});
@@ -167,7 +164,7 @@ fn a_gate_before_the_step_of_a_tool_counts_the_equal_calls_of_the_turn() {
 /// `docs/security/calls.md`: people approve a further attempt at a `stepStart` gate, and the timeout action Approve
 /// does not.
 #[test]
-fn a_deadline_does_not_approve_a_further_attempt_before_the_step_of_a_tool() {
+fn a_deadline_before_the_step_of_a_tool_approves_no_further_attempt() {
     let start = json!({"name": "start", "type": "stepStart", "steps": ["pay"],
         "hitl": gate(json!({"timeout": {"after": "5m", "action": "Approve"}}))});
     let mut spec = spec(gates(json!([start])));
@@ -198,7 +195,7 @@ fn a_deadline_does_not_approve_a_further_attempt_before_the_step_of_a_tool() {
 /// Defer repeats the nodes between the reviewed one and the gate. If a POST is among them, Defer is refused in a graph
 /// and a dag like in a chain.
 #[test]
-fn defer_over_a_post_is_refused_in_every_pattern() {
+fn defer_over_a_post_is_refused_in_graphs_and_dags() {
     use crate::tests::test_run::{errors, hitl, of_pattern};
     let review = || hitl("review", json!({"reviews": "draft", "allowedVerdicts": ["Approve", "Reject", "Defer"]}));
     let graph = of_pattern(json!({
@@ -210,12 +207,12 @@ fn defer_over_a_post_is_refused_in_every_pattern() {
     gate["dependsOn"] = json!(["pay"]);
     let dag = of_pattern(json!({"pattern": {"dag": {}}, "steps": [agent("draft", "a", "write"), pay, gate]}));
     for (name, spec) in [("graph", graph), ("dag", dag)] {
-        let found = errors(spec);
-        assert!(found.iter().any(|error| error.contains("Defer runs step pay again")), "{name}: {found:?}");
+        let found_errors = errors(spec);
+        assert!(found_errors.iter().any(|error| error.contains("Defer runs step pay again")), "{name}: {found_errors:?}");
     }
 }
 
-/// A loop of a graph leads back before the POST by Retry or Defer at a gate that a person decided once.
+/// Defer repeats the reviewed step `draft`, and not the POST before it.
 #[test]
 fn defer_in_a_graph_does_not_pay_again() {
     use crate::tests::test_run::{hitl, of_pattern};
@@ -230,10 +227,10 @@ fn defer_in_a_graph_does_not_pay_again() {
     assert_eq!(run.calls(), ["draft#2@1"]);
 }
 
-/// Three deadlines have asked again, and the first decision of a person still counts.
+/// After three deadlines that repeat the gate, a Retry of a person still repeats the call.
 #[test]
 fn deadlines_do_not_use_up_the_retries_of_people() {
-    let mut run = paying("errorEscalation", pay_step(), retry_at_the_deadline());
+    let mut run = run_with_payment("errorEscalation", pay_step(), retry_at_the_deadline());
     run.fail("pay", 1, false, true);
     for path in ["pay/.error", "pay/.error#2", "pay/.error#3"] {
         run.decide(path, by_timeout(Verdict::Retry));
@@ -242,20 +239,20 @@ fn deadlines_do_not_use_up_the_retries_of_people() {
     assert_eq!(run.calls(), ["pay@2"]);
 }
 
-/// Calls of a turn that people edit into the same call: a valid decision is kept.
+/// People edit two calls of a turn into the third one, and then into other calls. The third call can still be approved.
 #[test]
-fn edits_of_other_calls_of_a_turn_do_not_refuse_a_call_that_people_are_asked_about() {
+fn a_gated_call_is_not_refused_because_other_calls_were_edited() {
     let mut run = run(json!([money()]));
-    let call = |amount: i64| format!(r#"{{"amount":{amount},"to":"ACME"}}"#);
-    let calls = [call(420), call(430), call(440)];
+    let arguments_of = |amount: i64| format!(r#"{{"amount":{amount},"to":"ACME"}}"#);
+    let calls = [arguments_of(420), arguments_of(430), arguments_of(440)];
     turn(&mut run, "handle", &[("a", "refund", &calls[0]), ("b", "refund", &calls[1]), ("c", "refund", &calls[2])]);
-    let third = "handle/.turn-1/.call-3/.gate";
+    let third_gate = "handle/.turn-1/.call-3/.gate";
     for number in [1, 2] {
         let gate = format!("handle/.turn-1/.call-{number}/.gate");
         run.modify(&gate, json!({"arguments": {"amount": 440, "to": "ACME"}}));
         run.modify(&format!("{gate}#2"), json!({"arguments": {"amount": 500 + number, "to": "ACME"}}));
     }
-    assert!(run.open().contains(&third.to_owned()), "{:?}", run.open());
-    run.approve(third);
+    assert!(run.open().contains(&third_gate.to_owned()), "{:?}", run.open());
+    run.approve(third_gate);
     assert!(run.calls().contains(&"handle/.turn-1/.call-3/pay@1".to_owned()), "{:?}", run.calls());
 }

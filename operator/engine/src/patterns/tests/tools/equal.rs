@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use signoff_api::{Outcome, Verdict, Workflow, WorkflowStatus, approval::Source, journal::StepPhase};
 
-use super::{gates, money, raw_turn, result, run, spec, told, turn};
+use super::{gates, messages_to_agent, money, raw_turn, result, run, spec, turn};
 use crate::{
     Blobs, Control, Journal, Now, Plan, Settings, advance,
     plan::spec_digest,
@@ -14,7 +14,7 @@ pub(super) const CALL: &str = r#"{"amount":420}"#;
 pub(super) const PAY: &str = "handle/.turn-1/.call-1/pay";
 
 /// Returns a spec with an agent without gates before its tools, and a review that can repeat it.
-pub(super) fn reviewed(change: impl Fn(&mut Value)) -> Value {
+pub(super) fn spec_with_review(change: impl Fn(&mut Value)) -> Value {
     let mut spec = spec(gates(json!([])));
     let review = hitl("review", json!({"allowedVerdicts": ["Approve", "Reject", "Defer", "Abort"]}));
     spec["steps"].as_array_mut().unwrap().push(review);
@@ -22,8 +22,8 @@ pub(super) fn reviewed(change: impl Fn(&mut Value)) -> Value {
     spec
 }
 
-/// Begins a run that was accepted before a rule of plans would refuse it.
-fn accepted(spec: Value) -> TestRun {
+/// Begins a run whose spec counts as accepted by an earlier version, so that newer rules of plans do not refuse it.
+fn begin_accepted_run(spec: Value) -> TestRun {
     let mut workflow: Workflow = workflow(spec);
     let digest = spec_digest(&workflow.spec).unwrap();
     workflow.status = Some(WorkflowStatus { spec_digest: Some(digest), ..WorkflowStatus::default() });
@@ -36,36 +36,36 @@ fn accepted(spec: Value) -> TestRun {
     run
 }
 
-/// Makes the same call in the second visit of the agent, or in its repeated first turn, at this path.
-pub(super) fn pays_again(run: &mut TestRun, path: &str, id: &str) {
+/// Makes the refund `CALL` in the turn at `path`.
+pub(super) fn refund_again(run: &mut TestRun, path: &str, id: &str) {
     turn(run, path, &[(id, "refund", CALL)]);
 }
 
-pub(super) fn marked(result: &str) -> bool {
+pub(super) fn is_repetition_notice(result: &str) -> bool {
     result.starts_with("Not made again: an equal call was made at ") && result.ends_with("Its result was:\npaid")
 }
 
 #[test]
 fn a_deferred_agent_does_not_pay_again() {
-    for fresh in [true, false] {
-        let spec = reviewed(|spec| {
-            if fresh {
+    for is_fresh in [true, false] {
+        let spec = spec_with_review(|spec| {
+            if is_fresh {
                 spec["steps"][0]["agent"]["conversation"] = json!("fresh");
             }
         });
-        let mut run = accepted(spec);
-        pays_again(&mut run, "handle", "c1");
+        let mut run = begin_accepted_run(spec);
+        refund_again(&mut run, "handle", "c1");
         run.reply(PAY, 1, "paid");
         run.reply("handle/.turn-2", 1, "done");
         for visit in 2..=3 {
             let review = if visit == 2 { "review".to_owned() } else { format!("review#{}", visit - 1) };
             run.defer(&review, "again");
             let handle = format!("handle#{visit}");
-            pays_again(&mut run, &handle, "c1");
-            assert_eq!(run.calls(), [format!("{handle}/.turn-2@1")], "nothing is sent, fresh: {fresh}");
-            let id = if fresh { "c1".to_owned() } else { format!("c1-{visit}") };
-            let told = result(&run, &format!("{handle}/.turn-2"), &id);
-            assert!(marked(&told), "{told}");
+            refund_again(&mut run, &handle, "c1");
+            assert_eq!(run.calls(), [format!("{handle}/.turn-2@1")], "nothing is sent, fresh: {is_fresh}");
+            let id = if is_fresh { "c1".to_owned() } else { format!("c1-{visit}") };
+            let tool_result = result(&run, &format!("{handle}/.turn-2"), &id);
+            assert!(is_repetition_notice(&tool_result), "{tool_result}");
             let check = run.record(&format!("{handle}/.turn-1/.call-1/.check"));
             assert_eq!(check.error.as_ref().unwrap().class, "Repeated");
             run.reply(&format!("{handle}/.turn-2"), 1, "done");
@@ -78,31 +78,31 @@ fn a_deferred_agent_does_not_pay_again() {
 }
 
 #[test]
-fn a_fresh_agent_that_can_change_something_is_not_deferred_over() {
-    let fresh = |spec: &mut Value| spec["steps"][0]["agent"]["conversation"] = json!("fresh");
-    let found = errors(reviewed(fresh));
-    assert!(found.iter().any(|error| error.contains("Defer runs step handle again")), "{found:?}");
+fn defer_over_a_fresh_agent_that_can_change_something_is_refused() {
+    let make_fresh = |spec: &mut Value| spec["steps"][0]["agent"]["conversation"] = json!("fresh");
+    let found_errors = errors(spec_with_review(make_fresh));
+    assert!(found_errors.iter().any(|error| error.contains("Defer runs step handle again")), "{found_errors:?}");
     // A call of a tool that only reads is repeated.
-    let reads = reviewed(|spec| {
-        fresh(spec);
+    let reads = spec_with_review(|spec| {
+        make_fresh(spec);
         spec["agents"][0]["tools"] = json!(["lookup", "ask-human"]);
     });
     assert_eq!(errors(reads), Vec::<String>::new());
-    assert_eq!(errors(reviewed(|_| {})), Vec::<String>::new(), "one that remembers what it did is too");
+    assert_eq!(errors(spec_with_review(|_| {})), Vec::<String>::new(), "one that remembers what it did is too");
 }
 
 #[test]
-fn gates_ask_about_a_call_that_was_made_before_and_say_when_and_with_what_result() {
-    let spec = reviewed(|spec| spec["gates"].as_array_mut().unwrap().push(money()));
+fn a_request_about_a_repeated_call_names_the_earlier_call() {
+    let spec = spec_with_review(|spec| spec["gates"].as_array_mut().unwrap().push(money()));
     let mut run = TestRun::of(spec);
-    pays_again(&mut run, "handle", "c1");
+    refund_again(&mut run, "handle", "c1");
     let first = run.asked("handle/.turn-1/.call-1/.gate").request.action.clone().unwrap();
     assert_eq!(first.done, Vec::<String>::new());
     run.approve("handle/.turn-1/.call-1/.gate");
     run.reply(PAY, 1, "paid");
     run.reply("handle/.turn-2", 1, "done");
     run.defer("review", "again");
-    pays_again(&mut run, "handle#2", "c1");
+    refund_again(&mut run, "handle#2", "c1");
     let gate = "handle#2/.turn-1/.call-1/.gate";
     let done = run.asked(gate).request.action.clone().unwrap().done;
     assert_eq!(done.len(), 2, "{done:?}");
@@ -113,27 +113,27 @@ fn gates_ask_about_a_call_that_was_made_before_and_say_when_and_with_what_result
 }
 
 #[test]
-fn a_deadline_that_approves_is_no_decision_about_a_repetition() {
-    let approves = json!({"name": "money", "type": "specificTools", "tools": ["refund"],
+fn a_deadline_that_approves_does_not_approve_a_repetition() {
+    let approving_gate = json!({"name": "money", "type": "specificTools", "tools": ["refund"],
         "hitl": gate(json!({"timeout": {"after": "1m", "action": "Approve"}}))});
-    let timeout = || Outcome { source: Source::Timeout, ..decided(Verdict::Approve) };
-    let mut run = TestRun::of(reviewed(|spec| spec["gates"].as_array_mut().unwrap().push(approves.clone())));
-    pays_again(&mut run, "handle", "c1");
-    run.decide("handle/.turn-1/.call-1/.gate", timeout());
+    let approve_by_timeout = || Outcome { source: Source::Timeout, ..decided(Verdict::Approve) };
+    let mut run = TestRun::of(spec_with_review(|spec| spec["gates"].as_array_mut().unwrap().push(approving_gate.clone())));
+    refund_again(&mut run, "handle", "c1");
+    run.decide("handle/.turn-1/.call-1/.gate", approve_by_timeout());
     assert_eq!(run.calls(), [format!("{PAY}@1")], "the first one is its author's business");
     run.reply(PAY, 1, "paid");
     run.reply("handle/.turn-2", 1, "done");
     run.defer("review", "again");
-    pays_again(&mut run, "handle#2", "c1");
-    run.decide("handle#2/.turn-1/.call-1/.gate", timeout());
+    refund_again(&mut run, "handle#2", "c1");
+    run.decide("handle#2/.turn-1/.call-1/.gate", approve_by_timeout());
     assert_eq!(run.calls(), ["handle#2/.turn-2@1"]);
-    assert!(marked(&result(&run, "handle#2/.turn-2", "c1-2")));
+    assert!(is_repetition_notice(&result(&run, "handle#2/.turn-2", "c1-2")));
 }
 
 #[test]
-fn a_call_that_may_have_had_its_effect_is_not_made_again_and_one_that_was_not_sent_is() {
+fn a_failed_call_is_made_again_only_if_it_was_not_sent() {
     use crate::transition::Failure;
-    for (class, unknown, again) in [
+    for (class, unknown, is_made_again) in [
         ("Status", false, false),
         ("Auth", false, false),
         ("RateLimited", false, false),
@@ -142,8 +142,8 @@ fn a_call_that_may_have_had_its_effect_is_not_made_again_and_one_that_was_not_se
         ("Invalid", false, true),
         ("Refused", false, true),
     ] {
-        let mut run = TestRun::of(reviewed(|_| {}));
-        pays_again(&mut run, "handle", "c1");
+        let mut run = TestRun::of(spec_with_review(|_| {}));
+        refund_again(&mut run, "handle", "c1");
         let failure = Failure {
             class: class.into(),
             message: "it failed".into(),
@@ -157,14 +157,14 @@ fn a_call_that_may_have_had_its_effect_is_not_made_again_and_one_that_was_not_se
         run.take(vec![crate::Fact::CallFinished { path: PAY.into(), attempt: 1, result: Err(failure), at }]);
         run.reply("handle/.turn-2", 1, "done");
         run.defer("review", "again");
-        pays_again(&mut run, "handle#2", "c1");
-        assert_eq!(run.calls() == ["handle#2/.turn-1/.call-1/pay@1"], again, "{class}: {:?}", run.calls());
+        refund_again(&mut run, "handle#2", "c1");
+        assert_eq!(run.calls() == ["handle#2/.turn-1/.call-1/pay@1"], is_made_again, "{class}: {:?}", run.calls());
     }
 }
 
 #[test]
 fn a_call_that_only_reads_is_made_again() {
-    let mut run = TestRun::of(reviewed(|spec| {
+    let mut run = TestRun::of(spec_with_review(|spec| {
         spec["steps"][1] = json!({"name": "find", "http": {"url": "https://bank.example/{{ args.name }}"}});
     }));
     turn(&mut run, "handle", &[("c1", "lookup", r#"{"name":"ACME"}"#)]);
@@ -176,20 +176,20 @@ fn a_call_that_only_reads_is_made_again() {
 }
 
 #[test]
-fn a_repeatable_tool_may_repeat_itself() {
-    let mut run = TestRun::of(reviewed(|spec| spec["tools"][1]["repeatable"] = json!(true)));
+fn a_repeatable_tool_makes_equal_calls_again() {
+    let mut run = TestRun::of(spec_with_review(|spec| spec["tools"][1]["repeatable"] = json!(true)));
     turn(&mut run, "handle", &[("c1", "refund", CALL), ("c2", "refund", CALL)]);
     run.reply(PAY, 1, "paid");
     assert_eq!(run.calls(), ["handle/.turn-1/.call-2/pay@1"], "equal calls run one after the other");
     run.reply("handle/.turn-1/.call-2/pay", 1, "paid");
     run.reply("handle/.turn-2", 1, "done");
     run.defer("review", "again");
-    pays_again(&mut run, "handle#2", "c1");
+    refund_again(&mut run, "handle#2", "c1");
     assert_eq!(run.calls(), ["handle#2/.turn-1/.call-1/pay@1"]);
 }
 
 #[test]
-fn of_equal_calls_of_one_turn_the_first_is_made() {
+fn only_the_first_of_equal_calls_of_a_turn_is_made() {
     let mut run = run(json!([]));
     turn(&mut run, "handle", &[("c1", "refund", CALL), ("c2", "refund", CALL), ("c3", "refund", CALL)]);
     assert_eq!(run.calls(), [format!("{PAY}@1")]);
@@ -197,7 +197,7 @@ fn of_equal_calls_of_one_turn_the_first_is_made() {
     assert_eq!(run.calls(), ["handle/.turn-2@1"]);
     assert_eq!(result(&run, "handle/.turn-2", "c1"), "paid");
     for id in ["c2", "c3"] {
-        assert!(marked(&result(&run, "handle/.turn-2", id)));
+        assert!(is_repetition_notice(&result(&run, "handle/.turn-2", id)));
     }
     let checks = run.journal.records().iter().filter(|record| record.path.ends_with("/.check"));
     assert_eq!(
@@ -207,7 +207,7 @@ fn of_equal_calls_of_one_turn_the_first_is_made() {
 }
 
 #[test]
-fn calls_of_one_turn_that_send_the_same_are_equal_whatever_their_arguments_say() {
+fn calls_of_a_turn_that_send_the_same_request_are_equal() {
     let mut spec = spec(gates(json!([])));
     spec["tools"][1]["parameters"] = json!({"type": "object"});
     spec["tools"].as_array_mut().unwrap().push(json!({"name": "pay-out", "step": "pay", "description": "The same.",
@@ -223,29 +223,29 @@ fn calls_of_one_turn_that_send_the_same_are_equal_whatever_their_arguments_say()
     assert_eq!(run.calls(), [format!("{PAY}@1")], "the others wait");
     run.reply(PAY, 1, "paid");
     assert_eq!(run.calls(), ["handle/.turn-2@1"]);
-    assert!(marked(&result(&run, "handle/.turn-2", "c2")) && marked(&result(&run, "handle/.turn-2", "c3")));
+    assert!(is_repetition_notice(&result(&run, "handle/.turn-2", "c2")) && is_repetition_notice(&result(&run, "handle/.turn-2", "c3")));
 }
 
 #[test]
-fn in_a_later_turn_an_equal_call_goes_its_way_but_of_an_irreversible_tool() {
-    for (effects, again) in [(json!("irreversible"), false), (json!("write"), true), (Value::Null, true)] {
+fn an_equal_call_of_a_later_turn_is_made_unless_it_is_irreversible() {
+    for (effects, is_made_again) in [(json!("irreversible"), false), (json!("write"), true), (Value::Null, true)] {
         let mut spec = spec(gates(json!([])));
         spec["tools"][1]["effects"] = effects.clone();
         let mut run = TestRun::of(spec);
-        pays_again(&mut run, "handle", "c1");
+        refund_again(&mut run, "handle", "c1");
         run.reply(PAY, 1, "paid");
-        pays_again(&mut run, "handle/.turn-2", "c2");
-        assert_eq!(run.calls() == ["handle/.turn-2/.call-1/pay@1"], again, "{effects}: {:?}", run.calls());
+        refund_again(&mut run, "handle/.turn-2", "c2");
+        assert_eq!(run.calls() == ["handle/.turn-2/.call-1/pay@1"], is_made_again, "{effects}: {:?}", run.calls());
     }
 }
 
 #[test]
-fn a_conversation_that_forgot_a_call_does_not_make_it_again() {
+fn a_call_that_left_the_conversation_is_not_made_again() {
     let mut spec = spec(gates(json!([])));
     spec["tools"][1]["effects"] = json!("write");
     spec["tools"][0]["parameters"] = json!({"type": "object"});
     let mut run = TestRun::of(spec);
-    pays_again(&mut run, "handle", "c1");
+    refund_again(&mut run, "handle", "c1");
     run.reply(PAY, 1, "paid");
     let mut path = "handle/.turn-2".to_owned();
     for number in 3..=8 {
@@ -253,13 +253,13 @@ fn a_conversation_that_forgot_a_call_does_not_make_it_again() {
         turn(&mut run, &path, &[("l", "lookup", &long)]);
         path = format!("handle/.turn-{number}");
     }
-    assert!(told(&run, &path).iter().any(|message| message.text.contains("turns of this conversation are left out")));
+    assert!(messages_to_agent(&run, &path).iter().any(|message| message.text.contains("turns of this conversation are left out")));
     turn(&mut run, &path, &[("c2", "refund", CALL)]);
-    assert!(marked(&result(&run, "handle/.turn-9", "c2")));
+    assert!(is_repetition_notice(&result(&run, "handle/.turn-9", "c2")));
 }
 
 #[test]
-fn an_answer_that_is_asked_again_and_a_revision_do_not_pay_again() {
+fn a_repeated_answer_and_a_revision_do_not_pay_again() {
     let mut spec = spec(json!([
         {"name": "questions", "type": "question", "hitl": gate(json!({}))},
         {"name": "check", "type": "outputValidation", "steps": ["handle"], "hitl": gate(json!({"allowedVerdicts": ["Approve", "Defer", "Retry", "Reject"]}))},
@@ -267,7 +267,7 @@ fn an_answer_that_is_asked_again_and_a_revision_do_not_pay_again() {
     ]));
     spec["steps"].as_array_mut().unwrap().truncate(3);
     let mut run = TestRun::of(spec);
-    pays_again(&mut run, "handle", "c1");
+    refund_again(&mut run, "handle", "c1");
     run.reply(PAY, 1, "paid");
     run.reply("handle/.turn-2", 1, "done");
     for (verdict, visit, gate) in [(Verdict::Retry, 2, "handle/.output"), (Verdict::Defer, 3, "handle/.output#2")] {
@@ -280,19 +280,19 @@ fn an_answer_that_is_asked_again_and_a_revision_do_not_pay_again() {
         let at = run.clock;
         run.take(vec![crate::Fact::CallFinished { path: "handle".into(), attempt: visit, result: Ok(reply), at }]);
         assert_eq!(run.calls(), [format!("handle/.turn-2#{visit}@1")]);
-        assert!(marked(&result(&run, &format!("handle/.turn-2#{visit}"), "c")));
+        assert!(is_repetition_notice(&result(&run, &format!("handle/.turn-2#{visit}"), "c")));
         run.reply(&format!("handle/.turn-2#{visit}"), 1, "done");
     }
     run.approve("handle/.output#3");
     run.defer(".final", "warmer");
-    pays_again(&mut run, ".revision", "c");
+    refund_again(&mut run, ".revision", "c");
     assert_eq!(run.calls(), [".revision/.turn-2@1"]);
-    assert!(marked(&result(&run, ".revision/.turn-2", "c")));
+    assert!(is_repetition_notice(&result(&run, ".revision/.turn-2", "c")));
 }
 
-/// Returns a spec of an agent that calls two clerks in one turn, with the same refund and these gates.
-pub(super) fn clerks(more: Value) -> Value {
-    let mut spec = spec(gates(more));
+/// Returns a spec of an agent that can call two clerks in one turn. The clerks are agents that can refund.
+pub(super) fn spec_of_two_clerks(more_gates: Value) -> Value {
+    let mut spec = spec(gates(more_gates));
     spec["agents"] =
         json!([{"name": "boss", "tools": ["ask-clerk", "ask-human"]}, {"name": "clerk", "tools": ["refund"]}]);
     spec["tools"]
@@ -305,27 +305,27 @@ pub(super) fn clerks(more: Value) -> Value {
     spec
 }
 
-pub(super) fn two_clerks(more: Value) -> TestRun {
-    TestRun::of(clerks(more))
+pub(super) fn run_of_two_clerks(more_gates: Value) -> TestRun {
+    TestRun::of(spec_of_two_clerks(more_gates))
 }
 
 #[test]
-fn an_agent_that_is_called_again_does_not_pay_again_not_even_at_the_same_time() {
-    let mut run = two_clerks(json!([]));
+fn an_agent_called_twice_or_at_the_same_time_pays_only_once() {
+    let mut run = run_of_two_clerks(json!([]));
     turn(&mut run, "handle", &[("b1", "ask-clerk", r#"{"what":"a"}"#), ("b2", "ask-clerk", r#"{"what":"b"}"#)]);
     let clerk = |call: i32| format!("handle/.turn-1/.call-{call}/clerk");
     assert_eq!(run.calls(), [format!("{}@1", clerk(1)), format!("{}@1", clerk(2))]);
-    pays_again(&mut run, &clerk(1), "c");
-    pays_again(&mut run, &clerk(2), "c");
+    refund_again(&mut run, &clerk(1), "c");
+    refund_again(&mut run, &clerk(2), "c");
     let first = format!("{}/.turn-1/.call-1/pay", clerk(1));
     assert!(!run.calls().contains(&format!("{}/.turn-1/.call-1/pay@1", clerk(2))), "{:?}", run.calls());
     run.reply(&first, 1, "paid");
-    assert!(marked(&result(&run, &format!("{}/.turn-2", clerk(2)), "c")));
+    assert!(is_repetition_notice(&result(&run, &format!("{}/.turn-2", clerk(2)), "c")));
     run.reply(&format!("{}/.turn-2", clerk(1)), 1, "done");
     run.reply(&format!("{}/.turn-2", clerk(2)), 1, "done");
     turn(&mut run, "handle/.turn-2", &[("b3", "ask-clerk", r#"{"what":"c"}"#)]);
-    pays_again(&mut run, "handle/.turn-2/.call-1/clerk", "c");
-    assert!(marked(&result(&run, "handle/.turn-2/.call-1/clerk/.turn-2", "c")));
+    refund_again(&mut run, "handle/.turn-2/.call-1/clerk", "c");
+    assert!(is_repetition_notice(&result(&run, "handle/.turn-2/.call-1/clerk/.turn-2", "c")));
 }
 
 #[test]
@@ -336,12 +336,12 @@ fn a_retry_at_a_gate_about_failures_of_the_agent_does_not_pay_again() {
     ]));
     spec["tools"][1]["effects"] = json!("irreversible");
     let mut run = TestRun::of(spec);
-    pays_again(&mut run, "handle", "c1");
+    refund_again(&mut run, "handle", "c1");
     run.reply(PAY, 1, "paid");
     run.fail("handle/.turn-2", 1, false, false);
     run.decide("handle/.turn-2/.error", decided(Verdict::Retry));
-    proposes_again_in_its_second_attempt(&mut run);
-    assert!(marked(&result(&run, "handle/.turn-3", "c2")));
+    refund_in_second_attempt(&mut run);
+    assert!(is_repetition_notice(&result(&run, "handle/.turn-3", "c2")));
 }
 
 #[test]
@@ -350,18 +350,18 @@ fn a_retry_of_the_agents_step_does_not_pay_again() {
     spec["tools"][1]["effects"] = json!("irreversible");
     spec["steps"][0]["retry"] = json!({"limit": 2});
     let mut run = TestRun::of(spec);
-    pays_again(&mut run, "handle", "c1");
+    refund_again(&mut run, "handle", "c1");
     run.reply(PAY, 1, "paid");
     run.fail("handle/.turn-2", 1, true, false);
     run.later(600);
     assert_eq!(run.calls(), ["handle/.turn-2@2"], "the turn is made once more");
-    proposes_again_in_its_second_attempt(&mut run);
-    assert!(marked(&result(&run, "handle/.turn-3", "c2")));
+    refund_in_second_attempt(&mut run);
+    assert!(is_repetition_notice(&result(&run, "handle/.turn-3", "c2")));
     assert_eq!(run.calls(), ["handle/.turn-3@1"], "nothing is paid");
 }
 
 /// Makes the same refund in the second attempt at the second turn.
-fn proposes_again_in_its_second_attempt(run: &mut TestRun) {
+fn refund_in_second_attempt(run: &mut TestRun) {
     let calls = json!([{"id": "c2", "tool": "refund", "arguments": CALL}]);
     let facts = std::collections::BTreeMap::from([("calls".to_owned(), "1".to_owned())]);
     let reply = crate::transition::Reply { response: json!({"text": "", "calls": calls}), facts, ..Default::default() };
@@ -370,12 +370,12 @@ fn proposes_again_in_its_second_attempt(run: &mut TestRun) {
 }
 
 #[test]
-fn the_gate_of_the_step_decides_about_a_repetition_where_no_other_gate_asks() {
+fn a_gate_before_the_step_decides_about_a_repetition() {
     let start = json!({"name": "start", "type": "stepStart", "steps": ["pay"], "condition": "args.amount > 100",
         "hitl": gate(json!({"timeout": {"after": "1m", "action": "Approve"}}))});
-    let at = "handle#2/.turn-1/.call-1/pay/.start";
-    let second = |amount: i32| {
-        let mut run = TestRun::of(reviewed(|spec| spec["gates"].as_array_mut().unwrap().push(start.clone())));
+    let gate_path = "handle#2/.turn-1/.call-1/pay/.start";
+    let run_with_second_refund = |amount: i32| {
+        let mut run = TestRun::of(spec_with_review(|spec| spec["gates"].as_array_mut().unwrap().push(start.clone())));
         let call = json!({"amount": amount}).to_string();
         turn(&mut run, "handle", &[("c1", "refund", &call)]);
         if amount > 100 {
@@ -387,20 +387,20 @@ fn the_gate_of_the_step_decides_about_a_repetition_where_no_other_gate_asks() {
         turn(&mut run, "handle#2", &[("c1", "refund", &call)]);
         run
     };
-    let mut approved = second(420);
-    assert!(approved.asked(at).request.context.as_ref().unwrap().contains("this call was made at "));
-    approved.approve(at);
+    let mut approved = run_with_second_refund(420);
+    assert!(approved.asked(gate_path).request.context.as_ref().unwrap().contains("this call was made at "));
+    approved.approve(gate_path);
     assert_eq!(approved.calls(), ["handle#2/.turn-1/.call-1/pay@1"]);
-    let mut overdue = second(420);
-    overdue.decide(at, Outcome { source: Source::Timeout, ..decided(Verdict::Approve) });
+    let mut overdue = run_with_second_refund(420);
+    overdue.decide(gate_path, Outcome { source: Source::Timeout, ..decided(Verdict::Approve) });
     assert_eq!(overdue.calls(), ["handle#2/.turn-2@1"], "a deadline does not repeat it");
-    assert!(marked(&result(&overdue, "handle#2/.turn-2", "c1-2")));
-    let unasked = second(42);
+    assert!(is_repetition_notice(&result(&overdue, "handle#2/.turn-2", "c1-2")));
+    let unasked = run_with_second_refund(42);
     assert_eq!(unasked.calls(), ["handle#2/.turn-2@1"], "its condition does not hold, so nobody was asked");
 }
 
 #[test]
-fn a_request_lists_the_earlier_calls_of_its_turn_and_counts_the_equal_ones() {
+fn a_request_lists_earlier_calls_of_the_turn_and_counts_equal_calls() {
     let mut run = run(json!([money()]));
     turn(
         &mut run,
@@ -424,7 +424,7 @@ fn a_request_lists_the_earlier_calls_of_its_turn_and_counts_the_equal_ones() {
 }
 
 #[test]
-fn a_rejected_call_leaves_one_record_for_all_equal_ones_after_it() {
+fn a_rejected_call_has_one_record_for_all_later_equal_calls() {
     let mut run = run(json!([money()]));
     let ids: Vec<String> = (1..=32).map(|at| format!("c{at}")).collect();
     let calls: Vec<_> = ids.iter().map(|id| (id.as_str(), "refund", CALL)).collect();
@@ -433,15 +433,15 @@ fn a_rejected_call_leaves_one_record_for_all_equal_ones_after_it() {
     let checks: Vec<_> =
         run.journal.records().iter().filter(|record| record.path.ends_with("/.check")).cloned().collect();
     assert_eq!(checks.len(), 1);
-    let why = &checks[0].error.as_ref().unwrap().message;
+    let message = &checks[0].error.as_ref().unwrap().message;
     assert_eq!(
-        why,
+        message,
         "it is equal to call 1 of this turn, which was not made, and the same holds for 30 more equal calls"
     );
 }
 
 #[test]
-fn a_call_that_was_edited_twice_is_refused_where_no_gate_asks_about_failures() {
+fn a_call_edited_twice_is_refused_without_a_gate_about_failures() {
     let mut run = run(json!([money()]));
     let mut path = "handle".to_owned();
     for number in 1..=2 {
@@ -454,9 +454,9 @@ fn a_call_that_was_edited_twice_is_refused_where_no_gate_asks_about_failures() {
     }
     turn(&mut run, &path, &[("c", "refund", CALL)]);
     assert_eq!((run.open(), run.calls()), (vec![], vec!["handle/.turn-4@1".to_owned()]));
-    let told = result(&run, "handle/.turn-4", "c-3");
+    let tool_result = result(&run, "handle/.turn-4", "c-3");
     assert_eq!(
-        told,
+        tool_result,
         "Refused: people changed the arguments of this call of refund 2 times in this run; do not call it again"
     );
     // A gate asks about another call of the tool.
@@ -465,7 +465,7 @@ fn a_call_that_was_edited_twice_is_refused_where_no_gate_asks_about_failures() {
 }
 
 #[test]
-fn a_call_that_was_edited_twice_is_escalated_also_within_its_turn() {
+fn a_call_edited_twice_within_one_turn_is_escalated() {
     let help = json!({"name": "help", "type": "errorEscalation", "steps": ["pay"], "hitl": gate(json!({"approvers": [{"kind": "User", "name": "olga"}]}))});
     let mut run = run(json!([money(), help]));
     turn(&mut run, "handle", &[("c1", "refund", CALL), ("c2", "refund", CALL), ("c3", "refund", CALL)]);
@@ -475,26 +475,26 @@ fn a_call_that_was_edited_twice_is_escalated_also_within_its_turn() {
         run.approve(&format!("{gate}#2"));
         run.reply(&format!("handle/.turn-1/.call-{number}/pay"), 1, "paid");
     }
-    let asked = "handle/.turn-1/.call-3/.error";
-    assert_eq!(run.open(), [asked]);
-    let quorums: Vec<_> = run.asked(asked).request.quorums.iter().map(|quorum| quorum.source.clone()).collect();
+    let error_gate = "handle/.turn-1/.call-3/.error";
+    assert_eq!(run.open(), [error_gate]);
+    let quorums: Vec<_> = run.asked(error_gate).request.quorums.iter().map(|quorum| quorum.source.clone()).collect();
     assert_eq!(quorums, ["gate help", "gate money"]);
-    run.decide(asked, decided(Verdict::Retry));
+    run.decide(error_gate, decided(Verdict::Retry));
     assert_eq!(run.open(), ["handle/.turn-1/.call-3/.gate"]);
 }
 
 #[test]
-fn a_call_that_is_refused_for_its_arguments_or_a_limit_is_in_the_tree() {
-    let refused = |call: (&str, &str, &str), class: &str, why: &str| {
+fn a_call_refused_for_its_arguments_or_a_limit_has_a_record() {
+    let assert_refused = |call: (&str, &str, &str), class: &str, part_of_message: &str| {
         let mut run = run(json!([money()]));
         turn(&mut run, "handle", &[call]);
         let check = run.record("handle/.turn-1/.call-1/.check").error.clone().unwrap();
-        assert!(check.class == class && check.message.contains(why), "{check:?}");
+        assert!(check.class == class && check.message.contains(part_of_message), "{check:?}");
         assert!(result(&run, "handle/.turn-2", "c").starts_with("Error: "));
     };
-    refused(("c", "refund", r#"{"amount":1234567890123456789}"#), "Arguments", "2^53");
-    refused(("c", "refund", r#"{"amount":"many"}"#), "Arguments", "do not fit the tool refund");
-    refused(("c", "transfer", "{}"), "NoTool", "there is no tool transfer");
+    assert_refused(("c", "refund", r#"{"amount":1234567890123456789}"#), "Arguments", "2^53");
+    assert_refused(("c", "refund", r#"{"amount":"many"}"#), "Arguments", "do not fit the tool refund");
+    assert_refused(("c", "transfer", "{}"), "NoTool", "there is no tool transfer");
     let mut spec = spec(gates(json!([])));
     spec["agents"][0]["limits"] = json!({"calls": 2});
     let mut run = TestRun::of(spec);
@@ -510,32 +510,32 @@ fn a_call_that_is_refused_for_its_arguments_or_a_limit_is_in_the_tree() {
 }
 
 #[test]
-fn a_record_of_a_call_says_with_what_it_was_made() {
+fn a_record_of_a_call_has_its_arguments() {
     let mut run = run(json!([]));
-    pays_again(&mut run, "handle", "c1");
+    refund_again(&mut run, "handle", "c1");
     run.reply(PAY, 1, "paid");
     assert_eq!(run.record(PAY).facts["given"], CALL);
     assert_eq!(run.record(PAY).phase, StepPhase::Succeeded);
 }
 
 #[test]
-fn of_several_tools_of_a_step_the_strictest_says_what_it_does() {
+fn the_strictest_tool_of_a_step_determines_its_effects() {
     let mut spec = spec(gates(json!([])));
     spec["tools"].as_array_mut().unwrap().push(json!({"name": "pay-out", "step": "pay", "description": "The same.",
         "effects": "write", "parameters": {"type": "object"}}));
     spec["agents"][0]["tools"] = json!(["refund", "pay-out", "ask-human"]);
     let mut run = TestRun::of(spec);
-    pays_again(&mut run, "handle", "c1");
+    refund_again(&mut run, "handle", "c1");
     run.reply(PAY, 1, "paid");
     turn(&mut run, "handle/.turn-2", &[("c2", "pay-out", CALL)]);
-    assert!(marked(&result(&run, "handle/.turn-3", "c2")), "refund says that the step is irreversible");
+    assert!(is_repetition_notice(&result(&run, "handle/.turn-3", "c2")), "refund says that the step is irreversible");
 }
 
 #[test]
-fn a_step_is_repeatable_only_if_all_of_its_tools_say_so() {
-    for (refund, again) in [(false, false), (true, true)] {
+fn a_step_is_repeatable_only_if_all_of_its_tools_are() {
+    for (is_refund_repeatable, is_made_again) in [(false, false), (true, true)] {
         let mut spec = spec(gates(json!([])));
-        spec["tools"][1]["repeatable"] = json!(refund);
+        spec["tools"][1]["repeatable"] = json!(is_refund_repeatable);
         spec["tools"]
             .as_array_mut()
             .unwrap()
@@ -543,19 +543,19 @@ fn a_step_is_repeatable_only_if_all_of_its_tools_say_so() {
             "repeatable": true, "parameters": {"type": "object"}}));
         spec["agents"][0]["tools"] = json!(["refund", "pay-out", "ask-human"]);
         let mut run = TestRun::of(spec);
-        pays_again(&mut run, "handle", "c1");
+        refund_again(&mut run, "handle", "c1");
         run.reply(PAY, 1, "paid");
         turn(&mut run, "handle/.turn-2", &[("c2", "pay-out", CALL)]);
-        assert_eq!(run.calls() == ["handle/.turn-2/.call-1/pay@1"], again, "{:?}", run.calls());
+        assert_eq!(run.calls() == ["handle/.turn-2/.call-1/pay@1"], is_made_again, "{:?}", run.calls());
     }
 }
 
 #[test]
-fn a_call_that_is_refused_because_of_what_people_decided_is_in_the_tree() {
+fn a_call_refused_after_an_earlier_reject_has_a_record() {
     let mut run = run(json!([money()]));
-    pays_again(&mut run, "handle", "c1");
+    refund_again(&mut run, "handle", "c1");
     run.decide("handle/.turn-1/.call-1/.gate", decided(Verdict::Reject));
-    pays_again(&mut run, "handle/.turn-2", "c2");
+    refund_again(&mut run, "handle/.turn-2", "c2");
     assert!(result(&run, "handle/.turn-3", "c2").starts_with("Already refused by a human"));
     let check = run.record("handle/.turn-2/.call-1/.check").error.clone().unwrap();
     assert!(check.class == "Refused" && check.message.starts_with("Already refused by a human"), "{check:?}");

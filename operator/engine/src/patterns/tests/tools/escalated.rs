@@ -10,10 +10,10 @@ use crate::{
     tests::test_run::{TestRun, decided, gate},
 };
 
-const ASKED: &str = "handle/.turn-4/.call-1/.error";
+const ERROR_GATE: &str = "handle/.turn-4/.call-1/.error";
 const GATE: &str = "handle/.turn-4/.call-1/.gate";
 
-fn help(more: Value) -> Value {
+fn error_gate(more: Value) -> Value {
     let mut hitl = json!({"allowedVerdicts": ["Retry", "Skip", "Defer", "Respond", "Reject", "Abort"], "approvers": [{"kind": "User", "name": "olga"}]});
     for (key, value) in more.as_object().unwrap() {
         hitl[key] = value.clone();
@@ -40,9 +40,9 @@ fn rejected_three_times(more: Value) -> TestRun {
 
 #[test]
 fn the_fourth_call_asks_at_the_gate_about_failures_and_shows_the_call() {
-    let run = rejected_three_times(json!([money(), help(json!({}))]));
-    assert_eq!(run.open(), [ASKED]);
-    let request = &run.asked(ASKED).request;
+    let run = rejected_three_times(json!([money(), error_gate(json!({}))]));
+    assert_eq!(run.open(), [ERROR_GATE]);
+    let request = &run.asked(ERROR_GATE).request;
     let action = request.action.as_ref().unwrap();
     assert_eq!((request.gate.type_, action.tool.as_str()), (GateType::ErrorEscalation, "refund"));
     assert_eq!(action.gates[0].because, "calls of refund were rejected 3 times in this run");
@@ -51,20 +51,20 @@ fn the_fourth_call_asks_at_the_gate_about_failures_and_shows_the_call() {
 }
 
 #[test]
-fn the_escalation_needs_the_quorums_of_every_gate_that_may_have_rejected() {
+fn the_escalation_needs_the_quorums_of_every_gate_of_the_tool() {
     let strict = json!({"name": "strict", "type": "toolExecution", "allowedTools": ["lookup"], "hitl": gate(json!({"threshold": 2, "approvers": [{"kind": "Group", "name": "finance"}], "excluded": ["bob"]}))});
     let other = json!({"name": "other", "type": "specificTools", "tools": ["lookup"], "hitl": gate(json!({}))});
-    let run = rejected_three_times(json!([money(), strict, other, help(json!({}))]));
-    let request = &run.asked(ASKED).request;
+    let run = rejected_three_times(json!([money(), strict, other, error_gate(json!({}))]));
+    let request = &run.asked(ERROR_GATE).request;
     let quorums: Vec<_> = request.quorums.iter().map(|quorum| (quorum.source.as_str(), quorum.threshold)).collect();
     assert_eq!(quorums, [("gate help", 1), ("gate money", 1), ("gate strict", 2)]);
     assert_eq!(request.excluded, ["bob"]);
 }
 
 #[test]
-fn retry_lets_the_gates_of_the_call_ask_and_counts_anew() {
-    let mut run = rejected_three_times(json!([money(), help(json!({}))]));
-    run.decide(ASKED, decided(Verdict::Retry));
+fn retry_asks_the_gates_of_the_call_and_resets_the_count() {
+    let mut run = rejected_three_times(json!([money(), error_gate(json!({}))]));
+    run.decide(ERROR_GATE, decided(Verdict::Retry));
     assert_eq!(run.open(), [GATE], "the call itself is not approved");
     run.decide(GATE, decided(Verdict::Reject));
     call(&mut run, 5);
@@ -73,90 +73,86 @@ fn retry_lets_the_gates_of_the_call_ask_and_counts_anew() {
 
 #[test]
 fn each_other_verdict_answers_the_agent_or_ends_the_run() {
-    let told = |outcome: Outcome| {
-        let mut run = rejected_three_times(json!([money(), help(json!({}))]));
-        run.decide(ASKED, outcome);
+    let result_after = |outcome: Outcome| {
+        let mut run = rejected_three_times(json!([money(), error_gate(json!({}))]));
+        run.decide(ERROR_GATE, outcome);
         result(&run, "handle/.turn-5", "c4")
     };
-    assert_eq!(told(decided(Verdict::Skip)), "Skipped by a human");
+    assert_eq!(result_after(decided(Verdict::Skip)), "Skipped by a human");
     assert_eq!(
-        told(Outcome { guidance: Some("write a letter".into()), ..decided(Verdict::Defer) }),
+        result_after(Outcome { guidance: Some("write a letter".into()), ..decided(Verdict::Defer) }),
         "Not now. Try another approach: write a letter"
     );
     assert_eq!(
-        told(Outcome { response: Some("it was paid by hand".into()), ..decided(Verdict::Respond) }),
+        result_after(Outcome { response: Some("it was paid by hand".into()), ..decided(Verdict::Respond) }),
         "it was paid by hand"
     );
 
-    let mut run = rejected_three_times(json!([money(), help(json!({}))]));
-    run.decide(ASKED, decided(Verdict::Reject));
+    let mut run = rejected_three_times(json!([money(), error_gate(json!({}))]));
+    run.decide(ERROR_GATE, decided(Verdict::Reject));
     assert!(
         run.failed().contains("calls of refund were rejected 3 times in this run; given up at gate help"),
         "{}",
         run.failed()
     );
 
-    let mut run = rejected_three_times(json!([money(), help(json!({}))]));
-    run.decide(ASKED, decided(Verdict::Abort));
+    let mut run = rejected_three_times(json!([money(), error_gate(json!({}))]));
+    run.decide(ERROR_GATE, decided(Verdict::Abort));
     assert!(matches!(run.transition.end, Some(End::Aborted(_))), "{:?}", run.transition.end);
 }
 
 #[test]
-fn a_timeout_never_says_that_a_rejected_tool_goes_on() {
-    let mut run = rejected_three_times(json!([money(), help(json!({"timeout": {"action": "Retry"}}))]));
-    run.decide(ASKED, Outcome { source: Source::Timeout, ..decided(Verdict::Retry) });
-    assert_eq!(run.open(), [format!("{ASKED}#2")]);
+fn a_timeout_does_not_allow_a_rejected_tool_again() {
+    let mut run = rejected_three_times(json!([money(), error_gate(json!({"timeout": {"action": "Retry"}}))]));
+    run.decide(ERROR_GATE, Outcome { source: Source::Timeout, ..decided(Verdict::Retry) });
+    assert_eq!(run.open(), [format!("{ERROR_GATE}#2")]);
+}
+
+/// Rejects three calls of the tool. The gate of the third call first ends with `repetition`, and asks again.
+fn reject_three_calls(run: &mut TestRun, repetition: Outcome) {
+    for number in 1..=3 {
+        call(run, number);
+        let gate = format!("handle/.turn-{number}/.call-1/.gate");
+        if number == 3 {
+            run.decide(&gate, repetition.clone());
+            run.decide(&format!("{gate}#2"), decided(Verdict::Reject));
+        } else {
+            run.decide(&gate, decided(Verdict::Reject));
+        }
+    }
 }
 
 #[test]
-fn a_deadline_at_a_gate_of_the_tool_does_not_let_it_go_on() {
-    let again = json!({"name": "money", "type": "specificTools", "tools": ["refund"],
+fn a_deadline_at_a_gate_of_the_tool_does_not_reset_the_count() {
+    let repeated_gate = json!({"name": "money", "type": "specificTools", "tools": ["refund"],
         "hitl": gate(json!({"timeout": {"action": "Retry"}}))});
-    let mut run = run(json!([again, help(json!({}))]));
-    for number in 1..=3 {
-        call(&mut run, number);
-        let gate = format!("handle/.turn-{number}/.call-1/.gate");
-        if number == 3 {
-            run.decide(&gate, Outcome { source: Source::Timeout, ..decided(Verdict::Retry) });
-            run.decide(&format!("{gate}#2"), decided(Verdict::Reject));
-        } else {
-            run.decide(&gate, decided(Verdict::Reject));
-        }
-    }
+    let mut run = run(json!([repeated_gate, error_gate(json!({}))]));
+    reject_three_calls(&mut run, Outcome { source: Source::Timeout, ..decided(Verdict::Retry) });
     call(&mut run, 4);
-    assert_eq!(run.open(), [ASKED]);
+    assert_eq!(run.open(), [ERROR_GATE]);
 }
 
 #[test]
-fn who_asks_a_gate_again_that_is_overdue_does_not_let_the_tool_go_on() {
-    let overdue = json!({"name": "money", "type": "specificTools", "tools": ["refund"], "hitl": gate(json!({"timeout": {"action": "Expire"}}))});
-    let mut run = run(json!([overdue, help(json!({}))]));
-    for number in 1..=3 {
-        call(&mut run, number);
-        let gate = format!("handle/.turn-{number}/.call-1/.gate");
-        if number == 3 {
-            run.decide(&gate, decided(Verdict::Retry));
-            run.decide(&format!("{gate}#2"), decided(Verdict::Reject));
-        } else {
-            run.decide(&gate, decided(Verdict::Reject));
-        }
-    }
+fn a_retry_of_an_overdue_gate_does_not_reset_the_count() {
+    let expiring_gate = json!({"name": "money", "type": "specificTools", "tools": ["refund"], "hitl": gate(json!({"timeout": {"action": "Expire"}}))});
+    let mut run = run(json!([expiring_gate, error_gate(json!({}))]));
+    reject_three_calls(&mut run, decided(Verdict::Retry));
     call(&mut run, 4);
-    assert_eq!(run.open(), [ASKED]);
+    assert_eq!(run.open(), [ERROR_GATE]);
 }
 
 #[test]
-fn a_call_that_was_rejected_with_these_arguments_is_refused_without_an_escalation() {
-    let mut run = rejected_three_times(json!([money(), help(json!({}))]));
-    run.decide(ASKED, decided(Verdict::Skip));
+fn a_call_equal_to_a_rejected_one_is_refused_without_escalation() {
+    let mut run = rejected_three_times(json!([money(), error_gate(json!({}))]));
+    run.decide(ERROR_GATE, decided(Verdict::Skip));
     turn(&mut run, "handle/.turn-5", &[("c5", "refund", r#"{"amount":2}"#)]);
     assert!(result(&run, "handle/.turn-6", "c5").starts_with("Already refused by a human"));
 }
 
 #[test]
 fn another_tool_is_not_escalated() {
-    let every = json!({"name": "every", "type": "toolExecution", "hitl": gate(json!({}))});
-    let mut run = TestRun::of(spec(gates(json!([every, help(json!({}))]))));
+    let gate_of_all_tools = json!({"name": "every", "type": "toolExecution", "hitl": gate(json!({}))});
+    let mut run = TestRun::of(spec(gates(json!([gate_of_all_tools, error_gate(json!({}))]))));
     for number in 1..=3 {
         call(&mut run, number);
         run.decide(&format!("handle/.turn-{number}/.call-1/.gate"), decided(Verdict::Reject));

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{equal::CALL, gates, meanwhile::ended, result, spec, turn};
+use super::{equal::CALL, gates, meanwhile::fail_call, result, spec, turn};
 use crate::tests::test_run::TestRun;
 
 /// Returns a run whose agent has paid, and whose steps have one attempt.
@@ -21,7 +21,7 @@ fn a_turn_without_room_is_made_again_as_often_as_it_takes() {
     let mut run = paid(|_| {});
     for attempt in 1..=10 {
         assert_eq!(run.calls(), [format!("handle/.turn-2@{attempt}")]);
-        ended(&mut run, "handle/.turn-2", attempt, "TooLarge", &[], true);
+        fail_call(&mut run, "handle/.turn-2", attempt, "TooLarge", &[], true);
         run.later(3600);
     }
     assert_eq!(result(&run, "handle/.turn-2", "c1"), "paid", "what it was told stays the same");
@@ -32,7 +32,7 @@ fn a_turn_without_room_is_made_again_as_often_as_it_takes() {
 #[test]
 fn an_answer_that_is_too_large_at_any_time_is_not_asked_for_again() {
     let mut run = paid(|_| {});
-    ended(&mut run, "handle/.turn-2", 1, "TooLarge", &[], false);
+    fail_call(&mut run, "handle/.turn-2", 1, "TooLarge", &[], false);
     run.later(3600);
     assert!(run.calls().is_empty(), "{:?}", run.calls());
 }
@@ -42,11 +42,11 @@ fn other_failures_are_counted_beside_those_without_room() {
     let mut run = paid(|spec| spec["steps"][0]["retry"] = json!({"limit": 1}));
     for (attempt, class) in [(1, "TooLarge"), (2, "Unreachable"), (3, "TooLarge")] {
         assert_eq!(run.calls(), [format!("handle/.turn-2@{attempt}")]);
-        ended(&mut run, "handle/.turn-2", attempt, class, &[], true);
+        fail_call(&mut run, "handle/.turn-2", attempt, class, &[], true);
         run.later(3600);
     }
     assert_eq!(run.calls(), ["handle/.turn-2@4"]);
-    ended(&mut run, "handle/.turn-2", 4, "Unreachable", &[], true);
+    fail_call(&mut run, "handle/.turn-2", 4, "Unreachable", &[], true);
     run.later(3600);
     assert!(run.calls().is_empty(), "{:?}", run.calls());
 }

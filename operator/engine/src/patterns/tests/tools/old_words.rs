@@ -10,13 +10,13 @@ use crate::{
     tests::test_run::{TestRun, decided},
 };
 
-const OLD: &str = "the words of an earlier version";
+const OLD_MESSAGE: &str = "the words of an earlier version";
 const SUB: &str = "lead/.turn-1/.call-1/sub";
 
-/// Replays the journal up to the record at a path, with another message of its error. The turn at `next` follows, and a
-/// later replay repeats it.
+/// Replaces the error message of the record at `path`, and replays the journal up to that record. Checks that this
+/// replay and a later one call the turn at `next`.
 #[track_caller]
-fn replay(run: &mut TestRun, path: &str, message: &str, next: &str) {
+fn replay_with_message(run: &mut TestRun, path: &str, message: &str, next: &str) {
     let last = run.record(path).done.unwrap();
     let records = run.journal.records().iter().filter(|record| record.seq <= last);
     let mut records: Vec<StepRecord> = records.cloned().collect();
@@ -30,7 +30,7 @@ fn replay(run: &mut TestRun, path: &str, message: &str, next: &str) {
 }
 
 /// Returns a run in which an agent delegates to another one, whose answers have a schema.
-fn delegated() -> TestRun {
+fn run_with_delegation() -> TestRun {
     let mut spec = with_boss(spec(gates(json!([]))));
     spec["steps"][3]["outputSchema"] = json!({"type": "object", "required": ["stars"]});
     spec["steps"][3]["onError"] = json!("continue");
@@ -41,57 +41,57 @@ fn delegated() -> TestRun {
 }
 
 #[test]
-fn a_malformed_answer_of_a_called_agent_is_told_as_it_was_recorded() {
-    let mut run = delegated();
+fn a_recorded_malformed_answer_of_a_called_agent_keeps_its_wording() {
+    let mut run = run_with_delegation();
     for path in [SUB.to_owned(), format!("{SUB}/.ask-2"), format!("{SUB}/.ask-3")] {
         run.reply(&path, 1, "good");
     }
-    let told = result(&run, "lead/.turn-2", "c1");
-    assert!(told.contains("its answer is not as it should be"), "{told}");
-    replay(&mut run, &format!("{SUB}/.answer"), OLD, "lead/.turn-2");
-    assert_eq!(result(&run, "lead/.turn-2", "c1"), format!("Error: {OLD}"));
+    let tool_result = result(&run, "lead/.turn-2", "c1");
+    assert!(tool_result.contains("its answer is not as it should be"), "{tool_result}");
+    replay_with_message(&mut run, &format!("{SUB}/.answer"), OLD_MESSAGE, "lead/.turn-2");
+    assert_eq!(result(&run, "lead/.turn-2", "c1"), format!("Error: {OLD_MESSAGE}"));
 }
 
 #[test]
-fn a_called_agent_at_its_limit_of_turns_is_told_as_it_was_recorded() {
-    let mut run = delegated();
+fn a_recorded_turn_limit_of_a_called_agent_keeps_its_wording() {
+    let mut run = run_with_delegation();
     turn(&mut run, SUB, &[("n1", "lookup", "{}")]);
     turn(&mut run, &format!("{SUB}/.turn-2"), &[("n2", "lookup", r#"{"name":"b"}"#)]);
-    let told = result(&run, "lead/.turn-2", "c1");
-    assert!(told.contains("its limit is 2 turns"), "{told}");
-    replay(&mut run, &format!("{SUB}/.answer"), OLD, "lead/.turn-2");
-    assert_eq!(result(&run, "lead/.turn-2", "c1"), format!("Error: {OLD}"));
+    let tool_result = result(&run, "lead/.turn-2", "c1");
+    assert!(tool_result.contains("its limit is 2 turns"), "{tool_result}");
+    replay_with_message(&mut run, &format!("{SUB}/.answer"), OLD_MESSAGE, "lead/.turn-2");
+    assert_eq!(result(&run, "lead/.turn-2", "c1"), format!("Error: {OLD_MESSAGE}"));
 }
 
 #[test]
-fn calls_beyond_a_limit_are_told_as_it_was_recorded_for_the_first_of_them() {
+fn calls_beyond_a_recorded_limit_keep_the_wording_of_the_first() {
     let mut spec = spec(gates(json!([])));
     spec["agents"][0]["limits"] = json!({"calls": 1});
     let mut run = TestRun::of(spec);
     let [a, b, c] = ["a", "b", "c"].map(|name| json!({"name": name}).to_string());
     turn(&mut run, "handle", &[("c1", "lookup", &a), ("c2", "lookup", &b), ("c3", "lookup", &c)]);
-    let told = [result(&run, "handle/.turn-2", "c2"), result(&run, "handle/.turn-2", "c3")];
-    assert!(told.iter().all(|told| told == "Error: the limit of 1 calls is reached: answer with what you have"));
-    let recorded = format!("{OLD} (1 more calls after it are not made)");
-    replay(&mut run, "handle/.turn-1/.call-2/.check", &recorded, "handle/.turn-2");
+    let results = [result(&run, "handle/.turn-2", "c2"), result(&run, "handle/.turn-2", "c3")];
+    assert!(results.iter().all(|result| result == "Error: the limit of 1 calls is reached: answer with what you have"));
+    let recorded = format!("{OLD_MESSAGE} (1 more calls after it are not made)");
+    replay_with_message(&mut run, "handle/.turn-1/.call-2/.check", &recorded, "handle/.turn-2");
     for id in ["c2", "c3"] {
-        assert_eq!(result(&run, "handle/.turn-2", id), format!("Error: {OLD}"));
+        assert_eq!(result(&run, "handle/.turn-2", id), format!("Error: {OLD_MESSAGE}"));
     }
 }
 
 #[test]
-fn a_call_that_people_rejected_before_is_told_as_it_was_recorded() {
+fn a_recorded_refusal_of_a_rejected_call_keeps_its_wording() {
     let mut run = run(json!([money()]));
     let call = r#"{"amount":1}"#;
     turn(&mut run, "handle", &[("c1", "refund", call)]);
     run.decide(GATE, decided(Verdict::Reject));
     turn(&mut run, "handle/.turn-2", &[("c2", "refund", call)]);
-    replay(&mut run, "handle/.turn-2/.call-1/.check", OLD, "handle/.turn-3");
-    assert_eq!(result(&run, "handle/.turn-3", "c2"), OLD);
+    replay_with_message(&mut run, "handle/.turn-2/.call-1/.check", OLD_MESSAGE, "handle/.turn-3");
+    assert_eq!(result(&run, "handle/.turn-3", "c2"), OLD_MESSAGE);
 }
 
 #[test]
-fn a_tool_that_was_rejected_too_often_is_told_as_it_was_recorded() {
+fn a_recorded_refusal_of_a_rejected_tool_keeps_its_wording() {
     let mut run = run(json!([money()]));
     for number in 1..=4 {
         let path = if number == 1 { "handle".to_owned() } else { format!("handle/.turn-{number}") };
@@ -100,6 +100,6 @@ fn a_tool_that_was_rejected_too_often_is_told_as_it_was_recorded() {
             run.decide(&format!("handle/.turn-{number}/.call-1/.gate"), decided(Verdict::Reject));
         }
     }
-    replay(&mut run, "handle/.turn-4/.call-1/.check", OLD, "handle/.turn-5");
-    assert_eq!(result(&run, "handle/.turn-5", "c4"), format!("Refused: {OLD}; do not call it again"));
+    replay_with_message(&mut run, "handle/.turn-4/.call-1/.check", OLD_MESSAGE, "handle/.turn-5");
+    assert_eq!(result(&run, "handle/.turn-5", "c4"), format!("Refused: {OLD_MESSAGE}; do not call it again"));
 }

@@ -8,7 +8,7 @@ use signoff_api::{
     turn::{OpaquePart, OpaqueParts},
 };
 
-use super::{equal::CALL, gates, meanwhile::ended, result, spec, told, turn, turn_with};
+use super::{equal::CALL, gates, meanwhile::fail_call, messages_to_agent, result, spec, turn, turn_with};
 use crate::{
     Fact,
     tests::test_run::{TestRun, decided, gate, hitl, set},
@@ -51,7 +51,7 @@ fn called(opaque: Option<OpaqueParts>) -> TestRun {
 fn parts_that_a_provider_wants_back_go_with_its_answer_and_are_in_no_digest_and_no_fact() {
     let (with, without) = (called(Some(opaque())), called(None));
     let said = |run: &TestRun| -> Vec<Message> {
-        told(run, "handle/.turn-2").into_iter().filter(|message| message.role == Role::Assistant).collect()
+        messages_to_agent(run, "handle/.turn-2").into_iter().filter(|message| message.role == Role::Assistant).collect()
     };
     assert_eq!(said(&with)[0].opaque.as_deref(), Some(&opaque()));
     assert_eq!(said(&without)[0].opaque, None);
@@ -73,7 +73,7 @@ fn a_turn_that_is_left_out_of_a_conversation_is_left_out_with_its_parts() {
         let opaque = Some(OpaqueParts { parts, ..opaque() });
         turn_with(&mut run, &path, json!({"text": "", "calls": calls}), opaque);
     }
-    let messages = told(&run, "handle/.turn-7");
+    let messages = messages_to_agent(&run, "handle/.turn-7");
     let kept = messages.iter().filter(|message| message.opaque.is_some()).count();
     assert_eq!((kept, messages.iter().filter(|message| !message.calls.is_empty()).count()), (4, 4));
     assert!(messages[1].text.starts_with("[the oldest 2 turns"), "{}", messages[1].text);
@@ -86,7 +86,7 @@ fn an_empty_answer_is_asked_for_once_more_with_what_was_done() {
         run.reply("handle/.turn-2", 1, answer);
         assert_eq!(run.calls(), ["handle/.ask-2@1"]);
         assert_eq!(result(&run, "handle/.ask-2", "c1"), "paid");
-        let asked = told(&run, "handle/.ask-2").pop().unwrap();
+        let asked = messages_to_agent(&run, "handle/.ask-2").pop().unwrap();
         assert!(asked.text.contains("it is empty") && asked.text.contains("Answer in words"), "{}", asked.text);
         run.reply("handle/.ask-2", 1, "I paid.");
         assert_eq!(run.succeeded(), "I paid.");
@@ -185,7 +185,7 @@ fn attempts(run: &mut TestRun, path: &str, class: &str, facts: &[(&str, &str)]) 
         if run.calls() != [format!("{path}@{attempt}")] {
             return attempt - 1;
         }
-        ended(run, path, attempt, class, facts, true);
+        fail_call(run, path, attempt, class, facts, true);
         run.later(3600);
     }
     panic!("it never ends")
@@ -216,7 +216,7 @@ fn an_agent_that_remembers_nothing_is_told_its_own_step_when_it_is_asked_for_a_t
     let mut run = paid(|spec| spec["steps"][0]["agent"]["conversation"] = json!("fresh"));
     run.reply("handle/.turn-2", 1, "");
     assert_eq!(result(&run, "handle/.ask-2", "c1"), "paid");
-    assert_eq!(told(&run, "handle/.ask-2")[0].text, "help");
+    assert_eq!(messages_to_agent(&run, "handle/.ask-2")[0].text, "help");
     let schema = json!({"type": "object", "required": ["paid"]});
     let mut run = paid(|spec| {
         spec["steps"][0]["agent"]["conversation"] = json!("fresh");
@@ -224,7 +224,7 @@ fn an_agent_that_remembers_nothing_is_told_its_own_step_when_it_is_asked_for_a_t
     });
     run.reply("handle/.turn-2", 1, "no JSON");
     run.reply("handle/.ask-2", 1, "nor this");
-    assert_eq!(told(&run, "handle/.ask-3")[0].text, "help");
+    assert_eq!(messages_to_agent(&run, "handle/.ask-3")[0].text, "help");
     assert_eq!(result(&run, "handle/.ask-3", "c1"), "paid");
 }
 
@@ -233,7 +233,7 @@ fn the_fourth_request_about_a_failure_leaves_out_what_would_end_the_run() {
     let help = json!({"name": "help", "type": "errorEscalation", "afterAttempts": 1, "steps": ["handle"], "hitl": gate(json!({}))});
     let mut run = TestRun::of(live(|spec| spec["gates"] = gates(json!([help]))));
     for visit in 1..=4 {
-        ended(&mut run, "handle", visit, "Status", &[("statusCode", "400")], false);
+        fail_call(&mut run, "handle", visit, "Status", &[("statusCode", "400")], false);
         let path = if visit == 1 { "handle/.error".to_owned() } else { format!("handle/.error#{visit}") };
         let allowed = run.asked(&path).request.allowed_verdicts.clone();
         assert_eq!(allowed.contains(&Verdict::Retry), visit < 4, "{visit}: {allowed:?}");

@@ -6,7 +6,7 @@ use signoff_api::{
     Digest, FailureClass, Verdict, approval::ActionKind, catalogue::Catalogue, journal::StepRecord, tool::Effects,
 };
 
-use super::super::{raw_turn, told};
+use super::super::{messages_to_agent, raw_turn};
 use super::{CALL, GATE, TOOLS, asks, changed, definition, listed, lists, offered, refund, result, sent, spec, turn};
 use crate::{
     Fact, Journal,
@@ -237,7 +237,7 @@ fn two_hundred_calls_of_a_server_in_a_turn_are_bounded_and_each_is_answered_in_o
         made += 1;
     }
     assert_eq!(made, 32);
-    let answered: Vec<_> = told(&run, "handle/.turn-2").into_iter().filter_map(|message| message.answers).collect();
+    let answered: Vec<_> = messages_to_agent(&run, "handle/.turn-2").into_iter().filter_map(|message| message.answers).collect();
     assert_eq!(answered, (1..=200).map(|number| format!("c{number}")).collect::<Vec<_>>());
     assert_eq!(result(&run, "handle/.turn-2", "c32"), "ACME");
     assert!(result(&run, "handle/.turn-2", "c200").contains("at most 32 calls"));
