@@ -134,7 +134,8 @@ fn a_deadline_at_a_gate_of_the_tool_does_not_reset_the_count() {
 
 #[test]
 fn a_retry_of_an_overdue_gate_does_not_reset_the_count() {
-    let expiring_gate = json!({"name": "money", "type": "specificTools", "tools": ["refund"], "hitl": gate(json!({"timeout": {"action": "Expire"}}))});
+    let expiring_gate = json!({"name": "money", "type": "specificTools", "tools": ["refund"],
+        "hitl": gate(json!({"timeout": {"action": "Expire"}}))});
     let mut run = run(json!([expiring_gate, error_gate(json!({}))]));
     reject_three_calls(&mut run, decided(Verdict::Retry));
     call(&mut run, 4);

@@ -7,12 +7,12 @@ use super::{GATE, PAY, result, run, turn};
 use crate::tests::test_run::{TestRun, decided, gate};
 
 /// Returns a gate before `refund`.
-fn gate_before_refund(name: &str, hitl: Value) -> Value {
+fn refund_gate(name: &str, hitl: Value) -> Value {
     json!({"name": name, "type": "specificTools", "tools": ["refund"], "hitl": gate(hitl)})
 }
 
 /// Returns a run with these gates in which an agent calls `refund`.
-fn run_with_refund(gates: Value) -> TestRun {
+fn call_refund(gates: Value) -> TestRun {
     let mut run = run(gates);
     turn(&mut run, "handle", &[("c1", "refund", r#"{"amount":420}"#)]);
     run
@@ -20,25 +20,28 @@ fn run_with_refund(gates: Value) -> TestRun {
 
 /// Returns the common request of two gates with these `hitl` fields.
 fn merged_request(one: Value, two: Value) -> ApprovalRequest {
-    let run = run_with_refund(json!([gate_before_refund("one", one), gate_before_refund("two", two)]));
+    let run = call_refund(json!([refund_gate("one", one), refund_gate("two", two)]));
     assert_eq!(run.open(), [GATE]);
     run.asked(GATE).request.clone()
 }
 
 #[test]
 fn a_call_is_asked_about_if_one_gate_asks() {
-    let gate_of_all_tools = |name: &str, allowed: Value| json!({"name": name, "type": "toolExecution", "allowedTools": allowed, "hitl": gate(json!({}))});
-    let run = run_with_refund(json!([gate_of_all_tools("open", json!(["*"])), gate_of_all_tools("closed", json!([])), gate_of_all_tools("other", json!(["refund"]))]));
+    let tools_gate = |name: &str, allowed: Value| {
+        json!({"name": name, "type": "toolExecution", "allowedTools": allowed, "hitl": gate(json!({}))})
+    };
+    let (open, other) = (tools_gate("open", json!(["*"])), tools_gate("other", json!(["refund"])));
+    let run = call_refund(json!([open, tools_gate("closed", json!([])), other]));
     let action = run.asked(GATE).request.action.clone().unwrap();
     assert_eq!(action.gates.iter().map(|gate| gate.name.as_str()).collect::<Vec<_>>(), ["closed"]);
-    assert_eq!(run_with_refund(json!([gate_of_all_tools("open", json!(["*"])), gate_of_all_tools("other", json!(["refund"]))])).open(), [""; 0]);
+    assert_eq!(call_refund(json!([open, other])).open(), [""; 0]);
 }
 
 #[test]
 fn an_exclusion_wins_over_a_name_and_a_name_over_a_glob() {
     let because = |allowed: Value| {
-        let gate_of_all_tools = json!({"name": "every", "type": "toolExecution", "allowedTools": allowed, "hitl": gate(json!({}))});
-        let run = run_with_refund(json!([gate_of_all_tools]));
+        let tools_gate = json!({"name": "every", "type": "toolExecution", "allowedTools": allowed, "hitl": gate(json!({}))});
+        let run = call_refund(json!([tools_gate]));
         run.open().first().map(|path| run.asked(path).request.action.clone().unwrap().gates[0].because.clone())
     };
     assert_eq!(
@@ -54,8 +57,8 @@ fn an_exclusion_wins_over_a_name_and_a_name_over_a_glob() {
 
 #[test]
 fn the_reason_of_each_gate_is_shown_in_the_order_of_the_spec() {
-    let gate_of_all_tools = json!({"name": "every", "type": "toolExecution", "hitl": gate(json!({}))});
-    let run = run_with_refund(json!([gate_of_all_tools, gate_before_refund("money", json!({}))]));
+    let tools_gate = json!({"name": "every", "type": "toolExecution", "hitl": gate(json!({}))});
+    let run = call_refund(json!([tools_gate, refund_gate("money", json!({}))]));
     let action = run.asked(GATE).request.action.clone().unwrap();
     let reasons: Vec<_> = action.gates.iter().map(|gate| (gate.name.as_str(), gate.because.as_str())).collect();
     assert_eq!(
@@ -83,8 +86,10 @@ fn the_verdicts_are_those_that_all_gates_allow() {
 
 #[test]
 fn gates_with_only_refusals_in_common_ask_one_after_the_other() {
-    let gate_with_verdict = |name: &str, verdict: &str| gate_before_refund(name, json!({"allowedVerdicts": [verdict, "Reject", "Abort"]}));
-    let mut run = run_with_refund(json!([gate_with_verdict("one", "Approve"), gate_with_verdict("two", "Modify"), gate_with_verdict("three", "Approve")]));
+    let gate_with_verdict =
+        |name: &str, verdict: &str| refund_gate(name, json!({"allowedVerdicts": [verdict, "Reject", "Abort"]}));
+    let gates = [("one", "Approve"), ("two", "Modify"), ("three", "Approve")];
+    let mut run = call_refund(json!(gates.map(|(name, verdict)| gate_with_verdict(name, verdict))));
     let names = |run: &TestRun, path: &str| -> Vec<String> {
         run.asked(path).request.action.clone().unwrap().gates.into_iter().map(|gate| gate.name).collect()
     };
@@ -99,8 +104,9 @@ fn gates_with_only_refusals_in_common_ask_one_after_the_other() {
 
 #[test]
 fn an_edit_at_a_later_gate_is_asked_about_at_the_earlier_gates() {
-    let gate_with_verdict = |name: &str, verdict: &str| gate_before_refund(name, json!({"allowedVerdicts": [verdict, "Reject", "Abort"]}));
-    let mut run = run_with_refund(json!([gate_with_verdict("one", "Approve"), gate_with_verdict("two", "Modify")]));
+    let gate_with_verdict =
+        |name: &str, verdict: &str| refund_gate(name, json!({"allowedVerdicts": [verdict, "Reject", "Abort"]}));
+    let mut run = call_refund(json!([gate_with_verdict("one", "Approve"), gate_with_verdict("two", "Modify")]));
     run.approve(GATE);
     run.modify(&format!("{GATE}#2"), json!({"arguments": {"amount": 42}}));
     let third_gate = format!("{GATE}#3");
@@ -140,7 +146,7 @@ fn the_request_names_the_gates_of_its_time_and_its_action() {
         reasons(timeout("1h", "Approve"), timeout("2h", "Reject")),
         [format!("{listed}; its time applies"), format!("{listed}; its action at the deadline applies")]
     );
-    let run_with_one_gate = run_with_refund(json!([gate_before_refund("one", timeout("1h", "Reject"))]));
+    let run_with_one_gate = call_refund(json!([refund_gate("one", timeout("1h", "Reject"))]));
     assert_eq!(run_with_one_gate.asked(GATE).request.action.as_ref().unwrap().gates[0].because, listed);
 }
 
@@ -197,7 +203,10 @@ fn a_gate_without_a_timeout_does_not_replace_a_careful_action() {
         ("Skip", TimeoutAction::Reject, 3600),
         ("Approve", TimeoutAction::Reject, 3600),
     ] {
-        for merged in [merged_request(hitl_without_timeout.clone(), hitl_with(action)), merged_request(hitl_with(action), hitl_without_timeout.clone())] {
+        for merged in [
+            merged_request(hitl_without_timeout.clone(), hitl_with(action)),
+            merged_request(hitl_with(action), hitl_without_timeout.clone()),
+        ] {
             let timeout = merged.timeout;
             let after = timeout.after.unwrap().duration().as_secs();
             assert_eq!((timeout.action.unwrap_or_default(), after), (expected, seconds), "{action}");
@@ -219,7 +228,7 @@ fn one_gate_can_require_a_reason_and_stop_on_reject() {
         (json!({"requireReason": true, "onReject": "stop"}), json!({})),
         (json!({}), json!({"requireReason": true, "onReject": "stop"})),
     ] {
-        let mut run = run_with_refund(json!([gate_before_refund("one", one), gate_before_refund("two", two)]));
+        let mut run = call_refund(json!([refund_gate("one", one), refund_gate("two", two)]));
         assert_eq!(run.asked(GATE).request.require_reason, Some(true));
         run.decide(GATE, decided(Verdict::Reject));
         assert!(run.rejected().contains("Reject"), "{}", run.rejected());
@@ -248,7 +257,11 @@ fn two_gates_with_forms_ask_one_after_the_other() {
     };
     let hitl_without_form = json!({"allowedVerdicts": ["Approve", "Respond", "Reject"]});
     assert_eq!(merged_request(hitl_without_form.clone(), hitl_with_form("why")).form.unwrap().questions[0].id, "why");
-    let mut run = run_with_refund(json!([gate_before_refund("one", hitl_with_form("why")), gate_before_refund("two", hitl_with_form("how")), gate_before_refund("three", hitl_without_form)]));
+    let mut run = call_refund(json!([
+        refund_gate("one", hitl_with_form("why")),
+        refund_gate("two", hitl_with_form("how")),
+        refund_gate("three", hitl_without_form),
+    ]));
     assert_eq!(run.asked(GATE).request.action.as_ref().unwrap().gates.len(), 2);
     run.approve(GATE);
     let second_request = run.asked(&format!("{GATE}#2")).request.clone();
@@ -263,8 +276,8 @@ fn respond_is_offered_only_where_all_gates_allow_it() {
 
 #[test]
 fn gates_beyond_the_maximum_of_quorums_ask_one_after_the_other() {
-    let twelve_gates: Vec<_> = (0..12).map(|at| gate_before_refund(&format!("gate-{at}"), json!({}))).collect();
-    let mut run = run_with_refund(json!(twelve_gates));
+    let twelve_gates: Vec<_> = (0..12).map(|at| refund_gate(&format!("gate-{at}"), json!({}))).collect();
+    let mut run = call_refund(json!(twelve_gates));
     assert_eq!(run.asked(GATE).request.quorums.len(), ApprovalRequest::MAX_QUORUMS);
     run.approve(GATE);
     let second_gate = format!("{GATE}#2");
@@ -281,9 +294,10 @@ fn gates_that_exclude_too_many_people_ask_one_after_the_other() {
     let finance = json!([{"kind": "Group", "name": "finance"}]);
     let names = |from: usize| (from..from + 20).map(|n| format!("user-{n}")).collect::<Vec<_>>();
     let hitl = |from: usize| json!({"approvers": finance, "excluded": names(from)});
-    let run = run_with_refund(json!([gate_before_refund("one", hitl(0)), gate_before_refund("two", hitl(100))]));
+    let run = call_refund(json!([refund_gate("one", hitl(0)), refund_gate("two", hitl(100))]));
     assert_eq!(run.asked(GATE).request.excluded.len(), 20);
-    assert_eq!(run_with_refund(json!([gate_before_refund("one", hitl(0)), gate_before_refund("two", hitl(10))])).asked(GATE).request.excluded.len(), 30);
+    let overlapping = call_refund(json!([refund_gate("one", hitl(0)), refund_gate("two", hitl(10))]));
+    assert_eq!(overlapping.asked(GATE).request.excluded.len(), 30);
     assert_eq!(run.asked(GATE).request.action.as_ref().unwrap().gates.len(), 1);
 }
 
@@ -291,7 +305,7 @@ fn gates_that_exclude_too_many_people_ask_one_after_the_other() {
 fn an_edited_call_is_refused_if_its_editor_cannot_be_excluded() {
     let finance = json!([{"kind": "Group", "name": "finance"}]);
     let names: Vec<_> = (0..32).map(|n| format!("user-{n}")).collect();
-    let mut run = run_with_refund(json!([gate_before_refund("one", json!({"approvers": finance, "excluded": names}))]));
+    let mut run = call_refund(json!([refund_gate("one", json!({"approvers": finance, "excluded": names}))]));
     run.modify(GATE, json!({"arguments": {"amount": 42}}));
     assert_eq!((run.open().len(), run.calls()), (0, vec!["handle/.turn-2@1".to_owned()]));
     let tool_result = result(&run, "handle/.turn-2", "c1");
@@ -301,7 +315,7 @@ fn an_edited_call_is_refused_if_its_editor_cannot_be_excluded() {
 #[test]
 fn modify_is_not_offered_if_the_schema_is_too_long_for_a_request() {
     let description = "x".repeat(17 * 1024);
-    let mut spec = super::spec(super::gates(json!([gate_before_refund("one", json!({}))])));
+    let mut spec = super::spec(super::gates(json!([refund_gate("one", json!({}))])));
     spec["tools"][1]["parameters"]["properties"]["to"]["description"] = json!(description);
     let mut run = TestRun::of(spec);
     turn(&mut run, "handle", &[("c1", "refund", r#"{"amount":420}"#)]);

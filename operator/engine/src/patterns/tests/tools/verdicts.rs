@@ -383,7 +383,10 @@ mod of_a_deadline {
 
     #[test]
     fn approve_is_refused_for_questions() {
-        let gates_with_action = |action: &str| json!([{"name": "questions", "type": "question", "hitl": gate(json!({"timeout": {"after": "1s", "action": action}}))}]);
+        let gates_with_action = |action: &str| {
+            let hitl = gate(json!({"timeout": {"after": "1s", "action": action}}));
+            json!([{"name": "questions", "type": "question", "hitl": hitl}])
+        };
         let found_errors = errors(spec(gates_with_action("Approve")));
         assert!(found_errors.iter().any(|error| error.contains("an answer approves nothing")), "{found_errors:?}");
         assert_eq!(errors(spec(gates_with_action("Skip"))), [""; 0]);
