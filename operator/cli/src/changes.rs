@@ -12,16 +12,16 @@ const LONGEST: usize = 20_000;
 /// why it cannot be shown.
 #[must_use]
 pub fn body(request: &ApprovalRequest, reviewed: Option<&str>, originals: &[Result<String, String>]) -> String {
-    let by: Vec<_> = request.reviews.iter().flat_map(|review| &review.by).collect();
+    let edits: Vec<_> = request.reviews.iter().flat_map(|review| &review.by).collect();
     let differences = differences(request, reviewed, originals);
-    let mut shown = differences.into_iter();
-    let one = |edit| {
-        let change = match shown.next() {
+    let mut differences = differences.into_iter();
+    let render_edit = |edit| {
+        let change = match differences.next() {
             Some(Ok(difference)) => fenced(&difference, LONGEST),
             Some(Err(why)) => format!("  {}\n", crate::sanitize::one_line(&why, 600)),
             None => String::new(),
         };
         format!("  {}\n{change}", line(edit))
     };
-    by.into_iter().map(one).collect()
+    edits.into_iter().map(render_edit).collect()
 }

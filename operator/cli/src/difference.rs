@@ -13,7 +13,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_difference_shows_what_changed_and_what_stands_around_it() {
+    fn a_difference_shows_changed_lines_and_their_context() {
         let shown = lines("{\n  \"amount\": 420\n}\n", "{\n  \"amount\": 42\n}\n");
         assert_eq!(shown, "--- shown\n+++ yours\n@@ -1,3 +1,3 @@\n {\n-  \"amount\": 420\n+  \"amount\": 42\n }\n");
     }

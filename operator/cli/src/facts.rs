@@ -6,9 +6,9 @@ use signoff_review::action::Fact;
 #[must_use]
 pub fn lines(facts: &[Fact]) -> String {
     let labels = |label: &str| std::iter::once(format!("{label}:")).chain(std::iter::repeat(String::new()));
-    let of_fact = |(label, lines): &Fact| {
+    let render_fact = |(label, lines): &Fact| {
         let lines = labels(label).zip(lines).map(|(label, line)| format!("{label:<14}{line}\n"));
         lines.collect::<String>()
     };
-    facts.iter().map(of_fact).collect()
+    facts.iter().map(render_fact).collect()
 }

@@ -7,7 +7,7 @@ pub type Group = (&'static str, &'static [&'static str]);
 
 /// Returns the command line with a help that lists the subcommands only in groups.
 #[must_use]
-pub fn grouped(command: Command, groups: &[Group], usage: &'static str) -> Command {
+pub fn group_subcommands(command: Command, groups: &[Group], usage: &'static str) -> Command {
     let header = *command.get_styles().get_header();
     let line = |name: &&str| {
         let about = command.find_subcommand(name).and_then(Command::get_about).map(ToString::to_string);
@@ -18,5 +18,5 @@ pub fn grouped(command: Command, groups: &[Group], usage: &'static str) -> Comma
     };
     let groups: String = groups.iter().map(group).collect();
     let template = format!("{{about-with-newline}}\n{{usage-heading}} {{usage}}\n\n{groups}{{all-args}}{{after-help}}");
-    command.help_template(template).override_usage(usage).mut_subcommands(|one| one.hide(true))
+    command.help_template(template).override_usage(usage).mut_subcommands(|subcommand| subcommand.hide(true))
 }

@@ -70,11 +70,11 @@ pub fn shorten(text: &str, room: usize) -> String {
 /// # Errors
 /// The value cannot be serialized.
 pub fn json<T: Serialize + ?Sized>(value: &T) -> serde_json::Result<String> {
-    Ok(plain_json(&serde_json::to_string_pretty(value)?) + "\n")
+    Ok(escape_hidden(&serde_json::to_string_pretty(value)?) + "\n")
 }
 
 /// Returns the same JSON value, with every character that moves, hides or changes direction as `\uXXXX`.
-fn plain_json(json: &str) -> String {
+fn escape_hidden(json: &str) -> String {
     let mut out = String::with_capacity(json.len());
     for c in json.chars() {
         // Outside strings, line ends are the only such characters of JSON. Within strings serde_json escapes line ends.
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shortened_text_has_at_most_so_many_columns() {
+    fn a_shortened_text_has_at_most_the_given_columns() {
         assert_eq!(shorten("abcdef", 6), "abcdef");
         assert_eq!(shorten("abc def", 5), "abc…");
         assert_eq!(shorten(&"審".repeat(9), 6), "審審…");
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn json_keeps_its_meaning_and_loses_its_tricks() {
+    fn json_keeps_its_value_and_escapes_hidden_characters() {
         let value = serde_json::json!({"a": "x\u{202e}y\u{e0041}\u{9b}\u{7f}é\n"});
         let text = json(&value).unwrap_or_default();
         assert_eq!(text, "{\n  \"a\": \"x\\u202ey\\udb40\\udc41\\u009b\\u007fé\\n\"\n}\n");

@@ -29,7 +29,7 @@ const LABELS: usize = 14;
 #[must_use]
 pub fn render(workflow: &Workflow, approvals: &[Approval], now: Moment, style: Style) -> String {
     let nodes = run::tree(workflow, approvals, now);
-    let mut page = header(workflow, approvals, now, style);
+    let mut page = render_header(workflow, approvals, now, style);
     if !nodes.is_empty() {
         page.push('\n');
         page += &layout::lines(&nodes, now, style);
@@ -37,7 +37,7 @@ pub fn render(workflow: &Workflow, approvals: &[Approval], now: Moment, style: S
     page
 }
 
-fn header(workflow: &Workflow, approvals: &[Approval], now: Moment, style: Style) -> String {
+fn render_header(workflow: &Workflow, approvals: &[Approval], now: Moment, style: Style) -> String {
     let mut page = Header { text: String::new(), style };
     let meta = &workflow.metadata;
     let namespace = meta.namespace.as_ref().map(|name| format!(" in namespace {}", one_line(name, 63)));
@@ -54,14 +54,14 @@ fn header(workflow: &Workflow, approvals: &[Approval], now: Moment, style: Style
         return page.text;
     };
     page.fact("Phase", tone(status.phase), status.phase.name());
-    let is_told = status.phase != WorkflowPhase::Succeeded && status.phase != WorkflowPhase::Waiting;
-    if let Some(why) = status.message.as_ref().filter(|why| is_told && !why.trim().is_empty()) {
+    let has_reason = status.phase != WorkflowPhase::Succeeded && status.phase != WorkflowPhase::Waiting;
+    if let Some(why) = status.message.as_ref().filter(|why| has_reason && !why.trim().is_empty()) {
         page.fact("Reason", Tone::Quiet, &one_line(why, 1024));
     }
     for condition in run::troubles(status) {
         let code = Code::bracketed(Code::of_reason(&condition.reason));
-        let said = format!("{}{code}: {}", one_line(&condition.reason, 63), one_line(&condition.message, 1024));
-        page.fact(&one_line(&condition.type_, 40), Tone::Quiet, &said);
+        let text = format!("{}{code}: {}", one_line(&condition.reason, 63), one_line(&condition.message, 1024));
+        page.fact(&one_line(&condition.type_, 40), Tone::Quiet, &text);
     }
     page.fact("Requester", Tone::Quiet, &requester(workflow));
     if let Some(started) = status.started_at {
@@ -76,7 +76,7 @@ fn header(workflow: &Workflow, approvals: &[Approval], now: Moment, style: Style
             &format!("{} ({ago}{})", finished.ceil_to_second(), took.unwrap_or_default()),
         );
     }
-    for (label, list) in [("Waiting for", open_gates(status, approvals)), ("Running", running(status))] {
+    for (label, list) in [("Waiting for", open_gates(status, approvals)), ("Running", running_steps(status))] {
         if !list.is_empty() && !status.phase.is_end() {
             page.fact(label, Tone::Quiet, &list.join("; "));
         }
@@ -105,10 +105,10 @@ impl Header {
         let label = if label.ends_with(' ') { label } else { label + " " };
         let room = self.style.width.saturating_sub(LABELS).max(1);
         let first = self.style.width.saturating_sub(label.chars().count()).max(1).min(room);
-        for (at, line) in wrap(text, first).into_iter().enumerate() {
+        for (index, line) in wrap(text, first).into_iter().enumerate() {
             let line = line.trim_start();
             let line = if tone == Tone::Quiet { line.to_owned() } else { self.style.paint(tone, line) };
-            let lead = if at == 0 { label.clone() } else { " ".repeat(LABELS) };
+            let lead = if index == 0 { label.clone() } else { " ".repeat(LABELS) };
             self.text += format!("{lead}{line}").trim_end();
             self.text.push('\n');
         }
@@ -142,17 +142,17 @@ fn tone(phase: WorkflowPhase) -> Tone {
 
 /// Returns the open gates, with their approvers if `approvals` has the Approval.
 fn open_gates(status: &WorkflowStatus, approvals: &[Approval]) -> Vec<String> {
-    let waits = status.steps.iter().filter(|record| record.phase == StepPhase::Waiting);
-    waits
+    let waiting = status.steps.iter().filter(|record| record.phase == StepPhase::Waiting);
+    waiting
         .map(|record| {
             let approval = approvals.iter().find(|approval| approval.metadata.name == record.object);
-            let whom = approval.map(|approval| format!(" ({})", subjects(approval.approvers())));
-            one_line(&record.path, 512) + &whom.unwrap_or_default()
+            let approvers = approval.map(|approval| format!(" ({})", subjects(approval.approvers())));
+            one_line(&record.path, 512) + &approvers.unwrap_or_default()
         })
         .collect()
 }
 
-fn running(status: &WorkflowStatus) -> Vec<String> {
+fn running_steps(status: &WorkflowStatus) -> Vec<String> {
     let is_open = |record: &&StepRecord| matches!(record.phase, StepPhase::Started | StepPhase::Pending);
     status.steps.iter().filter(is_open).map(|record| one_line(&record.path, 512)).collect()
 }

@@ -1,13 +1,13 @@
 //! The style of output: its width, and the colours and signs of a terminal.
 //!
-//! [`crate::terminal::style`] asks the terminal and the environment.
+//! [`crate::terminal::style`] reads the width and the colours from the terminal and the environment.
 
 use anstyle::{AnsiColor, Style as Ansi};
 
 /// The width of output without a terminal, in columns.
 pub const PLAIN_WIDTH: usize = 80;
 
-/// The look of output.
+/// The width, the colours and the signs of output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Style {
     /// The most columns of a line.
@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_is_coloured_only_where_there_is_colour() {
+    fn text_is_coloured_only_if_the_style_has_colour() {
         assert_eq!(Style::PLAIN.paint(Tone::Good, "done"), "done");
         let coloured = Style { colour: true, ..Style::PLAIN };
         assert_eq!(coloured.paint(Tone::Good, "done"), "\u{1b}[32mdone\u{1b}[0m");

@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// The spaces between columns.
-const GAP: usize = 3;
+const GAP: u16 = 3;
 /// The width that the last column keeps as long as other columns can be dropped.
 const NARROWEST: usize = 16;
 
@@ -22,7 +22,7 @@ pub fn table(headers: &[&str], rows: Vec<Vec<String>>) -> String {
     table.add_rows(rows);
     for index in 0..headers.len() {
         if let Some(column) = table.column_mut(index) {
-            column.set_padding((0, 3));
+            column.set_padding((0, GAP));
         }
     }
     let mut text = table.trim_fmt();
@@ -32,14 +32,14 @@ pub fn table(headers: &[&str], rows: Vec<Vec<String>>) -> String {
 
 /// Renders a table of at most `width` columns: the last column is shortened, then the columns of `droppable` are
 /// dropped in this order. `None`: any width.
-pub fn fitted(headers: &[&str], mut rows: Vec<Vec<String>>, width: Option<usize>, droppable: &[&str]) -> String {
+pub fn fit(headers: &[&str], mut rows: Vec<Vec<String>>, width: Option<usize>, droppable: &[&str]) -> String {
     let Some(width) = width else { return table(headers, rows) };
     let mut headers = headers.to_vec();
     let mut droppable = droppable.iter();
     loop {
-        let natural = natural(&headers, &rows);
+        let natural = natural_widths(&headers, &rows);
         let Some((last, others)) = natural.split_last() else { return String::new() };
-        let others: usize = others.iter().map(|width| width + GAP).sum();
+        let others: usize = others.iter().map(|width| width + usize::from(GAP)).sum();
         if others + last.min(&NARROWEST) <= width {
             let room = width - others;
             rows.iter_mut().filter_map(|row| row.last_mut()).for_each(|cell| *cell = shorten(cell, room));
@@ -55,7 +55,7 @@ pub fn fitted(headers: &[&str], mut rows: Vec<Vec<String>>, width: Option<usize>
 
 /// Returns a table in colour: the header line as a title, and each cell in the tone that `tone` returns for its header
 /// and text.
-pub fn painted(table: &str, style: Style, tone: impl Fn(&str, &str) -> Option<Tone>) -> String {
+pub fn paint(table: &str, style: Style, tone: impl Fn(&str, &str) -> Option<Tone>) -> String {
     let Some((header, rows)) = table.split_once('\n').filter(|_| style.colour) else { return table.to_owned() };
     let columns = columns(header);
     let mut text = style.paint(Tone::Strong, header) + "\n";
@@ -102,7 +102,7 @@ fn cells<'t>(mut row: &'t str, columns: &[(&'t str, usize)]) -> Vec<(&'t str, &'
 }
 
 /// Returns the width that each column needs.
-fn natural(headers: &[&str], rows: &[Vec<String>]) -> Vec<usize> {
+fn natural_widths(headers: &[&str], rows: &[Vec<String>]) -> Vec<usize> {
     let cell = |at: usize| rows.iter().filter_map(move |row| row.get(at)).map(|cell| cell.width());
     headers.iter().enumerate().map(|(at, header)| cell(at).max().unwrap_or(0).max(header.width())).collect()
 }
@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn columns_stand_three_spaces_apart_and_lines_end_without_any() {
+    fn columns_are_three_spaces_apart_and_lines_have_no_trailing_spaces() {
         let rows = vec![vec!["a-long-name".into(), "1/2".into()], vec!["b".into(), String::new()]];
         assert_eq!(table(&["NAME", "VOTES"], rows), "NAME          VOTES\na-long-name   1/2\nb\n");
     }
@@ -129,7 +129,7 @@ mod tests {
 
     #[test]
     fn the_last_column_is_shortened_first() {
-        let text = fitted(&HEADERS, letters(), Some(60), &["PHASE"]);
+        let text = fit(&HEADERS, letters(), Some(60), &["PHASE"]);
         assert_eq!(
             text,
             "NAME          PHASE     DEADLINE   PROMPT\nrefund-4711   Waiting   in 23h     Send this letter to ACME…\n"
@@ -137,10 +137,10 @@ mod tests {
     }
 
     #[test]
-    fn columns_are_left_out_before_the_last_one_becomes_too_narrow() {
-        let text = fitted(&HEADERS, letters(), Some(45), &["PHASE"]);
+    fn columns_are_dropped_before_the_last_column_is_too_narrow() {
+        let text = fit(&HEADERS, letters(), Some(45), &["PHASE"]);
         assert_eq!(text, "NAME          DEADLINE   PROMPT\nrefund-4711   in 23h     Send this letter to\u{2026}\n");
-        let text = fitted(&HEADERS, letters(), Some(26), &["PHASE", "PROMPT"]);
+        let text = fit(&HEADERS, letters(), Some(26), &["PHASE", "PROMPT"]);
         assert_eq!(text, "NAME          DEADLINE\nrefund-4711   in 23h\n");
     }
 
@@ -152,8 +152,8 @@ mod tests {
         ];
         let plain = table(&["NAME", "PHASE", "PROMPT"], rows);
         let tone = |header: &str, cell: &str| (header == "PHASE" && cell == "Pending").then_some(Tone::Attention);
-        assert_eq!(painted(&plain, Style::PLAIN, tone), plain);
-        let coloured = painted(&plain, Style { colour: true, ..Style::PLAIN }, tone);
+        assert_eq!(paint(&plain, Style::PLAIN, tone), plain);
+        let coloured = paint(&plain, Style { colour: true, ..Style::PLAIN }, tone);
         assert!(coloured.contains("審査-1   \u{1b}[1m\u{1b}[33mPending\u{1b}[0m    Send   it?\n"), "{coloured}");
         assert!(coloured.ends_with("a        Approved\n"), "{coloured}");
         let (title, _) = coloured.split_once('\n').unwrap_or_default();
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_without_a_width_is_as_wide_as_it_is() {
-        assert_eq!(fitted(&HEADERS, letters(), None, &["PHASE"]), table(&HEADERS, letters()));
+    fn a_table_without_a_maximum_width_is_not_shortened() {
+        assert_eq!(fit(&HEADERS, letters(), None, &["PHASE"]), table(&HEADERS, letters()));
     }
 }

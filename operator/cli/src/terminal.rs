@@ -34,9 +34,9 @@ pub fn note(text: &str) {
     let _ = writeln!(io::stderr().lock(), "{text}");
 }
 
-/// Writes what the program waits for to standard error, if that is a terminal.
+/// Writes a note about the progress to standard error, if standard error is a terminal.
 pub fn progress(text: &str) {
-    if is_watched() {
+    if is_stderr_terminal() {
         note(text);
     }
 }
@@ -59,12 +59,12 @@ pub fn prompt(text: &str) -> io::Result<()> {
 }
 
 /// Whether there is a user to answer questions: standard input is a terminal.
-pub fn is_manned() -> bool {
+pub fn is_stdin_terminal() -> bool {
     io::stdin().is_terminal()
 }
 
 /// Whether a user sees questions: standard error is a terminal.
-pub fn is_watched() -> bool {
+pub fn is_stderr_terminal() -> bool {
     io::stderr().is_terminal()
 }
 
@@ -78,7 +78,7 @@ fn are_terminals(input: &impl IsTerminal, output: &impl IsTerminal) -> bool {
 }
 
 /// Whether a person reads the results, and not a program: standard output is a terminal.
-pub fn is_shown() -> bool {
+pub fn is_stdout_terminal() -> bool {
     io::stdout().is_terminal()
 }
 
@@ -107,13 +107,13 @@ fn size() -> Option<Winsize> {
 
 /// Whether standard output is a terminal that can move its cursor.
 fn can_move() -> bool {
-    is_shown() && std::env::var_os("TERM").is_some_and(|term| term != "dumb")
+    is_stdout_terminal() && std::env::var_os("TERM").is_some_and(|term| term != "dumb")
 }
 
 /// A page that is printed repeatedly: in place on a terminal, otherwise each time below the last one.
 #[derive(Debug, Default)]
 pub struct Screen {
-    /// The rows of the page on the screen, if there is one.
+    /// The rows of the page on the screen. `None` before the first page.
     shown: Option<usize>,
 }
 
@@ -132,7 +132,7 @@ impl Screen {
             let gap = if self.shown.replace(0).is_some() { "\n" } else { "" };
             return print(&format!("{gap}{page}"));
         };
-        let (text, rows) = cropped(page, usize::from(size.ws_col), usize::from(size.ws_row).saturating_sub(1));
+        let (text, rows) = crop(page, usize::from(size.ws_col), usize::from(size.ws_row).saturating_sub(1));
         let text = rewind(self.shown.replace(rows).unwrap_or(0)) + &text;
         print(&text)
     }
@@ -140,7 +140,7 @@ impl Screen {
 
 /// Returns at most `most` rows of a page, and their number, because rows that scroll out of a terminal cannot be
 /// replaced.
-fn cropped(page: &str, columns: usize, most: usize) -> (String, usize) {
+fn crop(page: &str, columns: usize, most: usize) -> (String, usize) {
     // A line that is wider than the terminal takes several rows.
     let rows = |line: &str| strip_str(line).to_string().width().div_ceil(columns.max(1)).max(1);
     let all: usize = page.lines().map(rows).sum();
@@ -187,7 +187,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_question_needs_a_terminal_to_be_read_and_one_to_be_shown() {
+    fn a_question_needs_a_terminal_for_input_and_output() {
         let (terminal, file) = (File::open("/dev/ptmx").unwrap(), File::open("/dev/null").unwrap());
         assert!(are_terminals(&terminal, &terminal));
         assert!(!are_terminals(&terminal, &file) && !are_terminals(&file, &terminal));
@@ -203,10 +203,10 @@ mod tests {
 
     #[test]
     fn a_page_is_cropped_to_the_lines_of_the_terminal() {
-        assert_eq!(cropped("a\nb\nc\n", 80, 3), ("a\nb\nc\n".into(), 3));
-        assert_eq!(cropped("a\nb\nc\n", 80, 2), ("a\n… 2 more lines\n".into(), 2));
-        assert_eq!(cropped("a\n\u{1b}[2mwide\u{1b}[0m\n\n", 2, 5), ("a\n\u{1b}[2mwide\u{1b}[0m\n\n".into(), 4));
-        assert_eq!(cropped("a\nwide\nc\n", 2, 3), ("a\n… 2 more lines\n".into(), 2));
+        assert_eq!(crop("a\nb\nc\n", 80, 3), ("a\nb\nc\n".into(), 3));
+        assert_eq!(crop("a\nb\nc\n", 80, 2), ("a\n… 2 more lines\n".into(), 2));
+        assert_eq!(crop("a\n\u{1b}[2mwide\u{1b}[0m\n\n", 2, 5), ("a\n\u{1b}[2mwide\u{1b}[0m\n\n".into(), 4));
+        assert_eq!(crop("a\nwide\nc\n", 2, 3), ("a\n… 2 more lines\n".into(), 2));
         assert_eq!(rewind(0), "");
     }
 

@@ -15,6 +15,10 @@ use crate::{
 };
 
 const HEADERS: [&str; 6] = ["STEP", "KIND", "STATE", "STARTED", "TOOK", "TOKENS"];
+/// The index of STEP in a line.
+const STEP: usize = 0;
+/// The index of STATE in a line.
+const STATE: usize = 2;
 /// The spaces between columns.
 const GAP: usize = 3;
 /// The columns that STEP keeps as long as other columns can be dropped.
@@ -31,6 +35,7 @@ struct Row {
     sign: String,
     tone: Tone,
     label: String,
+    /// The cells of the columns after STEP.
     cells: [String; 5],
     /// The lines of the tree before each detail.
     margin: String,
@@ -42,12 +47,12 @@ pub fn lines(nodes: &[Node], now: Moment, style: Style) -> String {
     let is_folded = style.fold_above.is_some_and(|most| count(nodes) > most);
     let mut rows = Vec::new();
     for item in fold(nodes, is_folded) {
-        add(&mut rows, &item, "", None, now, style, is_folded);
+        add_rows(&mut rows, &item, "", None, now, style, is_folded);
     }
-    let widths = widths(&rows, style.width);
-    let mut text = line(&HEADERS.map(str::to_owned), &widths, |_, cell| cell);
+    let widths = column_widths(&rows, style.width);
+    let mut text = render_cells(&HEADERS.map(str::to_owned), &widths, |_, cell| cell);
     for row in &rows {
-        text += &print(row, &widths, style);
+        text += &render_row(row, &widths, style);
     }
     text
 }
@@ -70,19 +75,19 @@ enum Quiet {
     EarlierAttempt,
 }
 
-fn quiet(node: &Node) -> Option<Quiet> {
-    let all = |is: fn(State) -> bool| is(node.state) && node.children.iter().all(|child| is_all(child, is));
+fn quiet_kind(node: &Node) -> Option<Quiet> {
     if node.is_earlier_attempt {
         Some(Quiet::EarlierAttempt)
-    } else if all(State::is_uneventful) {
+    } else if is_all(node, State::is_uneventful) {
         Some(Quiet::Done)
-    } else if all(State::is_unbegun) {
+    } else if is_all(node, State::is_unbegun) {
         Some(Quiet::Unbegun)
     } else {
         None
     }
 }
 
+/// Whether the predicate holds for the states of a node and of all its descendants.
 fn is_all(node: &Node, is: fn(State) -> bool) -> bool {
     is(node.state) && node.children.iter().all(|child| is_all(child, is))
 }
@@ -91,7 +96,7 @@ fn is_all(node: &Node, is: fn(State) -> bool) -> bool {
 /// any other kind, stays.
 fn fold(nodes: &[Node], is_folded: bool) -> Vec<Item<'_>> {
     let mut items = Vec::new();
-    for run in nodes.chunk_by(|a, b| is_folded && quiet(a).is_some() && quiet(a) == quiet(b)) {
+    for run in nodes.chunk_by(|a, b| is_folded && quiet_kind(a).is_some() && quiet_kind(a) == quiet_kind(b)) {
         let (first, last, few) = match run {
             [first, .., last] if run.len() >= FOLDED => (first, last, run.len() - 1),
             _ => {
@@ -99,7 +104,7 @@ fn fold(nodes: &[Node], is_folded: bool) -> Vec<Item<'_>> {
                 continue;
             }
         };
-        match quiet(first) {
+        match quiet_kind(first) {
             Some(Quiet::Unbegun) => {
                 let word = first.state.word().to_lowercase();
                 items.extend([Item::Node(first), Item::Folded(format!("… {few} {word}"))]);
@@ -114,7 +119,7 @@ fn fold(nodes: &[Node], is_folded: bool) -> Vec<Item<'_>> {
 }
 
 /// Adds the rows of an item. `is_last`: whether it is the last item of its parent, or `None` at the root.
-fn add(
+fn add_rows(
     rows: &mut Vec<Row>,
     item: &Item<'_>,
     above: &str,
@@ -159,7 +164,7 @@ fn add(
     });
     let last = children.len().saturating_sub(1);
     for (at, child) in children.iter().enumerate() {
-        add(rows, child, &below, Some(at == last), now, style, is_folded);
+        add_rows(rows, child, &below, Some(at == last), now, style, is_folded);
     }
 }
 
@@ -178,9 +183,9 @@ fn cells(node: &Node, now: Moment) -> [String; 5] {
     ]
 }
 
-/// Returns the widths of the columns. A dropped column has the width 0: one without cells, and those that leave too
-/// little room for STEP.
-fn widths(rows: &[Row], width: usize) -> Vec<usize> {
+/// Returns the widths of the columns. A dropped column has the width 0: a column without cells, and columns that leave
+/// too little room for STEP.
+fn column_widths(rows: &[Row], width: usize) -> Vec<usize> {
     let label = rows.iter().map(|row| row.branch.width() + row.sign.width() + row.label.width());
     let label = label.max().unwrap_or(0).max(HEADERS[0].len());
     let mut widths: Vec<usize> = (0..5)
@@ -199,30 +204,30 @@ fn widths(rows: &[Row], width: usize) -> Vec<usize> {
     std::iter::once(label).chain(widths).collect()
 }
 
-fn print(row: &Row, widths: &[usize], style: Style) -> String {
+fn render_row(row: &Row, widths: &[usize], style: Style) -> String {
     let lead = row.branch.width() + row.sign.width();
     let label = shorten(
         &row.label,
-        if row.sign.is_empty() && row.cells[1].is_empty() {
+        if row.sign.is_empty() && row.cells[STATE - 1].is_empty() {
             style.width.saturating_sub(lead)
         } else {
-            widths[0].saturating_sub(lead)
+            widths[STEP].saturating_sub(lead)
         },
     );
     let plain = format!("{}{}{label}", row.branch, row.sign);
     let cells: Vec<String> = std::iter::once(plain).chain(row.cells.iter().cloned()).collect();
-    let mut text = line(&cells, widths, |at, cell| match at {
-        0 => {
+    let mut text = render_cells(&cells, widths, |column, cell| match column {
+        STEP => {
             let rest = cell.get(row.branch.len() + row.sign.len()..).unwrap_or_default();
             let label = if row.tone == Tone::Quiet { style.paint(Tone::Quiet, rest) } else { rest.to_owned() };
             format!("{}{}{label}", style.paint(Tone::Quiet, &row.branch), style.paint(row.tone, &row.sign))
         }
-        2 => style.paint(row.tone, &cell),
+        STATE => style.paint(row.tone, &cell),
         _ => cell,
     });
     let room = style.width.saturating_sub(row.margin.width()).max(1);
     for detail in &row.details {
-        for part in wrapped(detail, room) {
+        for part in wrap_detail(detail, room) {
             text += format!("{}{part}", style.paint(Tone::Quiet, &row.margin)).trim_end();
             text.push('\n');
         }
@@ -231,7 +236,7 @@ fn print(row: &Row, widths: &[usize], style: Style) -> String {
 }
 
 /// Returns the lines of a detail, at most [`DETAIL_LINES`]. Lines after the first are indented.
-fn wrapped(detail: &str, room: usize) -> Vec<String> {
+fn wrap_detail(detail: &str, room: usize) -> Vec<String> {
     let mut lines = wrap(detail, room.saturating_sub(2).max(1));
     if lines.len() > DETAIL_LINES {
         lines.truncate(DETAIL_LINES);
@@ -247,7 +252,7 @@ fn wrapped(detail: &str, room: usize) -> Vec<String> {
 }
 
 /// Renders a row, with its cells padded to the widths of their columns. `paint` colours a cell without its padding.
-fn line(cells: &[String], widths: &[usize], paint: impl Fn(usize, String) -> String) -> String {
+fn render_cells(cells: &[String], widths: &[usize], paint: impl Fn(usize, String) -> String) -> String {
     let mut text = String::new();
     let mut pending = 0;
     for (at, (cell, width)) in cells.iter().zip(widths).enumerate() {

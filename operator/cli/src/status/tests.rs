@@ -95,16 +95,16 @@ fn chain() -> (Workflow, Vec<Approval>) {
 }
 
 #[test]
-fn the_cost_of_agents_with_prices_is_told_in_the_head_and_in_their_rows() {
+fn the_cost_of_priced_agents_is_in_the_header_and_in_their_rows() {
     let (mut workflow, approvals) = chain();
     let cost = json!({"inputTokens": 1204, "cachedTokens": 1000, "outputTokens": 310, "reasoningTokens": 64, "cost": "0.0042"});
     let status = workflow.status.as_mut().unwrap();
     status.usage = serde_json::from_value(cost).unwrap();
     status.steps[0].usage = status.usage;
-    let told = render(&workflow, &approvals, now(), TERMINAL);
-    let words = told.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(words.contains("1204 read (1000 cached), 310 written (64 of them reasoning), cost 0.0042"), "{told}");
-    assert!(told.contains("1204+310 (0.0042)"), "{told}");
+    let page = render(&workflow, &approvals, now(), TERMINAL);
+    let words = page.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(words.contains("1204 read (1000 cached), 310 written (64 of them reasoning), cost 0.0042"), "{page}");
+    assert!(page.contains("1204+310 (0.0042)"), "{page}");
 }
 
 #[test]
@@ -135,14 +135,14 @@ STEP       KIND    STATE       STARTED   TOOK   TOKENS
 }
 
 #[test]
-fn a_run_that_is_being_deleted_says_what_holds_it() {
+fn a_run_that_is_being_deleted_shows_its_finalizers() {
     let (mut workflow, _) = chain();
     assert!(!render(&workflow, &[], now(), Style::PLAIN).contains("Deletion:"));
     let deleted = json!({"name": "refund-4711", "deletionTimestamp": ago(60), "finalizers": ["other.example/hold", "b/\u{1b}[31m"]});
     workflow.metadata = serde_json::from_value(deleted).unwrap();
     let page = render(&workflow, &[], now(), Style::PLAIN);
-    let said = page.lines().nth(1).unwrap();
-    assert_eq!(said, "Deletion:     being deleted, held by other.example/hold, b/[31m");
+    let line = page.lines().nth(1).unwrap();
+    assert_eq!(line, "Deletion:     being deleted, held by other.example/hold, b/[31m");
 }
 
 #[test]
@@ -168,7 +168,7 @@ send     http    Pending
 }
 
 #[test]
-fn colours_change_nothing_but_the_colour() {
+fn a_coloured_page_has_the_same_text() {
     let (workflow, approvals) = chain();
     let coloured = render(&workflow, &approvals, now(), Style { colour: true, ..TERMINAL });
     for painted in ["\u{1b}[32m✔ \u{1b}[0mdraft", "\u{1b}[32mSucceeded\u{1b}[0m", "\u{1b}[1m\u{1b}[33mWaiting\u{1b}[0m"]
@@ -304,7 +304,7 @@ fn failed() -> Workflow {
 }
 
 #[test]
-fn a_failed_step_shows_its_attempts_why_it_failed_and_who_gave_up() {
+fn a_failed_step_shows_its_attempts_its_errors_and_its_gate() {
     assert_eq!(
         render(&failed(), &[], now(), TERMINAL),
         "\
@@ -355,7 +355,7 @@ STEP                                                        KIND   STATE      ST
 }
 
 #[test]
-fn a_long_run_is_folded_but_for_what_is_open_failed_or_next() {
+fn a_long_run_is_folded_except_open_failed_and_next_steps() {
     let names: Vec<String> = (0..60).map(|n| format!("step-{n}")).collect();
     let steps: Vec<Value> = names.iter().map(|name| json!({"name": name, "set": {"value": "x"}})).collect();
     let records: Vec<Value> = (0..40)
@@ -427,7 +427,7 @@ STEP                     KIND   STATE     STARTED     TOOK
 }
 
 #[test]
-fn a_run_that_no_operator_has_read_says_so() {
+fn a_run_that_no_operator_has_read_is_pending() {
     let spec = json!({"steps": [{"name": "one", "set": {"value": "x"}}]});
     assert_eq!(
         render(&workflow(&spec, &Value::Null), &[], now(), TERMINAL),
@@ -443,7 +443,7 @@ STEP    KIND   STATE
 }
 
 #[test]
-fn what_stops_a_run_and_records_that_are_missing_are_in_the_header() {
+fn the_header_shows_blocking_conditions_and_missing_records() {
     let spec = json!({"requestedFor": "erin@example.com", "steps": [{"name": "one", "set": {"value": "x"}}]});
     let condition = |type_: &str, status: &str, reason: &str, message: &str| json!({"type": type_, "status": status, "reason": reason, "message": message, "lastTransitionTime": ago(60)});
     let status = json!({
@@ -507,7 +507,7 @@ fn patterns_show_the_steps_that_are_known() {
 }
 
 #[test]
-fn words_of_others_cannot_make_a_row_or_a_colour() {
+fn text_of_others_cannot_add_rows_or_colours() {
     let (mut workflow, mut approvals) = chain();
     let evil = format!("x\u{1b}[2J\n✔ send  http  Succeeded{}✔ send   http", " ".repeat(80));
     approvals[0].spec.request.prompt = evil.clone();

@@ -14,7 +14,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::aot::Shell;
 use signoff_review::suggest::CallFlags;
 
-use self::value::{name, named, pair, wait};
+use self::value::{parse_name, parse_named, parse_pair, parse_wait};
 use crate::output::{FactsArgs, OutputArgs};
 
 /// List, read and decide Approvals: the questions that agent workflows ask people.
@@ -37,7 +37,7 @@ pub struct Arguments {
     #[command(subcommand)]
     pub command: Option<Command>,
     /// The name of the Approval to show and approve.
-    #[arg(value_parser = name)]
+    #[arg(value_parser = parse_name)]
     pub name: Option<String>,
     /// The common options.
     #[command(flatten)]
@@ -182,7 +182,7 @@ pub struct List {
     pub selector: Option<String>,
     /// List only the pending Approvals of this Workflow, also those that wait for others; the calls of one turn of an
     /// agent together
-    #[arg(long, value_name = "WORKFLOW", value_parser = value::workflow, conflicts_with_all = ["all", "all_namespaces"])]
+    #[arg(long, value_name = "WORKFLOW", value_parser = value::parse_workflow, conflicts_with_all = ["all", "all_namespaces"])]
     pub run: Option<String>,
     /// The format of the output.
     #[command(flatten)]
@@ -200,7 +200,7 @@ pub struct List {
 #[command(mut_arg("web", |web| web.conflicts_with_all(["full", "output", "no_headers", "show_managed_fields"])))]
 pub struct Show {
     /// The name of the Approval
-    #[arg(value_parser = name)]
+    #[arg(value_parser = parse_name)]
     pub name: String,
     /// Print long texts in full, and verify their digests
     #[arg(long)]
@@ -234,7 +234,7 @@ pub struct Completion {
 #[derive(Args, Debug)]
 pub struct Doctor {
     /// The Workflow or Approval about which to say what it waits for
-    #[arg(value_parser = named)]
+    #[arg(value_parser = parse_named)]
     pub name: Option<Named>,
     /// List every object that was compared
     #[arg(short, long)]
@@ -290,7 +290,7 @@ pub struct CommonArgs {
     ///
     /// Without it: 2s, and the exit code is 0 as soon as the decision is recorded. Without a length: until the gate's
     /// deadline. 0s: not at all.
-    #[arg(long, value_name = "LENGTH", num_args = 0..=1, require_equals = true, default_missing_value = "deadline", value_parser = wait)]
+    #[arg(long, value_name = "LENGTH", num_args = 0..=1, require_equals = true, default_missing_value = "deadline", value_parser = parse_wait)]
     pub wait: Option<Wait>,
     /// The format of the result for programs.
     #[command(flatten)]
@@ -313,7 +313,7 @@ pub enum DryRun {
 #[derive(Args, Debug)]
 pub struct Plain {
     /// The names of the Approvals; each is decided on its own, in this order
-    #[arg(value_parser = name, required = true, value_name = "NAME")]
+    #[arg(value_parser = parse_name, required = true, value_name = "NAME")]
     pub names: Vec<String>,
     /// The common options.
     #[command(flatten)]
@@ -335,13 +335,13 @@ pub struct Modify {
 #[derive(Args, Debug)]
 pub struct Parameters {
     /// The name of the Approval
-    #[arg(value_parser = name)]
+    #[arg(value_parser = parse_name)]
     pub name: String,
     /// A parameter. The value is read as JSON if it is valid JSON, otherwise as text
-    #[arg(long, value_name = "KEY=VALUE", value_parser = pair)]
+    #[arg(long, value_name = "KEY=VALUE", value_parser = parse_pair)]
     pub set: Vec<(String, String)>,
     /// A parameter whose value is always read as text
-    #[arg(long, value_name = "KEY=TEXT", value_parser = pair)]
+    #[arg(long, value_name = "KEY=TEXT", value_parser = parse_pair)]
     pub set_string: Vec<(String, String)>,
     /// A JSON or YAML file with all parameters, or - for standard input; --set adds to it
     #[arg(short, long, value_name = "FILE")]
@@ -356,7 +356,7 @@ pub struct Parameters {
 #[command(group = clap::ArgGroup::new("what").required(true).multiple(true).args(["response", "from_file", "answer", "choose"]))]
 pub struct Respond {
     /// The name of the Approval
-    #[arg(value_parser = name)]
+    #[arg(value_parser = parse_name)]
     pub name: String,
     /// The answer, if the gate has one question
     #[arg(long, value_name = "TEXT", conflicts_with_all = ["from_file", "answer", "choose"])]
@@ -365,10 +365,10 @@ pub struct Respond {
     #[arg(short, long, value_name = "FILE", conflicts_with_all = ["answer", "choose"])]
     pub from_file: Option<String>,
     /// A text that answers one of the questions; can be given more than once
-    #[arg(long, value_name = "ID=TEXT", value_parser = pair)]
+    #[arg(long, value_name = "ID=TEXT", value_parser = parse_pair)]
     pub answer: Vec<(String, String)>,
     /// An option that answers one of the questions; can be given more than once
-    #[arg(long, value_name = "ID=OPTION", value_parser = pair)]
+    #[arg(long, value_name = "ID=OPTION", value_parser = parse_pair)]
     pub choose: Vec<(String, String)>,
     /// The common options.
     #[command(flatten)]
@@ -379,7 +379,7 @@ pub struct Respond {
 #[derive(Args, Debug)]
 pub struct Defer {
     /// The name of the Approval
-    #[arg(value_parser = name)]
+    #[arg(value_parser = parse_name)]
     pub name: String,
     /// The guidance for the repeated steps
     #[arg(long, value_name = "TEXT")]
@@ -393,7 +393,7 @@ pub struct Defer {
 #[derive(Args, Debug)]
 pub struct Escalate {
     /// The name of the Approval
-    #[arg(value_parser = name)]
+    #[arg(value_parser = parse_name)]
     pub name: String,
     /// The people to ask, among those that the gate lists: NAME, user:NAME, group:NAME or
     /// serviceaccount:NAMESPACE/NAME. Default: the next level of the gate

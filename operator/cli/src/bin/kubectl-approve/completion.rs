@@ -25,11 +25,11 @@ use crate::{
 /// The program's name.
 const NAME: &str = "kubectl-approve";
 /// The first argument that kubectl_complete-approve passes.
-const ASKED: &str = "__complete";
+const COMPLETE_ARGUMENT: &str = "__complete";
 /// The environment variable that the scripts of shells set to get candidates.
 const VARIABLE: &str = "KUBECTL_APPROVE_COMPLETE";
 /// The longest wait for the cluster's answer.
-const PATIENCE: Duration = Duration::from_secs(2);
+const CLUSTER_TIMEOUT: Duration = Duration::from_secs(2);
 /// The directive of cobra for kubectl: do not complete names of files.
 const NO_FILES: &str = ":4";
 
@@ -38,8 +38,8 @@ const PROGRAM: &str = include_str!("../../../kubectl_complete-approve");
 
 /// Returns the candidates if kubectl asks for them, or `None` for any other command line.
 pub fn answer(words: &[OsString]) -> Option<String> {
-    if words.get(1).is_some_and(|word| word == ASKED) {
-        return Some(for_kubectl(words.get(2..).unwrap_or_default()));
+    if words.get(1).is_some_and(|word| word == COMPLETE_ARGUMENT) {
+        return Some(candidates_for_kubectl(words.get(2..).unwrap_or_default()));
     }
     None
 }
@@ -48,9 +48,9 @@ pub fn answer(words: &[OsString]) -> Option<String> {
 pub fn answer_shell(words: &[OsString]) -> bool {
     let typed = words.iter().position(|word| word == "--").and_then(|at| words.get(at + 1..)).unwrap_or_default();
     let typed = typed.get(1..).unwrap_or_default().to_vec();
-    let asked = CompleteEnv::with_factory(|| command(&typed)).var(VARIABLE).bin(NAME);
+    let completion = CompleteEnv::with_factory(|| command(&typed)).var(VARIABLE).bin(NAME);
     // An error must not run a command that the user did not enter.
-    asked.try_complete(words.iter().cloned(), None::<&Path>).unwrap_or(true)
+    completion.try_complete(words.iter().cloned(), None::<&Path>).unwrap_or(true)
 }
 
 /// Returns the completion script of a shell, or without a shell the program by which kubectl completes.
@@ -71,7 +71,7 @@ pub fn script(shell: Option<Shell>) -> Result<String, Failure> {
 
 /// Returns the candidates as cobra prints them: a line each, with a tab before the description. The last line is the
 /// directive.
-fn for_kubectl(typed: &[OsString]) -> String {
+fn candidates_for_kubectl(typed: &[OsString]) -> String {
     let words = [OsString::from(NAME)].into_iter().chain(typed.iter().cloned()).collect::<Vec<_>>();
     let at = typed.len().max(1);
     let words = if typed.is_empty() { vec![NAME.into(), OsString::new()] } else { words };
@@ -93,29 +93,29 @@ fn for_kubectl(typed: &[OsString]) -> String {
 
 /// Returns the command line with completers for values from the cluster and the kubeconfig.
 fn command(typed: &[OsString]) -> Command {
-    completed(Arguments::command(), &connection(typed))
+    add_completers(Arguments::command(), &connection(typed))
 }
 
-fn completed(command: Command, connection: &Connection) -> Command {
+fn add_completers(command: Command, connection: &Connection) -> Command {
     let command = command.mut_args(|arg| {
         let is_of_runs = arg.get_value_names().is_some_and(|names| names.iter().any(|name| name == "WORKFLOW"));
-        let asked = match arg.get_id().as_str() {
-            "name" | "names" | "run" if is_of_runs => Asked::Workflows,
-            "name" | "names" => Asked::Names,
-            "namespace" => Asked::Namespaces,
-            "context" => Asked::Contexts,
-            "output" => Asked::Formats,
+        let kind = match arg.get_id().as_str() {
+            "name" | "names" | "run" if is_of_runs => ValueKind::Workflows,
+            "name" | "names" => ValueKind::Names,
+            "namespace" => ValueKind::Namespaces,
+            "context" => ValueKind::Contexts,
+            "output" => ValueKind::Formats,
             _ => return arg,
         };
         let connection = connection.clone();
         arg.add(ArgValueCompleter::new(move |current: &std::ffi::OsStr| {
             let current = current.to_string_lossy();
-            let mut found = asked.candidates(&connection);
+            let mut found = kind.candidates(&connection);
             found.retain(|(value, _)| value.starts_with(&*current));
             found.into_iter().map(|(value, help)| CompletionCandidate::new(value).help(help.map(Into::into))).collect()
         }))
     });
-    command.mut_subcommands(|command| completed(command, connection))
+    command.mut_subcommands(|command| add_completers(command, connection))
 }
 
 /// Returns the options about the cluster and the user among the words typed so far.
@@ -127,7 +127,7 @@ fn connection(typed: &[OsString]) -> Connection {
 
 /// The kind of values that an argument has.
 #[derive(Clone, Copy, Debug)]
-enum Asked {
+enum ValueKind {
     /// Names of open Approvals.
     Names,
     /// Names of Workflows.
@@ -139,7 +139,7 @@ enum Asked {
     Formats,
 }
 
-impl Asked {
+impl ValueKind {
     /// Returns the values with their descriptions.
     fn candidates(self, connection: &Connection) -> Vec<(String, Option<String>)> {
         match self {
@@ -149,16 +149,16 @@ impl Asked {
                 file.map(|file| file.contexts.into_iter().map(|context| (context.name, None)).collect())
                     .unwrap_or_default()
             }
-            Self::Names => waited(connection, names_of_approvals),
-            Self::Workflows => waited(connection, names_of_workflows),
-            Self::Namespaces => waited(connection, names_of_namespaces),
+            Self::Names => fetch_candidates(connection, names_of_approvals),
+            Self::Workflows => fetch_candidates(connection, names_of_workflows),
+            Self::Namespaces => fetch_candidates(connection, names_of_namespaces),
         }
     }
 }
 
-/// Returns the cluster's answer, or no values after [`PATIENCE`]. Runs on a thread of its own, because clap's engine is
-/// not asynchronous.
-fn waited<F>(connection: &Connection, ask: impl FnOnce(Session) -> F + Send + 'static) -> Vec<(String, Option<String>)>
+/// Returns the values that the cluster answers, or none after [`CLUSTER_TIMEOUT`]. Runs on a thread of its own, because
+/// clap's engine is not asynchronous.
+fn fetch_candidates<F>(connection: &Connection, ask: impl FnOnce(Session) -> F + Send + 'static) -> Vec<(String, Option<String>)>
 where
     F: Future<Output = Option<Vec<(String, Option<String>)>>>,
 {
@@ -166,8 +166,8 @@ where
     let thread = std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().ok()?;
         runtime.block_on(async {
-            let asked = async { ask(Session::open(&connection).await.ok()?).await };
-            tokio::time::timeout(PATIENCE, asked).await.ok().flatten()
+            let candidates = async { ask(Session::open(&connection).await.ok()?).await };
+            tokio::time::timeout(CLUSTER_TIMEOUT, candidates).await.ok().flatten()
         })
     });
     thread.join().ok().flatten().unwrap_or_default()
@@ -209,23 +209,23 @@ mod tests {
         line.split(' ').map(Into::into).collect()
     }
 
-    fn asked(line: &str) -> String {
+    fn complete_line(line: &str) -> String {
         answer(&words(&format!("kubectl-approve __complete {line}"))).unwrap()
     }
 
     #[test]
     fn commands_and_flags_are_completed_with_their_descriptions() {
-        let commands = asked("re");
+        let commands = complete_line("re");
         for line in ["reject\t", "respond\t", "retry\t"] {
             assert!(commands.lines().any(|found| found.starts_with(line)), "{commands}");
         }
         assert!(commands.ends_with("\n:4\n"), "{commands}");
-        assert!(asked("modify --set-").contains("--set-string\t"));
-        assert_eq!(asked("list -o js"), "json\njsonpath=\n:4\n");
-        assert_eq!(asked("list --dry"), ":4\n");
-        assert!(asked("list --sel").starts_with("--selector\t"));
-        assert!(asked("approve --tu").starts_with("--turn\t"));
-        let anything = asked("");
+        assert!(complete_line("modify --set-").contains("--set-string\t"));
+        assert_eq!(complete_line("list -o js"), "json\njsonpath=\n:4\n");
+        assert_eq!(complete_line("list --dry"), ":4\n");
+        assert!(complete_line("list --sel").starts_with("--selector\t"));
+        assert!(complete_line("approve --tu").starts_with("--turn\t"));
+        let anything = complete_line("");
         assert!(anything.contains("list\t") && !anything.lines().any(|line| line.starts_with('-')), "{anything}");
         assert_eq!(answer(&words("kubectl-approve list")), None);
     }
@@ -238,12 +238,12 @@ mod tests {
             "contexts": [{"name": "prod-eu", "context": {"cluster": "a"}}, {"name": "test", "context": {"cluster": "a"}}]}"#;
         std::fs::write(&file, config).unwrap();
         let line = format!("list --kubeconfig {} --context pr", file.display());
-        assert_eq!(asked(&line), "prod-eu\n:4\n");
+        assert_eq!(complete_line(&line), "prod-eu\n:4\n");
     }
 
     #[test]
     fn an_unreachable_cluster_has_no_candidates() {
-        assert_eq!(asked("show --kubeconfig /nonexistent/config x"), ":4\n");
+        assert_eq!(complete_line("show --kubeconfig /nonexistent/config x"), ":4\n");
     }
 
     #[test]

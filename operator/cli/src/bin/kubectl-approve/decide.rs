@@ -31,9 +31,9 @@ use decision::Sent;
 use report::Report;
 
 /// Runs `kubectl approve [NAME]`: shows the named or chosen Approval, asks for confirmation, and approves it.
-pub async fn bare(mut session: Session, name: Option<String>, common: CommonArgs) -> anyhow::Result<()> {
+pub async fn choose_and_approve(mut session: Session, name: Option<String>, common: CommonArgs) -> anyhow::Result<()> {
     let name = match name {
-        Some(name) => names::full(&session, &name, Short::ToDecide { yes: common.yes }).await?,
+        Some(name) => names::expand(&session, &name, Short::ToDecide { yes: common.yes }).await?,
         None => {
             let Some(chosen) = picker::pick(&session).await? else { return Ok(()) };
             let metadata = chosen.approval.metadata;
@@ -47,7 +47,7 @@ pub async fn bare(mut session: Session, name: Option<String>, common: CommonArgs
     }
     match decision::show_and_approve(&session, &args).await {
         Ok(sent) => finish(sent.report(&session).await),
-        Err(failure) => Err(names::explained(&session, &args.name, failure).await.into()),
+        Err(failure) => Err(names::explain(&session, &args.name, failure).await.into()),
     }
 }
 
@@ -68,7 +68,7 @@ pub async fn decide_all(session: &Session, all: Vec<DecisionArgs>) -> anyhow::Re
             Ok(sent) if total == 1 => return finish(sent.report(session).await),
             Ok(sent) if waits_for_outcome => {
                 // A user who interrupts the wait must know which decisions are recorded.
-                if let Some(line) = sent.recorded() {
+                if let Some(line) = sent.recorded_line() {
                     terminal::note(&line);
                 }
                 waits.push_back(sent.report(session).map(move |report| (index, report)));
@@ -86,17 +86,17 @@ pub async fn decide_all(session: &Session, all: Vec<DecisionArgs>) -> anyhow::Re
 
 /// Records the decisions about the calls of a turn, and waits for their effects at the same time.
 async fn decide_turn(session: &Session, mut args: DecisionArgs) -> anyhow::Result<()> {
-    args.name = names::full(session, &args.name, Short::ToDecide { yes: args.common.yes }).await?;
+    args.name = names::expand(session, &args.name, Short::ToDecide { yes: args.common.yes }).await?;
     let outcomes = match turn::decide(session, &args).await {
         Ok(outcomes) => outcomes,
-        Err(failure) => return Err(names::explained(session, &args.name, failure).await.into()),
+        Err(failure) => return Err(names::explain(session, &args.name, failure).await.into()),
     };
     let (total, mut failures) = (outcomes.len(), Vec::new());
     let mut waits = FuturesOrdered::new();
     for (index, outcome) in outcomes.into_iter().enumerate() {
         match outcome {
             Ok(sent) => {
-                let line = sent.recorded().filter(|_| args.common.wait.is_some());
+                let line = sent.recorded_line().filter(|_| args.common.wait.is_some());
                 line.iter().for_each(|line| terminal::note(line));
                 waits.push_back(sent.report(session).map(move |report| (index, report)));
             }
@@ -123,14 +123,14 @@ async fn conclude(
 }
 
 async fn decide_one(session: &Session, mut args: DecisionArgs) -> Result<Sent, Failure> {
-    args.name = names::full(session, &args.name, Short::ToDecide { yes: args.common.yes }).await?;
+    args.name = names::expand(session, &args.name, Short::ToDecide { yes: args.common.yes }).await?;
     let sent = if args.payload == Payload::Edited {
         edit::edit_and_decide(session, args.clone()).await
     } else {
         decision::decide(session, &args).await
     };
     match sent {
-        Err(failure) => Err(names::explained(session, &args.name, failure).await),
+        Err(failure) => Err(names::explain(session, &args.name, failure).await),
         sent => sent,
     }
 }

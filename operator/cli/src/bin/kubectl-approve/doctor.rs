@@ -22,23 +22,23 @@ use crate::{
     args::Doctor,
     cluster::{client::Session, operator_status::operator_state},
     error::Failure,
-    output::wrap::wrapped,
+    output::wrap::wrap,
 };
 
 /// The result of the check.
-pub struct Found {
+pub struct DoctorReport {
     /// The page for people.
     pub page: String,
     /// The failure that the command ends with, or `None` if it found no problem.
     pub problem: Option<Failure>,
     /// The facts about `operator` and `policies`, for programs.
-    pub checked: Value,
+    pub installation_facts: Value,
 }
 
-impl Found {
+impl DoctorReport {
     /// Returns the result without facts about the operator and the policies.
     pub fn new(page: String, problem: Option<Failure>) -> Self {
-        Self { page, problem, checked: Value::Null }
+        Self { page, problem, installation_facts: Value::Null }
     }
 
     /// Returns `{ok, problem, operator, policies, report}`; the report is the page by lines.
@@ -46,15 +46,15 @@ impl Found {
         json!({
             "ok": self.problem.is_none(),
             "problem": self.problem.as_ref().map(ToString::to_string),
-            "operator": self.checked["operator"],
-            "policies": self.checked["policies"],
+            "operator": self.installation_facts["operator"],
+            "policies": self.installation_facts["policies"],
             "report": self.page.lines().collect::<Vec<_>>(),
         })
     }
 }
 
 /// Returns the facts about the operator and the policies, for programs.
-fn checked(state: &OperatorState, installation: &Result<Installation, Failure>) -> Value {
+fn installation_facts(state: &OperatorState, installation: &Result<Installation, Failure>) -> Value {
     let name = match state {
         OperatorState::Alive { .. } => "Alive",
         OperatorState::Stale { .. } => "Stale",
@@ -78,7 +78,7 @@ struct Installation {
 }
 
 /// Checks the policies and the operator. With a name, or if `in_namespace` is set, also reports what waits there.
-pub async fn doctor(session: &Session, options: &Doctor, in_namespace: bool) -> Found {
+pub async fn doctor(session: &Session, options: &Doctor, in_namespace: bool) -> DoctorReport {
     let installation = Installation::read(session, options).await;
     if options.upgrade {
         return upgrade::report(session, installation.map(|found| found.inspection)).await;
@@ -89,7 +89,7 @@ pub async fn doctor(session: &Session, options: &Doctor, in_namespace: bool) -> 
                 let pods = list_pods(session, &operator).await;
                 notify::report(session, options, channel, &operator, &pods).await
             }
-            Err(failure) => Found::new(String::new(), Some(failure)),
+            Err(failure) => DoctorReport::new(String::new(), Some(failure)),
         };
     }
     let named = options.operator_namespace.as_deref();
@@ -111,12 +111,12 @@ pub async fn doctor(session: &Session, options: &Doctor, in_namespace: bool) -> 
                 page.push_str(&format!("{}\n", report.page));
                 problems.extend(report.problems);
             }
-            Err(error @ Failure::NotFound(_)) => return Found::new(page, Some(error)),
+            Err(error @ Failure::NotFound(_)) => return DoctorReport::new(page, Some(error)),
             Err(error) => failure = Some(error),
         }
     }
     page.push_str(&operator_lines(&state));
-    let checked = checked(&state, &installation);
+    let installation_facts = installation_facts(&state, &installation);
     match installation {
         Ok(Installation { operator, inspection }) => {
             let is_well = inspection.problems().is_empty();
@@ -130,13 +130,13 @@ pub async fn doctor(session: &Session, options: &Doctor, in_namespace: bool) -> 
                 failure = failure.or(Some(Failure::Unguarded));
             }
         }
-        Err(Failure::Refused(_)) if is_about_waiting => page.push_str(&wrapped(
+        Err(Failure::Refused(_)) if is_about_waiting => page.push_str(&wrap(
             0,
             &format!(
                 "Whether the admission policies are in force is unknown: you cannot read them (ClusterRole {READER_ROLE})."
             ),
         )),
-        Err(why) if is_about_waiting => page.push_str(&wrapped(0, &format!("The rules were not compared: {why}"))),
+        Err(why) if is_about_waiting => page.push_str(&wrap(0, &format!("The rules were not compared: {why}"))),
         Err(why) => failure = Some(why),
     }
     if state.is_gone() {
@@ -146,7 +146,7 @@ pub async fn doctor(session: &Session, options: &Doctor, in_namespace: bool) -> 
         problems.push(state.to_string());
     }
     let problem = failure.or_else(|| (!problems.is_empty()).then(|| Failure::Other(problems.join("; "))));
-    Found { page, problem, checked }
+    DoctorReport { page, problem, installation_facts }
 }
 
 /// Renders the operator's Pods, the policies, and who could impersonate the operator.
@@ -159,7 +159,7 @@ async fn installation_page(
 ) -> String {
     let other_version = match inspection.problems().is_empty() {
         true => String::new(),
-        false => wrapped(
+        false => wrap(
             2,
             "If the operator has another version than this plugin (kubectl approve version): it compares with the rules of its own. \
              Install the plugin of that version.",
@@ -197,10 +197,10 @@ impl Installation {
 /// Describes the state of the operator, with the remedy if it is gone.
 fn operator_lines(state: &OperatorState) -> String {
     match state {
-        OperatorState::Alive { .. } => wrapped(0, &format!("Operator: alive: {state}.")),
-        OperatorState::Unknown(why) => wrapped(0, &format!("Operator: unknown: {why}.")),
+        OperatorState::Alive { .. } => wrap(0, &format!("Operator: alive: {state}.")),
+        OperatorState::Unknown(why) => wrap(0, &format!("Operator: unknown: {why}.")),
         OperatorState::Stale { .. } | OperatorState::Absent { .. } => {
-            wrapped(0, &format!("Operator: GONE: {state}. {GONE}"))
+            wrap(0, &format!("Operator: GONE: {state}. {GONE}"))
         }
     }
 }
@@ -224,8 +224,8 @@ fn pod_lines(operator: &Identity, pods: &Result<Vec<Pod>, String>) -> String {
         Ok(pods) if pods.is_empty() => {
             format!("  no Pod has the service account {}\n", one_line(&operator.service_account, 253))
         }
-        Ok(pods) => pods.iter().map(|pod| wrapped(2, &pod_line(pod))).collect(),
-        Err(why) => wrapped(2, why),
+        Ok(pods) => pods.iter().map(|pod| wrap(2, &pod_line(pod))).collect(),
+        Err(why) => wrap(2, why),
     }
 }
 
@@ -241,8 +241,8 @@ fn pod_line(pod: &Pod) -> String {
     let waiting = containers.iter().filter_map(|container| container.state.as_ref()?.waiting.as_ref());
     let waiting = waiting.map(|waiting| (waiting.reason.clone(), waiting.message.clone()));
     let conditions = status.conditions.unwrap_or_default();
-    let unscheduled = conditions.iter().filter(|said| said.type_ == "PodScheduled" && said.status == "False");
-    let unscheduled = unscheduled.map(|said| (said.reason.clone(), said.message.clone()));
+    let unscheduled = conditions.iter().filter(|condition| condition.type_ == "PodScheduled" && condition.status == "False");
+    let unscheduled = unscheduled.map(|condition| (condition.reason.clone(), condition.message.clone()));
     if let Some((reason, message)) = waiting.chain(unscheduled).next() {
         let why: Vec<_> = [reason, message].into_iter().flatten().collect();
         line.push_str(&format!(", {}", why.join(": ")));
@@ -258,7 +258,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_operator_that_is_gone_is_said_with_its_consequence() {
+    fn an_operator_that_is_gone_is_reported_with_the_consequence() {
         let age = Duration::from_secs(42);
         let state = OperatorState::Stale { holder: "operator-1".into(), age };
         assert_eq!(
@@ -269,15 +269,15 @@ mod tests {
     }
 
     #[test]
-    fn the_result_for_programs_has_names_that_stay() {
+    fn the_facts_have_stable_names() {
         let state = OperatorState::Absent { namespace: "signoff-system".into() };
-        let checked = checked(&state, &Err(Failure::Other("no answer".into())));
-        let found = Found { page: "one\ntwo\n".into(), problem: Some(Failure::Unguarded), checked };
-        let facts = found.facts();
+        let installation_facts = installation_facts(&state, &Err(Failure::Other("no answer".into())));
+        let report = DoctorReport { page: "one\ntwo\n".into(), problem: Some(Failure::Unguarded), installation_facts };
+        let facts = report.facts();
         assert_eq!((&facts["ok"], &facts["operator"]["state"]), (&json!(false), &json!("Absent")));
         assert_eq!(facts["policies"], json!({"inForce": null, "problems": ["error: no answer"]}));
         assert_eq!(facts["report"], json!(["one", "two"]));
-        assert_eq!(Found::new(String::new(), None).facts()["operator"], Value::Null);
+        assert_eq!(DoctorReport::new(String::new(), None).facts()["operator"], Value::Null);
     }
 
     #[test]

@@ -15,14 +15,14 @@ pub enum Failure {
     /// The API server or the plugin refused the request.
     #[error("refused: {0}")]
     Refused(String),
-    /// The API server or this program said no, for a reason that has a code.
+    /// The API server or the plugin refused the request, for a reason with a code.
     #[error("refused: {why} [{code}]{commands}")]
     RefusedFor {
-        /// The sentence, without its end.
+        /// The reason as a sentence, without a full stop.
         why: String,
         /// The code of the reason.
         code: Code,
-        /// The commands that remedy it, with the mark before them; empty where there are none.
+        /// The commands that remedy the refusal, after a separator. Empty without a remedy.
         commands: String,
     },
     /// There is no such object.
@@ -70,12 +70,13 @@ impl Failure {
         }
     }
 
-    /// Whether the API server or this program said no.
+    /// Whether the API server or the plugin refused the request.
     pub fn is_refusal(&self) -> bool {
         matches!(self, Self::Refused(_) | Self::RefusedFor { .. })
     }
 
-    /// The exit code: 1 refused and everything else, 2 usage, 3 not found, 4 not decided in time, 5 decided otherwise.
+    /// Returns the exit code: 1 refused and everything else, 2 usage, 3 not found, 4 not decided in time, 5 decided
+    /// otherwise.
     pub fn code(&self) -> u8 {
         match self {
             Self::Refused(_)
@@ -175,27 +176,27 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_program_that_logs_in_is_told_with_the_hint_of_the_kubeconfig() {
+    fn a_missing_login_program_is_reported_with_the_hint_of_the_kubeconfig() {
         let missing = || {
             let not_found = std::io::Error::new(std::io::ErrorKind::NotFound, "No such file or directory");
             kube::Error::Auth(AuthError::AuthExecStart(not_found))
         };
-        let of = |hint: Option<&str>, error| server(hint).explain(error).to_string();
+        let explain = |hint: Option<&str>, error| server(hint).explain(error).to_string();
         let begin = "error: cannot log in to https://127.0.0.1:6443 (context prod): ";
         assert_eq!(
-            of(Some("Install gke-gcloud-auth-plugin:\ngcloud components install"), missing()),
+            explain(Some("Install gke-gcloud-auth-plugin:\ngcloud components install"), missing()),
             format!(
                 "{begin}unable to run auth exec: No such file or directory; the kubeconfig says how to install the program: \
                  Install gke-gcloud-auth-plugin: gcloud components install"
             )
         );
-        assert!(of(None, missing()).ends_with("; try kubectl auth whoami"));
+        assert!(explain(None, missing()).ends_with("; try kubectl auth whoami"));
         let other = kube::Error::Auth(AuthError::AuthExec("it says no".to_owned()));
-        assert!(of(Some("hint"), other).ends_with("; try kubectl auth whoami"), "the program is there");
+        assert!(explain(Some("hint"), other).ends_with("; try kubectl auth whoami"), "the program is there");
     }
 
     #[test]
-    fn a_refusal_is_the_sentence_of_the_policy_or_of_rbac_with_the_role_that_is_missing() {
+    fn a_refusal_has_the_sentence_of_the_policy_or_the_missing_role() {
         let message = "approvals.signoff.dev \"x\" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'p' denied request: the requester must not decide this gate (excludeRequester)";
         let status = json!({"code": 403, "reason": "Forbidden", "message": message, "details": {"name": "x"}});
         assert_eq!(
@@ -209,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_has_an_exit_code_of_its_own() {
+    fn a_missing_object_has_its_own_exit_code() {
         let status = json!({"code": 404, "reason": "NotFound", "message": "approvals.signoff.dev \"x\" not found", "details": {"name": "x", "kind": "approvals"}});
         assert_eq!(failure(status), (3, "error: approvals.signoff.dev \"x\" not found".into()));
         let (code, text) = failure(json!({"code": 404, "message": "404 page not found"}));
@@ -224,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_not_logged_in_reads_which_server_says_so() {
+    fn a_user_who_is_not_logged_in_sees_the_name_of_the_server() {
         let (code, text) = failure(json!({"code": 401, "reason": "Unauthorized", "message": "Unauthorized"}));
         assert_eq!(code, 1);
         assert!(text.starts_with("error: https://127.0.0.1:6443 (context prod) does not know you"), "{text}");

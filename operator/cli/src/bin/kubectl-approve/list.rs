@@ -11,7 +11,7 @@ use signoff_api::{Approval, ApprovalRequest, ApprovalStatus, Moment, Verdict, ap
 use signoff_cli::{
     sanitize::one_line,
     style::Tone,
-    table::{fitted, painted},
+    table::{fit, paint},
     terminal,
 };
 use signoff_engine::approval::eligibility::{allowed_verdicts, ineligible};
@@ -47,7 +47,7 @@ const MOST_AGAIN: usize = 20;
 /// # Errors
 /// A request fails.
 pub async fn list(session: &Session, options: &List) -> Result<String, Failure> {
-    let page = page(session, options).await?;
+    let page = fetch_page(session, options).await?;
     page.notices.iter().for_each(|notice| terminal::note(notice));
     page.note.iter().for_each(|note| terminal::note(note));
     Ok(page.text)
@@ -68,7 +68,7 @@ pub struct ListPage {
 ///
 /// # Errors
 /// A request fails.
-pub async fn page(session: &Session, options: &List) -> Result<ListPage, Failure> {
+pub async fn fetch_page(session: &Session, options: &List) -> Result<ListPage, Failure> {
     let fields = if options.all { String::new() } else { still_open() };
     let selection = Selection { everywhere: options.all_namespaces, fields, labels: options.selector.as_deref() };
     let ((mut found, unreadable), me) = tokio::try_join!(session.select(&selection), session.me())?;
@@ -83,7 +83,7 @@ pub async fn page(session: &Session, options: &List) -> Result<ListPage, Failure
     }
     sort(&mut found);
     if options.run.is_some() {
-        by_turn(&mut found);
+        sort_by_turn(&mut found);
     }
     let output = &options.output;
     if found.is_empty() && matches!(output.output, None | Some(Format::Wide | Format::Name)) {
@@ -91,24 +91,24 @@ pub async fn page(session: &Session, options: &List) -> Result<ListPage, Failure
             Some(run) if session.is_missing(run).await => Some(names::nearest_run(session, run).await),
             _ => None,
         };
-        return Ok(ListPage { note: Some(nothing(session, options, &me, hint)), ..ListPage::default() });
+        return Ok(ListPage { note: Some(empty_sentence(session, options, &me, hint)), ..ListPage::default() });
     }
-    if let Some(text) = output.document(document(&found))? {
+    if let Some(text) = output.document(list_document(&found))? {
         return Ok(ListPage { text, ..ListPage::default() });
     }
-    let notices = notices(session, &found, &me).await;
+    let notices = find_notices(session, &found, &me).await;
     let namespaces = options.all_namespaces || session.namespaces.len() > 1;
     let wide = output.output == Some(Format::Wide);
     let width = if wide { None } else { terminal::width() };
     let table = match options.run {
-        Some(_) => calls(&found, namespaces, &me, now, width),
-        None => rows(&found, namespaces, wide, now, width),
+        Some(_) => render_calls(&found, namespaces, &me, now, width),
+        None => render_rows(&found, namespaces, wide, now, width),
     };
-    Ok(ListPage { text: output.table(painted(&table, terminal::style(), tone)), note: None, notices })
+    Ok(ListPage { text: output.table(paint(&table, terminal::style(), cell_tone)), note: None, notices })
 }
 
 /// Returns the colour of a cell, by its header.
-fn tone(header: &str, cell: &str) -> Option<Tone> {
+fn cell_tone(header: &str, cell: &str) -> Option<Tone> {
     match header {
         "PHASE" => ApprovalPhase::ALL.into_iter().find(|phase| phase.name() == cell).map(phase_tone),
         "DEADLINE" if cell.ends_with(" ago") => Some(Tone::Bad),
@@ -133,18 +133,18 @@ pub fn phase_tone(phase: ApprovalPhase) -> Tone {
 
 /// Returns the warnings about these requests: that no decision counts at the moment, and which of the reader's votes
 /// are void.
-async fn notices(session: &Session, found: &[Seen], me: &Me) -> Vec<String> {
+async fn find_notices(session: &Session, found: &[Seen], me: &Me) -> Vec<String> {
     let mut notices = Vec::new();
-    let place = |seen: &Seen| seen.approval.metadata.namespace.clone().unwrap_or_default();
+    let namespace_of = |seen: &Seen| seen.approval.metadata.namespace.clone().unwrap_or_default();
     let is_open = |seen: &&Seen| !seen.approval.status.as_ref().is_some_and(|status| status.phase.is_end());
     // Whether the policies are in force is the same for every run, so one run suffices.
     if let Some(seen) = found.iter().find(is_open) {
-        let run = session.run_in(&place(seen), &seen.approval.spec.request.workflow.name).await;
+        let run = session.run_in(&namespace_of(seen), &seen.approval.spec.request.workflow.name).await;
         let status = ApprovalStatus { conditions: run.conditions, ..ApprovalStatus::default() };
         notices.extend(request::warnings(&status).into_iter().map(|(label, text)| format!("{label}: {text}")));
     }
     for seen in found.iter().filter(is_open).filter(|seen| seen.approval.asks_again().is_some()).take(MOST_AGAIN) {
-        let earlier = voided::earlier(session.raw(), &place(seen), &seen.approval).await;
+        let earlier = voided::earlier(session.raw(), &namespace_of(seen), &seen.approval).await;
         let lost = voided::lost(&earlier, &seen.approval, me);
         notices.extend(lost.map(|lost| format!("{}: {lost}", name(&seen.approval))));
     }
@@ -152,31 +152,31 @@ async fn notices(session: &Session, found: &[Seen], me: &Me) -> Vec<String> {
 }
 
 /// Groups the calls of each turn in the order of the model. A turn gets the position of its first request.
-fn by_turn(found: &mut [Seen]) {
+fn sort_by_turn(found: &mut [Seen]) {
     // By UID, because several namespaces can have a run of this name, and one namespace can have several in succession.
     let group = |seen: &Seen| {
         let request = &seen.approval.spec.request;
         turn_of(&request.gate.path).map(|(turn, _)| (request.workflow.uid.clone(), turn.to_owned()))
     };
     let mut first: BTreeMap<(String, String), usize> = BTreeMap::new();
-    for (at, turn) in found.iter().map(group).enumerate() {
+    for (index, turn) in found.iter().map(group).enumerate() {
         if let Some(turn) = turn {
-            first.entry(turn).or_insert(at);
+            first.entry(turn).or_insert(index);
         }
     }
-    let place = |(at, seen): (usize, &Seen)| {
-        let at = group(seen).and_then(|turn| first.get(&turn).copied()).unwrap_or(at);
-        (seen.approval.metadata.name.clone(), at)
+    let position = |(index, seen): (usize, &Seen)| {
+        let first = group(seen).and_then(|turn| first.get(&turn).copied()).unwrap_or(index);
+        (seen.approval.metadata.name.clone(), first)
     };
-    let places: BTreeMap<Option<String>, usize> = found.iter().enumerate().map(place).collect();
+    let positions: BTreeMap<Option<String>, usize> = found.iter().enumerate().map(position).collect();
     found.sort_by_key(|seen| {
         let call = turn_of(&seen.approval.spec.request.gate.path).map(|(_, call)| call);
-        (places.get(&seen.approval.metadata.name).copied(), call)
+        (positions.get(&seen.approval.metadata.name).copied(), call)
     });
 }
 
 /// Renders the requests of one run: a line each, with the turn, the gates, the tool, the target and the arguments.
-fn calls(found: &[Seen], namespaces: bool, me: &Me, now: Moment, width: Option<usize>) -> String {
+fn render_calls(found: &[Seen], namespaces: bool, me: &Me, now: Moment, width: Option<usize>) -> String {
     let own = ["NAME", "TURN", "CALL", "GATE", "PHASE", "VOTES", "DEADLINE", "YOURS", "TOOL", "TARGET", "ARGUMENTS"];
     let headers: Vec<_> = namespaces.then_some("NAMESPACE").into_iter().chain(own).collect();
     let row = |seen: &Seen| {
@@ -194,45 +194,45 @@ fn calls(found: &[Seen], namespaces: bool, me: &Me, now: Moment, width: Option<u
             name(&seen.approval),
             turn,
             call,
-            gates(request),
+            gates_cell(request),
             seen.approval.status.as_ref().map(|status| status.phase).unwrap_or_default().name().to_owned(),
-            votes(&seen.approval),
+            votes_cell(&seen.approval),
             clock::distance(seen.approval.deadline(), now),
             if is_mine { "yes" } else { "no" }.to_owned(),
             cell(action.map(|action| &action.tool), 64),
             cell(action.and_then(|action| action.target.as_ref()), 60),
-            subject(request),
+            subject_cell(request),
         ];
         namespace.into_iter().chain(cells).collect()
     };
     let droppable = ["VOTES", "PHASE", "TARGET", "CALL", "TURN", "DEADLINE", "GATE"];
-    fitted(&headers, found.iter().map(row).collect(), width, &droppable)
+    fit(&headers, found.iter().map(row).collect(), width, &droppable)
 }
 
 /// Returns the gates of a request that ask, as a cell.
-fn gates(request: &ApprovalRequest) -> String {
+fn gates_cell(request: &ApprovalRequest) -> String {
     let asking: Vec<_> =
         request.action.iter().flat_map(|action| &action.gates).map(|gate| gate.name.as_str()).collect();
     one_line(&if asking.is_empty() { request.gate.name.clone() } else { asking.join(",") }, 60)
 }
 
 /// Returns the gates of a call, or the path of any other gate, as a cell.
-fn gate(request: &ApprovalRequest) -> String {
-    if action::call(request).is_some() { gates(request) } else { one_line(&request.gate.path, 80) }
+fn gate_cell(request: &ApprovalRequest) -> String {
+    if action::call(request).is_some() { gates_cell(request) } else { one_line(&request.gate.path, 80) }
 }
 
 /// Returns the request in a cell: a call with its arguments and prompt, the question of an agent, or the prompt.
-pub fn asked(request: &ApprovalRequest, most: usize) -> String {
+pub fn prompt_cell(request: &ApprovalRequest, most: usize) -> String {
     if let Some(call) = action::brief(request, LONGEST_CALL) {
         return one_line(&format!("{call}: {}", request.prompt), most + LONGEST_CALL);
     }
-    let question = request.form.iter().flat_map(|form| &form.questions).find_map(|one| one.question.as_deref());
+    let question = request.form.iter().flat_map(|form| &form.questions).find_map(|question| question.question.as_deref());
     one_line(question.filter(|_| is_question(request)).unwrap_or(&request.prompt), most)
 }
 
 /// Returns the beginning of the subject of a request: the arguments of a call, the first question of an agent, or the
 /// prompt.
-fn subject(request: &ApprovalRequest) -> String {
+fn subject_cell(request: &ApprovalRequest) -> String {
     let asked = request.form.iter().flat_map(|form| &form.questions).find_map(|question| question.question.as_deref());
     let arguments =
         request.reviews.as_ref().filter(|_| request.action.is_some()).map(|review| review.response.as_str());
@@ -244,16 +244,16 @@ fn subject(request: &ApprovalRequest) -> String {
 }
 
 /// Returns the sentence about an empty list. `hint`: the suggestion for a named run that does not exist.
-fn nothing(session: &Session, options: &List, me: &Me, hint: Option<String>) -> String {
+fn empty_sentence(session: &Session, options: &List, me: &Me, hint: Option<String>) -> String {
     if let Some((run, hint)) = options.run.as_ref().zip(hint) {
         let end = if hint.is_empty() { "." } else { &hint };
-        return format!("There is no workflow {} in {}{end}", one_line(run, 63), place(session, false));
+        return format!("There is no workflow {} in {}{end}", one_line(run, 63), namespaces_text(session, false));
     }
     if let Some(run) = &options.run {
-        return format!("No approvals of workflow {} are pending in {}.", one_line(run, 63), place(session, false));
+        return format!("No approvals of workflow {} are pending in {}.", one_line(run, 63), namespaces_text(session, false));
     }
     if options.all {
-        return format!("There are no approvals in {}.", place(session, options.all_namespaces));
+        return format!("There are no approvals in {}.", namespaces_text(session, options.all_namespaces));
     }
     nothing_waits(session, options.all_namespaces, me)
 }
@@ -263,11 +263,11 @@ pub fn nothing_waits(session: &Session, everywhere: bool, me: &Me) -> String {
     format!(
         "No approvals wait for {} in {} (--all lists those of others and those already decided).",
         one_line(&me.user, 253),
-        place(session, everywhere)
+        namespaces_text(session, everywhere)
     )
 }
 
-fn place(session: &Session, everywhere: bool) -> String {
+fn namespaces_text(session: &Session, everywhere: bool) -> String {
     if everywhere {
         return "any namespace".to_owned();
     }
@@ -276,17 +276,17 @@ fn place(session: &Session, everywhere: bool) -> String {
 }
 
 /// Renders the table. `width`: the columns of the terminal, if it must fit one.
-pub fn rows(found: &[Seen], namespaces: bool, wide: bool, now: Moment, width: Option<usize>) -> String {
+pub fn render_rows(found: &[Seen], namespaces: bool, wide: bool, now: Moment, width: Option<usize>) -> String {
     let mut headers = Vec::new();
     headers.extend(namespaces.then_some("NAMESPACE"));
     headers.extend(["NAME", "WORKFLOW", "GATE", "PHASE", "VOTES", "DEADLINE", "AGE"]);
     headers.extend(wide.then_some(["REQUESTER", "APPROVERS", "VERDICTS", "DIGEST"]).into_iter().flatten());
     headers.push("PROMPT");
-    let rows = found.iter().map(|seen| row(&seen.approval, namespaces, wide, now)).collect();
-    fitted(&headers, rows, width, &DROPPABLE)
+    let rows = found.iter().map(|seen| cells_of(&seen.approval, namespaces, wide, now)).collect();
+    fit(&headers, rows, width, &DROPPABLE)
 }
 
-fn row(approval: &Approval, namespaces: bool, wide: bool, now: Moment) -> Vec<String> {
+fn cells_of(approval: &Approval, namespaces: bool, wide: bool, now: Moment) -> Vec<String> {
     let request = &approval.spec.request;
     let mut cells = Vec::new();
     if namespaces {
@@ -298,9 +298,9 @@ fn row(approval: &Approval, namespaces: bool, wide: bool, now: Moment) -> Vec<St
     cells.extend([
         name(approval),
         one_line(&request.workflow.name, 63),
-        gate(request),
+        gate_cell(request),
         phase.name().to_owned(),
-        votes(approval),
+        votes_cell(approval),
         deadline,
         age.unwrap_or_default(),
     ]);
@@ -315,12 +315,12 @@ fn row(approval: &Approval, namespaces: bool, wide: bool, now: Moment) -> Vec<St
             format!("sha256:{}", request.digest.short(12)),
         ]);
     }
-    cells.push(asked(request, if wide { 120 } else { 48 }));
+    cells.push(prompt_cell(request, if wide { 120 } else { 48 }));
     cells
 }
 
 /// Returns the votes so far, and whether the gate asks again, as a cell.
-fn votes(approval: &Approval) -> String {
+fn votes_cell(approval: &Approval) -> String {
     let again = if approval.asks_again().is_some() { " (asked again)" } else { "" };
     format!("{}{again}", quorum::cell(approval))
 }
@@ -335,7 +335,7 @@ fn namespace(approval: &Approval) -> String {
     one_line(approval.metadata.namespace.as_deref().unwrap_or_default(), 63)
 }
 
-fn document(found: &[Seen]) -> serde_json::Value {
+fn list_document(found: &[Seen]) -> serde_json::Value {
     let items: Vec<_> = found.iter().map(|seen| &seen.raw).collect();
     serde_json::json!({"apiVersion": "v1", "kind": "List", "metadata": {"resourceVersion": ""}, "items": items})
 }
@@ -354,8 +354,8 @@ mod tests {
     }
 
     #[test]
-    fn the_table_looks_as_kubectls_does() {
-        let shown = rows(&[seen("Send this letter to ACME?")], false, false, sample::now(), None);
+    fn the_table_has_the_layout_of_kubectl() {
+        let shown = render_rows(&[seen("Send this letter to ACME?")], false, false, sample::now(), None);
         assert_eq!(
             shown,
             "NAME                            WORKFLOW      GATE     PHASE     VOTES   DEADLINE   AGE   PROMPT\n\
@@ -369,14 +369,14 @@ mod tests {
         let annotation =
             (signoff_api::names::ANNOTATION_ASKS_AGAIN.to_owned(), "refund-4711-review-1111111111".to_owned());
         again.approval.metadata.annotations = Some([annotation].into());
-        let shown = rows(&[again, seen("Send?")], false, false, sample::now(), None);
+        let shown = render_rows(&[again, seen("Send?")], false, false, sample::now(), None);
         let marked: Vec<_> = shown.lines().map(|line| line.contains("0/1 (asked again)")).collect();
         assert_eq!(marked, [false, true, false], "{shown}");
     }
 
     #[test]
     fn the_table_fits_a_narrow_terminal_and_keeps_names_whole() {
-        let shown = rows(&[seen("Send this letter to ACME?")], false, false, sample::now(), Some(80));
+        let shown = render_rows(&[seen("Send this letter to ACME?")], false, false, sample::now(), Some(80));
         assert_eq!(
             shown,
             "NAME                            GATE     PHASE     DEADLINE   PROMPT\n\
@@ -386,8 +386,8 @@ mod tests {
 
     #[test]
     fn a_call_is_listed_with_gates_tool_and_arguments_and_a_question_with_its_text() {
-        let of = |approval: Approval| Seen { raw: serde_json::to_value(&approval).unwrap(), approval };
-        let shown = rows(&[of(sample::call()), of(sample::question())], false, false, sample::now(), None);
+        let seen_of = |approval: Approval| Seen { raw: serde_json::to_value(&approval).unwrap(), approval };
+        let shown = render_rows(&[seen_of(sample::call()), seen_of(sample::question())], false, false, sample::now(), None);
         let lines: Vec<_> = shown.lines().collect();
         assert!(lines[1].contains("   money,guard   "), "{shown}");
         assert!(lines[1].ends_with("   refund amount=420 customer=ACME note=\"a…: May the refund be sent?"), "{shown}");
@@ -395,8 +395,8 @@ mod tests {
     }
 
     #[test]
-    fn the_wide_table_says_who_and_what() {
-        let shown = rows(&[seen("Send?")], true, true, sample::now(), None);
+    fn the_wide_table_has_requester_approvers_and_verdicts() {
+        let shown = render_rows(&[seen("Send?")], true, true, sample::now(), None);
         let lines: Vec<Vec<&str>> = shown
             .lines()
             .map(|line| line.split("   ").map(str::trim).filter(|cell| !cell.is_empty()).collect())
@@ -409,19 +409,19 @@ mod tests {
     }
 
     #[test]
-    fn the_calls_of_a_run_stand_by_turn_with_gates_and_arguments() {
-        let of = |approval: Approval| Seen { raw: serde_json::to_value(&approval).unwrap(), approval };
+    fn the_calls_of_a_run_are_sorted_by_turn() {
+        let seen_of = |approval: Approval| Seen { raw: serde_json::to_value(&approval).unwrap(), approval };
         let (mut call, mut question, mut gate) = (sample::call(), sample::question(), sample::approval());
         call.metadata.name = Some("r-handle-2".into());
         question.metadata.name = Some("r-handle-1".into());
         gate.metadata.name = Some("r-review-3".into());
-        let mut found = vec![of(gate), of(call.clone()), of(question)];
+        let mut found = vec![seen_of(gate), seen_of(call.clone()), seen_of(question)];
         call.metadata.name = Some("r-handle-4".into());
         call.spec.request.gate.path = "handle/.turn-2/.call-1/.gate".into();
         call.spec.request.reviews.as_mut().unwrap().response = "{\"note\":\"x\\nr-handle-5   done\\u001b[31m\"}".into();
-        found.push(of(call));
-        by_turn(&mut found);
-        let shown = calls(&found, false, &sample::me("alice@example.com", &[]), sample::now(), None);
+        found.push(seen_of(call));
+        sort_by_turn(&mut found);
+        let shown = render_calls(&found, false, &sample::me("alice@example.com", &[]), sample::now(), None);
         let expected = r#"NAME         TURN             CALL   GATE          PHASE     VOTES   DEADLINE   YOURS   TOOL        TARGET                              ARGUMENTS
 r-review-3   -                -      review        Pending   0/1     in 23h     yes     -           -                                   Send this letter to ACME?
 r-handle-4   handle/.turn-2   1      money,guard   Pending   0/1     in 23h     yes     refund      POST https://bank.example/refunds   {"note":"x\nr-handle-5   done\u001b[31m"}
@@ -432,8 +432,8 @@ r-handle-1   handle/.turn-1   1      questions     Pending   0/1     in 23h     
     }
 
     #[test]
-    fn calls_of_runs_with_one_name_do_not_stand_as_one_turn() {
-        let of = |namespace: &str, uid: &str, call: i32| {
+    fn calls_of_runs_with_one_name_are_separate_turns() {
+        let seen_of = |namespace: &str, uid: &str, call: i32| {
             let mut approval = sample::call();
             approval.metadata.name = Some(format!("{namespace}-{call}"));
             approval.metadata.namespace = Some(namespace.to_owned());
@@ -441,9 +441,9 @@ r-handle-1   handle/.turn-1   1      questions     Pending   0/1     in 23h     
             approval.spec.request.gate.path = format!("handle/.turn-1/.call-{call}/.gate");
             Seen { raw: serde_json::to_value(&approval).unwrap(), approval }
         };
-        let mut found = vec![of("dev", "1", 2), of("prod", "2", 1), of("dev", "1", 1)];
-        by_turn(&mut found);
-        let shown = calls(&found, true, &sample::me("alice@example.com", &[]), sample::now(), None);
+        let mut found = vec![seen_of("dev", "1", 2), seen_of("prod", "2", 1), seen_of("dev", "1", 1)];
+        sort_by_turn(&mut found);
+        let shown = render_calls(&found, true, &sample::me("alice@example.com", &[]), sample::now(), None);
         let cells: Vec<Vec<_>> = shown.lines().map(|line| line.split_whitespace().take(2).collect()).collect();
         assert_eq!(cells, [["NAMESPACE", "NAME"], ["dev", "dev-1"], ["dev", "dev-2"], ["prod", "prod-1"]]);
     }
@@ -455,7 +455,7 @@ r-handle-1   handle/.turn-1   1      questions     Pending   0/1     in 23h     
         hostile.approval.metadata.namespace = Some("prod\u{1b}[31m\u{202e}".into());
         let me = sample::me("alice@example.com", &[]);
         let found = [hostile];
-        for shown in [rows(&found, true, false, sample::now(), None), calls(&found, true, &me, sample::now(), None)] {
+        for shown in [render_rows(&found, true, false, sample::now(), None), render_calls(&found, true, &me, sample::now(), None)] {
             assert_eq!(shown.lines().count(), 2, "{shown}");
             assert!(shown.contains("prod[31m⟨U+202E⟩   x[2J fake   ") && !shown.contains('\u{1b}'), "{shown}");
         }
@@ -463,7 +463,7 @@ r-handle-1   handle/.turn-1   1      questions     Pending   0/1     in 23h     
 
     #[test]
     fn a_hostile_prompt_makes_no_second_row_and_no_colour() {
-        let shown = rows(&[seen("x\nfake-row   done\u{1b}[31m\u{202e}")], false, false, sample::now(), None);
+        let shown = render_rows(&[seen("x\nfake-row   done\u{1b}[31m\u{202e}")], false, false, sample::now(), None);
         assert_eq!(shown.lines().count(), 2);
         assert!(shown.contains("x fake-row   done[31m⟨U+202E⟩") && !shown.contains('\u{1b}'));
     }

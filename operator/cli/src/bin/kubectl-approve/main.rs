@@ -44,7 +44,7 @@ async fn main() -> ExitCode {
     if completion::answer_shell(&words) {
         return ExitCode::SUCCESS;
     }
-    match run(parsed(&words)).await {
+    match run(parse_arguments(&words)).await {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             // The text of a `Failure` already has a prefix.
@@ -55,8 +55,8 @@ async fn main() -> ExitCode {
     }
 }
 
-/// Parses the command line. An invalid one ends the process, with a suggestion for a mistyped subcommand.
-fn parsed(words: &[OsString]) -> Arguments {
+/// Parses the command line. An invalid command line ends the process, with a suggestion for a mistyped subcommand.
+fn parse_arguments(words: &[OsString]) -> Arguments {
     let matches = args::command().try_get_matches_from(words);
     let typed = matches.and_then(|matches| Arguments::from_arg_matches(&matches));
     typed.unwrap_or_else(|error| match args::mistyped(words, &error) {
@@ -75,56 +75,56 @@ async fn run(typed: Arguments) -> anyhow::Result<()> {
         let backup = typed.command.as_ref().and_then(Command::backup);
         return match runs::run(&session, verb, names, yes, backup).await {
             Ok(()) => Ok(()),
-            Err(failure) => Err(names::explained_run(&session, names, failure).await.into()),
+            Err(failure) => Err(names::explain_run(&session, names, failure).await.into()),
         };
     }
     let text = match typed.command {
         Some(Command::List(options)) if options.web.web.is_some() => {
             let path = match &options.run {
-                Some(run) => web_page::path(&session, 'w', run)?,
-                None => web_page::inbox(&typed.connection.namespace)?,
+                Some(run) => web_page::page_path(&session, 'w', run)?,
+                None => web_page::inbox_path(&typed.connection.namespace)?,
             };
             web_page::open(&options.web, &path)?
         }
         Some(Command::Status(args)) if args.web.web.is_some() => {
-            web_page::open(&args.web, &web_page::path(&session, 'w', &args.name)?)?
+            web_page::open(&args.web, &web_page::page_path(&session, 'w', &args.name)?)?
         }
         Some(Command::List(options)) if options.watch => return Ok(list::watch::watch(&session, &options).await?),
         Some(Command::Status(args)) => {
             return match status::status(&session, &args).await {
                 Ok(()) => Ok(()),
                 Err(failure) => {
-                    Err(names::explained_run(&session, std::slice::from_ref(&args.name), failure).await.into())
+                    Err(names::explain_run(&session, std::slice::from_ref(&args.name), failure).await.into())
                 }
             };
         }
         Some(Command::List(options)) => list::list(&session, &options).await?,
         Some(Command::Show(mut options)) => {
-            options.name = names::full(&session, &options.name, Short::Everywhere).await?;
+            options.name = names::expand(&session, &options.name, Short::Everywhere).await?;
             if options.web.web.is_some() {
-                let path = web_page::path(&session, 'a', &options.name)?;
+                let path = web_page::page_path(&session, 'a', &options.name)?;
                 terminal::print(&web_page::open(&options.web, &path)?)?;
                 return Ok(());
             }
             match show::show(&session, &options).await {
                 Ok(page) => page,
-                Err(failure) => return Err(names::explained(&session, &options.name, failure).await.into()),
+                Err(failure) => return Err(names::explain(&session, &options.name, failure).await.into()),
             }
         }
         Some(Command::Doctor(mut options)) => {
             if let Some(Named::Approval(name)) = &mut options.name {
-                *name = names::full(&session, name, Short::Everywhere).await?;
+                *name = names::expand(&session, name, Short::Everywhere).await?;
             }
-            let found = doctor::doctor(&session, &options, !typed.connection.namespace.is_empty()).await;
-            terminal::print(&options.output.document(&found.facts())?.unwrap_or_else(|| found.page.clone()))?;
-            return found.problem.map_or(Ok(()), |problem| Err(problem.into()));
+            let report = doctor::doctor(&session, &options, !typed.connection.namespace.is_empty()).await;
+            terminal::print(&options.output.document(&report.facts())?.unwrap_or_else(|| report.page.clone()))?;
+            return report.problem.map_or(Ok(()), |problem| Err(problem.into()));
         }
         Some(Command::Whoami(options)) => whoami::whoami(&session, &options.output).await?,
         Some(Command::Version(output)) => version::version(&session, output).await?,
         Some(command) => return decide::decide_all(&session, command.decisions()).await,
         None => {
             let hint = typed.name.as_deref().map(args::did_you_mean).unwrap_or_default();
-            return decide::bare(session, typed.name, typed.common).await.map_err(|error| with_hint(error, &hint));
+            return decide::choose_and_approve(session, typed.name, typed.common).await.map_err(|error| with_hint(error, &hint));
         }
     };
     terminal::print(&text)?;

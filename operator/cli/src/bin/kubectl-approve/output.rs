@@ -108,7 +108,7 @@ impl FromStr for Format {
             ("jsonpath", Some(template)) if !template.is_empty() => Template::parse(template).map(Self::JsonPath),
             ("jsonpath", _) => Err("a template is missing; write jsonpath={.metadata.name}".to_owned()),
             ("custom-columns", Some(columns)) if !columns.is_empty() => {
-                columns.split(',').map(column).collect::<Result<_, _>>().map(Self::CustomColumns)
+                columns.split(',').map(parse_column).collect::<Result<_, _>>().map(Self::CustomColumns)
             }
             ("custom-columns", _) => {
                 Err("columns are missing; write custom-columns=NAME:.metadata.name,GATE:.spec.request.gate.path"
@@ -122,7 +122,7 @@ impl FromStr for Format {
     }
 }
 
-fn column(text: &str) -> Result<Column, String> {
+fn parse_column(text: &str) -> Result<Column, String> {
     let (header, path) = text
         .split_once(':')
         .filter(|(header, path)| !header.is_empty() && !path.is_empty())
@@ -137,15 +137,15 @@ impl OutputArgs {
     /// The document cannot be written in this format.
     pub fn document(&self, mut document: Value) -> Result<Option<String>, Failure> {
         if !self.show_managed_fields {
-            items_mut(&mut document).into_iter().for_each(without_managed_fields);
+            items_mut(&mut document).into_iter().for_each(remove_managed_fields);
         }
         Ok(Some(match &self.output {
             None | Some(Format::Wide) => return Ok(None),
             Some(Format::Json) => json(&document)?,
             Some(Format::Yaml) => yaml(&document)?,
-            Some(Format::Name) => items(&document).into_iter().map(name).collect::<Result<_, _>>()?,
-            Some(Format::JsonPath(template)) => exact(template.render(&document), terminal::is_shown()),
-            Some(Format::CustomColumns(columns)) => self.table(custom(columns, &document)),
+            Some(Format::Name) => items(&document).into_iter().map(render_name).collect::<Result<_, _>>()?,
+            Some(Format::JsonPath(template)) => escape_for_terminal(template.render(&document), terminal::is_stdout_terminal()),
+            Some(Format::CustomColumns(columns)) => self.table(render_columns(columns, &document)),
         }))
     }
 
@@ -173,18 +173,18 @@ fn items_mut(document: &mut Value) -> Vec<&mut Value> {
     vec![document]
 }
 
-fn without_managed_fields(object: &mut Value) {
+fn remove_managed_fields(object: &mut Value) {
     if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
         metadata.shift_remove("managedFields");
     }
 }
 
 /// Returns the exact text for programs. For a terminal, escapes characters that move the cursor or hide text.
-fn exact(text: String, is_shown: bool) -> String {
-    if is_shown { display(&text, usize::MAX) } else { text }
+fn escape_for_terminal(text: String, is_terminal: bool) -> String {
+    if is_terminal { display(&text, usize::MAX) } else { text }
 }
 
-fn name(object: &Value) -> Result<String, Failure> {
+fn render_name(object: &Value) -> Result<String, Failure> {
     let kind = object["kind"].as_str().unwrap_or_default().to_lowercase();
     let group = object["apiVersion"].as_str().and_then(|version| version.split_once('/')).map(|(group, _)| group);
     match (object["metadata"]["name"].as_str(), group) {
@@ -193,14 +193,14 @@ fn name(object: &Value) -> Result<String, Failure> {
     }
 }
 
-fn custom(columns: &[Column], document: &Value) -> String {
+fn render_columns(columns: &[Column], document: &Value) -> String {
     let headers: Vec<_> = columns.iter().map(|column| one_line(&column.header, 253)).collect();
     let headers: Vec<_> = headers.iter().map(String::as_str).collect();
-    let row = |object: &Value| columns.iter().map(|column| cell(column, object)).collect();
+    let row = |object: &Value| columns.iter().map(|column| render_cell(column, object)).collect();
     table(&headers, items(document).into_iter().map(row).collect())
 }
 
-fn cell(column: &Column, object: &Value) -> String {
+fn render_cell(column: &Column, object: &Value) -> String {
     let values: Vec<_> = column.path.values(object, object).into_iter().map(plain).collect();
     if values.is_empty() { "<none>".to_owned() } else { one_line(&values.join(","), LONGEST_CELL) }
 }
@@ -232,7 +232,7 @@ mod tests {
         json!({"apiVersion": "v1", "kind": "List", "metadata": {"resourceVersion": ""}, "items": [approval]})
     }
 
-    fn printed(format: &str, document: Value) -> String {
+    fn render(format: &str, document: Value) -> String {
         let args = OutputArgs { output: Some(format.parse().unwrap()), ..OutputArgs::default() };
         args.document(document).unwrap().unwrap()
     }
@@ -240,14 +240,14 @@ mod tests {
     #[test]
     fn every_format_prints_a_list_and_an_object() {
         let object = list("Send?")["items"][0].clone();
-        assert_eq!(printed("name", list("Send?")), "approval.signoff.dev/a-1\n");
-        assert_eq!(printed("name", object.clone()), "approval.signoff.dev/a-1\n");
-        assert_eq!(printed("jsonpath={.items[*].metadata.name}", list("Send?")), "a-1");
-        assert_eq!(printed("jsonpath={.metadata.name}", object.clone()), "a-1");
+        assert_eq!(render("name", list("Send?")), "approval.signoff.dev/a-1\n");
+        assert_eq!(render("name", object.clone()), "approval.signoff.dev/a-1\n");
+        assert_eq!(render("jsonpath={.items[*].metadata.name}", list("Send?")), "a-1");
+        assert_eq!(render("jsonpath={.metadata.name}", object.clone()), "a-1");
         let columns = "custom-columns=NAME:.metadata.name,ASKS:.spec.request.prompt,NOT:.spec.nothing";
-        assert_eq!(printed(columns, list("Send?")), "NAME   ASKS    NOT\na-1    Send?   <none>\n");
-        assert_eq!(printed(columns, object), "NAME   ASKS    NOT\na-1    Send?   <none>\n");
-        assert!(printed("yaml", list("Send?")).starts_with("apiVersion: v1\nkind: List\n"));
+        assert_eq!(render(columns, list("Send?")), "NAME   ASKS    NOT\na-1    Send?   <none>\n");
+        assert_eq!(render(columns, object), "NAME   ASKS    NOT\na-1    Send?   <none>\n");
+        assert!(render("yaml", list("Send?")).starts_with("apiVersion: v1\nkind: List\n"));
         let wide = OutputArgs { output: Some(Format::Wide), ..OutputArgs::default() };
         assert_eq!(wide.document(list("Send?")).unwrap(), None);
     }
@@ -269,14 +269,14 @@ mod tests {
     #[test]
     fn managed_fields_are_printed_only_on_demand() {
         for format in ["json", "yaml"] {
-            assert!(!printed(format, list("Send?")).contains("managedFields"));
+            assert!(!render(format, list("Send?")).contains("managedFields"));
             let args = OutputArgs { output: format.parse().ok(), show_managed_fields: true, ..OutputArgs::default() };
             assert!(args.document(list("Send?")).unwrap().unwrap().contains("managedFields"));
         }
     }
 
     #[test]
-    fn headers_are_left_out_on_demand() {
+    fn headers_are_dropped_on_demand() {
         let args = OutputArgs {
             no_headers: true,
             output: "custom-columns=N:.metadata.name".parse().ok(),
@@ -290,16 +290,16 @@ mod tests {
     fn machine_readable_formats_keep_the_object_and_hide_nothing() {
         let hostile = "a\u{202e}b\u{9b}c\nfake";
         let mut expected = list(hostile);
-        without_managed_fields(&mut expected["items"][0]);
+        remove_managed_fields(&mut expected["items"][0]);
         for format in ["json", "yaml"] {
-            let text = printed(format, list(hostile));
+            let text = render(format, list(hostile));
             assert!(!hides(&text), "{text}");
             assert_eq!(serde_saphyr::from_str::<Value>(&text).unwrap(), expected);
         }
-        let row = printed("custom-columns=ASKS:.spec.request.prompt", list(hostile));
+        let row = render("custom-columns=ASKS:.spec.request.prompt", list(hostile));
         assert!(row.lines().count() == 2 && !hides(&row), "{row}");
-        assert!(!hides(&exact(hostile.to_owned(), true)));
-        assert_eq!(exact(hostile.to_owned(), false), hostile);
+        assert!(!hides(&escape_for_terminal(hostile.to_owned(), true)));
+        assert_eq!(escape_for_terminal(hostile.to_owned(), false), hostile);
     }
 
     #[test]

@@ -35,13 +35,13 @@ pub async fn run(
 ) -> Result<(), Failure> {
     let api = api(session);
     let backup = backup.map(backup::read).transpose()?;
-    let mut doomed = Vec::new();
+    let mut to_delete = Vec::new();
     if verb == RunVerb::Delete {
         for name in names {
-            doomed.push(api.get(name).await.map_err(|error| session.explain(error))?);
+            to_delete.push(api.get(name).await.map_err(|error| session.explain(error))?);
         }
     }
-    if verb.is_final() && !yes && terminal::is_manned() {
+    if verb.is_final() && !yes && terminal::is_stdin_terminal() {
         if !terminal::can_ask() {
             return Err(Failure::Refused(
                 "standard error is not a terminal, so there is no confirmation: use --yes, or do not redirect it"
@@ -52,9 +52,9 @@ pub async fn run(
             return Err(Failure::Unchanged);
         }
     }
-    let mut doomed = doomed.into_iter();
+    let mut to_delete = to_delete.into_iter();
     for name in names {
-        let line = match doomed.next() {
+        let line = match to_delete.next() {
             Some(run) => delete(session, &api, name, &run).await?,
             None => apply(session, &api, verb, name, backup.as_deref()).await?,
         };
@@ -83,15 +83,15 @@ fn resource(name: &str) -> String {
     format!("workflow.signoff.dev/{}", one_line(name, 253))
 }
 
-/// Deletes this run. Another run that has taken its name stays.
+/// Deletes exactly this run. A newer run with the same name is not deleted.
 async fn delete(
     session: &Session,
     api: &Api<DynamicObject>,
     name: &str,
     run: &DynamicObject,
 ) -> Result<String, Failure> {
-    match api.delete(name, &of_run(run)).await {
-        Ok(answer) => Ok(answer.left().as_ref().map_or_else(|| format!("{} deleted", resource(name)), deleted)),
+    match api.delete(name, &delete_options(run)).await {
+        Ok(answer) => Ok(answer.left().as_ref().map_or_else(|| format!("{} deleted", resource(name)), deletion_line)),
         Err(kube::Error::Api(status)) if status.code == 409 => Err(Failure::Refused(format!(
             "{}: another run has this name since the command read it ({}); run the command again",
             resource(name),
@@ -102,7 +102,7 @@ async fn delete(
 }
 
 /// Returns the line about a run whose deletion has begun. A finalizer of another program can hold it.
-fn deleted(run: &DynamicObject) -> String {
+fn deletion_line(run: &DynamicObject) -> String {
     let resource = resource(run.metadata.name.as_deref().unwrap_or_default());
     match deletion(&run.metadata).filter(|_| run.metadata.finalizers.iter().flatten().next().is_some()) {
         Some(held) => format!("{resource} is {held}"),
@@ -111,7 +111,7 @@ fn deleted(run: &DynamicObject) -> String {
 }
 
 /// Returns the options that delete exactly this run, by its UID and in any state.
-fn of_run(run: &DynamicObject) -> DeleteParams {
+fn delete_options(run: &DynamicObject) -> DeleteParams {
     DeleteParams {
         preconditions: Some(Preconditions { uid: run.metadata.uid.clone(), resource_version: None }),
         ..DeleteParams::default()
@@ -139,7 +139,7 @@ async fn apply(
         RunVerb::Rerun { despite_unknown } => {
             check_repetition(session, name, despite_unknown, backup).await?;
             let (old, me) = (api.get(name).await.map_err(explain)?, session.me().await?);
-            let copy = copy(&old, &me).map_err(not_copied)?;
+            let copy = copy(&old, &me).map_err(copy_failure)?;
             let options = PostParams { field_manager: Some(MANAGER.into()), ..PostParams::default() };
             let created = api.create(&options, &copy).await.map_err(explain)?;
             let new = created.metadata.name.unwrap_or_default();
@@ -150,7 +150,7 @@ async fn apply(
     };
     let run = api.get(name).await.map_err(explain)?;
     if let Some(refused) = change.refusal(&run) {
-        return Err(Failure::Refused(format!("{resource} {refused}{}", way_on(refused))));
+        return Err(Failure::Refused(format!("{resource} {refused}{}", remedy(refused))));
     }
     if change.is_done(&run) {
         return Ok(format!("{resource} unchanged ({} already)", change.done()));
@@ -161,7 +161,7 @@ async fn apply(
 }
 
 /// Returns the end of a refusal: how the user can continue.
-fn way_on(why: Ineffective) -> &'static str {
+fn remedy(why: Ineffective) -> &'static str {
     match why {
         Ineffective::Ended(_) => ": status says how to go on",
         Ineffective::Restored => ": cancel it, or run it again (rerun)",
@@ -169,7 +169,7 @@ fn way_on(why: Ineffective) -> &'static str {
     }
 }
 
-fn not_copied(why: NotCopied) -> Failure {
+fn copy_failure(why: NotCopied) -> Failure {
     match why {
         NotCopied::TooManyRequesters(_) => Failure::Refused(why.to_string()),
         NotCopied::NoSpec(_) | NotCopied::Invalid { .. } => Failure::Other(why.to_string()),
@@ -187,7 +187,7 @@ async fn check_repetition(
     despite_unknown: bool,
     backup: Option<&[Workflow]>,
 ) -> Result<(), Failure> {
-    let mut run = fetch::workflow(session, name).await?;
+    let mut run = fetch::fetch_workflow(session, name).await?;
     let repetition = match backup {
         Some(_) if !run.is_restored() => {
             let why = "is not a copy from a backup, so its own status says what it has done: remove --backup";
@@ -201,7 +201,7 @@ async fn check_repetition(
         }
         None if run.spec.restored == Some(true) => Repetition::of_restored(None),
         None => {
-            fetch::complete(session, &mut run, &mut fetch::Segments::new()).await;
+            fetch::restore_segments(session, &mut run, &mut fetch::Segments::new()).await;
             if run.is_restored() {
                 // The run was restored together with its status.
                 terminal::note(BACKUP_ENDS);
@@ -240,20 +240,20 @@ mod tests {
     #[test]
     fn a_run_is_deleted_by_its_uid_in_any_state() {
         let run = object(&json!({"name": "r", "uid": "u", "resourceVersion": "7"}), &json!({}), &Value::Null);
-        let options = serde_json::to_value(of_run(&run)).unwrap();
+        let options = serde_json::to_value(delete_options(&run)).unwrap();
         assert_eq!(options["preconditions"], json!({"uid": "u"}));
     }
 
     #[test]
-    fn a_run_that_a_finalizer_holds_is_being_deleted_and_no_other() {
-        let of = |finalizers: Value| {
+    fn only_a_run_with_a_finalizer_is_reported_as_being_deleted() {
+        let line = |finalizers: Value| {
             let metadata = json!({"name": "r", "deletionTimestamp": "2026-11-22T09:30:00Z", "finalizers": finalizers});
-            deleted(&object(&metadata, &json!({}), &Value::Null))
+            deletion_line(&object(&metadata, &json!({}), &Value::Null))
         };
         assert_eq!(
-            of(json!(["other.example/hold"])),
+            line(json!(["other.example/hold"])),
             "workflow.signoff.dev/r is being deleted, held by other.example/hold"
         );
-        assert_eq!(of(json!([])), "workflow.signoff.dev/r deleted");
+        assert_eq!(line(json!([])), "workflow.signoff.dev/r deleted");
     }
 }

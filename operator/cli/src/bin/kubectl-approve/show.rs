@@ -7,6 +7,7 @@ mod colour;
 mod next;
 mod texts;
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use serde_json::Value;
 use signoff_api::{
     Approval, ApprovalRequest, ApprovalStatus, Moment, Verdict,
@@ -38,7 +39,7 @@ use crate::{
     error::Failure,
 };
 
-use colour::painted;
+use colour::paint;
 
 /// The longest text of others on the page.
 const LONGEST: usize = 20_000;
@@ -56,20 +57,20 @@ pub async fn show(session: &Session, Show { name, full, output, .. }: &Show) -> 
     // The conditions of the run, and not of its gates, tell whether decisions are honoured.
     let run = session.run(&seen.approval.spec.request.workflow.name).await;
     let status = seen.approval.status.get_or_insert_default();
-    let said = run.conditions.iter().filter(|said| [GUARDED, FOREIGN_MUTATION].contains(&said.type_.as_str()));
-    status.conditions.extend(said.cloned());
+    let own = |condition: &&Condition| [GUARDED, FOREIGN_MUTATION].contains(&condition.type_.as_str());
+    status.conditions.extend(run.conditions.iter().filter(own).cloned());
     let now = clock::now();
     let is_uncounted = decisions::is_uncounted(&seen.approval, &me);
     let silence = if is_uncounted { operator_silence(session).await } else { None };
     let next = match silence {
         Some(silence) => format!("{:<14}the run waits until an operator counts your decision: {silence}\n", "Next:"),
         None if is_uncounted => format!("{:<14}the run waits until the operator counts your decision\n", "Next:"),
-        None => next::next(&seen.approval, &me, &run, now, &session.call),
+        None => next::next_lines(&seen.approval, &me, &run, now, &session.call),
     };
-    let originals = originals(session, &seen.approval).await;
+    let originals = fetch_originals(session, &seen.approval).await;
     let void = void_votes(session, &seen.approval, &me).await;
-    let page = page(&seen, &me, now, (whole.as_ref(), &originals), &session.call) + &void + &next;
-    Ok(painted(&page, terminal::style()))
+    let page = render_page(&seen, &me, now, (whole.as_ref(), &originals), &session.call) + &void + &next;
+    Ok(paint(&page, terminal::style()))
 }
 
 /// Returns the lines about votes that are void because the gate asks again.
@@ -83,20 +84,20 @@ async fn void_votes(session: &Session, approval: &Approval, me: &Me) -> String {
 
 /// Renders the page with the texts that the request itself holds and the changes of people, in the colours of standard
 /// error.
-pub async fn page_of(session: &Session, seen: &Seen, me: &Me) -> String {
-    let originals = originals(session, &seen.approval).await;
+pub async fn fetch_page(session: &Session, seen: &Seen, me: &Me) -> String {
+    let originals = fetch_originals(session, &seen.approval).await;
     let void = void_votes(session, &seen.approval, me).await;
-    painted(&(page(seen, me, clock::now(), (None, &originals), &session.call) + &void), terminal::note_style())
+    paint(&(render_page(seen, me, clock::now(), (None, &originals), &session.call) + &void), terminal::note_style())
 }
 
 /// Fetches the text before each change of people.
-async fn originals(session: &Session, approval: &Approval) -> Vec<Result<String, String>> {
+async fn fetch_originals(session: &Session, approval: &Approval) -> Vec<Result<String, String>> {
     edits::originals(session.raw(), &session.namespace, approval).await
 }
 
 /// Renders the page. `whole`: the fetched whole texts, if any. `originals`: the text before each change of people.
 /// `call`: the flags that suggested commands repeat.
-pub fn page(
+pub fn render_page(
     seen: &Seen,
     me: &Me,
     now: Moment,
@@ -112,8 +113,8 @@ pub fn page(
         // The first line of the prompt says that an answer approves nothing, so the prompt comes first.
         page.text = format!("{}:\n{}\n", action::ASKS, fenced(&request.prompt, LONGEST));
     }
-    facts(&mut page, seen, now);
-    warnings(&mut page, &status);
+    add_facts(&mut page, seen, now);
+    add_warnings(&mut page, &status);
     let (mut texts, command) = (Vec::new(), call.show_full(approval));
     texts.extend(texts::reviewed(request, whole, &command));
     texts.extend(texts::changes(request, whole, originals));
@@ -140,7 +141,7 @@ pub fn page(
         } else {
             format!("Answer {}", one_line(&question.id, 63))
         };
-        page.section(&title, &form(request, question));
+        page.section(&title, &render_form(request, question));
     }
     let effects = outcome::effects(request, &status);
     if !effects.is_empty() && !status.phase.is_end() {
@@ -148,9 +149,9 @@ pub fn page(
         page.section("Each verdict", &lines.collect::<String>());
     }
     if !approval.spec.decisions.is_empty() {
-        page.section("Decisions", &decisions(approval, &status, now));
+        page.section("Decisions", &render_decisions(approval, &status, now));
     }
-    outcome(&mut page, &status, now);
+    add_outcome(&mut page, &status, now);
     if let Some(words) = action::says(request) {
         page.section(action::SAYS, &fenced(words, LONGEST));
     }
@@ -179,7 +180,7 @@ impl Page {
     }
 }
 
-fn facts(page: &mut Page, seen: &Seen, now: Moment) {
+fn add_facts(page: &mut Page, seen: &Seen, now: Moment) {
     let approval = &seen.approval;
     let request = &approval.spec.request;
     let status = approval.status.clone().unwrap_or_default();
@@ -204,12 +205,12 @@ fn facts(page: &mut Page, seen: &Seen, now: Moment) {
     if request.quorums.is_empty() {
         page.fact("Quorum", "none: it cannot be decided");
     }
-    for (at, one) in quorum::lines(approval).iter().enumerate() {
-        page.fact(if at == 0 { "Quorum" } else { "And" }, one);
+    for (index, line) in quorum::lines(approval).iter().enumerate() {
+        page.fact(if index == 0 { "Quorum" } else { "And" }, line);
     }
-    for by in &request.required_by {
-        page.fact("Required by", &format!("{}:", one_line(&by.source, 253)));
-        for rule in &by.rules {
+    for policy in &request.required_by {
+        page.fact("Required by", &format!("{}:", one_line(&policy.source, 253)));
+        for rule in &policy.rules {
             page.text.push_str(&format!("{:<14}- {}\n", "", one_line(rule, 512)));
         }
     }
@@ -236,13 +237,13 @@ fn names(verdicts: &[Verdict]) -> String {
     verdicts.iter().copied().map(Verdict::name).collect::<Vec<_>>().join(", ")
 }
 
-fn warnings(page: &mut Page, status: &ApprovalStatus) {
+fn add_warnings(page: &mut Page, status: &ApprovalStatus) {
     for (label, text) in request::warnings(status) {
         page.fact(label, &text);
     }
 }
 
-fn form(request: &ApprovalRequest, question: &Question) -> String {
+fn render_form(request: &ApprovalRequest, question: &Question) -> String {
     let mut body = question.question.as_ref().map(|text| fenced(text, LONGEST)).unwrap_or_default();
     let rows: Vec<_> = question
         .options
@@ -262,7 +263,7 @@ fn form(request: &ApprovalRequest, question: &Question) -> String {
     body
 }
 
-fn decisions(approval: &Approval, status: &ApprovalStatus, now: Moment) -> String {
+fn render_decisions(approval: &Approval, status: &ApprovalStatus, now: Moment) -> String {
     let rows = approval
         .spec
         .decisions
@@ -279,7 +280,7 @@ fn decisions(approval: &Approval, status: &ApprovalStatus, now: Moment) -> Strin
     table(&["  BY", "VERDICT", "STATE", "WORDS"], rows)
 }
 
-fn outcome(page: &mut Page, status: &ApprovalStatus, now: Moment) {
+fn add_outcome(page: &mut Page, status: &ApprovalStatus, now: Moment) {
     let Some(outcome) = &status.outcome else { return };
     page.gap();
     page.fact("Outcome", &decisions::outcome(outcome, now));

@@ -21,23 +21,23 @@ use fetch::{RunState, Segments};
 /// read.
 pub async fn status(session: &Session, args: &StatusArgs) -> Result<(), Failure> {
     if args.output.facts.is_some() {
-        let document = args.output.document(&facts::facts(session, &args.name).await?)?;
+        let document = args.output.document(&facts::fetch_facts(session, &args.name).await?)?;
         return terminal::print(&document.unwrap_or_default()).map_err(|error| Failure::Other(error.to_string()));
     }
     let mut segments = Segments::default();
-    let state = fetch::fetch(session, &args.name, &mut segments).await?;
+    let state = fetch::fetch_run(session, &args.name, &mut segments).await?;
     if args.watch {
         return watch::watch(session, args, state, segments).await;
     }
-    terminal::print(&page(&state, &session.call, style(args))).map_err(|error| Failure::Other(error.to_string()))
+    terminal::print(&render_page(&state, &session.call, page_style(args))).map_err(|error| Failure::Other(error.to_string()))
 }
 
-fn style(args: &StatusArgs) -> Style {
+fn page_style(args: &StatusArgs) -> Style {
     let style = terminal::style();
     if args.all { Style { fold_above: None, ..style } } else { style }
 }
 
-fn page(state: &RunState, call: &CallFlags, style: Style) -> String {
+fn render_page(state: &RunState, call: &CallFlags, style: Style) -> String {
     let now = clock::now();
-    render(&state.workflow, &state.approvals, now, style) + &next::next(state, call)
+    render(&state.workflow, &state.approvals, now, style) + &next::next_commands(state, call)
 }

@@ -17,7 +17,7 @@ const VARIABLE: &str = "SIGNOFF_WEB";
 ///
 /// # Errors
 /// The name or the namespace is not the name of an object.
-pub fn path(session: &Session, kind: char, name: &str) -> Result<String, Failure> {
+pub fn page_path(session: &Session, kind: char, name: &str) -> Result<String, Failure> {
     let namespace = &session.namespace;
     match [namespace.as_str(), name].into_iter().find(|name| !names::is_object(name)) {
         Some(name) => Err(Failure::Usage(format!("{} is not a name", one_line(name, 253)))),
@@ -29,7 +29,7 @@ pub fn path(session: &Session, kind: char, name: &str) -> Result<String, Failure
 ///
 /// # Errors
 /// Several namespaces are named: a page shows one or all.
-pub fn inbox(named: &[String]) -> Result<String, Failure> {
+pub fn inbox_path(named: &[String]) -> Result<String, Failure> {
     match named {
         [] => Ok("/".to_owned()),
         [namespace] if names::is_object(namespace) => Ok(format!("/?namespace={namespace}")),
@@ -44,16 +44,16 @@ pub fn inbox(named: &[String]) -> Result<String, Failure> {
 /// The address of the inbox is missing or invalid.
 pub fn open(args: &WebArgs, path: &str) -> Result<String, Failure> {
     let given = args.web.clone().filter(|given| !given.is_empty());
-    let address = address(given.or_else(|| std::env::var(VARIABLE).ok()), path)?;
-    if terminal::is_shown()
-        && let Err(why) = launch(&browser(), &address)
+    let address = page_address(given.or_else(|| std::env::var(VARIABLE).ok()), path)?;
+    if terminal::is_stdout_terminal()
+        && let Err(why) = launch(&find_browser(), &address)
     {
         terminal::note(&format!("No browser was opened: {why}. The address of the page:"));
     }
     Ok(address + "\n")
 }
 
-fn address(inbox: Option<String>, path: &str) -> Result<String, Failure> {
+fn page_address(inbox: Option<String>, path: &str) -> Result<String, Failure> {
     let inbox = inbox.filter(|inbox| !inbox.is_empty()).ok_or_else(|| {
         Failure::Usage(format!("the address of the inbox is not known: write --web=URL, or set {VARIABLE}"))
     })?;
@@ -86,7 +86,7 @@ fn launch(words: &str, address: &str) -> Result<(), String> {
 }
 
 /// Returns the program that opens addresses, with its arguments. Empty if there is no screen.
-fn browser() -> String {
+fn find_browser() -> String {
     let set = |name: &str| std::env::var(name).ok().filter(|value| !value.trim().is_empty());
     let usual = || match cfg!(target_os = "macos") {
         true => Some("open".to_owned()),
@@ -102,10 +102,10 @@ mod tests {
 
     #[test]
     fn the_address_is_that_of_the_inbox_with_the_path_of_the_page() {
-        let of = |inbox: &str| address(Some(inbox.to_owned()), "/n/finance/a/refund-1");
-        assert_eq!(of("https://signoff.example.com/").unwrap(), "https://signoff.example.com/n/finance/a/refund-1");
-        assert_eq!(of("http://localhost:8081").unwrap(), "http://localhost:8081/n/finance/a/refund-1");
-        assert_eq!(of("http://[::1]:8081").unwrap(), "http://[::1]:8081/n/finance/a/refund-1");
+        let address = |inbox: &str| page_address(Some(inbox.to_owned()), "/n/finance/a/refund-1");
+        assert_eq!(address("https://signoff.example.com/").unwrap(), "https://signoff.example.com/n/finance/a/refund-1");
+        assert_eq!(address("http://localhost:8081").unwrap(), "http://localhost:8081/n/finance/a/refund-1");
+        assert_eq!(address("http://[::1]:8081").unwrap(), "http://[::1]:8081/n/finance/a/refund-1");
         for wrong in [
             "signoff.example.com",
             "file:///etc/passwd",
@@ -117,27 +117,27 @@ mod tests {
             "http://:8081",
             "https://a\\b",
         ] {
-            let why = of(wrong).unwrap_err().to_string();
+            let why = address(wrong).unwrap_err().to_string();
             assert!(why.contains("is not the address of an inbox; write --web=https://HOST"), "{why}");
         }
         for secret in ["https://alice:hunter2@a.example", "hunter2@a.example/", "http://@a"] {
-            let why = of(secret).unwrap_err();
-            let said = why.to_string();
-            assert!(said.contains("has a user or a password: write --web=https://HOST"), "{said}");
-            assert!(!said.contains("hunter2") && why.code() == 2, "{said}");
+            let why = address(secret).unwrap_err();
+            let text = why.to_string();
+            assert!(text.contains("has a user or a password: write --web=https://HOST"), "{text}");
+            assert!(!text.contains("hunter2") && why.code() == 2, "{text}");
         }
         for nothing in [None, Some(String::new())] {
-            let why = address(nothing, "/").unwrap_err();
+            let why = page_address(nothing, "/").unwrap_err();
             assert_eq!((why.code(), why.to_string().contains("write --web=URL, or set SIGNOFF_WEB")), (2, true));
         }
     }
 
     #[test]
     fn the_inbox_is_that_of_the_named_namespace() {
-        let of = |named: &[&str]| inbox(&named.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>());
-        assert_eq!((of(&[]).unwrap(), of(&["finance"]).unwrap()), ("/".to_owned(), "/?namespace=finance".to_owned()));
-        assert!(of(&["a&b"]).is_err());
-        assert!(of(&["a", "b"]).unwrap_err().to_string().contains("write one -n, or none"));
+        let path = |named: &[&str]| inbox_path(&named.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>());
+        assert_eq!((path(&[]).unwrap(), path(&["finance"]).unwrap()), ("/".to_owned(), "/?namespace=finance".to_owned()));
+        assert!(path(&["a&b"]).is_err());
+        assert!(path(&["a", "b"]).unwrap_err().to_string().contains("write one -n, or none"));
     }
 
     #[test]

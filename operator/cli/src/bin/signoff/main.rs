@@ -20,7 +20,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use signoff_cli::{
-    help::{Group, grouped},
+    help::{Group, group_subcommands},
     terminal,
 };
 
@@ -71,7 +71,7 @@ async fn main() -> ExitCode {
 
 /// Returns the command line as users call it: its help lists the subcommands in groups.
 fn command() -> clap::Command {
-    grouped(Arguments::command(), &GROUPS, "signoff COMMAND [OPTIONS]")
+    group_subcommands(Arguments::command(), &GROUPS, "signoff COMMAND [OPTIONS]")
 }
 
 /// Runs the command, and returns the exit code. An error has its own exit code, by `Exit::because`.

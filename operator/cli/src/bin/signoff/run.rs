@@ -261,7 +261,7 @@ impl Place {
 
 impl Answer {
     fn asks(&self) -> bool {
-        self.interactive || (!self.no_interactive && terminal::is_manned() && terminal::is_watched())
+        self.interactive || (!self.no_interactive && terminal::is_stdin_terminal() && terminal::is_stderr_terminal())
     }
 
     /// Returns the answer that the options give, if any.

@@ -12,7 +12,7 @@ use signoff_cli::{
     sanitize::{self, one_line},
     status,
     style::Style,
-    table::fitted,
+    table::fit,
     terminal,
 };
 use signoff_local::{Error, Sessions, Snapshot};
@@ -137,7 +137,7 @@ fn list(options: &List) -> anyhow::Result<Exit> {
         Format::Text if rows.is_empty() => "no sessions\n".to_owned(),
         Format::Text => {
             let headers = ["SESSION", "PHASE", "PENDING", "BEGAN", "REASON"];
-            fitted(&headers, rows, terminal::width(), &["BEGAN"])
+            fit(&headers, rows, terminal::width(), &["BEGAN"])
         }
     };
     terminal::print(&page)?;

@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use signoff_cli::{encoding::decoded, sanitize::one_line};
+use signoff_cli::{encoding::decode, sanitize::one_line};
 
 /// The name of standard input among files.
 const STDIN: &str = "-";
@@ -50,7 +50,7 @@ pub fn one(file: &Path) -> Result<Text, String> {
     let is_stdin = file == Path::new(STDIN);
     let name = if is_stdin { "standard input".to_owned() } else { shown(file) };
     let read = if is_stdin { whole(io::stdin().lock()) } else { fs::read(file) };
-    match read.map_err(|error| error.to_string()).and_then(decoded) {
+    match read.map_err(|error| error.to_string()).and_then(decode) {
         Ok(text) => Ok(Text { name, text, found: false }),
         Err(why) => Err(format!("{name}: {why}")),
     }
@@ -63,7 +63,7 @@ pub fn shown(path: &Path) -> String {
 
 /// Returns the text of a file with values or answers.
 pub fn of_file(file: &Path) -> Result<String, String> {
-    fs::read(file).map_err(|error| error.to_string()).and_then(decoded)
+    fs::read(file).map_err(|error| error.to_string()).and_then(decode)
 }
 
 fn whole(mut from: impl io::Read) -> io::Result<Vec<u8>> {

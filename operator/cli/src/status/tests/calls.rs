@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn each_call_of_an_agent_has_a_row_that_says_what_became_of_it() {
+fn each_call_of_an_agent_has_a_row_with_its_outcome() {
     let turn = |calls: &Value| {
         let calls: Vec<_> =
             calls.as_array().unwrap().iter().map(|tool| json!({"id": tool, "tool": tool, "arguments": "{}"})).collect();
@@ -55,7 +55,7 @@ STEP            KIND    STATE       STARTED    TOOK
 }
 
 #[test]
-fn an_agent_whose_run_ended_at_a_call_did_not_succeed_and_a_gate_before_a_step_stands_below_it() {
+fn an_agent_whose_run_ended_at_a_call_is_not_succeeded() {
     let turn = json!({"response": json!({"text": "", "calls": [{"id": "1", "tool": "refund", "arguments": "{}"}]}).to_string(),
         "facts": {"calls": "1"}, "done": 2});
     let gate = |phase: &str, verdict: &str| {

@@ -7,13 +7,13 @@ use super::{Command, CommonArgs, Parameters, Plain};
 /// A decision as it was typed.
 #[derive(Clone, Debug)]
 pub struct DecisionArgs {
-    /// The Approval's name.
+    /// The name as it was typed: of the Approval, or `WORKFLOW/GATE`.
     pub name: String,
-    /// The verdict.
+    /// The verdict of the subcommand, such as Reject for `reject`.
     pub verdict: Verdict,
-    /// The payload of the verdict.
+    /// The parameters, answer, guidance or subjects. Approve, Reject, Abort and Skip have none.
     pub payload: Payload,
-    /// The common options.
+    /// The options that every decision has, such as `--reason`.
     pub common: CommonArgs,
 }
 
@@ -35,7 +35,7 @@ pub enum Payload {
     Edited,
     /// Respond: the text of the only question.
     Response(String),
-    /// Respond: the file with that text.
+    /// Respond: the file with the answer to the only question.
     ResponseFile(String),
     /// Respond: the answers by question.
     Answers {

@@ -7,7 +7,7 @@ use clap::{
     error::{ContextKind, ErrorKind},
 };
 use signoff_cli::{
-    help::{Group, grouped},
+    help::{Group, group_subcommands},
     sanitize::one_line,
 };
 use signoff_expr::nearest;
@@ -27,7 +27,7 @@ const USAGE: &str = "kubectl approve [OPTIONS] [NAME]\n       kubectl approve CO
 
 /// Returns the command line as users call it: its help lists the subcommands in groups.
 pub fn command() -> Command {
-    grouped(Arguments::command(), &GROUPS, USAGE)
+    group_subcommands(Arguments::command(), &GROUPS, USAGE)
 }
 
 /// Returns the end of a message about a word that is not a name, such as `; did you mean list?`. Empty if no subcommand
@@ -66,11 +66,13 @@ fn first_positional(words: &[OsString]) -> Option<&str> {
     None
 }
 
-/// Whether the word after an option is its value. It is not if the option and its value are one word.
+/// Whether the word after an option is its value. False if the option and its value are one word.
 fn has_value_next(command: &Command, option: &str) -> bool {
     let takes = |is: &dyn Fn(&Arg) -> bool| {
         let mut arguments = command.get_arguments();
-        arguments.any(|one| is(one) && one.get_action().takes_values() && !one.is_require_equals_set())
+        arguments.any(|argument| {
+            is(argument) && argument.get_action().takes_values() && !argument.is_require_equals_set()
+        })
     };
     if let Some(long) = option.strip_prefix("--") {
         return takes(&|one| one.get_long() == Some(long));
@@ -93,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_reference_of_the_command_line_is_that_of_the_program() {
+    fn the_reference_page_matches_the_command_line() {
         let head = "`kubectl approve`\n\nThe plugin of kubectl with which people decide.";
         command_reference::matches_page("kubectl-approve.md", head, Arguments::command());
     }
@@ -123,32 +125,32 @@ mod tests {
     }
 
     /// Returns the message about a line that clap refuses.
-    fn told(line: &str) -> Option<String> {
+    fn mistyped_message(line: &str) -> Option<String> {
         let words: Vec<_> = line.split(' ').map(OsString::from).collect();
         let refused = command().try_get_matches_from(&words).err();
         refused.and_then(|error| mistyped(&words, &error))
     }
 
     #[test]
-    fn a_word_near_a_subcommand_is_told_which() {
+    fn a_mistyped_subcommand_is_answered_with_the_similar_one() {
         let list = Some("unknown command lst; did you mean list?".to_owned());
         for line in ["lst -A", "-n finance lst x", "-nfinance lst x", "-yn finance lst x", "--wait=5m lst x"] {
-            assert_eq!(told(&format!("kubectl-approve {line}")), list, "{line}");
+            assert_eq!(mistyped_message(&format!("kubectl-approve {line}")), list, "{line}");
         }
-        assert_eq!((told("kubectl-approve list lst"), told("kubectl-approve refund-1 x")), (None, None));
+        assert_eq!((mistyped_message("kubectl-approve list lst"), mistyped_message("kubectl-approve refund-1 x")), (None, None));
         assert_eq!(did_you_mean("aprove"), "; did you mean approve?");
         assert_eq!(did_you_mean("help"), "; did you mean --help?");
         assert_eq!(did_you_mean("refund-4711"), "");
     }
 
     #[test]
-    fn a_value_of_an_option_is_no_command_and_a_near_flag_is_told_by_clap() {
+    fn the_value_of_an_option_is_no_subcommand_and_clap_suggests_flags() {
         for line in ["-n lst refund-1 x", "--reason aprove refund-1 x", "refund-1 lst", "--as lst refund-1 x"] {
-            assert_eq!(told(&format!("kubectl-approve {line}")), None, "{line}");
+            assert_eq!(mistyped_message(&format!("kubectl-approve {line}")), None, "{line}");
         }
         let line = ["kubectl-approve", "lst", "--reasn", "x"];
         let refused = command().try_get_matches_from(line).err().map(|error| error.to_string()).unwrap_or_default();
-        assert_eq!(told(&line.join(" ")), None);
+        assert_eq!(mistyped_message(&line.join(" ")), None);
         assert!(refused.contains("--reason"), "{refused}");
     }
 }

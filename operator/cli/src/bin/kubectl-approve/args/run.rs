@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
-use super::{Command, WebArgs, value::workflow};
+use super::{Command, WebArgs, value::parse_workflow};
 use crate::output::FactsArgs;
 
 /// The arguments of `status`.
@@ -12,7 +12,7 @@ use crate::output::FactsArgs;
 #[command(mut_arg("web", |web| web.conflicts_with_all(["watch", "all", "facts"])))]
 pub struct StatusArgs {
     /// The Workflow
-    #[arg(value_name = "WORKFLOW", value_parser = workflow)]
+    #[arg(value_name = "WORKFLOW", value_parser = parse_workflow)]
     pub name: String,
     /// Print it again at every change, until the run ends
     #[arg(short, long, conflicts_with = "facts")]
@@ -32,7 +32,7 @@ pub struct StatusArgs {
 #[derive(Args, Debug)]
 pub struct Reruns {
     /// The Workflows
-    #[arg(value_name = "WORKFLOW", required = true, value_parser = workflow)]
+    #[arg(value_name = "WORKFLOW", required = true, value_parser = parse_workflow)]
     pub names: Vec<String>,
     /// Run every step again although the outcome of a call is unknown: what it has done was checked by hand
     #[arg(long)]
@@ -47,7 +47,7 @@ pub struct Reruns {
 #[derive(Args, Debug)]
 pub struct Runs {
     /// The Workflows
-    #[arg(value_name = "WORKFLOW", required = true, value_parser = workflow)]
+    #[arg(value_name = "WORKFLOW", required = true, value_parser = parse_workflow)]
     pub names: Vec<String>,
 }
 
@@ -55,7 +55,7 @@ pub struct Runs {
 #[derive(Args, Debug)]
 pub struct FinalRuns {
     /// The Workflows
-    #[arg(value_name = "WORKFLOW", required = true, value_parser = workflow)]
+    #[arg(value_name = "WORKFLOW", required = true, value_parser = parse_workflow)]
     pub names: Vec<String>,
     /// Skip the confirmation prompt
     #[arg(short, long)]

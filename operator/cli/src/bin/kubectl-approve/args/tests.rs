@@ -3,14 +3,14 @@
 #![allow(clippy::unwrap_used)]
 use clap::CommandFactory;
 
-use super::{value::workflow, *};
+use super::{value::parse_workflow, *};
 
 fn parse(line: &str) -> Result<Arguments, clap::Error> {
     Arguments::try_parse_from(std::iter::once("kubectl-approve").chain(line.split(' ')))
 }
 
 #[test]
-fn the_command_line_is_sound() {
+fn the_command_line_is_valid_for_clap() {
     Arguments::command().debug_assert();
 }
 
@@ -27,27 +27,27 @@ fn a_bare_name_is_no_subcommand_and_flags_of_the_connection_go_anywhere() {
 
 #[test]
 fn names_are_taken_as_kubectl_prints_them() {
-    assert_eq!(name("approval.signoff.dev/x").unwrap(), "x");
-    assert_eq!(name("x").unwrap(), "x");
-    assert_eq!(name("refund-4711/all/0/review").unwrap(), "refund-4711/all/0/review");
-    assert!(name("approval/").unwrap_err().contains("WORKFLOW/GATE"));
+    assert_eq!(parse_name("approval.signoff.dev/x").unwrap(), "x");
+    assert_eq!(parse_name("x").unwrap(), "x");
+    assert_eq!(parse_name("refund-4711/all/0/review").unwrap(), "refund-4711/all/0/review");
+    assert!(parse_name("approval/").unwrap_err().contains("WORKFLOW/GATE"));
 }
 
 #[test]
 fn doctor_takes_a_workflow_an_approval_or_a_name() {
-    assert_eq!(named("wf/x").unwrap(), Named::Workflow("x".into()));
-    assert_eq!(named("approval/x").unwrap(), Named::Approval("x".into()));
-    assert_eq!(named("x").unwrap(), Named::Either("x".into()));
-    assert_eq!(named("refund/review").unwrap(), Named::Approval("refund/review".into()));
-    assert!(named("").is_err() && named("wf/").is_err());
+    assert_eq!(parse_named("wf/x").unwrap(), Named::Workflow("x".into()));
+    assert_eq!(parse_named("approval/x").unwrap(), Named::Approval("x".into()));
+    assert_eq!(parse_named("x").unwrap(), Named::Either("x".into()));
+    assert_eq!(parse_named("refund/review").unwrap(), Named::Approval("refund/review".into()));
+    assert!(parse_named("").is_err() && parse_named("wf/").is_err());
     let typed = parse("doctor -n finance refund --verbose").unwrap().command.unwrap();
     assert!(matches!(typed, Command::Doctor(Doctor { name: Some(_), verbose: true, .. })));
 }
 
 #[test]
 fn runs_are_named_as_kubectl_prints_them_and_only_final_verbs_ask() {
-    assert_eq!(workflow("wf/x").unwrap(), "x");
-    assert!(workflow("approval/x").unwrap_err().contains("approval is not workflow"));
+    assert_eq!(parse_workflow("wf/x").unwrap(), "x");
+    assert!(parse_workflow("approval/x").unwrap_err().contains("approval is not workflow"));
     let command = parse("cancel a workflow.signoff.dev/b").unwrap().command.unwrap();
     assert_eq!(command.run_verb(), Some((RunVerb::Cancel, &["a".to_owned(), "b".to_owned()][..], false)));
     assert!(parse("suspend a -y").is_err() && parse("rerun").is_err());
@@ -59,7 +59,7 @@ fn runs_are_named_as_kubectl_prints_them_and_only_final_verbs_ask() {
 }
 
 #[test]
-fn a_dry_run_is_the_servers_where_nothing_else_is_said() {
+fn a_dry_run_without_a_value_is_checked_by_the_server() {
     for (line, expected) in [
         ("approve x --dry-run", DryRun::Server),
         ("approve --dry-run=none x", DryRun::None),
@@ -93,7 +93,7 @@ fn facts_are_printed_for_programs_and_pages_are_opened() {
 }
 
 #[test]
-fn no_option_is_dropped_beside_a_page() {
+fn options_that_web_would_ignore_are_refused() {
     for line in [
         "list --web --all",
         "list -l a=b --web",
@@ -149,7 +149,7 @@ fn a_list_takes_namespaces_labels_and_formats() {
 }
 
 #[test]
-fn what_is_edited_is_not_also_given() {
+fn modify_takes_either_edit_or_set_and_retry_takes_no_edit() {
     assert_eq!(decisions("modify x --edit")[0].payload, Payload::Edited);
     assert!(parse("modify x --edit --set a=b").is_err());
     assert!(parse("retry x --edit").is_err());
@@ -179,7 +179,7 @@ fn the_help_of_modify_says_what_each_kind_of_gate_takes() {
 }
 
 #[test]
-fn an_answer_is_needed_and_only_one_kind_of_it() {
+fn respond_needs_an_answer_of_one_kind() {
     assert!(parse("respond x").is_err());
     assert!(parse("respond x --response a --answer b=c").is_err());
     assert!(parse("respond x --answer b=c --choose d=e").is_ok());

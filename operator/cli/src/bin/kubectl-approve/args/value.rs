@@ -28,7 +28,7 @@ pub enum Wait {
 }
 
 /// Parses an Approval's name, also as `-o name` and kubectl write it, or `WORKFLOW/GATE`.
-pub fn name(typed: &str) -> Result<String, String> {
+pub fn parse_name(typed: &str) -> Result<String, String> {
     match typed.split_once('/') {
         None if typed.is_empty() => Err("the name is empty".into()),
         None if typed.ends_with(['s', 'm', 'h']) && typed.parse::<Span>().is_ok() => {
@@ -45,19 +45,19 @@ pub fn name(typed: &str) -> Result<String, String> {
 }
 
 /// Parses the name of a Workflow or an Approval, also as `-o name` and kubectl write it.
-pub fn named(typed: &str) -> Result<Named, String> {
+pub fn parse_named(typed: &str) -> Result<Named, String> {
     match typed.split_once('/') {
         Some((kind, name)) if WORKFLOW_KINDS.contains(&kind) && !name.is_empty() => {
             Ok(Named::Workflow(name.to_owned()))
         }
-        Some(_) => name(typed).map(Named::Approval),
+        Some(_) => parse_name(typed).map(Named::Approval),
         None if typed.is_empty() => Err("the name is empty".into()),
         None => Ok(Named::Either(typed.to_owned())),
     }
 }
 
 /// Parses a Workflow's name, also as `-o name` and kubectl write it.
-pub fn workflow(typed: &str) -> Result<String, String> {
+pub fn parse_workflow(typed: &str) -> Result<String, String> {
     match typed.split_once('/') {
         None if typed.is_empty() => Err("the name is empty".into()),
         None => Ok(typed.to_owned()),
@@ -82,7 +82,7 @@ pub fn default_wait(value: Option<&str>) -> Result<Duration, String> {
 }
 
 /// Parses the length of a wait, or `deadline`.
-pub fn wait(typed: &str) -> Result<Wait, String> {
+pub fn parse_wait(typed: &str) -> Result<Wait, String> {
     match typed {
         "deadline" => Ok(Wait::UntilDeadline),
         length => length.parse::<Span>().map(|length| Wait::AtMost(length.duration())),
@@ -90,7 +90,7 @@ pub fn wait(typed: &str) -> Result<Wait, String> {
 }
 
 /// Parses a key and its value.
-pub fn pair(typed: &str) -> Result<(String, String), String> {
+pub fn parse_pair(typed: &str) -> Result<(String, String), String> {
     match typed.split_once('=') {
         Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
         _ => Err("write KEY=VALUE".into()),

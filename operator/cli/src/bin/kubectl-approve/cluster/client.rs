@@ -43,11 +43,11 @@ pub struct Session {
 /// The choice of Approvals for a list.
 #[derive(Clone, Debug, Default)]
 pub struct Selection<'s> {
-    /// Whether it has the Approvals of all namespaces.
+    /// Whether the list has the Approvals of all namespaces.
     pub everywhere: bool,
-    /// The field selector.
+    /// The field selector. Empty: no filter.
     pub fields: String,
-    /// The label selector.
+    /// The label selector, or `None` without a filter.
     pub labels: Option<&'s str>,
 }
 
@@ -60,7 +60,7 @@ impl Session {
     /// # Errors
     /// The kubeconfig is missing or cannot be used.
     pub async fn open(options: &Connection) -> Result<Self, Failure> {
-        let mut config = configuration(options).await?;
+        let mut config = load_config(options).await?;
         if let Some(user) = &options.impersonate {
             config.auth_info.impersonate = Some(user.clone());
         }
@@ -143,7 +143,7 @@ impl Session {
     /// The request fails, or this plugin cannot read the object.
     pub async fn approval(&self, name: &str) -> Result<Seen, Failure> {
         let found = self.approvals(false).get(name).await.map_err(|error| self.server.explain(error))?;
-        seen(&found)
+        read_approval(&found)
     }
 
     /// Whether certainly no namespace of this session has a Workflow of this name.
@@ -170,7 +170,7 @@ impl Session {
     pub async fn list(&self, everywhere: bool, fields: &str) -> Result<(Vec<Seen>, Vec<String>), Failure> {
         let (mut readable, mut unreadable) = (Vec::new(), Vec::new());
         let page = ListParams::default().fields(fields);
-        self.pages(self.approvals(everywhere), page, &mut readable, &mut unreadable).await?;
+        self.list_pages(self.approvals(everywhere), page, &mut readable, &mut unreadable).await?;
         Ok((readable, unreadable))
     }
 
@@ -183,7 +183,7 @@ impl Session {
         let mut page = ListParams::default().fields(&selection.fields);
         page.label_selector = selection.labels.map(str::to_owned);
         if selection.everywhere {
-            let listed = self.pages(self.approvals(true), page, &mut readable, &mut unreadable).await;
+            let listed = self.list_pages(self.approvals(true), page, &mut readable, &mut unreadable).await;
             listed.map_err(|failure| match failure {
                 Failure::Refused(why) => Failure::Refused(format!(
                     "{why}; name the namespaces that you may list: kubectl approve list -n NAMESPACE -n NAMESPACE"
@@ -192,13 +192,13 @@ impl Session {
             })?;
         } else {
             for namespace in &self.namespaces {
-                self.pages(self.approvals_in(namespace), page.clone(), &mut readable, &mut unreadable).await?;
+                self.list_pages(self.approvals_in(namespace), page.clone(), &mut readable, &mut unreadable).await?;
             }
         }
         Ok((readable, unreadable))
     }
 
-    async fn pages(
+    async fn list_pages(
         &self,
         api: Api<DynamicObject>,
         page: ListParams,
@@ -209,7 +209,7 @@ impl Session {
         loop {
             let found = api.list(&page).await.map_err(|error| self.server.explain(error))?;
             for object in &found.items {
-                match seen(object) {
+                match read_approval(object) {
                     Ok(approval) => readable.push(approval),
                     Err(error) => unreadable.push(error.to_string()),
                 }
@@ -228,7 +228,7 @@ impl Session {
     pub async fn record(&self, approval: &Seen, entry: &Entry, dry_run: bool) -> Result<Seen, Failure> {
         let options = PatchParams { dry_run, field_manager: Some("kubectl-approve".into()), ..PatchParams::default() };
         let stored = record(&self.approvals(false), approval, entry, &options).await;
-        seen(&stored.map_err(|error| self.server.explain(error))?)
+        read_approval(&stored.map_err(|error| self.server.explain(error))?)
     }
 
     fn approvals(&self, everywhere: bool) -> Api<DynamicObject> {
@@ -242,7 +242,7 @@ impl Session {
     }
 }
 
-fn seen(object: &DynamicObject) -> Result<Seen, Failure> {
+fn read_approval(object: &DynamicObject) -> Result<Seen, Failure> {
     Seen::of(object).map_err(|Unreadable { name, why }| {
         let (name, why) = (one_line(&name, 253), one_line(&why.to_string(), 1000));
         Failure::Other(format!(
@@ -251,7 +251,7 @@ fn seen(object: &DynamicObject) -> Result<Seen, Failure> {
     })
 }
 
-async fn configuration(options: &Connection) -> Result<Config, Failure> {
+async fn load_config(options: &Connection) -> Result<Config, Failure> {
     let file = match &options.kubeconfig {
         Some(path) => Kubeconfig::read_from(path),
         None => Kubeconfig::read(),
@@ -284,7 +284,7 @@ mod tests {
     fn an_approval_that_cannot_be_read_is_named_in_one_line() {
         let object = serde_json::json!({"apiVersion": "signoff.dev/v1alpha1", "kind": "Approval",
             "metadata": {"name": "x\u{1b}[2J\nfake"}, "spec": {"request": {"gate": {"type": "\u{1b}[31m"}}}});
-        let why = seen(&serde_json::from_value(object).unwrap()).unwrap_err().to_string();
+        let why = read_approval(&serde_json::from_value(object).unwrap()).unwrap_err().to_string();
         assert!(why.starts_with("error: approval x[2J fake cannot be read by this version"), "{why}");
         assert!(!why.contains(['\u{1b}', '\n']), "{why}");
     }

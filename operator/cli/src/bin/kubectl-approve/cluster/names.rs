@@ -51,7 +51,7 @@ impl Short {
 ///
 /// # Errors
 /// The name fits no Approval or several, or a whole name is required.
-pub async fn full(session: &Session, typed: &str, short: Short) -> Result<String, Failure> {
+pub async fn expand(session: &Session, typed: &str, short: Short) -> Result<String, Failure> {
     if ends_with_digest(typed) {
         return Ok(typed.to_owned());
     }
@@ -64,36 +64,36 @@ pub async fn full(session: &Session, typed: &str, short: Short) -> Result<String
     if open.iter().any(|seen| name(&seen.approval) == typed) {
         return Ok(typed.to_owned());
     }
-    let mut found = matching(typed, &open);
+    let mut found = find_matching(typed, &open);
     let ended;
     if found.is_empty() {
         ended = session.list(false, "").await?.0;
-        found = last(matching(typed, &ended));
+        found = newest(find_matching(typed, &ended));
     }
     let approval = match found[..] {
-        [] => return Err(not_found(&session.namespace, typed, &open)),
-        [one] => one,
-        _ => return Err(ambiguous(typed, &found)),
+        [] => return Err(not_found_failure(&session.namespace, typed, &open)),
+        [approval] => approval,
+        _ => return Err(ambiguous_failure(typed, &found)),
     };
     let whole = name(approval).to_owned();
     if whole == typed {
         return Ok(whole);
     }
-    let says =
-        format!("{} is {}, request digest {}", one_line(typed, 253), shown(approval), approval.spec.request.digest);
+    let sentence =
+        format!("{} is {}, request digest {}", one_line(typed, 253), display_name(approval), approval.spec.request.digest);
     if let Some(remedy) = short.refusal(terminal::can_ask()) {
-        return Err(Failure::Usage(format!("{says}; {remedy}")));
+        return Err(Failure::Usage(format!("{sentence}; {remedy}")));
     }
-    terminal::note(&says);
+    terminal::note(&sentence);
     Ok(whole)
 }
 
 /// Adds the open Approvals to the failure that this Approval does not exist. Returns any other failure unchanged.
-pub async fn explained(session: &Session, name: &str, failure: Failure) -> Failure {
+pub async fn explain(session: &Session, name: &str, failure: Failure) -> Failure {
     match failure {
         Failure::NotFound(why) if why.contains(&format!("approvals.signoff.dev \"{name}\" not found")) => {
             match session.list(false, &still_open()).await {
-                Ok((open, _)) => not_found(&session.namespace, name, &open),
+                Ok((open, _)) => not_found_failure(&session.namespace, name, &open),
                 Err(_) => Failure::NotFound(why),
             }
         }
@@ -102,7 +102,7 @@ pub async fn explained(session: &Session, name: &str, failure: Failure) -> Failu
 }
 
 /// Adds a suggestion to the failure that one of these Workflows does not exist. Returns any other failure unchanged.
-pub async fn explained_run(session: &Session, typed: &[String], failure: Failure) -> Failure {
+pub async fn explain_run(session: &Session, typed: &[String], failure: Failure) -> Failure {
     match failure {
         Failure::NotFound(why) => {
             let missing = |name: &&String| why.contains(&format!("workflows.signoff.dev \"{name}\" not found"));
@@ -135,7 +135,7 @@ fn ends_with_digest(typed: &str) -> bool {
 
 /// Returns the Approvals that a short name fits. Gates with exactly this name or path exclude gates whose path only
 /// begins with it.
-fn matching<'a>(typed: &str, among: &'a [Seen]) -> Vec<&'a Approval> {
+fn find_matching<'a>(typed: &str, among: &'a [Seen]) -> Vec<&'a Approval> {
     let fits = |test: &dyn Fn(&Approval) -> bool| -> Vec<&'a Approval> {
         among.iter().map(|seen| &seen.approval).filter(|approval| test(approval)).collect()
     };
@@ -154,7 +154,7 @@ fn matching<'a>(typed: &str, among: &'a [Seen]) -> Vec<&'a Approval> {
 }
 
 /// Returns the newest Approval if all of them belong to one gate, which has asked several times. Otherwise returns all.
-fn last(mut found: Vec<&Approval>) -> Vec<&Approval> {
+fn newest(mut found: Vec<&Approval>) -> Vec<&Approval> {
     let gate = |approval: &Approval| {
         let request = &approval.spec.request;
         (request.workflow.uid.clone(), request.gate.path.clone())
@@ -168,10 +168,10 @@ fn last(mut found: Vec<&Approval>) -> Vec<&Approval> {
     found
 }
 
-fn not_found(namespace: &str, typed: &str, open: &[Seen]) -> Failure {
+fn not_found_failure(namespace: &str, typed: &str, open: &[Seen]) -> Failure {
     let namespace = one_line(namespace, 63);
     let typed = one_line(typed, 253);
-    let names = nearest(&typed, open);
+    let names = describe_nearest(&typed, open);
     let rest = open.len().saturating_sub(names.len());
     let rest = if rest > 0 { format!(" and {rest} more (kubectl approve list --all)") } else { String::new() };
     let open = if let Some(run) = named_run(&typed) {
@@ -192,8 +192,8 @@ fn named_run(typed: &str) -> Option<&str> {
     (WORKFLOW_KINDS.contains(&kind) && is_object(name)).then_some(name)
 }
 
-fn ambiguous(typed: &str, found: &[&Approval]) -> Failure {
-    let all: Vec<_> = found.iter().take(LISTED).map(|approval| described(approval)).collect();
+fn ambiguous_failure(typed: &str, found: &[&Approval]) -> Failure {
+    let all: Vec<_> = found.iter().take(LISTED).map(|approval| describe(approval)).collect();
     let more = if found.len() > LISTED { ", …" } else { "" };
     Failure::Usage(format!(
         "{} fits {} approvals: {}{more}; write more of the name",
@@ -204,19 +204,19 @@ fn ambiguous(typed: &str, found: &[&Approval]) -> Failure {
 }
 
 /// Describes the open Approvals whose names are most similar to the typed name.
-fn nearest(typed: &str, open: &[Seen]) -> Vec<String> {
+fn describe_nearest(typed: &str, open: &[Seen]) -> Vec<String> {
     let likeness = |approval: &Approval| {
         let other = if typed.contains('/') { address(approval) } else { name(approval).to_owned() };
         strsim::jaro_winkler(typed, &other)
     };
     let mut rated: Vec<_> = open.iter().map(|seen| (likeness(&seen.approval), &seen.approval)).collect();
-    rated.sort_by(|(one, _), (other, _)| other.total_cmp(one));
-    rated.iter().take(LISTED).map(|(_, approval)| described(approval)).collect()
+    rated.sort_by(|(left, _), (right, _)| right.total_cmp(left));
+    rated.iter().take(LISTED).map(|(_, approval)| describe(approval)).collect()
 }
 
 /// Returns the name of an Approval with its run and gate.
-fn described(approval: &Approval) -> String {
-    format!("{} ({})", shown(approval), one_line(&address(approval), 120))
+fn describe(approval: &Approval) -> String {
+    format!("{} ({})", display_name(approval), one_line(&address(approval), 120))
 }
 
 /// Returns `WORKFLOW/GATE`.
@@ -231,7 +231,7 @@ fn name(approval: &Approval) -> &str {
 }
 
 /// Returns the name for a terminal.
-fn shown(approval: &Approval) -> String {
+fn display_name(approval: &Approval) -> String {
     one_line(name(approval), 253)
 }
 
@@ -262,7 +262,7 @@ mod tests {
     #[test]
     fn a_short_name_is_a_beginning_or_a_run_with_a_gate() {
         let open = open();
-        let found = |typed: &str| matching(typed, &open).into_iter().map(name).collect::<Vec<_>>();
+        let found = |typed: &str| find_matching(typed, &open).into_iter().map(name).collect::<Vec<_>>();
         assert_eq!(found("refund-2"), ["refund-2-review-0000000004"]);
         assert_eq!(found("refund-1-r"), ["refund-1-review-0000000001"]);
         assert_eq!(found("refund-1/review"), ["refund-1-review-0000000001"]);
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn a_short_name_decides_only_where_the_question_is_asked() {
+    fn a_short_name_decides_only_with_a_confirmation() {
         assert_eq!(Short::ToDecide { yes: false }.refusal(true), None);
         let with_yes = Short::ToDecide { yes: true };
         assert_eq!(with_yes.refusal(true), Some("write the whole name, or leave --yes out"));
@@ -296,17 +296,17 @@ mod tests {
     #[test]
     fn the_nearest_open_name_comes_first() {
         let open = open();
-        assert_eq!(nearest("refund-2-reveiw-0000000004", &open)[0], "refund-2-review-0000000004 (refund-2/review)");
-        assert_eq!(nearest("refund-1/publsh", &open[..1]), ["refund-1-review-0000000001 (refund-1/review)"]);
+        assert_eq!(describe_nearest("refund-2-reveiw-0000000004", &open)[0], "refund-2-review-0000000004 (refund-2/review)");
+        assert_eq!(describe_nearest("refund-1/publsh", &open[..1]), ["refund-1-review-0000000001 (refund-1/review)"]);
     }
 
     #[test]
-    fn what_is_not_found_lists_what_is_open() {
-        let said = |open: &[Seen]| not_found("finance", "refund-2-reveiw", open).to_string();
+    fn a_missing_name_lists_the_open_approvals() {
+        let failure = |open: &[Seen]| not_found_failure("finance", "refund-2-reveiw", open).to_string();
         let none = "error: approvals.signoff.dev \"refund-2-reveiw\" not found; no approval is open in namespace finance; name another with -n";
-        assert_eq!(said(&[]), none);
+        assert_eq!(failure(&[]), none);
         let many: Vec<_> = open().into_iter().chain(open()).collect();
-        let text = said(&many);
+        let text = failure(&many);
         assert!(
             text.contains("not found; open in namespace finance are: refund-2-review-0000000004 (refund-2/review), "),
             "{text}"
@@ -315,22 +315,22 @@ mod tests {
     }
 
     #[test]
-    fn a_run_in_the_place_of_an_approval_is_told_what_lists_its_gates() {
+    fn the_name_of_a_run_is_answered_with_the_command_that_lists_its_gates() {
         for typed in ["wf/refund-2", "workflow.signoff.dev/refund-2"] {
-            let text = not_found("finance", typed, &open()).to_string();
+            let text = not_found_failure("finance", typed, &open()).to_string();
             let remedy =
                 format!("{typed} is a run, and not an Approval: kubectl approve list --run refund-2 -n finance");
             assert!(text.contains(&remedy), "{text}");
         }
         for other in ["refund/wf", "wf/a/b", "wf/x;y", "wf"] {
-            assert!(!not_found("finance", other, &open()).to_string().contains("is a run"), "{other}");
+            assert!(!not_found_failure("finance", other, &open()).to_string().contains("is a run"), "{other}");
         }
     }
 
     #[test]
     fn a_name_that_fits_several_lists_them() {
         let open = open();
-        let refusal = ambiguous("refund-1/publish", &matching("refund-1/publish", &open));
+        let refusal = ambiguous_failure("refund-1/publish", &find_matching("refund-1/publish", &open));
         let text = refusal.to_string();
         assert!(
             text.starts_with(
@@ -344,23 +344,23 @@ mod tests {
     #[test]
     fn a_hostile_name_is_compared_as_it_is_stored_and_shown_as_one_line() {
         let open = [seen("w\u{1b}[2J", "g", "g", "0000000001")];
-        let found = matching("w\u{1b}[2J-g", &open);
+        let found = find_matching("w\u{1b}[2J-g", &open);
         assert_eq!(found.len(), 1);
-        assert_eq!(described(found[0]), "w[2J-g-0000000001 (w[2J/g)");
-        assert_eq!(matching("w[2J-g", &open).len(), 0, "what is shown is no name");
-        for text in [not_found("finance", "x", &open), ambiguous("w", &[found[0], found[0]])] {
+        assert_eq!(describe(found[0]), "w[2J-g-0000000001 (w[2J/g)");
+        assert_eq!(find_matching("w[2J-g", &open).len(), 0, "what is shown is no name");
+        for text in [not_found_failure("finance", "x", &open), ambiguous_failure("w", &[found[0], found[0]])] {
             assert!(!text.to_string().contains('\u{1b}'), "{text}");
         }
     }
 
     #[test]
-    fn of_one_gate_asked_several_times_the_last_is_meant() {
+    fn the_newest_approval_of_one_gate_is_chosen() {
         let mut twice = vec![seen("w", "g", "g", "0000000001"), seen("w", "g", "g", "0000000002")];
         let later = "2026-11-22T09:40:00Z".parse().unwrap();
         twice[1].approval.metadata.creation_timestamp =
             Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(later));
-        assert_eq!(last(matching("w/g", &twice))[0].metadata.name.as_deref(), Some("w-g-0000000002"));
+        assert_eq!(newest(find_matching("w/g", &twice))[0].metadata.name.as_deref(), Some("w-g-0000000002"));
         twice[1].approval.spec.request.workflow.uid = "another".to_owned();
-        assert_eq!(last(matching("w/g", &twice)).len(), 2);
+        assert_eq!(newest(find_matching("w/g", &twice)).len(), 2);
     }
 }

@@ -24,9 +24,9 @@ const OPERATOR: &str = "app.kubernetes.io/name=signoff,app.kubernetes.io/compone
 /// # Errors
 /// The facts cannot be serialized.
 pub async fn version(session: &Session, output: FactsArgs) -> Result<String, Failure> {
-    let (operator, server) = tokio::join!(operator(session), server(session));
+    let (operator, server) = tokio::join!(find_deployments(session), server_version(session));
     let client = env!("CARGO_PKG_VERSION");
-    Ok(output.document(&facts(client, &operator, &server))?.unwrap_or_else(|| page(client, &operator, &server)))
+    Ok(output.document(&facts(client, &operator, &server))?.unwrap_or_else(|| render_page(client, &operator, &server)))
 }
 
 /// Returns `{client, operator, kubernetes}`, each with a version, or with the problem that it cannot be read.
@@ -51,10 +51,10 @@ struct Installed {
     images: Vec<String>,
 }
 
-fn page(client: &str, operator: &Result<Vec<Installed>, String>, server: &Result<String, String>) -> String {
-    let described = |found: &Installed| format!("{} ({})", found.version, one_line(&found.images.join(", "), 300));
+fn render_page(client: &str, operator: &Result<Vec<Installed>, String>, server: &Result<String, String>) -> String {
+    let describe = |found: &Installed| format!("{} ({})", found.version, one_line(&found.images.join(", "), 300));
     let operator = match operator {
-        Ok(all) => &all.iter().map(described).collect::<Vec<_>>().join(", "),
+        Ok(all) => &all.iter().map(describe).collect::<Vec<_>>().join(", "),
         Err(problem) => problem,
     };
     let (Ok(server) | Err(server)) = server;
@@ -63,20 +63,20 @@ fn page(client: &str, operator: &Result<Vec<Installed>, String>, server: &Result
 }
 
 /// Returns the Deployments of the operator, at least one, or why there is none.
-async fn operator(session: &Session) -> Result<Vec<Installed>, String> {
+async fn find_deployments(session: &Session) -> Result<Vec<Installed>, String> {
     let installed = installed_for(session.raw()).await.ok().flatten().unwrap_or_else(Identity::default);
     let namespace = one_line(&installed.namespace, 63);
     let deployments = Api::<Deployment>::namespaced(session.raw().clone(), &installed.namespace);
     match deployments.list(&ListParams::default().labels(OPERATOR)).await {
         Ok(found) => {
-            let described = |deployment: &Deployment| {
+            let describe = |deployment: &Deployment| {
                 let containers = deployment.spec.iter().filter_map(|spec| spec.template.spec.as_ref());
                 let images =
                     containers.flat_map(|pod| &pod.containers).filter_map(|container| container.image.as_deref());
                 let images = images.map(|image| one_line(image, 300)).collect();
-                Installed { version: labelled(&deployment.metadata), images }
+                Installed { version: version_label(&deployment.metadata), images }
             };
-            let all: Vec<_> = found.items.iter().map(described).collect();
+            let all: Vec<_> = found.items.iter().map(describe).collect();
             if all.is_empty() { Err(format!("no Deployment in namespace {namespace}")) } else { Ok(all) }
         }
         Err(error) => Err(match session.explain(error) {
@@ -86,14 +86,14 @@ async fn operator(session: &Session) -> Result<Vec<Installed>, String> {
     }
 }
 
-async fn server(session: &Session) -> Result<String, String> {
+async fn server_version(session: &Session) -> Result<String, String> {
     match session.raw().apiserver_version().await {
         Ok(info) => Ok(one_line(&info.git_version, 63)),
         Err(error) => Err(session.explain(error).to_string()),
     }
 }
 
-fn labelled(metadata: &ObjectMeta) -> String {
+fn version_label(metadata: &ObjectMeta) -> String {
     let version = metadata.labels.as_ref().and_then(|labels| labels.get(LABEL));
     version.map_or_else(|| "without a version".to_owned(), |version| one_line(version, 63))
 }
@@ -109,7 +109,7 @@ mod tests {
         let operator = Ok(vec![Installed { version: "0.1.0".into(), images: vec!["signoff:0.1.0".into()] }]);
         let server = Ok("v1.36.1".to_owned());
         assert_eq!(
-            page("0.1.0", &operator, &server),
+            render_page("0.1.0", &operator, &server),
             "Client:       0.1.0\nOperator:     0.1.0 (signoff:0.1.0)\nKubernetes:   v1.36.1\n"
         );
         let expected = json!({
@@ -123,9 +123,9 @@ mod tests {
     }
 
     #[test]
-    fn a_version_is_that_of_the_label() {
+    fn the_version_is_read_from_the_label() {
         let labels = BTreeMap::from([(LABEL.to_owned(), "0.2.0\u{1b}[31m".to_owned())]);
-        assert_eq!(labelled(&ObjectMeta { labels: Some(labels), ..ObjectMeta::default() }), "0.2.0[31m");
-        assert_eq!(labelled(&ObjectMeta::default()), "without a version");
+        assert_eq!(version_label(&ObjectMeta { labels: Some(labels), ..ObjectMeta::default() }), "0.2.0[31m");
+        assert_eq!(version_label(&ObjectMeta::default()), "without a version");
     }
 }

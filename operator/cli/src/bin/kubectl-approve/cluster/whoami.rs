@@ -1,6 +1,6 @@
 //! `whoami`: the user's name and groups as the API server sees them, and the Approvals that they may decide.
 //!
-//! RBAC and the gates are asked again when a decision is sent.
+//! RBAC and the gates are checked again when a decision is sent.
 
 use k8s_openapi::api::authentication::v1::SelfSubjectReview;
 use k8s_openapi::api::authorization::v1::{
@@ -25,9 +25,9 @@ struct Powers {
 /// The people on whose behalf the user can decide.
 #[derive(Debug, PartialEq, Eq)]
 enum Delegate {
-    Nobody,
-    Everybody,
-    These(Vec<String>),
+    NoUser,
+    AnyUser,
+    Users(Vec<String>),
 }
 
 /// Returns the page about the user, or the API server's review in the chosen format.
@@ -45,7 +45,7 @@ pub async fn whoami(session: &Session, output: &OutputArgs) -> Result<String, Fa
     }
     let fields = still_open();
     let (me, approve, grant, delegate) =
-        tokio::try_join!(session.me(), may(session, "approve"), may(session, "grant"), delegate(session))?;
+        tokio::try_join!(session.me(), is_allowed(session, "approve"), is_allowed(session, "grant"), find_delegate(session))?;
     let powers = Powers { approve, grant, delegate };
     // Users who cannot list Approvals still see who they are.
     let waiting = session.list(false, &fields).await;
@@ -53,11 +53,11 @@ pub async fn whoami(session: &Session, output: &OutputArgs) -> Result<String, Fa
         found.iter().filter(|seen| ineligible(&seen.approval, &me.voter(), clock::now()).is_none()).count()
     });
     let list = session.call.kubectl(Some(&session.namespace), &["approve", "list"]);
-    Ok(page(&me, &session.namespace, &powers, waiting, &list))
+    Ok(render_page(&me, &session.namespace, &powers, waiting, &list))
 }
 
 /// Renders the page. `list`: the command that lists the waiting Approvals.
-fn page(me: &Me, namespace: &str, powers: &Powers, waiting: Result<usize, Failure>, list: &str) -> String {
+fn render_page(me: &Me, namespace: &str, powers: &Powers, waiting: Result<usize, Failure>, list: &str) -> String {
     let groups = me.groups.iter().map(|group| one_line(group, 253)).collect::<Vec<_>>().join(", ");
     let approve = if powers.approve {
         "gates that list you, by name or by group"
@@ -71,9 +71,9 @@ fn page(me: &Me, namespace: &str, powers: &Powers, waiting: Result<usize, Failur
         ("May decide:", approve.to_owned()),
     ];
     match &powers.delegate {
-        Delegate::Nobody => {}
-        Delegate::Everybody => lines.push(("On behalf of:", "everybody".into())),
-        Delegate::These(people) => {
+        Delegate::NoUser => {}
+        Delegate::AnyUser => lines.push(("On behalf of:", "everybody".into())),
+        Delegate::Users(people) => {
             lines.push(("On behalf of:", people.iter().map(|name| one_line(name, 253)).collect::<Vec<_>>().join(", ")))
         }
     }
@@ -92,7 +92,7 @@ fn page(me: &Me, namespace: &str, powers: &Powers, waiting: Result<usize, Failur
     lines.iter().map(|(label, text)| format!("{label:<14}{text}\n")).collect()
 }
 
-async fn may(session: &Session, verb: &str) -> Result<bool, Failure> {
+async fn is_allowed(session: &Session, verb: &str) -> Result<bool, Failure> {
     let attributes = ResourceAttributes {
         group: Some(GROUP.to_owned()),
         resource: Some("approvals".to_owned()),
@@ -106,14 +106,14 @@ async fn may(session: &Session, verb: &str) -> Result<bool, Failure> {
     Ok(answer.status.is_some_and(|status| status.allowed))
 }
 
-async fn delegate(session: &Session) -> Result<Delegate, Failure> {
+async fn find_delegate(session: &Session) -> Result<Delegate, Failure> {
     let spec = SelfSubjectRulesReviewSpec { namespace: Some(session.namespace.clone()) };
     let answer = session.ask(SelfSubjectRulesReview { spec, ..SelfSubjectRulesReview::default() }).await?;
-    Ok(delegates(answer.status.map(|status| status.resource_rules).unwrap_or_default().as_slice()))
+    Ok(delegate_by_rules(answer.status.map(|status| status.resource_rules).unwrap_or_default().as_slice()))
 }
 
 /// Returns the people on whose behalf these RBAC rules let the user decide: the verb `delegate` on `people`, by name.
-fn delegates(rules: &[ResourceRule]) -> Delegate {
+fn delegate_by_rules(rules: &[ResourceRule]) -> Delegate {
     let holds = |list: Option<&Vec<String>>, word: &str| {
         list.is_some_and(|list| list.iter().any(|item| item == word || item == "*"))
     };
@@ -125,12 +125,12 @@ fn delegates(rules: &[ResourceRule]) -> Delegate {
         }
         match &rule.resource_names {
             Some(names) if !names.is_empty() => people.extend(names.iter().cloned()),
-            _ => return Delegate::Everybody,
+            _ => return Delegate::AnyUser,
         }
     }
     people.sort();
     people.dedup();
-    if people.is_empty() { Delegate::Nobody } else { Delegate::These(people) }
+    if people.is_empty() { Delegate::NoUser } else { Delegate::Users(people) }
 }
 
 #[cfg(test)]
@@ -149,19 +149,19 @@ mod tests {
     }
 
     #[test]
-    fn one_speaks_for_those_whom_rbac_names() {
-        assert_eq!(delegates(&[rule(&["approve"], &["approvals"], &[])]), Delegate::Nobody);
+    fn a_user_decides_on_behalf_of_the_people_that_rbac_names() {
+        assert_eq!(delegate_by_rules(&[rule(&["approve"], &["approvals"], &[])]), Delegate::NoUser);
         let named = [rule(&["delegate"], &["people"], &["bob", "alice"]), rule(&["*"], &["people"], &["bob"])];
-        assert_eq!(delegates(&named), Delegate::These(vec!["alice".into(), "bob".into()]));
-        assert_eq!(delegates(&[rule(&["*"], &["*"], &[])]), Delegate::Everybody);
+        assert_eq!(delegate_by_rules(&named), Delegate::Users(vec!["alice".into(), "bob".into()]));
+        assert_eq!(delegate_by_rules(&[rule(&["*"], &["*"], &[])]), Delegate::AnyUser);
     }
 
     #[test]
-    fn the_page_says_who_and_what() {
+    fn the_page_lists_the_user_the_groups_and_the_rights() {
         let me = sample::me("alice@example.com", &["finance", "system:authenticated"]);
-        let powers = Powers { approve: true, grant: false, delegate: Delegate::These(vec!["bob@example.com".into()]) };
+        let powers = Powers { approve: true, grant: false, delegate: Delegate::Users(vec!["bob@example.com".into()]) };
         assert_eq!(
-            page(&me, "finance", &powers, Ok(2), "kubectl approve list -n finance"),
+            render_page(&me, "finance", &powers, Ok(2), "kubectl approve list -n finance"),
             "User:         alice@example.com\n\
              Groups:       finance, system:authenticated\n\
              Namespace:    finance\n\

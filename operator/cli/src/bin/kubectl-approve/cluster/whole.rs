@@ -15,13 +15,13 @@ impl Session {
     /// A request fails, a Blob is missing, or its content does not have the digest that the request names.
     pub async fn whole(&self, approval: &Approval) -> Result<Whole, Failure> {
         fetch(self.raw(), &self.namespace, approval).await.map_err(|error| match error {
-            WholeTextError::Unreadable { what, error } => explained(self.explain(error), what),
+            WholeTextError::Unreadable { what, error } => explain_blob(self.explain(error), what),
             other => Failure::Other(other.to_string()),
         })
     }
 }
 
-fn explained(failure: Failure, what: &str) -> Failure {
+fn explain_blob(failure: Failure, what: &str) -> Failure {
     match failure {
         Failure::NotFound(why) => Failure::NotFound(absent(what, &why)),
         Failure::Refused(why) => Failure::Refused(forbidden(what, &why)),
@@ -35,9 +35,9 @@ mod tests {
 
     #[test]
     fn a_refusal_names_the_roles_that_read_blobs() {
-        let failure = explained(Failure::Refused("no".to_owned()), "the context");
+        let failure = explain_blob(Failure::Refused("no".to_owned()), "the context");
         assert!(failure.to_string().contains("signoff-viewer"), "{failure}");
-        let failure = explained(Failure::NotFound("blobs \"x\" not found".to_owned()), "the context");
+        let failure = explain_blob(Failure::NotFound("blobs \"x\" not found".to_owned()), "the context");
         assert_eq!((failure.code(), failure.to_string().contains("the whole of the context")), (3, true));
     }
 }

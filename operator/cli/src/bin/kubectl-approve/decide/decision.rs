@@ -8,7 +8,7 @@ use std::{io::Read, pin::pin};
 use futures::future::{Either, select};
 use signoff_api::{Approval, ApprovalStatus, Code, Moment};
 use signoff_cli::{
-    encoding::decoded,
+    encoding::decode,
     sanitize::{fenced, one_line},
     terminal,
 };
@@ -42,11 +42,11 @@ use crate::{
 
 /// A request, read for a decision, with its run and its reader.
 pub struct Reading {
-    /// The request.
+    /// The Approval, as it was fetched.
     pub seen: Seen,
-    /// The state of its run.
+    /// The state of the run of the request. Empty if the run cannot be read.
     pub run: RunNow,
-    /// The user who reads it.
+    /// The user of this session, as the API server names them.
     pub me: Me,
 }
 
@@ -67,7 +67,7 @@ impl Reading {
     /// # Errors
     /// The request has a problem.
     pub fn verified(&self) -> Result<Verified<'_>, Failure> {
-        self.checked().map_err(refused)
+        self.verify().map_err(as_failure)
     }
 
     /// Refuses a request that has a problem. A voter whose decision is recorded can still wait for its effect, even if
@@ -77,18 +77,18 @@ impl Reading {
     /// The request has a problem.
     pub fn check(&self, args: &DecisionArgs) -> Result<(), Failure> {
         let key = self.me.voter_for(args.common.on_behalf_of.as_deref()).key();
-        match self.checked() {
-            Err(problem) if problem.is_of_request() || self.seen.stored(&key).is_none() => Err(refused(problem)),
+        match self.verify() {
+            Err(problem) if problem.is_of_request() || self.seen.stored(&key).is_none() => Err(as_failure(problem)),
             _ => Ok(()),
         }
     }
 
-    fn checked(&self) -> Result<Verified<'_>, Problem> {
+    fn verify(&self) -> Result<Verified<'_>, Problem> {
         verify(&self.seen, &self.run, Texts::OfRequest)
     }
 }
 
-fn refused(problem: Problem) -> Failure {
+fn as_failure(problem: Problem) -> Failure {
     Failure::Refused(problem.to_string())
 }
 
@@ -129,7 +129,7 @@ pub enum Sent {
         args: Box<DecisionArgs>,
         /// The Approval with the decision.
         approval: Box<Approval>,
-        /// The decision.
+        /// The entry of `spec.decisions` that was sent.
         entry: Box<Entry>,
     },
 }
@@ -140,12 +140,12 @@ impl Sent {
     }
 
     /// Returns the line that the decision is stored, or `None` if its effect is not waited for.
-    pub fn recorded(&self) -> Option<String> {
+    pub fn recorded_line(&self) -> Option<String> {
         match self {
             Self::Reported(_) => None,
             Self::Stored { args, entry, .. } => {
                 let line = format!("{} recorded", entry.decision.verdict);
-                Some(reported(args, Report::new("Recorded", line)).line)
+                Some(with_name_and_facts(args, Report::new("Recorded", line)).line)
             }
         }
     }
@@ -155,8 +155,8 @@ impl Sent {
         match self {
             Self::Reported(report) => report,
             Self::Stored { args, approval, entry } => {
-                let report = effect(session, &args, *approval, &entry).await;
-                reported(&args, report)
+                let report = wait_for_effect(session, &args, *approval, &entry).await;
+                with_name_and_facts(&args, report)
             }
         }
     }
@@ -171,14 +171,14 @@ pub async fn decide(session: &Session, args: &DecisionArgs) -> Result<Sent, Fail
     reading.check(args)?;
     let is_dry = args.common.dry_run.is_some_and(|dry_run| dry_run != DryRun::None);
     let asks = !args.common.yes && !is_dry && terminal::can_ask();
-    if !args.common.yes && !is_dry && terminal::is_manned() && !asks {
+    if !args.common.yes && !is_dry && terminal::is_stdin_terminal() && !asks {
         return Err(Failure::Refused(
             "standard error is not a terminal, so there is no confirmation: use --yes, or do not redirect it"
                 .to_owned(),
         ));
     }
     if asks {
-        terminal::note(&show::page_of(session, &reading.seen, &reading.me).await);
+        terminal::note(&show::fetch_page(session, &reading.seen, &reading.me).await);
     } else {
         terminal::note(&summary(&reading.seen.approval));
     }
@@ -191,7 +191,7 @@ pub async fn decide(session: &Session, args: &DecisionArgs) -> Result<Sent, Fail
 /// As [`decide`]; or a question is needed, and there is no terminal.
 pub async fn show_and_approve(session: &Session, args: &DecisionArgs) -> Result<Sent, Failure> {
     let reading = Reading::fetch(session, &args.name).await?;
-    terminal::note(&show::page_of(session, &reading.seen, &reading.me).await);
+    terminal::note(&show::fetch_page(session, &reading.seen, &reading.me).await);
     reading.check(args)?;
     let asks = !args.common.yes;
     let approval = &reading.seen.approval;
@@ -203,13 +203,13 @@ pub async fn show_and_approve(session: &Session, args: &DecisionArgs) -> Result<
             return Err(Failure::RefusedFor { why, code: Code::VERDICT, commands });
         }
         terminal::note(&format!("{why}{commands}"));
-        let verdict = dialog::verdict(&suggestions)?;
+        let verdict = dialog::ask_verdict(&suggestions)?;
         return record(session, &DecisionArgs { verdict, ..args.clone() }, &reading, asks).await;
     }
     if asks && !terminal::can_ask() {
-        let approve = session.call.decisions(approval).into_iter().find(|one| one.verdict == args.verdict);
-        let approve = approve.map(|one| format!(", or {}", one.command)).unwrap_or_default();
-        let stream = if terminal::is_manned() { "standard error" } else { "standard input" };
+        let approve = session.call.decisions(approval).into_iter().find(|suggestion| suggestion.verdict == args.verdict);
+        let approve = approve.map(|suggestion| format!(", or {}", suggestion.command)).unwrap_or_default();
+        let stream = if terminal::is_stdin_terminal() { "standard error" } else { "standard input" };
         return Err(Failure::Refused(format!(
             "{stream} is not a terminal, so there is no confirmation: use --yes{approve}"
         )));
@@ -217,7 +217,7 @@ pub async fn show_and_approve(session: &Session, args: &DecisionArgs) -> Result<
     record(session, args, &reading, asks).await
 }
 
-/// Rehearses a decision and records it. `asks`: whether the user confirms it between the two.
+/// Rehearses a decision and records it. `asks`: whether the user confirms the decision before it is recorded.
 ///
 /// # Errors
 /// As [`decide`].
@@ -262,49 +262,57 @@ pub async fn prepare(
     let (seen, me) = (&reading.seen, &reading.me);
     let mut args = typed.clone();
     if asks && closed(&seen.approval, clock::now()).is_none() {
-        dialog::complete(&mut args, &seen.approval.spec.request)?;
+        dialog::ask_missing(&mut args, &seen.approval.spec.request)?;
     }
     let file = match &args.payload {
-        Payload::ResponseFile(path) | Payload::Parameters { from_file: Some(path), .. } => Some(read(path)?),
+        Payload::ResponseFile(path) | Payload::Parameters { from_file: Some(path), .. } => Some(read_file(path)?),
         _ => None,
     };
-    let entry = payload::entry(&args, file.as_deref(), &seen.approval, me)?;
-    if let Some(attempt) = entry.decision.attempt {
-        let why = seen
-            .approval
-            .status
-            .as_ref()
-            .and_then(|status| status.invalid.get(&entry.key))
-            .map_or("", |invalid| invalid.why.as_str());
-        terminal::note(&format!(
-            "attempt {} could not be used ({}): this is attempt {attempt}",
-            attempt - 1,
-            one_line(why, 1024)
-        ));
-    }
+    let entry = payload::build_entry(&args, file.as_deref(), &seen.approval, me)?;
+    note_further_attempt(&seen.approval, &entry);
     let change = entry::change(&entry, seen.decisions()).map_err(|error| Failure::Usage(error.to_string()))?;
     if change == Change::Nothing {
-        return Ok(Prepared::Sent(unchanged(args, seen, entry)));
+        return Ok(Prepared::Sent(report_unchanged(args, seen, entry)));
     }
     let shown = reading.verified()?.shown(seen.approval.spec.request.digest.as_str());
     let proposed = shown.and_then(|shown| shown.propose(entry, me, clock::now()));
     let proposed = proposed.map_err(|why| Failure::Refused(why.to_string()))?;
     if args.common.dry_run == Some(DryRun::Client) {
-        usable(&seen.approval, proposed.entry(), clock::now())?;
-        let (type_, patch) = change.parts();
-        let report = report::not_sent(&args, &patch)?;
-        if report.facts.is_none() {
-            terminal::note(&format!(
-                "approval.signoff.dev/{} not sent (client dry run); the patch of kubectl patch --type={type_}:",
-                one_line(&args.name, 253)
-            ));
-        }
-        return Ok(Prepared::Sent(Sent::Reported(report)));
+        check_usable(&seen.approval, proposed.entry(), clock::now())?;
+        return Ok(Prepared::Sent(Sent::Reported(report_patch(&args, change)?)));
     }
     let rehearsed = rehearse(session, &args, proposed).await?;
     let voter = me.voter_for(args.common.on_behalf_of.as_deref());
     decisions::already_counted(&seen.approval, &voter).iter().for_each(|already| terminal::note(already));
     Ok(Prepared::Ready(Box::new(args), Box::new(rehearsed)))
+}
+
+/// Prints a note if the entry is another attempt after a decision that could not be used.
+fn note_further_attempt(approval: &Approval, entry: &Entry) {
+    let Some(attempt) = entry.decision.attempt else { return };
+    let invalid = approval.status.as_ref().and_then(|status| status.invalid.get(&entry.key));
+    let why = invalid.map_or("", |invalid| invalid.why.as_str());
+    terminal::note(&format!(
+        "attempt {} could not be used ({}): this is attempt {attempt}",
+        attempt - 1,
+        one_line(why, 1024)
+    ));
+}
+
+/// Reports the patch that a client dry run does not send.
+///
+/// # Errors
+/// The patch cannot be serialized.
+fn report_patch(args: &DecisionArgs, change: Change) -> Result<Report, Failure> {
+    let (type_, patch) = change.parts();
+    let report = report::report_not_sent(args, &patch)?;
+    if report.facts.is_none() {
+        terminal::note(&format!(
+            "approval.signoff.dev/{} not sent (client dry run); the patch of kubectl patch --type={type_}:",
+            one_line(&args.name, 253)
+        ));
+    }
+    Ok(report)
 }
 
 async fn rehearse(session: &Session, args: &DecisionArgs, proposed: Proposed) -> Result<Rehearsed, Failure> {
@@ -313,10 +321,10 @@ async fn rehearse(session: &Session, args: &DecisionArgs, proposed: Proposed) ->
     let key = proposed.entry().key.clone();
     match proposed.rehearse(&server, &counter, clock::now()).await {
         Ok(rehearsed) => Ok(rehearsed),
-        Err(NotRehearsed::Refused(refused, _)) => Err(refusals::explained(session, args, refused).await),
+        Err(NotRehearsed::Refused(refused, _)) => Err(refusals::explain_refused(session, args, refused).await),
         Err(NotRehearsed::Unusable(why)) => Err(Failure::refused(why.to_string(), Some(Code::PAYLOAD))),
         Err(NotRehearsed::Tampered(differences)) => {
-            Err(Failure::Other(format!("{}\n{}", tampered(&key, &differences), entry::NOT_RECORDED)))
+            Err(Failure::Other(format!("{}\n{}", tampered_failure(&key, &differences), entry::NOT_RECORDED)))
         }
         Err(NotRehearsed::Failed(failure)) => Err(failure),
     }
@@ -330,33 +338,33 @@ async fn rehearse(session: &Session, args: &DecisionArgs, proposed: Proposed) ->
 pub async fn store(session: &Session, args: DecisionArgs, rehearsed: Rehearsed) -> Result<Sent, Failure> {
     if args.common.dry_run == Some(DryRun::Server) {
         let line = format!("{} (server dry run)", rehearsed.reached().line(rehearsed.entry()));
-        return Ok(Sent::Reported(reported(&args, Report::new("DryRun", line))));
+        return Ok(Sent::Reported(with_name_and_facts(&args, Report::new("DryRun", line))));
     }
     let key = rehearsed.entry().key.clone();
     let server = OneApproval { session, name: &args.name };
     let recorded = match rehearsed.confirm().record(&server, clock::now()).await {
         Ok(recorded) => recorded,
-        Err(NotRecorded::Refused(refused)) => return Err(refusals::explained(session, &args, refused).await),
+        Err(NotRecorded::Refused(refused)) => return Err(refusals::explain_refused(session, &args, refused).await),
         Err(NotRecorded::Unknown(failure) | NotRecorded::Failed(failure)) => return Err(failure),
-        Err(NotRecorded::Tampered(differences)) => return Err(tampered(&key, &differences)),
+        Err(NotRecorded::Tampered(differences)) => return Err(tampered_failure(&key, &differences)),
     };
     let Recorded { approval, entry } = recorded;
     Ok(Sent::stored(args, approval, entry))
 }
 
 /// Reports a decision that is recorded already. With `--wait`, its effect is still waited for.
-fn unchanged(args: DecisionArgs, seen: &Seen, entry: Entry) -> Sent {
+fn report_unchanged(args: DecisionArgs, seen: &Seen, entry: Entry) -> Sent {
     if args.common.wait.is_some() {
         return Sent::stored(args, seen.approval.clone(), entry);
     }
     let who = args.common.on_behalf_of.as_ref().map_or_else(|| "you".to_owned(), |person| one_line(person, 253));
     let when = refusal::when(seen, &entry.key, clock::now());
     let line = format!("unchanged ({who} {}{when})", done(entry.decision.verdict));
-    Sent::Reported(reported(&args, Report::new("Unchanged", line)))
+    Sent::Reported(with_name_and_facts(&args, Report::new("Unchanged", line)))
 }
 
 /// Waits for the effect of a recorded decision.
-async fn effect(session: &Session, args: &DecisionArgs, stored: Approval, entry: &Entry) -> Report {
+async fn wait_for_effect(session: &Session, args: &DecisionArgs, stored: Approval, entry: &Entry) -> Report {
     let length = args.common.wait;
     if length == Some(Wait::AtMost(std::time::Duration::ZERO)) {
         let line = format!("{} recorded; its effect was not waited for (--wait=0s)", entry.decision.verdict);
@@ -371,7 +379,7 @@ async fn effect(session: &Session, args: &DecisionArgs, stored: Approval, entry:
         let longer = match select(longer, so_far).await {
             Either::Left((longer, _)) => longer,
             Either::Right((so_far, longer)) => {
-                terminal::note(&format!("{}; still waiting", reported(args, so_far).line));
+                terminal::note(&format!("{}; still waiting", with_name_and_facts(args, so_far).line));
                 longer.await
             }
         };
@@ -380,23 +388,24 @@ async fn effect(session: &Session, args: &DecisionArgs, stored: Approval, entry:
     report::report(session, &waited, entry, length).await
 }
 
-fn reported(args: &DecisionArgs, report: Report) -> Report {
+/// Adds the name of the Approval before the line, and the facts for programs.
+fn with_name_and_facts(args: &DecisionArgs, report: Report) -> Report {
     let report = report.with_facts(args);
     Report { line: format!("approval.signoff.dev/{} {}", one_line(&args.name, 253), report.line), ..report }
 }
 
-fn tampered(key: &str, differences: &[String]) -> Failure {
+fn tampered_failure(key: &str, differences: &[String]) -> Failure {
     let shown: String = differences.iter().map(|difference| fenced(difference, 4000)).collect();
     Failure::Other(format!("{}, under {}:\n{shown}{}", entry::TAMPERED, one_line(key, 600), entry::TAMPERED_REMEDY))
 }
 
 /// Reads the text of a file, or of standard input if the name is `-`.
-fn read(path: &str) -> Result<String, Failure> {
+fn read_file(path: &str) -> Result<String, Failure> {
     let mut bytes = Vec::new();
     let read =
         if path == "-" { std::io::stdin().lock().read_to_end(&mut bytes).map(|_| bytes) } else { std::fs::read(path) };
     read.map_err(|error| error.to_string())
-        .and_then(decoded)
+        .and_then(decode)
         .map_err(|why| Failure::Usage(format!("--from-file {}: {why}", one_line(path, 512))))
 }
 
@@ -415,11 +424,11 @@ pub fn summary(approval: &Approval) -> String {
     )
 }
 
-/// Returns the status with these decisions counted, by the function with which the operator counts.
+/// Returns the status with the decisions of the Approval counted, by the function with which the operator counts.
 ///
 /// # Errors
 /// The count costs too much, or its thread cannot start.
-fn counted(approval: &Approval, now: Moment) -> Result<ApprovalStatus, Failure> {
+fn count_votes(approval: &Approval, now: Moment) -> Result<ApprovalStatus, Failure> {
     let counted = Counter::start(1).and_then(|counter| counter.wait(approval, now));
     counted.map_err(|error| match error {
         foreseen::CountError::Thread(_) => Failure::Other(error.to_string()),
@@ -431,8 +440,8 @@ fn counted(approval: &Approval, now: Moment) -> Result<ApprovalStatus, Failure> 
 ///
 /// # Errors
 /// The decision is unusable.
-pub fn usable(approval: &Approval, entry: &Entry, now: Moment) -> Result<(), Failure> {
-    let counted = counted(&foreseen::with(approval, entry), now)?;
+pub fn check_usable(approval: &Approval, entry: &Entry, now: Moment) -> Result<(), Failure> {
+    let counted = count_votes(&foreseen::with(approval, entry), now)?;
     foreseen::unusable(&counted, entry).map_or(Ok(()), |why| Err(Failure::refused(why, Some(Code::PAYLOAD))))
 }
 

@@ -16,11 +16,11 @@ use crate::{
 /// Asks for one of the suggested verdicts.
 ///
 /// # Errors
-/// The user typed none of them, or one that needs a payload and therefore its own command.
-pub fn verdict(suggestions: &[Suggestion]) -> Result<Verdict, Failure> {
-    let names: Vec<_> = suggestions.iter().map(|one| one.verdict.name().to_lowercase()).collect();
-    let typed = line(&format!("Which verdict? [{}] ", names.join("/")))?;
-    let Some(chosen) = suggestions.iter().find(|one| is_named(one.verdict, &typed)) else {
+/// The user typed no suggested verdict, or a verdict that needs a payload and therefore its own command.
+pub fn ask_verdict(suggestions: &[Suggestion]) -> Result<Verdict, Failure> {
+    let names: Vec<_> = suggestions.iter().map(|suggestion| suggestion.verdict.name().to_lowercase()).collect();
+    let typed = read_line(&format!("Which verdict? [{}] ", names.join("/")))?;
+    let Some(chosen) = suggestions.iter().find(|suggestion| is_named(suggestion.verdict, &typed)) else {
         if Word::read(&typed) == Word::Trust {
             terminal::note(&format!("{}: give one of these verdicts", Word::NO_TRUST));
         }
@@ -43,12 +43,12 @@ fn is_named(verdict: Verdict, typed: &str) -> bool {
 ///
 /// # Errors
 /// The user typed no text.
-pub fn complete(args: &mut DecisionArgs, request: &ApprovalRequest) -> Result<(), Failure> {
+pub fn ask_missing(args: &mut DecisionArgs, request: &ApprovalRequest) -> Result<(), Failure> {
     if args.verdict == Verdict::Defer && args.payload == Payload::Nothing {
-        args.payload = Payload::Guidance(required("Guidance: ")?);
+        args.payload = Payload::Guidance(ask_required("Guidance: ")?);
     }
     if request.require_reason == Some(true) && args.common.reason.is_none() {
-        args.common.reason = Some(required("Reason: ")?);
+        args.common.reason = Some(ask_required("Reason: ")?);
     }
     Ok(())
 }
@@ -74,39 +74,39 @@ pub fn confirm_turn(args: &DecisionArgs, calls: &[&Approval], me: &Me) -> Result
 
 /// Returns the question before a decision is sent.
 fn question(args: &DecisionArgs, approval: &Approval, me: &Me) -> String {
-    let cut = cut(args, approval).map(|cut| format!(" without the whole of {cut}")).unwrap_or_default();
-    format!("{} {} as {}{cut}?", args.verdict, one_line(&args.name, 253), voter(args, me))
+    let cut = cut_texts(args, approval).map(|cut| format!(" without the whole of {cut}")).unwrap_or_default();
+    format!("{} {} as {}{cut}?", args.verdict, one_line(&args.name, 253), voter_name(args, me))
 }
 
 /// Returns the question before the decisions about calls of one turn are sent.
 fn question_of_turn(args: &DecisionArgs, calls: &[&Approval], me: &Me) -> String {
     let plural = if calls.len() == 1 { "" } else { "s" };
     let name = |call: &Approval| one_line(call.metadata.name.as_deref().unwrap_or_default(), 253);
-    let cut = calls.iter().filter_map(|call| Some(format!("{} of {}", cut(args, call)?, name(call))));
+    let cut = calls.iter().filter_map(|call| Some(format!("{} of {}", cut_texts(args, call)?, name(call))));
     let cut: Vec<_> = cut.collect();
     let cut = if cut.is_empty() { String::new() } else { format!(" without the whole of {}", cut.join(" and of ")) };
     let names: Vec<_> = calls.iter().map(|call| name(call)).collect();
-    format!("{} {} call{plural} ({}) as {}{cut}?", args.verdict, calls.len(), names.join(", "), voter(args, me))
+    format!("{} {} call{plural} ({}) as {}{cut}?", args.verdict, calls.len(), names.join(", "), voter_name(args, me))
 }
 
 /// Returns the texts of which an approved request shows only a part, or `None`.
-fn cut(args: &DecisionArgs, approval: &Approval) -> Option<String> {
+fn cut_texts(args: &DecisionArgs, approval: &Approval) -> Option<String> {
     let cut = whole::cut(&approval.spec.request);
     (args.verdict == Verdict::Approve && !cut.is_empty()).then(|| cut.join(" and of "))
 }
 
-fn voter(args: &DecisionArgs, me: &Me) -> String {
+fn voter_name(args: &DecisionArgs, me: &Me) -> String {
     let person = args.common.on_behalf_of.as_ref().map(|person| format!(" on behalf of {}", one_line(person, 253)));
     format!("{}{}", one_line(&me.user, 253), person.unwrap_or_default())
 }
 
-fn required(prompt: &str) -> Result<String, Failure> {
-    let typed = line(prompt)?.trim().to_owned();
+fn ask_required(prompt: &str) -> Result<String, Failure> {
+    let typed = read_line(prompt)?.trim().to_owned();
     if typed.is_empty() { Err(Failure::Declined) } else { Ok(typed) }
 }
 
 /// Writes a prompt and reads a line.
-fn line(prompt: &str) -> Result<String, Failure> {
+fn read_line(prompt: &str) -> Result<String, Failure> {
     let failed = |error: std::io::Error| Failure::Other(error.to_string());
     terminal::prompt(prompt).map_err(failed)?;
     let mut typed = String::new();

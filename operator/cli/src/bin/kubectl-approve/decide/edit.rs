@@ -70,13 +70,13 @@ pub async fn edit_and_decide(session: &Session, mut args: DecisionArgs) -> Resul
             args.verdict
         )));
     };
-    let reviewed = reviewed(session, &seen.approval).await?;
+    let reviewed = reviewed_text(session, &seen.approval).await?;
     let before = parameters_to_edit(&schema, reviewed.as_deref());
     let before = if action::call(request).is_some() { as_json(before)? } else { as_yaml(before)? };
-    dialog::complete(&mut args, request)?;
+    dialog::ask_missing(&mut args, request)?;
     let file = EditedFile::create("parameters.yaml")
         .map_err(|error| Failure::Other(format!("a file for the editor cannot be created: {error}; set TMPDIR")))?;
-    let sent = match until_it_fits(&file, &args, seen, me, &header(request, &args, &schema), &before) {
+    let sent = match edit_until_valid(&file, &args, seen, me, &render_header(request, &args, &schema), &before) {
         Ok((after, edited)) => confirm_and_store(session, &reading, &file, &edited, [&before, &after]).await,
         Err(failure) => Err(failure),
     };
@@ -84,13 +84,13 @@ pub async fn edit_and_decide(session: &Session, mut args: DecisionArgs) -> Resul
     if (sent.is_err() || is_dry) && is_changed(&file.text(), &before) {
         let path = file.keep();
         terminal::note(&format!("The edited parameters are kept in {}", path.display()));
-        terminal::note(&format!("To send them: {}", again(session, &args, &path.to_string_lossy())));
+        terminal::note(&format!("To send them: {}", send_command(session, &args, &path.to_string_lossy())));
     }
     sent
 }
 
 /// Returns the whole reviewed text, with which an edit begins, or `None` if the request has none.
-async fn reviewed(session: &Session, approval: &Approval) -> Result<Option<String>, Failure> {
+async fn reviewed_text(session: &Session, approval: &Approval) -> Result<Option<String>, Failure> {
     let request = &approval.spec.request;
     let whole = if whole::is_edit_cut(request) { Some(session.whole(approval).await?) } else { None };
     Ok(whole::to_edit(request, whole.as_ref()).map(str::to_owned))
@@ -104,9 +104,9 @@ pub async fn difference_of(session: &Session, seen: &Seen, entry: &Entry) -> Res
     let request = &seen.approval.spec.request;
     let schema = parameters::schema(request, entry.decision.verdict).filter(|_| action::call(request).is_some());
     let (Some(schema), Some(after)) = (schema, &entry.decision.parameters) else { return Ok(None) };
-    let before = parameters_to_edit(&schema, reviewed(session, &seen.approval).await?.as_deref());
+    let before = parameters_to_edit(&schema, reviewed_text(session, &seen.approval).await?.as_deref());
     let json = |parameters: &Map<String, Value>| crate::output::json(&Value::Object(parameters.clone()));
-    Ok(Some(fenced(&difference(&json(&before)?, &json(&parameters::as_object(after).0)?), LONGEST)))
+    Ok(Some(fenced(&line_difference(&json(&before)?, &json(&parameters::as_object(after).0)?), LONGEST)))
 }
 
 /// Returns why this user cannot give this verdict now, or `None`.
@@ -126,7 +126,7 @@ async fn confirm_and_store(
 ) -> Result<Sent, Failure> {
     let approval = &reading.seen.approval;
     terminal::note(&decision::summary(approval));
-    terminal::note(&fenced(&difference(before, after), LONGEST));
+    terminal::note(&fenced(&line_difference(before, after), LONGEST));
     let (args, rehearsed) = match decision::prepare(session, edited, reading, false).await? {
         Prepared::Ready(args, rehearsed) => (args, rehearsed),
         Prepared::Sent(sent) => return Ok(sent),
@@ -148,7 +148,7 @@ async fn confirm_and_store(
 fn is_changed(page: &io::Result<String>, before: &str) -> bool {
     match page {
         Ok(page) => {
-            let text = without_comments(page);
+            let text = strip_comments(page);
             !text.trim().is_empty() && text != before
         }
         // Bytes that are not UTF-8 were written by the user too.
@@ -157,7 +157,7 @@ fn is_changed(page: &io::Result<String>, before: &str) -> bool {
 }
 
 /// Returns the command that sends the parameters of a kept file.
-fn again(session: &Session, args: &DecisionArgs, path: &str) -> String {
+fn send_command(session: &Session, args: &DecisionArgs, path: &str) -> String {
     let verdict = args.verdict.name().to_lowercase();
     let mut words = ["approve", &*verdict, &*args.name, "--from-file", path].map(str::to_owned).to_vec();
     // Option and value are one word, because clap would read a value that begins with a hyphen as an option.
@@ -167,7 +167,7 @@ fn again(session: &Session, args: &DecisionArgs, path: &str) -> String {
 }
 
 /// Opens the editor until the parameters are valid, each time with the problem above the text, as `kubectl edit` does.
-fn until_it_fits(
+fn edit_until_valid(
     file: &EditedFile,
     args: &DecisionArgs,
     seen: &Seen,
@@ -181,12 +181,12 @@ fn until_it_fits(
         let edited = file.edit(&page, &VARIABLES);
         let edited =
             edited.map_err(|error| Failure::Other(format!("the editor cannot be run: {error}; set EDITOR")))?;
-        let Some(edited) = edited.map(|edited| without_comments(&edited)) else { return Err(Failure::Declined) };
+        let Some(edited) = edited.map(|edited| strip_comments(&edited)) else { return Err(Failure::Declined) };
         if edited.trim().is_empty() || edited == before {
             terminal::note("the parameters were not changed");
             return Err(Failure::Declined);
         }
-        match fitting(args, &changed(&seen.approval.spec.request, args.verdict, before, &edited), seen, me) {
+        match parse_edited(args, &keep_changed(&seen.approval.spec.request, args.verdict, before, &edited), seen, me) {
             Ok(decision) => return Ok((edited, decision)),
             // The user saved the invalid text again, and so gave up.
             Err(failure) if edited == text => return Err(failure),
@@ -196,22 +196,22 @@ fn until_it_fits(
 }
 
 /// Returns only the changed parameters if the gate keeps the others as they are; otherwise all of them.
-fn changed(request: &ApprovalRequest, verdict: Verdict, before: &str, edited: &str) -> String {
+fn keep_changed(request: &ApprovalRequest, verdict: Verdict, before: &str, edited: &str) -> String {
     let read = |text: &str| match source::typed(text, false) {
         Ok(Value::Object(fields)) => Some(fields),
         _ => None,
     };
-    let narrowed = || {
+    let narrow = || {
         let schema = parameters::schema(request, verdict)?;
         let edited = read(edited)?;
         let changed = changed_only(&schema, &read(before)?, edited.clone());
         if changed == edited { None } else { as_yaml(changed).ok() }
     };
-    narrowed().unwrap_or_else(|| edited.to_owned())
+    narrow().unwrap_or_else(|| edited.to_owned())
 }
 
 /// Returns the decision with these parameters, if the operator can use them.
-fn fitting(args: &DecisionArgs, text: &str, seen: &Seen, me: &Me) -> Result<DecisionArgs, Failure> {
+fn parse_edited(args: &DecisionArgs, text: &str, seen: &Seen, me: &Me) -> Result<DecisionArgs, Failure> {
     let value =
         source::typed(text, false).map_err(|why| Failure::Usage(format!("not YAML: {}", one_line(&why, 300))))?;
     if let Some(why) = number::problem(&value) {
@@ -223,7 +223,7 @@ fn fitting(args: &DecisionArgs, text: &str, seen: &Seen, me: &Me) -> Result<Deci
     let set = fields.into_iter().map(|(name, value)| (name, value.to_string())).collect();
     let payload = Payload::Parameters { set, set_string: Vec::new(), from_file: None };
     let decision = DecisionArgs { payload, ..args.clone() };
-    decision::usable(&seen.approval, &payload::entry(&decision, None, &seen.approval, me)?, clock::now())?;
+    decision::check_usable(&seen.approval, &payload::build_entry(&decision, None, &seen.approval, me)?, clock::now())?;
     Ok(decision)
 }
 
@@ -246,7 +246,7 @@ fn as_yaml(parameters: Map<String, Value>) -> Result<String, Failure> {
     if hides(&yaml) { crate::output::json(&value) } else { Ok(yaml) }
 }
 
-fn header(request: &ApprovalRequest, args: &DecisionArgs, schema: &Value) -> String {
+fn render_header(request: &ApprovalRequest, args: &DecisionArgs, schema: &Value) -> String {
     let lines = format!(
         "{} of {}, gate {}\nIt takes {}\nLines above the parameters that begin with # are left out. An unchanged or empty file decides nothing.",
         args.verdict,
@@ -262,12 +262,12 @@ fn comment(text: &str) -> String {
 }
 
 /// Returns the text without the lines of comments above it.
-fn without_comments(page: &str) -> String {
+fn strip_comments(page: &str) -> String {
     let body = page.split_inclusive('\n').skip_while(|line| line.starts_with('#'));
     body.collect()
 }
 
-fn difference(before: &str, after: &str) -> String {
+fn line_difference(before: &str, after: &str) -> String {
     let difference = TextDiff::from_lines(before, after);
     difference.unified_diff().context_radius(3).header("shown", "yours").to_string()
 }
@@ -292,36 +292,36 @@ mod tests {
     }
 
     #[test]
-    fn the_start_is_what_was_reviewed_or_an_example() {
-        let one =
+    fn an_edit_begins_with_the_reviewed_text_or_an_example() {
+        let object_with =
             |field: &str, schema: Value| json!({"type": "object", "required": [field], "properties": {field: schema}});
         let call = json!({"type": "object", "properties": {"url": {"type": "string"}, "body": {"type": "string"}}});
         for (schema, reviewed, expected) in [
-            (one("response", json!({})), "Dear ACME", json!({"response": "Dear ACME"})),
-            (one("response", json!({})), "{\"a\": 1}", json!({"response": {"a": 1}})),
-            (one("response", json!({})), "420", json!({"response": "420"})),
-            (one("draft", json!({"type": "string"})), "[1]", json!({"draft": "[1]"})),
-            (one("subtasks", json!({"type": "array"})), "[{\"task\": \"a\"}]", json!({"subtasks": [{"task": "a"}]})),
-            (one("route", json!({"enum": ["billing", "support"]})), "support", json!({"route": "support"})),
-            (one("route", json!({"enum": ["billing", "support"]})), "neither", json!({"route": "billing"})),
+            (object_with("response", json!({})), "Dear ACME", json!({"response": "Dear ACME"})),
+            (object_with("response", json!({})), "{\"a\": 1}", json!({"response": {"a": 1}})),
+            (object_with("response", json!({})), "420", json!({"response": "420"})),
+            (object_with("draft", json!({"type": "string"})), "[1]", json!({"draft": "[1]"})),
+            (object_with("subtasks", json!({"type": "array"})), "[{\"task\": \"a\"}]", json!({"subtasks": [{"task": "a"}]})),
+            (object_with("route", json!({"enum": ["billing", "support"]})), "support", json!({"route": "support"})),
+            (object_with("route", json!({"enum": ["billing", "support"]})), "neither", json!({"route": "billing"})),
             (call.clone(), "Once, 2 retries.\nurl: https://a\nmethod: GET\n", json!({"url": "https://a"})),
             (call, "connection refused", json!({"url": "better"})),
         ] {
             assert_eq!(Value::Object(parameters_to_edit(&schema, Some(reviewed))), expected, "{schema}");
         }
-        assert_eq!(Value::Object(parameters_to_edit(&one("response", json!({})), None)), json!({"response": "better"}));
+        assert_eq!(Value::Object(parameters_to_edit(&object_with("response", json!({})), None)), json!({"response": "better"}));
     }
 
     #[test]
-    fn parameters_that_fit_become_the_decision_and_others_say_why_not() {
+    fn valid_parameters_become_the_decision_and_others_are_refused() {
         let approval = sample::approval();
         let seen = Seen { raw: serde_json::to_value(&approval).unwrap(), approval };
         let me = sample::me("alice@example.com", &["finance"]);
-        let decision = fitting(&args(), "response: |\n  Dear ACME,\n  420\n", &seen, &me).unwrap();
-        let entry = payload::entry(&decision, None, &seen.approval, &me).unwrap();
+        let decision = parse_edited(&args(), "response: |\n  Dear ACME,\n  420\n", &seen, &me).unwrap();
+        let entry = payload::build_entry(&decision, None, &seen.approval, &me).unwrap();
         assert_eq!(Value::Object(entry.decision.parameters.unwrap().0), json!({"response": "Dear ACME,\n420\n"}));
         for (text, why) in [("respnse: x", "response"), ("response: [", "not YAML"), ("- a", "must be an object")] {
-            let failure = fitting(&args(), text, &seen, &me).unwrap_err().to_string();
+            let failure = parse_edited(&args(), text, &seen, &me).unwrap_err().to_string();
             assert!(failure.contains(why), "{text}: {failure}");
         }
     }
@@ -338,8 +338,8 @@ mod tests {
         );
         let seen = Seen { raw: serde_json::to_value(&approval).unwrap(), approval: approval.clone() };
         let me = sample::me("alice@example.com", &["finance"]);
-        let decision = fitting(&args(), &before.replace("420", "42"), &seen, &me).unwrap();
-        let entry = payload::entry(&decision, None, &seen.approval, &me).unwrap();
+        let decision = parse_edited(&args(), &before.replace("420", "42"), &seen, &me).unwrap();
+        let entry = payload::build_entry(&decision, None, &seen.approval, &me).unwrap();
         let edited = json!({"arguments": {"amount": 42, "customer": "ACME", "note": "as agreed\\nby phone"}});
         assert_eq!(Value::Object(entry.decision.parameters.unwrap().0), edited);
         for (from, to, why) in [
@@ -348,7 +348,7 @@ mod tests {
             ("\"note\"", "\"iban\"", "iban"),
             ("420", "null", "amount"),
         ] {
-            let failure = fitting(&args(), &before.replace(from, to), &seen, &me).unwrap_err().to_string();
+            let failure = parse_edited(&args(), &before.replace(from, to), &seen, &me).unwrap_err().to_string();
             assert!(failure.contains(why), "{to}: {failure}");
         }
     }
@@ -362,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_is_kept_where_the_person_changed_it() {
+    fn a_text_is_changed_unless_it_is_empty_or_the_same() {
         let page = |text: &str| Ok(format!("# Modify\n#\n{text}"));
         assert!(is_changed(&page("response: mine\n"), "response: theirs\n"));
         for unchanged in ["response: theirs\n", "", " \n"] {
@@ -373,29 +373,29 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_edited_at_a_closed_gate_nor_by_a_user_who_cannot_decide() {
-        let refused = |approval: &Approval, me: &Me| refusal(approval, &args(), me, sample::now()).map(|(why, _)| why);
+    fn an_edit_is_refused_at_a_closed_gate_and_to_a_user_who_cannot_decide() {
+        let refusal_for = |approval: &Approval, me: &Me| refusal(approval, &args(), me, sample::now()).map(|(why, _)| why);
         let (alice, mallory) = (sample::me("alice@example.com", &[]), sample::me("mallory@example.com", &[]));
         let mut approval = sample::approval();
-        assert_eq!(refused(&approval, &alice), None);
-        assert!(refused(&approval, &mallory).unwrap().contains("mallory@example.com"));
+        assert_eq!(refusal_for(&approval, &alice), None);
+        assert!(refusal_for(&approval, &mallory).unwrap().contains("mallory@example.com"));
         approval.spec.request.allowed_verdicts = vec![Verdict::Approve];
-        assert_eq!(refused(&approval, &alice).unwrap(), "this gate does not take Modify, only Approve:");
+        assert_eq!(refusal_for(&approval, &alice).unwrap(), "this gate does not take Modify, only Approve:");
         approval.status.as_mut().unwrap().phase = ApprovalPhase::Approved;
-        assert_eq!(refused(&approval, &alice).unwrap(), "it was decided already (Approved)");
+        assert_eq!(refusal_for(&approval, &alice).unwrap(), "it was decided already (Approved)");
     }
 
     #[test]
-    fn comments_above_are_left_out_and_hidden_characters_are_escaped() {
+    fn comments_are_stripped_and_hidden_characters_are_escaped() {
         let request = sample::approval().spec.request;
         let schema = parameters::schema(&request, Verdict::Modify).unwrap();
         let page = format!(
             "{}{}#\nresponse: |\n  # a heading\n",
-            header(&request, &args(), &schema),
+            render_header(&request, &args(), &schema),
             comment("not\n\u{1b}[31mYAML")
         );
         assert!(page.contains("# It takes {response: <any>}\n") && !page.contains('\u{1b}'), "{page}");
-        assert_eq!(without_comments(&page), "response: |\n  # a heading\n");
+        assert_eq!(strip_comments(&page), "response: |\n  # a heading\n");
         let hostile = Map::from_iter([("response".to_owned(), json!("a\u{202e}b\u{9b}"))]);
         let text = as_yaml(hostile.clone()).unwrap();
         assert!(!hides(&text), "{text}");
@@ -404,7 +404,7 @@ mod tests {
 
     #[test]
     fn the_difference_is_by_lines() {
-        let text = difference("response: |\n  a\n  b\n", "response: |\n  a\n  c\n");
+        let text = line_difference("response: |\n  a\n  b\n", "response: |\n  a\n  c\n");
         assert_eq!(text, "--- shown\n+++ yours\n@@ -1,3 +1,3 @@\n response: |\n   a\n-  b\n+  c\n");
     }
 }

@@ -26,14 +26,14 @@ use crate::{
 ///
 /// # Errors
 /// The arguments are not a valid payload of the verdict.
-pub fn entry(args: &DecisionArgs, file: Option<&str>, approval: &Approval, me: &Me) -> Result<Entry, Failure> {
-    let mut decision = payload(args, file, &approval.spec.request)?;
+pub fn build_entry(args: &DecisionArgs, file: Option<&str>, approval: &Approval, me: &Me) -> Result<Entry, Failure> {
+    let mut decision = build_decision(args, file, &approval.spec.request)?;
     decision.reason.clone_from(&args.common.reason);
     let on_behalf_of = args.common.on_behalf_of.as_deref();
     Entry::new(decision, on_behalf_of, approval, me).map_err(|error| Failure::Usage(error.to_string()))
 }
 
-fn payload(args: &DecisionArgs, file: Option<&str>, request: &ApprovalRequest) -> Result<Decision, Failure> {
+fn build_decision(args: &DecisionArgs, file: Option<&str>, request: &ApprovalRequest) -> Result<Decision, Failure> {
     let mut decision = Decision::new(args.verdict);
     match &args.payload {
         // Edited parameters arrive here as `Payload::Parameters`.
@@ -42,7 +42,7 @@ fn payload(args: &DecisionArgs, file: Option<&str>, request: &ApprovalRequest) -
             let takes =
                 parameters::schema(request, args.verdict).map(|schema| one_line(&parameters::shape(&schema), 1000));
             let takes = takes.unwrap_or_else(|| "no parameters".into());
-            let parameters = given(set, set_string, file, &takes, call(request).is_some())?;
+            let parameters = collect_parameters(set, set_string, file, &takes, call(request).is_some())?;
             if parameters.is_empty() && args.verdict == Verdict::Modify {
                 let how = "--set KEY=VALUE or --from-file FILE";
                 return Err(Failure::Usage(format!("modify needs parameters, here {takes}: {how}")));
@@ -54,14 +54,14 @@ fn payload(args: &DecisionArgs, file: Option<&str>, request: &ApprovalRequest) -
         Payload::ResponseFile(_) => {
             decision.response = file.map(|text| text.strip_suffix('\n').unwrap_or(text).to_owned())
         }
-        Payload::Answers { texts, options } => decision.answers = Some(answers(texts, options)?),
+        Payload::Answers { texts, options } => decision.answers = Some(collect_answers(texts, options)?),
         Payload::Guidance(text) => decision.guidance = Some(text.clone()),
-        Payload::To(whom) => decision.escalate_to = whom.iter().map(|typed| subject(typed, request)).collect(),
+        Payload::To(whom) => decision.escalate_to = whom.iter().map(|typed| parse_subject(typed, request)).collect(),
     }
     Ok(decision)
 }
 
-fn given(
+fn collect_parameters(
     set: &[(String, String)],
     set_string: &[(String, String)],
     file: Option<&str>,
@@ -72,7 +72,7 @@ fn given(
         None => Map::new(),
         Some(text) => {
             let value = source::typed(text, false)
-                .map_err(|why| Failure::Usage(format!("--from-file is neither JSON nor YAML: {}", reason(&why))))?;
+                .map_err(|why| Failure::Usage(format!("--from-file is neither JSON nor YAML: {}", yaml_problem(&why))))?;
             if let Some(why) = number::problem(&value) {
                 return Err(Failure::Usage(format!("--from-file: {why}")));
             }
@@ -84,7 +84,7 @@ fn given(
     };
     for (key, text) in set {
         if is_call && key == ARGUMENTS {
-            parameters.insert(key.clone(), Value::Object(arguments(text)?));
+            parameters.insert(key.clone(), Value::Object(read_arguments(text)?));
             continue;
         }
         parameters.insert(key.clone(), json::read(text).unwrap_or_else(|_| Value::String(text.clone())));
@@ -96,7 +96,7 @@ fn given(
 }
 
 /// Reads the arguments of a call, as strictly as those of a model.
-fn arguments(text: &str) -> Result<Map<String, Value>, Failure> {
+fn read_arguments(text: &str) -> Result<Map<String, Value>, Failure> {
     if let (Err(_), Err(why)) = (json::read(text), serde_json::from_str::<Value>(text)) {
         return Err(Failure::Usage(format!("--set {ARGUMENTS}: not JSON: {why}; write --set {ARGUMENTS}='{{…}}'")));
     }
@@ -104,13 +104,13 @@ fn arguments(text: &str) -> Result<Map<String, Value>, Failure> {
 }
 
 /// Returns the YAML reader's message without its advice to programmers.
-fn reason(error: &str) -> String {
+fn yaml_problem(error: &str) -> String {
     let end = [", set DuplicateKeyPolicy", "; set DuplicateKeyPolicy", " set DuplicateKeyPolicy"];
     let end = end.iter().find_map(|mark| error.find(mark)).unwrap_or(error.len());
     one_line(&error[..end], 300)
 }
 
-fn answers(texts: &[(String, String)], options: &[(String, String)]) -> Result<BTreeMap<String, Answer>, Failure> {
+fn collect_answers(texts: &[(String, String)], options: &[(String, String)]) -> Result<BTreeMap<String, Answer>, Failure> {
     let mut answers: BTreeMap<String, Answer> = BTreeMap::new();
     for (id, text) in texts {
         if answers.entry(id.clone()).or_default().text.replace(text.clone()).is_some() {
@@ -128,7 +128,7 @@ fn answers(texts: &[(String, String)], options: &[(String, String)]) -> Result<B
 
 /// Returns the gate's own target of this name if there is exactly one; otherwise the subject that the text describes,
 /// which the API server judges.
-fn subject(typed: &str, request: &ApprovalRequest) -> Subject {
+fn parse_subject(typed: &str, request: &ApprovalRequest) -> Subject {
     let mut called = request.escalate_to.iter().filter(|subject| subject.name == typed);
     if let (Some(subject), None) = (called.next(), called.next()) {
         return subject.clone();

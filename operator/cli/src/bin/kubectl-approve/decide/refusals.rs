@@ -11,7 +11,7 @@ use signoff_review::{
     voter::Me,
 };
 
-use super::successor::successor;
+use super::successor::find_successor;
 use crate::{
     args::{DecisionArgs, Payload},
     cluster::client::Session,
@@ -26,14 +26,14 @@ pub async fn explain(session: &Session, args: &DecisionArgs, me: &Me, failure: F
     // The Approval can have changed since it was shown.
     let Ok(seen) = session.approval(&args.name).await else { return failure };
     let approval = &seen.approval;
-    match refusal::explain(&seen, me, &decision(args), clock::now()) {
-        Some(refusal) => with_remedy(session, approval, &refusal).await,
-        None => with_who_may(approval, me, args.common.on_behalf_of.as_deref(), failure),
+    match refusal::explain(&seen, me, &decision_of(args), clock::now()) {
+        Some(refusal) => add_remedy(session, approval, &refusal).await,
+        None => add_who_may_decide(approval, me, args.common.on_behalf_of.as_deref(), failure),
     }
 }
 
 /// Adds to the policy's own refusal who can decide, if the user cannot.
-fn with_who_may(approval: &Approval, me: &Me, on_behalf_of: Option<&str>, failure: Failure) -> Failure {
+fn add_who_may_decide(approval: &Approval, me: &Me, on_behalf_of: Option<&str>, failure: Failure) -> Failure {
     let who = refusal::who_may(approval, &me.voter_for(on_behalf_of), clock::now());
     match (failure, who) {
         (Failure::Refused(why), Some(who)) => Failure::Refused(format!("{why}; {who}")),
@@ -45,19 +45,19 @@ fn with_who_may(approval: &Approval, me: &Me, on_behalf_of: Option<&str>, failur
 }
 
 /// Returns the failure of a refused decision, in words about the gate or in the policy's own.
-pub async fn explained(session: &Session, args: &DecisionArgs, refused: Refused<Failure>) -> Failure {
+pub async fn explain_refused(session: &Session, args: &DecisionArgs, refused: Refused<Failure>) -> Failure {
     let approval = &refused.seen.approval;
     match &refused.refusal {
-        Some(refusal) => with_remedy(session, approval, refusal).await,
+        Some(refusal) => add_remedy(session, approval, refusal).await,
         None => match session.me().await {
-            Ok(me) => with_who_may(approval, &me, args.common.on_behalf_of.as_deref(), refused.error),
+            Ok(me) => add_who_may_decide(approval, &me, args.common.on_behalf_of.as_deref(), refused.error),
             Err(_) => refused.error,
         },
     }
 }
 
 /// Returns a refusal with the commands that remedy it.
-async fn with_remedy(session: &Session, approval: &Approval, refusal: &Refusal) -> Failure {
+async fn add_remedy(session: &Session, approval: &Approval, refusal: &Refusal) -> Failure {
     let why = match refusal {
         Refusal::NoReason => format!("{refusal}; add --reason TEXT"),
         Refusal::NoTargets { has_level: true } => {
@@ -71,7 +71,7 @@ async fn with_remedy(session: &Session, approval: &Approval, refusal: &Refusal) 
     let commands = match refusal {
         Refusal::Closed { is_superseded: true, .. } => {
             let namespace = approval.metadata.namespace.as_deref();
-            let next = successor(session, approval).await;
+            let next = find_successor(session, approval).await;
             let next = next.map(|name| format!("; it is asked again: {}", session.call.show(namespace, &name)));
             next.unwrap_or_default()
         }
@@ -82,7 +82,7 @@ async fn with_remedy(session: &Session, approval: &Approval, refusal: &Refusal) 
 }
 
 /// Returns the parts of a decision by which a gate can refuse it.
-fn decision(args: &DecisionArgs) -> Decision {
+fn decision_of(args: &DecisionArgs) -> Decision {
     let escalate_to = match &args.payload {
         Payload::To(to) => to.iter().map(|name| Subject::user(name)).collect(),
         _ => Vec::new(),

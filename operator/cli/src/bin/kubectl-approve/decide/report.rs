@@ -11,7 +11,7 @@ use signoff_review::{
     state::{DecisionState, Waited, is_as_voted},
 };
 
-use super::successor::successor;
+use super::successor::find_successor;
 use crate::{
     args::{DecisionArgs, Wait},
     cluster::{client::Session, operator_status::operator_silence},
@@ -22,7 +22,7 @@ use crate::{
 /// A line for standard output, and the failure that ends the program after it.
 #[derive(Debug)]
 pub struct Report {
-    /// The line, without its end.
+    /// The line, without a line end.
     pub line: String,
     /// The state of the decision, for programs.
     pub state: &'static str,
@@ -56,14 +56,14 @@ impl Report {
 ///
 /// # Errors
 /// The patch cannot be serialized.
-pub fn not_sent(args: &DecisionArgs, patch: &Value) -> Result<Report, Failure> {
+pub fn report_not_sent(args: &DecisionArgs, patch: &Value) -> Result<Report, Failure> {
     let report = Report::new("NotSent", "not sent (client dry run)".to_owned()).with_facts(args);
     Ok(Report { line: output::json(patch)?.trim_end().to_owned(), ..report })
 }
 
 /// Returns the name of a decision's state, for programs. The names of a closed gate's states tell whether the gate was
 /// decided as the decision says.
-fn name(state: &DecisionState, entry: &Entry) -> &'static str {
+fn state_name(state: &DecisionState, entry: &Entry) -> &'static str {
     match state {
         DecisionState::Recorded => "Recorded",
         DecisionState::Counted => "Counted",
@@ -79,9 +79,9 @@ fn name(state: &DecisionState, entry: &Entry) -> &'static str {
 /// Returns the report of a decision at the end of its wait.
 pub async fn report(session: &Session, waited: &Waited, entry: &Entry, wait: Option<Wait>) -> Report {
     let detail = match &waited.state {
-        DecisionState::Recorded => not_counted(session, waited).await,
+        DecisionState::Recorded => why_not_counted(session, waited).await,
         DecisionState::Closed { outcome, .. } if outcome.phase == ApprovalPhase::Superseded => {
-            let next = successor(session, &waited.approval).await;
+            let next = find_successor(session, &waited.approval).await;
             let namespace = waited.approval.metadata.namespace.as_deref();
             next.map_or_else(
                 || format!("kubectl approve list shows it: {}", session.call.kubectl(namespace, &["approve", "list"])),
@@ -100,10 +100,10 @@ pub async fn report(session: &Session, waited: &Waited, entry: &Entry, wait: Opt
     };
     let failure = wait.and_then(|_| failure(&waited.state, entry));
     let line = line(&waited.approval, &waited.state, entry, &detail);
-    Report { line, state: name(&waited.state, entry), facts: None, failure }
+    Report { line, state: state_name(&waited.state, entry), facts: None, failure }
 }
 
-/// Returns the failure that `--wait` ends with, or `None` if the decision has the effect that it asked for.
+/// Returns the failure that `--wait` ends with, or `None` if the decision has the effect of its verdict.
 fn failure(state: &DecisionState, entry: &Entry) -> Option<Failure> {
     let is_decided = match state {
         DecisionState::Closed { outcome, is_counted, .. } => Some(*is_counted && is_as_voted(outcome, entry)),
@@ -120,7 +120,7 @@ fn failure(state: &DecisionState, entry: &Entry) -> Option<Failure> {
 }
 
 /// Returns why the operator has not counted a decision.
-async fn not_counted(session: &Session, waited: &Waited) -> String {
+async fn why_not_counted(session: &Session, waited: &Waited) -> String {
     if let Some(problem) = &waited.problem {
         return format!("it cannot be watched: {problem}");
     }
@@ -128,9 +128,9 @@ async fn not_counted(session: &Session, waited: &Waited) -> String {
         return silence;
     }
     let run = session.run(&waited.approval.spec.request.workflow.name).await;
-    let unguarded = run.conditions.iter().find(|said| said.type_ == GUARDED && said.status == "False");
+    let unguarded = run.conditions.iter().find(|condition| condition.type_ == GUARDED && condition.status == "False");
     match unguarded {
-        Some(said) => format!("decisions are not honoured now: {}", one_line(&said.message, 1024)),
+        Some(condition) => format!("decisions are not honoured now: {}", one_line(&condition.message, 1024)),
         None => {
             let doctor = session.call.kubectl::<&str>(None, &["approve", "doctor"]);
             format!("no operator has counted it so far; see {doctor}")

@@ -36,19 +36,19 @@ type Outcome = Result<Sent, Failure>;
 /// The turn cannot be decided as a whole; then no decision is sent.
 pub async fn decide(session: &Session, typed: &DecisionArgs) -> Result<Vec<Outcome>, Failure> {
     let (named, me) = tokio::try_join!(session.approval(&typed.name), session.me())?;
-    let turn = turn(session, typed, &named.approval)?;
+    let turn = read_turn(session, typed, &named.approval)?;
     let workflow = named.approval.spec.request.workflow.name.clone();
     let calls = open_calls(session, named, &turn).await?;
     let is_dry = typed.common.dry_run.is_some_and(|dry_run| dry_run != DryRun::None);
     if !is_dry && (typed.common.yes || !terminal::can_ask()) {
-        return Err(each_by_name(session, typed, &calls));
+        return Err(refusal_without_terminal(session, typed, &calls));
     }
     let mut args = typed.clone();
     show_all(session, &calls, &me, is_dry);
     if let Some(seen) =
         calls.iter().find(|seen| seen.approval.spec.request.require_reason == Some(true)).filter(|_| !is_dry)
     {
-        dialog::complete(&mut args, &seen.approval.spec.request)?;
+        dialog::ask_missing(&mut args, &seen.approval.spec.request)?;
     }
     let run = session.run(&workflow).await;
     let mut prepared = Vec::new();
@@ -57,7 +57,7 @@ pub async fn decide(session: &Session, typed: &DecisionArgs) -> Result<Vec<Outco
         prepared.push(prepare(session, &args, &reading, !is_dry).await);
     }
     let ready =
-        calls.iter().zip(&prepared).filter(|(_, one)| matches!(one, Ok(Prepared::Ready(..)))).map(|(seen, _)| seen);
+        calls.iter().zip(&prepared).filter(|(_, prepared)| matches!(prepared, Ok(Prepared::Ready(..)))).map(|(seen, _)| seen);
     let ready: Vec<_> = ready.map(|seen| &seen.approval).collect();
     if !is_dry && !ready.is_empty() {
         dialog::confirm_turn(&args, &ready, &me)?;
@@ -67,7 +67,7 @@ pub async fn decide(session: &Session, typed: &DecisionArgs) -> Result<Vec<Outco
         outcomes.push(match prepared {
             Ok(Prepared::Ready(args, rehearsed)) => {
                 let stored = decision::store(session, *args, *rehearsed).await;
-                stored.inspect_err(|failure| tell(&seen.approval, failure))
+                stored.inspect_err(|failure| print_failure(&seen.approval, failure))
             }
             Ok(Prepared::Sent(sent)) => Ok(sent),
             Err(failure) => Err(failure),
@@ -77,7 +77,10 @@ pub async fn decide(session: &Session, typed: &DecisionArgs) -> Result<Vec<Outco
 }
 
 /// Returns the turn of the named call.
-fn turn(session: &Session, typed: &DecisionArgs, named: &Approval) -> Result<String, Failure> {
+///
+/// # Errors
+/// The verdict is about one call only, or the Approval is about no call of an agent.
+fn read_turn(session: &Session, typed: &DecisionArgs, named: &Approval) -> Result<String, Failure> {
     let request = &named.spec.request;
     let run = session.call.kubectl(Some(&session.namespace), &["approve", "list", "--run", &request.workflow.name]);
     let verdict = typed.verdict.name().to_lowercase();
@@ -126,7 +129,7 @@ async fn open_calls(session: &Session, named: Seen, turn: &str) -> Result<Vec<Se
 
 /// Returns the refusal of `--turn` without a terminal or with `--yes`, with a command for each call: no user would see
 /// the calls.
-fn each_by_name(session: &Session, typed: &DecisionArgs, calls: &[Seen]) -> Failure {
+fn refusal_without_terminal(session: &Session, typed: &DecisionArgs, calls: &[Seen]) -> Failure {
     let names = calls.iter().filter_map(|seen| seen.approval.metadata.name.as_deref());
     let command = |name: &str| {
         let mut words = vec!["approve".to_owned(), typed.verdict.name().to_lowercase(), name.to_owned()];
@@ -142,13 +145,13 @@ fn each_by_name(session: &Session, typed: &DecisionArgs, calls: &[Seen]) -> Fail
 }
 
 fn show_all(session: &Session, calls: &[Seen], me: &Me, is_dry: bool) {
-    for (at, seen) in calls.iter().enumerate() {
+    for (index, seen) in calls.iter().enumerate() {
         let text = if is_dry {
             decision::summary(&seen.approval)
         } else {
-            show::page(seen, me, clock::now(), (None, &[]), &session.call)
+            show::render_page(seen, me, clock::now(), (None, &[]), &session.call)
         };
-        terminal::note(&format!("Call {} of {}\n{text}", at + 1, calls.len()));
+        terminal::note(&format!("Call {} of {}\n{text}", index + 1, calls.len()));
     }
 }
 
@@ -160,11 +163,11 @@ async fn prepare(session: &Session, args: &DecisionArgs, reading: &Reading, asks
         Ok(()) => decision::prepare(session, &own, reading, asks).await,
         Err(failure) => Err(failure),
     };
-    prepared.inspect_err(|failure| tell(&reading.seen.approval, failure))
+    prepared.inspect_err(|failure| print_failure(&reading.seen.approval, failure))
 }
 
 /// Prints a failure with the name of its call.
-fn tell(approval: &Approval, failure: &Failure) {
+fn print_failure(approval: &Approval, failure: &Failure) {
     let text = failure.to_string();
     match text.split_once(": ") {
         Some((prefix, why)) => terminal::note(&format!("{prefix}: {}: {why}", resource(approval))),

@@ -45,7 +45,7 @@ pub async fn wait(session: &Session, stored: Approval, entry: &Entry, wait: Opti
     let mut waited = Waited::new(stored, entry);
     while !is_final(&waited.state, entry.decision.verdict, wait) {
         let Ok(Some(event)) =
-            tokio::time::timeout_at(end(&waited.approval, wait, session.default_wait, begun), events.next()).await
+            tokio::time::timeout_at(wait_end(&waited.approval, wait, session.default_wait, begun), events.next()).await
         else {
             break;
         };
@@ -77,7 +77,7 @@ fn is_final(state: &DecisionState, verdict: Verdict, wait: Option<Wait>) -> bool
 }
 
 /// Returns the time at which the wait ends. An escalation moves the deadline.
-fn end(approval: &Approval, wait: Option<Wait>, default: Duration, begun: Instant) -> Instant {
+fn wait_end(approval: &Approval, wait: Option<Wait>, default: Duration, begun: Instant) -> Instant {
     match wait {
         None => begun + default,
         Some(Wait::AtMost(length)) => begun + length,

@@ -12,7 +12,7 @@ use signoff_api::{
 use signoff_cli::sanitize::one_line;
 use signoff_expr::nearest;
 
-use super::rbac::{Grant, Rbac, allows, shown};
+use super::rbac::{Grant, Rbac, allows, format_subject};
 use crate::cluster::client::Session;
 
 /// The group to which every authorizer allows everything, so that its bindings tell nothing about a gate.
@@ -59,9 +59,9 @@ impl<'s> Deciders<'s> {
     }
 
     /// Returns whether this approver holds `approve`.
-    pub async fn right(&mut self, approver: &Subject) -> Right {
+    pub async fn find_right(&mut self, approver: &Subject) -> Right {
         let by_bindings = match &self.grants {
-            Ok(grants) => by_bindings(grants, approver),
+            Ok(grants) => right_by_bindings(grants, approver),
             Err(why) => Right::Unknown(why.clone()),
         };
         if matches!(by_bindings, Right::Granted(_)) || !self.can_review {
@@ -83,10 +83,10 @@ impl<'s> Deciders<'s> {
     }
 
     /// Returns the subjects that are bound to `approve` as one text, or `None` if that is unknown.
-    pub fn bound(&self) -> Option<String> {
+    pub fn bound_subjects(&self) -> Option<String> {
         let grants = self.grants.as_ref().ok()?;
         let mut lines: Vec<_> =
-            ordinary(grants).map(|grant| format!("{} ({})", shown(&grant.subject), grant.binding)).collect();
+            without_administrators(grants).map(|grant| format!("{} ({})", format_subject(&grant.subject), grant.binding)).collect();
         lines.sort();
         lines.dedup();
         let more = lines.len().saturating_sub(MOST);
@@ -134,27 +134,27 @@ fn holders(rbac: &Rbac, approval: &str) -> Vec<Grant> {
 }
 
 /// Returns the grants without those of cluster administrators.
-fn ordinary(grants: &[Grant]) -> impl Iterator<Item = &Grant> {
+fn without_administrators(grants: &[Grant]) -> impl Iterator<Item = &Grant> {
     grants.iter().filter(|grant| !(grant.subject.kind == "Group" && grant.subject.name == MASTERS))
 }
 
-fn by_bindings(grants: &[Grant], approver: &Subject) -> Right {
+fn right_by_bindings(grants: &[Grant], approver: &Subject) -> Right {
     if let Some(grant) = grants.iter().find(|grant| covers(&grant.subject, approver)) {
         return Right::Granted(format!("{} ({})", grant.binding, grant.role));
     }
     let same_name =
-        ordinary(grants).find(|grant| grant.subject.name == approver.name && grant.subject.namespace.is_none());
-    let kind = kind(approver);
-    let names = ordinary(grants).filter(|grant| grant.subject.kind == kind).map(|grant| grant.subject.name.as_str());
+        without_administrators(grants).find(|grant| grant.subject.name == approver.name && grant.subject.namespace.is_none());
+    let kind = kind_name(approver);
+    let names = without_administrators(grants).filter(|grant| grant.subject.kind == kind).map(|grant| grant.subject.name.as_str());
     let near = match same_name {
-        Some(grant) => Some(shown(&grant.subject)),
+        Some(grant) => Some(format_subject(&grant.subject)),
         None => nearest(&approver.name, names).map(|name| format!("{kind} {}", one_line(name, 253))),
     };
-    let groups: Vec<_> = ordinary(grants).filter(|grant| grant.subject.kind == "Group").collect();
+    let groups: Vec<_> = without_administrators(grants).filter(|grant| grant.subject.kind == "Group").collect();
     if approver.kind == SubjectKind::User && near.is_none() && !groups.is_empty() {
         return Right::Perhaps(names_of(groups.iter().map(|grant| grant.subject.name.as_str())));
     }
-    let mut users: Vec<_> = ordinary(grants)
+    let mut users: Vec<_> = without_administrators(grants)
         .filter(|grant| grant.subject.kind == "User")
         .map(|grant| grant.subject.name.as_str())
         .collect();
@@ -181,7 +181,7 @@ fn names_of<'n>(names: impl Iterator<Item = &'n str>) -> Vec<String> {
     names
 }
 
-fn kind(approver: &Subject) -> &'static str {
+fn kind_name(approver: &Subject) -> &'static str {
     match approver.kind {
         SubjectKind::User => "User",
         SubjectKind::Group => "Group",
@@ -220,7 +220,7 @@ mod tests {
     /// Returns the grants in a namespace that binds these subjects to `signoff-approver`, with the cluster's
     /// administrators.
     fn grants(subjects: Value) -> Vec<Grant> {
-        let one = |value: Value| vec![serde_json::from_value(value).unwrap()];
+        let object = |value: Value| vec![serde_json::from_value(value).unwrap()];
         let approver =
             json!([{"apiGroups": [GROUP], "resources": ["approvals"], "verbs": ["get", "patch", "approve"]}]);
         let everything = json!([{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}]);
@@ -240,8 +240,8 @@ mod tests {
             .unwrap(),
             roles: Vec::new(),
             bindings: [
-                one(json!({"metadata": {"name": "approvers"}, "roleRef": role("signoff-approver"), "subjects": subjects})),
-                one(json!({"metadata": {"name": "readers"}, "roleRef": role("view"),
+                object(json!({"metadata": {"name": "approvers"}, "roleRef": role("signoff-approver"), "subjects": subjects})),
+                object(json!({"metadata": {"name": "readers"}, "roleRef": role("view"),
                     "subjects": [{"kind": "Group", "name": "finanec"}]})),
             ]
             .concat(),
@@ -253,10 +253,10 @@ mod tests {
     fn a_misspelt_group_is_missing_and_the_bound_one_is_suggested() {
         let grants = grants(json!([{"kind": "Group", "name": "finance"}]));
         let granted = Right::Granted("RoleBinding approvers of demo (ClusterRole signoff-approver)".into());
-        assert_eq!(by_bindings(&grants, &Subject::group("finance")), granted);
-        assert_eq!(by_bindings(&grants, &Subject::group("finanec")), Right::Missing(Some("Group finance".into())));
-        assert_eq!(by_bindings(&grants, &Subject::group("sre")), Right::Groups(vec!["finance".into()]));
-        assert_eq!(by_bindings(&grants, &Subject::user("finance")), Right::Missing(Some("Group finance".into())));
+        assert_eq!(right_by_bindings(&grants, &Subject::group("finance")), granted);
+        assert_eq!(right_by_bindings(&grants, &Subject::group("finanec")), Right::Missing(Some("Group finance".into())));
+        assert_eq!(right_by_bindings(&grants, &Subject::group("sre")), Right::Groups(vec!["finance".into()]));
+        assert_eq!(right_by_bindings(&grants, &Subject::user("finance")), Right::Missing(Some("Group finance".into())));
     }
 
     #[test]
@@ -264,26 +264,26 @@ mod tests {
         let users = grants(
             json!([{"kind": "User", "name": "alice"}, {"kind": "User", "name": "bob"}, {"kind": "User", "name": "alice"}]),
         );
-        assert_eq!(by_bindings(&users, &Subject::group("leads")), Right::Users(2));
+        assert_eq!(right_by_bindings(&users, &Subject::group("leads")), Right::Users(2));
         // A name that is similar to that of a bound group still counts as a mistake.
         let mixed = grants(json!([{"kind": "User", "name": "alice"}, {"kind": "Group", "name": "finance"}]));
-        assert_eq!(by_bindings(&mixed, &Subject::group("leads")), Right::Users(1));
-        assert_eq!(by_bindings(&mixed, &Subject::group("finanec")), Right::Missing(Some("Group finance".into())));
+        assert_eq!(right_by_bindings(&mixed, &Subject::group("leads")), Right::Users(1));
+        assert_eq!(right_by_bindings(&mixed, &Subject::group("finanec")), Right::Missing(Some("Group finance".into())));
     }
 
     #[test]
     fn a_group_that_no_binding_names_may_consist_of_members_of_bound_groups() {
         let groups = grants(json!([{"kind": "Group", "name": "sre"}, {"kind": "Group", "name": "finance"}]));
         let both = Right::Groups(vec!["finance".into(), "sre".into()]);
-        assert_eq!(by_bindings(&groups, &Subject::group("leads")), both);
-        assert_eq!(by_bindings(&groups, &Subject::group("finanec")), Right::Missing(Some("Group finance".into())));
+        assert_eq!(right_by_bindings(&groups, &Subject::group("leads")), both);
+        assert_eq!(right_by_bindings(&groups, &Subject::group("finanec")), Right::Missing(Some("Group finance".into())));
         for nobody in [
             json!([]),
             json!([{"kind": "Group", "name": "system:serviceaccounts:ci"}]),
             json!([{"kind": "ServiceAccount", "name": "bot", "namespace": "ci"}]),
         ] {
             assert_eq!(
-                by_bindings(&grants(nobody.clone()), &Subject::group("leads")),
+                right_by_bindings(&grants(nobody.clone()), &Subject::group("leads")),
                 Right::Missing(None),
                 "{nobody}"
             );
@@ -293,10 +293,10 @@ mod tests {
     #[test]
     fn a_user_without_a_binding_may_be_a_member_of_a_bound_group() {
         let by_group = grants(json!([{"kind": "Group", "name": "finance"}]));
-        assert_eq!(by_bindings(&by_group, &Subject::user("alice")), Right::Perhaps(vec!["finance".into()]));
+        assert_eq!(right_by_bindings(&by_group, &Subject::user("alice")), Right::Perhaps(vec!["finance".into()]));
         let by_name = grants(json!([{"kind": "User", "name": "bob"}]));
-        assert_eq!(by_bindings(&by_name, &Subject::user("alice")), Right::Missing(None));
-        assert!(matches!(by_bindings(&by_name, &Subject::user("bob")), Right::Granted(_)));
+        assert_eq!(right_by_bindings(&by_name, &Subject::user("alice")), Right::Missing(None));
+        assert!(matches!(right_by_bindings(&by_name, &Subject::user("bob")), Right::Granted(_)));
     }
 
     #[test]

@@ -7,8 +7,8 @@ use k8s_openapi::api::rbac::v1::PolicyRule;
 use kube::Client;
 use signoff_admission::policies::Identity;
 
-use super::rbac::{Grant, Rbac, allows, shown};
-use crate::output::wrap::wrapped;
+use super::rbac::{Grant, Rbac, allows, format_subject};
+use crate::output::wrap::wrap;
 
 /// Returns the paragraph of `doctor` about impersonation: every subject with its binding, or what cannot be listed.
 pub async fn paragraph(client: &Client, operator: &Identity) -> String {
@@ -23,7 +23,7 @@ pub async fn paragraph(client: &Client, operator: &Identity) -> String {
             some => {
                 let head = "These subjects can impersonate the operator. The admission policies refuse what they write then, but \
                             not what they read: the values of every run.";
-                some.iter().fold(wrapped(0, head), |page, line| page + &wrapped(2, line))
+                some.iter().fold(wrap(0, head), |page, line| page + &wrap(2, line))
             }
         },
     }
@@ -32,7 +32,7 @@ pub async fn paragraph(client: &Client, operator: &Identity) -> String {
 /// Returns a line for each subject, with the binding and the role that let it impersonate the operator, sorted.
 fn impersonators(rbac: &Rbac, operator: &Identity) -> Vec<String> {
     let grants = rbac.grants(|rule| lets_impersonate(rule, &operator.service_account));
-    let line = |grant: Grant| format!("{}, by {} ({})", shown(&grant.subject), grant.binding, grant.role);
+    let line = |grant: Grant| format!("{}, by {} ({})", format_subject(&grant.subject), grant.binding, grant.role);
     let mut lines: Vec<_> = grants.into_iter().map(line).collect();
     lines.sort();
     lines.dedup();
@@ -79,7 +79,7 @@ mod tests {
 
     #[test]
     fn subjects_are_named_with_binding_and_role_wherever_they_are_bound() {
-        fn of<K: DeserializeOwned>(value: Value) -> Vec<K> {
+        fn objects<K: DeserializeOwned>(value: Value) -> Vec<K> {
             vec![serde_json::from_value(value).unwrap()]
         }
         let meta = |name: &str| json!({"name": name});
@@ -90,17 +90,17 @@ mod tests {
             json!([{"kind": "User", "name": "nina"}, {"kind": "ServiceAccount", "name": "ci", "namespace": "tools"}]);
         let rbac = Rbac {
             namespace: "signoff-system".into(),
-            cluster_roles: of(json!({"metadata": meta("edit"), "rules": [edit]})),
-            cluster_bindings: of(
+            cluster_roles: objects(json!({"metadata": meta("edit"), "rules": [edit]})),
+            cluster_bindings: objects(
                 json!({"metadata": meta("all\u{1b}[2J\n"), "roleRef": reference("ClusterRole", "edit"),
                 "subjects": [{"kind": "Group", "name": "ops\u{1b}[2J"}]}),
             ),
-            roles: of(
+            roles: objects(
                 json!({"metadata": meta("reader"), "rules": [{"apiGroups": [""], "verbs": ["get"], "resources": ["pods"]}]}),
             ),
             bindings: [
-                of(json!({"metadata": meta("devs"), "roleRef": reference("ClusterRole", "edit"), "subjects": nina})),
-                of(json!({"metadata": meta("readers"), "roleRef": reference("Role", "reader"), "subjects": nina})),
+                objects(json!({"metadata": meta("devs"), "roleRef": reference("ClusterRole", "edit"), "subjects": nina})),
+                objects(json!({"metadata": meta("readers"), "roleRef": reference("Role", "reader"), "subjects": nina})),
             ]
             .concat(),
         };

@@ -9,7 +9,7 @@ use signoff_api::names;
 use signoff_cli::sanitize::one_line;
 use tokio::process::Command;
 
-use super::Found;
+use super::DoctorReport;
 use crate::{args::Doctor, cluster::client::Session, error::Failure};
 
 /// The program in the operator's image.
@@ -28,20 +28,20 @@ pub async fn report(
     channel: &str,
     operator: &Identity,
     pods: &Result<Vec<Pod>, String>,
-) -> Found {
-    match run(session, options, channel, operator, pods).await {
+) -> DoctorReport {
+    match run_test(session, options, channel, operator, pods).await {
         Ok(found) => found,
-        Err(failure) => Found::new(String::new(), Some(failure)),
+        Err(failure) => DoctorReport::new(String::new(), Some(failure)),
     }
 }
 
-async fn run(
+async fn run_test(
     session: &Session,
     options: &Doctor,
     channel: &str,
     operator: &Identity,
     pods: &Result<Vec<Pod>, String>,
-) -> Result<Found, Failure> {
+) -> Result<DoctorReport, Failure> {
     if !names::is_label(channel) {
         let why =
             format!("{} is not the name of a channel: write the name in the operator's file", one_line(channel, 63));
@@ -54,35 +54,35 @@ async fn run(
             "no Pod of the operator in {namespace} is ready: start the operator, then test the channel"
         ))
     })?;
-    let words = words(session.call.words(), &operator.namespace, pod, channel, options.notify_to.as_deref());
-    let output = Command::new("kubectl").args(&words).output().await;
+    let arguments = kubectl_arguments(session.call.words(), &operator.namespace, pod, channel, options.notify_to.as_deref());
+    let output = Command::new("kubectl").args(&arguments).output().await;
     let output =
         output.map_err(|error| Failure::Other(format!("kubectl cannot be started: {error}; put it on PATH")))?;
-    let page = text(&output.stdout);
+    let page = printable_lines(&output.stdout);
     if output.status.success() {
-        return Ok(Found::new(page, None));
+        return Ok(DoctorReport::new(page, None));
     }
     let failure = match page.is_empty() {
         // Standard error has a message of the operator's program, of the API server or of kubectl.
-        true => Failure::Other(format!("channel {channel} was not tested: {}", text(&output.stderr).trim_end())),
+        true => Failure::Other(format!("channel {channel} was not tested: {}", printable_lines(&output.stderr).trim_end())),
         false => Failure::Other(format!("channel {channel} does not deliver: mend what FAILED, and test it again")),
     };
-    Ok(Found::new(page, Some(failure)))
+    Ok(DoctorReport::new(page, Some(failure)))
 }
 
-/// Returns the arguments of kubectl.
-fn words(flags: &[String], namespace: &str, pod: &Pod, channel: &str, user: Option<&str>) -> Vec<String> {
+/// Returns the arguments with which kubectl runs the operator's program in a Pod.
+fn kubectl_arguments(flags: &[String], namespace: &str, pod: &Pod, channel: &str, user: Option<&str>) -> Vec<String> {
     let name = pod.name_any();
-    let mut words = vec!["exec", "-n", namespace, name.as_str()];
+    let mut arguments = vec!["exec", "-n", namespace, name.as_str()];
     let containers = pod.spec.iter().flat_map(|spec| &spec.containers);
     if containers.map(|container| container.name.as_str()).any(|name| name == CONTAINER) {
-        words.extend(["-c", CONTAINER]);
+        arguments.extend(["-c", CONTAINER]);
     }
-    words.extend(flags.iter().map(String::as_str));
-    words.extend(["--", PROGRAM, "notify", "test", channel]);
+    arguments.extend(flags.iter().map(String::as_str));
+    arguments.extend(["--", PROGRAM, "notify", "test", channel]);
     let user = user.map(|user| format!("--to={user}"));
-    words.extend(user.as_deref());
-    words.into_iter().map(str::to_owned).collect()
+    arguments.extend(user.as_deref());
+    arguments.into_iter().map(str::to_owned).collect()
 }
 
 /// Whether a Pod is running and ready. A Pod that waits for the Lease is ready too, and tests the same file.
@@ -90,12 +90,12 @@ fn is_ready(pod: &Pod) -> bool {
     let status = pod.status.as_ref();
     let is_running = status.and_then(|status| status.phase.as_deref()) == Some("Running");
     let mut conditions = status.iter().flat_map(|status| &status.conditions).flatten();
-    let is_going = pod.metadata.deletion_timestamp.is_some();
-    is_running && !is_going && conditions.any(|known| known.type_ == "Ready" && known.status == "True")
+    let is_being_deleted = pod.metadata.deletion_timestamp.is_some();
+    is_running && !is_being_deleted && conditions.any(|condition| condition.type_ == "Ready" && condition.status == "True")
 }
 
 /// Returns the lines of an output without control characters.
-fn text(output: &[u8]) -> String {
+fn printable_lines(output: &[u8]) -> String {
     let text = String::from_utf8_lossy(output);
     text.lines().take(MOST_LINES).map(|line| one_line(line, LINE) + "\n").collect()
 }
@@ -121,14 +121,14 @@ mod tests {
     #[test]
     fn the_operators_program_is_run_in_its_container_as_the_same_user() {
         let flags = ["--context".to_owned(), "prod".to_owned()];
-        let words = |user| words(&flags, "signoff-system", &pod("True", json!({})), "finance", user).join(" ");
+        let arguments = |user| kubectl_arguments(&flags, "signoff-system", &pod("True", json!({})), "finance", user).join(" ");
         let base = "exec -n signoff-system signoff-operator-7 -c operator --context prod -- /signoff-operator notify test finance";
-        assert_eq!(words(None), base);
-        assert_eq!(words(Some("--help")), format!("{base} --to=--help"));
+        assert_eq!(arguments(None), base);
+        assert_eq!(arguments(Some("--help")), format!("{base} --to=--help"));
     }
 
     #[test]
-    fn a_pod_that_is_not_ready_or_goes_is_not_asked() {
+    fn a_pod_that_is_not_ready_or_being_deleted_is_not_used() {
         assert!(is_ready(&pod("True", json!({}))));
         assert!(!is_ready(&pod("False", json!({}))));
         assert!(!is_ready(&pod("True", json!({"deletionTimestamp": "2026-11-22T10:00:00Z"}))));
@@ -136,7 +136,7 @@ mod tests {
 
     #[test]
     fn the_report_shows_no_control_characters() {
-        assert_eq!(text(b"ok      address: x\n\x1b[2JFAILED  notice: y\n").matches('\u{1b}').count(), 0);
-        assert_eq!(text(b""), "");
+        assert_eq!(printable_lines(b"ok      address: x\n\x1b[2JFAILED  notice: y\n").matches('\u{1b}').count(), 0);
+        assert_eq!(printable_lines(b""), "");
     }
 }

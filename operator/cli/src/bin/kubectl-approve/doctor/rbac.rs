@@ -13,11 +13,11 @@ use signoff_cli::sanitize::one_line;
 /// The roles and bindings of the cluster, and those of one namespace.
 #[derive(Default)]
 pub struct Rbac {
-    /// The namespace.
+    /// The namespace of `roles` and `bindings`.
     pub namespace: String,
-    /// The ClusterRoles.
+    /// All ClusterRoles of the cluster.
     pub cluster_roles: Vec<ClusterRole>,
-    /// The ClusterRoleBindings.
+    /// All ClusterRoleBindings of the cluster.
     pub cluster_bindings: Vec<ClusterRoleBinding>,
     /// The roles of the namespace.
     pub roles: Vec<Role>,
@@ -46,8 +46,8 @@ impl Rbac {
             namespace: namespace.to_owned(),
             cluster_roles: list(Api::all(client.clone()), "clusterroles").await?,
             cluster_bindings: list(Api::all(client.clone()), "clusterrolebindings").await?,
-            roles: namespaced(client, namespace, "roles").await?,
-            bindings: namespaced(client, namespace, "rolebindings").await?,
+            roles: list_in_namespace(client, namespace, "roles").await?,
+            bindings: list_in_namespace(client, namespace, "rolebindings").await?,
         })
     }
 
@@ -55,7 +55,7 @@ impl Rbac {
     pub fn grants(&self, allows: impl Fn(&PolicyRule) -> bool) -> Vec<Grant> {
         let mut grants = Vec::new();
         let mut add = |binding: String, role: &RoleRef, subjects: Option<&[Subject]>| {
-            if self.rules(role).iter().any(&allows) {
+            if self.rules_of(role).iter().any(&allows) {
                 let role = format!("{} {}", one_line(&role.kind, 64), one_line(&role.name, 256));
                 let subjects = subjects.unwrap_or_default().iter().cloned();
                 grants.extend(subjects.map(|subject| Grant { subject, binding: binding.clone(), role: role.clone() }));
@@ -73,7 +73,7 @@ impl Rbac {
         grants
     }
 
-    fn rules(&self, role: &RoleRef) -> &[PolicyRule] {
+    fn rules_of(&self, role: &RoleRef) -> &[PolicyRule] {
         let rules = match role.kind.as_str() {
             "ClusterRole" => self.cluster_roles.iter().find(|found| found.name_any() == role.name).map(|r| &r.rules),
             _ => self.roles.iter().find(|found| found.name_any() == role.name).map(|r| &r.rules),
@@ -96,7 +96,7 @@ pub fn allows(rule: &PolicyRule, verbs: &[&str], groups: &[&str], resources: &[&
 }
 
 /// Formats a subject as `User alice` or `ServiceAccount tools/ci`.
-pub fn shown(subject: &Subject) -> String {
+pub fn format_subject(subject: &Subject) -> String {
     let (kind, name) = (one_line(&subject.kind, 64), one_line(&subject.name, 256));
     match &subject.namespace {
         Some(namespace) => format!("{kind} {}/{name}", one_line(namespace, 64)),
@@ -104,7 +104,7 @@ pub fn shown(subject: &Subject) -> String {
     }
 }
 
-async fn namespaced<K>(client: &Client, namespace: &str, what: &str) -> Result<Vec<K>, String>
+async fn list_in_namespace<K>(client: &Client, namespace: &str, what: &str) -> Result<Vec<K>, String>
 where
     K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + std::fmt::Debug + DeserializeOwned,
 {
@@ -148,7 +148,7 @@ mod tests {
         let grants = rbac.grants(|_| true);
         assert_eq!(grants.len(), 4);
         for grant in grants {
-            for text in [shown(&grant.subject), grant.binding, grant.role] {
+            for text in [format_subject(&grant.subject), grant.binding, grant.role] {
                 assert!(text.contains("x[2J Operator: alive") && !text.contains(['\u{1b}', '\n']), "{text:?}");
             }
         }

@@ -14,8 +14,8 @@ use signoff_api::{Workflow, WorkflowStatus, rules::RULES};
 use signoff_cli::sanitize::one_line;
 use signoff_review::seen::{Seen, still_open};
 
-use super::{Found, waiting::NOT_ENDED};
-use crate::{cluster::client::Session, error::Failure, output::wrap::wrapped};
+use super::{DoctorReport, waiting::NOT_ENDED};
+use crate::{cluster::client::Session, error::Failure, output::wrap::wrap};
 
 /// The most Approvals, runs and objects that are listed.
 const MOST: usize = 20;
@@ -23,25 +23,25 @@ const MOST: usize = 20;
 /// The consequences of an upgrade.
 #[derive(Default)]
 struct Upgrade {
-    /// The objects of the admission policies that it changes, by kind and name.
+    /// The objects of the admission policies that the upgrade changes, by kind and name.
     changes: Vec<String>,
-    /// The open Approvals whose votes it voids. Empty if it changes no object.
+    /// The open Approvals whose votes the upgrade voids. Empty if `changes` is empty.
     voted: Vec<Seen>,
     /// The open Approvals that cannot be read, each with the reason.
     unreadable: Vec<String>,
-    /// The open runs that it holds, because they were accepted under another version of the rules.
+    /// The open runs that the upgrade holds, because they were accepted under another version of the rules.
     held: Vec<String>,
     /// The failures of lists that could not be read.
     unknown: Vec<Failure>,
 }
 
 /// Reports the votes that an upgrade to the version of this plugin would void, and the runs that it would hold.
-pub async fn report(session: &Session, inspection: Result<Inspection, Failure>) -> Found {
+pub async fn report(session: &Session, inspection: Result<Inspection, Failure>) -> DoctorReport {
     let inspection = match inspection {
         Ok(inspection) => inspection,
-        Err(failure) => return Found::new(String::new(), Some(failure)),
+        Err(failure) => return DoctorReport::new(String::new(), Some(failure)),
     };
-    let mut upgrade = Upgrade { changes: changes(&inspection), ..Upgrade::default() };
+    let mut upgrade = Upgrade { changes: changed_objects(&inspection), ..Upgrade::default() };
     if !upgrade.changes.is_empty() {
         match session.list(true, &still_open()).await {
             Ok((open, unreadable)) => {
@@ -51,15 +51,15 @@ pub async fn report(session: &Session, inspection: Result<Inspection, Failure>) 
             Err(failure) => upgrade.unknown.push(failure),
         }
     }
-    match held(session).await {
+    match list_held_runs(session).await {
         Ok(held) => upgrade.held = held,
         Err(failure) => upgrade.unknown.push(failure),
     }
-    Found::new(upgrade.page(), upgrade.problem())
+    DoctorReport::new(upgrade.page(), upgrade.problem())
 }
 
 /// Returns the objects of the admission policies that the upgrade changes, by kind and name.
-fn changes(inspection: &Inspection) -> Vec<String> {
+fn changed_objects(inspection: &Inspection) -> Vec<String> {
     let changed = inspection.objects.iter().filter(|object| matches!(object.state, State::Differs(_) | State::Missing));
     changed.map(|object| format!("{} {}", object.kind, one_line(&object.name, 253))).collect()
 }
@@ -74,7 +74,7 @@ fn with_votes(mut seen: Seen) -> Option<Seen> {
 }
 
 /// Lists the open runs of the cluster that were accepted under another version of the rules than this plugin's.
-async fn held(session: &Session) -> Result<Vec<String>, Failure> {
+async fn list_held_runs(session: &Session) -> Result<Vec<String>, Failure> {
     let api = Api::<DynamicObject>::all_with(session.raw().clone(), &ApiResource::erase::<Workflow>(&()));
     let mut page = ListParams::default().limit(500).fields(NOT_ENDED);
     let mut held = Vec::new();
@@ -104,8 +104,8 @@ fn count(count: usize, what: &str) -> String {
 }
 
 /// Renders the first items, a line each, and how many more there are.
-fn listed(items: &[String]) -> String {
-    let mut page: String = items.iter().take(MOST).map(|item| wrapped(2, item)).collect();
+fn render_items(items: &[String]) -> String {
+    let mut page: String = items.iter().take(MOST).map(|item| wrap(2, item)).collect();
     if items.len() > MOST {
         page.push_str(&format!("  and {} more\n", items.len() - MOST));
     }
@@ -120,16 +120,16 @@ impl Upgrade {
     /// Returns the failure of the command, or `None` if everything could be read, and the upgrade voids no vote and
     /// holds no run.
     fn problem(&self) -> Option<Failure> {
-        let mut would = Vec::new();
+        let mut effects = Vec::new();
         if !self.voted.is_empty() {
-            would.push(format!("void {} of {}", count(self.votes(), "vote"), count(self.voted.len(), "open Approval")));
+            effects.push(format!("void {} of {}", count(self.votes(), "vote"), count(self.voted.len(), "open Approval")));
         }
         if !self.held.is_empty() {
-            would.push(format!("hold {}", count(self.held.len(), "run")));
+            effects.push(format!("hold {}", count(self.held.len(), "run")));
         }
         let mut problems = Vec::new();
-        if !would.is_empty() {
-            problems.push(format!("an upgrade would {}", would.join(" and ")));
+        if !effects.is_empty() {
+            problems.push(format!("an upgrade would {}", effects.join(" and ")));
         }
         if !self.unreadable.is_empty() {
             problems.push(format!("{} cannot be read", count(self.unreadable.len(), "open Approval")));
@@ -152,11 +152,11 @@ impl Upgrade {
             let text = format!(
                 "The rules of kubectl-approve {version} are those that are in force: an upgrade to this version voids no vote."
             );
-            return wrapped(0, &text);
+            return wrap(0, &text);
         }
         let (shown, more) = self.changes.split_at(self.changes.len().min(MOST));
         let more = if more.is_empty() { String::new() } else { format!(" and {} more", more.len()) };
-        let mut page = wrapped(
+        let mut page = wrap(
             0,
             &format!(
                 "An upgrade to the rules of kubectl-approve {version} changes {}: {}{more}.",
@@ -165,7 +165,7 @@ impl Upgrade {
             ),
         );
         if self.voted.is_empty() && self.unreadable.is_empty() && self.unknown.is_empty() {
-            return page + &wrapped(0, "No open Approval has a vote, so it voids none.");
+            return page + &wrap(0, "No open Approval has a vote, so it voids none.");
         }
         if !self.voted.is_empty() {
             let consequence = format!(
@@ -173,23 +173,23 @@ impl Upgrade {
                 count(self.votes(), "vote"),
                 count(self.voted.len(), "open Approval")
             );
-            page.push_str(&wrapped(0, &consequence));
+            page.push_str(&wrap(0, &consequence));
             let line = |seen: &Seen| {
                 let metadata = &seen.approval.metadata;
                 let names = signoff_engine::approval::voided(&seen.approval).unwrap_or_default();
                 let (namespace, name) = (metadata.namespace.as_deref().unwrap_or_default(), metadata.name.as_deref());
                 one_line(&format!("{namespace}/{}: {names}", name.unwrap_or_default()), 1000)
             };
-            page.push_str(&listed(&self.voted.iter().map(line).collect::<Vec<_>>()));
-            page.push_str(&wrapped(0, "Upgrade when these gates are decided, or tell the voters to decide again."));
+            page.push_str(&render_items(&self.voted.iter().map(line).collect::<Vec<_>>()));
+            page.push_str(&wrap(0, "Upgrade when these gates are decided, or tell the voters to decide again."));
         }
         if !self.unreadable.is_empty() {
             let text = format!(
                 "{} cannot be read, so whether they have votes is unknown:",
                 count(self.unreadable.len(), "open Approval")
             );
-            page.push_str(&wrapped(0, &text));
-            page.push_str(&listed(&self.unreadable));
+            page.push_str(&wrap(0, &text));
+            page.push_str(&render_items(&self.unreadable));
         }
         page
     }
@@ -202,11 +202,11 @@ impl Upgrade {
                 "It holds {} (OldRules): Workflows mean something else under the rules {RULES} of this version. Upgrade when they have ended, or cancel them and start them again:",
                 count(self.held.len(), "open run")
             );
-            page.push_str(&wrapped(0, &text));
-            page.push_str(&listed(&self.held));
+            page.push_str(&wrap(0, &text));
+            page.push_str(&render_items(&self.held));
         }
         if !self.unknown.is_empty() {
-            page.push_str(&wrapped(0, "Not everything could be listed, so more votes and runs may be concerned."));
+            page.push_str(&wrap(0, "Not everything could be listed, so more votes and runs may be concerned."));
         }
         page
     }
@@ -245,7 +245,7 @@ mod tests {
             Object { kind: "CustomResourceDefinition", name: "approvals.signoff.dev".into(), state: State::Missing },
             Object { kind: "CustomResourceDefinition", name: "blobs.signoff.dev".into(), state: State::AsShipped },
         ];
-        let changes = changes(&Inspection { objects, ..Inspection::default() });
+        let changes = changed_objects(&Inspection { objects, ..Inspection::default() });
         assert_eq!(changes, ["CustomResourceDefinition approvals.signoff.dev"]);
         let all = vec![voted("finance", &["alice", "bob"]), voted("ops", &["carol"])];
         let upgrade = Upgrade { changes, voted: all, ..Upgrade::default() };
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn an_upgrade_that_changes_nothing_or_meets_no_vote_voids_none() {
+    fn an_upgrade_without_changes_or_without_votes_voids_none() {
         assert!(words(&Upgrade::default()).contains("voids no vote"));
         let upgrade = Upgrade { changes: changed(), ..Upgrade::default() };
         assert!(upgrade.page().contains("No open Approval has a vote, so it voids none.\n"));
@@ -271,22 +271,22 @@ mod tests {
     }
 
     #[test]
-    fn approvals_that_cannot_be_read_or_listed_are_a_problem_and_no_promise() {
+    fn approvals_that_cannot_be_read_or_listed_are_a_problem() {
         let unreadable = Upgrade { changes: changed(), unreadable: vec!["approval x".into()], ..Upgrade::default() };
         let refused = Failure::Refused("you cannot list approvals".into());
         let unlisted = Upgrade { changes: changed(), unknown: vec![refused], ..Upgrade::default() };
-        for (upgrade, why, said) in [
+        for (upgrade, problem, sentence) in [
             (unreadable, "1 open Approval cannot be read", "whether they have votes is unknown: approval x"),
             (unlisted, "you cannot list approvals", "Not everything could be listed"),
         ] {
-            assert!(matches!(upgrade.problem(), Some(Failure::Other(told)) if told == why), "{why}");
+            assert!(matches!(upgrade.problem(), Some(Failure::Other(why)) if why == problem), "{problem}");
             let text = words(&upgrade);
-            assert!(text.contains(said) && !text.contains("No open Approval has a vote"), "{text}");
+            assert!(text.contains(sentence) && !text.contains("No open Approval has a vote"), "{text}");
         }
     }
 
     #[test]
-    fn a_decision_that_is_invalid_is_no_vote() {
+    fn an_invalid_decision_is_no_vote() {
         let mut seen = voted("finance", &["alice", "bob"]);
         let invalid = serde_json::json!({"alice": {"attempt": 1, "why": "no such field"}});
         seen.approval.status.get_or_insert_default().invalid = serde_json::from_value(invalid).unwrap();
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_that_was_accepted_under_other_rules_is_held_also_where_the_policies_stay() {
+    fn a_run_accepted_under_other_rules_is_held_without_policy_changes() {
         let run = |status: serde_json::Value| {
             let object = serde_json::json!({"apiVersion": "signoff.dev/v1alpha1", "kind": "Workflow",
                 "metadata": {"name": "refund", "namespace": "finance"}, "status": status});

@@ -32,7 +32,7 @@ use crate::{
     args::Named,
     cluster::{client::Session, names},
     error::Failure,
-    output::wrap::wrapped,
+    output::wrap::wrap,
 };
 
 /// The most runs and gates on the page.
@@ -71,7 +71,7 @@ pub async fn report(
 ) -> Result<WaitingReport, Failure> {
     let (runs, gates) = match named {
         Some(named) => find(session, named).await?,
-        None => everything(session).await?,
+        None => find_all(session).await?,
     };
     let namespace = one_line(&session.namespace, 63);
     let mut report = WaitingReport::default();
@@ -90,13 +90,13 @@ pub async fn report(
     }
     let more = (runs.len().saturating_sub(MOST), gates.len().saturating_sub(MOST));
     if more != (0, 0) {
-        report.page.push_str(&and_more(more.0, more.1));
+        report.page.push_str(&rest_line(more.0, more.1));
     }
     Ok(report)
 }
 
 /// Returns the line about the runs and gates that the page leaves out.
-fn and_more(runs: usize, gates: usize) -> String {
+fn rest_line(runs: usize, gates: usize) -> String {
     let count = |count: usize, what: &str| {
         (count > 0).then(|| format!("{count} more {what}{}", if count == 1 { "" } else { "s" }))
     };
@@ -125,7 +125,7 @@ async fn find(session: &Session, named: &Named) -> Result<(Vec<Run>, Vec<Seen>),
                 one_line(&session.namespace, 63)
             )));
         }
-        Err(Failure::NotFound(why)) => return Err(Failure::NotFound(why + &meant(session, name).await)),
+        Err(Failure::NotFound(why)) => return Err(Failure::NotFound(why + &suggest_name(session, name).await)),
         Err(other) => return Err(other),
     };
     let (open, _) = session.list(false, &still_open()).await?;
@@ -135,7 +135,7 @@ async fn find(session: &Session, named: &Named) -> Result<(Vec<Run>, Vec<Seen>),
 
 /// Returns the end of a message about a missing Workflow: the command about an Approval of this name, or the run that
 /// was perhaps meant.
-async fn meant(session: &Session, name: &str) -> String {
+async fn suggest_name(session: &Session, name: &str) -> String {
     match session.approval(name).await {
         Ok(_) => {
             let command = session.call.kubectl(Some(&session.namespace), &["approve", "doctor", name]);
@@ -145,7 +145,7 @@ async fn meant(session: &Session, name: &str) -> String {
     }
 }
 
-async fn everything(session: &Session) -> Result<(Vec<Run>, Vec<Seen>), Failure> {
+async fn find_all(session: &Session) -> Result<(Vec<Run>, Vec<Seen>), Failure> {
     let (mut open, _) = session.list(false, &still_open()).await?;
     open.sort_by_cached_key(|seen| (seen.approval.deadline(), seen.approval.metadata.name.clone()));
     let found = workflows(session).list(&ListParams::default().limit(500).fields(NOT_ENDED)).await;
@@ -165,10 +165,10 @@ fn run(object: DynamicObject) -> Run {
 
 /// Returns the conditions that tell why a run does not continue.
 fn blockers(now: &RunNow) -> Vec<&Condition> {
-    let is_blocker = |said: &&Condition| match said.type_.as_str() {
-        conditions::ACCEPTED | conditions::GUARDED => said.status == "False",
+    let is_blocker = |condition: &&Condition| match condition.type_.as_str() {
+        conditions::ACCEPTED | conditions::GUARDED => condition.status == "False",
         conditions::WAITING | conditions::FINISHED | conditions::COMPLETE => false,
-        _ => said.status == "True",
+        _ => condition.status == "True",
     };
     now.conditions.iter().filter(is_blocker).collect()
 }
@@ -177,13 +177,13 @@ fn run_lines(run: &Run, operator: &OperatorState) -> String {
     let phase = run.now.phase.unwrap_or_default();
     let mut page = format!("Workflow {}: {}\n", one_line(&run.name, 63), phase.name());
     let blockers = blockers(&run.now);
-    for said in &blockers {
-        let code = Code::bracketed(Code::of_reason(&said.reason));
-        let text = format!("{}={}, {}{code}: {}", said.type_, said.status, said.reason, said.message);
-        page.push_str(&wrapped(2, &one_line(&text, 1200)));
+    for Condition { type_, status, reason, message, .. } in blockers.iter().copied() {
+        let code = Code::bracketed(Code::of_reason(reason));
+        let text = format!("{type_}={status}, {reason}{code}: {message}");
+        page.push_str(&wrap(2, &one_line(&text, 1200)));
     }
     if OPEN.contains(&phase) && operator.is_gone() {
-        page.push_str(&wrapped(2, &format!("it does not continue: {operator}")));
+        page.push_str(&wrap(2, &format!("it does not continue: {operator}")));
     } else if blockers.is_empty() && phase == WorkflowPhase::Pending {
         page.push_str("  the operator has not reconciled it yet\n");
     } else if phase == WorkflowPhase::Suspended {
@@ -212,7 +212,7 @@ impl<'a> Gate<'a> {
             let approvers = if index == 0 { approval.approvers() } else { quorum.approvers.as_slice() };
             let mut rights = Vec::new();
             for approver in approvers {
-                rights.push((approver, deciders.right(approver).await));
+                rights.push((approver, deciders.find_right(approver).await));
             }
             quorums.push(rights);
         }
@@ -220,12 +220,12 @@ impl<'a> Gate<'a> {
         for progress in progress(approval) {
             let mut rights = Vec::new();
             for (group, left) in progress.missing {
-                let right = deciders.right(&Subject::group(&group)).await;
+                let right = deciders.find_right(&Subject::group(&group)).await;
                 rights.push((group, left, right));
             }
             missing.push(rights);
         }
-        Self { approval, quorums, missing, bound: deciders.bound() }
+        Self { approval, quorums, missing, bound: deciders.bound_subjects() }
     }
 
     fn name(&self) -> String {
@@ -239,7 +239,7 @@ impl<'a> Gate<'a> {
     fn lines(&self, now: Moment) -> String {
         let request = &self.approval.spec.request;
         let status = self.approval.status.clone().unwrap_or_default();
-        let mut page = wrapped(
+        let mut page = wrap(
             0,
             &format!(
                 "Approval {}: {} (Workflow {}, gate {})",
@@ -260,33 +260,33 @@ impl<'a> Gate<'a> {
             let so_far = so_far.unwrap_or_default();
             let source = one_line(&quorum.source, 253);
             let needed = format!("{}{}", people(quorum.threshold), rules(quorum));
-            page.push_str(&wrapped(2, &format!("Waits for {needed}, by {source}{so_far}. Who could decide:")));
+            page.push_str(&wrap(2, &format!("Waits for {needed}, by {source}{so_far}. Who could decide:")));
             for (approver, right) in rights {
-                page.push_str(&wrapped(4, &format!("{}: {}", one_line(&approver.to_string(), 320), says(right))));
+                page.push_str(&wrap(4, &format!("{}: {}", one_line(&approver.to_string(), 320), describe_right(right))));
             }
             for (group, left, right) in missing {
-                let line = format!("Missing: {left} of group {}: {}", one_line(group, 253), says(right));
-                page.push_str(&wrapped(4, &line));
+                let line = format!("Missing: {left} of group {}: {}", one_line(group, 253), describe_right(right));
+                page.push_str(&wrap(4, &line));
             }
             if progress.have < progress.needed && status.tally.is_some() {
                 page.push_str(&format!("    Missing: {} more\n", people(progress.needed - progress.have)));
             }
         }
         if !request.excluded.is_empty() {
-            page.push_str(&wrapped(2, &format!("Excluded: {}", one_line(&request.excluded.join(", "), 1000))));
+            page.push_str(&wrap(2, &format!("Excluded: {}", one_line(&request.excluded.join(", "), 1000))));
         }
         if let Some(bound) = &self.bound {
-            page.push_str(&wrapped(2, &format!("Bound to approve in this namespace: {bound}")));
+            page.push_str(&wrap(2, &format!("Bound to approve in this namespace: {bound}")));
         }
         page.push_str(&self.remedy());
         let deadline = self.approval.deadline();
         let after = consequence(request, &status);
         let when = format!("Deadline: {} ({}); after that {after}", deadline.ceil_to_second(), distance(deadline, now));
-        page + &wrapped(2, &when)
+        page + &wrap(2, &when)
     }
 
     /// Returns the approvers of a quorum in which certainly no approver can decide, or `None`.
-    fn blocked(&self) -> Option<&[(&'a Subject, Right)]> {
+    fn blocked_quorum(&self) -> Option<&[(&'a Subject, Right)]> {
         let is_missing = |(_, right): &(&Subject, Right)| matches!(right, Right::Missing(_));
         let blocked = |rights: &&Vec<(&Subject, Right)>| !rights.is_empty() && rights.iter().all(is_missing);
         self.quorums.iter().find(blocked).map(Vec::as_slice).filter(|_| self.is_open())
@@ -294,36 +294,36 @@ impl<'a> Gate<'a> {
 
     fn problem(&self) -> Option<String> {
         let of_all =
-            self.blocked().map(|_| format!("no binding grants the verb approve to an approver of {}", self.name()));
-        of_all.or_else(|| self.unmet_group()).or_else(|| self.too_few()).filter(|_| self.is_open())
+            self.blocked_quorum().map(|_| format!("no binding grants the verb approve to an approver of {}", self.name()));
+        of_all.or_else(|| self.unmet_group()).or_else(|| self.too_few_users()).filter(|_| self.is_open())
     }
 
     /// Returns the problem that a group of `requiredFrom` has no right to decide, or `None`.
     fn unmet_group(&self) -> Option<String> {
         let quorums = self.approval.spec.request.quorums.iter().zip(&self.missing);
-        let mut missing = quorums.flat_map(|(quorum, missing)| missing.iter().map(move |one| (quorum, one)));
+        let mut missing = quorums.flat_map(|(quorum, missing)| missing.iter().map(move |group| (quorum, group)));
         let (quorum, (group, left, _)) = missing.find(|(_, (_, _, right))| matches!(right, Right::Missing(_)))?;
-        let min = quorum.required_from.iter().find(|one| one.group == *group).map_or(*left, |one| one.min);
+        let min = quorum.required_from.iter().find(|required| required.group == *group).map_or(*left, |required| required.min);
         let (group, name) = (one_line(group, 253), self.name());
         Some(format!("{name} takes {min} of group {group}, and no binding grants the verb approve to that group"))
     }
 
     /// Returns the problem that a quorum of users needs more votes than it has users who can decide, or `None`.
-    fn too_few(&self) -> Option<String> {
+    fn too_few_users(&self) -> Option<String> {
         let voted = |user: &String| {
             self.approval.status.as_ref().is_some_and(|status| status.votes.iter().any(|vote| vote.user == *user))
         };
         let quorums = self.approval.spec.request.quorums.iter().zip(&self.quorums);
         quorums.into_iter().find_map(|(quorum, rights)| {
-            let can = rights.iter().filter(|(one, right)| !matches!(right, Right::Missing(_)) || voted(&one.name));
-            let can: Vec<_> = can.map(|(one, _)| *one).collect();
-            let are_users = can.iter().all(|one| one.kind != SubjectKind::Group);
-            (are_users && can.len() < quorum.needed()).then(|| {
+            let able = rights.iter().filter(|(user, right)| !matches!(right, Right::Missing(_)) || voted(&user.name));
+            let able: Vec<_> = able.map(|(user, _)| *user).collect();
+            let are_users = able.iter().all(|user| user.kind != SubjectKind::Group);
+            (are_users && able.len() < quorum.needed()).then(|| {
                 let (source, name) = (one_line(&quorum.source, 253), self.name());
                 format!(
                     "{name} takes {} by {source}, and bindings of the verb approve cover {} of its approvers",
                     people(quorum.threshold),
-                    can.len()
+                    able.len()
                 )
             })
         })
@@ -331,23 +331,23 @@ impl<'a> Gate<'a> {
 
     /// Returns the lines with the command that binds the first approver without the right.
     fn remedy(&self) -> String {
-        let Some((approver, _)) = self.blocked().and_then(<[_]>::first) else { return String::new() };
+        let Some((approver, _)) = self.blocked_quorum().and_then(<[_]>::first) else { return String::new() };
         let namespace = self.approval.metadata.namespace.as_deref().unwrap_or_default();
         let (flag, name) = match (approver.kind, &approver.namespace) {
             (SubjectKind::User, _) => ("--user", approver.name.clone()),
             (SubjectKind::Group, _) => ("--group", approver.name.clone()),
-            (SubjectKind::ServiceAccount, of) => {
-                ("--serviceaccount", format!("{}:{}", of.as_deref().unwrap_or_default(), approver.name))
+            (SubjectKind::ServiceAccount, namespace) => {
+                ("--serviceaccount", format!("{}:{}", namespace.as_deref().unwrap_or_default(), approver.name))
             }
         };
         let bind = ["kubectl", "create", "rolebinding", "further-approvers", "--clusterrole", "signoff-approver"];
         let bind = quoted(&[&bind[..], &[flag, &name, "-n", namespace]].concat());
-        wrapped(2, "If the name is misspelt: cancel the run, correct the gate, and create the run again.")
+        wrap(2, "If the name is misspelt: cancel the run, correct the gate, and create the run again.")
             + &format!("  If it is right, bind it:\n    {bind}\n")
     }
 }
 
-fn says(right: &Right) -> String {
+fn describe_right(right: &Right) -> String {
     match right {
         Right::Granted(binding) => format!("may approve, by {}", one_line(binding, 600)),
         Right::Allowed => "may approve, says the API server".to_owned(),
@@ -424,9 +424,9 @@ mod tests {
             Right::Groups(vec!["finance".into()]),
             Right::Unknown("you cannot list rolebindings".into()),
         ] {
-            let one =
+            let right_of =
                 |approver: &Subject| if approver.name == "finance" { Right::Missing(None) } else { right.clone() };
-            let gate = gate(&approval, one);
+            let gate = gate(&approval, right_of);
             assert_eq!(gate.problem(), None, "{right:?}");
             assert!(!gate.lines(sample::now()).contains("create rolebinding"), "{right:?}");
         }
@@ -435,7 +435,7 @@ mod tests {
     }
 
     #[test]
-    fn a_required_group_that_nobody_is_bound_for_is_a_problem_and_bound_users_are_not() {
+    fn a_required_group_without_a_binding_is_a_problem_unless_users_are_bound() {
         let mut approval = sample::approval();
         approval.spec.request.quorums[0].required_from = vec![RequiredFrom { group: "leads".into(), min: 1 }];
         let mut gate = gate(&approval, |_| Right::Allowed);
@@ -457,7 +457,7 @@ mod tests {
     }
 
     #[test]
-    fn a_required_group_is_missing_with_what_it_still_takes_and_the_problem_names_the_whole() {
+    fn a_missing_group_is_listed_with_its_missing_votes_and_all_its_votes() {
         let mut approval = sample::approval();
         approval.spec.request.quorums[0].required_from = vec![RequiredFrom { group: "leads".into(), min: 3 }];
         let mut gate = gate(&approval, |_| Right::Allowed);
@@ -483,7 +483,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_says_why_it_does_not_continue() {
+    fn a_run_is_listed_with_the_reason_why_it_does_not_continue() {
         let alive = OperatorState::Unknown("no".into());
         let age = Duration::from_secs(42);
         let gone = OperatorState::Stale { holder: "operator-1".into(), age };

@@ -9,7 +9,7 @@ use signoff_review::{
     seen::{Seen, sort, still_open},
 };
 
-use super::{asked, nothing_waits};
+use super::{nothing_waits, prompt_cell};
 use crate::{
     cluster::{
         client::{Selection, Session},
@@ -18,10 +18,10 @@ use crate::{
     error::Failure,
 };
 
-/// Lists the waiting Approvals and returns the chosen one, or `None` if no Approval waits.
+/// Lists the waiting Approvals and returns the chosen Approval, or `None` if no Approval waits.
 ///
 /// # Errors
-/// A request fails, or the user chose none.
+/// A request fails, or the user chose no Approval.
 pub async fn pick(session: &Session) -> Result<Option<Seen>, Failure> {
     let selection = Selection { fields: still_open(), ..Selection::default() };
     let ((mut found, _), me) = tokio::try_join!(session.select(&selection), session.me())?;
@@ -31,14 +31,14 @@ pub async fn pick(session: &Session) -> Result<Option<Seen>, Failure> {
         terminal::note(&nothing_waits(session, false, &me));
         return Ok(None);
     }
-    terminal::note(&numbered(&found));
+    terminal::note(&render_numbered(&found));
     let broken = |error: io::Error| Failure::Other(error.to_string());
     loop {
         terminal::prompt(&format!("Which one? [1-{}] ", found.len())).map_err(broken)?;
         let mut line = String::new();
         let is_end = io::stdin().read_line(&mut line).map_err(broken)? == 0;
-        match chosen(&line, found.len()) {
-            Some(at) => return Ok(Some(found.swap_remove(at))),
+        match parse_choice(&line, found.len()) {
+            Some(index) => return Ok(Some(found.swap_remove(index))),
             None if is_end || line.trim().is_empty() => return Err(Failure::Declined),
             None => terminal::note(&format!("write a number from 1 to {}, or nothing to leave", found.len())),
         }
@@ -46,19 +46,19 @@ pub async fn pick(session: &Session) -> Result<Option<Seen>, Failure> {
 }
 
 /// Returns the index of the number in a line, or `None` if the line has no number of the list.
-fn chosen(line: &str, length: usize) -> Option<usize> {
+fn parse_choice(line: &str, length: usize) -> Option<usize> {
     line.trim().parse::<usize>().ok().filter(|number| (1..=length).contains(number)).map(|number| number - 1)
 }
 
-fn numbered(found: &[Seen]) -> String {
+fn render_numbered(found: &[Seen]) -> String {
     let now = clock::now();
-    let row = |(at, seen): (usize, &Seen)| {
+    let row = |(index, seen): (usize, &Seen)| {
         vec![
-            (at + 1).to_string(),
+            (index + 1).to_string(),
             one_line(&names::address(&seen.approval), 80),
             clock::distance(seen.approval.deadline(), now),
             one_line(&seen.approval.spec.request.requested_by, 40),
-            asked(&seen.approval.spec.request, 48),
+            prompt_cell(&seen.approval.spec.request, 48),
         ]
     };
     table(&["#", "WORKFLOW/GATE", "DEADLINE", "REQUESTER", "PROMPT"], found.iter().enumerate().map(row).collect())
@@ -72,17 +72,17 @@ mod tests {
     use super::*;
     #[test]
     fn only_a_number_of_the_list_chooses() {
-        assert_eq!((chosen("1\n", 3), chosen(" 3 \r\n", 3)), (Some(0), Some(2)));
+        assert_eq!((parse_choice("1\n", 3), parse_choice(" 3 \r\n", 3)), (Some(0), Some(2)));
         for line in ["", "\n", "0", "4", "-1", "1 2", "y", "+"] {
-            assert_eq!(chosen(line, 3), None, "{line}");
+            assert_eq!(parse_choice(line, 3), None, "{line}");
         }
     }
 
     #[test]
-    fn the_list_numbers_gates_and_stays_one_line_each() {
+    fn each_gate_of_the_list_has_a_number_and_one_line() {
         let mut approval = sample::approval();
         approval.spec.request.prompt = "Send?\n2   fake/gate\u{1b}[31m".to_owned();
-        let text = numbered(&[Seen { raw: serde_json::to_value(&approval).unwrap(), approval }]);
+        let text = render_numbered(&[Seen { raw: serde_json::to_value(&approval).unwrap(), approval }]);
         assert_eq!(text.lines().count(), 2, "{text}");
         assert!(
             text.lines().nth(1).unwrap().starts_with("1   refund-4711/review   ") && !text.contains('\u{1b}'),

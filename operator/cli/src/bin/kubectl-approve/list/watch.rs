@@ -20,7 +20,7 @@ use signoff_api::Approval;
 use signoff_cli::terminal::{self, Screen};
 use tokio::time::{Instant, sleep_until};
 
-use super::{ListPage, page};
+use super::{ListPage, fetch_page};
 use crate::{
     args::List,
     cluster::{client::Session, watch_problem},
@@ -87,12 +87,12 @@ pub async fn watch(session: &Session, options: &List) -> Result<(), Failure> {
                 Some(Ok(false)) => {}
                 Some(Err(refusal)) => {
                     // The refusal of the list is better, because it says how to name namespaces.
-                    page(session, options).await?;
+                    fetch_page(session, options).await?;
                     return Err(refusal);
                 }
                 None => return Ok(()),
             },
-            () = sleep_until(pace.not_before), if pace.is_due => match page(session, options).await {
+            () = sleep_until(pace.not_before), if pace.is_due => match fetch_page(session, options).await {
                 Ok(page) => {
                     pace.on_fetched(Instant::now());
                     if shown.as_ref() != Some(&page) {

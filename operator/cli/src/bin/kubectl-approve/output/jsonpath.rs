@@ -34,7 +34,7 @@ impl Template {
     /// The problem with the text, and the remedy.
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut rest = text.chars();
-        let (nodes, is_closed) = nodes(&mut rest)?;
+        let (nodes, is_closed) = parse_nodes(&mut rest)?;
         if is_closed {
             return Err("{end} without {range}; write {range .items[*]}…{end}".to_owned());
         }
@@ -73,7 +73,7 @@ impl Path {
         }
         while !rest.is_empty() {
             if rest.starts_with('[') {
-                let end = bracket(rest).ok_or_else(|| problem("a bracket is not closed"))?;
+                let end = bracket_length(rest).ok_or_else(|| problem("a bracket is not closed"))?;
                 query.push_str(&rest[..end]);
                 rest = &rest[end..];
                 continue;
@@ -83,7 +83,7 @@ impl Path {
             };
             let (after, is_descent) = after.strip_prefix('.').map_or((after, false), |after| (after, true));
             query.push_str(if is_descent { ".." } else { "" });
-            let (name, end) = name(after);
+            let (name, end) = read_name(after);
             rest = &after[end..];
             match name.as_str() {
                 "*" => query.push_str("[*]"),
@@ -108,7 +108,7 @@ impl Path {
 }
 
 /// Reads nodes to the end of the template or to `{end}`. The flag is true after `{end}`.
-fn nodes(rest: &mut Chars<'_>) -> Result<(Vec<Node>, bool), String> {
+fn parse_nodes(rest: &mut Chars<'_>) -> Result<(Vec<Node>, bool), String> {
     let mut nodes = Vec::new();
     let mut text = String::new();
     while let Some(next) = rest.next() {
@@ -119,19 +119,19 @@ fn nodes(rest: &mut Chars<'_>) -> Result<(Vec<Node>, bool), String> {
         if !text.is_empty() {
             nodes.push(Node::Text(std::mem::take(&mut text)));
         }
-        let action = action(rest)?;
+        let action = read_action(rest)?;
         let action = action.trim();
         if action == "end" {
             return Ok((nodes, true));
         } else if let Some(path) = action.strip_prefix("range ") {
             let path = Path::parse(path.trim())?;
-            let (body, is_closed) = self::nodes(rest)?;
+            let (body, is_closed) = parse_nodes(rest)?;
             if !is_closed {
                 return Err(format!("{{{action}}} is not closed; write {{end}} after what is repeated"));
             }
             nodes.push(Node::Range(path, body));
         } else if let Some(quote) = action.chars().next().filter(|first| ['"', '\''].contains(first)) {
-            nodes.push(Node::Text(unquoted(action, quote)?));
+            nodes.push(Node::Text(unquote(action, quote)?));
         } else {
             nodes.push(Node::Values(Path::parse(action)?));
         }
@@ -143,7 +143,7 @@ fn nodes(rest: &mut Chars<'_>) -> Result<(Vec<Node>, bool), String> {
 }
 
 /// Reads an action up to its closing brace. A brace within quotes does not close it.
-fn action(rest: &mut Chars<'_>) -> Result<String, String> {
+fn read_action(rest: &mut Chars<'_>) -> Result<String, String> {
     let (mut action, mut quote, mut is_escaped) = (String::new(), None, false);
     for next in rest.by_ref() {
         match (quote, next) {
@@ -160,7 +160,7 @@ fn action(rest: &mut Chars<'_>) -> Result<String, String> {
 }
 
 /// Returns a quoted text without its quotes and escapes.
-fn unquoted(action: &str, quote: char) -> Result<String, String> {
+fn unquote(action: &str, quote: char) -> Result<String, String> {
     let problem = || format!("{{{action}}} is not one quoted text; write {{\"\\n\"}}");
     let inner = action.strip_prefix(quote).and_then(|rest| rest.strip_suffix(quote)).ok_or_else(problem)?;
     let (mut text, mut rest) = (String::new(), inner.chars());
@@ -182,7 +182,7 @@ fn unquoted(action: &str, quote: char) -> Result<String, String> {
 
 /// Returns the name at the beginning of the text, and its length in bytes. A character after a backslash belongs to the
 /// name.
-fn name(text: &str) -> (String, usize) {
+fn read_name(text: &str) -> (String, usize) {
     let (mut name, mut is_escaped) = (String::new(), false);
     for (at, next) in text.char_indices() {
         match next {
@@ -200,7 +200,7 @@ fn name(text: &str) -> (String, usize) {
 }
 
 /// Returns the length of the bracketed part at the beginning, in bytes, or `None` if it is not closed.
-fn bracket(text: &str) -> Option<usize> {
+fn bracket_length(text: &str) -> Option<usize> {
     let (mut depth, mut quote, mut is_escaped) = (0_u32, None, false);
     for (at, next) in text.char_indices() {
         match (quote, next) {

@@ -7,7 +7,7 @@ const WIDTH: usize = 79;
 
 /// Breaks a text into lines at spaces. The first line is indented by `indent` columns, the others by two more. A word
 /// that is longer than a line stays whole.
-pub fn wrapped(indent: usize, text: &str) -> String {
+pub fn wrap(indent: usize, text: &str) -> String {
     let (mut page, mut line, mut is_first) = (String::new(), " ".repeat(indent), true);
     for word in text.split_whitespace() {
         let gap = usize::from(!is_first);
@@ -30,7 +30,7 @@ mod tests {
 
     #[test]
     fn a_long_text_is_broken_at_spaces_and_indented() {
-        let text = wrapped(2, &["word"; 30].join(" "));
+        let text = wrap(2, &["word"; 30].join(" "));
         assert!(text.lines().all(|line| line.width() <= WIDTH), "{text}");
         assert!(text.starts_with("  word") && text.lines().skip(1).all(|line| line.starts_with("    word")), "{text}");
         assert_eq!(text.split_whitespace().count(), 30);
@@ -39,6 +39,6 @@ mod tests {
     #[test]
     fn a_word_that_is_longer_than_a_line_stays_whole() {
         let long = "x".repeat(100);
-        assert_eq!(wrapped(0, &format!("a {long} b")), format!("a\n  {long}\n  b\n"));
+        assert_eq!(wrap(0, &format!("a {long} b")), format!("a\n  {long}\n  b\n"));
     }
 }

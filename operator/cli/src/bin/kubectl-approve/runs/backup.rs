@@ -1,4 +1,4 @@
-//! The backup of Workflows from which runs were restored: it tells what the runs had done *(I/O)*.
+//! The backup of Workflows from which runs were restored: the journals of what the runs had done *(I/O)*.
 //!
 //! **Invariant:** nothing of a backup is sent to the API server.
 
@@ -6,7 +6,7 @@ use std::path::Path;
 
 use serde_json::Value;
 use signoff_api::Workflow;
-use signoff_cli::{encoding::decoded, sanitize::one_line};
+use signoff_cli::{encoding::decode, sanitize::one_line};
 
 use crate::error::Failure;
 
@@ -19,7 +19,7 @@ pub fn read(file: &Path) -> Result<Vec<Workflow>, Failure> {
     let refused =
         |why: String| Failure::Refused(format!("--backup {}: {why}", one_line(&file.display().to_string(), 512)));
     let bytes = std::fs::read(file).map_err(|error| refused(error.to_string()))?;
-    decoded(bytes).and_then(|text| parse(&text)).map_err(refused)
+    decode(bytes).and_then(|text| parse(&text)).map_err(refused)
 }
 
 fn parse(text: &str) -> Result<Vec<Workflow>, String> {

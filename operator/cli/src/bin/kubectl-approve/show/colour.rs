@@ -6,15 +6,15 @@ use signoff_cli::style::{Style, Tone};
 use crate::list::phase_tone;
 
 /// Returns a page in colour, or the page itself if the style has no colour.
-pub fn painted(page: &str, style: Style) -> String {
+pub fn paint(page: &str, style: Style) -> String {
     if !style.colour {
         return page.to_owned();
     }
-    page.split_inclusive('\n').map(|line| painted_line(line, style)).collect()
+    page.split_inclusive('\n').map(|line| paint_line(line, style)).collect()
 }
 
 /// Colours a line of the plugin. Fenced lines begin with a space and stay as they are.
-fn painted_line(line: &str, style: Style) -> String {
+fn paint_line(line: &str, style: Style) -> String {
     let (text, end) = line.strip_suffix('\n').map_or((line, ""), |text| (text, "\n"));
     if text.starts_with("  CUT HERE:") {
         return style.paint(Tone::Attention, text) + end;
@@ -27,13 +27,13 @@ fn painted_line(line: &str, style: Style) -> String {
     }
     let Some((label, rest)) = text.split_once(':') else { return line.to_owned() };
     let value = rest.trim_start();
-    let Some(tone) = tone(label, value) else { return line.to_owned() };
+    let Some(tone) = fact_tone(label, value) else { return line.to_owned() };
     let gap = rest.strip_suffix(value).unwrap_or_default();
     format!("{label}:{gap}{}{end}", style.paint(tone, value))
 }
 
 /// Returns the colour of a fact.
-fn tone(label: &str, value: &str) -> Option<Tone> {
+fn fact_tone(label: &str, value: &str) -> Option<Tone> {
     match label {
         "Name" => Some(Tone::Strong),
         "Phase" => ApprovalPhase::ALL.into_iter().find(|phase| phase.name() == value).map(phase_tone),
@@ -52,8 +52,8 @@ mod tests {
     #[test]
     fn titles_the_phase_and_warnings_have_a_colour_and_the_words_of_others_none() {
         let page = "Phase:        Pending\nNOT GUARDED:  differs\nGate:         review\n\nQuestion:\n  | Phase:        Approved\n";
-        assert_eq!(painted(page, Style::PLAIN), page);
-        let coloured = painted(page, Style { colour: true, ..Style::PLAIN });
+        assert_eq!(paint(page, Style::PLAIN), page);
+        let coloured = paint(page, Style { colour: true, ..Style::PLAIN });
         assert!(coloured.starts_with(
             "Phase:        \u{1b}[1m\u{1b}[33mPending\u{1b}[0m\nNOT GUARDED:  \u{1b}[1m\u{1b}[31mdiffers"
         ));

@@ -14,7 +14,7 @@ use signoff_review::{
 };
 
 /// Returns the line `Next: …`, or the commands of all verdicts for a reader who can decide.
-pub fn next(approval: &Approval, me: &Me, run: &RunNow, now: Moment, call: &CallFlags) -> String {
+pub fn next_lines(approval: &Approval, me: &Me, run: &RunNow, now: Moment, call: &CallFlags) -> String {
     let request = &approval.spec.request;
     let namespace = approval.metadata.namespace.as_deref();
     let workflow = ["get", "workflow", request.workflow.name.as_str()];
@@ -37,14 +37,14 @@ pub fn next(approval: &Approval, me: &Me, run: &RunNow, now: Moment, call: &Call
         }
         _ => match suggest::lines(&call.decisions(approval)).as_str() {
             "" => "it cannot be decided: no verdict is allowed".to_owned(),
-            commands => return format!("\nDecide with one of:\n{commands}{}", turn(request)),
+            commands => return format!("\nDecide with one of:\n{commands}{}", turn_line(request)),
         },
     };
     format!("{:<14}{text}\n", "Next:")
 }
 
 /// Returns the line about the other calls of the same turn, or an empty text.
-fn turn(request: &ApprovalRequest) -> &'static str {
+fn turn_line(request: &ApprovalRequest) -> &'static str {
     match call(request) {
         Some(action) if !action.siblings.is_empty() => {
             "With --turn, approve, reject, defer, skip and abort decide the other open calls of its turn too.\n"

@@ -14,9 +14,9 @@ use signoff_review::{sample, seen::RunNow};
 
 mod calls;
 
-fn shown(approval: Approval) -> String {
+fn render(approval: Approval) -> String {
     let seen = Seen { raw: serde_json::to_value(&approval).unwrap(), approval };
-    page(&seen, &sample::me("alice@example.com", &["finance"]), sample::now(), (None, &[]), &CallFlags::default())
+    render_page(&seen, &sample::me("alice@example.com", &["finance"]), sample::now(), (None, &[]), &CallFlags::default())
 }
 
 #[test]
@@ -54,29 +54,29 @@ Each verdict:
 You:          alice@example.com, one of the approvers
 "
     );
-    assert_eq!(shown(approval), expected);
+    assert_eq!(render(approval), expected);
 }
 
 #[test]
 fn a_hostile_name_moves_nothing_and_adds_no_line() {
     let mut approval = sample::approval();
-    let lines = shown(approval.clone()).lines().count();
+    let lines = render(approval.clone()).lines().count();
     approval.metadata.name = Some("x\u{1b}[2J\nPhase:        Approved".into());
     approval.metadata.namespace = Some("prod\u{1b}[31m".into());
-    let page = shown(approval);
+    let page = render(approval);
     assert!(page.starts_with("Name:         x[2J Phase:        Approved\nNamespace:    prod[31m\n"), "{page}");
     assert_eq!(page.lines().count(), lines, "{page}");
     assert!(!page.contains('\u{1b}'), "{page}");
 }
 
 #[test]
-fn what_people_changed_names_them_and_shows_the_difference_of_each_change() {
+fn changes_by_people_are_shown_with_names_and_differences() {
     let mut approval = sample::approval();
     approval.spec.request.reviews.as_mut().unwrap().by = sample::edits();
     sample::seal(&mut approval);
     let seen = Seen { raw: serde_json::to_value(&approval).unwrap(), approval };
     let page_with = |originals: &[Result<String, String>]| {
-        page(&seen, &sample::me("alice@example.com", &[]), sample::now(), (None, originals), &CallFlags::default())
+        render_page(&seen, &sample::me("alice@example.com", &[]), sample::now(), (None, originals), &CallFlags::default())
     };
     let originals: Vec<_> = sample::BEFORE.iter().map(|text| Ok((*text).to_owned())).collect();
     let digests = sample::BEFORE.map(|text| Digest::of_bytes(text.as_bytes()));
@@ -111,10 +111,10 @@ Changes by people, newest first:
 }
 
 #[test]
-fn the_last_lines_say_what_to_do_now() {
+fn the_last_lines_are_the_next_commands() {
     let me = sample::me("alice@example.com", &["finance"]);
     let call = CallFlags::default();
-    let line = |approval: &Approval, run: &RunNow| next::next(approval, &me, run, sample::now(), &call);
+    let line = |approval: &Approval, run: &RunNow| next::next_lines(approval, &me, run, sample::now(), &call);
     let run = |phase, pending: &[&str]| RunNow {
         phase: Some(phase),
         pending: pending.iter().map(|&name| name.to_owned()).collect(),
@@ -124,7 +124,7 @@ fn the_last_lines_say_what_to_do_now() {
     let mut approval = sample::approval();
     let name = approval.metadata.name.clone().unwrap();
     let waiting = run(WorkflowPhase::Waiting, &[&name]);
-    let said = format!(
+    let expected = format!(
         "
 Decide with one of:
   kubectl approve approve {name} -n finance
@@ -134,28 +134,28 @@ Decide with one of:
   kubectl approve abort {name} -n finance
 "
     );
-    assert_eq!(line(&approval, &waiting), said);
-    assert_eq!(line(&approval, &RunNow::default()), said, "the run cannot be read");
+    assert_eq!(line(&approval, &waiting), expected);
+    assert_eq!(line(&approval, &RunNow::default()), expected, "the run cannot be read");
     approval.spec.request.allowed_verdicts = Vec::new();
     assert_eq!(line(&approval, &waiting), "Next:         it cannot be decided: no verdict is allowed\n");
     let stranger = sample::me("mallory@example.com", &[]);
-    let said = next::next(&approval, &stranger, &waiting, sample::now(), &call);
-    assert_eq!(said, "Next:         the run waits for alice@example.com, group finance\n");
+    let lines = next::next_lines(&approval, &stranger, &waiting, sample::now(), &call);
+    assert_eq!(lines, "Next:         the run waits for alice@example.com, group finance\n");
 
     approval.status.get_or_insert_default().phase = ApprovalPhase::Rejected;
-    let said = "Next:         the run goes on: kubectl get workflow refund-4711 --watch -n finance\n";
-    assert_eq!(line(&approval, &run(WorkflowPhase::Running, &[])), said);
+    let expected = "Next:         the run goes on: kubectl get workflow refund-4711 --watch -n finance\n";
+    assert_eq!(line(&approval, &run(WorkflowPhase::Running, &[])), expected);
     let suspended = RunNow { is_suspended: true, ..run(WorkflowPhase::Suspended, &[]) };
-    let said = "Next:         the run is suspended, and goes on when it is resumed: kubectl approve resume refund-4711 -n finance\n";
-    assert_eq!(line(&approval, &suspended), said);
-    let said = "Next:         the run waits again: kubectl approve show other-1 -n finance\n";
-    assert_eq!(line(&approval, &run(WorkflowPhase::Waiting, &["other-1"])), said);
-    let said = "Next:         the run has ended (Rejected): kubectl get workflow refund-4711 -o yaml -n finance\n";
-    assert_eq!(line(&approval, &run(WorkflowPhase::Rejected, &[])), said);
+    let expected = "Next:         the run is suspended, and goes on when it is resumed: kubectl approve resume refund-4711 -n finance\n";
+    assert_eq!(line(&approval, &suspended), expected);
+    let expected = "Next:         the run waits again: kubectl approve show other-1 -n finance\n";
+    assert_eq!(line(&approval, &run(WorkflowPhase::Waiting, &["other-1"])), expected);
+    let expected = "Next:         the run has ended (Rejected): kubectl get workflow refund-4711 -o yaml -n finance\n";
+    assert_eq!(line(&approval, &run(WorkflowPhase::Rejected, &[])), expected);
 }
 
 #[test]
-fn what_is_decided_about_stands_under_a_heading_of_its_gate_type() {
+fn the_reviewed_text_has_a_heading_for_its_gate_type() {
     use GateType::{ErrorEscalation, FinalResponse, OutputValidation, PlanApproval, Step, StepStart};
     let mut approval = sample::approval();
     for (type_, path, heading) in [
@@ -169,7 +169,7 @@ fn what_is_decided_about_stands_under_a_heading_of_its_gate_type() {
     ] {
         approval.spec.request.gate.type_ = type_;
         approval.spec.request.reviews.as_mut().unwrap().path = path.to_owned();
-        let page = shown(approval.clone());
+        let page = render(approval.clone());
         assert!(page.contains(&format!("\n{heading}\n  | Dear ACME,\n")), "{page}");
     }
 }
@@ -177,22 +177,22 @@ fn what_is_decided_about_stands_under_a_heading_of_its_gate_type() {
 #[test]
 fn a_context_that_repeats_the_reviewed_text_is_shown_once() {
     let mut approval = sample::approval();
-    assert_eq!(shown(approval.clone()).matches("we refund 420 EUR.").count(), 1);
+    assert_eq!(render(approval.clone()).matches("we refund 420 EUR.").count(), 1);
     approval.spec.request.context = Some("Dear ACME,\nwe refund 421 EUR.".into());
-    let page = shown(approval);
+    let page = render(approval);
     assert!(page.contains("we refund 420 EUR.") && page.contains("Context, in the run's own words"), "{page}");
     assert!(page.contains("we refund 421 EUR."), "{page}");
 }
 
 #[test]
-fn a_digest_that_does_not_hold_is_said_beside_it() {
+fn a_wrong_digest_has_a_warning_beside_it() {
     let mut approval = sample::approval();
     approval.spec.request.prompt = "Send it all?".into();
-    assert!(shown(approval).contains("<< NOT the digest of this request"));
+    assert!(render(approval).contains("<< NOT the digest of this request"));
 }
 
 #[test]
-fn a_text_that_is_cut_says_how_much_more_there_is_and_which_command_shows_it() {
+fn a_cut_text_has_its_missing_size_and_the_command_for_the_whole() {
     let mut approval = sample::approval();
     let name = approval.metadata.name.clone().unwrap();
     let digest = format!("sha256:{}", "a".repeat(64));
@@ -200,22 +200,22 @@ fn a_text_that_is_cut_says_how_much_more_there_is_and_which_command_shows_it() {
     approval.spec.request.context = Some("x".repeat(4096));
     approval.spec.request.context_ref = Some(whole.clone());
     let command = format!("  the whole: kubectl approve show --full {name} -n finance\n");
-    let said = format!("  CUT HERE: 8249 more of 12345 bytes, {digest}\n{command}");
-    assert!(shown(approval.clone()).contains(&said), "{}", shown(approval));
+    let expected = format!("  CUT HERE: 8249 more of 12345 bytes, {digest}\n{command}");
+    assert!(render(approval.clone()).contains(&expected), "{}", render(approval));
 
     let mut approval = sample::approval();
     let review = approval.spec.request.reviews.as_mut().unwrap();
     review.response = "Dear".into();
     let digest = review.digest.clone();
-    let said = format!("  | Dear\n  CUT HERE: this is the beginning, {digest}\n{command}");
-    assert!(shown(approval.clone()).contains(&said), "{}", shown(approval));
+    let expected = format!("  | Dear\n  CUT HERE: this is the beginning, {digest}\n{command}");
+    assert!(render(approval.clone()).contains(&expected), "{}", render(approval));
     // The marks of a call that is shown field by field can be longer than the text that they replace.
     approval.spec.request.reviews.as_mut().unwrap().ref_ = Some(BlobRef { size: 3, ..whole });
-    assert!(shown(approval).contains("  CUT HERE: the whole has 3 bytes, sha256:"));
+    assert!(render(approval).contains("  CUT HERE: the whole has 3 bytes, sha256:"));
 }
 
 #[test]
-fn the_whole_is_shown_to_its_end_where_it_was_fetched() {
+fn a_fetched_whole_text_is_shown_to_its_end() {
     let mut approval = sample::approval();
     let long = format!("{}\n{}the end", "x ".repeat(60_000), "\u{1b}[2J");
     let request = &mut approval.spec.request;
@@ -225,7 +225,7 @@ fn the_whole_is_shown_to_its_end_where_it_was_fetched() {
     let seen = Seen { raw: serde_json::to_value(&approval).unwrap(), approval };
     let whole = Whole { context: Some(long.clone()), ..Whole::default() };
     let page =
-        page(&seen, &sample::me("alice@example.com", &[]), sample::now(), (Some(&whole), &[]), &CallFlags::default());
+        render_page(&seen, &sample::me("alice@example.com", &[]), sample::now(), (Some(&whole), &[]), &CallFlags::default());
     assert!(page.contains(&format!("the end\n  the whole: {} bytes, verified: {digest}\n", long.len())));
     assert!(!page.contains("CUT HERE") && !page.contains('\u{1b}'));
 }
@@ -238,7 +238,7 @@ fn a_form_shows_options_and_rules() {
         {"id": "iban", "pattern": "[A-Z]{2}[0-9]+", "required": false, "maxLength": 34},
     ]}))
     .unwrap();
-    let page = shown(approval);
+    let page = render(approval);
     assert!(page.contains("Answer tone:\n  | Which tone?\n  OPTION   LABEL   DESCRIPTION\n  soft     Soft    kind words\n  firm     firm\n  one of them; required\n"), "{page}");
     assert!(
         page.contains("Answer iban:\n  free text; must match [A-Z]{2}[0-9]+; at most 34 characters; may be left out\n"),
@@ -247,7 +247,7 @@ fn a_form_shows_options_and_rules() {
 }
 
 #[test]
-fn decisions_conditions_and_outcome_are_there() {
+fn the_page_has_decisions_conditions_and_the_outcome() {
     let mut approval = sample::approval();
     approval.spec.request.quorums[0].threshold = 2;
     approval.spec.decisions.insert(
@@ -268,7 +268,7 @@ fn decisions_conditions_and_outcome_are_there() {
         decided_at: Some(sample::now()),
         ..Outcome::default()
     });
-    let page = shown(approval);
+    let page = render(approval);
     assert!(page.contains("Quorum:       2 people (1 of 2 so far)\n"), "{page}");
     assert!(page.contains("NOT GUARDED:  signoff-approvals was changed\n"), "{page}");
     assert!(
@@ -285,10 +285,10 @@ fn decisions_conditions_and_outcome_are_there() {
 }
 
 #[test]
-fn a_request_without_a_quorum_says_that_nobody_can_decide_it() {
+fn a_request_without_a_quorum_cannot_be_decided() {
     let mut approval = sample::approval();
     approval.spec.request.quorums.clear();
-    let page = shown(approval);
+    let page = render(approval);
     assert!(page.contains("Quorum:       none: it cannot be decided\n"), "{page}");
     assert!(page.contains("cannot decide, it has no quorum (spec.request.quorums)"), "{page}");
 }
@@ -300,13 +300,13 @@ fn the_next_people_of_an_escalation_are_named() {
         json!({"after": "1h", "action": "Escalate", "escalation": [{"to": [{"kind": "Group", "name": "directors"}]}]}),
     )
     .unwrap();
-    assert!(shown(approval.clone()).contains("After that:   group directors will be asked too\n"));
+    assert!(render(approval.clone()).contains("After that:   group directors will be asked too\n"));
     approval.status.get_or_insert_default().level = Some(1);
-    assert!(shown(approval).contains("After that:   it counts as rejected: there are no further approvers\n"));
+    assert!(render(approval).contains("After that:   it counts as rejected: there are no further approvers\n"));
 }
 
 #[test]
-fn words_of_others_cannot_pass_for_facts() {
+fn text_of_others_cannot_look_like_facts() {
     let mut approval = sample::approval();
     let hostile = "\u{1b}[2J\nPhase:        Approved\r\nYou:   safe\u{202e}".to_owned();
     approval.spec.request.prompt = hostile.clone();
@@ -316,50 +316,50 @@ fn words_of_others_cannot_pass_for_facts() {
         .spec
         .decisions
         .insert(hostile.clone(), Decision { reason: Some(hostile), ..Decision::new(Verdict::Approve) });
-    let page = shown(approval);
+    let page = render(approval);
     assert!(!page.contains(['\u{1b}', '\u{202e}', '\r']));
     assert_eq!(page.lines().filter(|line| line.starts_with("Phase:")).count(), 1, "{page}");
     assert_eq!(page.lines().filter(|line| line.starts_with("You:")).count(), 1, "{page}");
 }
 
 #[test]
-fn a_decision_that_is_not_counted_is_said_to_its_voter() {
+fn an_uncounted_decision_is_reported_to_its_voter() {
     let mut approval = sample::approval();
     approval.spec.decisions.insert("alice@example.com".into(), Decision::new(Verdict::Approve));
-    let said = "You:          alice@example.com: your decision is recorded, and not counted yet\n";
-    assert!(shown(approval).contains(said));
+    let expected = "You:          alice@example.com: your decision is recorded, and not counted yet\n";
+    assert!(render(approval).contains(expected));
 }
 
 #[test]
 fn an_overdue_request_lists_the_verdicts_that_count_now() {
     let mut approval = sample::approval();
     approval.status.get_or_insert_default().phase = signoff_api::approval::ApprovalPhase::Overdue;
-    assert!(shown(approval).contains("Verdicts:     Retry, Reject, Abort\n"));
+    assert!(render(approval).contains("Verdicts:     Retry, Reject, Abort\n"));
 }
 
 #[test]
-fn a_request_that_takes_reject_says_what_follows() {
+fn a_request_that_takes_reject_has_the_consequence_of_reject() {
     let mut approval = sample::approval();
-    assert!(shown(approval.clone()).contains("After Reject: the run ends\n"));
+    assert!(render(approval.clone()).contains("After Reject: the run ends\n"));
     approval.spec.request.after_reject = vec!["send".to_owned(), "log".to_owned()];
     assert!(
-        shown(approval.clone()).contains("After Reject: the run goes on with send or log, as its conditions say\n")
+        render(approval.clone()).contains("After Reject: the run goes on with send or log, as its conditions say\n")
     );
     approval.spec.request.allowed_verdicts = vec![Verdict::Approve];
-    assert!(!shown(approval).contains("After Reject"));
+    assert!(!render(approval).contains("After Reject"));
     let mut question = sample::question();
     question.spec.request.after_reject = vec!["the agent, which is told the reason".to_owned()];
-    assert!(!shown(question).contains("After Reject"));
+    assert!(!render(question).contains("After Reject"));
     let mut call = sample::call();
-    assert!(shown(call.clone()).contains("After Reject: the call does not run, and the run ends\n"));
+    assert!(render(call.clone()).contains("After Reject: the call does not run, and the run ends\n"));
     call.spec.request.after_reject = vec!["the agent, which is told the reason".to_owned()];
-    assert!(shown(call).contains(
+    assert!(render(call).contains(
         "After Reject: the call does not run, and the run goes on with the agent, which is told the reason\n"
     ));
 }
 
 #[test]
-fn every_policy_that_shaped_the_request_is_named_with_what_it_demands() {
+fn every_policy_of_the_request_is_listed_with_its_rules() {
     let mut approval = sample::approval();
     approval.spec.request.required_by = serde_json::from_value(json!([
         {"source": "ClusterApprovalPolicy prod", "rules": ["at least 2 people", "the requester does not decide"]},
@@ -370,7 +370,7 @@ fn every_policy_that_shaped_the_request_is_named_with_what_it_demands() {
         {"source": "ApprovalPolicy strict", "approvers": [{"kind": "Group", "name": "security"}], "threshold": 1}
     );
     approval.spec.request.quorums.push(serde_json::from_value(strict).unwrap());
-    let page = shown(approval);
+    let page = render(approval);
     let expected = "Quorum:       1 person out of alice@example.com, group finance (required by gate review)
 And:          1 person out of group security (required by ApprovalPolicy strict)
 Required by:  ClusterApprovalPolicy prod:

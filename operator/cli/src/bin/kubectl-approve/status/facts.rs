@@ -22,7 +22,7 @@ type SegmentBytes = (Digest, Result<Vec<u8>, Failure>);
 ///
 /// # Errors
 /// A request fails, or a part of the journal cannot be read.
-pub async fn facts(session: &Session, name: &str) -> Result<Value, Failure> {
+pub async fn fetch_facts(session: &Session, name: &str) -> Result<Value, Failure> {
     let (client, namespace) = (session.raw(), &session.namespace);
     let workflows = ApiResource::erase::<Workflow>(&());
     let workflows = Api::<DynamicObject>::namespaced_with(client.clone(), namespace, &workflows);
@@ -32,25 +32,25 @@ pub async fn facts(session: &Session, name: &str) -> Result<Value, Failure> {
     let approvals = Api::<DynamicObject>::namespaced_with(client.clone(), namespace, &approvals);
     let of_run = ListParams::default().labels(&format!("{}={}", names::LABEL_WORKFLOW_UID, run.uid));
     let approvals = approvals.list(&of_run).await.map_err(|error| session.explain(error))?.items;
-    let approvals = approvals.into_iter().map(stored).collect::<Result<Vec<Value>, Failure>>()?;
-    let workflow = stored(workflow)?;
+    let approvals = approvals.into_iter().map(stored_fields).collect::<Result<Vec<Value>, Failure>>()?;
+    let workflow = stored_fields(workflow)?;
     let mut read = Vec::new();
-    for digest in segments(&workflow)? {
+    for digest in segment_digests(&workflow)? {
         let other = workflow["status"]["valueNames"][digest.as_str()].as_str();
-        let bytes = fetch::segment(session, &run, &digest, other).await;
+        let bytes = fetch::fetch_segment(session, &run, &digest, other).await;
         read.push((digest, bytes));
     }
-    Ok(json!({"workflow": with_journal(workflow, read)?, "approvals": Value::Array(approvals)}))
+    Ok(json!({"workflow": restore_journal(workflow, read)?, "approvals": Value::Array(approvals)}))
 }
 
 /// Returns an object without its managed fields.
-fn stored(mut object: DynamicObject) -> Result<Value, Failure> {
+fn stored_fields(mut object: DynamicObject) -> Result<Value, Failure> {
     object.metadata.managed_fields = None;
     serde_json::to_value(&object).map_err(|error| Failure::Other(error.to_string()))
 }
 
 /// Returns the digests of the segments of a Workflow, in their order.
-fn segments(workflow: &Value) -> Result<Vec<Digest>, Failure> {
+fn segment_digests(workflow: &Value) -> Result<Vec<Digest>, Failure> {
     let segments = workflow["status"]["segments"].as_array().into_iter().flatten();
     let digests = segments.map(|segment| serde_json::from_value::<Digest>(segment["digest"].clone()));
     digests.collect::<Result<Vec<_>, _>>().map_err(|why| {
@@ -60,7 +60,7 @@ fn segments(workflow: &Value) -> Result<Vec<Digest>, Failure> {
 }
 
 /// Moves the records of the segments back into `status.steps`.
-fn with_journal(mut workflow: Value, segments: Vec<SegmentBytes>) -> Result<Value, Failure> {
+fn restore_journal(mut workflow: Value, segments: Vec<SegmentBytes>) -> Result<Value, Failure> {
     let name = one_line(workflow["metadata"]["name"].as_str().unwrap_or_default(), 253);
     let mut records: Vec<Value> = Vec::new();
     for (digest, bytes) in segments {
@@ -100,22 +100,22 @@ mod tests {
     #[test]
     fn a_run_has_every_stored_field_and_its_whole_journal_in_order() {
         let read = |path: &str| Ok(json!([{"path": path, "later": "x"}]).to_string().into_bytes());
-        assert_eq!(segments(&workflow()).unwrap(), [digest(1), digest(2)]);
-        let whole = with_journal(workflow(), vec![(digest(1), read("a")), (digest(2), read("b"))]).unwrap();
+        assert_eq!(segment_digests(&workflow()).unwrap(), [digest(1), digest(2)]);
+        let whole = restore_journal(workflow(), vec![(digest(1), read("a")), (digest(2), read("b"))]).unwrap();
         let steps = json!([{"path": "a", "later": "x"}, {"path": "b", "later": "x"}, {"path": "c", "new": 1}]);
         assert_eq!((&whole["status"]["steps"], &whole["status"]["segments"]), (&steps, &Value::Null));
         assert_eq!((&whole["spec"]["later"], &whole["status"]["later"]), (&json!(true), &json!(7)));
         let short = json!({"metadata": {"name": "new"}, "spec": {}});
-        assert_eq!(with_journal(short.clone(), Vec::new()).unwrap(), short);
+        assert_eq!(restore_journal(short.clone(), Vec::new()).unwrap(), short);
     }
 
     #[test]
     fn a_part_of_the_journal_that_cannot_be_read_is_named_and_fails() {
         for lost in [Err(Failure::NotFound("no such Blob".to_owned())), Ok(b"not JSON".to_vec())] {
-            let failure = with_journal(workflow(), vec![(digest(2), lost)]).unwrap_err();
-            let said = failure.to_string();
-            assert!(said.contains(&format!("the part {} of the journal of refund", digest(2))), "{said}");
-            assert!(said.ends_with("kubectl get workflow refund -o json has the rest"), "{said}");
+            let failure = restore_journal(workflow(), vec![(digest(2), lost)]).unwrap_err();
+            let text = failure.to_string();
+            assert!(text.contains(&format!("the part {} of the journal of refund", digest(2))), "{text}");
+            assert!(text.ends_with("kubectl get workflow refund -o json has the rest"), "{text}");
             assert_eq!(failure.code(), 1);
         }
     }
@@ -124,7 +124,7 @@ mod tests {
     fn an_object_is_printed_as_it_is_stored_without_managed_fields() {
         let object = json!({"apiVersion": "signoff.dev/v1alpha1", "kind": "Approval",
             "metadata": {"name": "a", "managedFields": [{"manager": "x"}]}, "spec": {"later": 1}});
-        let stored = stored(serde_json::from_value(object).unwrap()).unwrap();
+        let stored = stored_fields(serde_json::from_value(object).unwrap()).unwrap();
         assert_eq!(
             stored,
             json!({"apiVersion": "signoff.dev/v1alpha1", "kind": "Approval", "metadata": {"name": "a"}, "spec": {"later": 1}})

@@ -18,7 +18,7 @@ pub type Segments = BTreeMap<Digest, Vec<StepRecord>>;
 pub struct RunState {
     /// The Workflow; records of segments that could be read are in `status.steps`.
     pub workflow: Workflow,
-    /// The Approvals of its gates.
+    /// The Approvals of the gates of the run.
     pub approvals: Vec<Approval>,
 }
 
@@ -26,12 +26,12 @@ pub struct RunState {
 ///
 /// # Errors
 /// A request fails. Segments that cannot be read are no error: the page says how many records are missing.
-pub async fn fetch(session: &Session, name: &str, segments: &mut Segments) -> Result<RunState, Failure> {
-    let mut workflow = workflow(session, name).await?;
+pub async fn fetch_run(session: &Session, name: &str, segments: &mut Segments) -> Result<RunState, Failure> {
+    let mut workflow = fetch_workflow(session, name).await?;
     let api = Api::<Approval>::namespaced(session.raw().clone(), &session.namespace);
     let listed = api.list(&ListParams::default().labels(&run::approvals(&workflow))).await;
     let approvals = listed.map_err(|error| session.explain(error))?.items;
-    complete(session, &mut workflow, segments).await;
+    restore_segments(session, &mut workflow, segments).await;
     Ok(RunState { workflow, approvals })
 }
 
@@ -39,13 +39,13 @@ pub async fn fetch(session: &Session, name: &str, segments: &mut Segments) -> Re
 ///
 /// # Errors
 /// The request fails.
-pub async fn workflow(session: &Session, name: &str) -> Result<Workflow, Failure> {
+pub async fn fetch_workflow(session: &Session, name: &str) -> Result<Workflow, Failure> {
     let api = Api::<Workflow>::namespaced(session.raw().clone(), &session.namespace);
     api.get(name).await.map_err(|error| session.explain(error))
 }
 
 /// Moves the records of segments back into `status.steps`. A segment that cannot be read stays in `status.segments`.
-pub async fn complete(session: &Session, workflow: &mut Workflow, cache: &mut Segments) {
+pub async fn restore_segments(session: &Session, workflow: &mut Workflow, cache: &mut Segments) {
     let run = WorkflowRef { name: workflow.name_any(), uid: workflow.uid().unwrap_or_default() };
     let Some(status) = &mut workflow.status else { return };
     let mut records = Vec::new();
@@ -53,7 +53,7 @@ pub async fn complete(session: &Session, workflow: &mut Workflow, cache: &mut Se
     for segment in std::mem::take(&mut status.segments) {
         if !cache.contains_key(&segment.digest) {
             let other = status.value_names.get(&segment.digest).map(String::as_str);
-            cache.extend(read(session, &run, &segment.digest, other).await.map(|read| (segment.digest.clone(), read)));
+            cache.extend(read_segment(session, &run, &segment.digest, other).await.map(|read| (segment.digest.clone(), read)));
         }
         match cache.get(&segment.digest) {
             Some(found) => records.extend(found.iter().cloned()),
@@ -67,15 +67,15 @@ pub async fn complete(session: &Session, workflow: &mut Workflow, cache: &mut Se
 
 /// Returns the records of a segment, or `None` if its Blob cannot be read. `other`: the name of the Blob if it is not
 /// the usual one.
-async fn read(session: &Session, run: &WorkflowRef, digest: &Digest, other: Option<&str>) -> Option<Vec<StepRecord>> {
-    serde_json::from_slice(&segment(session, run, digest, other).await.ok()?).ok()
+async fn read_segment(session: &Session, run: &WorkflowRef, digest: &Digest, other: Option<&str>) -> Option<Vec<StepRecord>> {
+    serde_json::from_slice(&fetch_segment(session, run, digest, other).await.ok()?).ok()
 }
 
 /// Returns the verified bytes of a segment. `other`: the name of the Blob if it is not the usual one.
 ///
 /// # Errors
 /// The request fails, or the Blob belongs to another run or has another digest.
-pub async fn segment(
+pub async fn fetch_segment(
     session: &Session,
     run: &WorkflowRef,
     digest: &Digest,

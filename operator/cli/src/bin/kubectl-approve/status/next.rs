@@ -14,7 +14,7 @@ use super::fetch::RunState;
 const MOST: usize = 5;
 
 /// Returns the lines with the next commands for a run.
-pub fn next(state: &RunState, call: &CallFlags) -> String {
+pub fn next_commands(state: &RunState, call: &CallFlags) -> String {
     let workflow = &state.workflow;
     let (name, namespace) = (workflow.name_any(), workflow.namespace().unwrap_or_default());
     let command = |words: &[&str]| call.kubectl(Some(&namespace), words);
@@ -111,11 +111,11 @@ mod tests {
         let mut waits = state(&spec(), &json!({"phase": "Waiting", "steps": [gate("a", 1), gate("b", 2)]}));
         waits.approvals = ["a", "b"].map(approval).into();
         let expected = "\nNext:\n  kubectl approve show a -n finance --context 'prod eu'\n  kubectl approve show b -n finance --context 'prod eu'\n";
-        assert_eq!(next(&waits, &CallFlags::from(&connection)), expected);
+        assert_eq!(next_commands(&waits, &CallFlags::from(&connection)), expected);
         // A quota can keep the operator from creating an Approval.
         waits.approvals.truncate(1);
         let expected = "\nNext:\n  kubectl approve show a -n finance\n  # the Approval b is not created yet\n  kubectl approve status refund-4711 --watch -n finance\n";
-        assert_eq!(next(&waits, &CallFlags::default()), expected);
+        assert_eq!(next_commands(&waits, &CallFlags::default()), expected);
     }
 
     fn approval(name: &str) -> signoff_api::Approval {
@@ -128,53 +128,53 @@ mod tests {
     fn a_restored_run_is_repeated_or_cancelled() {
         let mut spec = spec();
         spec["restored"] = json!(true);
-        let of = |phase: &str| next(&state(&spec, &json!({"phase": phase})), &CallFlags::default());
+        let commands = |phase: &str| next_commands(&state(&spec, &json!({"phase": phase})), &CallFlags::default());
         let again = "\nNext:\n  # after you have checked what it has done\n  kubectl approve rerun refund-4711 --backup FILE -n finance\n";
-        assert_eq!(of("Pending"), format!("{again}  kubectl approve cancel refund-4711 -n finance\n"));
-        assert_eq!(of("Cancelled"), again);
+        assert_eq!(commands("Pending"), format!("{again}  kubectl approve cancel refund-4711 -n finance\n"));
+        assert_eq!(commands("Cancelled"), again);
         // A run that was restored with its status needs no backup file.
         let mut copied = state(&self::spec(), &json!({"phase": "Running", "startedAt": "2026-11-22T09:00:00Z"}));
         copied.workflow.metadata.creation_timestamp =
             Some(serde_json::from_value(json!("2026-11-22T10:00:00Z")).unwrap());
-        assert!(next(&copied, &CallFlags::default()).contains("kubectl approve rerun refund-4711 -n finance"));
+        assert!(next_commands(&copied, &CallFlags::default()).contains("kubectl approve rerun refund-4711 -n finance"));
     }
 
     #[test]
-    fn a_run_with_an_unknown_outcome_is_not_to_be_repeated() {
+    fn no_repetition_of_a_run_with_an_unknown_outcome_is_suggested() {
         let steps = json!([{"name": "pay", "http": {"method": "POST", "url": "http://x/"}}]);
         let spec = json!({"requestedBy": "dana@example.com", "steps": steps});
-        let of = |phase: &str| {
+        let commands = |phase: &str| {
             let record = json!({"path": "pay", "attempt": 1, "kind": "http", "phase": phase, "seq": 1, "at": "2026-11-22T09:30:00Z"});
-            next(&state(&spec, &json!({"phase": "Failed", "steps": [record]})), &CallFlags::default())
+            next_commands(&state(&spec, &json!({"phase": "Failed", "steps": [record]})), &CallFlags::default())
         };
-        let unknown = of("Unknown");
+        let unknown = commands("Unknown");
         assert_eq!(
             unknown,
             "\nNext:\n  # the outcome of pay is unknown: check by hand what it has done\n  kubectl get workflow refund-4711 -o yaml -n finance\n"
         );
-        let done = of("Succeeded");
+        let done = commands("Succeeded");
         assert_eq!(
             done,
             "\nNext:\n  # every step runs again, also pay, which succeeded and must not be repeated\n  kubectl approve rerun refund-4711 -n finance\n"
         );
-        assert_eq!(of("Failed"), "\nNext:\n  kubectl approve rerun refund-4711 -n finance\n");
+        assert_eq!(commands("Failed"), "\nNext:\n  kubectl approve rerun refund-4711 -n finance\n");
     }
 
     #[test]
     fn each_phase_has_its_next_command() {
-        let of = |phase: &str| {
-            let page = next(&state(&spec(), &json!({"phase": phase})), &CallFlags::default());
+        let commands = |phase: &str| {
+            let page = next_commands(&state(&spec(), &json!({"phase": phase})), &CallFlags::default());
             page.lines().last().unwrap().trim().to_owned()
         };
-        assert_eq!(of("Running"), "kubectl approve status refund-4711 --watch -n finance");
-        assert_eq!(of("Suspended"), "kubectl approve resume refund-4711 -n finance");
-        assert_eq!(of("Failed"), "kubectl approve rerun refund-4711 -n finance");
-        assert_eq!(of("Succeeded"), "kubectl get workflow refund-4711 -o yaml -n finance");
+        assert_eq!(commands("Running"), "kubectl approve status refund-4711 --watch -n finance");
+        assert_eq!(commands("Suspended"), "kubectl approve resume refund-4711 -n finance");
+        assert_eq!(commands("Failed"), "kubectl approve rerun refund-4711 -n finance");
+        assert_eq!(commands("Succeeded"), "kubectl get workflow refund-4711 -o yaml -n finance");
         let refused = json!({"phase": "Failed", "conditions": [{"type": "Accepted", "status": "False", "reason": "Invalid",
             "message": "", "lastTransitionTime": "2026-11-22T09:30:00Z"}]});
-        let page = next(&state(&spec(), &refused), &CallFlags::default());
+        let page = next_commands(&state(&spec(), &refused), &CallFlags::default());
         assert!(page.ends_with("  # with a corrected file\n  kubectl replace --force -f FILE -n finance\n"), "{page}");
-        let unread = next(&state(&spec(), &Value::Null), &CallFlags::default());
+        let unread = next_commands(&state(&spec(), &Value::Null), &CallFlags::default());
         assert_eq!(unread, "\nNext:\n  kubectl approve doctor -n finance\n");
     }
 }

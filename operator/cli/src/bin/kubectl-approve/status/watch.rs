@@ -18,7 +18,7 @@ use signoff_review::{clock, run, suggest::CallFlags};
 
 use super::{
     fetch::{self, RunState, Segments},
-    page, style,
+    page_style, render_page,
 };
 use crate::{
     args::StatusArgs,
@@ -54,7 +54,7 @@ pub async fn watch(
         tokio::select! {
             Some(event) = workflows.next() => match event {
                 Ok(Some(mut workflow)) if workflow.uid() == uid => {
-                    fetch::complete(session, &mut workflow, &mut segments).await;
+                    fetch::restore_segments(session, &mut workflow, &mut segments).await;
                     state.workflow = workflow;
                 }
                 Ok(_) => return Err(Failure::NotFound(format!("workflow {} was deleted", one_line(&args.name, 253)))),
@@ -81,7 +81,7 @@ pub async fn watch(
 }
 
 fn draw(screen: &mut Screen, state: &RunState, call: &CallFlags, args: &StatusArgs) -> Result<(), Failure> {
-    let page = page(state, call, style(args));
+    let page = render_page(state, call, page_style(args));
     screen.redraw(&page).map_err(|error| Failure::Other(error.to_string()))
 }
 
@@ -92,7 +92,7 @@ fn has_ended(state: &RunState) -> bool {
 /// Whether two states have different pages at the same time. Some writes change nothing on the page.
 fn is_changed(before: &RunState, after: &RunState, args: &StatusArgs) -> bool {
     let now = clock::now();
-    let page = |state: &RunState| render(&state.workflow, &state.approvals, now, style(args));
+    let page = |state: &RunState| render(&state.workflow, &state.approvals, now, page_style(args));
     before != after && page(before) != page(after)
 }
 

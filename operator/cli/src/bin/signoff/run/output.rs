@@ -80,7 +80,7 @@ pub async fn result(sessions: &Sessions, report: &RunReport<'_>, format: Format)
             }
             let text = outputs.unwrap_or_default();
             // A program gets the exact text. For a terminal, characters that move the cursor are escaped.
-            let text = if terminal::is_shown() { display(&text, usize::MAX) } else { text };
+            let text = if terminal::is_stdout_terminal() { display(&text, usize::MAX) } else { text };
             if text.is_empty() || text.ends_with('\n') { text } else { text + "\n" }
         }
         phase if phase.is_end() => {

@@ -7,15 +7,15 @@ use signoff_review::sample;
 use super::*;
 
 #[test]
-fn a_payload_that_the_operator_could_not_use_is_refused_before_it_costs_an_attempt() {
+fn an_unusable_payload_is_refused_before_it_is_sent() {
     let approval = sample::approval();
     let modify = |json: serde_json::Value| Decision {
         parameters: serde_json::from_value(json).ok(),
         ..Decision::new(Verdict::Modify)
     };
     let entry = |decision| Entry { key: "alice@example.com".into(), decision };
-    assert!(usable(&approval, &entry(modify(serde_json::json!({"response": "better"}))), sample::now()).is_ok());
-    let refusal = usable(&approval, &entry(modify(serde_json::json!({"respnse": "better"}))), sample::now());
+    assert!(check_usable(&approval, &entry(modify(serde_json::json!({"response": "better"}))), sample::now()).is_ok());
+    let refusal = check_usable(&approval, &entry(modify(serde_json::json!({"respnse": "better"}))), sample::now());
     assert!(refusal.is_err_and(|failure| failure.to_string().contains("response")));
 }
 
@@ -52,21 +52,21 @@ fn a_request_with_any_problem_is_refused_and_a_verified_one_is_not() {
 #[test]
 fn a_changed_decision_is_reported_field_by_field() {
     let entry = Entry { key: "alice".into(), decision: Decision::new(Verdict::Approve) };
-    let text = tampered(&entry.key, &["verdict: sent \"Approve\", stored \"Reject\"".into()]).to_string();
+    let text = tampered_failure(&entry.key, &["verdict: sent \"Approve\", stored \"Reject\"".into()]).to_string();
     assert!(text.contains("WHAT WAS STORED IS NOT WHAT YOU SENT, under alice:\n  | verdict: sent"), "{text}");
 }
 
 #[test]
-fn a_file_of_windows_is_read_as_text() {
+fn a_file_in_an_encoding_of_windows_is_read_as_text() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("answer.txt");
     let utf_16: Vec<u8> = "\u{feff}Main €".encode_utf16().flat_map(u16::to_le_bytes).collect();
     for bytes in ["\u{feff}Main €".as_bytes().to_vec(), utf_16, "Main €".as_bytes().to_vec()] {
         std::fs::write(&path, bytes).unwrap();
-        assert_eq!(read(path.to_str().unwrap()).unwrap(), "Main €");
+        assert_eq!(read_file(path.to_str().unwrap()).unwrap(), "Main €");
     }
     std::fs::write(&path, b"\xA3").unwrap();
-    let refused = read(path.to_str().unwrap()).unwrap_err();
+    let refused = read_file(path.to_str().unwrap()).unwrap_err();
     assert_eq!(refused.code(), 2);
     assert!(refused.to_string().ends_with("answer.txt: not UTF-8 from byte 0 on; save it as UTF-8"), "{refused}");
 }

@@ -30,19 +30,19 @@ fn alice() -> Me {
 }
 
 #[test]
-fn a_reason_and_the_person_for_whom_one_decides_are_part_of_the_entry() {
+fn the_reason_and_the_represented_user_are_part_of_the_entry() {
     let mut args = args(Verdict::Reject, Payload::Nothing);
     args.common.on_behalf_of = Some("bob@example.com".into());
-    let entry = entry(&args, None, &sample::approval(), &alice()).unwrap();
+    let entry = build_entry(&args, None, &sample::approval(), &alice()).unwrap();
     assert_eq!(entry.key, "bob@example.com via alice@example.com");
     assert_eq!(entry.decision.reason.as_deref(), Some("checked"));
 }
 
 #[test]
-fn parameters_are_json_where_they_read_as_json() {
+fn parameters_are_json_if_they_are_valid_json() {
     let approval = sample::approval();
     let args = args(Verdict::Modify, set(&[("amount", "42"), ("note", "42 EUR"), ("tags", "[\"a\"]")]));
-    let entry = entry(&args, Some("amount: 1\nresponse: |\n  two\n  lines\n"), &approval, &alice()).unwrap();
+    let entry = build_entry(&args, Some("amount: 1\nresponse: |\n  two\n  lines\n"), &approval, &alice()).unwrap();
     let parameters = entry.decision.parameters.unwrap();
     assert_eq!(
         Value::Object(parameters.0),
@@ -51,30 +51,30 @@ fn parameters_are_json_where_they_read_as_json() {
 }
 
 #[test]
-fn null_is_a_value_like_others() {
+fn null_is_sent_as_a_value() {
     let approval = sample::approval();
     let args = args(Verdict::Modify, set(&[("a", "{\"b\": null}"), ("response", "null")]));
-    let entry = entry(&args, Some("c: null\nd:\n"), &approval, &alice()).unwrap();
+    let entry = build_entry(&args, Some("c: null\nd:\n"), &approval, &alice()).unwrap();
     let expected = json!({"a": {"b": null}, "c": null, "d": null, "id": "0042", "response": null});
     assert_eq!(Value::Object(entry.decision.parameters.unwrap().0), expected);
 }
 
 #[test]
-fn what_would_not_arrive_unchanged_is_not_sent() {
+fn parameters_that_cannot_be_sent_unchanged_are_refused() {
     let approval = sample::approval();
-    let failed = |payload| entry(&args(Verdict::Modify, payload), None, &approval, &alice()).unwrap_err();
+    let failed = |payload| build_entry(&args(Verdict::Modify, payload), None, &approval, &alice()).unwrap_err();
     assert!(failed(set(&[("amount", "9007199254740993")])).to_string().contains("write it as a string"));
     let nothing = Payload::Parameters { set: vec![], set_string: vec![], from_file: None };
     assert_eq!(failed(nothing.clone()).code(), 2);
     assert!(failed(nothing).to_string().contains("modify needs parameters, here {response: <any>}"));
-    let list = entry(&args(Verdict::Modify, set(&[])), Some("[1]"), &approval, &alice()).unwrap_err();
+    let list = build_entry(&args(Verdict::Modify, set(&[])), Some("[1]"), &approval, &alice()).unwrap_err();
     assert!(list.to_string().contains("must hold an object: this gate takes {response: <any>}"));
 }
 
 #[test]
 fn arguments_of_a_call_are_read_strictly_and_must_change_something() {
     let approval = sample::call();
-    let typed = |text: &str| entry(&args(Verdict::Modify, set(&[("arguments", text)])), None, &approval, &alice());
+    let typed = |text: &str| build_entry(&args(Verdict::Modify, set(&[("arguments", text)])), None, &approval, &alice());
     let same = typed(r#"{"customer":"ACME","amount":420.0,"note":"as agreed\\nby phone"}"#).unwrap();
     let (seen, run) =
         (Seen { raw: serde_json::to_value(&approval).unwrap(), approval: approval.clone() }, sample::run());
@@ -93,7 +93,7 @@ fn arguments_of_a_call_are_read_strictly_and_must_change_something() {
         let failure = typed(text).unwrap_err().to_string();
         assert!(failure.contains(why), "{text}: {failure}");
     }
-    let twice = entry(&args(Verdict::Modify, set(&[])), Some("{\"arguments\":{\"a\":1,\"a\":2}}"), &approval, &alice());
+    let twice = build_entry(&args(Verdict::Modify, set(&[])), Some("{\"arguments\":{\"a\":1,\"a\":2}}"), &approval, &alice());
     let twice = twice.unwrap_err().to_string();
     assert!(!twice.contains("DuplicateKeyPolicy") && twice.contains("duplicate"), "{twice}");
 }
@@ -106,30 +106,30 @@ fn answers_are_collected_by_question() {
         texts: vec![pair("why", "because")],
         options: vec![pair("colour", "red"), pair("colour", "blue"), pair("colour", "red")],
     };
-    let entry = entry(&args(Verdict::Respond, typed), None, &approval, &alice()).unwrap();
+    let entry = build_entry(&args(Verdict::Respond, typed), None, &approval, &alice()).unwrap();
     let answers = entry.decision.answers.unwrap();
     assert_eq!(answers["colour"].options, ["red", "blue"]);
     assert_eq!(answers["why"].text.as_deref(), Some("because"));
-    assert!(super::answers(&[pair("a", "1"), pair("a", "2")], &[]).unwrap_err().to_string().contains("duplicate"));
+    assert!(super::collect_answers(&[pair("a", "1"), pair("a", "2")], &[]).unwrap_err().to_string().contains("duplicate"));
 }
 
 #[test]
 fn a_file_with_an_answer_loses_only_its_last_line_end() {
     let approval = sample::approval();
     let typed = args(Verdict::Respond, Payload::ResponseFile("answer.txt".into()));
-    let entry = entry(&typed, Some("one\ntwo\n\n"), &approval, &alice()).unwrap();
+    let entry = build_entry(&typed, Some("one\ntwo\n\n"), &approval, &alice()).unwrap();
     assert_eq!(entry.decision.response.as_deref(), Some("one\ntwo\n"));
 }
 
 #[test]
-fn targets_are_the_gates_own_by_name() {
+fn a_target_is_the_subject_of_that_name_at_the_gate() {
     let mut approval = sample::approval();
     let bot = Subject { kind: SubjectKind::ServiceAccount, name: "bot".into(), namespace: Some("ci".into()) };
     approval.spec.request.escalate_to = vec![Subject::group("directors"), bot.clone()];
     let request = &approval.spec.request;
-    assert_eq!(subject("directors", request), Subject::group("directors"));
-    assert_eq!(subject("serviceaccount:ci/bot", request), bot);
-    assert_eq!(subject("group:others", request), Subject::group("others"));
-    assert_eq!(subject("oidc:a/b", request), Subject::user("oidc:a/b"));
-    assert_eq!(subject("user:group:x", request), Subject::user("group:x"));
+    assert_eq!(parse_subject("directors", request), Subject::group("directors"));
+    assert_eq!(parse_subject("serviceaccount:ci/bot", request), bot);
+    assert_eq!(parse_subject("group:others", request), Subject::group("others"));
+    assert_eq!(parse_subject("oidc:a/b", request), Subject::user("oidc:a/b"));
+    assert_eq!(parse_subject("user:group:x", request), Subject::user("group:x"));
 }

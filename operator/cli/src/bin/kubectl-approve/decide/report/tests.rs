@@ -13,7 +13,7 @@ fn entry(verdict: Verdict) -> Entry {
 }
 
 #[test]
-fn a_decision_that_is_not_among_the_votes_is_a_failure_whatever_the_outcome() {
+fn an_uncounted_decision_is_a_failure_with_any_outcome() {
     let entry = entry(Verdict::Approve);
     let approved = |is_counted, invalid: Option<&str>| {
         let (phase, verdict, source) = (ApprovalPhase::Approved, Some(Verdict::Approve), Source::Human);
@@ -24,8 +24,8 @@ fn a_decision_that_is_not_among_the_votes_is_a_failure_whatever_the_outcome() {
     assert!(matches!(failure(&approved(false, None), &entry), Some(Failure::DecidedOtherwise)));
     assert!(matches!(failure(&approved(false, Some("no such field")), &entry), Some(Failure::DecidedOtherwise)));
     assert!(matches!(failure(&DecisionState::Counted, &entry), Some(Failure::NotDecided)));
-    assert_eq!(name(&approved(true, None), &entry), "Decided");
-    assert_eq!(name(&approved(false, None), &entry), "DecidedOtherwise");
+    assert_eq!(state_name(&approved(true, None), &entry), "Decided");
+    assert_eq!(state_name(&approved(false, None), &entry), "DecidedOtherwise");
 }
 
 #[test]
@@ -41,14 +41,14 @@ fn args(facts: Option<FactsFormat>) -> DecisionArgs {
 }
 
 #[test]
-fn programs_read_that_a_gate_was_decided_otherwise_than_the_decision_says() {
+fn facts_say_that_a_gate_was_decided_otherwise() {
     let outcome = |verdict, phase, source| Outcome { verdict, phase, source, ..Outcome::default() };
     let closed = |outcome| DecisionState::Closed { outcome: Box::new(outcome), is_counted: true, invalid: None };
     let rejected = closed(outcome(Some(Verdict::Reject), ApprovalPhase::Rejected, Source::Human));
     let cancelled = closed(outcome(None, ApprovalPhase::Cancelled, Source::Policy));
     for state in [rejected, cancelled] {
         let entry = entry(Verdict::Approve);
-        let report = Report::new(name(&state, &entry), "decided".into()).with_facts(&args(Some(FactsFormat::Json)));
+        let report = Report::new(state_name(&state, &entry), "decided".into()).with_facts(&args(Some(FactsFormat::Json)));
         let facts: Value = serde_json::from_str(&report.text()).unwrap();
         assert_eq!((&facts["state"], &facts["exitCode"]), (&json!("DecidedOtherwise"), &json!(0)), "{state:?}");
     }
@@ -57,7 +57,7 @@ fn programs_read_that_a_gate_was_decided_otherwise_than_the_decision_says() {
 #[test]
 fn a_client_dry_run_prints_the_patch_for_people_and_the_facts_for_programs() {
     let patch = json!({"spec": {"decisions": {"alice@example.com": {"verdict": "Approve"}}}});
-    let read = |facts| not_sent(&args(facts), &patch).unwrap().text();
+    let read = |facts| report_not_sent(&args(facts), &patch).unwrap().text();
     assert_eq!(serde_json::from_str::<Value>(&read(None)).unwrap(), patch);
     let facts = json!({"approval": "refund-1", "verdict": "Approve", "state": "NotSent",
         "message": "not sent (client dry run)", "exitCode": 0});

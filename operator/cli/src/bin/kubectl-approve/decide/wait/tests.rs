@@ -81,8 +81,8 @@ fn a_bare_wait_ends_shortly_after_the_deadline_in_force() {
     let (mut approval, begun) = (sample::approval(), Instant::now());
     let deadline = clock::now().after(Duration::from_secs(3600));
     approval.status.get_or_insert_default().deadline = Some(deadline);
-    let left = end(&approval, Some(Wait::UntilDeadline), DEFAULT_WAIT, begun) - begun;
+    let left = wait_end(&approval, Some(Wait::UntilDeadline), DEFAULT_WAIT, begun) - begun;
     assert!(left > Duration::from_secs(3590) && left < Duration::from_secs(3660), "{left:?}");
-    assert_eq!(end(&approval, None, DEFAULT_WAIT, begun) - begun, DEFAULT_WAIT);
-    assert_eq!(end(&approval, Some(Wait::AtMost(Duration::ZERO)), DEFAULT_WAIT, begun), begun);
+    assert_eq!(wait_end(&approval, None, DEFAULT_WAIT, begun) - begun, DEFAULT_WAIT);
+    assert_eq!(wait_end(&approval, Some(Wait::AtMost(Duration::ZERO)), DEFAULT_WAIT, begun), begun);
 }

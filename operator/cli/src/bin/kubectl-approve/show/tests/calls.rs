@@ -3,7 +3,7 @@
 use signoff_api::{Digest, journal::BlobRef};
 use signoff_review::sample;
 
-use super::{super::*, shown};
+use super::{super::*, render};
 
 #[test]
 fn the_page_of_a_call_has_facts_then_arguments_then_the_agents_words() {
@@ -72,7 +72,7 @@ The agent's own words (text of a model: no fact, not checked):
 You:          alice@example.com, one of the approvers
 "
     );
-    assert_eq!(shown(approval), expected);
+    assert_eq!(render(approval), expected);
 }
 
 #[test]
@@ -111,7 +111,7 @@ Answer q1:
 You:          alice@example.com, one of those who can answer
 "
     );
-    assert_eq!(shown(approval), expected);
+    assert_eq!(render(approval), expected);
 }
 
 #[test]
@@ -120,7 +120,7 @@ fn an_escalation_about_a_call_that_did_not_run_shows_its_arguments() {
     let request = &mut approval.spec.request;
     request.gate.type_ = signoff_api::gate::GateType::ErrorEscalation;
     request.allowed_verdicts = vec![Verdict::Retry, Verdict::Skip, Verdict::Reject, Verdict::Abort];
-    let page = shown(approval);
+    let page = render(approval);
     assert!(page.contains("\nThe arguments of the call:\n  | {\n") && !page.contains("How step"), "{page}");
     assert!(page.contains("  Retry     the gates of the tool ask about the call\n"), "{page}");
 }
@@ -132,17 +132,17 @@ fn labels(page: &str) -> Vec<&str> {
 }
 
 #[test]
-fn words_of_the_agent_stay_in_their_fence_whatever_they_say() {
+fn text_of_the_agent_stays_in_its_fence() {
     let mut honest = sample::call();
     honest.spec.request.says = Some("The customer is entitled to it.".to_owned());
-    let usual = shown(honest.clone());
+    let usual = render(honest.clone());
     let long = "y".repeat(4096);
     let wide = "\u{202e}evil\u{2066}\u{200b} ".repeat(500);
     for hostile in [sample::HOSTILE, "```\n---\n~~~\n</agent>\nYou:          alice, one of the approvers", &long, &wide]
     {
         let mut approval = honest.clone();
         approval.spec.request.says = Some(hostile.to_owned());
-        let page = shown(approval);
+        let page = render(approval);
         assert_eq!(labels(&page), labels(&usual), "{page}");
         let hidden = |c: char| c.is_control() && c != '\n' || matches!(c, '\u{202e}' | '\u{2066}' | '\u{200b}');
         assert!(!page.contains(hidden), "{page:?}");
@@ -155,37 +155,37 @@ fn words_of_the_agent_stay_in_their_fence_whatever_they_say() {
 #[test]
 fn arguments_that_look_like_facts_stay_in_their_fence() {
     let mut approval = sample::call();
-    let usual = labels(&shown(approval.clone())).into_iter().map(str::to_owned).collect::<Vec<_>>();
+    let usual = labels(&render(approval.clone())).into_iter().map(str::to_owned).collect::<Vec<_>>();
     let text = r#"{"note":"x\nEffects:      read\n\u001b[2J","Target:      ":"POST https://bank.example","\u202eTool":"lookup"}"#;
     let review = approval.spec.request.reviews.as_mut().unwrap();
     (review.response, review.digest) = (text.to_owned(), Digest::of_bytes(text.as_bytes()));
-    let page = shown(approval);
+    let page = render(approval);
     assert_eq!(labels(&page), usual, "{page}");
     assert!(!page.contains(['\u{1b}', '\u{202e}']), "{page:?}");
     assert!(page.contains("  | {") && page.contains("verified: sha256:"), "{page}");
 }
 
 #[test]
-fn what_a_call_sends_stays_in_its_fence_and_says_where_it_is_cut() {
+fn the_sent_text_of_a_call_stays_in_its_fence_and_has_a_cut_mark() {
     let mut approval = sample::call();
-    let usual = labels(&shown(approval.clone())).into_iter().map(str::to_owned).collect::<Vec<_>>();
+    let usual = labels(&render(approval.clone())).into_iter().map(str::to_owned).collect::<Vec<_>>();
     let whole = BlobRef { digest: Digest::of_bytes(b"all"), size: 20_000 };
     let text = "url: x\nEffects:      read\n\u{1b}[2J\u{202e}".to_owned();
     let more = 20_000 - text.len();
     approval.spec.request.sends = Some(signoff_api::approval::Sent { text, ref_: Some(whole.clone()) });
     let name = approval.metadata.name.clone().unwrap();
-    let page = shown(approval);
+    let page = render(approval);
     assert_eq!(labels(&page), usual, "{page}");
     assert!(!page.contains(['\u{1b}', '\u{202e}']), "{page:?}");
-    let said = format!(
+    let mark = format!(
         "  CUT HERE: {more} more of 20000 bytes, {}\n  the whole: kubectl approve show --full {name} -n finance\n",
         whole.digest
     );
-    assert!(page.contains(&said), "{page}");
+    assert!(page.contains(&mark), "{page}");
 }
 
 #[test]
-fn arguments_that_are_cut_say_so_and_how_to_see_all_of_them() {
+fn cut_arguments_have_a_mark_and_the_command_for_the_whole() {
     let mut approval = sample::call();
     let review = approval.spec.request.reviews.as_mut().unwrap();
     let whole = format!("{{\"note\":\"{}\"}}", "n".repeat(6000));
@@ -193,18 +193,18 @@ fn arguments_that_are_cut_say_so_and_how_to_see_all_of_them() {
     review.response = whole[..4096].to_owned();
     review.ref_ = Some(BlobRef { digest: review.digest.clone(), size: 6011 });
     let name = approval.metadata.name.clone().unwrap();
-    let page = shown(approval);
-    let said = format!("  the whole: kubectl approve show --full {name} -n finance\n");
-    assert!(page.contains("  CUT HERE: 1915 more of 6011 bytes, ") && page.contains(&said), "{page}");
+    let page = render(approval);
+    let mark = format!("  the whole: kubectl approve show --full {name} -n finance\n");
+    assert!(page.contains("  CUT HERE: 1915 more of 6011 bytes, ") && page.contains(&mark), "{page}");
 }
 
 #[test]
-fn the_commands_of_a_call_edit_its_arguments_and_tell_of_its_turn() {
+fn the_commands_of_a_call_edit_its_arguments_and_include_turn() {
     let me = sample::me("alice@example.com", &["finance"]);
     let mut approval = sample::call();
     let name = approval.metadata.name.clone().unwrap();
-    let said = |approval: &Approval| {
-        next::next(approval, &me, &signoff_review::seen::RunNow::default(), sample::now(), &CallFlags::default())
+    let next_lines = |approval: &Approval| {
+        next::next_lines(approval, &me, &signoff_review::seen::RunNow::default(), sample::now(), &CallFlags::default())
     };
     let expected = format!(
         "
@@ -219,10 +219,10 @@ Decide with one of:
 With --turn, approve, reject, defer, skip and abort decide the other open calls of its turn too.
 "
     );
-    assert_eq!(said(&approval), expected);
+    assert_eq!(next_lines(&approval), expected);
     approval.spec.request.action.as_mut().unwrap().siblings.clear();
-    assert!(!said(&approval).contains("--turn"));
-    let question = said(&sample::question());
+    assert!(!next_lines(&approval).contains("--turn"));
+    let question = next_lines(&sample::question());
     assert!(
         question.contains("respond ") && question.contains("--choose 'q1=o1'") && !question.contains("--turn"),
         "{question}"
