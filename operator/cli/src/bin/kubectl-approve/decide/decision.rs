@@ -279,7 +279,7 @@ pub async fn prepare(
     let proposed = proposed.map_err(|why| Failure::Refused(why.to_string()))?;
     if args.common.dry_run == Some(DryRun::Client) {
         check_usable(&seen.approval, proposed.entry(), clock::now())?;
-        return Ok(Prepared::Sent(Sent::Reported(report_patch(&args, change)?)));
+        return Ok(Prepared::Sent(Sent::Reported(report_patch(&args, &change)?)));
     }
     let rehearsed = rehearse(session, &args, proposed).await?;
     let voter = me.voter_for(args.common.on_behalf_of.as_deref());
@@ -303,7 +303,7 @@ fn note_further_attempt(approval: &Approval, entry: &Entry) {
 ///
 /// # Errors
 /// The patch cannot be serialized.
-fn report_patch(args: &DecisionArgs, change: Change) -> Result<Report, Failure> {
+fn report_patch(args: &DecisionArgs, change: &Change) -> Result<Report, Failure> {
     let (type_, patch) = change.parts();
     let report = report::report_not_sent(args, &patch)?;
     if report.facts.is_none() {
