@@ -29,7 +29,7 @@ fn a_run_pauses_and_every_command_that_it_shows_goes_on() {
 }
 
 #[test]
-fn what_somebody_said_is_a_verdict_only_as_a_whole_word_that_the_gate_allows() {
+fn a_response_is_a_verdict_only_as_a_whole_word_that_the_gate_allows() {
     for (said, out) in [(" Yes ", "approved"), ("do not approve", "do not approve"), ("shorter", "shorter")] {
         let home = Home::new();
         home.file("letter.yaml", LETTER);
@@ -40,7 +40,7 @@ fn what_somebody_said_is_a_verdict_only_as_a_whole_word_that_the_gate_allows() {
 }
 
 #[test]
-fn a_misspelt_verdict_is_refused_with_what_is_allowed_and_the_session_stays_as_it_was() {
+fn a_misspelt_verdict_is_refused_and_the_session_is_unchanged() {
     let home = Home::new();
     home.file("letter.yaml", LETTER);
     home.run(&["run", "letter.yaml"]).with(19);
@@ -141,9 +141,9 @@ fn several_gates_are_told_apart_and_answered_in_any_order() {
     let home = Home::new();
     home.file("branches.yaml", BRANCHES);
     let paused = home.run(&["run", "branches.yaml", "--format", "json"]).with(19);
-    let told: Value = serde_json::from_str(&paused.out).unwrap();
-    let paths: Vec<_> = told["pending"].as_array().unwrap().iter().map(|gate| gate["path"].clone()).collect();
-    assert_eq!(paths.len(), 2, "{told}");
+    let report: Value = serde_json::from_str(&paused.out).unwrap();
+    let paths: Vec<_> = report["pending"].as_array().unwrap().iter().map(|gate| gate["path"].clone()).collect();
+    assert_eq!(paths.len(), 2, "{report}");
     let id = home.id();
     let vague = home.run(&["run", "--resume", &id, "--verdict", "approve"]).with(2);
     assert!(vague.err.contains("--gate"), "{vague:?}");
@@ -157,7 +157,7 @@ fn several_gates_are_told_apart_and_answered_in_any_order() {
 }
 
 #[test]
-fn a_file_answers_gates_as_they_come_and_what_nobody_asked_is_said() {
+fn a_file_answers_gates_in_turn_and_unused_answers_are_reported() {
     let home = Home::new();
     home.file("branches.yaml", BRANCHES);
     home.file("answers.yaml", "ask: [{response: one}, {response: two}]\nother: approve\n");
@@ -193,7 +193,7 @@ fn every_way_to_end_has_its_code() {
 }
 
 #[test]
-fn what_cannot_be_written_is_said_and_is_the_code_only_of_a_run_that_is_over() {
+fn a_failed_export_is_reported_and_is_the_exit_code_of_an_ended_run() {
     let home = Home::new();
     home.file("letter.yaml", LETTER);
     let history = ["--export-hitl-history", "no/such/folder/h.json"];
@@ -207,7 +207,7 @@ fn what_cannot_be_written_is_said_and_is_the_code_only_of_a_run_that_is_over() {
 }
 
 #[test]
-fn no_part_of_an_answer_is_dropped_in_silence() {
+fn a_part_of_an_answer_without_a_verdict_is_refused() {
     let home = Home::new();
     home.file("letter.yaml", LETTER);
     home.run(&["run", "letter.yaml"]).with(19);
@@ -245,7 +245,7 @@ fn artifacts_are_written_below_the_folder_and_replaced_only_on_demand() {
 }
 
 #[test]
-fn every_word_about_artifacts_is_true_and_its_command_works() {
+fn notes_about_artifacts_are_true_and_their_commands_work() {
     let home = Home::new();
     let one = "  outputs: {artifacts: [{path: one.txt, from: x}]}\n";
     let two = "  outputs: {artifacts: [{path: one.txt, from: x}, {path: two.txt, from: x}]}\n";
@@ -276,7 +276,7 @@ fn every_word_about_artifacts_is_true_and_its_command_works() {
 }
 
 #[test]
-fn no_artifact_leaves_the_folder_whatever_its_path_is_rendered_to() {
+fn an_artifact_with_a_rendered_path_stays_in_the_folder() {
     let home = Home::new();
     let files = "  outputs: {artifacts: [{path: '{{ inputs.customer }}', from: x}]}\n";
     home.file("letter.yaml", &(LETTER.to_owned() + files));
@@ -288,7 +288,7 @@ fn no_artifact_leaves_the_folder_whatever_its_path_is_rendered_to() {
 }
 
 #[test]
-fn the_history_says_who_decided_what_and_when() {
+fn the_history_has_the_user_the_verdict_and_the_time() {
     let home = Home::new();
     home.file("letter.yaml", LETTER);
     home.run(&["run", "letter.yaml"]).with(19);
@@ -356,7 +356,7 @@ fn sessions_are_listed_shown_and_removed() {
 }
 
 #[test]
-fn a_reader_that_goes_away_changes_nothing_and_no_code() {
+fn a_closed_pipe_does_not_change_the_exit_code() {
     let home = Home::new();
     home.file("letter.yaml", LETTER);
     let mut child = home.signoff(&["run", "letter.yaml"]).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
@@ -369,7 +369,7 @@ fn a_reader_that_goes_away_changes_nothing_and_no_code() {
 }
 
 #[test]
-fn what_others_wrote_moves_no_cursor() {
+fn text_of_others_cannot_move_the_cursor() {
     let home = Home::new();
     let tricks = "\\e[2J\\u202eDear\\x9b2J\\x7f";
     let letter = LETTER
@@ -394,8 +394,8 @@ fn what_others_wrote_moves_no_cursor() {
     };
     plain(&["run", "letter.yaml"], 19);
     let id = home.id();
-    let told: Value = serde_json::from_str(&plain(&["sessions", "show", &id, "--format", "json"], 0)).unwrap();
-    assert_eq!(told["pending"][0]["prompt"], "[2J\u{202e}Dear2J this to ACME?", "what it means stays");
+    let report: Value = serde_json::from_str(&plain(&["sessions", "show", &id, "--format", "json"], 0)).unwrap();
+    assert_eq!(report["pending"][0]["prompt"], "[2J\u{202e}Dear2J this to ACME?", "what it means stays");
     plain(&["sessions", "list", "--format", "json"], 0);
     plain(&["plan", "letter.yaml", "--format", "json"], 0);
     plain(&["validate", ".", "--format", "json"], 3);
@@ -446,7 +446,7 @@ fn a_secret_is_sent_and_never_written_down() {
 }
 
 #[test]
-fn hosts_that_a_secret_lists_hold_however_a_workflow_divides_its_name() {
+fn the_hosts_of_a_secret_apply_to_every_split_of_its_name() {
     let home = Home::new();
     let server = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = server.local_addr().unwrap();
@@ -490,7 +490,7 @@ fn a_secret_without_a_list_of_hosts_is_sent_nowhere_and_the_line_to_add_is_named
 }
 
 #[test]
-fn what_a_paused_run_asks_is_shown_above_the_commands_that_answer_it() {
+fn the_question_of_a_paused_run_is_above_its_commands() {
     let home = Home::new();
     home.file("ask.yaml", include_str!("../../../../examples/tools/ask-human.yaml"));
     let paused = home.run(&["run", "ask.yaml"]).with(19);
@@ -506,7 +506,7 @@ fn what_a_paused_run_asks_is_shown_above_the_commands_that_answer_it() {
 }
 
 #[test]
-fn a_policy_beside_a_workflow_is_not_applied_and_that_is_said() {
+fn a_policy_beside_a_workflow_is_not_applied_with_a_warning() {
     let home = Home::new();
     let policy = include_str!("../../../../examples/policies/agents.yaml");
     home.file("both.yaml", &format!("{policy}\n---\n{LETTER}"));

@@ -51,10 +51,10 @@ fn run(home: &Home, value: &str, hosts: &str) -> Ended {
 }
 
 /// Returns the content of every file below a folder.
-fn written(folder: &Path) -> String {
+fn read_all(folder: &Path) -> String {
     let mut text = String::new();
     for entry in fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
-        text += &if entry.is_dir() { written(&entry) } else { fs::read_to_string(entry).unwrap() };
+        text += &if entry.is_dir() { read_all(&entry) } else { fs::read_to_string(entry).unwrap() };
     }
     text
 }
@@ -69,7 +69,7 @@ fn a_key_of_a_request_is_sent_and_neither_printed_nor_written() {
         let request = served.join().unwrap();
         assert!(request.starts_with("GET /%40evil.example HTTP/1.1\r\n"), "{request}");
         assert!(request.contains(&format!("authorization: Bearer {VALUE}\r\n")), "{request}");
-        let all = ended.out + &ended.err + &written(home.path());
+        let all = ended.out + &ended.err + &read_all(home.path());
         assert!(all.contains("Bearer [redacted]") && !all.contains(VALUE), "{status}: {all}");
     }
 }
@@ -88,7 +88,7 @@ fn nothing_is_sent_without_a_list_that_allows_it_and_the_remedy_is_named() {
         workflow(&home, address);
         let ended = run(&home, value, hosts).with(10);
         assert!(ended.err.contains(&words), "{ended:?}");
-        assert!(!(ended.out + &ended.err + &written(home.path())).contains("hunter2"), "{hosts}");
+        assert!(!(ended.out + &ended.err + &read_all(home.path())).contains("hunter2"), "{hosts}");
     }
     listener.set_nonblocking(true).unwrap();
     assert!(listener.accept().is_err(), "nothing was called");

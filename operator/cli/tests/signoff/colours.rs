@@ -8,10 +8,10 @@ use unicode_width::UnicodeWidthStr;
 use super::*;
 
 /// The longest wait for the page, in milliseconds. It is long enough for a busy machine.
-const PATIENCE: u64 = 60_000;
+const TIMEOUT_MS: u64 = 60_000;
 
 /// Returns the output of `signoff sessions show` on a terminal of 80 columns with these variables.
-fn shown(home: &Home, variables: &[(&str, &str)]) -> String {
+fn show_session(home: &Home, variables: &[(&str, &str)]) -> String {
     let id = home.id();
     let folder = home.path().join("sessions").display().to_string();
     let line = format!("stty cols 80 rows 40 && exec {SIGNOFF} sessions show {id} --sessions-dir {folder}");
@@ -21,7 +21,7 @@ fn shown(home: &Home, variables: &[(&str, &str)]) -> String {
         command.env_remove(name);
     }
     command.envs(variables.iter().copied());
-    let text = spawn_command(command, Some(PATIENCE)).unwrap().exp_eof().unwrap();
+    let text = spawn_command(command, Some(TIMEOUT_MS)).unwrap().exp_eof().unwrap();
     // rexpect turns each byte into a character.
     String::from_utf8(text.chars().map(|c| u8::try_from(c).unwrap()).collect()).unwrap()
 }
@@ -31,11 +31,11 @@ fn a_session_on_a_terminal_has_signs_and_colours_unless_the_environment_forbids_
     let home = Home::new();
     home.file("letter.yaml", LETTER);
     home.run(&["run", "letter.yaml"]).with(19);
-    let coloured = shown(&home, &[]);
+    let coloured = show_session(&home, &[]);
     assert!(coloured.contains("\u{1b}[32m✔ \u{1b}[0mdraft"), "{coloured}");
-    let plain = shown(&home, &[("NO_COLOR", "1")]);
+    let plain = show_session(&home, &[("NO_COLOR", "1")]);
     assert!(plain.contains("✔ draft") && !plain.contains('\u{1b}'), "{plain}");
-    let dumb = shown(&home, &[("TERM", "dumb")]);
+    let dumb = show_session(&home, &[("TERM", "dumb")]);
     assert!(dumb.contains("\ndraft ") && !dumb.contains('\u{1b}') && !dumb.contains('✔'), "{dumb}");
     let (_, tree) = plain.split_once("Workflow:").unwrap();
     let (tree, _) = tree.split_once("Session ").unwrap();

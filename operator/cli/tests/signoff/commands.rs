@@ -10,7 +10,7 @@ use rexpect::{
 use crate::Home;
 
 /// The longest wait for a text on the terminal, in milliseconds. It is long enough for a busy machine.
-const PATIENCE: u64 = 60_000;
+const TIMEOUT_MS: u64 = 60_000;
 
 const WORKFLOW: &str = r#"
 apiVersion: signoff.dev/v1alpha1
@@ -47,7 +47,7 @@ fn starts(home: &Home) -> usize {
 }
 
 fn at_terminal(home: &Home) -> PtySession {
-    spawn_command(home.signoff(&["run", "look.yaml", "--allow-commands"]), Some(PATIENCE)).unwrap()
+    spawn_command(home.signoff(&["run", "look.yaml", "--allow-commands"]), Some(TIMEOUT_MS)).unwrap()
 }
 
 /// Returns the rest of the output, and the exit code.

@@ -9,7 +9,7 @@ use std::{
 use super::{server::Server, *};
 
 #[test]
-fn of_two_processes_one_has_the_session_and_the_other_says_so() {
+fn a_second_process_cannot_use_a_session_in_use() {
     let (home, server) = (Home::new(), Server::new());
     home.file("post.yaml", &server.workflow());
     let first = home.signoff(&["run", "post.yaml"]).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
@@ -22,7 +22,7 @@ fn of_two_processes_one_has_the_session_and_the_other_says_so() {
 }
 
 #[test]
-fn a_step_that_must_not_be_repeated_is_not_after_the_process_was_killed_in_it() {
+fn a_call_that_must_not_be_repeated_is_not_repeated_after_a_kill() {
     let (home, server) = (Home::new(), Server::new());
     home.file("post.yaml", &server.workflow());
     let mut first = home.signoff(&["run", "post.yaml"]).stderr(Stdio::null()).spawn().unwrap();
@@ -37,19 +37,19 @@ fn a_step_that_must_not_be_repeated_is_not_after_the_process_was_killed_in_it() 
 }
 
 #[test]
-fn whoever_ends_the_process_politely_gets_the_result_of_what_must_not_be_repeated() {
-    for request_to_end in ["-TERM", "-HUP"] {
-        ended_politely(request_to_end);
+fn a_process_that_is_asked_to_end_keeps_the_result_of_its_call() {
+    for signal in ["-TERM", "-HUP"] {
+        assert_result_is_kept(signal);
     }
 }
 
-fn ended_politely(request_to_end: &str) {
+fn assert_result_is_kept(signal: &str) {
     let (home, server) = (Home::new(), Server::new());
     home.file("post.yaml", &server.workflow());
     let first = home.signoff(&["run", "post.yaml"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let request = server.request();
-    let polite = Command::new("kill").args([request_to_end, &first.id().to_string()]).status().unwrap();
-    assert!(polite.success());
+    let killed = Command::new("kill").args([signal, &first.id().to_string()]).status().unwrap();
+    assert!(killed.success());
     Server::answer(request);
     // The program can see the end of the call or the request to pause first. Both keep the result.
     let first = Ended::of(&first.wait_with_output().unwrap());
@@ -61,7 +61,7 @@ fn ended_politely(request_to_end: &str) {
 }
 
 #[test]
-fn a_file_that_was_torn_or_edited_is_refused_and_nothing_else_is() {
+fn a_torn_or_edited_session_file_is_refused() {
     let home = Home::new();
     home.file("letter.yaml", LETTER);
     home.run(&["run", "letter.yaml"]).with(19);
@@ -93,7 +93,7 @@ fn a_full_disk_ends_the_process_and_loses_nothing() {
     let blocks = (size / 1024 + 1).to_string();
     command.args(["-c", "trap '' XFSZ; ulimit -f \"$1\"; shift; exec \"$@\"", "bash", &blocks, SIGNOFF]);
     command.args(["run", "--resume", &id, "--verdict", "approve"]);
-    home.dress(&mut command);
+    home.set_environment(&mut command);
     let full = Ended::of(&command.output().unwrap()).with(20);
     assert!(full.err.contains("cannot write") && full.err.contains("workflow.yaml"), "{full:?}");
     assert_eq!(fs::read(home.session().join("workflow.yaml")).unwrap(), before);

@@ -23,7 +23,7 @@ fn ticks(process: u32) -> u64 {
 }
 
 #[test]
-fn a_run_ends_at_once_when_it_is_asked_to_while_it_renders() {
+fn a_signal_during_rendering_pauses_the_run_at_once() {
     for (mark, signal) in [("endless", "-TERM"), ("endless", "-INT"), ("deaf", "-TERM"), ("deaf", "-INT")] {
         let home = Home::new();
         home.file("endless.yaml", &workflow(&format!("[[{mark}:render]]")));
@@ -43,7 +43,7 @@ fn a_run_ends_at_once_when_it_is_asked_to_while_it_renders() {
 }
 
 #[test]
-fn a_step_that_never_ends_fails_and_another_ends_well() {
+fn a_step_that_never_ends_fails_with_its_limit() {
     let home = Home::new();
     home.file("endless.yaml", &workflow("[[endless:render]]"));
     let ended = home.run(&["run", "endless.yaml"]).with(10);

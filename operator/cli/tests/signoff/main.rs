@@ -85,11 +85,11 @@ impl Home {
     fn signoff(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(SIGNOFF);
         command.args(arguments);
-        self.dress(&mut command);
+        self.set_environment(&mut command);
         command
     }
 
-    fn dress(&self, command: &mut Command) {
+    fn set_environment(&self, command: &mut Command) {
         command.current_dir(self.path()).env("SIGNOFF_SESSIONS_DIR", self.path().join("sessions"));
         for name in ["EDITOR", "VISUAL"] {
             command.env_remove(name);

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use crate::{Ended, Home};
 
 /// The longest wait for the end, in milliseconds. It is long enough for a busy machine.
-const PATIENCE: u64 = 60_000;
+const TIMEOUT_MS: u64 = 60_000;
 
 /// A model server that refuses `temperature`, calls the offered tool, and requires a field of its own to be sent back.
 struct Server {
@@ -119,7 +119,7 @@ fn the_models_of_a_provider_are_listed_with_its_key_and_nothing_is_tried() {
 }
 
 #[test]
-fn a_turn_is_tried_only_after_a_yes_and_what_was_found_is_told() {
+fn a_turn_is_tried_only_after_a_yes() {
     let (home, server) = (Home::new(), Server::start());
     home.file("w.yaml", &server.workflow());
     let asked = home.run(&["models", "models", "-f", "w.yaml", "--try", "small"]).with(2);
@@ -138,7 +138,7 @@ fn a_turn_is_tried_only_after_a_yes_and_what_was_found_is_told() {
 }
 
 #[test]
-fn a_model_that_calls_a_tool_that_was_not_offered_is_told_no_result() {
+fn a_model_that_calls_an_unoffered_tool_gets_no_result() {
     let (home, server) = (Home::new(), Server::start());
     let tried = home.run(&["models", "openai", "--base-url", &server.url(), "--try", "stranger", "--yes"]).with(0);
     assert!(tried.out.contains("no: it called launch[31m, which was not offered"), "{tried:?}");
@@ -151,7 +151,7 @@ fn a_model_that_calls_a_tool_that_was_not_offered_is_told_no_result() {
 fn a_terminal_shows_each_wait() {
     let (home, server) = (Home::new(), Server::start());
     let command = home.signoff(&["models", "openai", "--base-url", &server.url(), "--try", "small", "--yes"]);
-    let shown = spawn_command(command, Some(PATIENCE)).unwrap().exp_eof().unwrap();
+    let shown = spawn_command(command, Some(TIMEOUT_MS)).unwrap().exp_eof().unwrap();
     let asking = format!("asking {} for its list of models...", server.address);
     for line in [asking.as_str(), "trying one turn with small..."] {
         assert!(shown.contains(line), "{line}: {shown}");
@@ -205,7 +205,7 @@ fn an_option_without_meaning_is_refused_with_a_remedy() {
 }
 
 #[test]
-fn what_is_no_provider_is_refused_with_the_ones_there_are() {
+fn an_unknown_provider_is_refused_with_the_known_ones() {
     let home = Home::new();
     for key in ["sk-123456", "/token", "models/"] {
         let refused = home.run(&["models", "openai", "--key", key]).with(2);

@@ -17,7 +17,7 @@ const APPROVERS: &str = "approvers: [{kind: Group, name: finance}]";
 /// Runs a Workflow with a file of answers in one process, then gate by gate in several processes. Both must have the
 /// same result.
 #[track_caller]
-fn comes_to(text: &str, answers: &str, out: &str) {
+fn assert_outputs(text: &str, answers: &str, out: &str) {
     let home = Home::new();
     home.file("w.yaml", text);
     home.file("answers.yaml", answers);
@@ -32,17 +32,17 @@ fn comes_to(text: &str, answers: &str, out: &str) {
         if ended.code != Some(19) {
             break;
         }
-        let told: serde_json::Value = serde_json::from_str(&ended.out).unwrap();
-        let gate = told["pending"][0]["path"].as_str().unwrap();
+        let report: serde_json::Value = serde_json::from_str(&ended.out).unwrap();
+        let gate = report["pending"][0]["path"].as_str().unwrap();
         let known: serde_json::Value = serde_saphyr::from_str(answers).unwrap();
-        let name = told["pending"][0]["gate"].as_str().unwrap();
-        let answer = known.get(gate).or_else(|| known.get(name)).unwrap_or_else(|| panic!("{gate}: {told}")).clone();
-        let one = serde_json::json!({ gate: answer });
-        home.file("one.yaml", &one.to_string());
+        let name = report["pending"][0]["gate"].as_str().unwrap();
+        let answer = known.get(gate).or_else(|| known.get(name)).unwrap_or_else(|| panic!("{gate}: {report}")).clone();
+        let answers = serde_json::json!({ gate: answer });
+        home.file("one.yaml", &answers.to_string());
         ended = home.run(&["run", "--resume", &home.id(), "--answers", "one.yaml", "--format", "json"]);
     }
-    let told: serde_json::Value = serde_json::from_str(&ended.with(0).out).unwrap();
-    assert_eq!(told["outputs"], out);
+    let report: serde_json::Value = serde_json::from_str(&ended.with(0).out).unwrap();
+    assert_eq!(report["outputs"], out);
 }
 
 #[test]
@@ -52,7 +52,7 @@ fn a_dag_runs_here() {
          steps: [{{name: one, set: {{value: A}}}}, {{name: ask, dependsOn: [one], hitl: {{prompt: '{{{{ steps.one.response }}}}?', {APPROVERS}}}}}, \
          {{name: end, dependsOn: [ask], set: {{value: '{{{{ steps.one.response }}}} {{{{ steps.ask.response }}}}'}}}}]"
     );
-    comes_to(&workflow("{text: x}", &spec), "ask: yes", "A approved");
+    assert_outputs(&workflow("{text: x}", &spec), "ask: yes", "A approved");
 }
 
 #[test]
@@ -80,14 +80,14 @@ fn branches_run_here() {
          {{name: ask-y, branch: right, hitl: {{prompt: Y?, {APPROVERS}}}}}, \
          {{name: sum, set: {{value: '{{{{ branches.left.response }}}}+{{{{ branches.right.response }}}}'}}}}]"
     );
-    comes_to(&workflow("{text: x}", &spec), "{ask-x: {response: one}, ask-y: {response: two}}", "one+two");
+    assert_outputs(&workflow("{text: x}", &spec), "{ask-x: {response: one}, ask-y: {response: two}}", "one+two");
 }
 
 #[test]
 fn an_evaluator_runs_here() {
     let spec = "pattern: {evaluatorOptimizer: {producer: a, input: write, evaluator: {agent: b, input: 'judge {{ draft }}'}, accept: {minScore: 90}}}";
     let replies = r#"{contains: judge, text: '{"score": 95, "issues": [], "fixes": []}'}, {text: a fine draft}"#;
-    comes_to(&workflow(replies, spec), "{}", "a fine draft");
+    assert_outputs(&workflow(replies, spec), "{}", "a fine draft");
 }
 
 #[test]
@@ -114,5 +114,5 @@ fn a_graph_runs_here_and_asks_again_in_a_loop() {
         "pattern: {{graph: {{edges: [{{from: draft, to: ask}}, {{from: ask, choose: [{{when: \"hitl_response == 'again'\", to: draft}}, {{when: else, to: end}}]}}]}}}}\n  \
          steps: [{{name: draft, set: {{value: D}}}}, {{name: ask, hitl: {{prompt: Good?, {APPROVERS}}}}}, {{name: end, set: {{value: 'E {{{{ steps.ask.response }}}}'}}}}]"
     );
-    comes_to(&workflow("{text: x}", &spec), "{ask: {response: again}, 'ask#2': {response: fine}}", "E fine");
+    assert_outputs(&workflow("{text: x}", &spec), "{ask: {response: again}, 'ask#2': {response: fine}}", "E fine");
 }

@@ -43,7 +43,7 @@ fn a_paused_gate_shows_what_is_reviewed_and_who_is_asked() {
 }
 
 #[test]
-fn the_words_of_others_stand_behind_a_margin_in_the_lines_that_they_have() {
+fn text_of_others_is_fenced_line_by_line() {
     let home = Home::new();
     let text = r#""SELECT 1; -- fine\n  Asks nobody.\nDROP TABLE audit;""#;
     home.file("letter.yaml", &LETTER.replace("Dear customer", text));

@@ -13,14 +13,14 @@ use rexpect::{
 use super::*;
 
 /// The longest wait for a text, in milliseconds. It is long enough for a busy machine.
-const PATIENCE: u64 = 60_000;
+const TIMEOUT_MS: u64 = 60_000;
 
 fn at_terminal(home: &Home, arguments: &[&str], editor: Option<&Path>) -> PtySession {
     let mut command = home.signoff(arguments);
     if let Some(editor) = editor {
         command.env("EDITOR", editor);
     }
-    spawn_command(command, Some(PATIENCE)).unwrap()
+    spawn_command(command, Some(TIMEOUT_MS)).unwrap()
 }
 
 /// A Workflow with an agent whose refunds people approve.
@@ -30,7 +30,7 @@ const REFUND: &str = include_str!("../../../../examples/tools/refund.yaml");
 const ASK: &str = include_str!("../../../../examples/tools/ask-human.yaml");
 
 /// Confirms the answers to a form.
-fn confirms(person: &mut PtySession) {
+fn confirm_answers(person: &mut PtySession) {
     person.exp_string("Send Respond with these answers? [y/N] ").unwrap();
     person.send_line("y").unwrap();
 }
@@ -44,13 +44,13 @@ fn end(mut session: PtySession) -> (String, i32) {
     }
 }
 
-fn letter(home: &Home) {
+fn write_letter(home: &Home) {
     home.file("letter.yaml", LETTER);
 }
 
 /// Returns an editor that runs this script on the file.
-fn editor(home: &Home, does: &str) -> PathBuf {
-    let file = home.file("editor.sh", &format!("#!/bin/sh\n{does}\n"));
+fn editor(home: &Home, script: &str) -> PathBuf {
+    let file = home.file("editor.sh", &format!("#!/bin/sh\n{script}\n"));
     fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
     file
 }
@@ -58,7 +58,7 @@ fn editor(home: &Home, does: &str) -> PathBuf {
 #[test]
 fn a_person_sees_what_is_asked_and_answers_with_a_word() {
     let home = Home::new();
-    letter(&home);
+    write_letter(&home);
     let mut person = at_terminal(&home, &["run", "letter.yaml"], None);
     person.exp_string("Send this to ACME?").unwrap();
     person.exp_string("  | Dear customer").unwrap();
@@ -73,7 +73,7 @@ fn a_person_sees_what_is_asked_and_answers_with_a_word() {
 #[test]
 fn a_misspelt_word_is_asked_again_and_never_an_answer() {
     let home = Home::new();
-    letter(&home);
+    write_letter(&home);
     let mut person = at_terminal(&home, &["run", "letter.yaml"], None);
     for (word, why) in [("aprove", "did you mean approve?"), ("nope", "not a verdict of this gate")] {
         person.exp_string("> ").unwrap();
@@ -88,7 +88,7 @@ fn a_misspelt_word_is_asked_again_and_never_an_answer() {
 }
 
 #[test]
-fn a_person_whose_decision_would_not_count_is_told_who_may_and_not_asked() {
+fn a_person_whose_decision_would_not_count_is_not_asked() {
     let home = Home::new();
     let approvers = "approvers: [{kind: User, name: erin}]\n      excludeRequester: true";
     home.file("letter.yaml", &LETTER.replace("approvers: [{kind: Group, name: finance}]", approvers));
@@ -105,7 +105,7 @@ fn a_person_whose_decision_would_not_count_is_told_who_may_and_not_asked() {
 #[test]
 fn an_answer_may_have_several_lines() {
     let home = Home::new();
-    letter(&home);
+    write_letter(&home);
     let mut person = at_terminal(&home, &["run", "letter.yaml"], None);
     person.exp_string("> ").unwrap();
     person.send_line("respond").unwrap();
@@ -135,7 +135,7 @@ fn options_are_chosen_by_number_and_an_answer_that_does_not_fit_is_asked_again()
     person.send_line("").unwrap();
     person.exp_string("> ").unwrap();
     person.send_line("2").unwrap();
-    confirms(&mut person);
+    confirm_answers(&mut person);
     let (rest, code) = end(person);
     assert!(rest.contains("Dear customer: Porto"), "{rest}");
     assert_eq!(code, 0);
@@ -166,7 +166,7 @@ fn a_question_of_an_agent_is_shown_with_its_options_and_the_answer_goes_to_the_a
     person.exp_string("enter a number from 1 to 4").unwrap();
     person.exp_string("> ").unwrap();
     person.send_line("1").unwrap();
-    confirms(&mut person);
+    confirm_answers(&mut person);
     let (rest, code) = end(person);
     assert!(rest.contains("I write a mail."), "{rest}");
     assert_eq!(code, 0);
@@ -200,27 +200,27 @@ fn an_agents_questions_are_all_shown_before_anything_is_typed_and_a_skip_answers
 }
 
 #[test]
-fn what_does_not_count_is_said_and_asked_again_at_once() {
+fn an_answer_that_does_not_count_is_asked_again_at_once() {
     let home = Home::new();
     let form = "form: {questions: [{id: answer, pattern: '[0-9]+', errorMessage: digits please}]}\n      allowedVerdicts: [Respond, Reject]";
     home.file("number.yaml", &LETTER.replace("allowedVerdicts: [Approve, Reject, Modify, Respond, Abort]", form));
     let mut person = at_terminal(&home, &["run", "number.yaml"], None);
     person.exp_string("> ").unwrap();
     person.send_line("many").unwrap();
-    confirms(&mut person);
+    confirm_answers(&mut person);
     person.exp_string("digits please").unwrap();
     person.exp_string("> ").unwrap();
     person.send_line("42").unwrap();
-    confirms(&mut person);
+    confirm_answers(&mut person);
     let (rest, code) = end(person);
     assert!(rest.contains("Dear customer: 42"), "{rest}");
     assert_eq!(code, 0);
 }
 
 #[test]
-fn what_is_reviewed_is_edited_in_the_persons_own_editor() {
+fn the_reviewed_text_is_edited_in_the_persons_own_editor() {
     let home = Home::new();
-    letter(&home);
+    write_letter(&home);
     let editor = editor(&home, "sed -i 's/Dear customer/Dear ACME/' \"$1\"");
     let mut person = at_terminal(&home, &["run", "letter.yaml"], Some(&editor));
     person.exp_string("> ").unwrap();
@@ -256,7 +256,7 @@ fn a_change_that_is_not_confirmed_decides_nothing() {
 }
 
 #[test]
-fn arguments_that_do_not_fit_are_told_and_edited_further() {
+fn invalid_arguments_are_reported_and_edited_again() {
     let home = Home::new();
     home.file("refund.yaml", REFUND);
     let editor = editor(&home, "sed -i -e 's/\"half\"/210/' -e 's/420/\"half\"/' \"$1\"");
@@ -277,7 +277,7 @@ fn arguments_that_do_not_fit_are_told_and_edited_further() {
 #[test]
 fn an_editor_that_changes_nothing_decides_nothing() {
     let home = Home::new();
-    letter(&home);
+    write_letter(&home);
     let editor = editor(&home, "true");
     let mut person = at_terminal(&home, &["run", "letter.yaml"], Some(&editor));
     person.exp_string("> ").unwrap();
@@ -295,7 +295,7 @@ fn an_editor_that_changes_nothing_decides_nothing() {
 #[test]
 fn ctrl_c_pauses_and_nothing_is_lost() {
     let home = Home::new();
-    letter(&home);
+    write_letter(&home);
     let mut person = at_terminal(&home, &["run", "letter.yaml"], None);
     person.exp_string("> ").unwrap();
     person.send("half an ans").unwrap();
@@ -311,7 +311,7 @@ fn ctrl_c_pauses_and_nothing_is_lost() {
 #[test]
 fn ctrl_d_leaves_a_gate_for_later() {
     let home = Home::new();
-    letter(&home);
+    write_letter(&home);
     let mut person = at_terminal(&home, &["run", "letter.yaml"], None);
     person.exp_string("> ").unwrap();
     person.send_control('d').unwrap();
@@ -324,9 +324,9 @@ fn ctrl_d_leaves_a_gate_for_later() {
 }
 
 #[test]
-fn nobody_is_asked_who_does_not_want_to_be() {
+fn no_interactive_asks_nothing() {
     let home = Home::new();
-    letter(&home);
+    write_letter(&home);
     let person = at_terminal(&home, &["run", "letter.yaml", "--no-interactive"], None);
     let (rest, code) = end(person);
     assert!(!rest.contains("> ") && code == 19, "{rest}");
@@ -343,7 +343,7 @@ fn two_gates(home: &Home, seconds: u32) {
 }
 
 #[test]
-fn time_decides_also_while_somebody_types_and_what_they_typed_answers_nothing_else() {
+fn a_deadline_passes_during_typing_and_the_typed_text_is_discarded() {
     let home = Home::new();
     two_gates(&home, 3);
     let mut person = at_terminal(&home, &["run", "two.yaml"], None);
@@ -364,12 +364,12 @@ fn time_decides_also_while_somebody_types_and_what_they_typed_answers_nothing_el
 }
 
 #[test]
-fn ctrl_d_leaves_a_gate_for_later_whatever_was_asked_just_then() {
+fn ctrl_d_at_any_question_leaves_a_gate_for_later() {
     // The typed word, the question that follows, and the text typed there before ctrl-D.
     let asked = [("reject", "Why?", ""), ("abort", "Why?", "half a reas"), ("respond", "ends it:", "one\n")];
     for (word, question, typed) in asked {
         let home = Home::new();
-        letter(&home);
+        write_letter(&home);
         let mut person = at_terminal(&home, &["run", "letter.yaml"], None);
         person.exp_string("> ").unwrap();
         person.send_line(word).unwrap();
@@ -462,15 +462,15 @@ fn answers_to_a_form_are_shown_and_sent_when_they_are_confirmed() {
 }
 
 #[test]
-fn an_editor_that_is_still_open_when_time_decides_keeps_the_terminal_until_it_is_closed() {
+fn an_editor_open_after_the_deadline_keeps_the_terminal() {
     // A busy machine can open the editor too late for the gate's deadline. Then the next attempt has a longer deadline.
     let (_home, mut person) = [1, 8, 30]
         .into_iter()
         .find_map(|seconds| {
             let home = Home::new();
             two_gates(&home, seconds);
-            let does = "echo the editor is open >&2\nread line\necho \"the editor read $line\" >&2";
-            let editor = editor(&home, does);
+            let script = "echo the editor is open >&2\nread line\necho \"the editor read $line\" >&2";
+            let editor = editor(&home, script);
             let mut person = at_terminal(&home, &["run", "two.yaml"], Some(&editor));
             person.exp_string("> ").unwrap();
             person.send_line("modify").unwrap();

@@ -119,7 +119,7 @@ async fn a_key_is_sent_only_to_the_hosts_of_its_secret_and_never_printed() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_tools_of_a_file_are_told_with_what_is_asked_and_refused_for_each_agent() {
+async fn the_tools_of_a_file_are_listed_with_the_gates_for_each_agent() {
     let (home, server) = (Home::new(), server().await);
     let pins = format!(
         "    read: [\"get_*\"]\n    pins:\n    - {{tool: refund, definition: \"{}\"}}\n    - {{tool: gone, definition: \"{}\"}}\n",

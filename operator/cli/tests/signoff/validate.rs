@@ -8,7 +8,7 @@ use std::fs;
 use super::*;
 
 #[test]
-fn a_file_of_a_folder_is_left_to_others_only_where_none_of_its_documents_is_ours() {
+fn a_file_of_a_folder_is_skipped_if_no_document_is_an_object_of_signoff() {
     let home = Home::new();
     fs::create_dir(home.path().join("all")).unwrap();
     home.file("all/letter.yaml", LETTER);
@@ -41,7 +41,7 @@ fn a_warning_of_a_file_is_shown_once_when_it_runs() {
 }
 
 #[test]
-fn a_tool_that_can_change_something_and_that_no_gate_asks_about_is_a_warning_of_plan_and_validate() {
+fn plan_and_validate_warn_of_ungated_tools_that_can_change_something() {
     let home = Home::new();
     let refund = include_str!("../../../../examples/tools/refund.yaml");
     let (before, gates) = refund.split_once("  gates:\n").unwrap();

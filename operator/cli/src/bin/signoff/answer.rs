@@ -33,12 +33,12 @@ pub struct Answers {
 struct Entry {
     /// The gate's name, its path, or the name of its Approval.
     gate: String,
-    given: VecDeque<Given>,
+    given: VecDeque<GivenAnswer>,
 }
 
 /// One answer.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Given {
+pub enum GivenAnswer {
     /// A text of the command line: a word for a verdict, or an answer.
     Text {
         /// The text.
@@ -53,7 +53,7 @@ pub enum Given {
     Decision(Box<Decision>),
 }
 
-impl Given {
+impl GivenAnswer {
     /// Returns the decision that the answer means at a gate.
     ///
     /// # Errors
@@ -82,7 +82,7 @@ impl Given {
 
 impl Answers {
     /// Returns the only answer of a command line, for one Approval.
-    pub fn one(approval: &str, given: Given) -> Self {
+    pub fn one(approval: &str, given: GivenAnswer) -> Self {
         Self { entries: vec![Entry { gate: approval.to_owned(), given: VecDeque::from([given]) }], file: None }
     }
 
@@ -92,7 +92,7 @@ impl Answers {
     /// # Errors
     /// The text is not such a map.
     pub fn of_file(name: &str, text: &str) -> Result<Self, String> {
-        let value = read(text)?;
+        let value = parse_yaml(text)?;
         let Value::Object(gates) = value else {
             return Err("not a map from gates to answers, such as `review: approve`".to_owned());
         };
@@ -100,9 +100,9 @@ impl Answers {
         for (gate, value) in gates {
             let list = match value {
                 Value::Array(items) => items,
-                one => vec![one],
+                single => vec![single],
             };
-            let given: Result<VecDeque<Given>, String> = list.into_iter().map(given).collect();
+            let given: Result<VecDeque<GivenAnswer>, String> = list.into_iter().map(parse_given).collect();
             entries.push(Entry { given: given.map_err(|why| format!("{gate}: {why}"))?, gate });
         }
         Ok(Self { entries, file: Some(name.to_owned()) })
@@ -110,13 +110,13 @@ impl Answers {
 
     /// Takes the next answer for an Approval: by its own name, otherwise by its gate's path, otherwise by its gate's
     /// name.
-    pub fn take(&mut self, approval: &Approval) -> Option<Given> {
+    pub fn take(&mut self, approval: &Approval) -> Option<GivenAnswer> {
         let gate = &approval.spec.request.gate;
         let names = [approval.metadata.name.as_deref().unwrap_or_default(), &gate.path, &gate.name];
-        let place = names
+        let index = names
             .iter()
             .find_map(|name| self.entries.iter().position(|entry| entry.gate == **name && !entry.given.is_empty()))?;
-        self.entries.get_mut(place)?.given.pop_front()
+        self.entries.get_mut(index)?.given.pop_front()
     }
 
     /// Returns the name of the file with the answers, if they are from a file.
@@ -133,7 +133,7 @@ impl Answers {
 /// A decision as a file writes it.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-struct Written {
+struct WrittenDecision {
     verdict: Option<String>,
     reason: Option<String>,
     response: Option<Value>,
@@ -148,49 +148,49 @@ fn takes_answers(request: &ApprovalRequest) -> bool {
     request.allowed_verdicts.contains(&Verdict::Respond)
 }
 
-fn given(value: Value) -> Result<Given, String> {
+fn parse_given(value: Value) -> Result<GivenAnswer, String> {
     match value {
         Value::Object(fields) => {
-            let written: Written = serde_json::from_value(Value::Object(fields)).map_err(|why| why.to_string())?;
-            decision(written).map(|decision| Given::Decision(Box::new(decision)))
+            let written: WrittenDecision = serde_json::from_value(Value::Object(fields)).map_err(|why| why.to_string())?;
+            build_decision(written).map(|decision| GivenAnswer::Decision(Box::new(decision)))
         }
-        other => scalar(other).map(Given::Word),
+        other => parse_scalar(other).map(GivenAnswer::Word),
     }
 }
 
-fn decision(written: Written) -> Result<Decision, String> {
+fn build_decision(written: WrittenDecision) -> Result<Decision, String> {
     let verdict = match &written.verdict {
-        Some(word) => verdict(word)?,
+        Some(word) => parse_verdict(word)?,
         None if written.response.is_some() || written.answers.is_some() => Verdict::Respond,
         None if written.parameters.is_some() => Verdict::Modify,
         None if written.guidance.is_some() => Verdict::Defer,
         None => return Err("it needs a verdict".to_owned()),
     };
-    let answers = written.answers.map(|answers| answers.into_iter().map(|(id, value)| Ok((id, answer(value)?))));
+    let answers = written.answers.map(|answers| answers.into_iter().map(|(id, value)| Ok((id, parse_answer(value)?))));
     Ok(Decision {
         reason: written.reason,
-        response: written.response.map(scalar).transpose()?,
+        response: written.response.map(parse_scalar).transpose()?,
         answers: answers.map(Iterator::collect::<Result<_, String>>).transpose()?,
-        parameters: written.parameters.map(exact).transpose()?,
+        parameters: written.parameters.map(check_numbers).transpose()?,
         guidance: written.guidance,
         escalate_to: written.escalate_to,
         ..Decision::new(verdict)
     })
 }
 
-fn answer(value: Value) -> Result<Answer, String> {
+fn parse_answer(value: Value) -> Result<Answer, String> {
     match value {
         Value::Object(_) => serde_json::from_value(value).map_err(|why| why.to_string()),
         Value::Array(ids) => {
-            let options = ids.into_iter().map(scalar).collect::<Result<_, _>>()?;
+            let options = ids.into_iter().map(parse_scalar).collect::<Result<_, _>>()?;
             Ok(Answer { options, text: None })
         }
-        other => Ok(Answer { options: Vec::new(), text: Some(scalar(other)?) }),
+        other => Ok(Answer { options: Vec::new(), text: Some(parse_scalar(other)?) }),
     }
 }
 
 /// Returns a text, also one that YAML reads as a number or a boolean.
-fn scalar(value: Value) -> Result<String, String> {
+fn parse_scalar(value: Value) -> Result<String, String> {
     match value {
         Value::String(text) => Ok(text),
         Value::Bool(_) => Ok(value.to_string()),
@@ -207,7 +207,7 @@ fn scalar(value: Value) -> Result<String, String> {
 ///
 /// # Errors
 /// The text is not a verdict. The message lists all verdicts.
-pub fn verdict(word: &str) -> Result<Verdict, String> {
+pub fn parse_verdict(word: &str) -> Result<Verdict, String> {
     if word.trim().eq_ignore_ascii_case(Verdict::Respond.name()) {
         return Ok(Verdict::Respond);
     }
@@ -222,7 +222,7 @@ pub fn verdict(word: &str) -> Result<Verdict, String> {
 }
 
 /// Parses YAML or JSON in which `yes` and `no` stay words.
-fn read(text: &str) -> Result<Value, String> {
+fn parse_yaml(text: &str) -> Result<Value, String> {
     source::typed(text, true).map_err(|why| format!("neither YAML nor JSON: {why}"))
 }
 
@@ -230,15 +230,15 @@ fn read(text: &str) -> Result<Value, String> {
 ///
 /// # Errors
 /// The text is not an object, or it has a number that JSON readers round differently.
-pub fn object(text: &str) -> Result<JsonObject, String> {
-    match read(text)? {
-        Value::Object(fields) => exact(fields),
+pub fn parse_object(text: &str) -> Result<JsonObject, String> {
+    match parse_yaml(text)? {
+        Value::Object(fields) => check_numbers(fields),
         _ => Err("no object, such as '{response: the better text}'".to_owned()),
     }
 }
 
 /// Returns the parameters, if every JSON reader reads the same numbers.
-fn exact(parameters: Map<String, Value>) -> Result<JsonObject, String> {
+fn check_numbers(parameters: Map<String, Value>) -> Result<JsonObject, String> {
     match number::problem(&Value::Object(parameters.clone())) {
         Some(why) => Err(format!("parameters: {why}")),
         None => Ok(JsonObject(parameters)),
@@ -265,8 +265,8 @@ mod tests {
         .unwrap()
     }
 
-    fn text(text: &str) -> Given {
-        Given::Word(text.to_owned())
+    fn text(text: &str) -> GivenAnswer {
+        GivenAnswer::Word(text.to_owned())
     }
 
     #[test]
@@ -283,24 +283,24 @@ mod tests {
     }
 
     #[test]
-    fn a_file_may_hold_everything_that_goes_with_a_verdict() {
+    fn a_file_can_have_every_payload_of_a_verdict() {
         let file = "a: {verdict: reject, reason: no}\nb: {parameters: {response: x}}\nc: 5\nd: true\n\
                     e: {answers: {one: yes, two: [x, y], three: {text: z}}}";
         let answers = Answers::of_file("answers.yaml", file).unwrap();
         let given: Vec<_> = answers.entries.iter().map(|entry| entry.given[0].clone()).collect();
-        let Given::Decision(reject) = &given[0] else { panic!("{given:?}") };
+        let GivenAnswer::Decision(reject) = &given[0] else { panic!("{given:?}") };
         assert_eq!((reject.verdict, reject.reason.as_deref()), (Verdict::Reject, Some("no")));
-        let Given::Decision(modify) = &given[1] else { panic!("{given:?}") };
+        let GivenAnswer::Decision(modify) = &given[1] else { panic!("{given:?}") };
         assert_eq!(modify.verdict, Verdict::Modify);
         assert_eq!((&given[2], &given[3]), (&text("5"), &text("true")));
-        let Given::Decision(respond) = &given[4] else { panic!("{given:?}") };
+        let GivenAnswer::Decision(respond) = &given[4] else { panic!("{given:?}") };
         let answers = respond.answers.as_ref().unwrap();
         assert_eq!(answers["one"].text.as_deref(), Some("yes"));
         assert_eq!(answers["two"].options, ["x", "y"]);
     }
 
     #[test]
-    fn what_a_file_means_is_never_guessed() {
+    fn a_file_without_a_clear_meaning_is_refused() {
         for (file, why) in [
             ("[]", "not a map"),
             ("{", "neither YAML nor JSON"),
@@ -323,19 +323,19 @@ mod tests {
     }
 
     #[test]
-    fn parameters_of_the_command_line_keep_every_number_or_none() {
-        let why = object("{n: 1e-400}").unwrap_err();
+    fn parameters_with_an_inexact_number_are_refused() {
+        let why = parse_object("{n: 1e-400}").unwrap_err();
         assert!(why.starts_with("parameters: the number at /n is too close to 0"), "{why}");
-        let why = object(r#"{"a": {"n": 1e400}}"#).unwrap_err();
+        let why = parse_object(r#"{"a": {"n": 1e400}}"#).unwrap_err();
         assert!(why.starts_with("parameters: the number at /a/n is beyond ±2^53"), "{why}");
-        assert_eq!(object("{n: 0.5, id: '1e400'}").unwrap().0, *json!({"n": 0.5, "id": "1e400"}).as_object().unwrap());
+        assert_eq!(parse_object("{n: 0.5, id: '1e400'}").unwrap().0, *json!({"n": 0.5, "id": "1e400"}).as_object().unwrap());
     }
 
     #[test]
-    fn a_verdict_is_named_or_meant_by_a_word() {
-        assert_eq!(verdict("Respond"), Ok(Verdict::Respond));
-        assert_eq!(verdict("APPROVE"), Ok(Verdict::Approve));
-        assert_eq!(verdict("y"), Ok(Verdict::Approve));
-        assert!(verdict("trust").unwrap_err().starts_with(Word::NO_TRUST));
+    fn a_verdict_is_parsed_from_its_name_or_a_word() {
+        assert_eq!(parse_verdict("Respond"), Ok(Verdict::Respond));
+        assert_eq!(parse_verdict("APPROVE"), Ok(Verdict::Approve));
+        assert_eq!(parse_verdict("y"), Ok(Verdict::Approve));
+        assert!(parse_verdict("trust").unwrap_err().starts_with(Word::NO_TRUST));
     }
 }

@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_error_keeps_its_code_whatever_is_said_around_it() {
+    fn an_error_keeps_its_code_in_a_context() {
         let error = Exit::Session.because("torn").context("resuming");
         assert_eq!((Exit::of(&error), format!("{error:#}")), (Exit::Session, "resuming: torn".to_owned()));
         assert_eq!(Exit::of(&anyhow::anyhow!("surprise")), Exit::Unexpected);
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn codes_ascend_and_none_stands_twice() {
+    fn codes_ascend_without_duplicates() {
         assert!(Exit::ALL.windows(2).all(|pair| pair[0].code() < pair[1].code()));
     }
 }

@@ -21,14 +21,14 @@ pub struct Explain {
 /// suggestion.
 pub fn explain(options: &Explain) -> anyhow::Result<Exit> {
     let text = match &options.name {
-        Some(name) => explained(name)?,
-        None => all(),
+        Some(name) => explain_name(name)?,
+        None => list_topics(),
     };
     terminal::print(&text)?;
     Ok(Exit::Ok)
 }
 
-fn explained(name: &str) -> anyhow::Result<String> {
+fn explain_name(name: &str) -> anyhow::Result<String> {
     let code = name.parse::<u8>().ok();
     match Exit::ALL.iter().find(|exit| Some(exit.code()) == code) {
         Some(exit) => Ok(format!("{} (exit code)\n  {}\n", exit.code(), exit.meaning())),
@@ -37,7 +37,7 @@ fn explained(name: &str) -> anyhow::Result<String> {
 }
 
 /// Returns the page of all topics.
-fn all() -> String {
+fn list_topics() -> String {
     let codes = Exit::ALL.map(|exit| exit.code().to_string()).join(", ");
     let words = topics().into_iter().map(|(sort, words)| (sort, words.join(", ")));
     let fields = ("field", "workflow.spec.steps.hitl.timeout, or a part of it such as hitl.timeout".to_owned());
@@ -57,7 +57,7 @@ mod tests {
 
     #[test]
     fn without_a_name_every_topic_is_listed() {
-        let page = all();
+        let page = list_topics();
         let topics =
             ["field", "verdict", "phase of a Workflow", "condition", "gate type", "problem of a file", "exit code"];
         for topic in topics {

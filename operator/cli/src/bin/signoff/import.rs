@@ -53,11 +53,11 @@ enum ImportFormat {
 
 /// Writes the Workflow, and prints the notes.
 pub fn import(options: &Import) -> anyhow::Result<Exit> {
-    let source = match texts::one(&options.file) {
+    let source = match texts::read_one(&options.file) {
         Ok(source) => source,
         Err(why) => return Err(Exit::Usage.because(why)),
     };
-    let approver = options.approver.clone().map_or_else(user, Ok)?;
+    let approver = options.approver.clone().map_or_else(current_user, Ok)?;
     let imported = match strands::import(&source.text, &approver) {
         Ok(imported) => imported,
         Err(problems) => {
@@ -70,7 +70,7 @@ pub fn import(options: &Import) -> anyhow::Result<Exit> {
     let yaml = imported.to_yaml();
     let problems: Vec<_> =
         check(&yaml, &Settings::default()).into_iter().flat_map(|checked| checked.problems).collect();
-    let name = options.output.as_ref().map_or_else(|| "the Workflow".to_owned(), |file| texts::shown(file));
+    let name = options.output.as_ref().map_or_else(|| "the Workflow".to_owned(), |file| texts::display_path(file));
     let text = match options.format {
         ImportFormat::Yaml => yaml.clone(),
         ImportFormat::Json => {
@@ -118,6 +118,6 @@ pub fn write(file: &Path, force: bool, text: &str) -> anyhow::Result<()> {
 ///
 /// # Errors
 /// The system does not know the user's name.
-pub fn user() -> anyhow::Result<String> {
+pub fn current_user() -> anyhow::Result<String> {
     whoami::username().context("finding out who runs this")
 }

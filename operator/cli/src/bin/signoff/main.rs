@@ -60,7 +60,7 @@ async fn main() -> ExitCode {
     // Two providers are linked, so one must be chosen before the first connection. Only a second call could fail.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let typed = Arguments::from_arg_matches(&command().get_matches()).unwrap_or_else(|error| error.exit());
-    match obey(typed.command).await {
+    match run_command(typed.command).await {
         Ok(exit) => exit.into(),
         Err(error) => {
             terminal::note(&format!("error: {error:#}"));
@@ -75,7 +75,7 @@ fn command() -> clap::Command {
 }
 
 /// Runs the command, and returns the exit code. An error has its own exit code, by `Exit::because`.
-async fn obey(command: Command) -> anyhow::Result<Exit> {
+async fn run_command(command: Command) -> anyhow::Result<Exit> {
     match command {
         Command::Explain(options) => explain::explain(&options),
         Command::Import(options) => import::import(&options),
@@ -97,19 +97,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_reference_of_the_command_line_is_that_of_the_program() {
+    fn the_reference_page_matches_the_command_line() {
         let head = "`signoff`\n\nValidates, plans and runs Workflows on one machine.";
         command_reference::matches_page("signoff.md", head, Arguments::command());
     }
 
     #[test]
-    fn the_command_line_is_sound() {
+    fn the_command_line_is_valid_for_clap() {
         Arguments::command().debug_assert();
     }
 
     #[test]
     fn the_help_lists_every_subcommand_once_in_its_group() {
-        let mut known: Vec<_> = Arguments::command().get_subcommands().map(|one| one.get_name().to_owned()).collect();
+        let mut known: Vec<_> = Arguments::command().get_subcommands().map(|subcommand| subcommand.get_name().to_owned()).collect();
         let mut listed: Vec<_> = GROUPS.iter().flat_map(|(_, names)| names.iter().copied()).collect();
         known.sort();
         listed.sort_unstable();

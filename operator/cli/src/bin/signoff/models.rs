@@ -76,7 +76,7 @@ enum Api {
 
 /// Prints the models that the provider offers, and the result of a turn with `--try`.
 pub async fn models(options: Models) -> anyhow::Result<Exit> {
-    let (provider, entry) = provider(&options)?;
+    let (provider, entry) = read_provider(&options)?;
     let Some(endpoint) = provider.kind().and_then(ProviderKind::endpoint).map(str::to_owned) else {
         return Err(Exit::Usage.because(format!("provider {} asks no server: name one that does", provider.name)));
     };
@@ -84,7 +84,7 @@ pub async fn models(options: Models) -> anyhow::Result<Exit> {
         Exit::Invalid.because(format!("provider {}: baseURL is not a valid URL: {why}", provider.name))
     })?;
     let server = Server {
-        key: key(&options, entry.as_ref(), &url).await?,
+        key: read_key(&options, entry.as_ref(), &url).await?,
         timeout: options.timeout,
         providers: Providers::new(HttpClient::new(HttpSettings {
             addresses: AddressSettings::default().with_loopback(),
@@ -113,23 +113,23 @@ pub async fn models(options: Models) -> anyhow::Result<Exit> {
         return Ok(Exit::Usage);
     }
     terminal::progress(&format!("trying one turn with {shown}..."));
-    let tried = server.try_tool(model).await.map_err(|error| Exit::Failed.because(error.to_string()))?;
+    let trial = server.try_tool(model).await.map_err(|error| Exit::Failed.because(error.to_string()))?;
     let left_out = server.providers.left_out(NAMESPACE, &server.provider, model);
     let left_out = if left_out.is_empty() { "nothing".to_owned() } else { left_out.join(", ") };
-    let rows = tried.rows().into_iter().chain([row("Refuses", left_out)]).collect();
+    let rows = trial.rows().into_iter().chain([row("Refuses", left_out)]).collect();
     terminal::print(&table(&["WHAT", "FOUND"], rows))?;
     Ok(Exit::Ok)
 }
 
 /// Returns the provider, and the Secret entry of its key.
-fn provider(options: &Models) -> anyhow::Result<(Provider, Option<SecretEntry>)> {
+fn read_provider(options: &Models) -> anyhow::Result<(Provider, Option<SecretEntry>)> {
     let name = &options.provider;
     if let Some(file) = &options.file {
-        let texts::Text { name: source, text, .. } = texts::one(file).map_err(|why| Exit::Usage.because(why))?;
+        let texts::Text { name: source, text, .. } = texts::read_one(file).map_err(|why| Exit::Usage.because(why))?;
         let read = read_any(&text, "", &Settings::default());
         let workflow = read.map(|read| read.workflow).map_err(|problems| {
             let counted = report::counted(&problems);
-            Exit::Invalid.because(format!("{source}: {counted}: see signoff validate {}", texts::shown(file)))
+            Exit::Invalid.because(format!("{source}: {counted}: see signoff validate {}", texts::display_path(file)))
         })?;
         let found = workflow.spec.providers.iter().find(|provider| provider.name == *name).cloned();
         let provider = found.ok_or_else(|| {
@@ -146,7 +146,7 @@ fn provider(options: &Models) -> anyhow::Result<(Provider, Option<SecretEntry>)>
         Api::Chat => OpenAiApi::Chat,
         Api::Responses => OpenAiApi::Responses,
     });
-    let of = ModelApi { base_url: base_url.clone(), key: key.clone() };
+    let plain = ModelApi { base_url: base_url.clone(), key: key.clone() };
     let mut provider = Provider { name: name.clone(), ..Provider::default() };
     match name.as_str() {
         "openai" => provider.openai = Some(OpenAi { base_url, key, api }),
@@ -154,9 +154,9 @@ fn provider(options: &Models) -> anyhow::Result<(Provider, Option<SecretEntry>)>
             let message = format!("--api: the kind {name} has no field api, only openai has it; leave --api out");
             return Err(Exit::Usage.because(message));
         }
-        "anthropic" => provider.anthropic = Some(of),
-        "gemini" => provider.gemini = Some(of),
-        "ollama" => provider.ollama = Some(of),
+        "anthropic" => provider.anthropic = Some(plain),
+        "gemini" => provider.gemini = Some(plain),
+        "ollama" => provider.ollama = Some(plain),
         other => {
             let kinds = Provider::KINDS.into_iter().filter(|kind| *kind != "scripted").collect::<Vec<_>>().join(", ");
             return Err(
@@ -171,7 +171,7 @@ fn provider(options: &Models) -> anyhow::Result<(Provider, Option<SecretEntry>)>
 }
 
 /// Reads the key of the entry, or returns `None` without an entry.
-async fn key(options: &Models, entry: Option<&SecretEntry>, url: &Url) -> anyhow::Result<Option<SecretText>> {
+async fn read_key(options: &Models, entry: Option<&SecretEntry>, url: &Url) -> anyhow::Result<Option<SecretText>> {
     let Some(entry) = entry else { return Ok(None) };
     let secrets = options.secrets_dir.as_ref().map_or_else(LocalSecrets::default, LocalSecrets::in_folder);
     let found = secrets.get(NAMESPACE, &entry.secret, &entry.key, url).await;
@@ -218,26 +218,26 @@ struct Server {
 }
 
 /// The replies of a model that was tried.
-struct Tried {
+struct Trial {
     first: TurnReply,
     /// The reply to the result of the call, or `None` if the model called no tool, or one that was not offered.
     second: Option<TurnReply>,
 }
 
 impl Server {
-    /// Asks a model to call a tool, and sends it the result.
-    async fn try_tool(&self, model: &str) -> Result<Tried, CallError> {
-        let asked = Message::text(Role::User, "Call the tool echo with the word ready. Then say what it returned.");
-        let first = self.turn(model, vec![asked.clone()]).await?;
+    /// Asks a model to call a tool, and sends the result of the call.
+    async fn try_tool(&self, model: &str) -> Result<Trial, CallError> {
+        let question = Message::text(Role::User, "Call the tool echo with the word ready. Then say what it returned.");
+        let first = self.turn(model, vec![question.clone()]).await?;
         let offered = first.calls.first().filter(|_| unoffered_tool(&first).is_none());
-        let Some(call) = offered else { return Ok(Tried { first, second: None }) };
+        let Some(call) = offered else { return Ok(Trial { first, second: None }) };
         let id = if call.id.is_empty() { "call-1".to_owned() } else { call.id.clone() };
         let arguments = json!({"word": "ready"}).to_string();
-        let made = ToolCall { id: id.clone(), tool: call.tool.clone(), arguments };
+        let requested = ToolCall { id: id.clone(), tool: call.tool.clone(), arguments };
         let opaque = first.opaque.clone().map(std::sync::Arc::new);
-        let said = Message { calls: vec![made], opaque, ..Message::text(Role::Assistant, first.text.clone()) };
-        let second = self.turn(model, vec![asked, said, Message::result(id, "ready")]).await?;
-        Ok(Tried { first, second: Some(second) })
+        let reply = Message { calls: vec![requested], opaque, ..Message::text(Role::Assistant, first.text.clone()) };
+        let second = self.turn(model, vec![question, reply, Message::result(id, "ready")]).await?;
+        Ok(Trial { first, second: Some(second) })
     }
 
     async fn turn(&self, model: &str, messages: Vec<Message>) -> Result<TurnReply, CallError> {
@@ -258,7 +258,7 @@ impl Server {
     }
 }
 
-impl Tried {
+impl Trial {
     fn rows(&self) -> Vec<Vec<String>> {
         let Self { first, second } = self;
         let calls = match (first.calls.iter().any(|call| call.tool == TOOL), unoffered_tool(first)) {
@@ -273,12 +273,12 @@ impl Tried {
         );
         let mut rows = vec![row("Calls a tool", calls), row("Wants back", kept)];
         if let Some(second) = second {
-            let said = match unoffered_tool(second) {
+            let result = match unoffered_tool(second) {
                 Some(tool) => format!("yes, but it then called {tool}, which was not offered"),
                 None if second.text.trim().is_empty() => "yes, with an empty answer".to_owned(),
                 None => "yes".to_owned(),
             };
-            rows.push(row("Takes the result", said));
+            rows.push(row("Takes the result", result));
         }
         let used = second.iter().chain([first]).filter_map(|reply| reply.usage).reduce(|mut sum, more| {
             sum += more;
@@ -318,7 +318,7 @@ mod tests {
     #[test]
     fn a_call_of_a_tool_that_was_not_offered_is_named_in_each_turn() {
         let found = |first: &[&str], second: &[&str]| {
-            let rows = Tried { first: reply(first), second: Some(reply(second)) }.rows();
+            let rows = Trial { first: reply(first), second: Some(reply(second)) }.rows();
             ["Calls a tool", "Takes the result"].map(|what| rows.iter().find(|row| row[0] == what).unwrap()[1].clone())
         };
         assert_eq!(found(&["echo"], &[]), ["yes", "yes"]);

@@ -48,11 +48,11 @@ enum PlanFormat {
 
 /// Prints the flow of the Workflow, or the problems of the file.
 pub fn plan(options: &Plan) -> anyhow::Result<Exit> {
-    let source = texts::one(&options.file).map_err(|why| Exit::Usage.because(why))?;
-    let catalogues = options.catalogue.as_deref().map(catalogues).transpose()?;
+    let source = texts::read_one(&options.file).map_err(|why| Exit::Usage.because(why))?;
+    let catalogues = options.catalogue.as_deref().map(read_catalogues).transpose()?;
     // The plan shows commands without starting them.
     let settings = Settings { allow_commands: true, ..Settings::default() };
-    let read = match read_any(&source.text, &import::user()?, &settings) {
+    let read = match read_any(&source.text, &import::current_user()?, &settings) {
         Ok(read) => read,
         Err(problems) => {
             for problem in &problems {
@@ -89,9 +89,9 @@ fn differences(spec: &WorkflowSpec, catalogues: &Catalogues) -> Vec<String> {
 }
 
 /// Reads the catalogues of a file that `signoff tools --catalogue` has saved.
-fn catalogues(file: &Path) -> anyhow::Result<Catalogues> {
-    let name = texts::shown(file);
-    let text = texts::of_file(file).map_err(|why| Exit::Usage.because(format!("{name}: {why}")))?;
+fn read_catalogues(file: &Path) -> anyhow::Result<Catalogues> {
+    let name = texts::display_path(file);
+    let text = texts::read_file(file).map_err(|why| Exit::Usage.because(format!("{name}: {why}")))?;
     serde_json::from_str(&text).map_err(|why| {
         let why = one_line(&why.to_string(), 600);
         Exit::Invalid.because(format!("{name} has no catalogues as `signoff tools --catalogue` saves them: {why}"))

@@ -22,9 +22,9 @@ use signoff_local::{Error, Local, LocalSecrets, Run, RunOutcome, Sessions, Stop}
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::{
-    answer::{self, Answers, Given, person::Editing},
+    answer::{self, Answers, GivenAnswer, person::Editing},
     exit::Exit,
-    texts::{self, shown},
+    texts::{self, display_path},
 };
 use signoff_expr::nearest::did_you_mean;
 use terminal_handler::TerminalHandler;
@@ -50,7 +50,7 @@ pub struct RunArguments {
     #[arg(long, value_name = "ID")]
     resume: Option<String>,
     /// The value of an input, read as the input's type; can be given more than once
-    #[arg(long, value_name = "NAME=VALUE", conflicts_with = "resume", value_parser = pair)]
+    #[arg(long, value_name = "NAME=VALUE", conflicts_with = "resume", value_parser = parse_pair)]
     var: Vec<(String, String)>,
     /// A YAML or JSON file with the values of inputs; --var overrides it
     #[arg(long, value_name = "FILE", conflicts_with = "resume")]
@@ -102,13 +102,13 @@ struct Answer {
     #[arg(long, help_heading = ANSWERS, value_name = "TEXT", conflicts_with_all = ["file", "answers"])]
     hitl_response: Option<String>,
     /// The verdict at the pending gate: approve, reject, modify, respond, defer, escalate, abort, skip or retry
-    #[arg(long, help_heading = ANSWERS, conflicts_with_all = ["file", "answers"], value_parser = answer::verdict)]
+    #[arg(long, help_heading = ANSWERS, conflicts_with_all = ["file", "answers"], value_parser = answer::parse_verdict)]
     verdict: Option<Verdict>,
     /// The reason for the decision
     #[arg(long, help_heading = ANSWERS, value_name = "TEXT", requires = "given", conflicts_with = "file")]
     reason: Option<String>,
     /// The changed parameters, for modify and retry: an object in YAML or JSON
-    #[arg(long, help_heading = ANSWERS, value_name = "OBJECT", requires = "verdict", conflicts_with = "file", value_parser = parameters)]
+    #[arg(long, help_heading = ANSWERS, value_name = "OBJECT", requires = "verdict", conflicts_with = "file", value_parser = parse_parameters)]
     parameters: Option<JsonObject>,
     /// The guidance, for defer
     #[arg(long, help_heading = ANSWERS, value_name = "TEXT", requires = "verdict", conflicts_with = "file")]
@@ -162,7 +162,7 @@ pub async fn run(options: RunArguments) -> anyhow::Result<Exit> {
     let (workflow, warned) = match &options.file {
         Some(file) => {
             let settings = Settings { allow_commands: options.allow_commands, ..Settings::default() };
-            let read = source::workflow(file, &user, &settings, &options.var, options.vars_file.as_deref())?;
+            let read = source::read_workflow(file, &user, &settings, &options.var, options.vars_file.as_deref())?;
             (Some(read.workflow), read.warned)
         }
         None => (None, Vec::new()),
@@ -176,11 +176,11 @@ pub async fn run(options: RunArguments) -> anyhow::Result<Exit> {
         local = local.call_gate_timeout(AT_THE_TERMINAL);
     }
     if options.allow_commands {
-        let stored = options.resume.as_ref().map(|id| read(&sessions, id)).transpose()?;
-        let meant = workflow.as_ref().or(stored.as_ref().map(|session| &session.workflow));
+        let stored = options.resume.as_ref().map(|id| read_session(&sessions, id)).transpose()?;
+        let run_workflow = workflow.as_ref().or(stored.as_ref().map(|session| &session.workflow));
         let given = &options.confirm_command;
         let confirmed =
-            meant.map(|workflow| commands::confirmed(&workflow.spec, &sessions, given, asks)).transpose()?;
+            run_workflow.map(|workflow| commands::confirm_commands(&workflow.spec, &sessions, given, asks)).transpose()?;
         local = local.commands(confirmed.unwrap_or_default());
     }
 
@@ -192,9 +192,9 @@ pub async fn run(options: RunArguments) -> anyhow::Result<Exit> {
     // Before this, a signal ends the process, because the run has not started.
     pause_when_asked(local.stop(), Arc::clone(&editing))?;
     if options.resume.is_some()
-        && let Some(given) = options.answer.given()
+        && let Some(given) = options.answer.given_answer()
     {
-        address(&run, options.answer.gate.as_deref(), given, &terminal_handler)?;
+        give_answer(&run, options.answer.gate.as_deref(), given, &terminal_handler)?;
     }
     if options.resume.is_none() {
         terminal::note(&format!("session {}", run.id()));
@@ -212,11 +212,11 @@ pub async fn run(options: RunArguments) -> anyhow::Result<Exit> {
     drop(run);
     local.settled().await;
     let exported = match &options.export_hitl_history {
-        Some(file) => output::export(file, &snapshot),
+        Some(file) => output::export_history(file, &snapshot),
         None => Ok(()),
     };
-    let place = options.place.said();
-    let written = output::artifacts(&sessions, &snapshot, place, options.out.as_deref(), options.force).await;
+    let place = options.place.named_folder();
+    let written = output::write_artifacts(&sessions, &snapshot, place, options.out.as_deref(), options.force).await;
     let written_files = written.as_ref().map_or(&[][..], Vec::as_slice);
     let report = output::RunReport {
         snapshot: &snapshot,
@@ -225,12 +225,12 @@ pub async fn run(options: RunArguments) -> anyhow::Result<Exit> {
         decider: &user,
         artifacts: written_files,
     };
-    terminal::print(&output::result(&sessions, &report, options.format).await?)?;
+    terminal::print(&output::render_result(&sessions, &report, options.format).await?)?;
     terminal_handler.unused().iter().for_each(|why| terminal::note(why));
     let unwritten: Vec<_> = [written.map(drop), exported].into_iter().filter_map(Result::err).collect();
     unwritten.iter().for_each(|why| terminal::note(&format!("{why:#}")));
     Ok(match ended {
-        RunOutcome::Over(end) => unwritten.first().map_or_else(|| output::exit(end.phase()), Exit::of),
+        RunOutcome::Over(end) => unwritten.first().map_or_else(|| output::exit_code(end.phase()), Exit::of),
         // A paused run has priority over a failed export, which can be repeated when the run is over. A refused answer
         // was meant for this gate.
         RunOutcome::Paused if terminal_handler.was_refused() => Exit::Usage,
@@ -240,9 +240,9 @@ pub async fn run(options: RunArguments) -> anyhow::Result<Exit> {
 
 impl Place {
     /// Returns the folder if suggested commands must name it, because the environment does not.
-    pub fn said(&self) -> Option<&Path> {
-        let by_itself = env::var_os(SESSIONS).map(PathBuf::from);
-        self.sessions_dir.as_deref().filter(|folder| by_itself.as_deref() != Some(folder))
+    pub fn named_folder(&self) -> Option<&Path> {
+        let of_environment = env::var_os(SESSIONS).map(PathBuf::from);
+        self.sessions_dir.as_deref().filter(|folder| of_environment.as_deref() != Some(folder))
     }
 
     /// Returns the folder of sessions.
@@ -265,12 +265,12 @@ impl Answer {
     }
 
     /// Returns the answer that the options give, if any.
-    fn given(&self) -> Option<Given> {
+    fn given_answer(&self) -> Option<GivenAnswer> {
         let reason = self.reason.clone();
         match (self.verdict, &self.hitl_response) {
             (None, None) => None,
-            (None, Some(text)) => Some(Given::Text { text: text.clone(), reason }),
-            (Some(verdict), response) => Some(Given::Decision(Box::new(Decision {
+            (None, Some(text)) => Some(GivenAnswer::Text { text: text.clone(), reason }),
+            (Some(verdict), response) => Some(GivenAnswer::Decision(Box::new(Decision {
                 reason,
                 response: response.clone(),
                 parameters: self.parameters.clone(),
@@ -283,23 +283,23 @@ impl Answer {
 
 fn answers_of_file(options: &Answer) -> anyhow::Result<Answers> {
     let Some(file) = &options.answers else { return Ok(Answers::default()) };
-    let name = shown(file);
-    let text = texts::of_file(file).map_err(|why| Exit::Usage.because(format!("{name}: {why}")))?;
+    let name = display_path(file);
+    let text = texts::read_file(file).map_err(|why| Exit::Usage.because(format!("{name}: {why}")))?;
     Answers::of_file(&name, &text).map_err(|why| Exit::Usage.because(format!("{name}: {}", one_line(&why, 2000))))
 }
 
 /// Gives the answer of the command line to its pending gate. If no gate is pending any more, prints that the answer is
 /// not used.
-fn address(run: &Run, gate: Option<&str>, given: Given, terminal_handler: &TerminalHandler) -> anyhow::Result<()> {
+fn give_answer(run: &Run, gate: Option<&str>, given: GivenAnswer, terminal_handler: &TerminalHandler) -> anyhow::Result<()> {
     let pending = run.pending();
-    let is_meant = |approval: &&&Approval| {
+    let is_named = |approval: &&&Approval| {
         let asked = &approval.spec.request.gate;
         gate.is_none_or(|gate| {
             [asked.name.as_str(), &asked.path, approval.metadata.name.as_deref().unwrap_or_default()].contains(&gate)
         })
     };
-    let open: Vec<_> = pending.iter().filter(is_meant).collect();
-    let names = || pending.iter().map(|approval| called(approval)).collect::<Vec<_>>().join(", ");
+    let open: Vec<_> = pending.iter().filter(is_named).collect();
+    let names = || pending.iter().map(|approval| gate_label(approval)).collect::<Vec<_>>().join(", ");
     match (open.as_slice(), gate) {
         ([only], _) => {
             let name = only.metadata.name.clone().unwrap_or_default();
@@ -326,7 +326,7 @@ fn address(run: &Run, gate: Option<&str>, given: Given, terminal_handler: &Termi
 }
 
 /// Returns a gate's path, with its name if that differs: `.final (release)`.
-fn called(approval: &Approval) -> String {
+fn gate_label(approval: &Approval) -> String {
     let gate = &approval.spec.request.gate;
     match gate.path == gate.name {
         true => one_line(&gate.path, 512),
@@ -363,18 +363,18 @@ fn pause_when_asked(stop: Stop, editing: Editing) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn pair(typed: &str) -> Result<(String, String), String> {
+fn parse_pair(typed: &str) -> Result<(String, String), String> {
     match typed.split_once('=') {
         Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
         _ => Err("write NAME=VALUE".into()),
     }
 }
 
-fn parameters(typed: &str) -> Result<JsonObject, String> {
-    answer::object(typed)
+fn parse_parameters(typed: &str) -> Result<JsonObject, String> {
+    answer::parse_object(typed)
 }
 
 /// Reads the snapshot of a session, for commands that do not change it.
-pub fn read(sessions: &Sessions, id: &str) -> anyhow::Result<signoff_local::Snapshot> {
+pub fn read_session(sessions: &Sessions, id: &str) -> anyhow::Result<signoff_local::Snapshot> {
     sessions.read(id).map_err(failure)
 }

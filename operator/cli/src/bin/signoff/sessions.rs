@@ -20,8 +20,11 @@ use signoff_review::clock;
 
 use crate::{
     exit::Exit,
-    run::{Format, Place, failure, output, read},
+    run::{Format, Place, failure, output, read_session},
 };
+
+/// The seconds of a day.
+const SECONDS_PER_DAY: u64 = 86_400;
 
 /// List, show and delete sessions, the runs on this machine.
 #[derive(Args, Debug)]
@@ -47,7 +50,7 @@ enum SessionsCommand {
 #[derive(Args, Debug)]
 struct List {
     /// List only sessions in this phase, such as waiting; can be given more than once
-    #[arg(long, value_name = "PHASE", value_parser = phase)]
+    #[arg(long, value_name = "PHASE", value_parser = parse_phase)]
     status: Vec<WorkflowPhase>,
     /// The output format
     #[arg(long, value_enum, default_value_t = Format::Text)]
@@ -94,10 +97,10 @@ struct Delete {
 #[derive(Args, Debug)]
 struct Cleanup {
     /// Delete only sessions that did not change for this time, such as 12h or 7d
-    #[arg(long, value_name = "TIME", value_parser = length)]
+    #[arg(long, value_name = "TIME", value_parser = parse_age)]
     older_than: Option<Duration>,
     /// Delete the sessions in this phase instead of those that have ended; can be given more than once
-    #[arg(long, value_name = "PHASE", value_parser = phase)]
+    #[arg(long, value_name = "PHASE", value_parser = parse_phase)]
     status: Vec<WorkflowPhase>,
     #[command(flatten)]
     place: Place,
@@ -120,10 +123,10 @@ fn list(options: &List) -> anyhow::Result<Exit> {
     for id in sessions.ids().map_err(failure)? {
         match sessions.read(&id) {
             Ok(session) if options.status.is_empty() || options.status.contains(&phase_of(&session)) => {
-                objects.push(object(&session));
-                rows.push(row(&session));
+                objects.push(session_facts(&session));
+                rows.push(session_row(&session));
             }
-            // The session has another phase, or it is none, or it was just deleted.
+            // The session has another phase, the folder is no session, or the session was just deleted.
             Ok(_) | Err(Error::Missing { .. }) => {}
             Err(why) => {
                 // A damaged session does not hide the others.
@@ -144,34 +147,34 @@ fn list(options: &List) -> anyhow::Result<Exit> {
     Ok(exit)
 }
 
-fn row(session: &Snapshot) -> Vec<String> {
+fn session_row(session: &Snapshot) -> Vec<String> {
     let status = session.workflow.status.clone().unwrap_or_default();
-    let pending: Vec<_> = output::pending(session).iter().map(|a| one_line(&a.spec.request.gate.path, 63)).collect();
+    let pending: Vec<_> = output::open_gates(session).iter().map(|a| one_line(&a.spec.request.gate.path, 63)).collect();
     let began = status.started_at.map(|at| clock::distance(at, clock::now())).unwrap_or_default();
     // The column PENDING already shows why a run waits.
-    let is_told = matches!(status.phase, WorkflowPhase::Succeeded | WorkflowPhase::Running | WorkflowPhase::Waiting);
-    let why = status.message.filter(|_| !is_told).unwrap_or_default();
+    let is_explained = matches!(status.phase, WorkflowPhase::Succeeded | WorkflowPhase::Running | WorkflowPhase::Waiting);
+    let why = status.message.filter(|_| !is_explained).unwrap_or_default();
     vec![session.id.clone(), status.phase.name().to_owned(), pending.join(", "), began, one_line(&why, 80)]
 }
 
-fn object(session: &Snapshot) -> Value {
+fn session_facts(session: &Snapshot) -> Value {
     let status = session.workflow.status.clone().unwrap_or_default();
     json!({
         "session": session.id, "workflow": session.workflow.metadata.name, "phase": status.phase,
-        "pending": output::pending(session).iter().map(|a| &a.spec.request.gate.path).collect::<Vec<_>>(),
+        "pending": output::open_gates(session).iter().map(|a| &a.spec.request.gate.path).collect::<Vec<_>>(),
         "startedAt": status.started_at, "finishedAt": status.finished_at, "message": status.message,
     })
 }
 
 async fn show(options: &Show) -> anyhow::Result<Exit> {
     let sessions = Sessions::new(options.place.folder()?);
-    let session = read(&sessions, &options.id)?;
+    let session = read_session(&sessions, &options.id)?;
     if let Some(file) = &options.export_hitl_history {
-        output::export(file, &session)?;
+        output::export_history(file, &session)?;
     }
-    let place = options.place.said();
+    let place = options.place.named_folder();
     let artifacts = match &options.out {
-        Some(out) => output::artifacts(&sessions, &session, place, Some(out), options.force).await?,
+        Some(out) => output::write_artifacts(&sessions, &session, place, Some(out), options.force).await?,
         None => Vec::new(),
     };
     let decider = whoami::username().context("finding out who asks")?;
@@ -182,7 +185,7 @@ async fn show(options: &Show) -> anyhow::Result<Exit> {
         decider: &decider,
         artifacts: &artifacts,
     };
-    let result = output::result(&sessions, &report, options.format).await?;
+    let result = output::render_result(&sessions, &report, options.format).await?;
     let style = terminal::style();
     let style = if options.all { Style { fold_above: None, ..style } } else { style };
     let page = match options.format {
@@ -192,7 +195,7 @@ async fn show(options: &Show) -> anyhow::Result<Exit> {
             let mut workflow = session.workflow.clone();
             workflow.metadata.namespace = None;
             let run = status::render(&workflow, &session.approvals, clock::now(), style);
-            format!("{:<14}{}\n{run}\n{result}\n{}", "Session:", session.id, output::next(&report))
+            format!("{:<14}{}\n{run}\n{result}\n{}", "Session:", session.id, output::next_line(&report))
         }
     };
     terminal::print(&page)?;
@@ -214,7 +217,7 @@ fn cleanup(options: &Cleanup) -> anyhow::Result<Exit> {
     let mut exit = Exit::Ok;
     for id in sessions.ids().map_err(failure)? {
         let removed = match sessions.read(&id) {
-            Ok(session) if is_meant(&session, options, now) => sessions.delete(&id),
+            Ok(session) if is_selected(&session, options, now) => sessions.delete(&id),
             Ok(_) | Err(Error::Missing { .. }) => continue,
             // An unreadable session might still be needed. `delete` deletes it by its ID.
             Err(why) => Err(why),
@@ -231,21 +234,21 @@ fn cleanup(options: &Cleanup) -> anyhow::Result<Exit> {
     Ok(exit)
 }
 
-fn is_meant(session: &Snapshot, options: &Cleanup, now: Moment) -> bool {
+fn is_selected(session: &Snapshot, options: &Cleanup, now: Moment) -> bool {
     let phase = phase_of(session);
-    let chosen = if options.status.is_empty() { phase.is_end() } else { options.status.contains(&phase) };
+    let has_phase = if options.status.is_empty() { phase.is_end() } else { options.status.contains(&phase) };
     let records = session.workflow.status.iter().flat_map(|status| &status.steps);
     let newest = records.map(|record| record.finished_at.unwrap_or(record.at)).max();
     let began = session.workflow.metadata.creation_timestamp.as_ref().map(|at| Moment::from(at.0));
     let last = newest.max(session.workflow.status.as_ref().and_then(|status| status.finished_at)).max(began);
-    chosen && options.older_than.is_none_or(|age| last.is_some_and(|last| now.since(last) >= age))
+    has_phase && options.older_than.is_none_or(|age| last.is_some_and(|last| now.since(last) >= age))
 }
 
 fn phase_of(session: &Snapshot) -> WorkflowPhase {
     session.workflow.status.as_ref().map(|status| status.phase).unwrap_or_default()
 }
 
-fn phase(typed: &str) -> Result<WorkflowPhase, String> {
+fn parse_phase(typed: &str) -> Result<WorkflowPhase, String> {
     const ALL: [WorkflowPhase; 9] = [
         WorkflowPhase::Pending,
         WorkflowPhase::Running,
@@ -262,10 +265,10 @@ fn phase(typed: &str) -> Result<WorkflowPhase, String> {
 }
 
 /// Parses a duration such as `90s` or `12h`, or a number of days, which durations of a Workflow do not have.
-fn length(typed: &str) -> Result<Duration, String> {
+fn parse_age(typed: &str) -> Result<Duration, String> {
     if let Some(days) = typed.strip_suffix('d') {
         let days: u64 = days.parse().map_err(|_| "write a whole number of days, such as 7d".to_owned())?;
-        return days.checked_mul(86_400).map(Duration::from_secs).ok_or_else(|| "that is too long".to_owned());
+        return days.checked_mul(SECONDS_PER_DAY).map(Duration::from_secs).ok_or_else(|| "that is too long".to_owned());
     }
     typed.parse::<Span>().map(Span::duration)
 }
@@ -276,14 +279,14 @@ mod tests {
 
     #[test]
     fn ages_are_read_in_days_too() {
-        assert_eq!(length("7d"), Ok(Duration::from_secs(7 * 86_400)));
-        assert_eq!(length("90s"), Ok(Duration::from_secs(90)));
-        assert!(length("soon").is_err() && length("d").is_err());
+        assert_eq!(parse_age("7d"), Ok(Duration::from_secs(7 * 86_400)));
+        assert_eq!(parse_age("90s"), Ok(Duration::from_secs(90)));
+        assert!(parse_age("soon").is_err() && parse_age("d").is_err());
     }
 
     #[test]
     fn a_phase_is_named_in_any_case() {
-        assert_eq!(phase("waiting"), Ok(WorkflowPhase::Waiting));
-        assert!(phase("paused").is_err_and(|why| why.contains("waiting")));
+        assert_eq!(parse_phase("waiting"), Ok(WorkflowPhase::Waiting));
+        assert!(parse_phase("paused").is_err_and(|why| why.contains("waiting")));
     }
 }

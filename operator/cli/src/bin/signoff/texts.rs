@@ -24,32 +24,32 @@ pub struct Text {
 }
 
 /// Returns the texts of the named files and folders, and a problem for each that cannot be read.
-pub fn read(names: &[PathBuf]) -> (Vec<Text>, Vec<String>) {
+pub fn read_all(names: &[PathBuf]) -> (Vec<Text>, Vec<String>) {
     let (mut texts, mut problems) = (Vec::new(), Vec::new());
     for name in names {
-        match files(name) {
+        match find_files(name) {
             Ok(found) if found.is_empty() => {
-                problems.push(format!("{}: there is no file in it that ends in .yaml, .yml or .json", shown(name)))
+                problems.push(format!("{}: there is no file in it that ends in .yaml, .yml or .json", display_path(name)))
             }
             Ok(found) => {
                 for file in found {
-                    match one(&file) {
+                    match read_one(&file) {
                         Ok(text) => texts.push(Text { found: file != *name, ..text }),
                         Err(why) => problems.push(why),
                     }
                 }
             }
-            Err(error) => problems.push(format!("{}: {error}", shown(name))),
+            Err(error) => problems.push(format!("{}: {error}", display_path(name))),
         }
     }
     (texts, problems)
 }
 
 /// Returns the text of a file, or of standard input for `-`.
-pub fn one(file: &Path) -> Result<Text, String> {
+pub fn read_one(file: &Path) -> Result<Text, String> {
     let is_stdin = file == Path::new(STDIN);
-    let name = if is_stdin { "standard input".to_owned() } else { shown(file) };
-    let read = if is_stdin { whole(io::stdin().lock()) } else { fs::read(file) };
+    let name = if is_stdin { "standard input".to_owned() } else { display_path(file) };
+    let read = if is_stdin { read_to_end(io::stdin().lock()) } else { fs::read(file) };
     match read.map_err(|error| error.to_string()).and_then(decode) {
         Ok(text) => Ok(Text { name, text, found: false }),
         Err(why) => Err(format!("{name}: {why}")),
@@ -57,23 +57,23 @@ pub fn one(file: &Path) -> Result<Text, String> {
 }
 
 /// Returns a path for a terminal, as one line. Names of files can be text of others too.
-pub fn shown(path: &Path) -> String {
+pub fn display_path(path: &Path) -> String {
     one_line(&path.display().to_string(), 1024)
 }
 
 /// Returns the text of a file with values or answers.
-pub fn of_file(file: &Path) -> Result<String, String> {
+pub fn read_file(file: &Path) -> Result<String, String> {
     fs::read(file).map_err(|error| error.to_string()).and_then(decode)
 }
 
-fn whole(mut from: impl io::Read) -> io::Result<Vec<u8>> {
+fn read_to_end(mut from: impl io::Read) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     from.read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 
 /// Returns the file itself, or the files of a folder and of the folders below it, sorted by path.
-fn files(name: &Path) -> io::Result<Vec<PathBuf>> {
+fn find_files(name: &Path) -> io::Result<Vec<PathBuf>> {
     if name == Path::new(STDIN) || !name.is_dir() {
         return Ok(vec![name.to_owned()]);
     }
@@ -101,16 +101,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_folder_stands_for_every_manifest_below_it_by_name() {
+    fn a_folder_is_read_with_all_manifests_below_it_sorted() {
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir(folder.path().join("b")).unwrap();
         for name in ["b/two.yml", "one.yaml", "three.json", "readme.md"] {
             fs::write(folder.path().join(name), name).unwrap();
         }
-        let (texts, problems) = read(&[folder.path().to_owned()]);
+        let (texts, problems) = read_all(&[folder.path().to_owned()]);
         let found: Vec<_> = texts.iter().map(|text| text.text.as_str()).collect();
         assert_eq!(found, ["b/two.yml", "one.yaml", "three.json"]);
-        assert!(texts.iter().all(|text| text.found) && !read(&[folder.path().join("one.yaml")]).0[0].found);
+        assert!(texts.iter().all(|text| text.found) && !read_all(&[folder.path().join("one.yaml")]).0[0].found);
         assert_eq!(problems, [] as [String; 0]);
     }
 
@@ -122,8 +122,8 @@ mod tests {
         fs::write(folder.path().join(format!("{hostile}.yaml")), "a").unwrap();
         fs::write(folder.path().join(format!("b{hostile}.yaml")), b"\xA3").unwrap();
         fs::create_dir(folder.path().join(hostile)).unwrap();
-        let (texts, mut problems) = read(&[folder.path().to_owned(), folder.path().join(hostile)]);
-        problems.extend(read(&[folder.path().join(format!("{hostile}.json"))]).1);
+        let (texts, mut problems) = read_all(&[folder.path().to_owned(), folder.path().join(hostile)]);
+        problems.extend(read_all(&[folder.path().join(format!("{hostile}.json"))]).1);
         assert_eq!((texts.len(), problems.len()), (1, 3), "{problems:?}");
         assert!(texts[0].name.ends_with("/a[2J valid: yes⟨U+202E⟩.yaml"), "{}", texts[0].name);
         for shown in problems.iter().chain([&texts[0].name]) {
@@ -132,10 +132,10 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_does_not_hide_the_rest() {
+    fn an_unreadable_file_does_not_hide_the_others() {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("a.yaml"), "a").unwrap();
-        let (texts, problems) = read(&[folder.path().join("missing.yaml"), folder.path().join("a.yaml")]);
+        let (texts, problems) = read_all(&[folder.path().join("missing.yaml"), folder.path().join("a.yaml")]);
         assert_eq!((texts.len(), problems.len()), (1, 1));
         assert!(problems[0].contains("missing.yaml"), "{problems:?}");
     }

@@ -78,27 +78,27 @@ struct ToolTarget {
 
 /// Prints the tools of each server, then saves catalogues and pins, if the options ask for them.
 pub async fn tools(options: Tools) -> anyhow::Result<Exit> {
-    let target = target(&options)?;
-    let listed = list::listed(&options, &target).await?;
-    let is_meant = |tool: &str| options.tools.is_empty() || options.tools.iter().any(|glob| is_like(glob, tool));
+    let target = read_target(&options)?;
+    let listed = list::list_servers(&options, &target).await?;
+    let is_selected = |tool: &str| options.tools.is_empty() || options.tools.iter().any(|glob| is_like(glob, tool));
     let workflow = target.file.as_ref().map(|(_, workflow)| &**workflow);
-    output::print(options.format, &listed, workflow, is_meant)?;
+    output::print(options.format, &listed, workflow, is_selected)?;
     if let Some(file) = &options.catalogue {
-        let all: Catalogues = listed.iter().map(|one| (one.server.name.clone(), one.catalogue.clone())).collect();
-        save::catalogues(file, options.force, &all)?;
+        let all: Catalogues = listed.iter().map(|listed| (listed.server.name.clone(), listed.catalogue.clone())).collect();
+        save::save_catalogues(file, options.force, &all)?;
     }
     if options.pin
         && let Some((text, _)) = &target.file
     {
-        save::pins(Path::new(&options.target), &text.text, &listed, is_meant)?;
+        save::save_pins(Path::new(&options.target), &text.text, &listed, is_selected)?;
     }
     Ok(if listed.len() == target.servers.len() { Exit::Ok } else { Exit::Failed })
 }
 
 /// Returns the servers that the command line names.
-fn target(options: &Tools) -> anyhow::Result<ToolTarget> {
+fn read_target(options: &Tools) -> anyhow::Result<ToolTarget> {
     if ["http://", "https://"].iter().any(|scheme| options.target.starts_with(scheme)) {
-        return of_url(options);
+        return target_of_url(options);
     }
     if options.key.is_some() {
         return Err(Exit::Usage.because("--key is for a URL: a file names the keys of its servers"));
@@ -106,7 +106,7 @@ fn target(options: &Tools) -> anyhow::Result<ToolTarget> {
     if options.pin && options.target == "-" {
         return Err(Exit::Usage.because("--pin writes into a file: name the file instead of standard input"));
     }
-    let text = texts::one(Path::new(&options.target)).map_err(|why| Exit::Usage.because(why))?;
+    let text = texts::read_one(Path::new(&options.target)).map_err(|why| Exit::Usage.because(why))?;
     // Servers that are commands are named without starting them.
     let settings = Settings { allow_commands: true, ..Settings::default() };
     let read = read_any(&text.text, "", &settings).map_err(|problems| {
@@ -118,14 +118,14 @@ fn target(options: &Tools) -> anyhow::Result<ToolTarget> {
     if names.is_empty() {
         return Err(Exit::Usage.because(format!("{} has no servers: add some in spec.servers", text.name)));
     }
-    let is_meant = |server: &&Server| options.server.as_ref().is_none_or(|name| server.name == *name);
-    let meant: Vec<Server> = workflow.spec.servers.iter().filter(is_meant).cloned().collect();
-    if meant.is_empty() {
+    let is_selected = |server: &&Server| options.server.as_ref().is_none_or(|name| server.name == *name);
+    let selected: Vec<Server> = workflow.spec.servers.iter().filter(is_selected).cloned().collect();
+    if selected.is_empty() {
         let name = one_line(options.server.as_deref().unwrap_or_default(), 63);
         let message = format!("{} has no server {name}: it has {}", text.name, names.join(", "));
         return Err(Exit::Usage.because(message));
     }
-    let (commands, servers): (Vec<_>, Vec<_>) = meant.into_iter().partition(|server| !server.command.is_empty());
+    let (commands, servers): (Vec<_>, Vec<_>) = selected.into_iter().partition(|server| !server.command.is_empty());
     if !commands.is_empty() {
         let names: Vec<_> = commands.into_iter().map(|server| server.name).collect();
         let message = format!(
@@ -141,7 +141,7 @@ fn target(options: &Tools) -> anyhow::Result<ToolTarget> {
     Ok(ToolTarget { servers, secrets, file: Some((text, workflow)) })
 }
 
-fn of_url(options: &Tools) -> anyhow::Result<ToolTarget> {
+fn target_of_url(options: &Tools) -> anyhow::Result<ToolTarget> {
     if options.pin {
         return Err(Exit::Usage.because("--pin writes into the file of a Workflow: name that file instead of a URL"));
     }

@@ -40,8 +40,8 @@ enum ProblemFormat {
 
 /// Prints every problem. Warnings alone do not fail the command.
 pub fn validate(options: &Validate) -> anyhow::Result<Exit> {
-    let (texts, unread) = texts::read(&options.files);
-    let (mut told, mut all, mut objects) = (String::new(), Vec::new(), Vec::new());
+    let (texts, unread) = texts::read_all(&options.files);
+    let (mut lines, mut problems, mut objects) = (String::new(), Vec::new(), Vec::new());
     let mut valid = true;
     for Text { name, text, found } in &texts {
         let documents = check(text, &Settings::default());
@@ -53,23 +53,23 @@ pub fn validate(options: &Validate) -> anyhow::Result<Exit> {
         }
         if documents.is_empty() {
             valid = false;
-            told += &format!("{name}: there is nothing in it\n");
+            lines += &format!("{name}: there is nothing in it\n");
         }
         for document in documents {
             valid &= document.is_valid();
             for problem in &document.problems {
                 match options.format {
-                    ProblemFormat::Text => told += &(report::shown(name, text, problem) + "\n"),
-                    ProblemFormat::Line => told += &(report::line(name, problem) + "\n"),
+                    ProblemFormat::Text => lines += &(report::shown(name, text, problem) + "\n"),
+                    ProblemFormat::Line => lines += &(report::line(name, problem) + "\n"),
                     ProblemFormat::Json => {}
                 }
             }
             if document.problems.is_empty() && options.format == ProblemFormat::Text {
-                told += &report::fine(name, &document.title);
+                lines += &report::fine(name, &document.title);
             }
             objects.push(json!({"file": name, "object": document.title, "valid": document.is_valid(),
                 "problems": document.problems.iter().map(|problem| report::json(name, problem)).collect::<Vec<_>>()}));
-            all.extend(document.problems);
+            problems.extend(document.problems);
         }
     }
     match options.format {
@@ -77,7 +77,7 @@ pub fn validate(options: &Validate) -> anyhow::Result<Exit> {
             let page = json!({"valid": valid && unread.is_empty(), "unread": unread, "objects": objects});
             terminal::print(&sanitize::json(&page)?)?;
         }
-        ProblemFormat::Text | ProblemFormat::Line => terminal::print(&(told + &summary(&all)))?,
+        ProblemFormat::Text | ProblemFormat::Line => terminal::print(&(lines + &summary(&problems)))?,
     }
     unread.iter().for_each(|why| terminal::note(why));
     Ok(match (valid, unread.is_empty()) {

@@ -102,7 +102,7 @@ mod tests {
 
     #[test]
     fn the_help_lists_every_subcommand_once_in_its_group() {
-        let mut known: Vec<_> = Arguments::command().get_subcommands().map(|one| one.get_name().to_owned()).collect();
+        let mut known: Vec<_> = Arguments::command().get_subcommands().map(|subcommand| subcommand.get_name().to_owned()).collect();
         let mut grouped: Vec<_> = subcommands().map(str::to_owned).collect();
         known.sort();
         grouped.sort();

@@ -26,13 +26,13 @@ pub fn is_form(request: &ApprovalRequest) -> bool {
 }
 
 /// Returns every question with its answer, as lines.
-pub fn answered(request: &ApprovalRequest, answers: &FormAnswers) -> String {
+pub fn render_answers(request: &ApprovalRequest, answers: &FormAnswers) -> String {
     let line = |question: &Question| {
         let id = one_line(&question.id, 63);
         match answers.get(&question.id) {
             None => format!("{id}: left out\n"),
             Some(Answer { options, text: None }) => {
-                let labels: Vec<_> = options.iter().map(|option| one_line(label(question, option), 253)).collect();
+                let labels: Vec<_> = options.iter().map(|option| one_line(option_label(question, option), 253)).collect();
                 format!("{id}: {}\n", labels.join(", "))
             }
             Some(Answer { text: Some(text), .. }) => format!("{id}:\n{}", fenced(text, usize::MAX)),
@@ -41,7 +41,7 @@ pub fn answered(request: &ApprovalRequest, answers: &FormAnswers) -> String {
     questions(request).iter().map(line).collect()
 }
 
-fn label<'t>(question: &'t Question, option: &'t str) -> &'t str {
+fn option_label<'t>(question: &'t Question, option: &'t str) -> &'t str {
     question.options.iter().find(|known| known.id == option).map_or(option, Choice::label)
 }
 
@@ -83,7 +83,7 @@ mod tests {
         let options = Answer { options: vec!["o1".to_owned(), "o2".to_owned()], text: None };
         let answers = FormAnswers::from([("iban".to_owned(), text), ("tone".to_owned(), options)]);
         assert_eq!(
-            answered(&request, &answers),
+            render_answers(&request, &answers),
             "tone: Soft⟨U+202E⟩, o2\niban:\n  | reject\n  | [2J\nnote: left out\n"
         );
     }

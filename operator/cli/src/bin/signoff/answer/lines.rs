@@ -22,6 +22,9 @@ pub struct Lines {
     rest: Vec<u8>,
 }
 
+/// The most bytes that one read returns.
+const READ_BYTES: usize = 4096;
+
 /// The writing end of a pipe, which cancels the wait when it is dropped.
 struct Wait(OwnedFd);
 
@@ -36,8 +39,8 @@ impl Lines {
     /// Discards the pending input of a terminal: it cannot be meant for the next question.
     ///
     /// # Errors
-    /// The terminal refuses it.
-    pub fn forget(&mut self) -> io::Result<()> {
+    /// The input cannot be discarded.
+    pub fn discard_pending(&mut self) -> io::Result<()> {
         let stdin = io::stdin();
         if stdin.is_terminal() {
             self.rest.clear();
@@ -57,49 +60,49 @@ impl Lines {
         loop {
             if let Some(end) = self.rest.iter().position(|byte| *byte == b'\n') {
                 let line: Vec<u8> = self.rest.drain(..=end).collect();
-                return Ok(Some(text(&line)));
+                return Ok(Some(line_text(&line)));
             }
-            match self.more().await? {
+            match self.read_more().await? {
                 Some(bytes) if !bytes.is_empty() => self.rest.extend(bytes),
                 // On a terminal the user ends the input on purpose, even in the middle of a line.
                 _ if self.rest.is_empty() || io::stdin().is_terminal() => {
                     self.rest.clear();
                     return Ok(None);
                 }
-                _ => return Ok(Some(text(&std::mem::take(&mut self.rest)))),
+                _ => return Ok(Some(line_text(&std::mem::take(&mut self.rest)))),
             }
         }
     }
 
     /// Returns the next bytes: empty at the end of the input, and `None` after a cancelled wait.
-    async fn more(&self) -> io::Result<Option<Vec<u8>>> {
-        let (ear, mouth) = pipe()?;
-        let ear = Arc::new(ear);
-        let _wait = Wait(mouth);
-        let read = tokio::task::spawn_blocking(move || wait_and_read(&ear));
+    async fn read_more(&self) -> io::Result<Option<Vec<u8>>> {
+        let (cancel, writer) = pipe()?;
+        let cancel = Arc::new(cancel);
+        let _wait = Wait(writer);
+        let read = tokio::task::spawn_blocking(move || wait_and_read(&cancel));
         read.await.map_err(io::Error::other)?
     }
 }
 
 /// Waits for input and reads it. Returns `None` without reading if the wait is cancelled.
-fn wait_and_read(ear: &OwnedFd) -> io::Result<Option<Vec<u8>>> {
+fn wait_and_read(cancel: &OwnedFd) -> io::Result<Option<Vec<u8>>> {
     let stdin = io::stdin();
     loop {
-        let mut both = [PollFd::new(&stdin, PollFlags::IN), PollFd::new(ear, PollFlags::IN)];
+        let mut both = [PollFd::new(&stdin, PollFlags::IN), PollFd::new(cancel, PollFlags::IN)];
         match poll(&mut both, None) {
             Ok(_) => {}
             Err(Errno::INTR) => continue,
             Err(error) => return Err(error.into()),
         }
-        let [typed, called_off] = both.map(|one| !one.revents().is_empty());
-        if called_off {
+        let [has_input, is_cancelled] = both.map(|end| !end.revents().is_empty());
+        if is_cancelled {
             if stdin.is_terminal() {
                 tcflush(&stdin, QueueSelector::IFlush)?;
             }
             return Ok(None);
         }
-        if typed {
-            let mut bytes = vec![0; 4096];
+        if has_input {
+            let mut bytes = vec![0; READ_BYTES];
             let length = match read(&stdin, &mut bytes) {
                 Ok(length) => length,
                 Err(Errno::INTR) => continue,
@@ -111,7 +114,7 @@ fn wait_and_read(ear: &OwnedFd) -> io::Result<Option<Vec<u8>>> {
     }
 }
 
-fn text(line: &[u8]) -> String {
+fn line_text(line: &[u8]) -> String {
     let text = String::from_utf8_lossy(line);
     text.trim_end_matches(['\n', '\r']).to_owned()
 }

@@ -13,7 +13,7 @@ use signoff_expr::nearest::did_you_mean;
 use signoff_local::mistyped;
 use signoff_review::{action, meaning::run_again};
 
-use super::verdict;
+use super::parse_verdict;
 
 /// The choices of a menu.
 #[derive(Debug)]
@@ -29,7 +29,7 @@ pub struct Menu<'r> {
 
 /// The choice of the user.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Picked {
+pub enum MenuChoice {
     /// A verdict. Its payload is still missing.
     Verdict(Verdict),
     /// Options of the question.
@@ -77,7 +77,7 @@ impl<'r> Menu<'r> {
     }
 
     /// Returns the question whether a word that could be an answer is meant as a verdict.
-    pub fn asks(&self, verdict: Verdict) -> String {
+    pub fn confirmation(&self, verdict: Verdict) -> String {
         format!("{verdict} instead of an answer: {}? [y/N] ", self.meaning(verdict))
     }
 
@@ -86,18 +86,18 @@ impl<'r> Menu<'r> {
     }
 
     /// Renders the menu, a line for each choice.
-    pub fn shown(&self) -> String {
+    pub fn render(&self) -> String {
         let mut lines = String::new();
-        for (place, option) in self.question.iter().flat_map(|question| &question.options).enumerate() {
+        for (index, option) in self.question.iter().flat_map(|question| &question.options).enumerate() {
             let id = one_line(&option.id, 63);
             let label = if option.label() == option.id { String::new() } else { one_line(option.label(), 253) };
             let more =
                 option.description.as_ref().map(|text| format!(" ({})", one_line(text, 200))).unwrap_or_default();
-            lines += format!("  {:>2}  {id:<12}{label}{more}", place + 1).trim_end();
+            lines += format!("  {:>2}  {id:<12}{label}{more}", index + 1).trim_end();
             lines.push('\n');
         }
-        for (place, verdict) in self.verdicts.iter().enumerate() {
-            let number = if self.is_numbered() { (self.options() + place + 1).to_string() } else { String::new() };
+        for (index, verdict) in self.verdicts.iter().enumerate() {
+            let number = if self.is_numbered() { (self.options() + index + 1).to_string() } else { String::new() };
             lines += &format!("  {number:>2}  {:<12}{}\n", verdict.name().to_lowercase(), self.meaning(*verdict));
         }
         lines
@@ -107,11 +107,11 @@ impl<'r> Menu<'r> {
     fn meaning(&self, verdict: Verdict) -> String {
         match self.request.filter(|_| verdict == Verdict::Retry).and_then(run_again) {
             Some(again) => format!("{again}; gates in front of it ask first"),
-            None => self.words(verdict).to_owned(),
+            None => self.verdict_text(verdict).to_owned(),
         }
     }
 
-    fn words(&self, verdict: Verdict) -> &'static str {
+    fn verdict_text(&self, verdict: Verdict) -> &'static str {
         let is_call = self.request.is_some_and(|request| action::call(request).is_some());
         let asks = self.request.is_some_and(action::is_question);
         let ends = self.request.is_none_or(|request| request.after_reject.is_empty());
@@ -161,27 +161,27 @@ impl<'r> Menu<'r> {
     }
 
     /// Returns the choice that a line means.
-    pub fn pick(&self, line: &str) -> Picked {
+    pub fn pick(&self, line: &str) -> MenuChoice {
         let typed = line.trim();
         if let Some(question) = self.question
-            && let Some(options) = options(question, typed)
+            && let Some(options) = parse_options(question, typed)
         {
-            return Picked::Options(options);
+            return MenuChoice::Options(options);
         }
-        if let Ok(place) = typed.parse::<usize>()
+        if let Ok(number) = typed.parse::<usize>()
             && self.is_numbered()
-            && let Some(verdict) = place.checked_sub(self.options() + 1).and_then(|place| self.verdicts.get(place))
+            && let Some(verdict) = number.checked_sub(self.options() + 1).and_then(|index| self.verdicts.get(index))
         {
-            return Picked::Verdict(*verdict);
+            return MenuChoice::Verdict(*verdict);
         }
-        match verdict(typed) {
-            Ok(verdict) if self.verdicts.contains(&verdict) => Picked::Verdict(verdict),
+        match parse_verdict(typed) {
+            Ok(verdict) if self.verdicts.contains(&verdict) => MenuChoice::Verdict(verdict),
             _ if self.takes_text() => match self.request.and_then(|request| mistyped(request, typed, true)) {
-                Some(why) => Picked::Unknown(format!("{why} (`respond` takes it as your answer)")),
-                None => Picked::Text(line.to_owned()),
+                Some(why) => MenuChoice::Unknown(format!("{why} (`respond` takes it as your answer)")),
+                None => MenuChoice::Text(line.to_owned()),
             },
             _ if Word::read(typed) == Word::Trust => {
-                Picked::Unknown(format!("{}: choose a verdict of this list", Word::NO_TRUST))
+                MenuChoice::Unknown(format!("{}: choose a verdict of this list", Word::NO_TRUST))
             }
             _ => {
                 let options = self.question.iter().flat_map(|question| &question.options);
@@ -189,7 +189,7 @@ impl<'r> Menu<'r> {
                 let known = names.chain(self.verdicts.iter().flat_map(|verdict| verdict.words()).copied());
                 let hint = one_line(&did_you_mean(typed, known), 300);
                 let verdicts = if self.is_numbered() { self.verdicts.len() } else { 0 };
-                Picked::Unknown(format!("enter a number from 1 to {}{hint}", self.options() + verdicts))
+                MenuChoice::Unknown(format!("enter a number from 1 to {}{hint}", self.options() + verdicts))
             }
         }
     }
@@ -197,19 +197,19 @@ impl<'r> Menu<'r> {
 
 /// Returns the options that a line names by number, key or label. Several are joined by commas, if the question takes
 /// several.
-fn options(question: &Question, typed: &str) -> Option<Vec<String>> {
-    let one = |part: &str| {
+fn parse_options(question: &Question, typed: &str) -> Option<Vec<String>> {
+    let find_option = |part: &str| {
         let part = part.trim();
-        let by_number = || part.parse::<usize>().ok()?.checked_sub(1).and_then(|place| question.options.get(place));
+        let by_number = || part.parse::<usize>().ok()?.checked_sub(1).and_then(|index| question.options.get(index));
         question.option_named(part).or_else(by_number).map(|option| option.id.clone())
     };
-    if let Some(id) = one(typed) {
+    if let Some(id) = find_option(typed) {
         return Some(vec![id]);
     }
     if question.multiple != Some(true) {
         return None;
     }
-    typed.split(',').map(one).collect()
+    typed.split(',').map(find_option).collect()
 }
 
 #[cfg(test)]
@@ -234,30 +234,30 @@ mod tests {
         use Verdict::{Approve, Reject, Respond};
         let request = request(&[Approve, Reject, Respond], json!({"id": "answer"}));
         let menu = Menu::of(&request);
-        assert!(matches!(menu.pick("2"), Picked::Unknown(_)));
-        assert_eq!(menu.pick(" no "), Picked::Verdict(Reject));
-        assert_eq!(menu.pick("respond"), Picked::Verdict(Respond));
-        assert_eq!(menu.pick("do not approve"), Picked::Text("do not approve".into()));
+        assert!(matches!(menu.pick("2"), MenuChoice::Unknown(_)));
+        assert_eq!(menu.pick(" no "), MenuChoice::Verdict(Reject));
+        assert_eq!(menu.pick("respond"), MenuChoice::Verdict(Respond));
+        assert_eq!(menu.pick("do not approve"), MenuChoice::Text("do not approve".into()));
         for word in ["skip", "aprove", "nope"] {
-            assert!(matches!(menu.pick(word), Picked::Unknown(_)), "{word} is neither a verdict nor an answer");
+            assert!(matches!(menu.pick(word), MenuChoice::Unknown(_)), "{word} is neither a verdict nor an answer");
         }
         let own = json!({"id": "answer", "pattern": "[0-9]+"});
         let request = self::request(&[Approve, Reject, Respond], own);
-        assert_eq!(Menu::of(&request).pick("2"), Picked::Text("2".into()));
+        assert_eq!(Menu::of(&request).pick("2"), MenuChoice::Text("2".into()));
     }
 
     #[test]
-    fn a_misspelt_word_is_told_what_was_meant() {
+    fn a_misspelt_word_is_refused_with_the_similar_word() {
         use Verdict::{Approve, Reject, Respond};
         let plain = request(&[Approve, Reject, Respond], json!({"id": "answer"}));
-        let Picked::Unknown(why) = Menu::of(&plain).pick("aprove") else { panic!("it was chosen") };
+        let MenuChoice::Unknown(why) = Menu::of(&plain).pick("aprove") else { panic!("it was chosen") };
         assert_eq!(
             why,
             "`aprove` is not a verdict of this gate: it allows Approve, Reject, Respond; did you mean approve? \
              (`respond` takes it as your answer)"
         );
         let options = request(&[Approve, Reject], json!({"id": "answer"}));
-        let Picked::Unknown(why) = Menu::of(&options).pick("rejcet") else { panic!("it was chosen") };
+        let MenuChoice::Unknown(why) = Menu::of(&options).pick("rejcet") else { panic!("it was chosen") };
         assert_eq!(why, "enter a number from 1 to 2; did you mean reject?");
     }
 
@@ -268,14 +268,14 @@ mod tests {
         let single = request(&[Approve, Reject, Respond], json!({"id": "answer", "options": options}));
         let menu = Menu::of(&single);
         for typed in ["1", "lis", "Lisbon", " 1 "] {
-            assert_eq!(menu.pick(typed), Picked::Options(vec!["lis".into()]), "{typed}");
+            assert_eq!(menu.pick(typed), MenuChoice::Options(vec!["lis".into()]), "{typed}");
         }
-        assert_eq!(menu.pick("3"), Picked::Verdict(Approve));
-        assert_eq!(menu.pick("4"), Picked::Verdict(Reject));
-        assert!(matches!(menu.pick("5"), Picked::Unknown(_)) && matches!(menu.pick("1,2"), Picked::Unknown(_)));
-        assert_eq!(menu.shown().lines().count(), 4);
+        assert_eq!(menu.pick("3"), MenuChoice::Verdict(Approve));
+        assert_eq!(menu.pick("4"), MenuChoice::Verdict(Reject));
+        assert!(matches!(menu.pick("5"), MenuChoice::Unknown(_)) && matches!(menu.pick("1,2"), MenuChoice::Unknown(_)));
+        assert_eq!(menu.render().lines().count(), 4);
         let several = request(&[Respond], json!({"id": "answer", "options": options, "multiple": true}));
-        assert_eq!(Menu::of(&several).pick("2, lis"), Picked::Options(vec!["opo".into(), "lis".into()]));
+        assert_eq!(Menu::of(&several).pick("2, lis"), MenuChoice::Options(vec!["opo".into(), "lis".into()]));
     }
 
     #[test]
@@ -288,17 +288,17 @@ mod tests {
         for verdict in [Approve, Reject, Skip, Abort] {
             for word in verdict.words().iter().copied().chain([verdict.name()]) {
                 for typed in [word.to_owned(), word.to_uppercase(), format!("  {word}\t")] {
-                    assert_eq!(menu.pick(&typed), Picked::Verdict(verdict), "{typed}");
+                    assert_eq!(menu.pick(&typed), MenuChoice::Verdict(verdict), "{typed}");
                 }
             }
         }
-        assert_eq!(menu.pick("RESPOND"), Picked::Verdict(Respond));
-        assert_eq!(menu.pick("reject it later"), Picked::Text("reject it later".into()));
-        assert!(matches!(menu.pick("rejcet"), Picked::Unknown(_)), "it is asked again");
-        assert!(matches!(menu.pick("always"), Picked::Unknown(_)), "a word of trust");
-        assert_eq!(menu.pick("2"), Picked::Text("2".into()), "no number is a verdict");
+        assert_eq!(menu.pick("RESPOND"), MenuChoice::Verdict(Respond));
+        assert_eq!(menu.pick("reject it later"), MenuChoice::Text("reject it later".into()));
+        assert!(matches!(menu.pick("rejcet"), MenuChoice::Unknown(_)), "it is asked again");
+        assert!(matches!(menu.pick("always"), MenuChoice::Unknown(_)), "a word of trust");
+        assert_eq!(menu.pick("2"), MenuChoice::Text("2".into()), "no number is a verdict");
         let every = Menu::of_question(question);
-        assert_eq!(every.pick("reject"), Picked::Text("reject".into()), "after respond");
+        assert_eq!(every.pick("reject"), MenuChoice::Text("reject".into()), "after respond");
     }
 
     #[test]
@@ -308,25 +308,25 @@ mod tests {
             request(&[Respond, Approve, Reject], json!({"id": "sure", "options": [{"id": "yes"}, {"id": "later"}]}));
         let question = &request.form.as_ref().unwrap().questions[0];
         let menu = Menu::of_form(&request, Some(question));
-        assert_eq!(menu.pick("yes"), Picked::Options(vec!["yes".into()]), "an option of the author comes first");
-        assert_eq!((menu.pick("approve"), menu.pick("no")), (Picked::Verdict(Approve), Picked::Verdict(Reject)));
-        assert_eq!(menu.pick("3"), Picked::Unknown("enter a number from 1 to 2".into()));
+        assert_eq!(menu.pick("yes"), MenuChoice::Options(vec!["yes".into()]), "an option of the author comes first");
+        assert_eq!((menu.pick("approve"), menu.pick("no")), (MenuChoice::Verdict(Approve), MenuChoice::Verdict(Reject)));
+        assert_eq!(menu.pick("3"), MenuChoice::Unknown("enter a number from 1 to 2".into()));
         assert_eq!(
-            Menu::of_form(&request, None).shown(),
+            Menu::of_form(&request, None).render(),
             "      respond     take every line as an answer, also one of these words\n      \
              approve     go on with exactly this\n      reject      reject it, and end the run\n"
         );
-        assert_eq!(menu.asks(Reject), "Reject instead of an answer: reject it, and end the run? [y/N] ");
+        assert_eq!(menu.confirmation(Reject), "Reject instead of an answer: reject it, and end the run? [y/N] ");
     }
 
     #[test]
     fn a_menu_about_a_call_says_whether_the_call_runs() {
         let mut request = request(&[Verdict::Approve, Verdict::Reject, Verdict::Skip], json!({"id": "answer"}));
-        assert!(Menu::of(&request).shown().contains("reject      reject it, and end the run"));
+        assert!(Menu::of(&request).render().contains("reject      reject it, and end the run"));
         request.action =
             serde_json::from_value(json!({"kind": "toolCall", "agent": "clerk", "tool": "refund"})).unwrap();
         request.after_reject = vec!["the agent".to_owned()];
-        let shown = Menu::of(&request).shown();
+        let shown = Menu::of(&request).render();
         assert_eq!(
             shown,
             "   1  approve     go on with exactly this call\n   2  reject      do not run it; the agent is told why\n   \
@@ -335,23 +335,23 @@ mod tests {
     }
 
     #[test]
-    fn a_retry_after_a_failure_says_what_is_sent_again() {
+    fn a_retry_after_a_failure_shows_the_request_that_is_sent_again() {
         let mut request = request(&[Verdict::Retry, Verdict::Skip], json!({"id": "answer"}));
         request.gate.type_ = GateType::ErrorEscalation;
         let sent = json!({"text": "url: http://x/pay\nmethod: POST\n"});
         request.sends = serde_json::from_value(sent).unwrap();
         assert_eq!(
-            Menu::of(&request).shown(),
+            Menu::of(&request).render(),
             "   1  retry       run the step again: POST http://x/pay; gates in front of it ask first\n   \
              2  skip        go on without its result\n"
         );
     }
 
     #[test]
-    fn a_menu_shows_no_tricks_of_its_author() {
+    fn a_menu_escapes_hidden_characters_of_its_author() {
         let options = json!([{"id": "a", "label": "x\u{1b}[2J\u{202e}y\nz"}]);
         let request = request(&[Verdict::Respond], json!({"id": "answer", "options": options}));
-        let shown = Menu::of(&request).shown();
+        let shown = Menu::of(&request).render();
         assert!(!shown.contains('\u{1b}') && shown.contains("⟨U+202E⟩") && shown.lines().count() == 1, "{shown}");
     }
 }

@@ -21,7 +21,7 @@ use signoff_review::{
 const LONGEST: usize = 20_000;
 
 /// Renders the page of an open gate.
-pub fn page(asked: &GateQuestion, now: Moment) -> String {
+pub fn render_page(asked: &GateQuestion, now: Moment) -> String {
     let (approval, request) = (&asked.approval, asked.request());
     let mut page = format!("\n{}\n", title(request));
     let prompt = fenced(&request.prompt, LONGEST);
@@ -29,16 +29,16 @@ pub fn page(asked: &GateQuestion, now: Moment) -> String {
         // The first line of the prompt says that an answer approves nothing, so the prompt comes first.
         Some(action) if is_question(request) => {
             page += &(format!("{}:\n{prompt}\n", action::ASKS) + &facts::lines(&action::facts_before(action)));
-            page += &self::reviewed(asked);
+            page += &render_reviewed(asked);
             page += &facts::lines(&action::facts_after(request));
         }
         Some(action) => {
             page += &facts::lines(&action::facts_before(action));
-            page += &self::reviewed(asked);
+            page += &render_reviewed(asked);
             page += &format!("\n{}", facts::lines(&action::facts_after(request)));
             page += &format!("\nQuestion:\n{prompt}");
         }
-        None => page += &(prompt + &self::reviewed(asked)),
+        None => page += &(prompt + &render_reviewed(asked)),
     }
     if let Some(shown) = asked.context.as_deref().or(request.context.as_deref()) {
         page += &section("Context, in the run's own words (not checked)", shown);
@@ -46,27 +46,27 @@ pub fn page(asked: &GateQuestion, now: Moment) -> String {
     if let Some(words) = action::says(request) {
         page += &section(action::SAYS, words);
     }
-    page += &questions(request);
-    page += &format!("\n{}\n", terms(approval, now));
+    page += &render_questions(request);
+    page += &format!("\n{}\n", terms_line(approval, now));
     page
 }
 
 /// Renders the texts of the questions. The options of a question are shown when it is answered.
-fn questions(request: &ApprovalRequest) -> String {
+fn render_questions(request: &ApprovalRequest) -> String {
     let from = if is_question(request) { " (text of a model: no fact, not checked)" } else { "" };
-    let one = |question: &Question| {
+    let render_question = |question: &Question| {
         let id =
             if question.id == Question::PLAIN { String::new() } else { format!(" {}", one_line(&question.id, 63)) };
         question.question.as_ref().map(|text| section(&format!("Question{id}{from}"), text))
     };
-    let questions: String = request.form.iter().flat_map(|form| &form.questions).filter_map(one).collect();
+    let questions: String = request.form.iter().flat_map(|form| &form.questions).filter_map(render_question).collect();
     questions + &respond_rule(request).map(|rule| format!("\nAn answer must be {rule}\n")).unwrap_or_default()
 }
 
 /// Renders the reviewed text, the changes of people to it, and the text that is sent. Arguments of a call are indented.
-fn reviewed(asked: &GateQuestion) -> String {
+fn render_reviewed(asked: &GateQuestion) -> String {
     let (request, reviewed) = (asked.request(), asked.reviewed.as_deref());
-    let Some(review) = &request.reviews else { return sent(asked) };
+    let Some(review) = &request.reviews else { return render_sent(asked) };
     let title = heading(request, review);
     let is_cut = Digest::of_bytes(review.response.as_bytes()) != review.digest;
     let mut page = match reviewed {
@@ -80,12 +80,12 @@ fn reviewed(asked: &GateQuestion) -> String {
     if is_cut && reviewed.is_none() {
         page += "  not all of it is here\n";
     }
-    page += &changes(asked, review);
-    page + &sent(asked)
+    page += &render_changes(asked, review);
+    page + &render_sent(asked)
 }
 
 /// Renders the changes of people to the reviewed text.
-fn changes(asked: &GateQuestion, review: &Review) -> String {
+fn render_changes(asked: &GateQuestion, review: &Review) -> String {
     if review.by.is_empty() {
         return String::new();
     }
@@ -94,7 +94,7 @@ fn changes(asked: &GateQuestion, review: &Review) -> String {
 }
 
 /// Renders the text that is sent.
-fn sent(asked: &GateQuestion) -> String {
+fn render_sent(asked: &GateQuestion) -> String {
     let request = asked.request();
     let Some(sent) = &request.sends else { return String::new() };
     let title = heading_of_sent(request);
@@ -124,8 +124,8 @@ fn title(request: &ApprovalRequest) -> String {
 }
 
 /// Returns how many approvers agree so far, such as `1 of 2 agree`. `None` if the only quorum needs one approver, or if
-/// there are several quorums, whose own lines tell it.
-pub fn progress(approval: &Approval) -> Option<String> {
+/// there are several quorums, which have lines of their own.
+pub fn vote_progress(approval: &Approval) -> Option<String> {
     let request = &approval.spec.request;
     let have = approval.status.as_ref().and_then(|status| status.tally).unwrap_or_default().have;
     let is_counted = request.quorums.len() < 2 && request.threshold() > 1;
@@ -133,7 +133,7 @@ pub fn progress(approval: &Approval) -> Option<String> {
 }
 
 /// Returns the approvers of an Approval as one line. Several quorums are joined.
-pub fn asks(approval: &Approval) -> String {
+pub fn approver_list(approval: &Approval) -> String {
     match approval.spec.request.quorums.len() {
         ..=1 => quorum::subjects(approval.approvers()),
         _ => quorum::lines(approval).join("; and "),
@@ -141,18 +141,18 @@ pub fn asks(approval: &Approval) -> String {
 }
 
 /// Returns the line with the approvers, the votes so far, the effect of Reject and the deadline.
-fn terms(approval: &Approval, now: Moment) -> String {
+fn terms_line(approval: &Approval, now: Moment) -> String {
     let request = &approval.spec.request;
-    let mut terms = format!("Asks {}", asks(approval));
-    terms += &progress(approval).map(|progress| format!(" ({progress})")).unwrap_or_default();
+    let mut terms = format!("Asks {}", approver_list(approval));
+    terms += &vote_progress(approval).map(|progress| format!(" ({progress})")).unwrap_or_default();
     if request.allowed_verdicts.contains(&Verdict::Reject) {
         terms += &format!(". After Reject: {}", sequel(request, Verdict::Reject));
     }
-    terms + &format!(". {}.", deadline(approval, now))
+    terms + &format!(". {}.", deadline_line(approval, now))
 }
 
 /// Returns the deadline, such as `Until 2026-01-01T10:00:00Z (in 24h); then it counts as rejected`.
-pub fn deadline(approval: &Approval, now: Moment) -> String {
+pub fn deadline_line(approval: &Approval, now: Moment) -> String {
     let status = approval.status.clone().unwrap_or_default();
     let until = status.deadline.unwrap_or(approval.spec.request.deadline).ceil_to_second();
     format!("Until {until} ({}); then {}", distance(until, now), consequence(&approval.spec.request, &status))

@@ -21,11 +21,11 @@ use signoff_review::{
 use tokio::sync::Mutex;
 
 use super::{
-    form::{FormAnswers, answered, is_form, questions},
+    form::{FormAnswers, is_form, questions, render_answers},
     lines::Lines,
-    menu::{Menu, Picked},
-    object,
-    page::page,
+    menu::{Menu, MenuChoice},
+    page::render_page,
+    parse_object,
 };
 
 /// The line that ends a text of several lines.
@@ -44,7 +44,7 @@ pub struct Person {
 }
 
 /// The meaning of a line at a question of a form.
-enum Answered {
+enum FormReply {
     /// An answer.
     With(Answer),
     /// The question is left out.
@@ -80,7 +80,7 @@ impl Person {
     pub async fn decide(&mut self, asked: &GateQuestion) -> io::Result<Option<Decision>> {
         // The editor of a gate whose deadline has passed can still be open.
         drop(self.editing.lock().await);
-        self.lines.forget()?;
+        self.lines.discard_pending()?;
         match self.ask(asked).await {
             Ok(decision) => Ok(Some(decision)),
             Err(Stop::Later) => Ok(None),
@@ -92,71 +92,71 @@ impl Person {
         let request = asked.request();
         match &asked.refused {
             None => {
-                terminal::note(&page(asked, clock::now()));
+                terminal::note(&render_page(asked, clock::now()));
             }
             Some(why) => terminal::note(&format!("That does not count: {}.\n", one_line(why, 1000))),
         }
         if is_form(request) && questions(request).len() > 1 {
-            return self.form(asked).await;
+            return self.ask_form(asked).await;
         }
         let menu = Menu::of(request);
-        terminal::note(&format!("{}{} (ctrl-D leaves it for later):", menu.shown(), menu.hint()));
+        terminal::note(&format!("{}{} (ctrl-D leaves it for later):", menu.render(), menu.hint()));
         loop {
-            let line = self.line("> ").await?;
+            let line = self.read_line("> ").await?;
             if line.trim().is_empty() {
                 continue;
             }
             let decision = match menu.pick(&line) {
-                Picked::Unknown(why) => {
+                MenuChoice::Unknown(why) => {
                     terminal::note(&why);
                     None
                 }
-                Picked::Options(options) => self.confirmed(request, respond(request, chosen(options))).await?,
-                Picked::Text(text) => self.confirmed(request, respond(request, written(text))).await?,
-                Picked::Verdict(verdict) => {
+                MenuChoice::Options(options) => self.confirm(request, respond_decision(request, options_answer(options))).await?,
+                MenuChoice::Text(text) => self.confirm(request, respond_decision(request, text_answer(text))).await?,
+                MenuChoice::Verdict(verdict) => {
                     // At a form the word could be meant as the answer.
                     let is_unclear = is_form(request) && menu.takes_text();
                     if is_unclear && !self.is_meant(&menu, verdict).await? {
                         continue;
                     }
-                    self.more(asked, verdict).await?
+                    self.ask_payload(asked, verdict).await?
                 }
             };
             if let Some(decision) = decision {
-                return self.with_reason(request, decision).await;
+                return self.ask_reason(request, decision).await;
             }
         }
     }
 
     /// Asks the questions of a form, again and again, until the person confirms all answers or another verdict.
-    async fn form(&mut self, asked: &GateQuestion) -> Result<Decision, Stop> {
+    async fn ask_form(&mut self, asked: &GateQuestion) -> Result<Decision, Stop> {
         let request = asked.request();
-        let verdicts = Menu::of_form(request, None).shown();
+        let verdicts = Menu::of_form(request, None).render();
         loop {
             terminal::note(&format!(
                 "The questions follow, and nothing is sent before you confirm it. One of these words, typed alone, is no answer:\n\
                  {verdicts}(ctrl-D leaves it for later)"
             ));
-            let decision = match self.answers(request).await? {
+            let decision = match self.ask_answers(request).await? {
                 Ok(answers) => {
                     let decision = Decision { answers: Some(answers), ..Decision::new(Verdict::Respond) };
-                    self.confirmed(request, decision).await?
+                    self.confirm(request, decision).await?
                 }
-                Err(verdict) => self.more(asked, verdict).await?,
+                Err(verdict) => self.ask_payload(asked, verdict).await?,
             };
             if let Some(decision) = decision {
-                return self.with_reason(request, decision).await;
+                return self.ask_reason(request, decision).await;
             }
         }
     }
 
     /// Shows the answers to a form, and returns the decision if the person confirms it. Without a form the decision
     /// needs no confirmation.
-    async fn confirmed(&mut self, request: &ApprovalRequest, decision: Decision) -> Result<Option<Decision>, Stop> {
+    async fn confirm(&mut self, request: &ApprovalRequest, decision: Decision) -> Result<Option<Decision>, Stop> {
         if is_form(request)
             && let Some(answers) = &decision.answers
         {
-            terminal::note(&format!("Your answers:\n{}", answered(request, answers)));
+            terminal::note(&format!("Your answers:\n{}", render_answers(request, answers)));
             return Ok(self.agrees("Send Respond with these answers? [y/N] ").await?.then_some(decision));
         }
         Ok(Some(decision))
@@ -165,7 +165,7 @@ impl Person {
     /// Asks whether a word that could be an answer is meant as a verdict. Respond needs no question, because it only
     /// leads to answers.
     async fn is_meant(&mut self, menu: &Menu<'_>, verdict: Verdict) -> Result<bool, Stop> {
-        if verdict == Verdict::Respond || self.agrees(&menu.asks(verdict)).await? {
+        if verdict == Verdict::Respond || self.agrees(&menu.confirmation(verdict)).await? {
             return Ok(true);
         }
         terminal::note("Nothing was decided. To answer with this word, enter `respond` first.");
@@ -173,25 +173,25 @@ impl Person {
     }
 
     async fn agrees(&mut self, asks: &str) -> Result<bool, Stop> {
-        Ok(self.line(asks).await?.trim().to_lowercase().starts_with('y'))
+        Ok(self.read_line(asks).await?.trim().to_lowercase().starts_with('y'))
     }
 
     /// Asks for the payload of a verdict. Returns `None` if the person takes the verdict back.
-    async fn more(&mut self, asked: &GateQuestion, verdict: Verdict) -> Result<Option<Decision>, Stop> {
+    async fn ask_payload(&mut self, asked: &GateQuestion, verdict: Verdict) -> Result<Option<Decision>, Stop> {
         let mut decision = Decision::new(verdict);
         match verdict {
             Verdict::Respond => {
-                let text = self.text("Your answer").await?;
-                return self.confirmed(asked.request(), respond(asked.request(), written(text))).await;
+                let text = self.read_text("Your answer").await?;
+                return self.confirm(asked.request(), respond_decision(asked.request(), text_answer(text))).await;
             }
             Verdict::Defer => {
-                let guidance = self.text("What to do differently").await?;
+                let guidance = self.read_text("What to do differently").await?;
                 if guidance.is_empty() {
                     return Ok(None);
                 }
                 decision.guidance = Some(guidance);
             }
-            Verdict::Modify => match self.parameters(asked).await? {
+            Verdict::Modify => match self.edit_parameters(asked).await? {
                 Some(parameters) => decision.parameters = Some(parameters),
                 None => return Ok(None),
             },
@@ -201,65 +201,65 @@ impl Person {
     }
 
     /// Asks all questions in turn. Returns the answers, or the verdict that was chosen instead.
-    async fn answers(&mut self, request: &ApprovalRequest) -> Result<Result<FormAnswers, Verdict>, Stop> {
+    async fn ask_answers(&mut self, request: &ApprovalRequest) -> Result<Result<FormAnswers, Verdict>, Stop> {
         let mut answers = FormAnswers::new();
         let mut takes_words = false;
         for question in questions(request) {
-            match self.answer(request, question, &mut takes_words).await? {
-                Answered::With(answer) => {
+            match self.ask_question(request, question, &mut takes_words).await? {
+                FormReply::With(answer) => {
                     answers.insert(question.id.clone(), answer);
                 }
-                Answered::LeftOut => {}
-                Answered::Verdict(verdict) => return Ok(Err(verdict)),
+                FormReply::LeftOut => {}
+                FormReply::Verdict(verdict) => return Ok(Err(verdict)),
             }
         }
         Ok(Ok(answers))
     }
 
     /// Asks one of several questions. `takes_words`: whether words for verdicts are answers, which `respond` turns on.
-    async fn answer(
+    async fn ask_question(
         &mut self,
         request: &ApprovalRequest,
         question: &Question,
         takes_words: &mut bool,
-    ) -> Result<Answered, Stop> {
+    ) -> Result<FormReply, Stop> {
         let asks = question.question.as_deref().unwrap_or(&question.id);
         terminal::note(&format!("\n{}:\n{}", one_line(&question.id, 63), fenced(asks, 1024)));
-        let every = Menu::of_question(question);
+        let answers_only = Menu::of_question(question);
         let with_verdicts = Menu::of_form(request, Some(question));
-        terminal::note(every.shown().trim_end());
+        terminal::note(answers_only.render().trim_end());
         loop {
             let left_out = if question.may_be_left_out() { "empty leaves it out" } else { "it is required" };
-            let line = self.line(&format!("({left_out}) > ")).await?;
-            let menu = if *takes_words { &every } else { &with_verdicts };
+            let line = self.read_line(&format!("({left_out}) > ")).await?;
+            let menu = if *takes_words { &answers_only } else { &with_verdicts };
             match menu.pick(&line) {
-                _ if line.trim().is_empty() && question.may_be_left_out() => return Ok(Answered::LeftOut),
+                _ if line.trim().is_empty() && question.may_be_left_out() => return Ok(FormReply::LeftOut),
                 _ if line.trim().is_empty() => {}
-                Picked::Options(options) => return Ok(Answered::With(chosen(options))),
-                Picked::Text(text) => return Ok(Answered::With(written(text))),
-                Picked::Verdict(Verdict::Respond) => {
+                MenuChoice::Options(options) => return Ok(FormReply::With(options_answer(options))),
+                MenuChoice::Text(text) => return Ok(FormReply::With(text_answer(text))),
+                MenuChoice::Verdict(Verdict::Respond) => {
                     *takes_words = true;
                     terminal::note("Every line is an answer now, also a word for a verdict.");
                 }
-                Picked::Verdict(verdict) => {
+                MenuChoice::Verdict(verdict) => {
                     if self.is_meant(menu, verdict).await? {
-                        return Ok(Answered::Verdict(verdict));
+                        return Ok(FormReply::Verdict(verdict));
                     }
                 }
-                Picked::Unknown(why) => terminal::note(&why),
+                MenuChoice::Unknown(why) => terminal::note(&why),
             }
         }
     }
 
     /// Returns the parameters that the person has changed in their editor, or `None` if they decide nothing.
-    async fn parameters(&mut self, asked: &GateQuestion) -> Result<Option<JsonObject>, Stop> {
-        let Some(before) = draft(asked) else {
+    async fn edit_parameters(&mut self, asked: &GateQuestion) -> Result<Option<JsonObject>, Stop> {
+        let Some(before) = parameters_draft(asked) else {
             terminal::note("What is reviewed is too long to be edited here: use --answers FILE with its parameters.");
             return Ok(None);
         };
         let name = asked.approval.metadata.name.clone();
         // Parameters that did not count are edited further, and not from the beginning.
-        let sent = self.sent.take().filter(|(of, _)| *of == name && asked.refused.is_some());
+        let sent = self.sent.take().filter(|(approval, _)| *approval == name && asked.refused.is_some());
         let mut text = sent.map_or_else(|| before.clone(), |(_, text)| text);
         loop {
             let editing = Arc::clone(&self.editing).lock_owned().await;
@@ -279,10 +279,10 @@ impl Person {
                     return Ok(None);
                 }
             };
-            match object(&edited) {
+            match parse_object(&edited) {
                 Ok(parameters) => {
-                    let parameters = narrowed(asked.request(), &before, parameters);
-                    let difference = difference::lines(&without_comments(&before), &without_comments(&edited));
+                    let parameters = keep_changed(asked.request(), &before, parameters);
+                    let difference = difference::lines(&strip_comments(&before), &strip_comments(&edited));
                     terminal::note(&format!("Your change:\n{}", fenced(&difference, difference.len())));
                     if self.agrees("Send Modify with this change? [y/N] ").await? {
                         self.sent = Some((name, edited));
@@ -291,7 +291,7 @@ impl Person {
                 }
                 Err(why) => terminal::note(&format!("These are {}.", one_line(&why, 400))),
             }
-            if self.line("Edit them again? [Y/n] ").await?.trim().to_lowercase().starts_with('n') {
+            if self.read_line("Edit them again? [Y/n] ").await?.trim().to_lowercase().starts_with('n') {
                 return Ok(None);
             }
             text = edited;
@@ -299,28 +299,28 @@ impl Person {
     }
 
     /// Asks for a reason if the gate requires one or the verdict usually has one, and adds it to the decision.
-    async fn with_reason(&mut self, request: &ApprovalRequest, mut decision: Decision) -> Result<Decision, Stop> {
+    async fn ask_reason(&mut self, request: &ApprovalRequest, mut decision: Decision) -> Result<Decision, Stop> {
         let needed = request.require_reason == Some(true);
         if needed || matches!(decision.verdict, Verdict::Reject | Verdict::Abort) {
             let asks = if needed { "Why? > " } else { "Why? (empty for no reason) > " };
-            decision.reason = Some(self.line(asks).await?).filter(|line| !line.trim().is_empty());
+            decision.reason = Some(self.read_line(asks).await?).filter(|line| !line.trim().is_empty());
         }
         Ok(decision)
     }
 
     /// Reads a text of several lines.
-    async fn text(&mut self, asks: &str) -> Result<String, Stop> {
+    async fn read_text(&mut self, asks: &str) -> Result<String, Stop> {
         terminal::note(&format!("{asks}; a line with only `{END}` ends it:"));
         let mut lines: Vec<String> = Vec::new();
         loop {
-            match self.line("").await? {
+            match self.read_line("").await? {
                 line if line == END => return Ok(lines.join("\n")),
                 line => lines.push(line),
             }
         }
     }
 
-    async fn line(&mut self, asks: &str) -> Result<String, Stop> {
+    async fn read_line(&mut self, asks: &str) -> Result<String, Stop> {
         terminal::prompt(asks)?;
         let line = self.lines.next().await?;
         if line.is_none() {
@@ -332,35 +332,35 @@ impl Person {
 }
 
 /// Returns only the changed parameters if the gate keeps the others as they are; otherwise all of them.
-fn narrowed(request: &ApprovalRequest, before: &str, edited: JsonObject) -> JsonObject {
+fn keep_changed(request: &ApprovalRequest, before: &str, edited: JsonObject) -> JsonObject {
     let schema = parameters::schema(request, Verdict::Modify);
-    match (schema, object(before)) {
+    match (schema, parse_object(before)) {
         (Some(schema), Ok(before)) => JsonObject(changed_only(&schema, &before.0, edited.0)),
         _ => edited,
     }
 }
 
 /// Returns the text without the lines of comments above it.
-fn without_comments(text: &str) -> String {
+fn strip_comments(text: &str) -> String {
     text.lines().skip_while(|line| line.starts_with('#')).map(|line| format!("{line}\n")).collect()
 }
 
-fn chosen(options: Vec<String>) -> Answer {
+fn options_answer(options: Vec<String>) -> Answer {
     Answer { options, text: None }
 }
 
-fn written(text: String) -> Answer {
+fn text_answer(text: String) -> Answer {
     Answer { options: Vec::new(), text: Some(text) }
 }
 
-fn respond(request: &ApprovalRequest, answer: Answer) -> Decision {
+fn respond_decision(request: &ApprovalRequest, answer: Answer) -> Decision {
     let id = questions(request).first().map_or(Question::PLAIN, |question| &question.id).to_owned();
     Decision { answers: Some(FormAnswers::from([(id, answer)])), ..Decision::new(Verdict::Respond) }
 }
 
 /// Returns the text in which Modify starts to edit: the reviewed response as YAML, below a comment on the expected
-/// value. Returns none if the request has only a part of that response.
-fn draft(asked: &GateQuestion) -> Option<String> {
+/// value. Returns `None` if the request has only a part of that response.
+fn parameters_draft(asked: &GateQuestion) -> Option<String> {
     let request = asked.request();
     let mut text = String::from("# The value to continue with. Leave it unchanged to decide nothing.\n");
     let schema = request.parameters.as_ref().and_then(|schemas| schemas.0.get(Verdict::Modify.name()));

@@ -15,7 +15,7 @@ use crate::exit::Exit;
 ///
 /// # Errors
 /// A command is not confirmed, or its program is missing.
-pub fn confirmed(
+pub fn confirm_commands(
     spec: &WorkflowSpec,
     sessions: &Sessions,
     digests: &[String],
@@ -31,7 +31,7 @@ pub fn confirmed(
             sessions.confirm(digest).map_err(failure)?;
             continue;
         }
-        terminal::note(&shown(command));
+        terminal::note(&render_command(command));
         let server = one_line(command.server(), 63);
         if !(asks && terminal::can_ask()) {
             let remedy = quoted(&["--allow-commands", "--confirm-command", digest.as_str()]);
@@ -53,7 +53,7 @@ pub fn confirmed(
 
 /// Renders a command for its confirmation: each argument on a line of its own, whole, and with hidden characters
 /// escaped.
-fn shown(command: &WorkflowCommand) -> String {
+fn render_command(command: &WorkflowCommand) -> String {
     let mut text = format!(
         "The server {} is a command. It runs on this machine with your rights:\n",
         one_line(command.server(), 63)

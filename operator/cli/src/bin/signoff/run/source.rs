@@ -15,11 +15,13 @@ use signoff_expr::{json::read, nearest::did_you_mean, number};
 use signoff_manifest::{Problem, check, report, source::documents};
 use signoff_strands::{self as strands, read_any};
 
-use super::shown;
-use crate::{exit::Exit, texts};
+use crate::{
+    exit::Exit,
+    texts::{self, display_path},
+};
 
 /// A valid Workflow, ready to run.
-pub struct Read {
+pub struct ReadWorkflow {
     /// The Workflow; its inputs have their values.
     pub workflow: Workflow,
     /// The warnings that were shown with their lines of the file, as `FIELD: MESSAGE`.
@@ -30,22 +32,22 @@ pub struct Read {
 ///
 /// # Errors
 /// The file has problems, which are printed, or a value fits no input.
-pub fn workflow(
+pub fn read_workflow(
     file: &Path,
     user: &str,
     settings: &Settings,
     vars: &[(String, String)],
     vars_file: Option<&Path>,
-) -> anyhow::Result<Read> {
-    let texts::Text { name, text, .. } = texts::one(file).map_err(|why| Exit::Usage.because(why))?;
-    let told = |problems: &[Problem]| problems.iter().for_each(|p| terminal::note(&report::shown(&name, &text, p)));
+) -> anyhow::Result<ReadWorkflow> {
+    let texts::Text { name, text, .. } = texts::read_one(file).map_err(|why| Exit::Usage.because(why))?;
+    let print_problems = |problems: &[Problem]| problems.iter().for_each(|p| terminal::note(&report::shown(&name, &text, p)));
     let read = read_any(&text, user, settings).map_err(|problems| {
-        told(&problems);
+        print_problems(&problems);
         Exit::Invalid.because(format!("{name} cannot be run: {}", report::counted(&problems)))
     })?;
     // The values of inputs follow below. An input without a value is a problem only after that.
     let warnings: Vec<_> = read.warnings.into_iter().filter(|problem| problem.reason != "InputRequired").collect();
-    told(&warnings);
+    print_problems(&warnings);
     let warned = warnings.iter().map(|problem| format!("{}: {}", problem.field, problem.message)).collect();
     read.notes.iter().for_each(|note| terminal::note(&note.to_string()));
     if read.notes.iter().any(|note| note.weight == strands::NoteLevel::Unsupported) {
@@ -56,9 +58,9 @@ pub fn workflow(
         terminal::note(&format!("warning: {policy} is not applied: a local run has no approval policies; its gates and limits hold on a cluster"));
     });
     let mut workflow = *read.workflow;
-    let from_file = vars_file.map(values).transpose()?.unwrap_or_default();
-    give(&mut workflow.spec.inputs, vars, from_file).map_err(|why| Exit::Invalid.because(why))?;
-    Ok(Read { workflow, warned })
+    let from_file = vars_file.map(read_values).transpose()?.unwrap_or_default();
+    set_inputs(&mut workflow.spec.inputs, vars, from_file).map_err(|why| Exit::Invalid.because(why))?;
+    Ok(ReadWorkflow { workflow, warned })
 }
 
 /// Returns the approval policies in a text, by kind and name.
@@ -69,20 +71,20 @@ fn policies(text: &str) -> impl Iterator<Item = String> {
     titles.filter(is_policy).map(|title| one_line(&title, 300))
 }
 
-fn give(inputs: &mut [Input], vars: &[(String, String)], from_file: Map<String, Value>) -> Result<(), String> {
+fn set_inputs(inputs: &mut [Input], vars: &[(String, String)], from_file: Map<String, Value>) -> Result<(), String> {
     for (name, value) in from_file {
-        find(inputs, &name)?.value = Some(Json(value));
+        find_input(inputs, &name)?.value = Some(Json(value));
     }
     for (name, text) in vars {
-        let input = find(inputs, name)?;
-        input.value = Some(Json(typed(input, text)?));
+        let input = find_input(inputs, name)?;
+        input.value = Some(Json(parse_value(input, text)?));
     }
     Ok(())
 }
 
-fn values(file: &Path) -> anyhow::Result<Map<String, Value>> {
-    let name = shown(file);
-    let text = texts::of_file(file).map_err(|why| Exit::Usage.because(format!("{name}: {why}")))?;
+fn read_values(file: &Path) -> anyhow::Result<Map<String, Value>> {
+    let name = display_path(file);
+    let text = texts::read_file(file).map_err(|why| Exit::Usage.because(format!("{name}: {why}")))?;
     match documents(&text).as_slice() {
         [Ok(node)] => match node.to_json() {
             Value::Object(values) => Ok(values),
@@ -96,7 +98,7 @@ fn values(file: &Path) -> anyhow::Result<Map<String, Value>> {
     }
 }
 
-fn find<'i>(inputs: &'i mut [Input], name: &str) -> Result<&'i mut Input, String> {
+fn find_input<'i>(inputs: &'i mut [Input], name: &str) -> Result<&'i mut Input, String> {
     let names: Vec<&str> = inputs.iter().map(|input| input.name.as_str()).collect();
     let hint = did_you_mean(name, names.iter().copied());
     let known =
@@ -106,7 +108,7 @@ fn find<'i>(inputs: &'i mut [Input], name: &str) -> Result<&'i mut Input, String
 }
 
 /// Parses a text as a value of the type that its input declares.
-fn typed(input: &Input, text: &str) -> Result<Value, String> {
+fn parse_value(input: &Input, text: &str) -> Result<Value, String> {
     let kind = input.type_.unwrap_or_default();
     if kind == InputType::String {
         return Ok(text.into());
@@ -144,38 +146,38 @@ mod tests {
         .unwrap()
     }
 
-    fn given(vars: &[(&str, &str)]) -> Result<Vec<Option<Value>>, String> {
+    fn values_of(vars: &[(&str, &str)]) -> Result<Vec<Option<Value>>, String> {
         let mut inputs = inputs();
         let vars: Vec<_> = vars.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-        give(&mut inputs, &vars, Map::new())?;
+        set_inputs(&mut inputs, &vars, Map::new())?;
         Ok(inputs.into_iter().map(|input| input.value.map(|value| value.0)).collect())
     }
 
     #[test]
     fn a_value_is_read_as_its_input_declares() {
-        let given = given(&[("who", "5"), ("n", "5"), ("on", "true"), ("list", "[1, \"a\"]")]).unwrap();
-        assert_eq!(given, [Some(json!("5")), Some(json!(5)), Some(json!(true)), Some(json!([1, "a"]))]);
+        let values = values_of(&[("who", "5"), ("n", "5"), ("on", "true"), ("list", "[1, \"a\"]")]).unwrap();
+        assert_eq!(values, [Some(json!("5")), Some(json!(5)), Some(json!(true)), Some(json!([1, "a"]))]);
     }
 
     #[test]
     fn a_number_that_no_double_holds_is_refused_with_its_pointer() {
         let beyond = "beyond ±2^53, where JSON readers round differently; write it as a text";
-        assert_eq!(given(&[("n", "1234567890123456789")]).unwrap_err(), format!("input n: the number is {beyond}"));
-        assert_eq!(given(&[("n", "1e400")]).unwrap_err(), format!("input n: the number is {beyond}"));
-        let list = given(&[("list", r#"[{"id": 123456789012345678901234567890}]"#)]);
+        assert_eq!(values_of(&[("n", "1234567890123456789")]).unwrap_err(), format!("input n: the number is {beyond}"));
+        assert_eq!(values_of(&[("n", "1e400")]).unwrap_err(), format!("input n: the number is {beyond}"));
+        let list = values_of(&[("list", r#"[{"id": 123456789012345678901234567890}]"#)]);
         assert_eq!(list.unwrap_err(), format!("input list: the number at /0/id is {beyond}"));
         assert_eq!(
-            given(&[("n", "1e3"), ("who", "1234567890123456789")]).unwrap()[0],
+            values_of(&[("n", "1e3"), ("who", "1234567890123456789")]).unwrap()[0],
             Some(json!("1234567890123456789"))
         );
     }
 
     #[test]
     fn a_value_that_fits_no_input_is_refused_with_what_would() {
-        assert_eq!(given(&[("n", "five")]).unwrap_err(), "input n is an integer, and five is not");
-        assert_eq!(given(&[("on", "yes")]).unwrap_err(), "input on is true or false, and yes is not");
+        assert_eq!(values_of(&[("n", "five")]).unwrap_err(), "input n is an integer, and five is not");
+        assert_eq!(values_of(&[("on", "yes")]).unwrap_err(), "input on is true or false, and yes is not");
         assert_eq!(
-            given(&[("wo", "x")]).unwrap_err(),
+            values_of(&[("wo", "x")]).unwrap_err(),
             "the Workflow has no input wo: it declares who, n, on, list; did you mean who?"
         );
     }
@@ -186,10 +188,10 @@ mod tests {
         let file = folder.path().join("vars.yaml");
         fs::write(&file, "who: Ann\nn: 7\n").unwrap();
         let mut all = inputs();
-        give(&mut all, &[("n".to_owned(), "8".to_owned())], values(&file).unwrap()).unwrap();
+        set_inputs(&mut all, &[("n".to_owned(), "8".to_owned())], read_values(&file).unwrap()).unwrap();
         assert_eq!(all[0].value, Some(Json(json!("Ann"))));
         assert_eq!(all[1].value, Some(Json(json!(8))));
         fs::write(&file, "[]").unwrap();
-        assert!(values(&file).unwrap_err().to_string().contains("not a map"));
+        assert!(read_values(&file).unwrap_err().to_string().contains("not a map"));
     }
 }

@@ -16,7 +16,7 @@ use signoff_engine::approval::DEADLINE_PASSED;
 use signoff_expr::nearest::did_you_mean;
 use signoff_local::{Event, GateQuestion, Handler, barred};
 use signoff_review::quorum;
-use tokio::sync::Mutex as Turns;
+use tokio::sync::Mutex as AsyncMutex;
 
 use crate::answer::{
     Answers,
@@ -31,7 +31,7 @@ pub struct TerminalHandler {
     /// The user in whose name gates are decided.
     decider: String,
     state: Mutex<State>,
-    person: Option<Turns<Person>>,
+    person: Option<AsyncMutex<Person>>,
 }
 
 #[derive(Default)]
@@ -54,7 +54,7 @@ impl TerminalHandler {
         Arc::new(Self {
             decider: decider.to_owned(),
             state,
-            person: person.map(|editing| Turns::new(Person::new(editing))),
+            person: person.map(|editing| AsyncMutex::new(Person::new(editing))),
         })
     }
 
@@ -88,7 +88,7 @@ impl TerminalHandler {
     }
 
     /// Takes an answer given in advance, and returns its decision.
-    fn given(&self, asked: &GateQuestion) -> Option<Decision> {
+    fn take_given(&self, asked: &GateQuestion) -> Option<Decision> {
         let (given, file) = {
             let mut state = self.state();
             let take =
@@ -100,13 +100,14 @@ impl TerminalHandler {
         match given.decision(asked.request()) {
             Ok(decision) => Some(decision),
             Err(why) => {
-                self.refused(&asked.approval, file.as_deref(), &why);
+                self.note_refused(&asked.approval, file.as_deref(), &why);
                 None
             }
         }
     }
 
-    fn refused(&self, approval: &Approval, file: Option<&str>, why: &str) {
+    /// Prints why an answer given in advance does not count.
+    fn note_refused(&self, approval: &Approval, file: Option<&str>, why: &str) {
         self.state().refused = true;
         let file = file.map_or_else(String::new, |file| format!("{file}: "));
         let gate = one_line(&approval.spec.request.gate.path, 512);
@@ -126,9 +127,9 @@ impl Handler for TerminalHandler {
             && let Some(why) = asked.refused.take()
         {
             // The refused answer was given in advance, so the person at the terminal has not seen the gate yet.
-            self.refused(&asked.approval, file.as_deref(), &why);
+            self.note_refused(&asked.approval, file.as_deref(), &why);
         } else if asked.refused.is_none()
-            && let Some(decision) = self.given(&asked)
+            && let Some(decision) = self.take_given(&asked)
         {
             return Some(decision);
         }
@@ -162,8 +163,8 @@ impl Handler for TerminalHandler {
 
     fn happened(&self, event: &Event<'_>) {
         match event {
-            Event::Began(record) => terminal::note(&format!("{}: begins", name(record))),
-            Event::StepEnded(record) if record.kind != StepKind::Hitl => terminal::note(&ended(record)),
+            Event::Began(record) => terminal::note(&format!("{}: begins", step_name(record))),
+            Event::StepEnded(record) if record.kind != StepKind::Hitl => terminal::note(&end_line(record)),
             Event::Asks(approval) => {
                 let gate = one_line(&approval.spec.request.gate.path, 512);
                 terminal::note(&format!("{gate}: asks {}", one_line(&approval.spec.request.prompt, 200)));
@@ -190,21 +191,21 @@ impl Handler for TerminalHandler {
     }
 }
 
-fn name(record: &StepRecord) -> String {
+fn step_name(record: &StepRecord) -> String {
     let attempt = if record.attempt > 1 { format!(" (attempt {})", record.attempt) } else { String::new() };
     format!("{}{attempt}", one_line(&record.path, 512))
 }
 
-fn ended(record: &StepRecord) -> String {
+fn end_line(record: &StepRecord) -> String {
     let took = record.finished_at.map(|at| at.since(record.at).as_secs_f64()).unwrap_or_default();
     let time = if took >= 0.1 { format!(" in {took:.1}s") } else { String::new() };
     match (&record.error, record.phase) {
         (Some(error), phase) => {
-            format!("{}: {}: {}", name(record), phase.name().to_lowercase(), one_line(&error.message, 1000))
+            format!("{}: {}: {}", step_name(record), phase.name().to_lowercase(), one_line(&error.message, 1000))
         }
-        (None, StepPhase::Skipped) => format!("{}: skipped", name(record)),
+        (None, StepPhase::Skipped) => format!("{}: skipped", step_name(record)),
         // A turn that calls tools does not end its step.
-        (None, _) if record.calls_tools() => format!("{}: calls tools{time}", name(record)),
-        (None, _) => format!("{}: done{time}", name(record)),
+        (None, _) if record.calls_tools() => format!("{}: calls tools{time}", step_name(record)),
+        (None, _) => format!("{}: done{time}", step_name(record)),
     }
 }

@@ -27,14 +27,14 @@ pub(super) struct ListedServer {
 }
 
 /// Returns the tools of the servers. Prints an error for a server that cannot be asked, and leaves the server out.
-pub(super) async fn listed(options: &Tools, target: &ToolTarget) -> anyhow::Result<Vec<ListedServer>> {
+pub(super) async fn list_servers(options: &Tools, target: &ToolTarget) -> anyhow::Result<Vec<ListedServer>> {
     let addresses = AddressSettings::default().with_loopback();
     let client = McpClient::new(HttpClient::new(HttpSettings { addresses, ..HttpSettings::default() })?);
     let secrets = options.secrets_dir.as_ref().map_or_else(LocalSecrets::default, LocalSecrets::in_folder);
     let mut listed = Vec::new();
     for server in &target.servers {
-        let (asked, place) = addressed(server, &target.secrets, &secrets).await?;
-        terminal::progress(&format!("asking {place} for its tools..."));
+        let (asked, host) = address_server(server, &target.secrets, &secrets).await?;
+        terminal::progress(&format!("asking {host} for its tools..."));
         match client.list(&asked, options.timeout).await {
             Ok((catalogue, protocol)) => {
                 listed.push(ListedServer { server: server.clone(), protocol: protocol.version(), catalogue });
@@ -47,7 +47,7 @@ pub(super) async fn listed(options: &Tools, target: &ToolTarget) -> anyhow::Resu
 }
 
 /// Returns a server with its key, as the client needs it, and its host for messages.
-async fn addressed(
+async fn address_server(
     server: &Server,
     entries: &[SecretEntry],
     secrets: &LocalSecrets,
@@ -66,7 +66,7 @@ async fn addressed(
         }
         None => None,
     };
-    let place = host_and_port(&url);
+    let host = host_and_port(&url);
     let address = ServerAddress::Url(address);
-    Ok((ToolServer { namespace: NAMESPACE.to_owned(), name, address, key }, place))
+    Ok((ToolServer { namespace: NAMESPACE.to_owned(), name, address, key }, host))
 }

@@ -20,26 +20,26 @@ const SHOWN: usize = 120;
 /// The most characters of a note.
 const NOTE: usize = 600;
 
-/// Prints the tools of the servers. `is_meant`: whether a tool is shown, by the server's own name for it.
+/// Prints the tools of the servers. `is_selected`: whether a tool is shown, by the server's own name for it.
 pub(super) fn print(
     format: Format,
     listed: &[ListedServer],
     workflow: Option<&Workflow>,
-    is_meant: impl Fn(&str) -> bool,
+    is_selected: impl Fn(&str) -> bool,
 ) -> anyhow::Result<()> {
-    let all: Catalogues = listed.iter().map(|one| (one.server.name.clone(), one.catalogue.clone())).collect();
-    let flow = workflow.map(|workflow| flow(workflow, &all));
+    let all: Catalogues = listed.iter().map(|listed| (listed.server.name.clone(), listed.catalogue.clone())).collect();
+    let flow = workflow.map(|workflow| server_flow(workflow, &all));
     // A server that could not be asked has its own note already.
     let missing = workflow.map(|workflow| server_tools::missing(&workflow.spec, &all)).unwrap_or_default();
     let page = match format {
         Format::Json => {
-            let servers: Vec<Value> = listed.iter().map(|one| object(one, &is_meant)).collect();
+            let servers: Vec<Value> = listed.iter().map(|listed| render_object(listed, &is_selected)).collect();
             let agents = flow.map(|flow| flow.agents);
             sanitize::json(&json!({"servers": servers, "agents": agents, "missing": missing}))?
         }
         Format::Text => {
             missing.iter().for_each(|note| terminal::note(&format!("warning: {}", one_line(note, NOTE))));
-            let servers: Vec<String> = listed.iter().map(|one| text(one, &is_meant)).collect();
+            let servers: Vec<String> = listed.iter().map(|listed| render_text(listed, &is_selected)).collect();
             servers.join("\n") + &flow.map(|flow| flow.tools_to_text()).unwrap_or_default()
         }
     };
@@ -47,7 +47,7 @@ pub(super) fn print(
 }
 
 /// Returns the flow of a Workflow, in which agents keep only the tools of the listed servers.
-fn flow(workflow: &Workflow, all: &Catalogues) -> Flow {
+fn server_flow(workflow: &Workflow, all: &Catalogues) -> Flow {
     let mut flow = Flow::with_catalogues(workflow, all);
     let is_of_server = |name: &str| name.split_once('.').is_some_and(|(server, _)| all.contains_key(server));
     for agent in &mut flow.agents {
@@ -57,22 +57,22 @@ fn flow(workflow: &Workflow, all: &Catalogues) -> Flow {
     flow
 }
 
-/// Returns the tools of a server that the run has and that `is_meant` selects.
-fn shown<'l>(one: &'l ListedServer, is_meant: &impl Fn(&str) -> bool) -> Vec<&'l ServerTool> {
-    let is_shown = |tool: &&ServerTool| one.server.has(tool.name()) && is_meant(tool.name());
-    one.catalogue.tools().iter().filter(is_shown).collect()
+/// Returns the tools of a server that the run has and that `is_selected` selects.
+fn selected_tools<'l>(listed: &'l ListedServer, is_selected: &impl Fn(&str) -> bool) -> Vec<&'l ServerTool> {
+    let is_shown = |tool: &&ServerTool| listed.server.has(tool.name()) && is_selected(tool.name());
+    listed.catalogue.tools().iter().filter(is_shown).collect()
 }
 
-fn text(one: &ListedServer, is_meant: &impl Fn(&str) -> bool) -> String {
-    let ListedServer { server, protocol, catalogue } = one;
+fn render_text(listed: &ListedServer, is_selected: &impl Fn(&str) -> bool) -> String {
+    let ListedServer { server, protocol, catalogue } = listed;
     let url = one_line(server.url.as_deref().unwrap_or_default(), 512);
     let mut text = format!("Server {} ({url}), protocol {protocol}\n", one_line(&server.name, 63));
-    let tools = shown(one, is_meant);
+    let tools = selected_tools(listed, is_selected);
     let row = |tool: &&ServerTool| {
         vec![
             one_line(tool.name(), SHOWN),
-            hinted(tool).to_owned(),
-            bytes(tool).to_string(),
+            hints(tool).to_owned(),
+            definition_bytes(tool).to_string(),
             PinState::of(server, tool).name().to_owned(),
             tool.digest().to_string(),
         ]
@@ -92,28 +92,28 @@ fn text(one: &ListedServer, is_meant: &impl Fn(&str) -> bool) -> String {
     text
 }
 
-fn object(one: &ListedServer, is_meant: &impl Fn(&str) -> bool) -> Value {
-    let ListedServer { server, protocol, catalogue } = one;
+fn render_object(listed: &ListedServer, is_selected: &impl Fn(&str) -> bool) -> Value {
+    let ListedServer { server, protocol, catalogue } = listed;
     let tool = |tool: &ServerTool| {
         json!({
-            "name": tool.name(), "hints": hinted(tool), "bytes": bytes(tool),
+            "name": tool.name(), "hints": hints(tool), "bytes": definition_bytes(tool),
             "pin": PinState::of(server, tool).name(), "definition": tool.digest(),
         })
     };
     json!({
         "server": server.name, "url": server.url, "protocol": protocol,
-        "tools": shown(one, is_meant).into_iter().map(tool).collect::<Vec<_>>(),
+        "tools": selected_tools(listed, is_selected).into_iter().map(tool).collect::<Vec<_>>(),
         "notOffered": server_tools::left_out(&server.name, catalogue),
         "changedPins": server_tools::changed_pins(server, catalogue),
     })
 }
 
 /// Returns the effects of a tool by the hints of its server.
-fn hinted(tool: &ServerTool) -> &'static str {
+fn hints(tool: &ServerTool) -> &'static str {
     tool.hinted_effects().map_or("unknown", Effects::name)
 }
 
 /// Returns the size of a tool's definition in bytes.
-fn bytes(tool: &ServerTool) -> usize {
+fn definition_bytes(tool: &ServerTool) -> usize {
     canonical(tool.definition()).map_or(0, |bytes| bytes.len())
 }

@@ -13,28 +13,28 @@ use super::list::ListedServer;
 use crate::{exit::Exit, import, texts};
 
 /// Saves catalogues as `signoff plan --catalogue` reads them.
-pub(super) fn catalogues(file: &Path, force: bool, all: &Catalogues) -> anyhow::Result<()> {
+pub(super) fn save_catalogues(file: &Path, force: bool, all: &Catalogues) -> anyhow::Result<()> {
     import::write(file, force, &sanitize::json(all)?)?;
-    terminal::note(&format!("the catalogues are saved in {}", texts::shown(file)));
+    terminal::note(&format!("the catalogues are saved in {}", texts::display_path(file)));
     Ok(())
 }
 
 /// Writes the digests of the definitions into the pins of their servers, for the tools that the run has and that
-/// `is_meant` selects.
-pub(super) fn pins(
+/// `is_selected` selects.
+pub(super) fn save_pins(
     file: &Path,
     text: &str,
     listed: &[ListedServer],
-    is_meant: impl Fn(&str) -> bool,
+    is_selected: impl Fn(&str) -> bool,
 ) -> anyhow::Result<()> {
     if listed.is_empty() {
         return Ok(());
     }
-    let name = texts::shown(file);
+    let name = texts::display_path(file);
     let failed = |why: &str| Exit::Output.because(format!("{name}: {}", one_line(why, 1000)));
     let (mut edited, mut pinned) = (text.to_owned(), Vec::new());
     for ListedServer { server, catalogue, .. } in listed {
-        let tools = catalogue.tools().iter().filter(|tool| server.has(tool.name()) && is_meant(tool.name()));
+        let tools = catalogue.tools().iter().filter(|tool| server.has(tool.name()) && is_selected(tool.name()));
         let pins: Vec<_> =
             tools.map(|tool| ToolPin { tool: tool.name().to_owned(), definition: tool.digest().clone() }).collect();
         if pins.is_empty() {
