@@ -42,13 +42,13 @@ pub fn admit(approval: &Approval, user: &str, decision: &Decision, now: Moment) 
 /// of the gate, and need not be among its approvers, because a local run does not authenticate user names.
 #[must_use]
 pub fn barred(approval: &Approval, user: &str) -> Option<String> {
-    let groups = groups(&approval.spec.request);
+    let groups = all_groups(&approval.spec.request);
     let why = eligibility::voter_problem(approval, &Voter::new(user, &groups)).filter(|why| !why.is_about_lists())?;
     Some(why.to_string())
 }
 
-/// Every group that some quorum of a gate counts: whoever decides locally is taken to be in all of them.
-pub(super) fn groups(request: &ApprovalRequest) -> Vec<String> {
+/// Returns every group that a quorum of the gate counts. A local user is in all of these groups.
+pub(super) fn all_groups(request: &ApprovalRequest) -> Vec<String> {
     let approvers = request.quorums.iter().flat_map(|quorum| &quorum.approvers);
     let listed = approvers.filter(|subject| subject.kind == SubjectKind::Group).map(|subject| subject.name.clone());
     let required = request.quorums.iter().flat_map(|quorum| &quorum.required_from).map(|from| from.group.clone());
@@ -81,12 +81,12 @@ mod tests {
     }
 
     /// Returns the refusal of dana's decision, by its admission or by its tally.
-    fn why(approval: &Approval, decision: &Decision) -> String {
+    fn refusal_of(approval: &Approval, decision: &Decision) -> String {
         if let Err(why) = admit(approval, "dana", decision, now()) {
             return why;
         }
         let mut decided = approval.clone();
-        let groups = groups(&approval.spec.request);
+        let groups = all_groups(&approval.spec.request);
         decided.spec.decisions.insert("dana".into(), Decision { groups, ..decision.clone() });
         let now = Now::new(now(), approval.guard_epoch().to_owned());
         let status = tally(&decided, OwnerState::Live, &now).status;
@@ -94,59 +94,59 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_allowed_is_refused_with_what_is() {
+    fn a_verdict_that_is_not_allowed_is_refused_with_the_allowed_ones() {
         let approval = gate(&[Verdict::Approve, Verdict::Reject]);
-        assert_eq!(why(&approval, &Decision::new(Verdict::Approve)), "");
+        assert_eq!(refusal_of(&approval, &Decision::new(Verdict::Approve)), "");
         assert_eq!(
-            why(&approval, &Decision::new(Verdict::Abort)),
+            refusal_of(&approval, &Decision::new(Verdict::Abort)),
             "Abort is not allowed here: use one of Approve, Reject"
         );
     }
 
     #[test]
-    fn whoever_asked_may_not_decide_where_the_gate_says_so() {
+    fn the_requester_cannot_decide_if_the_gate_excludes_requesters() {
         let mut approval = gate(&[Verdict::Approve]);
         approval.spec.request.quorums[0].exclude_requester = Some(true);
-        assert!(why(&approval, &Decision::new(Verdict::Approve)).contains("dana is the requester"));
+        assert!(refusal_of(&approval, &Decision::new(Verdict::Approve)).contains("dana is the requester"));
         assert_eq!(admit(&approval, "erin", &Decision::new(Verdict::Approve), now()), Ok(()));
     }
 
     #[test]
-    fn nobody_decides_twice_or_after_the_end() {
+    fn a_user_cannot_decide_twice_or_after_the_end() {
         let mut approval = gate(&[Verdict::Approve]);
         approval.spec.decisions.insert("dana".into(), Decision::new(Verdict::Approve));
-        assert!(why(&approval, &Decision::new(Verdict::Approve)).contains("already"));
+        assert!(refusal_of(&approval, &Decision::new(Verdict::Approve)).contains("already"));
         approval.spec.decisions.clear();
         approval.spec.request.closes_at = Some(now());
-        assert_eq!(why(&approval, &Decision::new(Verdict::Approve)), "");
+        assert_eq!(refusal_of(&approval, &Decision::new(Verdict::Approve)), "");
         let late = now().after(std::time::Duration::from_secs(1));
         assert!(admit(&approval, "dana", &Decision::new(Verdict::Approve), late).unwrap_err().contains("closed"));
         approval.status.get_or_insert_default().phase = ApprovalPhase::Rejected;
-        assert!(why(&approval, &Decision::new(Verdict::Approve)).contains("decided already"));
+        assert!(refusal_of(&approval, &Decision::new(Verdict::Approve)).contains("decided already"));
     }
 
     #[test]
-    fn what_belongs_to_another_verdict_is_refused_and_not_dropped() {
+    fn a_payload_of_another_verdict_is_refused() {
         let approval = gate(&Verdict::ALL);
         let reason = |text: &str| Decision { reason: Some(text.into()), ..Decision::new(Verdict::Reject) };
-        assert_eq!(why(&approval, &reason("because")), "");
-        assert!(why(&approval, &reason(&"x".repeat(2049))).contains("2048"));
+        assert_eq!(refusal_of(&approval, &reason("because")), "");
+        assert!(refusal_of(&approval, &reason(&"x".repeat(2049))).contains("2048"));
         let guided = Decision { guidance: Some("shorter".into()), ..Decision::new(Verdict::Approve) };
-        assert_eq!(why(&approval, &guided), "Defer needs guidance; other verdicts must not have it");
-        assert!(why(&approval, &Decision::new(Verdict::Defer)).contains("needs guidance"));
+        assert_eq!(refusal_of(&approval, &guided), "Defer needs guidance; other verdicts must not have it");
+        assert!(refusal_of(&approval, &Decision::new(Verdict::Defer)).contains("needs guidance"));
         let mut deep = serde_json::json!(1);
         for _ in 0..Decision::MAX_LEVELS {
             deep = serde_json::json!([deep]);
         }
         let fields = serde_json::Map::from_iter([("response".to_owned(), deep)]);
         let modify = Decision { parameters: Some(JsonObject(fields)), ..Decision::new(Verdict::Modify) };
-        assert!(why(&approval, &modify).contains("five levels"));
+        assert!(refusal_of(&approval, &modify).contains("five levels"));
     }
 
     #[test]
-    fn a_gate_that_wants_reasons_gets_one() {
+    fn a_decision_without_a_required_reason_is_refused() {
         let mut approval = gate(&[Verdict::Approve]);
         approval.spec.request.require_reason = Some(true);
-        assert!(why(&approval, &Decision::new(Verdict::Approve)).contains("requires a reason"));
+        assert!(refusal_of(&approval, &Decision::new(Verdict::Approve)).contains("requires a reason"));
     }
 }

@@ -15,8 +15,8 @@ pub(crate) fn write(file: &Path, bytes: &[u8]) -> io::Result<()> {
     let folder = file.parent().ok_or_else(|| io::Error::other("the path has no parent folder"))?;
     fs::create_dir_all(folder)?;
     #[cfg(test)]
-    full_disk::spend()?;
-    let (part, mut open) = part(folder)?;
+    full_disk::count_write()?;
+    let (part, mut open) = create_part(folder)?;
     let written = (|| {
         open.write_all(bytes)?;
         open.sync_all()?;
@@ -33,7 +33,7 @@ pub(crate) fn write(file: &Path, bytes: &[u8]) -> io::Result<()> {
 
 /// Creates a temporary file that no other writer has, running or crashed. A process id would not make it unique,
 /// because in a container it is always 1.
-fn part(folder: &Path) -> io::Result<(PathBuf, fs::File)> {
+fn create_part(folder: &Path) -> io::Result<(PathBuf, fs::File)> {
     loop {
         let part = folder.join(format!(".{:016x}.part", fastrand::u64(..)));
         match fs::OpenOptions::new().write(true).create_new(true).open(&part) {
@@ -53,11 +53,11 @@ pub(crate) mod full_disk {
         static LEFT: Cell<usize> = const { Cell::new(usize::MAX) };
     }
 
-    pub(crate) fn after(writes: usize) {
+    pub(crate) fn fill_after(writes: usize) {
         LEFT.set(writes);
     }
 
-    pub(super) fn spend() -> io::Result<()> {
+    pub(super) fn count_write() -> io::Result<()> {
         let left = LEFT.get().checked_sub(1).ok_or(io::ErrorKind::StorageFull)?;
         LEFT.set(left);
         Ok(())
@@ -70,11 +70,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_another_writer_left_is_neither_in_the_way_nor_removed() {
+    fn the_temporary_file_of_another_writer_is_kept() {
         let folder = tempfile::tempdir().unwrap();
         // Two processes with the same id and the same random numbers.
         fastrand::seed(7);
-        let (left, _) = part(folder.path()).unwrap();
+        let (left, _) = create_part(folder.path()).unwrap();
         fs::write(&left, "left").unwrap();
         fastrand::seed(7);
         write(&folder.path().join("file"), b"whole").unwrap();

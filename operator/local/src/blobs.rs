@@ -26,13 +26,13 @@ impl FolderBlobs {
         Self { root: root.into() }
     }
 
-    /// Returns the path of a blob. It is built from checked segments only, so it is always inside of `root`.
-    fn file(&self, owner: &Owner, digest: &str) -> Result<PathBuf, BlobError> {
+    /// Returns the path of a blob. The path has only checked segments, so it is always inside of `root`.
+    fn blob_path(&self, owner: &Owner, digest: &str) -> Result<PathBuf, BlobError> {
         let hex = digest
             .strip_prefix("sha256:")
             .filter(|hex| hex.len() == 64 && hex.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f')));
         let hex = hex.ok_or_else(|| BlobError::NotADigest(digest.chars().take(80).collect()))?;
-        Ok(self.root.join(segment(&owner.namespace)?).join(segment(&owner.uid)?).join(hex))
+        Ok(self.root.join(check_segment(&owner.namespace)?).join(check_segment(&owner.uid)?).join(hex))
     }
 }
 
@@ -40,14 +40,14 @@ impl FolderBlobs {
 impl BlobStore for FolderBlobs {
     async fn put(&self, owner: &Owner, digest: &str, bytes: Bytes) -> Result<Option<String>, BlobError> {
         verify(owner, digest, &bytes)?;
-        let file = self.file(owner, digest)?;
-        aside(digest, move || atomic_file::write(&file, &bytes)).await?;
+        let file = self.blob_path(owner, digest)?;
+        run_blocking(digest, move || atomic_file::write(&file, &bytes)).await?;
         Ok(None)
     }
 
     async fn get(&self, owner: &Owner, digest: &str, _name: Option<&str>) -> Result<Option<Bytes>, BlobError> {
-        let file = self.file(owner, digest)?;
-        let found = aside(digest, move || match fs::read(&file) {
+        let file = self.blob_path(owner, digest)?;
+        let found = run_blocking(digest, move || match fs::read(&file) {
             Ok(bytes) => Ok(Some(Bytes::from(bytes))),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),
@@ -61,7 +61,7 @@ impl BlobStore for FolderBlobs {
 }
 
 /// Runs file operations outside of the asynchronous threads.
-async fn aside<T: Send + 'static>(
+async fn run_blocking<T: Send + 'static>(
     digest: &str,
     work: impl FnOnce() -> io::Result<T> + Send + 'static,
 ) -> Result<T, BlobError> {
@@ -70,7 +70,7 @@ async fn aside<T: Send + 'static>(
 }
 
 /// Checks that a name is a single segment of a path: no separator, no `..`, not hidden, not empty.
-fn segment(name: &str) -> Result<&str, BlobError> {
+fn check_segment(name: &str) -> Result<&str, BlobError> {
     let plain = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.');
     let fits = !name.is_empty() && name.len() <= 253 && !name.starts_with('.') && name.bytes().all(plain);
     if fits { Ok(name) } else { Err(BlobError::NotAnOwner(name.chars().take(80).collect())) }
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_blob_comes_back_as_it_went_in_and_may_be_stored_twice() {
+    async fn a_stored_blob_is_returned_unchanged_and_can_be_stored_again() {
         let folder = tempfile::tempdir().unwrap();
         let store = FolderBlobs::new(folder.path());
         let (digest, bytes) = blob("a long letter");
@@ -125,12 +125,12 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn changed_bytes_are_never_served_and_wrong_ones_never_stored() {
+    async fn changed_bytes_are_not_returned_and_wrong_bytes_are_not_stored() {
         let folder = tempfile::tempdir().unwrap();
         let store = FolderBlobs::new(folder.path());
         let (digest, bytes) = blob("approved: 420 EUR");
         store.put(&owner(), &digest, bytes.clone()).await.unwrap();
-        fs::write(store.file(&owner(), &digest).unwrap(), "approved: 420000 EUR").unwrap();
+        fs::write(store.blob_path(&owner(), &digest).unwrap(), "approved: 420000 EUR").unwrap();
         let refused = store.get(&owner(), &digest, None).await.unwrap_err();
         assert!(matches!(&refused, BlobError::Mismatch { .. }), "{refused}");
         assert!(refused.to_string().contains("finance/refund"), "{refused}");

@@ -17,7 +17,7 @@ use crate::{error::Error, session::Sessions};
 /// The hidden file of a folder of sessions with the digests of confirmed commands, one in each line.
 const CONFIRMED: &str = ".confirmed-commands";
 
-/// The mode of that file: only its user reads and writes it.
+/// The mode of the file with confirmations: only its user reads and writes it.
 const PRIVATE: u32 = 0o600;
 
 /// A command that starts a server of a Workflow.
@@ -78,7 +78,7 @@ impl WorkflowCommand {
         self.unpinned.as_deref()
     }
 
-    /// Whether it is the command of a server.
+    /// Whether this command starts this server.
     pub(crate) fn is_of(&self, server: &Server) -> bool {
         self.server == server.name && self.words == server.command
     }
@@ -87,10 +87,10 @@ impl WorkflowCommand {
     ///
     /// # Errors
     /// [`Error::Command`] if the program has changed or is missing.
-    pub(crate) fn as_confirmed(&self) -> Result<ResolvedCommand, Error> {
-        let now = Self::resolve(&self.server, &self.words)?;
-        if now.digest() == self.digest() {
-            return Ok(now.resolved);
+    pub(crate) fn resolve_confirmed(&self) -> Result<ResolvedCommand, Error> {
+        let current = Self::resolve(&self.server, &self.words)?;
+        if current.digest() == self.digest() {
+            return Ok(current.resolved);
         }
         let why = "its program has changed since it was confirmed: resume the run, and confirm it again".to_owned();
         Err(Error::Command { server: self.server.clone(), why })
@@ -117,7 +117,7 @@ impl Sessions {
     /// # Errors
     /// Errors of the file system.
     pub fn confirm(&self, command: &Digest) -> Result<(), Error> {
-        self.make_root()?;
+        self.create_root()?;
         let file = self.root().join(CONFIRMED);
         let opened = fs::OpenOptions::new().append(true).create(true).mode(PRIVATE).open(&file);
         let written = opened.and_then(|mut open| open.write_all(format!("{command}\n").as_bytes()));
@@ -142,11 +142,11 @@ mod tests {
     fn a_confirmation_holds_for_one_digest_in_one_folder() {
         let (folder, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let sessions = Sessions::new(folder.path().join("sessions"));
-        let [one, two] = [["a"], ["b"]].map(|[word]| commands(&["sh", word]).unwrap().remove(0));
-        assert!(!sessions.has_confirmed(one.digest()).unwrap());
-        sessions.confirm(one.digest()).unwrap();
-        assert!(sessions.has_confirmed(one.digest()).unwrap() && !sessions.has_confirmed(two.digest()).unwrap());
-        assert!(!Sessions::new(other.path()).has_confirmed(one.digest()).unwrap());
+        let [confirmed, other_command] = [["a"], ["b"]].map(|[word]| commands(&["sh", word]).unwrap().remove(0));
+        assert!(!sessions.has_confirmed(confirmed.digest()).unwrap());
+        sessions.confirm(confirmed.digest()).unwrap();
+        assert!(sessions.has_confirmed(confirmed.digest()).unwrap() && !sessions.has_confirmed(other_command.digest()).unwrap());
+        assert!(!Sessions::new(other.path()).has_confirmed(confirmed.digest()).unwrap());
         assert_eq!((sessions.ids().unwrap().len(), sessions.sweep().unwrap()), (0, 0), "it is no session");
     }
 
@@ -156,15 +156,15 @@ mod tests {
         let program = folder.path().join("server");
         fs::write(&program, "one").unwrap();
         let command = commands(&[program.to_str().unwrap()]).unwrap().remove(0);
-        assert!(command.as_confirmed().is_ok());
+        assert!(command.resolve_confirmed().is_ok());
         fs::write(&program, "two").unwrap();
-        let refused = command.as_confirmed().unwrap_err().to_string();
+        let refused = command.resolve_confirmed().unwrap_err().to_string();
         assert!(
             refused.contains("server files") && refused.contains("has changed since it was confirmed"),
             "{refused}"
         );
         fs::remove_file(&program).unwrap();
-        assert!(matches!(command.as_confirmed(), Err(Error::Command { .. })));
+        assert!(matches!(command.resolve_confirmed(), Err(Error::Command { .. })));
     }
 
     #[test]

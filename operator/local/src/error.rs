@@ -13,7 +13,7 @@ use signoff_executor::{Stopped, blobs::BlobError};
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The Workflow is invalid: all of its errors.
-    #[error("{}", list(.0))]
+    #[error("{}", join_errors(.0))]
     Invalid(Vec<FieldError>),
     /// The Workflow can run only on a cluster.
     #[error(
@@ -26,9 +26,9 @@ pub enum Error {
     /// The command of a server cannot be started.
     #[error("the command of the server {server} cannot be started, and nothing was: {why}")]
     Command {
-        /// The server.
+        /// The name of the server.
         server: String,
-        /// The problem.
+        /// The problem, as a clause without a full stop.
         why: String,
     },
     /// The command of a server is not confirmed.
@@ -36,7 +36,7 @@ pub enum Error {
         "the command of the server {server} was not confirmed, and nothing was started: `signoff run --allow-commands` asks for it"
     )]
     Unconfirmed {
-        /// The server.
+        /// The name of the server.
         server: String,
     },
     /// No session has that id.
@@ -50,15 +50,15 @@ pub enum Error {
     /// Another process has the lock of the session.
     #[error("session {id} is in use by {by}: wait until it has ended, or stop it")]
     Busy {
-        /// The session.
+        /// The id of the session.
         id: String,
-        /// The process with the lock.
+        /// The process with the lock, such as `process 4711`.
         by: String,
     },
     /// The run is over.
     #[error("session {id} has ended ({}): `signoff sessions show {id}` shows its result", .phase.name())]
     Over {
-        /// The session.
+        /// The id of the session.
         id: String,
         /// The final phase.
         phase: WorkflowPhase,
@@ -68,9 +68,9 @@ pub enum Error {
         "{file} is not as this program wrote it ({why}): it was torn or edited, and is not used. Restore it, or run the Workflow again"
     )]
     Damaged {
-        /// The file.
+        /// The path of the file.
         file: PathBuf,
-        /// The problem.
+        /// The problem, as a clause without a full stop.
         why: String,
     },
     /// The spec in the session is not the accepted one.
@@ -78,7 +78,7 @@ pub enum Error {
         "the spec of session {id} was changed while it was paused (its digest was {was} and is {is}): a run keeps the spec it began with; run the changed Workflow again"
     )]
     SpecChanged {
-        /// The session.
+        /// The id of the session.
         id: String,
         /// The recorded digest.
         was: Digest,
@@ -90,9 +90,9 @@ pub enum Error {
         "session {id} was written by a later version of this program (its journal has version {version}, and this program reads up to {most}): use that one"
     )]
     TooNew {
-        /// The session.
+        /// The id of the session.
         id: String,
-        /// The journal's version.
+        /// The version of the session's journal.
         version: i32,
         /// The latest version that this program can read.
         most: i32,
@@ -102,7 +102,7 @@ pub enum Error {
         "session {id} was accepted under rules {rules}, and this program has rules {own}, by which the same Workflow may come to something else: delete the session (`signoff sessions delete {id}`) and run the Workflow again"
     )]
     OtherRules {
-        /// The session.
+        /// The id of the session.
         id: String,
         /// The number of the rules under which the run was accepted.
         rules: i32,
@@ -112,9 +112,9 @@ pub enum Error {
     /// A large value of the run is missing.
     #[error("session {id}: the value {digest} is not in its blobs any more: restore it, or run the Workflow again")]
     ValueGone {
-        /// The session.
+        /// The id of the session.
         id: String,
-        /// The value.
+        /// The digest of the missing value.
         digest: Digest,
     },
     /// A large value could not be stored or is damaged.
@@ -123,11 +123,11 @@ pub enum Error {
     /// An error of the file system.
     #[error("{what} {}: {cause}", file.display())]
     File {
-        /// The operation.
+        /// The failed operation, such as `cannot read`.
         what: &'static str,
         /// The file or folder.
         file: PathBuf,
-        /// The cause.
+        /// The error of the operating system.
         #[source]
         cause: io::Error,
     },
@@ -136,23 +136,23 @@ pub enum Error {
         "session {id}: {why}; simplify the Workflow's templates, conditions, schemas and patterns and run it again, or simplify the answer and resume it"
     )]
     Evaluation {
-        /// The session.
+        /// The id of the session.
         id: String,
-        /// The reason.
+        /// The reason why the evaluation was stopped.
         why: Stopped,
     },
     /// A request to pause stopped an evaluation.
     #[error("session {id} was interrupted")]
     Interrupted {
-        /// The session.
+        /// The id of the session.
         id: String,
     },
     /// A bug of this program.
     #[error("session {id}: {what}")]
     Bug {
-        /// The session.
+        /// The id of the session.
         id: String,
-        /// The problem.
+        /// The problem, as a clause without a full stop.
         what: String,
     },
 }
@@ -170,6 +170,6 @@ impl Error {
     }
 }
 
-fn list(errors: &[FieldError]) -> String {
+fn join_errors(errors: &[FieldError]) -> String {
     errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
 }

@@ -39,7 +39,7 @@ pub trait Handler: Send + Sync {
     /// Decides about a gate, or returns `None`: then the run pauses as soon as it can do nothing else.
     ///
     /// The future is dropped if the deadline of the gate passes meanwhile.
-    async fn answer(&self, asked: GateQuestion) -> Option<Decision>;
+    async fn answer(&self, question: GateQuestion) -> Option<Decision>;
 
     /// Notifies of a gate that was decided by people or by a deadline, and of the run's continuation. The outcome is
     /// `approval.status.outcome`.
@@ -58,16 +58,16 @@ impl<F> Handler for F
 where
     F: Fn(&ApprovalRequest) -> Option<Decision> + Send + Sync,
 {
-    async fn answer(&self, asked: GateQuestion) -> Option<Decision> {
+    async fn answer(&self, question: GateQuestion) -> Option<Decision> {
         // A closure would return the same decision again.
-        if asked.refused.is_some() { None } else { self(asked.request()) }
+        if question.refused.is_some() { None } else { self(question.request()) }
     }
 }
 
 #[async_trait]
 impl<H: Handler + ?Sized> Handler for std::sync::Arc<H> {
-    async fn answer(&self, asked: GateQuestion) -> Option<Decision> {
-        (**self).answer(asked).await
+    async fn answer(&self, question: GateQuestion) -> Option<Decision> {
+        (**self).answer(question).await
     }
 
     fn resumed(&self, approval: &Approval) {
@@ -100,7 +100,7 @@ pub enum Event<'a> {
     },
     /// The run was asked to pause, and waits for calls that must not be repeated.
     Finishing {
-        /// The number of them.
+        /// The number of those calls.
         calls: usize,
     },
 }

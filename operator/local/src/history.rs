@@ -15,9 +15,9 @@ use super::session::Snapshot;
 pub struct Decided {
     /// The position of the gate among the activities of the run, from 0.
     pub step_index: usize,
-    /// The prompt.
+    /// The prompt of the request.
     pub prompt: String,
-    /// The context shown with it, at most the first 4 KiB.
+    /// The context shown with the prompt, at most the first 4 KiB.
     pub context_snapshot: Option<String>,
     /// The deciders, joined by `, `; `None` if the deadline passed.
     pub user: Option<String>,
@@ -25,13 +25,13 @@ pub struct Decided {
     pub response: Option<String>,
     /// The time of the decision.
     pub timestamp: Option<Moment>,
-    /// The time that it was open.
+    /// The time for which the gate was open, in seconds.
     pub duration_seconds: u64,
-    /// The gate's name.
+    /// The name of the gate, as in the Workflow.
     pub gate: String,
-    /// The path of its record, which distinguishes visits.
+    /// The path of the gate's record, which distinguishes visits.
     pub path: String,
-    /// The verdict.
+    /// The verdict of the outcome, or `None` for an outcome without a verdict.
     pub verdict: Option<Verdict>,
     /// The reason, in the decider's words.
     pub reason: Option<String>,
@@ -45,17 +45,17 @@ pub fn history(session: &Snapshot) -> Vec<Decided> {
     let records = session.workflow.status.iter().flat_map(|status| &status.steps);
     let first_attempts = records.filter(|record| record.attempt == 1).enumerate();
     let gates = first_attempts.filter(|(_, record)| record.kind == StepKind::Hitl);
-    gates.filter_map(|(index, record)| decided(index, record, approval_of(session, record)?)).collect()
+    gates.filter_map(|(index, record)| decided_gate(index, record, approval_of(session, record)?)).collect()
 }
 
 fn approval_of<'s>(session: &'s Snapshot, record: &StepRecord) -> Option<&'s Approval> {
     session.approvals.iter().find(|approval| approval.metadata.name == record.object)
 }
 
-fn decided(index: usize, record: &StepRecord, approval: &Approval) -> Option<Decided> {
+fn decided_gate(index: usize, record: &StepRecord, approval: &Approval) -> Option<Decided> {
     let request = &approval.spec.request;
     let outcome = approval.status.as_ref()?.outcome.as_ref()?;
-    let twin = record.response.as_ref().map(|value| match &value.0 {
+    let record_response = record.response.as_ref().map(|value| match &value.0 {
         Value::String(text) => text.clone(),
         other => other.to_string(),
     });
@@ -65,7 +65,7 @@ fn decided(index: usize, record: &StepRecord, approval: &Approval) -> Option<Dec
         prompt: request.prompt.clone(),
         context_snapshot: request.context.clone().or_else(|| request.reviews.as_ref().map(|r| r.response.clone())),
         user: (!outcome.decided_by.is_empty()).then(|| outcome.decided_by.join(", ")),
-        response: outcome.response.clone().or(twin),
+        response: outcome.response.clone().or(record_response),
         timestamp: outcome.decided_at,
         duration_seconds: until.since(record.at).as_secs(),
         gate: request.gate.name.clone(),

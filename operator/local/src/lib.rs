@@ -128,7 +128,7 @@ pub struct Local {
     user: String,
     decider: String,
     handler: Arc<dyn Handler>,
-    /// The caller that replaces the one with real calls.
+    /// The caller that replaces real calls. `None` for real calls.
     caller: Option<Arc<dyn Caller>>,
     clients: Clients,
     /// The confirmed commands; `None` if servers must not be commands.
@@ -205,7 +205,7 @@ impl Local {
         self
     }
 
-    /// Sets the caller that replaces the one with real calls.
+    /// Sets the caller that replaces real calls.
     #[must_use]
     pub fn caller(mut self, caller: impl Caller + 'static) -> Self {
         self.caller = Some(Arc::new(caller));
@@ -247,8 +247,8 @@ impl Local {
         self
     }
 
-    /// Sets the evaluator for text of Workflows and answers. With one, a run that is asked to pause during an
-    /// evaluation ends immediately.
+    /// Sets the evaluator for text of Workflows and answers. With an evaluator of its own threads, a run that is asked to
+    /// pause during an evaluation ends immediately.
     #[must_use]
     pub fn evaluator(mut self, evaluator: Evaluator) -> Self {
         self.evaluator = evaluator;
@@ -269,7 +269,7 @@ impl Local {
     /// file system.
     pub fn begin(&self, mut workflow: Workflow) -> Result<Run, Error> {
         workflow.status = None;
-        let suffix = session::random(5);
+        let suffix = session::random_suffix(5);
         let metadata = &mut workflow.metadata;
         if metadata.name.is_none()
             && let Some(prefix) = metadata.generate_name.take()
@@ -315,14 +315,14 @@ impl Local {
         // A file has room for every record, so a local run has no segments.
         let mut journal = Journal::of(&status, &Segments::new())
             .map_err(|why| Error::Damaged { file: session.file(), why: why.to_string() })?;
-        if let Some(was) = status.spec_digest {
-            let is = spec_digest(&session.workflow.spec).map_err(|why| Error::invalid("spec", why.to_string()))?;
-            if is != was {
-                return Err(Error::SpecChanged { id: id(), was, is });
+        if let Some(accepted) = status.spec_digest {
+            let current = spec_digest(&session.workflow.spec).map_err(|why| Error::invalid("spec", why.to_string()))?;
+            if current != accepted {
+                return Err(Error::SpecChanged { id: id(), was: accepted, is: current });
             }
         }
         let plan = self.plan(&session.workflow)?;
-        begin_anew(&mut journal, self.clock.now().into());
+        restart_open_activities(&mut journal, self.clock.now().into());
         let mut run = Run::new(self.clone(), self.caller_of(&plan)?, session, plan, journal);
         run.transition(true).await?;
         Ok(run)
@@ -355,7 +355,7 @@ impl Local {
 
 /// Restarts the times of activities that were in flight when the last process ended, because the time in between does
 /// not count. Deadlines of gates stay as they are.
-fn begin_anew(journal: &mut Journal, now: Moment) {
+fn restart_open_activities(journal: &mut Journal, now: Moment) {
     let open = |record: &&StepRecord| !record.phase.is_end() && record.kind != StepKind::Hitl;
     let open: Vec<StepRecord> = journal.records().iter().filter(open).cloned().collect();
     for record in open {

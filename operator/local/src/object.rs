@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_is_yaml_and_says_the_same_when_it_is_read_as_such() {
+    fn a_file_is_also_yaml_with_the_same_content() {
         let object = json!({"text": "# no comment\n---\n\u{1b}\u{85}\u{2028}: - \t", "n": 0.1, "none": null});
         let bytes = encode(&object).unwrap();
         assert_eq!(decode::<Value>(&bytes).unwrap(), object);
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_is_cut_off_or_changed_is_noticed() {
+    fn a_cut_or_changed_file_is_refused() {
         let bytes = encode(&json!({"phase": "Waiting", "seq": 4})).unwrap();
         for end in 0..bytes.len() {
             assert!(decode::<Value>(&bytes[..end]).is_err(), "cut after {end} bytes");

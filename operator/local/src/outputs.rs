@@ -10,7 +10,10 @@ use std::{
 
 use cap_std::{ambient_authority, fs::Dir, fs::OpenOptions};
 
-use super::session::random;
+use super::session::random_suffix;
+
+/// The most bytes of a name in a path.
+const MAX_NAME_BYTES: usize = 255;
 
 /// The error of a file that was not written. Earlier files may have been written.
 #[derive(Debug, thiserror::Error)]
@@ -29,9 +32,9 @@ pub enum OutputError {
     /// An error of the file system, also for a link that leads out of the folder.
     #[error("cannot write {}: {cause}", .file.display())]
     File {
-        /// The file.
+        /// The path of the file.
         file: PathBuf,
-        /// The cause.
+        /// The error of the operating system.
         #[source]
         cause: io::Error,
     },
@@ -46,7 +49,7 @@ pub enum OutputError {
 pub fn write_outputs(out: &Path, files: &[(String, String)], replace: bool) -> Result<Vec<PathBuf>, OutputError> {
     let mut paths = BTreeSet::new();
     for (path, _) in files {
-        if !paths.insert(relative(path)?) {
+        if !paths.insert(check_path(path)?) {
             return Err(OutputError::Twice(path.clone()));
         }
     }
@@ -61,9 +64,9 @@ pub fn write_outputs(out: &Path, files: &[(String, String)], replace: bool) -> R
     }
     let mut written = Vec::new();
     for (path, text) in files {
-        let path = relative(path)?;
+        let path = check_path(path)?;
         let file = out.join(&path);
-        match write(&folder, &path, text, replace) {
+        match write_atomically(&folder, &path, text, replace) {
             Ok(()) => written.push(file),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists && !replace => {
                 return Err(OutputError::Exists(file));
@@ -75,34 +78,34 @@ pub fn write_outputs(out: &Path, files: &[(String, String)], replace: bool) -> R
 }
 
 /// Checks that a path has only plain names.
-fn relative(path: &str) -> Result<PathBuf, OutputError> {
+fn check_path(path: &str) -> Result<PathBuf, OutputError> {
     let plain = |part: Component<'_>| matches!(part, Component::Normal(_));
     let fits = !path.is_empty()
-        && path.split('/').all(|part| !part.is_empty() && part != "." && part.len() <= 255)
+        && path.split('/').all(|part| !part.is_empty() && part != "." && part.len() <= MAX_NAME_BYTES)
         && !path.chars().any(|c| c.is_control() || c == '\\')
         && Path::new(path).components().all(plain);
     if fits { Ok(PathBuf::from(path)) } else { Err(OutputError::Path(path.to_owned())) }
 }
 
 /// Writes one file atomically. `folder` resolves every part of the path below itself.
-fn write(folder: &Dir, path: &Path, text: &str, replace: bool) -> io::Result<()> {
+fn write_atomically(folder: &Dir, path: &Path, text: &str, replace: bool) -> io::Result<()> {
     if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
         folder.create_dir_all(parent)?;
     }
     // A replaced file stays until the new one is complete. A new file is created at its path immediately, so that two
     // programs cannot both create it.
-    let place = if replace { path.with_file_name(format!(".{}.part", random(12))) } else { path.to_owned() };
+    let target = if replace { path.with_file_name(format!(".{}.part", random_suffix(12))) } else { path.to_owned() };
     let written = (|| {
-        let mut file = folder.open_with(&place, OpenOptions::new().write(true).create_new(true))?;
+        let mut file = folder.open_with(&target, OpenOptions::new().write(true).create_new(true))?;
         io::Write::write_all(&mut file, text.as_bytes())?;
         file.sync_all()?;
-        if replace { folder.rename(&place, folder, path) } else { Ok(()) }
+        if replace { folder.rename(&target, folder, path) } else { Ok(()) }
     })();
     if let Err(error) = &written
         && error.kind() != io::ErrorKind::AlreadyExists
     {
         // Best effort: the first error is the one to report.
-        let _ = folder.remove_file(&place);
+        let _ = folder.remove_file(&target);
     }
     written
 }
@@ -114,7 +117,7 @@ mod tests {
 
     use super::*;
 
-    fn one(out: &Path, path: &str, replace: bool) -> Result<Vec<PathBuf>, OutputError> {
+    fn write_one(out: &Path, path: &str, replace: bool) -> Result<Vec<PathBuf>, OutputError> {
         write_outputs(out, &[(path.to_owned(), "text".to_owned())], replace)
     }
 
@@ -132,7 +135,7 @@ mod tests {
     fn no_path_leads_out_of_the_folder() {
         let folder = tempfile::tempdir().unwrap();
         for path in ["", "/etc/x", "..", "../x", "a/../../x", "a/./b", "a//b", "a/", "a\\b", "a\0b", "a\nb", "."] {
-            let refused = one(folder.path(), path, true).unwrap_err();
+            let refused = write_one(folder.path(), path, true).unwrap_err();
             assert!(matches!(refused, OutputError::Path(_)), "{path:?}: {refused}");
         }
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
@@ -146,19 +149,19 @@ mod tests {
         symlink(elsewhere.path().join("x"), folder.path().join("file")).unwrap();
         symlink(elsewhere.path().join("new"), folder.path().join("dangling")).unwrap();
         for replace in [false, true] {
-            assert!(one(folder.path(), "link/x", replace).is_err());
-            assert!(one(folder.path(), "link/new/y", replace).is_err());
+            assert!(write_one(folder.path(), "link/x", replace).is_err());
+            assert!(write_one(folder.path(), "link/new/y", replace).is_err());
         }
-        assert!(one(folder.path(), "file", false).is_err());
-        assert!(one(folder.path(), "dangling", false).is_err());
+        assert!(write_one(folder.path(), "file", false).is_err());
+        assert!(write_one(folder.path(), "dangling", false).is_err());
         // Replacing a link does not change its target.
-        one(folder.path(), "file", true).unwrap();
+        write_one(folder.path(), "file", true).unwrap();
         assert_eq!(fs::read_to_string(elsewhere.path().join("x")).unwrap(), "mine");
         assert_eq!(fs::read_dir(elsewhere.path()).unwrap().count(), 1);
     }
 
     #[test]
-    fn what_is_there_is_replaced_only_on_demand_and_nothing_is_left_half() {
+    fn existing_files_are_replaced_only_on_demand_and_completely() {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("b"), "old").unwrap();
         let files = [("a".to_owned(), "new".to_owned()), ("b".to_owned(), "new".to_owned())];

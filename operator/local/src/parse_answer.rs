@@ -65,12 +65,12 @@ pub fn mistyped(request: &ApprovalRequest, text: &str, strict: bool) -> Option<S
     if takes_answers && !is_perhaps_misspelt && !is_other_word {
         return None;
     }
-    let is = match takes_answers {
+    let problem = match takes_answers {
         true => format!("`{}` is not a verdict of this gate", display(typed, 100)),
         false => "this gate takes no free answer".to_owned(),
     };
     let hint = near.map_or_else(String::new, |near| format!("; did you mean {}?", display(near, 253)));
-    Some(format!("{is}: {}{hint}", remedy(request)))
+    Some(format!("{problem}: {}{hint}", remedy(request)))
 }
 
 /// Whether a gate asks for a verdict rather than for an answer, because its author wrote no form.
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sentence_is_an_answer_or_nothing() {
+    fn a_sentence_is_never_a_verdict() {
         use Verdict::{Approve, Respond};
         assert_eq!(verdict(&[Approve, Respond], "do not approve"), Ok(Respond));
         assert!(verdict(&[Approve], "yes please").is_err());
@@ -172,7 +172,7 @@ mod tests {
             "`aprove` is not a verdict of this gate: it allows Approve, Reject, Respond; did you mean approve?"
         );
         for answer in ["nope", "aprove it", "5000"] {
-            assert_eq!(decision_of(&request, answer).map(|it| it.verdict), Ok(Respond), "{answer}");
+            assert_eq!(decision_of(&request, answer).map(|decision| decision.verdict), Ok(Respond), "{answer}");
         }
         let strict = |text: &str| mistyped(&request, text, true);
         assert_eq!(strict("nope").unwrap(), "`nope` is not a verdict of this gate: it allows Approve, Reject, Respond");
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_that_needs_more_says_what() {
+    fn a_verdict_that_needs_a_payload_is_refused_with_its_name() {
         assert!(verdict(&[Verdict::Modify], "edit").unwrap_err().contains("parameters"));
         assert!(verdict(&[Verdict::Defer], "revise").unwrap_err().contains("guidance"));
         assert!(verdict(&[Verdict::Approve], "always").unwrap_err().contains("it allows Approve"));

@@ -96,7 +96,7 @@ pub struct Run {
 
 impl Run {
     pub(super) fn new(local: Local, caller: Arc<dyn Caller>, session: Session, plan: Plan, journal: Journal) -> Self {
-        let incarnation = format!("local-{}-{}", std::process::id(), super::session::random(8));
+        let incarnation = format!("local-{}-{}", std::process::id(), super::session::random_suffix(8));
         Self {
             local,
             caller,
@@ -148,7 +148,7 @@ impl Run {
     /// [`Run::go`] continues the run.
     ///
     /// # Errors
-    /// [`DecisionError::Because`] if it does not count. The gate is unchanged, and can be answered again.
+    /// [`DecisionError::Because`] if the decision does not count. The gate is unchanged, and can be answered again.
     pub async fn decide(
         &mut self,
         name: &str,
@@ -167,7 +167,7 @@ impl Run {
         }
         let mut next = self.session.approvals.get(name).cloned().unwrap_or(before);
         let mut decision = parameters::as_sent(&next.spec.request, decision);
-        decision.groups = admission::groups(&next.spec.request);
+        decision.groups = admission::all_groups(&next.spec.request);
         decision.request_digest = Some(next.spec.request.digest.to_string());
         admission::admit(&next, user, &decision, now.at).map_err(DecisionError::Because)?;
         next.spec.decisions.insert(user.to_owned(), decision);
@@ -177,17 +177,17 @@ impl Run {
             return Err(DecisionError::Because(invalid.why.clone()));
         }
         let have = result.status.tally.unwrap_or_default();
-        let counted = match &result.status.outcome {
+        let outcome = match &result.status.outcome {
             Some(_) => DecisionOutcome::Decided,
             None => DecisionOutcome::Needs { have: have.have, needed: next.spec.request.threshold() },
         };
         next.status = Some(result.status);
         self.session.put(next.clone())?;
         self.announce_tally(&next, &result.events);
-        if counted != DecisionOutcome::Decided {
+        if outcome != DecisionOutcome::Decided {
             self.local.handler.happened(&Event::VoteCounted { approval: &next, user });
         }
-        Ok(counted)
+        Ok(outcome)
     }
 
     /// Continues until the run has ended, or only decisions are left that the handler does not give.
@@ -233,7 +233,7 @@ impl Run {
         tokio::select! {
             biased;
             result = self.local.evaluator.run(subject, work) => result.map_err(|why| Error::Evaluation { id: id(), why }),
-            () = self.local.stop.beyond(self.stops) => Err(Error::Interrupted { id: id() }),
+            () = self.local.stop.wait_beyond(self.stops) => Err(Error::Interrupted { id: id() }),
         }
     }
 
@@ -258,7 +258,7 @@ impl Run {
     }
 
     /// Returns the question to the handler about a pending Approval.
-    pub(super) async fn question(&self, name: &str, refused: Option<String>) -> Result<Option<GateQuestion>, Error> {
+    pub(super) async fn build_question(&self, name: &str, refused: Option<String>) -> Result<Option<GateQuestion>, Error> {
         let Some(approval) = self.session.approvals.get(name).cloned() else { return Ok(None) };
         let context = match &approval.spec.request.context_ref {
             Some(reference) => Some(self.fetch(&reference.digest).await?),
@@ -277,13 +277,13 @@ impl Run {
         };
         let mut originals = Vec::new();
         for edit in review.iter().flat_map(|review| &review.by) {
-            originals.push(self.original(edit).await);
+            originals.push(self.fetch_original(edit).await);
         }
         Ok(Some(GateQuestion { approval, context, reviewed, sent, originals, refused }))
     }
 
     /// Returns the text before an edit, from the request of its gate.
-    async fn original(&self, edit: &Edit) -> Result<String, String> {
+    async fn fetch_original(&self, edit: &Edit) -> Result<String, String> {
         let requests = self.session.approvals.values().map(|approval| &approval.spec.request);
         let mut of_gate = requests.filter(|request| request.gate.path == edit.path);
         match of_gate.find_map(|request| request.shown_text(&edit.original)) {
@@ -294,12 +294,12 @@ impl Run {
     }
 
     /// Returns the number of calls in flight whose outcome would be unknown if they were stopped.
-    pub(super) fn unrepeatable(&self) -> usize {
+    pub(super) fn count_unrepeatable(&self) -> usize {
         self.calls_in_flight.handles().filter(|(_, idempotent)| !idempotent).count()
     }
 
     /// Returns a pending Approval that the handler did not decline.
-    pub(super) fn undeclined(transition: &Transition, declined: &BTreeSet<String>) -> Option<String> {
+    pub(super) fn next_undeclined(transition: &Transition, declined: &BTreeSet<String>) -> Option<String> {
         transition.pending.iter().find(|name| !declined.contains(*name)).cloned()
     }
 }

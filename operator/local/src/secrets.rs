@@ -38,36 +38,36 @@ impl LocalSecrets {
         Self { folder: Some(folder.into()) }
     }
 
-    fn find(&self, name: &str, key: &str) -> Result<Option<Found>, CallError> {
+    fn find(&self, name: &str, key: &str) -> Result<Option<KeyText>, CallError> {
         if let Some(folder) = &self.folder {
-            let folder = folder.join(segment(name)?);
-            if let Some(text) = of_file(name, &folder.join(segment(key)?))? {
-                return Ok(Some(Found { text, folder: Some(folder) }));
+            let folder = folder.join(check_segment(name)?);
+            if let Some(text) = read_file(name, &folder.join(check_segment(key)?))? {
+                return Ok(Some(KeyText { text, folder: Some(folder) }));
             }
         }
-        Ok(of_variable(name, &variable(name, key))?.map(|text| Found { text, folder: None }))
+        Ok(read_variable(name, &variable_name(name, key))?.map(|text| KeyText { text, folder: None }))
     }
 
     /// Returns every list of hosts that applies to a key.
-    fn lists(&self, name: &str, key: &str) -> Result<Vec<HostList>, CallError> {
-        let variable = variable(name, key);
-        let owners = beginnings(&variable);
+    fn host_lists(&self, name: &str, key: &str) -> Result<Vec<HostList>, CallError> {
+        let variable = variable_name(name, key);
+        let owners = possible_owners(&variable);
         let mut lists = Vec::new();
         for owner in &owners {
-            let place = format!("{PREFIX}{owner}_{}", word(HOSTS));
-            lists.extend(of_variable(name, &place)?.map(|hosts| HostList { owner: (*owner).to_owned(), place, hosts }));
+            let place = format!("{PREFIX}{owner}_{}", to_variable_word(HOSTS));
+            lists.extend(read_variable(name, &place)?.map(|hosts| HostList { owner: (*owner).to_owned(), place, hosts }));
         }
         let entries = match self.folder.as_ref().map(fs::read_dir) {
-            Some(Ok(entries)) => entries.collect::<Result<Vec<_>, _>>().map_err(|error| unread(name, HOSTS, &error))?,
-            Some(Err(error)) if error.kind() != io::ErrorKind::NotFound => return Err(unread(name, HOSTS, &error)),
+            Some(Ok(entries)) => entries.collect::<Result<Vec<_>, _>>().map_err(|error| read_error(name, HOSTS, &error))?,
+            Some(Err(error)) if error.kind() != io::ErrorKind::NotFound => return Err(read_error(name, HOSTS, &error)),
             _ => Vec::new(),
         };
         for entry in entries {
-            let owner = entry.file_name().to_str().map(word).unwrap_or_default();
+            let owner = entry.file_name().to_str().map(to_variable_word).unwrap_or_default();
             if owners.contains(&owner.as_str()) {
                 let file = entry.path().join(HOSTS);
                 let place = file.display().to_string();
-                lists.extend(of_file(name, &file)?.map(|hosts| HostList { owner, place, hosts }));
+                lists.extend(read_file(name, &file)?.map(|hosts| HostList { owner, place, hosts }));
             }
         }
         Ok(lists)
@@ -81,13 +81,13 @@ impl Secrets for LocalSecrets {
             let file = self.folder.as_ref().map(|folder| format!(" or write {}/{name}/{key}", folder.display()));
             return Err(CallError::invalid(format!(
                 "there is no Secret {name} with the key {key}: set {}{}",
-                variable(name, key),
+                variable_name(name, key),
                 file.unwrap_or_default()
             )));
         };
         let (host, entry) = (wanted.url().host_str().unwrap_or_default(), wanted.entry());
-        let lists = self.lists(name, key)?;
-        if !lists.iter().any(|list| list.owner == word(name) && !list.hosts.trim().is_empty()) {
+        let lists = self.host_lists(name, key)?;
+        if !lists.iter().any(|list| list.owner == to_variable_word(name) && !list.hosts.trim().is_empty()) {
             let line = found.line_that_allows(name, &entry);
             return Err(CallError::refused(format!(
                 "Secret {name} must not be sent to {host}: it lists no hosts; if it belongs there, add the line: {line}"
@@ -107,17 +107,17 @@ impl Secrets for LocalSecrets {
 }
 
 /// The text of a key, and the folder of its Secret; `None` for the environment.
-struct Found {
+struct KeyText {
     text: String,
     folder: Option<PathBuf>,
 }
 
-impl Found {
+impl KeyText {
     /// Returns a shell command that adds an entry to the hosts of the Secret.
     fn line_that_allows(&self, name: &str, entry: &str) -> String {
         match &self.folder {
             Some(folder) => format!("echo {} > {}", quoted(entry), quoted(&folder.join(HOSTS).display().to_string())),
-            None => format!("export {}={}", variable(name, HOSTS), quoted(entry)),
+            None => format!("export {}={}", variable_name(name, HOSTS), quoted(entry)),
         }
     }
 }
@@ -136,16 +136,16 @@ fn quoted(text: &str) -> String {
 }
 
 /// Returns the text of a file, if it exists.
-fn of_file(name: &str, file: &Path) -> Result<Option<String>, CallError> {
+fn read_file(name: &str, file: &Path) -> Result<Option<String>, CallError> {
     match fs::read_to_string(file) {
         Ok(text) => Ok(Some(text)),
         Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => Ok(None),
-        Err(error) => Err(unread(name, &file.display().to_string(), &error)),
+        Err(error) => Err(read_error(name, &file.display().to_string(), &error)),
     }
 }
 
 /// Returns the text of a variable, if it is set.
-fn of_variable(name: &str, variable: &str) -> Result<Option<String>, CallError> {
+fn read_variable(name: &str, variable: &str) -> Result<Option<String>, CallError> {
     match env::var(variable) {
         Ok(text) => Ok(Some(text)),
         Err(env::VarError::NotPresent) => Ok(None),
@@ -153,28 +153,28 @@ fn of_variable(name: &str, variable: &str) -> Result<Option<String>, CallError> 
     }
 }
 
-fn unread(name: &str, what: &str, error: &io::Error) -> CallError {
+fn read_error(name: &str, what: &str, error: &io::Error) -> CallError {
     CallError::invalid(format!("Secret {name}: {what}: {error}"))
 }
 
 /// Returns the variable of a key.
-fn variable(name: &str, key: &str) -> String {
-    format!("{PREFIX}{}_{}", word(name), word(key))
+fn variable_name(name: &str, key: &str) -> String {
+    format!("{PREFIX}{}_{}", to_variable_word(name), to_variable_word(key))
 }
 
 /// Converts a name for a variable: each character but letters and digits becomes `_`.
-fn word(text: &str) -> String {
+fn to_variable_word(text: &str) -> String {
     text.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' }).collect()
 }
 
 /// Returns the names, as words, of all Secrets to which a variable could belong.
-fn beginnings(variable: &str) -> Vec<&str> {
+fn possible_owners(variable: &str) -> Vec<&str> {
     let words = variable.strip_prefix(PREFIX).unwrap_or(variable);
     words.match_indices('_').map(|(end, _)| &words[..end]).collect()
 }
 
 /// Checks that a name is a single segment of a path.
-fn segment(name: &str) -> Result<&str, CallError> {
+fn check_segment(name: &str) -> Result<&str, CallError> {
     let plain = !name.is_empty() && !name.starts_with('.') && !name.contains(['/', '\\', '\0']);
     plain.then_some(name).ok_or_else(|| CallError::invalid(format!("{name:?} is not the name of a Secret or of a key")))
 }
@@ -213,8 +213,8 @@ mod tests {
         fs::write(folder.path().join("models/token"), "hunter2").unwrap();
         let list = folder.path().join("models/allowed-hosts");
         let secrets = LocalSecrets::in_folder(folder.path());
-        for none in [None, Some(""), Some(" \n")] {
-            none.map_or(Ok(()), |text| fs::write(&list, text)).unwrap();
+        for empty in [None, Some(""), Some(" \n")] {
+            empty.map_or(Ok(()), |text| fs::write(&list, text)).unwrap();
             let refused = secrets.get("local", "models", "token", &url()).await.unwrap_err();
             assert_eq!(refused.class, ErrorClass::Refused);
             assert_eq!(
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_list_of_another_secret_does_not_send_one_that_has_none() {
+    async fn the_list_of_another_secret_does_not_apply() {
         let folder = tempfile::tempdir().unwrap();
         for (secret, key, text) in [("acme-models", "token", "hunter2"), ("acme", HOSTS, "models.example.com")] {
             fs::create_dir(folder.path().join(secret)).unwrap();
@@ -248,8 +248,8 @@ mod tests {
     }
 
     #[test]
-    fn the_line_to_add_is_one_word_of_a_shell_whatever_the_host() {
-        let found = Found { text: String::new(), folder: None };
+    fn the_line_to_add_quotes_every_host_for_a_shell() {
+        let found = KeyText { text: String::new(), folder: None };
         let line = |host| found.line_that_allows("my-models", host);
         assert_eq!(line("models.example.com"), "export SIGNOFF_SECRET_MY_MODELS_ALLOWED_HOSTS=models.example.com");
         assert_eq!(line("[::1]"), "export SIGNOFF_SECRET_MY_MODELS_ALLOWED_HOSTS='[::1]'");
@@ -258,12 +258,12 @@ mod tests {
 
     #[test]
     fn a_variable_may_be_a_key_of_every_secret_that_it_begins_with() {
-        assert_eq!(beginnings(&variable("acme", "models-token")), ["ACME", "ACME_MODELS"]);
-        assert_eq!(beginnings(&variable("acme-models", "token")), ["ACME", "ACME_MODELS"]);
+        assert_eq!(possible_owners(&variable_name("acme", "models-token")), ["ACME", "ACME_MODELS"]);
+        assert_eq!(possible_owners(&variable_name("acme-models", "token")), ["ACME", "ACME_MODELS"]);
     }
 
     #[tokio::test]
-    async fn a_list_of_the_folder_holds_however_the_name_is_divided() {
+    async fn a_list_in_the_folder_applies_to_every_split_of_a_name() {
         let folder = tempfile::tempdir().unwrap();
         let files = [
             ("acme", "models-token", "hunter2"),
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_missing_is_named_with_the_variable_that_would_give_it() {
+    async fn a_missing_secret_is_named_with_its_variable() {
         let missing = LocalSecrets::default().get("local", "my-models", "api.key", &url()).await.unwrap_err();
         assert!(missing.message.contains("set SIGNOFF_SECRET_MY_MODELS_API_KEY"), "{missing}");
     }

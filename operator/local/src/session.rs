@@ -28,8 +28,14 @@ const GONE: &str = ".deleted";
 /// Sessions contain text of models and people, so only their user can read them.
 const PRIVATE: u32 = 0o700;
 
-/// The characters of an id's suffix, without letters that look like digits.
+/// The letters and digits of suffixes, without letters that look like digits.
 const LETTERS: &[u8] = b"bcdfghjkmnpqrstvwxz23456789";
+
+/// The most characters of an id that are the name of the Workflow.
+const ID_NAME: usize = 32;
+
+/// The characters of an id's suffix.
+const ID_SUFFIX: usize = 6;
 
 /// A folder of sessions.
 #[derive(Clone, Debug)]
@@ -40,11 +46,11 @@ pub struct Sessions {
 /// The content of a session, read without its lock: the newest complete objects.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
-    /// Its id.
+    /// The id of the session.
     pub id: String,
     /// The Workflow with its status.
     pub workflow: Workflow,
-    /// The Approvals of its gates, in the order in which they asked.
+    /// The Approvals of the run's gates, in the order in which they asked.
     pub approvals: Vec<Approval>,
 }
 
@@ -67,14 +73,14 @@ impl Sessions {
     /// The folder exists and cannot be read.
     pub fn ids(&self) -> Result<Vec<String>, Error> {
         // Entries whose names are not valid ids are ignored.
-        let mut ids = self.names()?;
+        let mut ids = self.entry_names()?;
         ids.retain(|id| is_plain(id) && self.root.join(id).is_dir());
         ids.sort();
         Ok(ids)
     }
 
     /// Returns the names of all entries of the folder.
-    fn names(&self) -> Result<Vec<String>, Error> {
+    fn entry_names(&self) -> Result<Vec<String>, Error> {
         let failed = || Error::file("cannot read", &self.root);
         let entries = match fs::read_dir(&self.root) {
             Ok(entries) => entries,
@@ -94,8 +100,8 @@ impl Sessions {
     /// The session does not exist, or one of its files is damaged.
     pub fn read(&self, id: &str) -> Result<Snapshot, Error> {
         let folder = self.folder(id)?;
-        let workflow = workflow(&folder)?.ok_or_else(|| self.missing(id))?;
-        let approvals = approvals(&folder, &workflow)?;
+        let workflow = read_workflow(&folder)?.ok_or_else(|| self.missing_error(id))?;
+        let approvals = read_approvals(&folder, &workflow)?;
         Ok(Snapshot { id: id.to_owned(), workflow, approvals })
     }
 
@@ -106,7 +112,7 @@ impl Sessions {
     pub fn delete(&self, id: &str) -> Result<(), Error> {
         let folder = self.folder(id)?;
         let _lock = lock(id, &folder)?;
-        // Hidden first, so that a partly deleted folder is not a session any more.
+        // The folder is hidden first, so that a partly deleted folder is not a session any more.
         let gone = self.root.join(format!(".{id}{GONE}"));
         fs::rename(&folder, &gone).map_err(Error::file("cannot remove", &folder))?;
         fs::remove_dir_all(&gone).map_err(Error::file("cannot remove", &gone))
@@ -118,16 +124,16 @@ impl Sessions {
     /// Errors of the file system.
     pub fn sweep(&self) -> Result<usize, Error> {
         let mut swept = 0;
-        for name in self.names()? {
-            let is_left = |end: &str| name.strip_prefix('.').and_then(|n| n.strip_suffix(end)).is_some_and(is_plain);
+        for name in self.entry_names()? {
+            let is_leftover = |end: &str| name.strip_prefix('.').and_then(|n| n.strip_suffix(end)).is_some_and(is_plain);
             let folder = self.root.join(&name);
-            if !(is_left(GONE) || is_left(NEW)) || !folder.is_dir() {
+            if !(is_leftover(GONE) || is_leftover(NEW)) || !folder.is_dir() {
                 continue;
             }
             // A process that creates or deletes the session has its lock.
             match fs::File::open(folder.join(LOCK)).map(|file| file.try_lock().is_err()) {
                 Ok(true) => continue,
-                Err(_) if is_left(NEW) => continue,
+                Err(_) if is_leftover(NEW) => continue,
                 _ => {}
             }
             fs::remove_dir_all(&folder).map_err(Error::file("cannot remove", &folder))?;
@@ -159,9 +165,9 @@ impl Sessions {
                 format!("{namespace:?} is not a valid namespace: {rule}"),
             ));
         }
-        self.make_root()?;
+        self.create_root()?;
         loop {
-            let id = format!("{}-{}", names::cut(&name, 32), random(6));
+            let id = format!("{}-{}", names::cut(&name, ID_NAME), random_suffix(ID_SUFFIX));
             let (hidden, folder) = (self.root.join(format!(".{id}{NEW}")), self.root.join(&id));
             if folder.exists() {
                 continue;
@@ -171,7 +177,7 @@ impl Sessions {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
                 Err(cause) => return Err(Error::file("cannot create", hidden)(cause)),
             }
-            let made = (|| {
+            let created = (|| {
                 let lock = lock(&id, &hidden)?;
                 object::write(&hidden.join(WORKFLOW), &workflow)?;
                 fs::rename(&hidden, &folder)
@@ -179,7 +185,7 @@ impl Sessions {
                     .map_err(Error::file("cannot create", &folder))?;
                 Ok(lock)
             })();
-            return match made {
+            return match created {
                 Ok(lock) => Ok(Session { id, folder, workflow, approvals: BTreeMap::new(), _lock: lock }),
                 Err(error) => {
                     // Best effort: the first error is the one to report.
@@ -191,27 +197,27 @@ impl Sessions {
     }
 
     /// Creates the folder, if it does not exist.
-    pub(super) fn make_root(&self) -> Result<(), Error> {
-        let made = fs::DirBuilder::new().recursive(true).mode(PRIVATE).create(&self.root);
-        made.map_err(Error::file("cannot create", &self.root))
+    pub(super) fn create_root(&self) -> Result<(), Error> {
+        let created = fs::DirBuilder::new().recursive(true).mode(PRIVATE).create(&self.root);
+        created.map_err(Error::file("cannot create", &self.root))
     }
 
     /// Opens a session and locks it.
     pub(super) fn open(&self, id: &str) -> Result<Session, Error> {
         let folder = self.folder(id)?;
         let lock = lock(id, &folder)?;
-        let workflow = workflow(&folder)?.ok_or_else(|| self.missing(id))?;
-        let approvals = approvals(&folder, &workflow)?;
+        let workflow = read_workflow(&folder)?.ok_or_else(|| self.missing_error(id))?;
+        let approvals = read_approvals(&folder, &workflow)?;
         let approvals = approvals.into_iter().map(|a| (a.metadata.name.clone().unwrap_or_default(), a)).collect();
         Ok(Session { id: id.to_owned(), folder, workflow, approvals, _lock: lock })
     }
 
     fn folder(&self, id: &str) -> Result<PathBuf, Error> {
         let folder = self.root.join(id);
-        if is_plain(id) && folder.is_dir() { Ok(folder) } else { Err(self.missing(id)) }
+        if is_plain(id) && folder.is_dir() { Ok(folder) } else { Err(self.missing_error(id)) }
     }
 
-    fn missing(&self, id: &str) -> Error {
+    fn missing_error(&self, id: &str) -> Error {
         let id = id.chars().filter(|c| !c.is_control()).take(100).collect();
         Error::Missing { id, root: self.root.clone() }
     }
@@ -240,7 +246,7 @@ impl Session {
     /// Writes an Approval.
     pub(super) fn put(&mut self, approval: Approval) -> Result<(), Error> {
         let name = approval.metadata.name.clone().unwrap_or_default();
-        object::write(&self.folder.join(APPROVALS).join(file_of(&name)?), &approval)?;
+        object::write(&self.folder.join(APPROVALS).join(approval_file_name(&name)?), &approval)?;
         self.approvals.insert(name, approval);
         Ok(())
     }
@@ -275,22 +281,22 @@ pub fn owner(workflow: &Workflow) -> Owner {
     }
 }
 
-fn workflow(folder: &Path) -> Result<Option<Workflow>, Error> {
+fn read_workflow(folder: &Path) -> Result<Option<Workflow>, Error> {
     object::read(&folder.join(WORKFLOW))
 }
 
-/// Reads the Approvals that the journal names. A missing one was not created yet: its gate asks again.
-fn approvals(folder: &Path, workflow: &Workflow) -> Result<Vec<Approval>, Error> {
+/// Reads the Approvals that the journal names. A missing Approval was not created yet, so its gate asks again.
+fn read_approvals(folder: &Path, workflow: &Workflow) -> Result<Vec<Approval>, Error> {
     let mut found: Vec<Approval> = Vec::new();
     for name in workflow.status.iter().flat_map(|status| &status.steps).filter_map(|record| record.object.as_ref()) {
-        if let Some(approval) = object::read::<Approval>(&folder.join(APPROVALS).join(file_of(name)?))? {
+        if let Some(approval) = object::read::<Approval>(&folder.join(APPROVALS).join(approval_file_name(name)?))? {
             found.push(approval);
         }
     }
     Ok(found)
 }
 
-fn file_of(approval: &str) -> Result<String, Error> {
+fn approval_file_name(approval: &str) -> Result<String, Error> {
     if is_plain(approval) {
         return Ok(format!("{approval}.yaml"));
     }
@@ -299,9 +305,9 @@ fn file_of(approval: &str) -> Result<String, Error> {
 
 /// Locks a session. The operating system releases the lock when this process ends.
 fn lock(id: &str, folder: &Path) -> Result<fs::File, Error> {
-    let place = folder.join(LOCK);
-    let open = fs::OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&place);
-    let mut file = open.map_err(Error::file("cannot open", &place))?;
+    let path = folder.join(LOCK);
+    let open = fs::OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
+    let mut file = open.map_err(Error::file("cannot open", &path))?;
     match file.try_lock() {
         Ok(()) => {}
         Err(fs::TryLockError::WouldBlock) => {
@@ -311,7 +317,7 @@ fn lock(id: &str, folder: &Path) -> Result<fs::File, Error> {
             let by = if by.is_empty() { "another process".to_owned() } else { format!("process {}", by.trim()) };
             return Err(Error::Busy { id: id.to_owned(), by });
         }
-        Err(fs::TryLockError::Error(cause)) => return Err(Error::file("cannot lock", place)(cause)),
+        Err(fs::TryLockError::Error(cause)) => return Err(Error::file("cannot lock", path)(cause)),
     }
     let _ = file.set_len(0).and_then(|()| write!(file, "{}", std::process::id()));
     Ok(file)
@@ -328,6 +334,7 @@ fn is_plain(name: &str) -> bool {
         && !name.contains("..")
 }
 
-pub(super) fn random(letters: usize) -> String {
+/// Returns this number of random letters and digits.
+pub(super) fn random_suffix(letters: usize) -> String {
     (0..letters).filter_map(|_| LETTERS.get(fastrand::usize(..LETTERS.len()))).map(|byte| char::from(*byte)).collect()
 }

@@ -23,7 +23,7 @@ pub enum SourceError {
         /// The kind of the object.
         found: String,
     },
-    /// A field has another shape.
+    /// A field has the wrong type.
     #[error("{0}")]
     Shape(String),
 }
@@ -42,9 +42,9 @@ pub fn from_yaml(text: &str, user: &str) -> Result<Workflow, SourceError> {
     };
     let version = format!("{GROUP}/{VERSION}");
     let kind = object.get("kind").and_then(Value::as_str).unwrap_or("an object without a kind");
-    let said = object.get("apiVersion").and_then(Value::as_str).unwrap_or(&version);
-    if kind != "Workflow" || said != version {
-        return Err(SourceError::NotAWorkflow { found: format!("{kind} ({said})") });
+    let api_version = object.get("apiVersion").and_then(Value::as_str).unwrap_or(&version);
+    if kind != "Workflow" || api_version != version {
+        return Err(SourceError::NotAWorkflow { found: format!("{kind} ({api_version})") });
     }
     object.insert("apiVersion".to_owned(), version.into());
     if let Some(spec) = object.entry("spec").or_insert_with(|| Value::Object(Map::new())).as_object_mut() {
@@ -59,13 +59,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whoever_reads_it_asks_for_it() {
+    fn the_user_who_reads_a_file_is_the_requester() {
         let text = "{kind: Workflow, metadata: {name: w}, spec: {requestedBy: mallory, steps: []}}";
         assert_eq!(from_yaml(text, "dana").unwrap().spec.requested_by, "dana");
     }
 
     #[test]
-    fn something_else_is_refused_by_name() {
+    fn another_object_is_refused_with_its_kind() {
         let why = |text: &str| from_yaml(text, "dana").unwrap_err().to_string();
         assert_eq!(why("kind: Pod"), "it is Pod (signoff.dev/v1alpha1), not a Workflow of signoff.dev/v1alpha1");
         assert_eq!(why("[]"), "it is a list or a single value, not a Workflow of signoff.dev/v1alpha1");

@@ -24,14 +24,14 @@ impl Stop {
         self.times.send_modify(|times| *times = times.saturating_add(1));
     }
 
-    pub(super) fn asked(&self) -> u8 {
+    pub(super) fn requests(&self) -> u8 {
         *self.times.borrow()
     }
 
-    /// Waits until it was asked more than `times` times.
-    pub(super) async fn beyond(&self, times: u8) {
-        let mut heard = self.times.subscribe();
+    /// Waits until there were more than `times` requests to pause.
+    pub(super) async fn wait_beyond(&self, times: u8) {
+        let mut receiver = self.times.subscribe();
         // `self` holds the sender, so it is not dropped during the wait.
-        let _ = heard.wait_for(|asked| *asked > times).await;
+        let _ = receiver.wait_for(|requests| *requests > times).await;
     }
 }

@@ -25,7 +25,7 @@ use signoff_executor::{AnswerRoom, RunRef};
 /// A caller that counts calls, answers with their input, and hangs on demand.
 #[derive(Clone, Default)]
 pub(super) struct Echo {
-    made: Arc<AtomicUsize>,
+    calls: Arc<AtomicUsize>,
     inputs: Arc<Mutex<Vec<String>>>,
     began: Arc<tokio::sync::Notify>,
     hangs: bool,
@@ -37,7 +37,7 @@ impl Echo {
     }
 
     fn count(&self) -> usize {
-        self.made.load(Ordering::SeqCst)
+        self.calls.load(Ordering::SeqCst)
     }
 
     /// Waits until a call has begun.
@@ -53,19 +53,19 @@ impl Echo {
 #[async_trait]
 impl Caller for Echo {
     async fn call(&self, _: &RunRef, call: Call, _: &dyn AnswerRoom) -> Result<Reply, Failure> {
-        self.made.fetch_add(1, Ordering::SeqCst);
-        let said = match call.content {
+        self.calls.fetch_add(1, Ordering::SeqCst);
+        let answer = match call.content {
             CallContent::Http(http) => format!("{} {}", http.method, http.body.unwrap_or_default()),
             CallContent::Agent(agent) => agent.messages.last().map(|m| m.text.clone()).unwrap_or_default(),
             CallContent::Mcp(mcp) => panic!("{} is not asked here", mcp.server),
             CallContent::Pod(pod) => panic!("{} runs on a cluster only", pod.name),
         };
-        self.inputs.lock().unwrap().push(said.clone());
+        self.inputs.lock().unwrap().push(answer.clone());
         self.began.notify_one();
         if self.hangs {
             std::future::pending::<()>().await;
         }
-        Ok(Reply { response: said.into(), ..Reply::default() })
+        Ok(Reply { response: answer.into(), ..Reply::default() })
     }
 }
 
@@ -87,7 +87,7 @@ pub(super) fn approve() -> Decision {
 }
 
 /// Begins a run and waits until it pauses. Returns its id and the name of its first gate.
-pub(super) async fn paused(local: &Local, workflow: Workflow) -> (String, String) {
+pub(super) async fn begin_until_paused(local: &Local, workflow: Workflow) -> (String, String) {
     let mut run = local.begin(workflow).unwrap();
     assert_eq!(run.go().await.unwrap(), RunOutcome::Paused);
     let gate = run.pending()[0].metadata.name.clone().unwrap();

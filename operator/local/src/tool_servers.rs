@@ -14,10 +14,10 @@ use tokio::{
 
 use crate::commands::WorkflowCommand;
 
-/// The servers of a run. The commands end when it is dropped.
+/// The servers of a run. The commands end when the value is dropped.
 pub(crate) struct LocalToolServers {
     http: Arc<McpClient>,
-    /// By the name of the server.
+    /// The servers that are commands, by name.
     commands: BTreeMap<String, CommandServer>,
 }
 
@@ -35,7 +35,7 @@ impl LocalToolServers {
     }
 
     /// Returns the confirmed command of a server.
-    fn command(&self, server: &ToolServer, words: &[String]) -> Result<&CommandServer, CallError> {
+    fn find_command(&self, server: &ToolServer, words: &[String]) -> Result<&CommandServer, CallError> {
         let confirmed = self.commands.get(&server.name).filter(|confirmed| confirmed.command.words() == words);
         confirmed.ok_or_else(|| {
             let why =
@@ -50,14 +50,14 @@ impl ToolServers for LocalToolServers {
     async fn catalogue(&self, server: &ToolServer, timeout: Duration) -> Result<ListedTools, CallError> {
         match &server.address {
             ServerAddress::Url(_) => self.http.catalogue(server, timeout).await,
-            ServerAddress::Command(words) => self.command(server, words)?.catalogue(timeout).await,
+            ServerAddress::Command(words) => self.find_command(server, words)?.catalogue(timeout).await,
         }
     }
 
     async fn call(&self, server: &ToolServer, request: ToolRequest, timeout: Duration) -> Result<ToolReply, CallError> {
         match &server.address {
             ServerAddress::Url(_) => self.http.call(server, request, timeout).await,
-            ServerAddress::Command(words) => self.command(server, words)?.call(request, timeout).await,
+            ServerAddress::Command(words) => self.find_command(server, words)?.call(request, timeout).await,
         }
     }
 }
@@ -65,26 +65,26 @@ impl ToolServers for LocalToolServers {
 impl CommandServer {
     async fn catalogue(&self, timeout: Duration) -> Result<ListedTools, CallError> {
         let deadline = deadline_after(timeout)?;
-        let mut running = self.turn(deadline).await?;
-        let server = self.started(&mut running, deadline).await?;
-        let listed = server.catalogue(left(deadline)).await;
+        let mut running = self.lock_idle(deadline).await?;
+        let server = self.ensure_started(&mut running, deadline).await?;
+        let listed = server.catalogue(time_left(deadline)).await;
         let protocol = server.protocol().version();
         let listed = listed.map(|catalogue| ListedTools { protocol, catalogue });
-        end_after(&listed, &mut running);
+        end_if_broken(&listed, &mut running);
         listed
     }
 
     async fn call(&self, request: ToolRequest, timeout: Duration) -> Result<ToolReply, CallError> {
         let deadline = deadline_after(timeout)?;
-        let mut running = self.turn(deadline).await?;
-        let server = self.started(&mut running, deadline).await?;
-        let reply = server.call(request, left(deadline)).await;
-        end_after(&reply, &mut running);
+        let mut running = self.lock_idle(deadline).await?;
+        let server = self.ensure_started(&mut running, deadline).await?;
+        let reply = server.call(request, time_left(deadline)).await;
+        end_if_broken(&reply, &mut running);
         reply
     }
 
     /// Waits until no other request is in flight.
-    async fn turn(&self, deadline: Instant) -> Result<MutexGuard<'_, Option<StdioServer>>, CallError> {
+    async fn lock_idle(&self, deadline: Instant) -> Result<MutexGuard<'_, Option<StdioServer>>, CallError> {
         timeout_at(deadline, self.running.lock()).await.map_err(|_| {
             let why =
                 format!("the server {} was not asked: it is still busy with another request", self.command.server());
@@ -93,7 +93,7 @@ impl CommandServer {
     }
 
     /// Returns the running server, and starts it if necessary.
-    async fn started<'s>(
+    async fn ensure_started<'s>(
         &self,
         running: &'s mut Option<StdioServer>,
         deadline: Instant,
@@ -101,8 +101,8 @@ impl CommandServer {
         match running {
             Some(server) => Ok(server),
             none => {
-                let command = self.command.as_confirmed().map_err(|why| CallError::refused(why.to_string()))?;
-                let server = StdioServer::start(self.command.server(), &command, left(deadline)).await?;
+                let command = self.command.resolve_confirmed().map_err(|why| CallError::refused(why.to_string()))?;
+                let server = StdioServer::start(self.command.server(), &command, time_left(deadline)).await?;
                 Ok(none.insert(server))
             }
         }
@@ -110,7 +110,7 @@ impl CommandServer {
 }
 
 /// Ends a server whose streams have ended or are out of sync. The next request starts it again.
-fn end_after<T>(result: &Result<T, CallError>, running: &mut Option<StdioServer>) {
+fn end_if_broken<T>(result: &Result<T, CallError>, running: &mut Option<StdioServer>) {
     let is_over = |error: &CallError| matches!(error.class, ErrorClass::Protocol | ErrorClass::Unreachable);
     if result.as_ref().is_err_and(is_over) {
         *running = None;
@@ -123,6 +123,6 @@ fn deadline_after(timeout: Duration) -> Result<Instant, CallError> {
 }
 
 /// Returns the time until a deadline.
-fn left(deadline: Instant) -> Duration {
+fn time_left(deadline: Instant) -> Duration {
     deadline.saturating_duration_since(Instant::now())
 }

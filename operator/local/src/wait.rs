@@ -17,35 +17,37 @@ use signoff_executor::clock::wake_up;
 const ATTEMPTS: u32 = 8;
 
 /// A question that the handler has not answered yet.
-struct Asking {
+struct OpenQuestion {
     name: String,
     attempt: u32,
     answer: BoxFuture<'static, Option<Decision>>,
 }
 
-enum News {
+/// The reason why a wait has ended.
+enum WaitEnd {
     /// A call finished, or a deadline passed: the next transition handles it.
-    Turn,
+    Transition,
     Answer(Option<Box<Decision>>),
     Stop,
 }
 
+/// Makes transitions until the run has ended, or only decisions are left that the handler does not give.
 pub(super) async fn go(run: &mut Run) -> Result<RunOutcome, Error> {
     let mut declined = BTreeSet::new();
-    let mut asking: Option<Asking> = None;
+    let mut open_question: Option<OpenQuestion> = None;
     // The run can have ended when it was resumed. Another transition would not find the reason of the end.
     if let Some(end) = &run.end {
         return Ok(RunOutcome::Over(end.clone()));
     }
     loop {
-        let stops = run.local.stop.asked();
-        let held = stops > 0;
+        let stops = run.local.stop.requests();
+        let is_pausing = stops > 0;
         run.stops = stops;
-        let transition = match run.transition(held).await {
+        let transition = match run.transition(is_pausing).await {
             Err(Error::Interrupted { .. }) => {
                 run.keep_results().await?;
                 // Calls in flight that must not be repeated are awaited once, without starting new ones.
-                if stops == 0 && run.unrepeatable() > 0 {
+                if stops == 0 && run.count_unrepeatable() > 0 {
                     continue;
                 }
                 return Ok(RunOutcome::Paused);
@@ -55,75 +57,79 @@ pub(super) async fn go(run: &mut Run) -> Result<RunOutcome, Error> {
         if let Some(end) = transition.end {
             return Ok(RunOutcome::Over(end));
         }
-        if held {
-            asking = None;
-            give_up_what_can_be_repeated(run);
+        if is_pausing {
+            open_question = None;
+            stop_repeatable_calls(run);
         } else {
             // A gate that a deadline decided meanwhile needs no answer.
-            asking = asking.filter(|asking| transition.pending.contains(&asking.name));
-            if asking.is_none()
-                && let Some(name) = Run::undeclined(&transition, &declined)
+            open_question = open_question.filter(|question| transition.pending.contains(&question.name));
+            if open_question.is_none()
+                && let Some(name) = Run::next_undeclined(&transition, &declined)
             {
-                asking = ask(run, name, 1, None).await?;
+                open_question = ask(run, name, 1, None).await?;
             }
         }
-        let waits = !held && (asking.is_some() || transition.wake_at.is_some());
+        let waits = !is_pausing && (open_question.is_some() || transition.wake_at.is_some());
         if stops > 1 || (run.calls.is_empty() && !waits) {
             return Ok(RunOutcome::Paused);
         }
-        if held {
-            run.local.handler.happened(&Event::Finishing { calls: run.unrepeatable() });
+        if is_pausing {
+            run.local.handler.happened(&Event::Finishing { calls: run.count_unrepeatable() });
         }
-        let due = earlier(transition.wake_at, run.gates_wake_at).filter(|_| !held);
-        match news(run, &mut asking, due, stops).await {
-            News::Turn | News::Stop => {}
-            News::Answer(decision) => {
-                let Some(Asking { name, attempt, .. }) = asking.take() else { continue };
+        let due = earlier(transition.wake_at, run.gates_wake_at).filter(|_| !is_pausing);
+        match wait_for_end(run, &mut open_question, due, stops).await {
+            WaitEnd::Transition | WaitEnd::Stop => {}
+            WaitEnd::Answer(decision) => {
+                let Some(OpenQuestion { name, attempt, .. }) = open_question.take() else { continue };
                 match decide(run, &name, decision.map(|decision| *decision)).await? {
-                    Answered::Taken => {}
-                    Answered::Declined => _ = declined.insert(name),
-                    Answered::Refused(_) if attempt >= ATTEMPTS => _ = declined.insert(name),
-                    Answered::Refused(why) => asking = ask(run, name, attempt + 1, Some(why)).await?,
+                    AnswerResult::Taken => {}
+                    AnswerResult::Declined => _ = declined.insert(name),
+                    AnswerResult::Refused(_) if attempt >= ATTEMPTS => _ = declined.insert(name),
+                    AnswerResult::Refused(why) => open_question = ask(run, name, attempt + 1, Some(why)).await?,
                 }
             }
         }
     }
 }
 
-enum Answered {
+/// The result of an answer of the handler.
+enum AnswerResult {
+    /// The gate is decided.
     Taken,
+    /// The handler is not asked about this gate again.
     Declined,
+    /// The answer does not count, for this reason.
     Refused(String),
 }
 
-async fn decide(run: &mut Run, name: &str, decision: Option<Decision>) -> Result<Answered, Error> {
-    let Some(decision) = decision else { return Ok(Answered::Declined) };
+async fn decide(run: &mut Run, name: &str, decision: Option<Decision>) -> Result<AnswerResult, Error> {
+    let Some(decision) = decision else { return Ok(AnswerResult::Declined) };
     let user = run.local.decider.clone();
     match run.decide(name, &user, decision).await {
         Err(DecisionError::Session(Error::Evaluation { why, .. })) => {
-            Ok(Answered::Refused(format!("{why}; give a shorter or simpler answer")))
+            Ok(AnswerResult::Refused(format!("{why}; give a shorter or simpler answer")))
         }
-        Ok(super::run::DecisionOutcome::Decided) => Ok(Answered::Taken),
+        Ok(super::run::DecisionOutcome::Decided) => Ok(AnswerResult::Taken),
         // Another person has to decide, or the run is asked to pause.
         Ok(super::run::DecisionOutcome::Needs { .. }) | Err(DecisionError::Session(Error::Interrupted { .. })) => {
-            Ok(Answered::Declined)
+            Ok(AnswerResult::Declined)
         }
-        Err(DecisionError::Because(why)) => Ok(Answered::Refused(why)),
+        Err(DecisionError::Because(why)) => Ok(AnswerResult::Refused(why)),
         Err(DecisionError::Session(error)) => Err(error),
     }
 }
 
-async fn ask(run: &Run, name: String, attempt: u32, refused: Option<String>) -> Result<Option<Asking>, Error> {
-    let Some(asked) = run.question(&name, refused).await? else { return Ok(None) };
+async fn ask(run: &Run, name: String, attempt: u32, refused: Option<String>) -> Result<Option<OpenQuestion>, Error> {
+    let Some(question) = run.build_question(&name, refused).await? else { return Ok(None) };
     let handler = Arc::clone(&run.local.handler);
-    Ok(Some(Asking { name, attempt, answer: Box::pin(async move { handler.answer(asked).await }) }))
+    Ok(Some(OpenQuestion { name, attempt, answer: Box::pin(async move { handler.answer(question).await }) }))
 }
 
-async fn news(run: &mut Run, asking: &mut Option<Asking>, due: Option<Moment>, stops: u8) -> News {
+async fn wait_for_end(run: &mut Run, open_question: &mut Option<OpenQuestion>, due: Option<Moment>, stops: u8) -> WaitEnd {
     let (stop, now) = (run.local.stop.clone(), run.now().at);
     let answer = async {
-        match asking {
-            Some(asking) => asking.answer.as_mut().await,
+        match open_question {
+            Some(question) => question.answer.as_mut().await,
             None => std::future::pending().await,
         }
     };
@@ -141,16 +147,16 @@ async fn news(run: &mut Run, asking: &mut Option<Asking>, due: Option<Moment>, s
             if let Ok((key, fact)) = ended {
                 run.calls_in_flight.finish(key, fact);
             }
-            News::Turn
+            WaitEnd::Transition
         }
-        () = stop.beyond(stops) => News::Stop,
-        decision = answer => News::Answer(decision.map(Box::new)),
-        () = time => News::Turn,
+        () = stop.wait_beyond(stops) => WaitEnd::Stop,
+        decision = answer => WaitEnd::Answer(decision.map(Box::new)),
+        () = time => WaitEnd::Transition,
     }
 }
 
 /// Stops the calls that may be repeated: they are repeated when the run is resumed.
-fn give_up_what_can_be_repeated(run: &mut Run) {
+fn stop_repeatable_calls(run: &mut Run) {
     run.calls_in_flight.retain(|(task, idempotent)| {
         if *idempotent {
             task.abort();

@@ -24,16 +24,16 @@ use super::Run;
 use crate::{error::Error, handler::Event};
 
 impl Run {
-    /// Computes and commits one transition. With `held` nothing new begins.
-    pub(crate) async fn transition(&mut self, held: bool) -> Result<Transition, Error> {
+    /// Computes and commits one transition. `is_pausing`: nothing new begins.
+    pub(crate) async fn transition(&mut self, is_pausing: bool) -> Result<Transition, Error> {
         let now = self.now();
         let facts = self.observe(&now).await?;
         let cancel = self.session.workflow.spec.cancel.unwrap_or(false);
-        let control = Control { suspend: held, asks_missing: held, cancel, ..Control::default() };
+        let control = Control { suspend: is_pausing, asks_missing: is_pausing, cancel, ..Control::default() };
         let before = self.journal.clone();
         let mut transition = self.advance(control, facts, &now).await?;
-        let claims = if held { Vec::new() } else { self.claim(&mut transition) };
-        self.commit(&transition, held, now.at).await?;
+        let claims = if is_pausing { Vec::new() } else { self.claim(&mut transition) };
+        self.commit(&transition, is_pausing, now.at).await?;
         self.end.clone_from(&transition.end);
         self.report(&before, &transition);
         self.dispatch(&transition, claims, now.at)?;
@@ -135,15 +135,16 @@ impl Run {
         claims
     }
 
-    /// Large values are written first. They are named by their content, so an unused one does no harm.
-    async fn commit(&mut self, transition: &Transition, held: bool, now: Moment) -> Result<(), Error> {
+    /// Writes the status of the Workflow, after the large values that the status names. A value that no status names does
+    /// no harm, because values are named by their content.
+    async fn commit(&mut self, transition: &Transition, is_pausing: bool, now: Moment) -> Result<(), Error> {
         let is_overdue = |name| {
             let status = self.session.approvals.get(name).and_then(|approval| approval.status.as_ref());
             status.is_some_and(|status| status.phase == ApprovalPhase::Overdue)
         };
         let overdue = transition.pending.iter().any(is_overdue);
         let mut next = status::after(&self.session.workflow, &self.plan, transition, overdue, now);
-        if held && next.phase == WorkflowPhase::Suspended {
+        if is_pausing && next.phase == WorkflowPhase::Suspended {
             // The run only begins nothing new because it is about to pause; it is not suspended.
             next.phase = if next.pending.is_empty() { WorkflowPhase::Running } else { WorkflowPhase::Waiting };
             next.message = status::waiting_message(&next.pending);
@@ -162,7 +163,7 @@ impl Run {
 
     fn dispatch(&mut self, transition: &Transition, claims: Vec<Call>, now: Moment) -> Result<(), Error> {
         for call in claims {
-            self.begin(call);
+            self.start_call(call);
         }
         for ask in transition.asks() {
             let mut approval = Approval::for_gate(&self.session.workflow, &ask.name, ask.request.clone());
@@ -176,7 +177,7 @@ impl Run {
         Ok(())
     }
 
-    fn begin(&mut self, call: Call) {
+    fn start_call(&mut self, call: Call) {
         let owner = self.session.owner();
         let run = RunRef { namespace: owner.namespace, workflow: owner.workflow, uid: owner.uid };
         let (caller, clock) = (Arc::clone(&self.caller), Arc::clone(&self.local.clock));
@@ -192,8 +193,8 @@ impl Run {
 
     fn report(&self, before: &Journal, transition: &Transition) {
         for record in transition.journal.records() {
-            let was = before.get(&record.path, record.attempt).map(|old| old.phase);
-            if was == Some(record.phase) {
+            let old_phase = before.get(&record.path, record.attempt).map(|old| old.phase);
+            if old_phase == Some(record.phase) {
                 continue;
             }
             if record.phase == StepPhase::Started {
@@ -201,7 +202,7 @@ impl Run {
             } else if record.phase.is_end() {
                 self.local.handler.happened(&Event::StepEnded(record));
             }
-            let decided = record.object.as_ref().filter(|_| record.phase.is_end() && was == Some(StepPhase::Waiting));
+            let decided = record.object.as_ref().filter(|_| record.phase.is_end() && old_phase == Some(StepPhase::Waiting));
             // A gate that ends with the run has no outcome yet, and the run does not continue.
             let decided = decided.and_then(|name| self.session.approvals.get(name));
             let has_outcome =
@@ -230,9 +231,9 @@ impl Run {
 }
 
 /// Returns the earlier of two optional times.
-pub(crate) fn earlier(one: Option<Moment>, other: Option<Moment>) -> Option<Moment> {
-    match (one, other) {
-        (Some(one), Some(other)) => Some(one.min(other)),
-        (one, other) => one.or(other),
+pub(crate) fn earlier(left: Option<Moment>, right: Option<Moment>) -> Option<Moment> {
+    match (left, right) {
+        (Some(left), Some(right)) => Some(left.min(right)),
+        (left, right) => left.or(right),
     }
 }

@@ -13,14 +13,14 @@ fn paused_clock() -> impl Clock {
 }
 
 #[tokio::test]
-async fn a_run_pauses_at_a_gate_and_goes_on_in_another_process_from_where_it_was() {
+async fn a_run_pauses_at_a_gate_and_is_resumed_in_another_process() {
     let folder = tempfile::tempdir().unwrap();
     let echo = Echo::default();
     let steps = format!(
         "{{name: draft, http: {{method: POST, url: 'http://x.example', body: Hello}}}}, {GATE}, \
          {{name: done, set: {{value: '{{{{ steps.draft.response }}}} was {{{{ hitl_response }}}} by {{{{ hitl.decidedBy[0] }}}}'}}}}"
     );
-    let (id, gate) = paused(&local(&folder).caller(echo.clone()), chain(&steps)).await;
+    let (id, gate) = begin_until_paused(&local(&folder).caller(echo.clone()), chain(&steps)).await;
     // Only the folder of the first process is left.
     let mut run = local(&folder).caller(echo.clone()).resume(&id).await.unwrap();
     assert_eq!(run.decide(&gate, "erin", approve()).await.unwrap(), DecisionOutcome::Decided);
@@ -31,13 +31,13 @@ async fn a_run_pauses_at_a_gate_and_goes_on_in_another_process_from_where_it_was
 }
 
 #[tokio::test]
-async fn a_handler_answers_at_once_and_is_told_that_the_run_goes_on() {
+async fn a_handler_answers_at_once_and_is_notified_of_the_outcome() {
     #[derive(Default)]
     struct Witness(Arc<Mutex<Vec<String>>>);
     #[async_trait]
     impl Handler for Witness {
-        async fn answer(&self, asked: GateQuestion) -> Option<Decision> {
-            self.0.lock().unwrap().push(format!("asked {}", asked.request().prompt));
+        async fn answer(&self, question: GateQuestion) -> Option<Decision> {
+            self.0.lock().unwrap().push(format!("asked {}", question.request().prompt));
             Some(approve())
         }
         fn resumed(&self, approval: &signoff_api::Approval) {
@@ -45,14 +45,14 @@ async fn a_handler_answers_at_once_and_is_told_that_the_run_goes_on() {
             self.0.lock().unwrap().push(format!("resumed {}", phase.name()));
         }
     }
-    let (folder, said) = (tempfile::tempdir().unwrap(), Arc::new(Mutex::new(Vec::new())));
-    let local = local(&folder).handler(Witness(Arc::clone(&said)));
+    let (folder, log) = (tempfile::tempdir().unwrap(), Arc::new(Mutex::new(Vec::new())));
+    let local = local(&folder).handler(Witness(Arc::clone(&log)));
     assert_eq!(local.begin(chain(GATE)).unwrap().go().await.unwrap(), succeeded("approved"));
-    assert_eq!(*said.lock().unwrap(), ["asked Go on?", "resumed Approved"]);
+    assert_eq!(*log.lock().unwrap(), ["asked Go on?", "resumed Approved"]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_handler_is_told_each_event_of_a_gate_once() {
+async fn a_handler_is_notified_of_each_event_of_a_gate_once() {
     #[derive(Default)]
     struct Witness(Arc<Mutex<Vec<String>>>);
     #[async_trait]
@@ -76,11 +76,11 @@ async fn a_handler_is_told_each_event_of_a_gate_once() {
     }
     let gate = "{name: review, hitl: {prompt: Go on?, approvers: [{kind: User, name: dana}], timeout: {after: 60s, \
                 action: Escalate, escalation: [{after: 300s, to: [{kind: User, name: olga}]}]}}}";
-    let (folder, said) = (tempfile::tempdir().unwrap(), Arc::new(Mutex::new(Vec::new())));
-    let local = local(&folder).clock(paused_clock()).handler(Witness(Arc::clone(&said)));
+    let (folder, log) = (tempfile::tempdir().unwrap(), Arc::new(Mutex::new(Vec::new())));
+    let local = local(&folder).clock(paused_clock()).handler(Witness(Arc::clone(&log)));
     assert_eq!(local.begin(chain(gate)).unwrap().go().await.unwrap(), succeeded("approved"));
-    let told = ["asks Go on?", "said Escalated escalated-1", "said Approved decided", "resumed Approved"];
-    assert_eq!(*said.lock().unwrap(), told);
+    let expected = ["asks Go on?", "said Escalated escalated-1", "said Approved decided", "resumed Approved"];
+    assert_eq!(*log.lock().unwrap(), expected);
 }
 
 #[tokio::test]
@@ -91,18 +91,18 @@ async fn an_answer_that_does_not_fit_leaves_the_gate_open_and_says_why() {
     struct Stubborn(Arc<Mutex<Vec<String>>>);
     #[async_trait]
     impl Handler for Stubborn {
-        async fn answer(&self, asked: GateQuestion) -> Option<Decision> {
-            let text = if asked.refused.is_some() { "Lisbon" } else { "lisbon" };
-            self.0.lock().unwrap().extend(asked.refused);
+        async fn answer(&self, question: GateQuestion) -> Option<Decision> {
+            let text = if question.refused.is_some() { "Lisbon" } else { "lisbon" };
+            self.0.lock().unwrap().extend(question.refused);
             Some(Decision { response: Some(text.into()), ..Decision::new(Verdict::Respond) })
         }
     }
-    let (folder, said) = (tempfile::tempdir().unwrap(), Arc::new(Mutex::new(Vec::new())));
-    let local_run = local(&folder).handler(Stubborn(Arc::clone(&said)));
+    let (folder, log) = (tempfile::tempdir().unwrap(), Arc::new(Mutex::new(Vec::new())));
+    let local_run = local(&folder).handler(Stubborn(Arc::clone(&log)));
     assert_eq!(local_run.begin(chain(gate)).unwrap().go().await.unwrap(), succeeded("Lisbon"));
-    assert_eq!(*said.lock().unwrap(), ["answers.answer: one word, with a capital"]);
+    assert_eq!(*log.lock().unwrap(), ["answers.answer: one word, with a capital"]);
 
-    let (id, name) = paused(&local(&folder), chain(gate)).await;
+    let (id, name) = begin_until_paused(&local(&folder), chain(gate)).await;
     let mut run = local(&folder).resume(&id).await.unwrap();
     let why = run.decide(&name, "dana", respond("lisbon")).await.unwrap_err().to_string();
     assert_eq!(why, "answers.answer: one word, with a capital");
@@ -112,7 +112,7 @@ async fn an_answer_that_does_not_fit_leaves_the_gate_open_and_says_why() {
 }
 
 #[tokio::test]
-async fn a_handler_that_is_always_wrong_is_asked_a_few_times_and_no_more() {
+async fn a_handler_with_invalid_answers_is_asked_eight_times() {
     struct Wrong(Arc<AtomicUsize>);
     #[async_trait]
     impl Handler for Wrong {
@@ -128,11 +128,11 @@ async fn a_handler_that_is_always_wrong_is_asked_a_few_times_and_no_more() {
 }
 
 #[tokio::test]
-async fn two_people_are_two_people_also_without_a_cluster() {
+async fn a_threshold_of_two_needs_two_people() {
     let gate = "{name: review, hitl: {prompt: Go on?, approvers: [{kind: Group, name: finance}], threshold: 2, \
                 requiredFrom: [{group: finance, min: 1}], excludeRequester: true}}";
     let folder = tempfile::tempdir().unwrap();
-    let (id, name) = paused(&local(&folder), chain(gate)).await;
+    let (id, name) = begin_until_paused(&local(&folder), chain(gate)).await;
     let mut run = local(&folder).resume(&id).await.unwrap();
     assert!(run.decide(&name, "dana", approve()).await.unwrap_err().to_string().contains("is the requester"));
     assert_eq!(run.decide(&name, "erin", approve()).await.unwrap(), DecisionOutcome::Needs { have: 1, needed: 2 });
@@ -146,7 +146,7 @@ async fn two_people_are_two_people_also_without_a_cluster() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn time_that_passed_while_nobody_was_there_counts_when_the_run_is_resumed() {
+async fn a_deadline_that_passed_during_a_pause_applies_at_resume() {
     let gate = |action: &str| {
         format!(
             "{{name: ask, hitl: {{prompt: Which?, approvers: [{{kind: User, name: dana}}], timeout: {{after: 1h, {action}}}}}}}"
@@ -158,13 +158,13 @@ async fn time_that_passed_while_nobody_was_there_counts_when_the_run_is_resumed(
         ("action: Default, default: Lisbon", succeeded("Lisbon")),
     ] {
         let clock = Arc::new(paused_clock());
-        let at = |clock: &Arc<_>| {
+        let local_at = |clock: &Arc<_>| {
             let clock = Arc::clone(clock);
             local(&folder).clock(move || Clock::now(&*clock))
         };
-        let (id, name) = paused(&at(&clock), chain(&gate(action))).await;
+        let (id, name) = begin_until_paused(&local_at(&clock), chain(&gate(action))).await;
         tokio::time::advance(Duration::from_secs(3601)).await;
-        let mut run = at(&clock).resume(&id).await.unwrap();
+        let mut run = local_at(&clock).resume(&id).await.unwrap();
         let late = run.decide(&name, "dana", approve()).await.unwrap_err().to_string();
         assert!(late.contains("decided already (Expired)"), "{late}");
         let ended = run.go().await.unwrap();
@@ -176,10 +176,10 @@ async fn time_that_passed_while_nobody_was_there_counts_when_the_run_is_resumed(
 }
 
 #[tokio::test(start_paused = true)]
-async fn time_passes_also_while_somebody_ponders() {
-    struct Ponders;
+async fn a_deadline_passes_while_the_handler_has_not_answered() {
+    struct NeverAnswers;
     #[async_trait]
-    impl Handler for Ponders {
+    impl Handler for NeverAnswers {
         async fn answer(&self, _: GateQuestion) -> Option<Decision> {
             std::future::pending().await
         }
@@ -187,7 +187,7 @@ async fn time_passes_also_while_somebody_ponders() {
     let gate = "{name: ask, hitl: {prompt: Which?, approvers: [{kind: User, name: dana}], timeout: {after: 1h, action: Skip}}}, \
                 {name: done, set: {value: went on}}";
     let folder = tempfile::tempdir().unwrap();
-    let local = local(&folder).clock(paused_clock()).handler(Ponders);
+    let local = local(&folder).clock(paused_clock()).handler(NeverAnswers);
     let mut run = local.begin(chain(gate)).unwrap();
     assert_eq!(run.go().await.unwrap(), succeeded("went on"));
     assert_eq!(run.snapshot().approvals[0].status.as_ref().unwrap().phase, ApprovalPhase::Expired);
@@ -195,9 +195,9 @@ async fn time_passes_also_while_somebody_ponders() {
 }
 
 #[tokio::test]
-async fn when_a_run_ends_nobody_is_asked_any_more() {
+async fn an_ended_run_has_no_open_approval() {
     let folder = tempfile::tempdir().unwrap();
-    let (id, name) = paused(&local(&folder), chain(GATE)).await;
+    let (id, name) = begin_until_paused(&local(&folder), chain(GATE)).await;
     let mut run = local(&folder).resume(&id).await.unwrap();
     run.decide(&name, "dana", Decision { reason: Some("enough".into()), ..Decision::new(Verdict::Abort) })
         .await

@@ -44,7 +44,7 @@ fn an_unconfirmed_command_is_refused_and_leaves_no_session() {
 }
 
 #[tokio::test]
-async fn of_two_processes_one_has_the_session_and_the_other_says_so() {
+async fn a_second_process_cannot_use_a_session_in_use() {
     let folder = tempfile::tempdir().unwrap();
     let mut run = local(&folder).begin(chain(GATE)).unwrap();
     assert_eq!(run.go().await.unwrap(), RunOutcome::Paused);
@@ -58,9 +58,9 @@ async fn of_two_processes_one_has_the_session_and_the_other_says_so() {
 }
 
 #[tokio::test]
-async fn a_file_that_was_torn_or_edited_is_refused_and_left_as_it_is() {
+async fn a_torn_or_edited_file_is_refused_and_unchanged() {
     let folder = tempfile::tempdir().unwrap();
-    let (id, gate) = paused(&local(&folder), chain(GATE)).await;
+    let (id, gate) = begin_until_paused(&local(&folder), chain(GATE)).await;
     for file in ["workflow.yaml".to_owned(), format!("approvals/{gate}.yaml")] {
         let file = folder.path().join(&id).join(file);
         let whole = fs::read_to_string(&file).unwrap();
@@ -78,9 +78,9 @@ async fn a_file_that_was_torn_or_edited_is_refused_and_left_as_it_is() {
 }
 
 #[tokio::test]
-async fn a_spec_that_was_changed_while_paused_is_refused_however_well_it_was_done() {
+async fn a_spec_changed_during_a_pause_is_refused_with_a_valid_file_digest() {
     let folder = tempfile::tempdir().unwrap();
-    let (id, _) = paused(&local(&folder), chain(GATE)).await;
+    let (id, _) = begin_until_paused(&local(&folder), chain(GATE)).await;
     let file = folder.path().join(&id).join("workflow.yaml");
     let mut workflow: Workflow = object::read(&file).unwrap().unwrap();
     workflow.spec.requested_by = "mallory".into();
@@ -91,9 +91,9 @@ async fn a_spec_that_was_changed_while_paused_is_refused_however_well_it_was_don
 }
 
 #[tokio::test]
-async fn an_approval_that_was_changed_however_well_is_not_the_one_that_was_asked() {
+async fn a_changed_approval_is_refused_with_a_valid_file_digest() {
     let folder = tempfile::tempdir().unwrap();
-    let (id, gate) = paused(&local(&folder), chain(GATE)).await;
+    let (id, gate) = begin_until_paused(&local(&folder), chain(GATE)).await;
     let file = folder.path().join(&id).join(format!("approvals/{gate}.yaml"));
     let mut approval: signoff_api::Approval = object::read(&file).unwrap().unwrap();
     approval.spec.request.quorums[0].threshold = 0;
@@ -103,9 +103,9 @@ async fn an_approval_that_was_changed_however_well_is_not_the_one_that_was_asked
 }
 
 #[tokio::test]
-async fn an_approval_that_is_gone_is_asked_again_as_it_was() {
+async fn a_deleted_approval_is_created_again_with_the_same_request() {
     let folder = tempfile::tempdir().unwrap();
-    let (id, gate) = paused(&local(&folder), chain(GATE)).await;
+    let (id, gate) = begin_until_paused(&local(&folder), chain(GATE)).await;
     let file = folder.path().join(&id).join(format!("approvals/{gate}.yaml"));
     let was: signoff_api::Approval = object::read(&file).unwrap().unwrap();
     fs::remove_file(&file).unwrap();
@@ -114,9 +114,9 @@ async fn an_approval_that_is_gone_is_asked_again_as_it_was() {
 }
 
 #[tokio::test]
-async fn a_session_of_a_later_version_is_left_alone() {
+async fn a_session_of_a_later_version_is_refused() {
     let folder = tempfile::tempdir().unwrap();
-    let (id, _) = paused(&local(&folder), chain(GATE)).await;
+    let (id, _) = begin_until_paused(&local(&folder), chain(GATE)).await;
     let file = folder.path().join(&id).join("workflow.yaml");
     let mut workflow: Workflow = object::read(&file).unwrap().unwrap();
     workflow.status.as_mut().unwrap().journal_version = Some(99);
@@ -128,7 +128,7 @@ async fn a_session_of_a_later_version_is_left_alone() {
 async fn a_session_of_other_rules_is_refused_with_the_remedy_and_can_be_deleted() {
     for rules in [None, Some(RULES + 1)] {
         let folder = tempfile::tempdir().unwrap();
-        let (id, gate) = paused(&local(&folder), chain(GATE)).await;
+        let (id, gate) = begin_until_paused(&local(&folder), chain(GATE)).await;
         let file = folder.path().join(&id).join("workflow.yaml");
         let mut workflow: Workflow = object::read(&file).unwrap().unwrap();
         let pinned = workflow.status.as_mut().unwrap();
@@ -145,7 +145,7 @@ async fn a_session_of_other_rules_is_refused_with_the_remedy_and_can_be_deleted(
 }
 
 #[tokio::test]
-async fn what_is_wrong_with_a_workflow_leaves_no_session() {
+async fn an_invalid_workflow_leaves_no_session() {
     let folder = tempfile::tempdir().unwrap();
     let wrong = chain("{name: a, set: {value: '{{ steps.b.response }}'}}, {name: c, set: {value: '{{ nope }}'}}");
     let Err(Error::Invalid(errors)) = local(&folder).begin(wrong) else { panic!("it was accepted") };
@@ -165,7 +165,7 @@ async fn what_is_wrong_with_a_workflow_leaves_no_session() {
 }
 
 #[tokio::test]
-async fn what_nobody_could_lift_again_is_refused_with_the_remedy() {
+async fn suspend_and_restored_are_refused_in_local_runs() {
     let folder = tempfile::tempdir().unwrap();
     let mut workflow = chain(GATE);
     workflow.spec.suspend = Some(true);
@@ -192,20 +192,20 @@ async fn no_id_leads_out_of_the_folder() {
 }
 
 #[tokio::test]
-async fn long_values_are_kept_beside_and_verified() {
+async fn long_values_are_stored_as_blobs_and_verified() {
     let folder = tempfile::tempdir().unwrap();
     let steps = format!(
         "{{name: long, set: {{value: '{}'}}}}, {GATE}, {{name: done, set: {{value: '{{{{ steps.long.response }}}}'}}}}",
         "x".repeat(6000)
     );
-    let (id, gate) = paused(&local(&folder), chain(&steps)).await;
+    let (id, gate) = begin_until_paused(&local(&folder), chain(&steps)).await;
     let mut run = local(&folder).resume(&id).await.unwrap();
     run.decide(&gate, "dana", approve()).await.unwrap();
     assert_eq!(run.go().await.unwrap(), succeeded(&"x".repeat(6000)));
     assert!(run.snapshot().workflow.status.unwrap().outputs_ref.is_some());
 
-    let (id, _) = paused(&local(&folder), chain(&steps)).await;
-    let blobs: Vec<PathBuf> = walk(&folder.path().join(&id).join("blobs"));
+    let (id, _) = begin_until_paused(&local(&folder), chain(&steps)).await;
+    let blobs: Vec<PathBuf> = list_files(&folder.path().join(&id).join("blobs"));
     fs::write(&blobs[0], "y".repeat(6000)).unwrap();
     let refused = match local(&folder).resume(&id).await {
         Err(error) => error,
@@ -219,7 +219,7 @@ async fn long_values_are_kept_beside_and_verified() {
 }
 
 #[tokio::test]
-async fn a_session_is_its_users_alone_also_where_others_may_look_into_the_folder() {
+async fn a_session_is_private_in_a_readable_folder() {
     use std::os::unix::fs::PermissionsExt as _;
     let folder = tempfile::tempdir().unwrap();
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
@@ -229,10 +229,10 @@ async fn a_session_is_its_users_alone_also_where_others_may_look_into_the_folder
 }
 
 #[tokio::test]
-async fn what_dead_processes_left_half_is_no_session_and_is_swept_away() {
+async fn leftovers_of_crashed_processes_are_no_sessions_and_are_swept() {
     let folder = tempfile::tempdir().unwrap();
     let sessions = Sessions::new(folder.path());
-    let (id, _) = paused(&local(&folder), chain(GATE)).await;
+    let (id, _) = begin_until_paused(&local(&folder), chain(GATE)).await;
     for left in [".w-aaaaaa.new", ".w-bbbbbb.deleted"] {
         fs::create_dir(folder.path().join(left)).unwrap();
         fs::write(folder.path().join(left).join("lock"), "1").unwrap();
@@ -248,9 +248,9 @@ async fn what_dead_processes_left_half_is_no_session_and_is_swept_away() {
     assert!(folder.path().join(".somebody-elses").is_dir() && sessions.read(&id).is_ok());
 }
 
-fn walk(folder: &std::path::Path) -> Vec<PathBuf> {
+fn list_files(folder: &std::path::Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
-    entries.flat_map(|path| if path.is_dir() { walk(&path) } else { vec![path] }).collect()
+    entries.flat_map(|path| if path.is_dir() { list_files(&path) } else { vec![path] }).collect()
 }
 
 #[tokio::test]
@@ -271,10 +271,10 @@ async fn a_disk_that_is_full_at_any_write_loses_nothing_that_was_written() {
     for writes in 0.. {
         let (folder, echo) = (tempfile::tempdir().unwrap(), Echo::default());
         let local = local(&folder).caller(echo.clone()).handler(|_: &signoff_api::ApprovalRequest| Some(approve()));
-        full_disk::after(writes);
+        full_disk::fill_after(writes);
         let begun = local.begin(workflow());
         if writes == 0 {
-            full_disk::after(usize::MAX);
+            full_disk::fill_after(usize::MAX);
             assert!(matches!(begun, Err(Error::File { .. })), "it began without a write");
             assert!(fs::read_dir(folder.path()).unwrap().next().is_none(), "something is left of it");
             continue;
@@ -282,7 +282,7 @@ async fn a_disk_that_is_full_at_any_write_loses_nothing_that_was_written() {
         let mut run = begun.unwrap();
         let id = run.id().to_owned();
         let ended = run.go().await;
-        full_disk::after(usize::MAX);
+        full_disk::fill_after(usize::MAX);
         drop(run);
         let posts = || echo.inputs().iter().filter(|input| input.starts_with("POST")).count();
         match ended {

@@ -9,7 +9,7 @@ const POST: &str = "{name: send, http: {method: POST, url: 'http://x.example', b
 const PUT: &str = "{name: keep, http: {method: PUT, url: 'http://x.example', body: Hello}}";
 
 /// Begins a run whose first call hangs, and drops it there, like a kill.
-async fn killed_in(folder: &TempDir, step: &str) -> (String, Echo) {
+async fn kill_during(folder: &TempDir, step: &str) -> (String, Echo) {
     let echo = Echo::hanging();
     let mut run = local(folder).caller(echo.clone()).begin(chain(step)).unwrap();
     let id = run.id().to_owned();
@@ -22,9 +22,9 @@ async fn killed_in(folder: &TempDir, step: &str) -> (String, Echo) {
 }
 
 #[tokio::test]
-async fn a_call_that_must_not_be_repeated_and_was_under_way_has_an_unknown_outcome() {
+async fn a_killed_call_that_must_not_be_repeated_has_an_unknown_outcome() {
     let folder = tempfile::tempdir().unwrap();
-    let (id, first) = killed_in(&folder, POST).await;
+    let (id, first) = kill_during(&folder, POST).await;
     let second = Echo::default();
     let mut run = local(&folder).caller(second.clone()).resume(&id).await.unwrap();
     let RunOutcome::Over(End::Failed(why)) = run.go().await.unwrap() else { panic!("it did not fail") };
@@ -37,7 +37,7 @@ async fn a_call_that_must_not_be_repeated_and_was_under_way_has_an_unknown_outco
 #[tokio::test]
 async fn a_call_that_may_be_repeated_is_repeated_with_the_same_input() {
     let folder = tempfile::tempdir().unwrap();
-    let (id, first) = killed_in(&folder, PUT).await;
+    let (id, first) = kill_during(&folder, PUT).await;
     let second = Echo::default();
     let mut run = local(&folder).caller(second.clone()).resume(&id).await.unwrap();
     assert_eq!(run.go().await.unwrap(), succeeded("PUT Hello"));
@@ -45,7 +45,7 @@ async fn a_call_that_may_be_repeated_is_repeated_with_the_same_input() {
 }
 
 #[tokio::test]
-async fn whoever_asks_to_pause_waits_only_for_what_must_not_be_repeated() {
+async fn a_pause_does_not_wait_for_calls_that_can_be_repeated() {
     let folder = tempfile::tempdir().unwrap();
     let echo = Echo::hanging();
     let local_run = local(&folder).caller(echo.clone());
@@ -112,7 +112,7 @@ async fn a_call_that_must_not_be_repeated_is_waited_for_and_its_result_is_kept()
 }
 
 #[tokio::test]
-async fn whoever_asks_twice_waits_for_nothing() {
+async fn a_second_request_to_pause_does_not_wait_for_calls() {
     let folder = tempfile::tempdir().unwrap();
     let echo = Echo::hanging();
     let local_run = local(&folder).caller(echo.clone());
@@ -129,15 +129,15 @@ async fn whoever_asks_twice_waits_for_nothing() {
 
 /// A clock that a test moves forward.
 #[derive(Clone, Default)]
-struct Watch(Arc<std::sync::atomic::AtomicU32>);
+struct ManualClock(Arc<std::sync::atomic::AtomicU32>);
 
-impl Watch {
+impl ManualClock {
     fn forward(&self, seconds: u32) {
         self.0.fetch_add(seconds, Ordering::SeqCst);
     }
 }
 
-impl Clock for Watch {
+impl Clock for ManualClock {
     fn now(&self) -> jiff::Timestamp {
         jiff::Timestamp::UNIX_EPOCH + Duration::from_secs(self.0.load(Ordering::SeqCst).into())
     }
@@ -150,7 +150,7 @@ fn with_deadline(steps: &str) -> Workflow {
 }
 
 /// Ends a process while its call is in flight, and returns its session.
-async fn dies_at_work(mut run: Run, echo: &Echo) -> String {
+async fn kill_while_calling(mut run: Run, echo: &Echo) -> String {
     tokio::select! {
         biased;
         ended = run.go() => panic!("{ended:?}"),
@@ -160,28 +160,28 @@ async fn dies_at_work(mut run: Run, echo: &Echo) -> String {
 }
 
 #[tokio::test]
-async fn time_in_which_no_process_runs_is_nobodys_work() {
-    let (folder, watch, echo) = (tempfile::tempdir().unwrap(), Watch::default(), Echo::hanging());
-    let run = local(&folder).clock(watch.clone()).caller(echo.clone()).begin(with_deadline(PUT)).unwrap();
-    let id = dies_at_work(run, &echo).await;
-    watch.forward(24 * 3600);
-    let mut run = local(&folder).clock(watch.clone()).resume(&id).await.unwrap();
+async fn the_time_between_two_processes_does_not_count() {
+    let (folder, clock, echo) = (tempfile::tempdir().unwrap(), ManualClock::default(), Echo::hanging());
+    let run = local(&folder).clock(clock.clone()).caller(echo.clone()).begin(with_deadline(PUT)).unwrap();
+    let id = kill_while_calling(run, &echo).await;
+    clock.forward(24 * 3600);
+    let mut run = local(&folder).clock(clock.clone()).resume(&id).await.unwrap();
     assert_eq!(run.go().await.unwrap(), succeeded("PUT Hello"));
     let step = run.snapshot().workflow.status.unwrap().steps[0].clone();
-    assert_eq!(step.at, Clock::now(&watch).into(), "what is repeated begins when it is repeated");
+    assert_eq!(step.at, Clock::now(&clock).into(), "what is repeated begins when it is repeated");
 }
 
 #[tokio::test]
-async fn a_run_that_has_ended_stays_as_it_ended_however_often_it_is_told_to_go_on() {
-    let (folder, watch, echo) = (tempfile::tempdir().unwrap(), Watch::default(), Echo::hanging());
+async fn an_ended_run_does_not_change_when_it_is_continued() {
+    let (folder, clock, echo) = (tempfile::tempdir().unwrap(), ManualClock::default(), Echo::hanging());
     let steps = format!("{{name: first, set: {{value: x}}}}, {PUT}");
-    let local = local(&folder).clock(watch.clone()).caller(echo.clone());
-    let id = dies_at_work(local.begin(with_deadline(&steps)).unwrap(), &echo).await;
+    let local = local(&folder).clock(clock.clone()).caller(echo.clone());
+    let id = kill_while_calling(local.begin(with_deadline(&steps)).unwrap(), &echo).await;
     // The first step has used up the whole time.
     let file = folder.path().join(&id).join("workflow.yaml");
     let mut workflow: Workflow = object::read(&file).unwrap().unwrap();
-    workflow.status.as_mut().unwrap().steps[0].finished_at = Some(Clock::now(&watch).into());
-    workflow.status.as_mut().unwrap().steps[0].at = (Clock::now(&watch) - Duration::from_secs(600)).into();
+    workflow.status.as_mut().unwrap().steps[0].finished_at = Some(Clock::now(&clock).into());
+    workflow.status.as_mut().unwrap().steps[0].at = (Clock::now(&clock) - Duration::from_secs(600)).into();
     object::write(&file, &workflow).unwrap();
     let mut run = local.resume(&id).await.unwrap();
     let ended = fs::read(&file).unwrap();
