@@ -50,7 +50,7 @@ pub async fn page(
     if !next::is_for_state(&headers) {
         let decided = &read.seen.approval;
         shown.related.is_replaced = replaced::is_replaced(&query, &decided.spec.request);
-        shown.related.asked_again = replaced::asked_again(&caller, &read).await;
+        shown.related.asked_again = replaced::latest_successor(&caller, &read).await;
         if decided.spec.decisions.contains_key(&caller.me.user) {
             shown.related.next_for_me = next::next(&state, &caller, decided, &read).await;
         }

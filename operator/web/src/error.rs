@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn each_answer_of_the_api_server_is_a_page_of_its_own() {
+    fn each_status_of_the_api_server_has_its_own_error() {
         assert_eq!(error(401, "Unauthorized"), PageError::SignIn);
         assert_eq!(error(404, "gone").status(), StatusCode::NOT_FOUND);
         assert_eq!(error(409, "changed").status(), StatusCode::CONFLICT);

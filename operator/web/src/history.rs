@@ -29,7 +29,7 @@ use crate::{
 };
 
 /// The most rows on one page.
-const PAGE: usize = 50;
+const ROWS_PER_PAGE: usize = 50;
 
 #[derive(Template)]
 #[template(path = "history.html")]
@@ -69,8 +69,8 @@ pub async fn page(
 ) -> Result<Response, PageError> {
     let (filter, part) = Filter::read(&query.unwrap_or_default());
     let _place = LONG_READS.wait(&caller.token).await?;
-    let (filter, found, namespaces) = look(&caller.client, filter, &places).await?;
-    Ok(page::html(&history(Shell::of(&caller, "History", "history"), filter, found, namespaces, part)))
+    let (filter, found, namespaces) = select_rows(&caller.client, filter, &places).await?;
+    Ok(page::html(&history_page(Shell::of(&caller, "History", "history"), filter, found, namespaces, part)))
 }
 
 /// Returns the history as a CSV file.
@@ -85,15 +85,15 @@ pub async fn csv(
 ) -> Result<Response, PageError> {
     let (filter, _) = Filter::read(&query.unwrap_or_default());
     let _place = LONG_READS.wait(&caller.token).await?;
-    let (filter, found, _) = look(&caller.client, filter, &places).await?;
+    let (filter, found, _) = select_rows(&caller.client, filter, &places).await?;
     if filter.is_wrong() {
         return Err(PageError::Bad("the filter cannot be read: see the history, which says what is wrong".to_owned()));
     }
-    file(&found, now())
+    csv_response(&found, now())
 }
 
 /// Reads the rows that a filter selects. A filter with an error selects none.
-async fn look(
+async fn select_rows(
     client: &Client,
     mut filter: Filter,
     places: &[String],
@@ -115,11 +115,12 @@ async fn look(
     Ok((filter, found, narrowed.filter(|_| !is_named)))
 }
 
-fn history(mut shell: Shell, filter: Filter, found: Found, namespaces: Option<Vec<String>>, part: usize) -> History {
+/// Returns the page with one part of the rows. `part`: its number, from 0; a greater one than the last shows the last.
+fn history_page(mut shell: Shell, filter: Filter, found: Found, namespaces: Option<Vec<String>>, part: usize) -> History {
     let all = found.rows.len();
-    let last = all.saturating_sub(1) / PAGE;
+    let last = all.saturating_sub(1) / ROWS_PER_PAGE;
     let part = part.min(last);
-    let lines: Vec<_> = found.rows.into_iter().skip(part * PAGE).take(PAGE).map(HistoryLine::of).collect();
+    let lines: Vec<_> = found.rows.into_iter().skip(part * ROWS_PER_PAGE).take(ROWS_PER_PAGE).map(HistoryLine::of).collect();
     shell.command = Some(match (&namespaces, filter.namespace.text.as_str()) {
         (_, namespace) if !namespace.is_empty() && filter.namespace.wrong.is_none() => {
             format!("kubectl approve list --all --namespace {namespace}")
@@ -128,7 +129,7 @@ fn history(mut shell: Shell, filter: Filter, found: Found, namespaces: Option<Ve
         (Some(_), _) => "kubectl approve list --all".to_owned(),
     });
     let query = filter.query().finish();
-    let to = |page: usize| match query.as_str() {
+    let address_of = |page: usize| match query.as_str() {
         "" => format!("/history?page={page}"),
         query => format!("/history?{query}&page={page}"),
     };
@@ -136,12 +137,12 @@ fn history(mut shell: Shell, filter: Filter, found: Found, namespaces: Option<Ve
         (all > 0).then(|| if query.is_empty() { "/history.csv".to_owned() } else { format!("/history.csv?{query}") });
     History {
         shell,
-        shown_from: part * PAGE + 1,
-        shown_to: part * PAGE + lines.len(),
+        shown_from: part * ROWS_PER_PAGE + 1,
+        shown_to: part * ROWS_PER_PAGE + lines.len(),
         lines,
         all,
-        next: (part < last).then(|| to(part + 1)),
-        previous: part.checked_sub(1).map(to),
+        next: (part < last).then(|| address_of(part + 1)),
+        previous: part.checked_sub(1).map(address_of),
         export,
         incomplete: found.has_more.then_some(found.read),
         unreadable: found.unreadable,
@@ -153,18 +154,18 @@ fn history(mut shell: Shell, filter: Filter, found: Found, namespaces: Option<Ve
 
 impl HistoryLine {
     fn of(row: HistoryRow) -> Self {
-        Self { at: row.at.map(dated), row }
+        Self { at: row.at.map(instant_with_year), row }
     }
 }
 
 /// Returns an instant with its year, because histories can be older than a year.
-fn dated(at: Moment) -> Instant {
+fn instant_with_year(at: Moment) -> Instant {
     let instant = Instant::from(at);
     let shown = at.ceil_to_second().timestamp().strftime("%-d %b %Y, %H:%M UTC").to_string();
     Instant { shown, ..instant }
 }
 
-fn file(found: &Found, at: Moment) -> Result<Response, PageError> {
+fn csv_response(found: &Found, at: Moment) -> Result<Response, PageError> {
     let body = export::csv(&found.rows)
         .map_err(|error| PageError::Internal(format!("the history cannot be written as CSV: {error}")))?;
     // The name of an incomplete file says so.
@@ -188,13 +189,13 @@ pub struct Latest {
     pub ago: String,
     /// The outcome in a word: `Approved`.
     pub word: String,
-    /// The namespace.
+    /// The namespace of the Approval.
     pub namespace: String,
     /// The name of the Approval.
     pub name: String,
-    /// The run.
+    /// The name of the run's Workflow.
     pub workflow: String,
-    /// The gate.
+    /// The path of the gate in the run.
     pub gate: String,
 }
 
@@ -227,7 +228,7 @@ fn last_of(found: &Found, now: Moment) -> Option<Latest> {
     let row = found.rows.first()?;
     let at = row.at?;
     Some(Latest {
-        at: dated(at),
+        at: instant_with_year(at),
         ago: clock::distance(at.min(now), now),
         word: row.word(),
         namespace: row.namespace.clone(),

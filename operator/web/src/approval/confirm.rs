@@ -6,7 +6,7 @@
 
 use askama::Template;
 use serde_json::Value;
-use signoff_api::{ApprovalRequest, Verdict, gate::GateType};
+use signoff_api::{ApprovalRequest, Decision, Verdict, gate::GateType};
 use signoff_engine::gate::parameters;
 use signoff_expr::text::display;
 use signoff_review::{
@@ -29,11 +29,13 @@ use super::{
 use crate::{page::Shell, session::Caller};
 
 /// The longest line of a difference, in characters.
-const LONGEST: usize = 200_000;
+const LONGEST_LINE: usize = 200_000;
 /// The most lines of the reviewed text on this page.
 const MOST_LINES: usize = 20;
-/// The longest question, in characters.
-const QUESTION: usize = 2000;
+/// The longest label of an answer, in characters.
+const LONGEST_LABEL: usize = 200;
+/// The longest question of a gate, in characters.
+const LONGEST_QUESTION: usize = 2000;
 
 #[derive(Template)]
 #[template(path = "confirm.html")]
@@ -61,7 +63,8 @@ pub(super) struct ConfirmPage {
     left_out: Option<String>,
     changes: Vec<ParameterDifference>,
     reason: Option<String>,
-    said: Vec<(String, String)>,
+    /// The guidance, the answers and the further approvers of the decision, each with its label.
+    payload: Vec<(String, String)>,
     /// The CSS class of the button.
     class: &'static str,
     fields: Vec<(String, String)>,
@@ -79,6 +82,26 @@ struct ParameterDifference {
     lines: Vec<(&'static str, &'static str, String)>,
 }
 
+/// Returns the guidance, the answers and the further approvers of a decision, each with its label.
+fn payload(request: &ApprovalRequest, decision: &Decision) -> Vec<(String, String)> {
+    let mut payload = Vec::new();
+    payload.extend(decision.guidance.clone().map(|text| ("Guidance".to_owned(), text)));
+    for question in request.form.iter().flat_map(|form| &form.questions) {
+        let Some(answer) = decision.answers.as_ref().and_then(|answers| answers.get(&question.id)) else { continue };
+        let label = |id: &String| match question.options.iter().find(|option| option.id == *id) {
+            Some(option) if option.label() != option.id => format!("{} ({id})", option.label()),
+            _ => id.clone(),
+        };
+        let text = answer.options.iter().map(label).chain(answer.text.clone()).collect::<Vec<_>>().join("\n");
+        let title = question.question.clone().unwrap_or_else(|| format!("Answer {}", question.id));
+        payload.push((one_line(&title, LONGEST_LABEL), text));
+    }
+    if !decision.escalate_to.is_empty() {
+        payload.push(("To".to_owned(), signoff_review::quorum::subjects(&decision.escalate_to)));
+    }
+    payload
+}
+
 /// Returns the page that shows a decision before it is sent.
 pub(super) fn confirm(caller: &Caller, read: &Read, rehearsed: &Rehearsed, typed: &Typed) -> ConfirmPage {
     let entry = rehearsed.entry();
@@ -86,31 +109,17 @@ pub(super) fn confirm(caller: &Caller, read: &Read, rehearsed: &Rehearsed, typed
     let metadata = &rehearsed.seen().approval.metadata;
     let verdict = entry.decision.verdict;
     let (namespace, name) = (metadata.namespace.clone().unwrap_or_default(), metadata.name.clone().unwrap_or_default());
-    let mut said = Vec::new();
-    said.extend(entry.decision.guidance.clone().map(|text| ("Guidance".to_owned(), text)));
-    for question in request.form.iter().flat_map(|form| &form.questions) {
-        let Some(answer) = entry.decision.answers.as_ref().and_then(|all| all.get(&question.id)) else { continue };
-        let label = |id: &String| match question.options.iter().find(|option| option.id == *id) {
-            Some(option) if option.label() != option.id => format!("{} ({id})", option.label()),
-            _ => id.clone(),
-        };
-        let text = answer.options.iter().map(label).chain(answer.text.clone()).collect::<Vec<_>>().join("\n");
-        let asked = question.question.clone().unwrap_or_else(|| format!("Answer {}", question.id));
-        said.push((one_line(&asked, 200), text));
-    }
-    if !entry.decision.escalate_to.is_empty() {
-        said.push(("To".to_owned(), signoff_review::quorum::subjects(&entry.decision.escalate_to)));
-    }
     let own_page = format!("{}/text/{REVIEWED}", model::path(&namespace, &name));
-    let changes = changes(request, entry, model::reviewed(read).as_deref());
+    let payload = payload(request, &entry.decision);
+    let changes = parameter_differences(request, entry, model::reviewed(read).as_deref());
     let subject = subject(request, &read.whole).filter(|_| changes.is_empty());
     let subject = subject.map(|text| Text { page: Some(own_page), ..text.first(MOST_LINES) });
     ConfirmPage {
-        question: display(action::authors_words(request), QUESTION),
+        question: display(action::authors_words(request), LONGEST_QUESTION),
         label: coming::label_of_question(request, coming::definition(request, &read.run)),
         before: request.action.as_ref().map(action::facts_before).unwrap_or_default(),
         is_whole: subject.as_ref().is_none_or(|text| text.more == 0 && text.cut.is_none())
-            && action::authors_words(request).chars().count() <= QUESTION,
+            && action::authors_words(request).chars().count() <= LONGEST_QUESTION,
         subject,
         shell: Shell::of(caller, &format!("Confirm {verdict}"), "inbox"),
         target: model::target(request),
@@ -121,10 +130,10 @@ pub(super) fn confirm(caller: &Caller, read: &Read, rehearsed: &Rehearsed, typed
         comes_to: model::comes_to(request, verdict, rehearsed.reached(), rehearsed.run()),
         left_out: left_out(read, typed, verdict),
         changes,
-        reason: entry.decision.reason.as_ref().map(|reason| display(reason, LONGEST)),
-        said: said.into_iter().map(|(label, text)| (label, display(&text, LONGEST))).collect(),
+        reason: entry.decision.reason.as_ref().map(|reason| display(reason, LONGEST_LINE)),
+        payload: payload.into_iter().map(|(label, text)| (label, display(&text, LONGEST_LINE))).collect(),
         class: if verdict.stops() { "danger" } else { "main" },
-        fields: typed.of_form(),
+        fields: typed.own_fields(),
         confirmed: rehearsed.name(),
         differs: typed.get("confirmed").is_some(),
         notice: action::is_question(request).then_some(action::NOTICE),
@@ -160,29 +169,34 @@ fn left_out(read: &Read, typed: &Typed, verdict: Verdict) -> Option<String> {
     Some(format!("What you changed under {parts} is not sent with {verdict}."))
 }
 
-fn changes(request: &signoff_api::ApprovalRequest, entry: &Entry, reviewed: Option<&str>) -> Vec<ParameterDifference> {
+/// Returns a difference for each parameter of the decision. A Retry has no earlier values, so all its lines are new.
+fn parameter_differences(
+    request: &ApprovalRequest,
+    entry: &Entry,
+    reviewed: Option<&str>,
+) -> Vec<ParameterDifference> {
     let Some(parameters) = &entry.decision.parameters else { return Vec::new() };
     let shown = typed::parameters_of(request, entry.decision.verdict, reviewed);
     let text = |value: &Value| match value {
         Value::String(text) => text.clone(),
         other => typed::pretty(other),
     };
-    let one = |(name, after): (&String, &Value)| {
-        let is_retry = entry.decision.verdict == Verdict::Retry;
-        let before =
-            shown.iter().find(|one| one.name == *name && !is_retry).map(typed::Parameter::text).unwrap_or_default();
+    let is_retry = entry.decision.verdict == Verdict::Retry;
+    let compare = |(name, after): (&String, &Value)| {
+        let parameter = shown.iter().find(|parameter| parameter.name == *name && !is_retry);
+        let before = parameter.map(typed::Parameter::text).unwrap_or_default();
         ParameterDifference { name: name.clone(), lines: difference(&before, &text(after)) }
     };
-    parameters::as_object(parameters).0.iter().map(one).collect()
+    parameters::as_object(parameters).0.iter().map(compare).collect()
 }
 
 /// Returns the lines of a difference: a CSS class, a sign, and the line. Long parts without a change are left out.
 fn difference(before: &str, after: &str) -> Vec<(&'static str, &'static str, String)> {
-    let shown = |line: &str| display(line.trim_end_matches('\n'), LONGEST);
+    let shown = |line: &str| display(line.trim_end_matches('\n'), LONGEST_LINE);
     let difference = TextDiff::from_lines(before, after);
     let mut lines = Vec::new();
-    for (at, group) in difference.grouped_ops(3).iter().enumerate() {
-        if at > 0 {
+    for (index, group) in difference.grouped_ops(3).iter().enumerate() {
+        if index > 0 {
             lines.push(("gap", "", "⋯".to_owned()));
         }
         for change in group.iter().flat_map(|op| difference.iter_changes(op)) {
@@ -202,14 +216,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_difference_shows_what_goes_and_what_comes() {
+    fn difference_has_removed_and_added_lines() {
         let lines = difference("a\nb\nc\n", "a\nx\nc\n");
         let shown: Vec<_> = lines.iter().map(|(class, _, line)| (*class, line.as_str())).collect();
         assert_eq!(shown, [("same", "a"), ("gone", "b"), ("new", "x"), ("same", "c")]);
     }
 
     #[test]
-    fn a_difference_shows_characters_that_hide() {
+    fn difference_shows_hidden_characters() {
         let lines = difference("a\n", "a\u{202e}\n");
         assert!(lines.iter().any(|(_, _, line)| line.contains("U+202E")), "{lines:?}");
     }

@@ -15,7 +15,7 @@ use super::{
     model::ApprovalPage,
     next,
     read::Read,
-    send::{NotSent, Sender, answer_problems, propose, shown},
+    send::{NotSent, Sender, answer_problems, propose, verify_shown},
     typed::Typed,
 };
 use crate::{error::PageError, page, session::Caller, state::PageState};
@@ -33,17 +33,17 @@ pub async fn decide(
     let typed = Typed(fields);
     let read = Read::fetch(&state, &caller, &namespace, &name).await?;
     if typed.goes_back() {
-        let problems = shown(&read, &typed).err().map(|not_sent| not_sent.problems).unwrap_or_default();
+        let problems = verify_shown(&read, &typed).err().map(|not_sent| not_sent.problems).unwrap_or_default();
         return Ok(page::kept(page::html(&ApprovalPage::of(&caller, &read, &typed, &problems))));
     }
     let sender = Sender { caller: &caller, namespace: &namespace, name: &name };
     let proposed = match propose(&state, &caller, &read, &typed) {
         Ok(proposed) => proposed,
-        Err(not_sent) => return Ok(again(&state, &caller, &read, &typed, not_sent).await),
+        Err(not_sent) => return Ok(show_form_again(&state, &caller, &read, &typed, not_sent).await),
     };
     let rehearsed = match sender.rehearse(&state, &read, proposed).await? {
         Ok(rehearsed) => rehearsed,
-        Err(not_sent) => return Ok(again(&state, &caller, &read, &typed, not_sent).await),
+        Err(not_sent) => return Ok(show_form_again(&state, &caller, &read, &typed, not_sent).await),
     };
     let named = typed.get("confirmed");
     let confirmed = match rehearsed.confirm_named(named) {
@@ -56,12 +56,18 @@ pub async fn decide(
     };
     match sender.record(&read, confirmed).await? {
         Ok((_, waited)) => Ok(Redirect::to(&next::after(&state, &caller, &read, &waited).await).into_response()),
-        Err(not_sent) => Ok(again(&state, &caller, &read, &typed, not_sent).await),
+        Err(not_sent) => Ok(show_form_again(&state, &caller, &read, &typed, not_sent).await),
     }
 }
 
 /// Shows the request again, with the form as it was typed and all its problems.
-async fn again(state: &PageState, caller: &Caller, read: &Read, typed: &Typed, mut not_sent: NotSent) -> Response {
+async fn show_form_again(
+    state: &PageState,
+    caller: &Caller,
+    read: &Read,
+    typed: &Typed,
+    mut not_sent: NotSent,
+) -> Response {
     if not_sent.status == StatusCode::UNPROCESSABLE_ENTITY {
         not_sent.problems.add(answer_problems(state, caller, read, typed).await);
     }

@@ -22,13 +22,13 @@ use signoff_api::Approval;
 
 use crate::{error::PageError, live::Place, session::Caller, state::PageState};
 
-/// The time between two signs of life of a quiet stream.
-const BEAT: Duration = Duration::from_secs(25);
+/// The time between two comments in a stream without events, so that proxies keep its connection open.
+const KEEP_ALIVE: Duration = Duration::from_secs(25);
 
 /// The version of the request that the page shows.
 #[derive(Deserialize)]
 pub struct SeenVersion {
-    /// The resource version that it has read.
+    /// The resource version of the shown Approval; empty if the address has none.
     #[serde(default)]
     seen: String,
 }
@@ -48,7 +48,7 @@ pub async fn events(
     // A reader without the right gets an error now, and not a stream that ends.
     api.get_metadata(&name).await?;
     let changes = watcher(api, Config::default().fields(&format!("metadata.name={name}"))).map(version).boxed();
-    Ok(Sse::new(told(changes, shown.seen, place)).keep_alive(KeepAlive::new().interval(BEAT)).into_response())
+    Ok(Sse::new(change_events(changes, shown.seen, place)).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)).into_response())
 }
 
 /// Returns the version after a watch event: `None` if the event is not about a version, an empty text if the Approval
@@ -63,9 +63,9 @@ fn version(
     })
 }
 
-/// Returns an event for each version other than `seen`. A broken watch ends the stream, and the browser opens another
-/// one.
-fn told(
+/// Streams an event for each version other than `seen`. A broken watch ends the stream, and the browser opens another
+/// stream.
+fn change_events(
     changes: BoxStream<'static, Result<Option<String>, watcher::Error>>,
     seen: String,
     place: Place,

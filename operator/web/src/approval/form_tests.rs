@@ -7,7 +7,7 @@ use signoff_api::Approval;
 use signoff_review::{action::NOTICE, foreseen, sample};
 
 use super::{
-    tests::{HOSTILE, caller, in_order, read_of, with},
+    tests::{HOSTILE, assert_in_order, caller, read_of, with},
     *,
 };
 use crate::{history::tests::server, session::fake::World};
@@ -37,7 +37,7 @@ async fn confirmation(approval: &Approval, fields: &[(&str, &str)]) -> String {
     confirm::confirm(&alice, &read, &rehearsed, &typed).render().unwrap()
 }
 
-/// Returns a request that takes all verdicts with fields of their own.
+/// Returns a request that takes all verdicts that have fields of their own, such as guidance or answers.
 fn all_fields() -> Approval {
     let questions = json!([
         {"id": "size", "options": [{"id": "small"}, {"id": "large"}], "default": "small"},
@@ -51,7 +51,7 @@ fn all_fields() -> Approval {
 }
 
 #[tokio::test]
-async fn what_was_typed_for_another_verdict_is_named_in_the_confirmation() {
+async fn confirmation_names_filled_parts_that_are_not_sent() {
     let approval = all_fields();
     let letter = approval.spec.request.reviews.as_ref().unwrap().response.clone();
     let (same, other) = (letter.replace('\n', "\r\n"), format!("{letter} and more"));
@@ -72,9 +72,9 @@ async fn what_was_typed_for_another_verdict_is_named_in_the_confirmation() {
         let rest = untouched.into_iter().filter(|(name, _)| *name != field.0);
         let fields: Vec<_> = [("verdict", "Approve"), field].into_iter().chain(rest).collect();
         let page = confirmation(&approval, &fields).await;
-        let told = format!("What you changed under {part} is not sent with Approve.");
-        in_order(&page, &["role=\"alert\"", &told, "Effect"]);
-        in_order(&page, &[&format!("<textarea name=\"{}\" hidden>\n{}<", field.0, field.1), "name=\"back\""]);
+        let note = format!("What you changed under {part} is not sent with Approve.");
+        assert_in_order(&page, &["role=\"alert\"", &note, "Effect"]);
+        assert_in_order(&page, &[&format!("<textarea name=\"{}\" hidden>\n{}<", field.0, field.1), "name=\"back\""]);
     }
     let several = [
         ("verdict", "Reject"),
@@ -83,12 +83,12 @@ async fn what_was_typed_for_another_verdict_is_named_in_the_confirmation() {
         ("guidance", "shorter"),
         ("to", "0"),
     ];
-    let said = "What you changed under Change…, Guidance and Ask further people is not sent with Reject.";
-    in_order(&confirmation(&approval, &several).await, &[said]);
+    let note = "What you changed under Change…, Guidance and Ask further people is not sent with Reject.";
+    assert_in_order(&confirmation(&approval, &several).await, &[note]);
 }
 
 #[tokio::test]
-async fn back_shows_all_that_was_typed_whatever_the_verdict() {
+async fn back_keeps_the_fields_of_all_verdicts() {
     let approval = all_fields();
     let page = form(
         &approval,
@@ -103,7 +103,7 @@ async fn back_shows_all_that_was_typed_whatever_the_verdict() {
             ("to", "0"),
         ],
     );
-    in_order(
+    assert_in_order(
         &page,
         &[
             "value=\"large\" checked",
@@ -118,30 +118,30 @@ async fn back_shows_all_that_was_typed_whatever_the_verdict() {
     );
     assert!(!page.contains("value=\"small\" checked"), "{page}");
     let untouched = form(&approval, &[]);
-    in_order(&untouched, &["value=\"small\" checked", "<details class=\"way\">", "<details class=\"way more\">"]);
+    assert_in_order(&untouched, &["value=\"small\" checked", "<details class=\"way\">", "<details class=\"way more\">"]);
 }
 
 #[tokio::test]
-async fn what_goes_back_is_text_and_strange_fields_are_dropped() {
+async fn confirmation_escapes_texts_and_drops_unknown_fields() {
     let fields = [("verdict", "Approve"), ("parameters.response", HOSTILE), (HOSTILE, "x"), ("planted", "planted")];
     let page = confirmation(&sample::approval(), &fields).await;
-    in_order(&page, &["is not sent with Approve", "&#60;script&#62;"]);
+    assert_in_order(&page, &["is not sent with Approve", "&#60;script&#62;"]);
     for markup in ["<script>alert", "<img src=x", "</div></pre>", "planted"] {
         assert!(!page.contains(markup), "{markup}: {page}");
     }
 }
 
 #[tokio::test]
-async fn the_questions_come_first_where_the_run_goes_on_with_the_answer() {
+async fn questions_come_first_if_the_answer_continues_the_run() {
     let words = ["<h1>", "Your answer", NOTICE, "Which account?", "If you answer", "Who can answer", "id=\"decide\""];
-    in_order(&form(&sample::question(), &[]), &words);
+    assert_in_order(&form(&sample::question(), &[]), &words);
     // If the request can be approved, its effect comes before the questions.
     let words = ["<h1>", "If you approve", "Who must agree", "Your answer", "id=\"decide\"", "Respond</button>"];
-    in_order(&form(&all_fields(), &[]), &words);
+    assert_in_order(&form(&all_fields(), &[]), &words);
 }
 
 #[tokio::test]
-async fn the_message_of_an_author_is_text_at_its_answer() {
+async fn error_message_of_an_author_is_escaped_at_its_field() {
     let (world, caller) = (World::new(&[]), caller("alice@example.com"));
     let questions = json!([{"id": "ticket", "pattern": "CHG-[0-9]+", "errorMessage": HOSTILE}]);
     let asked = with(sample::approval(), &json!({"form": {"questions": questions}, "allowedVerdicts": ["Respond"]}));
@@ -149,12 +149,12 @@ async fn the_message_of_an_author_is_text_at_its_answer() {
     let problems = send::answer_problems(&world.state, &caller, &read, &typed).await;
     let page = ApprovalPage::of(&caller, &read, &typed, &problems).render().unwrap();
     let at = "aria-invalid=\"true\">\nCH-1</textarea>";
-    in_order(&page, &["aria-describedby=\"wrong-1\"", at, "id=\"wrong-1\"", "&#60;script&#62;alert(1)", "⟨U+202E⟩"]);
+    assert_in_order(&page, &["aria-describedby=\"wrong-1\"", at, "id=\"wrong-1\"", "&#60;script&#62;alert(1)", "⟨U+202E⟩"]);
     assert!(!page.contains("<script>alert") && !page.contains('\u{202e}'), "{page}");
 }
 
 #[tokio::test]
-async fn a_reason_that_is_missing_is_told_with_every_other_error() {
+async fn missing_reason_is_reported_with_other_problems() {
     let (world, caller) = (World::new(&[]), caller("alice@example.com"));
     let call = with(sample::call(), &json!({"requireReason": true}));
     let typed = typed(&call, &[("verdict", "Modify"), ("parameters.arguments", "{amount"), ("reason", "...")]);
@@ -164,16 +164,16 @@ async fn a_reason_that_is_missing_is_told_with_every_other_error() {
 }
 
 #[tokio::test]
-async fn a_retry_after_a_failure_says_what_runs_again() {
+async fn retry_names_the_call_that_runs_again() {
     let gate = json!({"name": "help", "type": "errorEscalation", "path": "pay/.error", "visit": 1});
     let verdicts = json!(["Retry", "Skip", "Reject"]);
     let fields = json!({"gate": gate, "sends": {"text": sample::SENT}, "allowedVerdicts": verdicts});
     let failed = with(sample::approval(), &fields);
     let again = "run the step again: POST https://bank.example/refunds";
-    in_order(&form(&failed, &[]), &["value=\"Retry\"", &format!(">Retry ({again})</button>")]);
+    assert_in_order(&form(&failed, &[]), &["value=\"Retry\"", &format!(">Retry ({again})</button>")]);
     let page = confirmation(&failed, &[("verdict", "Retry")]).await;
-    in_order(&page, &[&format!("<dt>Meaning</dt><dd>{again}</dd>"), "Effect"]);
+    assert_in_order(&page, &[&format!("<dt>Meaning</dt><dd>{again}</dd>"), "Effect"]);
     let other = with(sample::approval(), &json!({"allowedVerdicts": ["Approve", "Retry"]}));
-    in_order(&form(&other, &[]), &[">Retry</button>"]);
+    assert_in_order(&form(&other, &[]), &[">Retry</button>"]);
     assert!(!confirmation(&other, &[("verdict", "Retry")]).await.contains("<dt>Meaning</dt>"));
 }

@@ -18,9 +18,12 @@ use super::{
     typed::{self, FormField, Parameter, Problems, Typed, plain_lines},
 };
 
+/// The longest name of a subject that can be asked, in characters.
+const LONGEST_SUBJECT: usize = 320;
+
 /// The forms of a decision.
 pub(super) struct Decide {
-    /// The form that was sent before, if any.
+    /// The name of the part of the form that was sent before; empty on a page without a sent form.
     pub(super) form: &'static str,
     /// The verdicts that need no more than a reason, with buttons in the bar.
     pub(super) plain: Vec<Plain>,
@@ -93,7 +96,7 @@ impl Decide {
 
 /// Returns the verdicts of the boxes on the page of a request: one that lets the run continue, and one that ends it.
 pub(super) fn boxes(allowed: &[Verdict]) -> Vec<Verdict> {
-    let first = |of: &[Verdict]| of.iter().find(|verdict| allowed.contains(verdict)).copied();
+    let first = |verdicts: &[Verdict]| verdicts.iter().find(|verdict| allowed.contains(verdict)).copied();
     let goes_on = first(&[Verdict::Approve, Verdict::Respond, Verdict::Retry, Verdict::Skip]);
     goes_on.into_iter().chain(first(&[Verdict::Reject, Verdict::Abort])).collect()
 }
@@ -161,17 +164,17 @@ pub(super) fn decide(verified: Verified<'_>, read: &Read, typed: &Typed, problem
         problem: problems.at(name).cloned(),
     };
     let whole = reviewed(read);
-    let form = typed.form();
+    let form = typed.sent_part();
     let editors = |verdict, name: &str| -> Vec<Editor> {
         let fields = typed::parameters_of(request, verdict, whole.as_deref());
-        let one = |parameter: Parameter| {
+        let editor = |parameter: Parameter| {
             let value = typed.text(&parameter.field).unwrap_or_else(|| parameter.text());
             // Problems of the engine name the parameters of every verdict `parameters.NAME`.
             let of_engine = || problems.at(&format!("parameters.{}", parameter.name));
             let problem = problems.at(&parameter.field).or_else(of_engine).filter(|_| form == name).cloned();
             Editor { rows: value.lines().count().clamp(2, 16), field: FormField { value, problem }, parameter }
         };
-        fields.into_iter().map(one).collect()
+        fields.into_iter().map(editor).collect()
     };
     let level = usize::try_from(status.level.unwrap_or(0)).unwrap_or(usize::MAX);
     let has_level = level < request.timeout.escalation.len();
@@ -184,11 +187,13 @@ pub(super) fn decide(verified: Verified<'_>, read: &Read, typed: &Typed, problem
     let buttons = |all: &[(Verdict, &'static str, &'static str)]| -> Vec<Plain> {
         all.iter().filter(|(verdict, ..)| takes(*verdict)).copied().map(button).collect()
     };
-    let is_chosen = |at: usize| typed.all("to").any(|chosen| chosen == at.to_string());
-    let shown = |(at, one): (usize, &Subject)| (at, one_line(&one.to_string(), 320), is_chosen(at));
+    let is_chosen = |number: usize| typed.all("to").any(|chosen| chosen == number.to_string());
+    let target = |(number, subject): (usize, &Subject)| {
+        (number, one_line(&subject.to_string(), LONGEST_SUBJECT), is_chosen(number))
+    };
     // A subject that is an approver already cannot be added.
-    let further = |(_, one): &(usize, &Subject)| !approval.approvers().contains(one);
-    let targets: Vec<_> = request.escalate_to.iter().enumerate().filter(further).map(shown).collect();
+    let is_new = |(_, subject): &(usize, &Subject)| !approval.approvers().contains(subject);
+    let targets: Vec<_> = request.escalate_to.iter().enumerate().filter(is_new).map(target).collect();
     Decide {
         form,
         plain: buttons(&[
@@ -199,7 +204,7 @@ pub(super) fn decide(verified: Verified<'_>, read: &Read, typed: &Typed, problem
         further: buttons(&[(Verdict::Skip, "Skip", ""), (Verdict::Abort, "Abort the run", "danger")]),
         reason: field("reason", String::new()),
         reason_required: request.require_reason == Some(true),
-        respond: if takes(Verdict::Respond) { asked(request, typed, problems) } else { Vec::new() },
+        respond: if takes(Verdict::Respond) { question_fields(request, typed, problems) } else { Vec::new() },
         modify: if takes(Verdict::Modify) { editors(Verdict::Modify, "modify") } else { Vec::new() },
         retry: if takes(Verdict::Retry) { editors(Verdict::Retry, "retry") } else { Vec::new() },
         defer: takes(Verdict::Defer).then(|| field("guidance", String::new())),
@@ -211,10 +216,11 @@ pub(super) fn decide(verified: Verified<'_>, read: &Read, typed: &Typed, problem
     }
 }
 
-fn asked(request: &ApprovalRequest, typed: &Typed, problems: &Problems) -> Vec<QuestionField> {
-    let of_agent = action::is_question(request);
+/// Returns the fields of the questions of a request, with what was typed or with the defaults.
+fn question_fields(request: &ApprovalRequest, typed: &Typed, problems: &Problems) -> Vec<QuestionField> {
+    let is_of_agent = action::is_question(request);
     let count = request.form.as_ref().map_or(0, |form| form.questions.len());
-    let one = |(at, question): (usize, &Question)| {
+    let field = |(index, question): (usize, &Question)| {
         let (option_field, text_field) = (typed::option_field(question), typed::text_field(question));
         let default = question.default.clone().unwrap_or_default();
         let by_default = question.option_named(&default).map(|option| option.id.clone());
@@ -238,8 +244,8 @@ fn asked(request: &ApprovalRequest, typed: &Typed, problems: &Problems) -> Vec<Q
         QuestionField {
             id: match count {
                 // The operator generates the ids of an agent's questions, which mean nothing to people.
-                1 if of_agent => "Question".to_owned(),
-                _ if of_agent => format!("Question {} of {count}", at + 1),
+                1 if is_of_agent => "Question".to_owned(),
+                _ if is_of_agent => format!("Question {} of {count}", index + 1),
                 _ if question.id == Question::PLAIN => "Answer".to_owned(),
                 _ => one_line(&question.id, 63),
             },
@@ -255,5 +261,5 @@ fn asked(request: &ApprovalRequest, typed: &Typed, problems: &Problems) -> Vec<Q
             text_field,
         }
     };
-    request.form.iter().flat_map(|form| &form.questions).enumerate().map(one).collect()
+    request.form.iter().flat_map(|form| &form.questions).enumerate().map(field).collect()
 }

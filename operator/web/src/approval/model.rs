@@ -29,7 +29,7 @@ use signoff_review::{
 use super::{
     forms::decide,
     read::Read,
-    texts::{Edited, RequestTexts, Text, edited},
+    texts::{Edited, RequestTexts, Text, edits_of_people},
     typed::{Problems, Typed},
 };
 use crate::{page::Shell, session::Caller};
@@ -44,9 +44,9 @@ use state::RequestState;
 pub(crate) const LONGEST: usize = 200_000;
 
 /// The longest value of an input, in characters.
-const INPUT: usize = 300;
+const LONGEST_INPUT: usize = 300;
 /// The most decisions at other gates of the run.
-const DECIDED: usize = 20;
+const MOST_DECIDED: usize = 20;
 
 /// The label of the questions of an agent.
 pub(crate) const ASKS_TITLE: &str = "In the agent's own words (text of a model: no fact, not checked)";
@@ -135,7 +135,7 @@ impl ApprovalPage {
             alerts,
             action: ReviewedAction::of(request, &id.namespace, asks_questions),
             texts: texts(read, &id),
-            edits: edited(read),
+            edits: edits_of_people(read),
             agreement: Agreement::of(caller, read),
             run: RunSummary::of(definition, &id.name, read.at),
             decision: ReaderDecision::of(caller, read, forms, state.is_closed),
@@ -150,8 +150,8 @@ impl RunSummary {
     /// Returns the summary of the run that asks, if it was read. `approval`: the name of the request.
     fn of(definition: Option<&Workflow>, approval: &str, now: Moment) -> Self {
         Self {
-            inputs: definition.map(|run| coming::inputs(run, INPUT)).unwrap_or_default(),
-            decided: definition.map(|run| coming::decided(run, approval, now, DECIDED)).unwrap_or_default(),
+            inputs: definition.map(|run| coming::inputs(run, LONGEST_INPUT)).unwrap_or_default(),
+            decided: definition.map(|run| coming::decided(run, approval, now, MOST_DECIDED)).unwrap_or_default(),
         }
     }
 }
@@ -159,11 +159,11 @@ impl RunSummary {
 /// Returns the texts of a request with links to their own pages.
 fn texts(read: &Read, id: &RequestId) -> RequestTexts {
     let texts = RequestTexts::of(read).with_pages(|part| format!("{}/text/{part}", id.path()));
-    RequestTexts { subject: texts.subject.map(|text| changed(text, read)), ..texts }
+    RequestTexts { subject: texts.subject.map(|text| with_newest_change(text, read)), ..texts }
 }
 
 /// Returns a text whose title also has the time of the newest change.
-fn changed(text: Text, read: &Read) -> Text {
+fn with_newest_change(text: Text, read: &Read) -> Text {
     let newest = read.seen.approval.spec.request.reviews.as_ref().and_then(|review| review.by.first());
     let Some(edit) = newest else { return text };
     Text { title: format!("{}, {}", text.title, distance(edit.at, read.at)), ..text }
@@ -184,7 +184,8 @@ pub fn reviewed(read: &Read) -> Option<String> {
     whole::to_edit(&read.seen.approval.spec.request, read.whole.as_ref().ok()).map(str::to_owned)
 }
 
-/// Returns the name of the drafts of a request. A request with another digest has other drafts.
+/// Returns the key under which the browser stores the draft of a request. With another digest a request has another
+/// draft.
 pub fn draft(approval: &Approval) -> String {
     format!("{}|{}", approval.metadata.uid.as_deref().unwrap_or_default(), approval.spec.request.digest)
 }
@@ -235,7 +236,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_decision_on_a_call_names_what_is_called_and_any_other_the_gate() {
+    fn target_is_the_call_of_a_step_that_starts_and_the_gate_otherwise() {
         let target = |type_, response: &str| {
             let mut request = sample::approval().spec.request;
             request.gate.type_ = type_;

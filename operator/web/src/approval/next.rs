@@ -36,11 +36,11 @@ use crate::{
 };
 
 /// The most requests of the run that are read.
-const OF_RUN: usize = 4;
+const MOST_OF_RUN: usize = 4;
 /// The most requests in the list of the namespace.
-const LISTED: u32 = 50;
+const MOST_LISTED: u32 = 50;
 /// The time in which the next request must be found. After it the page goes on without one.
-const PATIENCE: Duration = Duration::from_secs(2);
+const NEXT_REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
 /// The longest question of a link, in characters.
 const LONGEST: usize = 120;
 
@@ -61,9 +61,9 @@ pub(super) async fn after(state: &PageState, caller: &Caller, read: &Read, waite
         DecisionState::NotEscalated | DecisionState::Invalid(_) | DecisionState::Deleted => false,
     };
     let next = async { if goes_on { next(state, caller, decided, read).await } else { None } };
-    match timeout(PATIENCE, next).await.ok().flatten() {
+    match timeout(NEXT_REQUEST_TIMEOUT, next).await.ok().flatten() {
         Some(next) => {
-            let (namespace, name) = place(decided);
+            let (namespace, name) = namespace_and_name(decided);
             format!("{}?after={namespace}/{name}", next.path)
         }
         None => path_of(decided),
@@ -87,25 +87,25 @@ pub(super) async fn decided_before(caller: &Caller, query: &str, at: Moment) -> 
     decided.spec.decisions.get(&caller.me.user)?;
     let counts = decisions::instead(decided, &caller.me, at);
     Some(DecidedBefore {
-        request: Some(of(decided)),
+        request: Some(link_to(decided)),
         draft: counts.is_some().then(|| draft(decided)),
         says: counts.unwrap_or_else(|| "Your decision did not count: open it again.".to_owned()),
     })
 }
 
 /// Returns the namespace and the name of an Approval.
-fn place(approval: &Approval) -> (&str, &str) {
+fn namespace_and_name(approval: &Approval) -> (&str, &str) {
     let metadata = &approval.metadata;
     (metadata.namespace.as_deref().unwrap_or_default(), metadata.name.as_deref().unwrap_or_default())
 }
 
 fn path_of(approval: &Approval) -> String {
-    let (namespace, name) = place(approval);
+    let (namespace, name) = namespace_and_name(approval);
     path(namespace, name)
 }
 
 /// Returns the link to a request.
-pub(super) fn of(approval: &Approval) -> RequestLink {
+pub(super) fn link_to(approval: &Approval) -> RequestLink {
     RequestLink { path: path_of(approval), question: one_line(authors_words(&approval.spec.request), LONGEST) }
 }
 
@@ -113,33 +113,38 @@ pub(super) fn of(approval: &Approval) -> RequestLink {
 pub(super) async fn next(state: &PageState, caller: &Caller, decided: &Approval, read: &Read) -> Option<RequestLink> {
     let (namespace, name) = (decided.metadata.namespace.as_deref()?, decided.metadata.name.as_deref()?);
     if let Some(feed) = state.feeds.known(caller) {
-        let uid = decided.metadata.uid.as_deref();
-        let waits = |one: &Waiting| {
-            one.standing == Standing::Asked && one.row.is_open(read.at) && Some(one.row.uid.as_str()) != uid
-        };
-        // A request of an equal gate comes first, because the reader has just decided the same matter.
-        let gate = alike::key(decided);
-        let rank = |one: &Waiting| (one.row.alike != gate, one.row.deadline, one.row.name.clone());
-        let first = feed.rows().into_iter().filter(waits).min_by_key(rank)?;
-        let question = one_line(&first.row.prompt, LONGEST);
-        return Some(RequestLink { path: path(&first.row.namespace, &first.row.name), question });
+        return next_in_rows(feed.rows(), decided, read.at);
     }
-    let waits = |seen: &Seen| {
+    let is_next = |seen: &Seen| {
         let other = &seen.approval;
         other.metadata.name.as_deref() != Some(name) && ineligible(other, &caller.me.voter(), read.at).is_none()
     };
     let of_run = read.run.pending.iter().filter(|other| *other != name && names::is_object(other));
-    for other in of_run.take(OF_RUN) {
+    for other in of_run.take(MOST_OF_RUN) {
         if let Ok(seen) = approval(&caller.client, namespace, other).await
-            && waits(&seen)
+            && is_next(&seen)
         {
-            return Some(of(&seen.approval));
+            return Some(link_to(&seen.approval));
         }
     }
-    let open = ListParams::default().fields(&still_open()).limit(LISTED);
+    let open = ListParams::default().fields(&still_open()).limit(MOST_LISTED);
     let listed = approvals(&caller.client, namespace).list(&open).await.ok()?;
-    let mut found = listed.items.iter().filter_map(|object| Seen::of(object).ok());
-    found.find(waits).map(|seen| of(&seen.approval))
+    let mut readable = listed.items.iter().filter_map(|object| Seen::of(object).ok());
+    readable.find(is_next).map(|seen| link_to(&seen.approval))
+}
+
+/// Returns the live row that waits next for a reader who has decided a request: first one of an equal gate, because
+/// the reader has just decided the same matter, then the one with the earliest deadline.
+fn next_in_rows(rows: Vec<Waiting>, decided: &Approval, now: Moment) -> Option<RequestLink> {
+    let uid = decided.metadata.uid.as_deref();
+    let waits = |waiting: &Waiting| {
+        waiting.standing == Standing::Asked && waiting.row.is_open(now) && Some(waiting.row.uid.as_str()) != uid
+    };
+    let gate = alike::key(decided);
+    let rank = |waiting: &Waiting| (waiting.row.alike != gate, waiting.row.deadline, waiting.row.name.clone());
+    let row = rows.into_iter().filter(waits).min_by_key(rank)?.row;
+    let question = one_line(&row.prompt, LONGEST);
+    Some(RequestLink { path: path(&row.namespace, &row.name), question })
 }
 
 #[cfg(test)]
@@ -149,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_renewal_of_the_state_needs_no_next_request() {
+    fn request_for_the_state_is_recognized_by_its_target() {
         let for_target = |target| {
             let mut headers = HeaderMap::new();
             headers.insert("hx-target", HeaderValue::from_static(target));

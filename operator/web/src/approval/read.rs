@@ -23,9 +23,9 @@ pub use signoff_review::reading::run;
 
 /// A request and the objects around it, as they were read at one moment.
 pub struct Read {
-    /// The Approval.
+    /// The Approval as it is stored.
     pub seen: Seen,
-    /// The state of its run.
+    /// The state of the run that asks.
     pub run: RunNow,
     /// The whole texts of which the request has only the beginning, or the reason why one cannot be shown.
     pub whole: Result<Whole, Problem>,
@@ -88,9 +88,9 @@ pub fn approvals(client: &Client, namespace: &str) -> Api<DynamicObject> {
 }
 
 async fn foresee(state: &PageState, caller: &Caller, approval: &Approval, at: Moment) -> Vec<(Verdict, Reached)> {
-    let mut all = Vec::new();
+    let mut effects = Vec::new();
     if ineligible(approval, &caller.me.voter(), at).is_some() {
-        return all;
+        return effects;
     }
     let status = approval.status.clone().unwrap_or_default();
     for &verdict in allowed_verdicts(&approval.spec.request, &status) {
@@ -98,11 +98,11 @@ async fn foresee(state: &PageState, caller: &Caller, approval: &Approval, at: Mo
         if matches!(verdict, Verdict::Modify | Verdict::Respond | Verdict::Defer) {
             continue;
         }
-        let with = foreseen::with(approval, &entry);
-        let counted = state.counter.count(&with, at).await.ok();
-        all.push((verdict, foreseen::reached(&with, counted.as_ref(), &entry)));
+        let voted = foreseen::with(approval, &entry);
+        let counted = state.counter.count(&voted, at).await.ok();
+        effects.push((verdict, foreseen::reached(&voted, counted.as_ref(), &entry)));
     }
-    all
+    effects
 }
 
 #[cfg(test)]
@@ -112,7 +112,7 @@ mod tests {
     use crate::history::tests::{forbidden, server};
 
     #[tokio::test]
-    async fn a_run_whose_name_is_another_path_is_not_asked_for() {
+    async fn run_whose_name_is_another_path_is_not_read() {
         let (client, asked) = server(|_| forbidden());
         for name in ["", "..", "../../../api/v1/secrets/x", "a/b", "a?watch=true", "A"] {
             run(&client, "finance", name).await;

@@ -10,17 +10,17 @@ use super::{
 };
 use crate::session::{
     Caller,
-    wanted::{DIGITS, told_digest},
+    wanted::{DIGITS, link_digest},
 };
 
 /// Whether the opened link is of a notice about another request than the stored one.
 pub(super) fn is_replaced(query: &str, request: &ApprovalRequest) -> bool {
-    told_digest(query).is_some_and(|told| told != request.digest.short(DIGITS))
+    link_digest(query).is_some_and(|digest| digest != request.digest.short(DIGITS))
 }
 
-/// Returns the latest request that asks again after one was superseded, or `None` if there is none that the reader can
-/// read. The run names it, so only one Approval is read.
-pub(super) async fn asked_again(caller: &Caller, read: &Read) -> Option<RequestLink> {
+/// Returns the request that asks again after one was superseded, or `None` if the reader can read no such request. The
+/// run names the latest one, so only one Approval is read.
+pub(super) async fn latest_successor(caller: &Caller, read: &Read) -> Option<RequestLink> {
     let superseded = &read.seen.approval;
     superseded.status.as_ref().filter(|status| status.phase == ApprovalPhase::Superseded)?;
     let gate = RecordPath::new(&superseded.spec.request.gate.path).without_last_visit().as_str();
@@ -34,7 +34,7 @@ pub(super) async fn asked_again(caller: &Caller, read: &Read) -> Option<RequestL
         return None;
     }
     let found = approval(&caller.client, namespace, newest).await.ok()?;
-    successor::last(superseded, std::iter::once(&found.approval)).map(next::of)
+    successor::last(superseded, std::iter::once(&found.approval)).map(next::link_to)
 }
 
 #[cfg(test)]
@@ -60,7 +60,7 @@ mod tests {
     const AGAIN: &str = "refund-4711-again";
 
     #[test]
-    fn a_link_with_another_digest_is_told_and_one_with_an_invalid_digest_is_not() {
+    fn link_is_replaced_only_with_another_valid_digest() {
         let request = sample::approval().spec.request;
         let (own, other) = (request.digest.short(16), Digest::of_bytes(b"other"));
         assert!(is_replaced(&format!("d={}", other.short(16)), &request));
@@ -71,8 +71,8 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_replaced_request_says_so_and_is_to_be_read_again_only_where_it_can_be_decided() {
-        let (replaced, again) = ("after the message that led you here was sent", "Read it again before you decide.");
+    async fn replaced_request_has_a_warning_and_a_hint_if_it_can_be_decided() {
+        let (warning, hint) = ("after the message that led you here was sent", "Read it again before you decide.");
         for (user, is_replaced, can_decide) in [
             ("alice@example.com", true, true),
             ("mallory@example.com", true, false),
@@ -82,8 +82,8 @@ mod tests {
             let mut page = ApprovalPage::of(&caller(user), &read, &Typed::default(), &Problems::default());
             page.related.is_replaced = is_replaced;
             let page = page.render().unwrap();
-            assert_eq!(page.contains(replaced), is_replaced, "{user}: {page}");
-            assert_eq!(page.contains(again), is_replaced && can_decide, "{user}: {page}");
+            assert_eq!(page.contains(warning), is_replaced, "{user}: {page}");
+            assert_eq!(page.contains(hint), is_replaced && can_decide, "{user}: {page}");
         }
     }
 
@@ -111,7 +111,8 @@ mod tests {
         read
     }
 
-    fn second(change: impl FnOnce(&mut Approval)) -> Value {
+    /// Returns the request of the second visit of the gate as the API server sends it, after a change.
+    fn successor_with(change: impl FnOnce(&mut Approval)) -> Value {
         let mut approval = sample::approval();
         approval.spec.request.gate.path = "review#2".to_owned();
         approval.spec.request.gate.visit = 2;
@@ -122,35 +123,35 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_superseded_request_leads_to_the_one_that_asks_again_if_its_reader_can_read_that() {
+    async fn superseded_request_links_to_its_readable_successor() {
         let read = superseded();
         let link = async |answer: (u16, Value)| {
             let (client, asked) = server(move |_| answer.clone());
             let caller = Caller { client, ..caller("alice@example.com") };
-            let link = asked_again(&caller, &read).await;
+            let link = latest_successor(&caller, &read).await;
             assert_eq!(asked.lock().unwrap().len(), 1, "one request is read");
             (caller, link)
         };
-        let (caller, found) = link((200, second(|_| {}))).await;
+        let (caller, found) = link((200, successor_with(|_| {}))).await;
         let mut page = ApprovalPage::of(&caller, &read, &Typed::default(), &Problems::default());
         page.related.asked_again = found;
         let page = page.render().unwrap();
         let expected = format!("<a href=\"/n/finance/a/{AGAIN}\">Send this letter to ACME?</a>");
         assert!(page.contains(&expected), "{page}");
         assert!(link(forbidden()).await.1.is_none(), "its reader cannot read it");
-        let of_another_run = second(|approval| approval.spec.request.workflow.uid = "another".to_owned());
+        let of_another_run = successor_with(|approval| approval.spec.request.workflow.uid = "another".to_owned());
         assert!(link((200, of_another_run)).await.1.is_none());
     }
 
     #[tokio::test]
-    async fn only_for_a_superseded_request_another_one_is_read() {
-        let (client, asked) = server(|_| (200, second(|_| {})));
+    async fn successor_is_read_only_for_a_superseded_request() {
+        let (client, asked) = server(|_| (200, successor_with(|_| {})));
         let caller = Caller { client, ..caller("alice@example.com") };
         let (mut open, mut newest) = (superseded(), superseded());
         open.seen.approval.status.as_mut().unwrap().phase = ApprovalPhase::Approved;
         newest.seen.approval.metadata.name = Some(AGAIN.to_owned());
         for read in [open, newest] {
-            assert!(asked_again(&caller, &read).await.is_none());
+            assert!(latest_successor(&caller, &read).await.is_none());
         }
         assert!(asked.lock().unwrap().is_empty());
     }

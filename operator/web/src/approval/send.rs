@@ -35,7 +35,7 @@ use super::{
 use crate::{error::PageError, session::Caller, settings::Auth, state::PageState};
 
 /// The longest wait for the operator to count a decision.
-const PATIENCE: std::time::Duration = std::time::Duration::from_secs(2);
+const COUNT_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(2);
 /// The channel of decisions of an impersonating page, which the API server verifies.
 const CHANNEL: &str = "web";
 
@@ -56,7 +56,7 @@ impl NotSent {
 }
 
 /// Returns a verified request whose digest the form repeats.
-pub(crate) fn shown<'r>(read: &'r Read, typed: &Typed) -> Result<Shown<'r>, NotSent> {
+pub(crate) fn verify_shown<'r>(read: &'r Read, typed: &Typed) -> Result<Shown<'r>, NotSent> {
     let verified = read.verified().map_err(|problem| NotSent::changed(problem.to_string()))?;
     let shown = verified.shown(typed.get("digest").unwrap_or_default());
     shown.map_err(|why| NotSent::changed(why.to_string()))
@@ -64,7 +64,7 @@ pub(crate) fn shown<'r>(read: &'r Read, typed: &Typed) -> Result<Shown<'r>, NotS
 
 /// Returns the typed decision on a verified request that was shown.
 pub(crate) fn propose(state: &PageState, caller: &Caller, read: &Read, typed: &Typed) -> Result<Proposed, NotSent> {
-    let shown = shown(read, typed)?;
+    let shown = verify_shown(read, typed)?;
     let request = &read.seen.approval.spec.request;
     let reviewed = model::reviewed(read);
     let no_reason = typed::reason_problem(&read.seen, typed);
@@ -89,7 +89,7 @@ pub(crate) fn propose(state: &PageState, caller: &Caller, read: &Read, typed: &T
 
 /// Returns the problems of all answers of a form. Counting the decision itself would name only the first.
 pub(crate) async fn answer_problems(state: &PageState, caller: &Caller, read: &Read, typed: &Typed) -> Problems {
-    let mut all = Problems::default();
+    let mut all_problems = Problems::default();
     let approval = &read.seen.approval;
     let form = approval.spec.request.form.as_ref().filter(|_| typed.verdict() == Some(Verdict::Respond));
     for question in form.iter().flat_map(|form| &form.questions) {
@@ -104,10 +104,10 @@ pub(crate) async fn answer_problems(state: &PageState, caller: &Caller, read: &R
         let Ok(entry) = Entry::new(decision, None, &alone, &caller.me) else { continue };
         let Ok(counted) = state.counter.count(&foreseen::with(&alone, &entry), read.at).await else { continue };
         let why = foreseen::unusable(&counted, &entry);
-        let placed = why.map(|why| Problems::placed(&why, &[typed::text_field(question)]));
-        placed.into_iter().filter(Problems::are_of_fields).for_each(|problems| all.add(problems));
+        let placed = why.map(|why| Problems::at_named_field(&why, &[typed::text_field(question)]));
+        placed.into_iter().filter(Problems::are_of_fields).for_each(|problems| all_problems.add(problems));
     }
-    all
+    all_problems
 }
 
 /// The API server as the caller uses it for one Approval.
@@ -149,24 +149,24 @@ impl Sender<'_> {
         proposed: Proposed,
     ) -> Result<Result<Rehearsed, NotSent>, PageError> {
         let fields = typed::fields(&read.seen.approval.spec.request);
-        let placed = |why: &str| Problems::placed(why, &fields);
+        let placed = |why: &str| Problems::at_named_field(why, &fields);
         let problems = match proposed.rehearse(self, &state.counter, read.at).await {
             Ok(rehearsed) => return Ok(Ok(rehearsed)),
             Err(NotRehearsed::Failed(error)) => return Err(error),
             Err(NotRehearsed::Tampered(differences)) => {
-                return Err(PageError::Changed(format!("{} {NOT_RECORDED}", tampered(&differences))));
+                return Err(PageError::Changed(format!("{} {NOT_RECORDED}", tampering_sentence(&differences))));
             }
             Err(NotRehearsed::Unusable(why)) => placed(&why.to_string()),
             // A problem of a field of the form is shown at this field, and says more than the refusal.
             Err(NotRehearsed::Refused(refused, unusable)) => unusable
                 .map(|why| placed(&why.to_string()))
                 .filter(Problems::are_of_fields)
-                .unwrap_or_else(|| placed(&said(refused))),
+                .unwrap_or_else(|| placed(&refusal_sentence(refused))),
         };
         Ok(Err(NotSent::wrong(problems)))
     }
 
-    /// Records a confirmed decision, waits at most [`PATIENCE`] until it is counted, and returns its state.
+    /// Records a confirmed decision, waits at most [`COUNT_TIMEOUT`] until it is counted, and returns its state.
     pub(crate) async fn record(
         &self,
         read: &Read,
@@ -174,16 +174,16 @@ impl Sender<'_> {
     ) -> Result<Result<(Entry, Waited), NotSent>, PageError> {
         match confirmed.record(self, read.at).await {
             Ok(recorded) => Ok(Ok(self.counted_or_late(recorded).await)),
-            Err(NotRecorded::Refused(refused)) => Ok(Err(NotSent::wrong(Problems::of_form(said(refused))))),
+            Err(NotRecorded::Refused(refused)) => Ok(Err(NotSent::wrong(Problems::of_form(refusal_sentence(refused))))),
             Err(NotRecorded::Failed(error)) => Err(error),
             Err(NotRecorded::Unknown(why)) => Err(PageError::Unknown(format!(
                 "it is not known whether your decision was recorded ({why}): read the request again before you decide again"
             ))),
-            Err(NotRecorded::Tampered(differences)) => Err(PageError::Changed(tampered(&differences))),
+            Err(NotRecorded::Tampered(differences)) => Err(PageError::Changed(tampering_sentence(&differences))),
         }
     }
 
-    /// Waits until the operator has counted the decision, at most [`PATIENCE`], so that the next page can show its
+    /// Waits until the operator has counted the decision, at most [`COUNT_TIMEOUT`], so that the next page can show its
     /// effect.
     async fn counted_or_late(&self, recorded: Recorded) -> (Entry, Waited) {
         let Recorded { approval, entry } = recorded;
@@ -205,18 +205,18 @@ impl Sender<'_> {
         tokio::select! {
             () = follow_selected::<Approval>(client, place, fields, sender, RequestMetrics::default()) => {}
             () = counted => {}
-            () = tokio::time::sleep(PATIENCE) => {}
+            () = tokio::time::sleep(COUNT_TIMEOUT) => {}
         }
         (entry, waited)
     }
 }
 
-fn tampered(differences: &[String]) -> String {
-    let shown: Vec<_> = differences.iter().map(|one| one_line(one, 1000)).collect();
+fn tampering_sentence(differences: &[String]) -> String {
+    let shown: Vec<_> = differences.iter().map(|difference| one_line(difference, 1000)).collect();
     format!("{TAMPERED}: {}. {TAMPERED_REMEDY}", shown.join("; "))
 }
 
 /// Returns a refusal in words about the gate, otherwise the sentence of the admission policy, with its code.
-fn said(refused: Refused<PageError>) -> String {
+fn refusal_sentence(refused: Refused<PageError>) -> String {
     refused.refusal.map_or_else(|| refused.error.to_string(), |refusal| format!("{refusal} [{}]", refusal.code()))
 }

@@ -53,7 +53,7 @@ pub(crate) fn read_of(approval: &Approval) -> Read {
 }
 
 /// Returns a request as it was read, with a problem.
-pub(crate) fn unverified(problem: &Problem) -> Read {
+pub(crate) fn read_with_problem(problem: &Problem) -> Read {
     let (seen, run) = sample::read_with(Some(problem));
     let is_of_text = matches!(problem, Problem::OtherText(_) | Problem::NoText(_) | Problem::TextUnread(_));
     let whole = if is_of_text { Err(problem.clone()) } else { Ok(Whole::default()) };
@@ -70,17 +70,17 @@ pub(crate) fn with(approval: Approval, fields: &Value) -> Approval {
     changed
 }
 
-fn shown_to(user: &str, approval: &Approval) -> String {
+fn render_for(user: &str, approval: &Approval) -> String {
     let page = ApprovalPage::of(&caller(user), &read_of(approval), &Typed::default(), &Problems::default());
     page.render().unwrap()
 }
 
-fn shown(approval: &Approval) -> String {
-    shown_to("alice@example.com", approval)
+fn render(approval: &Approval) -> String {
+    render_for("alice@example.com", approval)
 }
 
 /// Fails unless the page has these parts in this order.
-pub(crate) fn in_order(page: &str, parts: &[&str]) {
+pub(crate) fn assert_in_order(page: &str, parts: &[&str]) {
     let page = page.replace("&#39;", "'");
     let mut from = 0;
     for part in parts {
@@ -93,7 +93,7 @@ pub(crate) fn in_order(page: &str, parts: &[&str]) {
 pub(crate) const HOSTILE: &str = "</div></pre></textarea></section><script>alert(1)</script><img src=x onerror=alert(1)>\u{202e}\u{200b}\u{1b}[2J```\r\u{2066}Phase: Approved";
 
 /// Fails if the page has the markup or the hidden characters of [`HOSTILE`].
-fn is_only_text(page: &str) {
+fn assert_only_text(page: &str) {
     for markup in ["<script>alert", "<img src=x", "</div></pre>", "</pre></textarea>"] {
         assert!(!page.contains(markup), "{markup}: {page}");
     }
@@ -102,9 +102,9 @@ fn is_only_text(page: &str) {
 }
 
 #[tokio::test]
-async fn a_call_shows_the_question_what_follows_the_facts_who_must_agree_and_last_the_words_of_the_agent() {
-    let page = shown(&sample::call());
-    in_order(
+async fn page_of_a_call_has_its_parts_in_order() {
+    let page = render(&sample::call());
+    assert_in_order(
         &page,
         &[
             "<h1>May the refund be sent?</h1>",
@@ -139,7 +139,7 @@ async fn a_call_shows_the_question_what_follows_the_facts_who_must_agree_and_las
 }
 
 #[tokio::test]
-async fn what_people_changed_stands_beside_the_text_with_the_difference() {
+async fn changes_of_people_are_shown_with_their_differences() {
     let mut approval = sample::approval();
     approval.spec.request.reviews.as_mut().unwrap().by = sample::edits();
     sample::seal(&mut approval);
@@ -149,7 +149,7 @@ async fn what_people_changed_stands_beside_the_text_with_the_difference() {
         page.render().unwrap()
     };
     let originals = sample::BEFORE.map(|text| Ok(text.to_owned()));
-    in_order(
+    assert_in_order(
         &page_with(originals.to_vec()),
         &[
             "What step draft made, changed by carol@example.com, dave@example.com at gate style and by bob@example.com at gate sql, 50m ago",
@@ -163,17 +163,17 @@ async fn what_people_changed_stands_beside_the_text_with_the_difference() {
             "Who must agree",
         ],
     );
-    in_order(
+    assert_in_order(
         &page_with(vec![Err(HOSTILE.to_owned()), originals[1].clone()]),
         &["at gate style", "note warn", "at gate sql"],
     );
 }
 
 #[tokio::test]
-async fn the_notice_stands_above_a_question_and_is_not_the_authors() {
+async fn notice_stands_above_the_question_of_an_agent() {
     let question = sample::question();
-    let page = shown(&question);
-    in_order(
+    let page = render(&question);
+    assert_in_order(
         &page,
         &[
             "<h1>The clerk needs to know.</h1>",
@@ -190,13 +190,13 @@ async fn the_notice_stands_above_a_question_and_is_not_the_authors() {
         ],
     );
     // A reader who cannot answer sees the question too.
-    let page = shown_to("mallory@example.com", &question);
-    in_order(&page, &[NOTICE, "text of a model", "Which account?", "Main", "Savings", "Who can answer"]);
+    let page = render_for("mallory@example.com", &question);
+    assert_in_order(&page, &[NOTICE, "text of a model", "Which account?", "Main", "Savings", "Who can answer"]);
     assert!(!page.contains("<form method=\"post\" action=\"/n/finance"), "{page}");
 }
 
 #[tokio::test]
-async fn the_words_of_a_model_are_text_wherever_they_stand() {
+async fn words_of_a_model_are_escaped_everywhere() {
     let action = json!({
         "kind": "toolCall", "agent": HOSTILE, "tool": HOSTILE, "target": HOSTILE,
         "gates": [{"name": HOSTILE, "type": "specificTools", "source": HOSTILE, "because": HOSTILE}],
@@ -205,14 +205,14 @@ async fn the_words_of_a_model_are_text_wherever_they_stand() {
     let arguments = format!("{{\"note\":{}}}", json!(HOSTILE));
     let reviews = json!({"path": HOSTILE, "response": arguments, "digest": Digest::of_bytes(arguments.as_bytes())});
     let fields = json!({"action": action, "says": HOSTILE, "prompt": HOSTILE, "context": HOSTILE, "reviews": reviews});
-    let page = shown(&with(sample::call(), &fields));
-    is_only_text(&page);
+    let page = render(&with(sample::call(), &fields));
+    assert_only_text(&page);
     assert!(page.contains("It has characters that are not visible"), "{page}");
-    in_order(&page, &["the Workflow's question", SAYS, "⟨U+202E⟩", "id=\"decide\""]);
+    assert_in_order(&page, &["the Workflow's question", SAYS, "⟨U+202E⟩", "id=\"decide\""]);
 }
 
 #[tokio::test]
-async fn sixteen_questions_of_thirty_two_options_are_text_and_all_are_asked() {
+async fn page_shows_all_questions_and_options_as_text() {
     let question = |at: usize| {
         let options: Vec<_> = (0..32)
             .map(|o| json!({"id": format!("o{o}"), "label": format!("{at}/{o} {HOSTILE}"), "description": HOSTILE}))
@@ -222,8 +222,8 @@ async fn sixteen_questions_of_thirty_two_options_are_text_and_all_are_asked() {
     let form = json!({"questions": (1..=16).map(question).collect::<Vec<_>>()});
     let asked = with(sample::question(), &json!({"form": form, "says": HOSTILE}));
     for (user, inputs) in [("alice@example.com", 16 * 32), ("mallory@example.com", 0)] {
-        let page = shown_to(user, &asked);
-        is_only_text(&page);
+        let page = render_for(user, &asked);
+        assert_only_text(&page);
         assert_eq!(page.matches("name=\"option.q").count(), inputs, "{user}");
         assert!((1..=16).all(|at| page.contains(&format!("Question number {at}: "))), "{user}: {page}");
         assert!(page.contains("16/31"), "{user}: {page}");
@@ -231,7 +231,7 @@ async fn sixteen_questions_of_thirty_two_options_are_text_and_all_are_asked() {
 }
 
 #[tokio::test]
-async fn a_very_long_line_is_whole_and_wraps_and_deep_nesting_stays_as_it_is() {
+async fn long_lines_and_deep_nesting_are_shown_whole() {
     let long = format!("{{\"note\":\"{}\"}}", "x".repeat(60_000));
     let nested = format!("{{\"a\":{}1{}}}", "[".repeat(100), "]".repeat(100));
     for text in [long, nested] {
@@ -249,27 +249,27 @@ async fn a_very_long_line_is_whole_and_wraps_and_deep_nesting_stays_as_it_is() {
 }
 
 #[tokio::test]
-async fn a_call_whose_digest_is_another_has_no_form_and_says_so() {
+async fn call_with_another_digest_has_a_warning_and_no_form() {
     let mut call = sample::call();
     call.spec.request.action.as_mut().unwrap().tool = "lookup".to_owned();
-    let page = shown(&call);
+    let page = render(&call);
     assert!(page.contains("Do not decide this request."), "{page}");
     assert!(!page.contains("id=\"decide\"") && !page.contains("Unchanged since it was asked"), "{page}");
 }
 
 #[tokio::test]
-async fn a_request_with_any_problem_has_no_form_and_says_which() {
+async fn request_with_any_problem_shows_the_problem_and_no_form() {
     let page = |user: &str, read: &Read| {
         let page = ApprovalPage::of(&caller(user), read, &Typed::default(), &Problems::default()).render().unwrap();
         page.replace("&#39;", "'").replace("&#34;", "\"")
     };
     let has_form = |page: &str| page.contains("id=\"decide\"") || page.contains("<form method=\"post\" action=\"/n/");
     for problem in sample::problems() {
-        let read = unverified(&problem);
+        let read = read_with_problem(&problem);
         assert_eq!(read.verified().map(|_| ()).unwrap_err(), problem);
         let said = page("alice@example.com", &read);
         assert!(!has_form(&said), "{problem}: {said}");
-        in_order(&said, &[problem.heading(), &problem.to_string(), "Who must agree"]);
+        assert_in_order(&said, &[problem.heading(), &problem.to_string(), "Who must agree"]);
         let other = page("mallory@example.com", &read);
         assert_eq!(other.contains(problem.heading()), problem.is_of_request(), "{problem}: a reader who cannot decide");
     }
@@ -278,7 +278,7 @@ async fn a_request_with_any_problem_has_no_form_and_says_which() {
 }
 
 /// Returns an Approval as it is stored with an Approve of alice.
-pub(crate) fn approved(approval: &Approval) -> Value {
+pub(crate) fn stored_approval(approval: &Approval) -> Value {
     let me = caller("alice@example.com").me;
     let decision = signoff_api::Decision::new(signoff_api::Verdict::Approve);
     let entry = signoff_review::entry::Entry::new(decision, None, approval, &me).unwrap();
@@ -286,7 +286,7 @@ pub(crate) fn approved(approval: &Approval) -> Value {
 }
 
 /// Returns the form in which alice approves a request that she has read.
-fn approves(approval: &Approval) -> Typed {
+fn approve_form(approval: &Approval) -> Typed {
     let digest = approval.spec.request.digest.to_string();
     let fields = [("verdict", "Approve"), ("digest", digest.as_str())];
     Typed(fields.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec())
@@ -296,18 +296,18 @@ fn approves(approval: &Approval) -> Typed {
 async fn a_decision_on_a_request_with_any_problem_is_not_proposed() {
     let (world, caller) = (World::new(&[]), caller("alice@example.com"));
     for problem in sample::problems() {
-        let read = unverified(&problem);
-        let typed = approves(&read.seen.approval);
+        let read = read_with_problem(&problem);
+        let typed = approve_form(&read.seen.approval);
         let not_sent = send::propose(&world.state, &caller, &read, &typed).err().unwrap();
         assert_eq!((not_sent.status.as_u16(), not_sent.problems.at("")), (409, Some(&problem.to_string())));
     }
     let read = read_of(&sample::approval());
-    assert!(send::propose(&world.state, &caller, &read, &approves(&read.seen.approval)).is_ok());
-    assert!(send::propose(&world.state, &caller, &read, &approves(&sample::call())).is_err(), "another digest");
+    assert!(send::propose(&world.state, &caller, &read, &approve_form(&read.seen.approval)).is_ok());
+    assert!(send::propose(&world.state, &caller, &read, &approve_form(&sample::call())).is_err(), "another digest");
 }
 
 #[tokio::test]
-async fn arguments_that_do_not_fit_are_told_at_the_field_and_the_draft_is_kept() {
+async fn invalid_arguments_are_a_problem_of_their_field_and_are_kept() {
     let fields = [("verdict", "Modify"), ("parameters.arguments", "{\"amount\": \"much\"}")];
     let typed = Typed(fields.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec());
     let read = read_of(&sample::call());
@@ -318,11 +318,11 @@ async fn arguments_that_do_not_fit_are_told_at_the_field_and_the_draft_is_kept()
     let counter = signoff_review::foreseen::Counter::start(1).unwrap();
     let counted = counter.count(&signoff_review::foreseen::with(&read.seen.approval, &entry), read.at).await.unwrap();
     let why = signoff_review::foreseen::unusable(&counted, &entry).unwrap();
-    let problems = Problems::placed(&why, &typed::fields(request));
+    let problems = Problems::at_named_field(&why, &typed::fields(request));
     let said = problems.at("parameters.arguments").unwrap_or_else(|| panic!("{problems:?}"));
     assert!(said.contains("amount"), "{said}");
     let page = ApprovalPage::of(&caller, &read, &typed, &problems).render().unwrap();
-    in_order(
+    assert_in_order(
         &page,
         &[
             "what is wrong is told at its field below",
@@ -333,7 +333,7 @@ async fn arguments_that_do_not_fit_are_told_at_the_field_and_the_draft_is_kept()
 }
 
 #[tokio::test]
-async fn the_votes_of_the_request_that_is_asked_again_are_named_and_their_voters_are_told() {
+async fn void_votes_are_listed_and_their_voters_are_warned() {
     let approval = sample::approval();
     let mut read = read_of(&approval);
     let votes = vec![("alice@example.com".to_owned(), signoff_api::Verdict::Approve)];
@@ -341,10 +341,10 @@ async fn the_votes_of_the_request_that_is_asked_again_are_named_and_their_voters
     let page =
         |user: &str| ApprovalPage::of(&caller(user), &read, &Typed::default(), &Problems::default()).render().unwrap();
     let named = "alice@example.com (Approve), of refund-4711-review-1: too old";
-    in_order(&page("alice@example.com"), &["your Approve of refund-4711-review-1 is void", "Void votes", named]);
+    assert_in_order(&page("alice@example.com"), &["your Approve of refund-4711-review-1 is void", "Void votes", named]);
     let other = page("bob@example.com");
     assert!(other.contains(named) && !other.contains("your Approve"), "{other}");
-    assert!(!shown(&approval).contains("Void votes"));
+    assert!(!render(&approval).contains("Void votes"));
     let again = signoff_api::Decision::new(signoff_api::Verdict::Approve);
     read.seen.approval.spec.decisions.insert("alice@example.com".to_owned(), again);
     let page = ApprovalPage::of(&caller("alice@example.com"), &read, &Typed::default(), &Problems::default());
@@ -356,9 +356,9 @@ async fn the_votes_of_the_request_that_is_asked_again_are_named_and_their_voters
 async fn the_forms_and_the_confirmation_of_a_suspended_run_say_when_it_goes_on() {
     let approval = sample::approval();
     let (mut read, world) = (read_of(&approval), World::new(&[]));
-    let stored = approved(&approval);
+    let stored = stored_approval(&approval);
     let caller = Caller { client: server(move |_| (200, stored.clone())).0, ..caller("alice@example.com") };
-    let typed = approves(&approval);
+    let typed = approve_form(&approval);
     let held = "your decision is enough: the run is suspended, and goes on when it is resumed";
     let goes_on = "your decision is enough: the run goes on";
     for (is_suspended, said, other) in [(true, held, goes_on), (false, goes_on, held)] {
@@ -386,8 +386,8 @@ fn with_long_text() -> Approval {
 
 #[tokio::test]
 async fn a_long_text_is_cut_and_has_a_page_of_its_own() {
-    let page = shown(&with_long_text());
-    in_order(
+    let page = render(&with_long_text());
+    assert_in_order(
         &page,
         &["75 lines, 591 bytes, whole", "<i>line 60\n</i>", "/text/reviewed\"", "All of it, with 15 more lines"],
     );
@@ -395,21 +395,21 @@ async fn a_long_text_is_cut_and_has_a_page_of_its_own() {
 }
 
 #[tokio::test]
-async fn who_has_decided_reads_what_is_still_needed_and_is_offered_no_vote() {
+async fn reader_who_has_decided_sees_the_state_and_no_form() {
     let mut approval = sample::approval();
     approval.spec.request.quorums[0].threshold = 2;
     sample::seal(&mut approval);
     let decision = signoff_api::Decision::new(signoff_api::Verdict::Approve);
     approval.spec.decisions.insert("alice@example.com".to_owned(), decision);
-    let page = shown(&approval);
-    in_order(&page, &["recorded, not counted yet", "id=\"instead\"", "You approved. Recorded, not counted yet."]);
+    let page = render(&approval);
+    assert_in_order(&page, &["recorded, not counted yet", "id=\"instead\"", "You approved. Recorded, not counted yet."]);
     assert!(!page.contains("id=\"decide\""), "{page}");
-    let other = shown_to("mallory@example.com", &approval);
+    let other = render_for("mallory@example.com", &approval);
     assert!(other.contains("You are not asked here: alice@example.com, group finance are."), "{other}");
 }
 
 #[tokio::test]
-async fn every_wrong_answer_is_told_at_once() {
+async fn all_invalid_answers_are_reported_at_once() {
     let (world, caller) = (World::new(&[]), caller("alice@example.com"));
     let form = json!({"questions": [
         {"id": "ticket", "pattern": "CHG-[0-9]+", "errorMessage": "a ticket looks like CHG-1"},
@@ -439,16 +439,16 @@ async fn a_confirmation_has_the_question_the_call_and_the_beginning_of_the_text(
         ),
     ] {
         let (read, world) = (read_of(&approval), World::new(&[]));
-        let stored = approved(&approval);
+        let stored = stored_approval(&approval);
         let caller = Caller { client: server(move |_| (200, stored.clone())).0, ..caller("alice@example.com") };
-        let typed = approves(&approval);
+        let typed = approve_form(&approval);
         let proposed = send::propose(&world.state, &caller, &read, &typed).ok().unwrap();
         let sender = send::Sender { caller: &caller, namespace: "finance", name: "refund-4711-review" };
         let rehearsed = sender.rehearse(&world.state, &read, proposed).await.unwrap().ok().unwrap();
         let page = confirm::confirm(&caller, &read, &rehearsed, &typed).render().unwrap();
-        in_order(&page, &parts);
+        assert_in_order(&page, &parts);
         let label = "the Workflow's question; values of the run may be filled in";
-        in_order(&page, &[label, "Unchanged since it was asked", approval.spec.request.digest.as_str()]);
+        assert_in_order(&page, &[label, "Unchanged since it was asked", approval.spec.request.digest.as_str()]);
         assert!(!page.contains("line 21") && !page.to_lowercase().contains("verified"), "{page}");
     }
 }

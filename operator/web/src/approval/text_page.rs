@@ -9,7 +9,7 @@ use signoff_review::{problem::Problem, request::CONTEXT, text::one_line, whole};
 use super::{
     model::path,
     read::approval,
-    texts::{REVIEWED, SENT, SHOWN, Text, context, sent, subject},
+    texts::{REVIEWED, SENT, SHOWN, Text, context, sent_text, subject},
 };
 use crate::{
     error::PageError,
@@ -43,7 +43,7 @@ pub async fn text(
     let request = &seen.approval.spec.request;
     let found = match part.as_str() {
         REVIEWED => subject(request, &whole),
-        SENT => sent(request, &whole),
+        SENT => sent_text(request, &whole),
         SHOWN => context(request, &whole),
         _ => None,
     };

@@ -39,6 +39,7 @@ pub(crate) struct Text {
     pub(crate) digest: String,
     /// The reason why only a part is shown, or `None` for a whole text.
     pub(crate) cut: Option<String>,
+    /// Whether the text has characters that are not visible.
     pub(crate) hides: bool,
     pub(crate) bytes: usize,
 }
@@ -82,7 +83,7 @@ impl RequestTexts {
     /// Returns the texts of a request as they were read.
     pub(crate) fn of(read: &Read) -> Self {
         let request = &read.seen.approval.spec.request;
-        let (subject, sent) = (subject(request, &read.whole), sent(request, &read.whole));
+        let (subject, sent) = (subject(request, &read.whole), sent_text(request, &read.whole));
         Self {
             digests: subject.iter().chain(&sent).map(|text| (text.title.clone(), text.digest.clone())).collect(),
             is_unchanged: read.seen.digest_holds() && read.whole.is_ok(),
@@ -129,7 +130,7 @@ pub(crate) fn subject(request: &ApprovalRequest, whole: &Result<Whole, Problem>)
 }
 
 /// Returns the text that is sent, or was sent.
-pub(crate) fn sent(request: &ApprovalRequest, whole: &Result<Whole, Problem>) -> Option<Text> {
+pub(crate) fn sent_text(request: &ApprovalRequest, whole: &Result<Whole, Problem>) -> Option<Text> {
     let sent = request.sends.as_ref()?;
     let found = whole.as_ref().ok().and_then(|whole| whole.sends.as_deref());
     let (title, digest) = (heading_of_sent(request).to_owned(), sent.digest().to_string());
@@ -137,7 +138,7 @@ pub(crate) fn sent(request: &ApprovalRequest, whole: &Result<Whole, Problem>) ->
 }
 
 /// Returns the changes of people to the reviewed text, newest first.
-pub(crate) fn edited(read: &Read) -> Vec<Edited> {
+pub(crate) fn edits_of_people(read: &Read) -> Vec<Edited> {
     let request = &read.seen.approval.spec.request;
     let review = request.reviews.as_ref();
     let whole = read.whole.as_ref().ok().and_then(|whole| whole.review.as_deref());
@@ -163,6 +164,8 @@ pub(crate) fn context(request: &ApprovalRequest, whole: &Result<Whole, Problem>)
     Some(text(String::new(), context, found, request.context_ref.is_some(), &digest, whole))
 }
 
+/// Returns a text by lines, with the reason if only a part can be shown. `found`: the whole text, if it was read;
+/// `is_cut`: whether the request has only its beginning.
 fn text(
     title: String,
     beginning: &str,
@@ -195,7 +198,7 @@ fn text(
     }
 }
 
-/// Returns the questions of an agent and their options, as lines.
+/// Returns the questions of an agent with the labels of their options.
 pub(crate) fn questions(request: &ApprovalRequest) -> Vec<AskedQuestion> {
     let one = |question: &Question| AskedQuestion {
         text: display(question.question.as_deref().unwrap_or_default(), 4096),

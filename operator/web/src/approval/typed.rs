@@ -19,6 +19,9 @@ use signoff_review::{
 /// The field of a button that repeats one part of an earlier result.
 const PART: &str = "part";
 
+/// The longest reason of a decision, in characters.
+const LONGEST_REASON: usize = 2048;
+
 /// The fields of a sent form, in their order.
 #[derive(Clone, Debug, Default)]
 pub struct Typed(pub Vec<(String, String)>);
@@ -58,7 +61,7 @@ impl Typed {
     }
 
     /// Returns the fields of the form with those of other verdicts, so that nothing that was typed is lost after Back.
-    pub fn of_form(&self) -> Vec<(String, String)> {
+    pub fn own_fields(&self) -> Vec<(String, String)> {
         let is_own = |(name, _): &&(String, String)| {
             ["digest", "verdict", PART, "reason", "guidance", "to"].contains(&name.as_str())
                 || ["parameters.", "retry.", "option.", "answers."].iter().any(|part| name.starts_with(part))
@@ -73,8 +76,8 @@ impl Typed {
 }
 
 impl Typed {
-    /// Returns the name of the part of the form that was sent; empty if none was.
-    pub fn form(&self) -> &'static str {
+    /// Returns the name of the part of the form that was sent; empty without a verdict.
+    pub fn sent_part(&self) -> &'static str {
         match self.verdict() {
             Some(Verdict::Respond) => "respond",
             Some(Verdict::Modify) => "modify",
@@ -105,7 +108,7 @@ impl Problems {
     }
 
     /// Returns a problem of the engine at the field that it names, or of the whole form if the form has no such field.
-    pub fn placed(why: &str, fields: &[String]) -> Self {
+    pub fn at_named_field(why: &str, fields: &[String]) -> Self {
         let at = fields
             .iter()
             .find(|field| why.strip_prefix(field.as_str()).is_some_and(|rest| rest.starts_with([':', ' ', '.', '['])));
@@ -156,7 +159,7 @@ impl Parameter {
 
     /// Returns the text with which the editor begins; empty if there is only an example.
     pub fn text(&self) -> String {
-        if self.example.is_some() { String::new() } else { self.written() }
+        if self.example.is_some() { String::new() } else { self.text_of_value() }
     }
 
     /// Whether a text differs from the one with which the editor begins.
@@ -165,7 +168,7 @@ impl Parameter {
         !is_empty && text != self.text()
     }
 
-    fn written(&self) -> String {
+    fn text_of_value(&self) -> String {
         match &self.before {
             Value::String(text) => plain_lines(text),
             other => pretty(other),
@@ -197,7 +200,7 @@ pub fn parameters_of(request: &ApprovalRequest, verdict: Verdict, reviewed: Opti
         _ => example.clone(),
     };
     let is_example = begin == example && reviewed.is_none_or(|text| !example.values().any(|value| value == text));
-    let one = |(name, before): (String, Value)| {
+    let editable = |(name, before): (String, Value)| {
         let mut parameter = Parameter {
             field: format!("{}.{name}", if verdict == Verdict::Retry { "retry" } else { "parameters" }),
             is_required: is_required(&name),
@@ -206,10 +209,10 @@ pub fn parameters_of(request: &ApprovalRequest, verdict: Verdict, reviewed: Opti
             name,
             example: None,
         };
-        parameter.example = is_example.then(|| parameter.written());
+        parameter.example = is_example.then(|| parameter.text_of_value());
         parameter
     };
-    begin.into_iter().map(one).collect()
+    begin.into_iter().map(editable).collect()
 }
 
 /// Returns the typed decision.
@@ -222,14 +225,14 @@ pub fn decision(typed: &Typed, request: &ApprovalRequest, reviewed: Option<&str>
     };
     let mut decision = Decision::new(verdict);
     decision.reason = typed.text("reason").filter(|reason| !reason.trim().is_empty());
-    if let Some(reason) = decision.reason.as_ref().filter(|reason| reason.chars().count() > 2048) {
+    if let Some(reason) = decision.reason.as_ref().filter(|reason| reason.chars().count() > LONGEST_REASON) {
         let why = format!("it has {} characters; the maximum is 2048", reason.chars().count());
         return Err(Problems(BTreeMap::from([("reason".to_owned(), why)])));
     }
     match verdict {
-        Verdict::Modify => decision.parameters = Some(changed(typed, &parameters_of(request, verdict, reviewed))?),
+        Verdict::Modify => decision.parameters = Some(changed_parameters(typed, &parameters_of(request, verdict, reviewed))?),
         Verdict::Retry if typed.get(PART).is_some() => {
-            decision.parameters = Some(changed(typed, &parameters_of(request, verdict, reviewed))?);
+            decision.parameters = Some(changed_parameters(typed, &parameters_of(request, verdict, reviewed))?);
         }
         Verdict::Respond => decision.answers = Some(answers(typed, request)?),
         Verdict::Defer => {
@@ -262,16 +265,16 @@ pub fn plain_lines(text: &str) -> String {
 }
 
 /// Parses JSON. Numbers that parsers read differently are an error.
-fn read(text: &str) -> Result<Value, String> {
+fn parse_json(text: &str) -> Result<Value, String> {
     match json::read(text) {
         Ok(value) => number::problem(&value).map_or(Ok(value), Err),
         Err(_) => serde_json::from_str(text).map_err(|why| format!("it is not JSON: {why}")),
     }
 }
 
-/// Returns the changed parameters and the required ones.
-fn changed(typed: &Typed, parameters: &[Parameter]) -> Result<JsonObject, Problems> {
-    let (mut given, mut problems) = (Map::new(), BTreeMap::new());
+/// Returns the values of the changed parameters and of the required ones. A problem has the field of its parameter.
+fn changed_parameters(typed: &Typed, parameters: &[Parameter]) -> Result<JsonObject, Problems> {
+    let (mut values, mut problems) = (Map::new(), BTreeMap::new());
     let mut is_changed = false;
     for parameter in parameters {
         let Some(text) = typed.text(&parameter.field) else { continue };
@@ -280,14 +283,14 @@ fn changed(typed: &Typed, parameters: &[Parameter]) -> Result<JsonObject, Proble
         }
         if text == parameter.text() {
             if parameter.is_required {
-                given.insert(parameter.name.clone(), parameter.before.clone());
+                values.insert(parameter.name.clone(), parameter.before.clone());
             }
             continue;
         }
         is_changed = true;
-        match if parameter.is_text() { Ok(Value::from(text)) } else { read(&text) } {
+        match if parameter.is_text() { Ok(Value::from(text)) } else { parse_json(&text) } {
             Ok(value) => {
-                given.insert(parameter.name.clone(), value);
+                values.insert(parameter.name.clone(), value);
             }
             Err(why) => {
                 problems.insert(parameter.field.clone(), why);
@@ -300,7 +303,7 @@ fn changed(typed: &Typed, parameters: &[Parameter]) -> Result<JsonObject, Proble
     if !is_changed {
         return Err(Problems::of_form("nothing was changed: change a field, or give another verdict"));
     }
-    Ok(JsonObject(given))
+    Ok(JsonObject(values))
 }
 
 /// Returns the name of the field for the options of a question.
@@ -367,7 +370,7 @@ mod tests {
     const CALL: &str = "POST to the bank\nurl: https://bank.example/refunds\nbody: '{\"amount\": 420}'\n";
 
     #[test]
-    fn only_what_was_changed_is_sent() {
+    fn modify_sends_only_changed_parameters() {
         let typed = typed(&[
             ("verdict", "Modify"),
             ("parameters.url", "https://bank.example/refunds"),
@@ -378,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_browser_does_to_line_ends_is_no_change() {
+    fn line_ends_of_browsers_are_no_change() {
         let mut request = request();
         request.parameters = None;
         let modify = |text: &str| {
@@ -390,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn a_structured_value_is_edited_as_json_and_a_slip_is_told_at_its_field() {
+    fn json_value_is_parsed_and_an_invalid_one_is_a_problem_of_its_field() {
         let mut request = request();
         request.parameters = None;
         let modify = |text: &str| {
@@ -410,7 +413,7 @@ mod tests {
     }
 
     #[test]
-    fn characters_that_hide_are_escaped_in_the_editor_and_mean_the_same() {
+    fn hidden_characters_are_escaped_in_json_and_keep_their_value() {
         let value = json!({"note": "a\u{202e}b\u{e0001}c\u{1f600}", "tab": "\t"});
         let text = pretty(&value);
         assert!(text.contains(r"a\u202eb\udb40\udc01c"), "{text}");
@@ -444,15 +447,15 @@ mod tests {
     fn problems_stand_at_the_field_that_they_name() {
         let fields = ["answers.size".to_owned(), "parameters.url".to_owned()];
         assert_eq!(
-            Problems::placed("answers.size: choose one of a, b", &fields).at("answers.size").unwrap(),
+            Problems::at_named_field("answers.size: choose one of a, b", &fields).at("answers.size").unwrap(),
             "choose one of a, b"
         );
-        assert_eq!(Problems::placed("parameters.url is missing", &fields).at("parameters.url").unwrap(), "is missing");
-        assert_eq!(Problems::placed("answers.sizes: x", &fields).at("").unwrap(), "answers.sizes: x");
+        assert_eq!(Problems::at_named_field("parameters.url is missing", &fields).at("parameters.url").unwrap(), "is missing");
+        assert_eq!(Problems::at_named_field("answers.sizes: x", &fields).at("").unwrap(), "answers.sizes: x");
     }
 
     #[test]
-    fn what_is_no_verdict_and_an_empty_guidance_are_refused() {
+    fn unknown_verdict_and_empty_guidance_are_refused() {
         assert!(decision(&typed(&[("verdict", "Maybe")]), &request(), None).unwrap_err().at("").is_some());
         assert!(
             decision(&typed(&[("verdict", "Defer"), ("guidance", " ")]), &request(), None)

@@ -29,13 +29,13 @@ const COLUMNS: [&str; 14] = [
 /// # Errors
 /// None in practice, because the CSV is written into memory.
 pub fn csv(rows: &[HistoryRow]) -> Result<Vec<u8>, csv::Error> {
-    let mut to = WriterBuilder::new().quote_style(QuoteStyle::Always).from_writer(Vec::new());
-    to.write_record(COLUMNS)?;
+    let mut writer = WriterBuilder::new().quote_style(QuoteStyle::Always).from_writer(Vec::new());
+    writer.write_record(COLUMNS)?;
     for row in rows {
-        let each = |of: fn(&Decider) -> &str| row.deciders.iter().map(of).collect::<Vec<_>>().join("; ");
-        let has = |of: fn(&Decider) -> &str| row.deciders.iter().any(|one| !of(one).is_empty());
-        let via: fn(&Decider) -> &str = |one| one.via.as_deref().unwrap_or_default();
-        let channel: fn(&Decider) -> &str = |one| one.channel.as_deref().unwrap_or_default();
+        let each = |text: fn(&Decider) -> &str| row.deciders.iter().map(text).collect::<Vec<_>>().join("; ");
+        let has = |text: fn(&Decider) -> &str| row.deciders.iter().any(|decider| !text(decider).is_empty());
+        let via: fn(&Decider) -> &str = |decider| decider.via.as_deref().unwrap_or_default();
+        let channel: fn(&Decider) -> &str = |decider| decider.channel.as_deref().unwrap_or_default();
         let cells = [
             row.at.map(|at| at.to_string()).unwrap_or_default(),
             row.namespace.clone(),
@@ -46,21 +46,21 @@ pub fn csv(rows: &[HistoryRow]) -> Result<Vec<u8>, csv::Error> {
             row.digest.clone(),
             row.verdict.map_or("", |verdict| verdict.name()).to_owned(),
             row.phase.name().to_owned(),
-            each(|one| &one.name),
+            each(|decider| &decider.name),
             if has(via) { each(via) } else { String::new() },
             if has(channel) { each(channel) } else { String::new() },
             row.reason.clone().unwrap_or_default(),
             row.source.name().to_owned(),
         ];
-        to.write_record(cells.map(safe))?;
+        writer.write_record(cells.map(escape_formula))?;
     }
-    to.into_inner().map_err(|error| csv::Error::from(error.into_error()))
+    writer.into_inner().map_err(|error| csv::Error::from(error.into_error()))
 }
 
 /// Returns a cell that no spreadsheet reads as a formula. A text that begins like one gets a `'` before it, as OWASP
 /// recommends.
 #[must_use]
-pub fn safe(cell: String) -> String {
+pub fn escape_formula(cell: String) -> String {
     let begins = ['=', '+', '-', '@', '\t', '\r', '\n', '＝', '＋', '－', '＠'];
     if cell.starts_with(begins) { format!("'{cell}") } else { cell }
 }

@@ -13,15 +13,15 @@ fn read(rows: &[HistoryRow]) -> Vec<Vec<String>> {
 fn no_cell_begins_like_a_formula() {
     for begin in ["=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠"] {
         let cell = format!("{begin}HYPERLINK(\"http://x\")");
-        assert_eq!(safe(cell.clone()), format!("'{cell}"));
+        assert_eq!(escape_formula(cell.clone()), format!("'{cell}"));
     }
     for harmless in ["", "a=1", "2026-11-25T00:00:00Z", "'=1", " =1"] {
-        assert_eq!(safe(harmless.to_owned()), harmless);
+        assert_eq!(escape_formula(harmless.to_owned()), harmless);
     }
 }
 
 #[test]
-fn every_text_of_others_is_quoted_and_shown_with_its_hidden_characters() {
+fn csv_escapes_formulas_and_shows_hidden_characters() {
     let mut approval = ended("Approved", Some("Approve"), "Human", &["=cmd|' /C calc'!A0", "bob@example.com"]);
     approval.spec.request.gate.path = "-1+1".to_owned();
     approval.spec.request.workflow.name = "@SUM(1)".to_owned();
@@ -53,7 +53,7 @@ fn every_text_of_others_is_quoted_and_shown_with_its_hidden_characters() {
 }
 
 #[test]
-fn what_is_not_known_is_an_empty_cell() {
+fn unknown_value_is_an_empty_cell() {
     let mut approval = ended("Cancelled", None, "Policy", &[]);
     let outcome = approval.status.as_mut().unwrap().outcome.as_mut().unwrap();
     (outcome.decided_at, outcome.reason) = (None, None);

@@ -11,8 +11,8 @@ use url::form_urlencoded;
 use super::row::HistoryRow;
 use crate::filter_form::{FilterField, FilterForm};
 
-/// The outcomes without a verdict.
-const VOID: [ApprovalPhase; 2] = [ApprovalPhase::Cancelled, ApprovalPhase::Superseded];
+/// The phases of outcomes without a verdict.
+const WITHOUT_VERDICT: [ApprovalPhase; 2] = [ApprovalPhase::Cancelled, ApprovalPhase::Superseded];
 
 /// The fields of the form.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -33,6 +33,7 @@ pub struct Filter {
     pub verdict: FilterField,
     /// A part of the reason.
     pub reason: FilterField,
+    /// The first instant of the first day; derived from `from`.
     start: Option<Moment>,
     /// The first instant after the last day.
     end: Option<Moment>,
@@ -145,10 +146,10 @@ impl Filter {
     }
 }
 
-/// Returns the outcomes that can be chosen. Escalate is not among them, because it never ends a request.
+/// Returns the outcomes that the form offers, without Escalate, which never ends a request.
 fn choices() -> Vec<Wanted> {
     let verdicts = Verdict::ALL.into_iter().filter(|verdict| *verdict != Verdict::Escalate).map(Wanted::Verdict);
-    verdicts.chain(VOID.map(Wanted::Phase)).collect()
+    verdicts.chain(WITHOUT_VERDICT.map(Wanted::Phase)).collect()
 }
 
 impl FilterForm for Filter {

@@ -13,7 +13,7 @@ fn row() -> HistoryRow {
 }
 
 #[test]
-fn each_field_takes_what_it_names_and_leaves_out_the_rest() {
+fn each_field_selects_the_rows_that_match() {
     let row = row();
     let taken = [
         "",
@@ -64,7 +64,7 @@ fn days_begin_and_end_at_midnight_in_utc() {
 }
 
 #[test]
-fn what_cannot_be_read_is_told_beside_its_field() {
+fn invalid_text_is_an_error_of_its_field() {
     let long = "a".repeat(254);
     let cases = [
         ("from=yesterday".to_owned(), "is no day: write it as 2026-11-25"),
@@ -97,7 +97,7 @@ fn no_query_is_an_error() {
 }
 
 #[test]
-fn the_same_can_be_asked_again() {
+fn query_of_a_filter_gives_the_same_filter() {
     let asked = filter("run=a%26b%3D%23&who=%3Cb%3E&from=2026-11-22&page=4&odd=1");
     assert_eq!(asked.query().finish(), "from=2026-11-22&run=a%26b%3D%23&who=%3Cb%3E");
     assert_eq!(filter(&asked.query().finish()), asked);

@@ -301,7 +301,7 @@ async fn an_empty_inbox_does_not_wait_behind_the_histories_of_others() {
 async fn a_namespace_that_must_not_be_listed_is_told_beside_its_field() {
     let (client, _) = server(|_| forbidden());
     let (filter, _) = Filter::read("namespace=secret");
-    let (filter, found, _) = look(&client, filter, &["finance".to_owned()]).await.unwrap();
+    let (filter, found, _) = select_rows(&client, filter, &["finance".to_owned()]).await.unwrap();
     assert_eq!(filter.namespace.wrong.as_deref(), Some("you must not list the Approvals of this namespace"));
     assert_eq!(found, Found::default());
 }
@@ -313,7 +313,7 @@ async fn where_the_whole_cluster_is_refused_only_the_named_namespaces_are_read()
         _ => forbidden(),
     });
     let places = ["finance".to_owned(), "secret".to_owned()];
-    let (_, _, namespaces) = look(&client, Filter::default(), &places).await.unwrap();
+    let (_, _, namespaces) = select_rows(&client, Filter::default(), &places).await.unwrap();
     assert_eq!(namespaces, Some(vec!["finance".to_owned()]));
     let asked = asked.lock().unwrap();
     assert!(asked.last().unwrap().contains("/namespaces/finance/approvals"), "{asked:?}");
@@ -327,7 +327,7 @@ async fn where_the_whole_cluster_is_refused_only_the_named_namespaces_are_read()
 #[tokio::test]
 async fn a_wrong_filter_reads_nothing() {
     let (client, asked) = server(|_| list_of(vec![approval_json("a", "2026-11-22T09:40:00Z")], None));
-    let (filter, found, _) = look(&client, Filter::read("verdict=Maybe").0, &[]).await.unwrap();
+    let (filter, found, _) = select_rows(&client, Filter::read("verdict=Maybe").0, &[]).await.unwrap();
     assert!(filter.is_wrong() && found == Found::default());
     assert!(asked.lock().unwrap().iter().all(|one| one.contains("limit=1&") || one.ends_with("limit=1")));
 }

@@ -23,7 +23,7 @@ pub const DIGITS: usize = 16;
 pub fn remember(jar: PrivateCookieJar, path: &str, query: Option<&str>, now: Moment) -> PrivateCookieJar {
     match page(without_form(path)) {
         Some(page) => {
-            let page = with_told_digest(page, query.unwrap_or_default());
+            let page = with_link_digest(page, query.unwrap_or_default());
             jar.add(cookie(NAME.to_owned(), format!("{now} {page}")))
         }
         None => jar,
@@ -32,16 +32,16 @@ pub fn remember(jar: PrivateCookieJar, path: &str, query: Option<&str>, now: Mom
 
 /// Returns the beginning of the digest in the link of a notice, or `None` if the query has none or an invalid one.
 #[must_use]
-pub fn told_digest(query: &str) -> Option<String> {
+pub fn link_digest(query: &str) -> Option<String> {
     let (_, digest) = form_urlencoded::parse(query.as_bytes()).find(|(name, _)| name == "d")?;
     let is_hex = |c: char| c.is_ascii_digit() || ('a'..='f').contains(&c);
     (digest.len() == DIGITS && digest.chars().all(is_hex)).then(|| digest.into_owned())
 }
 
 /// Returns the path of a request with the digest of its query, and any other path unchanged.
-fn with_told_digest(page: String, query: &str) -> String {
+fn with_link_digest(page: String, query: &str) -> String {
     let is_request = page.split('/').nth(3) == Some("a");
-    match told_digest(query).filter(|_| is_request) {
+    match link_digest(query).filter(|_| is_request) {
         Some(digest) => format!("{page}?d={digest}"),
         None => page,
     }
@@ -64,7 +64,7 @@ pub fn take(jar: PrivateCookieJar, now: Moment) -> (PrivateCookieJar, String) {
         let since = Moment::from(since.parse::<jiff::Timestamp>().ok()?);
         (now < since.after(LONGEST)).then_some(())?;
         let (path, query) = address.split_once('?').unwrap_or((address, ""));
-        Some(with_told_digest(page(path)?, query))
+        Some(with_link_digest(page(path)?, query))
     });
     (jar.remove(cookie(NAME.to_owned(), String::new())), found.unwrap_or_else(|| "/".to_owned()))
 }

@@ -13,7 +13,7 @@ use super::*;
 use crate::{
     approval::{
         read::Read,
-        tests::{caller, read_of, unverified, with},
+        tests::{caller, read_of, read_with_problem, with},
         typed::Problems,
     },
     history::tests::server,
@@ -118,7 +118,7 @@ async fn a_call_with_any_problem_cannot_be_chosen() {
         page.render().unwrap().replace("&#39;", "'")
     };
     for problem in sample::problems() {
-        let said = page(unverified(&problem));
+        let said = page(read_with_problem(&problem));
         assert!(boxes(&said).is_empty() && said.contains(&problem.to_string()), "{problem}: {said}");
         assert!(said.contains("<p class=\"refusal\" role=\"alert\">"), "{problem}: {said}");
         assert!(!said.contains("Unchanged since it was asked"), "{problem}: {said}");
@@ -179,7 +179,7 @@ async fn a_batch_on_a_suspended_run_is_confirmed_with_what_it_waits_for() {
     ] {
         let (world, stored) = (World::new(&[]), stored.clone());
         let run = json!({"apiVersion": "signoff.dev/v1alpha1", "kind": "Workflow", "metadata": {"name": "refund-4711", "uid": approval.spec.request.workflow.uid}, "spec": {"suspend": suspend}});
-        let tried = crate::approval::tests::approved(&approval);
+        let tried = crate::approval::tests::stored_approval(&approval);
         let answer = move |address: &str| match address {
             run_of if run_of.contains("/workflows/") => (200, run.clone()),
             trial if trial.contains("dryRun") => (200, tried.clone()),
@@ -262,7 +262,7 @@ fn with_runs(calls: &[Approval]) -> (kube::Client, std::sync::Arc<std::sync::Mut
         }
         let one = stored.iter().find(|one| address.contains(one.metadata.name.as_deref().unwrap())).unwrap();
         if address.contains("dryRun") {
-            return (200, crate::approval::tests::approved(one));
+            return (200, crate::approval::tests::stored_approval(one));
         }
         (200, serde_json::to_value(one).unwrap())
     })
@@ -275,7 +275,7 @@ fn spec_of(run: &str) -> serde_json::Value {
 }
 
 /// Returns the form that approves these requests.
-fn approves(calls: &[Approval]) -> Typed {
+fn approve_form(calls: &[Approval]) -> Typed {
     let chosen = |one: &Approval| {
         let name = one.metadata.name.as_deref().unwrap();
         ("call".to_owned(), format!("{name} {}", one.spec.request.digest))
@@ -300,7 +300,7 @@ async fn a_confirmation_tells_equal_requests_apart_by_question_text_call_and_inp
     let shown = async |calls: &[Approval]| {
         let (client, asked) = with_runs(calls);
         let caller = Caller { client, ..caller("alice@example.com") };
-        let (world, typed) = (World::new(&[]), approves(calls));
+        let (world, typed) = (World::new(&[]), approve_form(calls));
         let batch = Batch::prepare(&world.state, &caller, "finance", &Bond::Equal, &typed).await.unwrap();
         let batch = batch.unwrap_or_else(|problems| panic!("{problems:?}"));
         (ConfirmTogether::of(&caller, &batch, &typed).render().unwrap(), asked)
@@ -344,7 +344,7 @@ async fn the_first_answers_are_kept_for_back_and_the_drafts_are_named_by_what_wa
         (answer.headers().get("cache-control").cloned(), crate::session::fake::text(answer).await)
     };
     let first = calls[0].metadata.name.clone().unwrap();
-    let mut typed = approves(&calls[1..]);
+    let mut typed = approve_form(&calls[1..]);
     typed.0.push(("first".to_owned(), first.clone()));
     let (kept, confirmation) = answer(&typed).await;
     assert!(confirmation.contains("Approve: 1 of 1 request?"), "{confirmation}");
@@ -366,7 +366,7 @@ async fn the_first_answers_are_kept_for_back_and_the_drafts_are_named_by_what_wa
 async fn a_batch_of_equal_gates_leaves_out_a_request_whose_run_has_another_spec() {
     let late = json!({"deadline": "2999-01-01T00:00:00Z", "closesAt": "2999-01-01T00:00:00Z"});
     let calls = ["pay-501", "pay-502", "pay-503"].map(|run| with(gate(run, "Pay"), &late));
-    let (world, typed) = (World::new(&[]), approves(&calls));
+    let (world, typed) = (World::new(&[]), approve_form(&calls));
     let caller = Caller { client: with_runs(&calls).0, ..caller("alice@example.com") };
     let batch = Batch::prepare(&world.state, &caller, "finance", &Bond::Equal, &typed).await.unwrap();
     let batch = batch.unwrap_or_else(|problems| panic!("{problems:?}"));

@@ -32,6 +32,7 @@ pub(super) struct Vote {
     pub(super) verdict: &'static str,
     pub(super) state: String,
     pub(super) channel: Option<String>,
+    /// The reason and the payload of the decision, in one line.
     pub(super) said: String,
     pub(super) is_mine: bool,
 }

@@ -14,9 +14,9 @@ use crate::{
 };
 
 /// The longest question that is the title, in characters.
-const TITLE: usize = 200;
+const LONGEST_TITLE: usize = 200;
 
-/// The object of a request: the page names it, follows its changes and sends decisions on it.
+/// The identity of a request: the page names the request, follows its changes and sends decisions on it.
 pub(super) struct RequestId {
     pub(super) namespace: String,
     pub(super) name: String,
@@ -24,12 +24,12 @@ pub(super) struct RequestId {
     pub(super) version: String,
     /// The digest of the request, which a decision repeats.
     pub(super) digest: String,
-    /// The name of the drafts of this request.
+    /// The key under which the browser stores the draft of this request.
     pub(super) draft: String,
 }
 
 impl RequestId {
-    /// Returns the object of an Approval.
+    /// Returns the identity of the request of an Approval.
     pub(super) fn of(approval: &Approval) -> Self {
         let metadata = &approval.metadata;
         Self {
@@ -63,7 +63,7 @@ impl AuthorQuestion {
     /// Returns the question of a request. `definition`: the run that asks, if it was read.
     pub(super) fn of(request: &ApprovalRequest, definition: Option<&Workflow>) -> Self {
         let prompt = display(action::authors_words(request), LONGEST);
-        let title = one_line(prompt.trim_start().lines().next().unwrap_or_default(), TITLE);
+        let title = one_line(prompt.trim_start().lines().next().unwrap_or_default(), LONGEST_TITLE);
         Self { has_more: prompt.trim() != title, label: coming::label_of_question(request, definition), title, prompt }
     }
 }
@@ -132,8 +132,8 @@ pub(super) struct Alerts {
 }
 
 impl Alerts {
-    /// Returns the alerts for a reader. `broken`: the problem of the request that concerns them. `problems`: those of
-    /// the decision that they sent before.
+    /// Returns the alerts for a reader. `broken`: the problem of the request that concerns the reader. `problems`: the
+    /// problems of the decision that the reader sent before.
     pub(super) fn of(caller: &Caller, read: &Read, broken: Option<&Problem>, problems: &Problems) -> Self {
         let approval = &read.seen.approval;
         let of_run = ApprovalStatus { conditions: read.run.conditions.clone(), ..ApprovalStatus::default() };

@@ -28,7 +28,7 @@ pub(super) struct DeadlineText {
     pub(super) at: Instant,
     /// The distance from now in words.
     pub(super) left: String,
-    /// Whether it has passed.
+    /// Whether the deadline has passed.
     pub(super) is_late: bool,
     /// The effect of the timeout; completes the sentence "then …".
     pub(super) consequence: String,
