@@ -80,7 +80,7 @@ pub fn router(state: PageState) -> anyhow::Result<Router> {
         .route("/sign-in/token", post(sign_in::token).layer(DefaultBodyLimit::max(sign_in::LARGEST)))
         .route("/sign-in/start", post(sign_in::callback::start))
         .route("/sign-in/callback", get(sign_in::callback::end))
-        .route("/sign-out", post(sign_in::out))
+        .route("/sign-out", post(sign_in::sign_out))
         .route("/static/{*file}", get(assets::file))
         .route_layer(middleware::from_fn(only_names))
         .fallback(async || PageError::NotFound("there is no such page: see the inbox".to_owned()))
@@ -101,7 +101,7 @@ pub fn router(state: PageState) -> anyhow::Result<Router> {
 async fn other_way(method: Method, uri: Uri) -> Response {
     if [Method::GET, Method::HEAD].contains(&method) {
         let page =
-            if uri.path().starts_with("/sign-in/") { "/sign-in".to_owned() } else { wanted::of_form(uri.path()) };
+            if uri.path().starts_with("/sign-in/") { "/sign-in".to_owned() } else { wanted::page_of_form(uri.path()) };
         return Redirect::to(&page).into_response();
     }
     let why = "this address does not take such a request: see the inbox";

@@ -9,6 +9,11 @@ use openidconnect::IssuerUrl;
 use signoff_api::Span;
 use url::{Host, Url};
 
+/// The shortest session that can be set.
+const SHORTEST_SESSION: Duration = Duration::from_secs(60);
+/// The longest session that can be set.
+const LONGEST_SESSION: Duration = Duration::from_secs(8 * 3600);
+
 /// Serve the inbox of Signoff: people see what waits for them, and decide it as themselves.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "signoff-web", version)]
@@ -219,9 +224,8 @@ fn issuer_url(text: &str) -> Result<IssuerUrl, String> {
 
 fn session_length(text: &str) -> Result<Span, String> {
     let span: Span = text.parse()?;
-    let longest = Duration::from_secs(8 * 3600);
     let length = span.duration();
-    if length > longest || length < Duration::from_secs(60) {
+    if length > LONGEST_SESSION || length < SHORTEST_SESSION {
         return Err("a session lasts from 1m to 8h".to_owned());
     }
     Ok(span)

@@ -50,7 +50,7 @@ pub async fn form(
         Ok(_) => Redirect::to("/").into_response(),
         Err(PageError::SignIn) if cookie::read(&jar).is_some() => page::without_kept(show(&state, None)),
         Err(PageError::SignIn) => show(&state, None),
-        Err(other) => failed(&state, other.status(), &other.to_string()),
+        Err(other) => show_error(&state, other.status(), &other.to_string()),
     }
 }
 
@@ -59,12 +59,12 @@ fn show(state: &PageState, problem: Option<String>) -> Response {
 }
 
 /// Shows the sign-in page after a refused sign-in, with the reason.
-pub(super) fn refused(state: &PageState, why: &str) -> Response {
-    failed(state, StatusCode::UNAUTHORIZED, why)
+pub(super) fn show_refusal(state: &PageState, why: &str) -> Response {
+    show_error(state, StatusCode::UNAUTHORIZED, why)
 }
 
 /// Shows the sign-in page after an error, with a status and the reason.
-pub(super) fn failed(state: &PageState, status: StatusCode, why: &str) -> Response {
+pub(super) fn show_error(state: &PageState, status: StatusCode, why: &str) -> Response {
     let mut response = show(state, Some(why.to_owned()));
     *response.status_mut() = status;
     response
@@ -107,37 +107,37 @@ pub async fn token(
     }
     let Ok(Form(pasted)) = pasted else {
         let why = format!("The form has no token, or one of more than {} KiB: paste the token alone.", LARGEST / 1024);
-        return Ok(refused(&state, &why));
+        return Ok(show_refusal(&state, &why));
     };
     let token = SecretString::from(pasted.token.trim().to_owned());
     if state.connection.as_identity(&Identity::Bearer(token.clone())).is_err() {
         let why = "This is no token: a token has no spaces, line ends or accents. Paste it again.";
-        return Ok(refused(&state, why));
+        return Ok(show_refusal(&state, why));
     }
     let session = Session { token, nonce: None, since: now() };
     match Caller::of(&session, &state).await {
         Ok(_) => {}
         Err(PageError::SignIn) => {
             let why = "The API server does not accept this token: it may have expired, or be of another cluster.";
-            return Ok(refused(&state, why));
+            return Ok(show_refusal(&state, why));
         }
-        Err(other) => return Ok(failed(&state, other.status(), &other.to_string())),
+        Err(other) => return Ok(show_error(&state, other.status(), &other.to_string())),
     }
-    Ok(land(&state, jar, &session))
+    Ok(start_session(&state, jar, &session))
 }
 
 /// Stores a session in the browser, and redirects to the page that was requested before the sign-in.
-pub(super) fn land(state: &PageState, jar: PrivateCookieJar, session: &Session) -> Response {
+pub(super) fn start_session(state: &PageState, jar: PrivateCookieJar, session: &Session) -> Response {
     let (jar, path) = wanted::take(jar, now());
     match cookie::write(jar, session) {
         // The earlier session may have been of another user.
         Ok(jar) => page::without_kept((jar, Redirect::to(&path)).into_response()),
-        Err(why) => refused(state, &why),
+        Err(why) => show_refusal(state, &why),
     }
 }
 
 /// Ends the session in this browser, with its feeds and streams. An expired token is no error.
-pub async fn out(State(state): State<PageState>, jar: PrivateCookieJar, headers: HeaderMap) -> Response {
+pub async fn sign_out(State(state): State<PageState>, jar: PrivateCookieJar, headers: HeaderMap) -> Response {
     if let Some(session) = cookie::read(&jar) {
         let token = TokenId::of(&session.token);
         state.feeds.end(&token);

@@ -20,9 +20,9 @@ use crate::{
 #[derive(Clone)]
 pub struct PageState(Arc<Parts>);
 
-/// The parts of the state.
+/// The parts of [`PageState`], which all requests share.
 pub struct Parts {
-    /// The command line.
+    /// The options of the command line and of the environment.
     pub settings: Settings,
     /// The connection to the API server.
     pub connection: Connection,
@@ -32,7 +32,7 @@ pub struct Parts {
     pub feeds: Feeds,
     /// The streams that follow one run each.
     pub streams: Streams,
-    /// The facts on every page of each reader.
+    /// The cached facts that every page of a reader shows.
     pub overviews: Overviews,
     /// The counter of decisions, which computes the effect of one.
     pub counter: Counter,

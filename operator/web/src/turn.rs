@@ -59,7 +59,7 @@ pub async fn decide(
     decide_all(&state, &caller, &namespace, &Bond::Turn(name), &Typed(fields)).await
 }
 
-/// Shows the requests that an address names, or all requests with a gate equal to that of a named one.
+/// Shows the requests that an address names, and those whose gate equals that of the request after `like`.
 ///
 /// # Errors
 /// An address that names no request, too many, or requests of several namespaces; and as every request.
@@ -73,16 +73,16 @@ pub async fn together(
     let mut named = Named::read(&query.unwrap_or_default())?;
     if let Some((namespace, name)) = named.like.take() {
         let feed = state.feeds.of(&caller, &places).await?;
-        inbox::like(&feed, &namespace, &name).into_iter().for_each(|one| named.add(one));
+        inbox::like(&feed, &namespace, &name).into_iter().for_each(|request| named.add(request));
     }
     let (namespace, names) = named.of_one_namespace()?;
     let equal = Together::equal(&state, &caller, &namespace, &names).await?;
-    Ok(page::html(&TurnPage::opened(&caller, &equal, choice(&headers))))
+    Ok(page::html(&TurnPage::opened(&caller, &equal, first_choice(&headers))))
 }
 
 /// Returns the requests that are chosen at first: all if a page of the inbox led here, and none if the address comes
 /// from elsewhere.
-fn choice(headers: &HeaderMap) -> FirstChoice {
+fn first_choice(headers: &HeaderMap) -> FirstChoice {
     let mut sites = headers.get_all("sec-fetch-site").iter();
     match (sites.next(), sites.next()) {
         (Some(site), None) if site == "same-origin" => FirstChoice::All,
@@ -100,31 +100,31 @@ struct Named {
 }
 
 impl Named {
-    /// Reads the query of an address.
+    /// Parses the query of an address: `a=NAMESPACE/NAME` for each request, and at most one `like=NAMESPACE/NAME`.
     fn read(query: &str) -> Result<Self, PageError> {
         let mut named = Self::default();
         for (field, value) in form_urlencoded::parse(query.as_bytes()) {
-            let Some((namespace, name)) = value.split_once('/').filter(|(of, name)| is_namespace(of) && is_name(name))
+            let Some((namespace, name)) = value.split_once('/').filter(|(place, name)| is_namespace(place) && is_name(name))
             else {
                 continue;
             };
-            let one = (namespace.to_owned(), name.to_owned());
+            let request = (namespace.to_owned(), name.to_owned());
             match &*field {
-                "a" => named.add(one),
+                "a" => named.add(request),
                 "like" if named.like.is_some() => {
                     let why = "an address names one request of whose gate others are shown: choose them in the inbox";
                     return Err(PageError::Bad(why.to_owned()));
                 }
-                "like" => named.like = Some(one),
+                "like" => named.like = Some(request),
                 _ => {}
             }
         }
         Ok(named)
     }
 
-    fn add(&mut self, one: (String, String)) {
-        if self.requests.len() <= Bond::MOST && !self.requests.contains(&one) {
-            self.requests.push(one);
+    fn add(&mut self, request: (String, String)) {
+        if self.requests.len() <= Bond::MOST && !self.requests.contains(&request) {
+            self.requests.push(request);
         }
     }
 
@@ -134,7 +134,7 @@ impl Named {
         let Some(namespace) = self.requests.first().map(|(namespace, _)| namespace.clone()) else {
             return bad("no request was chosen: choose some in the inbox".to_owned());
         };
-        if self.requests.iter().any(|(of, _)| *of != namespace) {
+        if self.requests.iter().any(|(other, _)| *other != namespace) {
             let why = "requests of several namespaces are not decided together: choose those of one, in the inbox";
             return bad(why.to_owned());
         }
@@ -171,7 +171,7 @@ async fn decide_all(
         Err(problems) => {
             let together = match bond {
                 Bond::Turn(name) => Together::turn(state, caller, namespace, name).await?,
-                Bond::Equal => Together::equal(state, caller, namespace, &shown(typed)).await?,
+                Bond::Equal => Together::equal(state, caller, namespace, &names_on_form(typed)).await?,
             };
             let page = page::html(&TurnPage::again(caller, &together, typed, &problems));
             return Ok(page::kept((StatusCode::UNPROCESSABLE_ENTITY, page).into_response()));
@@ -184,8 +184,8 @@ async fn decide_all(
     Ok(page::kept(page::html(&Results::of(caller, &batch, typed, outcomes))))
 }
 
-/// Returns the names of the requests of a form: all of its page, and the chosen ones.
-fn shown(typed: &Typed) -> Vec<String> {
+/// Returns the names of the requests of a form: all that its page showed, and the chosen ones.
+fn names_on_form(typed: &Typed) -> Vec<String> {
     let chosen = batch::chosen(typed).into_iter().map(|(name, _)| name);
     let mut names: Vec<String> = Vec::new();
     for name in typed.all("shown").filter(|name| is_name(name)).chain(chosen) {

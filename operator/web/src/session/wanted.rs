@@ -1,6 +1,6 @@
 //! The page that was requested before a sign-in: its path, and of its query only the digest in the link of a notice.
 //!
-//! **Invariant:** the address is that of the request itself, and never that of a parameter, a form or another site.
+//! **Invariant:** the remembered address is a path of this page. No parameter, form or other site can set it.
 
 use std::time::Duration;
 
@@ -11,9 +11,9 @@ use url::form_urlencoded;
 use super::cookie::cookie;
 
 /// The cookie of the requested page.
-const NAME: &str = "__Host-signoff-wanted";
-/// The longest time for which it is remembered.
-const LONGEST: Duration = Duration::from_secs(900);
+const COOKIE_NAME: &str = "__Host-signoff-wanted";
+/// The longest time for which the page is remembered.
+const MAX_AGE: Duration = Duration::from_secs(900);
 /// The longest name of an object, and so of a part of a path, in characters.
 const LONGEST_NAME: usize = 253;
 /// The hex digits of a digest in the link of a notice.
@@ -24,7 +24,7 @@ pub fn remember(jar: PrivateCookieJar, path: &str, query: Option<&str>, now: Mom
     match page(without_form(path)) {
         Some(page) => {
             let page = with_link_digest(page, query.unwrap_or_default());
-            jar.add(cookie(NAME.to_owned(), format!("{now} {page}")))
+            jar.add(cookie(COOKIE_NAME.to_owned(), format!("{now} {page}")))
         }
         None => jar,
     }
@@ -49,7 +49,7 @@ fn with_link_digest(page: String, query: &str) -> String {
 
 /// Returns the page that shows the form of a path, or the inbox if there is none.
 #[must_use]
-pub fn of_form(path: &str) -> String {
+pub fn page_of_form(path: &str) -> String {
     page(without_form(path)).unwrap_or_else(|| "/".to_owned())
 }
 
@@ -59,14 +59,14 @@ fn without_form(path: &str) -> &str {
 
 /// Returns the address of the remembered page, or the inbox if there is none, and forgets it.
 pub fn take(jar: PrivateCookieJar, now: Moment) -> (PrivateCookieJar, String) {
-    let value = jar.get(NAME).map(|cookie| cookie.value().to_owned()).unwrap_or_default();
-    let found = value.split_once(' ').and_then(|(since, address)| {
+    let value = jar.get(COOKIE_NAME).map(|cookie| cookie.value().to_owned()).unwrap_or_default();
+    let remembered = value.split_once(' ').and_then(|(since, address)| {
         let since = Moment::from(since.parse::<jiff::Timestamp>().ok()?);
-        (now < since.after(LONGEST)).then_some(())?;
+        (now < since.after(MAX_AGE)).then_some(())?;
         let (path, query) = address.split_once('?').unwrap_or((address, ""));
         Some(with_link_digest(page(path)?, query))
     });
-    (jar.remove(cookie(NAME.to_owned(), String::new())), found.unwrap_or_else(|| "/".to_owned()))
+    (jar.remove(cookie(COOKIE_NAME.to_owned(), String::new())), remembered.unwrap_or_else(|| "/".to_owned()))
 }
 
 /// Returns the path of a page, built from its parts, or `None` if there is no such page.
@@ -74,7 +74,7 @@ fn page(path: &str) -> Option<String> {
     let parts: Vec<&str> = path.strip_prefix('/')?.split('/').collect();
     match parts.as_slice() {
         [""] => Some("/".to_owned()),
-        [one @ ("history" | "policies" | "runs")] => Some(format!("/{one}")),
+        [section @ ("history" | "policies" | "runs")] => Some(format!("/{section}")),
         ["n", namespace, kind @ ("a" | "t" | "w"), name] if is_name(namespace) && is_name(name) => {
             Some(format!("/n/{namespace}/{kind}/{name}"))
         }
@@ -96,24 +96,24 @@ mod tests {
     use super::*;
     use crate::session::now;
 
-    fn landed_with(path: &str, query: Option<&str>) -> String {
+    fn land_with(path: &str, query: Option<&str>) -> String {
         let jar = remember(PrivateCookieJar::new(Key::generate()), path, query, now());
         take(jar, now()).1
     }
 
-    fn landed(path: &str) -> String {
-        landed_with(path, None)
+    fn land(path: &str) -> String {
+        land_with(path, None)
     }
 
     #[test]
-    fn the_digest_in_the_link_of_a_notice_stays_and_nothing_else_of_a_query() {
+    fn query_keeps_only_the_digest_of_the_link_of_a_notice() {
         let digest = "0123456789abcdef";
         let with_digest = format!("/n/finance/a/x?d={digest}");
         for query in [format!("d={digest}"), format!("next=//evil.example&d={digest}&after=a/b")] {
-            assert_eq!(landed_with("/n/finance/a/x", Some(&query)), with_digest, "{query}");
+            assert_eq!(land_with("/n/finance/a/x", Some(&query)), with_digest, "{query}");
         }
         for path in ["/", "/history", "/runs", "/n/finance/w/x", "/n/finance/t/x"] {
-            assert_eq!(landed_with(path, Some(&format!("d={digest}"))), path, "only a request has a digest");
+            assert_eq!(land_with(path, Some(&format!("d={digest}"))), path, "only a request has a digest");
         }
         for query in [
             "d=",
@@ -127,23 +127,23 @@ mod tests {
             "next=https://evil.example",
             "D=0123456789abcdef",
         ] {
-            assert_eq!(landed_with("/n/finance/a/x", Some(query)), "/n/finance/a/x", "{query}");
+            assert_eq!(land_with("/n/finance/a/x", Some(query)), "/n/finance/a/x", "{query}");
         }
-        assert_eq!(landed_with("//evil.example", Some(&format!("d={digest}"))), "/");
+        assert_eq!(land_with("//evil.example", Some(&format!("d={digest}"))), "/");
     }
 
     #[test]
-    fn one_lands_on_the_page_that_was_asked_for() {
+    fn sign_in_leads_to_the_requested_page() {
         for path in ["/", "/history", "/policies", "/runs", "/n/finance/a/run-1.gate-2", "/n/a/w/b", "/n/a/t/0a1b"] {
-            assert_eq!(landed(path), path);
+            assert_eq!(land(path), path);
         }
-        assert_eq!(landed("/n/finance/a/x/decide"), "/n/finance/a/x");
-        assert_eq!(landed("/n/finance/w/x/change"), "/n/finance/w/x");
-        assert_eq!(of_form("/n/finance/w/x/change"), "/n/finance/w/x");
+        assert_eq!(land("/n/finance/a/x/decide"), "/n/finance/a/x");
+        assert_eq!(land("/n/finance/w/x/change"), "/n/finance/w/x");
+        assert_eq!(page_of_form("/n/finance/w/x/change"), "/n/finance/w/x");
     }
 
     #[test]
-    fn whatever_is_no_page_of_ours_leads_to_the_inbox() {
+    fn unknown_address_leads_to_the_inbox() {
         for path in [
             "//evil.example",
             "/\\evil.example",
@@ -170,15 +170,15 @@ mod tests {
             "",
             "history",
         ] {
-            assert_eq!(landed(path), "/", "{path}");
+            assert_eq!(land(path), "/", "{path}");
         }
     }
 
     #[test]
-    fn it_is_forgotten_after_a_while_and_when_it_was_used() {
+    fn requested_page_is_forgotten_after_its_use_and_after_15_minutes() {
         let at = now();
         let jar = remember(PrivateCookieJar::new(Key::generate()), "/history", None, at);
-        assert_eq!(take(jar.clone(), at.after(LONGEST)).1, "/");
+        assert_eq!(take(jar.clone(), at.after(MAX_AGE)).1, "/");
         let (jar, first) = take(jar, at);
         assert_eq!((first.as_str(), take(jar, at).1.as_str()), ("/history", "/"));
     }

@@ -8,7 +8,7 @@ use axum::{
 };
 use http::{HeaderValue, StatusCode, header::RETRY_AFTER, request::Parts};
 
-use super::failed;
+use super::show_error;
 use crate::{error::PageError, session::Network, state::PageState};
 
 /// The address of a request that is not counted yet, because another site may have caused the request.
@@ -20,7 +20,7 @@ impl Uncounted {
         let wait = state.sessions.limits.count(self.0).err()?;
         let seconds = wait.as_secs() + 1;
         let why = format!("There were too many sign-ins from your address: try again in {seconds} seconds.");
-        let mut response = failed(state, StatusCode::TOO_MANY_REQUESTS, &why);
+        let mut response = show_error(state, StatusCode::TOO_MANY_REQUESTS, &why);
         response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
         Some(response)
     }

@@ -37,8 +37,8 @@ fn issuer(state: &PageState) -> Result<&Arc<Issuer>, PageError> {
     state.sessions.issuer().ok_or_else(none)
 }
 
-fn away(state: &PageState, why: &str) -> Response {
-    sign_in::failed(state, StatusCode::SERVICE_UNAVAILABLE, why)
+fn show_unavailable(state: &PageState, why: &str) -> Response {
+    sign_in::show_error(state, StatusCode::SERVICE_UNAVAILABLE, why)
 }
 
 /// Begins a sign-in. The browser continues by `Refresh`, because a redirect would count as a form that leads to another
@@ -53,7 +53,7 @@ pub async fn start(
 ) -> Result<Response, PageError> {
     let (to, begun) = match issuer(&state)?.begin(now()).await {
         Ok(begun) => begun,
-        Err(Unverified::Away(why) | Unverified::Wrong(why)) => return Ok(away(&state, &why)),
+        Err(Unverified::Away(why) | Unverified::Wrong(why)) => return Ok(show_unavailable(&state, &why)),
     };
     let refresh = HeaderValue::try_from(format!("0; url={to}"))
         .map_err(|_| PageError::Internal("the address of the identity provider fits no header".to_owned()))?;
@@ -62,8 +62,8 @@ pub async fn start(
     Ok(response)
 }
 
-/// Ends a sign-in. Only a sign-in that this browser began is counted, because other sites can send browsers here, such
-/// as by an image, but without their cookies.
+/// Ends a sign-in. Only a sign-in that this browser began is counted: another site can send a browser here, such as by
+/// an image, but then the cookie of the sign-in is missing.
 ///
 /// # Errors
 /// There is no identity provider, or the request is not an answer of one.
@@ -80,13 +80,13 @@ pub async fn end(
     let (jar, begun) = flow::take(jar, &answer.state.unwrap_or_default(), now());
     let Some(begun) = begun else {
         let why = "This sign-in has ended already, was begun in another browser, or took longer than 10 minutes: sign in again.";
-        return Ok(sign_in::refused(&state, why));
+        return Ok(sign_in::show_refusal(&state, why));
     };
     // The sign-in stays in the cookie, so that a reload continues it.
     if let Some(too_many) = from.count(&state) {
         return Ok(too_many);
     }
-    let refused = |jar: PrivateCookieJar, why: &str| Ok((jar, sign_in::refused(&state, why)).into_response());
+    let refused = |jar: PrivateCookieJar, why: &str| Ok((jar, sign_in::show_refusal(&state, why)).into_response());
     if answer.iss.is_some_and(|iss| iss != issuer.url().as_str()) {
         return refused(jar, "Another identity provider has answered: sign in again.");
     }
@@ -102,18 +102,24 @@ pub async fn end(
     let nonce = begun.nonce.clone();
     let token = match issuer.finish(code, begun, now()).await {
         Ok((token, _)) => token,
-        Err(Unverified::Away(why)) => return Ok((jar, away(&state, &why)).into_response()),
+        Err(Unverified::Away(why)) => return Ok((jar, show_unavailable(&state, &why)).into_response()),
         Err(Unverified::Wrong(why)) => return refused(jar, &format!("You are not signed in: {why}")),
     };
     let session = Session { token, nonce: Some(nonce), since: now() };
-    match Caller::of(&session, &state).await {
+    Ok(accept_session(&state, jar, &session).await)
+}
+
+/// Starts a session if the API server accepts its token, and otherwise shows why not.
+async fn accept_session(state: &PageState, jar: PrivateCookieJar, session: &Session) -> Response {
+    let refused = |jar: PrivateCookieJar, why: &str| (jar, sign_in::show_refusal(state, why)).into_response();
+    match Caller::of(session, state).await {
         Ok(caller) => {
             tracing::info!(user = %caller.me.user, "somebody has signed in");
-            Ok(sign_in::land(&state, jar, &session))
+            sign_in::start_session(state, jar, session)
         }
         Err(PageError::SignIn)
             if state.settings.auth == Auth::PassThrough
-                && let Some(why) = state.sessions.groups_left_out(&session) =>
+                && let Some(why) = state.sessions.groups_left_out(session) =>
         {
             refused(jar, &format!("The API server does not accept your token, perhaps because {why}"))
         }
@@ -126,6 +132,6 @@ pub async fn end(
             "The API server does not accept the token of this page itself: its administrators can see why in its log.",
         ),
         Err(PageError::Refused(why)) => refused(jar, &format!("You are not signed in: {why}")),
-        Err(other) => Ok((jar, sign_in::failed(&state, other.status(), &other.to_string())).into_response()),
+        Err(other) => (jar, sign_in::show_error(state, other.status(), &other.to_string())).into_response(),
     }
 }

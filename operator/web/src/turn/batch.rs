@@ -45,11 +45,11 @@ const MOST_LINES: usize = 4;
 /// Several requests and one verdict on them.
 pub struct Batch<'a> {
     caller: &'a Caller,
-    /// The namespace.
+    /// The namespace of all chosen requests.
     pub namespace: &'a str,
-    /// The reason why they are decided together.
+    /// The turn of the requests, or the equality of their gates. Only requests that belong to it are sent.
     pub bond: &'a Bond,
-    /// The verdict.
+    /// The verdict of the pressed button, which each chosen request gets.
     pub verdict: Verdict,
     /// The chosen requests, in the order of the page.
     pub calls: Vec<Chosen>,
@@ -57,9 +57,9 @@ pub struct Batch<'a> {
 
 /// A chosen request.
 pub struct Chosen {
-    /// The name of its Approval.
+    /// The name of the Approval.
     pub name: String,
-    /// The digest of the request that was shown.
+    /// The digest that the form has of the request, as it was shown.
     pub digest: String,
     /// The number in the turn, or the run, with the subject of the decision. For an Approval that does not exist, its
     /// name.
@@ -73,13 +73,13 @@ pub struct Chosen {
 /// The subject of a decision in a few lines, in which requests of equal gates differ.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct About {
-    /// The question of the gate.
+    /// The question of the gate in a line; `None` for calls of a turn.
     pub question: Option<String>,
-    /// The arguments of a call.
+    /// The arguments of a call in a line, cut if there are many.
     pub arguments: Option<String>,
-    /// The first lines of the reviewed text, and a note if it has more.
+    /// The first lines of the reviewed text, and a note about the rest; the note is empty if there is no rest.
     pub text: Option<(String, String)>,
-    /// The values of the inputs of the run.
+    /// The values of the inputs of the run in a line; `None` for calls of a turn.
     pub inputs: Option<String>,
 }
 
@@ -87,7 +87,7 @@ pub struct About {
 pub struct Planned {
     read: Read,
     rehearsed: Rehearsed,
-    /// The effect of the decision.
+    /// The sentence about the effect of the decision.
     pub comes_to: String,
 }
 
@@ -102,8 +102,24 @@ impl Planned {
 pub struct CallOutcome {
     /// Whether the decision was recorded.
     pub is_recorded: bool,
-    /// The sentence about the outcome.
+    /// The sentence about the outcome, with the reason if nothing was recorded.
     pub line: String,
+}
+
+/// Returns the verdict and the chosen requests of a form, or the problem of the form.
+fn read_choice<'t>(typed: &'t Typed, bond: &Bond) -> Result<(Verdict, Vec<(&'t str, &'t str)>), Problems> {
+    let Some(verdict) = typed.verdict().filter(|verdict| bond.verdicts().contains(verdict)) else {
+        return Err(Problems::of_form("no verdict was chosen: use one of the buttons"));
+    };
+    let chosen = chosen(typed);
+    if chosen.is_empty() {
+        return Err(Problems::of_form(format!("no {} was chosen: choose at least one", bond.noun())));
+    }
+    if chosen.len() > Bond::MOST {
+        let why = format!("at most {} can be decided together: choose fewer", bond.counted(Bond::MOST));
+        return Err(Problems::of_form(why));
+    }
+    Ok((verdict, chosen))
 }
 
 impl<'a> Batch<'a> {
@@ -119,38 +135,31 @@ impl<'a> Batch<'a> {
         bond: &'a Bond,
         typed: &Typed,
     ) -> Result<Result<Self, Problems>, PageError> {
-        let wrong = |why: &str| Ok(Err(Problems::of_form(why)));
-        let Some(verdict) = typed.verdict().filter(|verdict| bond.verdicts().contains(verdict)) else {
-            return wrong("no verdict was chosen: use one of the buttons");
+        let (verdict, chosen) = match read_choice(typed, bond) {
+            Ok(choice) => choice,
+            Err(problems) => return Ok(Err(problems)),
         };
-        let chosen = chosen(typed);
-        if chosen.is_empty() {
-            return wrong(&format!("no {} was chosen: choose at least one", bond.noun()));
-        }
-        if chosen.len() > Bond::MOST {
-            return wrong(&format!("at most {} can be decided together: choose fewer", bond.counted(Bond::MOST)));
-        }
         let _place = LONG_READS.wait(&caller.token).await?;
         let reads: Vec<_> = chosen.iter().map(|(name, _)| read::approval(&caller.client, namespace, name)).collect();
         let reads = few_at_once(reads).await;
-        let found = reads.iter().filter_map(|read| Some(&read.as_ref().ok()?.approval));
-        let found: Vec<_> = found.filter(|one| bond.target(&one.spec.request).is_some()).collect();
-        let runs = Runs::read(&caller.client, namespace, &found).await;
+        let readable = reads.iter().filter_map(|read| Some(&read.as_ref().ok()?.approval));
+        let members: Vec<_> = readable.filter(|approval| bond.target(&approval.spec.request).is_some()).collect();
+        let runs = Runs::read(&caller.client, namespace, &members).await;
         let strangers = match bond {
             // Each request names its own turn, so no comparison is needed.
             Bond::Turn(_) => BTreeSet::new(),
-            Bond::Equal => runs.strangers(&found),
+            Bond::Equal => runs.strangers(&members),
         };
-        let planned = chosen.into_iter().zip(reads).map(async |((name, digest), seen)| {
+        let trials = chosen.into_iter().zip(reads).map(async |((name, digest), seen)| {
             let call = Call { state, caller, namespace, bond, name, digest };
-            call.planned(seen, &runs, strangers.contains(name), typed).await
+            call.plan(seen, &runs, strangers.contains(name), typed).await
         });
-        let planned: Vec<_> = planned.collect();
+        let trials: Vec<_> = trials.collect();
         let mut calls = Vec::new();
         let mut problems = Problems::default();
-        for planned in few_at_once(planned).await {
-            let (call, found) = planned?;
-            problems.0.extend(found.0);
+        for planned in few_at_once(trials).await {
+            let (call, call_problems) = planned?;
+            problems.0.extend(call_problems.0);
             calls.push(call);
         }
         if !problems.0.is_empty() {
@@ -158,7 +167,8 @@ impl<'a> Batch<'a> {
         }
         if calls.iter().all(|call| call.planned.is_err()) {
             let why = |call: &Chosen| Some(format!("{}: {}", call.target, call.planned.as_ref().err()?));
-            return wrong(&calls.iter().filter_map(why).collect::<Vec<_>>().join("\n"));
+            let reasons: Vec<_> = calls.iter().filter_map(why).collect();
+            return Ok(Err(Problems::of_form(reasons.join("\n"))));
         }
         Ok(Ok(Self { caller, namespace, bond, verdict, calls }))
     }
@@ -188,7 +198,7 @@ impl<'a> Batch<'a> {
             let sender = Sender { caller: self.caller, namespace: self.namespace, name: &call.name };
             match sender.record(&planned.read, confirmed).await {
                 Ok(Ok((entry, waited))) => {
-                    let line = recorded(&waited.approval, &waited.state, &entry, &planned.read.run);
+                    let line = recorded_line(&waited.approval, &waited.state, &entry, &planned.read.run);
                     CallOutcome { is_recorded: true, line }
                 }
                 Ok(Err(why)) => not_sent(sentence(&why)),
@@ -203,9 +213,9 @@ impl<'a> Batch<'a> {
     }
 }
 
-/// Returns the line about a recorded decision. For a decision that closed its gate it has the effect on the run; for
-/// any other outcome it refers to the page of the run.
-fn recorded(approval: &Approval, state: &DecisionState, entry: &Entry, run: &RunNow) -> String {
+/// Returns the line about a recorded decision. If the decision closed its gate, the line has the effect on the run. If
+/// another outcome closed the gate, the line refers to the page of the run.
+fn recorded_line(approval: &Approval, state: &DecisionState, entry: &Entry, run: &RunNow) -> String {
     let detail = match state {
         DecisionState::Closed { outcome, is_counted: true, .. } if is_as_voted(outcome, entry) => {
             outcome::suspended(&approval.spec.request, entry.decision.verdict, run).unwrap_or_default()
@@ -238,8 +248,9 @@ struct Call<'a> {
 }
 
 impl Call<'_> {
-    /// Makes the entry and tries it. The returned problems are those of fields that all requests share.
-    async fn planned(
+    /// Makes the entry of a request and tries it. Returns the request with the outcome of the trial, and the problems
+    /// of the fields that all requests share.
+    async fn plan(
         &self,
         seen: Result<Seen, PageError>,
         runs: &Runs,
@@ -269,18 +280,19 @@ impl Call<'_> {
         let read = Read::of(self.state, self.caller, self.namespace, seen).await;
         let read = Read { run: run.now.clone(), ..read };
         chosen.about = self.bond.about(&read, &run);
-        let (planned, problems) = match self.attempt(read, typed).await? {
+        let (planned, problems) = match self.rehearse(read, typed).await? {
             Ok(planned) => (Ok(planned), Problems::default()),
-            Err(why) => shared(&why),
+            Err(why) => split_shared_problems(&why),
         };
         chosen.planned = planned;
         Ok((chosen, problems))
     }
 
-    async fn attempt(&self, read: Read, typed: &Typed) -> Result<Result<Planned, NotSent>, PageError> {
+    /// Tries the decision at the API server. Of the form only the fields that all requests share are used.
+    async fn rehearse(&self, read: Read, typed: &Typed) -> Result<Result<Planned, NotSent>, PageError> {
         let mut own = Typed(vec![("digest".to_owned(), self.digest.to_owned())]);
-        let shared = ["verdict", "reason", "guidance"];
-        own.0.extend(typed.0.iter().filter(|(field, _)| shared.contains(&field.as_str())).cloned());
+        let shared_fields = ["verdict", "reason", "guidance"];
+        own.0.extend(typed.0.iter().filter(|(field, _)| shared_fields.contains(&field.as_str())).cloned());
         let proposed = match propose(self.state, self.caller, &read, &own) {
             Ok(proposed) => proposed,
             Err(why) => return Ok(Err(why)),
@@ -321,7 +333,7 @@ impl Bond {
             Self::Equal => About {
                 question: Some(one_line(authors_words(request), LONGEST_LINE)),
                 arguments: brief(),
-                text: call(request).is_none().then(|| beginning(read)).flatten(),
+                text: call(request).is_none().then(|| first_lines(read)).flatten(),
                 inputs: run.inputs_of(&request.spec_digest).map(str::to_owned),
             },
         }
@@ -329,7 +341,7 @@ impl Bond {
 }
 
 /// Returns the first lines of the reviewed text, and a note if it has more.
-fn beginning(read: &Read) -> Option<(String, String)> {
+fn first_lines(read: &Read) -> Option<(String, String)> {
     let text = subject(&read.seen.approval.spec.request, &read.whole)?.first(MOST_LINES);
     let lines: Vec<_> = text.lines.iter().map(|line| display(line, LONGEST_LINE)).collect();
     let more = match (text.more, &text.cut) {
@@ -343,11 +355,11 @@ fn beginning(read: &Read) -> Option<(String, String)> {
 }
 
 /// Returns the reason why a request is not sent, and the problems of fields that all requests share.
-fn shared(why: &NotSent) -> (Result<Planned, String>, Problems) {
-    let at = ["reason", "guidance"]
+fn split_shared_problems(why: &NotSent) -> (Result<Planned, String>, Problems) {
+    let shared = ["reason", "guidance"]
         .into_iter()
         .filter_map(|field| Some((field.to_owned(), why.problems.at(field)?.clone())));
-    (Err(sentence(why)), Problems(at.collect()))
+    (Err(sentence(why)), Problems(shared.collect()))
 }
 
 fn sentence(why: &NotSent) -> String {
@@ -375,21 +387,21 @@ mod tests {
     }
 
     #[test]
-    fn a_decision_that_closed_its_gate_says_what_follows_and_another_outcome_names_the_run() {
+    fn recorded_line_has_the_effect_of_a_decision_that_closed_its_gate() {
         let approved = closed(ApprovalPhase::Approved, Some(Verdict::Approve), Source::Human);
         let run = RunNow::default();
         assert_eq!(
-            recorded(&sample::call(), &approved, &approve(), &run),
+            recorded_line(&sample::call(), &approved, &approve(), &run),
             "approved; the call goes on with exactly these arguments"
         );
         let held = RunNow { is_suspended: true, ..RunNow::default() };
         assert_eq!(
-            recorded(&sample::call(), &approved, &approve(), &held),
+            recorded_line(&sample::call(), &approved, &approve(), &held),
             "approved; the run is suspended, and goes on when it is resumed; then the call goes on with exactly these arguments"
         );
         let superseded = closed(ApprovalPhase::Superseded, None, Source::Policy);
         assert_eq!(
-            recorded(&sample::call(), &superseded, &approve(), &run),
+            recorded_line(&sample::call(), &superseded, &approve(), &run),
             "Approve recorded; it does not count, superseded: see the run"
         );
     }

@@ -37,7 +37,7 @@ impl Bond {
         }
     }
 
-    /// Returns the address of the page with these requests.
+    /// Returns the address of the page with the named requests. A turn has the same page for all its calls.
     pub fn page<'n>(&self, namespace: &str, names: impl IntoIterator<Item = &'n str>) -> String {
         match self {
             Self::Turn(turn) => turn_page(namespace, turn),
@@ -51,7 +51,8 @@ impl Bond {
         }
     }
 
-    /// Returns the name of the drafts of a page. `first`: the request that stood first when the page was opened.
+    /// Returns the key under which the browser stores the draft of a page. `first`: the request that stood first when
+    /// the page was opened.
     pub fn draft(&self, first: &str) -> String {
         match self {
             Self::Turn(turn) => format!("turn|{turn}"),
@@ -59,7 +60,7 @@ impl Bond {
         }
     }
 
-    /// Returns the word for one of the requests.
+    /// Returns the word for a request: `call` or `request`.
     pub fn noun(&self) -> &'static str {
         match self {
             Self::Turn(_) => "call",
@@ -67,7 +68,7 @@ impl Bond {
         }
     }
 
-    /// Returns a number of requests in words.
+    /// Returns a number with the word for requests: `1 call`, `3 requests`.
     pub fn counted(&self, number: usize) -> String {
         format!("{number} {}{}", self.noun(), if number == 1 { "" } else { "s" })
     }

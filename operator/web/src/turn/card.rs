@@ -37,7 +37,7 @@ pub(super) struct RequestCard {
     pub(super) texts: RequestTexts,
     /// The question of the gate's author.
     pub(super) prompt: String,
-    /// The label of the question.
+    /// The label of the question, which tells whether values of the run are filled in.
     pub(super) label: &'static str,
 }
 
@@ -45,7 +45,7 @@ pub(super) struct RequestCard {
 pub(super) struct Eligibility {
     /// The reason why this request cannot or must not be decided: a heading and a sentence.
     pub(super) broken: Option<(&'static str, String)>,
-    /// The reason why this reader cannot decide it, or not together with the others.
+    /// The reason why this reader cannot decide the request, or not together with the others.
     pub(super) cannot: Option<String>,
     pub(super) can_decide: bool,
     pub(super) is_chosen: bool,

@@ -61,7 +61,7 @@ pub struct TurnPage {
 struct TurnHeading {
     /// Whether the requests are calls of one turn.
     is_turn: bool,
-    /// The word for one of the requests.
+    /// The word for a request: `call` or `request`.
     noun: &'static str,
     namespace: String,
     workflow: String,
@@ -83,9 +83,9 @@ struct RestOfTurn {
 struct TogetherForm {
     /// The address that takes the verdict.
     action: String,
-    /// The request that stood first when the page was opened, which names the drafts.
+    /// The request that stood first when the page was opened. It stays the same when the form is shown again.
     first: String,
-    /// The name of the drafts of this page.
+    /// The key under which the browser stores the draft of this page.
     draft: String,
     verdicts: Vec<Button>,
     reason: FormField,
@@ -206,7 +206,7 @@ impl TogetherForm {
             first,
             verdicts,
             reason: field("reason"),
-            reason_required: decidable.iter().any(|one| one.seen().approval.spec.request.require_reason == Some(true)),
+            reason_required: decidable.iter().any(|verified| verified.seen().approval.spec.request.require_reason == Some(true)),
             guidance: has_defer.then(|| field("guidance")),
             is_unchosen: false,
         }
@@ -226,24 +226,23 @@ fn conditions(together: &Together) -> Vec<(&'static str, String)> {
     warnings
 }
 
-/// Returns the name of the request that stood first when the page was opened, which names the drafts: that of the form,
-/// or `otherwise`.
+/// Returns the name of the request that stood first when the page was opened: the one in the form, or `otherwise`.
 fn first_shown<'t>(typed: &'t Typed, otherwise: &'t str) -> &'t str {
     typed.get("first").filter(|name| is_name(name)).unwrap_or(otherwise)
 }
 
-/// Returns the buttons of the verdicts that at least one request takes, each with the requests that do not take it.
+/// Returns a button for each verdict that at least one request takes. A hint names the requests that do not take it.
 fn buttons(bond: &Bond, decidable: &[Verified<'_>]) -> Vec<Button> {
-    let takes = |one: &Verified<'_>, verdict| {
-        let approval = &one.seen().approval;
+    let takes = |verified: &Verified<'_>, verdict| {
+        let approval = &verified.seen().approval;
         let status = approval.status.clone().unwrap_or_default();
         allowed_verdicts(&approval.spec.request, &status).contains(&verdict)
     };
-    let one = |verdict: Verdict| {
+    let button = |verdict: Verdict| {
         let others: Vec<_> = decidable
             .iter()
-            .filter(|one| !takes(one, verdict))
-            .map(|one| target(&one.seen().approval.spec.request))
+            .filter(|verified| !takes(verified, verdict))
+            .map(|verified| target(&verified.seen().approval.spec.request))
             .collect();
         let count = decidable.len() - others.len();
         let (label, class) = match verdict {
@@ -259,27 +258,27 @@ fn buttons(bond: &Bond, decidable: &[Verified<'_>]) -> Vec<Button> {
         };
         (count > 0).then(|| Button { verdict: verdict.name(), label, class, hint })
     };
-    bond.verdicts().iter().copied().filter_map(one).collect()
+    bond.verdicts().iter().copied().filter_map(button).collect()
 }
 
-/// Returns the calls of the turn that are not open, which the requests of the others name.
+/// Returns the calls of the turn that are not open, as `TOOL (call NUMBER)`. The open requests name them.
 fn others(turn: &Together) -> Vec<String> {
-    let waits: BTreeSet<_> = requests(turn).filter_map(|one| action::turn_of(&one.gate.path)).collect();
-    let mut found: Vec<_> = requests(turn)
-        .filter_map(|one| one.action.as_ref())
+    let open: BTreeSet<_> = requests(turn).filter_map(|request| action::turn_of(&request.gate.path)).collect();
+    let mut calls: Vec<_> = requests(turn)
+        .filter_map(|request| request.action.as_ref())
         .flat_map(|action| &action.siblings)
         .filter_map(|call| {
             let (path, number) = action::turn_of(&call.path)?;
-            (!waits.contains(&(path, number))).then(|| (number, one_line(&call.tool, 64)))
+            (!open.contains(&(path, number))).then(|| (number, one_line(&call.tool, 64)))
         })
         .collect();
-    found.sort();
-    found.dedup();
-    found.into_iter().map(|(number, tool)| format!("{tool} (call {number})")).collect()
+    calls.sort();
+    calls.dedup();
+    calls.into_iter().map(|(number, tool)| format!("{tool} (call {number})")).collect()
 }
 
 fn done(action: &signoff_api::approval::Action) -> Vec<String> {
-    action.done.iter().map(|one| one_line(one, 256)).collect()
+    action.done.iter().map(|call| one_line(call, 256)).collect()
 }
 
 /// The page that shows a verdict on several requests before it is sent.
@@ -321,7 +320,7 @@ impl ConfirmTogether {
             comes_to: call.planned.as_ref().ok().map(|planned| planned.comes_to.clone()),
             not_sent: call.planned.as_ref().err().cloned().unwrap_or_default(),
         });
-        let said = |name: &str| typed.text(name).filter(|text| !text.trim().is_empty());
+        let filled = |name: &str| typed.text(name).filter(|text| !text.trim().is_empty());
         let mut fields: Vec<_> = ["verdict", "reason", "guidance", "first"]
             .into_iter()
             .filter_map(|name| Some((name.to_owned(), typed.get(name)?.to_owned())))
@@ -343,9 +342,9 @@ impl ConfirmTogether {
             class: if verdict.stops() { "danger" } else { "main" },
             heading,
             calls: calls.collect(),
-            reason: said("reason").map(|text| display(&text, LONGEST)),
-            leaves_guidance: verdict != Verdict::Defer && said("guidance").is_some(),
-            guidance: said("guidance").filter(|_| verdict == Verdict::Defer).map(|text| display(&text, LONGEST)),
+            reason: filled("reason").map(|text| display(&text, LONGEST)),
+            leaves_guidance: verdict != Verdict::Defer && filled("guidance").is_some(),
+            guidance: filled("guidance").filter(|_| verdict == Verdict::Defer).map(|text| display(&text, LONGEST)),
             fields,
         }
     }

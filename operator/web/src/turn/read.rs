@@ -29,11 +29,11 @@ const AT_ONCE: usize = 4;
 
 /// Requests that are decided together, in the order of the page.
 pub struct Together {
-    /// The reason why they are decided together.
+    /// The turn of the requests, or the equality of their gates.
     pub bond: Bond,
-    /// The namespace.
+    /// The namespace of all requests.
     pub namespace: String,
-    /// The requests.
+    /// The requests with the objects around them.
     pub calls: Vec<Read>,
     /// The names of the requests that do not belong to the others.
     pub strangers: BTreeSet<String>,
@@ -49,8 +49,8 @@ impl Together {
         let most = u32::try_from(Bond::MOST).unwrap_or(u32::MAX);
         let open =
             ListParams::default().labels(&format!("{}={name}", names::LABEL_TURN)).fields(&still_open()).limit(most);
-        let found = read::approvals(&caller.client, namespace).list(&open).await?;
-        let seen: Result<Vec<_>, _> = found.items.iter().map(Seen::of).collect();
+        let listed = read::approvals(&caller.client, namespace).list(&open).await?;
+        let seen: Result<Vec<_>, _> = listed.items.iter().map(Seen::of).collect();
         let mut seen = seen.map_err(|why| PageError::Internal(why.to_string()))?;
         seen.retain(|one| one.approval.spec.request.turn().as_deref() == Some(name));
         seen.sort_by_key(|one| turn_of(&one.approval.spec.request.gate.path).map(|(_, number)| number));
@@ -75,9 +75,9 @@ impl Together {
         names: &[String],
     ) -> Result<Self, PageError> {
         let _place = LONG_READS.wait(&caller.token).await?;
-        let found: Vec<_> = names.iter().map(|name| read::approval(&caller.client, namespace, name)).collect();
+        let reads: Vec<_> = names.iter().map(|name| read::approval(&caller.client, namespace, name)).collect();
         let mut seen = Vec::new();
-        for read in few_at_once(found).await {
+        for read in few_at_once(reads).await {
             match read {
                 Ok(read) => seen.push(read),
                 Err(PageError::NotFound(_)) => {}
@@ -93,7 +93,7 @@ impl Together {
         Ok(Self { bond: Bond::Equal, namespace: namespace.to_owned(), calls, strangers })
     }
 
-    /// Returns the states of the runs. A turn has one run.
+    /// Returns the state of the run of each request; of a turn only one, because its calls are of one run.
     pub fn runs(&self) -> impl Iterator<Item = &RunNow> {
         let most = match self.bond {
             Bond::Turn(_) => 1,
@@ -115,7 +115,7 @@ impl Runs {
         Self(names.into_iter().map(str::to_owned).zip(found).collect())
     }
 
-    /// Returns the run of a request, or a run that was not read if it is not among them.
+    /// Returns the run of a request, or the facts of an unread run if the run was not read.
     pub fn of(&self, approval: &Approval) -> RunFacts {
         self.0.get(&approval.spec.request.workflow.name).cloned().unwrap_or_default()
     }
@@ -143,11 +143,11 @@ pub async fn few_at_once<F: Future>(requests: Vec<F>) -> Vec<F::Output> {
 /// Returns the names of the Approvals that differ from the first one. `shapes`: the shapes of the specs of their runs.
 /// A run that could not be read has no shape, and differs from every other.
 fn strangers_by(approvals: &[&Approval], shapes: &[Option<Digest>]) -> BTreeSet<String> {
-    let likes: Vec<_> =
-        approvals.iter().zip(shapes).map(|(one, shape)| Some((alike::gate(one), shape.clone()?))).collect();
-    let first = likes.first().cloned().flatten();
-    let strange = approvals.iter().zip(&likes).filter(|(_, like)| like.is_none() || **like != first);
-    strange.map(|(one, _)| one.metadata.name.clone().unwrap_or_default()).collect()
+    let keys: Vec<_> =
+        approvals.iter().zip(shapes).map(|(approval, shape)| Some((alike::gate(approval), shape.clone()?))).collect();
+    let first = keys.first().cloned().flatten();
+    let strangers = approvals.iter().zip(&keys).filter(|(_, key)| key.is_none() || **key != first);
+    strangers.map(|(approval, _)| approval.metadata.name.clone().unwrap_or_default()).collect()
 }
 
 #[cfg(test)]
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn each_run_is_read_once_and_one_of_another_uid_has_no_shape() {
+    async fn each_run_is_read_once_and_has_a_shape_only_with_its_own_uid() {
         let uid = sample::approval().spec.request.workflow.uid;
         let (client, asked) = server(move |address| {
             let uid = if address.contains("other") { "another" } else { uid.as_str() };
@@ -186,15 +186,15 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn no_more_than_a_few_are_asked_for_at_once() {
+    async fn few_at_once_bounds_the_requests_in_flight() {
         let (now, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
-        let request = |at: usize| {
+        let request = |number: usize| {
             let (now, most) = (Arc::clone(&now), Arc::clone(&most));
             async move {
                 most.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
                 tokio::task::yield_now().await;
                 now.fetch_sub(1, Ordering::SeqCst);
-                at
+                number
             }
         };
         let answers = few_at_once((0..32).map(request).collect()).await;
