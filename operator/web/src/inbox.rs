@@ -49,7 +49,7 @@ use crate::{
 pub use events::events;
 
 /// The most requests in the list of requests that the reader has decided.
-const DECIDED: usize = 40;
+const MOST_DECIDED: usize = 40;
 
 #[derive(Template)]
 #[template(path = "inbox.html")]
@@ -59,7 +59,7 @@ struct Inbox {
     tabs: Vec<TabLink>,
     groups: Vec<Group>,
     decided: Vec<InboxLine>,
-    /// The number of requests of the tab of others, and its address.
+    /// The number of requests that wait for others, and the address of their tab.
     others: usize,
     others_tab: String,
     /// The number of runs of the reader that wait for other people.
@@ -101,15 +101,15 @@ struct Group {
     more: usize,
     /// The name of the gate.
     name: String,
-    /// The address that lists all of them, if the page has only some.
+    /// The address that lists all requests of the group, if the page has only some.
     all: Option<String>,
-    /// The page on which several of them can be decided together.
-    together: Option<Joined>,
+    /// The page that decides several requests of the group together.
+    together: Option<TogetherLink>,
 }
 
 /// The requests of a group that the reader can decide together.
-struct Joined {
-    /// The number of these requests, and the number that the page takes at once.
+struct TogetherLink {
+    /// The number of requests that the reader can decide, and the number that the page takes at once.
     all: usize,
     at_once: usize,
     address: String,
@@ -129,7 +129,7 @@ struct InboxLine {
     urgency: &'static str,
     vote: String,
     own: Option<&'static str>,
-    /// Whether it can be decided together with others.
+    /// Whether the request can be decided together with others.
     can_join: bool,
     /// The page of the turn and the number of its calls, on the first line of several calls of one turn.
     turn: Option<(String, usize)>,
@@ -147,7 +147,7 @@ pub async fn page(
     RawQuery(query): RawQuery,
 ) -> Result<Response, PageError> {
     let (filter, part) = InboxFilter::read(&query.unwrap_or_default());
-    let feed = state.feeds.of(&caller, &places).await?;
+    let feed = state.feeds.complete_feed(&caller, &places).await?;
     let mut inbox = inbox(&caller, &feed, &typed(&jar).join(", "), filter, part);
     if inbox.is_done() {
         inbox.latest = history::latest(&caller, feed.namespaces.as_deref()).await;
@@ -157,7 +157,7 @@ pub async fn page(
 
 fn inbox(caller: &Caller, feed: &Feed, typed: &str, filter: InboxFilter, part: usize) -> Inbox {
     let at = now();
-    let asked = asked(feed);
+    let asked = waiting_requests(feed);
     let all = feed.rows();
     let unreadable = feed.unreadable();
     let count = |tab: Tab| all.iter().filter(|one| tab.has(one, at)).count();
@@ -167,10 +167,10 @@ fn inbox(caller: &Caller, feed: &Feed, typed: &str, filter: InboxFilter, part: u
     let mut decided: Vec<_> = all
         .iter()
         .filter(|one| is_asked && matches!(one.standing, Standing::Decided(_)))
-        .map(|one| line(one, at))
+        .map(|one| inbox_line(one, at))
         .collect();
     decided.sort_by_key(|line| line.row.deadline);
-    decided.truncate(DECIDED);
+    decided.truncate(MOST_DECIDED);
     let others = count(Tab::Others);
     let own = all.iter().filter(|one| one.is_mine && !Tab::Asked.has(one, at));
     let own_runs = own.map(|one| (&one.row.namespace, &one.row.workflow)).collect::<BTreeSet<_>>().len();
@@ -184,7 +184,7 @@ fn inbox(caller: &Caller, feed: &Feed, typed: &str, filter: InboxFilter, part: u
     let count_found = found.len();
     let is_of_one_gate = !filter.alike.is_empty();
     let folds = if is_of_one_gate { found.into_iter().map(|one| vec![one]).collect() } else { list::fold(found) };
-    let pages = list::pages(folds);
+    let pages = list::split_into_pages(folds);
     let last = pages.len().saturating_sub(1);
     let part = part.min(last);
     let requests = |page: &Vec<Fold>| page.iter().map(Vec::len).sum::<usize>();
@@ -233,23 +233,24 @@ impl Inbox {
 
 /// Returns the requests that wait for the reader of a feed: grouped by run, the run with the nearest deadline first.
 #[must_use]
-pub fn asked(feed: &Feed) -> Vec<Waiting> {
+pub fn waiting_requests(feed: &Feed) -> Vec<Waiting> {
     let at = now();
     let mut asked: Vec<_> = feed.rows().into_iter().filter(|one| Tab::Asked.has(one, at)).collect();
     list::sort(&mut asked, Sort::Due);
     asked
 }
 
-/// Returns the requests with a gate equal to that of one request, the most urgent first: namespaces and names of
-/// requests that wait for the reader of a feed, at most as many as can be decided together.
+/// Returns the requests whose gate equals the gate of a named request: those that wait for the reader of a feed, the
+/// most urgent first, as namespaces and names, at most as many as can be decided together.
 #[must_use]
-pub fn like(feed: &Feed, namespace: &str, name: &str) -> Vec<(String, String)> {
-    let asked = asked(feed);
-    let Some(one) = asked.iter().find(|one| one.row.namespace == namespace && one.row.name == name) else {
+pub fn with_equal_gate(feed: &Feed, namespace: &str, name: &str) -> Vec<(String, String)> {
+    let waiting = waiting_requests(feed);
+    let is_named = |row: &Row| row.namespace == namespace && row.name == name;
+    let Some(named) = waiting.iter().map(|other| &other.row).find(|row| is_named(row)) else {
         return vec![(namespace.to_owned(), name.to_owned())];
     };
-    let alike = asked.iter().map(|other| &other.row).filter(|other| other.alike == one.row.alike);
-    alike.take(MOST_FOLDED).map(|row| (row.namespace.clone(), row.name.clone())).collect()
+    let equal = waiting.iter().map(|other| &other.row).filter(|row| row.alike == named.alike);
+    equal.take(MOST_FOLDED).map(|row| (row.namespace.clone(), row.name.clone())).collect()
 }
 
 fn groups(folds: &[Fold], filter: &InboxFilter, asked: &[Waiting], at: Moment) -> Vec<Group> {
@@ -258,16 +259,16 @@ fn groups(folds: &[Fold], filter: &InboxFilter, asked: &[Waiting], at: Moment) -
     for fold in folds {
         let mut lines = fold.iter().take(MOST_FOLDED).map(|one| {
             let turn = one.row.turn.as_ref().and_then(|turn| turns.remove(turn)).filter(|(_, count)| *count > 1);
-            InboxLine { turn, ..line(one, at) }
+            InboxLine { turn, ..inbox_line(one, at) }
         });
         let Some(first) = lines.next() else { continue };
         let folded: Vec<_> = lines.collect();
         let is_cut = fold.len() > MOST_FOLDED;
         groups.push(Group {
             more: fold.len() - 1,
-            name: list::name(fold),
+            name: list::gate_name(fold),
             all: is_cut.then(|| filter.address_of_gate(&first.row.alike)),
-            together: joined(fold, asked, at),
+            together: together_link(fold, asked, at),
             first,
             folded,
         });
@@ -275,24 +276,24 @@ fn groups(folds: &[Fold], filter: &InboxFilter, asked: &[Waiting], at: Moment) -
     groups
 }
 
-/// Returns the requests of a fold that the reader can decide together. If these are all requests of the gate, the
-/// address names one of them; otherwise it names each.
-fn joined(fold: &[Waiting], asked: &[Waiting], at: Moment) -> Option<Joined> {
-    let all: Vec<_> = fold.iter().filter(|one| can_join(one, at)).map(|one| &one.row).collect();
-    let first = all.first().filter(|_| all.len() > 1)?;
+/// Returns the link to the requests of a fold that the reader can decide together, or `None` for fewer than two. If the
+/// fold has all requests of the gate, the address names the first; otherwise it names each.
+fn together_link(fold: &[Waiting], asked: &[Waiting], at: Moment) -> Option<TogetherLink> {
+    let rows: Vec<_> = fold.iter().filter(|one| can_join(one, at)).map(|one| &one.row).collect();
+    let first = rows.first().filter(|_| rows.len() > 1)?;
     let of_gate = asked.iter().filter(|one| one.row.alike == first.alike).count();
-    let address = if of_gate == all.len() {
+    let address = if of_gate == rows.len() {
         format!("/together?like={}/{}", first.namespace, first.name)
     } else {
-        let names = all.iter().take(MOST_FOLDED).map(|row| format!("a={}/{}", row.namespace, row.name));
+        let names = rows.iter().take(MOST_FOLDED).map(|row| format!("a={}/{}", row.namespace, row.name));
         format!("/together?{}", names.collect::<Vec<_>>().join("&"))
     };
-    Some(Joined { all: all.len(), at_once: all.len().min(MOST_FOLDED), address })
+    Some(TogetherLink { all: rows.len(), at_once: rows.len().min(MOST_FOLDED), address })
 }
 
 /// Whether the reader can decide a request together with others. A question is answered on its own page.
-fn can_join(one: &Waiting, at: Moment) -> bool {
-    Tab::Asked.has(one, at) && one.row.type_ != GateType::Question
+fn can_join(waiting: &Waiting, at: Moment) -> bool {
+    Tab::Asked.has(waiting, at) && waiting.row.type_ != GateType::Question
 }
 
 /// Returns the turns of the listed calls, each with its page and the number of its calls.
@@ -307,8 +308,8 @@ fn turns(folds: &[Fold]) -> BTreeMap<String, (String, usize)> {
     turns
 }
 
-fn line(one: &Waiting, at: Moment) -> InboxLine {
-    let row = &one.row;
+fn inbox_line(waiting: &Waiting, at: Moment) -> InboxLine {
+    let row = &waiting.row;
     let left = row.deadline.since(at);
     let is_late = row.is_late(at);
     let urgency = match left.as_secs() {
@@ -316,11 +317,11 @@ fn line(one: &Waiting, at: Moment) -> InboxLine {
         0..3600 => "soon",
         _ => "calm",
     };
-    let own = match one.standing {
+    let own = match waiting.standing {
         Standing::Decided(verdict) => Some(verdict.name()),
         Standing::Asked | Standing::Other => None,
     };
-    let is_last = one.standing == Standing::Asked && row.is_last();
+    let is_last = waiting.standing == Standing::Asked && row.is_last();
     let vote = match (row.needed, own) {
         (_, Some(_)) => format!("{} of {} so far", row.have, row.needed),
         (1, _) if is_last => "your decision is enough".to_owned(),
@@ -346,7 +347,7 @@ fn line(one: &Waiting, at: Moment) -> InboxLine {
         urgency,
         vote,
         own,
-        can_join: can_join(one, at),
+        can_join: can_join(waiting, at),
         turn: None,
         row: Arc::clone(row),
     }
@@ -362,7 +363,7 @@ pub struct TypedPlaces {
 ///
 /// # Errors
 /// A text that is not a list of namespaces, or a list that is too long.
-pub async fn places(
+pub async fn store_namespaces(
     _caller: Caller,
     jar: PrivateCookieJar,
     Form(typed): Form<TypedPlaces>,

@@ -11,5 +11,5 @@ mod streams;
 
 pub use feed::{Feed, UNREADABLE, Unreadable};
 pub use feeds::Feeds;
-pub use row::{Row, Standing, Waiting, shown_name};
+pub use row::{Row, Standing, Waiting, name_text};
 pub use streams::{Place, Streams};

@@ -14,7 +14,7 @@ use crate::{error::PageError, session::TokenId};
 /// The most long reads at once. One response of the API server can have many megabytes.
 const READERS: usize = 8;
 /// The most long reads of one token at once.
-const OF_ONE: usize = 2;
+const MOST_OF_TOKEN: usize = 2;
 /// The longest time for which a reader waits for a place.
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -56,7 +56,7 @@ impl LongReads {
     /// No place became free in time.
     pub async fn wait(&self, token: &TokenId) -> Result<LongRead, PageError> {
         let place = async {
-            let (mut own, places) = self.own(token);
+            let (mut own, places) = self.own_places(token);
             own.permit = places.acquire_owned().await.ok();
             let all = Arc::clone(&self.all).acquire_owned().await.ok()?;
             Some(LongRead { _all: all, _own: own })
@@ -71,14 +71,14 @@ impl LongReads {
 
     /// Returns a place if one is free.
     pub fn now(&self, token: &TokenId) -> Option<LongRead> {
-        let (mut own, places) = self.own(token);
+        let (mut own, places) = self.own_places(token);
         own.permit = Some(places.try_acquire_owned().ok()?);
         Some(LongRead { _all: Arc::clone(&self.all).try_acquire_owned().ok()?, _own: own })
     }
 
-    fn own(&self, token: &TokenId) -> (Own, Arc<Semaphore>) {
+    fn own_places(&self, token: &TokenId) -> (Own, Arc<Semaphore>) {
         let mut tokens = self.tokens.lock().unwrap_or_else(PoisonError::into_inner);
-        let places = tokens.entry(token.clone()).or_insert_with(|| Arc::new(Semaphore::new(OF_ONE)));
+        let places = tokens.entry(token.clone()).or_insert_with(|| Arc::new(Semaphore::new(MOST_OF_TOKEN)));
         (Own { reads: self.clone(), token: token.clone(), permit: None }, Arc::clone(places))
     }
 }
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn nobody_waits_for_ever_and_a_token_that_reads_nothing_is_forgotten() {
+    async fn wait_ends_in_time_and_an_idle_token_is_forgotten() {
         let reads = LongReads::default();
         let held: Vec<_> = (0..READERS).map(|at| reads.now(&token(&at.to_string())).unwrap()).collect();
         assert!(reads.now(&token("late")).is_none(), "all are taken");

@@ -43,7 +43,7 @@ struct PoliciesPage {
 struct Listed {
     cards: Vec<PolicyCard>,
     has_more: bool,
-    /// The reason why it could not be listed.
+    /// The reason why the API server refused to list the policies, or `None`.
     refused: Option<String>,
 }
 
@@ -64,10 +64,10 @@ struct PolicyCard {
 pub async fn page(State(_): State<PageState>, caller: Caller, Places(named): Places) -> Result<Response, PageError> {
     let client = &caller.client;
     let namespaces = scope::<ApprovalPolicy>(client, &named).await?;
-    let cluster = refusable(list(client, None, cluster_card).await)?;
+    let cluster = accept_refusal(list(client, None, cluster_card).await)?;
     let mut own = Listed::default();
     for place in places(namespaces.as_deref()) {
-        let mut more = refusable(list(client, place.as_deref(), own_card).await)?;
+        let mut more = accept_refusal(list(client, place.as_deref(), own_card).await)?;
         own.cards.append(&mut more.cards);
         own.has_more |= more.has_more;
         own.refused = own.refused.or(more.refused);
@@ -78,7 +78,8 @@ pub async fn page(State(_): State<PageState>, caller: Caller, Places(named): Pla
     Ok(page::html(&PoliciesPage { shell, cluster, own, namespaces }))
 }
 
-fn refusable(listed: Result<Listed, PageError>) -> Result<Listed, PageError> {
+/// Turns a refusal into an empty list with its reason. Any other error stays.
+fn accept_refusal(listed: Result<Listed, PageError>) -> Result<Listed, PageError> {
     match listed {
         Err(PageError::Refused(why)) => Ok(Listed { refused: Some(why), ..Listed::default() }),
         other => other,
@@ -98,11 +99,11 @@ where
     };
     let list = api.list(&ListParams::default().limit(MOST)).await?;
     let has_more = list.metadata.continue_.is_some_and(|token| !token.is_empty());
-    let cards = list.items.into_iter().map(|object| read(object, &kind, card)).collect();
+    let cards = list.items.into_iter().map(|object| read_card(object, &kind, card)).collect();
     Ok(Listed { cards, has_more, refused: None })
 }
 
-fn read<K>(object: DynamicObject, kind: &ApiResource, card: fn(&K) -> PolicyCard) -> PolicyCard
+fn read_card<K>(object: DynamicObject, kind: &ApiResource, card: fn(&K) -> PolicyCard) -> PolicyCard
 where
     K: Resource<DynamicType = ()> + DeserializeOwned,
 {

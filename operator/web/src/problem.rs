@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whoever_asked_too_often_is_told_when_to_ask_again() {
+    fn too_many_requests_has_a_retry_after_header() {
         let busy = PageError::TooMany("busy".to_owned()).into_response();
         assert_eq!(busy.headers()[RETRY_AFTER], HeaderValue::from_static("5"));
     }

@@ -10,7 +10,7 @@ use crate::error::PageError;
 /// A verb on a kind of Signoff, in a namespace or in all of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Right<'r> {
-    /// The verb.
+    /// The verb, such as `patch`.
     pub verb: &'r str,
     /// The plural of the kind.
     pub resource: &'r str,

@@ -58,7 +58,7 @@ pub fn router(state: PageState) -> anyhow::Result<Router> {
     let foreign = CsrfLayer::new().with_rejection_response(|_| PageError::Refused(FOREIGN.to_owned()).into_response());
     Ok(Router::new()
         .route("/", get(inbox::page))
-        .route("/namespaces", post(inbox::places))
+        .route("/namespaces", post(inbox::store_namespaces))
         .route("/n/{namespace}/a/{name}", get(approval::page))
         .route("/n/{namespace}/a/{name}/decide", post(approval::decide))
         .route("/n/{namespace}/a/{name}/events", get(approval::events))

@@ -91,9 +91,9 @@ pub async fn page(
     let (filter, part) = RunFilter::read(&query.unwrap_or_default());
     let mut reader = Reader { user: caller.me.user.clone(), ..Reader::default() };
     // Without the requests the list still has the state of each run.
-    let asked: Vec<_> = match state.feeds.of(&caller, &places).await {
+    let asked: Vec<_> = match state.feeds.complete_feed(&caller, &places).await {
         Ok(feed) => {
-            let own = inbox::asked(&feed).into_iter();
+            let own = inbox::waiting_requests(&feed).into_iter();
             reader.asked = own.map(|one| (one.row.namespace.clone(), one.row.name.clone())).collect();
             feed.rows().into_iter().map(|one| one.row).collect()
         }

@@ -72,8 +72,8 @@ pub async fn together(
 ) -> Result<Response, PageError> {
     let mut named = Named::read(&query.unwrap_or_default())?;
     if let Some((namespace, name)) = named.like.take() {
-        let feed = state.feeds.of(&caller, &places).await?;
-        inbox::like(&feed, &namespace, &name).into_iter().for_each(|request| named.add(request));
+        let feed = state.feeds.complete_feed(&caller, &places).await?;
+        inbox::with_equal_gate(&feed, &namespace, &name).into_iter().for_each(|request| named.add(request));
     }
     let (namespace, names) = named.of_one_namespace()?;
     let equal = Together::equal(&state, &caller, &namespace, &names).await?;

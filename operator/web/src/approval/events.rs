@@ -74,7 +74,7 @@ fn change_events(
         loop {
             let change = tokio::select! {
                 change = changes.next() => change?,
-                () = place.over() => return None,
+                () = place.wait_for_end() => return None,
             };
             if let Some(version) = change.ok()?.filter(|version| *version != seen) {
                 let event = Event::default().event("changed").data("{}");

@@ -112,7 +112,7 @@ pub(super) fn link_to(approval: &Approval) -> RequestLink {
 /// Returns the next request for a reader who has decided one. `read`: the decided request as it was read, with its run.
 pub(super) async fn next(state: &PageState, caller: &Caller, decided: &Approval, read: &Read) -> Option<RequestLink> {
     let (namespace, name) = (decided.metadata.namespace.as_deref()?, decided.metadata.name.as_deref()?);
-    if let Some(feed) = state.feeds.known(caller) {
+    if let Some(feed) = state.feeds.find_complete(caller) {
         return next_in_rows(feed.rows(), decided, read.at);
     }
     let is_next = |seen: &Seen| {

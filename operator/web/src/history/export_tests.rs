@@ -1,7 +1,7 @@
 //! Tests of the cells of the CSV file.
 #![allow(clippy::unwrap_used)]
 
-use super::{super::tests::ended, *};
+use super::{super::tests::ended_approval, *};
 
 fn read(rows: &[HistoryRow]) -> Vec<Vec<String>> {
     let bytes = csv(rows).unwrap();
@@ -22,7 +22,7 @@ fn no_cell_begins_like_a_formula() {
 
 #[test]
 fn csv_escapes_formulas_and_shows_hidden_characters() {
-    let mut approval = ended("Approved", Some("Approve"), "Human", &["=cmd|' /C calc'!A0", "bob@example.com"]);
+    let mut approval = ended_approval("Approved", Some("Approve"), "Human", &["=cmd|' /C calc'!A0", "bob@example.com"]);
     approval.spec.request.gate.path = "-1+1".to_owned();
     approval.spec.request.workflow.name = "@SUM(1)".to_owned();
     // The control character is dropped before the check, so that a formula behind it is quoted too.
@@ -54,7 +54,7 @@ fn csv_escapes_formulas_and_shows_hidden_characters() {
 
 #[test]
 fn unknown_value_is_an_empty_cell() {
-    let mut approval = ended("Cancelled", None, "Policy", &[]);
+    let mut approval = ended_approval("Cancelled", None, "Policy", &[]);
     let outcome = approval.status.as_mut().unwrap().outcome.as_mut().unwrap();
     (outcome.decided_at, outcome.reason) = (None, None);
     let rows: Vec<_> = HistoryRow::of(&approval).into_iter().collect();

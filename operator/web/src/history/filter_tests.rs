@@ -1,14 +1,14 @@
 //! Tests of the rows that a filter selects, and of the errors of its fields.
 #![allow(clippy::unwrap_used)]
 
-use super::{super::tests::ended, *};
+use super::{super::tests::ended_approval, *};
 
 fn filter(query: &str) -> Filter {
     Filter::read(query).0
 }
 
 fn row() -> HistoryRow {
-    let approval = ended("Approved", Some("Approve"), "Human", &["bob@example.com"]);
+    let approval = ended_approval("Approved", Some("Approve"), "Human", &["bob@example.com"]);
     HistoryRow::of(&approval).unwrap()
 }
 

@@ -18,7 +18,7 @@ use crate::{error::PageError, scope};
 pub const MOST: usize = 5_000;
 /// The most Approvals of one response.
 pub const PAGE: usize = 500;
-/// The longest time for which a reader waits.
+/// The longest time for which a reader waits for the rows.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The rows that were read.
@@ -75,10 +75,10 @@ async fn read_all(
             }
             let mut params = ListParams::default().fields(selector).limit(u32::try_from(left).unwrap_or(1));
             params.continue_token = next.take();
-            let list = api.list(&params).await.map_err(refused)?;
+            let list = api.list(&params).await.map_err(list_error)?;
             found.read += list.items.len();
             for object in list.items {
-                take(&mut found, object, &takes);
+                add_object(&mut found, object, &takes);
             }
             next = list.metadata.continue_.filter(|token| !token.is_empty());
             if next.is_none() {
@@ -90,15 +90,15 @@ async fn read_all(
     Ok(found)
 }
 
-/// Returns the error of a list. A continuation that has expired after a few minutes is no refusal.
-fn refused(error: kube::Error) -> PageError {
+/// Returns the error of a list. The continuation of a list expires after a few minutes (410), which is no refusal.
+fn list_error(error: kube::Error) -> PageError {
     match status_code(&error) {
         Some(410) => PageError::Away("the API server cannot go on with its list of Approvals: try again".to_owned()),
         _ => error.into(),
     }
 }
 
-fn take(found: &mut Found, object: DynamicObject, takes: impl Fn(&HistoryRow) -> bool) {
+fn add_object(found: &mut Found, object: DynamicObject, takes: impl Fn(&HistoryRow) -> bool) {
     let meta = object.meta();
     let name = [&meta.namespace, &meta.name].map(|part| part.clone().unwrap_or_default()).join("/");
     match object.try_parse::<Approval>() {

@@ -17,11 +17,11 @@ const WHOLE: usize = 40_000;
 pub struct HistoryRow {
     /// The uid of the Approval.
     pub uid: String,
-    /// The namespace.
+    /// The namespace of the Approval.
     pub namespace: String,
     /// The name of the Approval.
     pub name: String,
-    /// The run.
+    /// The name of the run's Workflow.
     pub workflow: String,
     /// The path of the gate.
     pub gate: String,
@@ -33,20 +33,20 @@ pub struct HistoryRow {
     pub verdict: Option<Verdict>,
     /// Whether the gate asked about a step that failed, so that a Retry ran it again.
     pub is_of_failure: bool,
-    /// The phase.
+    /// The phase in which the Approval ended.
     pub phase: ApprovalPhase,
-    /// The source of the outcome.
+    /// The source of the outcome: people, a timeout, a grant or the operator.
     pub source: Source,
     /// The people who decided.
     pub deciders: Vec<Decider>,
-    /// The reason.
+    /// The reason of the outcome, or `None` if it is empty.
     pub reason: Option<String>,
 }
 
 /// A person whose vote led to an outcome.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decider {
-    /// The person.
+    /// The user name of the person.
     pub name: String,
     /// The user who sent the vote on behalf of the person, if another user did.
     pub via: Option<String>,
@@ -132,7 +132,7 @@ impl Decider {
     }
 }
 
-/// Sorts rows: the newest first, and those without a time last.
+/// Sorts rows: the newest first, and rows without a time last.
 pub fn sort(rows: &mut [HistoryRow]) {
     rows.sort_by(|a, b| b.at.cmp(&a.at).then_with(|| (&a.namespace, &a.name).cmp(&(&b.namespace, &b.name))));
 }

@@ -13,7 +13,7 @@ use signoff_review::sample;
 use super::*;
 
 /// Returns an Approval that has ended, with votes of alice and bob. A bridge sent bob's vote.
-pub(super) fn ended(phase: &str, verdict: Option<&str>, source: &str, by: &[&str]) -> Approval {
+pub(super) fn ended_approval(phase: &str, verdict: Option<&str>, source: &str, by: &[&str]) -> Approval {
     let mut approval = sample::approval();
     approval.metadata.uid = Some(format!("uid-{phase}-{source}"));
     let vote = |key: &str, user: &str, channel: Option<&str>, epoch: &str| json!({"key": key, "user": user, "verdict": "Approve", "attempt": 1, "at": "2026-11-22T09:40:00Z", "epoch": epoch, "channel": channel});
@@ -31,7 +31,7 @@ pub(super) fn ended(phase: &str, verdict: Option<&str>, source: &str, by: &[&str
 }
 
 fn row(phase: &str, verdict: Option<&str>, source: &str, by: &[&str]) -> HistoryRow {
-    HistoryRow::of(&ended(phase, verdict, source, by)).unwrap()
+    HistoryRow::of(&ended_approval(phase, verdict, source, by)).unwrap()
 }
 
 #[test]
@@ -77,7 +77,7 @@ fn an_approval_without_an_outcome_is_no_row() {
 }
 
 #[test]
-fn a_channel_is_named_only_of_a_vote_that_was_counted_under_the_rules_in_force() {
+fn channel_is_shown_only_for_a_vote_of_the_guard_epoch_in_force() {
     let all = ["alice@example.com", "bob@example.com", "carol@example.com", "mallory@example.com"];
     let deciders = row("Approved", Some("Approve"), "Human", &all).deciders;
     let seen: Vec<_> =
@@ -95,7 +95,7 @@ fn a_channel_is_named_only_of_a_vote_that_was_counted_under_the_rules_in_force()
 }
 
 #[test]
-fn the_newest_is_first_and_what_has_no_time_is_last() {
+fn rows_are_sorted_newest_first_and_without_a_time_last() {
     let (mut old, mut bare) = (row("Approved", Some("Approve"), "Human", &[]), row("Cancelled", None, "Policy", &[]));
     let new = row("Rejected", Some("Reject"), "Human", &[]);
     old.at = Some("2025-01-01T00:00:00Z".parse::<jiff::Timestamp>().unwrap().into());
@@ -109,19 +109,19 @@ fn shell() -> Shell {
     Shell { user: Some("alice@example.com".into()), here: "history", ..Shell::of_nobody("History") }
 }
 
-fn rendered(query: &str, found: Found) -> String {
+fn render(query: &str, found: Found) -> String {
     let (filter, part) = Filter::read(query);
-    history(shell(), filter, found, None, part).render().unwrap()
+    history_page(shell(), filter, found, None, part).render().unwrap()
 }
 
 #[test]
 fn the_page_shows_facts_and_hostile_texts_as_text() {
-    let mut approval = ended("Approved", Some("Approve"), "Human", &["bob@example.com"]);
+    let mut approval = ended_approval("Approved", Some("Approve"), "Human", &["bob@example.com"]);
     approval.status.as_mut().unwrap().outcome.as_mut().unwrap().reason =
         Some("<script>alert(1)</script> \u{202e}live".to_owned());
     approval.spec.request.gate.path = "review\"><img src=x onerror=y>".to_owned();
     let found = Found { rows: HistoryRow::of(&approval).into_iter().collect(), read: 1, ..Found::default() };
-    let page = rendered("who=%22%3E%3Cb%3E&from=yesterday%3Cx", found);
+    let page = render("who=%22%3E%3Cb%3E&from=yesterday%3Cx", found);
     for said in [
         "Decisions 1 to 1 of 1",
         "22 Nov 2026, 09:45 UTC",
@@ -144,7 +144,7 @@ fn the_page_shows_facts_and_hostile_texts_as_text() {
 fn the_pages_of_a_long_history_keep_the_filter() {
     let rows = vec![row("Approved", Some("Approve"), "Human", &["alice@example.com"]); 120];
     let found = Found { rows, read: 5000, has_more: true, unreadable: vec!["finance/odd".to_owned()] };
-    let page = rendered("who=a%26b&page=1", found.clone());
+    let page = render("who=a%26b&page=1", found.clone());
     for said in [
         "51 to 100 of 120",
         "/history?who=a%26b&#38;page=0",
@@ -155,16 +155,16 @@ fn the_pages_of_a_long_history_keep_the_filter() {
     ] {
         assert!(page.contains(said), "{said} is missing:\n{page}");
     }
-    assert!(rendered("page=99999999999999999999", found.clone()).contains("1 to 50 of 120"), "not a number of ours");
-    assert!(rendered("page=77", found).contains("101 to 120 of 120"), "the last page");
+    assert!(render("page=99999999999999999999", found.clone()).contains("1 to 50 of 120"), "not a number of ours");
+    assert!(render("page=77", found).contains("101 to 120 of 120"), "the last page");
 }
 
 #[tokio::test]
-async fn the_file_is_an_attachment_that_says_when_it_is_not_everything() {
+async fn csv_file_is_an_attachment_and_says_if_it_is_incomplete() {
     let at: Moment = "2026-11-25T10:00:00Z".parse::<jiff::Timestamp>().unwrap().into();
     let rows = vec![row("Approved", Some("Approve"), "Human", &["alice@example.com"])];
     let mut found = Found { rows, read: 1, ..Found::default() };
-    let whole = file(&found, at).unwrap();
+    let whole = csv_response(&found, at).unwrap();
     let header = |response: &Response, name| response.headers().get(name).unwrap().to_str().unwrap().to_owned();
     assert_eq!(header(&whole, CONTENT_TYPE), "text/csv; charset=utf-8; header=present");
     assert_eq!(header(&whole, CONTENT_DISPOSITION), "attachment; filename=\"signoff-history-2026-11-25.csv\"");
@@ -173,7 +173,7 @@ async fn the_file_is_an_attachment_that_says_when_it_is_not_everything() {
     let body = to_bytes(whole.into_body(), 100_000).await.unwrap();
     assert!(body.starts_with(b"\"decidedAt\",\"namespace\","));
     found.has_more = true;
-    assert!(header(&file(&found, at).unwrap(), CONTENT_DISPOSITION).contains("2026-11-25-incomplete.csv"));
+    assert!(header(&csv_response(&found, at).unwrap(), CONTENT_DISPOSITION).contains("2026-11-25-incomplete.csv"));
 }
 
 /// Returns the last decision while no other reader has a place.
@@ -215,7 +215,7 @@ pub(crate) fn list_of(items: Vec<Value>, next: Option<&str>) -> (u16, Value) {
 }
 
 fn approval_json(name: &str, at: &str) -> Value {
-    let mut approval = ended("Approved", Some("Approve"), "Human", &["alice@example.com"]);
+    let mut approval = ended_approval("Approved", Some("Approve"), "Human", &["alice@example.com"]);
     approval.metadata.name = Some(name.to_owned());
     let mut value = serde_json::to_value(approval).unwrap();
     value["status"]["outcome"]["decidedAt"] = json!(at);
@@ -223,7 +223,7 @@ fn approval_json(name: &str, at: &str) -> Value {
 }
 
 #[tokio::test]
-async fn a_list_is_read_page_by_page_and_one_odd_object_does_not_hide_the_others() {
+async fn list_is_read_in_pages_and_an_unreadable_object_is_named() {
     let (client, asked) = server(|address| {
         if address.contains("continue=more") {
             list_of(vec![approval_json("b", "2026-11-22T09:50:00Z")], None)
@@ -248,7 +248,7 @@ async fn a_list_is_read_page_by_page_and_one_odd_object_does_not_hide_the_others
 }
 
 #[tokio::test]
-async fn reading_ends_at_its_bound_and_says_so() {
+async fn read_ends_at_its_bound_and_says_that_there_is_more() {
     let (client, asked) = server(|_| {
         list_of((0..500).map(|n| approval_json(&n.to_string(), "2026-11-22T09:40:00Z")).collect(), Some("more"))
     });
@@ -258,7 +258,7 @@ async fn reading_ends_at_its_bound_and_says_so() {
 }
 
 #[tokio::test]
-async fn a_list_that_is_too_old_to_go_on_is_no_refusal() {
+async fn expired_continuation_of_a_list_is_not_a_refusal() {
     let (client, _) = server(|_| {
         (
             410,
@@ -283,7 +283,7 @@ async fn the_last_decision_is_found_within_one_page() {
 }
 
 #[tokio::test]
-async fn an_empty_inbox_does_not_wait_behind_the_histories_of_others() {
+async fn last_decision_does_not_wait_for_long_reads_of_others() {
     let (client, asked) = server(|_| list_of(vec![approval_json("a", "2026-11-22T09:40:00Z")], None));
     let reads = LongReads::default();
     let token = |text: &str| TokenId::of(&secrecy::SecretString::from(text.to_owned()));
@@ -298,7 +298,7 @@ async fn an_empty_inbox_does_not_wait_behind_the_histories_of_others() {
 }
 
 #[tokio::test]
-async fn a_namespace_that_must_not_be_listed_is_told_beside_its_field() {
+async fn forbidden_namespace_is_an_error_of_its_field() {
     let (client, _) = server(|_| forbidden());
     let (filter, _) = Filter::read("namespace=secret");
     let (filter, found, _) = select_rows(&client, filter, &["finance".to_owned()]).await.unwrap();
@@ -307,7 +307,7 @@ async fn a_namespace_that_must_not_be_listed_is_told_beside_its_field() {
 }
 
 #[tokio::test]
-async fn where_the_whole_cluster_is_refused_only_the_named_namespaces_are_read() {
+async fn only_named_namespaces_are_read_if_the_cluster_is_forbidden() {
     let (client, asked) = server(|address| match address {
         one if one.contains("/namespaces/finance/") => list_of(Vec::new(), None),
         _ => forbidden(),
@@ -325,7 +325,7 @@ async fn where_the_whole_cluster_is_refused_only_the_named_namespaces_are_read()
 }
 
 #[tokio::test]
-async fn a_wrong_filter_reads_nothing() {
+async fn invalid_filter_reads_nothing() {
     let (client, asked) = server(|_| list_of(vec![approval_json("a", "2026-11-22T09:40:00Z")], None));
     let (filter, found, _) = select_rows(&client, Filter::read("verdict=Maybe").0, &[]).await.unwrap();
     assert!(filter.is_wrong() && found == Found::default());

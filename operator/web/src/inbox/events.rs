@@ -13,7 +13,7 @@ use axum::{
 };
 use futures::{Stream, stream};
 
-use super::{Places, asked, fingerprint::fingerprint};
+use super::{Places, fingerprint::fingerprint, waiting_requests};
 use crate::{
     error::PageError,
     live::{Feed, Place},
@@ -21,8 +21,8 @@ use crate::{
     state::PageState,
 };
 
-/// The time between two signs of life of a quiet stream.
-const BEAT: Duration = Duration::from_secs(25);
+/// The time between two comments in a stream without events, so that proxies keep its connection open.
+const KEEP_ALIVE: Duration = Duration::from_secs(25);
 
 /// Streams an event for each change: the number of requests that wait for the caller, their fingerprint, and the
 /// fingerprint of all open requests.
@@ -35,28 +35,29 @@ pub async fn events(
     Places(places): Places,
 ) -> Result<Response, PageError> {
     let place = state.feeds.place(&caller)?;
-    let feed = state.feeds.of(&caller, &places).await?;
-    Ok(Sse::new(changes(feed, place)).keep_alive(KeepAlive::new().interval(BEAT)).into_response())
+    let feed = state.feeds.complete_feed(&caller, &places).await?;
+    Ok(Sse::new(change_events(feed, place)).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)).into_response())
 }
 
-pub(super) fn changes(feed: Arc<Feed>, place: Place) -> impl Stream<Item = Result<Event, Infallible>> {
+/// Streams an event at once and then for each change of a feed, until the feed or the place of the stream ends.
+pub(super) fn change_events(feed: Arc<Feed>, place: Place) -> impl Stream<Item = Result<Event, Infallible>> {
     let (version, ended) = (feed.changes(), feed.ending());
     stream::unfold((feed, place, version, ended, true), async |(feed, mut place, mut version, mut ended, is_first)| {
         if !is_first {
             tokio::select! {
                 changed = version.changed() => changed.ok()?,
                 _ = ended.wait_for(Option::is_some) => return None,
-                () = place.over() => return None,
+                () = place.wait_for_end() => return None,
             }
         }
         version.mark_unchanged();
-        let event = Event::default().event("inbox").data(said(&feed).to_string());
+        let event = Event::default().event("inbox").data(event_data(&feed).to_string());
         Some((Ok(event), (feed, place, version, ended, false)))
     })
 }
 
-fn said(feed: &Feed) -> serde_json::Value {
-    let (asked, unreadable) = (asked(feed), feed.unreadable());
+fn event_data(feed: &Feed) -> serde_json::Value {
+    let (asked, unreadable) = (waiting_requests(feed), feed.unreadable());
     let (version, all) = (fingerprint(&asked, &unreadable), fingerprint(&feed.rows(), &unreadable));
     serde_json::json!({"waiting": asked.len(), "version": version, "all": all})
 }

@@ -17,6 +17,7 @@ use crate::{
 const WORDS: usize = 8;
 const HOUR: Duration = Duration::from_secs(3600);
 const DAY: Duration = Duration::from_secs(24 * 3600);
+const WEEK: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// The requests of a tab.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -73,7 +74,7 @@ const DUES: &Choices<Due> = &[
     (Due::Late, "late", "late"),
     (Due::Within(HOUR), "hour", "in an hour"),
     (Due::Within(DAY), "day", "in a day"),
-    (Due::Within(Duration::from_secs(7 * 24 * 3600)), "week", "in a week"),
+    (Due::Within(WEEK), "week", "in a week"),
 ];
 const SORTS: &Choices<Sort> =
     &[(Sort::Due, "due", "due first"), (Sort::Newest, "new", "newest first"), (Sort::Run, "run", "by run")];
@@ -98,11 +99,11 @@ pub struct InboxFilter {
     pub due: FilterField,
     /// The whole name of the namespace.
     pub namespace: FilterField,
-    /// The order.
+    /// The order of the list. An invalid one is an error, and leaves the default order.
     pub sort: FilterField,
-    /// The tab.
+    /// The tab whose requests are listed.
     pub tab: Tab,
-    /// The key of the gate, or an empty text for all.
+    /// The key of the gate whose requests are listed, or an empty text for all gates.
     pub alike: String,
     /// The words of the search, in small letters.
     words: Vec<String>,
@@ -120,7 +121,7 @@ impl InboxFilter {
         for (name, value) in form_urlencoded::parse(query.as_bytes()) {
             match &*name {
                 "page" => page = value.parse().unwrap_or(0),
-                "tab" => filter.tab = named(TABS, &value).unwrap_or_default(),
+                "tab" => filter.tab = choice_named(TABS, &value).unwrap_or_default(),
                 "alike" if value.chars().all(|c| c.is_ascii_hexdigit()) => filter.alike = value.into_owned(),
                 other => {
                     if let Some(field) = filter.field(other) {
@@ -129,9 +130,9 @@ impl InboxFilter {
                 }
             }
         }
-        filter.kinds = chosen(&mut filter.kind, KINDS);
-        filter.dues = chosen(&mut filter.due, DUES);
-        filter.order = chosen(&mut filter.sort, SORTS).unwrap_or_default();
+        filter.kinds = read_choice(&mut filter.kind, KINDS);
+        filter.dues = read_choice(&mut filter.due, DUES);
+        filter.order = read_choice(&mut filter.sort, SORTS).unwrap_or_default();
         if filter.order == Sort::default() && filter.sort.wrong.is_none() {
             filter.sort = FilterField::default();
         }
@@ -168,7 +169,7 @@ impl InboxFilter {
         self.fields().iter().any(|(name, field)| *name != "q" && !field.text.is_empty())
     }
 
-    /// Returns the order.
+    /// Returns the order of the list.
     #[must_use]
     pub fn order(&self) -> Sort {
         self.order
@@ -206,15 +207,15 @@ impl InboxFilter {
     /// Returns the tabs, each with its words and its address with this filter.
     #[must_use]
     pub fn tabs(&self) -> Vec<(Tab, &'static str, String)> {
-        let to = |tab: Tab| Self { tab, alike: String::new(), ..self.clone() }.address(0);
-        TABS.iter().map(|(tab, _, words)| (*tab, *words, to(*tab))).collect()
+        let address = |tab: Tab| Self { tab, alike: String::new(), ..self.clone() }.address(0);
+        TABS.iter().map(|(tab, _, words)| (*tab, *words, address(*tab))).collect()
     }
 
     /// Whether the filter selects a request.
     #[must_use]
-    pub fn takes(&self, one: &Waiting, at: Moment) -> bool {
-        let row = &one.row;
-        self.tab.has(one, at)
+    pub fn takes(&self, waiting: &Waiting, at: Moment) -> bool {
+        let row = &waiting.row;
+        self.tab.has(waiting, at)
             && (self.alike.is_empty() || self.alike == row.alike)
             && (self.namespace.text.is_empty() || self.namespace.text == row.namespace)
             && self.kinds.is_none_or(|kind| kind == GateKind::of(row.type_))
@@ -230,7 +231,7 @@ impl InboxFilter {
         choices(KINDS, self.kinds)
     }
 
-    /// Returns the times that can be chosen.
+    /// Returns the times until the deadline that can be chosen.
     #[must_use]
     pub fn dues(&self) -> Vec<ChoiceLine> {
         choices(DUES, self.dues)
@@ -265,11 +266,11 @@ impl FilterForm for InboxFilter {
 impl Tab {
     /// Whether a request belongs to the tab.
     #[must_use]
-    pub fn has(self, one: &Waiting, at: Moment) -> bool {
+    pub fn has(self, waiting: &Waiting, at: Moment) -> bool {
         match self {
-            Self::Asked => one.standing == Standing::Asked && one.row.is_open(at),
-            Self::Mine => one.is_mine,
-            Self::Others => one.standing == Standing::Other && !one.is_mine,
+            Self::Asked => waiting.standing == Standing::Asked && waiting.row.is_open(at),
+            Self::Mine => waiting.is_mine,
+            Self::Others => waiting.standing == Standing::Other && !waiting.is_mine,
         }
     }
 }
@@ -301,19 +302,19 @@ impl Due {
 
 /// Whether the line of a request has all words, without regard to case.
 fn has_words(row: &Row, words: &[String]) -> bool {
-    let some = [&row.call, &row.arguments, &row.asks].into_iter().flatten();
-    let always = [&row.prompt, &row.workflow, &row.gate, &row.namespace, &row.requested_by, &row.name];
-    let line = always.into_iter().chain(some).map(String::as_str).collect::<Vec<_>>().join("\n").to_lowercase();
+    let optional = [&row.call, &row.arguments, &row.asks].into_iter().flatten();
+    let required = [&row.prompt, &row.workflow, &row.gate, &row.namespace, &row.requested_by, &row.name];
+    let line = required.into_iter().chain(optional).map(String::as_str).collect::<Vec<_>>().join("\n").to_lowercase();
     words.iter().all(|word| line.contains(word))
 }
 
-fn named<T: Copy>(all: &Choices<T>, text: &str) -> Option<T> {
+fn choice_named<T: Copy>(all: &Choices<T>, text: &str) -> Option<T> {
     all.iter().find(|(_, name, _)| *name == text).map(|(value, ..)| *value)
 }
 
 /// Returns the value that a field names, or adds an error to the field.
-fn chosen<T: Copy>(field: &mut FilterField, all: &Choices<T>) -> Option<T> {
-    let value = named(all, &field.text);
+fn read_choice<T: Copy>(field: &mut FilterField, all: &Choices<T>) -> Option<T> {
+    let value = choice_named(all, &field.text);
     if value.is_none() && !field.text.is_empty() {
         field.say("there is no such choice: choose one of the list");
     }

@@ -19,7 +19,7 @@ fn call() -> Waiting {
 }
 
 #[test]
-fn each_field_takes_what_it_names_and_leaves_out_the_rest() {
+fn each_field_selects_what_matches() {
     let (one, at) = (call(), sample::now());
     let alike = format!("alike={}", one.row.alike);
     let taken = [
@@ -89,7 +89,7 @@ fn each_request_is_in_the_tab_of_its_reader() {
 }
 
 #[test]
-fn a_kind_is_that_of_the_gate() {
+fn kind_selects_requests_by_the_type_of_their_gate() {
     let of = |approval| waiting(Row::of(&approval));
     let (gate, question) = (of(sample::approval()), of(sample::question()));
     let taken = |query, one: &Waiting| filter(query).takes(one, sample::now());
@@ -98,7 +98,7 @@ fn a_kind_is_that_of_the_gate() {
 }
 
 #[test]
-fn a_bad_value_is_told_at_its_field_alone() {
+fn invalid_value_is_an_error_of_its_field_alone() {
     let cases = [
         ("kind=odd".to_owned(), "there is no such choice"),
         ("due=yesterday".to_owned(), "there is no such choice"),
@@ -120,7 +120,7 @@ fn a_bad_value_is_told_at_its_field_alone() {
 }
 
 #[test]
-fn the_same_can_be_asked_again() {
+fn query_of_a_filter_gives_the_same_filter() {
     let asked = filter("run=a%26b&q=%3Cb%3E&tab=mine&alike=0a&sort=new&odd=1");
     assert_eq!(asked.address(0), "/?q=%3Cb%3E&run=a%26b&sort=new&tab=mine&alike=0a");
     assert_eq!(asked.address(2), "/?q=%3Cb%3E&run=a%26b&sort=new&tab=mine&alike=0a&page=2");

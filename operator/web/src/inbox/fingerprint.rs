@@ -35,7 +35,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fingerprint_is_the_same_for_the_same_list_and_another_for_each_difference() {
+    fn fingerprint_differs_with_the_list_and_not_with_its_order() {
         let (a, b) = (waiting("a", "1"), waiting("b", "1"));
         let shown = fingerprint(&[a.clone(), b.clone()], &[]);
         assert_eq!(shown.len(), DIGITS);

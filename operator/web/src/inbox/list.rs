@@ -12,38 +12,38 @@ use crate::live::{Row, Waiting};
 /// The most requests on one page.
 pub const PAGE: usize = 40;
 /// The least number of requests of equal gates that are folded.
-const FOLDED: usize = 4;
+const FEWEST_FOLDED: usize = 4;
 /// The most requests of one fold on a page: as many as can be decided together.
 pub const MOST_FOLDED: usize = 32;
 
 /// Requests that are listed together: one, or several of equal gates.
 pub type Fold = Vec<Waiting>;
 
-/// Sorts requests.
+/// Sorts requests. With [`Sort::Due`] the requests of a run stay together, at the place of the nearest deadline.
 pub fn sort(rows: &mut [Waiting], order: Sort) {
     match order {
         Sort::Due => {
             let mut nearest: BTreeMap<(String, String), Moment> = BTreeMap::new();
             for one in rows.iter() {
-                let nearest = nearest.entry(run(&one.row)).or_insert(one.row.deadline);
+                let nearest = nearest.entry(run_key(&one.row)).or_insert(one.row.deadline);
                 *nearest = one.row.deadline.min(*nearest);
             }
             rows.sort_by_cached_key(|one| {
-                (nearest.get(&run(&one.row)).copied(), run(&one.row), one.row.deadline, one.row.name.clone())
+                (nearest.get(&run_key(&one.row)).copied(), run_key(&one.row), one.row.deadline, one.row.name.clone())
             });
         }
         Sort::Newest => rows.sort_by_cached_key(|one| {
             (std::cmp::Reverse(one.row.since), one.row.namespace.clone(), one.row.name.clone())
         }),
-        Sort::Run => rows.sort_by_cached_key(|one| (run(&one.row), one.row.deadline, one.row.name.clone())),
+        Sort::Run => rows.sort_by_cached_key(|one| (run_key(&one.row), one.row.deadline, one.row.name.clone())),
     }
 }
 
-fn run(row: &Row) -> (String, String) {
+fn run_key(row: &Row) -> (String, String) {
     (row.namespace.clone(), row.workflow.clone())
 }
 
-/// Folds requests of equal gates, if there are at least [`FOLDED`], at the position of the first of them.
+/// Folds requests of equal gates, if there are at least [`FEWEST_FOLDED`], at the position of the first of them.
 #[must_use]
 pub fn fold(rows: Vec<Waiting>) -> Vec<Fold> {
     let mut counts: BTreeMap<String, usize> = BTreeMap::new();
@@ -53,7 +53,7 @@ pub fn fold(rows: Vec<Waiting>) -> Vec<Fold> {
     let mut folds: Vec<Fold> = Vec::new();
     let mut places: BTreeMap<String, usize> = BTreeMap::new();
     for one in rows {
-        let is_folded = counts.get(&one.row.alike).is_some_and(|count| *count >= FOLDED);
+        let is_folded = counts.get(&one.row.alike).is_some_and(|count| *count >= FEWEST_FOLDED);
         let place = places.get(&one.row.alike).copied().filter(|_| is_folded);
         match place.and_then(|place| folds.get_mut(place)) {
             Some(fold) => fold.push(one),
@@ -69,7 +69,7 @@ pub fn fold(rows: Vec<Waiting>) -> Vec<Fold> {
 /// Splits folds into pages of at most [`PAGE`] requests. A fold stays on one page, and counts with at most
 /// [`MOST_FOLDED`] requests.
 #[must_use]
-pub fn pages(folds: Vec<Fold>) -> Vec<Vec<Fold>> {
+pub fn split_into_pages(folds: Vec<Fold>) -> Vec<Vec<Fold>> {
     let mut pages: Vec<Vec<Fold>> = Vec::new();
     let mut shown = 0;
     for fold in folds {
@@ -90,7 +90,7 @@ pub fn pages(folds: Vec<Fold>) -> Vec<Vec<Fold>> {
 
 /// Returns the name of the gate of a fold: `invoice/ok` if the names of all its runs begin with `invoice`.
 #[must_use]
-pub fn name(fold: &[Waiting]) -> String {
+pub fn gate_name(fold: &[Waiting]) -> String {
     let Some(first) = fold.first().map(|one| &one.row) else { return String::new() };
     let gate = first.tool.as_ref().unwrap_or(&first.gate);
     let runs = fold.iter().map(|one| one.row.workflow.as_str());
@@ -151,19 +151,19 @@ mod tests {
         rows.push(waiting("invoice-9", "ok", 9));
         let folds = fold(rows);
         assert_eq!(folds.iter().map(Vec::len).collect::<Vec<_>>(), [4, 1]);
-        assert_eq!(name(&folds[0]), "invoice/review");
-        assert_eq!(name(&folds[1]), "other/review");
-        assert_eq!(name(&[waiting("a", "x", 1), waiting("b", "x", 1)]), "review");
+        assert_eq!(gate_name(&folds[0]), "invoice/review");
+        assert_eq!(gate_name(&folds[1]), "other/review");
+        assert_eq!(gate_name(&[waiting("a", "x", 1), waiting("b", "x", 1)]), "review");
     }
 
     #[test]
-    fn a_page_has_at_most_forty_requests_and_a_fold_counts_with_those_that_are_shown() {
+    fn page_has_at_most_forty_requests_without_those_that_a_fold_hides() {
         let single = |number: u64| vec![waiting("one", &number.to_string(), number)];
         let folds: Vec<Fold> = (0..42).map(single).collect();
-        assert_eq!(pages(folds).iter().map(Vec::len).collect::<Vec<_>>(), [40, 2]);
+        assert_eq!(split_into_pages(folds).iter().map(Vec::len).collect::<Vec<_>>(), [40, 2]);
         let many: Fold = (0..1000).map(|number| waiting("many", "ok", number)).collect();
         let folds: Vec<Fold> = std::iter::once(many).chain((0..9).map(single)).collect();
-        assert_eq!(pages(folds).iter().map(Vec::len).collect::<Vec<_>>(), [9, 1]);
-        assert!(pages(Vec::new()).is_empty());
+        assert_eq!(split_into_pages(folds).iter().map(Vec::len).collect::<Vec<_>>(), [9, 1]);
+        assert!(split_into_pages(Vec::new()).is_empty());
     }
 }

@@ -42,16 +42,16 @@ fn approval() -> Approval {
     approval
 }
 
-fn odd(name: &str) -> ObjectMeta {
+fn unreadable_meta(name: &str) -> ObjectMeta {
     let text = |text: &str| Some(text.to_owned());
     ObjectMeta { uid: text(name), name: text(name), namespace: text("finance"), ..ObjectMeta::default() }
 }
 
-fn rendered(caller: &Caller, feed: &Feed) -> String {
-    asked_for(caller, feed, "")
+fn render(caller: &Caller, feed: &Feed) -> String {
+    render_query(caller, feed, "")
 }
 
-fn asked_for(caller: &Caller, feed: &Feed, query: &str) -> String {
+fn render_query(caller: &Caller, feed: &Feed, query: &str) -> String {
     let (filter, page) = InboxFilter::read(query);
     inbox(caller, feed, "", filter, page).render().unwrap()
 }
@@ -65,40 +65,40 @@ async fn next(body: &mut axum::body::Body) -> Option<serde_json::Value> {
 }
 
 fn stream(feed: &Arc<Feed>, place: Place) -> axum::body::Body {
-    axum::response::sse::Sse::new(events::changes(Arc::clone(feed), place)).into_response().into_body()
+    axum::response::sse::Sse::new(events::change_events(Arc::clone(feed), place)).into_response().into_body()
 }
 
 #[tokio::test]
-async fn what_cannot_be_read_is_named_with_the_command_that_shows_it() {
+async fn unreadable_approvals_are_named_with_a_command() {
     let caller = caller();
-    let one = rendered(&caller, &Feed::sample(caller.me.clone(), &[], &[odd("new-1")]));
+    let one = render(&caller, &Feed::sample(caller.me.clone(), &[], &[unreadable_meta("new-1")]));
     assert!(one.contains("1 Approval cannot be read by this version"), "{one}");
     assert!(one.contains("<code>kubectl get approval new-1 -n finance -o yaml</code>"), "{one}");
     assert!(!one.contains("All decided."), "{one}");
-    let many: Vec<_> = (0..7).map(|at| odd(&format!("new-{at}"))).collect();
-    let many = rendered(&caller, &Feed::sample(caller.me.clone(), &[approval()], &many));
+    let many: Vec<_> = (0..7).map(|at| unreadable_meta(&format!("new-{at}"))).collect();
+    let many = render(&caller, &Feed::sample(caller.me.clone(), &[approval()], &many));
     assert!(many.contains("7 Approvals cannot be read by this version") && many.contains("and others"), "{many}");
     assert!(many.contains("1 request waits for your decision."), "the others are shown: {many}");
-    let none = rendered(&caller, &Feed::sample(caller.me.clone(), &[], &[]));
+    let none = render(&caller, &Feed::sample(caller.me.clone(), &[], &[]));
     assert!(!none.contains("cannot be read") && none.contains("All decided."), "{none}");
 }
 
 #[tokio::test]
-async fn the_inbox_says_that_the_identity_provider_left_the_groups_out() {
+async fn inbox_has_a_note_if_the_token_has_no_groups() {
     let mut caller = caller();
     let feed = Feed::sample(caller.me.clone(), &[], &[]);
-    assert!(!rendered(&caller, &feed).contains("identity provider"));
+    assert!(!render(&caller, &feed).contains("identity provider"));
     caller.groups_left_out = Some("your identity provider left the groups out of your token".to_owned());
-    let said = rendered(&caller, &feed);
+    let said = render(&caller, &feed);
     assert!(said.contains("Note: your identity provider left the groups out of your token. Until then"), "{said}");
 }
 
 #[tokio::test]
-async fn a_request_that_asks_again_says_so_and_claims_no_votes() {
+async fn repeated_request_is_marked_and_names_no_votes() {
     let caller = caller();
     let mut again = approval();
     let shown =
-        |approval: &Approval| rendered(&caller, &Feed::sample(caller.me.clone(), std::slice::from_ref(approval), &[]));
+        |approval: &Approval| render(&caller, &Feed::sample(caller.me.clone(), std::slice::from_ref(approval), &[]));
     assert!(!shown(&again).contains("asked again"));
     let annotation = signoff_api::names::ANNOTATION_ASKS_AGAIN.to_owned();
     again.metadata.annotations = Some([(annotation, "refund-4711-review-1".to_owned())].into());
@@ -107,19 +107,19 @@ async fn a_request_that_asks_again_says_so_and_claims_no_votes() {
 }
 
 #[tokio::test]
-async fn a_stream_says_the_version_of_the_page_whichever_feed_tells_it_and_ends_at_sign_out() {
+async fn stream_sends_the_version_of_the_page_and_ends_at_sign_out() {
     let (caller, feeds) = (caller(), Feeds::new(10));
-    let shown = rendered(&caller, &Feed::sample(caller.me.clone(), &[approval()], &[]));
+    let shown = render(&caller, &Feed::sample(caller.me.clone(), &[approval()], &[]));
     let other = Arc::new(Feed::sample(caller.me.clone(), &[approval()], &[]));
     let mut body = stream(&other, feeds.place(&caller).unwrap());
     let first = next(&mut body).await.unwrap();
     assert_eq!(first["waiting"], 1);
     let version = first["version"].as_str().unwrap();
     assert!(shown.contains(&format!("data-version=\"{version}\"")), "{version}: {shown}");
-    other.changed();
+    other.notify_readers();
     assert_eq!(next(&mut body).await.unwrap(), first, "nothing is different for this reader");
-    other.put_unreadable(&odd("a"));
-    other.changed();
+    other.put_unreadable(&unreadable_meta("a"));
+    other.notify_readers();
     let second = next(&mut body).await.unwrap();
     assert_eq!(second["waiting"], 0);
     assert_ne!(second["version"], first["version"]);
@@ -128,22 +128,22 @@ async fn a_stream_says_the_version_of_the_page_whichever_feed_tells_it_and_ends_
 }
 
 #[tokio::test]
-async fn the_streams_of_one_session_are_bounded_and_an_ended_one_frees_its_place() {
+async fn streams_of_a_session_are_bounded_and_free_their_places() {
     let (caller, feeds) = (caller(), Feeds::new(100));
     let feed = Arc::new(Feed::sample(caller.me.clone(), &[], &[]));
     let mut open: Vec<_> =
-        (0..8).map(|_| Box::pin(events::changes(Arc::clone(&feed), feeds.place(&caller).unwrap()))).collect();
+        (0..8).map(|_| Box::pin(events::change_events(Arc::clone(&feed), feeds.place(&caller).unwrap()))).collect();
     assert!(open[0].next().await.is_some());
     assert!(matches!(feeds.place(&caller), Err(PageError::TooMany(why)) if why.contains("this session")));
     open.pop();
     assert!(feeds.place(&caller).is_ok());
 }
 
-/// Returns an open request of a run with these fields.
-fn of_run(run: &str, requested_by: &str, approvers: &serde_json::Value) -> Approval {
+/// Returns an open request of a run with a name, a requester and one approver.
+fn of_run(run: &str, requested_by: &str, approver: &serde_json::Value) -> Approval {
     let fields = serde_json::json!({
         "workflow": {"name": run, "uid": "6f1c3e5a-0000-4000-8000-000000000001"}, "requestedBy": requested_by,
-        "quorums": [{"source": "gate review", "approvers": [{"kind": "User", "name": approvers}], "threshold": 1}],
+        "quorums": [{"source": "gate review", "approvers": [{"kind": "User", "name": approver}], "threshold": 1}],
     });
     let mut approval = crate::approval::tests::with(approval(), &fields);
     approval.metadata.uid = Some(run.to_owned());
@@ -162,7 +162,7 @@ async fn each_tab_has_its_requests_and_a_filter_narrows_them() {
     ];
     let feed = Feed::sample(caller.me.clone(), &all, &[]);
     let runs = |query: &str| {
-        let page = asked_for(&caller, &feed, query);
+        let page = render_query(&caller, &feed, query);
         ["asked", "mine", "others"].map(|run| page.contains(&format!("<span class=\"run\">{run}</span>")))
     };
     assert_eq!(runs(""), [true, false, false]);
@@ -170,7 +170,7 @@ async fn each_tab_has_its_requests_and_a_filter_narrows_them() {
     assert_eq!(runs("tab=others"), [false, false, true]);
     assert_eq!(runs("q=ACME"), [true, false, false]);
     assert_eq!(runs("q=other"), [false, false, false]);
-    let page = asked_for(&caller, &feed, "");
+    let page = render_query(&caller, &feed, "");
     for part in [
         "For me 1",
         "Mine 1",
@@ -181,15 +181,15 @@ async fn each_tab_has_its_requests_and_a_filter_narrows_them() {
     ] {
         assert!(page.contains(part), "{part}: {page}");
     }
-    let wrong = asked_for(&caller, &feed, "due=%3Cscript%3E&run=x");
+    let wrong = render_query(&caller, &feed, "due=%3Cscript%3E&run=x");
     assert!(wrong.contains("The filter cannot be read") && wrong.contains("id=\"filter-due-wrong\""), "{wrong}");
     assert!(!wrong.contains("<script>") && !wrong.contains("class=\"request "), "{wrong}");
-    let hidden = asked_for(&caller, &feed, "due=a%E2%80%AEb");
+    let hidden = render_query(&caller, &feed, "due=a%E2%80%AEb");
     assert!(hidden.contains("a⟨U+202E⟩b") && !hidden.contains('\u{202e}'), "{hidden}");
 }
 
 #[tokio::test]
-async fn a_run_of_the_reader_waits_for_others_as_long_as_a_request_is_not_asked_of_the_reader() {
+async fn run_of_the_reader_waits_for_others_if_the_reader_cannot_decide() {
     let caller = caller();
     let (alice, bob) = (serde_json::json!("alice@example.com"), serde_json::json!("bob@example.com"));
     let mut decided = of_run("decided", "alice@example.com", &alice);
@@ -197,13 +197,13 @@ async fn a_run_of_the_reader_waits_for_others_as_long_as_a_request_is_not_asked_
     let mut for_erin = of_run("for-erin", "alice@example.com", &bob);
     for_erin.spec.request.requested_for = Some("erin@example.com".to_owned());
     let all = [of_run("own", "alice@example.com", &alice), decided, for_erin];
-    let page = asked_for(&caller, &Feed::sample(caller.me.clone(), &all, &[]), "");
+    let page = render_query(&caller, &Feed::sample(caller.me.clone(), &all, &[]), "");
     let link = "<a href=\"/runs?phase=others&amp;requester=mine\">2 of your runs wait for other people.</a>";
     assert!(page.contains(link) && page.contains("Mine 3"), "{page}");
 }
 
 #[tokio::test]
-async fn a_group_counts_and_leads_to_the_requests_that_its_reader_can_decide_together() {
+async fn group_links_to_the_requests_that_its_reader_can_decide() {
     let caller = caller();
     let alice = serde_json::json!("alice@example.com");
     let mut all: Vec<_> = (1..=5).map(|number| of_run(&format!("invoice-{number}"), &caller.me.user, &alice)).collect();
@@ -211,40 +211,40 @@ async fn a_group_counts_and_leads_to_the_requests_that_its_reader_can_decide_tog
         let approve = signoff_api::Decision::new(signoff_api::Verdict::Approve);
         decided.spec.decisions.insert(caller.me.user.clone(), approve);
     }
-    let mine = asked_for(&caller, &Feed::sample(caller.me.clone(), &all, &[]), "tab=mine");
+    let mine = render_query(&caller, &Feed::sample(caller.me.clone(), &all, &[]), "tab=mine");
     assert!(mine.contains("… 4 more of invoice/review"), "{mine}");
     assert!(mine.contains("<a href=\"/together?like=finance/invoice-3-review\">Decide 3 together</a>"), "{mine}");
     all.truncate(4);
     all.iter_mut().for_each(|one| one.spec.decisions.clear());
     all.push(of_run("other-run", &caller.me.user, &alice));
-    let filtered = asked_for(&caller, &Feed::sample(caller.me.clone(), &all, &[]), "run=invoice");
+    let filtered = render_query(&caller, &Feed::sample(caller.me.clone(), &all, &[]), "run=invoice");
     let names = (1..=4).map(|number| format!("a=finance/invoice-{number}-review")).collect::<Vec<_>>().join("&#38;");
     assert!(filtered.contains(&format!("<a href=\"/together?{names}\">Decide 4 together</a>")), "{filtered}");
 }
 
 #[tokio::test]
-async fn requests_of_equal_gates_are_folded_and_lead_to_the_page_that_decides_them_together() {
+async fn requests_of_equal_gates_are_folded_with_a_link_to_decide_them() {
     let caller = caller();
     let alice = serde_json::json!("alice@example.com");
     let all: Vec<_> = (501..=540).map(|number| of_run(&format!("invoice-{number}"), "dana", &alice)).collect();
-    let few = asked_for(&caller, &Feed::sample(caller.me.clone(), &all[..24], &[]), "");
+    let few = render_query(&caller, &Feed::sample(caller.me.clone(), &all[..24], &[]), "");
     assert!(few.contains("… 23 more of invoice/review") && few.contains(">Decide 24 together</a>"), "{few}");
     assert!(few.contains("href=\"/together?like=finance/invoice-501-review\""), "{few}");
     assert_eq!(few.matches("class=\"request ").count(), 24, "all of them are there: {few}");
     let feed = Feed::sample(caller.me.clone(), &all, &[]);
-    let many = asked_for(&caller, &feed, "");
+    let many = render_query(&caller, &feed, "");
     assert!(many.contains(">Decide 32 of 40 together</a>") && many.contains(">All 40 of invoice/review</a>"), "{many}");
-    assert_eq!(like(&feed, "finance", "invoice-510-review").len(), 32);
-    assert_eq!(like(&feed, "finance", "absent"), [("finance".to_owned(), "absent".to_owned())]);
+    assert_eq!(with_equal_gate(&feed, "finance", "invoice-510-review").len(), 32);
+    assert_eq!(with_equal_gate(&feed, "finance", "absent"), [("finance".to_owned(), "absent".to_owned())]);
 }
 
 #[tokio::test]
-async fn a_row_of_a_call_has_its_arguments_and_that_of_a_question_the_question() {
+async fn row_has_the_arguments_of_a_call_or_the_question_of_an_agent() {
     let caller = caller();
     let shown = |mut approval: Approval| {
         let at = now().after(Duration::from_secs(7 * 3600 + 3599));
         (approval.spec.request.deadline, approval.spec.request.closes_at) = (at, Some(at));
-        rendered(&caller, &Feed::sample(caller.me.clone(), &[approval], &[]))
+        render(&caller, &Feed::sample(caller.me.clone(), &[approval], &[]))
     };
     let call = shown(sample::call());
     assert!(

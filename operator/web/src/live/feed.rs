@@ -40,7 +40,7 @@ pub struct Feed {
     ended: watch::Sender<Option<Ended>>,
     opened: Instant,
     used: Mutex<Instant>,
-    /// The namespaces that the reader asked for, with those that they may not list.
+    /// The namespaces that the reader asked for, with those that the reader may not list.
     asked: Vec<String>,
     /// The namespaces that are followed, or `None` for all.
     pub namespaces: Option<Vec<String>>,
@@ -57,16 +57,16 @@ struct Held {
 /// An Approval that this version cannot read.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Unreadable {
-    /// The namespace.
+    /// The namespace of the Approval, as text for a page.
     pub namespace: String,
-    /// The name.
+    /// The name of the Approval, as text for a page.
     pub name: String,
 }
 
 /// The reason why a feed has ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// Its time has passed, and a new feed is opened.
+    /// The time of the feed has passed. The next request opens a new feed.
     Over,
     /// The watch broke.
     Broken(String),
@@ -151,8 +151,10 @@ impl Feed {
         self.version.borrow().is_some()
     }
 
-    /// Waits for the list, and returns whether it is complete. If it is not, the feed has ended before, and the caller
-    /// opens a new one.
+    /// Waits until the list is complete. Returns `false` if the feed ended before; then the caller opens a new feed.
+    ///
+    /// # Errors
+    /// The watch broke, or the list is not complete in time.
     pub(super) async fn complete(&self) -> Result<bool, PageError> {
         let (mut version, mut ended) = (self.version.subscribe(), self.ended.subscribe());
         let listed = async {
@@ -176,7 +178,7 @@ impl Feed {
     }
 
     /// Keeps the task that fills the feed. The task ends with the feed, and at once if the feed has ended already.
-    pub(super) fn runs(&self, task: AbortHandle) {
+    pub(super) fn set_task(&self, task: AbortHandle) {
         *lock(&self.task) = Some(task);
         if self.has_ended() {
             self.stop();
@@ -202,11 +204,11 @@ impl Feed {
 
     /// Adds or replaces a row, and returns whether a reader sees a difference.
     pub(super) fn put(&self, shared: &SharedRows, approval: &Approval) -> bool {
-        let one = Waiting::of(approval, interned(shared, Row::of(approval)), &self.me);
+        let waiting = Waiting::of(approval, intern(shared, Row::of(approval)), &self.me);
         let mut held = lock(&self.held);
-        let was_unreadable = held.unreadable.remove(&one.row.uid).is_some();
-        let before = held.rows.insert(one.row.uid.clone(), one.clone());
-        was_unreadable || before.is_none_or(|before| before.standing != one.standing || *before.row != *one.row)
+        let was_unreadable = held.unreadable.remove(&waiting.row.uid).is_some();
+        let before = held.rows.insert(waiting.row.uid.clone(), waiting.clone());
+        was_unreadable || before.is_none_or(|before| before.standing != waiting.standing || *before.row != *waiting.row)
     }
 
     /// Replaces a row by the name of an object that cannot be read, and returns whether a reader sees a difference.
@@ -229,7 +231,8 @@ impl Feed {
         held.rows.remove(uid).is_some() || was_unreadable
     }
 
-    pub(crate) fn changed(&self) {
+    /// Counts a change, which wakes the streams of the readers. The first change says that the list is complete.
+    pub(crate) fn notify_readers(&self) {
         self.version.send_modify(|version| *version = Some(version.unwrap_or(0) + 1));
     }
 }
@@ -245,13 +248,13 @@ impl Feed {
         for meta in unreadable {
             feed.put_unreadable(meta);
         }
-        feed.changed();
+        feed.notify_readers();
         feed
     }
 }
 
-/// Returns the shared row of a version of an object.
-fn interned(shared: &SharedRows, row: Row) -> Arc<Row> {
+/// Returns the shared row of a version of an object. Rows that no feed has are dropped from time to time.
+fn intern(shared: &SharedRows, row: Row) -> Arc<Row> {
     let key = (row.uid.clone(), row.version.clone());
     let mut all = lock(shared);
     if let Some(known) = all.get(&key).and_then(Weak::upgrade).filter(|known| **known == row) {

@@ -56,11 +56,11 @@ impl Feeds {
         Self { most, open: Mutex::new(open), rows: Arc::default(), streams: Streams::new(most.saturating_mul(OWN)) }
     }
 
-    /// Returns the feed of a caller with a complete list. Opens one if there is none.
+    /// Returns the feed of a caller with a complete list. Opens a feed if the caller has none for the namespaces.
     ///
     /// # Errors
     /// Too many feeds; and as every request.
-    pub async fn of(&self, caller: &Caller, namespaces: &[String]) -> Result<Arc<Feed>, PageError> {
+    pub async fn complete_feed(&self, caller: &Caller, namespaces: &[String]) -> Result<Arc<Feed>, PageError> {
         let asked = distinct(namespaces);
         for _ in 0..TRIES {
             let known = lock(&self.open).feeds.get(&caller.token).filter(|feed| feed.serves(&asked)).cloned();
@@ -80,7 +80,7 @@ impl Feeds {
 
     /// Returns the complete feed of a caller, if one is open. Sends no request.
     #[must_use]
-    pub fn known(&self, caller: &Caller) -> Option<Arc<Feed>> {
+    pub fn find_complete(&self, caller: &Caller) -> Option<Arc<Feed>> {
         let feed = lock(&self.open).feeds.get(&caller.token).cloned()?;
         (feed.is_complete() && !feed.has_ended()).then_some(feed)
     }
@@ -93,7 +93,7 @@ impl Feeds {
         self.streams.place(caller)
     }
 
-    /// Ends the feed of a token. Requests that arrived before open no new one.
+    /// Ends the feed of a token at sign-out. Requests that arrived before the sign-out open no new feed.
     pub fn end(&self, token: &TokenId) {
         let mut open = lock(&self.open);
         open.signed_out.put(token.clone(), Instant::now());
@@ -145,9 +145,9 @@ impl Feeds {
             return Ok(Arc::clone(other));
         }
         open.end(&caller.token);
-        open.make_room(&caller.me.user, self.most)?;
+        open.end_surplus(&caller.me.user, self.most)?;
         let feed = Arc::new(Feed::new(caller.me.clone(), asked.to_vec(), scope));
-        feed.runs(start(Arc::clone(&feed)));
+        feed.set_task(start(Arc::clone(&feed)));
         open.feeds.insert(caller.token.clone(), Arc::clone(&feed));
         Ok(feed)
     }
@@ -162,7 +162,7 @@ impl Open {
 
     /// Ends the oldest feed of a person who has too many. If there are too many feeds in total, ends one without a
     /// reader.
-    fn make_room(&mut self, user: &str, most: usize) -> Result<(), PageError> {
+    fn end_surplus(&mut self, user: &str, most: usize) -> Result<(), PageError> {
         let own = || self.feeds.iter().filter(|(_, feed)| feed.me.user == user);
         if own().count() >= OWN
             && let Some(oldest) = own().min_by_key(|(_, feed)| feed.opened()).map(|(token, _)| token.clone())

@@ -98,24 +98,24 @@ fn names(names: &[&str]) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_refused_namespace_does_not_make_each_request_open_a_feed() {
+async fn feed_is_reused_although_a_namespace_is_forbidden() {
     let (server, feeds) = (Server::new(false), Feeds::new(10));
     let caller = server.caller("t", "alice");
-    let first = feeds.of(&caller, &names(&["a", "secret", "a"])).await.unwrap();
+    let first = feeds.complete_feed(&caller, &names(&["a", "secret", "a"])).await.unwrap();
     assert_eq!(first.namespaces, Some(names(&["a"])));
-    let second = feeds.of(&caller, &names(&["a", "secret"])).await.unwrap();
+    let second = feeds.complete_feed(&caller, &names(&["a", "secret"])).await.unwrap();
     assert!(Arc::ptr_eq(&first, &second));
-    let third = feeds.of(&caller, &names(&["a", "b"])).await.unwrap();
+    let third = feeds.complete_feed(&caller, &names(&["a", "b"])).await.unwrap();
     assert!(!Arc::ptr_eq(&first, &third) && first.has_ended(), "other namespaces are another feed");
     assert_eq!(feeds.count(), 1);
 }
 
 #[tokio::test]
-async fn who_sees_all_namespaces_needs_no_other_feed_for_some() {
+async fn feed_of_all_namespaces_serves_each_namespace() {
     let (server, feeds) = (Server::new(true), Feeds::new(10));
     let caller = server.caller("t", "alice");
-    let first = feeds.of(&caller, &names(&["a"])).await.unwrap();
-    assert!(Arc::ptr_eq(&first, &feeds.of(&caller, &names(&["b"])).await.unwrap()));
+    let first = feeds.complete_feed(&caller, &names(&["a"])).await.unwrap();
+    assert!(Arc::ptr_eq(&first, &feeds.complete_feed(&caller, &names(&["b"])).await.unwrap()));
 }
 
 #[tokio::test]
@@ -127,7 +127,7 @@ async fn two_requests_at_once_share_one_feed() {
         tokio::task::yield_now().await;
         server.gate.add_permits(100);
     };
-    let (first, second, ()) = tokio::join!(feeds.of(&caller, &asked), feeds.of(&caller, &asked), open);
+    let (first, second, ()) = tokio::join!(feeds.complete_feed(&caller, &asked), feeds.complete_feed(&caller, &asked), open);
     let (first, second) = (first.unwrap(), second.unwrap());
     assert!(Arc::ptr_eq(&first, &second) && !first.has_ended());
     // Both requests asked for the scope before either had a feed.
@@ -144,23 +144,23 @@ async fn two_requests_at_once_share_one_feed() {
 }
 
 #[tokio::test]
-async fn a_feed_that_is_over_before_its_list_is_complete_is_opened_again() {
+async fn feed_is_opened_again_if_it_ends_before_its_list_is_complete() {
     let (server, feeds) = (Server::new(true), Feeds::new(10));
     let caller = server.caller("t", "alice");
     // Each expired list begins a second time, which ends its feed.
     server.expires.store(2, Ordering::SeqCst);
-    assert!(!feeds.of(&caller, &[]).await.unwrap().has_ended());
+    assert!(!feeds.complete_feed(&caller, &[]).await.unwrap().has_ended());
     feeds.end(&caller.token);
     server.expires.store(usize::MAX, Ordering::SeqCst);
     let caller = server.caller("t", "alice");
-    let refused = feeds.of(&caller, &[]).await;
+    let refused = feeds.complete_feed(&caller, &[]).await;
     assert!(matches!(refused, Err(PageError::Away(why)) if why.contains("begin anew 3 times")));
 }
 
 #[tokio::test]
-async fn a_feed_that_ends_when_its_list_is_complete_can_be_shown() {
+async fn complete_feed_can_be_shown_after_its_end() {
     let feed = Feed::new(sample::me("alice", &[]), Vec::new(), None);
-    feed.changed();
+    feed.notify_readers();
     feed.end(Ended::Over);
     assert_eq!(feed.complete().await, Ok(true));
     let feed = Feed::new(sample::me("alice", &[]), Vec::new(), None);
@@ -173,7 +173,7 @@ async fn a_feed_that_ends_when_its_list_is_complete_can_be_shown() {
 }
 
 #[test]
-fn a_token_in_its_leeway_has_a_feed_of_half_a_minute() {
+fn feed_lives_at_least_half_a_minute_and_at_most_ten() {
     let at = now();
     assert_eq!(life(at, at.after(Duration::from_secs(20))), Duration::from_secs(30));
     assert_eq!(life(at.after(Duration::from_secs(90)), at), Duration::from_secs(90));
@@ -181,12 +181,12 @@ fn a_token_in_its_leeway_has_a_feed_of_half_a_minute() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_person_has_a_few_feeds_and_the_oldest_goes() {
+async fn oldest_feed_of_a_user_ends_if_the_user_has_too_many() {
     let (server, feeds) = (Server::new(true), Feeds::new(20));
-    let other = feeds.of(&server.caller("b", "bob"), &[]).await.unwrap();
+    let other = feeds.complete_feed(&server.caller("b", "bob"), &[]).await.unwrap();
     let mut own = Vec::new();
     for at in 0..=OWN {
-        own.push(feeds.of(&server.caller(&format!("a{at}"), "alice"), &[]).await.unwrap());
+        own.push(feeds.complete_feed(&server.caller(&format!("a{at}"), "alice"), &[]).await.unwrap());
         tokio::time::advance(Duration::from_millis(10)).await;
     }
     let ended: Vec<_> = own.iter().map(|feed| feed.has_ended()).collect();
@@ -196,27 +196,27 @@ async fn one_person_has_a_few_feeds_and_the_oldest_goes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn where_there_are_too_many_one_that_nobody_reads_goes_first() {
+async fn feed_without_a_reader_ends_first_if_there_are_too_many() {
     let (server, feeds) = (Server::new(true), Feeds::new(3));
     let mut all = Vec::new();
     for user in ["a", "b", "c"] {
-        all.push(feeds.of(&server.caller(user, user), &[]).await.unwrap());
+        all.push(feeds.complete_feed(&server.caller(user, user), &[]).await.unwrap());
         tokio::time::advance(Duration::from_millis(10)).await;
     }
     let read = all[0].changes();
-    feeds.of(&server.caller("b", "b"), &[]).await.unwrap();
-    let fourth = feeds.of(&server.caller("d", "d"), &[]).await.unwrap();
+    feeds.complete_feed(&server.caller("b", "b"), &[]).await.unwrap();
+    let fourth = feeds.complete_feed(&server.caller("d", "d"), &[]).await.unwrap();
     let ended: Vec<_> = all.iter().map(|feed| feed.has_ended()).collect();
     assert_eq!(ended, [false, false, true], "a is read, and b was used after c");
     let more = (all[1].changes(), fourth.changes());
-    let refused = feeds.of(&server.caller("e", "e"), &[]).await;
+    let refused = feeds.complete_feed(&server.caller("e", "e"), &[]).await;
     assert!(matches!(refused, Err(PageError::TooMany(why)) if why.contains("--max-live")));
     assert_eq!(feeds.count(), 3);
     drop((read, more));
 }
 
 #[tokio::test]
-async fn a_request_from_before_the_sign_out_opens_nothing() {
+async fn request_from_before_a_sign_out_opens_no_feed() {
     let (mut server, feeds) = (Server::new(true), Feeds::new(10));
     server.gate = Arc::new(Semaphore::new(0));
     let caller = server.caller("t", "alice");
@@ -225,30 +225,30 @@ async fn a_request_from_before_the_sign_out_opens_nothing() {
         feeds.end(&caller.token);
         server.gate.add_permits(100);
     };
-    let (opened, ()) = tokio::join!(feeds.of(&caller, &[]), out);
+    let (opened, ()) = tokio::join!(feeds.complete_feed(&caller, &[]), out);
     assert!(matches!(opened, Err(PageError::SignIn)));
-    assert!(matches!(feeds.of(&caller, &[]).await, Err(PageError::SignIn)), "nor later");
+    assert!(matches!(feeds.complete_feed(&caller, &[]).await, Err(PageError::SignIn)), "nor later");
     assert_eq!((feeds.count(), server.watches.load(Ordering::SeqCst)), (0, 0));
     let again = server.caller("t", "alice");
-    assert!(feeds.of(&again, &[]).await.is_ok(), "the same token can sign in again");
+    assert!(feeds.complete_feed(&again, &[]).await.is_ok(), "the same token can sign in again");
 }
 
 #[tokio::test]
-async fn a_feed_that_ended_before_its_task_was_kept_stops_it() {
+async fn ended_feed_stops_a_task_that_is_set_later() {
     let feed = Feed::new(sample::me("alice", &[]), Vec::new(), None);
     feed.end(Ended::Over);
     let task = tokio::spawn(std::future::pending::<()>());
-    feed.runs(task.abort_handle());
+    feed.set_task(task.abort_handle());
     assert!(task.await.unwrap_err().is_cancelled());
 }
 
 #[tokio::test]
-async fn a_page_that_ends_opens_no_more_feeds() {
+async fn page_that_ends_opens_no_feed() {
     let (server, feeds) = (Server::new(true), Feeds::new(10));
     let caller = server.caller("t", "alice");
-    let feed = feeds.of(&caller, &[]).await.unwrap();
+    let feed = feeds.complete_feed(&caller, &[]).await.unwrap();
     feeds.end_all();
     assert!(feed.has_ended());
-    assert!(matches!(feeds.of(&caller, &[]).await, Err(PageError::Away(_))));
+    assert!(matches!(feeds.complete_feed(&caller, &[]).await, Err(PageError::Away(_))));
     assert_eq!(feeds.count(), 0);
 }

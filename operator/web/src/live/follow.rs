@@ -1,6 +1,7 @@
 //! The task that fills a feed from the watches of its namespaces.
 //!
-//! **Invariant:** the list is complete only after that of each namespace. After a gap in a watch the feed ends.
+//! **Invariant:** the list of a feed is complete only after the list of each namespace. After a gap in a watch the feed
+//! ends.
 
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
@@ -28,28 +29,28 @@ const QUEUE: usize = 64;
 /// Follows the open Approvals until the feed ends. `left`: the life of the feed.
 pub(super) async fn follow(client: Client, feed: Arc<Feed>, shared: Arc<SharedRows>, left: Duration) {
     let places = places(feed.namespaces.as_deref());
-    let over = Instant::now() + left;
+    let deadline = Instant::now() + left;
     let mut lists = Lists::new(places.len());
     if lists.are_complete() {
-        feed.changed();
+        feed.notify_readers();
     }
     let has_lists = !places.is_empty();
     // Dropping the set ends the watches with this task.
     let mut watches = JoinSet::new();
     let all = places.into_iter().enumerate().map(|(list, place)| {
-        let (to, mut from) = mpsc::channel(QUEUE);
+        let (sender, mut receiver) = mpsc::channel(QUEUE);
         let selected = Some(still_open());
-        watches.spawn(follow_selected::<Approval>(client.clone(), place, selected, to, RequestMetrics::default()));
+        watches.spawn(follow_selected::<Approval>(client.clone(), place, selected, sender, RequestMetrics::default()));
         // The end of a watch is an event too, because the feed ends with each of its watches.
-        poll_fn(move |context| from.poll_recv(context).map(|event| Some((list, event))))
+        poll_fn(move |context| receiver.poll_recv(context).map(|event| Some((list, event))))
     });
     let mut events = select_all(all);
     let why = loop {
         let idle = feed.used() + IDLE;
         let event = tokio::select! {
             event = events.next(), if has_lists => event,
-            () = tokio::time::sleep_until(over.min(idle)) => {
-                if Instant::now() >= over {
+            () = tokio::time::sleep_until(deadline.min(idle)) => {
+                if Instant::now() >= deadline {
                     break Ended::Over;
                 }
                 if feed.has_reader() {
@@ -61,10 +62,10 @@ pub(super) async fn follow(client: Client, feed: Arc<Feed>, shared: Arc<SharedRo
             }
         };
         let Some((list, Some(event))) = event else { break Ended::Over };
-        match take(&feed, &shared, &mut lists, list, event) {
-            Then::Nothing => {}
-            Then::Changed => feed.changed(),
-            Then::End(why) => break why,
+        match apply(&feed, &shared, &mut lists, list, event) {
+            Consequence::Nothing => {}
+            Consequence::Changed => feed.notify_readers(),
+            Consequence::End(why) => break why,
         }
     };
     feed.end(why);
@@ -72,7 +73,7 @@ pub(super) async fn follow(client: Client, feed: Arc<Feed>, shared: Arc<SharedRo
 
 /// The consequence of an event for the feed.
 #[derive(Debug, PartialEq, Eq)]
-enum Then {
+enum Consequence {
     Nothing,
     Changed,
     End(Ended),
@@ -94,32 +95,33 @@ impl Lists {
         self.done.len() == self.most
     }
 
-    /// Returns the consequence of a change. Changes before all lists are complete have none, because the complete list
-    /// is a change itself.
-    fn told(&self, is_different: bool) -> Then {
-        if is_different && self.are_complete() { Then::Changed } else { Then::Nothing }
+    /// Returns the consequence of a change. A change before all lists are complete has no consequence, because the
+    /// complete list is a change itself.
+    fn consequence_of(&self, is_different: bool) -> Consequence {
+        if is_different && self.are_complete() { Consequence::Changed } else { Consequence::Nothing }
     }
 }
 
-fn take(feed: &Feed, shared: &SharedRows, lists: &mut Lists, list: usize, event: WatchEvent<Approval>) -> Then {
+/// Applies an event of the watch with the number `list`.
+fn apply(feed: &Feed, shared: &SharedRows, lists: &mut Lists, list: usize, event: WatchEvent<Approval>) -> Consequence {
     match event {
         // After a second list events may have been missed, so the feed ends and a new one is opened.
-        WatchEvent::Listing if !lists.begun.insert(list) => Then::End(Ended::Over),
-        WatchEvent::Listing => Then::Nothing,
+        WatchEvent::Listing if !lists.begun.insert(list) => Consequence::End(Ended::Over),
+        WatchEvent::Listing => Consequence::Nothing,
         WatchEvent::ListDone(_) => {
             let is_new = lists.done.insert(list);
-            lists.told(is_new)
+            lists.consequence_of(is_new)
         }
-        WatchEvent::Listed(approval) | WatchEvent::Applied(approval) => lists.told(feed.put(shared, &approval)),
+        WatchEvent::Listed(approval) | WatchEvent::Applied(approval) => lists.consequence_of(feed.put(shared, &approval)),
         WatchEvent::Unreadable { meta, why, .. } => {
             let is_different = feed.put_unreadable(&meta);
             if is_different {
                 tracing::warn!(namespace = meta.namespace, approval = meta.name, %why, "an Approval cannot be read");
             }
-            lists.told(is_different)
+            lists.consequence_of(is_different)
         }
-        WatchEvent::Deleted(meta) => lists.told(feed.remove(&meta)),
-        WatchEvent::Broken { why, .. } => Then::End(Ended::Broken(why)),
+        WatchEvent::Deleted(meta) => lists.consequence_of(feed.remove(&meta)),
+        WatchEvent::Broken { why, .. } => Consequence::End(Ended::Broken(why)),
     }
 }
 

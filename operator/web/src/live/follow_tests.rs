@@ -37,54 +37,54 @@ fn done() -> WatchEvent<Approval> {
 }
 
 #[test]
-fn the_list_is_complete_when_that_of_each_namespace_is() {
+fn list_is_complete_after_the_list_of_each_namespace() {
     let (feed, shared, mut lists) = (feed(), SharedRows::default(), Lists::new(2));
-    let mut take = |list, event| take(&feed, &shared, &mut lists, list, event);
-    assert_eq!(take(0, WatchEvent::Listing), Then::Nothing);
-    assert_eq!(take(1, WatchEvent::Listing), Then::Nothing);
-    assert_eq!(take(0, WatchEvent::Listed(approval("a", "1"))), Then::Nothing);
-    assert_eq!(take(0, done()), Then::Nothing);
-    assert_eq!(take(0, done()), Then::Nothing, "the same list does not stand for the other");
-    assert_eq!(take(0, WatchEvent::Applied(approval("a", "2"))), Then::Nothing, "the other list is still to come");
-    assert_eq!(take(1, done()), Then::Changed);
-    assert_eq!(take(0, WatchEvent::Applied(approval("a", "3"))), Then::Changed);
-    assert_eq!(take(0, WatchEvent::Applied(approval("a", "3"))), Then::Nothing, "nothing is different");
-    assert_eq!(take(0, WatchEvent::Deleted(meta("a"))), Then::Changed);
-    assert_eq!(take(0, WatchEvent::Deleted(meta("a"))), Then::Nothing);
+    let mut apply = |list, event| apply(&feed, &shared, &mut lists, list, event);
+    assert_eq!(apply(0, WatchEvent::Listing), Consequence::Nothing);
+    assert_eq!(apply(1, WatchEvent::Listing), Consequence::Nothing);
+    assert_eq!(apply(0, WatchEvent::Listed(approval("a", "1"))), Consequence::Nothing);
+    assert_eq!(apply(0, done()), Consequence::Nothing);
+    assert_eq!(apply(0, done()), Consequence::Nothing, "the same list does not stand for the other");
+    assert_eq!(apply(0, WatchEvent::Applied(approval("a", "2"))), Consequence::Nothing, "the other list is still to come");
+    assert_eq!(apply(1, done()), Consequence::Changed);
+    assert_eq!(apply(0, WatchEvent::Applied(approval("a", "3"))), Consequence::Changed);
+    assert_eq!(apply(0, WatchEvent::Applied(approval("a", "3"))), Consequence::Nothing, "nothing is different");
+    assert_eq!(apply(0, WatchEvent::Deleted(meta("a"))), Consequence::Changed);
+    assert_eq!(apply(0, WatchEvent::Deleted(meta("a"))), Consequence::Nothing);
 }
 
 #[test]
 fn a_second_list_of_one_namespace_ends_the_feed() {
     let (feed, shared, mut lists) = (feed(), SharedRows::default(), Lists::new(2));
-    let mut take = |list, event| take(&feed, &shared, &mut lists, list, event);
-    take(0, WatchEvent::Listing);
-    take(1, WatchEvent::Listing);
-    take(0, done());
-    assert_eq!(take(0, WatchEvent::Listing), Then::End(Ended::Over));
+    let mut apply = |list, event| apply(&feed, &shared, &mut lists, list, event);
+    apply(0, WatchEvent::Listing);
+    apply(1, WatchEvent::Listing);
+    apply(0, done());
+    assert_eq!(apply(0, WatchEvent::Listing), Consequence::End(Ended::Over));
 }
 
 #[test]
-fn what_cannot_be_read_is_named_and_its_former_row_is_gone() {
+fn unreadable_approval_is_named_and_its_row_is_removed() {
     let (feed, shared, mut lists) = (feed(), SharedRows::default(), Lists::new(1));
-    let mut take = |event| take(&feed, &shared, &mut lists, 0, event);
-    take(WatchEvent::Listing);
-    take(WatchEvent::Listed(approval("a", "1")));
-    take(done());
+    let mut apply = |event| apply(&feed, &shared, &mut lists, 0, event);
+    apply(WatchEvent::Listing);
+    apply(WatchEvent::Listed(approval("a", "1")));
+    apply(done());
     assert_eq!(feed.rows().len(), 1);
-    assert_eq!(take(unreadable("a")), Then::Changed);
+    assert_eq!(apply(unreadable("a")), Consequence::Changed);
     assert!(feed.rows().is_empty(), "what it was before is not shown");
     let names = |feed: &Feed| feed.unreadable().into_iter().map(|one| one.name).collect::<Vec<_>>();
     assert_eq!(names(&feed), ["name-a"]);
-    assert_eq!(take(unreadable("a")), Then::Nothing);
-    assert_eq!(take(WatchEvent::Applied(approval("a", "2"))), Then::Changed);
+    assert_eq!(apply(unreadable("a")), Consequence::Nothing);
+    assert_eq!(apply(WatchEvent::Applied(approval("a", "2"))), Consequence::Changed);
     assert!(feed.unreadable().is_empty() && feed.rows().len() == 1, "it can be read again");
-    take(unreadable("b"));
-    assert_eq!(take(WatchEvent::Deleted(meta("b"))), Then::Changed);
+    apply(unreadable("b"));
+    assert_eq!(apply(WatchEvent::Deleted(meta("b"))), Consequence::Changed);
     assert!(feed.unreadable().is_empty());
 }
 
 #[test]
-fn the_names_of_what_cannot_be_read_are_bounded() {
+fn names_of_unreadable_approvals_are_bounded() {
     let feed = feed();
     for at in 0..UNREADABLE + 10 {
         feed.put_unreadable(&meta(&at.to_string()));

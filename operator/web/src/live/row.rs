@@ -12,26 +12,26 @@ use signoff_review::{action, alike, brief, quorum::subjects, request::consequenc
 use crate::session::Me;
 
 /// The longest prompt in a line of the inbox, in characters.
-const PROMPT: usize = 240;
+const LONGEST_PROMPT: usize = 240;
 /// The longest tool and target in a line of the inbox, in characters.
-const CALL: usize = 200;
+const LONGEST_CALL: usize = 200;
 /// The longest list of approvers, in characters.
-const ASKS: usize = 200;
+const LONGEST_APPROVERS: usize = 200;
 /// The longest arguments in a line of the inbox, in characters.
-const ARGUMENTS: usize = 160;
+const LONGEST_ARGUMENTS: usize = 160;
 
 /// The facts of an Approval, which are the same for all readers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row {
-    /// The uid.
+    /// The uid of the Approval.
     pub uid: String,
-    /// The version of the object.
+    /// The resource version of the Approval.
     pub version: String,
-    /// The namespace.
+    /// The namespace of the Approval.
     pub namespace: String,
-    /// The name.
+    /// The name of the Approval.
     pub name: String,
-    /// The Workflow.
+    /// The name of the run's Workflow.
     pub workflow: String,
     /// The path of the gate.
     pub gate: String,
@@ -65,15 +65,15 @@ pub struct Row {
     pub closes_at: Option<Moment>,
     /// The effect of the next timeout. Completes the sentence “then …”.
     pub then: String,
-    /// The recorded approvals.
+    /// The number of counted approvals.
     pub have: i32,
-    /// The needed approvals.
+    /// The number of approvals that the gate needs.
     pub needed: i32,
-    /// Whether the gate needs more than this number: further quorums, or people of certain groups.
+    /// Whether the gate needs more than this number of approvals: further quorums, or people of certain groups.
     pub needs_more: bool,
-    /// Whether its phase says that the deadline has passed.
+    /// Whether the phase of the Approval says that the deadline has passed.
     pub is_overdue: bool,
-    /// Whether it asks again after an earlier request was superseded.
+    /// Whether the request asks again after an earlier one was superseded.
     pub asks_again: bool,
 }
 
@@ -84,29 +84,30 @@ pub enum Standing {
     Asked,
     /// The reader has decided, and others are still needed.
     Decided(Verdict),
-    /// Others decide it.
+    /// Only other people can decide the Approval.
     Other,
 }
 
 /// A row as one reader sees it.
 #[derive(Clone, Debug)]
 pub struct Waiting {
-    /// The facts.
+    /// The facts of the Approval, which all readers share.
     pub row: Arc<Row>,
-    /// The part of the reader.
+    /// The part of the reader, such as that the Approval waits for them.
     pub standing: Standing,
     /// Whether the reader requested the run.
     pub is_mine: bool,
 }
 
-fn shown(text: &str, most: usize) -> String {
+/// Returns a text as a part of a line: without line ends and tabs, at most `most` characters.
+fn line_text(text: &str, most: usize) -> String {
     display(text, most).replace(['\n', '\t'], " ").trim().to_owned()
 }
 
-/// Returns the name of a person as rows have it.
+/// Returns the name of a person as text for a row, at most 253 characters.
 #[must_use]
-pub fn shown_name(user: &str) -> String {
-    shown(user, 253)
+pub fn name_text(user: &str) -> String {
+    line_text(user, 253)
 }
 
 impl Row {
@@ -125,21 +126,21 @@ impl Row {
             namespace: meta.namespace.clone().unwrap_or_default(),
             name: meta.name.clone().unwrap_or_default(),
             workflow: request.workflow.name.clone(),
-            gate: shown(&request.gate.path, 512),
+            gate: line_text(&request.gate.path, 512),
             call: request.action.as_ref().map(|action| match action::line(request) {
-                Some(line) => shown(&line, CALL),
-                None => format!("Question of {}", shown(&action.agent, 63)),
+                Some(line) => line_text(&line, LONGEST_CALL),
+                None => format!("Question of {}", line_text(&action.agent, 63)),
             }),
             tool: action::call(request).map(|call| one_line(&call.tool, MAX_TOOL_NAME)),
-            arguments: brief::arguments(request, ARGUMENTS),
-            asks: asks(request),
+            arguments: brief::arguments(request, LONGEST_ARGUMENTS),
+            asks: first_question(request),
             turn: request.turn(),
             type_: request.gate.type_,
-            prompt: shown(action::authors_words(request), PROMPT),
+            prompt: line_text(action::authors_words(request), LONGEST_PROMPT),
             policies: request.required_by.iter().map(|by| one_line(&by.source, 320)).collect(),
             alike: alike::key(approval),
-            requested_by: shown_name(request.requested_for.as_ref().unwrap_or(&request.requested_by)),
-            asked: shown(&subjects(approval.approvers()), ASKS),
+            requested_by: name_text(request.requested_for.as_ref().unwrap_or(&request.requested_by)),
+            asked: line_text(&subjects(approval.approvers()), LONGEST_APPROVERS),
             since,
             deadline,
             closes_at: approval.closes_at(),
@@ -172,9 +173,9 @@ impl Row {
 }
 
 /// Returns the first question of an agent.
-fn asks(request: &ApprovalRequest) -> Option<String> {
+fn first_question(request: &ApprovalRequest) -> Option<String> {
     let first = request.form.as_ref().filter(|_| action::is_question(request))?.questions.first()?;
-    first.question.as_ref().map(|text| one_line(text, PROMPT))
+    first.question.as_ref().map(|text| one_line(text, LONGEST_PROMPT))
 }
 
 impl Waiting {

@@ -19,7 +19,7 @@ use crate::{
 /// The most streams of one token.
 const OWN: usize = 8;
 
-/// All streams by token. Each holds a receiver of its token, and the receivers are counted.
+/// All streams by token. Each stream holds a receiver of its token, so the receivers are the number of streams.
 pub struct Streams {
     most: usize,
     open: Mutex<HashMap<TokenId, watch::Sender<()>>>,
@@ -43,10 +43,10 @@ impl Streams {
     /// # Errors
     /// There are too many streams.
     pub fn place(&self, caller: &Caller) -> Result<Place, PageError> {
-        self.of(&caller.token, Instant::now() + life(caller.ends, now()))
+        self.take_place(&caller.token, Instant::now() + life(caller.ends, now()))
     }
 
-    fn of(&self, token: &TokenId, over: Instant) -> Result<Place, PageError> {
+    fn take_place(&self, token: &TokenId, over: Instant) -> Result<Place, PageError> {
         // No code panics while it holds the lock, so the lock is not poisoned.
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         open.retain(|_, own| own.receiver_count() > 0);
@@ -80,8 +80,8 @@ impl Streams {
 }
 
 impl Place {
-    /// Waits until the stream must end.
-    pub async fn over(&mut self) {
+    /// Waits until the stream must end: at sign-out, or when its time is over.
+    pub async fn wait_for_end(&mut self) {
         tokio::select! {
             // Nothing is ever sent: this returns when the sender is dropped at sign-out.
             _ = self.signed_in.changed() => {}
@@ -107,27 +107,27 @@ mod tests {
     async fn streams_are_bounded_for_a_token_and_in_all() {
         let streams = Streams::new(10);
         let later = Instant::now() + Duration::from_secs(60);
-        let mut own: Vec<_> = (0..OWN).map(|_| streams.of(&token("a"), later).unwrap()).collect();
-        assert!(matches!(streams.of(&token("a"), later), Err(PageError::TooMany(why)) if why.contains("this session")));
-        let others = [streams.of(&token("b"), later).unwrap(), streams.of(&token("b"), later).unwrap()];
-        assert!(matches!(streams.of(&token("c"), later), Err(PageError::TooMany(why)) if why.contains("--max-live")));
+        let mut own: Vec<_> = (0..OWN).map(|_| streams.take_place(&token("a"), later).unwrap()).collect();
+        assert!(matches!(streams.take_place(&token("a"), later), Err(PageError::TooMany(why)) if why.contains("this session")));
+        let others = [streams.take_place(&token("b"), later).unwrap(), streams.take_place(&token("b"), later).unwrap()];
+        assert!(matches!(streams.take_place(&token("c"), later), Err(PageError::TooMany(why)) if why.contains("--max-live")));
         drop(others);
-        assert!(streams.of(&token("c"), later).is_ok(), "a stream that ended frees its place");
+        assert!(streams.take_place(&token("c"), later).is_ok(), "a stream that ended frees its place");
         own.pop();
-        assert!(streams.of(&token("a"), later).is_ok());
+        assert!(streams.take_place(&token("a"), later).is_ok());
     }
 
     #[tokio::test]
     async fn a_stream_ends_at_sign_out_and_when_its_time_is_over() {
         let streams = Streams::new(10);
         let later = Instant::now() + Duration::from_secs(3600);
-        let mut first = streams.of(&token("a"), later).unwrap();
-        let mut second = streams.of(&token("b"), later).unwrap();
-        let mut third = streams.of(&token("c"), Instant::now()).unwrap();
+        let mut first = streams.take_place(&token("a"), later).unwrap();
+        let mut second = streams.take_place(&token("b"), later).unwrap();
+        let mut third = streams.take_place(&token("c"), Instant::now()).unwrap();
         streams.end(&token("a"));
         let soon = Duration::from_secs(5);
-        tokio::time::timeout(soon, first.over()).await.unwrap();
-        tokio::time::timeout(soon, third.over()).await.unwrap();
-        assert!(futures::poll!(std::pin::pin!(second.over())).is_pending());
+        tokio::time::timeout(soon, first.wait_for_end()).await.unwrap();
+        tokio::time::timeout(soon, third.wait_for_end()).await.unwrap();
+        assert!(futures::poll!(std::pin::pin!(second.wait_for_end())).is_pending());
     }
 }

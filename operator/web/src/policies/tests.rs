@@ -16,7 +16,7 @@ fn render(cluster: Listed, own: Listed) -> String {
 }
 
 #[tokio::test]
-async fn a_refusal_of_the_cluster_policies_is_told_and_the_others_are_shown() {
+async fn refusal_of_cluster_policies_is_shown_with_the_other_policies() {
     let (client, _) = server(|address| match address {
         one if one.contains("/clusterapprovalpolicies") => forbidden(),
         _ => list_of(
@@ -27,8 +27,8 @@ async fn a_refusal_of_the_cluster_policies_is_told_and_the_others_are_shown() {
             Some("more"),
         ),
     });
-    let cluster = refusable(list(&client, None, cluster_card).await).unwrap();
-    let own = refusable(list(&client, Some("finance"), own_card).await).unwrap();
+    let cluster = accept_refusal(list(&client, None, cluster_card).await).unwrap();
+    let own = accept_refusal(list(&client, Some("finance"), own_card).await).unwrap();
     let page = render(cluster, own);
     for said in [
         "You may not list ClusterApprovalPolicies",
@@ -46,18 +46,18 @@ async fn a_refusal_of_the_cluster_policies_is_told_and_the_others_are_shown() {
 }
 
 #[tokio::test]
-async fn what_is_no_refusal_is_an_error() {
+async fn error_other_than_a_refusal_is_returned() {
     let (client, _) = server(|_| {
         (
             401,
             json!({"kind": "Status", "status": "Failure", "message": "Unauthorized", "reason": "Unauthorized", "code": 401}),
         )
     });
-    assert_eq!(refusable(list(&client, None, cluster_card).await).unwrap_err(), PageError::SignIn);
+    assert_eq!(accept_refusal(list(&client, None, cluster_card).await).unwrap_err(), PageError::SignIn);
 }
 
 #[test]
-fn no_policies_are_said_to_be_none() {
+fn page_without_policies_says_that_there_are_none() {
     let page = render(Listed::default(), Listed::default());
     assert!(page.contains("There is no ClusterApprovalPolicy.") && page.contains("No ApprovalPolicy is shown."));
 }

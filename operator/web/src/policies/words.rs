@@ -17,11 +17,11 @@ use signoff_review::{
 /// A policy in words.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Words {
-    /// The namespaces and gates that it applies to.
+    /// The namespaces and the gates to which the policy applies.
     pub applies: Vec<String>,
-    /// The people who must agree besides the approvers of the gate.
+    /// The people who must agree besides the approvers of the gate, or `None`.
     pub who: Option<String>,
-    /// The demands of the policy.
+    /// The demands of the policy, each as a sentence.
     pub demands: Vec<String>,
 }
 
@@ -89,7 +89,7 @@ fn gate(type_: GateType) -> &'static str {
 fn of_rules(rules: &PolicyRules) -> Words {
     let demand = rules.gates.clone().unwrap_or_default();
     let mut demands = of_gates(&demand);
-    demands.extend(rules.steps.iter().map(added));
+    demands.extend(rules.steps.iter().map(added_gate));
     let hosts = rules.allowed_hosts.as_ref();
     demands.extend(hosts.map(|hosts| list("http steps, MCP servers and model providers may connect to", hosts)));
     demands.extend(rules.allowed_secrets.as_ref().map(|secrets| list("a run may use the Secrets", secrets)));
@@ -123,35 +123,35 @@ fn groups(required: &[RequiredFrom]) -> String {
 }
 
 fn of_gates(demand: &GateRules) -> Vec<String> {
-    let mut said = Vec::new();
-    said.extend(
+    let mut sentences = Vec::new();
+    sentences.extend(
         demand.min_threshold.map(|least| format!("at least {} of those whom the gate names must agree", people(least))),
     );
     if !demand.required_from.is_empty() {
-        said.push(format!("at least {} must be among them", groups(&demand.required_from)));
+        sentences.push(format!("at least {} must be among them", groups(&demand.required_from)));
     }
     if demand.exclude_requester == Some(true) {
-        said.push("the requester does not decide".to_owned());
+        sentences.push("the requester does not decide".to_owned());
     }
     if !demand.allowed_verdicts.is_empty() {
         let names: Vec<_> = demand.allowed_verdicts.iter().map(|verdict| verdict.name()).collect();
-        said.push(format!(
+        sentences.push(format!(
             "nothing but {} can be decided; Reject and Abort stay wherever a gate has them",
             names.join(", ")
         ));
     }
     if !demand.timeout_actions.is_empty() {
         let names: Vec<_> = demand.timeout_actions.iter().map(|action| timeout(*action)).collect();
-        said.push(format!("when the deadline passes, nothing happens but: {}", names.join("; ")));
+        sentences.push(format!("when the deadline passes, nothing happens but: {}", names.join("; ")));
     }
-    said.extend(demand.max_vote_age.map(|age| format!("votes count together for {age}")));
-    said.extend(demand.max_timeout.map(|most| format!("people have at most {most}")));
+    sentences.extend(demand.max_vote_age.map(|age| format!("votes count together for {age}")));
+    sentences.extend(demand.max_timeout.map(|most| format!("people have at most {most}")));
     if demand.forbids_continue_after_reject() {
-        said.push("a Reject ends the run".to_owned());
+        sentences.push("a Reject ends the run".to_owned());
     } else if demand.allow_continue_after_reject == Some(true) {
-        said.push("a run may go on after a Reject".to_owned());
+        sentences.push("a run may go on after a Reject".to_owned());
     }
-    said
+    sentences
 }
 
 fn timeout(action: TimeoutAction) -> &'static str {
@@ -167,12 +167,12 @@ fn timeout(action: TimeoutAction) -> &'static str {
     }
 }
 
-fn added(step: &PolicyStep) -> String {
+fn added_gate(step: &PolicyStep) -> String {
     let place = match (&step.at, &step.before) {
         (Some(Position::Start), _) => "at the start of every run".to_owned(),
         (Some(Position::End), _) => "at the end of every run".to_owned(),
         (None, Some(before)) => {
-            let kinds: Vec<_> = before.kinds.iter().map(|kind| guarded(*kind)).collect();
+            let kinds: Vec<_> = before.kinds.iter().map(|kind| guarded_steps(*kind)).collect();
             let reviewed = match before.except.len() {
                 0 => "",
                 1 => ", but for one tool whose definition was reviewed",
@@ -193,7 +193,7 @@ fn added(step: &PolicyStep) -> String {
     format!("the gate {name} is added {place}: {count}{from}{bar} out of {} must agree", subjects(&hitl.approvers))
 }
 
-fn guarded(kind: GuardedKind) -> &'static str {
+fn guarded_steps(kind: GuardedKind) -> &'static str {
     match kind {
         GuardedKind::Agent => "every turn of an agent",
         GuardedKind::Pod => "every container",

@@ -6,7 +6,7 @@ use serde_json::json;
 use super::*;
 
 #[test]
-fn a_policy_is_said_with_everything_it_demands() {
+fn policy_has_a_sentence_for_each_demand() {
     let spec: ClusterApprovalPolicySpec = serde_json::from_value(json!({
         "match": {
             "namespaceSelector": {
@@ -62,7 +62,7 @@ fn a_policy_is_said_with_everything_it_demands() {
 }
 
 #[test]
-fn a_policy_that_says_nothing_demands_nothing() {
+fn empty_policy_has_no_demands() {
     let words = of_namespace(&ApprovalPolicySpec::default(), "finance");
     assert_eq!(
         words,
@@ -72,7 +72,7 @@ fn a_policy_that_says_nothing_demands_nothing() {
 }
 
 #[test]
-fn the_rules_for_tools_are_said_in_words() {
+fn rules_for_tools_have_sentences() {
     let spec: ClusterApprovalPolicySpec = serde_json::from_value(json!({
         "tools": {"requireGate": true, "never": [{"methods": ["DELETE"]}, {"hosts": ["*.prod.example"], "changes": true}]},
         "steps": [{"name": "guard", "before": {"kinds": ["tool"], "calls": {"kinds": ["http"]}},

@@ -15,7 +15,7 @@ const LONGEST: usize = 253;
 /// A run, by its namespace and its name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Address {
-    /// The namespace.
+    /// The namespace of the run.
     pub namespace: String,
     /// The name of the Workflow.
     pub name: String,
@@ -35,21 +35,21 @@ impl Address {
 
     /// Returns the path of the run's page.
     pub fn run(&self) -> String {
-        format!("/n/{}/w/{}", encoded(&self.namespace), encoded(&self.name))
+        format!("/n/{}/w/{}", encode(&self.namespace), encode(&self.name))
     }
 
     /// Returns the path of an Approval of the run.
     pub fn approval(&self, name: &str) -> String {
-        format!("/n/{}/a/{}", encoded(&self.namespace), encoded(name))
+        format!("/n/{}/a/{}", encode(&self.namespace), encode(name))
     }
 
     /// Returns the path of a long value of the run.
     pub fn value(&self, digest: &Digest) -> String {
-        format!("{}/value/{}", self.run(), encoded(digest.as_str()))
+        format!("{}/value/{}", self.run(), encode(digest.as_str()))
     }
 }
 
-fn encoded(name: &str) -> String {
+fn encode(name: &str) -> String {
     utf8_percent_encode(name, SAFE).to_string()
 }
 

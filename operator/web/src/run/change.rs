@@ -88,7 +88,7 @@ impl PageVerb {
 /// The verbs that a page offers to its reader.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Offers {
-    /// The verbs.
+    /// The verbs, in the order of their buttons.
     pub verbs: Vec<PageVerb>,
     /// The reason why Rerun is not offered, although the reader may create runs.
     pub not_rerun: Option<String>,
@@ -108,9 +108,9 @@ impl RunRights {
             return Self::default();
         }
         let namespace = Some(address.namespace.as_str());
-        let of = |verb, name| Right { verb, resource: "workflows", namespace, name };
+        let right = |verb, name| Right { verb, resource: "workflows", namespace, name };
         let (patch, create) =
-            tokio::join!(has(client, of("patch", Some(address.name.as_str()))), has(client, of("create", None)));
+            tokio::join!(has(client, right("patch", Some(address.name.as_str()))), has(client, right("create", None)));
         // A right that could not be checked is not offered, and the page is shown all the same.
         Self { patch: patch == Ok(true), create: create == Ok(true) }
     }
@@ -195,12 +195,12 @@ pub async fn change(
     }
     let sent = propose(verb, &run, &caller.me, &form.name)?;
     let warning = match verb {
-        PageVerb::Rerun => repeatable(&caller.client, &address, &uid).await?,
+        PageVerb::Rerun => repetition_warning(&caller.client, &address, &uid).await?,
         PageVerb::Change(_) => None,
     };
     let tried = match sent.send(&api, &address.name, true).await {
         Ok(tried) => tried,
-        Err(error) => return repeated(&caller, &api, &address, &sent, error).await,
+        Err(error) => return show_existing_run(&caller, &api, &address, &sent, error).await,
     };
     if let Some(fields) = altered(sent.object(), &tried) {
         let why = format!("a webhook or a mutating policy of this cluster would change {fields}");
@@ -231,7 +231,7 @@ pub async fn change(
     }
     let stored = match sent.send(&api, &address.name, false).await {
         Ok(stored) => stored,
-        Err(error) => return repeated(&caller, &api, &address, &sent, error).await.map_err(unanswered),
+        Err(error) => return show_existing_run(&caller, &api, &address, &sent, error).await.map_err(with_unknown_outcome),
     };
     let shown = match &sent {
         Sent::Patch(..) => address,
@@ -274,7 +274,7 @@ fn propose(verb: PageVerb, run: &DynamicObject, me: &Me, confirmed_name: &str) -
             Ok(Sent::Patch(patch, Box::new(change.changed(run))))
         }
         PageVerb::Rerun => {
-            let mut new = copy(run, me).map_err(not_copied)?;
+            let mut new = copy(run, me).map_err(copy_error)?;
             let name = if confirmed_name.is_empty() {
                 copy_name(&new, CsrfToken::new_random().secret())
             } else if is_copy_name(&new, confirmed_name) {
@@ -288,7 +288,7 @@ fn propose(verb: PageVerb, run: &DynamicObject, me: &Me, confirmed_name: &str) -
     }
 }
 
-fn not_copied(why: NotCopied) -> PageError {
+fn copy_error(why: NotCopied) -> PageError {
     match &why {
         NotCopied::TooManyRequesters(name) => PageError::Refused(format!(
             "nothing was sent: run {name} and those that it repeats have too many requesters; a new run could not name them all"
@@ -297,8 +297,9 @@ fn not_copied(why: NotCopied) -> PageError {
     }
 }
 
-/// Returns the page of a confirmation whose run exists already, or the error.
-async fn repeated(
+/// Returns the page for a confirmation that was sent twice, if the error says that the new run exists already.
+/// Otherwise returns the error.
+async fn show_existing_run(
     caller: &Caller,
     api: &Api<DynamicObject>,
     address: &Address,
@@ -321,8 +322,8 @@ async fn repeated(
     Ok(page::kept(page::html(&Repeated { shell, run: address.run(), name })))
 }
 
-/// Returns a warning about calls that would be made again. Returns an error if a call may have had an effect.
-async fn repeatable(client: &Client, address: &Address, uid: &str) -> Result<Option<String>, PageError> {
+/// Returns a warning about calls that a repetition would make again, or an error if the run cannot be repeated.
+async fn repetition_warning(client: &Client, address: &Address, uid: &str) -> Result<Option<String>, PageError> {
     let workflow = read::whole_journal(client, address).await?;
     if workflow.metadata.uid.as_deref() != Some(uid) {
         return Err(PageError::Changed("another run has this name now: read its page again".to_owned()));
@@ -339,7 +340,7 @@ async fn repeatable(client: &Client, address: &Address, uid: &str) -> Result<Opt
 }
 
 /// Returns the warning above a repetition, if the run has succeeded or calls are made again. `again`: the sentence
-/// about these calls.
+/// about the repeated calls.
 fn warning(phase: WorkflowPhase, again: Option<String>) -> Option<String> {
     let done = (phase == WorkflowPhase::Succeeded).then(|| "this run has succeeded already".to_owned());
     let all: Vec<_> = done.into_iter().chain(again).collect();
@@ -347,7 +348,7 @@ fn warning(phase: WorkflowPhase, again: Option<String>) -> Option<String> {
 }
 
 /// Returns the error of a change. Without an answer the outcome is unknown, because the change may be stored.
-fn unanswered(error: PageError) -> PageError {
+fn with_unknown_outcome(error: PageError) -> PageError {
     match error {
         PageError::Away(why) => PageError::Unknown(format!(
             "it is not known whether this was done ({why}): go back and confirm it again, which does nothing a second time"
@@ -367,11 +368,11 @@ impl Sent {
 
     /// Returns the digest of the change: of the user, the run, the name of a new run, and the content.
     fn digest(&self, me: &Me, uid: &str) -> Result<String, PageError> {
-        let what = match self {
+        let content = match self {
             Self::Patch(patch, _) => patch.clone(),
             Self::New(new) => json!({"name": new.metadata.name, "run": new.data}),
         };
-        let all = json!({"user": me.user, "run": uid, "sent": what});
+        let all = json!({"user": me.user, "run": uid, "sent": content});
         let digest = Digest::of(&all).map_err(|error| PageError::Internal(error.to_string()))?;
         Ok(digest.to_string())
     }

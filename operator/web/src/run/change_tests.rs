@@ -92,13 +92,13 @@ fn api_server(run: &DynamicObject, alters: Alters) -> (Client, Arc<Mutex<RunServ
     (signoff_cluster::connect_service(service, "default"), stored)
 }
 
-/// Sends a form as dana, for a confirmation or with one.
-async fn posts(client: &Client, verb: &str, name: &str, confirmed: &str) -> Result<Response, PageError> {
-    posts_to(&World::new(&[]), client, verb, name, confirmed).await
+/// Sends the form of a change as dana. `confirmed`: the digest of the confirmation, or an empty text before it.
+async fn post_change(client: &Client, verb: &str, name: &str, confirmed: &str) -> Result<Response, PageError> {
+    post_change_to(&World::new(&[]), client, verb, name, confirmed).await
 }
 
-/// Sends a form as [`posts`], to a page with other settings.
-async fn posts_to(
+/// Sends a form as [`post_change`], to a page with other settings.
+async fn post_change_to(
     page: &World,
     client: &Client,
     verb: &str,
@@ -122,7 +122,7 @@ fn words(offers: &Offers) -> Vec<&'static str> {
 }
 
 #[test]
-fn a_verb_is_offered_where_it_has_an_effect_and_its_reader_may() {
+fn verb_is_offered_with_an_effect_and_a_right_of_the_reader() {
     let of = |rights: RunRights, spec: Value, phase: &str| {
         let mut spec = spec;
         spec["requestedBy"] = json!("dana");
@@ -139,7 +139,7 @@ fn a_verb_is_offered_where_it_has_an_effect_and_its_reader_may() {
 }
 
 #[tokio::test]
-async fn an_impersonating_page_changes_runs_only_where_that_is_set() {
+async fn impersonating_page_changes_runs_only_if_that_is_set() {
     let address = Address::of("finance", "refund").unwrap();
     let waits: Workflow = serde_json::from_value(serde_json::to_value(refund("Waiting")).unwrap()).unwrap();
     let rights = |page: World| {
@@ -156,15 +156,15 @@ async fn an_impersonating_page_changes_runs_only_where_that_is_set() {
     let off = || World::new(&["--auth", "impersonation"]);
     assert_eq!(rights(off()).await, (vec![], 0), "nothing is offered, and nothing asked");
     let (client, stored) = api_server(&refund("Waiting"), |_| {});
-    let refused = posts_to(&off(), &client, "Suspend", "", "").await.unwrap_err();
+    let refused = post_change_to(&off(), &client, "Suspend", "", "").await.unwrap_err();
     assert_eq!(refused.status(), StatusCode::FORBIDDEN);
     assert_eq!(stored.lock().unwrap().writes, 0);
 
     let on = || World::new(&["--auth", "impersonation", "--impersonation-runs"]);
     assert_eq!(rights(on()).await, (vec!["Suspend", "Cancel"], 2));
-    let first = text(posts_to(&on(), &client, "Suspend", "", "").await.unwrap()).await;
+    let first = text(post_change_to(&on(), &client, "Suspend", "", "").await.unwrap()).await;
     assert_eq!(stored.lock().unwrap().writes, 0, "it was only tried");
-    let sent = posts_to(&on(), &client, "Suspend", "", &field(&first, "confirmed")).await.unwrap();
+    let sent = post_change_to(&on(), &client, "Suspend", "", &field(&first, "confirmed")).await.unwrap();
     assert_eq!(location(&sent), "/n/finance/w/refund");
     assert_eq!(stored.lock().unwrap().writes, 1);
 }
@@ -201,39 +201,39 @@ fn the_name_of_a_new_run_is_confirmed_with_it() {
 #[tokio::test]
 async fn one_confirmation_creates_one_run() {
     let (client, stored) = api_server(&refund("Failed"), |_| {});
-    let first = posts(&client, "Rerun", "", "").await.unwrap();
+    let first = post_change(&client, "Rerun", "", "").await.unwrap();
     assert_eq!(first.headers()[CACHE_CONTROL], page::KEPT, "Back shows it again");
     let first = text(first).await;
     assert_eq!(stored.lock().unwrap().writes, 0, "it was only tried");
     let (name, confirmed) = (field(&first, "name"), field(&first, "confirmed"));
-    let created = posts(&client, "Rerun", &name, &confirmed).await.unwrap();
+    let created = post_change(&client, "Rerun", &name, &confirmed).await.unwrap();
     assert_eq!(location(&created), format!("/n/finance/w/{name}"));
     // The new run was suspended since then.
     stored.lock().unwrap().runs.get_mut(&name).unwrap()["spec"]["suspend"] = json!(true);
-    let again = posts(&client, "Rerun", &name, &confirmed).await.unwrap();
+    let again = post_change(&client, "Rerun", &name, &confirmed).await.unwrap();
     assert_eq!(again.headers()[CACHE_CONTROL], page::KEPT);
     let again = text(again).await;
     assert!(again.contains("It was created already"), "{again}");
     assert!(again.contains(&format!("<a href=\"/n/finance/w/{name}\">{name}</a>")), "{again}");
     assert_eq!(stored.lock().unwrap().writes, 1, "one run");
     stored.lock().unwrap().runs.get_mut(&name).unwrap()["spec"]["steps"] = json!([]);
-    let other = posts(&client, "Rerun", &name, &confirmed).await.unwrap_err();
+    let other = post_change(&client, "Rerun", &name, &confirmed).await.unwrap_err();
     assert!(other.to_string().contains("another run has the name"), "{other}");
     assert_eq!(stored.lock().unwrap().writes, 1);
 }
 
 #[tokio::test]
-async fn a_change_that_something_alters_is_refused_before_its_confirmation() {
+async fn change_altered_by_a_webhook_is_refused_before_confirmation() {
     let steal = |run: &mut Value| {
         run["spec"]["steps"].as_array_mut().unwrap().push(json!({"name": "steal", "set": {"value": "x"}}));
     };
     let (client, stored) = api_server(&refund("Failed"), steal);
-    let why = posts(&client, "Rerun", "", "").await.unwrap_err();
+    let why = post_change(&client, "Rerun", "", "").await.unwrap_err();
     assert!(why.to_string().contains("would change spec.steps"), "{why}");
     assert_eq!(why.status(), StatusCode::FORBIDDEN);
     assert_eq!(stored.lock().unwrap().writes, 0);
     let (client, stored) = api_server(&refund("Waiting"), |run| run["spec"]["ttlAfterFinished"] = json!("1s"));
-    let why = posts(&client, "Suspend", "", "").await.unwrap_err();
+    let why = post_change(&client, "Suspend", "", "").await.unwrap_err();
     assert!(why.to_string().contains("would change spec.ttlAfterFinished"), "{why}");
     assert_eq!(stored.lock().unwrap().writes, 0);
 }
@@ -242,20 +242,20 @@ async fn a_change_that_something_alters_is_refused_before_its_confirmation() {
 async fn a_run_that_has_ended_meanwhile_is_not_changed() {
     let (client, stored) = api_server(&refund("Succeeded"), |_| {});
     for verb in ["Suspend", "Resume", "Cancel"] {
-        let why = posts(&client, verb, "", "").await.unwrap_err();
+        let why = post_change(&client, verb, "", "").await.unwrap_err();
         assert_eq!(why.to_string(), "nothing was sent: run refund has ended meanwhile (Succeeded)");
         assert_eq!(why.status(), StatusCode::CONFLICT);
     }
     assert_eq!(stored.lock().unwrap().writes, 0);
     let (client, _) = api_server(&refund("Waiting"), |_| {});
-    let first = posts(&client, "Cancel", "", "").await.unwrap();
+    let first = post_change(&client, "Cancel", "", "").await.unwrap();
     assert_eq!(first.headers()[CACHE_CONTROL], page::KEPT);
-    let why = posts(&client, "Rerun", "", "").await.unwrap_err();
+    let why = post_change(&client, "Rerun", "", "").await.unwrap_err();
     assert!(why.to_string().contains("the run has not ended"), "{why}");
 }
 
 #[test]
-fn a_repetition_of_a_run_that_has_succeeded_is_warned_of() {
+fn repetition_of_a_succeeded_run_has_a_warning() {
     let again = || Some("every step runs again".to_owned());
     assert_eq!(warning(WorkflowPhase::Failed, None), None);
     assert_eq!(warning(WorkflowPhase::Failed, again()), again());

@@ -128,7 +128,7 @@ fn told(changes: Changes, seen: String, place: Place) -> impl Stream<Item = Resu
         loop {
             let together = tokio::select! {
                 together = changes.next() => together?,
-                () = place.over() => return None,
+                () = place.wait_for_end() => return None,
             };
             for change in together {
                 let (of, change) = change.ok()?;

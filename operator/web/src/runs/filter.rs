@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn each_field_takes_what_it_names_and_leaves_out_the_rest() {
+    fn each_field_selects_what_matches() {
         let row = row("refund-4711", "Waiting", &["refund-4711-review"], true);
         for query in [
             "",
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_told_beside_its_field() {
+    fn invalid_text_is_an_error_of_its_field() {
         for query in ["phase=Odd", "phase=%3Cb%3E", "requester=dana", "namespace=No+such", "search=a%00b"] {
             assert!(filter(query).is_wrong(), "{query}");
         }
