@@ -40,9 +40,9 @@ use crate::{
 };
 
 /// The most rows on one page.
-const PAGE: usize = 50;
+const ROWS_PER_PAGE: usize = 50;
 /// The most requests in one row.
-const ASKED: usize = 3;
+const MOST_REQUESTS: usize = 3;
 
 #[derive(Template)]
 #[template(path = "runs.html")]
@@ -103,12 +103,12 @@ pub async fn page(
             Vec::new()
         }
     };
-    let (found, namespaces) = look(&caller, &reader, &filter, &places).await?;
-    Ok(page::html(&runs(Shell::of(&caller, "Runs", "runs"), filter, found, namespaces, &asked, part, now())))
+    let (found, namespaces) = select_runs(&caller, &reader, &filter, &places).await?;
+    Ok(page::html(&runs_page(Shell::of(&caller, "Runs", "runs"), filter, found, namespaces, &asked, part, now())))
 }
 
 /// Reads the runs that a filter selects. A filter with an error selects none.
-async fn look(
+async fn select_runs(
     caller: &Caller,
     reader: &Reader,
     filter: &RunFilter,
@@ -130,7 +130,8 @@ async fn look(
     Ok((found, narrowed.filter(|_| !is_named)))
 }
 
-fn runs(
+/// Returns the page with one part of the rows. `part`: its number, from 0; a greater one than the last shows the last.
+fn runs_page(
     mut shell: Shell,
     filter: RunFilter,
     found: FoundRuns,
@@ -140,26 +141,26 @@ fn runs(
     at: Moment,
 ) -> RunsPage {
     let all = found.rows.len();
-    let last = all.saturating_sub(1) / PAGE;
+    let last = all.saturating_sub(1) / ROWS_PER_PAGE;
     let part = part.min(last);
-    let shown = found.rows.into_iter().skip(part * PAGE).take(PAGE);
+    let shown = found.rows.into_iter().skip(part * ROWS_PER_PAGE).take(ROWS_PER_PAGE);
     let asked: ByName<'_> = asked.iter().map(|one| ((one.namespace.as_str(), one.name.as_str()), one)).collect();
     let lines: Vec<_> = shown.map(|row| RunLine::new(row, &asked, at)).collect();
     let everywhere = if namespaces.is_none() && filter.namespace.text.is_empty() { " --all-namespaces" } else { "" };
     shell.command = Some(format!("kubectl get workflows{everywhere}"));
     let query = filter.query().finish();
-    let to = |page: usize| match query.as_str() {
+    let address_of = |page: usize| match query.as_str() {
         "" => format!("/runs?page={page}"),
         query => format!("/runs?{query}&page={page}"),
     };
     RunsPage {
         shell,
-        shown_from: part * PAGE + 1,
-        shown_to: part * PAGE + lines.len(),
+        shown_from: part * ROWS_PER_PAGE + 1,
+        shown_to: part * ROWS_PER_PAGE + lines.len(),
         lines,
         all,
-        next: (part < last).then(|| to(part + 1)),
-        previous: part.checked_sub(1).map(to),
+        next: (part < last).then(|| address_of(part + 1)),
+        previous: part.checked_sub(1).map(address_of),
         incomplete: found.has_more.then_some(found.read),
         namespaces,
         is_filtered: !filter.is_empty(),
@@ -184,8 +185,8 @@ impl RunLine {
         Self {
             tone: shapes::class(shapes::tone(row.phase)),
             created: row.created.map(|created| (Instant::from(created), clock::distance(created.min(at), at))),
-            more: own.len().saturating_sub(ASKED),
-            asked: own.iter().take(ASKED).map(question).collect(),
+            more: own.len().saturating_sub(MOST_REQUESTS),
+            asked: own.iter().take(MOST_REQUESTS).map(question).collect(),
             row,
         }
     }

@@ -17,11 +17,11 @@ use super::change::PageVerb;
 use crate::{error::PageError, page::Shell};
 
 /// The most steps of a list.
-const STEPS: usize = 64;
+const MOST_STEPS: usize = 64;
 /// The longest value of an input, in characters.
-const INPUT: usize = 400;
+const LONGEST_INPUT: usize = 400;
 /// The longest spec, in characters.
-const SPEC: usize = 200_000;
+const LONGEST_SPEC: usize = 200_000;
 
 #[derive(Template)]
 #[template(path = "run_change.html")]
@@ -55,15 +55,15 @@ pub(super) struct Repeated {
 /// A new run on its confirmation.
 #[derive(Debug)]
 pub(super) struct NewRun {
-    /// Its name.
+    /// The name of the new run.
     name: String,
-    /// The facts about it: a label, and a text.
+    /// The facts about the new run, each with its label.
     facts: Vec<(&'static str, String)>,
-    /// Its steps, each in a line.
+    /// The steps of the new run, each in a line.
     steps: Vec<String>,
-    /// Its inputs with their values.
+    /// The inputs of the new run with their values.
     inputs: Vec<(String, String)>,
-    /// Its whole spec, as JSON.
+    /// The spec of the new run as JSON, cut at its bound.
     spec: String,
     /// Whether the spec is cut.
     is_cut: bool,
@@ -86,10 +86,10 @@ impl NewRun {
         Ok(Self {
             name: one_line(new.metadata.name.as_deref().unwrap_or_default(), 253),
             facts: facts(new, old),
-            steps: coming::steps(&workflow, STEPS),
-            inputs: coming::inputs(&workflow, INPUT),
-            is_cut: spec.chars().count() > SPEC,
-            spec: display(&spec, SPEC),
+            steps: coming::steps(&workflow, MOST_STEPS),
+            inputs: coming::inputs(&workflow, LONGEST_INPUT),
+            is_cut: spec.chars().count() > LONGEST_SPEC,
+            spec: display(&spec, LONGEST_SPEC),
         })
     }
 }

@@ -20,13 +20,13 @@ const MOST: usize = 200;
 /// One gate that was asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Gate {
-    /// The path.
+    /// The path of the gate.
     pub path: String,
-    /// The page of its Approval.
+    /// The page of the Approval, or `None` if the record names none.
     pub href: Option<String>,
-    /// The word for its state.
+    /// The word for the state of the gate.
     pub word: &'static str,
-    /// The tone of its state.
+    /// The tone of the state of the gate.
     pub tone: &'static str,
     /// The deciders: `by alice@example.com`, `by its timeout`.
     pub by: Option<String>,
@@ -34,28 +34,28 @@ pub struct Gate {
     pub at: Option<Instant>,
     /// The verdict that counts, if the state does not name it.
     pub counts_as: Option<String>,
-    /// The reason.
+    /// The reason of the outcome, or `None`.
     pub reason: Option<Fenced>,
     /// The text that a Modify at the gate replaced.
     pub before: Option<Fenced>,
     /// The decisions of people.
-    pub votes: Vec<Said>,
+    pub votes: Vec<PersonDecision>,
 }
 
 /// The decision of one person.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Said {
+pub struct PersonDecision {
     /// The person who is counted, or the key of a decision that is not counted.
     pub who: String,
-    /// The verdict.
+    /// The name of the verdict.
     pub verdict: &'static str,
-    /// The time at which the operator counted it.
+    /// The time at which the operator counted the decision, or `None` if it does not count.
     pub at: Option<Instant>,
-    /// The verified channel.
+    /// The verified channel of a decision that counts.
     pub channel: Option<String>,
     /// The state of a decision that does not count.
     pub state: Option<String>,
-    /// The reason and the payload.
+    /// The reason and the payload of the decision, or `None` if it has none.
     pub words: Option<Fenced>,
 }
 
@@ -92,11 +92,11 @@ fn gate(record: &StepRecord, approvals: &[Approval], address: &Address, now: Mom
         href: record.object.as_ref().map(|name| address.approval(name)),
         word: state.word(),
         tone: class(state.tone()),
-        by: outcome.map(by),
+        by: outcome.map(deciders),
         at: outcome.and_then(|one| one.decided_at).map(Instant::from),
         counts_as: outcome.and_then(|outcome| counts_as(outcome, approval)),
         reason: outcome.and_then(|one| one.reason.as_ref()).map(|text| Fenced::new("Reason", text)),
-        before: outcome.zip(approval).and_then(|(outcome, approval)| before(outcome, &approval.spec.request)),
+        before: outcome.zip(approval).and_then(|(outcome, approval)| text_before_change(outcome, &approval.spec.request)),
         votes: approval.map(|approval| votes(approval, now)).unwrap_or_default(),
     }
 }
@@ -112,7 +112,7 @@ pub fn changes(records: &[StepRecord], approvals: &[Approval]) -> BTreeMap<Strin
         let Some(approval) = approvals.iter().find(|one| one.metadata.name == record.object) else { continue };
         let request = &approval.spec.request;
         if let Some(reviewed) = request.reviews.as_ref().filter(|_| edits::replaced(outcome, request).is_some()) {
-            let change = format!("{} at gate {}", by(outcome), one_line(&record.path, 120));
+            let change = format!("{} at gate {}", deciders(outcome), one_line(&record.path, 120));
             match changes.get_mut(&reviewed.path) {
                 Some(sentence) => *sentence += &format!(", then {change}"),
                 None => {
@@ -126,13 +126,13 @@ pub fn changes(records: &[StepRecord], approvals: &[Approval]) -> BTreeMap<Strin
 
 /// Returns the text that a Modify at a gate replaced. Of a long text it is the beginning; the page of the Approval has
 /// the whole.
-fn before(outcome: &Outcome, request: &ApprovalRequest) -> Option<Fenced> {
+fn text_before_change(outcome: &Outcome, request: &ApprovalRequest) -> Option<Fenced> {
     let replaced = edits::replaced(outcome, request)?;
     let part = if replaced.is_cut { ", the beginning" } else { "" };
     Some(Fenced::new(&format!("Before the change{part} ({})", replaced.digest), replaced.text))
 }
 
-fn by(outcome: &Outcome) -> String {
+fn deciders(outcome: &Outcome) -> String {
     match outcome.source {
         Source::Timeout => "by its timeout".to_owned(),
         Source::Policy => "by the operator".to_owned(),
@@ -148,13 +148,13 @@ fn counts_as(outcome: &Outcome, approval: Option<&Approval>) -> Option<String> {
     outcome.verdict.filter(|_| expired).map(|verdict| request::counts_as(verdict, request))
 }
 
-fn votes(approval: &Approval, now: Moment) -> Vec<Said> {
+fn votes(approval: &Approval, now: Moment) -> Vec<PersonDecision> {
     let status = approval.status.clone().unwrap_or_default();
-    let said = approval.spec.decisions.iter().map(|(key, decision)| {
+    let decisions = approval.spec.decisions.iter().map(|(key, decision)| {
         let invalid = status.invalid.get(key).is_some_and(|one| one.attempt == decision.attempt());
         let vote = status.votes.iter().find(|vote| vote.key == *key).filter(|_| !invalid);
         let words = decisions::said(decision);
-        Said {
+        PersonDecision {
             who: one_line(vote.map_or(key, |vote| &vote.user), 512),
             verdict: decision.verdict.name(),
             at: vote.map(|vote| vote.at.into()),
@@ -163,5 +163,5 @@ fn votes(approval: &Approval, now: Moment) -> Vec<Said> {
             words: (!words.is_empty()).then(|| Fenced::new("In their words", &words)),
         }
     });
-    said.collect()
+    decisions.collect()
 }

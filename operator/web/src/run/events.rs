@@ -27,15 +27,15 @@ use super::{
 };
 use crate::{error::PageError, live::Place, session::Caller, state::PageState};
 
-/// The time between two signs of life of a quiet stream.
-const BEAT: Duration = Duration::from_secs(25);
+/// The time between two comments in a stream without events, so that proxies keep its connection open.
+const KEEP_ALIVE: Duration = Duration::from_secs(25);
 /// The most changes that become one event, if they arrive together.
-const TOGETHER: usize = 64;
+const MOST_AT_ONCE: usize = 64;
 
 /// The versions of the run that the page shows.
 #[derive(Deserialize)]
 pub struct SeenVersions {
-    /// The word of the versions that it has read.
+    /// The word of the versions that the page has read; empty if the address has none.
     #[serde(default)]
     seen: String,
 }
@@ -71,21 +71,21 @@ pub async fn events(
     let place = state.streams.place(&caller)?;
     let workflow = read::workflow(&caller.client, &address).await?;
     let changes = follow(&caller.client, &address, &workflow);
-    Ok(Sse::new(told(changes, shown.seen, place)).keep_alive(KeepAlive::new().interval(BEAT)).into_response())
+    Ok(Sse::new(change_events(changes, shown.seen, place)).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)).into_response())
 }
 
 /// Follows the versions of a run's objects.
 fn follow(client: &Client, address: &Address, workflow: &Workflow) -> Changes {
-    let one = Config::default().fields(&format!("metadata.name={}", address.name));
+    let of_name = Config::default().fields(&format!("metadata.name={}", address.name));
     let of_run = Config::default().labels(&run::approvals(workflow));
     let workflows = Api::<PartialObjectMeta<Workflow>>::namespaced(client.clone(), &address.namespace);
     let approvals = Api::<PartialObjectMeta<Approval>>::namespaced(client.clone(), &address.namespace);
-    let workflows = watcher(workflows, one).map(|event| Ok((WatchedKind::Workflow, change(event?))));
-    let approvals = watcher(approvals, of_run).map(|event| Ok((WatchedKind::Approvals, change(event?))));
+    let workflows = watcher(workflows, of_name).map(|event| Ok((WatchedKind::Workflow, object_change(event?))));
+    let approvals = watcher(approvals, of_run).map(|event| Ok((WatchedKind::Approvals, object_change(event?))));
     Box::pin(stream::select(workflows, approvals))
 }
 
-fn change<K>(event: WatchEvent<PartialObjectMeta<K>>) -> ObjectChange {
+fn object_change<K>(event: WatchEvent<PartialObjectMeta<K>>) -> ObjectChange {
     match event {
         WatchEvent::Init => ObjectChange::Listing,
         WatchEvent::InitDone => ObjectChange::Listed,
@@ -102,8 +102,8 @@ struct Known {
 }
 
 impl Known {
-    fn take(&mut self, of: WatchedKind, change: ObjectChange) {
-        let (versions, is_listed) = match of {
+    fn apply(&mut self, kind: WatchedKind, change: ObjectChange) {
+        let (versions, is_listed) = match kind {
             WatchedKind::Workflow => &mut self.workflow,
             WatchedKind::Approvals => &mut self.approvals,
         };
@@ -121,9 +121,10 @@ impl Known {
     }
 }
 
-/// Returns an event for each word other than `seen`. A broken watch ends the stream, and the browser opens another one.
-fn told(changes: Changes, seen: String, place: Place) -> impl Stream<Item = Result<Event, Infallible>> {
-    let changes = changes.ready_chunks(TOGETHER);
+/// Streams an event for each word other than `seen`. A broken watch ends the stream, and the browser opens another
+/// stream.
+fn change_events(changes: Changes, seen: String, place: Place) -> impl Stream<Item = Result<Event, Infallible>> {
+    let changes = changes.ready_chunks(MOST_AT_ONCE);
     stream::unfold((changes, Known::default(), seen, place), async |(mut changes, mut known, seen, mut place)| {
         loop {
             let together = tokio::select! {
@@ -131,8 +132,8 @@ fn told(changes: Changes, seen: String, place: Place) -> impl Stream<Item = Resu
                 () = place.wait_for_end() => return None,
             };
             for change in together {
-                let (of, change) = change.ok()?;
-                known.take(of, change);
+                let (kind, change) = change.ok()?;
+                known.apply(kind, change);
             }
             if let Some(word) = known.word().filter(|word| *word != seen) {
                 let event = Event::default().event("changed").data("{}");
@@ -151,21 +152,21 @@ mod tests {
     }
 
     #[test]
-    fn what_the_page_has_read_is_not_told_again() {
+    fn word_is_known_after_both_lists_and_differs_after_a_change() {
         let mut read = Versions::default();
         let objects = [meta("w", "1"), meta("a", "7")];
         objects.iter().for_each(|object| read.put(object));
         let mut known = Known::default();
         let [workflow, approval] = objects;
-        known.take(WatchedKind::Workflow, ObjectChange::Put(workflow));
-        known.take(WatchedKind::Workflow, ObjectChange::Listed);
+        known.apply(WatchedKind::Workflow, ObjectChange::Put(workflow));
+        known.apply(WatchedKind::Workflow, ObjectChange::Listed);
         assert_eq!(known.word(), None, "one of the lists is not complete");
-        known.take(WatchedKind::Approvals, ObjectChange::Put(approval));
-        known.take(WatchedKind::Approvals, ObjectChange::Listed);
+        known.apply(WatchedKind::Approvals, ObjectChange::Put(approval));
+        known.apply(WatchedKind::Approvals, ObjectChange::Listed);
         assert_eq!(known.word(), Some(read.word()));
-        known.take(WatchedKind::Approvals, ObjectChange::Put(meta("a", "8")));
+        known.apply(WatchedKind::Approvals, ObjectChange::Put(meta("a", "8")));
         assert_ne!(known.word(), Some(read.word()), "a vote is a change");
-        known.take(WatchedKind::Approvals, ObjectChange::Listing);
+        known.apply(WatchedKind::Approvals, ObjectChange::Listing);
         assert_eq!(known.word(), None, "a list begins anew");
     }
 }

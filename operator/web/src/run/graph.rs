@@ -30,19 +30,19 @@ pub struct Graph {
 /// A step or a gate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Node {
-    /// The path of its records, without visits; empty for the beginning and the end.
+    /// The path of the records of the node, without visits; empty for the beginning and the end.
     pub id: String,
-    /// The word for its kind.
+    /// The word for the kind of the node.
     pub kind: &'static str,
-    /// Its state; `None` for the beginning and the end.
+    /// The state of the node; `None` for the beginning and the end.
     pub state: Option<State>,
-    /// The states of its records, in their order. The later turns of an agent are not among them.
+    /// The states of the records of the node, in their order, without the later turns of an agent.
     pub states: Vec<State>,
-    /// The paths of these records. Attempts of one record have the same path.
+    /// The paths of the records in `states`. Attempts of one record have the same path.
     pub paths: BTreeSet<String>,
     /// The paths of the turns of an agent after the first.
     pub further_turns: BTreeSet<String>,
-    /// The page of its latest Approval.
+    /// The page of the latest Approval of the node.
     pub href: Option<String>,
 }
 
@@ -72,7 +72,7 @@ impl Graph {
             graph.add(&step.id, kind);
         }
         let places: BTreeMap<&str, usize> =
-            flow.steps.iter().enumerate().map(|(at, step)| (step.id.as_str(), at + 2)).collect();
+            flow.steps.iter().enumerate().map(|(index, step)| (step.id.as_str(), index + 2)).collect();
         for edge in &flow.edges {
             let from = if edge.from.is_empty() { Some(ENDS.0) } else { places.get(edge.from.as_str()).copied() };
             let to = if edge.to.is_empty() { Some(ENDS.1) } else { places.get(edge.to.as_str()).copied() };
@@ -81,8 +81,8 @@ impl Graph {
             }
         }
         let status = workflow.status.clone().unwrap_or_default();
-        graph.added(&status.added_steps);
-        graph.records(&status.steps, status.phase.is_end(), address);
+        graph.add_policy_gates(&status.added_steps);
+        graph.add_records(&status.steps, status.phase.is_end(), address);
         graph
     }
 
@@ -112,79 +112,93 @@ impl Graph {
     }
 
     /// Adds the gates of policies: in a row at the beginning or the end of the run, or before steps of a kind.
-    fn added(&mut self, steps: &[AddedStep]) {
-        let at = |position| move |one: &&AddedStep| one.step.at == Some(position);
+    fn add_policy_gates(&mut self, added_steps: &[AddedStep]) {
+        let is_at = |position| move |added: &&AddedStep| added.step.at == Some(position);
         let mut last = ENDS.0;
-        for one in steps.iter().filter(at(Position::Start)) {
-            let gate = self.add(&one.step.name, "gate");
+        for added in added_steps.iter().filter(is_at(Position::Start)) {
+            let gate = self.add(&added.step.name, "gate");
             self.edges.iter_mut().filter(|edge| edge.from == last).for_each(|edge| edge.from = gate);
             self.connect(last, gate, None);
             last = gate;
         }
-        for one in steps.iter().filter(at(Position::End)) {
-            let gate = self.add(&one.step.name, "gate");
+        for added in added_steps.iter().filter(is_at(Position::End)) {
+            let gate = self.add(&added.step.name, "gate");
             self.edges.iter_mut().filter(|edge| edge.to == ENDS.1).for_each(|edge| edge.to = gate);
             self.connect(gate, ENDS.1, None);
         }
-        for one in steps {
-            let Some(before) = &one.step.before else { continue };
-            for step in 2..self.nodes.len() {
-                if !before.kinds.iter().any(|kind| covers(*kind, self.nodes[step].kind)) {
-                    continue;
-                }
-                let id = &self.nodes[step].id;
-                let path = RecordPath::new(id);
-                let name = format!("{}-{}", one.step.name, path.last().as_str().trim_start_matches('.'));
-                let id = path.sibling(&name);
-                let gate = self.add(&id, "gate");
-                self.edges.iter_mut().filter(|edge| edge.to == step).for_each(|edge| edge.to = gate);
-                self.connect(gate, step, None);
+        for added in added_steps {
+            if let Some(before) = &added.step.before {
+                self.add_gates_before(&added.step.name, &before.kinds);
             }
+        }
+    }
+
+    /// Adds a gate of a policy before each step of some kinds.
+    fn add_gates_before(&mut self, name: &str, kinds: &[GuardedKind]) {
+        for step in 2..self.nodes.len() {
+            if !kinds.iter().any(|kind| covers(*kind, self.nodes[step].kind)) {
+                continue;
+            }
+            let id = &self.nodes[step].id;
+            let path = RecordPath::new(id);
+            let name = format!("{}-{}", name, path.last().as_str().trim_start_matches('.'));
+            let id = path.sibling(&name);
+            let gate = self.add(&id, "gate");
+            self.edges.iter_mut().filter(|edge| edge.to == step).for_each(|edge| edge.to = gate);
+            self.connect(gate, step, None);
         }
     }
 
     /// Gives nodes the states of their records, and adds nodes for records without a step in the spec.
-    fn records(&mut self, records: &[StepRecord], has_ended: bool, address: &Address) {
-        let mut sorted: Vec<&StepRecord> = records.iter().filter(|one| one.kind != StepKind::Condition).collect();
+    fn add_records(&mut self, records: &[StepRecord], has_ended: bool, address: &Address) {
+        let mut sorted: Vec<&StepRecord> =
+            records.iter().filter(|record| record.kind != StepKind::Condition).collect();
         sorted.sort_by_key(|record| record.seq);
         let mut places: BTreeMap<String, usize> =
-            self.nodes.iter().enumerate().skip(2).map(|(at, node)| (node.id.clone(), at)).collect();
+            self.nodes.iter().enumerate().skip(2).map(|(place, node)| (node.id.clone(), place)).collect();
         for record in sorted {
-            let id = place(&record.path);
-            let at = match places.get(&id) {
-                Some(at) => *at,
-                None => {
-                    let kind = if record.kind == StepKind::Hitl { "gate" } else { record.kind.name() };
-                    let at = self.add(&id, kind);
-                    let parent = RecordPath::new(&id).ancestors().skip(1).find(|above| !above.last().is_planned_call());
-                    if let Some(parent) = parent.and_then(|parent| places.get(parent.as_str())) {
-                        self.connect(*parent, at, None);
-                    }
-                    places.insert(id, at);
-                    at
-                }
-            };
-            let node = &mut self.nodes[at];
-            let state = record.decision.as_ref().map_or(State::Record(record.phase), |one| State::Decided(one.phase));
-            if RecordPath::new(&record.path).without_visits().path().is_turn() {
-                node.further_turns.insert(record.path.clone());
-            } else {
-                node.paths.insert(record.path.clone());
-                node.states.push(state);
-            }
-            // An open record is more important than a later one that has ended.
-            if !node.state.is_some_and(is_open) || is_open(state) {
-                node.state = Some(state);
-                let gate = record.object.as_ref().filter(|_| record.kind == StepKind::Hitl);
-                node.href = gate.map(|name| address.approval(name));
-            }
+            let place = self.place_of_record(record, &mut places);
+            self.nodes[place].add_record(record, address);
         }
         let unbegun = if has_ended { State::NotRun } else { State::Pending };
         self.nodes.iter_mut().skip(2).for_each(|node| node.state = node.state.or(Some(unbegun)));
     }
+
+    /// Returns the position of the node of a record. For a record without a node, adds one behind that of its parent.
+    fn place_of_record(&mut self, record: &StepRecord, places: &mut BTreeMap<String, usize>) -> usize {
+        let id = node_id(&record.path);
+        if let Some(place) = places.get(&id) {
+            return *place;
+        }
+        let kind = if record.kind == StepKind::Hitl { "gate" } else { record.kind.name() };
+        let place = self.add(&id, kind);
+        let parent = RecordPath::new(&id).ancestors().skip(1).find(|above| !above.last().is_planned_call());
+        if let Some(parent) = parent.and_then(|parent| places.get(parent.as_str())) {
+            self.connect(*parent, place, None);
+        }
+        places.insert(id, place);
+        place
+    }
 }
 
 impl Node {
+    /// Adds the state of a record. An open record is more important than a later one that has ended.
+    fn add_record(&mut self, record: &StepRecord, address: &Address) {
+        let state =
+            record.decision.as_ref().map_or(State::Record(record.phase), |outcome| State::Decided(outcome.phase));
+        if RecordPath::new(&record.path).without_visits().path().is_turn() {
+            self.further_turns.insert(record.path.clone());
+        } else {
+            self.paths.insert(record.path.clone());
+            self.states.push(state);
+        }
+        if !self.state.is_some_and(is_open) || is_open(state) {
+            self.state = Some(state);
+            let gate = record.object.as_ref().filter(|_| record.kind == StepKind::Hitl);
+            self.href = gate.map(|name| address.approval(name));
+        }
+    }
+
     /// Returns the words below the label: the state, or the number of records in each state: `1 waits, 2 decided`.
     pub fn words(&self) -> String {
         let word = self.state.map_or("", State::word);
@@ -249,7 +263,7 @@ fn is_open(state: State) -> bool {
 
 /// Returns the id of the node of a record: its path without visits. All workers, all turns of an agent, and all calls
 /// of a tool share a node each.
-fn place(path: &str) -> String {
+fn node_id(path: &str) -> String {
     let segments = RecordPath::new(path).segments().enumerate().filter(|(_, segment)| !segment.is_turn());
     let names = segments.map(|(at, segment)| match segment.kind() {
         SegmentKind::Call(_) => segment.unnumbered(),

@@ -31,13 +31,13 @@ use crate::{
 #[derive(Template)]
 #[template(path = "run.html")]
 pub struct RunPage {
-    /// The shell.
+    /// The title and the navigation of the page.
     pub shell: Shell,
-    /// The run.
+    /// The run as the page shows it.
     pub run: Run,
     /// The picture, if the graph is small enough.
     pub picture: Option<Picture>,
-    /// The most steps of a picture.
+    /// The most steps of a picture, which the page names if there is none.
     pub most: usize,
     /// The reason why not all Approvals are shown.
     pub unlisted: Option<String>,

@@ -20,32 +20,32 @@ use super::{
 use crate::page::Instant;
 
 /// The longest value of an input, in characters.
-const INPUT: usize = 300;
+const LONGEST_INPUT: usize = 300;
 
 /// A run as the page shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Run {
-    /// The name.
+    /// The name of the Workflow.
     pub name: String,
-    /// The namespace.
+    /// The namespace of the Workflow.
     pub namespace: String,
-    /// The state.
+    /// The phase of the run and its problems.
     pub state: RunState,
     /// The inputs with their values.
     pub inputs: Vec<(String, String)>,
     /// The requester, and the person for whom they requested it.
     pub requester: String,
-    /// The run that it repeats.
+    /// The name of the run that this one repeats.
     pub repeats: Option<String>,
     /// The instants and lengths of time.
     pub times: RunTimes,
-    /// The tokens of its models.
+    /// The tokens that the models of the run used, in words.
     pub tokens: Option<String>,
     /// The number of earlier records that were not read.
     pub missing: i64,
-    /// The steps.
+    /// The steps as a nested list.
     pub outline: Outline,
-    /// The time line.
+    /// The begin and the end of each record as bars.
     pub timeline: Timeline,
     /// The gates that were asked.
     pub decisions: Decisions,
@@ -58,11 +58,11 @@ pub struct Run {
 /// The state of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunState {
-    /// The word for its phase.
+    /// The word for the phase of the run.
     pub phase: &'static str,
-    /// The tone of its phase.
+    /// The tone of the phase of the run.
     pub tone: &'static str,
-    /// The message of its status.
+    /// The message of the status, or a note that no operator has read the run yet.
     pub why: Option<String>,
     /// The conditions that are problems: a type, and a sentence.
     pub troubles: Vec<(String, String)>,
@@ -71,11 +71,11 @@ pub struct RunState {
 /// The instants of a run, and its lengths of time until now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunTimes {
-    /// The instant at which it was accepted.
+    /// The instant at which the run was accepted.
     pub started: Option<Instant>,
-    /// The instant at which it ended.
+    /// The instant at which the run ended.
     pub finished: Option<Instant>,
-    /// The time from its start to its end, or until now.
+    /// The time from the start to the end of the run, or until now.
     pub took: Option<String>,
     /// The time in which at least one step worked.
     pub worked: String,
@@ -100,7 +100,7 @@ impl Run {
             name: address.name.clone(),
             namespace: address.namespace.clone(),
             state: RunState::of(workflow),
-            inputs: coming::inputs(workflow, INPUT),
+            inputs: coming::inputs(workflow, LONGEST_INPUT),
             requester: one_line(&spec.requested_by, 512) + &person.unwrap_or_default(),
             repeats: spec.rerun_of.as_ref().map(|rerun| one_line(&rerun.name, 253)),
             times: RunTimes::of(&status, &timeline, now),
@@ -147,13 +147,13 @@ impl RunTimes {
             finished: status.finished_at.map(Instant::from),
             took: status.started_at.map(|from| clock::length(status.finished_at.unwrap_or(now).since(from))),
             worked: clock::length(timeline.worked),
-            waited: waited(timeline),
+            waited: waited_text(timeline),
         }
     }
 }
 
 /// Returns the time in which at least one gate waited. The sum of all waits follows if it differs.
-fn waited(timeline: &Timeline) -> Option<String> {
+fn waited_text(timeline: &Timeline) -> Option<String> {
     let (together, sum) = (clock::length(timeline.waited), clock::length(timeline.waits));
     let all = if together == sum { String::new() } else { format!(", {sum} if each wait is counted") };
     match timeline.gates {

@@ -39,27 +39,27 @@ pub enum Item {
 /// One step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OutlineLine {
-    /// Its name.
+    /// The name of the step.
     pub label: String,
-    /// The word for its kind.
+    /// The word for the kind of the step.
     pub kind: &'static str,
-    /// The word for its state.
+    /// The word for the state of the step.
     pub word: &'static str,
-    /// The tone of its state.
+    /// The tone of the state of the step.
     pub tone: &'static str,
-    /// The start of its latest attempt.
+    /// The start of the latest attempt.
     pub started: Option<Instant>,
-    /// The time that this attempt took, until now if it has not ended.
+    /// The time that the latest attempt took, until now if it has not ended.
     pub took: Option<String>,
-    /// The page of its Approval.
+    /// The page of the Approval of a gate.
     pub href: Option<String>,
-    /// Sentences about it.
+    /// The sentences about the step.
     pub details: Vec<StepSentence>,
-    /// Its short texts.
+    /// The short texts of the step.
     pub texts: Vec<Fenced>,
-    /// Its long texts.
+    /// The links to the long texts of the step.
     pub links: Vec<Link>,
-    /// Whether there are steps below it.
+    /// Whether there are steps below this one.
     pub has_below: bool,
 }
 
@@ -123,10 +123,10 @@ impl Rows<'_> {
         let end = node.finished.unwrap_or(self.now);
         let gate = record.filter(|record| record.kind == StepKind::Hitl);
         let mut details = node.details.clone();
-        let given = record.and_then(|record| record.facts.get(FACT_GIVEN));
-        let given = given.map(|given| format!("arguments: {}", one_line(given, LONGEST)));
+        let arguments = record.and_then(|record| record.facts.get(FACT_GIVEN));
+        let arguments = arguments.map(|arguments| format!("arguments: {}", one_line(arguments, LONGEST)));
         let changed = self.changes.get(&node.path).filter(|_| !node.is_earlier_attempt).cloned();
-        details.extend(given.into_iter().chain(changed).map(Detail::from));
+        details.extend(arguments.into_iter().chain(changed).map(Detail::from));
         OutlineLine {
             label: node.label.clone(),
             kind: node.kind,
@@ -136,7 +136,7 @@ impl Rows<'_> {
             took: node.started.map(|from| clock::length(end.since(from))),
             href: gate.and_then(|record| record.object.as_ref()).map(|name| self.address.approval(name)),
             details: details.into_iter().map(StepSentence::from).collect(),
-            texts: record.map(|record| texts::fenced(record)).unwrap_or_default(),
+            texts: record.map(|record| texts::short_texts(record)).unwrap_or_default(),
             links: record.map(|record| self.links(record)).unwrap_or_default(),
             has_below: !node.children.is_empty(),
         }

@@ -35,13 +35,13 @@ const MARGIN: f64 = 12.0;
 /// A picture.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Picture {
-    /// The width.
+    /// The width of the picture, in units of SVG.
     pub width: i64,
-    /// The height.
+    /// The height of the picture, in units of SVG.
     pub height: i64,
     /// The steps and gates.
     pub boxes: Vec<Shape>,
-    /// The lines between them.
+    /// The lines between the steps and gates.
     pub ways: Vec<Way>,
     /// Whether a box is a link.
     pub has_links: bool,
@@ -56,9 +56,9 @@ pub struct Shape {
     pub y: i64,
     /// The outline as a path.
     pub outline: String,
-    /// Whether it is the beginning or the end.
+    /// Whether the shape is the beginning or the end.
     pub is_dot: bool,
-    /// Whether it is a gate.
+    /// Whether the shape is a gate.
     pub is_gate: bool,
     /// The label, shortened.
     pub label: String,
@@ -66,16 +66,16 @@ pub struct Shape {
     pub words: Vec<(i64, String)>,
     /// The whole label with its state, for the title.
     pub title: String,
-    /// The tone of its state.
+    /// The tone of the state.
     pub tone: &'static str,
-    /// The page of its Approval.
+    /// The page of the Approval of a gate.
     pub href: Option<String>,
 }
 
 /// The line of an edge.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Way {
-    /// The path.
+    /// The line as an SVG path.
     pub path: String,
     /// The position of the condition, and the condition, shortened.
     pub label: Option<(i64, i64, String)>,
@@ -115,7 +115,7 @@ fn lines(words: &str) -> Vec<String> {
             None => lines.push(part.to_owned()),
         }
     }
-    lines.iter().map(|line| shortened(line.trim_end(), COLUMNS.1)).collect()
+    lines.iter().map(|line| shorten(line.trim_end(), COLUMNS.1)).collect()
 }
 
 fn draw(graph: &Graph, direction: RankDir) -> Picture {
@@ -127,7 +127,7 @@ fn draw(graph: &Graph, direction: RankDir) -> Picture {
         placed.set_node(at.to_string(), Some(NodeLabel { width, height, ..NodeLabel::default() }));
     }
     for (at, edge) in graph.edges.iter().enumerate() {
-        let label = edge.when.as_ref().map(|when| shortened(when, COLUMNS.1));
+        let label = edge.when.as_ref().map(|when| shorten(when, COLUMNS.1));
         let (width, height) = label.map_or((0.0, 0.0), |label| (columns(&label) * LETTER.0, LETTER.1));
         let label = EdgeLabel { width, height, ..EdgeLabel::default() };
         placed.set_edge(edge.from.to_string(), edge.to.to_string(), Some(label), Some(&at.to_string()));
@@ -196,7 +196,7 @@ fn shape(node: &Node, at: usize, x: i64, y: i64) -> Shape {
         outline,
         is_dot,
         is_gate,
-        label: shortened(&whole_label, COLUMNS.0),
+        label: shorten(&whole_label, COLUMNS.0),
         words: lines(&words).into_iter().enumerate().map(|(at, line)| (place(at), line)).collect(),
         title: if is_dot { whole_label } else { format!("{whole_label} ({}): {words}", node.kind) },
         tone: node.state.map_or("quiet", |state| class(state.tone())),
@@ -213,7 +213,7 @@ fn way(edge: &Edge, graph: &Graph, label: &EdgeLabel) -> Way {
     let place = label.x.zip(label.y).map(|(x, y)| (whole(x), whole(y) + 4));
     Way {
         path: curve(&label.points),
-        label: place.zip(edge.when.as_ref()).map(|((x, y), when)| (x, y, shortened(when, COLUMNS.1))),
+        label: place.zip(edge.when.as_ref()).map(|((x, y), when)| (x, y, shorten(when, COLUMNS.1))),
         title: format!("{} to {}{when}", name(edge.from), name(edge.to)),
     }
 }
@@ -244,7 +244,7 @@ fn columns(text: &str) -> f64 {
 }
 
 /// Returns a text of at most `most` columns.
-fn shortened(text: &str, most: usize) -> String {
+fn shorten(text: &str, most: usize) -> String {
     let text = one_line(text, 512);
     if text.width() <= most {
         return text;

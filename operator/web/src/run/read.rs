@@ -24,17 +24,17 @@ const APPROVALS: u32 = 500;
 /// The most segments of a journal for one page, and their most bytes. The latest segments are read.
 const SEGMENTS: (usize, i64) = (16, 8 * 1024 * 1024);
 
-/// The segments and the bytes of a journal that can still be read.
-pub struct Room(usize, i64);
+/// The number of segments and of bytes of a journal that can still be read for one page.
+pub struct JournalBudget(usize, i64);
 
-impl Default for Room {
+impl Default for JournalBudget {
     fn default() -> Self {
         Self(SEGMENTS.0, SEGMENTS.1)
     }
 }
 
-impl Room {
-    /// Subtracts a segment, and returns whether it fits.
+impl JournalBudget {
+    /// Subtracts a segment if it fits, and returns whether it fits.
     pub fn takes(&mut self, segment: &Segment) -> bool {
         let left = (self.0.checked_sub(1), self.1.checked_sub(segment.size.max(0)));
         let (Some(segments), Some(bytes @ 0..)) = left else { return false };
@@ -47,7 +47,7 @@ impl Room {
 pub struct RunSnapshot {
     /// The Workflow; records of segments that were read are in `status.steps`, the others stay in `status.segments`.
     pub workflow: Workflow,
-    /// The Approvals of its gates.
+    /// The Approvals of the gates of the run.
     pub approvals: Vec<Approval>,
     /// The reason why not all Approvals were listed.
     pub unlisted: Option<String>,
@@ -71,7 +71,7 @@ impl Versions {
         self.0.remove(object.uid.as_deref().unwrap_or_default());
     }
 
-    /// Returns the versions of both.
+    /// Returns the versions of the objects of both sets.
     pub fn and(mut self, other: &Self) -> Self {
         self.0.extend(other.0.clone());
         self
@@ -107,7 +107,7 @@ impl RunSnapshot {
         let mut versions = Versions::default();
         versions.put(&workflow.metadata);
         approvals.iter().for_each(|approval| versions.put(&approval.metadata));
-        complete(client, address, &mut workflow).await;
+        read_segments(client, address, &mut workflow).await;
         Ok(Self { workflow, approvals, unlisted, versions })
     }
 }
@@ -126,17 +126,17 @@ pub async fn workflow(client: &Client, address: &Address) -> Result<Workflow, Pa
 /// As every request. Segments that cannot be read stay in `status.segments`.
 pub async fn whole_journal(client: &Client, address: &Address) -> Result<Workflow, PageError> {
     let mut workflow = workflow(client, address).await?;
-    complete(client, address, &mut workflow).await;
+    read_segments(client, address, &mut workflow).await;
     Ok(workflow)
 }
 
 /// Moves the records of the latest segments back into `status.steps`.
-async fn complete(client: &Client, address: &Address, workflow: &mut Workflow) {
+async fn read_segments(client: &Client, address: &Address, workflow: &mut Workflow) {
     let run = reference(workflow);
     let Some(status) = &mut workflow.status else { return };
-    let mut room = Room::default();
+    let mut budget = JournalBudget::default();
     while let Some(segment) = status.segments.last() {
-        if !room.takes(segment) {
+        if !budget.takes(segment) {
             return;
         }
         let Some(mut records) = segment_records(client, address, &run, segment).await else { return };

@@ -99,7 +99,7 @@ fn edges(spec: &Value, status: &Value) -> Vec<String> {
 }
 
 #[test]
-fn the_edges_of_each_pattern_are_those_of_its_spec() {
+fn graph_has_the_edges_of_each_pattern() {
     let none = json!({});
     let chain = json!({"steps": [agent("a", &none), gate("b"), agent("c", &none)]});
     assert_eq!(edges(&chain, &json!({})), ["(>a", "a>b", "b>c", "c>)"]);
@@ -131,7 +131,7 @@ fn the_edges_of_each_pattern_are_those_of_its_spec() {
 }
 
 #[test]
-fn gates_of_policies_and_records_that_no_step_has_are_in_the_graph() {
+fn graph_has_gates_of_policies_and_records_without_a_step() {
     let hitl = json!({"prompt": "May it?", "approvers": [{"kind": "Group", "name": "finance"}]});
     let added = json!([
         {"source": "ApprovalPolicy four-eyes", "step": {"name": "first", "at": "Start", "hitl": hitl}},
@@ -149,7 +149,7 @@ fn gates_of_policies_and_records_that_no_step_has_are_in_the_graph() {
 }
 
 #[test]
-fn workers_are_one_node_and_what_is_open_counts() {
+fn workers_share_one_node_with_the_state_of_an_open_one() {
     let spec =
         json!({"pattern": {"orchestratorWorkers": {"orchestrator": {"agent": "boss"}, "worker": {"agent": "writer"}}}});
     let status = json!({"phase": "Running", "steps": [
@@ -165,7 +165,7 @@ fn workers_are_one_node_and_what_is_open_counts() {
 }
 
 #[test]
-fn the_turns_of_an_agent_are_one_node_and_gates_are_counted_by_their_states() {
+fn turns_of_an_agent_share_a_node_and_gates_are_counted_by_state() {
     let outcome =
         json!({"decision": {"phase": "Approved", "verdict": "Approve", "source": "Human", "decidedBy": ["ann"]}});
     let calls = json!({"facts": {"calls": "1"}});
@@ -199,7 +199,7 @@ fn attempts_at_a_turn_are_one_turn() {
 }
 
 #[test]
-fn words_that_do_not_fit_one_line_of_a_step_have_another_one() {
+fn long_words_of_a_step_are_broken_into_lines() {
     let outcome =
         json!({"decision": {"phase": "Approved", "verdict": "Approve", "source": "Human", "decidedBy": ["ann"]}});
     let status = json!({"phase": "Waiting", "steps": [
@@ -229,7 +229,7 @@ fn sentences(run: &Run, label: &str) -> Vec<(String, Option<String>)> {
 }
 
 #[test]
-fn the_outline_has_arguments_and_each_change_of_a_value_and_no_instant_of_others_is_rewritten() {
+fn outline_has_arguments_and_changes_and_keeps_instants_in_texts() {
     let said = "2026-11-22T10:00:00Z";
     let decided = |object: &str, by: &str, done: i64| {
         let outcome = json!({"phase": "Modified", "verdict": "Modify", "source": "Human", "decidedBy": [by]});
@@ -261,7 +261,7 @@ fn the_outline_has_arguments_and_each_change_of_a_value_and_no_instant_of_others
 }
 
 #[test]
-fn a_picture_has_a_place_for_everything_and_is_not_drawn_beyond_its_bound() {
+fn picture_has_a_place_for_each_node_and_is_bounded() {
     let chain =
         |steps: usize| json!({"steps": (0..steps).map(|at| agent(&format!("s{at}"), &json!({}))).collect::<Vec<_>>()});
     let draw = |steps: usize| Picture::of(&Graph::of(&workflow(&chain(steps), &json!({})), &address()));
@@ -279,7 +279,7 @@ fn a_picture_has_a_place_for_everything_and_is_not_drawn_beyond_its_bound() {
 }
 
 #[test]
-fn records_that_overlap_are_worked_and_waited_for_once() {
+fn overlapping_records_count_once_in_the_times() {
     let status = json!({"phase": "Waiting", "startedAt": ago(100), "steps": [
         record(1, "x/a", "agent", "Succeeded", 100, Some(40)), record(2, "y/a", "agent", "Succeeded", 80, Some(40)),
         record(3, "x/g", "hitl", "Waiting", 40, None), record(4, "y/g", "hitl", "Waiting", 20, None),
@@ -299,7 +299,7 @@ fn records_that_overlap_are_worked_and_waited_for_once() {
 }
 
 #[test]
-fn a_decision_names_its_channel_only_where_it_was_vouched_for() {
+fn decision_names_its_channel_only_if_it_was_verified() {
     let vote = |key: &str, more: &Value| {
         with(json!({"key": key, "user": key, "verdict": "Approve", "attempt": 1, "at": ago(60), "epoch": "e"}), more)
     };

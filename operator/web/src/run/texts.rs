@@ -13,7 +13,7 @@ use crate::page::Instant;
 /// The longest text on the page, in characters.
 const LONGEST: usize = 20_000;
 
-/// A text of others.
+/// A text of people, models or tools.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fenced {
     /// The source of the text.
@@ -25,11 +25,11 @@ pub struct Fenced {
 /// A long value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Link {
-    /// The address.
+    /// The address of the value.
     pub href: String,
     /// The words of the link.
     pub what: String,
-    /// Its size in bytes.
+    /// The size of the value, in bytes.
     pub size: i64,
 }
 
@@ -63,8 +63,8 @@ impl Link {
     }
 }
 
-/// Returns the short texts of a record.
-pub fn fenced(record: &StepRecord) -> Vec<Fenced> {
+/// Returns the short texts of a record, each with a label that names its source.
+pub fn short_texts(record: &StepRecord) -> Vec<Fenced> {
     let mut texts = Vec::new();
     if let Some(calls) = turn::of(record) {
         if !calls.text.trim().is_empty() {
@@ -78,7 +78,7 @@ pub fn fenced(record: &StepRecord) -> Vec<Fenced> {
             Value::String(text) => text.clone(),
             other => serde_json::to_string_pretty(other).unwrap_or_default(),
         };
-        texts.push(Fenced::new(whose(record.kind), &text));
+        texts.push(Fenced::new(label_of_response(record.kind), &text));
     }
     if let Some(error) = &record.error {
         texts.push(Fenced::new("Error, in the words of what failed", &error.message));
@@ -89,7 +89,7 @@ pub fn fenced(record: &StepRecord) -> Vec<Fenced> {
     texts
 }
 
-fn whose(kind: StepKind) -> &'static str {
+fn label_of_response(kind: StepKind) -> &'static str {
     match kind {
         StepKind::Agent => "Answer, text of a model (not checked)",
         StepKind::Pod => "Result, text of a program (not checked)",

@@ -44,23 +44,23 @@ pub struct Timeline {
 /// One record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bar {
-    /// The path.
+    /// The path of the record, with the number of a further attempt.
     pub label: String,
-    /// The word for its state.
+    /// The word for the state of the record.
     pub word: &'static str,
-    /// The tone of its state.
+    /// The tone of the state of the record.
     pub tone: &'static str,
-    /// Whether it is a gate.
+    /// Whether the record is a gate.
     pub waits: bool,
-    /// The begin of the bar on the axis.
+    /// The begin of the bar, from 0 to [`AXIS`].
     pub from: u64,
-    /// The length of the bar on the axis.
+    /// The length of the bar, from 0 to [`AXIS`].
     pub length: u64,
-    /// The start.
+    /// The start of the record.
     pub started: Instant,
-    /// The end, or `None` while it is open.
+    /// The end of the record, or `None` while it is open.
     pub finished: Option<Instant>,
-    /// The time that it took, until now if it is open.
+    /// The time that the record took, until now if it is open.
     pub took: String,
 }
 
@@ -74,8 +74,8 @@ impl Timeline {
         shown.sort_by_key(|record| (record.at, record.seq));
         let end = |record: &StepRecord| record.finished_at.unwrap_or(now).max(record.at);
         let spans = |waits: bool| {
-            let those = shown.iter().filter(|one| (one.kind == StepKind::Hitl) == waits);
-            those.map(|one| (one.at, end(one))).collect::<Vec<_>>()
+            let records = shown.iter().filter(|record| (record.kind == StepKind::Hitl) == waits);
+            records.map(|record| (record.at, end(record))).collect::<Vec<_>>()
         };
         let (work, waits) = (spans(false), spans(true));
         let hidden = shown.len().saturating_sub(MOST);
@@ -83,7 +83,7 @@ impl Timeline {
         let first = rows.first().map_or(now, |record| record.at);
         let last = rows.iter().map(|record| end(record)).max().unwrap_or(now);
         let all = last.since(first).as_millis().max(1);
-        let place = |at: Moment| scaled(at.since(first).as_millis(), all);
+        let place = |at: Moment| scale(at.since(first).as_millis(), all);
         let bar = |record: &&StepRecord| {
             let (from, to) = (place(record.at).min(AXIS - SHORTEST), place(end(record)));
             let state = record.decision.as_ref().map_or(State::Record(record.phase), |one| State::Decided(one.phase));
@@ -104,20 +104,20 @@ impl Timeline {
         Self {
             rows: rows.iter().map(bar).collect(),
             hidden,
-            worked: covered(work.clone()),
-            waited: covered(waits.clone()),
+            worked: covered_time(work.clone()),
+            waited: covered_time(waits.clone()),
             waits: waits.iter().map(|(from, to)| to.since(*from)).fold(Duration::ZERO, Duration::saturating_add),
             gates: waits.len(),
         }
     }
 }
 
-fn scaled(part: u128, all: u128) -> u64 {
+fn scale(part: u128, all: u128) -> u64 {
     u64::try_from(part.saturating_mul(AXIS.into()) / all).unwrap_or(AXIS).min(AXIS)
 }
 
 /// Returns the time that spans cover together. Overlapping parts count once.
-fn covered(mut spans: Vec<(Moment, Moment)>) -> Duration {
+fn covered_time(mut spans: Vec<(Moment, Moment)>) -> Duration {
     spans.sort();
     let (mut total, mut until) = (Duration::ZERO, None::<Moment>);
     for (from, to) in spans {

@@ -24,7 +24,7 @@ static READERS: Semaphore = Semaphore::const_new(4);
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The longest name of a file, in characters.
-const NAME: usize = 80;
+const LONGEST_NAME: usize = 80;
 
 /// Returns a long value.
 ///
@@ -50,15 +50,16 @@ async fn fetch(
     if !is_digest(digest) {
         return Err(unknown());
     }
-    let _turn = turn(readers).await?;
+    let _place = acquire_place(readers).await?;
     let workflow = read::workflow(client, address).await?;
-    let (digest, file) = named(client, address, &workflow, digest).await.ok_or_else(unknown)?;
+    let (digest, file) = find_value(client, address, &workflow, digest).await.ok_or_else(unknown)?;
     let run = read::reference(&workflow);
     let found = whole::value(client, &address.namespace, &run, &digest, "the value").await;
-    Ok((file, found.map_err(problem)?))
+    Ok((file, found.map_err(value_error)?))
 }
 
-async fn turn(readers: &Semaphore) -> Result<SemaphorePermit<'_>, PageError> {
+/// Waits for a place of a reader.
+async fn acquire_place(readers: &Semaphore) -> Result<SemaphorePermit<'_>, PageError> {
     let turn = tokio::time::timeout(PATIENCE, readers.acquire()).await;
     turn.ok().and_then(Result::ok).ok_or_else(|| {
         PageError::Away(format!("others read so many values now that yours had no turn within {PATIENCE:?}: try again"))
@@ -71,7 +72,7 @@ fn is_digest(text: &str) -> bool {
     digits.is_some_and(|digits| digits.len() == 64 && digits.iter().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f')))
 }
 
-fn problem(error: WholeTextError) -> PageError {
+fn value_error(error: WholeTextError) -> PageError {
     let said = error.to_string();
     match error {
         WholeTextError::Unreadable { error, .. } => match PageError::from(error) {
@@ -95,8 +96,8 @@ fn headers(file: &str) -> [(HeaderName, String); 4] {
     ]
 }
 
-/// Returns the digest if the run names it, and the name of its file.
-async fn named(client: &Client, address: &Address, workflow: &Workflow, digest: &str) -> Option<(Digest, String)> {
+/// Returns the digest and the file name of a value, or `None` if the run does not name the digest.
+async fn find_value(client: &Client, address: &Address, workflow: &Workflow, digest: &str) -> Option<(Digest, String)> {
     let status = workflow.status.as_ref()?;
     let results = status.outputs_ref.iter().map(|value| ("result.txt", value));
     let files = status.artifacts.iter().map(|one| (one.path.as_str(), &one.content));
@@ -108,20 +109,20 @@ async fn named(client: &Client, address: &Address, workflow: &Workflow, digest: 
         let values = records.iter().flat_map(texts::values).map(|(_, value)| &value.digest);
         values.into_iter().find(|known| known.as_str() == digest).cloned()
     };
-    let of = |found: Digest| {
+    let with_file = |found: Digest| {
         let file = file_name(&address.name, &format!("{}.txt", found.short(12)));
         (found, file)
     };
     if let Some(found) = in_records(&status.steps) {
-        return Some(of(found));
+        return Some(with_file(found));
     }
     let run = read::reference(workflow);
     // One segment is held at a time, and at most as many are read as for the page of the run.
-    let mut room = read::Room::default();
-    for segment in status.segments.iter().rev().take_while(|segment| room.takes(segment)) {
+    let mut budget = read::JournalBudget::default();
+    for segment in status.segments.iter().rev().take_while(|segment| budget.takes(segment)) {
         let records = read::segment_records(client, address, &run, segment).await;
         if let Some(found) = records.as_deref().and_then(in_records) {
-            return Some(of(found));
+            return Some(with_file(found));
         }
     }
     None
@@ -132,7 +133,7 @@ fn file_name(run: &str, path: &str) -> String {
     let last = path.rsplit(['/', '\\']).next().unwrap_or_default();
     let safe = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.') { c } else { '_' };
     let name: String = format!("{run}-{last}").chars().map(safe).collect();
-    name[name.len().saturating_sub(NAME)..].trim_start_matches(['.', '-']).to_owned()
+    name[name.len().saturating_sub(LONGEST_NAME)..].trim_start_matches(['.', '-']).to_owned()
 }
 
 #[cfg(test)]
@@ -149,7 +150,7 @@ mod tests {
 
     /// Reads a value of a run whose journal has a number of segments of a size, which cannot be read. Returns the
     /// number of requests, and the number of those for segments.
-    async fn asked(text: &str, parts: usize, size: i64) -> (usize, usize) {
+    async fn count_requests(text: &str, parts: usize, size: i64) -> (usize, usize) {
         let segments: Vec<_> =
             (0..parts).map(|at| json!({"digest": digest(at), "size": size, "records": 1, "through": at})).collect();
         let run = json!({
@@ -169,23 +170,23 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn nothing_is_asked_for_what_is_no_digest() {
+    async fn invalid_digest_leads_to_no_request() {
         let upper = digest(1).to_uppercase().replace("SHA256", "sha256");
         for text in ["", "sha256:", "sha256:abc", &digest(1)[7..], &format!("{}0", digest(1)), &upper, "sha256:../../x"]
         {
-            assert_eq!(asked(text, 1, 1).await, (0, 0), "{text}");
+            assert_eq!(count_requests(text, 1, 1).await, (0, 0), "{text}");
         }
     }
 
     #[tokio::test]
-    async fn no_more_of_a_journal_is_read_than_the_page_shows() {
-        assert_eq!(asked(&digest(999), 3, 1).await.1, 3);
-        assert_eq!(asked(&digest(999), 40, 1).await.1, 16);
-        assert_eq!(asked(&digest(999), 40, 3 << 20).await.1, 2, "8 MiB");
+    async fn search_reads_at_most_as_many_segments_as_the_page() {
+        assert_eq!(count_requests(&digest(999), 3, 1).await.1, 3);
+        assert_eq!(count_requests(&digest(999), 40, 1).await.1, 16);
+        assert_eq!(count_requests(&digest(999), 40, 3 << 20).await.1, 2, "8 MiB");
     }
 
     #[tokio::test]
-    async fn no_value_is_asked_for_of_a_run_whose_name_is_another_path() {
+    async fn value_of_a_run_whose_name_is_another_path_is_not_read() {
         let (client, asked) = server(|_| crate::history::tests::forbidden());
         for name in ["", "..", "../../../api/v1/secrets/x?", "a/b", "a?watch=true", "A"] {
             let run = signoff_api::approval::WorkflowRef { name: name.to_owned(), uid: "u".to_owned() };
@@ -196,20 +197,20 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_reader_has_one_of_a_few_turns_and_does_not_wait_for_ever() {
+    async fn reader_waits_for_a_place_only_until_the_timeout() {
         let readers = Semaphore::new(1);
-        let held = turn(&readers).await.unwrap();
-        assert!(matches!(turn(&readers).await, Err(PageError::Away(_))));
+        let held = acquire_place(&readers).await.unwrap();
+        assert!(matches!(acquire_place(&readers).await, Err(PageError::Away(_))));
         drop(held);
-        assert!(turn(&readers).await.is_ok());
+        assert!(acquire_place(&readers).await.is_ok());
     }
 
     #[test]
-    fn the_name_of_a_file_is_only_a_name() {
+    fn file_name_has_no_path_and_no_unsafe_characters() {
         assert_eq!(file_name("refund", "out/letter.md"), "refund-letter.md");
         assert_eq!(file_name("refund", "../../x\"; filename=\"a\r\n.exe"), "refund-x___filename__a__.exe");
         assert_eq!(file_name("refund", "\u{202e}é<script>"), "refund-___script_");
-        assert!(file_name("refund", &"a".repeat(300)).len() <= NAME);
+        assert!(file_name("refund", &"a".repeat(300)).len() <= LONGEST_NAME);
     }
 
     #[test]
@@ -223,9 +224,9 @@ mod tests {
     }
 
     #[test]
-    fn other_bytes_than_the_run_names_are_a_mismatch() {
+    fn value_with_another_digest_is_a_mismatch() {
         let error = WholeTextError::Mismatch { what: "the value".to_owned(), why: "it is another one".to_owned() };
-        let said = problem(error);
+        let said = value_error(error);
         assert!(matches!(&said, PageError::Mismatch(why) if why.starts_with("DIGEST MISMATCH: the value")), "{said:?}");
     }
 }

@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn the_api_server_is_asked_only_for_phases_that_are_wanted() {
+    fn selector_requests_only_the_wanted_phases() {
         assert_eq!(filter("").selector(), "");
         assert_eq!(filter("phase=Failed").selector(), "status.phase=Failed");
         let open = filter("phase=asking").selector();

@@ -14,7 +14,7 @@ use crate::{error::PageError, scope, workflows::list};
 pub const MOST: usize = 2_000;
 /// The most Workflows of one response.
 const PAGE: usize = 50;
-/// The longest time for which a reader waits.
+/// The longest time for which a reader waits for the rows.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The runs that were read.

@@ -24,27 +24,27 @@ pub struct Reader {
 /// A row of the list. Texts are already shown as in [`one_line`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunRow {
-    /// The namespace.
+    /// The namespace of the Workflow.
     pub namespace: String,
-    /// The name.
+    /// The name of the Workflow.
     pub name: String,
-    /// The phase.
+    /// The phase of the run.
     pub phase: WorkflowPhase,
     /// The reason of the phase, in the operator's words; empty if there is none.
     pub message: String,
-    /// The names of its open Approvals.
+    /// The names of the open Approvals of the run, at most 256.
     pub pending: Vec<String>,
-    /// Whether one of them is not among the requests that wait for the reader.
+    /// Whether an open Approval is not among the requests that wait for the reader.
     pub waits_for_others: bool,
-    /// The person for whom it was requested, otherwise the requester.
+    /// The person for whom the run was requested, otherwise the requester.
     pub requester: String,
     /// The requester in words: `you`, `you for` another person, or the name.
     pub requested_by: String,
-    /// Whether the reader requested it, or it was requested for the reader.
+    /// Whether the reader requested the run, or the run was requested for the reader.
     pub is_mine: bool,
-    /// The time of its creation.
+    /// The time at which the Workflow was created.
     pub created: Option<Moment>,
-    /// The tokens of its models, and their cost.
+    /// The tokens that the models of the run used, and their cost, in words.
     pub usage: Option<String>,
 }
 

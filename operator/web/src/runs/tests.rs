@@ -27,12 +27,12 @@ fn reader(user: &str) -> Reader {
     Reader { user: user.to_owned(), ..Reader::default() }
 }
 
-fn rendered(query: &str, rows: Vec<RunRow>, asked: &[Arc<Row>]) -> String {
+fn render(query: &str, rows: Vec<RunRow>, asked: &[Arc<Row>]) -> String {
     let (filter, part) = RunFilter::read(query);
     let found = FoundRuns { rows, read: 7, has_more: true };
     let shell = Shell { user: Some("dana@example.com".into()), here: "runs", ..Shell::of_nobody("Runs") };
     let at = "2026-11-22T10:00:00Z".parse::<jiff::Timestamp>().unwrap().into();
-    runs(shell, filter, found, Some(vec!["finance".into()]), asked, part, at).render().unwrap()
+    runs_page(shell, filter, found, Some(vec!["finance".into()]), asked, part, at).render().unwrap()
 }
 
 #[test]
@@ -40,7 +40,7 @@ fn a_run_names_its_question_its_requester_and_its_tokens() {
     let approval = sample::approval();
     let name = approval.metadata.name.clone().unwrap();
     let asked = Arc::new(Row::of(&approval));
-    let page = rendered("", vec![row("refund-4711", "Waiting", &[name.as_str()], true)], &[Arc::clone(&asked)]);
+    let page = render("", vec![row("refund-4711", "Waiting", &[name.as_str()], true)], &[Arc::clone(&asked)]);
     for said in [
         "refund-4711",
         "Waiting",
@@ -52,7 +52,7 @@ fn a_run_names_its_question_its_requester_and_its_tokens() {
     ] {
         assert!(page.contains(said), "{said} is missing:\n{page}");
     }
-    let other = rendered("", vec![row("refund-4711", "Waiting", &["another"], true)], &[asked]);
+    let other = render("", vec![row("refund-4711", "Waiting", &["another"], true)], &[asked]);
     assert!(other.contains("waits for 1 decision") && !other.contains(&format!("/a/{name}")), "{other}");
 }
 
@@ -64,7 +64,7 @@ fn a_run_shows_the_arguments_of_its_call_and_the_question_of_its_agent() {
     ] {
         let name = approval.metadata.name.clone().unwrap();
         let asked = Arc::new(Row::of(&approval));
-        let page = rendered("", vec![row("refund-4711", "Waiting", &[name.as_str()], true)], &[Arc::clone(&asked)]);
+        let page = render("", vec![row("refund-4711", "Waiting", &[name.as_str()], true)], &[Arc::clone(&asked)]);
         let link = page.split_once(&format!("/a/{name}\">")).unwrap().1.split_once("</a>").unwrap().0;
         assert!(link.starts_with(title), "{link}");
         let arguments = asked.arguments.clone().unwrap_or_default().replace('"', "&#34;");
@@ -79,17 +79,17 @@ fn hostile_texts_are_text_and_a_filter_keeps_what_was_typed() {
     hostile["spec"]["requestedBy"] = json!("<b>dana</b>\u{202e}");
     hostile["status"]["message"] = json!("<script>alert(1)</script>");
     let part: WorkflowPart = serde_json::from_value(hostile).unwrap();
-    let page = rendered("search=%22%3E%3Cimg%3E", vec![RunRow::new(part, &reader("x")).unwrap()], &[]);
+    let page = render("search=%22%3E%3Cimg%3E", vec![RunRow::new(part, &reader("x")).unwrap()], &[]);
     for markup in ["<b>", "<script>alert", "<img", "\u{202e}"] {
         assert!(!page.contains(markup), "{markup} is markup:\n{page}");
     }
     assert!(page.contains("⟨U+202E⟩"), "{page}");
-    let page = rendered("phase=a%E2%80%AEb&requester=c%E2%80%AEd", vec![], &[]);
+    let page = render("phase=a%E2%80%AEb&requester=c%E2%80%AEd", vec![], &[]);
     assert!(page.contains("a⟨U+202E⟩b") && page.contains("c⟨U+202E⟩d") && !page.contains('\u{202e}'), "{page}");
 }
 
 #[test]
-fn a_run_is_of_who_requested_it_and_of_whom_it_was_requested_for() {
+fn run_belongs_to_its_requester_and_to_the_person_it_is_for() {
     let for_erin = |user: &str| {
         let mut run = object("refund", "Waiting", &["refund-a", "refund-b"]);
         run["spec"]["requestedFor"] = json!("erin@example.com");
@@ -115,7 +115,7 @@ fn a_run_waits_for_others_if_a_request_is_not_asked_of_the_reader() {
 }
 
 #[test]
-fn own_runs_come_first_then_open_ones_and_a_page_keeps_the_filter() {
+fn own_runs_come_first_and_a_page_keeps_the_filter() {
     let mut rows = vec![
         row("d", "Failed", &[], false),
         row("c", "Waiting", &["x"], false),
@@ -125,14 +125,14 @@ fn own_runs_come_first_then_open_ones_and_a_page_keeps_the_filter() {
     row::sort(&mut rows);
     assert_eq!(rows.iter().map(|row| row.name.as_str()).collect::<Vec<_>>(), ["a", "b", "c", "d"]);
     let many = (0..120).map(|at| row(&format!("r{at}"), "Running", &[], true)).collect();
-    let page = rendered("phase=open&page=1", many, &[]);
+    let page = render("phase=open&page=1", many, &[]);
     for said in ["51 to 100 of 120", "/runs?phase=open&#38;page=0", "/runs?phase=open&#38;page=2"] {
         assert!(page.contains(said), "{said} is missing:\n{page}");
     }
 }
 
 #[tokio::test]
-async fn a_list_is_read_in_parts_and_one_odd_status_hides_no_other_run() {
+async fn list_is_read_in_pages_and_an_unknown_phase_hides_no_run() {
     let (client, asked) = server(|address| {
         let next = if address.contains("continue=") { "" } else { "more" };
         let mut odd = object("odd", "Later", &[]);
@@ -153,7 +153,7 @@ async fn a_list_is_read_in_parts_and_one_odd_status_hides_no_other_run() {
 }
 
 #[tokio::test]
-async fn a_list_that_is_too_long_is_asked_for_again_with_fewer_runs() {
+async fn too_long_list_is_requested_again_with_fewer_runs() {
     let limit = |address: &str| -> usize {
         let after = address.split("limit=").nth(1).unwrap();
         after.split('&').next().unwrap().parse().unwrap()
