@@ -82,23 +82,23 @@ pub fn router(state: PageState) -> anyhow::Result<Router> {
         .route("/sign-in/callback", get(sign_in::callback::end))
         .route("/sign-out", post(sign_in::sign_out))
         .route("/static/{*file}", get(assets::file))
-        .route_layer(middleware::from_fn(only_names))
+        .route_layer(middleware::from_fn(refuse_invalid_names))
         .fallback(async || PageError::NotFound("there is no such page: see the inbox".to_owned()))
-        .method_not_allowed_fallback(other_way)
-        .layer(middleware::from_fn_with_state(state.clone(), signs_in))
+        .method_not_allowed_fallback(redirect_or_refuse_method)
+        .layer(middleware::from_fn_with_state(state.clone(), redirect_to_sign_in))
         .layer(foreign)
         .layer(middleware::from_fn_with_state(state.clone(), only_ours))
         .layer(RequestBodyLimitLayer::new(LARGEST_BODY))
         .layer(CatchPanicLayer::custom(|_: Box<dyn std::any::Any + Send>| {
             PageError::Internal("this page has a defect, see its log".to_owned()).into_response()
         }))
-        .layer(middleware::from_fn_with_state(state.clone(), headers))
+        .layer(middleware::from_fn_with_state(state.clone(), add_headers))
         .with_state(state))
 }
 
 /// Redirects a GET of an address that only takes forms, such as by “try again”, to the page of the form. Any other
 /// method is an error.
-async fn other_way(method: Method, uri: Uri) -> Response {
+async fn redirect_or_refuse_method(method: Method, uri: Uri) -> Response {
     if [Method::GET, Method::HEAD].contains(&method) {
         let page =
             if uri.path().starts_with("/sign-in/") { "/sign-in".to_owned() } else { wanted::page_of_form(uri.path()) };
@@ -108,9 +108,9 @@ async fn other_way(method: Method, uri: Uri) -> Response {
     (StatusCode::METHOD_NOT_ALLOWED, PageError::Bad(why.to_owned())).into_response()
 }
 
-/// Refuses addresses with texts that are not names of objects, because a name becomes one part of a path at the API
+/// Refuses addresses with texts that are not names of objects, because a name becomes a part of a path at the API
 /// server.
-async fn only_names(parts: Result<RawPathParams, RawPathParamsRejection>, request: Request, next: Next) -> Response {
+async fn refuse_invalid_names(parts: Result<RawPathParams, RawPathParamsRejection>, request: Request, next: Next) -> Response {
     let holds = |(part, text): (&str, &str)| match part {
         "namespace" => is_namespace(text),
         "name" => is_name(text),
@@ -125,10 +125,10 @@ async fn only_names(parts: Result<RawPathParams, RawPathParamsRejection>, reques
 }
 
 /// Adds the headers of every response.
-async fn headers(State(state): State<PageState>, request: Request, next: Next) -> Response {
+async fn add_headers(State(state): State<PageState>, request: Request, next: Next) -> Response {
     let is_static = request.uri().path().starts_with("/static/");
     let mut response = next.run(request).await;
-    let lasting = is_static && response.status().is_success();
+    let is_lasting = is_static && response.status().is_success();
     let headers = response.headers_mut();
     for (name, value) in HEADERS {
         headers.entry(name).or_insert(HeaderValue::from_static(value));
@@ -136,12 +136,12 @@ async fn headers(State(state): State<PageState>, request: Request, next: Next) -
     if state.settings.url.scheme() == "https" {
         headers.insert(header::STRICT_TRANSPORT_SECURITY, HeaderValue::from_static("max-age=31536000"));
     }
-    let cache = if lasting { "public, max-age=31536000, immutable" } else { "no-store" };
+    let cache = if is_lasting { "public, max-age=31536000, immutable" } else { "no-store" };
     // The response to the form of a decision stays in the cache for Back.
     if headers.get(header::CACHE_CONTROL).is_none_or(|value| value != page::KEPT) {
         headers.insert(header::CACHE_CONTROL, HeaderValue::from_static(cache));
     }
-    if !lasting {
+    if !is_lasting {
         headers.insert(header::VARY, HeaderValue::from_static("Cookie"));
     }
     response
@@ -149,25 +149,26 @@ async fn headers(State(state): State<PageState>, request: Request, next: Next) -
 
 /// Refuses requests for another host, and changes whose headers do not say that they come from this page.
 async fn only_ours(State(state): State<PageState>, request: Request, next: Next) -> Response {
-    if let Some(refused) = foreign(&state, &request) {
+    if let Some(refused) = refuse_foreign(&state, &request) {
         return refused;
     }
     next.run(request).await
 }
 
-fn foreign(state: &PageState, request: &Request) -> Option<Response> {
+/// Returns the refusal of a request for another host, or of a change that another site may have caused.
+fn refuse_foreign(state: &PageState, request: &Request) -> Option<Response> {
     let url = &state.settings.url;
     let ours = match url.port() {
         Some(port) => format!("{}:{port}", url.host_str().unwrap_or_default()),
         None => url.host_str().unwrap_or_default().to_owned(),
     };
-    let named = |name: HeaderName| {
+    let single_header = |name: HeaderName| {
         let mut all = request.headers().get_all(name).iter();
         // A header that is sent twice does not count.
         all.next().filter(|_| all.next().is_none()).map(|value| value.to_str().unwrap_or_default())
     };
     let elsewhere = request.uri().authority().is_some_and(|authority| authority.as_str() != ours);
-    if elsewhere || named(HOST) != Some(ours.as_str()) {
+    if elsewhere || single_header(HOST) != Some(ours.as_str()) {
         let why = format!("this page is {}: open that address (--url)", state.settings.origin());
         let mut response = PageError::Bad(why).into_response();
         *response.status_mut() = StatusCode::MISDIRECTED_REQUEST;
@@ -177,18 +178,18 @@ fn foreign(state: &PageState, request: &Request) -> Option<Response> {
         return None;
     }
     let site = HeaderName::from_static("sec-fetch-site");
-    let says = |name: &HeaderName| request.headers().contains_key(name);
-    if !says(&ORIGIN) && !says(&site) {
+    let has_header = |name: &HeaderName| request.headers().contains_key(name);
+    if !has_header(&ORIGIN) && !has_header(&site) {
         let why = "the request does not say which site it comes from (Origin, Sec-Fetch-Site): use a current browser, or kubectl approve";
         return Some(PageError::Refused(why.to_owned()).into_response());
     }
-    let is_same = named(site.clone()) == Some("same-origin");
+    let is_same = single_header(site.clone()) == Some("same-origin");
     // With `no-referrer` browsers send `null` as the origin of the page's own forms. Only `Sec-Fetch-Site`, which no
     // page can set, distinguishes them from forms of a sandbox.
-    let origin = named(ORIGIN);
+    let origin = single_header(ORIGIN);
     let is_own = origin == Some(state.settings.origin().as_str()) || (origin == Some("null") && is_same);
     // Each header that was sent must be that of this page. A page of a neighboring host (same-site) is another site.
-    if (is_own || !says(&ORIGIN)) && (is_same || !says(&site)) {
+    if (is_own || !has_header(&ORIGIN)) && (is_same || !has_header(&site)) {
         return None;
     }
     Some(PageError::Refused(FOREIGN.to_owned()).into_response())
@@ -223,7 +224,7 @@ fn is_read(request: &Request) -> bool {
 
 /// Redirects a read without a session to the sign-in page, and remembers its address. The answer to a form without a
 /// session is a page instead, because its text is a draft.
-async fn signs_in(State(state): State<PageState>, request: Request, next: Next) -> Response {
+async fn redirect_to_sign_in(State(state): State<PageState>, request: Request, next: Next) -> Response {
     let path = request.uri().path().to_owned();
     let query = request.uri().query().map(str::to_owned);
     let is_post = !is_read(&request);

@@ -43,6 +43,9 @@ pub use overview::{Overview, Overviews};
 pub use places::Places;
 pub use signoff_review::{clock::now, voter::Me};
 
+/// The tolerated difference between the clocks of two replicas, which write the begin of a session.
+const CLOCK_DIFFERENCE: std::time::Duration = std::time::Duration::from_secs(60);
+
 /// A session, as its cookies hold it.
 #[derive(Clone, Debug)]
 pub struct Session {
@@ -119,7 +122,7 @@ impl Sessions {
     /// cannot be read.
     pub async fn verify(&self, session: &Session, now: Moment) -> Result<(Identity, Moment), PageError> {
         let end = session.since.after(self.max);
-        if now >= end || session.since > now.after(std::time::Duration::from_secs(60)) {
+        if now >= end || session.since > now.after(CLOCK_DIFFERENCE) {
             return Err(PageError::SignIn);
         }
         match (&self.issuer, &session.nonce) {
@@ -157,7 +160,7 @@ impl Sessions {
     #[must_use]
     pub fn groups_left_out(&self, session: &Session) -> Option<String> {
         let (_, names) = self.issuer.as_ref()?;
-        names.left_out(&jwt::claims(session.token.expose_secret())?, self.auth)
+        names.groups_notice(&jwt::claims(session.token.expose_secret())?, self.auth)
     }
 }
 
@@ -165,7 +168,7 @@ impl Sessions {
 ///
 /// # Errors
 /// As every request.
-pub async fn who(client: &Client) -> Result<Me, PageError> {
+pub async fn fetch_user(client: &Client) -> Result<Me, PageError> {
     let review: SelfSubjectReview =
         Api::all(client.clone()).create(&PostParams::default(), &SelfSubjectReview::default()).await?;
     let user = review.status.and_then(|status| status.user_info).unwrap_or_default();

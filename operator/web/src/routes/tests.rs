@@ -11,12 +11,12 @@ use crate::session::fake::*;
 
 fn world() -> World {
     let world = World::new(&[]);
-    world.knows("of-alice", "alice");
-    world.knows("of-bob", "bob");
+    world.accept_token("of-alice", "alice");
+    world.accept_token("of-bob", "bob");
     world
 }
 
-async fn signed_in(world: &World, token: &str) -> Browser {
+async fn sign_in(world: &World, token: &str) -> Browser {
     let mut browser = Browser::default();
     let response = browser.post(world, "/sign-in/token", &format!("token={token}")).await;
     assert_eq!(location(&response), "/");
@@ -24,7 +24,7 @@ async fn signed_in(world: &World, token: &str) -> Browser {
 }
 
 #[tokio::test]
-async fn a_form_of_another_site_or_of_nowhere_changes_nothing() {
+async fn form_of_another_or_an_unknown_site_changes_nothing() {
     let world = world();
     for headers in [
         &[][..],
@@ -51,7 +51,7 @@ async fn a_form_of_another_site_or_of_nowhere_changes_nothing() {
             assert!(browser.cookies.is_empty(), "{path} {headers:?}");
         }
     }
-    assert_eq!(world.asked(), 0);
+    assert_eq!(world.count_requests(), 0);
     for header in [("origin", PAGE), ("sec-fetch-site", "same-origin")] {
         let request = Request::post("/sign-in/token")
             .header(header.0, header.1)
@@ -62,9 +62,9 @@ async fn a_form_of_another_site_or_of_nowhere_changes_nothing() {
 }
 
 #[tokio::test]
-async fn a_get_changes_nothing_even_where_a_form_would() {
+async fn get_request_never_changes_anything() {
     let world = world();
-    let mut browser = signed_in(&world, "of-alice").await;
+    let mut browser = sign_in(&world, "of-alice").await;
     let before = browser.cookies.clone();
     for (path, page) in [
         ("/sign-out", "/"),
@@ -85,7 +85,7 @@ async fn a_get_changes_nothing_even_where_a_form_would() {
 }
 
 #[tokio::test]
-async fn every_response_has_the_headers_and_a_host_that_is_not_ours_is_misdirected() {
+async fn responses_have_security_headers_and_other_hosts_are_refused() {
     let world = world();
     for path in ["/", "/sign-in", "/nothing", "/sign-in/token", "/static/x/page.css", "/static/none"] {
         for method in [Method::GET, Method::HEAD] {
@@ -115,7 +115,7 @@ async fn every_response_has_the_headers_and_a_host_that_is_not_ours_is_misdirect
 #[tokio::test]
 async fn headers_of_a_browser_do_not_reach_the_api_server() {
     let world = world();
-    let mut browser = signed_in(&world, "of-alice").await;
+    let mut browser = sign_in(&world, "of-alice").await;
     world.seen.lock().unwrap().clear();
     let smuggled = [
         ("impersonate-user", "root"),
@@ -143,16 +143,16 @@ async fn headers_of_a_browser_do_not_reach_the_api_server() {
 }
 
 #[tokio::test]
-async fn one_lands_where_one_wanted_to_go_and_no_parameter_leads_elsewhere() {
+async fn sign_in_leads_to_the_requested_page_and_to_no_other_site() {
     let world = world();
-    for (path, landed) in
+    for (path, target) in
         [("/n/finance/a/pay-1", "/n/finance/a/pay-1"), ("/history?next=//evil.example", "/history"), ("/?page=2", "/")]
     {
         let mut browser = Browser::default();
         assert_eq!(location(&browser.get(&world, path).await), "/sign-in", "{path}");
         let form = "token=of-alice&next=https://evil.example";
         let response = browser.post(&world, "/sign-in/token?next=//evil.example", form).await;
-        assert_eq!(location(&response), landed, "{path}");
+        assert_eq!(location(&response), target, "{path}");
     }
     let mut browser = Browser::default();
     let none = browser.get(&world, "/n/finance/a/%2f%2fevil.example").await;
@@ -161,25 +161,25 @@ async fn one_lands_where_one_wanted_to_go_and_no_parameter_leads_elsewhere() {
 }
 
 #[tokio::test]
-async fn the_link_of_a_notice_survives_the_sign_in_and_tells_a_stranger_nothing() {
+async fn link_of_a_notice_is_kept_and_shows_nothing_before_the_sign_in() {
     let world = world();
-    world.knows("*", "alice");
+    world.accept_token("*", "alice");
     let link = "/n/finance/a/pay-1?d=0123456789abcdef";
     for by_issuer in [false, true] {
         let mut browser = Browser::default();
-        let asked = world.asked();
+        let asked = world.count_requests();
         let response = browser.get(&world, link).await;
         assert_eq!(location(&response), "/sign-in");
         let said = text(response).await + &text(browser.get(&world, "/sign-in").await).await;
         assert!(!said.contains("pay-1") && !said.contains("finance"), "{said}");
-        assert_eq!(world.asked(), asked, "whether it exists is asked after the sign-in");
+        assert_eq!(world.count_requests(), asked, "whether it exists is asked after the sign-in");
         let response = match by_issuer {
             true => browser.sign_in(&world).await,
             false => browser.post(&world, "/sign-in/token", "token=of-alice").await,
         };
         assert_eq!(location(&response), link);
     }
-    for (path, landed) in [
+    for (path, target) in [
         ("/n/finance/a/pay-1?d=0123456789abcdef%0d%0aset-cookie:%20a=b", "/n/finance/a/pay-1"),
         ("/n/finance/a/pay-1?d=//evil.example/0", "/n/finance/a/pay-1"),
         ("//evil.example?d=0123456789abcdef", "/"),
@@ -188,12 +188,12 @@ async fn the_link_of_a_notice_survives_the_sign_in_and_tells_a_stranger_nothing(
     ] {
         let mut browser = Browser::default();
         browser.get(&world, path).await;
-        assert_eq!(location(&browser.post(&world, "/sign-in/token", "token=of-alice").await), landed, "{path}");
+        assert_eq!(location(&browser.post(&world, "/sign-in/token", "token=of-alice").await), target, "{path}");
     }
 }
 
 #[tokio::test]
-async fn whoever_looks_is_sent_to_sign_in_and_whoever_sends_a_form_is_told() {
+async fn read_without_a_session_is_redirected_and_a_form_gets_an_error() {
     let (world, mut browser) = (world(), Browser::default());
     assert_eq!(location(&browser.get(&world, "/").await), "/sign-in");
     assert!(browser.cookies.contains_key("__Host-signoff-wanted"));
@@ -206,16 +206,16 @@ async fn whoever_looks_is_sent_to_sign_in_and_whoever_sends_a_form_is_told() {
 }
 
 #[tokio::test]
-async fn a_dead_token_is_shown_to_the_api_server_once_and_can_sign_out() {
+async fn refused_token_is_sent_to_the_api_server_once_and_can_sign_out() {
     let world = world();
-    let mut browser = signed_in(&world, "of-alice").await;
+    let mut browser = sign_in(&world, "of-alice").await;
     browser.cookies.insert("__Host-signoff-3".to_owned(), "of-another-key".to_owned());
     world.tokens.lock().unwrap().remove("of-alice");
-    let before = world.asked();
+    let before = world.count_requests();
     for _ in 0..5 {
         assert_eq!(location(&browser.get(&world, "/").await), "/sign-in");
     }
-    assert_eq!(world.asked(), before + 1);
+    assert_eq!(world.count_requests(), before + 1);
     let response = browser.post(&world, "/sign-out", "").await;
     assert_eq!(location(&response), "/sign-in");
     assert_eq!(response.headers()["clear-site-data"], "\"cache\"", "drafts stay, and Back shows nothing");
@@ -223,7 +223,7 @@ async fn a_dead_token_is_shown_to_the_api_server_once_and_can_sign_out() {
 }
 
 #[tokio::test]
-async fn a_browser_drops_what_it_keeps_at_a_sign_in_and_where_a_session_has_ended() {
+async fn browser_cache_is_cleared_at_a_sign_in_and_at_the_end_of_a_session() {
     let (world, mut browser) = (world(), Browser::default());
     let clears =
         |response: &Response| response.headers().get("clear-site-data").is_some_and(|value| value == "\"cache\"");
@@ -237,14 +237,14 @@ async fn a_browser_drops_what_it_keeps_at_a_sign_in_and_where_a_session_has_ende
     let refused = browser.post(&world, "/n/finance/a/pay-1/decide", "verdict=Approve").await;
     assert_eq!((refused.status(), clears(&refused)), (StatusCode::UNAUTHORIZED, true));
     assert_eq!(refused.headers()[header::CACHE_CONTROL], "no-store");
-    world.knows("*", "alice");
+    world.accept_token("*", "alice");
     assert!(clears(&Browser::default().sign_in(&world).await), "by the identity provider too");
 }
 
 #[tokio::test]
-async fn the_answers_to_the_form_of_a_decision_are_kept_for_a_moment_errors_too() {
+async fn answers_and_errors_of_a_decision_are_cached_for_a_moment() {
     let world = world();
-    let mut browser = signed_in(&world, "of-alice").await;
+    let mut browser = sign_in(&world, "of-alice").await;
     for path in ["/n/finance/a/pay-1/decide", "/n/finance/t/0a1b2c/decide", "/n/finance/together/decide"] {
         let response = browser.post(&world, path, "verdict=Approve&confirmed=x").await;
         assert!(response.status().is_client_error() || response.status().is_server_error(), "{path}");
@@ -259,16 +259,16 @@ async fn the_answers_to_the_form_of_a_decision_are_kept_for_a_moment_errors_too(
 async fn cookies_of_two_people_do_not_mix() {
     let world = World::new(&[]);
     let (long, other) = ("a".repeat(5_000), "b".repeat(5_000));
-    world.knows(&long, "alice");
-    world.knows(&other, "bob");
-    let (mut alice, bob) = (signed_in(&world, &long).await, signed_in(&world, &other).await);
+    world.accept_token(&long, "alice");
+    world.accept_token(&other, "bob");
+    let (mut alice, bob) = (sign_in(&world, &long).await, sign_in(&world, &other).await);
     assert!(alice.is_signed_in(&world).await);
     alice.cookies.insert("__Host-signoff-1".to_owned(), bob.cookies["__Host-signoff-1"].clone());
     assert!(!alice.is_signed_in(&world).await);
 }
 
 #[tokio::test]
-async fn too_many_sign_ins_of_one_address_wait_and_the_api_server_is_not_asked() {
+async fn too_many_sign_ins_of_one_address_are_refused_before_any_request() {
     let (world, mut browser) = (world(), Browser::default());
     let mut refused = None;
     for at in 0..200 {
@@ -281,15 +281,15 @@ async fn too_many_sign_ins_of_one_address_wait_and_the_api_server_is_not_asked()
     }
     let refused = refused.unwrap();
     assert!(refused.headers()[header::RETRY_AFTER].to_str().unwrap().parse::<u64>().unwrap() >= 1);
-    let asked = world.asked();
+    let asked = world.count_requests();
     assert_eq!(browser.post(&world, "/sign-in/start", "").await.status(), StatusCode::TOO_MANY_REQUESTS);
     assert_eq!(browser.get(&world, "/sign-in/callback").await.status(), StatusCode::UNAUTHORIZED, "nothing was begun");
-    assert_eq!(world.asked(), asked);
+    assert_eq!(world.count_requests(), asked);
     assert_eq!(browser.get(&world, "/sign-in").await.status(), StatusCode::OK, "the page itself is shown");
 }
 
 #[tokio::test]
-async fn what_is_no_token_is_not_sent_anywhere() {
+async fn invalid_token_is_not_sent_anywhere() {
     let (world, mut browser) = (world(), Browser::default());
     let large = "x".repeat(70_000);
     for wrong in ["a%0d%0aImpersonate-User:%20root", "%00", large.as_str()] {
@@ -298,5 +298,5 @@ async fn what_is_no_token_is_not_sent_anywhere() {
     }
     let response = browser.post(&world, "/sign-in/token", "other=1").await;
     assert_eq!(response.status(), StatusCode::UNAUTHORIZED);
-    assert_eq!(world.asked(), 0);
+    assert_eq!(world.count_requests(), 0);
 }

@@ -141,7 +141,7 @@ impl Graph {
             }
             let id = &self.nodes[step].id;
             let path = RecordPath::new(id);
-            let name = format!("{}-{}", name, path.last().as_str().trim_start_matches('.'));
+            let name = format!("{name}-{}", path.last().as_str().trim_start_matches('.'));
             let id = path.sibling(&name);
             let gate = self.add(&id, "gate");
             self.edges.iter_mut().filter(|edge| edge.to == step).for_each(|edge| edge.to = gate);
@@ -164,7 +164,8 @@ impl Graph {
         self.nodes.iter_mut().skip(2).for_each(|node| node.state = node.state.or(Some(unbegun)));
     }
 
-    /// Returns the position of the node of a record. For a record without a node, adds one behind that of its parent.
+    /// Returns the position of the node of a record. A record without a node gets a new node, connected to the node of
+    /// its parent.
     fn place_of_record(&mut self, record: &StepRecord, places: &mut BTreeMap<String, usize>) -> usize {
         let id = node_id(&record.path);
         if let Some(place) = places.get(&id) {

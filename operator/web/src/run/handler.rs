@@ -37,7 +37,7 @@ pub struct RunPage {
     pub run: Run,
     /// The picture, if the graph is small enough.
     pub picture: Option<Picture>,
-    /// The most steps of a picture, which the page names if there is none.
+    /// The most steps of a picture, which the page names if there is no picture.
     pub most: usize,
     /// The reason why not all Approvals are shown.
     pub unlisted: Option<String>,

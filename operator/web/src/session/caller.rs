@@ -42,7 +42,7 @@ impl FromRequestParts<PageState> for Caller {
         if [Method::GET, Method::HEAD].contains(&parts.method) && !parts.uri.path().ends_with("/events") {
             let Ok(Places(namespaces)) = Places::from_request_parts(parts, state).await;
             let operator = &state.settings.operator_namespace;
-            caller.overview = state.overviews.of(&caller.client, &caller.token, &namespaces, operator).await;
+            caller.overview = state.overviews.load(&caller.client, &caller.token, &namespaces, operator).await;
         }
         Ok(caller)
     }
@@ -62,7 +62,7 @@ impl Caller {
             return Err(PageError::SignIn);
         }
         let client = state.connection.as_identity(&identity).map_err(|error| PageError::Bad(error.to_string()))?;
-        let me = who(&client).await.inspect_err(|error| {
+        let me = fetch_user(&client).await.inspect_err(|error| {
             if *error == PageError::SignIn {
                 state.sessions.limits.refuse(token.clone());
             }
@@ -79,7 +79,7 @@ impl Caller {
         // The API server may have fetched the groups itself.
         let has_groups = me.groups.iter().any(|group| !group.starts_with("system:"));
         let groups_left_out = if has_groups { None } else { state.sessions.groups_left_out(session) };
-        let overview = state.overviews.known(&token);
+        let overview = state.overviews.cached(&token);
         Ok(Self { me, token, client, ends, groups_left_out, overview, arrived })
     }
 }

@@ -26,7 +26,7 @@ const PART: usize = 2_700;
 /// The most cookies of a session. Proxies in front of the page accept headers of 16 KB.
 const PARTS: usize = 4;
 /// The most cookies that one response removes.
-const FORGOTTEN: usize = 32;
+const MOST_REMOVED: usize = 32;
 
 #[derive(Deserialize, Serialize)]
 struct Stored {
@@ -94,7 +94,7 @@ pub fn forget(sent: &HeaderMap) -> HeaderMap {
     let names =
         lines.flat_map(|line| line.split(';')).filter_map(|one| one.split_once('=')).map(|(name, _)| name.trim());
     let ours: BTreeSet<&str> = names.filter(|name| name.starts_with(NAME)).collect();
-    let gone = ours.into_iter().take(FORGOTTEN).filter_map(|name| {
+    let gone = ours.into_iter().take(MOST_REMOVED).filter_map(|name| {
         HeaderValue::try_from(format!("{name}=; Max-Age=0; Path=/; Secure; HttpOnly; SameSite=Lax")).ok()
     });
     gone.map(|value| (SET_COOKIE, value)).collect()
@@ -140,27 +140,27 @@ mod tests {
             .collect()
     }
 
-    fn jar(cookies: &[String], key: &Key) -> PrivateCookieJar {
+    fn jar_of(cookies: &[String], key: &Key) -> PrivateCookieJar {
         let mut headers = HeaderMap::new();
         headers.insert(header::COOKIE, HeaderValue::try_from(cookies.join("; ")).unwrap());
         PrivateCookieJar::from_headers(&headers, key.clone())
     }
 
     #[test]
-    fn a_session_comes_back_as_it_was_written_also_in_parts() {
+    fn session_is_read_as_it_was_written() {
         let key = Key::generate();
         for (length, cookies) in [(40, 1), (2_900, 2), (9_000, 4)] {
             let written = session(length);
-            let sent = sent_back(write(jar(&[], &key), &written).unwrap());
+            let sent = sent_back(write(jar_of(&[], &key), &written).unwrap());
             assert_eq!(sent.len(), cookies, "{length}");
-            let read = read(&jar(&sent, &key)).unwrap();
+            let read = read(&jar_of(&sent, &key)).unwrap();
             assert_eq!(read.token.expose_secret(), written.token.expose_secret());
             assert_eq!((read.nonce, read.since), (written.nonce, written.since));
         }
     }
 
     #[test]
-    fn all_cookies_of_the_page_are_forgotten_also_those_that_cannot_be_read() {
+    fn forget_removes_all_cookies_of_the_page() {
         let mut sent = HeaderMap::new();
         sent.append(header::COOKIE, HeaderValue::from_static("__Host-signoff=x; other=y; __Host-signoff-1=z"));
         sent.append(header::COOKIE, HeaderValue::from_static("__Host-signoff-namespaces=a"));
@@ -175,23 +175,23 @@ mod tests {
     }
 
     #[test]
-    fn a_token_that_fits_no_cookies_is_refused_with_the_remedy() {
-        let refused = write(jar(&[], &Key::generate()), &session(11_000)).unwrap_err();
+    fn too_long_token_is_refused_with_a_remedy() {
+        let refused = write(jar_of(&[], &Key::generate()), &session(11_000)).unwrap_err();
         assert!(refused.contains("too long") && refused.contains("fewer groups"), "{refused}");
     }
 
     #[test]
-    fn a_foreign_a_changed_and_a_missing_part_are_no_session() {
+    fn session_with_a_foreign_changed_or_missing_part_is_not_read() {
         let key = Key::generate();
-        let sent = sent_back(write(jar(&[], &key), &session(2_900)).unwrap());
-        assert!(read(&jar(&sent, &Key::generate())).is_none(), "of another key");
-        assert!(read(&jar(&sent[..1], &key)).is_none(), "a part is missing");
+        let sent = sent_back(write(jar_of(&[], &key), &session(2_900)).unwrap());
+        assert!(read(&jar_of(&sent, &Key::generate())).is_none(), "of another key");
+        assert!(read(&jar_of(&sent[..1], &key)).is_none(), "a part is missing");
         let mut changed = sent.clone();
         let other = if &changed[0][40..41] == "A" { "B" } else { "A" };
         changed[0].replace_range(40..41, other);
-        assert!(read(&jar(&changed, &key)).is_none(), "a changed part");
-        assert!(read(&jar(&["__Host-signoff=1:{}".to_owned()], &key)).is_none(), "not encrypted");
+        assert!(read(&jar_of(&changed, &key)).is_none(), "a changed part");
+        assert!(read(&jar_of(&["__Host-signoff=1:{}".to_owned()], &key)).is_none(), "not encrypted");
         let swapped = vec![sent[0].clone(), sent[0].replace("__Host-signoff=", "__Host-signoff-1=")];
-        assert!(read(&jar(&swapped, &key)).is_none(), "a part under another name");
+        assert!(read(&jar_of(&swapped, &key)).is_none(), "a part under another name");
     }
 }

@@ -70,7 +70,7 @@ impl SigningKey {
 }
 
 /// Returns a token with claims, signed with a secret (HS256).
-pub fn with_secret(secret: &str, claims: &Value) -> String {
+pub fn sign_with_secret(secret: &str, claims: &Value) -> String {
     let input = input(&json!({"alg": "HS256", "kid": FIRST.1}), claims);
     let key = CoreHmacKey::new(secret);
     let signature = key.sign(&CoreJwsSigningAlgorithm::HmacSha256, input.as_bytes()).unwrap();
@@ -78,7 +78,7 @@ pub fn with_secret(secret: &str, claims: &Value) -> String {
 }
 
 /// Returns a token with claims and without a signature.
-pub fn unsigned(claims: &Value) -> String {
+pub fn unsigned_token(claims: &Value) -> String {
     format!("{}.", input(&json!({"alg": "none"}), claims))
 }
 
@@ -96,9 +96,9 @@ pub fn seconds(from_now: i64) -> i64 {
 pub struct Idp {
     pub keys: Vec<SigningKey>,
     pub is_away: bool,
-    /// Whether it accepts requests and does not answer.
+    /// Whether the provider accepts requests and does not answer them.
     pub is_silent: bool,
-    /// The number of requests that it did not answer.
+    /// The number of requests that the provider did not answer.
     pub unanswered: usize,
     pub asked_for_keys: usize,
     pub asked_for_tokens: usize,
@@ -226,11 +226,13 @@ impl World {
         Self { idp, seen, tokens, state, page }
     }
 
-    pub fn knows(&self, token: &str, user: &str) {
+    /// Makes the API server accept a token as one of a user.
+    pub fn accept_token(&self, token: &str, user: &str) {
         self.tokens.lock().unwrap().insert(token.to_owned(), user.to_owned());
     }
 
-    pub fn asked(&self) -> usize {
+    /// Returns the number of requests that the API server received.
+    pub fn count_requests(&self) -> usize {
         self.seen.lock().unwrap().len()
     }
 }

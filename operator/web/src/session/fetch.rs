@@ -10,9 +10,9 @@ use openidconnect::{AsyncHttpClient, HttpRequest, HttpResponse};
 use signoff_cluster::error::innermost;
 
 /// The time in which a connection must be established.
-const CONNECT: Duration = Duration::from_secs(5);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// The time in which an answer must be complete.
-const PATIENCE: Duration = Duration::from_secs(10);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 /// The largest answer, in bytes. Documents of an identity provider have some kilobytes.
 const LARGEST: usize = 512 * 1024;
 
@@ -38,8 +38,8 @@ impl Fetch {
             .https_only(true)
             .redirect(reqwest::redirect::Policy::none())
             .referer(false)
-            .connect_timeout(CONNECT)
-            .timeout(PATIENCE);
+            .connect_timeout(CONNECT_TIMEOUT)
+            .timeout(ANSWER_TIMEOUT);
         if let Some(path) = ca_file {
             let named = || format!("{} (--oidc-ca-file)", path.display());
             let pem = std::fs::read(path).with_context(|| format!("reading {}", named()))?;
@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn nothing_is_asked_without_tls() {
+    async fn request_without_tls_is_refused() {
         let request =
             http::Request::get("http://127.0.0.1:9/.well-known/openid-configuration").body(Vec::new()).unwrap();
         let refused = Fetch::new(None).unwrap().call(request).await.unwrap_err();
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_of_certificates_that_has_none_is_named() {
+    fn file_without_certificates_is_named_in_the_error() {
         let problem = |path: &Path| format!("{:#}", Fetch::new(Some(path)).err().unwrap());
         let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml");
         assert!(problem(&file).contains("Cargo.toml (--oidc-ca-file) has no certificate"), "{}", problem(&file));

@@ -12,7 +12,7 @@ use signoff_api::Moment;
 use super::cookie::cookie;
 
 /// The cookie of the sign-ins that have begun.
-const NAME: &str = "__Host-signoff-flow";
+const COOKIE_NAME: &str = "__Host-signoff-flow";
 /// The longest time of a sign-in.
 const LONGEST: Duration = Duration::from_secs(600);
 /// The most sign-ins at once, in several tabs. A further one replaces the oldest.
@@ -47,15 +47,15 @@ pub fn take(jar: PrivateCookieJar, state: &str, now: Moment) -> (PrivateCookieJa
 }
 
 fn read(jar: &PrivateCookieJar, now: Moment) -> Vec<Flow> {
-    let text = jar.get(NAME).map(|cookie| cookie.value().to_owned()).unwrap_or_default();
+    let text = jar.get(COOKIE_NAME).map(|cookie| cookie.value().to_owned()).unwrap_or_default();
     let all: Vec<Flow> = serde_json::from_str(&text).unwrap_or_default();
     all.into_iter().filter(|flow| now < flow.since.after(LONGEST)).collect()
 }
 
 fn write(jar: PrivateCookieJar, all: &[Flow]) -> PrivateCookieJar {
     match serde_json::to_string(all) {
-        Ok(text) if !all.is_empty() => jar.add(cookie(NAME.to_owned(), text)),
-        _ => jar.remove(cookie(NAME.to_owned(), String::new())),
+        Ok(text) if !all.is_empty() => jar.add(cookie(COOKIE_NAME.to_owned(), text)),
+        _ => jar.remove(cookie(COOKIE_NAME.to_owned(), String::new())),
     }
 }
 
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn sign_ins_in_several_tabs_do_not_disturb_each_other_and_each_ends_once() {
+    fn sign_ins_in_several_tabs_are_independent_and_end_once() {
         let at = now();
         let mut jar = PrivateCookieJar::new(Key::generate());
         for state in ["a", "b", "c", "d", "e"] {

@@ -23,14 +23,14 @@ use super::TokenId;
 
 /// The most sign-ins of one address at once. A whole office can have one address.
 const BURST: NonZeroU32 = NonZeroU32::MIN.saturating_add(119);
-/// The sign-ins that one address regains in a minute.
-const A_MINUTE: NonZeroU32 = NonZeroU32::MIN.saturating_add(59);
-/// The most remembered addresses. A further one replaces the one that was silent for the longest time.
+/// The number of sign-ins that an address regains in a minute.
+const PER_MINUTE: NonZeroU32 = NonZeroU32::MIN.saturating_add(59);
+/// The most remembered addresses. A further address replaces the least recently used one.
 const ADDRESSES: NonZeroUsize = NonZeroUsize::MIN.saturating_add(16_383);
 /// The most refused tokens that are remembered.
 const TOKENS: NonZeroUsize = NonZeroUsize::MIN.saturating_add(1_023);
 /// The time for which a token that the API server refused is not sent to it again.
-const REFUSED: Duration = Duration::from_secs(15);
+const REFUSED_FOR: Duration = Duration::from_secs(15);
 
 type Limiter = governor::RateLimiter<NotKeyed, InMemoryState, DefaultClock>;
 
@@ -76,15 +76,15 @@ impl Limits {
     /// Counts a request. The error is the time until the next one is allowed.
     pub fn count(&self, network: Network) -> Result<(), Duration> {
         let mut all = self.addresses.lock().unwrap_or_else(PoisonError::into_inner);
-        let limiter = all.get_or_insert(network, || Limiter::direct(Quota::per_minute(A_MINUTE).allow_burst(BURST)));
+        let limiter = all.get_or_insert(network, || Limiter::direct(Quota::per_minute(PER_MINUTE).allow_burst(BURST)));
         limiter.check().map_err(|until| until.wait_time_from(DefaultClock::default().now()))
     }
 
-    /// Whether the API server refused a token less than `REFUSED` ago.
+    /// Whether the API server refused a token less than `REFUSED_FOR` ago.
     #[must_use]
     pub fn is_refused(&self, token: &TokenId) -> bool {
         let mut all = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
-        all.get(token).is_some_and(|at| at.elapsed() < REFUSED)
+        all.get(token).is_some_and(|at| at.elapsed() < REFUSED_FOR)
     }
 
     /// Remembers that the API server refused a token.
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_that_asks_too_often_waits_and_others_do_not() {
+    fn address_with_too_many_sign_ins_waits_and_others_do_not() {
         let limits = Limits::new(0);
         for _ in 0..BURST.get() {
             limits.count(network("192.0.2.1")).unwrap();
@@ -133,14 +133,14 @@ mod tests {
     }
 
     #[test]
-    fn one_network_of_ipv6_is_one_address_and_a_mapped_one_is_ipv4() {
+    fn ipv6_addresses_of_a_network_count_as_one_and_mapped_ones_as_ipv4() {
         assert_eq!(network("2001:db8:1:2::1"), network("2001:db8:1:2:ffff::2"));
         assert_ne!(network("2001:db8:1:2::1"), network("2001:db8:1:3::1"));
         assert_eq!(network("::ffff:192.0.2.1"), network("192.0.2.1"));
     }
 
     #[test]
-    fn the_address_is_what_our_proxies_appended_not_what_a_client_wrote() {
+    fn address_is_the_one_that_a_configured_proxy_appended() {
         let peer: IpAddr = "10.0.0.9".parse().unwrap();
         let mut headers = HeaderMap::new();
         headers.append("x-forwarded-for", HeaderValue::from_static("6.6.6.6, 192.0.2.1"));
@@ -159,7 +159,7 @@ mod tests {
         assert!(!limits.is_refused(&token));
         limits.refuse(token.clone());
         assert!(limits.is_refused(&token));
-        tokio::time::advance(REFUSED).await;
+        tokio::time::advance(REFUSED_FOR).await;
         assert!(!limits.is_refused(&token));
     }
 

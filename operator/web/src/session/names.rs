@@ -58,14 +58,14 @@ impl Names {
         if claim == "email" && claims.get("email_verified") != Some(&Value::Bool(true)) {
             return Err(format!(
                 "the identity provider has not verified the address {} (email_verified): verify it there, then sign in again",
-                shown(name)
+                name_text(name)
             ));
         }
-        let user = usable("user", format!("{}{name}", self.username_prefix))?;
+        let user = check_name("user", format!("{}{name}", self.username_prefix))?;
         if user.contains(" via ") {
             return Err(format!(
                 "the user {} is refused: names with “ via ” are those of agents that act for people",
-                shown(&user)
+                name_text(&user)
             ));
         }
         let groups = self.groups(claims)?.into_iter();
@@ -73,7 +73,7 @@ impl Names {
             true => {
                 Err("an empty group is refused: the administrators of the identity provider can remove it".to_owned())
             }
-            false => usable("group", format!("{}{name}", self.groups_prefix)),
+            false => check_name("group", format!("{}{name}", self.groups_prefix)),
         });
         Ok(Identity::Impersonated { user, groups: groups.collect::<Result<_, _>>()? })
     }
@@ -84,7 +84,7 @@ impl Names {
     /// **Invariant:** the source is never asked, because its address is text of the token, and its answer is not
     /// signed.
     #[must_use]
-    pub fn left_out(&self, claims: &Claims, auth: Auth) -> Option<String> {
+    pub fn groups_notice(&self, claims: &Claims, auth: Auth) -> Option<String> {
         let by_default = (auth == Auth::PassThrough).then_some(GROUPS);
         let claim = self.groups_claim.as_deref().or(by_default)?;
         jwt::is_elsewhere(claims, claim).then(|| {
@@ -110,24 +110,24 @@ impl Names {
 }
 
 /// Returns a name, or an error if it belongs to the system or if a header would change it.
-fn usable(kind: &str, name: String) -> Result<String, String> {
+fn check_name(kind: &str, name: String) -> Result<String, String> {
     if name.starts_with("system:") {
         return Err(format!(
             "the {kind} {} is refused: this page never impersonates users or groups of Kubernetes itself (system:…); the administrators of the identity provider can rename it, or those of this page set a prefix",
-            shown(&name)
+            name_text(&name)
         ));
     }
     if name.chars().any(char::is_control) {
-        return Err(format!("the {kind} {} is refused: it has control characters", shown(&name)));
+        return Err(format!("the {kind} {} is refused: it has control characters", name_text(&name)));
     }
     // A header is trimmed, so another name would be received.
     if name.trim() != name || name.is_empty() {
-        return Err(format!("the {kind} “{}” is refused: it begins or ends with a space", shown(&name)));
+        return Err(format!("the {kind} “{}” is refused: it begins or ends with a space", name_text(&name)));
     }
     Ok(name)
 }
 
-fn shown(name: &str) -> String {
+fn name_text(name: &str) -> String {
     display(name, 200).replace('\n', " ")
 }
 
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_that_is_not_verified_is_nobody() {
+    fn unverified_email_address_is_refused() {
         for verified in [json!(false), json!("true"), json!(null)] {
             let claims = json!({"email": "a@b.example", "email_verified": verified});
             assert!(user(&["--oidc-username-claim", "email"], &claims).contains("has not verified"), "{verified}");
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn a_group_that_cannot_be_used_refuses_the_sign_in_and_is_named() {
+    fn invalid_group_refuses_the_sign_in_and_is_named() {
         let flags = ["--oidc-groups-claim", "groups", "--username-prefix", "-"];
         let with = |groups: Value| identity(&flags, &json!({"sub": "a", "groups": groups})).map(|(_, groups)| groups);
         assert_eq!(with(json!(["x", "y"])).unwrap(), ["x", "y"]);
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a_prefix_makes_a_group_of_the_system_harmless() {
+    fn group_of_the_system_with_a_prefix_is_accepted() {
         let flags = ["--oidc-groups-claim", "g", "--groups-prefix", "idp:"];
         assert_eq!(identity(&flags, &json!({"sub": "a", "g": ["system:masters"]})).unwrap().1, ["idp:system:masters"]);
     }

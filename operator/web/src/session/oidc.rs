@@ -39,16 +39,16 @@ use crate::settings::Settings;
 
 /// The tolerated difference of clocks.
 pub const LEEWAY: Duration = Duration::from_secs(30);
-/// The time after a failure in which the provider is not asked again.
-const PAUSE: Duration = Duration::from_secs(3);
+/// The time after a failed discovery in which the provider gets no further request.
+const PAUSE_AFTER_FAILURE: Duration = Duration::from_secs(3);
 /// The least time between two reads of the keys because of an unknown key.
-const BETWEEN: Duration = Duration::from_secs(60);
+const BETWEEN_READS_OF_KEYS: Duration = Duration::from_secs(60);
 /// The age at which the keys are read again in the background. A silent provider then delays no session whose key is
 /// known.
-const OLD: Duration = Duration::from_secs(3600);
+const KEYS_ARE_OLD_AFTER: Duration = Duration::from_secs(3600);
 /// The age from which keys do not count, so that a withdrawn key is not used for long while the provider cannot be
 /// reached. Sessions are then refused until the provider answers.
-const OVER: Duration = Duration::from_secs(24 * 3600);
+const KEYS_EXPIRE_AFTER: Duration = Duration::from_secs(24 * 3600);
 /// The accepted algorithms of signatures: asymmetric ones, and none with a shared secret.
 const ALGORITHMS: [CoreJwsSigningAlgorithm; 9] = [
     CoreJwsSigningAlgorithm::RsaSsaPkcs1V15Sha256,
@@ -74,9 +74,9 @@ pub enum Unverified {
 /// A valid token.
 #[derive(Clone, Debug)]
 pub struct Verified {
-    /// Its claims.
+    /// The claims of the token.
     pub claims: Claims,
-    /// The time at which it expires.
+    /// The time at which the token expires.
     pub expires: Moment,
 }
 
@@ -89,8 +89,8 @@ pub struct Issuer {
     redirect: RedirectUrl,
     fetch: Fetch,
     found: RwLock<Option<Arc<Provider>>>,
-    /// The last attempts. Locked while the provider is asked, so that other requests wait for the same answer.
-    asked: Arc<Mutex<DiscoveryAttempts>>,
+    /// The last attempts. Locked during a request to the provider, so that other requests wait for the same answer.
+    attempts: Arc<Mutex<DiscoveryAttempts>>,
 }
 
 /// The result of a discovery.
@@ -106,8 +106,8 @@ struct DiscoveryAttempts {
 }
 
 impl DiscoveryAttempts {
-    fn was_a_moment_ago(&self) -> bool {
-        self.again.is_some_and(|at| at.elapsed() < BETWEEN)
+    fn was_reread_recently(&self) -> bool {
+        self.again.is_some_and(|at| at.elapsed() < BETWEEN_READS_OF_KEYS)
     }
 }
 
@@ -135,12 +135,12 @@ impl Issuer {
         Ok(Self {
             url: oidc.issuer.clone().ok_or_else(missing)?,
             client: ClientId::new(oidc.client_id.clone().ok_or_else(missing)?),
-            secret: oidc.client_secret_file.as_deref().map(secret).transpose()?,
+            secret: oidc.client_secret_file.as_deref().map(read_secret).transpose()?,
             scopes: oidc.scopes.iter().filter(|scope| *scope != "openid").cloned().map(Scope::new).collect(),
             redirect: RedirectUrl::from_url(redirect),
             fetch,
             found: RwLock::default(),
-            asked: Arc::default(),
+            attempts: Arc::default(),
         })
     }
 
@@ -198,13 +198,13 @@ impl Issuer {
             .set_pkce_verifier(PkceCodeVerifier::new(flow.verifier));
         let answer = request.request_async(&self.fetch).await.map_err(|error| match error {
             RequestTokenError::ServerResponse(said) => {
-                Unverified::Wrong(format!("the identity provider refuses: {}", shown(&said.to_string())))
+                Unverified::Wrong(format!("the identity provider refuses: {}", text_line(&said.to_string())))
             }
             RequestTokenError::Request(why) => self.away(&why.0),
             RequestTokenError::Parse(..) => {
                 Unverified::Wrong("the identity provider's answer has no token that can be read".to_owned())
             }
-            RequestTokenError::Other(why) => Unverified::Wrong(format!("the identity provider: {}", shown(&why))),
+            RequestTokenError::Other(why) => Unverified::Wrong(format!("the identity provider: {}", text_line(&why))),
         })?;
         let token = answer.id_token().ok_or_else(|| {
             Unverified::Wrong(
@@ -231,17 +231,17 @@ impl Issuer {
         let text = token.expose_secret();
         let wrong = |why: &str| Unverified::Wrong(why.to_owned());
         let typed: CoreIdToken = text.parse().map_err(|_| wrong("it is no id_token"))?;
-        if provider.at.elapsed() >= OLD {
-            self.renew(&provider);
+        if provider.at.elapsed() >= KEYS_ARE_OLD_AFTER {
+            self.reread_in_background(&provider);
         }
         let mut checked = self.check(&provider, &typed, nonce, now);
         if is_of_unknown_key(&checked)
-            && let Some(newer) = self.newer_than(&provider).await
+            && let Some(newer) = self.wait_for_newer(&provider).await
         {
             checked = self.check(&newer, &typed, nonce, now);
         }
         let expires = checked.map_err(|error| {
-            Unverified::Wrong(shown(&match &error {
+            Unverified::Wrong(text_line(&match &error {
                 ClaimsVerificationError::SignatureVerification(why) => format!("its signature does not hold: {why}"),
                 other => other.to_string(),
             }))
@@ -284,9 +284,9 @@ impl Issuer {
         client.set_auth_type(if in_body { AuthType::RequestBody } else { AuthType::BasicAuth })
     }
 
-    fn known(&self) -> Option<Arc<Provider>> {
+    fn cached_provider(&self) -> Option<Arc<Provider>> {
         let found = self.found.read().unwrap_or_else(PoisonError::into_inner).clone();
-        found.filter(|provider| provider.at.elapsed() < OVER)
+        found.filter(|provider| provider.at.elapsed() < KEYS_EXPIRE_AFTER)
     }
 
     fn remember(&self, provider: Provider) -> Arc<Provider> {
@@ -296,63 +296,63 @@ impl Issuer {
     }
 
     async fn provider(&self) -> Result<Arc<Provider>, Unverified> {
-        if let Some(known) = self.known() {
+        if let Some(known) = self.cached_provider() {
             return Ok(known);
         }
-        let mut asked = self.asked.lock().await;
-        if let Some(known) = self.known() {
+        let mut attempts = self.attempts.lock().await;
+        if let Some(known) = self.cached_provider() {
             return Ok(known);
         }
-        if let Some((at, why)) = &asked.failed
-            && at.elapsed() < PAUSE
+        if let Some((at, why)) = &attempts.failed
+            && at.elapsed() < PAUSE_AFTER_FAILURE
         {
             return Err(self.away(why));
         }
-        match self.ask().await {
+        match self.fetch_provider().await {
             Ok(provider) => {
-                asked.failed = None;
+                attempts.failed = None;
                 Ok(self.remember(provider))
             }
             Err(why) => {
                 tracing::warn!(issuer = self.url.as_str(), %why, "the identity provider cannot be used: the next sign-in asks it again");
                 let away = self.away(&why);
-                asked.failed = Some((Instant::now(), why));
+                attempts.failed = Some((Instant::now(), why));
                 Err(away)
             }
         }
     }
 
     /// Reads the keys again in the background, unless they are read already.
-    fn renew(self: &Arc<Self>, old: &Arc<Provider>) {
-        let Ok(asked) = Arc::clone(&self.asked).try_lock_owned() else { return };
-        if asked.was_a_moment_ago() {
+    fn reread_in_background(self: &Arc<Self>, old: &Arc<Provider>) {
+        let Ok(attempts) = Arc::clone(&self.attempts).try_lock_owned() else { return };
+        if attempts.was_reread_recently() {
             return;
         }
         let (issuer, old) = (Arc::clone(self), Arc::clone(old));
-        tokio::spawn(async move { issuer.ask_again(asked, &old).await });
+        tokio::spawn(async move { issuer.reread_provider(attempts, &old).await });
     }
 
-    /// Reads newer keys and waits for them, unless they were read less than [`BETWEEN`] ago.
-    async fn newer_than(&self, old: &Arc<Provider>) -> Option<Arc<Provider>> {
-        let asked = Arc::clone(&self.asked).lock_owned().await;
-        self.ask_again(asked, old).await
+    /// Reads newer keys and waits for them, unless they were read less than [`BETWEEN_READS_OF_KEYS`] ago.
+    async fn wait_for_newer(&self, old: &Arc<Provider>) -> Option<Arc<Provider>> {
+        let attempts = Arc::clone(&self.attempts).lock_owned().await;
+        self.reread_provider(attempts, old).await
     }
 
-    async fn ask_again(
+    async fn reread_provider(
         &self,
-        mut asked: OwnedMutexGuard<DiscoveryAttempts>,
+        mut attempts: OwnedMutexGuard<DiscoveryAttempts>,
         old: &Arc<Provider>,
     ) -> Option<Arc<Provider>> {
-        if let Some(known) = self.known()
+        if let Some(known) = self.cached_provider()
             && !Arc::ptr_eq(&known, old)
         {
             return Some(known);
         }
-        if asked.was_a_moment_ago() {
+        if attempts.was_reread_recently() {
             return None;
         }
-        asked.again = Some(Instant::now());
-        match self.ask().await {
+        attempts.again = Some(Instant::now());
+        match self.fetch_provider().await {
             Ok(provider) => Some(self.remember(provider)),
             Err(why) => {
                 tracing::warn!(issuer = self.url.as_str(), %why, "the keys of the identity provider cannot be read again");
@@ -361,9 +361,9 @@ impl Issuer {
         }
     }
 
-    async fn ask(&self) -> Result<Provider, String> {
+    async fn fetch_provider(&self) -> Result<Provider, String> {
         let metadata =
-            CoreProviderMetadata::discover_async(self.url.clone(), &self.fetch).await.map_err(|error| why(&error))?;
+            CoreProviderMetadata::discover_async(self.url.clone(), &self.fetch).await.map_err(|error| discovery_problem(&error))?;
         let others = [Some(metadata.authorization_endpoint().url()), metadata.token_endpoint().map(|url| url.url())];
         if let Some(open) = others.into_iter().flatten().find(|url| url.scheme() != "https") {
             return Err(format!("its address {open} is not https"));
@@ -375,12 +375,12 @@ impl Issuer {
         Unverified::Away(format!(
             "the identity provider {} cannot be used now: {}; try again in a moment",
             self.url.url().host_str().unwrap_or_default(),
-            shown(why)
+            text_line(why)
         ))
     }
 }
 
-fn why(error: &DiscoveryError<FetchError>) -> String {
+fn discovery_problem(error: &DiscoveryError<FetchError>) -> String {
     match error {
         DiscoveryError::Response(_, _, said) | DiscoveryError::Validation(said) | DiscoveryError::Other(said) => {
             said.clone()
@@ -395,13 +395,13 @@ fn is_of_unknown_key<T>(checked: &Result<T, ClaimsVerificationError>) -> bool {
     matches!(checked, Err(ClaimsVerificationError::SignatureVerification(NoMatchingKey)))
 }
 
-fn secret(path: &Path) -> anyhow::Result<ClientSecret> {
+fn read_secret(path: &Path) -> anyhow::Result<ClientSecret> {
     let named = || format!("{} (--oidc-client-secret-file)", path.display());
     let text = std::fs::read_to_string(path).with_context(|| format!("reading {}", named()))?;
     anyhow::ensure!(!text.trim().is_empty(), "{} is empty: write the secret of the client into it", named());
     Ok(ClientSecret::new(text.trim().to_owned()))
 }
 
-fn shown(text: &str) -> String {
+fn text_line(text: &str) -> String {
     display(text, 300).replace('\n', " ")
 }

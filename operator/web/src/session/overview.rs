@@ -28,14 +28,14 @@ use crate::{
 /// The most tokens whose overviews are kept.
 const TOKENS: NonZeroUsize = NonZeroUsize::MIN.saturating_add(1_023);
 /// The time for which an overview is shown before it is read again, even if the last read failed.
-const FRESH: Duration = Duration::from_secs(20);
+const FRESH_FOR: Duration = Duration::from_secs(20);
 /// The longest time of a read, for which a page waits if there is no earlier overview.
-const PATIENCE: Duration = Duration::from_secs(2);
+const READ_TIMEOUT: Duration = Duration::from_secs(2);
 /// The time for which a page waits if there is an earlier overview, which it can show instead.
-const SHORT_PATIENCE: Duration = Duration::from_millis(300);
+const SHORT_READ_TIMEOUT: Duration = Duration::from_millis(300);
 /// The age from which a Lease is old. It is several times the duration of a Lease, because the clocks of two API
 /// servers differ, and because a new operator needs some seconds to take over.
-const OLD: Duration = Duration::from_secs(60);
+const LEASE_IS_OLD_AFTER: Duration = Duration::from_secs(60);
 
 /// The facts on every page of one reader.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -58,16 +58,16 @@ impl Default for Overviews {
 
 impl Overviews {
     /// Returns the kept overview of a token. Sends no request.
-    pub fn known(&self, token: &TokenId) -> Overview {
+    pub fn cached(&self, token: &TokenId) -> Overview {
         self.get(token).map(|(_, overview)| overview).unwrap_or_default()
     }
 
     /// Returns the overview of a reader, and reads it again if it is not fresh. `namespaces`: the namespaces that the
     /// page lists. `operator`: the namespace of the operator.
-    pub async fn of(&self, client: &Client, token: &TokenId, namespaces: &[String], operator: &str) -> Overview {
+    pub async fn load(&self, client: &Client, token: &TokenId, namespaces: &[String], operator: &str) -> Overview {
         let known = self.get(token);
         match &known {
-            Some((at, overview)) if at.elapsed() < FRESH => return overview.clone(),
+            Some((at, overview)) if at.elapsed() < FRESH_FOR => return overview.clone(),
             // The overview counts as fresh while it is read, so that other pages of this reader do not read it too.
             Some((_, overview)) => self.put(token, overview.clone()),
             None => {}
@@ -77,10 +77,10 @@ impl Overviews {
         let (namespaces, operator) = (namespaces.to_vec(), operator.to_owned());
         let known = known.map(|(_, overview)| overview).unwrap_or_default();
         let otherwise = known.clone();
-        // The task ends after [`PATIENCE`], whether the page waits for it or not.
+        // The task ends after [`READ_TIMEOUT`], whether the page waits for it or not.
         let reading = tokio::spawn(async move {
             let parts = async { join!(reads_policies(&client, &namespaces), alert(&client, &namespaces, &operator)) };
-            let overview = match tokio::time::timeout(PATIENCE, parts).await {
+            let overview = match tokio::time::timeout(READ_TIMEOUT, parts).await {
                 Ok((reads_policies, alert)) => Overview { alert, reads_policies },
                 Err(_) => known,
             };
@@ -88,7 +88,7 @@ impl Overviews {
             overview
         });
         let read = if is_known {
-            tokio::time::timeout(SHORT_PATIENCE, reading).await.ok().and_then(Result::ok)
+            tokio::time::timeout(SHORT_READ_TIMEOUT, reading).await.ok().and_then(Result::ok)
         } else {
             reading.await.ok()
         };
@@ -121,22 +121,22 @@ async fn reads_policies(client: &Client, namespaces: &[String]) -> bool {
 }
 
 async fn alert(client: &Client, namespaces: &[String], operator: &str) -> Option<String> {
-    let (unguarded, gone) = join!(unguarded(client, namespaces), gone(client, operator));
-    let said: Vec<_> = unguarded.into_iter().chain(gone).collect();
-    (!said.is_empty()).then(|| said.join(" "))
+    let (guard, operator) = join!(guard_alert(client, namespaces), operator_alert(client, operator));
+    let sentences: Vec<_> = guard.into_iter().chain(operator).collect();
+    (!sentences.is_empty()).then(|| sentences.join(" "))
 }
 
-/// Returns a sentence about an operator that has not renewed its Lease for a minute. Returns `None` if it has, or if
-/// the Lease cannot be read.
-async fn gone(client: &Client, operator: &str) -> Option<String> {
+/// Returns a sentence about an operator that has not renewed its Lease for a minute. Returns `None` for a newer Lease,
+/// and if the Lease cannot be read.
+async fn operator_alert(client: &Client, operator: &str) -> Option<String> {
     let reading = operator_lease::read(client, operator).await.ok()??;
     let state = reading.judge();
-    (state.is_gone() && reading.age() > OLD).then(|| format!("The operator does not answer: {state}. {GONE}"))
+    (state.is_gone() && reading.age() > LEASE_IS_OLD_AFTER).then(|| format!("The operator does not answer: {state}. {GONE}"))
 }
 
 /// Returns the sentence about policies that are not in force, which the operator wrote on the first open run that the
 /// reader may list, or `None`.
-async fn unguarded(client: &Client, namespaces: &[String]) -> Option<String> {
+async fn guard_alert(client: &Client, namespaces: &[String]) -> Option<String> {
     let selector = still_running();
     let said = |why: String| {
         let why = one_line(&why, 300);
@@ -188,26 +188,26 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_old_lease_and_policies_out_of_force_are_told_and_asked_for_once() {
+    async fn old_lease_and_missing_policies_are_an_alert_that_is_read_once() {
         let overviews = Overviews::default();
         let token = |text: &str| TokenId::of(&SecretString::from(text.to_owned()));
         let (client, asked) = server(|address| answer(address, "2020-11-22T10:00:00.000000Z", "False"));
-        let first = overviews.of(&client, &token("a"), &[], "signoff-system").await;
+        let first = overviews.load(&client, &token("a"), &[], "signoff-system").await;
         let said = first.alert.clone().unwrap();
         for part in ["policies are not in force", "is gone", "no operator has renewed its Lease", GONE] {
             assert!(said.contains(part), "{part}: {said}");
         }
         assert!(first.reads_policies);
         let before = asked.lock().unwrap().len();
-        assert_eq!(overviews.of(&client, &token("a"), &[], "signoff-system").await, first);
+        assert_eq!(overviews.load(&client, &token("a"), &[], "signoff-system").await, first);
         assert_eq!(asked.lock().unwrap().len(), before, "it is fresh");
-        assert_eq!(overviews.known(&token("b")), Overview::default(), "of another token nothing is known");
+        assert_eq!(overviews.cached(&token("b")), Overview::default(), "of another token nothing is known");
         let (fine, _) = server(|address| answer(address, "2999-11-22T10:00:00.000000Z", "True"));
-        assert_eq!(overviews.of(&fine, &token("b"), &[], "signoff-system").await.alert, None);
+        assert_eq!(overviews.load(&fine, &token("b"), &[], "signoff-system").await.alert, None);
     }
 
     /// Returns a client of an API server that never answers, and the number of requests that it received.
-    fn silent() -> (Client, Arc<AtomicUsize>) {
+    fn silent_server() -> (Client, Arc<AtomicUsize>) {
         let asked = Arc::new(AtomicUsize::new(0));
         let count = Arc::clone(&asked);
         let service = tower::service_fn(move |_: http::Request<kube::client::Body>| {
@@ -218,16 +218,16 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_api_server_that_does_not_answer_delays_one_page_and_no_other_for_a_while() {
+    async fn silent_api_server_delays_only_the_first_page() {
         let overviews = Overviews::default();
         let token = TokenId::of(&SecretString::from("t".to_owned()));
-        let (client, asked) = silent();
+        let (client, asked) = silent_server();
         let begun = Instant::now();
-        assert_eq!(overviews.of(&client, &token, &[], "signoff-system").await, Overview::default());
-        assert!(begun.elapsed() >= PATIENCE && begun.elapsed() < PATIENCE * 2, "{:?}", begun.elapsed());
+        assert_eq!(overviews.load(&client, &token, &[], "signoff-system").await, Overview::default());
+        assert!(begun.elapsed() >= READ_TIMEOUT && begun.elapsed() < READ_TIMEOUT * 2, "{:?}", begun.elapsed());
         let (begun, before) = (Instant::now(), asked.load(Ordering::SeqCst));
         for _ in 0..3 {
-            assert_eq!(overviews.of(&client, &token, &[], "signoff-system").await, Overview::default());
+            assert_eq!(overviews.load(&client, &token, &[], "signoff-system").await, Overview::default());
         }
         assert_eq!((begun.elapsed(), asked.load(Ordering::SeqCst)), (Duration::ZERO, before), "the failure is kept");
     }
@@ -237,24 +237,24 @@ mod tests {
         let overviews = Overviews::default();
         let token = TokenId::of(&SecretString::from("t".to_owned()));
         let (fine, _) = server(|address| answer(address, "2999-11-22T10:00:00.000000Z", "True"));
-        let first = overviews.of(&fine, &token, &[], "signoff-system").await;
+        let first = overviews.load(&fine, &token, &[], "signoff-system").await;
         assert!(first.reads_policies);
-        tokio::time::advance(FRESH).await;
-        let (client, asked) = silent();
+        tokio::time::advance(FRESH_FOR).await;
+        let (client, asked) = silent_server();
         let begun = Instant::now();
-        assert_eq!(overviews.of(&client, &token, &[], "signoff-system").await, first);
-        assert!(begun.elapsed() >= SHORT_PATIENCE && begun.elapsed() < PATIENCE, "{:?}", begun.elapsed());
+        assert_eq!(overviews.load(&client, &token, &[], "signoff-system").await, first);
+        assert!(begun.elapsed() >= SHORT_READ_TIMEOUT && begun.elapsed() < READ_TIMEOUT, "{:?}", begun.elapsed());
         let before = asked.load(Ordering::SeqCst);
-        assert_eq!(overviews.of(&client, &token, &[], "signoff-system").await, first);
+        assert_eq!(overviews.load(&client, &token, &[], "signoff-system").await, first);
         assert_eq!(asked.load(Ordering::SeqCst), before, "it is read once at a time");
     }
 
     #[tokio::test]
-    async fn what_a_reader_may_not_read_is_not_said() {
+    async fn reader_without_rights_has_an_empty_overview() {
         let overviews = Overviews::default();
         let (client, _) = server(|_| forbidden());
         let token = TokenId::of(&SecretString::from("t".to_owned()));
-        let found = overviews.of(&client, &token, &["finance".to_owned()], "signoff-system").await;
+        let found = overviews.load(&client, &token, &["finance".to_owned()], "signoff-system").await;
         assert_eq!(found, Overview::default());
     }
 }

@@ -16,33 +16,33 @@ const IMPERSONATION: [&str; 6] =
 /// Returns a world whose API server accepts every id_token as a token of alice.
 fn world() -> World {
     let world = World::new(&[]);
-    world.knows("*", "alice");
+    world.accept_token("*", "alice");
     world
 }
 
-fn sent(headers: &HeaderMap, name: &str) -> Vec<String> {
+fn header_values(headers: &HeaderMap, name: &str) -> Vec<String> {
     headers.get_all(name).iter().map(|value| value.to_str().unwrap().to_owned()).collect()
 }
 
-/// Signs in with a token that a function makes of the claims, and returns the refusal.
-async fn refused(make: impl Fn(Value) -> String + Send + 'static) -> String {
+/// Signs in with a token that `make` creates from the claims of the provider, and returns the text of the refusal.
+async fn refusal_of(make: impl Fn(Value) -> String + Send + 'static) -> String {
     let (world, mut browser) = (world(), Browser::default());
     world.idp.lock().unwrap().make = Some(Box::new(make));
     let response = browser.sign_in(&world).await;
     assert_eq!(response.status(), StatusCode::UNAUTHORIZED);
     assert!(!browser.cookies.contains_key("__Host-signoff"), "no session");
-    assert_eq!(world.asked(), 0, "the API server has not seen the token");
+    assert_eq!(world.count_requests(), 0, "the API server has not seen the token");
     text(response).await
 }
 
 #[tokio::test]
-async fn one_signs_in_with_the_provider_and_the_api_server_gets_exactly_its_token() {
+async fn sign_in_sends_exactly_the_token_of_the_provider() {
     let (world, mut browser) = (world(), Browser::default());
     assert_eq!(location(&browser.sign_in(&world).await), "/");
     assert!(browser.is_signed_in(&world).await);
     let seen = world.seen.lock().unwrap();
     for headers in seen.iter() {
-        let bearer = &sent(headers, "authorization")[0];
+        let bearer = &header_values(headers, "authorization")[0];
         assert!(bearer.starts_with("Bearer ey") && bearer.split('.').count() == 3, "{bearer}");
         assert!(!headers.keys().any(|name| name.as_str().starts_with("impersonate")), "{headers:?}");
     }
@@ -51,32 +51,32 @@ async fn one_signs_in_with_the_provider_and_the_api_server_gets_exactly_its_toke
 
 #[tokio::test]
 async fn tokens_of_others_and_for_others_are_refused() {
-    let said = refused(|mut claims| {
+    let said = refusal_of(|mut claims| {
         claims["aud"] = json!("another");
         FIRST.sign(&claims)
     });
     assert!(said.await.contains("Invalid audiences"));
-    let said = refused(|mut claims| {
+    let said = refusal_of(|mut claims| {
         claims["aud"] = json!(["signoff", "another"]);
         FIRST.sign(&claims)
     });
     assert!(said.await.contains("not a trusted audience"));
-    let said = refused(|mut claims| {
+    let said = refusal_of(|mut claims| {
         claims["azp"] = json!("another");
         FIRST.sign(&claims)
     });
     assert!(said.await.contains("made for another client (azp)"));
-    let said = refused(|mut claims| {
+    let said = refusal_of(|mut claims| {
         claims["iss"] = json!("https://evil.example");
         FIRST.sign(&claims)
     });
     assert!(said.await.contains("Invalid issuer"));
-    let said = refused(|mut claims| {
+    let said = refusal_of(|mut claims| {
         claims["nonce"] = json!("another");
         FIRST.sign(&claims)
     });
     assert!(said.await.contains("nonce mismatch"));
-    let said = refused(|mut claims| {
+    let said = refusal_of(|mut claims| {
         claims.as_object_mut().unwrap().remove("nonce");
         FIRST.sign(&claims)
     });
@@ -85,12 +85,12 @@ async fn tokens_of_others_and_for_others_are_refused() {
 
 #[tokio::test]
 async fn tokens_out_of_time_are_refused() {
-    let said = refused(|mut claims| {
+    let said = refusal_of(|mut claims| {
         claims["exp"] = json!(seconds(-31));
         FIRST.sign(&claims)
     });
     assert!(said.await.contains("Expired"));
-    let said = refused(|mut claims| {
+    let said = refusal_of(|mut claims| {
         claims["nbf"] = json!(seconds(60));
         FIRST.sign(&claims)
     });
@@ -99,11 +99,11 @@ async fn tokens_out_of_time_are_refused() {
 
 #[tokio::test]
 async fn signatures_that_anybody_can_make_are_refused() {
-    assert!(refused(|claims| unsigned(&claims)).await.contains("signature does not hold"));
-    assert!(refused(|claims| with_secret("secret", &claims)).await.contains("Disallowed signature algorithm"));
-    let said = refused(|claims| SigningKey(9, FIRST.1).sign(&claims)).await;
+    assert!(refusal_of(|claims| unsigned_token(&claims)).await.contains("signature does not hold"));
+    assert!(refusal_of(|claims| sign_with_secret("secret", &claims)).await.contains("Disallowed signature algorithm"));
+    let said = refusal_of(|claims| SigningKey(9, FIRST.1).sign(&claims)).await;
     assert!(said.contains("signature does not hold"), "{said}");
-    let said = refused(|claims| {
+    let said = refusal_of(|claims| {
         let signed = FIRST.sign(&claims);
         let mut other = claims;
         other["sub"] = json!("root");
@@ -115,7 +115,7 @@ async fn signatures_that_anybody_can_make_are_refused() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_new_key_is_looked_for_once_a_minute_and_a_withdrawn_one_ends_its_sessions() {
+async fn unknown_key_is_read_once_a_minute_and_a_withdrawn_key_is_refused() {
     let (world, mut browser) = (world(), Browser::default());
     browser.sign_in(&world).await;
     world.idp.lock().unwrap().keys = vec![SECOND];
@@ -134,7 +134,7 @@ async fn a_new_key_is_looked_for_once_a_minute_and_a_withdrawn_one_ends_its_sess
 }
 
 #[tokio::test(start_paused = true)]
-async fn old_keys_are_read_again_once_and_nobody_waits_for_that_but_an_unknown_key() {
+async fn old_keys_are_read_again_once_in_the_background() {
     use std::time::Duration;
     let (world, mut browser) = (world(), Browser::default());
     browser.sign_in(&world).await;
@@ -173,7 +173,7 @@ async fn keys_of_a_day_ago_do_not_count_while_the_provider_is_silent() {
 }
 
 #[tokio::test]
-async fn what_another_site_asks_for_uses_up_no_sign_ins() {
+async fn requests_of_other_sites_do_not_count_as_sign_ins() {
     let (world, mut browser) = (world(), Browser::default());
     let back = browser.begin(&world).await;
     for at in 0..300 {
@@ -204,19 +204,19 @@ async fn what_another_site_asks_for_uses_up_no_sign_ins() {
 }
 
 #[tokio::test]
-async fn where_no_tokens_are_taken_sessions_of_pasted_ones_are_over() {
+async fn session_of_a_pasted_token_ends_if_the_page_takes_no_tokens() {
     let session =
         super::Session { token: secrecy::SecretString::from("good".to_owned()), nonce: None, since: super::now() };
     for (flags, holds) in [(&[][..], true), (&["--no-token-sign-in"][..], false)] {
         let world = World::new(flags);
-        world.knows("good", "alice");
+        world.accept_token("good", "alice");
         let said = world.state.sessions.verify(&session, super::now()).await;
         assert_eq!(said.is_ok(), holds, "{flags:?}");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_provider_that_is_away_is_told_and_asked_again_later() {
+async fn unreachable_provider_is_an_error_and_is_requested_again_later() {
     let (world, mut browser) = (world(), Browser::default());
     world.idp.lock().unwrap().is_away = true;
     let response = browser.post(&world, "/sign-in/start", "").await;
@@ -230,7 +230,7 @@ async fn a_provider_that_is_away_is_told_and_asked_again_later() {
 }
 
 #[tokio::test]
-async fn a_sign_in_ends_in_its_own_browser_with_its_own_state_and_once() {
+async fn sign_in_ends_once_and_only_in_its_own_browser_and_state() {
     let (world, mut browser) = (world(), Browser::default());
     let back = browser.begin(&world).await;
     let stranger = Browser::default().get(&world, &back).await;
@@ -266,7 +266,7 @@ async fn two_tabs_sign_in_beside_each_other() {
 }
 
 #[tokio::test]
-async fn the_words_of_the_provider_are_text_and_another_issuer_is_refused() {
+async fn text_of_the_provider_is_escaped_and_another_issuer_is_refused() {
     let (world, mut browser) = (world(), Browser::default());
     let state = |back: &str| back.split("state=").nth(1).unwrap().to_owned();
     let back = browser.begin(&world).await;
@@ -281,7 +281,7 @@ async fn the_words_of_the_provider_are_text_and_another_issuer_is_refused() {
 }
 
 #[tokio::test]
-async fn what_the_api_server_does_not_accept_is_no_session() {
+async fn token_that_the_api_server_refuses_begins_no_session() {
     let (world, mut browser) = (World::new(&[]), Browser::default());
     let response = browser.sign_in(&world).await;
     assert_eq!(response.status(), StatusCode::UNAUTHORIZED);
@@ -290,19 +290,19 @@ async fn what_the_api_server_does_not_accept_is_no_session() {
 }
 
 #[tokio::test]
-async fn an_impersonated_session_sends_the_names_of_its_token_and_the_channel() {
+async fn impersonated_session_sends_the_names_of_its_token_and_the_channel() {
     let (world, mut browser) = (World::new(&IMPERSONATION), Browser::default());
     world.idp.lock().unwrap().claims = json!({"groups": ["finance", "ops"]});
     assert_eq!(location(&browser.sign_in(&world).await), "/");
     let seen = world.seen.lock().unwrap();
-    assert_eq!(sent(&seen[0], "impersonate-user"), ["idp:alice"]);
-    assert_eq!(sent(&seen[0], "impersonate-group"), ["finance", "ops"]);
-    assert_eq!(sent(&seen[0], "impersonate-extra-signoff.dev%2fchannel"), ["web"]);
-    assert!(sent(&seen[0], "authorization").is_empty(), "the user's token stays here");
+    assert_eq!(header_values(&seen[0], "impersonate-user"), ["idp:alice"]);
+    assert_eq!(header_values(&seen[0], "impersonate-group"), ["finance", "ops"]);
+    assert_eq!(header_values(&seen[0], "impersonate-extra-signoff.dev%2fchannel"), ["web"]);
+    assert!(header_values(&seen[0], "authorization").is_empty(), "the user's token stays here");
 }
 
 #[tokio::test]
-async fn names_that_must_not_be_used_are_refused_at_sign_in_and_named() {
+async fn invalid_names_are_refused_at_the_sign_in_and_named() {
     for (claims, why) in [
         (json!({"groups": ["system:masters"]}), "the group system:masters is refused"),
         (json!({"sub": ""}), "no text in its claim sub"),
@@ -314,7 +314,7 @@ async fn names_that_must_not_be_used_are_refused_at_sign_in_and_named() {
         assert_eq!(response.status(), StatusCode::UNAUTHORIZED);
         let said = text(response).await;
         assert!(said.contains(why), "{said}");
-        assert_eq!(world.asked(), 0);
+        assert_eq!(world.count_requests(), 0);
     }
 }
 
@@ -326,7 +326,7 @@ fn overage() -> Value {
 }
 
 /// Returns the notice for a signed-in user about their groups.
-async fn told_of_groups(world: &World, claims: Value) -> Option<String> {
+async fn groups_notice(world: &World, claims: Value) -> Option<String> {
     world.idp.lock().unwrap().claims = claims;
     let mut browser = Browser::default();
     assert_eq!(location(&browser.sign_in(world).await), "/");
@@ -338,23 +338,23 @@ async fn told_of_groups(world: &World, claims: Value) -> Option<String> {
 }
 
 #[tokio::test]
-async fn groups_that_the_provider_left_out_are_told_and_never_fetched() {
+async fn groups_that_the_provider_left_out_are_a_notice_and_not_fetched() {
     let pass_through = world();
     for world in [&pass_through, &World::new(&IMPERSONATION)] {
-        let said = told_of_groups(world, overage()).await.unwrap();
+        let said = groups_notice(world, overage()).await.unwrap();
         assert!(said.starts_with("your identity provider left the groups out of your token"), "{said}");
         assert!(said.contains("more than 200 groups: its administrators can"), "{said}");
-        assert_eq!(told_of_groups(world, json!({"groups": ["finance"]})).await, None);
-        assert_eq!(told_of_groups(world, json!({})).await, None);
+        assert_eq!(groups_notice(world, json!({"groups": ["finance"]})).await, None);
+        assert_eq!(groups_notice(world, json!({})).await, None);
     }
     let renamed = World::new(&["--auth", "impersonation", "--oidc-groups-claim", "roles"]);
-    assert_eq!(told_of_groups(&renamed, overage()).await, None, "the page reads another claim");
+    assert_eq!(groups_notice(&renamed, overage()).await, None, "the page reads another claim");
     let without = World::new(&["--auth", "impersonation"]);
-    assert_eq!(told_of_groups(&without, overage()).await, None, "the page reads no groups");
+    assert_eq!(groups_notice(&without, overage()).await, None, "the page reads no groups");
 }
 
 #[tokio::test]
-async fn an_api_server_that_refuses_a_token_without_its_groups_is_explained() {
+async fn refusal_of_a_token_without_groups_is_explained() {
     let (world, mut browser) = (World::new(&[]), Browser::default());
     world.idp.lock().unwrap().claims = overage();
     let response = browser.sign_in(&world).await;
@@ -367,7 +367,7 @@ async fn an_api_server_that_refuses_a_token_without_its_groups_is_explained() {
 }
 
 #[tokio::test]
-async fn a_stolen_cookie_key_forges_nobody() {
+async fn stolen_cookie_key_does_not_forge_a_session() {
     use axum::response::IntoResponse;
     use axum_extra::extract::PrivateCookieJar;
     use secrecy::SecretString;
@@ -386,10 +386,10 @@ async fn a_stolen_cookie_key_forges_nobody() {
         json!({"iss": ISSUER, "aud": "signoff", "sub": "root", "nonce": "n", "iat": seconds(0), "exp": seconds(600)});
     for flags in [&[][..], &IMPERSONATION[..]] {
         let world = World::with_key(flags, key.clone());
-        world.knows("good", "alice");
+        world.accept_token("good", "alice");
         for (token, nonce) in [
-            (unsigned(&claims), Some("n")),
-            (with_secret("signoff", &claims), Some("n")),
+            (unsigned_token(&claims), Some("n")),
+            (sign_with_secret("signoff", &claims), Some("n")),
             (SigningKey(9, FIRST.1).sign(&claims), Some("n")),
             (FIRST.sign(&claims), Some("of another sign-in")),
             ("root".to_owned(), None),
@@ -398,7 +398,7 @@ async fn a_stolen_cookie_key_forges_nobody() {
         }
         assert_eq!(forged("good".to_owned(), None).is_signed_in(&world).await, flags.is_empty());
         let foreign = World::with_key(flags, Key::generate());
-        foreign.knows("good", "alice");
+        foreign.accept_token("good", "alice");
         assert!(!forged("good".to_owned(), None).is_signed_in(&foreign).await, "a cookie of another key");
     }
 }
@@ -409,9 +409,9 @@ async fn a_session_ends_with_its_token_and_a_pasted_one_too() {
     world.idp.lock().unwrap().claims = json!({"exp": seconds(-20)});
     assert_eq!(location(&browser.sign_in(&world).await), "/", "within the leeway");
     let expired = FIRST.sign(&json!({"exp": seconds(-31)}));
-    let asked = world.asked();
+    let asked = world.count_requests();
     let response = Browser::default().post(&world, "/sign-in/token", &format!("token={expired}")).await;
-    assert_eq!((response.status(), world.asked()), (StatusCode::UNAUTHORIZED, asked));
+    assert_eq!((response.status(), world.count_requests()), (StatusCode::UNAUTHORIZED, asked));
     let session = |exp: i64| super::Session {
         token: secrecy::SecretString::from(FIRST.sign(&json!({"exp": exp}))),
         nonce: None,
