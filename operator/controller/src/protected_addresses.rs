@@ -178,7 +178,7 @@ async fn watch_kind<K: AddressedKind>(api: Api<K>, config: watcher::Config, to: 
         match event {
             Ok(event) => {
                 if known.apply(event) {
-                    to.protected.tell(to.what, known.addresses());
+                    to.protected.set_addresses(to.what, known.addresses());
                 }
             }
             Err(error) => to.on_watch_failed::<K>(&error),
@@ -197,7 +197,7 @@ impl AddressPublisher {
         };
         let why = text::display(&why, 300);
         // Other errors are transient, and calls can wait for the addresses.
-        if matches!(code, Some(403 | 404)) && self.protected.hide(self.what, &why) {
+        if matches!(code, Some(403 | 404)) && self.protected.set_unreadable(self.what, &why) {
             tracing::warn!(
                 "whether an address is {} cannot be told, so calls to private addresses are refused: {why}",
                 self.what

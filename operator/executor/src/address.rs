@@ -25,7 +25,7 @@ use ranges::{Range, RangeVerdict, range_of};
 pub enum Allowed {
     /// Every address of a network, on one port or on all.
     Network {
-        /// The network.
+        /// The network; a single address is a network too.
         network: Cidr,
         /// The only port allowed; `None` for all.
         port: Option<u16>,
@@ -58,7 +58,7 @@ pub enum Error {
     Special {
         /// The address, and the name that led to it.
         place: String,
-        /// The class of the address.
+        /// The class of the address, as in "a loopback address".
         kind: &'static str,
         /// The value that would allow it.
         remedy: String,
@@ -73,7 +73,7 @@ pub enum Error {
         place: String,
         /// The kind of address that it may be.
         kind: &'static str,
-        /// The reason why it is unknown.
+        /// The error of the API server, or that it has not answered yet.
         why: String,
         /// The value that would allow it.
         remedy: String,
@@ -83,7 +83,7 @@ pub enum Error {
     Closed {
         /// The address, and the name that led to it.
         place: String,
-        /// The class of the address.
+        /// The class of the address, as in "a cloud metadata address".
         kind: &'static str,
     },
     /// A scheme other than http and https.
@@ -120,7 +120,7 @@ impl FromStr for Allowed {
         let (host, port) = text.rsplit_once(':').ok_or_else(wrong)?;
         match Host::parse(host) {
             Ok(Host::Domain(host)) if !host.contains('*') => {
-                Ok(Self::Name { host: bare(&host).to_owned(), port: port.parse().map_err(|_| wrong())? })
+                Ok(Self::Name { host: without_final_dot(&host).to_owned(), port: port.parse().map_err(|_| wrong())? })
             }
             _ => Err(wrong()),
         }
@@ -145,24 +145,24 @@ impl AddressSettings {
     /// # Errors
     /// A refused address, with the reason and the setting that would allow it.
     pub fn check_address(&self, address: IpAddr, port: Option<u16>, name: Option<&str>) -> Result<(), Error> {
-        let judged = judged(address);
-        let refused = refusing(judged);
-        let opens = |entry: &&Allowed| entry.covers(address, port, name) && entry.is_meant_for(address, refused);
-        let mut covering = self.allow.iter().filter(opens).peekable();
+        let reached = reached_address(address);
+        let refusing = refusing_range(reached);
+        let allows = |entry: &&Allowed| entry.covers(address, port, name) && entry.is_meant_for(address, refusing);
+        let mut covering = self.allow.iter().filter(allows).peekable();
         let place = || match name {
             Some(name) => format!("{address} (to which {name} resolves)"),
             None => address.to_string(),
         };
-        if let Some(range) = range_of(judged).filter(|range| self.is_metadata_closed && range.is_closed()) {
+        if let Some(range) = range_of(reached).filter(|range| self.is_metadata_closed && range.is_closed()) {
             return Err(Error::Closed { place: place(), kind: range.class.what });
         }
         let remedy = || port.map_or_else(|| address.to_string(), |port| SocketAddr::new(address, port).to_string());
-        if let Some(range) = refused
+        if let Some(range) = refusing
             && covering.peek().is_none()
         {
             return Err(Error::Special { place: place(), kind: range.class.what, remedy: remedy() });
         }
-        match self.protected.find(judged) {
+        match self.protected.find(reached) {
             Found::Nothing => Ok(()),
             _ if covering.any(|entry| entry.names(address)) => Ok(()),
             Found::Here(kind) => Err(Error::Special { place: place(), kind, remedy: remedy() }),
@@ -205,7 +205,7 @@ impl Allowed {
         match self {
             Self::Network { network, port: only } => network.contains(address) && (only.is_none() || *only == port),
             Self::Name { host, port: only } => {
-                port == Some(*only) && name.is_some_and(|name| bare(name).eq_ignore_ascii_case(host))
+                port == Some(*only) && name.is_some_and(|name| without_final_dot(name).eq_ignore_ascii_case(host))
             }
         }
     }
@@ -230,8 +230,8 @@ impl Allowed {
     }
 }
 
-/// Returns the address that a connection reaches in the end.
-fn judged(address: IpAddr) -> IpAddr {
+/// Returns the address that a connection reaches in the end: the IPv4 address in a translated IPv6 address.
+fn reached_address(address: IpAddr) -> IpAddr {
     match (address, range_of(address)) {
         (IpAddr::V6(v6), Some(range)) if range.class.verdict == RangeVerdict::Inner => {
             let [.., a, b, c, d] = v6.octets();
@@ -242,17 +242,17 @@ fn judged(address: IpAddr) -> IpAddr {
 }
 
 /// Returns the range that refuses an address, or `None`.
-fn refusing(address: IpAddr) -> Option<&'static Range> {
+fn refusing_range(address: IpAddr) -> Option<&'static Range> {
     range_of(address).filter(|range| matches!(range.class.verdict, RangeVerdict::Refused | RangeVerdict::Metadata))
 }
 
-/// A host name without the final dot that marks it as complete.
-pub(crate) fn bare(host: &str) -> &str {
+/// Returns a host name without the final dot that marks it as complete.
+pub(crate) fn without_final_dot(host: &str) -> &str {
     host.strip_suffix('.').unwrap_or(host)
 }
 
 fn is_localhost(name: &str) -> bool {
-    let name = bare(name);
+    let name = without_final_dot(name);
     name.rsplit('.').next().is_some_and(|last| last.eq_ignore_ascii_case("localhost"))
 }
 
@@ -261,7 +261,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
 
-    fn allowing(entries: &[&str]) -> AddressSettings {
+    fn settings_with(entries: &[&str]) -> AddressSettings {
         AddressSettings {
             allow: entries.iter().map(|entry| entry.parse().unwrap()).collect(),
             ..AddressSettings::default()
@@ -346,40 +346,40 @@ mod tests {
         let v6 = AddressSettings::default().check_url("http://[::1]:8080/").unwrap_err().to_string();
         assert!(v6.contains("--allow-address [::1]:8080"), "{v6}");
         // The value that the message proposes is accepted, and allows the address.
-        assert!(allowing(&["[::1]:8080"]).check_url("http://[::1]:8080/").is_ok());
+        assert!(settings_with(&["[::1]:8080"]).check_url("http://[::1]:8080/").is_ok());
     }
 
     #[test]
-    fn a_setting_opens_exactly_what_it_says() {
-        let network = allowing(&["127.0.0.0/8"]);
+    fn a_setting_allows_only_its_own_addresses_ports_and_names() {
+        let network = settings_with(&["127.0.0.0/8"]);
         assert!(network.check_url("http://127.9.9.9:1/").is_ok());
         assert!(network.check_url("http://localhost:1/").is_ok());
         assert!(network.check_url("http://[::1]/").is_err());
         assert!(network.check_url("http://[::ffff:127.0.0.1]/").is_err());
         assert!(network.check_url("http://169.254.169.254/").is_err());
 
-        let one_port = allowing(&["127.0.0.1:8080"]);
+        let one_port = settings_with(&["127.0.0.1:8080"]);
         assert!(one_port.check_url("http://127.0.0.1:8080/").is_ok());
         assert!(one_port.check_url("http://127.0.0.1:8081/").is_err());
         assert!(one_port.check_url("http://127.0.0.1/").is_err());
         let loopback = IpAddr::V4(Ipv4Addr::LOCALHOST);
         assert!(one_port.check_address(loopback, None, Some("x")).is_err(), "an unknown port is no allowed port");
 
-        let name = allowing(&["models.internal:443"]);
+        let name = settings_with(&["models.internal:443"]);
         assert!(name.check_address(loopback, Some(443), Some("Models.Internal.")).is_ok());
         assert!(name.check_address(loopback, Some(80), Some("models.internal")).is_err());
         assert!(name.check_address(loopback, Some(443), Some("other.internal")).is_err());
         assert!(name.check_address(loopback, Some(443), None).is_err());
-        assert!(allowing(&["localhost:80"]).check_url("http://localhost/").is_ok());
+        assert!(settings_with(&["localhost:80"]).check_url("http://localhost/").is_ok());
         assert!(AddressSettings::default().with_loopback().check_url("http://[::1]:11434/v1").is_ok());
     }
 
     #[test]
-    fn a_protected_address_is_opened_only_by_its_own_name() {
+    fn a_protected_address_is_allowed_only_by_its_own_entry() {
         let check = |entries: &[&str], url: &str| {
-            let settings = allowing(entries);
-            let around = ["10.0.0.7", "127.0.0.2", "8.8.4.4"].map(|ip| ip.parse().unwrap());
-            settings.protected.tell("a node of the cluster", around.into());
+            let settings = settings_with(entries);
+            let nodes = ["10.0.0.7", "127.0.0.2", "8.8.4.4"].map(|ip| ip.parse().unwrap());
+            settings.protected.set_addresses("a node of the cluster", nodes.into());
             settings.check_url(url).map_err(|error| error.to_string())
         };
         let refused = check(&[], "http://10.0.0.7:8080/").unwrap_err();
@@ -396,17 +396,17 @@ mod tests {
         for entry in ["10.0.0.7", "10.0.0.7/32", "10.0.0.7:80"] {
             assert!(check(&[entry], "http://10.0.0.7/").is_ok(), "{entry}");
         }
-        let named = allowing(&["models.internal:443"]);
-        named.protected.tell("a node of the cluster", ["10.0.0.7".parse().unwrap()].into());
+        let named = settings_with(&["models.internal:443"]);
+        named.protected.set_addresses("a node of the cluster", ["10.0.0.7".parse().unwrap()].into());
         let node = "10.0.0.7".parse().unwrap();
         assert!(named.check_address(node, Some(443), Some("models.internal")).is_ok());
         assert!(named.check_address(node, Some(443), Some("other.internal")).is_err());
     }
 
     #[test]
-    fn what_cannot_be_told_apart_is_refused_with_the_reason_and_the_remedy() {
-        let settings = allowing(&["192.168.0.9:80"]);
-        settings.protected.hide("a node of the cluster", "nodes is forbidden");
+    fn a_private_address_is_refused_while_the_nodes_are_unknown() {
+        let settings = settings_with(&["192.168.0.9:80"]);
+        settings.protected.set_unreadable("a node of the cluster", "nodes is forbidden");
         let refused = settings.check_url("http://10.1.1.1/").unwrap_err().to_string();
         assert_eq!(
             refused,
@@ -417,7 +417,7 @@ mod tests {
     }
 
     #[test]
-    fn where_metadata_is_closed_no_name_no_network_and_no_spelling_opens_it() {
+    fn a_closed_metadata_service_is_refused_under_every_setting() {
         let services = [
             "169.254.169.254",
             "169.254.170.2",
@@ -445,7 +445,7 @@ mod tests {
             for entry in
                 [address, socket.as_str(), "relay.example.com:465", if ip.is_ipv4() { "0.0.0.0/0" } else { "::/0" }]
             {
-                let settings = AddressSettings { is_metadata_closed: true, ..allowing(&[entry]) };
+                let settings = AddressSettings { is_metadata_closed: true, ..settings_with(&[entry]) };
                 let checked = settings.check_address(ip, Some(465), Some("relay.example.com"));
                 let is_closed = matches!(checked, Err(Error::Closed { .. }));
                 assert_eq!(
@@ -457,13 +457,13 @@ mod tests {
                 assert!(!is_closed || url.is_err(), "{entry} {address}");
             }
         }
-        let open = allowing(&["relay.example.com:465"]);
+        let open = settings_with(&["relay.example.com:465"]);
         let metadata = "169.254.169.254".parse().unwrap();
         assert!(open.check_address(metadata, Some(465), Some("relay.example.com")).is_ok(), "a name opens it to runs");
     }
 
     #[test]
-    fn a_setting_that_is_not_understood_is_refused_with_examples() {
+    fn an_invalid_setting_is_refused_with_examples() {
         for text in ["", "127.0.0.1/33", "10.0.0.1/8", "::/129", "localhost", "host:", "host:70000", "*:80", "a b:80"] {
             let wrong = text.parse::<Allowed>().unwrap_err().to_string();
             assert!(wrong.contains("127.0.0.1:8080"), "{text}: {wrong}");

@@ -47,9 +47,9 @@ use crate::secrets::SecretText;
 /// One turn: the conversation so far, to be answered by one message.
 #[derive(Clone)]
 pub struct TurnRequest {
-    /// The address of the model.
+    /// The provider to send the turn to. Its kind selects the protocol.
     pub provider: Provider,
-    /// The namespace of the run.
+    /// The namespace of the run. Fields that a server refuses are learned per namespace.
     pub namespace: String,
     /// The name of the model at the provider.
     pub model: String,

@@ -121,20 +121,20 @@ mod tests {
     }
 
     #[test]
-    fn a_network_holds_what_shares_its_leading_bits() {
+    fn a_network_contains_the_addresses_with_its_leading_bits() {
         assert!(holds("10.128.0.0/9", "10.255.1.2") && !holds("10.128.0.0/9", "10.127.255.255"));
         assert!(holds("fe80::/10", "febf::1") && !holds("fe80::/10", "fec0::1"));
         assert!(holds("192.0.2.7", "192.0.2.7") && !holds("192.0.2.7", "192.0.2.6"));
     }
 
     #[test]
-    fn a_network_of_everything_holds_one_family_only() {
+    fn a_network_without_a_prefix_contains_one_family_only() {
         assert!(holds("0.0.0.0/0", "255.255.255.255") && !holds("0.0.0.0/0", "::1"));
         assert!(holds("::/0", "ffff::1") && !holds("::/0", "1.2.3.4"));
     }
 
     #[test]
-    fn bits_beyond_the_prefix_are_a_mistake_and_refused() {
+    fn a_network_with_bits_beyond_its_prefix_is_refused() {
         for text in ["10.0.0.1/8", "127.0.0.1/33", "::1/127", "::/129", "10.0.0.0/-1", "10.0.0.0/", "/8", "x/8"] {
             assert!(text.parse::<Cidr>().is_err(), "{text}");
         }

@@ -29,18 +29,18 @@ enum Known {
     /// The report is announced and has not arrived.
     Awaited,
     Here(BTreeSet<IpAddr>),
-    /// The reason why they cannot be read.
+    /// The reason why the addresses cannot be read.
     Hidden(String),
 }
 
-/// The kind of an address.
+/// The result of looking an address up in a [`ProtectedSet`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Found {
     /// The address is not protected.
     Nothing,
-    /// The address is one of these.
+    /// The address is protected. The text is the `what` of its report, as in "a node of the cluster".
     Here(&'static str),
-    /// The address may be one of these, because they cannot be read for this reason.
+    /// The address may be protected, because a report is missing: the `what` of the report, and the reason.
     Perhaps(&'static str, String),
 }
 
@@ -51,21 +51,21 @@ impl Default for ProtectedSet {
 }
 
 impl ProtectedSet {
-    /// Announces a report of the addresses of `what`. Until it arrives they are unknown. `what` completes a sentence
-    /// about an address, as in "it is a node of the cluster".
+    /// Announces a report of the addresses of `what`. Until the report arrives, the addresses are unknown. `what`
+    /// completes a sentence about an address, as in "it is a node of the cluster".
     pub fn announce(&self, what: &'static str) {
         self.set(what, Known::Awaited);
     }
 
     /// Replaces the addresses of `what`.
-    pub fn tell(&self, what: &'static str, addresses: BTreeSet<IpAddr>) {
+    pub fn set_addresses(&self, what: &'static str, addresses: BTreeSet<IpAddr>) {
         self.set(what, Known::Here(addresses));
     }
 
     /// Records that the addresses of `what` cannot be read. Earlier addresses stay. Returns whether the state changed.
-    pub fn hide(&self, what: &'static str, why: &str) -> bool {
-        let told = matches!(self.known.borrow().get(what), Some(Known::Here(_)));
-        !told && self.set(what, Known::Hidden(why.to_owned()))
+    pub fn set_unreadable(&self, what: &'static str, why: &str) -> bool {
+        let is_reported = matches!(self.known.borrow().get(what), Some(Known::Here(_)));
+        !is_reported && self.set(what, Known::Hidden(why.to_owned()))
     }
 
     /// Waits until each announced report has arrived or has failed.
@@ -79,7 +79,7 @@ impl ProtectedSet {
         self.known.send_if_modified(|known| known.insert(what, now.clone()).as_ref() != Some(&now))
     }
 
-    /// Returns the kind of an address. A public address is never `Perhaps`: a cluster whose nodes have public addresses
+    /// Looks an address up. A public address is never `Perhaps`: a cluster whose nodes have public addresses
     /// relies on the reports.
     pub(super) fn find(&self, address: IpAddr) -> Found {
         let known = self.known.borrow();
@@ -110,49 +110,50 @@ mod tests {
     }
 
     #[test]
-    fn what_is_told_is_found_until_something_else_is_told() {
-        let around = ProtectedSet::default();
-        around.clone().tell("a node", [ip("10.0.0.1"), ip("2a00::1")].into());
-        around.tell("a service", [ip("10.96.0.1")].into());
-        assert_eq!(around.find(ip("10.0.0.1")), Found::Here("a node"));
-        assert_eq!(around.find(ip("2a00::1")), Found::Here("a node"));
-        assert_eq!(around.find(ip("10.96.0.1")), Found::Here("a service"));
-        assert_eq!(around.find(ip("10.0.0.2")), Found::Nothing);
-        around.tell("a node", [ip("10.0.0.2")].into());
-        assert_eq!((around.find(ip("10.0.0.1")), around.find(ip("10.0.0.2"))), (Found::Nothing, Found::Here("a node")));
+    fn a_reported_address_is_found_until_the_next_report() {
+        let protected = ProtectedSet::default();
+        protected.clone().set_addresses("a node", [ip("10.0.0.1"), ip("2a00::1")].into());
+        protected.set_addresses("a service", [ip("10.96.0.1")].into());
+        assert_eq!(protected.find(ip("10.0.0.1")), Found::Here("a node"));
+        assert_eq!(protected.find(ip("2a00::1")), Found::Here("a node"));
+        assert_eq!(protected.find(ip("10.96.0.1")), Found::Here("a service"));
+        assert_eq!(protected.find(ip("10.0.0.2")), Found::Nothing);
+        protected.set_addresses("a node", [ip("10.0.0.2")].into());
+        let found = ["10.0.0.1", "10.0.0.2"].map(|address| protected.find(ip(address)));
+        assert_eq!(found, [Found::Nothing, Found::Here("a node")]);
     }
 
     #[test]
-    fn while_something_is_unknown_every_private_address_may_be_it() {
-        let around = ProtectedSet::default();
-        assert_eq!(around.find(ip("10.0.0.1")), Found::Nothing, "nothing was announced");
-        around.announce("a node");
+    fn a_private_address_may_be_protected_while_a_report_is_missing() {
+        let protected = ProtectedSet::default();
+        assert_eq!(protected.find(ip("10.0.0.1")), Found::Nothing, "nothing was announced");
+        protected.announce("a node");
         for private in ["10.0.0.1", "172.31.0.1", "192.168.7.7", "fd12::1"] {
-            assert!(matches!(around.find(ip(private)), Found::Perhaps("a node", _)), "{private}");
+            assert!(matches!(protected.find(ip(private)), Found::Perhaps("a node", _)), "{private}");
         }
-        assert_eq!(around.find(ip("8.8.8.8")), Found::Nothing);
-        around.hide("a node", "forbidden");
-        assert_eq!(around.find(ip("10.0.0.1")), Found::Perhaps("a node", "forbidden".to_owned()));
-        around.tell("a node", BTreeSet::new());
-        assert_eq!(around.find(ip("10.0.0.1")), Found::Nothing);
-        around.hide("a node", "forbidden");
-        assert_eq!(around.find(ip("10.0.0.1")), Found::Nothing, "what was told stays");
+        assert_eq!(protected.find(ip("8.8.8.8")), Found::Nothing);
+        protected.set_unreadable("a node", "forbidden");
+        assert_eq!(protected.find(ip("10.0.0.1")), Found::Perhaps("a node", "forbidden".to_owned()));
+        protected.set_addresses("a node", BTreeSet::new());
+        assert_eq!(protected.find(ip("10.0.0.1")), Found::Nothing);
+        protected.set_unreadable("a node", "forbidden");
+        assert_eq!(protected.find(ip("10.0.0.1")), Found::Nothing, "what was told stays");
     }
 
     #[tokio::test]
-    async fn it_has_settled_once_everything_announced_is_told_or_hidden() {
-        let around = ProtectedSet::default();
-        around.settled().await;
-        around.announce("a node");
-        around.announce("a service");
+    async fn settled_waits_until_each_announced_report_arrived_or_failed() {
+        let protected = ProtectedSet::default();
+        protected.settled().await;
+        protected.announce("a node");
+        protected.announce("a service");
         let settled = tokio::spawn({
-            let around = around.clone();
-            async move { around.settled().await }
+            let protected = protected.clone();
+            async move { protected.settled().await }
         });
-        around.tell("a node", BTreeSet::new());
+        protected.set_addresses("a node", BTreeSet::new());
         tokio::task::yield_now().await;
         assert!(!settled.is_finished());
-        around.hide("a service", "forbidden");
+        protected.set_unreadable("a service", "forbidden");
         settled.await.unwrap();
     }
 }

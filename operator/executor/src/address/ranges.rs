@@ -14,13 +14,13 @@ pub const PAGE: &str = "docs/security/addresses.md";
 /// One range: its name, its source, and the rule for its addresses.
 #[derive(Debug)]
 pub struct Range {
-    /// The network.
+    /// The network that the row is about, without the more specific rows within it.
     pub network: Cidr,
     /// The name in the registry, or the cloud and its service.
     pub name: &'static str,
     /// The RFC, or the cloud's documentation.
     pub source: &'static str,
-    /// The rule and its reason.
+    /// The rule for the addresses of the network, with its reason.
     pub class: &'static Class,
 }
 
@@ -31,7 +31,7 @@ pub struct Class {
     pub verdict: RangeVerdict,
     /// Completes "`<address>` is …".
     pub what: &'static str,
-    /// The reason of the rule.
+    /// The reason of the rule, as the page shows it in the column "because".
     pub reason: &'static str,
 }
 
@@ -118,7 +118,7 @@ impl Range {
     }
 }
 
-/// The table for IPv4.
+/// The ranges of IPv4. The first row contains every address, so each address has a row.
 pub static IPV4: &[Range] = &[
     row(v4([0, 0, 0, 0], 0), "everything else", "RFC 791", &PUBLIC),
     row(v4([0, 0, 0, 0], 8), "This network", "RFC 791", &UNSPECIFIED),
@@ -157,7 +157,7 @@ pub static IPV4: &[Range] = &[
     row(v4([255, 255, 255, 255], 32), "Limited Broadcast", "RFC 8190", &BROADCAST),
 ];
 
-/// The table for IPv6.
+/// The ranges of IPv6. The blocks of the address space leave no gap, so each address has a row.
 pub static IPV6: &[Range] = &[
     row(v6([0, 0, 0, 0, 0, 0, 0, 0], 8), "Reserved by IETF", "RFC 4291", &RESERVED),
     row(v6([0, 0, 0, 0, 0, 0, 0, 0], 96), "IPv4-compatible Address", "RFC 4291", &COMPATIBLE),
@@ -219,7 +219,7 @@ pub(super) fn range_of(address: IpAddr) -> Option<&'static Range> {
     table.iter().filter(|range| range.network.contains(address)).max_by_key(|range| range.network.prefix())
 }
 
-/// Returns the page of the documentation that shows the tables.
+/// Renders the page of the documentation that shows both tables, as Markdown.
 #[must_use]
 pub fn page() -> String {
     let mut page = include_str!("ranges.md").to_owned();

@@ -24,7 +24,7 @@ use crate::{
     secrets::{ExposeSecret as _, SecretText},
 };
 
-/// The version of the API.
+/// The version of the API, sent in the header `anthropic-version`.
 const VERSION: &str = "2023-06-01";
 /// The default maximum of tokens of an answer: the API refuses a request without a maximum.
 const MAX_TOKENS: u32 = 8192;
@@ -43,7 +43,7 @@ const TOOL_CHOICE: &str = "tool_choice";
 /// The fields of a call that are defined by the API.
 const OF_CALL: [&str; 5] = ["type", "id", "name", "input", CACHE_CONTROL];
 
-/// The protocol.
+/// The Messages API, `POST /v1/messages`.
 pub(super) struct Messages;
 
 #[derive(Serialize)]
@@ -128,12 +128,12 @@ impl Protocol for Messages {
     fn write(&self, turn: &TurnRequest, left_out: &LeftOut) -> Result<Written, CallError> {
         let takes = |field: &str| !left_out.contains(field);
         // The server refuses a conversation with calls but without tools.
-        let called = if turn.tools.is_empty() { called(turn) } else { BTreeSet::new() };
+        let called = if turn.tools.is_empty() { called_tools(turn) } else { BTreeSet::new() };
         let mut request = MessagesRequest {
             model: &turn.model,
             max_tokens: turn.max_tokens.unwrap_or(MAX_TOKENS),
             system: turn.system.as_deref().and_then(Block::text).into_iter().collect(),
-            messages: conversation(turn, left_out),
+            messages: write_conversation(turn, left_out),
             tool_choice: (!called.is_empty() && takes(TOOL_CHOICE)).then_some(ToolChoice { kind: "none" }),
             tools: turn
                 .tools
@@ -153,7 +153,7 @@ impl Protocol for Messages {
             (CACHE_CONTROL, takes(CACHE_CONTROL)),
             (TOOL_CHOICE, request.tool_choice.is_some()),
         ];
-        let own = request.messages.iter().flat_map(|said| &said.content).flat_map(Block::own_names);
+        let own = request.messages.iter().flat_map(|message| &message.content).flat_map(Block::own_names);
         let optional =
             sent.into_iter().filter(|(_, is_sent)| *is_sent).map(|(name, _)| name.to_owned()).chain(own).collect();
         let body =
@@ -177,32 +177,32 @@ impl Protocol for Messages {
 }
 
 /// Returns the names of the tools that were called in the conversation.
-fn called(turn: &TurnRequest) -> BTreeSet<&str> {
+fn called_tools(turn: &TurnRequest) -> BTreeSet<&str> {
     turn.messages.iter().flat_map(|message| &message.calls).map(|call| call.tool.as_str()).collect()
 }
 
-/// Returns the messages. Consecutive messages of one role are merged.
-fn conversation<'a>(turn: &'a TurnRequest, left_out: &LeftOut) -> Vec<MessagesTurn<'a>> {
-    let mut said: Vec<MessagesTurn<'a>> = Vec::new();
+/// Writes the messages. Consecutive messages of one role are merged, because the API alternates the roles.
+fn write_conversation<'a>(turn: &'a TurnRequest, left_out: &LeftOut) -> Vec<MessagesTurn<'a>> {
+    let mut written: Vec<MessagesTurn<'a>> = Vec::new();
     for message in &turn.messages {
         let (role, mut content): (_, Vec<Block<'a>>) = match message.role {
             Role::User => (USER, Block::text(&message.text).into_iter().collect()),
-            Role::Assistant => (ASSISTANT, answered(message, turn, left_out)),
+            Role::Assistant => (ASSISTANT, answer_blocks(message, turn, left_out)),
             Role::Tool => (USER, vec![Block::result(message)]),
         };
-        match said.last_mut().filter(|last| last.role == role) {
+        match written.last_mut().filter(|last| last.role == role) {
             Some(last) => last.content.append(&mut content),
-            None => said.push(MessagesTurn { role, content }),
+            None => written.push(MessagesTurn { role, content }),
         }
     }
-    for empty in said.iter_mut().filter(|said| said.content.is_empty()) {
+    for empty in written.iter_mut().filter(|message| message.content.is_empty()) {
         empty.content.extend(Block::text(EMPTY));
     }
-    said
+    written
 }
 
 /// Returns the blocks of a message of the model.
-fn answered<'a>(message: &'a Message, turn: &TurnRequest, left_out: &LeftOut) -> Vec<Block<'a>> {
+fn answer_blocks<'a>(message: &'a Message, turn: &TurnRequest, left_out: &LeftOut) -> Vec<Block<'a>> {
     let parts = opaque_of(message, turn);
     // The items of an answer include its texts.
     let has_items = parts.iter().any(|part| matches!(part, OpaquePart::Item(_)));
@@ -229,7 +229,7 @@ impl MessagesRequest<'_> {
         let system = self.system.iter_mut().rev().find_map(Block::mark);
         let before = system.or_else(|| self.tools.last_mut().map(|tool| &mut tool.cache_control));
         let conversation =
-            self.messages.last_mut().and_then(|said| said.content.iter_mut().rev().find_map(Block::mark));
+            self.messages.last_mut().and_then(|message| message.content.iter_mut().rev().find_map(Block::mark));
         for mark in before.into_iter().chain(conversation) {
             *mark = Some(EPHEMERAL);
         }
@@ -402,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn the_tools_are_cached_where_there_is_no_system_prompt() {
+    fn the_tools_are_cached_without_a_system_prompt() {
         let mut turn = turn(vec![user("Pay ACME.")]);
         for system in [None, Some(String::new()), Some(" \n".to_owned())] {
             turn.system = system;
@@ -415,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn a_conversation_with_calls_has_their_tools_where_none_is_offered() {
+    fn called_tools_are_declared_if_no_tool_is_offered() {
         let calls = [("toolu_1", "{}"), ("toolu_2", "{}")];
         let results = [Message::result("toolu_1", "paid"), Message::result("toolu_2", "paid")];
         let mut turn = turn([user("Pay."), assistant("", &calls, None)].into_iter().chain(results).collect());
@@ -446,15 +446,15 @@ mod tests {
             user(" "),
         ]);
         let body = body(&turn);
-        let shown = |message: &Value| {
+        let describe = |message: &Value| {
             let text = |block: &Value| block["text"].as_str().or(block["type"].as_str()).unwrap().to_owned();
             let blocks: Vec<String> = message["content"].as_array().unwrap().iter().map(text).collect();
             format!("{}: {}", message["role"].as_str().unwrap(), blocks.join(", "))
         };
-        let shown: Vec<String> = body["messages"].as_array().unwrap().iter().map(shown).collect();
+        let described: Vec<String> = body["messages"].as_array().unwrap().iter().map(describe).collect();
         let expected =
             ["user: Pay, ACME.", "assistant: (empty)", "user: (empty)", "assistant: tool_use", "user: tool_result"];
-        assert_eq!(shown, expected);
+        assert_eq!(described, expected);
     }
 
     #[test]
@@ -474,8 +474,8 @@ mod tests {
         let calls = [("toolu_1", r#"{"to":"A"}"#), ("toolu_1-2", r#"{"to":"B"}"#), ("toolu_3", "{}")];
         let conversation = |parts| {
             let results = calls.iter().map(|(id, _)| Message::result(*id, "paid"));
-            let said = [user("Pay."), assistant("\n\nI pay both.", &calls, parts)];
-            turn(said.into_iter().chain(results).collect())
+            let messages = [user("Pay."), assistant("\n\nI pay both.", &calls, parts)];
+            turn(messages.into_iter().chain(results).collect())
         };
         let turn = conversation(Some(parts));
         let last = json!({"type": "tool_use", "id": "toolu_3", "name": "pay", "input": {}});
@@ -512,7 +512,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_that_fit_no_call_or_are_no_json_are_left_out() {
+    fn opaque_parts_that_fit_no_call_or_are_not_json_are_left_out() {
         let parts = vec![
             OpaquePart::Call(7, "{}".into()),
             OpaquePart::Call(0, r#"{"id": "other", "input": {"to": "B"}}"#.into()),

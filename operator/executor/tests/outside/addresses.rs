@@ -128,15 +128,15 @@ async fn a_name_that_leads_to_what_stands_around_the_operator_is_refused_as_it_i
         let (client, name) = (client.clone(), name.clone());
         async move { client.call(get(name)).await }
     });
-    around.tell("a node of the cluster", Default::default());
+    around.set_addresses("a node of the cluster", Default::default());
     assert_eq!(waiting.await.unwrap().unwrap().body, "the inside");
-    around.tell("a node of the cluster", ["127.0.0.1".parse().unwrap()].into());
+    around.set_addresses("a node of the cluster", ["127.0.0.1".parse().unwrap()].into());
     for url in [&name, &literal] {
         let error = client.call(get(url)).await.unwrap_err();
         assert_eq!(error.class, ErrorClass::Refused, "{url}: {error}");
         assert!(error.message.contains("is a node of the cluster"), "{error}");
     }
-    around.tell("a node of the cluster", Default::default());
+    around.set_addresses("a node of the cluster", Default::default());
     assert!(client.call(get(&name)).await.is_ok());
     assert_eq!(server.received().len(), 2);
 }

@@ -60,6 +60,6 @@ pub async fn protected_set(config: &Config) -> ProtectedSet {
         }
     }
     let protected = ProtectedSet::default();
-    protected.tell("the API server, as the operator reaches it", found);
+    protected.set_addresses("the API server, as the operator reaches it", found);
     protected
 }

@@ -52,9 +52,10 @@ fn rows() -> impl Iterator<Item = &'static Range> {
 fn every_registered_range_is_a_row_with_the_verdict_it_needs() {
     let verdict = |network: &str| {
         let network: Cidr = network.parse().unwrap();
-        let found: Vec<_> = rows().filter(|range| range.network == network).map(|range| range.class.verdict).collect();
-        assert_eq!(found.len(), 1, "{network} is a row, and one only");
-        found[0]
+        let rows = rows().filter(|range| range.network == network);
+        let verdicts: Vec<_> = rows.map(|range| range.class.verdict).collect();
+        assert_eq!(verdicts.len(), 1, "{network} is a row, and one only");
+        verdicts[0]
     };
     for network in REGISTERED_ALLOWED.split_whitespace() {
         assert_eq!(verdict(network), RangeVerdict::Allowed, "{network}");
@@ -196,7 +197,7 @@ fn a_range_that_is_allowed_does_not_open_the_metadata_service_in_it() {
     assert!(check(&["fd00:ec2::/64"], "fd00:ec2::254").is_ok(), "a part of the service's own range");
 }
 
-/// Returns all spellings that the URL standard or an operating system reads as this IPv4 address.
+/// Returns all spellings that the URL standard or an operating system reads as the IPv4 address.
 fn spellings(address: Ipv4Addr) -> Vec<String> {
     let [a, b, c, d] = address.octets();
     let wide: String = address.to_string().chars().map(|c| c.to_digit(10).map_or(c, wide_digit)).collect();
@@ -223,22 +224,22 @@ fn wide_digit(digit: u32) -> char {
     char::from_u32('０' as u32 + digit).unwrap()
 }
 
-/// Returns all IPv6 addresses that lead to this IPv4 address without a translator of the network.
+/// Returns all IPv6 addresses that lead to the IPv4 address without a translator of the network.
 fn embeddings(address: Ipv4Addr) -> Vec<Ipv6Addr> {
     let low = u128::from(address.to_bits());
-    let at = |prefix: &str, shift: u32, low: u128| {
+    let embed = |prefix: &str, shift: u32, low: u128| {
         Ipv6Addr::from_bits(prefix.parse::<Ipv6Addr>().unwrap().to_bits() | low << shift)
     };
     vec![
-        at("::ffff:0:0", 0, low),
-        at("::", 0, low),
-        at("::ffff:0:0:0", 0, low),
-        at("64:ff9b:1::", 0, low),
-        at("64:ff9b:1:fffe::", 0, low),
-        at("2002::", 80, low),
+        embed("::ffff:0:0", 0, low),
+        embed("::", 0, low),
+        embed("::ffff:0:0:0", 0, low),
+        embed("64:ff9b:1::", 0, low),
+        embed("64:ff9b:1:fffe::", 0, low),
+        embed("2002::", 80, low),
         // Teredo: the server, and the client with its bits inverted.
-        at("2001::", 64, low),
-        at("2001:0:808:808::", 0, u128::from(!address.to_bits())),
+        embed("2001::", 64, low),
+        embed("2001:0:808:808::", 0, u128::from(!address.to_bits())),
     ]
 }
 
@@ -284,7 +285,7 @@ fn every_spelling_of_an_ipv6_address_is_judged_alike() {
 }
 
 #[test]
-fn a_zone_id_or_a_missing_bracket_is_no_url() {
+fn a_host_with_a_zone_id_or_without_brackets_is_refused() {
     for host in [
         "[fe80::1%25eth0]",
         "[fe80::1%eth0]",
@@ -300,7 +301,7 @@ fn a_zone_id_or_a_missing_bracket_is_no_url() {
 }
 
 #[test]
-fn the_committed_page_is_the_one_of_the_table() {
+fn the_committed_page_equals_the_page_of_the_tables() {
     let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(PAGE);
     assert!(std::fs::read_to_string(path).unwrap_or_default() == page(), "run `cargo xtask codegen`");
 }

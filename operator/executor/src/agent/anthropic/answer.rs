@@ -62,7 +62,7 @@ enum BlockKind {
     Text,
     /// Includes thinking that the server redacted.
     Thinking,
-    /// The number of the call, if it is kept.
+    /// The position among the kept calls, or `None` if the call was dropped.
     Call(Option<usize>),
 }
 
@@ -76,17 +76,17 @@ impl Reading for MessageAnswer {
             "message" => self.take_whole(&event),
             "message_start" => {
                 self.has_begun = true;
-                self.count(&event.object("message")?)
+                self.read_usage(&event.object("message")?)
             }
-            "content_block_start" => self.start(event.count("index"), &event.object("content_block")?),
-            "content_block_delta" => self.add(event.count("index"), &event.object("delta")?),
+            "content_block_start" => self.start_block(event.count("index"), &event.object("content_block")?),
+            "content_block_delta" => self.add_delta(event.count("index"), &event.object("delta")?),
             "content_block_stop" => {
-                self.stop(event.count("index"));
+                self.end_block(event.count("index"));
                 Ok(())
             }
             "message_delta" => {
-                self.count(&event)?;
-                self.finish(&event.object("delta")?)
+                self.read_usage(&event)?;
+                self.read_stop_reason(&event.object("delta")?)
             }
             "message_stop" => {
                 self.collected.is_complete = true;
@@ -147,16 +147,16 @@ impl MessageAnswer {
             return Err(too_many_blocks());
         }
         for block in content.kept {
-            self.start(0, &block)?;
-            self.stop(0);
+            self.start_block(0, &block)?;
+            self.end_block(0);
         }
-        self.count(message)?;
-        self.finish(message)?;
+        self.read_usage(message)?;
+        self.read_stop_reason(message)?;
         (self.has_begun, self.collected.is_complete) = (true, true);
         Ok(())
     }
 
-    fn start(&mut self, index: i64, block: &Fields<'_>) -> Result<(), Unreadable> {
+    fn start_block(&mut self, index: i64, block: &Fields<'_>) -> Result<(), Unreadable> {
         if self.parts.len() == MOST_BLOCKS {
             return Err(too_many_blocks());
         }
@@ -184,7 +184,7 @@ impl MessageAnswer {
         Ok(())
     }
 
-    fn add(&mut self, index: i64, delta: &Fields<'_>) -> Result<(), Unreadable> {
+    fn add_delta(&mut self, index: i64, delta: &Fields<'_>) -> Result<(), Unreadable> {
         let field = match kind(delta)?.as_str() {
             "text_delta" => TEXT,
             "thinking_delta" => THINKING,
@@ -194,8 +194,8 @@ impl MessageAnswer {
             _ => return Ok(()),
         };
         let piece = delta.text(field)?.unwrap_or_default();
-        let found = open_part(&mut self.parts, index).filter(|(_, part)| part.kind.fields().contains(&field));
-        let Some((place, part)) = found else {
+        let open = open_part(&mut self.parts, index).filter(|(_, part)| part.kind.fields().contains(&field));
+        let Some((place, part)) = open else {
             return Err(Unreadable::Because("streamed a piece of a block that it had not begun".to_owned()));
         };
         match part.kind {
@@ -216,7 +216,7 @@ impl MessageAnswer {
         Ok(())
     }
 
-    /// Counts the bytes that are sent back. Once they are too many, none of them are kept.
+    /// Counts bytes of thinking. Above [`MAX_OPAQUE`], all kept thinking is dropped, because it cannot be sent back.
     fn count_thinking(&mut self, piece: &str) {
         let was_kept = self.thinking <= MAX_OPAQUE;
         self.thinking = self.thinking.saturating_add(escaped(piece));
@@ -228,7 +228,7 @@ impl MessageAnswer {
         }
     }
 
-    fn stop(&mut self, index: i64) {
+    fn end_block(&mut self, index: i64) {
         let Some((place, part)) = open_part(&mut self.parts, index) else { return };
         part.is_open = false;
         if let BlockKind::Call(_) = part.kind {
@@ -241,7 +241,7 @@ impl MessageAnswer {
         self.collected.add_call(CallPiece { place: Some(place as u64), arguments, ..CallPiece::default() });
     }
 
-    fn finish(&mut self, message: &Fields<'_>) -> Result<(), Unreadable> {
+    fn read_stop_reason(&mut self, message: &Fields<'_>) -> Result<(), Unreadable> {
         let Some(reason) = message.text("stop_reason")? else { return Ok(()) };
         self.collected.finish = Some(match reason.as_str() {
             "max_tokens" | "model_context_window_exceeded" => Finish::Cut,
@@ -256,7 +256,7 @@ impl MessageAnswer {
     }
 
     /// Reads the token counts of a message or of an event.
-    fn count(&mut self, message: &Fields<'_>) -> Result<(), Unreadable> {
+    fn read_usage(&mut self, message: &Fields<'_>) -> Result<(), Unreadable> {
         let usage = message.object("usage")?;
         let details = usage.object("output_tokens_details")?;
         for (fields, name) in [
@@ -319,12 +319,12 @@ fn open_part(parts: &mut [Part], index: i64) -> Option<(usize, &mut Part)> {
     parts.iter_mut().enumerate().rev().find(|(_, part)| part.is_open && part.index == index)
 }
 
-/// Returns the type of an event, a block, or a piece of one.
+/// Returns the type of an event, a block, or a piece of a block.
 fn kind(fields: &Fields<'_>) -> Result<String, Unreadable> {
     fields.text("type")?.ok_or(Unreadable::Form(1, 1))
 }
 
-/// Returns the kind of a call that is not one of our functions: a tool set of the provider, or code that it runs.
+/// Returns the kind of a call of no tool of the Workflow: a tool set of the provider, or code that the provider runs.
 fn foreign_kind(call: &Fields<'_>) -> Result<Option<String>, Unreadable> {
     let toolset = call.text("toolset_name")?;
     let caller = call.object("caller")?.text("type")?.filter(|caller| caller != "direct");

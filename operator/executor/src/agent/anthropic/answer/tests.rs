@@ -61,7 +61,7 @@ fn stream(events: &[Value]) -> Vec<u8> {
     events.iter().map(event).collect::<String>().into_bytes()
 }
 
-fn begun() -> Value {
+fn message_start() -> Value {
     let usage = json!({
         "input_tokens": 25, "cache_creation_input_tokens": 5, "cache_read_input_tokens": 100, "output_tokens": 1,
     });
@@ -98,7 +98,7 @@ fn tool_use(id: &str, tool: &str) -> Value {
 /// Returns an answer with thinking and two calls, one of them without input.
 fn thinking_stream() -> Vec<u8> {
     let events = [
-        begun(),
+        message_start(),
         start(0, json!({"type": "thinking", "thinking": "", "signature": ""})),
         json!({"type": "ping"}),
         delta(0, json!({"type": "thinking_delta", "thinking": "Two \"ca"})),
@@ -146,7 +146,7 @@ fn thinking_answer() -> Value {
 }
 
 /// Returns the expected answer. `input` are the arguments of its first call.
-fn thinking_read(input: &str) -> Read {
+fn expected_thinking_answer(input: &str) -> Read {
     let call = |id: &str, tool: &str, input: &str| [id.to_owned(), tool.to_owned(), input.to_owned()];
     Read {
         text: "I pay ACME 5 €.".into(),
@@ -171,8 +171,8 @@ fn thinking_read(input: &str) -> Read {
 
 #[test]
 fn a_whole_answer_and_a_stream_are_read_alike() {
-    assert_eq!(read_json(&thinking_answer()), Ok(thinking_read(r#"{"to":"ACME"}"#)));
-    assert_eq!(read(&[&thinking_stream()]), Ok(thinking_read(r#"{"to": "ACME"}"#)));
+    assert_eq!(read_json(&thinking_answer()), Ok(expected_thinking_answer(r#"{"to":"ACME"}"#)));
+    assert_eq!(read(&[&thinking_stream()]), Ok(expected_thinking_answer(r#"{"to": "ACME"}"#)));
 }
 
 #[test]
@@ -187,14 +187,15 @@ fn an_answer_cut_at_any_byte_is_refused() {
     for cut in 0..=stream.len() {
         let (before, after) = stream.split_at(cut);
         assert_eq!(read(&[before]).is_ok(), cut >= complete, "{cut}");
-        assert_eq!(read(&[before, after]), Ok(thinking_read(r#"{"to": "ACME"}"#)), "{cut}");
+        assert_eq!(read(&[before, after]), Ok(expected_thinking_answer(r#"{"to": "ACME"}"#)), "{cut}");
     }
 }
 
 #[test]
 fn a_block_without_end_is_taken_only_from_a_truncated_answer() {
     let cut = |reason: &str| {
-        let call = [begun(), start(0, tool_use("toolu_1", "pay")), stop(0), start(1, tool_use("toolu_2", "pay"))];
+        let (first, second) = (tool_use("toolu_1", "pay"), tool_use("toolu_2", "pay"));
+        let call = [message_start(), start(0, first), stop(0), start(1, second)];
         let thinking = [
             input(1, "{\"to\": \"AC"),
             start(2, json!({"type": "thinking", "thinking": "", "signature": ""})),
@@ -211,7 +212,7 @@ fn a_block_without_end_is_taken_only_from_a_truncated_answer() {
         assert!(cut(reason).is_err_and(|why| why.contains("ended before its answer did")), "{reason}");
     }
     // Without its end, a call lacks even the input of its beginning.
-    let begun_only = [begun(), start(0, tool_use("toolu_1", "pay"))];
+    let begun_only = [message_start(), start(0, tool_use("toolu_1", "pay"))];
     let begun_only = read(&[&stream(&[&begun_only[..], &ended("max_tokens")].concat())]).unwrap();
     assert_eq!(begun_only.calls[0][2], "");
 }
@@ -228,17 +229,17 @@ fn an_answer_without_thinking_and_own_fields_has_no_opaque_parts() {
 }
 
 #[test]
-fn thinking_that_is_too_long_to_go_back_is_seen() {
+fn thinking_that_is_too_long_is_returned_as_its_length() {
     let piece = "x".repeat(100 * 1024);
     let pieces = (0..40).map(|_| delta(0, json!({"type": "thinking_delta", "thinking": piece})));
-    let begun = [begun(), start(0, json!({"type": "thinking", "thinking": "", "signature": ""}))];
+    let begun = [message_start(), start(0, json!({"type": "thinking", "thinking": "", "signature": ""}))];
     let events: Vec<Value> = begun.into_iter().chain(pieces).chain([stop(0)]).chain(ended("end_turn")).collect();
     let collected = collected(&[&stream(&events)]).unwrap();
     assert!(collected.into_parts().2.is_err_and(|bytes| bytes > MAX_OPAQUE));
 }
 
 #[test]
-fn thinking_that_is_too_long_is_forgotten_while_it_is_received() {
+fn thinking_that_is_too_long_is_dropped_while_it_is_received() {
     // A control character takes six bytes, and the blocks together are too long.
     let mut answer = MessageAnswer::default();
     let thought = "\u{1}".repeat(MAX_OPAQUE / 12);
@@ -251,7 +252,7 @@ fn thinking_that_is_too_long_is_forgotten_while_it_is_received() {
         kept.push(answer.bytes());
     }
     assert!(kept[0] > thought.len() && kept[3] < thought.len(), "{kept:?}");
-    for event in [&[begun()][..], &ended("end_turn")].concat() {
+    for event in [&[message_start()][..], &ended("end_turn")].concat() {
         answer.take(event.to_string().as_bytes()).unwrap();
     }
     let parts = Box::new(answer).end(false).ok().unwrap().into_parts().2;
@@ -259,7 +260,7 @@ fn thinking_that_is_too_long_is_forgotten_while_it_is_received() {
 }
 
 #[test]
-fn every_stop_reason_has_its_finish() {
+fn every_stop_reason_is_read_as_its_finish() {
     for (reason, finish) in [
         ("end_turn", Finish::Usual),
         ("tool_use", Finish::Usual),
@@ -271,19 +272,19 @@ fn every_stop_reason_has_its_finish() {
     ] {
         let whole = read_json(&json!({"type": "message", "content": [], "stop_reason": reason}));
         assert_eq!(whole.unwrap().finish, Some(finish.clone()), "{reason}");
-        let streamed = read(&[&stream(&[&[begun()][..], &ended(reason)].concat())]);
+        let streamed = read(&[&stream(&[&[message_start()][..], &ended(reason)].concat())]);
         assert_eq!(streamed.unwrap().finish, Some(finish), "{reason}");
     }
     let paused = read_json(&json!({"type": "message", "content": [], "stop_reason": "pause_turn"}));
     assert!(paused.is_err_and(|why| why.contains("pause_turn")));
-    let paused = read(&[&stream(&[&[begun()][..], &ended("pause_turn")].concat())]);
+    let paused = read(&[&stream(&[&[message_start()][..], &ended("pause_turn")].concat())]);
     assert!(paused.is_err_and(|why| why.contains("pause_turn")));
 }
 
 #[test]
 fn a_later_number_of_tokens_replaces_the_earlier_one_of_its_field() {
     let usage = |usage: Value| json!({"type": "message_delta", "delta": {}, "usage": usage});
-    let numbers = [begun(), usage(json!({"input_tokens": 7, "output_tokens": 30})), usage(json!(null))];
+    let numbers = [message_start(), usage(json!({"input_tokens": 7, "output_tokens": 30})), usage(json!(null))];
     let read = read(&[&stream(&[&numbers[..], &ended("end_turn")].concat())]).unwrap();
     let expected = Usage { input_tokens: 112, output_tokens: 89, cached_tokens: 100, reasoning_tokens: 40, cost: None };
     assert_eq!(read.usage, Some(expected));
@@ -296,13 +297,13 @@ fn a_later_number_of_tokens_replaces_the_earlier_one_of_its_field() {
 #[test]
 fn an_error_ends_the_answer() {
     let error = json!({"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}});
-    let streamed = read(&[&stream(&[begun(), start(0, tool_use("toolu_1", "pay")), error.clone(), stop(0)])]);
+    let streamed = read(&[&stream(&[message_start(), start(0, tool_use("toolu_1", "pay")), error.clone(), stop(0)])]);
     for failed in [streamed, read_json(&error)] {
         assert!(failed.is_err_and(|why| why.contains("Failed") && why.contains("overloaded_error")));
     }
     assert!(read_json(&json!({"type": "error"})).is_err());
     // Events after the end are not part of the answer.
-    let after = [&[begun()][..], &ended("end_turn"), &[error]].concat();
+    let after = [&[message_start()][..], &ended("end_turn"), &[error]].concat();
     assert!(read(&[&stream(&after)]).is_ok());
 }
 
@@ -321,7 +322,7 @@ fn tools_of_the_provider_are_never_used() {
     ] {
         let whole = read_content(&json!([tool_use("toolu_1", "pay"), block]));
         assert!(whole.is_err_and(|why| why.contains(name) && why.contains("no call of a tool")), "{name}");
-        let events = [&[begun(), start(0, block), stop(0)][..], &ended("end_turn")].concat();
+        let events = [&[message_start(), start(0, block), stop(0)][..], &ended("end_turn")].concat();
         assert!(read(&[&stream(&events)]).is_err_and(|why| why.contains(name)), "{name}");
     }
 }
@@ -353,7 +354,7 @@ fn an_answer_of_another_form_is_refused() {
         json!({"type": "tool_use", "id": "a", "name": "pay", "input": []}),
     ] {
         assert!(read_content(&json!([block])).is_err(), "{block}");
-        let events = [&[begun(), start(0, block.clone()), stop(0)][..], &ended("end_turn")].concat();
+        let events = [&[message_start(), start(0, block.clone()), stop(0)][..], &ended("end_turn")].concat();
         assert!(read(&[&stream(&events)]).is_err(), "{block}");
     }
     let nulls = json!([{"type": "text", "text": null}, {"type": "tool_use", "id": null, "name": null, "input": null}]);
@@ -373,20 +374,21 @@ fn a_stream_in_another_order_is_refused() {
     for events in [
         vec![],
         vec![text(), piece(0), stop(0)],
-        vec![begun(), piece(0)],
-        vec![begun(), text(), piece(1), stop(0)],
-        vec![begun(), text(), stop(0), piece(0)],
-        vec![begun(), text(), input(0, "{}"), stop(0)],
-        vec![begun(), start(0, tool_use("a", "pay")), piece(0), stop(0)],
-        vec![begun(), text(), text(), stop(0)],
-        vec![begun(), text(), delta(0, json!({"text": "x"})), stop(0)],
-        vec![begun(), text(), delta(0, json!(null)), stop(0)],
+        vec![message_start(), piece(0)],
+        vec![message_start(), text(), piece(1), stop(0)],
+        vec![message_start(), text(), stop(0), piece(0)],
+        vec![message_start(), text(), input(0, "{}"), stop(0)],
+        vec![message_start(), start(0, tool_use("a", "pay")), piece(0), stop(0)],
+        vec![message_start(), text(), text(), stop(0)],
+        vec![message_start(), text(), delta(0, json!({"text": "x"})), stop(0)],
+        vec![message_start(), text(), delta(0, json!(null)), stop(0)],
     ] {
         let events = [&events[..], &ended("end_turn")].concat();
         assert!(read(&[&stream(&events)]).is_err(), "{events:?}");
     }
     // Blocks can be interleaved.
     let second = start(1, json!({"type": "text", "text": "y"}));
-    let events = [&[begun(), text(), second, piece(1), piece(0), stop(0), stop(1)][..], &ended("end_turn")].concat();
+    let interleaved = [message_start(), text(), second, piece(1), piece(0), stop(0), stop(1)];
+    let events = [&interleaved[..], &ended("end_turn")].concat();
     assert_eq!(read(&[&stream(&events)]).unwrap().text, "xyx");
 }
