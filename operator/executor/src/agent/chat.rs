@@ -49,7 +49,7 @@ const BROKEN_OFF: [&str; 9] = [
     "insufficient_system_resource",
 ];
 
-/// The protocol.
+/// The chat completions API, `POST /chat/completions`.
 pub(super) struct ChatCompletions;
 
 #[derive(Serialize)]
@@ -93,7 +93,7 @@ struct ChatCall<'a> {
     own: Fields<'a>,
 }
 
-/// A function. These servers know no other tools.
+/// A function: the only kind of tool that the API defines.
 #[derive(Serialize)]
 struct ChatTool<'a> {
     #[serde(rename = "type")]
@@ -109,9 +109,9 @@ impl Protocol for ChatCompletions {
     fn write(&self, turn: &TurnRequest, left_out: &LeftOut) -> Result<Written, CallError> {
         let takes = |field: &str| !left_out.contains(field);
         let system = turn.system.as_deref().map(|content| ChatMessage::text("system", content));
-        let said = turn.messages.iter().map(|message| ChatMessage::of(message, turn, left_out));
-        let messages: Vec<_> = system.into_iter().chain(said).collect();
-        let own = messages.iter().flat_map(|said| said.own_names().map(str::to_owned)).collect::<Vec<_>>();
+        let conversation = turn.messages.iter().map(|message| ChatMessage::of(message, turn, left_out));
+        let messages: Vec<_> = system.into_iter().chain(conversation).collect();
+        let own = messages.iter().flat_map(|message| message.own_names().map(str::to_owned)).collect::<Vec<_>>();
         let streams = takes(STREAM);
         let request = ChatRequest {
             model: &turn.model,
@@ -156,29 +156,33 @@ impl<'a> ChatMessage<'a> {
         let text = message.text.as_str();
         match message.role {
             Role::User => Self::text("user", text),
-            Role::Assistant => {
-                let (mut own, mut of_calls) = (Fields::default(), vec![Fields::default(); message.calls.len()]);
-                for part in opaque_of(message, turn) {
-                    let fields = |json: &'a str| Fields::of(json).unwrap_or_default().left_out(left_out);
-                    match part {
-                        OpaquePart::Message(json) => own = fields(json),
-                        OpaquePart::Call(at, json) => {
-                            if let Some(of_call) = of_calls.get_mut(*at) {
-                                *of_call = fields(json);
-                            }
-                        }
-                        OpaquePart::Item(_) => {}
+            Role::Assistant => Self::of_answer(message, turn, left_out),
+            Role::Tool => Self { tool_call_id: message.answers.as_deref(), ..Self::text("tool", text) },
+        }
+    }
+
+    /// Returns an earlier answer of the model, with the fields that the protocol does not define.
+    fn of_answer(message: &'a Message, turn: &TurnRequest, left_out: &LeftOut) -> Self {
+        let (mut own, mut of_calls) = (Fields::default(), vec![Fields::default(); message.calls.len()]);
+        let fields = |json: &'a str| Fields::of(json).unwrap_or_default().left_out(left_out);
+        for part in opaque_of(message, turn) {
+            match part {
+                OpaquePart::Message(json) => own = fields(json),
+                OpaquePart::Call(number, json) => {
+                    if let Some(of_call) = of_calls.get_mut(*number) {
+                        *of_call = fields(json);
                     }
                 }
-                let calls = message.calls.iter().zip(of_calls).map(|(call, own)| ChatCall { call, own });
-                Self {
-                    content: (message.calls.is_empty() || !text.is_empty()).then_some(text),
-                    tool_calls: calls.collect(),
-                    own,
-                    ..Self::text("assistant", text)
-                }
+                OpaquePart::Item(_) => {}
             }
-            Role::Tool => Self { tool_call_id: message.answers.as_deref(), ..Self::text("tool", text) },
+        }
+        let text = message.text.as_str();
+        let calls = message.calls.iter().zip(of_calls).map(|(call, own)| ChatCall { call, own });
+        Self {
+            content: (message.calls.is_empty() || !text.is_empty()).then_some(text),
+            tool_calls: calls.collect(),
+            own,
+            ..Self::text("assistant", text)
         }
     }
 
@@ -221,7 +225,7 @@ struct Completion {
     refusal: String,
     /// The fields of the message that the protocol does not define.
     own: Merged,
-    /// Such fields of the kept calls.
+    /// The fields of each kept call that the protocol does not define, by the position of the call.
     of_calls: Vec<Merged>,
 }
 
@@ -246,20 +250,9 @@ impl Reading for Completion {
         let is_whole = choice.get("message").is_some() && !(self.is_stream && has_delta);
         if is_whole || has_delta {
             self.has_message = true;
-            self.add(&choice.object(if is_whole { "message" } else { "delta" })?)?;
+            self.add_message(&choice.object(if is_whole { "message" } else { "delta" })?)?;
         }
-        // Some servers send a placeholder as the reason with every piece.
-        if let Some(reason) = choice.text("finish_reason")?.filter(|reason| !matches!(reason.as_str(), "" | "null")) {
-            if BROKEN_OFF.contains(&reason.as_str()) {
-                return Err(Unreadable::Because(format!("broke off its answer ({reason})")));
-            }
-            self.collected.finish = Some(match reason.as_str() {
-                "length" => Finish::Cut,
-                "content_filter" => Finish::Declined(reason),
-                _ => Finish::Usual,
-            });
-            self.collected.is_complete = true;
-        }
+        self.read_finish_reason(&choice)?;
         self.collected.is_complete |= is_whole;
         Ok(())
     }
@@ -285,18 +278,34 @@ impl Reading for Completion {
             collected.finish = Some(Finish::Declined("refusal".to_owned()));
         }
         collected.add_fields(own.json(), OpaquePart::Message);
-        for (at, own) in of_calls.into_iter().enumerate() {
-            collected.add_fields(own.json(), |json| OpaquePart::Call(at, json));
+        for (number, own) in of_calls.into_iter().enumerate() {
+            collected.add_fields(own.json(), |json| OpaquePart::Call(number, json));
         }
         Ok(collected)
     }
 }
 
 impl Completion {
-    /// Adds a message or a piece of one.
-    fn add(&mut self, message: &Fields<'_>) -> Result<(), Unreadable> {
+    /// Reads the finish reason of a choice. Some servers send a placeholder as the reason with every piece.
+    fn read_finish_reason(&mut self, choice: &Fields<'_>) -> Result<(), Unreadable> {
+        let reason = choice.text("finish_reason")?.filter(|reason| !matches!(reason.as_str(), "" | "null"));
+        let Some(reason) = reason else { return Ok(()) };
+        if BROKEN_OFF.contains(&reason.as_str()) {
+            return Err(Unreadable::Because(format!("broke off its answer ({reason})")));
+        }
+        self.collected.finish = Some(match reason.as_str() {
+            "length" => Finish::Cut,
+            "content_filter" => Finish::Declined(reason),
+            _ => Finish::Usual,
+        });
+        self.collected.is_complete = true;
+        Ok(())
+    }
+
+    /// Adds a whole message, or a piece of a streamed message.
+    fn add_message(&mut self, message: &Fields<'_>) -> Result<(), Unreadable> {
         if let Some(content) = message.get("content") {
-            self.collected.text.push_str(&text(content)?);
+            self.collected.text.push_str(&read_text(content)?);
         }
         self.refusal.push_str(&message.text("refusal")?.unwrap_or_default());
         if !message.list::<1>(EXECUTED_TOOLS)?.kept.is_empty() {
@@ -306,32 +315,38 @@ impl Completion {
         let calls = message.list::<{ TurnCalls::MAX_CALLS }>("tool_calls")?;
         self.collected.add_dropped(calls.dropped);
         let is_only_piece = calls.kept.len() == 1;
-        for (number, call) in calls.kept.into_iter().enumerate() {
-            if let Some(kind) = call.text("type")?.filter(|kind| kind != FUNCTION && !kind.is_empty()) {
-                return Err(foreign_tool(&kind));
-            }
-            let function = call.object(FUNCTION)?;
-            let arguments = function.arguments("arguments")?;
-            let index = call.get("index").map(|_| call.count("index")).and_then(|index| u64::try_from(index).ok());
-            // Without a number, each call of a list is a new one. A single call can continue the last one.
-            let place = index.or_else(|| (!is_only_piece).then_some(number as u64));
-            let id = call.text("id")?.unwrap_or_default();
-            let piece = CallPiece { place, id, tool: function.text("name")?.unwrap_or_default(), arguments };
-            let Some(at) = self.collected.add_call(piece) else { continue };
-            if self.of_calls.len() <= at {
-                self.of_calls.resize_with(at + 1, Merged::default);
-            }
-            if let Some(own) = self.of_calls.get_mut(at) {
-                own.add(call.others(&OF_CALL))?;
-                own.add_object(FUNCTION, function.others(&OF_FUNCTION))?;
-            }
+        for (number, call) in calls.kept.iter().enumerate() {
+            // Without an index, each call of a list is a new call. A single call can continue the last call.
+            self.add_call(call, (!is_only_piece).then_some(number as u64))?;
+        }
+        Ok(())
+    }
+
+    /// Adds a call, or a piece of a streamed call. `default_place` is its number if it has no index.
+    fn add_call(&mut self, call: &Fields<'_>, default_place: Option<u64>) -> Result<(), Unreadable> {
+        if let Some(kind) = call.text("type")?.filter(|kind| kind != FUNCTION && !kind.is_empty()) {
+            return Err(foreign_tool(&kind));
+        }
+        let function = call.object(FUNCTION)?;
+        let arguments = function.arguments("arguments")?;
+        let index = call.get("index").map(|_| call.count("index")).and_then(|index| u64::try_from(index).ok());
+        let place = index.or(default_place);
+        let id = call.text("id")?.unwrap_or_default();
+        let piece = CallPiece { place, id, tool: function.text("name")?.unwrap_or_default(), arguments };
+        let Some(number) = self.collected.add_call(piece) else { return Ok(()) };
+        if self.of_calls.len() <= number {
+            self.of_calls.resize_with(number + 1, Merged::default);
+        }
+        if let Some(own) = self.of_calls.get_mut(number) {
+            own.add(call.others(&OF_CALL))?;
+            own.add_object(FUNCTION, function.others(&OF_FUNCTION))?;
         }
         Ok(())
     }
 }
 
 /// Reads a text, or joins the texts of a list of parts.
-fn text(content: &RawValue) -> Result<String, Unreadable> {
+fn read_text(content: &RawValue) -> Result<String, Unreadable> {
     #[derive(serde::Deserialize)]
     struct TextPart {
         #[serde(default)]
@@ -357,8 +372,8 @@ fn usage(usage: &Fields<'_>) -> Result<Usage, Unreadable> {
 
 #[cfg(test)]
 mod tests {
-    //! Reasons of an end after "TextChatResultChoice" of IBM's watsonx-ai-node-sdk 1.6, and `FinishReason` of the crate
-    //! openai-interface 0.12, which names that of DeepSeek.
+    //! The finish reasons are taken from "TextChatResultChoice" of IBM's watsonx-ai-node-sdk 1.6, and from
+    //! `FinishReason` of the crate openai-interface 0.12, which includes the reason of DeepSeek.
     #![allow(clippy::unwrap_used)]
     use serde_json::{Value, json};
     use signoff_api::turn::RequestedArguments;
@@ -400,11 +415,11 @@ mod tests {
     }
 
     #[test]
-    fn a_reason_that_is_none_ends_nothing() {
-        for none in [json!(""), json!("null"), Value::Null] {
-            let first = events(&[call("{\"amount\":4", &none)]);
-            assert_eq!(why(&first), "ended before its answer did", "{none}");
-            let whole = first + &events(&[call("20}", &none), call("", &json!("tool_calls"))]);
+    fn a_stream_goes_on_after_a_placeholder_for_its_finish_reason() {
+        for placeholder in [json!(""), json!("null"), Value::Null] {
+            let first = events(&[call("{\"amount\":4", &placeholder)]);
+            assert_eq!(why(&first), "ended before its answer did", "{placeholder}");
+            let whole = first + &events(&[call("20}", &placeholder), call("", &json!("tool_calls"))]);
             assert_eq!(read(&whole).unwrap().1, ["{\"amount\":420}"]);
         }
     }
@@ -420,7 +435,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_with_calls_needs_a_reason_and_one_without_only_its_end() {
+    fn only_a_stream_with_calls_needs_a_finish_reason() {
         let done = "data: [DONE]\n\n";
         let calls = events(&[call("{}", &Value::Null)]);
         assert_eq!(why(&format!("{calls}{done}")), "ended before its answer did");

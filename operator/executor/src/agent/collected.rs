@@ -67,35 +67,18 @@ pub(super) struct CallPiece {
 impl Collected {
     /// Returns the number of kept bytes.
     pub(super) fn bytes(&self) -> usize {
-        let of_call = |call: &CollectedCall| call.id.len() + call.tool.len() + call.arguments.len();
-        self.text.len() + self.opaque_bytes.min(MAX_OPAQUE) + self.calls.iter().map(of_call).sum::<usize>()
+        let bytes_of_call = |call: &CollectedCall| call.id.len() + call.tool.len() + call.arguments.len();
+        self.text.len() + self.opaque_bytes.min(MAX_OPAQUE) + self.calls.iter().map(bytes_of_call).sum::<usize>()
     }
 
     /// Adds a piece of a call: to the call with its number, or as a new call. Returns the position of the call, from 0,
     /// if it is kept. A piece with another id but the same number is another call, because some servers give all calls
     /// one number.
     pub(super) fn add_call(&mut self, piece: CallPiece) -> Option<usize> {
-        let continues = |call: &CollectedCall| match (piece.place, call.place) {
-            (Some(place), Some(other)) => {
-                place == other && (piece.id.is_empty() || piece.id == call.id || call.id.is_empty())
-            }
-            (None, _) => piece.id.is_empty() && piece.tool.is_empty(),
-            (Some(_), None) => false,
-        };
-        let last = self.calls.len().checked_sub(1);
-        let found = match piece.place {
-            Some(_) => self.calls.iter().rposition(continues),
-            None => last.filter(|last| self.calls.get(*last).is_some_and(continues)),
-        };
-        let at = match found {
-            Some(at) => at,
+        let position = match self.position_of(&piece) {
+            Some(position) => position,
             None if self.calls.len() == TurnCalls::MAX_CALLS => {
-                let key = format!("{:?} {}", piece.place, piece.id);
-                let is_same = piece.id.is_empty() && piece.tool.is_empty() && self.last_dropped.is_some();
-                if !is_same && self.last_dropped.as_ref() != Some(&key) {
-                    self.dropped += 1;
-                    self.last_dropped = Some(key);
-                }
+                self.count_dropped(&piece);
                 return None;
             }
             None => {
@@ -104,21 +87,29 @@ impl Collected {
                 self.calls.len() - 1
             }
         };
-        let call = self.calls.get_mut(at)?;
-        if call.id.is_empty() {
-            call.id = piece.id;
+        self.calls.get_mut(position)?.append(piece);
+        Some(position)
+    }
+
+    /// Returns the position of the call that a piece continues, or `None` if the piece begins a new call.
+    fn position_of(&self, piece: &CallPiece) -> Option<usize> {
+        match piece.place {
+            Some(_) => self.calls.iter().rposition(|call| call.is_continued_by(piece)),
+            None => {
+                let last = self.calls.len().checked_sub(1)?;
+                self.calls.get(last).filter(|call| call.is_continued_by(piece)).map(|_| last)
+            }
         }
-        // Some servers repeat the name with each piece.
-        if call.tool != piece.tool {
-            call.tool.push_str(&piece.tool);
+    }
+
+    /// Counts a dropped call once, in however many pieces it arrives.
+    fn count_dropped(&mut self, piece: &CallPiece) {
+        let key = format!("{:?} {}", piece.place, piece.id);
+        let is_same = piece.id.is_empty() && piece.tool.is_empty() && self.last_dropped.is_some();
+        if !is_same && self.last_dropped.as_ref() != Some(&key) {
+            self.dropped += 1;
+            self.last_dropped = Some(key);
         }
-        call.length += piece.arguments.len();
-        if call.length <= RequestedArguments::MAX_BYTES {
-            call.arguments.push_str(&piece.arguments);
-        } else {
-            call.arguments = String::new();
-        }
-        Some(at)
     }
 
     /// Adds to the number of dropped calls.
@@ -179,5 +170,34 @@ impl Collected {
     /// Returns the number of kept calls.
     pub(super) fn count(&self) -> usize {
         self.calls.len()
+    }
+}
+
+impl CollectedCall {
+    /// Whether a piece belongs to the call. Without a number, only a piece without an id and a tool does.
+    fn is_continued_by(&self, piece: &CallPiece) -> bool {
+        match (piece.place, self.place) {
+            (Some(place), Some(other)) => {
+                place == other && (piece.id.is_empty() || piece.id == self.id || self.id.is_empty())
+            }
+            (None, _) => piece.id.is_empty() && piece.tool.is_empty(),
+            (Some(_), None) => false,
+        }
+    }
+
+    /// Appends a piece. Some servers repeat the name of the tool with each piece.
+    fn append(&mut self, piece: CallPiece) {
+        if self.id.is_empty() {
+            self.id = piece.id;
+        }
+        if self.tool != piece.tool {
+            self.tool.push_str(&piece.tool);
+        }
+        self.length += piece.arguments.len();
+        if self.length <= RequestedArguments::MAX_BYTES {
+            self.arguments.push_str(&piece.arguments);
+        } else {
+            self.arguments = String::new();
+        }
     }
 }

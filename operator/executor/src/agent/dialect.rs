@@ -17,18 +17,18 @@ use super::protocol::Protocol;
 pub(super) type LeftOut = BTreeSet<String>;
 
 /// The maximum number of remembered servers and models.
-const MOST: usize = 1024;
+const MAX_SERVERS: usize = 1024;
 /// The maximum number of fields that are left out for one server.
 pub(super) const MOST_FIELDS: usize = 8;
 /// The maximum length of the name of a field that can be left out.
 const MAX_NAME: usize = 64;
 /// The maximum number of texts of an error that are read.
 const MOST_TEXTS: usize = 64;
-/// The fields of an error with the problem or its place.
-const SAYING: [&str; 8] = ["message", "msg", "detail", "param", "code", "type", "loc", "error"];
+/// The fields of an error that describe the problem or name the field.
+const MESSAGE_FIELDS: [&str; 8] = ["message", "msg", "detail", "param", "code", "type", "loc", "error"];
 
 /// The words of an error about an unsupported field, in lower case.
-const NOT_TAKEN: [&str; 15] = [
+const UNSUPPORTED_WORDS: [&str; 15] = [
     "unsupported",
     "not support",
     "n't support",
@@ -82,7 +82,7 @@ impl Dialects {
         if left_out.len() > MOST_FIELDS {
             return;
         }
-        if known.len() >= MOST && !known.contains_key(&server) {
+        if known.len() >= MAX_SERVERS && !known.contains_key(&server) {
             // A forgotten dialect is learned again.
             known.pop_first();
         }
@@ -103,12 +103,12 @@ pub(super) fn refused_field<'f>(status: u16, body: &[u8], optional: &'f [String]
     let body: Value = serde_json::from_slice(body).ok()?;
     let mut named: Vec<(usize, &String)> = Vec::new();
     for entry in entries(&body) {
-        let says = |text: &String| NOT_TAKEN.iter().any(|words| text.to_lowercase().contains(words));
+        let says = |text: &String| UNSUPPORTED_WORDS.iter().any(|words| text.to_lowercase().contains(words));
         if !entry.iter().any(says) {
             continue;
         }
         let fields = optional.iter().filter(|field| field.len() <= MAX_NAME && may_be_of(field));
-        named.extend(fields.filter_map(|field| Some((first_place(&entry, field)?, field))));
+        named.extend(fields.filter_map(|field| Some((first_position(&entry, field)?, field))));
     }
     // A sentence names the unsupported field before its replacement.
     named.into_iter().min_by_key(|(at, _)| *at).map(|(_, field)| field)
@@ -117,8 +117,8 @@ pub(super) fn refused_field<'f>(status: u16, body: &[u8], optional: &'f [String]
 /// Returns the texts of an error, entry by entry: the sentence about a field, and the texts beside it. Quotes of the
 /// request or of an answer are left out.
 fn entries(body: &Value) -> Vec<Vec<String>> {
-    let (mut entries, mut open, mut left) = (Vec::new(), vec![body], MOST_TEXTS);
-    while let Some(value) = open.pop() {
+    let (mut entries, mut unread, mut left) = (Vec::new(), vec![body], MOST_TEXTS);
+    while let Some(value) = unread.pop() {
         let mut entry = Vec::new();
         let mut take = |text: &str| {
             if let Some(fewer) = left.checked_sub(1) {
@@ -128,18 +128,18 @@ fn entries(body: &Value) -> Vec<Vec<String>> {
         };
         match value {
             Value::Object(fields) => {
-                for (_, value) in fields.iter().filter(|(name, _)| SAYING.contains(&name.as_str())) {
+                for (_, value) in fields.iter().filter(|(name, _)| MESSAGE_FIELDS.contains(&name.as_str())) {
                     match value {
                         Value::String(text) => take(text),
                         Value::Array(list) if list.iter().all(Value::is_string) => {
                             list.iter().filter_map(Value::as_str).for_each(&mut take);
                         }
-                        Value::Array(_) | Value::Object(_) => open.push(value),
+                        Value::Array(_) | Value::Object(_) => unread.push(value),
                         Value::Null | Value::Bool(_) | Value::Number(_) => {}
                     }
                 }
             }
-            Value::Array(list) => open.extend(list.iter().take(MOST_TEXTS)),
+            Value::Array(list) => unread.extend(list.iter().take(MOST_TEXTS)),
             Value::String(_) | Value::Null | Value::Bool(_) | Value::Number(_) => {}
         }
         entries.push(entry);
@@ -147,7 +147,8 @@ fn entries(body: &Value) -> Vec<Vec<String>> {
     entries
 }
 
-fn place(text: &str, name: &str) -> Option<usize> {
+/// Returns the first position of a name in a text, as a separate word.
+fn position_of_word(text: &str, name: &str) -> Option<usize> {
     let is_part = |character: char| character.is_alphanumeric() || character == '_';
     text.match_indices(name).map(|(at, _)| at).find(|at| {
         let before = text[..*at].chars().next_back();
@@ -156,9 +157,9 @@ fn place(text: &str, name: &str) -> Option<usize> {
     })
 }
 
-/// Returns the first position of a name, as a separate word.
-fn first_place(texts: &[String], name: &str) -> Option<usize> {
-    texts.iter().filter_map(|text| place(text, name)).min()
+/// Returns the first position of a name in any of the texts.
+fn first_position(texts: &[String], name: &str) -> Option<usize> {
+    texts.iter().filter_map(|text| position_of_word(text, name)).min()
 }
 
 #[cfg(test)]
@@ -175,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn only_an_error_that_names_a_field_as_not_supported_is_learnt_from() {
+    fn only_a_field_that_an_error_calls_unsupported_is_learned() {
         let said = |message: &str| json!({"error": {"message": message, "type": "invalid_request_error"}});
         for (body, field) in [
             (
@@ -218,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_error_quotes_of_an_answer_is_not_learnt_from() {
+    fn a_field_that_an_error_only_quotes_is_not_learned() {
         let failed =
             json!({"error": {"message": "Failed to call a function", "failed_generation": "temperature is unknown"}});
         assert_eq!(refused(400, &failed), None);
@@ -232,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_cannot_stream_may_say_so_as_if_it_had_failed() {
+    fn a_refused_stream_is_learned_from_a_server_error_too() {
         let said = |message: &str| json!({"error": {"message": message}});
         for status in [400, 422, 500, 501] {
             assert_eq!(refused(status, &said("Cannot use tools with stream")).as_deref(), Some("stream"), "{status}");
@@ -242,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_learnt_is_of_one_server_model_and_namespace_and_bounded() {
+    fn a_dialect_is_learned_per_server_model_and_namespace() {
         let key = |namespace: &str, base_url: &str, model: &str| ServerKey {
             namespace: namespace.into(),
             protocol: "a chat completion",
@@ -261,7 +262,9 @@ mod tests {
         assert_eq!(dialects.of(&key("n", "https://a", "m")), without);
         dialects.forget(&key("n", "https://a", "m"));
         assert!(dialects.of(&key("n", "https://a", "m")).is_empty());
-        (0..2 * MOST).for_each(|number| dialects.learn(key("n", "https://c", &number.to_string()), LeftOut::new()));
-        assert!(dialects.0.lock().unwrap().len() <= MOST);
+        for number in 0..2 * MAX_SERVERS {
+            dialects.learn(key("n", "https://c", &number.to_string()), LeftOut::new());
+        }
+        assert!(dialects.0.lock().unwrap().len() <= MAX_SERVERS);
     }
 }

@@ -22,6 +22,9 @@ const MAX_STREAM: usize = 256 * 1024 * 1024;
 /// The data of the last event of some streams.
 const DONE: &[u8] = b"[DONE]";
 
+/// The UTF-8 byte order mark, which some servers send first.
+const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
+
 /// The framing of an answer.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Framing {
@@ -44,8 +47,8 @@ pub(super) struct Documents<'r> {
     /// The maximum number of kept bytes.
     limit: usize,
     received: usize,
-    /// The reserved bytes.
-    room_for: usize,
+    /// The number of kept bytes for which `room` has reserved memory.
+    reserved: usize,
     framing: Framing,
     /// The current line, or the whole answer if it is one document.
     line: Vec<u8>,
@@ -67,7 +70,7 @@ impl<'r> Documents<'r> {
             has_lines,
             limit,
             received: 0,
-            room_for: 0,
+            reserved: 0,
             framing: Framing::Unknown,
             line: Vec::new(),
             data: Vec::new(),
@@ -83,7 +86,7 @@ impl<'r> Documents<'r> {
     /// The answer cannot be read, or is incomplete.
     pub(super) fn end(mut self) -> Result<super::collected::Collected, Unreadable> {
         if self.failed.is_none() {
-            self.end_of_body();
+            self.finish_body();
         }
         match self.failed {
             Some(why) => Err(why),
@@ -96,7 +99,8 @@ impl<'r> Documents<'r> {
         self.failed.take()
     }
 
-    fn end_of_body(&mut self) {
+    /// Reads the bytes after the last complete document.
+    fn finish_body(&mut self) {
         match self.framing {
             Framing::Events => {
                 self.end_line();
@@ -164,6 +168,40 @@ impl<'r> Documents<'r> {
         }
     }
 
+    /// Sets the framing by the first bytes of the answer.
+    fn detect_framing(&mut self, piece: &[u8]) -> Result<(), BodyRefused> {
+        if is_page(piece) {
+            self.failed = Some(Unreadable::Page);
+            return Err(BodyRefused::Unreadable);
+        }
+        self.framing = self.framing_of(piece);
+        if self.framing == Framing::Events {
+            self.reading.begin_stream();
+        }
+        Ok(())
+    }
+
+    /// Checks the limits, and reserves memory for `more` bytes in addition to the kept bytes.
+    fn reserve_memory(&mut self, more: usize) -> Result<(), BodyRefused> {
+        let is_stream = matches!(self.framing, Framing::Events | Framing::Lines);
+        let max_received = if is_stream { MAX_STREAM } else { self.limit };
+        let kept = self.line.len() + self.data.len() + self.reading.bytes() + more;
+        if self.received > max_received || kept > self.limit {
+            self.line = Vec::new();
+            return Err(BodyRefused::TooLarge(if kept > self.limit { self.limit } else { max_received }));
+        }
+        if kept > self.reserved {
+            let reserved = kept.next_multiple_of(PIECE);
+            if !self.room.has_room_for(reserved * COPIES) {
+                self.line = Vec::new();
+                self.data = Vec::new();
+                return Err(BodyRefused::NoRoom);
+            }
+            self.reserved = reserved;
+        }
+        Ok(())
+    }
+
     /// Returns the framing by the first byte that is not white space.
     fn framing_of(&self, piece: &[u8]) -> Framing {
         match piece.iter().find(|byte| !byte.is_ascii_whitespace()) {
@@ -178,7 +216,7 @@ impl<'r> Documents<'r> {
 
 /// Whether an answer begins like a page of HTML.
 pub(super) fn is_page(beginning: &[u8]) -> bool {
-    let text = beginning.strip_prefix("\u{feff}".as_bytes()).unwrap_or(beginning);
+    let text = beginning.strip_prefix(BYTE_ORDER_MARK).unwrap_or(beginning);
     text.trim_ascii_start().starts_with(b"<")
 }
 
@@ -190,34 +228,14 @@ impl AnswerBody for Documents<'_> {
     fn add(&mut self, piece: &[u8]) -> Result<(), BodyRefused> {
         self.received = self.received.saturating_add(piece.len());
         if self.framing == Framing::Unknown {
-            if is_page(piece) {
-                self.failed = Some(Unreadable::Page);
-                return Err(BodyRefused::Unreadable);
-            }
-            self.framing = self.framing_of(piece);
-            if self.framing == Framing::Events {
-                self.reading.begin_stream();
-            }
+            self.detect_framing(piece)?;
         }
-        let most = if matches!(self.framing, Framing::Events | Framing::Lines) { MAX_STREAM } else { self.limit };
-        let kept = self.line.len() + self.data.len() + self.reading.bytes() + piece.len();
-        if self.received > most || kept > self.limit {
-            self.line = Vec::new();
-            return Err(BodyRefused::TooLarge(if kept > self.limit { self.limit } else { most }));
-        }
-        if kept > self.room_for {
-            let room_for = kept.next_multiple_of(PIECE);
-            if !self.room.has_room_for(room_for * COPIES) {
-                self.line = Vec::new();
-                self.data = Vec::new();
-                return Err(BodyRefused::NoRoom);
-            }
-            self.room_for = room_for;
-        }
+        self.reserve_memory(piece.len())?;
         if self.framing == Framing::Unknown {
             return Ok(());
         }
-        self.take(piece.strip_prefix("\u{feff}".as_bytes()).filter(|_| self.received == piece.len()).unwrap_or(piece));
+        let is_first = self.received == piece.len();
+        self.take(piece.strip_prefix(BYTE_ORDER_MARK).filter(|_| is_first).unwrap_or(piece));
         if self.failed.is_some() { Err(BodyRefused::Unreadable) } else { Ok(()) }
     }
 }

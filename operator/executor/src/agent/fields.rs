@@ -26,7 +26,7 @@ impl<'a> Fields<'a> {
     /// Reads an object.
     ///
     /// # Errors
-    /// It is not a JSON object, has more than 64 fields, or has a field twice.
+    /// The text is not a JSON object, has more than 64 fields, or has a field twice.
     pub(super) fn of(json: &'a str) -> Result<Self, Error> {
         serde_json::from_str(json)
     }
@@ -165,7 +165,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Fields<'a> {
     }
 }
 
-/// The first `N` values of a list, and the number of further ones.
+/// The first `N` values of a list, and the number of dropped values after the first `N`.
 pub(super) struct AtMost<T, const N: usize> {
     pub(super) kept: Vec<T>,
     pub(super) dropped: usize,
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_with_a_field_twice_or_with_too_many_is_none() {
+    fn an_object_with_a_duplicate_field_or_too_many_is_an_error() {
         assert!(Fields::of(r#"{"a": 1, "a": 2}"#).is_err());
         let many =
             |count: usize| format!("{{{}}}", (0..count).map(|n| format!("\"{n}\": {n}")).collect::<Vec<_>>().join(","));
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_that_breaks_after_its_limit_is_broken() {
+    fn a_list_that_is_invalid_after_its_limit_is_an_error() {
         assert!(Fields::of(r#"{"list": [{}, {]}"#).is_err());
         assert!(serde_json::from_str::<AtMost<Fields<'_>, 1>>("[{}, 1, \"x\"]").is_ok_and(|list| list.dropped == 2));
         assert!(serde_json::from_str::<AtMost<Fields<'_>, 2>>("[{}, 1]").is_err());

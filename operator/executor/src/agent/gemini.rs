@@ -55,7 +55,7 @@ const TEMPERATURE: &str = "temperature";
 const MAX_OUTPUT_TOKENS: &str = "maxOutputTokens";
 const STREAM: &str = "stream";
 
-/// The protocol.
+/// The method `generateContent`, or `streamGenerateContent`.
 pub(super) struct GenerateContent;
 
 #[derive(Serialize)]
@@ -169,8 +169,8 @@ impl Protocol for GenerateContent {
                 .as_deref()
                 .filter(|text| !text.is_empty())
                 .map(|text| Content { role: None, parts: vec![GeminiPart::Text { text }] }),
-            contents: contents(turn)?,
-            tools: functions(turn).into_iter().collect(),
+            contents: write_contents(turn)?,
+            tools: declare_functions(turn).into_iter().collect(),
             generation_config: Some(config).filter(|config| *config != GenerationConfig::default()),
         };
         let body =
@@ -214,7 +214,7 @@ fn encoded(name: &str) -> String {
 }
 
 /// Returns the offered tools, if there are any.
-fn functions(turn: &TurnRequest) -> Option<Functions<'_>> {
+fn declare_functions(turn: &TurnRequest) -> Option<Functions<'_>> {
     let declarations = turn.tools.iter().map(|tool| Declaration {
         name: &tool.name,
         description: &tool.description,
@@ -223,9 +223,9 @@ fn functions(turn: &TurnRequest) -> Option<Functions<'_>> {
     (!turn.tools.is_empty()).then(|| Functions { function_declarations: declarations.collect() })
 }
 
-/// Returns the conversation. Consecutive messages of one role are one content, because the results of an answer must be
+/// Writes the conversation. Consecutive messages of one role are one content, because the results of an answer must be
 /// together.
-fn contents(turn: &TurnRequest) -> Result<Vec<Content<'_>>, CallError> {
+fn write_contents(turn: &TurnRequest) -> Result<Vec<Content<'_>>, CallError> {
     let mut contents: Vec<Content<'_>> = Vec::new();
     let mut answer = None;
     for message in &turn.messages {
@@ -247,10 +247,13 @@ fn contents(turn: &TurnRequest) -> Result<Vec<Content<'_>>, CallError> {
 
 /// Returns the parts of an answer: unchanged, or its text and its calls.
 fn parts_of_answer<'a>(message: &'a Message, turn: &TurnRequest) -> Vec<GeminiPart<'a>> {
-    let call = |at: usize| message.calls.get(at).map(|call| GeminiPart::of_call(call, own_of(message, at, turn)));
+    let call = |number: usize| {
+        let own = own_fields_of_call(message, number, turn);
+        message.calls.get(number).map(|call| GeminiPart::of_call(call, own))
+    };
     let part = |part: &'a OpaquePart| match part {
         OpaquePart::Item(json) => serde_json::from_str(json).ok().map(GeminiPart::Own),
-        OpaquePart::Call(at, _) => call(*at),
+        OpaquePart::Call(number, _) => call(*number),
         OpaquePart::Message(_) => None,
     };
     let parts: Vec<_> = opaque_of(message, turn).iter().filter_map(part).collect();
@@ -263,9 +266,9 @@ fn parts_of_answer<'a>(message: &'a Message, turn: &TurnRequest) -> Vec<GeminiPa
 }
 
 /// Returns the fields of the part of a call that the API does not define.
-fn own_of<'a>(message: &'a Message, call: usize, turn: &TurnRequest) -> Fields<'a> {
+fn own_fields_of_call<'a>(message: &'a Message, call: usize, turn: &TurnRequest) -> Fields<'a> {
     let fields = opaque_of(message, turn).iter().find_map(|part| match part {
-        OpaquePart::Call(at, json) if *at == call => Fields::of(json).ok(),
+        OpaquePart::Call(number, json) if *number == call => Fields::of(json).ok(),
         OpaquePart::Call(..) | OpaquePart::Item(_) | OpaquePart::Message(_) => None,
     });
     fields.unwrap_or_default()
@@ -292,8 +295,8 @@ impl<'a> GeminiPart<'a> {
         let unknown = || CallError::invalid("internal error: a result answers no call; please report this as a bug");
         let answer = answer.ok_or_else(unknown)?;
         let mut calls = answer.calls.iter().enumerate();
-        let (at, call) = calls.find(|(_, call)| result.answers.as_ref() == Some(&call.id)).ok_or_else(unknown)?;
-        let own = own_of(answer, at, turn).object(FUNCTION_CALL).unwrap_or_default();
+        let (number, call) = calls.find(|(_, call)| result.answers.as_ref() == Some(&call.id)).ok_or_else(unknown)?;
+        let own = own_fields_of_call(answer, number, turn).object(FUNCTION_CALL).unwrap_or_default();
         let response = ToolResult { result: &result.text };
         Ok(Self::Result { result: FunctionResponse { id: own.get("id"), name: &call.tool, response } })
     }
@@ -316,7 +319,7 @@ struct Generated {
 
 /// A received part.
 enum Received {
-    /// A text, with its range in that of the answer.
+    /// A text, as a range of bytes of the text of the answer.
     Text(Range<usize>),
     /// A part that is sent back unchanged.
     Own(String),
@@ -359,9 +362,9 @@ impl Reading for Generated {
             return Err(Unreadable::Because(format!("answered with more than {MAX_PARTS} parts at once")));
         }
         for part in &parts.kept {
-            self.add(part)?;
+            self.add_part(part)?;
         }
-        if let Some(finish) = candidate.text("finishReason")?.map(finish).transpose()?.flatten() {
+        if let Some(finish) = candidate.text("finishReason")?.map(read_finish_reason).transpose()?.flatten() {
             self.set_finish(finish);
         }
         Ok(())
@@ -391,8 +394,8 @@ impl Reading for Generated {
 }
 
 impl Generated {
-    /// Adds a part.
-    fn add(&mut self, part: &Fields<'_>) -> Result<(), Unreadable> {
+    /// Adds a part: a thought, a text or a call. A part of a tool of the provider is an error.
+    fn add_part(&mut self, part: &Fields<'_>) -> Result<(), Unreadable> {
         if let Some(kind) = FOREIGN.into_iter().find(|kind| part.get(kind).is_some()) {
             return Err(foreign_tool(kind));
         }
@@ -417,8 +420,8 @@ impl Generated {
         // Only texts without a signature may be merged.
         if is_thought || !part.others(&[TEXT, THOUGHT]).is_empty() {
             self.keep(Received::Own(part.json()));
-        } else if let Some(Received::Text(place)) = self.parts.last_mut() {
-            place.end = self.collected.text.len();
+        } else if let Some(Received::Text(range)) = self.parts.last_mut() {
+            range.end = self.collected.text.len();
         } else if !text.is_empty() {
             self.keep(Received::Text(start..self.collected.text.len()));
         }
@@ -440,9 +443,9 @@ impl Generated {
                 .filter(|args| !args.is_empty())
                 .unwrap_or_else(|| EMPTY.to_owned()),
         };
-        if let Some(at) = self.collected.add_call(piece) {
+        if let Some(number) = self.collected.add_call(piece) {
             let own = OwnOfCall { part: part.others(&[FUNCTION_CALL]), call: call.others(&OF_CALL) };
-            self.keep(Received::Call(at, serde_json::to_string(&own)?));
+            self.keep(Received::Call(number, serde_json::to_string(&own)?));
         }
         Ok(())
     }
@@ -457,7 +460,7 @@ impl Generated {
         self.parts.push(part);
     }
 
-    /// Completes the answer. Some servers give a reason with every document: an unusual one is kept.
+    /// Completes the answer. Some servers give a reason with every document, so the first unusual reason is kept.
     fn set_finish(&mut self, finish: Finish) {
         if self.collected.finish.as_ref().is_none_or(|known| *known == Finish::Usual) {
             self.collected.finish = Some(finish);
@@ -467,7 +470,7 @@ impl Generated {
 }
 
 impl Received {
-    /// Returns the kept JSON of the part.
+    /// Returns the kept JSON of the part; empty for a text.
     fn json(&self) -> &str {
         match self {
             Self::Text(_) => "",
@@ -480,21 +483,21 @@ impl Received {
         !matches!(self.json(), "" | EMPTY)
     }
 
-    /// Returns the part as it is recorded. `text` is that of the answer.
+    /// Returns the part as it is recorded. `text` is the text of the answer.
     fn opaque(self, text: &str) -> OpaquePart {
         match self {
-            Self::Text(place) => OpaquePart::Item(json!({TEXT: text.get(place).unwrap_or_default()}).to_string()),
+            Self::Text(range) => OpaquePart::Item(json!({TEXT: text.get(range).unwrap_or_default()}).to_string()),
             Self::Own(json) => OpaquePart::Item(json),
-            Self::Call(at, json) => OpaquePart::Call(at, json),
+            Self::Call(number, json) => OpaquePart::Call(number, json),
         }
     }
 }
 
-/// Returns the end of an answer by its reason, or `None` if the reason means that it has not ended.
+/// Returns the end of an answer by its finish reason, or `None` if the reason means that the answer has not ended.
 ///
 /// # Errors
 /// Another reason, after which the answer may be incomplete.
-fn finish(reason: String) -> Result<Option<Finish>, Unreadable> {
+fn read_finish_reason(reason: String) -> Result<Option<Finish>, Unreadable> {
     match reason.as_str() {
         "" | "FINISH_REASON_UNSPECIFIED" => Ok(None),
         "STOP" => Ok(Some(Finish::Usual)),

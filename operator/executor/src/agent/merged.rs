@@ -10,9 +10,9 @@ use super::{collected::MAX_OPAQUE, fields::Fields};
 /// The maximum number of kept bytes. More could not be sent back.
 const MOST_BYTES: usize = 2 * MAX_OPAQUE;
 /// The memory of a field beside its name and its value, in bytes.
-const BESIDE: usize = 64;
+const FIELD_OVERHEAD: usize = 64;
 /// The maximum depth of a merged object. Deeper objects are replaced.
-const DEEPEST: usize = 4;
+const MAX_DEPTH: usize = 4;
 /// The fields within objects that always arrive in pieces. Another field that arrives twice with the same value is kept
 /// once.
 const STREAMED: [&str; 2] = ["text", "summary"];
@@ -56,7 +56,7 @@ impl Merged {
 
     /// Adds fields, or further pieces of them.
     pub(super) fn add(&mut self, fields: Fields<'_>) -> Result<(), Error> {
-        self.merge(fields, 0)
+        self.merge_fields(fields, 0)
     }
 
     /// Adds an object under a name, if it has fields.
@@ -83,7 +83,7 @@ impl Merged {
     }
 
     /// Adds fields. `depth` is the number of objects and lists around them.
-    fn merge(&mut self, fields: Fields<'_>, depth: usize) -> Result<(), Error> {
+    fn merge_fields(&mut self, fields: Fields<'_>, depth: usize) -> Result<(), Error> {
         for (name, value) in fields {
             let received = value.get().len();
             if self.bytes.max(received) > MOST_BYTES {
@@ -94,12 +94,12 @@ impl Merged {
             let once = depth > 0 && !STREAMED.contains(&name.as_str());
             let next = match self.fields.remove(&name) {
                 None => {
-                    self.bytes += name.len() + BESIDE;
+                    self.bytes += name.len() + FIELD_OVERHEAD;
                     Piece::Whole(value.to_owned())
                 }
                 Some(known) => {
                     self.bytes = self.bytes.saturating_sub(known.bytes());
-                    known.with(value, once, depth)?
+                    known.append(value, once, depth)?
                 }
             };
             self.bytes = self.bytes.saturating_add(next.bytes());
@@ -123,25 +123,25 @@ impl Piece {
     }
 
     /// Appends a value. `once` says whether a repeated equal value is kept once.
-    fn with(self, more: &RawValue, once: bool, depth: usize) -> Result<Self, Error> {
+    fn append(self, more: &RawValue, once: bool, depth: usize) -> Result<Self, Error> {
         let json = more.get();
         if let Self::Whole(known) = &self {
-            let says_nothing = json == "null" || (json == EMPTY_TEXT && known.get().starts_with('"'));
-            if says_nothing || (once && known.get() == json && !json.starts_with('{')) {
+            let is_empty = json == "null" || (json == EMPTY_TEXT && known.get().starts_with('"'));
+            if is_empty || (once && known.get() == json && !json.starts_with('{')) {
                 return Ok(self);
             }
             if known.get() == EMPTY_TEXT {
                 return Ok(Self::Whole(more.to_owned()));
             }
         }
-        match self.in_pieces(json, depth)? {
+        match self.into_continuable(json, depth)? {
             Self::Text(text) if json.starts_with('"') => Ok(Self::Text(text + &serde_json::from_str::<String>(json)?)),
             Self::List(mut list) if json.starts_with('[') => {
-                list.add(more, depth)?;
+                list.append(more, depth)?;
                 Ok(Self::List(list))
             }
             Self::Object(mut object) if json.starts_with('{') => {
-                object.merge(Fields::of(json)?, depth + 1)?;
+                object.merge_fields(Fields::of(json)?, depth + 1)?;
                 Ok(Self::Object(object))
             }
             known @ (Self::Text(_) | Self::List(_) | Self::Object(_)) if json == "null" => Ok(known),
@@ -150,7 +150,7 @@ impl Piece {
     }
 
     /// Returns the value in the form that can be continued, if `more` has its kind.
-    fn in_pieces(self, more: &str, depth: usize) -> Result<Self, Error> {
+    fn into_continuable(self, more: &str, depth: usize) -> Result<Self, Error> {
         let Self::Whole(whole) = self else { return Ok(self) };
         let first = whole.get().chars().next();
         if first != more.chars().next() {
@@ -160,21 +160,21 @@ impl Piece {
             Some('"') => Ok(Self::Text(serde_json::from_str(whole.get())?)),
             Some('[') => {
                 let mut list = List::default();
-                list.add(&whole, depth)?;
+                list.append(&whole, depth)?;
                 Ok(Self::List(list))
             }
-            Some('{') if depth < DEEPEST => {
+            Some('{') if depth < MAX_DEPTH => {
                 let mut object = Merged::default();
-                object.merge(Fields::of(whole.get())?, depth + 1)?;
+                object.merge_fields(Fields::of(whole.get())?, depth + 1)?;
                 Ok(Self::Object(object))
             }
             Some(_) | None => Ok(Self::Whole(whole)),
         }
     }
 
-    /// Whether the next item of a list continues this one: an object of the same type and number, which is not
-    /// complete.
-    fn goes_on_in(&self, next: &RawValue) -> bool {
+    /// Whether the next item of a list continues this item: both are objects of the same type and number,
+    /// and this item is not complete.
+    fn is_continued_by(&self, next: &RawValue) -> bool {
         let Ok(next) = Fields::of(next.get()) else { return false };
         let of_next = |name: &str| next.get(name).map(RawValue::get).filter(|json| *json != EMPTY_TEXT);
         let is_same = |name: &str| self.field(name).is_some_and(|json| of_next(name) == Some(json));
@@ -211,11 +211,11 @@ impl Piece {
 }
 
 impl List {
-    /// Adds the items of a list.
-    fn add(&mut self, list: &RawValue, depth: usize) -> Result<(), Error> {
+    /// Appends the items of a list. The first item can continue the last known item.
+    fn append(&mut self, list: &RawValue, depth: usize) -> Result<(), Error> {
         for item in serde_json::from_str::<Vec<&RawValue>>(list.get())? {
             let last = match self.last.take() {
-                Some(last) if depth < DEEPEST && last.goes_on_in(item) => (*last).with(item, false, depth)?,
+                Some(last) if depth < MAX_DEPTH && last.is_continued_by(item) => (*last).append(item, false, depth)?,
                 last => {
                     self.last = last;
                     self.end_item();
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn items_of_a_list_go_on_until_they_are_signed() {
+    fn items_of_a_list_are_continued_until_they_are_signed() {
         let pieces = [
             reasoning(0, "ha", None),
             reasoning(0, "ha", None),
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn items_that_are_whole_or_not_told_apart_are_never_merged() {
+    fn items_that_are_complete_or_indistinguishable_are_not_merged() {
         for items in [
             json!([{"type": "reasoning.encrypted", "data": "YQ", "index": 0}, {"type": "reasoning.encrypted", "data": "Yg", "index": 0}]),
             json!([{"type": "a", "id": "1", "index": 0, "text": "x"}, {"type": "a", "id": "2", "index": 0, "text": "x"}]),
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_that_comes_again_is_merged_by_field() {
+    fn an_object_that_arrives_again_is_merged_by_field() {
         let google = |field: &str, value: &str| json!({"extra": {"google": {field: value}}});
         let pieces =
             [google("signature", "c2ln"), google("signature", "c2ln"), google("text", "a"), google("text", "a")];
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn objects_in_each_other_are_merged_only_so_deep() {
+    fn objects_nested_too_deeply_are_replaced() {
         let deep = |depth: usize, last: &str| {
             let json = format!("{}{last}{}", r#"{"a":"#.repeat(depth), "}".repeat(depth));
             serde_json::from_str::<Box<RawValue>>(&json).unwrap()
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_long_is_counted_and_what_is_replaced_is_not() {
+    fn fields_that_are_too_long_are_dropped_and_counted() {
         let long = json!({"list": ["x".repeat(100_000)]});
         let merged = added(&[long.clone(), long.clone(), long]);
         assert_eq!(merged.kept(), 0);

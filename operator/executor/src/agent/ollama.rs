@@ -29,7 +29,7 @@ const NUM_PREDICT: &str = "num_predict";
 const STREAM: &str = "stream";
 const THINKING: &str = "thinking";
 
-/// The protocol.
+/// The chat API of Ollama, `POST /api/chat`.
 pub(super) struct OllamaChat;
 
 #[derive(Serialize)]
@@ -98,7 +98,7 @@ impl Protocol for OllamaChat {
 
     fn write(&self, turn: &TurnRequest, left_out: &LeftOut) -> Result<Written, CallError> {
         let takes = |field: &str| !left_out.contains(field);
-        let messages = messages(turn, takes(THINKING));
+        let messages = write_messages(turn, takes(THINKING));
         let options = Options {
             temperature: turn.temperature.filter(|_| takes(TEMPERATURE)),
             num_predict: turn.max_tokens.filter(|_| takes(NUM_PREDICT)),
@@ -107,7 +107,7 @@ impl Protocol for OllamaChat {
             (TEMPERATURE, options.temperature.is_some()),
             (NUM_PREDICT, options.num_predict.is_some()),
             (STREAM, takes(STREAM)),
-            (THINKING, messages.iter().any(|said| said.thinking.is_some())),
+            (THINKING, messages.iter().any(|message| message.thinking.is_some())),
         ];
         let request = OllamaRequest {
             model: &turn.model,
@@ -136,12 +136,12 @@ impl Protocol for OllamaChat {
     }
 }
 
-/// Returns the conversation. `with_thinking` says whether the server accepts its earlier thinking.
-fn messages(turn: &TurnRequest, with_thinking: bool) -> Vec<OllamaMessage<'_>> {
+/// Writes the conversation. `with_thinking` says whether the server accepts the thinking of earlier answers.
+fn write_messages(turn: &TurnRequest, with_thinking: bool) -> Vec<OllamaMessage<'_>> {
     let system =
         turn.system.as_deref().map(|content| OllamaMessage { role: "system", content, ..OllamaMessage::default() });
     let mut answer = None;
-    let said = turn.messages.iter().map(|message| match message.role {
+    let conversation = turn.messages.iter().map(|message| match message.role {
         Role::User => OllamaMessage { role: "user", content: &message.text, ..OllamaMessage::default() },
         Role::Assistant => {
             answer = Some(message);
@@ -150,7 +150,7 @@ fn messages(turn: &TurnRequest, with_thinking: bool) -> Vec<OllamaMessage<'_>> {
         }
         Role::Tool => OllamaMessage::of_result(message, answer),
     });
-    system.into_iter().chain(said).collect()
+    system.into_iter().chain(conversation).collect()
 }
 
 /// Returns the thinking of the model before an answer, unchanged.
@@ -198,7 +198,7 @@ impl Reading for Chat {
         let document = object(document)?;
         if document.get("message").is_some() {
             self.has_message = true;
-            self.add(&document.object("message")?)?;
+            self.add_message(&document.object("message")?)?;
         }
         let usage = Usage {
             input_tokens: document.count("prompt_eval_count"),
@@ -209,7 +209,7 @@ impl Reading for Chat {
             self.collected.set_usage(usage);
         }
         if document.is_true("done") {
-            self.collected.finish = Some(finish(&document.text("done_reason")?.unwrap_or_default())?);
+            self.collected.finish = Some(read_done_reason(&document.text("done_reason")?.unwrap_or_default())?);
             self.collected.is_complete = true;
         }
         Ok(())
@@ -236,13 +236,13 @@ impl Reading for Chat {
 }
 
 impl Chat {
-    /// Adds a message or a piece of one.
-    fn add(&mut self, message: &Fields<'_>) -> Result<(), Unreadable> {
+    /// Adds a whole message, or a piece of a streamed message.
+    fn add_message(&mut self, message: &Fields<'_>) -> Result<(), Unreadable> {
         if message.get("images").is_some_and(|images| images.get() != "[]") {
             return Err(Unreadable::Because("answered with something other than text".to_owned()));
         }
         self.collected.text.push_str(&message.text("content")?.unwrap_or_default());
-        self.think(&message.text(THINKING)?.unwrap_or_default());
+        self.add_thinking(&message.text(THINKING)?.unwrap_or_default());
         let calls = message.list::<{ TurnCalls::MAX_CALLS }>("tool_calls")?;
         self.collected.add_dropped(calls.dropped);
         for call in &calls.kept {
@@ -252,7 +252,7 @@ impl Chat {
     }
 
     /// Adds a piece of thinking.
-    fn think(&mut self, piece: &str) {
+    fn add_thinking(&mut self, piece: &str) {
         self.thinking_bytes = self.thinking_bytes.saturating_add(escaped(piece));
         if self.thinking_bytes <= MAX_OPAQUE {
             self.thinking.push_str(piece);
@@ -285,7 +285,7 @@ impl Chat {
 }
 
 /// Returns the end of an answer by its reason, which older versions of Ollama do not give.
-fn finish(reason: &str) -> Result<Finish, Unreadable> {
+fn read_done_reason(reason: &str) -> Result<Finish, Unreadable> {
     match reason {
         "length" => Ok(Finish::Cut),
         "load" | "unload" => Err(Unreadable::Because("loaded or unloaded its model instead of an answer".to_owned())),

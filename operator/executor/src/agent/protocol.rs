@@ -12,7 +12,7 @@ use crate::{
 
 /// A protocol. All peculiarities of a kind of server are in the file of its protocol.
 pub(super) trait Protocol: Sync {
-    /// Returns the name of an answer in errors: `a chat completion`.
+    /// Returns the name of an answer for errors, as in "a chat completion".
     fn answer(&self) -> &'static str;
 
     /// Whether an answer that begins like JSON has one document in each line.
@@ -37,9 +37,12 @@ pub(super) trait Protocol: Sync {
     /// Returns the address of the list of models.
     fn models(&self) -> ModelList;
 
-    /// Returns the reading of one answer.
+    /// Returns a reader for one answer.
     fn reading(&self) -> Box<dyn Reading>;
 }
+
+/// The maximum length of a text of a server that an error quotes, in bytes.
+const MAX_WORD: usize = 64;
 
 /// A list of models: its path after the base URL, its field, and the field of a model's name.
 pub(super) struct ModelList {
@@ -54,13 +57,13 @@ pub(super) struct Written {
     pub(super) path: String,
     /// The names and values of the headers besides the content type. The values are secret.
     pub(super) headers: Vec<(String, String)>,
-    /// The body as JSON.
+    /// The JSON body of the request.
     pub(super) body: String,
     /// The fields that can be left out if the server does not accept them.
     pub(super) optional: Vec<String>,
 }
 
-/// The reading of one answer, document by document.
+/// A reader of one answer, document by document.
 pub(super) trait Reading: Send {
     /// Notes that the answer is a stream of events, before its first document.
     fn begin_stream(&mut self) {}
@@ -113,10 +116,11 @@ pub(super) fn object(document: &[u8]) -> Result<Fields<'_>, Unreadable> {
     }
 }
 
-/// Returns a word of a server for an error. Any other text is replaced, because it could hold anything.
+/// Returns a text of a server for use in an error, if it consists of plain words. Any other text is replaced, because
+/// it could quote the answer.
 pub(super) fn word(text: &str) -> &str {
     let is_word = |character: char| character.is_ascii_alphanumeric() || "_.- ".contains(character);
-    if (1..=64).contains(&text.len()) && text.chars().all(is_word) { text } else { "a word that is not shown" }
+    if (1..=MAX_WORD).contains(&text.len()) && text.chars().all(is_word) { text } else { "a word that is not shown" }
 }
 
 /// Returns the error of an incomplete answer.
@@ -124,7 +128,7 @@ pub(super) fn incomplete() -> Unreadable {
     Unreadable::Because("ended before its answer did".to_owned())
 }
 
-/// Returns the error of an answer with an item of a tool that is not one of our functions.
+/// Returns the error of an answer that uses a tool of the provider instead of a tool of the Workflow.
 pub(super) fn foreign_tool(kind: &str) -> Unreadable {
     let kind = word(kind);
     Unreadable::Refused(format!(
@@ -132,7 +136,7 @@ pub(super) fn foreign_tool(kind: &str) -> Unreadable {
     ))
 }
 
-/// Returns the opaque parts of a message, if the provider and the model of this turn wrote them.
+/// Returns the opaque parts of a message, if the provider and the model of `turn` wrote them.
 pub(super) fn opaque_of<'m>(message: &'m Message, turn: &TurnRequest) -> &'m [OpaquePart] {
     let is_own = |parts: &&OpaqueParts| parts.provider == turn.provider.name && parts.model == turn.model;
     message.opaque.as_deref().filter(is_own).map_or(&[], |parts| &parts.parts)

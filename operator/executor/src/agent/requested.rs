@@ -12,17 +12,18 @@ const MAX_NAME: usize = 128;
 const MAX_ARGUMENTS_OF_ANSWER: usize = 512 * 1024;
 
 /// Returns the kept calls: at most [`TurnCalls::MAX_CALLS`], with limited names and arguments.
-pub(super) fn bounded(calls: impl IntoIterator<Item = RequestedCall>) -> Vec<RequestedCall> {
+pub(super) fn bound_calls(calls: impl IntoIterator<Item = RequestedCall>) -> Vec<RequestedCall> {
     let mut left = MAX_ARGUMENTS_OF_ANSWER;
     let bound = |call: RequestedCall| RequestedCall {
-        id: beginning(call.id),
-        tool: beginning(call.tool),
-        arguments: bounded_arguments(call.arguments, &mut left),
+        id: cut_name(call.id),
+        tool: cut_name(call.tool),
+        arguments: bound_arguments(call.arguments, &mut left),
     };
     calls.into_iter().take(TurnCalls::MAX_CALLS).map(bound).collect()
 }
 
-fn beginning(text: String) -> String {
+/// Returns the first [`MAX_NAME`] characters.
+fn cut_name(text: String) -> String {
     match text.char_indices().nth(MAX_NAME) {
         Some((end, _)) => text[..end].to_owned(),
         None => text,
@@ -30,7 +31,7 @@ fn beginning(text: String) -> String {
 }
 
 /// Returns the arguments if they are short enough and fit into `left`, otherwise their length.
-fn bounded_arguments(arguments: RequestedArguments, left: &mut usize) -> RequestedArguments {
+fn bound_arguments(arguments: RequestedArguments, left: &mut usize) -> RequestedArguments {
     let RequestedArguments::Text(text) = arguments else { return arguments };
     let length = text.len();
     let rest = if length > RequestedArguments::MAX_BYTES { None } else { left.checked_sub(written(&text)) };
@@ -43,7 +44,7 @@ fn bounded_arguments(arguments: RequestedArguments, left: &mut usize) -> Request
     }
 }
 
-/// Returns the size of a text as a JSON string in bytes. A control character takes six.
+/// Returns the size of a text as a JSON string in bytes. A control character takes six bytes.
 pub(super) fn written(text: &str) -> usize {
     escaped(text) + 2
 }
@@ -72,7 +73,7 @@ mod tests {
 
     #[test]
     fn arguments_are_kept_up_to_their_limit_to_the_byte() {
-        let kept = bounded([
+        let kept = bound_calls([
             call("x".repeat(RequestedArguments::MAX_BYTES)),
             call("x".repeat(RequestedArguments::MAX_BYTES + 1)),
         ]);
@@ -85,19 +86,20 @@ mod tests {
         // Seven texts of 64 KiB with their quotation marks fit into 512 KiB, an eighth does not, and a short one still
         // does.
         let calls = (0..8).map(|_| call("x".repeat(RequestedArguments::MAX_BYTES))).chain([call("{}")]);
-        let kept = bounded(calls);
+        let kept = bound_calls(calls);
         assert!(kept[..7].iter().all(|call| matches!(call.arguments, RequestedArguments::Text(_))), "{kept:?}");
         assert_eq!(kept[7].arguments, RequestedArguments::TooLong(RequestedArguments::MAX_BYTES));
         assert_eq!(kept[8].arguments, RequestedArguments::Text("{}".into()));
         // A control character is six bytes in JSON.
-        let kept = bounded([call("\u{1}".repeat(60_000)), call("\u{1}".repeat(60_000))]);
+        let kept = bound_calls([call("\u{1}".repeat(60_000)), call("\u{1}".repeat(60_000))]);
         assert!(matches!(kept[0].arguments, RequestedArguments::Text(_)));
         assert_eq!(kept[1].arguments, RequestedArguments::TooLong(60_000));
     }
 
     #[test]
-    fn a_text_is_as_long_as_it_is_written() {
-        for text in (0..0x300).filter_map(char::from_u32).chain(['€', '𝄞']).map(|of| format!("{of}x{of}")) {
+    fn the_size_of_a_text_is_the_size_of_its_json() {
+        for character in (0..0x300).filter_map(char::from_u32).chain(['€', '𝄞']) {
+            let text = format!("{character}x{character}");
             assert_eq!(written(&text), serde_json::Value::from(text.as_str()).to_string().len(), "{text:?}");
         }
         assert_eq!((written(""), escaped("")), (2, 0));
@@ -106,7 +108,7 @@ mod tests {
     #[test]
     fn names_are_cut_between_characters_and_calls_above_the_limit_are_dropped() {
         let long = RequestedCall { id: "ü".repeat(129), tool: "x".repeat(128), ..call("{}") };
-        let kept = bounded(std::iter::repeat_n(long, TurnCalls::MAX_CALLS + 1));
+        let kept = bound_calls(std::iter::repeat_n(long, TurnCalls::MAX_CALLS + 1));
         assert_eq!(kept.len(), TurnCalls::MAX_CALLS);
         assert_eq!((kept[0].id.clone(), kept[0].tool.clone()), ("ü".repeat(128), "x".repeat(128)));
     }

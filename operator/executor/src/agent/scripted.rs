@@ -13,7 +13,7 @@ use signoff_api::{
 use signoff_engine::transition::ToolCall;
 use signoff_expr::budget;
 
-use super::{TurnReply, TurnRequest, requested::bounded};
+use super::{TurnReply, TurnRequest, requested::bound_calls};
 use crate::error::{CallError, ErrorClass};
 
 /// Returns the first matching reply. Usage is counted in words instead of tokens.
@@ -56,7 +56,8 @@ pub(super) fn answer(replies: &[ScriptedReply], request: &TurnRequest) -> Result
                 ..Usage::default()
             };
             let dropped = calls.len().saturating_sub(TurnCalls::MAX_CALLS);
-            Ok(TurnReply { text, calls: bounded(calls), dropped, opaque: None, usage: Some(usage), truncated: false })
+            let calls = bound_calls(calls);
+            Ok(TurnReply { text, calls, dropped, opaque: None, usage: Some(usage), truncated: false })
         }
     }
 }

@@ -11,7 +11,7 @@ use super::{
     dialect::{Dialects, MOST_FIELDS, ServerKey, refused_field},
     documents::{Documents, is_page},
     protocol::{ModelList, Protocol, Unreadable, Written, word as word_of},
-    requested::bounded,
+    requested::bound_calls,
 };
 use crate::{
     error::{CallError, ErrorClass},
@@ -185,7 +185,7 @@ fn reply(collected: Collected, request: &TurnRequest, target: &str) -> Result<Tu
     let (text, usage) = (std::mem::take(&mut collected.text), collected.usage);
     let (calls, dropped, opaque) = collected.into_parts();
     // The calls of a model without offered tools are ignored.
-    let (calls, dropped) = if request.tools.is_empty() { (Vec::new(), 0) } else { (bounded(calls), dropped) };
+    let (calls, dropped) = if request.tools.is_empty() { (Vec::new(), 0) } else { (bound_calls(calls), dropped) };
     let opaque = match opaque {
         _ if calls.is_empty() => None,
         Ok(parts) if parts.is_empty() => None,

@@ -1,6 +1,6 @@
 //! Tests of turns and answers of Gemini, after Google's documents of 2026-04.
 //!
-//! These are "Generating content" (ai.google.dev/api/generate-content), "Thought signatures"
+//! The documents are "Generating content" (ai.google.dev/api/generate-content), "Thought signatures"
 //! (ai.google.dev/gemini-api/docs/thought-signatures) and "Function calling"
 //! (ai.google.dev/gemini-api/docs/function-calling).
 #![allow(clippy::unwrap_used)]
@@ -38,7 +38,7 @@ fn why(body: impl AsRef<[u8]>) -> String {
     tested::why(read(body))
 }
 
-/// Returns the message for an answer, with these ids of its calls.
+/// Returns the message for an answer. `ids` are the recorded ids of its calls.
 fn message(body: &str, ids: &[&str]) -> Message {
     let collected = collected(&GenerateContent, body.as_bytes()).unwrap();
     let text = collected.text.clone();
@@ -204,7 +204,7 @@ fn an_answer_that_is_cut_anywhere_is_an_error_until_it_is_whole() {
 }
 
 #[test]
-fn parts_of_the_model_go_back_as_they_came() {
+fn parts_of_the_model_go_back_unchanged() {
     let answer = message(&two_calls_streamed(), &["same", "same-2"]);
     let results = [Message::result("same", "rain"), Message::result("same-2", "sun")];
     let user = Message::text(Role::User, "How is it outside?");
@@ -226,7 +226,7 @@ fn parts_of_the_model_go_back_as_they_came() {
 }
 
 #[test]
-fn a_signature_of_an_empty_text_is_kept_where_it_came() {
+fn a_signature_of_an_empty_text_keeps_its_position() {
     let parts = json!([
         {"functionCall": {"name": "weather"}},
         {"text": "Wait."},
@@ -241,7 +241,7 @@ fn a_signature_of_an_empty_text_is_kept_where_it_came() {
 }
 
 #[test]
-fn an_answer_without_parts_of_its_own_keeps_none() {
+fn an_answer_of_only_texts_and_calls_has_no_opaque_parts() {
     let answer =
         read(whole(&json!([{"text": "I "}, {"text": "look."}, {"functionCall": {"name": "weather", "args": {}}}])));
     let answer = answer.unwrap();
@@ -257,7 +257,7 @@ fn thoughts_are_never_text() {
 }
 
 #[test]
-fn thoughts_that_are_too_long_are_forgotten_while_they_are_received() {
+fn thoughts_that_are_too_long_are_dropped_while_received() {
     let mut answer = Generated::default();
     let thought = document(&json!([{"text": "x".repeat(MAX_OPAQUE / 2), "thought": true}]), None).to_string();
     for _ in 0..3 {
@@ -271,18 +271,18 @@ fn thoughts_that_are_too_long_are_forgotten_while_they_are_received() {
 }
 
 #[test]
-fn no_text_is_empty() {
-    let mut said = turn(vec![
+fn an_empty_text_is_replaced() {
+    let mut turn = turn(vec![
         Message::text(Role::User, ""),
         Message::text(Role::Assistant, ""),
         Message::text(Role::User, "Answer."),
     ]);
-    said.system = Some(String::new());
+    turn.system = Some(String::new());
     // Parts of another protocol are ignored.
     let parts = vec![OpaquePart::Message("{}".into())];
     let opaque = OpaqueParts { provider: "google".into(), model: MODEL.into(), parts };
-    said.messages[1].opaque = Some(Arc::new(opaque));
-    let body = body(&said);
+    turn.messages[1].opaque = Some(Arc::new(opaque));
+    let body = body(&turn);
     let text = |role: &str, text: &str| json!({"role": role, "parts": [{"text": text}]});
     assert_eq!(body["contents"], json!([text("user", "(empty)"), text("model", "(empty)"), text("user", "Answer.")]));
     assert!(body.get("systemInstruction").is_none());
@@ -323,7 +323,7 @@ fn every_finish_reason_is_known() {
     for reason in ["", "FINISH_REASON_UNSPECIFIED"] {
         assert_eq!(why(document(&parts, Some(reason)).to_string()), "ended before its answer did");
     }
-    // With every document, even if the last reason is a normal one.
+    // Some servers give a reason with every document. The unusual reason is kept, also if a normal one follows.
     let documents = [document(&parts, Some("SAFETY")), document(&parts, Some("STOP"))];
     assert_eq!(read(stream(&documents)).unwrap().finish, Some(Finish::Declined("SAFETY".into())));
     let documents = [document(&parts, Some("STOP")), document(&parts, Some("MAX_TOKENS"))];
@@ -345,7 +345,7 @@ fn a_blocked_prompt_is_declined() {
 }
 
 #[test]
-fn an_error_within_the_stream_is_the_providers() {
+fn an_error_within_the_stream_is_returned() {
     let error = json!({"error": {"code": 503, "message": "high demand", "status": "UNAVAILABLE"}});
     let events = stream(&[document(&json!([{"text": "I "}]), None), error.clone()]);
     assert_eq!(why(events), format!("failed {error}"));

@@ -64,7 +64,7 @@ fn two_calls_streamed() -> String {
     ])
 }
 
-/// Returns the same answer from a server that does not stream.
+/// Returns the answer of [`two_calls_streamed`] from a server that does not stream.
 fn two_calls_at_once() -> String {
     let mut answer = last("stop");
     answer["message"] = json!({"role": "assistant", "content": "Ich sehe nach.", "thinking": "Two cities: Köln…",
@@ -171,7 +171,7 @@ fn thinking_of_an_answer_without_calls_is_not_kept() {
 }
 
 #[test]
-fn thinking_that_is_too_long_is_forgotten_while_it_is_received() {
+fn thinking_that_is_too_long_is_dropped_while_it_is_received() {
     let mut chat = Chat::default();
     // A control character takes six bytes.
     let piece = line(&json!({"thinking": "\u{1}".repeat(MAX_OPAQUE / 12)})).to_string();
@@ -186,7 +186,7 @@ fn thinking_that_is_too_long_is_forgotten_while_it_is_received() {
 }
 
 #[test]
-fn every_reason_of_an_end_is_known() {
+fn every_done_reason_is_read() {
     let finish = |reason: &str| read(last(reason).to_string()).map(|answer| answer.finish.unwrap());
     for reason in ["stop", "", "a new one"] {
         assert_eq!(finish(reason).unwrap(), Finish::Usual);
@@ -195,13 +195,13 @@ fn every_reason_of_an_end_is_known() {
     for reason in ["load", "unload"] {
         assert!(why(last(reason).to_string()).starts_with("loaded or unloaded"));
     }
-    // Without a reason, and without a message in the last line, like older versions.
+    // The last line of older versions has neither a reason nor a message.
     let answer = lines(&[line(&json!({"content": "Yes."})), json!({"done": true, "eval_count": 468})]);
     assert_eq!(read(answer).unwrap().finish, Some(Finish::Usual));
 }
 
 #[test]
-fn an_error_within_the_stream_is_the_providers() {
+fn an_error_within_the_stream_is_returned() {
     let error = json!({"error": "an error was encountered while running the model"});
     let answer = lines(&[line(&json!({"content": "Yes"})), error.clone()]);
     assert_eq!(why(answer), format!("failed {error}"));
@@ -210,24 +210,27 @@ fn an_error_within_the_stream_is_the_providers() {
 
 #[test]
 fn other_tools_and_other_media_fail_the_turn() {
-    let of = |message: Value| why(lines(&[line(&message), last("stop")]));
+    let why_of = |message: Value| why(lines(&[line(&message), last("stop")]));
     for call in [json!({"type": "web_search", "query": "secret"}), json!({"id": "a", "web_search": "secret"})] {
-        let why = of(json!({"tool_calls": [call]}));
+        let why = why_of(json!({"tool_calls": [call]}));
         assert!(why.contains("web_search") && !why.contains("secret"), "{why}");
     }
     for call in [json!({}), json!(null), json!({"type": "function", "function": null})] {
-        assert!(of(json!({"tool_calls": [call]})).contains("a call without a function"));
+        assert!(why_of(json!({"tool_calls": [call]})).contains("a call without a function"));
     }
-    assert_eq!(of(json!({"content": "", "images": ["AAAA"]})), "answered with something other than text");
+    assert_eq!(why_of(json!({"content": "", "images": ["AAAA"]})), "answered with something other than text");
 }
 
 #[test]
 fn ids_and_arguments_are_taken_as_they_are() {
-    let of = |call: Value| read(lines(&[line(&json!({"tool_calls": [call]})), last("stop")])).unwrap().calls;
+    let read_call = |call: Value| {
+        let answer = lines(&[line(&json!({"tool_calls": [call]})), last("stop")]);
+        read(answer).unwrap().calls
+    };
     let call = |arguments: Value| json!({"id": "call_x", "function": {"name": "weather", "arguments": arguments}});
-    assert_eq!(of(call(json!("not \"JSON"))), [["call_x", "weather", "not \"JSON"]]);
-    assert_eq!(of(call(json!(null))), [["call_x", "weather", "{}"]]);
-    assert_eq!(of(json!({"type": "function", "function": {"name": "weather"}})), [["", "weather", "{}"]]);
+    assert_eq!(read_call(call(json!("not \"JSON"))), [["call_x", "weather", "not \"JSON"]]);
+    assert_eq!(read_call(call(json!(null))), [["call_x", "weather", "{}"]]);
+    assert_eq!(read_call(json!({"type": "function", "function": {"name": "weather"}})), [["", "weather", "{}"]]);
 }
 
 #[test]
