@@ -123,7 +123,7 @@ impl Providers {
     ) -> Result<Vec<String>, CallError> {
         let (protocol, base_url) = protocol_of(provider)?;
         let server = ModelServer { http: &self.http, dialects: &self.dialects, protocol, base_url };
-        server.offered(key, timeout).await
+        server.list_models(key, timeout).await
     }
 
     /// Returns the optional fields that are left out for a model, because a server refused them in this namespace.

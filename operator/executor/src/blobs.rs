@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use signoff_api::Digest;
 
-/// The run of a blob. Its blobs are deleted with it.
+/// The run of a blob. The blobs of a run are deleted with its Workflow.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Owner {
     /// The Workflow's namespace.
@@ -32,7 +32,7 @@ pub enum BlobError {
          it was damaged or changed and is not served"
     )]
     Mismatch {
-        /// The digest that names it.
+        /// The digest that names the blob.
         digest: String,
         /// The digest of the stored bytes.
         found: String,
@@ -45,9 +45,9 @@ pub enum BlobError {
          values of this run, among them {name:?}; find out who created them, and delete them"
     )]
     NamesTaken {
-        /// The digest that names it.
+        /// The digest that names the blob.
         digest: String,
-        /// Its default name.
+        /// The default name of the blob, which a foreign object has.
         name: String,
         /// The maximum number of values with another name.
         most: usize,
@@ -55,12 +55,12 @@ pub enum BlobError {
     /// A text that is not the name of a blob.
     #[error("{0:?} is not the name of a blob")]
     NotAName(String),
-    /// The store behind it failed.
+    /// The store failed, such as the API server or the local disk.
     #[error("blob {digest}: {cause}")]
     Store {
-        /// The digest that names it.
+        /// The digest that names the blob.
         digest: String,
-        /// The cause.
+        /// The error of the store.
         #[source]
         cause: Box<dyn std::error::Error + Send + Sync>,
     },
@@ -70,10 +70,10 @@ pub enum BlobError {
 #[async_trait]
 pub trait BlobStore: Send + Sync {
     /// Stores `bytes` under `digest`, durably before it returns. A repeated call is a success. Returns the name of the
-    /// blob if it is not the default one; [`get`](Self::get) then needs it.
+    /// blob if it is not the default name; [`get`](Self::get) then needs the name.
     ///
     /// # Errors
-    /// A digest that is not that of the bytes, and failures of the store.
+    /// A digest that is not the digest of the bytes, and failures of the store.
     async fn put(&self, owner: &Owner, digest: &str, bytes: Bytes) -> Result<Option<String>, BlobError>;
 
     /// Returns the bytes under `digest`, or `None`. `name` is the result of [`put`](Self::put).

@@ -58,19 +58,20 @@ pub trait Caller: Send + Sync {
 /// As [`Caller::call`]. Also `Timeout`, and `Panic` after a panic of the caller.
 pub async fn make(caller: &dyn Caller, run: &RunRef, call: Call, room: &dyn AnswerRoom) -> Result<Reply, Failure> {
     let (limit, idempotent) = (call.timeout, call.idempotent);
-    let made = AssertUnwindSafe(async { caller.call(run, call, room).await }).catch_unwind();
-    match timeout(limit + LENIENCE, made).await {
+    let outcome = AssertUnwindSafe(async { caller.call(run, call, room).await }).catch_unwind();
+    match timeout(limit + LENIENCE, outcome).await {
         Ok(Ok(result)) => result,
-        Ok(Err(_)) => Err(given_up(
+        Ok(Err(_)) => Err(unanswered(
             FailureClass::Panic,
             "internal error during the call; report this as a bug".to_owned(),
             idempotent,
         )),
-        Err(_) => Err(given_up(FailureClass::Timeout, format!("no answer within {limit:?}"), idempotent)),
+        Err(_) => Err(unanswered(FailureClass::Timeout, format!("no answer within {limit:?}"), idempotent)),
     }
 }
 
-fn given_up(class: FailureClass, message: String, idempotent: bool) -> Failure {
+/// Returns the failure of a call that ended without an answer.
+fn unanswered(class: FailureClass, message: String, idempotent: bool) -> Failure {
     Failure {
         class: class.name().to_owned(),
         message,
@@ -114,7 +115,7 @@ impl DefaultCaller {
         Self { evaluator, ..self }
     }
 
-    /// `facts` receives the versions of the read Secrets, also if the request fails.
+    /// Makes an HTTP request. `facts` receives the versions of the read Secrets, also if the request fails.
     async fn http(
         &self,
         run: &RunRef,
@@ -150,16 +151,17 @@ impl DefaultCaller {
         limit: Duration,
         facts: &mut BTreeMap<String, String>,
     ) -> Result<(Vec<HeaderSecret>, Duration), CallError> {
-        let begun = Instant::now();
-        let read = timeout(limit, self.read_values(run, url, headers, facts)).await;
-        let read = read.map_err(|_| {
+        let start = Instant::now();
+        let headers = timeout(limit, self.read_values(run, url, headers, facts)).await;
+        let headers = headers.map_err(|_| {
             let place = HttpRequest::place_of(url);
             let why = format!("{place} was not sent: its Secrets were not read within {limit:?}");
             CallError::new(ErrorClass::Unreachable, false, why)
         })??;
-        Ok((read, limit.saturating_sub(begun.elapsed()).max(Duration::from_millis(1))))
+        Ok((headers, limit.saturating_sub(start.elapsed()).max(Duration::from_millis(1))))
     }
 
+    /// Reads the values of headers for a request to a URL.
     async fn read_values(
         &self,
         run: &RunRef,
@@ -167,18 +169,19 @@ impl DefaultCaller {
         headers: Vec<SentSecret>,
         facts: &mut BTreeMap<String, String>,
     ) -> Result<Vec<HeaderSecret>, CallError> {
-        let mut read = Vec::new();
+        let mut values = Vec::new();
         for header in headers {
             let url: url::Url =
                 url.parse().map_err(|why| CallError::invalid(format!("the URL of the request: {why}")))?;
             let SecretEntry { name, secret, key } = header.entry.clone();
-            let found = self.secrets.read(&run.namespace, &secret, &key, SecretUse::Header(&url)).await?;
-            facts.extend(found.version.map(|version| (format!("{FACT_SECRET}{name}"), version)));
-            read.push(HeaderSecret::new(header, found.value)?);
+            let read = self.secrets.read(&run.namespace, &secret, &key, SecretUse::Header(&url)).await?;
+            facts.extend(read.version.map(|version| (format!("{FACT_SECRET}{name}"), version)));
+            values.push(HeaderSecret::new(header, read.value)?);
         }
-        Ok(read)
+        Ok(values)
     }
 
+    /// Makes one turn of an agent.
     async fn agent(
         &self,
         run: &RunRef,
@@ -232,8 +235,8 @@ impl DefaultCaller {
             generation: 0,
         };
         let model = Arc::clone(&self.model);
-        let answered = self.evaluator.run(subject, move || model.turn(request, &UnboundedRoom).now_or_never()).await;
-        match answered {
+        let result = self.evaluator.run(subject, move || model.turn(request, &UnboundedRoom).now_or_never()).await;
+        match result {
             Ok(Some(turn)) => turn,
             Ok(None) => Err(CallError::invalid("a scripted turn waits: internal error; report this as a bug")),
             Err(why @ (Stopped::Closed | Stopped::Withdrawn)) => {
@@ -289,14 +292,14 @@ impl Caller for DefaultCaller {
     async fn call(&self, run: &RunRef, call: Call, room: &dyn AnswerRoom) -> Result<Reply, Failure> {
         let Call { idempotent, timeout, content, .. } = call;
         let mut facts = BTreeMap::new();
-        let told = |error| failure(error, idempotent, self.clock.now().into());
+        let fail = |error| failure(error, idempotent, self.clock.now().into());
         let result = match content {
-            CallContent::Http(http) => self.http(run, http, timeout, &mut facts).await.map_err(told),
-            CallContent::Agent(agent) => self.agent(run, *agent, timeout, room).await.map_err(told),
+            CallContent::Http(http) => self.http(run, http, timeout, &mut facts).await.map_err(fail),
+            CallContent::Agent(agent) => self.agent(run, *agent, timeout, room).await.map_err(fail),
             CallContent::Mcp(mcp) => self.mcp(run, *mcp, (idempotent, timeout), &mut facts).await,
             CallContent::Pod(_) => {
                 let why = "a container runs as a Pod, which needs a cluster: apply the Workflow to one";
-                Err(told(CallError::invalid(why)))
+                Err(fail(CallError::invalid(why)))
             }
         };
         match result {
@@ -326,6 +329,7 @@ impl From<TurnReply> for Reply {
     }
 }
 
+/// Returns the failure of a run's call for an error. A wait that the server asked for begins at `now`.
 fn failure(error: CallError, idempotent: bool, now: Moment) -> Failure {
     let is_known = error.outcome_known();
     let (class, status) = match error.class {
@@ -366,7 +370,7 @@ mod tests {
     use crate::secrets::FoundSecret;
 
     #[test]
-    fn a_lost_answer_is_unknown_only_where_a_repetition_would_do_harm() {
+    fn a_lost_answer_is_unknown_unless_the_call_is_idempotent() {
         let now = Moment::from(jiff::Timestamp::UNIX_EPOCH);
         let lost = || CallError::new(ErrorClass::Timeout, true, "no answer");
         assert!(failure(lost(), false, now).unknown);
@@ -376,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_other_side_asked_for_is_kept() {
+    fn the_pause_that_a_server_asked_for_is_kept() {
         let now = Moment::from(jiff::Timestamp::UNIX_EPOCH);
         let mut slow_down = CallError::new(ErrorClass::RateLimited, true, "slow down");
         slow_down.retry_after = Some(Duration::from_secs(7));
@@ -443,17 +447,17 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_scripted_reply_is_found_on_a_thread_for_evaluations_within_its_limits() {
-        let found = turn_of(scripted(), "small").await.map(|reply| reply.response);
-        assert!(found.as_ref().is_ok_and(|thread| thread.as_str().is_some_and(|name| name.starts_with("evaluation-"))));
+    async fn a_scripted_turn_is_answered_on_a_limited_evaluation_thread() {
+        let reply = turn_of(scripted(), "small").await.map(|reply| reply.response);
+        assert!(reply.as_ref().is_ok_and(|thread| thread.as_str().is_some_and(|name| name.starts_with("evaluation-"))));
         let stopped = turn_of(scripted(), "endless").await.map(|_| ()).unwrap_err();
         assert!(stopped.class == "Invalid" && !stopped.retryable, "{stopped:?}");
         assert!(stopped.message.contains("more than 0.05 s of CPU time; use fewer replies"), "{stopped:?}");
         // A model is called on the task that waits for it.
         let openai = Some(signoff_api::workflow::OpenAi { base_url: Some("http://x".into()), ..Default::default() });
-        let asked = turn_of(Provider { openai, ..Provider::default() }, "small").await.map(|reply| reply.response);
+        let reply = turn_of(Provider { openai, ..Provider::default() }, "small").await.map(|reply| reply.response);
         assert!(
-            asked.as_ref().is_ok_and(|thread| !thread.as_str().is_some_and(|name| name.starts_with("evaluation-")))
+            reply.as_ref().is_ok_and(|thread| !thread.as_str().is_some_and(|name| name.starts_with("evaluation-")))
         );
     }
 
@@ -507,7 +511,7 @@ mod tests {
     }
 
     #[test]
-    fn a_turn_with_calls_is_an_object_with_text_and_calls_and_a_fact_with_their_number() {
+    fn a_turn_with_calls_is_an_object_and_a_fact_with_their_number() {
         let call = |id: &str, arguments| RequestedCall { id: id.into(), tool: "letter".into(), arguments };
         let calls = || {
             vec![

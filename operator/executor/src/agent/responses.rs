@@ -47,7 +47,7 @@ const NEEDED: [&str; 5] = ["type", "role", CONTENT, SUMMARY, ENCRYPTED_CONTENT];
 /// The maximum number of items of an answer, and of parts of one item.
 const MAX_ITEMS: usize = 1024;
 
-/// The protocol.
+/// The Responses API, `POST /responses`.
 pub(super) struct Responses;
 
 #[derive(Serialize)]
@@ -183,15 +183,15 @@ impl<'a> InputItem<'a> {
         for part in parts {
             match part {
                 OpaquePart::Item(json) => items.push(Self::Own(fields(json))),
-                OpaquePart::Call(at, json) => {
-                    if let Some(call) = message.calls.get(*at).filter(|_| written.insert(*at)) {
+                OpaquePart::Call(number, json) => {
+                    if let Some(call) = message.calls.get(*number).filter(|_| written.insert(*number)) {
                         items.push(Self::call(call, fields(json)));
                     }
                 }
                 OpaquePart::Message(_) => {}
             }
         }
-        let others = message.calls.iter().enumerate().filter(|(at, _)| !written.contains(at));
+        let others = message.calls.iter().enumerate().filter(|(number, _)| !written.contains(number));
         items.extend(others.map(|(_, call)| Self::call(call, Fields::default())));
         items
     }
@@ -263,7 +263,7 @@ impl Reading for Response {
             };
         };
         match kind.as_str() {
-            "response.output_item.added" => self.begin(&document),
+            "response.output_item.added" => self.begin_item(&document),
             "response.output_text.delta" => self.add_piece(&document, ItemKind::Message, |pieces| &mut pieces.text),
             "response.refusal.delta" => self.add_piece(&document, ItemKind::Message, |pieces| &mut pieces.refusal),
             "response.function_call_arguments.delta" => {
@@ -271,7 +271,7 @@ impl Reading for Response {
             }
             // Some servers send the arguments only here.
             "response.function_call_arguments.done" => self.set_arguments(&document),
-            "response.output_item.done" => self.complete(&document),
+            "response.output_item.done" => self.end_item(&document),
             "response.completed" => self.finish(&document.object("response")?, Some(COMPLETED)),
             "response.incomplete" => self.finish(&document.object("response")?, Some(INCOMPLETE)),
             "response.failed" => self.finish(&document.object("response")?, Some(FAILED)),
@@ -291,21 +291,21 @@ impl Reading for Response {
 
 impl Response {
     /// Begins an item of a stream.
-    fn begin(&mut self, event: &Fields<'_>) -> Result<(), Unreadable> {
+    fn begin_item(&mut self, event: &Fields<'_>) -> Result<(), Unreadable> {
         let item = event.object("item")?;
         let kind = ItemKind::of(&item)?;
         // For reasoning only the end is used.
         let json = if kind == ItemKind::Reasoning { kind.empty().to_owned() } else { item.json() };
-        self.push(kind, id(event, &item)?, place(event), json).map(|_| ())
+        self.push(kind, item_id(event, &item)?, output_index(event), json).map(|_| ())
     }
 
     /// Ends an item of a stream. Some servers send the content only in pieces.
-    fn complete(&mut self, event: &Fields<'_>) -> Result<(), Unreadable> {
+    fn end_item(&mut self, event: &Fields<'_>) -> Result<(), Unreadable> {
         let item = event.object("item")?;
         let kind = ItemKind::of(&item)?;
         let has_content = kind.has_content(&item)?;
         let json = if kind == ItemKind::Reasoning { self.reasoning(&item)? } else { item.json() };
-        let open = self.open(event, &item, kind)?;
+        let open = self.locate(event, &item, kind)?;
         open.json = json;
         open.is_done = true;
         if has_content {
@@ -314,7 +314,7 @@ impl Response {
         Ok(())
     }
 
-    /// Returns reasoning as JSON, or the rest of it if it is too long to be sent back.
+    /// Returns reasoning as JSON, without its content if the content is too long to be sent back.
     fn reasoning(&mut self, item: &Fields<'_>) -> Result<String, Unreadable> {
         if is_reasoning(item)? {
             self.reasoning = self.reasoning.saturating_add(written(&item.others(&[STATUS]).json()));
@@ -329,46 +329,46 @@ impl Response {
         &mut self,
         event: &Fields<'_>,
         kind: ItemKind,
-        of: fn(&mut Pieces) -> &mut String,
+        field: fn(&mut Pieces) -> &mut String,
     ) -> Result<(), Unreadable> {
         let piece = event.text("delta")?.unwrap_or_default();
-        of(&mut self.open(event, &Fields::default(), kind)?.pieces).push_str(&piece);
+        field(&mut self.locate(event, &Fields::default(), kind)?.pieces).push_str(&piece);
         Ok(())
     }
 
     fn set_arguments(&mut self, event: &Fields<'_>) -> Result<(), Unreadable> {
         let arguments = event.arguments(ARGUMENTS)?;
-        self.open(event, &Fields::default(), ItemKind::Call)?.pieces.arguments = arguments;
+        self.locate(event, &Fields::default(), ItemKind::Call)?.pieces.arguments = arguments;
         Ok(())
     }
 
-    /// Returns the item of an event. Among the unfinished items of its kind it is the item with its id, or else the one
-    /// with its position, or else the only one, or a new one. Some servers number items wrongly, and some begin no
-    /// item.
-    fn open(&mut self, event: &Fields<'_>, item: &Fields<'_>, kind: ItemKind) -> Result<&mut OutputItem, Unreadable> {
-        let (id, place) = (id(event, item)?, place(event));
+    /// Returns the unfinished item of an event: the item of its kind with its id, or with its position, or the only
+    /// item. If no item of the kind is unfinished, a new item begins, because some servers begin no item. Some servers
+    /// number items wrongly.
+    fn locate(&mut self, event: &Fields<'_>, item: &Fields<'_>, kind: ItemKind) -> Result<&mut OutputItem, Unreadable> {
+        let (id, place) = (item_id(event, item)?, output_index(event));
         if self.items.iter().any(|item| item.is_done && id.is_some() && item.id == id) {
             return Err(Unreadable::Because("streamed a piece of an item that had ended".to_owned()));
         }
         let is_open = |item: &OutputItem| item.kind == kind && !item.is_done;
-        let open = self.places(is_open);
-        let same_id = self.places(|item| is_open(item) && id.is_some() && item.id == id);
-        let same_place = self.places(|item| is_open(item) && place.is_some() && item.place == place);
+        let open = self.positions(is_open);
+        let same_id = self.positions(|item| is_open(item) && id.is_some() && item.id == id);
+        let same_place = self.positions(|item| is_open(item) && place.is_some() && item.place == place);
         let is_new = open.is_empty();
         // An item with another id is another item.
-        let only = self.places(|item| is_open(item) && (id.is_none() || item.id.is_none() || item.id == id));
+        let only = self.positions(|item| is_open(item) && (id.is_none() || item.id.is_none() || item.id == id));
         let found = [same_id, same_place, only].into_iter().find(|found| found.len() == 1);
-        let at = match found.and_then(|found| found.first().copied()) {
-            Some(at) => at,
+        let position = match found.and_then(|found| found.first().copied()) {
+            Some(position) => position,
             None if is_new => self.push(kind, id, place, kind.empty().to_owned())?,
             None => return Err(Unreadable::Because("streamed a piece of an item without saying of which".to_owned())),
         };
-        self.items.get_mut(at).ok_or_else(incomplete)
+        self.items.get_mut(position).ok_or_else(incomplete)
     }
 
-    /// Returns the positions of the items of a stream for which `are` holds.
-    fn places(&self, are: impl Fn(&OutputItem) -> bool) -> Vec<usize> {
-        self.items.iter().enumerate().filter(|(_, item)| are(item)).map(|(at, _)| at).collect()
+    /// Returns the positions of the items of a stream for which `is_wanted` holds.
+    fn positions(&self, is_wanted: impl Fn(&OutputItem) -> bool) -> Vec<usize> {
+        self.items.iter().enumerate().filter(|(_, item)| is_wanted(item)).map(|(position, _)| position).collect()
     }
 
     /// Adds an item to a stream. Returns its number.
@@ -386,7 +386,7 @@ impl Response {
         Ok(self.items.len() - 1)
     }
 
-    /// Reads a finished response. `event` is the end by the stream. The status of some servers says something else.
+    /// Reads a finished response. `event` is the status in the name of the last event: some servers send another one.
     fn finish(&mut self, response: &Fields<'_>, event: Option<&str>) -> Result<(), Unreadable> {
         let status = response.text(STATUS)?;
         let is = |word: &str| event == Some(word) || status.as_deref() == Some(word);
@@ -410,8 +410,8 @@ impl Response {
         if self.collected.is_complete { self.add_items(&list(response, OUTPUT)?) } else { Ok(()) }
     }
 
-    /// Adds the items of the answer. These are the items of the stream, or those of the response if the stream has
-    /// unfinished items or lacks calls and the response has all. `output` are the items of the response.
+    /// Adds the items of the answer: the items of the stream if all ended and no call is missing, or if the response
+    /// has no items, otherwise `output`, the items of the response.
     fn add_items(&mut self, output: &[&RawValue]) -> Result<(), Unreadable> {
         let streamed = std::mem::take(&mut self.items);
         let are_done = !streamed.is_empty() && streamed.iter().all(|item| item.is_done);
@@ -431,7 +431,7 @@ impl Response {
             go_back |= is_reasoning(&Fields::of(item)?)?;
         }
         for (number, item) in items.iter().enumerate() {
-            self.add(&Fields::of(item)?, number as u64, go_back)?;
+            self.add_item(&Fields::of(item)?, number as u64, go_back)?;
         }
         if self.has_refusal && self.collected.text.is_empty() {
             self.collected.finish = Some(Finish::Declined("refusal".to_owned()));
@@ -439,19 +439,19 @@ impl Response {
         Ok(())
     }
 
-    /// Adds an item of the answer. `goes_back` says whether the server gets its items back.
-    fn add(&mut self, item: &Fields<'_>, number: u64, goes_back: bool) -> Result<(), Unreadable> {
+    /// Adds an item of the answer. `goes_back` says whether the items are sent back to the server.
+    fn add_item(&mut self, item: &Fields<'_>, number: u64, goes_back: bool) -> Result<(), Unreadable> {
         let is_cut = item.text(STATUS)?.as_deref() == Some(INCOMPLETE);
         if is_cut && self.collected.finish == Some(Finish::Usual) {
             self.collected.finish = Some(Finish::Cut);
         }
         let part = match ItemKind::of(item)? {
             ItemKind::Message => {
-                let (text, refusal) = texts(item)?;
+                let (text, refusal) = read_content(item)?;
                 self.collected.text.push_str(&text);
                 self.has_refusal |= !refusal.is_empty();
-                let says = !(text.is_empty() && refusal.is_empty());
-                (goes_back && says).then(|| sent_back(item)).transpose()?.map(OpaquePart::Item)
+                let has_content = !(text.is_empty() && refusal.is_empty());
+                (goes_back && has_content).then(|| without_nulls(item)).transpose()?.map(OpaquePart::Item)
             }
             // The API refuses the status of reasoning.
             ItemKind::Reasoning => is_reasoning(item)?.then(|| OpaquePart::Item(item.others(&[STATUS]).json())),
@@ -459,7 +459,7 @@ impl Response {
                 let id = item.text("call_id")?.unwrap_or_default();
                 let tool = item.text("name")?.unwrap_or_default();
                 let piece = CallPiece { place: Some(number), id, tool, arguments: item.arguments(ARGUMENTS)? };
-                self.collected.add_call(piece).map(|at| OpaquePart::Call(at, item.others(&OF_CALL).json()))
+                self.collected.add_call(piece).map(|number| OpaquePart::Call(number, item.others(&OF_CALL).json()))
             }
         };
         if let Some(part) = part.filter(|_| goes_back) {
@@ -513,7 +513,7 @@ impl ItemKind {
 
     fn has_content(self, item: &Fields<'_>) -> Result<bool, Unreadable> {
         match self {
-            Self::Message => texts(item).map(|(text, refusal)| !(text.is_empty() && refusal.is_empty())),
+            Self::Message => read_content(item).map(|(text, refusal)| !(text.is_empty() && refusal.is_empty())),
             Self::Call => Ok(!item.arguments(ARGUMENTS)?.is_empty()),
             Self::Reasoning => Ok(true),
         }
@@ -521,7 +521,7 @@ impl ItemKind {
 }
 
 /// Returns the id of the item of an event. `item` is the item itself, if the event has it.
-fn id(event: &Fields<'_>, item: &Fields<'_>) -> Result<Option<String>, Unreadable> {
+fn item_id(event: &Fields<'_>, item: &Fields<'_>) -> Result<Option<String>, Unreadable> {
     let id = if event.get("item_id").is_some() { event.text("item_id")? } else { item.text("id")? };
     Ok(id.filter(|id| !id.is_empty()))
 }
@@ -531,13 +531,13 @@ fn is_call(item: &RawValue) -> bool {
     kind.is_ok_and(|kind| kind.as_deref() == Some("function_call"))
 }
 
-fn place(event: &Fields<'_>) -> Option<i64> {
+fn output_index(event: &Fields<'_>) -> Option<i64> {
     event.get("output_index").map(|_| event.count("output_index"))
 }
 
-/// Returns the values of a list. They are read one by one, so that many small values do not take memory at once.
-fn list<'a>(of: &Fields<'a>, name: &str) -> Result<Vec<&'a RawValue>, Unreadable> {
-    let Some(json) = of.get(name) else { return Ok(Vec::new()) };
+/// Returns the values of a list as unparsed JSON, so that many small values do not take memory at once.
+fn list<'a>(fields: &Fields<'a>, name: &str) -> Result<Vec<&'a RawValue>, Unreadable> {
+    let Some(json) = fields.get(name) else { return Ok(Vec::new()) };
     let list: AtMost<&'a RawValue, MAX_ITEMS> = serde_json::from_str(json.get())?;
     if list.dropped == 0 { Ok(list.kept) } else { Err(too_many()) }
 }
@@ -547,7 +547,7 @@ fn too_many() -> Unreadable {
 }
 
 /// Returns the text and the refusal of a message.
-fn texts(message: &Fields<'_>) -> Result<(String, String), Unreadable> {
+fn read_content(message: &Fields<'_>) -> Result<(String, String), Unreadable> {
     let (mut text, mut refusal) = (String::new(), String::new());
     for part in list(message, CONTENT)? {
         let part = Fields::of(part.get())?;
@@ -567,12 +567,12 @@ fn is_reasoning(item: &Fields<'_>) -> Result<bool, Unreadable> {
 }
 
 /// Returns a message as it is sent back: without nulls, which the API refuses.
-fn sent_back(message: &Fields<'_>) -> Result<String, Unreadable> {
+fn without_nulls(message: &Fields<'_>) -> Result<String, Unreadable> {
     let parts = list(message, CONTENT)?.into_iter().map(|part| Fields::of(part.get()).map(|part| part.others(&[])));
     with_field(message.others(&[]), CONTENT, &parts.collect::<Result<Vec<_>, _>>()?)
 }
 
-/// Returns an item as JSON, with another value of a field.
+/// Returns an item as JSON, with `value` as the value of the field `name`.
 fn with_field(item: Fields<'_>, name: &str, value: &impl Serialize) -> Result<String, Unreadable> {
     #[derive(Serialize)]
     struct Item<'a> {

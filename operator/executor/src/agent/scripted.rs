@@ -18,12 +18,12 @@ use crate::error::{CallError, ErrorClass};
 
 /// Returns the first matching reply. Usage is counted in words instead of tokens.
 pub(super) fn answer(replies: &[ScriptedReply], request: &TurnRequest) -> Result<TurnReply, CallError> {
-    // The result of a stopped search is not used.
-    let holds = |part: &str| {
+    // A search that is stopped by the budget finds nothing, and its result is not used.
+    let is_contained = |part: &str| {
         let mut messages = request.unanswered().iter();
         messages.any(|message| budget::charge(message.text.len()).is_ok() && message.text.contains(part))
     };
-    let Some(reply) = replies.iter().find(|reply| reply.contains.as_deref().is_none_or(holds)) else {
+    let Some(reply) = replies.iter().find(|reply| reply.contains.as_deref().is_none_or(is_contained)) else {
         return Err(CallError::invalid(format!(
             "none of the {} scripted replies fits this turn: add one without `contains`, \
              or one whose `contains` occurs in a message after the model's last answer",
@@ -43,38 +43,39 @@ pub(super) fn answer(replies: &[ScriptedReply], request: &TurnRequest) -> Result
         (None, [], _) | (_, _, Some(_)) => {
             Err(CallError::invalid("a scripted reply needs either `text`, `calls` or both, or `error`"))
         }
-        (text, calls, None) => {
-            let text = text.clone().unwrap_or_default();
-            let calls = requested(calls, request);
-            let written = calls.iter().map(|call| match &call.arguments {
-                RequestedArguments::Text(arguments) => words(arguments),
-                RequestedArguments::TooLong(_) => 0,
-            });
-            let usage = Usage {
-                input_tokens: request.prompts().map(words).sum(),
-                output_tokens: words(&text) + written.sum::<i64>(),
-                ..Usage::default()
-            };
-            let dropped = calls.len().saturating_sub(TurnCalls::MAX_CALLS);
-            let calls = bound_calls(calls);
-            Ok(TurnReply { text, calls, dropped, opaque: None, usage: Some(usage), truncated: false })
-        }
+        (text, calls, None) => Ok(reply_of(text.clone().unwrap_or_default(), calls, request)),
     }
 }
 
-/// Returns the calls with names on the wire, and with new ids in the conversation, which continue the numbers of its
-/// calls.
-fn requested(calls: &[ScriptedCall], request: &TurnRequest) -> Vec<RequestedCall> {
+/// Returns the reply with a text and calls. Its usage is counted in words.
+fn reply_of(text: String, calls: &[ScriptedCall], request: &TurnRequest) -> TurnReply {
+    let calls = request_calls(calls, request);
+    let words_of_calls = calls.iter().map(|call| match &call.arguments {
+        RequestedArguments::Text(arguments) => words(arguments),
+        RequestedArguments::TooLong(_) => 0,
+    });
+    let usage = Usage {
+        input_tokens: request.prompts().map(words).sum(),
+        output_tokens: words(&text) + words_of_calls.sum::<i64>(),
+        ..Usage::default()
+    };
+    let dropped = calls.len().saturating_sub(TurnCalls::MAX_CALLS);
+    TurnReply { text, calls: bound_calls(calls), dropped, opaque: None, usage: Some(usage), truncated: false }
+}
+
+/// Returns the calls as a provider would: with the names of tools that are sent to providers, and with ids that are new
+/// in the conversation.
+fn request_calls(calls: &[ScriptedCall], request: &TurnRequest) -> Vec<RequestedCall> {
     let earlier = || request.messages.iter().flat_map(|message| &message.calls);
     let taken: HashSet<&str> = earlier().map(|ToolCall { id, .. }| id.as_str()).collect();
     let ids = (earlier().count() + 1..).map(|number| format!("call_{number}"));
     let ids = ids.filter(|id| !taken.contains(id.as_str()));
-    let requested = ids.zip(calls).map(|(id, call)| RequestedCall {
+    let calls = ids.zip(calls).map(|(id, call)| RequestedCall {
         id,
         tool: call.tool.replace('.', "__"),
         arguments: RequestedArguments::Text(serde_json::Value::Object(arguments(call)).to_string()),
     });
-    requested.collect()
+    calls.collect()
 }
 
 fn arguments(call: &ScriptedCall) -> serde_json::Map<String, serde_json::Value> {
@@ -120,7 +121,7 @@ mod tests {
         TurnRequest { tools: vec![offer], ..turn(messages) }
     }
 
-    fn made(calls: &[(&str, &str)]) -> Message {
+    fn assistant_with(calls: &[(&str, &str)]) -> Message {
         let call = |(id, arguments): &(&str, &str)| ToolCall {
             id: (*id).into(),
             tool: "letter".into(),
@@ -147,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_reply_that_fits_a_message_after_the_models_last_one_answers() {
+    fn the_first_reply_that_fits_an_unanswered_message_is_used() {
         let script = script(json!([{"contains": "refund", "text": "Dear customer"}, {"text": "hello"}]));
         let request = turn(vec![
             Message::text(Role::User, "a refund please"),
@@ -166,7 +167,7 @@ mod tests {
         let results = |first: &str, second: &str| {
             with_tools(vec![
                 Message::text(Role::User, "sent?"),
-                made(&[("call_1", "{}"), ("call_2", "{}")]),
+                assistant_with(&[("call_1", "{}"), ("call_2", "{}")]),
                 Message::result("call_1", first),
                 Message::result("call_2", second),
             ])
@@ -176,13 +177,13 @@ mod tests {
         assert_eq!(text(&script, &results("rejected", "rejected")), "hello");
         // An earlier result does not match.
         let mut later = results("sent", "sent");
-        later.messages.push(made(&[("call_3", "{}")]));
+        later.messages.push(assistant_with(&[("call_3", "{}")]));
         later.messages.push(Message::result("call_3", "rejected"));
         assert_eq!(text(&script, &later), "hello");
     }
 
     #[test]
-    fn calls_are_made_beside_or_instead_of_text_under_names_of_the_wire() {
+    fn calls_with_or_without_text_have_the_names_sent_to_providers() {
         let calls_only = script(json!([{"calls": [
             {"tool": "letter", "arguments": {"to": "ACME", "n": 1}},
             {"tool": "human_intervention.request"},
@@ -200,10 +201,11 @@ mod tests {
     }
 
     #[test]
-    fn ids_are_numbered_on_from_the_calls_of_the_conversation_and_never_taken_twice() {
+    fn ids_continue_the_numbers_of_the_conversation_and_are_unique() {
         let script = script(json!([{"calls": [{"tool": "letter"}, {"tool": "letter"}]}]));
         let after = |earlier: &[(&str, &str)]| {
-            calls(&script, &with_tools(vec![made(earlier)])).into_iter().map(|call| call.0).collect::<Vec<_>>()
+            let request = with_tools(vec![assistant_with(earlier)]);
+            calls(&script, &request).into_iter().map(|call| call.0).collect::<Vec<_>>()
         };
         assert_eq!(after(&[("call_1", "{}")]), ["call_2", "call_3"]);
         // A conversation without its oldest turns has fewer calls than numbers.
@@ -226,13 +228,13 @@ mod tests {
         let reply = answer(&script(json!([{"text": "one two three"}])), &asked(" a  b\nc ")).unwrap();
         assert_eq!(reply.usage, Some(Usage { input_tokens: 5, output_tokens: 3, ..Usage::default() }));
         let script = script(json!([{"text": "one", "calls": [{"tool": "letter", "arguments": {"to": "a b"}}]}]));
-        let messages = vec![made(&[("call_1", r#"{"to": "me"}"#)]), Message::result("call_1", "sent it")];
+        let messages = vec![assistant_with(&[("call_1", r#"{"to": "me"}"#)]), Message::result("call_1", "sent it")];
         let reply = answer(&script, &with_tools(messages)).unwrap();
         assert_eq!(reply.usage, Some(Usage { input_tokens: 6, output_tokens: 3, ..Usage::default() }));
     }
 
     #[test]
-    fn a_script_without_a_fitting_reply_is_an_error_that_says_what_to_add() {
+    fn a_script_without_a_fitting_reply_is_an_error_with_a_remedy() {
         let error = answer(&script(json!([{"contains": "x", "text": "y"}])), &asked("abc")).unwrap_err();
         assert_eq!(error.class, ErrorClass::Invalid);
         assert!(error.message.contains("none of the 1 scripted replies fits"), "{error}");

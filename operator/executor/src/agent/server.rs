@@ -27,6 +27,9 @@ const MOST_OFFERED: usize = 1000;
 /// The number of consecutive characters of a prompt in a provider's message that count as a quote.
 const QUOTE: usize = 24;
 
+/// The minimum length of a prompt, in characters, that can be quoted: shorter texts occur in every message.
+const SHORTEST_QUOTE: usize = 4;
+
 /// The end of an error about a page of HTML.
 const PAGE: &str = ": an HTML page, not JSON; is baseURL right?";
 
@@ -52,33 +55,34 @@ impl ModelServer<'_> {
         loop {
             let written = self.protocol.write(request, &left_out)?;
             let optional = written.optional.clone();
-            match self.ask(request, written, room).await? {
-                Asked::Answered(reply) => {
+            match self.send(request, written, room).await? {
+                RequestResult::Answered(reply) => {
                     if left_out != known {
                         self.dialects.learn(server, left_out);
                     }
                     return Ok(reply);
                 }
-                Asked::Refused(answer, error) => {
-                    let field = refused_field(answer.status.as_u16(), &answer.beginning, &optional);
-                    match field.filter(|_| left_out.len() < MOST_FIELDS) {
-                        Some(field) => {
-                            left_out.insert(field.clone());
+                RequestResult::Refused(answer, error) => {
+                    let status = answer.status.as_u16();
+                    let field = refused_field(status, &answer.beginning, &optional);
+                    let Some(field) = field.filter(|_| left_out.len() < MOST_FIELDS) else {
+                        if left_out == known && matches!(status, 400 | 422) {
+                            self.dialects.forget(&server);
                         }
-                        None => {
-                            if left_out == known && matches!(answer.status.as_u16(), 400 | 422) {
-                                self.dialects.forget(&server);
-                            }
-                            return Err(error);
-                        }
-                    }
+                        return Err(error);
+                    };
+                    left_out.insert(field.clone());
                 }
             }
         }
     }
 
     /// Returns the names of the models that the server offers.
-    pub(super) async fn offered(&self, key: Option<&SecretText>, timeout: Duration) -> Result<Vec<String>, CallError> {
+    pub(super) async fn list_models(
+        &self,
+        key: Option<&SecretText>,
+        timeout: Duration,
+    ) -> Result<Vec<String>, CallError> {
         let ModelList { path, list, name } = self.protocol.models();
         let request = HttpRequest {
             method: "GET".to_owned(),
@@ -106,25 +110,30 @@ impl ModelServer<'_> {
     }
 
     /// Sends a turn and reads the answer.
-    async fn ask(&self, request: &TurnRequest, written: Written, room: &dyn AnswerRoom) -> Result<Asked, CallError> {
+    async fn send(
+        &self,
+        request: &TurnRequest,
+        written: Written,
+        room: &dyn AnswerRoom,
+    ) -> Result<RequestResult, CallError> {
         let mut call = self.call(request, written);
         let offers_tools = !request.tools.is_empty();
-        let most = self.http.max_response();
-        let limit = if offers_tools { MAX_TURN_ANSWER.max(most) } else { most };
+        let max_response = self.http.max_response();
+        let limit = if offers_tools { MAX_TURN_ANSWER.max(max_response) } else { max_response };
         let mut documents = Documents::new(room, self.protocol.reading(), self.protocol.has_lines(), limit);
         let target = format!("model {} at {}", excerpt(&request.model, []), call.place());
-        let broken = |why| self.unreadable(request, &target, why);
+        let unreadable = |why| self.unreadable(request, &target, why);
         let answer = match self.http.exchange(&mut call, &mut documents).await {
             Ok(answer) => answer,
-            Err(error) => return Err(documents.failure().map_or(error, broken)),
+            Err(error) => return Err(documents.failure().map_or(error, unreadable)),
         };
         if !answer.status.is_success() {
-            let said = with_hint(answer.status.as_u16(), reason(&answer.beginning, request));
-            let error = answer.unexpected(&target, &said);
-            return Ok(Asked::Refused(answer, error));
+            let reason = with_hint(answer.status.as_u16(), reason(&answer.beginning, request));
+            let error = answer.unexpected(&target, &reason);
+            return Ok(RequestResult::Refused(answer, error));
         }
-        let collected = documents.end().map_err(broken)?;
-        reply(collected, request, &target).map(Asked::Answered)
+        let collected = documents.end().map_err(unreadable)?;
+        reply(collected, request, &target).map(RequestResult::Answered)
     }
 
     /// Returns the URL of a path at the server.
@@ -155,7 +164,7 @@ impl ModelServer<'_> {
             }
             Unreadable::Refused(_) => ErrorClass::Refused,
         };
-        let said = match why {
+        let problem = match why {
             Unreadable::Form(line, column) => {
                 format!("answered something other than {} (JSON line {line}, column {column})", self.protocol.answer())
             }
@@ -163,12 +172,12 @@ impl ModelServer<'_> {
             Unreadable::Because(why) | Unreadable::Refused(why) => why,
             Unreadable::Failed(body) => format!("answered an error: {}", reason(body.as_bytes(), request)),
         };
-        CallError::new(class, true, format!("{target} {said}"))
+        CallError::new(class, true, format!("{target} {problem}"))
     }
 }
 
 /// The result of one request.
-enum Asked {
+enum RequestResult {
     Answered(TurnReply),
     /// An answer with another status than success.
     Refused(Answer, CallError),
@@ -193,7 +202,7 @@ fn reply(collected: Collected, request: &TurnRequest, target: &str) -> Result<Tu
             let (provider, model) = (request.provider.name.clone(), request.model.clone());
             Some(OpaqueParts { provider, model, parts })
         }
-        // Without the parts the next turn would fail, after the calls of this one.
+        // Without the parts the next turn would fail, after the calls of this turn were made.
         Err(bytes) => {
             return Err(CallError::new(
                 ErrorClass::TooLarge,
@@ -206,6 +215,7 @@ fn reply(collected: Collected, request: &TurnRequest, target: &str) -> Result<Tu
     };
     Ok(TurnReply { text, calls, dropped, opaque, usage, truncated: finish == Finish::Cut })
 }
+
 /// Returns the provider's reason of a failure, or an empty text if there is none or it is too long.
 fn reason(body: &[u8], request: &TurnRequest) -> String {
     if body.len() > ERROR_BODY_LIMIT {
@@ -235,54 +245,54 @@ fn sentence(error: &Value, request: &TurnRequest) -> String {
     let keys = || request.key.iter().map(|key| key.expose_secret().trim());
     // Only the shown part is searched, because a message can be as long as a whole answer.
     let shown = excerpt(text, keys());
-    let prompt = |prompt: &str| quotes(&shown, prompt) || values(prompt).iter().any(|part| quotes(&shown, part));
+    let prompt = |prompt: &str| quotes(&shown, prompt) || texts_within(prompt).iter().any(|part| quotes(&shown, part));
     // Short words of opaque parts belong to the protocol, and errors may name them.
-    let reasoning = |json: &str| values(json).iter().any(|part| part.len() >= QUOTE && quotes(&shown, part));
+    let reasoning = |json: &str| texts_within(json).iter().any(|part| part.len() >= QUOTE && quotes(&shown, part));
     if request.prompts().any(prompt) || request.opaque().any(reasoning) {
         return "(the provider's message quotes the prompt and is left out)".to_owned();
     }
     shown
 }
 
-/// Returns the texts within a prompt that is JSON, like many arguments and results, because a provider can quote one of
-/// them in another notation.
-fn values(prompt: &str) -> Vec<String> {
+/// Returns the texts within a prompt that is JSON, like many arguments and results, because a provider can quote such a
+/// text in another notation.
+fn texts_within(prompt: &str) -> Vec<String> {
     if !prompt.trim_start().starts_with(['{', '[']) {
         return Vec::new();
     }
-    let (mut texts, mut open) = (Vec::new(), Vec::from_iter(serde_json::from_str::<Value>(prompt)));
-    while let Some(value) = open.pop() {
+    let (mut texts, mut unread) = (Vec::new(), Vec::from_iter(serde_json::from_str::<Value>(prompt)));
+    while let Some(value) = unread.pop() {
         match value {
             Value::String(text) if text.chars().count() >= SHORTEST_VALUE => texts.push(text),
-            Value::Array(list) => open.extend(list),
-            Value::Object(fields) => open.extend(fields.into_values()),
+            Value::Array(list) => unread.extend(list),
+            Value::Object(fields) => unread.extend(fields.into_values()),
             _ => {}
         }
     }
     texts
 }
 
-/// Whether the shown text contains a long part of `prompt`, or all of a shorter one.
+/// Whether the shown text contains [`QUOTE`] consecutive characters of `prompt`, or all of a shorter prompt.
 fn quotes(shown: &str, prompt: &str) -> bool {
-    let prompt = comparable(prompt);
+    let prompt = comparable_chars(prompt);
     let stretch = QUOTE.min(prompt.len());
-    if stretch < 4 {
+    if stretch < SHORTEST_QUOTE {
         return false;
     }
-    let shown = comparable(shown);
+    let shown = comparable_chars(shown);
     let stretches: HashSet<&[char]> = shown.windows(stretch).collect();
     prompt.windows(stretch).any(|part| stretches.contains(part))
 }
 
 /// Returns the characters of a text on one line, without the backslashes by which JSON within JSON differs from the
 /// original.
-fn comparable(text: &str) -> Vec<char> {
+fn comparable_chars(text: &str) -> Vec<char> {
     on_a_line(text.trim()).filter(|character| *character != '\\').collect()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{quotes, values};
+    use super::{quotes, texts_within};
 
     #[test]
     fn a_message_that_quotes_the_prompt_is_recognised() {
@@ -300,11 +310,11 @@ mod tests {
     fn a_message_that_quotes_json_is_recognised_in_other_notation() {
         let arguments = r#"{"to":["ACME Ltd"],"text":"line\nbreak","n":1}"#;
         assert!(quotes(r#"invalid call: {\"to\":[\"ACME Ltd\"],\"text\":\"line"#, arguments));
-        assert_eq!(values(arguments), ["line\nbreak", "ACME Ltd"]);
-        let quoted = |shown: &str| values(arguments).iter().any(|value| quotes(shown, value));
+        assert_eq!(texts_within(arguments), ["line\nbreak", "ACME Ltd"]);
+        let quoted = |shown: &str| texts_within(arguments).iter().any(|value| quotes(shown, value));
         assert!(quoted("bad input {'to': ['ACME Ltd']}"));
         assert!(quoted("bad input 'line break'"));
         assert!(!quoted("the model does not exist"));
-        assert!(values("ACME Ltd").is_empty() && values("{ACME Ltd").is_empty() && values(r#"["short"]"#).is_empty());
+        assert!(["ACME Ltd", "{ACME Ltd", r#"["short"]"#].iter().all(|text| texts_within(text).is_empty()));
     }
 }

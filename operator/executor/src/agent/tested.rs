@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{http::AnswerBody as _, room::UnboundedRoom, secrets::SecretText};
 
-/// Returns a turn of this model with every field, and one tool.
+/// Returns a turn of a model with a value in every field, and one tool.
 pub(super) fn turn(provider: &str, model: &str, messages: Vec<Message>) -> TurnRequest {
     let parameters = json!({"type": "object", "properties": {"city": {"type": "string"}}});
     TurnRequest {
@@ -77,7 +77,7 @@ pub(super) fn read(protocol: &dyn Protocol, body: &[u8]) -> Result<ReadAnswer, U
     let calls = calls.iter().map(|call| [call.id.clone(), call.tool.clone(), arguments_of(call)]).collect();
     let part = |part: &OpaquePart| match part {
         OpaquePart::Item(json) => json.clone(),
-        OpaquePart::Call(at, json) => format!("{at} {json}"),
+        OpaquePart::Call(number, json) => format!("{number} {json}"),
         OpaquePart::Message(json) => format!("message {json}"),
     };
     Ok(ReadAnswer { text, calls, dropped, parts: parts.unwrap().iter().map(part).collect(), usage, finish })

@@ -12,7 +12,7 @@ use signoff_api::{
     journal::{FACT_CHANGED, FACT_UNKNOWN},
 };
 use signoff_engine::transition::{Failure, McpCall, McpRequest, McpToolCall, Reply, SentSecret};
-use signoff_expr::text;
+use signoff_expr::text::display;
 
 use super::{DefaultCaller, RunRef, failure, with_key_advice};
 use crate::{
@@ -26,19 +26,21 @@ const FACT_PROTOCOL: &str = "protocol";
 const FACT_ATTACHMENTS: &str = "attachments";
 /// The maximum length of a fact, in characters.
 const MAX_FACT: usize = 253;
+/// The maximum length of a message with text of a server, in characters.
+const MAX_MESSAGE: usize = 1000;
 
 /// The conditions under which a failed call may be repeated.
 #[derive(Clone, Copy)]
 struct Standing {
-    /// Whether it may be repeated with the same input.
+    /// Whether the call may be repeated with the same input.
     is_idempotent: bool,
     /// Whether a sent call may have changed something.
     may_change: bool,
 }
 
 impl DefaultCaller {
-    /// Makes a request to a server of tools. `limits` are whether it may be repeated, and its timeout. `facts` receives
-    /// the version of the read Secret and the version of the protocol, also if the request fails.
+    /// Makes a request to a server of tools. `limits` says whether the request may be repeated, and has its timeout.
+    /// `facts` receives the version of the read Secret and the version of the protocol, also if the request fails.
     pub(super) async fn mcp(
         &self,
         run: &RunRef,
@@ -53,20 +55,20 @@ impl DefaultCaller {
         };
         let standing = Standing { is_idempotent, may_change };
         let entries: Vec<_> = call.key.iter().map(|entry| entry.name.clone()).collect();
-        let told = |error| standing.failure(with_key_advice(error, &entries), self.clock.now().into());
-        let (servers, server, left) = self.tool_server(run, &call, limit, facts).await.map_err(told)?;
+        let fail = |error| standing.failure(with_key_advice(error, &entries), self.clock.now().into());
+        let (servers, server, left) = self.tool_server(run, &call, limit, facts).await.map_err(fail)?;
         match call.request {
             McpRequest::Catalogue { only } => {
-                let listed = servers.catalogue(&server, left).await.map_err(told)?;
+                let listed = servers.catalogue(&server, left).await.map_err(fail)?;
                 facts.insert(FACT_PROTOCOL.to_owned(), listed.protocol.to_owned());
-                recorded(listed, &only).map_err(told)
+                record_catalogue(listed, &only).map_err(fail)
             }
             McpRequest::Call(tool) => {
                 let (request, name) = (request(tool), call.server);
                 let tool = request.tool.clone();
-                let ToolReply { protocol, ending } = servers.call(&server, request, left).await.map_err(told)?;
+                let ToolReply { protocol, ending } = servers.call(&server, request, left).await.map_err(fail)?;
                 facts.insert(FACT_PROTOCOL.to_owned(), protocol.to_owned());
-                standing.end(&name, &tool, ending).map_err(|failure| *failure)
+                standing.conclude(&name, &tool, ending).map_err(|failure| *failure)
             }
         }
     }
@@ -99,7 +101,7 @@ impl DefaultCaller {
 }
 
 /// Returns the tools that the run can use, as the journal records them.
-fn recorded(listed: ListedTools, only: &[String]) -> Result<Reply, CallError> {
+fn record_catalogue(listed: ListedTools, only: &[String]) -> Result<Reply, CallError> {
     let exists = |name: &str| only.is_empty() || only.iter().any(|glob| is_like(glob, name));
     let catalogue = serde_json::to_string(&listed.catalogue.only(exists));
     let catalogue = catalogue.map_err(|why| CallError::invalid(format!("the tools cannot be recorded: {why}")))?;
@@ -121,15 +123,15 @@ impl Standing {
     /// Returns the failure of a request without an answer.
     fn failure(self, mut error: CallError, now: Moment) -> Failure {
         let was_sent = error.sent;
-        // After these classes a run knows that nothing was sent.
+        // A run takes the classes below to mean that nothing was sent.
         if was_sent && matches!(error.class, ErrorClass::Invalid | ErrorClass::Refused | ErrorClass::Unreachable) {
             error.class = ErrorClass::Protocol;
         }
-        self.after(failure(error, self.is_idempotent, now), was_sent)
+        self.with_outcome(failure(error, self.is_idempotent, now), was_sent)
     }
 
-    /// Returns the meaning of an ending for the run.
-    fn end(self, server: &str, tool: &str, ending: ToolEnding) -> Result<Reply, Box<Failure>> {
+    /// Returns the reply or the failure of a run's call for the ending of the request.
+    fn conclude(self, server: &str, tool: &str, ending: ToolEnding) -> Result<Reply, Box<Failure>> {
         let why = ending.remedy().unwrap_or_default();
         let failed = |class: FailureClass, retryable, message: String| Failure {
             class: class.name().to_owned(),
@@ -142,26 +144,26 @@ impl Standing {
         };
         match ending {
             ToolEnding::Result(output) if output.is_error => {
-                let said = match &output.response {
+                let text = match &output.response {
                     Value::String(text) => text.clone(),
                     other => other.to_string(),
                 };
-                let message = format!("{server}.{tool} says that it failed: {said}");
-                let mut failure = failed(FailureClass::Failed, self.is_idempotent, text::display(&message, 1000));
-                failure.facts.extend(attachments(&output.attachments));
-                Err(Box::new(self.after(failure, true)))
+                let message = format!("{server}.{tool} says that it failed: {text}");
+                let mut failure = failed(FailureClass::Failed, self.is_idempotent, display(&message, MAX_MESSAGE));
+                failure.facts.extend(attachments_fact(&output.attachments));
+                Err(Box::new(self.with_outcome(failure, true)))
             }
             ToolEnding::Result(output) => {
-                let facts = attachments(&output.attachments).into_iter().collect();
+                let facts = attachments_fact(&output.attachments).into_iter().collect();
                 Ok(Reply { response: output.response, facts, ..Reply::default() })
             }
             ToolEnding::Error { .. } => {
-                let message = text::display(&format!("{server}.{tool}: {why}"), 1000);
-                Err(Box::new(self.after(failed(FailureClass::Failed, self.is_idempotent, message), true)))
+                let message = display(&format!("{server}.{tool}: {why}"), MAX_MESSAGE);
+                Err(Box::new(self.with_outcome(failed(FailureClass::Failed, self.is_idempotent, message), true)))
             }
             ToolEnding::AskedBack(_) => {
                 let failure = failed(FailureClass::Failed, false, format!("{server}.{tool}: {why}"));
-                Err(Box::new(self.after(failure, true)))
+                Err(Box::new(self.with_outcome(failure, true)))
             }
             ToolEnding::Changed(now) => {
                 let mut failure = failed(FailureClass::ToolChanged, true, format!("{server}.{tool}: {why}"));
@@ -173,7 +175,7 @@ impl Standing {
     }
 
     /// Completes a failure with the facts about its outcome.
-    fn after(self, mut failure: Failure, was_sent: bool) -> Failure {
+    fn with_outcome(self, mut failure: Failure, was_sent: bool) -> Failure {
         failure.unknown = was_sent && self.may_change;
         failure.retryable &= !failure.unknown;
         if failure.unknown {
@@ -186,13 +188,13 @@ impl Standing {
 }
 
 /// Returns the fact about the parts of a result that are not texts, if there are any.
-fn attachments(parts: &[Attachment]) -> Option<(String, String)> {
-    let told = parts.iter().map(|Attachment { kind, media_type, bytes, digest }| {
+fn attachments_fact(parts: &[Attachment]) -> Option<(String, String)> {
+    let described = parts.iter().map(|Attachment { kind, media_type, bytes, digest }| {
         let space = if media_type.is_empty() { "" } else { " " };
         format!("{kind}{space}{media_type}, {bytes} bytes, {digest}")
     });
-    let told = told.collect::<Vec<_>>().join("; ");
-    (!parts.is_empty()).then(|| (FACT_ATTACHMENTS.to_owned(), text::display(&told, MAX_FACT)))
+    let described = described.collect::<Vec<_>>().join("; ");
+    (!parts.is_empty()).then(|| (FACT_ATTACHMENTS.to_owned(), display(&described, MAX_FACT)))
 }
 
 #[cfg(test)]

@@ -113,22 +113,22 @@ fn caller(value: &'static str, hosts: &'static str) -> DefaultCaller {
     DefaultCaller::new(rest.clone(), rest.clone(), rest, clock)
 }
 
-async fn made_by(caller: &DefaultCaller, call: McpCall, idempotent: bool) -> Result<Reply, Failure> {
+async fn make_call_by(caller: &DefaultCaller, call: McpCall, idempotent: bool) -> Result<Reply, Failure> {
     let run = RunRef { namespace: "finance".into(), workflow: "w".into(), uid: "u".into() };
     let (timeout, content) = (Duration::from_secs(5), CallContent::Mcp(Box::new(call)));
     caller.call(&run, Call { path: "pay".into(), attempt: 1, idempotent, timeout, content }, &UnboundedRoom).await
 }
 
 /// Makes a call whose key may be sent.
-async fn made(fake: &Arc<Fake>, call: McpCall, idempotent: bool) -> Result<Reply, Failure> {
+async fn make_call(fake: &Arc<Fake>, call: McpCall, idempotent: bool) -> Result<Reply, Failure> {
     let servers: Arc<dyn ToolServers> = fake.clone();
-    made_by(&caller(VALUE, "crm.example.com").with_tool_servers(servers), call, idempotent).await
+    make_call_by(&caller(VALUE, "crm.example.com").with_tool_servers(servers), call, idempotent).await
 }
 
-/// Makes a call of a tool that may change something, or one that only reads.
-async fn ended(answer: Result<ToolEnding, CallError>, reads: bool) -> Result<Reply, Failure> {
+/// Makes a call of a tool. `reads` says whether the tool only reads.
+async fn make_tool_call(answer: Result<ToolEnding, CallError>, reads: bool) -> Result<Reply, Failure> {
     let call = McpToolCall { reads, is_compared: !reads, needs_people: !reads, ..tool_call() };
-    made(&fake(answer), mcp(McpRequest::Call(call)), reads).await
+    make_call(&fake(answer), mcp(McpRequest::Call(call)), reads).await
 }
 
 fn output(response: Value, is_error: bool) -> ToolEnding {
@@ -140,26 +140,26 @@ fn facts(facts: &BTreeMap<String, String>) -> Vec<(&str, &str)> {
 }
 
 #[tokio::test]
-async fn the_tools_that_exist_for_the_run_are_recorded_with_protocol_and_secret() {
+async fn the_tools_of_a_run_are_recorded_with_protocol_and_secret() {
     let fake = fake(Ok(output(json!(""), false)));
-    let reply = made(&fake, mcp(McpRequest::Catalogue { only: vec!["re*".into()] }), true).await.unwrap();
+    let reply = make_call(&fake, mcp(McpRequest::Catalogue { only: vec!["re*".into()] }), true).await.unwrap();
     let catalogue: Catalogue = serde_json::from_str(reply.response.as_str().unwrap()).unwrap();
     assert_eq!(catalogue.tools().iter().map(|tool| tool.name()).collect::<Vec<_>>(), ["refund"]);
     assert_eq!(catalogue.left_out().len(), 1);
     assert_eq!(facts(&reply.facts), [("protocol", "2026-07-28"), ("secret:crm", "uid u-1, version 7")]);
-    let all = made(&fake, mcp(McpRequest::Catalogue { only: vec![] }), true).await.unwrap();
+    let all = make_call(&fake, mcp(McpRequest::Catalogue { only: vec![] }), true).await.unwrap();
     let all: Catalogue = serde_json::from_str(all.response.as_str().unwrap()).unwrap();
     assert_eq!(all, fake.catalogue);
 }
 
 #[tokio::test]
-async fn a_call_is_given_server_key_definition_arguments_and_depth() {
+async fn a_call_reaches_its_server_with_key_definition_and_arguments() {
     let fake = fake(Ok(output(json!({"paid": true}), false)));
-    let reply = made(&fake, mcp(McpRequest::Call(tool_call())), false).await.unwrap();
+    let reply = make_call(&fake, mcp(McpRequest::Call(tool_call())), false).await.unwrap();
     assert_eq!(reply.response, json!({"paid": true}));
     let mut other = mcp(McpRequest::Call(tool_call()));
     other.header = Some("X-Api-Key".into());
-    made(&fake, other, false).await.unwrap();
+    make_call(&fake, other, false).await.unwrap();
     let asked = fake.asked.lock().unwrap();
     let (server, request) = &asked[0];
     assert_eq!((server.namespace.as_str(), server.name.as_str()), ("finance", "crm"));
@@ -183,14 +183,14 @@ async fn a_call_that_is_not_compared_has_the_recorded_schema() {
     let described = json!({"name": "refund", "inputSchema": schema}).as_object().cloned().unwrap();
     let call = McpToolCall { reads: true, is_compared: false, described: Arc::new(described), ..tool_call() };
     let fake = fake(Ok(output(json!("Ann"), false)));
-    made(&fake, mcp(McpRequest::Call(call)), true).await.unwrap();
+    make_call(&fake, mcp(McpRequest::Call(call)), true).await.unwrap();
     let asked = fake.asked.lock().unwrap();
     let request = asked[0].1.as_ref().unwrap();
     assert_eq!((&request.definition, &request.schema), (&None, &Some(schema)));
 }
 
 #[tokio::test]
-async fn only_a_call_that_was_not_sent_or_that_reads_has_failed_for_certain() {
+async fn the_outcome_of_a_sent_call_is_unknown_unless_it_reads() {
     use ErrorClass::{Auth, Invalid, Protocol, RateLimited, Refused, Status, Timeout, TooLarge, Unreachable};
     let refused = ToolEnding::Error { code: -32602, message: "Unknown tool".into() };
     let answered = [
@@ -202,37 +202,37 @@ async fn only_a_call_that_was_not_sent_or_that_reads_has_failed_for_certain() {
     let odd = [Invalid, Refused, Unreachable];
     let errors = sent.into_iter().chain(odd).map(|class| Err(CallError::new(class, true, "it broke")));
     for answer in answered.into_iter().map(Ok).chain(errors) {
-        let failure = ended(answer.clone(), false).await.unwrap_err();
+        let failure = make_tool_call(answer.clone(), false).await.unwrap_err();
         assert!(failure.unknown && !failure.retryable, "{answer:?}: {failure:?}");
         assert_eq!(failure.facts.get("outcomeUnknown").map(String::as_str), Some("true"), "{answer:?}");
         // The engine treats these classes as a call that was not sent.
         assert!(!["Invalid", "Refused", "Unreachable", "ToolChanged"].contains(&failure.class.as_str()), "{failure:?}");
-        let failure = ended(answer.clone(), true).await.unwrap_err();
+        let failure = make_tool_call(answer.clone(), true).await.unwrap_err();
         assert!(!failure.unknown && !failure.facts.contains_key("outcomeUnknown"), "{answer:?}: {failure:?}");
     }
     for class in [Invalid, Refused, Unreachable, Timeout] {
-        let failure = ended(Err(CallError::new(class, false, "it was not sent")), false).await.unwrap_err();
+        let failure = make_tool_call(Err(CallError::new(class, false, "it was not sent")), false).await.unwrap_err();
         assert!(!failure.unknown, "{failure:?}");
     }
 }
 
 #[tokio::test]
-async fn the_model_is_told_what_failed_and_what_to_use_instead() {
-    let failure = ended(Ok(output(json!("no \u{1b}[31mfunds"), true)), true).await.unwrap_err();
+async fn the_message_of_a_failed_call_has_the_problem_and_remedy() {
+    let failure = make_tool_call(Ok(output(json!("no \u{1b}[31mfunds"), true)), true).await.unwrap_err();
     assert_eq!(failure.class, "Failed");
     assert_eq!(failure.message, "crm.refund says that it failed: no [31mfunds");
-    let long = ended(Ok(output(json!("x".repeat(5000)), true)), true).await.unwrap_err();
+    let long = make_tool_call(Ok(output(json!("x".repeat(5000)), true)), true).await.unwrap_err();
     assert_eq!(long.message.chars().count(), 1000);
-    let declined = ended(Ok(ToolEnding::AskedBack(vec!["elicitation".into()])), true).await.unwrap_err();
+    let declined = make_tool_call(Ok(ToolEnding::AskedBack(vec!["elicitation".into()])), true).await.unwrap_err();
     assert!(declined.message.contains("asked for elicitation") && declined.message.contains("call ask-human"));
     assert!(!declined.retryable);
 }
 
 #[tokio::test]
-async fn a_call_of_a_tool_that_changed_was_not_sent_and_names_the_new_definition() {
+async fn a_call_of_a_changed_tool_is_not_sent() {
     let now = Digest::of_bytes(b"refund twice");
     for (now, fact) in [(Some(now.clone()), format!("crm.refund {now}")), (None, "crm.refund".to_owned())] {
-        let failure = ended(Ok(ToolEnding::Changed(now)), false).await.unwrap_err();
+        let failure = make_tool_call(Ok(ToolEnding::Changed(now)), false).await.unwrap_err();
         assert_eq!((failure.class.as_str(), failure.unknown), ("ToolChanged", false));
         assert_eq!(failure.facts["changed"], fact);
         assert!(failure.message.contains("the call was not sent"), "{}", failure.message);
@@ -240,7 +240,7 @@ async fn a_call_of_a_tool_that_changed_was_not_sent_and_names_the_new_definition
 }
 
 #[tokio::test]
-async fn parts_that_are_no_texts_are_a_fact() {
+async fn parts_that_are_not_texts_are_recorded_as_a_fact() {
     let part = |kind: &str, media_type: &str| Attachment {
         kind: kind.into(),
         media_type: media_type.into(),
@@ -249,13 +249,13 @@ async fn parts_that_are_no_texts_are_a_fact() {
     };
     let attachments = vec![part("image", "image/png"), part("link", "")];
     let all = ToolEnding::Result(ToolOutput { response: json!("see"), is_error: false, attachments, bytes: 9 });
-    let reply = ended(Ok(all), false).await.unwrap();
-    let told = &reply.facts["attachments"];
+    let reply = make_tool_call(Ok(all), false).await.unwrap();
+    let fact = &reply.facts["attachments"];
     let digest = Digest::of_bytes(b"hello");
-    assert_eq!(*told, format!("image image/png, 5 bytes, {digest}; link, 5 bytes, {digest}"));
+    assert_eq!(*fact, format!("image image/png, 5 bytes, {digest}; link, 5 bytes, {digest}"));
     let many = vec![part("image", "image/png"); 50];
     let many = ToolEnding::Result(ToolOutput { response: json!(""), is_error: false, attachments: many, bytes: 9 });
-    assert!(ended(Ok(many), false).await.unwrap().facts["attachments"].chars().count() <= MAX_FACT);
+    assert!(make_tool_call(Ok(many), false).await.unwrap().facts["attachments"].chars().count() <= MAX_FACT);
 }
 
 #[tokio::test]
@@ -271,8 +271,8 @@ async fn a_key_is_read_for_the_url_of_its_server_only() {
         let fake = fake(Ok(output(json!(""), false)));
         let servers: Arc<dyn ToolServers> = fake.clone();
         let call = McpCall { url: Some(url.into()), ..mcp(McpRequest::Call(tool_call())) };
-        let made = made_by(&caller(value, hosts).with_tool_servers(servers), call, false).await;
-        let failure = made.unwrap_err();
+        let result = make_call_by(&caller(value, hosts).with_tool_servers(servers), call, false).await;
+        let failure = result.unwrap_err();
         assert_eq!((failure.class.as_str(), failure.unknown), (class, false), "{}", failure.message);
         assert!(!failure.message.contains(value), "{}", failure.message);
         assert!(fake.asked.lock().unwrap().is_empty(), "{url}");
@@ -281,23 +281,23 @@ async fn a_key_is_read_for_the_url_of_its_server_only() {
     let servers: Arc<dyn ToolServers> = fake.clone();
     let call = McpCall { url: Some(plain.into()), ..mcp(McpRequest::Call(tool_call())) };
     let caller = caller(VALUE, "http://crm.example.com:8080").with_tool_servers(servers);
-    assert!(made_by(&caller, call, false).await.is_ok());
+    assert!(make_call_by(&caller, call, false).await.is_ok());
 }
 
 #[tokio::test]
 async fn a_refused_key_is_named_by_its_entry() {
-    let failure = ended(Err(CallError::new(ErrorClass::Auth(401), false, "no")), false).await.unwrap_err();
+    let failure = make_tool_call(Err(CallError::new(ErrorClass::Auth(401), false, "no")), false).await.unwrap_err();
     assert_eq!(failure.message, "no; it was sent crm of spec.secrets: check the value");
     assert_eq!((failure.class.as_str(), failure.unknown), ("Auth", false));
     assert_eq!(failure.facts["secret:crm"], "uid u-1, version 7");
 }
 
 #[tokio::test]
-async fn a_command_reaches_the_client_as_one_without_a_key() {
+async fn a_command_reaches_the_client_without_a_key() {
     let fake = fake(Ok(output(json!("done"), false)));
     let command = vec!["npx".to_owned(), "server".to_owned()];
     let call = McpCall { url: None, command: command.clone(), key: None, ..mcp(McpRequest::Call(tool_call())) };
-    made(&fake, call, false).await.unwrap();
+    make_call(&fake, call, false).await.unwrap();
     let asked = fake.asked.lock().unwrap();
     assert_eq!(asked[0].0.address, ServerAddress::Command(command));
     assert!(asked[0].0.key.is_none());
@@ -305,8 +305,8 @@ async fn a_command_reaches_the_client_as_one_without_a_key() {
 
 #[tokio::test]
 async fn a_program_without_a_client_fails_the_call_before_it_is_sent() {
-    let made = made_by(&caller(VALUE, "crm.example.com"), mcp(McpRequest::Call(tool_call())), false).await;
-    let failure = made.unwrap_err();
+    let result = make_call_by(&caller(VALUE, "crm.example.com"), mcp(McpRequest::Call(tool_call())), false).await;
+    let failure = result.unwrap_err();
     assert_eq!((failure.class.as_str(), failure.unknown, failure.retryable), ("Invalid", false, false));
     assert!(failure.message.contains("server crm was not asked"), "{}", failure.message);
     assert!(failure.facts.is_empty(), "no Secret was read");

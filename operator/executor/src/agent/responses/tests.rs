@@ -76,7 +76,7 @@ fn ended(output: &[Value]) -> Value {
 /// Returns the events of items, without the end.
 fn events(items: &[Value], are_done: bool) -> Vec<Value> {
     let mut events = vec![json!({"type": "response.created", "response": response("in_progress", &[])})];
-    for (at, item) in items.iter().enumerate() {
+    for (number, item) in items.iter().enumerate() {
         let (kind, whole) = match item.get("arguments") {
             Some(arguments) => ("function_call_arguments", arguments.as_str()),
             None => ("output_text", item.pointer("/content/0/text").and_then(Value::as_str)),
@@ -87,12 +87,13 @@ fn events(items: &[Value], are_done: bool) -> Vec<Value> {
                 begun[field] = empty;
             }
         }
-        events.push(json!({"type": "response.output_item.added", "output_index": at, "item": begun}));
+        events.push(json!({"type": "response.output_item.added", "output_index": number, "item": begun}));
         for piece in whole.map(|whole| whole.split_at(3)).into_iter().flat_map(|(first, rest)| [first, rest]) {
-            events.push(json!({"type": format!("response.{kind}.delta"), "item_id": item["id"], "output_index": at, "delta": piece}));
+            let (kind, id) = (format!("response.{kind}.delta"), &item["id"]);
+            events.push(json!({"type": kind, "item_id": id, "output_index": number, "delta": piece}));
         }
         if are_done {
-            events.push(json!({"type": "response.output_item.done", "output_index": at, "item": item}));
+            events.push(json!({"type": "response.output_item.done", "output_index": number, "item": item}));
         }
     }
     events
@@ -106,12 +107,14 @@ fn stream(events: &[Value]) -> String {
 fn read(answer: impl AsRef<[u8]>) -> Result<Value, Unreadable> {
     let collected = tested::collected(&Responses, answer.as_ref())?;
     let (text, finish) = (collected.text.clone(), format!("{:?}", collected.finish));
-    let usage = collected.usage.map(|of| [of.input_tokens, of.output_tokens, of.cached_tokens, of.reasoning_tokens]);
+    let usage = collected.usage.map(|usage| {
+        [usage.input_tokens, usage.output_tokens, usage.cached_tokens, usage.reasoning_tokens]
+    });
     let (calls, dropped, opaque) = collected.into_parts();
-    let parsed = |json: &str| serde_json::from_str::<Value>(json).unwrap();
+    let parse = |json: &str| serde_json::from_str::<Value>(json).unwrap();
     let opaque = opaque.unwrap().into_iter().map(|part| match part {
-        OpaquePart::Item(json) => parsed(&json),
-        OpaquePart::Call(at, json) => json!([at, parsed(&json)]),
+        OpaquePart::Item(json) => parse(&json),
+        OpaquePart::Call(number, json) => json!([number, parse(&json)]),
         OpaquePart::Message(_) => Value::Null,
     });
     let opaque: Vec<_> = opaque.collect();
@@ -142,7 +145,7 @@ fn second_turn(answer: &Value, model: &str, left_out: &[&str]) -> (Value, Vec<St
 #[test]
 fn a_turn_is_written_as_items() {
     let called = |id: &str, amount: &str| ToolCall { id: id.into(), tool: "pay".into(), arguments: amount.into() };
-    let asked = turn(vec![
+    let request = turn(vec![
         Message::text(Role::User, "Pay."),
         Message {
             calls: vec![called("call_a", r#"{"amount":1}"#), called("call_b", "no JSON")],
@@ -152,7 +155,7 @@ fn a_turn_is_written_as_items() {
         Message::result("call_b", "refused"),
         Message::text(Role::User, "And now?"),
     ]);
-    let written = written(&asked, &[]);
+    let written = written(&request, &[]);
     assert_eq!(written.path, "/responses");
     assert_eq!(written.headers, [("authorization".to_owned(), "Bearer a-key".to_owned())]);
     assert_eq!(written.optional, ["max_output_tokens", "temperature", "store", "include", "stream", "strict"]);
@@ -182,13 +185,13 @@ fn a_turn_is_written_as_items() {
 
 #[test]
 fn fields_that_a_server_refuses_are_left_out() {
-    let asked = turn(vec![Message::text(Role::User, "Pay.")]);
+    let request = turn(vec![Message::text(Role::User, "Pay.")]);
     let names = ["max_output_tokens", "temperature", "store", "include", "stream", "strict"];
-    let (body, optional) = body(&asked, &names);
+    let (body, optional) = body(&request, &names);
     let tool = json!({"type": "function", "name": "pay", "description": "Pay.", "parameters": {"type": "object"}});
     assert_eq!(body, json!({"model": MODEL, "instructions": "Be brief.", "input": [user("Pay.")], "tools": [tool]}));
     assert!(optional.is_empty());
-    let bare = TurnRequest { system: None, tools: vec![], max_tokens: None, temperature: None, key: None, ..asked };
+    let bare = TurnRequest { system: None, tools: vec![], max_tokens: None, temperature: None, key: None, ..request };
     let written = written(&bare, &[]);
     assert_eq!(written.optional, ["store", "include", "stream"]);
     assert!(written.headers.is_empty() && !written.body.contains("tools") && !written.body.contains("instructions"));
@@ -224,7 +227,7 @@ fn a_whole_answer_and_a_stream_are_the_same_answer() {
 }
 
 #[test]
-fn an_answer_that_is_cut_anywhere_is_no_answer() {
+fn an_answer_that_is_cut_anywhere_is_an_error() {
     let answer = stream(&[events(&items(), true), vec![ended(&items())]].concat());
     let whole = read(&answer).unwrap();
     let end = answer.find("event: response.completed").unwrap();
@@ -243,13 +246,13 @@ fn an_answer_that_is_cut_anywhere_is_no_answer() {
 #[test]
 fn an_answer_in_pieces_only_is_the_same_answer() {
     let begun = events(&items(), false);
-    // Its reasoning never was whole, so nothing is sent back.
+    // The stream has no complete reasoning, so nothing is sent back.
     let mut whole = read(response("completed", &items()).to_string()).unwrap();
     let with_items = read(stream(&[begun.clone(), vec![ended(&items())]].concat())).unwrap();
     assert_eq!(with_items, whole);
     whole["opaque"] = json!([]);
     assert_eq!(read(stream(&[begun, vec![ended(&[])]].concat())).unwrap(), whole);
-    // Without the beginning of the item, and with the arguments at their end only.
+    // Some servers send no beginning of an item, or arguments only in the last event.
     let text = json!({"type": "response.output_text.delta", "delta": "Yes."});
     assert_eq!(read(stream(&[text, ended(&[])])).unwrap()["text"], "Yes.");
     let added = json!({"type": "response.output_item.added", "output_index": 0, "item": call("a", "")});
@@ -259,7 +262,7 @@ fn an_answer_in_pieces_only_is_the_same_answer() {
 }
 
 #[test]
-fn a_message_that_ends_without_its_text_has_that_of_its_pieces() {
+fn a_message_that_ends_without_text_has_the_text_of_its_pieces() {
     let mut events = events(&items(), true);
     for event in &mut events {
         if event["type"] == "response.output_item.done" && event["item"]["type"] == "message" {
@@ -272,7 +275,7 @@ fn a_message_that_ends_without_its_text_has_that_of_its_pieces() {
 }
 
 #[test]
-fn items_that_are_numbered_wrongly_are_neither_lost_nor_doubled() {
+fn items_that_are_numbered_wrongly_are_read_once() {
     let whole = read(response("completed", &items()).to_string()).unwrap();
     for place in [json!(0), json!(7), Value::Null] {
         for wrong in ["response.output_item.added", "response.output_item.done", ""] {
@@ -286,32 +289,32 @@ fn items_that_are_numbered_wrongly_are_neither_lost_nor_doubled() {
 }
 
 #[test]
-fn pieces_are_of_the_item_of_their_id_before_that_of_their_number() {
+fn a_piece_belongs_to_the_item_of_its_id_before_its_number() {
     let added = |id: &str| json!({"type": "response.output_item.added", "output_index": 0, "item": call(id, "")});
-    let piece = |of: Value, delta: &str| {
+    let piece = |item: Value, delta: &str| {
         let mut piece = json!({"type": "response.function_call_arguments.delta", "delta": delta});
-        piece.as_object_mut().unwrap().extend(of.as_object().unwrap().clone());
+        piece.as_object_mut().unwrap().extend(item.as_object().unwrap().clone());
         piece
     };
     // Both calls have one number, and their pieces alternate.
     let id = |id: &str| json!({"item_id": id, "output_index": 0});
     let pieces = [("fc_a", "{\"n\""), ("fc_b", "{\"n\""), ("fc_a", ":1}"), ("fc_b", ":2}")];
-    let pieces = pieces.map(|(of, delta)| piece(id(of), delta));
+    let pieces = pieces.map(|(item, delta)| piece(id(item), delta));
     let both = [added("a"), added("b")];
     let answer = read(stream(&[&both[..], &pieces[..], &[ended(&[])]].concat())).unwrap();
     assert_eq!(answer["calls"][0]["arguments"], "{\"n\":1}");
     assert_eq!(answer["calls"][1]["arguments"], "{\"n\":2}");
     // For two items the event is ambiguous, for one item it is not.
-    for of in [json!({}), id(""), id("other"), json!({"output_index": 7})] {
-        let why = read(stream(&[&both[..], &[piece(of.clone(), "{}"), ended(&[])]].concat())).unwrap_err();
-        assert!(matches!(why, Unreadable::Because(why) if why.contains("without saying of which")), "{of}");
-        let answer = read(stream(&[added("a"), piece(of, "{}"), ended(&[])])).unwrap();
+    for item in [json!({}), id(""), id("other"), json!({"output_index": 7})] {
+        let why = read(stream(&[&both[..], &[piece(item.clone(), "{}"), ended(&[])]].concat())).unwrap_err();
+        assert!(matches!(why, Unreadable::Because(why) if why.contains("without saying of which")), "{item}");
+        let answer = read(stream(&[added("a"), piece(item, "{}"), ended(&[])])).unwrap();
         assert_eq!(answer["calls"][0]["arguments"], "{}");
     }
 }
 
 #[test]
-fn calls_that_the_stream_did_not_give_are_taken_from_the_response() {
+fn calls_that_the_stream_lacks_are_read_from_the_response() {
     let whole = read(response("completed", &items()).to_string()).unwrap();
     let without_last = events(&items()[..3], true);
     assert_eq!(read(stream(&[without_last.clone(), vec![ended(&items())]].concat())).unwrap(), whole);
@@ -320,7 +323,7 @@ fn calls_that_the_stream_did_not_give_are_taken_from_the_response() {
 }
 
 #[test]
-fn reasoning_that_is_too_long_is_forgotten_while_it_is_received() {
+fn reasoning_that_is_too_long_is_dropped_while_it_is_received() {
     let mut long = reasoning();
     long["encrypted_content"] = json!("x".repeat(MAX_OPAQUE / 2));
     let mut reading = Responses.reading();
@@ -338,7 +341,7 @@ fn reasoning_that_is_too_long_is_forgotten_while_it_is_received() {
 }
 
 #[test]
-fn items_of_the_server_go_back_unchanged_and_in_their_order() {
+fn items_of_the_server_are_sent_back_unchanged_in_order() {
     // The second call has the id of the first one, and is renamed when it is recorded.
     let second = json!({"id": "fc_2", "type": "function_call", "call_id": "call_a", "name": "pay", "arguments": "{}", "namespace": "n"});
     let output = [reasoning(), call("a", "{}"), message("I pay."), reasoning(), second];
@@ -361,16 +364,16 @@ fn items_of_the_server_go_back_unchanged_and_in_their_order() {
 }
 
 #[test]
-fn what_the_api_refuses_does_not_go_back() {
+fn fields_that_the_api_refuses_are_not_sent_back() {
     let thought = json!([{"type": "reasoning_text", "text": "A thought."}]);
     let mut reasoning = json!({"id": "rs_1", "summary": [], "type": "reasoning", "content": thought,
         "encrypted_content": null, "status": null});
-    let said = json!({"id": "msg_1", "role": "assistant", "status": "completed", "type": "message", "phase": null,
+    let text = json!({"id": "msg_1", "role": "assistant", "status": "completed", "type": "message", "phase": null,
         "content": [{"annotations": [], "text": "I pay.", "type": "output_text", "logprobs": null}]});
     let mut called = call("a", "{}");
     called["namespace"] = Value::Null;
     let (input, _) =
-        second_turn(&response("completed", &[reasoning.clone(), said.clone(), called.clone()]), MODEL, &[]);
+        second_turn(&response("completed", &[reasoning.clone(), text.clone(), called.clone()]), MODEL, &[]);
     let back = json!([
         {"id": "rs_1", "summary": [], "type": "reasoning", "content": thought},
         {"id": "msg_1", "role": "assistant", "status": "completed", "type": "message",
@@ -382,36 +385,36 @@ fn what_the_api_refuses_does_not_go_back() {
     // stored.
     reasoning["status"] = json!("completed");
     let (input, _) =
-        second_turn(&response("completed", &[reasoning.clone(), said.clone(), called.clone()]), MODEL, &[]);
+        second_turn(&response("completed", &[reasoning.clone(), text.clone(), called.clone()]), MODEL, &[]);
     assert_eq!(input, back);
     for (content, encrypted) in [(json!([]), Value::Null), (Value::Null, json!(""))] {
         (reasoning["content"], reasoning["encrypted_content"]) = (content, encrypted);
         let answer =
-            read(response("completed", &[reasoning.clone(), said.clone(), called.clone()]).to_string()).unwrap();
+            read(response("completed", &[reasoning.clone(), text.clone(), called.clone()]).to_string()).unwrap();
         assert_eq!((&answer["opaque"], &answer["text"]), (&json!([]), &json!("I pay.")));
     }
 }
 
 #[test]
-fn an_answer_without_reasoning_keeps_nothing() {
+fn an_answer_without_reasoning_has_no_opaque_parts() {
     let answer = read(response("completed", &[message("I pay."), call("a", "{}")]).to_string()).unwrap();
     assert_eq!(answer["opaque"], json!([]));
 }
 
 #[test]
-fn every_end_of_an_answer_is_known() {
-    let because = |status: &str, reason: Value| {
+fn every_status_is_read_as_its_finish() {
+    let ended_with = |status: &str, reason: Value| {
         let mut answer = response(status, &items());
         answer["incomplete_details"] = reason;
         answer
     };
     for (answer, expected) in [
-        (because("completed", Value::Null), "Some(Usual)"),
-        (because("incomplete", json!({"reason": "max_output_tokens"})), "Some(Cut)"),
-        (because("incomplete", json!({"reason": "max_tokens"})), "Some(Cut)"),
-        (because("incomplete", Value::Null), "Some(Cut)"),
-        (because("completed", json!({"reason": "max_output_tokens"})), "Some(Cut)"),
-        (because("incomplete", json!({"reason": "content_filter"})), r#"Some(Declined("content_filter"))"#),
+        (ended_with("completed", Value::Null), "Some(Usual)"),
+        (ended_with("incomplete", json!({"reason": "max_output_tokens"})), "Some(Cut)"),
+        (ended_with("incomplete", json!({"reason": "max_tokens"})), "Some(Cut)"),
+        (ended_with("incomplete", Value::Null), "Some(Cut)"),
+        (ended_with("completed", json!({"reason": "max_output_tokens"})), "Some(Cut)"),
+        (ended_with("incomplete", json!({"reason": "content_filter"})), r#"Some(Declined("content_filter"))"#),
     ] {
         assert_eq!(finish(&answer), expected, "{answer}");
         let end = json!({"type": "response.completed", "response": answer});
@@ -428,7 +431,7 @@ fn every_end_of_an_answer_is_known() {
 }
 
 #[test]
-fn a_refusal_without_text_is_no_answer() {
+fn a_refusal_without_text_is_declined() {
     let refused = json!({"type": "message", "role": "assistant", "content": [{"type": "refusal", "refusal": "No."}]});
     let declined = r#"Some(Declined("refusal"))"#;
     assert_eq!(finish(&response("completed", std::slice::from_ref(&refused))), declined);
@@ -438,7 +441,7 @@ fn a_refusal_without_text_is_no_answer() {
 }
 
 #[test]
-fn an_error_is_the_providers_own() {
+fn an_error_of_the_provider_is_returned() {
     let error = json!({"code": "server_error", "message": "overloaded"});
     let mut failed = response("failed", &[]);
     failed["error"] = error.clone();
@@ -459,7 +462,7 @@ fn an_error_is_the_providers_own() {
 }
 
 #[test]
-fn tools_that_are_not_ours_fail_the_turn_by_name() {
+fn tools_of_the_provider_fail_the_turn() {
     for kind in
         ["web_search_call", "file_search_call", "code_interpreter_call", "mcp_call", "custom_tool_call", "compaction"]
     {
