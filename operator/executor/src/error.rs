@@ -10,7 +10,7 @@ use std::time::Duration;
 pub enum ErrorClass {
     /// The request itself is invalid (URL, method, header, configuration). Nothing was sent.
     Invalid,
-    /// A policy refuses it: a forbidden address, a Secret for another host, a provider's content filter.
+    /// A policy refuses the request: a forbidden address, a Secret for another host, a provider's content filter.
     Refused,
     /// The connection failed: name resolution, TCP or TLS. Nothing was sent.
     Unreachable,
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn an_idempotent_call_is_repeated_after_everything_that_may_pass() {
+    fn an_idempotent_call_is_retryable_after_a_temporary_error() {
         for class in [
             ErrorClass::Timeout,
             ErrorClass::Protocol,
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn no_call_is_repeated_where_repeating_cannot_help() {
+    fn no_call_is_retryable_after_a_permanent_error() {
         for class in [
             ErrorClass::Invalid,
             ErrorClass::Refused,
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_with_effects_is_repeated_only_where_the_server_certainly_did_nothing() {
+    fn a_call_with_effects_is_retryable_if_nothing_was_done() {
         for class in [ErrorClass::Timeout, ErrorClass::Protocol] {
             assert!(!after_sending(class).retryable(false), "{class:?}");
             assert!(before_sending(class).retryable(false), "{class:?}");

@@ -56,13 +56,13 @@ impl Default for EvaluatorSettings {
 pub struct Subject {
     /// `Workflow` or `Approval`.
     pub kind: String,
-    /// Its namespace.
+    /// The namespace of the object. Evaluations are queued, and CPU time is charged, by namespace.
     pub namespace: String,
-    /// Its name.
+    /// The name of the object, for logs.
     pub name: String,
-    /// Its uid.
+    /// The uid of the object. The last cost of an object and its marks are kept by uid.
     pub uid: String,
-    /// The generation of its spec.
+    /// The generation of the spec of the object; 0 if no spec is evaluated.
     pub generation: i64,
 }
 
@@ -72,15 +72,15 @@ pub enum Stopped {
     /// The evaluation used more CPU time than the limit.
     #[error("its evaluation used more than {} s of CPU time", limit.as_secs_f64())]
     TooCostly {
-        /// The part that used most of it.
+        /// The part that used most of the time, or `None` if no single part did.
         part: Option<Part>,
-        /// The limit.
+        /// The limit of the evaluator.
         limit: Duration,
     },
     /// The evaluation used more CPU time than the limit and did not stop when told to.
     #[error("its evaluation used more than {} s of CPU time and did not stop", limit.as_secs_f64())]
     Lost {
-        /// The part that used most of it.
+        /// The part that used most of the time, or `None` if no single part did.
         part: Option<Part>,
         /// The limit with the grace.
         limit: Duration,
@@ -140,7 +140,7 @@ impl Evaluator {
         Self { handle: None }
     }
 
-    /// Whether it evaluates on the calling thread.
+    /// Whether evaluations run on the calling thread.
     #[must_use]
     pub fn is_inline(&self) -> bool {
         self.handle.is_none()
@@ -159,8 +159,8 @@ impl Evaluator {
         submit(handle, subject, false, work).await.unwrap_or(Err(Stopped::Closed))
     }
 
-    /// Evaluates `work` that can be repeated. If it was expected to be cheap and is not, it stops for the waiting
-    /// evaluations, and is repeated as a costly one.
+    /// Evaluates `work` that can be repeated. An evaluation that is unexpectedly costly stops while others wait, and is
+    /// repeated as a costly evaluation.
     ///
     /// # Errors
     /// The reason why there is no result.
@@ -204,8 +204,8 @@ impl Evaluator {
         self.handle.as_ref().is_some_and(|handle| handle.is_suspect(subject))
     }
 
-    /// Removes `subject` from the suspects: every evaluation of its reconcile has finished, or it needs none. A single
-    /// finished evaluation is not enough, because another one can follow.
+    /// Removes `subject` from the suspects: every evaluation of its reconcile has finished, or none is needed. A single
+    /// finished evaluation is not enough, because another evaluation can follow.
     pub fn clear(&self, subject: &Subject) {
         if let Some(handle) = &self.handle {
             handle.clear(subject);
@@ -244,25 +244,25 @@ async fn submit<T: Send + 'static>(
     if let Err(why) = handle.submit(job) {
         return Some(Err(why));
     }
-    let mut wanted = Wanted { flag, handle, namespace, is_over: false };
+    let mut pending = PendingEvaluation { flag, handle, namespace, has_ended: false };
     let result = result.await;
-    wanted.is_over = true;
+    pending.has_ended = true;
     result.unwrap_or(Some(Err(Stopped::Closed)))
 }
 
-/// An evaluation with a waiting caller. If this is dropped before its end, the evaluation is told to stop or leaves the
-/// queue, so that its input is freed.
-struct Wanted<'h> {
+/// An evaluation with a waiting caller. If the value is dropped before the evaluation has ended, the evaluation is told
+/// to stop or leaves the queue, so that its input is freed.
+struct PendingEvaluation<'h> {
     flag: Arc<AtomicBool>,
     handle: &'h Handle,
     namespace: String,
-    is_over: bool,
+    has_ended: bool,
 }
 
-impl Drop for Wanted<'_> {
+impl Drop for PendingEvaluation<'_> {
     fn drop(&mut self) {
         self.flag.store(true, Ordering::Relaxed);
-        if !self.is_over {
+        if !self.has_ended {
             self.handle.drop_unwanted(&self.namespace);
         }
     }

@@ -70,7 +70,7 @@ pub struct HttpRequest {
 /// An answer with an expected status.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HttpReply {
-    /// The HTTP status.
+    /// The HTTP status, which the request expects.
     pub status: u16,
     /// The body as text. Bytes that are not UTF-8 are replaced by U+FFFD, because the call has had its effect and a
     /// failure would not undo it.
@@ -120,7 +120,7 @@ impl fmt::Debug for HttpRequest {
     }
 }
 
-fn method(text: &str) -> Result<Method, CallError> {
+fn parse_method(text: &str) -> Result<Method, CallError> {
     let known = METHODS.contains(&text);
     known.then(|| Method::from_bytes(text.as_bytes()).ok()).flatten().ok_or_else(|| {
         CallError::invalid(format!("{:?} is not a method: use one of {}", excerpt(text, []), METHODS.join(", ")))
@@ -128,14 +128,14 @@ fn method(text: &str) -> Result<Method, CallError> {
 }
 
 /// Parses the request's headers. Values never appear in errors, because they may be secrets.
-fn headers(request: &HttpRequest) -> Result<HeaderMap, CallError> {
+fn parse_headers(request: &HttpRequest) -> Result<HeaderMap, CallError> {
     let mut headers = HeaderMap::new();
     for (name, value) in &request.headers {
-        let (name, value) = header(name, value)?;
+        let (name, value) = parse_header(name, value)?;
         headers.append(name, value);
     }
     for secret in &request.secret_headers {
-        let (name, value) = header(secret.name(), &secret.text())?;
+        let (name, value) = parse_header(secret.name(), &secret.text())?;
         if headers.contains_key(&name) {
             return Err(CallError::invalid(format!("two headers are named {name}: leave one of them out")));
         }
@@ -148,7 +148,7 @@ fn headers(request: &HttpRequest) -> Result<HeaderMap, CallError> {
 }
 
 /// Parses a header of a request.
-fn header(name: &str, value: &str) -> Result<(HeaderName, HeaderValue), CallError> {
+fn parse_header(name: &str, value: &str) -> Result<(HeaderName, HeaderValue), CallError> {
     let shown = excerpt(name, []);
     let name = HeaderName::from_bytes(name.as_bytes())
         .map_err(|_| CallError::invalid(format!("{shown:?} is not a header name")))?;

@@ -1,7 +1,7 @@
 //! The CPU time of one thread, read from any other.
 //!
-//! On Linux it is read from `/proc`. Without `/proc` the wall clock is used instead: an evaluation is then also charged
-//! for the time in which other threads had the CPU.
+//! On Linux the time is read from `/proc`. Without `/proc` the wall clock is used instead: an evaluation is then also
+//! charged for the time in which other threads had the CPU.
 
 use std::{
     fs,
@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_files_of_linux_are_understood() {
+    fn the_files_schedstat_and_stat_are_parsed() {
         assert_eq!(schedstat("219327 7 1\n"), Some(Duration::from_nanos(219_327)));
         let line = "10440 (a ) b) R 10437 10437 6952 0 -1 4194304 101 0 0 0 12 30 0 0 20 0 1 0 166078 3133440";
         assert_eq!(stat(line), Some(Duration::from_millis(420)));
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_waits_uses_nothing_and_one_that_counts_does() {
+    fn only_a_thread_that_computes_uses_cpu_time() {
         let clock = ThreadClock::current();
         assert!(clock.is_cpu(), "this machine's /proc tells it");
         let idle = clock.used();

@@ -7,7 +7,7 @@ use std::{
     collections::BTreeMap,
     fs,
     io::{self, Seek as _, Write as _},
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
 };
 
@@ -23,7 +23,7 @@ const SUSPECTS: &str = "suspects.json";
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct Mark {
     subject: Subject,
-    /// Whether nothing else was evaluated.
+    /// Whether nothing else was evaluated at the same time.
     alone: bool,
     /// The current part; written only if the evaluation is alone.
     part: Option<Part>,
@@ -36,7 +36,7 @@ pub(super) enum Suspicion {
     Trusted,
     /// Alone, when no other evaluation waits.
     Suspect,
-    /// Not at all: it ended the process twice.
+    /// Not at all: evaluations of the object ended the process twice. Has the part that was evaluated.
     Deadly(Option<Part>),
 }
 
@@ -54,21 +54,27 @@ fn key(subject: &Subject) -> (String, String, String) {
     (subject.kind.clone(), subject.namespace.clone(), subject.uid.clone())
 }
 
+/// Returns the files of the marks in a folder.
+fn list_marks(folder: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let file = entry?;
+        if file.file_name().to_string_lossy().starts_with(PREFIX) {
+            files.push(file.path());
+        }
+    }
+    Ok(files)
+}
+
 impl Marks {
     /// Reads the marks and the suspects of the previous process.
     pub(super) fn open(folder: PathBuf) -> io::Result<Self> {
         fs::create_dir_all(&folder)?;
-        let listed = fs::read(folder.join(SUSPECTS)).ok().and_then(|text| serde_json::from_slice(&text).ok());
-        let listed: Vec<Mark> = listed.unwrap_or_default();
-        let mut suspects: BTreeMap<_, _> = listed.into_iter().map(|mark| (key(&mark.subject), mark)).collect();
-        let mut left = Vec::new();
-        for entry in fs::read_dir(&folder)? {
-            let file = entry?;
-            if file.file_name().to_string_lossy().starts_with(PREFIX) {
-                left.push(file.path());
-            }
-        }
-        for file in &left {
+        let known = fs::read(folder.join(SUSPECTS)).ok().and_then(|text| serde_json::from_slice(&text).ok());
+        let known: Vec<Mark> = known.unwrap_or_default();
+        let mut suspects: BTreeMap<_, _> = known.into_iter().map(|mark| (key(&mark.subject), mark)).collect();
+        let mark_files = list_marks(&folder)?;
+        for file in &mark_files {
             // An empty mark belongs to a thread without an evaluation.
             if let Some(mark) = fs::read(file).ok().and_then(|text| serde_json::from_slice::<Mark>(&text).ok()) {
                 tracing::warn!(
@@ -84,7 +90,7 @@ impl Marks {
         let marks = Self { folder, suspects: Mutex::new(suspects) };
         marks.save()?;
         // The marks are deleted last, so that a process that ends here finds them in either place.
-        for file in left {
+        for file in mark_files {
             fs::remove_file(file)?;
         }
         Ok(marks)
@@ -95,8 +101,9 @@ impl Marks {
         Ok(MarkFile(Arc::new(Mutex::new(fs::File::create(self.folder.join(format!("{PREFIX}{thread}")))?))))
     }
 
-    /// Returns how this evaluation runs. `Deadly` is returned once; the next attempt runs alone.
-    pub(super) fn judge(&self, subject: &Subject) -> Suspicion {
+    /// Returns the way in which an evaluation of `subject` runs. `Deadly` is returned once: the next attempt runs
+    /// alone.
+    pub(super) fn suspicion_of(&self, subject: &Subject) -> Suspicion {
         let mut suspects = self.suspects.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(mark) = suspects.get_mut(&key(subject)) else { return Suspicion::Trusted };
         if mark.alone {
@@ -111,7 +118,7 @@ impl Marks {
         self.suspects.lock().unwrap_or_else(PoisonError::into_inner).contains_key(&key(subject))
     }
 
-    /// Removes a suspect, because all of it was evaluated and the process still runs, or because it is no longer
+    /// Removes a suspect: all its evaluations have ended and the process still runs, or the object is no longer
     /// evaluated.
     pub(super) fn clear(&self, subject: &Subject) {
         self.suspects.lock().unwrap_or_else(PoisonError::into_inner).remove(&key(subject));

@@ -55,11 +55,11 @@ pub(super) struct Job {
     alone: bool,
     since: Instant,
     flag: Arc<AtomicBool>,
-    /// The flag that it stopped for others; `None` if it cannot be repeated.
+    /// Set when the evaluation stops for others; `None` if the evaluation cannot be repeated.
     gives_way: Option<Arc<AtomicBool>>,
     progress: Arc<Progress>,
     work: Box<dyn FnOnce() -> Deliver + Send>,
-    /// Taken by the watchdog when the evaluation runs.
+    /// Reports a lost evaluation. Moved into [`Running`] when the evaluation begins.
     lose: Option<Lose>,
 }
 
@@ -82,18 +82,18 @@ impl Job {
         let gives_way = can_give_way.then(Arc::<AtomicBool>::default);
         let gave_way = gives_way.clone().unwrap_or_default();
         let progress = Arc::new(Progress::default());
-        let (stop, parts, ours) = (Arc::clone(&flag), Arc::clone(&progress), Arc::clone(&sender));
+        let (stop, parts, sender_of_result) = (Arc::clone(&flag), Arc::clone(&progress), Arc::clone(&sender));
         let work = Box::new(move || {
             let observer: Arc<dyn evaluation::Observer> = parts.clone();
             let evaluate = || evaluation::observed(observer, || budget::with_stop(Arc::clone(&stop), work));
             let result = match catch_unwind(AssertUnwindSafe(evaluate)) {
-                // Parts of it can be missing after the flag was set.
+                // After the flag was set, the value can be incomplete.
                 Ok(_) if gave_way.load(Ordering::Relaxed) => None,
                 Ok(_) if stop.load(Ordering::Relaxed) => Some(Err(Stopped::TooCostly { part: parts.culprit(), limit })),
                 Ok(value) => Some(Ok(value)),
                 Err(_) => Some(Err(Stopped::Panicked { part: parts.culprit() })),
             };
-            Box::new(move || send(&ours, result)) as Deliver
+            Box::new(move || send(&sender_of_result, result)) as Deliver
         });
         let lose = Some(Box::new(move |why| send(&sender, Some(Err(why)))) as Lose);
         (Self { subject, alone: false, since: Instant::now(), flag, gives_way, progress, work, lose }, receiver)
@@ -103,9 +103,10 @@ impl Job {
 /// An evaluation on a thread.
 struct Running {
     clock: ThreadClock,
-    /// The CPU time of the thread when it began, and when it was told to stop.
+    /// The CPU time of the thread when the evaluation began.
     began: Duration,
-    told: Option<Duration>,
+    /// The CPU time of the evaluation when it was told to stop.
+    told_to_stop: Option<Duration>,
     flag: Arc<AtomicBool>,
     /// The flag of an evaluation that was expected to be cheap. It is set when its cost exceeds a limit and others
     /// wait.
@@ -205,7 +206,8 @@ impl Handle {
     }
 
     pub(super) fn submit(&self, mut job: Job) -> Result<(), Stopped> {
-        job.alone = match self.pool.marks.as_ref().map_or(Suspicion::Trusted, |marks| marks.judge(&job.subject)) {
+        let marks = self.pool.marks.as_ref();
+        job.alone = match marks.map_or(Suspicion::Trusted, |marks| marks.suspicion_of(&job.subject)) {
             Suspicion::Trusted => false,
             Suspicion::Suspect => true,
             Suspicion::Deadly(part) => return Err(Stopped::Deadly { part }),
@@ -230,7 +232,7 @@ impl Handle {
     pub(super) fn drop_unwanted(&self, namespace: &str) {
         let unwanted = self.pool.lock().schedule.remove(namespace, |job| job.flag.load(Ordering::Relaxed));
         if !unwanted.is_empty() {
-            // A suspect may have waited for them.
+            // A suspect may have waited for the removed evaluations.
             self.pool.work.notify_all();
         }
     }
@@ -268,16 +270,16 @@ impl Pool {
                 let running = Running {
                     clock: clock.clone(),
                     began: clock.used(),
-                    told: None,
+                    told_to_stop: None,
                     flag: Arc::clone(&job.flag),
                     gives_way: job.gives_way.take().filter(|_| !state.schedule.is_costly(id)),
                     progress: Arc::clone(&job.progress),
                     lose: job.lose.take(),
                 };
                 state.running.insert(id, running);
-                let looks_late =
+                let wakes_late =
                     state.is_overdue || state.watchdog_wakes > Instant::now() + self.settings.limit / SURPRISE;
-                if std::mem::take(&mut state.watchdog_rests) || looks_late {
+                if std::mem::take(&mut state.watchdog_rests) || wakes_late {
                     self.watchdog.notify_one();
                 }
                 return Some((id, job));
@@ -290,7 +292,7 @@ impl Pool {
     }
 
     /// Records that an evaluation has ended. Returns whether its thread was not lost.
-    fn ended(&self, id: u64) -> bool {
+    fn record_end(&self, id: u64) -> bool {
         let mut state = self.lock();
         let Some(running) = state.running.remove(&id) else { return false };
         let cost = running.clock.used().saturating_sub(running.began);
@@ -299,7 +301,7 @@ impl Pool {
             state.last = Some(Instant::now());
         }
         drop(state);
-        // Several evaluations may have waited for this one: because of its namespace's share, or to run alone.
+        // Several evaluations may have waited for the end: because of the namespace's share, or to run alone.
         self.work.notify_all();
         true
     }
@@ -364,7 +366,7 @@ fn begin_thread(pool: &Arc<Pool>) -> io::Result<()> {
 }
 
 /// Starts the missing threads. A thread that cannot be started stays missing.
-fn begin_missing(pool: &Arc<Pool>) {
+fn begin_missing_threads(pool: &Arc<Pool>) {
     while pool.lock().missing > 0 {
         if let Err(error) = begin_thread(pool) {
             tracing::error!("no thread could be started in the place of one that is lost: {error}; tried again");
@@ -391,7 +393,7 @@ fn evaluate(pool: &Pool, mark: Option<&MarkFile>) {
         if let Some(mark) = mark {
             mark.unset();
         }
-        let counts = pool.ended(id);
+        let counts = pool.record_end(id);
         if let Some(deliver) = deliver {
             deliver();
         }
@@ -408,7 +410,7 @@ fn watch_over(pool: &Arc<Pool>) {
     while !state.closed {
         if state.missing > 0 {
             drop(state);
-            begin_missing(pool);
+            begin_missing_threads(pool);
             state = pool.lock();
         }
         let mut next: Option<Duration> = None;
@@ -432,13 +434,13 @@ fn watch_over(pool: &Arc<Pool>) {
                     is_overdue = true;
                 }
             }
-            let mut bound = running.told.map_or(limit, |told| told.saturating_add(grace));
+            let mut bound = running.told_to_stop.map_or(limit, |used| used.saturating_add(grace));
             if used >= bound {
-                if running.told.is_some() {
+                if running.told_to_stop.is_some() {
                     lost.push(*id);
                     continue;
                 }
-                running.told = Some(used);
+                running.told_to_stop = Some(used);
                 running.flag.store(true, Ordering::Relaxed);
                 bound = used.saturating_add(grace);
             }

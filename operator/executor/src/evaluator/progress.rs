@@ -25,7 +25,7 @@ struct Parts {
     longest: Option<(Part, Duration)>,
     /// The longest part that read text which the author did not write.
     longest_foreign: Option<(Part, Duration)>,
-    /// The time of all such parts together.
+    /// The time of all parts together that read such text.
     foreign: Duration,
     note: Option<Arc<PartCallback>>,
 }
@@ -38,8 +38,8 @@ impl Progress {
     }
 
     /// Returns the part that caused a stop: the longest part, if it took an eighth of the time. If the parts that read
-    /// text of others took half of the time together, it is the longest of those, even if it was short. A vote is
-    /// always returned.
+    /// text of others took half of the time together, the longest of these parts is returned, even if it was short. A
+    /// vote is always returned.
     pub(super) fn culprit(&self) -> Option<Part> {
         let parts = self.parts.lock().unwrap_or_else(PoisonError::into_inner);
         let total = parts.began?.elapsed();
@@ -92,13 +92,14 @@ impl Observer for Progress {
             note(None);
         }
         let Some((part, since)) = parts.current.take() else { return };
-        parts.ended(part, if std::thread::panicking() { Duration::MAX } else { since.elapsed() });
+        parts.record(part, if std::thread::panicking() { Duration::MAX } else { since.elapsed() });
     }
 }
 
 impl Parts {
-    fn ended(&mut self, part: Part, took: Duration) {
-        let is_longer = |than: &Option<(Part, Duration)>| than.as_ref().is_none_or(|(_, longest)| took > *longest);
+    /// Records the time of a part that has ended.
+    fn record(&mut self, part: Part, took: Duration) {
+        let is_longer = |known: &Option<(Part, Duration)>| known.as_ref().is_none_or(|(_, longest)| took > *longest);
         if part.is_foreign() {
             self.foreign = self.foreign.saturating_add(took);
             if is_longer(&self.longest_foreign) {
@@ -120,12 +121,12 @@ mod tests {
         Part::Step { path: format!("s{number}"), attempt: 1, is_foreign }
     }
 
-    /// Returns the culprit of an evaluation whose parts took these seconds, and read text of others or not.
+    /// Returns the culprit of an evaluation. `parts` has the seconds of each part, and whether it read text of others.
     fn culprit(parts: &[(u64, bool)]) -> Option<Part> {
         let progress = Progress::default();
         let mut known = progress.parts.lock().unwrap();
         for (number, (took, is_foreign)) in parts.iter().enumerate() {
-            known.ended(step(number, *is_foreign), Duration::from_secs(*took));
+            known.record(step(number, *is_foreign), Duration::from_secs(*took));
         }
         let total = parts.iter().map(|(took, _)| *took).sum();
         known.began = Instant::now().checked_sub(Duration::from_secs(total));
@@ -134,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn of_many_foreign_parts_the_longest_is_blamed_however_short_it_is() {
+    fn the_longest_of_many_foreign_parts_is_the_culprit() {
         let mut parts = vec![(10, true); 100];
         parts[13].0 = 11;
         assert_eq!(culprit(&parts), Some(step(13, true)));
@@ -145,13 +146,13 @@ mod tests {
     }
 
     #[test]
-    fn a_costly_part_of_the_author_is_blamed_beside_cheap_foreign_ones() {
+    fn a_costly_part_of_the_author_is_the_culprit() {
         assert_eq!(culprit(&[(5, true), (100, false), (5, true)]), Some(step(1, false)));
         assert_eq!(culprit(&[(50, true), (10, false), (10, false)]), Some(step(0, true)));
     }
 
     #[test]
-    fn a_part_that_reads_what_others_wrote_is_foreign_from_then_on() {
+    fn a_part_is_foreign_after_it_reads_text_of_others() {
         let progress = Progress::default();
         // The part takes all of the evaluation's time.
         progress.enter(Part::step("s1", 1));
@@ -163,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_vote_is_always_blamed() {
+    fn a_vote_is_always_the_culprit() {
         let progress = Progress::default();
         progress.parts.lock().unwrap().began = Instant::now().checked_sub(Duration::from_secs(9));
         progress.enter(Part::Vote("alice".to_owned()));

@@ -13,12 +13,13 @@ use super::{
 };
 
 /// The wait after which an evaluation has priority over shorter ones of its namespace.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PRIORITY_WAIT: Duration = Duration::from_secs(10);
 
 /// The waiting and running evaluations. `J` is the type of a job.
 pub(super) struct Schedule<J> {
-    /// The queues by namespace, and the order of namespaces that used the same time.
+    /// The queues by namespace; none is empty.
     queued: BTreeMap<String, VecDeque<WaitingJob<J>>>,
+    /// The namespaces with a queue, in the order in which they begin if they used the same time.
     turns: VecDeque<String>,
     shares: Shares,
     running: BTreeMap<u64, RunningJob>,
@@ -74,27 +75,17 @@ impl<J> Schedule<J> {
     /// Begins the first evaluation of the namespace with the least used time, short ones first, and returns it with its
     /// number. A single namespace, and all costly evaluations together, leave one thread free.
     pub(super) fn begin_next(&mut self, threads: usize, now: Instant) -> Option<(u64, J)> {
-        let most = threads.saturating_sub(1).max(1);
-        let leaves_none = self.running.values().filter(|running| running.expected.is_costly).count() >= most;
-        // A running evaluation is charged when it ends.
-        let mut running: BTreeMap<&str, (usize, Duration)> = BTreeMap::new();
-        for RunningJob { subject, expected } in self.running.values() {
-            let (count, owed) = running.entry(&subject.namespace).or_default();
-            (*count, *owed) = (*count + 1, *owed + expected.cost);
-        }
-        let of = |name: &str| running.get(name).copied().unwrap_or_default();
-        let mut turns: Vec<&String> = self.turns.iter().filter(|name| of(name).0 < most).collect();
-        turns.sort_by_cached_key(|name| self.shares.used(name, now) + of(name).1);
-        let first = |name: &String| {
-            let jobs = self.queued.get(name)?.iter().enumerate();
-            let is_recent = |job: &WaitingJob<J>| now.saturating_duration_since(job.since) < PATIENCE;
-            let expected = jobs.map(|(at, job)| (is_recent(job), self.shares.expected(&job.subject, now), at));
-            let (_, expected, at) = expected.filter(|(_, one, _)| !(one.is_costly && leaves_none)).min()?;
-            Some((name.clone(), at, expected))
-        };
-        let (name, at, expected) = turns.into_iter().find_map(first)?;
+        let max_threads = threads.saturating_sub(1).max(1);
+        let costly = self.running.values().filter(|running| running.expected.is_costly).count();
+        let can_be_costly = costly < max_threads;
+        let running = self.running_by_namespace();
+        let running_of = |name: &str| running.get(name).copied().unwrap_or_default();
+        let mut turns: Vec<&String> = self.turns.iter().filter(|name| running_of(name).0 < max_threads).collect();
+        turns.sort_by_cached_key(|name| self.shares.used(name, now) + running_of(name).1);
+        let first = |name: &String| Some((name.clone(), self.first_job(name, can_be_costly, now)?));
+        let (name, (position, expected)) = turns.into_iter().find_map(first)?;
         let queue = self.queued.get_mut(&name)?;
-        let WaitingJob { subject, job, .. } = queue.remove(at)?;
+        let WaitingJob { subject, job, .. } = queue.remove(position)?;
         self.turns.retain(|other| *other != name);
         if queue.is_empty() {
             self.queued.remove(&name);
@@ -102,6 +93,25 @@ impl<J> Schedule<J> {
             self.turns.push_back(name);
         }
         Some((self.begin(subject, expected), job))
+    }
+
+    /// Returns the number of running evaluations by namespace, and their expected cost, which is charged when they end.
+    fn running_by_namespace(&self) -> BTreeMap<&str, (usize, Duration)> {
+        let mut running: BTreeMap<&str, (usize, Duration)> = BTreeMap::new();
+        for RunningJob { subject, expected } in self.running.values() {
+            let (count, cost) = running.entry(&subject.namespace).or_default();
+            (*count, *cost) = (*count + 1, *cost + expected.cost);
+        }
+        running
+    }
+
+    /// Returns the position in its queue, and the expected cost, of the first evaluation of a namespace that can begin.
+    fn first_job(&self, namespace: &str, can_be_costly: bool, now: Instant) -> Option<(usize, Expected)> {
+        let is_recent = |job: &WaitingJob<J>| now.saturating_duration_since(job.since) < PRIORITY_WAIT;
+        let jobs = self.queued.get(namespace)?.iter().enumerate();
+        let ranked = jobs.map(|(position, job)| (is_recent(job), self.shares.expected(&job.subject, now), position));
+        let (_, expected, position) = ranked.filter(|(_, expected, _)| can_be_costly || !expected.is_costly).min()?;
+        Some((position, expected))
     }
 
     /// Begins an evaluation that was not queued here, and returns its number.

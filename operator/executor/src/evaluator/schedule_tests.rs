@@ -91,13 +91,14 @@ struct Simulation {
     schedule: Schedule<Evaluation>,
     threads: usize,
     tenants: Vec<Tenant>,
-    /// By number: the time of its end or stop, its cost until then, and whether that was expected.
+    /// By number: the time of the end or stop, the cost until then, and whether the evaluation was expected to be
+    /// costly.
     running: BTreeMap<u64, (Instant, Duration, bool, Evaluation)>,
     /// For each tenant the start of each evaluation, and whether it was costly.
     begun: Vec<Vec<(Instant, bool)>>,
     surprised: BTreeMap<String, Instant>,
     longest: Duration,
-    judged: usize,
+    checked: usize,
 }
 
 impl Simulation {
@@ -124,18 +125,18 @@ impl Simulation {
             assert!(costly <= most, "{costly} costly evaluations on {} threads", self.threads);
             let left = self.surprised.get(name).is_some_and(|since| now < *since + MINUTE);
             assert!(!left || is_costly, "{name} has not left the thread for cheap ones");
-            self.judge(&evaluation, is_costly || evaluation.was_costly, now);
+            self.check_wait(&evaluation, is_costly || evaluation.was_costly, now);
             self.begun[evaluation.tenant].push((now, is_costly));
-            // An evaluation that was expected to be cheap and is not stops for others.
+            // An unexpectedly costly evaluation stops for others.
             let until = if is_costly { evaluation.cost } else { evaluation.cost.min(LIMIT / SURPRISE + LEAST) };
             self.running.insert(number, (now + until, until, is_costly, evaluation));
         }
     }
 
-    /// Checks the law: an evaluation waits for the running ones and for at most one of each other namespace and thread.
-    /// It waits for more of a namespace only until that namespace has used as much time as its own. A costly evaluation
-    /// waits for costly ones, because cheap ones overtake it.
-    fn judge(&mut self, evaluation: &Evaluation, is_costly: bool, now: Instant) {
+    /// Checks the bound: an evaluation waits for the running evaluations, and for at most one of each other namespace
+    /// and thread. It waits for more of another namespace only until that namespace has used as much time as its own.
+    /// Only other costly evaluations are counted for a costly one, because cheap evaluations overtake it.
+    fn check_wait(&mut self, evaluation: &Evaluation, is_costly: bool, now: Instant) {
         let Some(shares) = &evaluation.shares else { return };
         // A shorter evaluation of its own namespace was first.
         if self.begun[evaluation.tenant].last().is_some_and(|(at, _)| *at >= evaluation.since) {
@@ -151,7 +152,7 @@ impl Simulation {
             let kind = self.tenants[other].kind;
             assert!(passed <= bound, "{name} waited for {passed} evaluations of {kind:?}, and for {bound} at most");
         }
-        self.judged += 1;
+        self.checked += 1;
         if self.tenants[evaluation.tenant].kind == Kind::Honest {
             self.longest = self.longest.max(now - evaluation.since);
         }
@@ -202,7 +203,7 @@ fn simulate(seed: u64) -> Simulation {
     };
     let mut kinds = vec![Kind::Honest; random.usize(1..4)];
     kinds.extend((0..random.usize(1..=10)).map(|_| HOSTILE[random.usize(0..HOSTILE.len())]));
-    let tenants: Vec<Tenant> = kinds.into_iter().enumerate().map(|one| tenant(one, &mut random)).collect();
+    let tenants: Vec<Tenant> = kinds.into_iter().enumerate().map(|numbered| tenant(numbered, &mut random)).collect();
     let mut simulation = Simulation {
         schedule: Schedule::new(LIMIT),
         threads: if random.bool() { 2 } else { random.usize(3..=4) },
@@ -211,25 +212,24 @@ fn simulate(seed: u64) -> Simulation {
         running: BTreeMap::new(),
         surprised: BTreeMap::new(),
         longest: Duration::ZERO,
-        judged: 0,
+        checked: 0,
     };
     simulation.run(begin, &mut random);
     simulation
 }
 
-/// The law: every evaluation of a tenant waits for a bounded number of others.
 #[test]
 fn no_tenant_waits_for_more_than_a_bounded_number_of_others() {
-    let mut judged = 0;
+    let mut checked = 0;
     for seed in 0..SEEDS {
         let simulation = std::panic::catch_unwind(|| simulate(seed)).unwrap_or_else(|_| panic!("the seed is {seed}"));
-        judged += simulation.judged;
+        checked += simulation.checked;
         let kinds: BTreeSet<String> = simulation.tenants.iter().map(|tenant| format!("{:?}", tenant.kind)).collect();
         // Each other namespace has one unexpected cost at first, and stops for others then.
         let bound = LIMIT / SURPRISE * u32::try_from(simulation.tenants.len()).unwrap();
         assert!(simulation.longest <= bound, "seed {seed}, beside {kinds:?}: {:?}", simulation.longest);
     }
-    println!("tried: {judged} waiting evaluations of random tenants");
+    println!("tried: {checked} waiting evaluations of random tenants");
 }
 
 fn subject(namespace: &str, uid: &str) -> Subject {
@@ -238,7 +238,7 @@ fn subject(namespace: &str, uid: &str) -> Subject {
 }
 
 #[test]
-fn what_is_done_for_a_namespace_outside_of_evaluations_counts_as_its_use() {
+fn other_work_for_a_namespace_is_charged_to_it() {
     let (mut schedule, now) = (Schedule::new(LIMIT), Instant::now());
     schedule.submit(subject("parses", "1"), "parses", now);
     schedule.submit(subject("waits", "2"), "waits", now);
@@ -248,7 +248,7 @@ fn what_is_done_for_a_namespace_outside_of_evaluations_counts_as_its_use() {
 }
 
 #[test]
-fn the_shortest_evaluations_of_a_namespace_go_first_until_another_one_has_waited_for_long() {
+fn short_evaluations_go_first_until_a_longer_one_has_waited() {
     let (mut schedule, mut now) = (Schedule::new(LIMIT), Instant::now());
     for (uid, cost) in [("long", 40), ("short", 1)] {
         let number = schedule.begin_alone(subject("a", uid), now);
@@ -257,7 +257,7 @@ fn the_shortest_evaluations_of_a_namespace_go_first_until_another_one_has_waited
     }
     let (number, first) = schedule.begin_next(2, now).unwrap();
     schedule.end(number, milliseconds(1), now);
-    now += PATIENCE;
+    now += PRIORITY_WAIT;
     schedule.submit(subject("a", "short"), "short", now);
     assert_eq!((first, schedule.begin_next(2, now).unwrap().1), ("short", "long"));
 }

@@ -18,8 +18,8 @@ const CHEAP: u32 = 100;
 /// The divisor of the limit at which an evaluation that was expected to be cheap stops for others. Its namespace then
 /// leaves one thread to cheap evaluations.
 pub(super) const SURPRISE: u32 = 10;
-/// The time for which it does, doubled each further time.
-const LEAVES: Duration = Duration::from_secs(60);
+/// The time for which a namespace leaves one thread after its first unexpected cost, doubled after each further one.
+const LEAVE_TIME: Duration = Duration::from_secs(60);
 /// The maximum number of doublings.
 const MOST_DOUBLED: u32 = 6;
 /// The time after which half of the used time of a namespace is forgotten.
@@ -46,15 +46,15 @@ pub(super) struct Shares {
 /// The use of one namespace.
 #[derive(Clone, Copy)]
 pub(super) struct Share {
-    /// The used time as of `at`.
+    /// The used time at the time `at`. It halves with every [`HALF_LIFE`].
     used: Duration,
     at: Instant,
-    /// The expected cost of an evaluation of an unknown object: that of the costliest evaluation so far, reduced after
-    /// each cheaper one.
+    /// The expected cost of an evaluation of an unknown object: the cost of the costliest evaluation so far, reduced
+    /// after each cheaper evaluation.
     typical: Duration,
-    /// The number of evaluations that cost more than expected, and the time until which the namespace leaves the thread
-    /// to cheap ones.
+    /// The number of evaluations that were unexpectedly costly.
     surprises: u32,
+    /// The time until which the namespace leaves one thread to cheap evaluations.
     left_until: Option<Instant>,
 }
 
@@ -83,13 +83,14 @@ impl Shares {
         self.namespaces.get(namespace).map_or(Duration::ZERO, |share| share.used(now))
     }
 
-    /// Returns the expected cost of an evaluation: that of the last one of its object, or else of its namespace.
+    /// Returns the expected cost of an evaluation: the last cost of its object, or else the typical cost of its
+    /// namespace.
     pub(super) fn expected(&self, subject: &Subject, now: Instant) -> Expected {
         let share = self.namespaces.get(&subject.namespace);
         let cost = self.costs.peek(&subject.uid).copied();
         let cost = cost.or_else(|| share.map(|share| share.typical)).unwrap_or_default();
-        let has_left = share.and_then(|share| share.left_until).is_some_and(|until| now < until);
-        Expected { is_costly: has_left || cost > self.limit / CHEAP, cost }
+        let leaves_thread = share.and_then(|share| share.left_until).is_some_and(|until| now < until);
+        Expected { is_costly: leaves_thread || cost > self.limit / CHEAP, cost }
     }
 
     /// Charges an evaluation to its object and namespace. `expected` is its expected cost.
@@ -99,7 +100,7 @@ impl Shares {
         let share = self.charge_namespace(&subject.namespace, cost, now);
         share.typical = cost.max((share.typical * 3 + cost) / 4);
         if surprises {
-            share.left_until = Some(now + LEAVES * 2_u32.pow(share.surprises.min(MOST_DOUBLED)));
+            share.left_until = Some(now + LEAVE_TIME * 2_u32.pow(share.surprises.min(MOST_DOUBLED)));
             share.surprises += 1;
         }
     }
@@ -122,9 +123,10 @@ impl Shares {
 }
 
 impl Share {
-    /// Whether the share still matters. An unexpected cost is forgotten after as long a time as it had its effect.
+    /// Whether the share still matters. An unexpected cost has its effect for a time, and is forgotten after the
+    /// same time again.
     fn is_remembered(&self, now: Instant) -> bool {
-        let forgotten = self.left_until.map(|until| until + LEAVES * 2_u32.pow(self.surprises.min(MOST_DOUBLED)));
+        let forgotten = self.left_until.map(|until| until + LEAVE_TIME * 2_u32.pow(self.surprises.min(MOST_DOUBLED)));
         self.used(now) > NOTHING || forgotten.is_some_and(|at| now < at)
     }
 }
@@ -145,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn use_is_forgotten_by_halves_and_then_altogether() {
+    fn the_used_time_of_a_namespace_halves_and_is_then_removed() {
         let (mut shares, begin) = (Shares::new(Duration::from_secs(5)), Instant::now());
         charge(&mut shares, &subject("a", "1"), 8000, begin);
         let after = |seconds| begin + Duration::from_secs(seconds);
@@ -157,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_is_expected_to_cost_what_it_did_and_an_unknown_one_what_its_namespace_does() {
+    fn the_expected_cost_is_the_last_one_of_the_object_or_namespace() {
         let (mut shares, now) = (Shares::new(Duration::from_secs(5)), Instant::now());
         assert!(!charge(&mut shares, &subject("a", "new"), 400, now).is_costly, "nothing is known");
         assert!(charge(&mut shares, &subject("a", "other"), 1, now).is_costly, "as its namespace");
@@ -171,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn a_namespace_that_surprises_leaves_the_thread_for_cheap_ones_longer_each_time() {
+    fn an_unexpectedly_costly_namespace_yields_longer_each_time() {
         let (mut shares, mut now) = (Shares::new(Duration::from_secs(5)), Instant::now());
         let minutes = |count: u64| Duration::from_secs(60 * count);
         for left in [1, 2, 4, 8] {

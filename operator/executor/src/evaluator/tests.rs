@@ -20,15 +20,15 @@ fn settings() -> EvaluatorSettings {
     }
 }
 
-/// Ends when it is told to.
-fn endless() {
+/// Runs until the evaluation is told to stop.
+fn run_forever() {
     while budget::charge(1).is_ok() {
         spin_loop();
     }
 }
 
-/// Ignores that it is told to stop, and ends some seconds later, so that no test leaves spinning threads.
-fn deaf() {
+/// Ignores that the evaluation is told to stop, and ends after five seconds, so that no test leaves spinning threads.
+fn ignore_stop() {
     let began = Instant::now();
     while began.elapsed() < Duration::from_secs(5) {
         spin_loop();
@@ -38,7 +38,7 @@ fn deaf() {
 #[tokio::test]
 async fn an_evaluation_that_costs_too_much_ends_and_others_go_on() {
     let evaluator = Evaluator::start(settings()).unwrap();
-    let hostile = evaluator.run(subject("a", "hostile"), endless);
+    let hostile = evaluator.run(subject("a", "hostile"), run_forever);
     let honest = evaluator.run(subject("b", "honest"), || 7);
     let (hostile, honest) = tokio::join!(hostile, honest);
     assert_eq!(hostile, Err(Stopped::TooCostly { part: None, limit: settings().limit }));
@@ -50,7 +50,7 @@ async fn an_evaluation_that_costs_too_much_ends_and_others_go_on() {
 async fn a_thread_that_ignores_the_flag_is_replaced_and_counted() {
     let evaluator = Evaluator::start(settings()).unwrap();
     for lost in 1..=3 {
-        let result = evaluator.run(subject("a", "hostile"), deaf).await;
+        let result = evaluator.run(subject("a", "hostile"), ignore_stop).await;
         assert_eq!(result, Err(Stopped::Lost { part: None, limit: settings().limit + settings().grace }));
         evaluator.lost().wait_for(|count| *count == lost).await.unwrap();
         assert_eq!(evaluator.run(subject("a", "honest"), || 7).await, Ok(7));
@@ -65,7 +65,7 @@ async fn a_thread_that_cannot_be_started_is_started_once_it_can_be() {
     let evaluator = Evaluator::start(alone).unwrap();
     // A thread needs a mark, and without the folder no mark can be written.
     std::fs::remove_dir_all(&marks).unwrap();
-    assert!(matches!(evaluator.run(subject("a", "hostile"), deaf).await, Err(Stopped::Lost { .. })));
+    assert!(matches!(evaluator.run(subject("a", "hostile"), ignore_stop).await, Err(Stopped::Lost { .. })));
     let mut honest = std::pin::pin!(evaluator.run(subject("b", "honest"), || 7));
     let waited = tokio::time::timeout(Duration::from_millis(200), &mut honest).await;
     assert!(waited.is_err(), "there is no thread");
@@ -96,7 +96,7 @@ async fn a_namespace_leaves_a_thread_to_others() {
         .map(|_| {
             tokio::spawn({
                 let e = evaluator.clone();
-                async move { e.run(subject("a", "a"), endless).await }
+                async move { e.run(subject("a", "a"), run_forever).await }
             })
         })
         .collect();
@@ -112,7 +112,7 @@ async fn a_namespace_leaves_a_thread_to_others() {
 }
 
 #[tokio::test]
-async fn what_an_evaluation_parses_and_digests_is_charged_to_its_namespace() {
+async fn parsing_in_an_evaluation_is_charged_to_its_namespace() {
     let evaluator = Evaluator::start(EvaluatorSettings { threads: 1, ..EvaluatorSettings::default() }).unwrap();
     let long = serde_json::to_string(&vec!["a recorded value"; 20_000]).unwrap();
     let parses = move || serde_json::from_str::<serde_json::Value>(&long).is_ok();
@@ -138,24 +138,23 @@ async fn what_an_evaluation_parses_and_digests_is_charged_to_its_namespace() {
     assert_eq!(*order.lock().unwrap(), ["honest", "parses"]);
 }
 
-/// The law: every evaluation waits for a bounded number of others.
 #[tokio::test]
-async fn beside_ten_hostile_namespaces_an_evaluation_waits_for_one_other_at_most() {
+async fn an_evaluation_waits_for_one_of_ten_hostile_namespaces() {
     let evaluator =
         Evaluator::start(EvaluatorSettings { limit: Duration::from_millis(200), ..EvaluatorSettings::default() })
             .unwrap();
-    // Each evaluation is that of a new object without a known cost.
+    // Each evaluation reads a new object, whose cost is unknown.
     let hostile = |namespace: usize| {
         let evaluator = evaluator.clone();
         tokio::spawn(async move {
             for n in 0.. {
                 let subject = subject(&format!("hostile-{namespace}"), &format!("{namespace}-{n}"));
-                drop(evaluator.run(subject, endless).await);
+                drop(evaluator.run(subject, run_forever).await);
             }
         })
     };
     let hostile: Vec<_> = (0..10).map(hostile).collect();
-    // By then each namespace has had an unexpected cost.
+    // After 14 evaluations each namespace has had an unexpected cost.
     while evaluator.begun() < 14 {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
@@ -169,42 +168,42 @@ async fn beside_ten_hostile_namespaces_an_evaluation_waits_for_one_other_at_most
 }
 
 #[tokio::test]
-async fn an_evaluation_that_was_taken_for_a_cheap_one_gives_way_and_is_evaluated_once_more() {
-    // It stops for others after a tenth of the limit.
+async fn an_unexpectedly_costly_evaluation_gives_way_and_is_repeated() {
+    // Such an evaluation stops for others after a tenth of the limit.
     let evaluator =
         Evaluator::start(EvaluatorSettings { limit: Duration::from_secs(2), ..EvaluatorSettings::default() }).unwrap();
     let begins = |namespace: &'static str| {
         let evaluator = evaluator.clone();
-        tokio::spawn(async move { evaluator.run_repeatable(subject(namespace, namespace), endless).await })
+        tokio::spawn(async move { evaluator.run_repeatable(subject(namespace, namespace), run_forever).await })
     };
     let hostile = [begins("a"), begins("b")];
     while evaluator.begun() < 2 {
         tokio::task::yield_now().await;
     }
-    // It waits for a thread at any time.
+    // After this time both have used more than a tenth of the limit, and go on because nothing waits.
     tokio::time::sleep(Duration::from_millis(700)).await;
     assert_eq!(evaluator.begun(), 2, "nobody waits, so that each has its thread");
-    let came = Instant::now();
+    let submitted = Instant::now();
     assert_eq!(evaluator.run_repeatable(subject("honest", "honest"), || 7).await, Ok(7));
-    assert!(hostile.iter().all(|one| !one.is_finished()), "both go on after {:?}", came.elapsed());
+    assert!(hostile.iter().all(|task| !task.is_finished()), "both go on after {:?}", submitted.elapsed());
     // As costly evaluations they run one after the other, up to the limit.
-    for one in hostile {
-        assert_eq!(one.await.unwrap(), Err(Stopped::TooCostly { part: None, limit: Duration::from_secs(2) }));
+    for task in hostile {
+        assert_eq!(task.await.unwrap(), Err(Stopped::TooCostly { part: None, limit: Duration::from_secs(2) }));
     }
     assert!(evaluator.begun() >= 4, "the honest one, and at least one once more");
 }
 
 #[tokio::test]
-async fn an_evaluation_that_is_not_waited_for_ends() {
+async fn an_evaluation_without_a_caller_is_stopped() {
     let evaluator =
         Evaluator::start(EvaluatorSettings { limit: Duration::from_secs(3600), threads: 1, ..settings() }).unwrap();
-    let dropped = tokio::time::timeout(Duration::from_millis(50), evaluator.run(subject("a", "a"), endless)).await;
+    let dropped = tokio::time::timeout(Duration::from_millis(50), evaluator.run(subject("a", "a"), run_forever)).await;
     assert!(dropped.is_err());
     assert_eq!(evaluator.run(subject("a", "honest"), || 7).await, Ok(7));
 }
 
 #[tokio::test]
-async fn what_ended_the_process_is_tried_alone_and_then_set_aside_once() {
+async fn an_evaluation_that_ended_the_process_is_tried_alone_once() {
     let folder = tempfile::tempdir().unwrap();
     let settings = || EvaluatorSettings { marks: Some(folder.path().to_owned()), ..EvaluatorSettings::default() };
     // The folder as a dying process leaves it: with the mark of its evaluation.
@@ -229,7 +228,7 @@ async fn what_ended_the_process_is_tried_alone_and_then_set_aside_once() {
     };
     assert_eq!(dies("a").await, Ok(()));
     assert_eq!(dies("a").await, Ok(()), "tried once more, alone");
-    // It has the mark of an evaluation that was alone.
+    // The process ended again, and the mark says that the evaluation was alone.
     let evaluator = Evaluator::start(settings()).unwrap();
     assert_eq!(evaluator.run(subject("a", "a"), || 7).await, Err(Stopped::Deadly { part: None }));
     assert_eq!(evaluator.run(subject("a", "b"), || 7).await, Ok(7));
@@ -248,7 +247,7 @@ fn with_suspect(folder: &std::path::Path) -> EvaluatorSettings {
 }
 
 #[tokio::test]
-async fn a_suspect_that_nobody_waits_for_any_more_stays_one_and_holds_up_nothing() {
+async fn a_suspect_without_a_caller_stays_a_suspect_and_delays_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let evaluator = Evaluator::start(with_suspect(folder.path())).unwrap();
     let suspect = evaluator.run(subject("a", "a"), || 7);
@@ -261,7 +260,7 @@ async fn a_suspect_that_nobody_waits_for_any_more_stays_one_and_holds_up_nothing
 }
 
 #[tokio::test]
-async fn a_suspect_that_was_cleared_is_none_in_the_next_process() {
+async fn a_cleared_suspect_is_trusted_by_the_next_process() {
     let folder = tempfile::tempdir().unwrap();
     let evaluator = Evaluator::start(with_suspect(folder.path())).unwrap();
     evaluator.clear(&subject("a", "a"));
@@ -296,7 +295,7 @@ async fn a_suspect_waits_until_nothing_else_is_evaluated() {
 }
 
 #[tokio::test]
-async fn what_nobody_waits_for_any_more_takes_no_memory_until_its_namespace_has_its_turn() {
+async fn a_queued_evaluation_without_a_caller_frees_its_memory() {
     use futures::FutureExt as _;
     let evaluator = Evaluator::start(EvaluatorSettings { threads: 1, ..EvaluatorSettings::default() }).unwrap();
     let (release, waits) = std::sync::mpsc::channel::<()>();

@@ -17,7 +17,7 @@ use signoff_api::Span;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout_at};
 
-use super::{Http, HttpReply, HttpRequest, Scrubber, headers, method, place};
+use super::{Http, HttpReply, HttpRequest, Scrubber, parse_headers, parse_method, place};
 use crate::address::{AddressSettings, Error as AddressError};
 use crate::error::{CallError, ErrorClass};
 use crate::redact::excerpt;
@@ -185,8 +185,8 @@ impl HttpClient {
         if request.timeout.is_zero() {
             return Err(CallError::invalid("the call's timeout is zero: give a longer one"));
         }
-        let method = method(&request.method)?;
-        let headers = headers(request)?;
+        let method = parse_method(&request.method)?;
+        let headers = parse_headers(request)?;
         let deadline = Instant::now()
             .checked_add(request.timeout)
             .ok_or_else(|| CallError::invalid("the call's timeout is too long: give a shorter one"))?;
