@@ -41,7 +41,7 @@ pub(crate) fn on_a_line(text: &str) -> impl Iterator<Item = char> {
     })
 }
 
-/// Whether a character is invisible but changes what a terminal shows. White space is not: it becomes a space.
+/// Whether a character is invisible but changes the output of a terminal. White space is not: it becomes a space.
 fn invisible(character: char) -> bool {
     !character.is_whitespace() && (character.is_control() || is_invisible(character))
 }

@@ -13,8 +13,8 @@ use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use crate::address::{AddressSettings, Error};
 
 tokio::task_local! {
-    /// The port of the current call of this task. A resolver gets only a name, but exceptions are for ports. If it is
-    /// not set, exceptions for one port do not apply, so that the check fails closed.
+    /// The port of the current call of this task. A resolver gets only a name, but exceptions are for ports. Without
+    /// a port, exceptions for one port do not apply, so that the check fails closed.
     pub(crate) static PORT: Option<u16>;
 }
 

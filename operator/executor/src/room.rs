@@ -12,12 +12,12 @@ pub(crate) const MAX_TURN_ANSWER: usize = 8 * 1024 * 1024;
 
 /// The memory for the answer of one call.
 pub trait AnswerRoom: Send + Sync {
-    /// Whether there is room for so many bytes of the answer with its copies. They are reserved until the call has
-    /// ended.
+    /// Whether there is memory for `bytes` bytes of the answer with its copies. The bytes are reserved until the call
+    /// has ended.
     fn has_room_for(&self, bytes: usize) -> bool;
 }
 
-/// Memory for every answer within its limit, on a person's own machine.
+/// Memory without a bound beyond the limit of each answer, for runs on a person's own machine.
 pub struct UnboundedRoom;
 
 impl AnswerRoom for UnboundedRoom {

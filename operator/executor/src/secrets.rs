@@ -20,7 +20,7 @@ pub const ALLOWED_HOSTS: &str = "signoff.dev/allowed-hosts";
 pub enum SecretUse<'u> {
     /// The key of the model provider at this URL.
     ProviderKey(&'u Url),
-    /// A header of a request to this URL. Without TLS it is sent only if the Secret lists `http://host:port`.
+    /// A header of a request to this URL. Without TLS the header is sent only if the Secret lists `http://host:port`.
     Header(&'u Url),
 }
 
@@ -55,16 +55,16 @@ impl<'u> SecretUse<'u> {
 /// A value of a Secret.
 #[derive(Debug)]
 pub struct FoundSecret {
-    /// The value.
+    /// The text under the requested key.
     pub value: SecretText,
-    /// The object that it was read from, such as `uid 1c0b…, version 4711`; `None` outside of a cluster.
+    /// The object that the value was read from, such as `uid 1c0b…, version 4711`; `None` outside of a cluster.
     pub version: Option<String>,
 }
 
 /// The interface that returns Secret values for calls.
 #[async_trait]
 pub trait Secrets: Send + Sync {
-    /// Returns the text under `key` of the Secret `namespace/name`, if the Secret allows this use.
+    /// Returns the text under `key` of the Secret `namespace/name`, if the Secret allows the use `wanted`.
     ///
     /// # Errors
     /// `Refused` if [`host_allowed`] refuses the use; `Invalid` if the Secret or the key is missing or not text;
@@ -86,7 +86,7 @@ pub trait Secrets: Send + Sync {
     }
 }
 
-/// Checks that a Secret with this annotation allows a use.
+/// Checks that a Secret allows a use. `annotation` is the value of its annotation [`ALLOWED_HOSTS`].
 ///
 /// An entry is a host (any port), a host and port, or `*.` and a suffix, which covers every name under the suffix but
 /// not the suffix itself. `http://host:port` allows a header without TLS. Other entries match nothing. `secret` is
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn a_suffix_covers_what_is_under_it_but_not_itself() {
+    fn a_suffix_covers_the_names_under_it_but_not_itself() {
         assert!(allowed("*.example.com", "https://a.example.com"));
         assert!(allowed("*.example.com", "https://a.b.example.com"));
         for url in ["https://example.com", "https://evilexample.com", "https://example.com.evil.org"] {
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_or_not_understood_allows_nothing() {
+    fn a_missing_or_invalid_annotation_allows_nothing() {
         let url: Url = "https://api.example.com".parse().unwrap();
         assert!(host_allowed("team/models", None, SecretUse::ProviderKey(&url)).is_err());
         for annotation in [
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn a_header_is_sent_without_tls_only_where_the_secret_says_so() {
+    fn a_header_is_sent_without_tls_only_if_the_secret_lists_it() {
         let check = |annotation: &str, url: &str| {
             let url: Url = url.parse().unwrap();
             host_allowed("team/letters", Some(annotation), SecretUse::Header(&url)).map_err(|error| error.message)

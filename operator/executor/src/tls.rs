@@ -25,7 +25,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_failure_of_tls_is_found_however_deep_it_is() {
+    fn a_tls_error_is_found_within_nested_io_errors() {
         let refused = io::Error::new(io::ErrorKind::InvalidData, rustls::Error::DecryptError);
         assert!(is_tls(&refused));
         assert!(is_tls(&io::Error::other(refused)));

@@ -35,7 +35,7 @@ pub struct ToolServer {
     pub namespace: String,
     /// The name in `spec.servers`.
     pub name: String,
-    /// The address of the server.
+    /// The URL, or the command that starts the server.
     pub address: ServerAddress,
     /// The header with the key, if the server has one.
     pub key: Option<HeaderSecret>,
@@ -44,14 +44,14 @@ pub struct ToolServer {
 /// The address of a server of tools.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ServerAddress {
-    /// A URL.
+    /// The URL of a server over HTTP.
     Url(String),
     /// The program and its arguments: a process on standard streams, in local runs only.
     Command(Vec<String>),
 }
 
 impl ToolServer {
-    /// Returns the URL.
+    /// Returns the URL of the server.
     ///
     /// # Errors
     /// The server is a command, which this program does not start.
@@ -79,25 +79,25 @@ pub struct ToolRequest {
     pub definition: Option<Digest>,
     /// The recorded schema of the arguments if no definition is compared. Arguments can be sent as headers by it.
     pub schema: Option<Value>,
-    /// The number of runs that started one another before this one, from 0.
+    /// The number of runs that started one another before the calling run, from 0.
     pub depth: u32,
 }
 
 /// The tools of a server as listed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ListedTools {
-    /// The version of the protocol.
+    /// The version of MCP that the server speaks, such as `2026-07-28`.
     pub protocol: &'static str,
-    /// The tools.
+    /// The usable tools, and the names of the tools that were left out.
     pub catalogue: Catalogue,
 }
 
 /// The end of a call that was answered, or that was not sent because the definition of its tool has changed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ToolReply {
-    /// The version of the protocol.
+    /// The version of MCP that the server speaks, such as `2026-07-28`.
     pub protocol: &'static str,
-    /// The ending of the call.
+    /// The result, an error, or the reason why the call was not sent.
     pub ending: ToolEnding,
 }
 
@@ -108,7 +108,7 @@ pub enum ToolEnding {
     Result(ToolOutput),
     /// The server refused the request with an error of JSON-RPC.
     Error {
-        /// The code of the error.
+        /// The code of JSON-RPC, such as -32602.
         code: i64,
         /// The text of the server, at most 2000 characters.
         message: String,
@@ -139,14 +139,14 @@ pub struct Attachment {
     pub kind: String,
     /// The media type from the server, or an empty text.
     pub media_type: String,
-    /// The size of the content in bytes; for a link that of its address.
+    /// The size of the content in bytes; for a link, the size of its address.
     pub bytes: usize,
     /// The digest of the same bytes.
     pub digest: Digest,
 }
 
 impl ToolEnding {
-    /// Returns a sentence for the model about a call without a result.
+    /// Returns a sentence for the model about a call without a result, or `None` for a result.
     #[must_use]
     pub fn remedy(&self) -> Option<String> {
         match self {

@@ -81,7 +81,7 @@ pub trait AnswerBody: Send {
     /// The reason why the body is not read further.
     fn add(&mut self, piece: &[u8]) -> Result<(), BodyRefused>;
 
-    /// Whether the reader needs no more bytes. Then the connection is closed.
+    /// Whether the reader needs no more bytes, so that the connection can be closed.
     fn is_complete(&self) -> bool {
         false
     }
@@ -177,7 +177,7 @@ impl HttpClient {
     }
 
     /// Sends a request and returns the answer with any status. `body` reads the body if the status is expected. The
-    /// body of the request is taken out of it.
+    /// body is taken out of `request`.
     ///
     /// # Errors
     /// Everything but an answer with a status, whose body was read as far as `body` needed it.
@@ -190,24 +190,8 @@ impl HttpClient {
         let deadline = Instant::now()
             .checked_add(request.timeout)
             .ok_or_else(|| CallError::invalid("the call's timeout is too long: give a shorter one"))?;
-        // Just after a start the protected addresses are not known yet.
-        if timeout_at(deadline, self.addresses.protected.settled()).await.is_err() {
-            let why = "the protected addresses, such as those of the cluster's nodes, have not been read yet";
-            return Err(CallError::new(
-                ErrorClass::Unreachable,
-                false,
-                format!("{} was not sent: {why}", request.place()),
-            ));
-        }
-        let url = self.addresses.check_url(&request.url).map_err(|error| CallError {
-            class: match error {
-                AddressError::Special { .. } | AddressError::Unknown { .. } | AddressError::Closed { .. } => {
-                    ErrorClass::Refused
-                }
-                _ => ErrorClass::Invalid,
-            },
-            ..CallError::invalid(error.to_string())
-        })?;
+        self.wait_for_protected(request, deadline).await?;
+        let url = self.addresses.check_url(&request.url).map_err(|error| url_error(&error))?;
         let target = format!("{method} {}", place(&url));
         let port = url.port_or_known_default();
 
@@ -217,9 +201,9 @@ impl HttpClient {
         }
         let sending = PORT.scope(port, builder.send());
         let Ok(response) = timeout_at(deadline, sending).await else {
-            return Err(out_of_time(&target, request.timeout));
+            return Err(timeout_error(&target, request.timeout));
         };
-        let mut response = response.map_err(|error| not_answered(&target, &error))?;
+        let mut response = response.map_err(|error| send_error(&target, &error))?;
         let (status, retry_after) = (response.status(), retry_after(response.headers(), Timestamp::now()));
         let headers = std::mem::take(response.headers_mut());
         tracing::debug!(target = %target, status = status.as_u16(), "call answered");
@@ -227,13 +211,22 @@ impl HttpClient {
         let mut beginning = Vec::new();
         if request.expects(status) {
             match timeout_at(deadline, self.read(&mut response, body)).await {
-                Ok(read) => read.map_err(|broken| broken.told(&target, status))?,
-                Err(_) => return Err(out_of_time(&target, request.timeout)),
+                Ok(read) => read.map_err(|broken| broken.into_error(&target, status))?,
+                Err(_) => return Err(timeout_error(&target, request.timeout)),
             }
         } else {
             beginning = read_beginning(&mut response, deadline).await;
         }
         Ok(Answer { status, retry_after, headers, beginning })
+    }
+
+    /// Waits until the protected addresses are known. Just after a start they are not.
+    async fn wait_for_protected(&self, request: &HttpRequest, deadline: Instant) -> Result<(), CallError> {
+        if timeout_at(deadline, self.addresses.protected.settled()).await.is_ok() {
+            return Ok(());
+        }
+        let why = "the protected addresses, such as those of the cluster's nodes, have not been read yet";
+        Err(CallError::new(ErrorClass::Unreachable, false, format!("{} was not sent: {why}", request.place())))
     }
 
     /// Reads the body up to its end, or until the reader needs no more.
@@ -263,8 +256,8 @@ impl Http for HttpClient {
         let scrubber = Scrubber::of_headers(&request.secret_headers);
         if !request.expects(answer.status) {
             let text = scrubber.scrub_beginning(String::from_utf8_lossy(&answer.beginning).into_owned());
-            let said = excerpt(&text, request.headers.iter().map(|(_, value)| value.as_str()));
-            return Err(answer.unexpected(&format!("{} {}", request.method, request.place()), &said));
+            let reason = excerpt(&text, request.headers.iter().map(|(_, value)| value.as_str()));
+            return Err(answer.unexpected(&format!("{} {}", request.method, request.place()), &reason));
         }
         let status = answer.status.as_u16();
         let (body, replaced) = match String::from_utf8(body.bytes) {
@@ -296,11 +289,12 @@ impl Answer {
         &self.beginning
     }
 
-    /// Returns the error of an unexpected status. `said` is the server's reason, cleaned.
+    /// Returns the error of an unexpected status. `reason` is the server's reason on one line, without
+    /// secrets; empty without one.
     #[must_use]
-    pub fn unexpected(&self, target: &str, said: &str) -> CallError {
+    pub fn unexpected(&self, target: &str, reason: &str) -> CallError {
         let hint = if self.status.is_redirection() { " (redirects are not followed: name the final URL)" } else { "" };
-        let said = if said.is_empty() { String::new() } else { format!(": {said}") };
+        let reason = if reason.is_empty() { String::new() } else { format!(": {reason}") };
         let wait = self.retry_after.filter(|wait| *wait > LONG_RETRY_AFTER);
         let wait = wait.map(|wait| format!("; it asks to wait {} (Retry-After)", Span::from(wait))).unwrap_or_default();
         CallError {
@@ -308,7 +302,7 @@ impl Answer {
             ..CallError::new(
                 ErrorClass::of_status(self.status.as_u16()),
                 true,
-                format!("{target} answered {}{hint}{said}{wait}", self.status),
+                format!("{target} answered {}{hint}{reason}{wait}", self.status),
             )
         }
     }
@@ -321,7 +315,8 @@ enum Broken {
 }
 
 impl Broken {
-    fn told(self, target: &str, status: StatusCode) -> CallError {
+    /// Returns the error of the call. `status` was answered.
+    fn into_error(self, target: &str, status: StatusCode) -> CallError {
         match self {
             Self::Refused(BodyRefused::NoRoom) => CallError::new(
                 ErrorClass::NoRoom,
@@ -363,12 +358,24 @@ async fn read_beginning(response: &mut Response, deadline: Instant) -> Vec<u8> {
     body
 }
 
-fn out_of_time(target: &str, timeout: Duration) -> CallError {
+/// Returns the error of a URL that is invalid or must not be called.
+fn url_error(error: &AddressError) -> CallError {
+    let class = match error {
+        AddressError::Special { .. } | AddressError::Unknown { .. } | AddressError::Closed { .. } => {
+            ErrorClass::Refused
+        }
+        _ => ErrorClass::Invalid,
+    };
+    CallError { class, ..CallError::invalid(error.to_string()) }
+}
+
+fn timeout_error(target: &str, timeout: Duration) -> CallError {
     // The time can have passed while connecting. Only a connect timeout, which is shorter, proves that.
     CallError::new(ErrorClass::Timeout, true, format!("{target} gave no complete answer within {timeout:?}"))
 }
 
-fn not_answered(target: &str, error: &reqwest::Error) -> CallError {
+/// Returns the error of a request without an answer. Nothing was sent if the address is refused or does not connect.
+fn send_error(target: &str, error: &reqwest::Error) -> CallError {
     if let Some(refused) = refusal(error) {
         return CallError::refused(format!("{target} was not sent: {refused}"));
     }
@@ -384,7 +391,7 @@ fn not_answered(target: &str, error: &reqwest::Error) -> CallError {
     }
 }
 
-/// Returns the innermost cause on one line, because it is the one that people can act on.
+/// Returns the innermost cause on one line, because people can act on that cause.
 fn root(error: &(dyn std::error::Error + 'static)) -> String {
     let mut innermost = error;
     while let Some(cause) = innermost.source() {
@@ -413,34 +420,34 @@ mod tests {
 
     use super::*;
 
-    fn wished(value: &str) -> Option<Duration> {
+    fn read_retry_after(value: &str) -> Option<Duration> {
         let headers = HeaderMap::from_iter([(RETRY_AFTER, HeaderValue::from_str(value).unwrap())]);
         retry_after(&headers, "2026-11-22T00:00:00Z".parse().unwrap())
     }
 
     #[test]
     fn retry_after_is_read_as_seconds_and_as_a_date() {
-        assert_eq!(wished("7"), Some(Duration::from_secs(7)));
-        assert_eq!(wished(" 0 "), Some(Duration::ZERO));
-        assert_eq!(wished("Sun, 22 Nov 2026 00:01:30 GMT"), Some(Duration::from_secs(90)));
+        assert_eq!(read_retry_after("7"), Some(Duration::from_secs(7)));
+        assert_eq!(read_retry_after(" 0 "), Some(Duration::ZERO));
+        assert_eq!(read_retry_after("Sun, 22 Nov 2026 00:01:30 GMT"), Some(Duration::from_secs(90)));
     }
 
     #[test]
-    fn a_date_in_the_past_means_now_and_a_far_one_a_day() {
-        assert_eq!(wished("Sun, 06 Nov 1994 08:49:37 GMT"), Some(Duration::ZERO));
-        assert_eq!(wished("Thu, 31 Dec 2099 00:00:00 GMT"), Some(LONGEST_RETRY_AFTER));
-        assert_eq!(wished(&u64::MAX.to_string()), Some(LONGEST_RETRY_AFTER));
+    fn a_date_in_the_past_means_now_and_a_distant_date_a_day() {
+        assert_eq!(read_retry_after("Sun, 06 Nov 1994 08:49:37 GMT"), Some(Duration::ZERO));
+        assert_eq!(read_retry_after("Thu, 31 Dec 2099 00:00:00 GMT"), Some(LONGEST_RETRY_AFTER));
+        assert_eq!(read_retry_after(&u64::MAX.to_string()), Some(LONGEST_RETRY_AFTER));
     }
 
     #[test]
-    fn a_wish_that_cannot_be_read_is_none() {
+    fn a_retry_after_that_cannot_be_read_is_ignored() {
         for value in ["", "soon", "-5", "1.5", "99999999999999999999999"] {
-            assert_eq!(wished(value), None, "{value}");
+            assert_eq!(read_retry_after(value), None, "{value}");
         }
     }
 
     #[test]
-    fn a_body_takes_no_more_memory_than_it_may_have_bytes() {
+    fn a_body_takes_no_more_memory_than_its_limit() {
         let mut body = WholeBody { bytes: Vec::new(), limit: HTTP_ANSWER_BYTES };
         for _ in 0..HTTP_ANSWER_BYTES / 1024 {
             body.add(&[b'x'; 1024]).unwrap();

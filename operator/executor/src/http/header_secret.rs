@@ -4,7 +4,8 @@ use signoff_engine::transition::SentSecret;
 
 use crate::{CallError, ExposeSecret as _, SecretText};
 
-/// The minimum size of a value in bytes. A shorter one could be a part of any answer, from which it would be removed.
+/// The minimum size of a value in bytes. A shorter value could occur in any answer by chance, and
+/// would be removed from it.
 const LEAST_BYTES: usize = 16;
 
 /// A header whose value comes from a Secret. Its `Debug` shows no value.
@@ -68,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_that_is_short_or_of_no_header_is_refused_and_not_shown() {
+    fn a_value_that_is_short_or_not_allowed_in_a_header_is_refused() {
         for value in [
             "",
             "hunter2-hunter2",

@@ -40,49 +40,57 @@ impl Scrubber {
         self.without(text, |spelling, text| whole(spelling, text).collect())
     }
 
-    /// Returns the beginning of a text without the values, and without a part of one at its end.
+    /// Returns the beginning of a text without the values, and without the beginning of a value at its end.
     #[must_use]
     pub fn scrub_beginning(&self, text: String) -> String {
         self.without(text, |spelling, text| whole(spelling, text).chain(part_at_end(spelling, text)).collect())
     }
 
+    /// Replaces the ranges that `find` returns for a spelling of a value and a form of the text.
     fn without(&self, text: String, find: impl Fn(&str, &str) -> Vec<Range<usize>>) -> String {
-        if self.spellings.is_empty() {
-            return text;
-        }
-        let mut found: Vec<_> = self.spellings.iter().flat_map(|spelling| find(spelling, &text)).collect();
+        if self.spellings.is_empty() { text } else { redact(&text, self.find_in_all_forms(&text, find)) }
+    }
+
+    /// Returns the ranges of the values in a text: in plain form, and behind the escapes of JSON and of URLs.
+    fn find_in_all_forms(&self, text: &str, find: impl Fn(&str, &str) -> Vec<Range<usize>>) -> Vec<Range<usize>> {
+        let mut found: Vec<_> = self.spellings.iter().flat_map(|spelling| find(spelling, text)).collect();
         let mut search = |plain: Unescaped| {
             for spelling in &self.spellings {
                 let ranges = find(spelling, &plain.text).into_iter();
-                found.extend(ranges.map(|range| plain.place(range.start)..plain.place(range.end)));
+                found.extend(ranges.map(|range| plain.original(range.start)..plain.original(range.end)));
             }
         };
         if text.contains('\\') {
-            search(Unescaped::of(&text, '\\', json_escape));
+            search(Unescaped::of(text, '\\', json_escape));
         }
         if text.contains('%') {
-            search(Unescaped::of(&text, '%', url_escape));
+            search(Unescaped::of(text, '%', url_escape));
         }
         if text.contains('+') && self.spellings.iter().any(|spelling| spelling.contains(' ')) {
             search(Unescaped::of(&text.replace('+', " "), '%', url_escape));
         }
-        found.sort_by_key(|range| range.start);
-        let (mut scrubbed, mut until) = (String::new(), 0);
-        for range in found {
-            if range.start >= until {
-                scrubbed.push_str(text.get(until..range.start).unwrap_or_default());
-                scrubbed.push_str(REDACTED);
-            }
-            until = until.max(range.end);
-        }
-        scrubbed.push_str(text.get(until..).unwrap_or_default());
-        scrubbed
+        found
     }
+}
+
+/// Replaces the ranges of a text, which can overlap, by [`REDACTED`].
+fn redact(text: &str, mut ranges: Vec<Range<usize>>) -> String {
+    ranges.sort_by_key(|range| range.start);
+    let (mut scrubbed, mut until) = (String::new(), 0);
+    for range in ranges {
+        if range.start >= until {
+            scrubbed.push_str(text.get(until..range.start).unwrap_or_default());
+            scrubbed.push_str(REDACTED);
+        }
+        until = until.max(range.end);
+    }
+    scrubbed.push_str(text.get(until..).unwrap_or_default());
+    scrubbed
 }
 
 /// Returns the positions of a whole value.
 fn whole(spelling: &str, text: &str) -> impl Iterator<Item = Range<usize>> {
-    text.match_indices(spelling).map(|(at, found)| at..at + found.len())
+    text.match_indices(spelling).map(|(start, found)| start..start + found.len())
 }
 
 /// Returns the position of the beginning of a value at the end of a text.
@@ -108,7 +116,7 @@ fn in_base64(value: &str) -> impl Iterator<Item = String> {
 /// A text with its escapes decoded.
 struct Unescaped {
     text: String,
-    /// The end of each escape: in this text, and in the original one.
+    /// The end of each escape: in `text`, and in the original text.
     ends: Vec<(usize, usize)>,
 }
 
@@ -133,12 +141,12 @@ impl Unescaped {
         plain
     }
 
-    /// Returns the position of a byte in the original text.
-    fn place(&self, at: usize) -> usize {
-        let escapes = self.ends.partition_point(|(end, _)| *end <= at);
+    /// Returns the position in the original text of a position in the decoded text.
+    fn original(&self, position: usize) -> usize {
+        let escapes = self.ends.partition_point(|(end, _)| *end <= position);
         let last = escapes.checked_sub(1).and_then(|last| self.ends.get(last));
         let (end, original) = last.copied().unwrap_or_default();
-        original + (at - end)
+        original + (position - end)
     }
 }
 
@@ -174,12 +182,12 @@ mod tests {
     }
 
     fn percent(lower: bool, is_kept: fn(u8) -> bool) -> String {
-        let one = |byte: u8| match (is_kept(byte), lower) {
+        let encode = |byte: u8| match (is_kept(byte), lower) {
             (true, _) => char::from(byte).to_string(),
             (false, true) => format!("%{byte:02x}"),
             (false, false) => format!("%{byte:02X}"),
         };
-        VALUE.bytes().map(one).collect()
+        VALUE.bytes().map(encode).collect()
     }
 
     #[test]
@@ -222,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_without_a_value_is_what_it_was() {
+    fn an_answer_without_a_value_is_unchanged() {
         for text in ["", "s3cr3t", "a%zz\\x%", "\\u00", "%", "100 % \\\\ \\u00e9 ü+%C3%BC", text::first(VALUE, 19)] {
             assert_eq!(scrubbed(text), text);
         }

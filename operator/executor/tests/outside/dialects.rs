@@ -84,7 +84,7 @@ async fn a_stream_is_the_answer_that_its_pieces_make() {
 }
 
 #[tokio::test]
-async fn calls_of_a_stream_are_told_apart_as_servers_number_them() {
+async fn calls_of_a_stream_are_distinguished_by_number_and_id() {
     for (chunks, expected) in [
         // All calls have one number.
         (
@@ -117,7 +117,7 @@ async fn calls_of_a_stream_are_told_apart_as_servers_number_them() {
 }
 
 #[tokio::test]
-async fn an_answer_that_ends_before_its_end_is_an_error_and_calls_nothing() {
+async fn an_answer_that_is_cut_is_an_error_and_calls_nothing() {
     let whole = events(&[piece(0, "a", "pay", "{\"amount\":4"), piece(0, "", "", "20}"), finish("tool_calls")]);
     let ends = whole.find("tool_calls\"}").unwrap();
     let end = ends + "tool_calls\"}]}".len();
@@ -138,9 +138,9 @@ async fn an_answer_that_ends_before_its_end_is_an_error_and_calls_nothing() {
 }
 
 #[tokio::test]
-async fn all_that_was_said_so_far_beside_each_piece_is_not_the_answer() {
-    let said = |piece: &str, so_far: &str, reason: Value| json!({"choices": [{"index": 0, "delta": {"content": piece}, "message": {"content": so_far}, "finish_reason": reason}]});
-    let chunks = [said("I ", "I ", json!("")), said("pay.", "I pay.", json!("stop"))];
+async fn the_text_so_far_beside_a_piece_is_not_read() {
+    let chunk = |piece: &str, so_far: &str, reason: Value| json!({"choices": [{"index": 0, "delta": {"content": piece}, "message": {"content": so_far}, "finish_reason": reason}]});
+    let chunks = [chunk("I ", "I ", json!("")), chunk("pay.", "I pay.", json!("stop"))];
     assert_eq!(answered(&events(&chunks)).await.unwrap().text, "I pay.");
     let error = answered(&events(&[delta(json!({"content": "I "})), finish("error")])).await.unwrap_err();
     assert!(error.message.ends_with("broke off its answer (error)") && error.class == ErrorClass::Protocol, "{error}");
@@ -149,7 +149,7 @@ async fn all_that_was_said_so_far_beside_each_piece_is_not_the_answer() {
 }
 
 #[tokio::test]
-async fn an_error_in_mid_stream_fails_the_turn_with_the_words_of_the_provider() {
+async fn an_error_within_a_stream_fails_the_turn_with_its_message() {
     let error = json!({"error": {"message": "the backend\nis gone", "type": "server_error"}});
     let stream = events(&[delta(json!({"content": "I "})), error, finish("stop")]);
     let error = answered(&stream).await.unwrap_err();
@@ -160,7 +160,7 @@ async fn an_error_in_mid_stream_fails_the_turn_with_the_words_of_the_provider() 
 }
 
 #[tokio::test]
-async fn a_stream_without_end_ends_at_its_limit_or_at_its_time() {
+async fn a_stream_without_end_is_stopped_at_its_limit() {
     let head = "HTTP/1.1 200 OK\r\n\r\n".to_owned();
     let text = format!("data: {}\n\n", delta(json!({"content": "x".repeat(100_000)})));
     let line = "data: xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx".to_owned();
@@ -207,20 +207,20 @@ fn streamed_with_own_fields() -> String {
 }
 
 #[tokio::test]
-async fn fields_of_a_server_of_its_own_go_back_unchanged_with_the_calls_to_it_alone() {
+async fn own_fields_of_a_server_are_sent_back_only_to_it() {
     for body in [whole_with_own_fields(), streamed_with_own_fields()] {
         let opaque = own_fields_of(&body).await;
         assert!(!format!("{opaque:?}").contains("think"), "{opaque:?}");
         let parts = Arc::new(opaque);
         let call = |id: &str| ToolCall { id: id.into(), tool: "pay".into(), arguments: "{\"amount\":42}".into() };
         // Duplicate ids of calls in a conversation are renamed.
-        let said =
+        let message =
             Message { calls: vec![call("a-2"), call("b")], opaque: Some(parts), ..Message::text(Role::Assistant, "") };
         let results = [Message::result("a-2", "paid"), Message::result("b", "paid")];
-        let sent = async |change: fn(&mut TurnRequest)| {
+        let send = async |change: fn(&mut TurnRequest)| {
             let server = Server::answering("200 OK", "", &whole_with_own_fields()).await;
             let mut request = with_tools(server.url("/v1"));
-            request.messages.push(said.clone());
+            request.messages.push(message.clone());
             request.messages.extend(results.clone());
             change(&mut request);
             Providers::new(client()).turn(request, &UnboundedRoom).await.unwrap();
@@ -232,17 +232,17 @@ async fn fields_of_a_server_of_its_own_go_back_unchanged_with_the_calls_to_it_al
             {"id": "a-2", "type": "function", "function": {"name": "pay", "arguments": "{\"amount\":42}", "mark": on_function}, "extra_content": extra},
             {"id": "b", "type": "function", "function": {"name": "pay", "arguments": "{\"amount\":42}"}},
         ], "reasoning_content": reasoning});
-        assert_eq!(sent(|_| {}).await, own);
+        assert_eq!(send(|_| {}).await, own);
         own.as_object_mut().unwrap().remove("reasoning_content");
         own["tool_calls"][0].as_object_mut().unwrap().remove("extra_content");
         own["tool_calls"][0]["function"].as_object_mut().unwrap().remove("mark");
-        assert_eq!(sent(|request| request.model = "another".into()).await, own);
-        assert_eq!(sent(|request| request.provider.name = "another".into()).await, own);
+        assert_eq!(send(|request| request.model = "another".into()).await, own);
+        assert_eq!(send(|request| request.provider.name = "another".into()).await, own);
     }
 }
 
 #[tokio::test]
-async fn fields_that_are_too_long_to_go_back_fail_the_turn_before_its_calls() {
+async fn fields_that_are_too_long_to_be_sent_back_fail_the_turn() {
     for length in [100 * 1024, 128 * 1024, 700 * 1024] {
         let text = "x".repeat(length);
         let stream = |calls: bool| {
@@ -280,7 +280,7 @@ fn bodies(server: &Server) -> Vec<Value> {
 }
 
 #[tokio::test]
-async fn a_field_that_a_server_refuses_by_name_is_left_out_and_that_is_remembered() {
+async fn a_refused_field_is_left_out_and_remembered() {
     let server = Server::start(Behaviour::InTurn(vec![
         refusing("Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead."),
         refusing("Unsupported value: 'temperature' does not support 0.5 with this model."),
@@ -304,7 +304,7 @@ async fn a_field_that_a_server_refuses_by_name_is_left_out_and_that_is_remembere
 }
 
 #[tokio::test]
-async fn an_error_that_names_no_field_as_refused_is_not_learnt_from() {
+async fn an_error_that_refuses_no_field_is_not_learned_from() {
     for message in ["max_tokens is too large: 100", "the model does not exist", "temperature must be at most 1"] {
         let server = Server::start(Behaviour::InTurn(vec![refusing(message), done()])).await;
         let providers = Providers::new(client());
@@ -318,7 +318,7 @@ async fn an_error_that_names_no_field_as_refused_is_not_learnt_from() {
 }
 
 #[tokio::test]
-async fn a_server_that_refuses_everything_is_asked_a_bounded_number_of_times_and_nothing_is_remembered() {
+async fn a_server_that_refuses_every_field_is_called_a_few_times() {
     let refuses = "unsupported: max_tokens, max_completion_tokens, temperature, stream, stream_options";
     let server = Server::start(Behaviour::InTurn(vec![refusing(refuses)])).await;
     let providers = Providers::new(client());

@@ -8,7 +8,7 @@ use signoff_executor::{AddressSettings, CallError, ErrorClass, Http as _, HttpCl
 use crate::server::{Behaviour, Server, answer, client, get, post, settings};
 
 #[tokio::test]
-async fn a_call_sends_what_it_was_given_and_returns_the_answer() {
+async fn a_call_sends_its_request_and_returns_the_answer() {
     let server = Server::answering("201 Created", "", "sent: ü").await;
     let mut request = post(server.url("/send?x=1"), "Dear ü");
     request.headers = vec![("X-Run".into(), "refund".into()), ("x-run".into(), "again".into())];
@@ -58,7 +58,7 @@ async fn an_announced_length_over_the_limit_is_refused_before_reading() {
 }
 
 #[tokio::test]
-async fn an_unexpected_answer_that_never_ends_still_tells_its_status() {
+async fn an_endless_unexpected_answer_is_reported_by_its_status() {
     let chunk = format!("400\r\n{}\r\n", "no ".repeat(342).split_off(2));
     let head = "HTTP/1.1 429 Too Many Requests\r\nretry-after: 3\r\ntransfer-encoding: chunked\r\n\r\n".to_owned();
     let server = Server::start(Behaviour::Endless(head, chunk)).await;
@@ -118,7 +118,7 @@ async fn a_connection_that_breaks_after_a_post_leaves_its_outcome_unknown() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_not_there_was_never_sent_anything() {
+async fn a_call_to_a_missing_server_is_not_sent() {
     // A port whose listener was closed before.
     let gone = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let error = client().call(post(format!("http://{gone}/pay"), "x")).await.unwrap_err();
@@ -128,7 +128,7 @@ async fn a_server_that_is_not_there_was_never_sent_anything() {
 }
 
 #[tokio::test]
-async fn a_server_without_tls_was_never_sent_anything_either() {
+async fn a_call_to_a_server_without_tls_is_not_sent() {
     let server = Server::start(Behaviour::Answer("HTTP/1.1 400 Bad Request\r\n\r\n".into())).await;
     let url = server.url("/").replace("http:", "https:");
     let error = client().call(post(url, "secret letter")).await.unwrap_err();
@@ -184,7 +184,7 @@ async fn a_header_value_that_the_server_quotes_is_not_repeated() {
 }
 
 #[tokio::test]
-async fn bytes_that_are_not_text_are_replaced_and_said_so() {
+async fn bytes_that_are_not_text_are_replaced_and_reported() {
     let bytes = b"HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\na\xffb";
     let server = Server::start(Behaviour::Bytes(bytes)).await;
     let reply = client().call(get(server.url("/"))).await.unwrap();
@@ -248,7 +248,7 @@ async fn a_connection_is_never_used_twice() {
 }
 
 #[tokio::test]
-async fn the_head_of_a_large_file_is_no_large_answer() {
+async fn the_answer_to_head_is_not_limited_by_the_length_of_the_file() {
     let server = Server::start(Behaviour::Answer("HTTP/1.1 200 OK\r\ncontent-length: 99999999\r\n\r\n".into())).await;
     let mut request = get(server.url("/file"));
     request.method = "HEAD".into();
@@ -274,7 +274,7 @@ impl AnswerBody for FourBytes {
 }
 
 #[tokio::test]
-async fn an_answer_of_which_nothing_more_is_wanted_is_left() {
+async fn an_answer_is_read_only_as_far_as_needed() {
     let head = "HTTP/1.1 200 OK\r\nX-One: 1\r\nx-two: a\r\nx-two: b\r\nx-three: \u{fc}\r\n\r\ndone";
     let server = Server::start(Behaviour::Hang(head.to_owned())).await;
     let mut body = FourBytes(Vec::new());

@@ -42,7 +42,7 @@ pub(crate) fn request(base_url: String) -> TurnRequest {
     }
 }
 
-/// Returns a provider with these replies.
+/// Returns a scripted provider with the given replies.
 pub(crate) fn scripted(replies: Vec<ScriptedReply>) -> Provider {
     Provider { scripted: Some(Scripted { replies }), ..Provider::default() }
 }
@@ -105,7 +105,7 @@ async fn a_turn_sends_the_conversation_and_the_key_and_records_usage() {
 }
 
 #[tokio::test]
-async fn without_key_and_options_none_are_sent() {
+async fn a_turn_without_key_and_options_sends_none() {
     let server = Server::answering("200 OK", "", &completion(json!("ok"), "stop")).await;
     let bare =
         TurnRequest { key: None, system: None, max_tokens: None, temperature: None, ..request(server.url("/v1")) };
@@ -116,7 +116,7 @@ async fn without_key_and_options_none_are_sent() {
 }
 
 #[tokio::test]
-async fn an_answer_may_be_in_parts_cut_or_without_usage() {
+async fn an_answer_can_be_in_parts_truncated_or_without_usage() {
     let parts = json!([{"type": "text", "text": "Dear "}, {"type": "text", "text": "ACME"}]);
     assert_eq!(answered("200 OK", "", &completion(parts, "stop")).await.unwrap().text, "Dear ACME");
     assert!(answered("200 OK", "", &completion(json!("Dear"), "length")).await.unwrap().truncated);
@@ -126,7 +126,7 @@ async fn an_answer_may_be_in_parts_cut_or_without_usage() {
 }
 
 #[tokio::test]
-async fn a_failing_status_keeps_its_class_and_the_wish_to_wait() {
+async fn an_error_status_has_its_class_and_retry_after() {
     let body = json!({"error": {"message": "slow down", "type": "rate_limit"}}).to_string();
     let rate = failed("429 Too Many Requests", "retry-after: 20\r\n", &body).await;
     assert_eq!((rate.class, rate.retry_after), (ErrorClass::RateLimited, Some(Duration::from_secs(20))));
@@ -152,7 +152,7 @@ async fn a_failing_status_keeps_its_class_and_the_wish_to_wait() {
 }
 
 #[tokio::test]
-async fn a_long_wish_to_wait_is_told() {
+async fn a_long_retry_after_is_part_of_the_message() {
     let body = r#"{"error": "no quota"}"#;
     let long = failed("429 Too Many Requests", "retry-after: 5400\r\n", body).await;
     assert!(long.message.ends_with("Requests: no quota; it asks to wait 1h30m (Retry-After)"), "{long}");
@@ -161,12 +161,12 @@ async fn a_long_wish_to_wait_is_told() {
 }
 
 #[tokio::test]
-async fn a_page_of_html_is_told_as_one() {
+async fn a_page_of_html_is_named_in_the_error() {
     for body in ["<html>ACME</html>", "\n <!DOCTYPE html><p>ACME", "\u{feff}<html>"] {
         let page = failed("200 OK", "content-type: text/html\r\n", body).await;
         assert_eq!(page.class, ErrorClass::Protocol);
-        let said = "answered something other than a chat completion: an HTML page, not JSON; is baseURL right?";
-        assert!(page.message.ends_with(said), "{page}");
+        let expected = "answered something other than a chat completion: an HTML page, not JSON; is baseURL right?";
+        assert!(page.message.ends_with(expected), "{page}");
     }
 }
 
@@ -179,7 +179,7 @@ async fn a_provider_that_quotes_the_prompt_is_not_quoted() {
 
 #[tokio::test]
 async fn an_answer_that_is_no_completion_is_a_protocol_error() {
-    for (body, said) in [
+    for (body, expected) in [
         ("Dear ACME {".to_owned(), "answered something other than a chat completion (JSON line 1, column 1)"),
         (String::new(), "answered something other than a chat completion"),
         ("[1]".to_owned(), "answered something other than a chat completion"),
@@ -192,13 +192,13 @@ async fn an_answer_that_is_no_completion_is_a_protocol_error() {
     ] {
         let error = failed("200 OK", "", &body).await;
         assert_eq!(error.class, ErrorClass::Protocol, "{body}: {error}");
-        assert!(error.message.contains(said), "{body}: {error}");
+        assert!(error.message.contains(expected), "{body}: {error}");
         assert!(error.retryable(true), "a turn has no effects");
     }
 }
 
 #[tokio::test]
-async fn an_answer_without_text_and_calls_is_empty_whatever_its_finish_reason_says() {
+async fn an_answer_without_text_and_calls_is_empty() {
     for (content, finish) in [(Value::Null, "tool_calls"), (json!(""), "stop"), (json!([]), "length")] {
         let reply = answered("200 OK", "", &completion(content, finish)).await.unwrap();
         assert_eq!((reply.text.as_str(), reply.calls.len(), reply.truncated), ("", 0, finish == "length"));

@@ -27,8 +27,9 @@ impl Secrets for OneValue {
     }
 }
 
-/// Returns the message of a turn after an answer with this status and this sentence, from the status on.
-async fn refused(status: &str, sentence: &str, key: Option<SecretEntry>) -> String {
+/// Makes a turn that the server answers with `status` and `sentence`. Returns the message of the failure, from the
+/// status on.
+async fn message_after(status: &str, sentence: &str, key: Option<SecretEntry>) -> String {
     let body = json!({"error": {"message": sentence}}).to_string();
     let server = Server::answering(status, "", &body).await;
     let clock: Arc<dyn Clock> = Arc::new(jiff::Timestamp::now);
@@ -58,21 +59,21 @@ async fn refused(status: &str, sentence: &str, key: Option<SecretEntry>) -> Stri
 }
 
 #[tokio::test]
-async fn a_refused_key_is_named_by_its_entry_and_neither_its_value_nor_its_secret_is_shown() {
+async fn the_error_of_a_refused_key_names_only_its_entry() {
     let entry = || Some(SecretEntry { name: "small".into(), secret: "team-vault".into(), key: "api-token".into() });
     let quoted = format!("Incorrect API key: {KEY}");
-    let told = "Incorrect API key: [redacted]; it was sent the key small of spec.secrets: check its value";
-    assert_eq!(refused("401 Unauthorized", &quoted, entry()).await, format!("401 Unauthorized: {told}"));
+    let advice = "Incorrect API key: [redacted]; it was sent the key small of spec.secrets: check its value";
+    assert_eq!(message_after("401 Unauthorized", &quoted, entry()).await, format!("401 Unauthorized: {advice}"));
     assert_eq!(
-        refused("403 Forbidden", &quoted, entry()).await,
-        format!("403 Forbidden: {told}, or the account lacks the right to this model")
+        message_after("403 Forbidden", &quoted, entry()).await,
+        format!("403 Forbidden: {advice}, or the account lacks the right to this model")
     );
 }
 
 #[tokio::test]
-async fn a_provider_without_a_key_that_needs_one_is_named() {
+async fn the_error_of_a_missing_key_names_the_provider() {
     assert_eq!(
-        refused("401 Unauthorized", "no key", None).await,
+        message_after("401 Unauthorized", "no key", None).await,
         "401 Unauthorized: no key; it was sent no key: give provider p a key from spec.secrets"
     );
 }

@@ -15,7 +15,7 @@ use crate::server::{Behaviour, Server, client};
 
 const VALUE: &str = "crm+token/with=\"16\"bytes";
 
-/// One Secret with this value and this list of hosts.
+/// One Secret with a value and a list of hosts.
 struct OneSecret {
     value: &'static str,
     hosts: String,
@@ -29,7 +29,7 @@ impl Secrets for OneSecret {
     }
 }
 
-/// Returns a POST to this URL with the header `Authorization` from the Secret `vault`.
+/// Returns a POST to a URL with the header `Authorization` from the Secret `vault`.
 fn post(url: String) -> HttpCall {
     let entry = SecretEntry { name: "crm".into(), secret: "vault".into(), key: "token".into() };
     HttpCall {
@@ -95,7 +95,7 @@ async fn an_error_quotes_no_value_and_names_the_entry() {
         assert_eq!(failure.message.ends_with("; it was sent crm of spec.secrets: check the value"), class == "Auth");
         assert_eq!(failure.facts["secret:crm"], "uid u-1, version 7");
     }
-    // The answer ends with the value.
+    // The answer is cut within the value.
     let (beginning, _) = VALUE.split_at(12);
     let head = format!("HTTP/1.1 400 Bad Request\r\ncontent-length: 999\r\n\r\nunknown {beginning}");
     let server = Server::start(Behaviour::Answer(head)).await;
@@ -104,7 +104,7 @@ async fn an_error_quotes_no_value_and_names_the_entry() {
 }
 
 #[tokio::test]
-async fn a_redirect_takes_the_value_nowhere() {
+async fn a_redirect_does_not_send_the_value() {
     let target = Server::answering("200 OK", "", "the inside").await;
     for status in ["302 Found", "307 Temporary Redirect", "308 Permanent Redirect"] {
         let location = format!("location: {}\r\n", target.url(&format!("/{VALUE}").replace('"', "%22")));
@@ -120,7 +120,7 @@ async fn a_redirect_takes_the_value_nowhere() {
 }
 
 #[tokio::test]
-async fn nothing_is_sent_where_the_secret_does_not_list_the_server_or_the_value_is_refused() {
+async fn nothing_is_sent_if_the_server_or_the_value_is_refused() {
     let server = Server::answering("200 OK", "", "ok").await;
     let host = server.address.to_string();
     let listed = server.url("");

@@ -14,15 +14,15 @@ use tokio::net::{TcpListener, TcpStream};
 /// The behavior of the server on each connection after it has read the request.
 #[derive(Clone, Debug)]
 pub(crate) enum Behaviour {
-    /// Writes these bytes and closes.
+    /// Writes the text and closes.
     Answer(String),
-    /// Writes the bytes for the connection's number and closes; later connections get the last ones.
+    /// Writes the text for the connection's number and closes; later connections get the last text.
     InTurn(Vec<String>),
     /// Writes bytes that are not text and closes.
     Bytes(&'static [u8]),
-    /// Writes these bytes, then this chunk without end.
+    /// Writes the first text, then the second text again and again without end.
     Endless(String, String),
-    /// Writes these bytes, and keeps the connection open.
+    /// Writes the text, and keeps the connection open.
     Hang(String),
 }
 
@@ -47,12 +47,12 @@ impl Server {
         Self { address, received, task }
     }
 
-    /// Starts a server that answers with this status line, headers and body.
+    /// Starts a server that answers each request with a status line, headers and a body.
     pub(crate) async fn answering(status: &str, headers: &str, body: &str) -> Self {
         Self::start(Behaviour::Answer(answer(status, headers, body))).await
     }
 
-    /// Returns the requests so far as received.
+    /// Returns the requests that were received so far.
     pub(crate) fn received(&self) -> Vec<String> {
         self.received.lock().unwrap().clone()
     }
@@ -73,7 +73,7 @@ pub(crate) fn answer(status: &str, headers: &str, body: &str) -> String {
 }
 
 async fn serve(mut stream: TcpStream, behaviour: Behaviour, log: Arc<Mutex<Vec<String>>>) {
-    let received = request(&mut stream).await;
+    let received = read_request(&mut stream).await;
     let number = {
         let mut log = log.lock().unwrap();
         log.push(received);
@@ -109,7 +109,7 @@ async fn serve(mut stream: TcpStream, behaviour: Behaviour, log: Arc<Mutex<Vec<S
 const HANDSHAKE: u8 = 0x16;
 
 /// Reads one request, head and body.
-async fn request(stream: &mut TcpStream) -> String {
+async fn read_request(stream: &mut TcpStream) -> String {
     let mut bytes = Vec::new();
     let mut buffer = [0; 4096];
     loop {

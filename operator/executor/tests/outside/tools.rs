@@ -92,7 +92,7 @@ async fn tools_are_offered_byte_for_byte_in_their_order() {
 }
 
 #[tokio::test]
-async fn the_request_of_an_agent_without_tools_has_nothing_of_them() {
+async fn the_request_of_an_agent_without_tools_has_no_field_of_tools() {
     let messages = vec![Message::text(Role::User, "write"), Message::text(Role::Assistant, "")];
     let plain = body_of(messages, |request| request.tools.clear());
     assert_eq!(
@@ -197,7 +197,7 @@ async fn calls_of_a_model_that_was_offered_no_tools_are_left_out() {
 }
 
 #[tokio::test]
-async fn a_model_that_declines_beside_a_filter_or_without_calls_is_refused() {
+async fn a_model_that_declines_or_is_filtered_is_refused() {
     let calls = json!([asked("a", "letter", "{}")]);
     let filtered = answered("200 OK", &completion(Value::Null, calls, "content_filter")).await.unwrap_err();
     let body = json!({"choices": [{"message": {"content": null, "refusal": "I will not", "tool_calls": []}}]});
@@ -209,9 +209,9 @@ async fn a_model_that_declines_beside_a_filter_or_without_calls_is_refused() {
 }
 
 #[tokio::test]
-async fn an_error_status_with_tools_keeps_its_reason_and_quotes_neither_arguments_nor_results() {
-    let failed = async |said: &str| {
-        let body = json!({"error": {"message": said}}).to_string();
+async fn an_error_status_quotes_neither_arguments_nor_results() {
+    let failed = async |message: &str| {
+        let body = json!({"error": {"message": message}}).to_string();
         let error = answered("400 Bad Request", &body).await.unwrap_err();
         assert_eq!(error.class, ErrorClass::Status(400), "{error}");
         assert!(!error.message.contains(KEY), "{error}");
@@ -219,7 +219,7 @@ async fn an_error_status_with_tools_keeps_its_reason_and_quotes_neither_argument
     };
     let plain = failed("Invalid schema for function 'letter': 'to' has no type").await;
     assert!(plain.ends_with("400 Bad Request: Invalid schema for function 'letter': 'to' has no type"), "{plain}");
-    for said in [
+    for message in [
         r#"invalid arguments {"to": "Ünal & Söhne"}"#,
         r#"invalid arguments {\"to\": \"Ünal & Söhne\"}"#,
         "invalid arguments {'to': 'Ünal & Söhne'}",
@@ -227,8 +227,8 @@ async fn an_error_status_with_tools_keeps_its_reason_and_quotes_neither_argument
         "bad message: registered as RR-2026-0815",
         "bad message: error: the arguments are not JSON",
     ] {
-        let error = failed(said).await;
-        assert!(error.ends_with("(the provider's message quotes the prompt and is left out)"), "{said}: {error}");
+        let error = failed(message).await;
+        assert!(error.ends_with("(the provider's message quotes the prompt and is left out)"), "{message}: {error}");
     }
     // An error with a status of success is handled in the same way.
     let body = json!({"error": {"message": "bad message: registered as RR-2026-0815"}}).to_string();
@@ -237,7 +237,7 @@ async fn an_error_status_with_tools_keeps_its_reason_and_quotes_neither_argument
 }
 
 #[tokio::test]
-async fn a_call_of_another_shape_is_a_protocol_error_that_shows_nothing_of_it() {
+async fn a_call_of_another_shape_is_an_error_without_its_content() {
     for calls in [
         json!("ACME"),
         json!(["ACME"]),
@@ -265,7 +265,7 @@ async fn arguments_that_are_an_object_are_read_as_its_text() {
 }
 
 #[tokio::test]
-async fn an_item_of_a_tool_that_is_no_call_of_ours_fails_the_turn_by_name() {
+async fn a_tool_of_the_provider_fails_the_turn() {
     let custom = json!({"id": "c", "type": "custom", "custom": {"name": "pay", "input": "420"}});
     let search = json!({"id": "c", "type": "web_search", "web_search": {}});
     for (calls, name) in [(json!([custom]), "custom"), (json!([asked("a", "letter", "{}"), search]), "web_search")] {
@@ -296,7 +296,7 @@ async fn a_script_calls_a_tool_and_answers_its_result_without_any_server() {
     assert_eq!((second.text.as_str(), second.calls.len()), ("It is on its way.", 0));
 }
 
-/// Room for this number of bytes.
+/// Memory for a number of bytes.
 struct RoomFor(usize);
 
 impl AnswerRoom for RoomFor {
@@ -306,7 +306,7 @@ impl AnswerRoom for RoomFor {
 }
 
 #[tokio::test]
-async fn an_answer_without_room_is_no_answer_that_is_too_large_at_any_time() {
+async fn an_answer_without_free_memory_is_retryable() {
     let text = json!("x".repeat(2 << 20));
     let body = completion(text, Value::Null, "stop");
     for (room, class) in [(1 << 20, Some(ErrorClass::NoRoom)), (TURN_ANSWER_BYTES, None)] {
