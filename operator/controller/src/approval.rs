@@ -28,10 +28,10 @@ const A_SECOND: Duration = Duration::from_secs(1);
 
 /// Reconciles an Approval. Returns when to reconcile again without an event.
 pub(crate) async fn reconcile(context: &Context, name: &Name) -> Result<Option<Moment>, Error> {
-    let held = context.listeners.notices.as_ref().map(NoticeDesk::hold);
+    let hold = context.listeners.notices.as_ref().map(NoticeDesk::hold);
     let reconciled = reconcile_observed(context, name).await;
-    if let (Some(desk), Some(held)) = (&context.listeners.notices, held) {
-        desk.end_hold(Key::Approval(name.clone()), held, &reconciled);
+    if let (Some(desk), Some(hold)) = (&context.listeners.notices, hold) {
+        desk.end_hold(Key::Approval(name.clone()), hold, &reconciled);
     }
     context.objects.approvals.release(name);
     reconciled
@@ -41,7 +41,7 @@ async fn reconcile_observed(context: &Context, name: &Name) -> Result<Option<Mom
     let began = Instant::now();
     let ObservedApproval { approval, run, owner, generation, guard_epoch } =
         match observe::observe(context, name).await? {
-            ApprovalObservation::Open(seen) => *seen,
+            ApprovalObservation::Open(observed) => *observed,
             ApprovalObservation::Nothing => {
                 context.evaluations.end_quarantine(&Key::Approval(name.clone()));
                 return Ok(None);
@@ -53,7 +53,7 @@ async fn reconcile_observed(context: &Context, name: &Name) -> Result<Option<Mom
     let result = match evaluate::evaluate(context, name, &approval, owner, &now).await {
         // The Approval or its run has changed meanwhile: the next reconcile may need no evaluation.
         Err(Error::Stopped { why: Stopped::Withdrawn, .. }) => return Ok(Some(now.at)),
-        result => notified::notified(context, &approval, result?, now.at),
+        result => notified::update_notified(context, &approval, result?, now.at),
     };
     if !result.changed {
         return Ok(result.wake_at);

@@ -32,7 +32,8 @@ use signoff_executor::{
 
 use crate::metrics::SharedMetrics;
 
-const PATIENCE: Duration = Duration::from_secs(30);
+/// The time limit of an answer of the API server.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The store of Blobs through a client.
 pub struct ClusterBlobs {
@@ -46,7 +47,7 @@ pub struct ClusterBlobs {
 }
 
 impl ClusterBlobs {
-    /// Returns the store through this client.
+    /// Returns a store that reads and writes through `client`.
     #[must_use]
     pub fn new(client: Client, metrics: SharedMetrics, turns: Arc<FairBudget>) -> Self {
         Self { client, metrics, turns, secret: RandomState::new() }
@@ -58,9 +59,10 @@ impl ClusterBlobs {
         names::other_blob(usual, u32::from_be_bytes([a, b, c, d]))
     }
 
-    async fn ask<T: serde::de::DeserializeOwned>(&self, request: http::Request<Vec<u8>>) -> Result<T, kube::Error> {
-        let text = tokio::time::timeout(PATIENCE, self.client.request_text(request)).await;
-        let text = text.map_err(|_| kube::Error::Service(format!("no answer within {PATIENCE:?}").into()))??;
+    /// Sends a request, and parses the answer.
+    async fn request<T: serde::de::DeserializeOwned>(&self, request: http::Request<Vec<u8>>) -> Result<T, kube::Error> {
+        let text = tokio::time::timeout(ANSWER_TIMEOUT, self.client.request_text(request)).await;
+        let text = text.map_err(|_| kube::Error::Service(format!("no answer within {ANSWER_TIMEOUT:?}").into()))??;
         serde_json::from_str(&text).map_err(kube::Error::SerdeError)
     }
 }
@@ -72,21 +74,21 @@ pub(crate) fn usual_name(owner: &Owner, digest: &str) -> Result<String, BlobErro
     Ok(names::blob(&owner.workflow, &owner.uid, &parsed))
 }
 
-fn store(digest: &str, cause: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> BlobError {
+fn store_error(digest: &str, cause: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> BlobError {
     BlobError::Store { digest: digest.to_owned(), cause: cause.into() }
 }
 
 impl ClusterBlobs {
-    /// Returns the bytes of the run's Blob of this name, or `None` if the run has no such Blob.
+    /// Returns the bytes of the run's Blob with the name, or `None` if the run has no such Blob.
     async fn read(&self, owner: &Owner, digest: &str, name: &str) -> Result<Option<Bytes>, BlobError> {
         let path = Request::new(Blob::url_path(&(), Some(&owner.namespace)));
-        let request = path.get(name, &GetParams::default()).map_err(|why| store(digest, why))?;
-        let found: Blob = match self.ask(request).await {
-            Ok(found) => found,
+        let request = path.get(name, &GetParams::default()).map_err(|why| store_error(digest, why))?;
+        let blob: Blob = match self.request(request).await {
+            Ok(blob) => blob,
             Err(error) if status_code(&error) == Some(404) => return Ok(None),
-            Err(error) => return Err(store(digest, Plain(error))),
+            Err(error) => return Err(store_error(digest, Plain(error))),
         };
-        if !found.is_of_run(&owner.workflow, &owner.uid) {
+        if !blob.is_of_run(&owner.workflow, &owner.uid) {
             tracing::warn!(
                 namespace = owner.namespace,
                 name,
@@ -95,24 +97,24 @@ impl ClusterBlobs {
             );
             return Ok(None);
         }
-        let bytes = Bytes::from(found.spec.into_bytes());
+        let bytes = Bytes::from(blob.spec.into_bytes());
         verify(owner, digest, &bytes)?;
         Ok(Some(bytes))
     }
 
     /// Creates the Blob. Returns false if another object has the name.
     async fn create(&self, owner: &Owner, digest: &str, object: &Blob) -> Result<bool, BlobError> {
-        let body = serde_json::to_vec(object).map_err(|why| store(digest, why))?;
+        let body = serde_json::to_vec(object).map_err(|why| store_error(digest, why))?;
         let path = Request::new(Blob::url_path(&(), Some(&owner.namespace)));
-        let request = path.create(&PostParams::default(), body).map_err(|why| store(digest, why))?;
+        let request = path.create(&PostParams::default(), body).map_err(|why| store_error(digest, why))?;
         let turn = self.turns.take(&owner.namespace.as_str().into(), 1).await;
-        let answer = self.ask::<IgnoredAny>(request).await;
+        let answer = self.request::<IgnoredAny>(request).await;
         drop(turn);
         self.metrics.requests().wrote("Blob", "create", if answer.is_ok() { "ok" } else { "refused" });
         match answer {
             Ok(_) => Ok(true),
             Err(error) if status_code(&error) == Some(409) => Ok(false),
-            Err(error) => Err(store(digest, Plain(error))),
+            Err(error) => Err(store_error(digest, Plain(error))),
         }
     }
 }
@@ -137,7 +139,7 @@ impl BlobStore for ClusterBlobs {
                 return Ok((*name == other).then(|| other.clone()));
             }
         }
-        Err(store(
+        Err(store_error(
             digest,
             format!(
                 "its names {usual:?} and {other:?} belong to objects that this run did not create; find out who created them, and delete them"

@@ -24,7 +24,7 @@ impl CachedObjects {
         }
     }
 
-    /// Whether this is the cached version of an object, and a read or write of this process returned it.
+    /// Whether `version` is the cached version of an object, and a read or write of this process returned that version.
     pub(crate) fn is_own(&self, key: &Key, version: &str) -> bool {
         match key {
             Key::Workflow(name) => self.workflows.is_own(name, version),

@@ -124,9 +124,8 @@ pub(crate) struct CallTicket {
     pub(crate) seq: Seq,
     /// The path and attempt of its record.
     pub(crate) call: CallKey,
-    /// Its Workflow.
     pub(crate) workflow: Name,
-    /// The uid of its Workflow.
+    /// The uid of its Workflow. A Workflow of the same name that is created again is another run.
     pub(crate) run: Arc<str>,
     /// The host that it calls, or `None` for a call within this process, such as to a scripted model.
     pub(crate) host: Option<Arc<str>>,
@@ -177,8 +176,8 @@ impl Drop for CallSlot {
 
 impl AnswerRoom for CallSlot {
     fn has_room_for(&self, bytes: usize) -> bool {
-        // These bytes were taken before the call was sent. They count as enough even if they were cut to the most of a
-        // namespace: otherwise the call would be repeated for ever.
+        // The bytes for the answer were reserved before the call was sent. They suffice even if the reservation was
+        // limited to the share of a namespace: otherwise the call would fail and be repeated for ever.
         if bytes <= self.ticket.bytes.answer {
             return true;
         }
@@ -219,13 +218,14 @@ impl CallSlots {
         let mut inner = self.lock();
         let mut held = inner.claim(&ticket);
         if held.is_none() {
-            let line = inner.waiting.entry(Arc::clone(&ticket.workflow.namespace)).or_default();
-            line.workflows.entry(ticket.workflow.clone()).or_default().insert(ticket.clone());
+            let queue = inner.waiting.entry(Arc::clone(&ticket.workflow.namespace)).or_default();
+            queue.workflows.entry(ticket.workflow.clone()).or_default().insert(ticket.clone());
             self.reserve(&mut inner);
             held = inner.claim(&ticket);
         }
         let Some(held) = held else {
-            return Err(inner.taken.full(&ticket, &self.limits).unwrap_or(CallWait::Memory(self.bytes_of(&ticket))));
+            let limit = inner.taken.reached_limit(&ticket, &self.limits);
+            return Err(limit.unwrap_or(CallWait::Memory(self.bytes_of(&ticket))));
         };
         drop(inner);
         Ok(CallSlot { slots: Arc::clone(self), ticket, held: Mutex::new(held) })
@@ -253,7 +253,7 @@ impl CallSlots {
         }
     }
 
-    /// Reserves free memory for the namespace whose call did not fit, or ends that.
+    /// Reserves free memory for the namespace whose call did not fit, or ends the reservation if `None`.
     fn hold_back(&self, inner: &mut CallSlotsState, namespace: Option<Arc<str>>) {
         self.bytes.reserve_for(namespace.clone());
         inner.held_back = namespace;
@@ -271,21 +271,21 @@ impl CallSlots {
             if own >= self.limits.per_namespace || !self.limits.shared().has_room(own, inner.taken.all, 1) {
                 continue;
             }
-            let Some(line) = inner.waiting.get_mut(&namespace) else { continue };
+            let Some(queue) = inner.waiting.get_mut(&namespace) else { continue };
             let mut lacks_bytes = false;
-            let found = in_turn(&line.workflows, line.last.as_ref()).find_map(|(_, tickets)| {
-                let ticket = tickets.iter().find(|ticket| inner.taken.full(ticket, &self.limits).is_none())?;
+            let next = in_turn(&queue.workflows, queue.last.as_ref()).find_map(|(_, tickets)| {
+                let ticket = tickets.iter().find(|ticket| inner.taken.reached_limit(ticket, &self.limits).is_none())?;
                 let held = self.bytes.try_take(&namespace, self.bytes_of(ticket));
                 lacks_bytes |= held.is_none();
                 Some((ticket.clone(), held?))
             });
-            let Some((ticket, held)) = found else {
+            let Some((ticket, held)) = next else {
                 if lacks_bytes && inner.held_back.is_none() && self.bytes.is_below_share(&namespace) {
                     self.hold_back(inner, Some(namespace));
                 }
                 continue;
             };
-            line.last = Some(ticket.workflow.clone());
+            queue.last = Some(ticket.workflow.clone());
             inner.drop_waiting(&ticket.workflow, |other| *other != ticket);
             inner.last = Some(namespace);
             return Some((ticket, held));
@@ -313,7 +313,7 @@ impl CallSlots {
         self.retain(workflow, |_| false);
     }
 
-    /// Waits until slots are reserved after the last return.
+    /// Waits until slots have been reserved since this function returned last.
     pub(crate) async fn granted(&self) {
         self.granted.notified().await;
     }
@@ -326,7 +326,7 @@ impl CallSlots {
     /// Returns the number of free slots and of waiting calls.
     pub(crate) fn levels(&self) -> (usize, usize) {
         let inner = self.lock();
-        let waiting = inner.waiting.values().flat_map(|line| line.workflows.values()).map(BTreeSet::len).sum();
+        let waiting = inner.waiting.values().flat_map(|queue| queue.workflows.values()).map(BTreeSet::len).sum();
         (self.limits.total.saturating_sub(inner.taken.all), waiting)
     }
 }
@@ -358,14 +358,14 @@ impl CallSlotsState {
     }
 
     fn drop_waiting(&mut self, workflow: &Name, wanted: impl Fn(&CallTicket) -> bool) {
-        let Some(line) = self.waiting.get_mut(&workflow.namespace) else { return };
-        if let Some(tickets) = line.workflows.get_mut(workflow) {
+        let Some(queue) = self.waiting.get_mut(&workflow.namespace) else { return };
+        if let Some(tickets) = queue.workflows.get_mut(workflow) {
             tickets.retain(wanted);
             if tickets.is_empty() {
-                line.workflows.remove(workflow);
+                queue.workflows.remove(workflow);
             }
         }
-        if line.workflows.is_empty() {
+        if queue.workflows.is_empty() {
             self.waiting.remove(&workflow.namespace);
         }
     }
@@ -373,7 +373,7 @@ impl CallSlotsState {
 
 impl SlotCounts {
     /// Returns the limit that delays a call, or `None`.
-    fn full(&self, ticket: &CallTicket, limits: &CallLimits) -> Option<CallWait> {
+    fn reached_limit(&self, ticket: &CallTicket, limits: &CallLimits) -> Option<CallWait> {
         let namespace = &ticket.workflow.namespace;
         let (of_run, own) = (count(&self.runs, &ticket.run), count(&self.namespaces, namespace));
         if of_run >= limits.per_workflow {
@@ -383,7 +383,7 @@ impl SlotCounts {
             return Some(CallWait::Namespace(limits.per_namespace));
         }
         if let Some(host) = &ticket.host {
-            let (all, own) = self.hosts.get(host).map_or((0, 0), |one| (one.all, count(&one.namespaces, namespace)));
+            let (all, own) = self.hosts.get(host).map_or((0, 0), |host| (host.all, count(&host.namespaces, namespace)));
             if all >= limits.per_host {
                 return Some(CallWait::Host(Arc::clone(host), limits.per_host));
             }
@@ -455,17 +455,19 @@ impl CallWait {
     /// Returns a sentence for the condition `CallsPending`. The sentence contains no position in the queue, because
     /// each change of it would cost a write.
     pub(crate) fn message(&self, namespace: &str) -> String {
-        let of = |whose: String, most: usize, flag: &str| {
+        let at_limit = |owner: String, limit: usize, flag: &str| {
             format!(
-                "{whose} has {most} calls in flight, which is its limit ({flag}); the call starts when a slot is free"
+                "{owner} has {limit} calls in flight, which is its limit ({flag}); the call starts when a slot is free"
             )
         };
         match self {
-            Self::Workflow(most) => of("its Workflow".to_owned(), *most, "--max-calls-per-workflow"),
-            Self::Namespace(most) => of(format!("the namespace {namespace}"), *most, "--max-calls-per-namespace"),
-            Self::Host(host, most) => {
+            Self::Workflow(limit) => at_limit("its Workflow".to_owned(), *limit, "--max-calls-per-workflow"),
+            Self::Namespace(limit) => {
+                at_limit(format!("the namespace {namespace}"), *limit, "--max-calls-per-namespace")
+            }
+            Self::Host(host, limit) => {
                 format!(
-                    "{most} calls to {host} are in flight, which is the limit (--max-calls-per-provider); the call starts when a slot is free"
+                    "{limit} calls to {host} are in flight, which is the limit (--max-calls-per-provider); the call starts when a slot is free"
                 )
             }
             Self::Share(own) => format!(
@@ -474,7 +476,7 @@ impl CallWait {
             Self::HostShare(host, own) => format!(
                 "the namespace {namespace} has {own} calls to {host} in flight, which is its share beside those of other namespaces (half of --max-calls-per-provider is what it has alone); the call starts when a slot is free for it"
             ),
-            Self::Total(most) => of("the operator".to_owned(), *most, "--max-calls"),
+            Self::Total(limit) => at_limit("the operator".to_owned(), *limit, "--max-calls"),
             Self::Memory(bytes) => format!(
                 "there is no memory for {bytes} bytes that the call needs beside those of its own (the operator's limit of memory bounds them, and namespaces share them); the call starts when there is"
             ),

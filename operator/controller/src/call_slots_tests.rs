@@ -6,10 +6,10 @@ use std::{collections::BTreeSet, sync::Arc};
 use super::*;
 
 fn slots(total: usize, per_namespace: usize, per_workflow: usize, per_host: usize) -> Arc<CallSlots> {
-    of_limits(CallLimits { total, per_namespace, per_workflow, per_host })
+    slots_with(CallLimits { total, per_namespace, per_workflow, per_host })
 }
 
-fn of_limits(limits: CallLimits) -> Arc<CallSlots> {
+fn slots_with(limits: CallLimits) -> Arc<CallSlots> {
     Arc::new(CallSlots::new(limits, FairBudget::new(1000), 100))
 }
 
@@ -48,7 +48,7 @@ fn granted(slots: &CallSlots) -> Vec<String> {
 }
 
 #[test]
-fn each_limit_holds_back_only_the_calls_it_is_about() {
+fn each_limit_delays_only_the_calls_that_it_limits() {
     let slots = slots(6, 4, 2, 3);
     let _a = [1, 2].map(|seq| runs(&slots, &ticket("a", "one", seq)));
     assert_eq!(waits(&slots, &ticket("a", "one", 3)), CallWait::Workflow(2));
@@ -72,7 +72,7 @@ fn a_scripted_model_has_no_host_and_counts_for_the_other_limits() {
 }
 
 #[test]
-fn a_namespace_with_a_thousand_calls_delays_anothers_call_by_at_most_one_round() {
+fn a_namespace_with_many_calls_delays_others_by_one_round() {
     let slots = slots(4, 4, 4, 99);
     let mut running: Vec<_> = (1..=4).map(|seq| runs(&slots, &ticket("crowd", "big", seq))).collect();
     for seq in 5..=1000 {
@@ -90,7 +90,7 @@ fn a_namespace_with_a_thousand_calls_delays_anothers_call_by_at_most_one_round()
 }
 
 #[test]
-fn a_namespace_that_asks_again_and_again_gets_no_more_than_every_other_slot() {
+fn a_namespace_that_always_asks_gets_every_other_slot() {
     let slots = slots(1, 1, 1, 9);
     let mut running = Some(runs(&slots, &ticket("crowd", "big", 1)));
     for seq in 2..100 {
@@ -134,7 +134,7 @@ fn workflows_of_one_namespace_take_turns_too() {
 }
 
 #[test]
-fn a_reserved_slot_is_no_other_calls() {
+fn a_reserved_slot_is_not_given_to_another_call() {
     let slots = slots(1, 1, 1, 9);
     let running = runs(&slots, &ticket("a", "one", 1));
     waits(&slots, &ticket("b", "one", 1));
@@ -144,7 +144,7 @@ fn a_reserved_slot_is_no_other_calls() {
 }
 
 #[test]
-fn a_reserved_slot_that_is_not_claimed_goes_to_the_next() {
+fn a_reserved_slot_that_is_not_claimed_goes_to_the_next_call() {
     let slots = slots(1, 1, 1, 9);
     let running = runs(&slots, &ticket("a", "one", 1));
     waits(&slots, &ticket("b", "one", 1));
@@ -159,7 +159,7 @@ fn a_reserved_slot_that_is_not_claimed_goes_to_the_next() {
 }
 
 #[test]
-fn nothing_is_kept_of_calls_that_are_over() {
+fn no_state_is_kept_of_finished_calls() {
     let slots = slots(2, 2, 2, 4);
     drop([1, 2].map(|seq| runs(&slots, &ticket("a", "one", seq))));
     let inner = slots.lock();
@@ -168,7 +168,7 @@ fn nothing_is_kept_of_calls_that_are_over() {
 }
 
 #[tokio::test]
-async fn a_task_that_dies_gives_its_slot_back() {
+async fn an_aborted_task_frees_its_slot() {
     let slots = slots(1, 1, 1, 1);
     let slot = runs(&slots, &ticket("a", "one", 1));
     waits(&slots, &ticket("b", "one", 1));
@@ -196,15 +196,15 @@ fn default_limits_leave_room_for_others_and_are_never_zero() {
     assert_eq!(CallLimits::of_total(0), CallLimits { total: 1, per_namespace: 1, per_workflow: 1, per_host: 1 });
 }
 
-/// Returns the slots of as many calls of a namespace to one host as get one.
+/// Starts calls of a namespace to one host until a call has to wait. Returns the slots of the started calls.
 fn fill(slots: &Arc<CallSlots>, namespace: &str, host: &str) -> Vec<CallSlot> {
     let tickets = (0..1000).map(|n| to(host, ticket(namespace, &format!("w{n}"), 1)));
     tickets.map_while(|ticket| slots.acquire(ticket).ok()).collect()
 }
 
 #[test]
-fn however_many_calls_others_have_to_a_host_the_first_call_of_a_namespace_begins_at_once() {
-    let slots = of_limits(CallLimits::default());
+fn the_first_call_of_a_namespace_to_a_busy_host_starts_at_once() {
+    let slots = slots_with(CallLimits::default());
     let mut crowds = Vec::new();
     for crowd in 0..10 {
         crowds.push(fill(&slots, &format!("crowd-{crowd}"), "models.test"));
@@ -221,8 +221,8 @@ fn however_many_calls_others_have_to_a_host_the_first_call_of_a_namespace_begins
 }
 
 #[test]
-fn namespaces_that_have_called_for_long_have_the_same_share() {
-    let slots = of_limits(CallLimits::default());
+fn namespaces_that_call_all_the_time_get_equal_shares() {
+    let slots = slots_with(CallLimits::default());
     let mut running: BTreeMap<String, Vec<CallSlot>> = BTreeMap::new();
     let names: Vec<String> = (0..4).map(|n| format!("ns-{n}")).collect();
     for name in &names {
@@ -245,8 +245,8 @@ fn namespaces_that_have_called_for_long_have_the_same_share() {
 }
 
 #[test]
-fn a_call_waits_for_the_bytes_that_it_needs_before_it_is_sent_and_delays_none_that_needs_few() {
-    let slots = of_limits(CallLimits::default());
+fn a_call_that_waits_for_memory_delays_no_small_call() {
+    let slots = slots_with(CallLimits::default());
     let first = runs(&slots, &needs(300, 300, ticket("a", "one", 1)));
     assert_eq!(slots.bytes.taken(), 500, "100 are its own");
     let second = needs(200, 0, ticket("b", "one", 1));
@@ -263,8 +263,8 @@ fn a_call_waits_for_the_bytes_that_it_needs_before_it_is_sent_and_delays_none_th
 }
 
 #[test]
-fn an_answer_that_is_read_takes_bytes_as_long_as_there_is_room() {
-    let slots = of_limits(CallLimits::default());
+fn an_answer_takes_more_memory_while_it_is_read() {
+    let slots = slots_with(CallLimits::default());
     let call = runs(&slots, &needs(50, 0, ticket("a", "one", 1)));
     assert!(call.has_room_for(50) && slots.bytes.taken() == 0, "its own");
     assert!(call.has_room_for(450) && slots.bytes.taken() == 400);
@@ -277,7 +277,7 @@ fn an_answer_that_is_read_takes_bytes_as_long_as_there_is_room() {
 
 #[test]
 fn a_slot_that_is_not_claimed_returns_its_bytes() {
-    let slots = of_limits(CallLimits::default());
+    let slots = slots_with(CallLimits::default());
     let first = runs(&slots, &needs(600, 0, ticket("a", "one", 1)));
     let waiting = needs(600, 0, ticket("b", "one", 1));
     assert_eq!(waits(&slots, &waiting), CallWait::Memory(500));
@@ -289,8 +289,9 @@ fn a_slot_that_is_not_claimed_returns_its_bytes() {
 }
 
 #[test]
-fn a_call_that_took_all_that_its_namespace_can_have_has_room_for_its_answer() {
-    // A namespace alone can have 500 of 1000 bytes. The answer has them reserved, so it is not refused repeatedly.
+fn an_answer_has_room_for_its_reserved_bytes_above_the_share() {
+    // A namespace can take 500 of the 1000 bytes. The call reserves 600 bytes for its answer, and its answer of 600
+    // bytes is accepted: otherwise the call would fail and be repeated for ever.
     let slots = slots(9, 9, 9, 9);
     let turn = runs(&slots, &needs(400, 600, ticket("a", "one", 1)));
     assert!(turn.has_room_for(200) && turn.has_room_for(600));
@@ -298,7 +299,7 @@ fn a_call_that_took_all_that_its_namespace_can_have_has_room_for_its_answer() {
 }
 
 #[test]
-fn a_call_that_needs_only_its_own_bytes_begins_beside_a_result_that_is_not_committed() {
+fn a_small_call_starts_beside_an_uncommitted_result() {
     let slots = slots(40, 20, 20, 40);
     let hostile: Vec<_> = ["h", "i", "j", "k"]
         .iter()
@@ -312,7 +313,7 @@ fn a_call_that_needs_only_its_own_bytes_begins_beside_a_result_that_is_not_commi
 }
 
 #[test]
-fn calls_that_wait_for_the_share_of_their_namespace_are_not_looked_through_at_each_change() {
+fn waiting_calls_above_their_share_do_not_slow_down_changes() {
     let slots = slots(40, 20, 20, 40);
     let names: Vec<_> = (0..10).map(|number| format!("hostile-{number}")).collect();
     let mut running = Vec::new();
@@ -334,8 +335,8 @@ fn calls_that_wait_for_the_share_of_their_namespace_are_not_looked_through_at_ea
 }
 
 #[test]
-fn a_call_that_needs_many_bytes_is_not_starved_by_those_of_ten_namespaces_that_need_few() {
-    let slots = of_limits(CallLimits::default());
+fn a_large_call_is_not_starved_by_small_calls_of_others() {
+    let slots = slots_with(CallLimits::default());
     let small = |namespace: usize, seq: i64| needs(160, 0, ticket(&format!("small-{namespace}"), "one", seq));
     let mut running = std::collections::VecDeque::new();
     for round in 0..20 {

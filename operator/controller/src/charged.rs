@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn what_is_parsed_and_digested_outside_of_evaluations_is_charged_to_its_namespace() {
+    async fn work_outside_of_evaluations_is_charged_to_its_namespace() {
         let evaluator = Evaluator::start(EvaluatorSettings { threads: 1, ..EvaluatorSettings::default() }).unwrap();
         let subject = |namespace: &str| Subject { namespace: namespace.to_owned(), ..Subject::default() };
         let order = Arc::new(Mutex::new(Vec::new()));

@@ -88,7 +88,7 @@ impl Context {
         if evaluator.is_inline() {
             return evaluator.run(subject, work).await;
         }
-        // While this reconcile waits, another one can start in its place.
+        // While this reconcile waits, another reconcile can start in its place.
         let _waiting = waiting.begin(&observed.name.namespace);
         self.queue.wake_consumer();
         let result = tokio::select! {
@@ -112,7 +112,7 @@ impl Context {
         self.queue.trigger(Key::Approval(name));
     }
 
-    /// Enqueues the open runs of these namespaces.
+    /// Enqueues the open runs of the given namespaces.
     pub(crate) fn enqueue_runs_of(&self, namespaces: &[Arc<str>]) {
         if namespaces.is_empty() {
             return;

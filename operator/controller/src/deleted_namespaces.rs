@@ -128,7 +128,7 @@ mod tests {
         Time(Timestamp::from_second(second).unwrap())
     }
 
-    /// Returns the namespace `pay`, created and perhaps deleted at these seconds.
+    /// Returns the namespace `pay`, created at the second `created`, and deleted at the second `deleted`, if any.
     fn namespace(uid: &str, created: i64, deleted: Option<i64>) -> Box<Namespace> {
         let metadata = ObjectMeta {
             name: Some("pay".to_owned()),
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_deletion_is_news_once_and_an_old_event_does_not_take_it_back() {
+    fn a_deletion_is_reported_once_and_not_undone_by_an_old_event() {
         let namespaces = DeletedNamespaces::default();
         assert_eq!(namespaces.apply(&applied("1", 10, None)), None);
         assert!(!contain(&namespaces, "pay", 11));
@@ -162,11 +162,11 @@ mod tests {
     }
 
     #[test]
-    fn what_is_created_after_a_deletion_is_in_a_new_namespace_whatever_is_seen_first() {
+    fn an_object_created_after_a_deletion_is_in_a_new_namespace() {
         let namespaces = DeletedNamespaces::default();
         namespaces.apply(&applied("1", 10, Some(20)));
         assert!(contain(&namespaces, "pay", 20) && !contain(&namespaces, "pay", 21));
-        // Within the same second the order is unknown until the new namespace is received or the old one is gone.
+        // Within the same second the order is unknown until the new namespace is received or the old namespace is gone.
         assert_eq!(namespaces.apply(&applied("2", 20, None)), Some("pay".into()));
         assert!(!contain(&namespaces, "pay", 20));
         namespaces.apply(&applied("2", 20, Some(30)));
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn late_words_about_an_older_namespace_change_nothing() {
+    fn late_events_of_an_older_namespace_are_ignored() {
         let namespaces = DeletedNamespaces::default();
         namespaces.apply(&applied("2", 20, Some(30)));
         let late = [

@@ -18,7 +18,7 @@ pub enum Error {
     /// A large value could not be stored or fetched.
     #[error("{object}: {source}")]
     Blob {
-        /// The Workflow.
+        /// The kind, namespace and name of the Workflow, as in `Workflow n/w`.
         object: String,
         /// The error of the store.
         source: BlobError,
@@ -28,7 +28,7 @@ pub enum Error {
         "{object}: its journal names the value {digest}, which is not in the Blob {blob:?} any more, and no user or backup tool can write a Blob, so the run cannot continue: check what it has done, run it again (`kubectl approve rerun`), and delete the Workflow"
     )]
     ValueGone {
-        /// The Workflow.
+        /// The kind, namespace and name of the Workflow, as in `Workflow n/w`.
         object: String,
         /// The value's digest.
         digest: String,
@@ -40,33 +40,33 @@ pub enum Error {
         "{object}: its journal is incomplete: {why}; no user or backup tool can write a journal, so the run cannot continue: check what it has done, run it again (`kubectl approve rerun`), and delete the Workflow"
     )]
     JournalTorn {
-        /// The Workflow.
+        /// The kind, namespace and name of the Workflow, as in `Workflow n/w`.
         object: String,
-        /// The problem.
+        /// The missing or invalid part.
         why: String,
     },
     /// Another user's object has the name of an object that the operator would create.
     #[error("{object}: {name} exists and {why}: find out who created it, cancel this Workflow and create it again")]
     Foreign {
-        /// The Workflow.
+        /// The kind, namespace and name of the Workflow, as in `Workflow n/w`.
         object: String,
         /// The kind and name of the other object.
         name: String,
-        /// The problem.
+        /// The difference from an object of the operator.
         why: String,
     },
     /// The evaluation of an object's text was stopped.
     #[error("{object}: {why}")]
     Stopped {
-        /// The object.
+        /// The kind, namespace and name of the object.
         object: String,
-        /// The reason.
+        /// The reason for the stop, such as an exceeded limit.
         why: signoff_executor::Stopped,
     },
     /// An internal error.
     #[error("{object}: {what}; internal error; report this as a bug")]
     Bug {
-        /// The object.
+        /// The kind, namespace and name of the object.
         object: String,
         /// The state that should be impossible.
         what: String,
@@ -74,7 +74,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Returns a function that makes a `Transient` error of this operation.
+    /// Returns a function that makes a `Transient` error of the operation `what`.
     pub(crate) fn of<E: Into<Arc<kube::Error>>>(what: impl Into<String>) -> impl FnOnce(E) -> Self {
         |error| Self::Cluster(Cluster::of(what)(error))
     }
@@ -163,8 +163,8 @@ impl Error {
     /// Returns the pause before the next reconcile after `failures` failures in a row (from 1).
     #[must_use]
     pub fn pause(&self, failures: u32) -> Duration {
-        let doubled = |first: u64, most: u64| {
-            Duration::from_millis(first.saturating_mul(1 << failures.saturating_sub(1).min(20)).min(most))
+        let doubled = |first_ms: u64, max_ms: u64| {
+            Duration::from_millis(first_ms.saturating_mul(1 << failures.saturating_sub(1).min(20)).min(max_ms))
         };
         match self {
             // The first retries are at once. The later pauses prevent a busy loop against a client that always writes
@@ -202,7 +202,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_quota_that_refuses_a_value_is_told_in_the_words_of_the_api_server() {
+    fn a_quota_that_refuses_a_value_is_reported_verbatim() {
         let quota =
             "blobs.signoff.dev \"b\" is forbidden: exceeded quota: values, requested: count/blobs.signoff.dev=1";
         let status = json!({"status": "Failure", "reason": "Forbidden", "code": 403, "message": quota});

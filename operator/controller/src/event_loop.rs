@@ -169,7 +169,7 @@ impl EventLoop {
         }
     }
 
-    /// Handles the events that have arrived, of the kinds of which many can arrive. Each kind is handled up to a bound.
+    /// Handles the events that have arrived. Of each kind at most [`BATCH`] events are handled.
     fn handle_ready(&mut self) {
         for _ in 0..BATCH {
             let Some(done) = self.reconciles.try_join_next_with_id() else { break };
@@ -283,7 +283,7 @@ impl EventLoop {
         self.max_reconciles.saturating_mul(MOST_WAITING)
     }
 
-    /// Whether one more reconcile of this namespace may start.
+    /// Whether one more reconcile of the namespace may start.
     fn may_begin(&self, namespace: &str) -> bool {
         let is_slow = self.context.evaluations.quarantines.is_slow(namespace, self.context.api.now());
         let most = if is_slow { 1 } else { self.max_reconciles };
@@ -297,7 +297,7 @@ impl EventLoop {
     fn on_reconciled(&mut self, done: Result<(Id, ReconcileResult), JoinError>) {
         let (id, result, took) = match done {
             Ok((id, (result, took))) => (id, Ok(result), took),
-            Err(died) => (died.id(), Err(died), Duration::ZERO),
+            Err(panic) => (panic.id(), Err(panic), Duration::ZERO),
         };
         let Some(key) = self.load.end(id) else { return };
         let Context { queue, objects, metrics, .. } = &*self.context;
@@ -305,8 +305,8 @@ impl EventLoop {
             Key::Workflow(name) => (Workflow::KIND, name),
             Key::Approval(name) => (Approval::KIND, name),
         };
-        let result = result.unwrap_or_else(|died| {
-            Err(Error::Bug { object: format!("{kind} {name}"), what: format!("its reconcile panicked: {died}") })
+        let result = result.unwrap_or_else(|panic| {
+            Err(Error::Bug { object: format!("{kind} {name}"), what: format!("its reconcile panicked: {panic}") })
         });
         metrics.count_reconcile(kind, if result.is_ok() { "ok" } else { "error" }, took);
         match result {
@@ -335,22 +335,17 @@ impl EventLoop {
         let key = call.key();
         let uid = run.uid.clone();
         let (caller, context) = (Arc::clone(&self.caller), Arc::clone(&self.context));
-        let place = (name.clone(), uid.clone(), key.clone());
+        let call_id = (name.clone(), uid.clone(), key.clone());
         let pod_runner = Arc::clone(&self.pod_runner);
         let (evaluator, namespace) = (&self.context.evaluations.evaluator, &name.namespace);
         let task = self.calls.spawn(Charged::new(evaluator, namespace, async move {
-            let (name, uid, key) = place;
+            let (name, uid, key) = call_id;
             let is_followed = matches!(hold, StartSlot::Pod { begins: false, .. });
             if !context.may_begin(&RunVersion { name: &name, uid: &uid, generation }, &call, is_followed).await {
                 return (name, uid, key, None);
             }
             let began = Instant::now();
-            let kind = match &call.content {
-                CallContent::Agent(_) => "agent",
-                CallContent::Pod(_) => "pod",
-                CallContent::Http(_) => "http",
-                CallContent::Mcp(_) => "mcp",
-            };
+            let kind = kind_of(&call.content);
             let result = match (&hold, &call.content) {
                 (StartSlot::Pod { begins, .. }, _) => match &call.content {
                     CallContent::Pod(pod) => pod_runner.run_pod(&run, &call, pod, *begins).await,
@@ -421,6 +416,16 @@ async fn until(instant: Option<Instant>) {
     match instant {
         Some(instant) => sleep_until(instant).await,
         None => std::future::pending().await,
+    }
+}
+
+/// Returns the kind of a call in metrics.
+fn kind_of(content: &CallContent) -> &'static str {
+    match content {
+        CallContent::Agent(_) => "agent",
+        CallContent::Pod(_) => "pod",
+        CallContent::Http(_) => "http",
+        CallContent::Mcp(_) => "mcp",
     }
 }
 

@@ -11,11 +11,11 @@ use crate::{context::Context, guard::GuardStatus, metrics::SharedMetrics, notice
 pub enum OperatorPhase {
     /// Another operator holds the Lease. This operator takes over when the other one is gone.
     StandingBy(String),
-    /// It reads its objects before it works.
+    /// The operator reads its objects before the first reconcile. The text is the current step.
     Starting(String),
-    /// It works.
+    /// The operator reconciles objects.
     Working,
-    /// It finishes the calls in flight.
+    /// The operator finishes the calls in flight, and starts nothing new.
     Stopping,
 }
 

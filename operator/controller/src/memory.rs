@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_parts_together_leave_half_of_the_memory_to_what_they_do_not_count() {
+    fn all_parts_together_leave_half_of_the_memory_free() {
         for (limit, max_calls) in [(256_usize << 20, 64), (512 << 20, 64), (512 << 20, 1000), (8 << 30, 64)] {
             let parts = MemoryLimits::of(limit, max_calls);
             let MemoryLimits { own_of_call, calls, values, kept_values, segments, reconciles } = parts;
@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn an_operator_with_little_memory_works_as_if_it_had_the_least() {
+    fn a_limit_below_the_least_memory_counts_as_the_least() {
         assert_eq!(MemoryLimits::of(64 << 20, 64), MemoryLimits::of(256 << 20, 64));
         assert_eq!(MemoryLimits::default().own_of_call, 1 << 20);
         assert_eq!(MemoryLimits::of(512 << 20, 256).own_of_call, 1 << 19);

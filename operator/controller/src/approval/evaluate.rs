@@ -50,22 +50,22 @@ pub(super) async fn evaluate(
         // The Approval cannot be decided any more, so no vote is evaluated.
         evaluations.clear_suspect::<Approval>(name, uid(&**approval));
         evaluations.end_quarantine(&key);
-        return Ok(evaluated(tally_filtered(approval, owner, now, &VoteFilter::Nothing)));
+        return Ok(without_quarantine(tally_filtered(approval, owner, now, &VoteFilter::Nothing)));
     }
     if let Some(until) = run.is_paused(&evaluations.quarantines, now.at) {
         let result = tally_filtered(approval, owner, now, &VoteFilter::Nothing);
         // If the Approval itself is in quarantine, its condition says so already.
         let result = match aside {
             Some(_) => result,
-            None => quarantined(result, approval, now, reason::TOO_COSTLY, &paused_message(until)),
+            None => with_quarantine(result, approval, now, reason::TOO_COSTLY, &paused_message(until)),
         };
         return Ok(TallyResult { wake_at: earlier(result.wake_at, until), ..result });
     }
-    match counted(context, &key, &run, owner, now).await {
+    match count_votes(context, &key, &run, owner, now).await {
         Ok(result) => {
             evaluations.clear_suspect::<Approval>(name, uid(&**approval));
             evaluations.end_quarantine(&key);
-            Ok(evaluated(result))
+            Ok(without_quarantine(result))
         }
         Err(why @ (Stopped::Closed | Stopped::Withdrawn)) => {
             Err(Error::Stopped { object: name.as_a::<Approval>(), why })
@@ -75,14 +75,14 @@ pub(super) async fn evaluate(
                 evaluations.clear_suspect::<Approval>(name, uid(&**approval));
             }
             let before = aside.map_or(0, |aside| aside.failures);
-            let aside = evaluations.begin_quarantine(&key, generation, before, now.at);
-            let until =
-                run.is_paused(&evaluations.quarantines, now.at).map_or(aside.until, |until| until.max(aside.until));
-            let message = message(&why, &aside, Some(until));
+            let entry = evaluations.begin_quarantine(&key, generation, before, now.at);
+            let until = run.is_paused(&evaluations.quarantines, now.at);
+            let until = until.map_or(entry.until, |until| until.max(entry.until));
+            let message = message(&why, &entry, Some(until));
             tracing::error!(approval = %name, reason = quarantine::reason(&why), "{message}");
             let result = tally_filtered(approval, owner, now, &VoteFilter::Nothing);
-            let mut result = quarantined(result, approval, now, quarantine::reason(&why), &message);
-            let key = format!("quarantined-{generation}-{}", aside.failures);
+            let mut result = with_quarantine(result, approval, now, quarantine::reason(&why), &message);
+            let key = format!("quarantined-{generation}-{}", entry.failures);
             result.events.push(ApprovalEvent { reason: EventReason::Quarantined, message, key, gate: None });
             Ok(TallyResult { wake_at: earlier(result.wake_at, until), ..result })
         }
@@ -110,7 +110,7 @@ impl RunOfApproval<'_> {
 }
 
 /// Counts the votes. A vote whose evaluation is stopped is invalid.
-async fn counted(
+async fn count_votes(
     context: &Context,
     key: &Key,
     run: &RunOfApproval<'_>,
@@ -133,10 +133,10 @@ async fn counted(
         match why.part() {
             Some(Part::Vote(vote)) if !costly.contains_key(vote) => {
                 quarantines.record_stopped_part(key, now.at);
-                let told = format!("{why}; give a shorter or simpler answer");
-                let costly_vote = CostlyVote { key: vote.clone(), attempt: attempt(vote), why: told.clone() };
+                let reason = format!("{why}; give a shorter or simpler answer");
+                let costly_vote = CostlyVote { key: vote.clone(), attempt: attempt(vote), why: reason.clone() };
                 quarantines.add_costly_vote(key, costly_vote);
-                costly.insert(vote.clone(), told);
+                costly.insert(vote.clone(), reason);
                 if run.record_stop(quarantines, &why, now.at) >= MOST_STOPS {
                     return Err(why);
                 }
@@ -152,20 +152,26 @@ async fn counted(
 }
 
 /// Returns the tally with the condition `Quarantined`.
-fn quarantined(mut result: TallyResult, approval: &Approval, now: &Now, reason: &str, message: &str) -> TallyResult {
+fn with_quarantine(
+    mut result: TallyResult,
+    approval: &Approval,
+    now: &Now,
+    reason: &str,
+    message: &str,
+) -> TallyResult {
     let say = ConditionUpdate { kind: conditions::QUARANTINED, holds: true, reason, message };
     let is_news = conditions::set(&mut result.status.conditions, &say, approval.metadata.generation, now.at);
-    changed(result, is_news)
+    mark_changed(result, is_news)
 }
 
 /// Returns the tally without the condition `Quarantined`.
-fn evaluated(mut result: TallyResult) -> TallyResult {
+fn without_quarantine(mut result: TallyResult) -> TallyResult {
     let is_news = conditions::remove(&mut result.status.conditions, conditions::QUARANTINED);
-    changed(result, is_news)
+    mark_changed(result, is_news)
 }
 
 /// Returns the tally, marked as changed if its conditions have changed.
-pub(super) fn changed(mut result: TallyResult, is_news: bool) -> TallyResult {
+pub(super) fn mark_changed(mut result: TallyResult, is_news: bool) -> TallyResult {
     if is_news && !result.changed {
         result.changed = true;
         result.status.seq += 1;
@@ -174,6 +180,6 @@ pub(super) fn changed(mut result: TallyResult, is_news: bool) -> TallyResult {
 }
 
 /// Returns the earlier of two times, the first of which is optional.
-pub(super) fn earlier(one: Option<Moment>, other: Moment) -> Option<Moment> {
-    Some(one.map_or(other, |one| one.min(other)))
+pub(super) fn earlier(first: Option<Moment>, second: Moment) -> Option<Moment> {
+    Some(first.map_or(second, |first| first.min(second)))
 }

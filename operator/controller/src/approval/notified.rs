@@ -8,11 +8,16 @@ use signoff_api::{
 };
 use signoff_engine::approval::TallyResult;
 
-use super::evaluate::{changed, earlier};
+use super::evaluate::{earlier, mark_changed};
 use crate::{context::Context, notices::NotifiedState};
 
-/// Returns the tally with the current condition.
-pub(super) fn notified(context: &Context, approval: &Approval, mut result: TallyResult, now: Moment) -> TallyResult {
+/// Returns the tally with the current condition `Notified`.
+pub(super) fn update_notified(
+    context: &Context,
+    approval: &Approval,
+    mut result: TallyResult,
+    now: Moment,
+) -> TallyResult {
     if result.status.phase.is_end() {
         // The removal is written together with the outcome.
         conditions::remove(&mut result.status.conditions, conditions::NOTIFIED);
@@ -25,18 +30,18 @@ pub(super) fn notified(context: &Context, approval: &Approval, mut result: Tally
     if let Some(wake_at) = wake_at {
         result.wake_at = earlier(result.wake_at, wake_at);
     }
-    let mut told = result.status.conditions.clone();
+    let mut updated = result.status.conditions.clone();
     let is_news = match &problem {
         Some((reason, message)) => {
             let update = ConditionUpdate { kind: conditions::NOTIFIED, holds: false, reason, message };
-            conditions::set(&mut told, &update, approval.metadata.generation, now)
+            conditions::set(&mut updated, &update, approval.metadata.generation, now)
         }
-        None => is_mended && conditions::remove(&mut told, conditions::NOTIFIED),
+        None => is_mended && conditions::remove(&mut updated, conditions::NOTIFIED),
     };
     // Nothing is written for a changed request.
     if !is_news || approval.spec.request.is_changed() {
         return result;
     }
-    result.status.conditions = told;
-    changed(result, true)
+    result.status.conditions = updated;
+    mark_changed(result, true)
 }

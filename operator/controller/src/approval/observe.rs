@@ -66,7 +66,7 @@ type Owner = (OwnerState, Option<i64>);
 /// Returns the state of the run. `None` if this operator leaves its Approvals alone, because a newer operator wrote the
 /// journal or the run was accepted under other rules.
 async fn owner(context: &Context, run: &Name, wanted: &str) -> Result<Option<Owner>, Error> {
-    let judge = |workflow: &Workflow| {
+    let state_of = |workflow: &Workflow| {
         if uid(workflow) != wanted {
             Some((OwnerState::Missing, None))
         } else if workflow.is_finished() || context.objects.withdrawal(workflow).is_some() {
@@ -76,7 +76,7 @@ async fn owner(context: &Context, run: &Name, wanted: &str) -> Result<Option<Own
         }
     };
     match context.objects.workflows.find(run) {
-        Found::Here(workflow) if uid(&*workflow) == wanted => return Ok(judge(&workflow)),
+        Found::Here(workflow) if uid(&*workflow) == wanted => return Ok(state_of(&workflow)),
         Found::Finished { uid, .. } if uid == wanted => return Ok(Some((OwnerState::Finished, None))),
         _ => {}
     }
@@ -85,7 +85,7 @@ async fn owner(context: &Context, run: &Name, wanted: &str) -> Result<Option<Own
     };
     // The object read here is cached now, so its watch event will not enqueue the run.
     context.enqueue_workflow(run.clone());
-    Ok(judge(&workflow))
+    Ok(state_of(&workflow))
 }
 
 fn is_ours(workflow: &Workflow) -> bool {

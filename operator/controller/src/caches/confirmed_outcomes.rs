@@ -1,5 +1,5 @@
-//! The outcomes that this process has confirmed and written. A run that takes one needs no further check of the
-//! policies. Digests are kept instead of outcomes, because an outcome can be as long as a vote.
+//! The outcomes that this process has confirmed and written. A run that takes such an outcome needs no further check of
+//! the policies. Digests are kept instead of outcomes, because an outcome can be as long as a vote.
 
 use std::{
     num::NonZeroUsize,
@@ -30,7 +30,7 @@ impl ConfirmedOutcomes {
         cached.put(key(approval), digest);
     }
 
-    /// Whether the outcome of this Approval is a confirmed one.
+    /// Whether the stored outcome of an Approval is confirmed.
     pub(crate) fn contains(&self, approval: &Approval) -> bool {
         let outcome = approval.status.as_ref().and_then(|status| status.outcome.as_ref());
         let Some(digest) = outcome.and_then(|outcome| Digest::of(outcome).ok()) else { return false };

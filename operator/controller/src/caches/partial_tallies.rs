@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_is_written_at_once_and_the_next_a_second_later() {
+    fn the_second_partial_tally_waits_for_a_second() {
         let (tallies, start) = (PartialTallies::default(), Instant::now());
         let (one, other) = (Name::new("n", "one"), Name::new("n", "other"));
         let after = |millis| start + Duration::from_millis(millis);
@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_long_ago_takes_no_memory() {
+    fn times_older_than_the_interval_are_removed() {
         let (tallies, start) = (PartialTallies::default(), Instant::now());
         for n in 0..1000 {
             tallies.add(&Name::new("n", &format!("gate-{n}")), start);

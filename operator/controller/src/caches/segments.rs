@@ -16,7 +16,7 @@ impl SegmentCache {
         Self(Mutex::new(LruByBytes::new(max_bytes, None)))
     }
 
-    /// Returns the cached ones of the listed segments of a run.
+    /// Returns the segments of a run that are both listed and cached.
     pub(crate) fn of_run(&self, uid: &str, listed: &[Segment]) -> Segments {
         let mut cached = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mut found = Segments::new();
@@ -37,7 +37,7 @@ impl SegmentCache {
     /// Removes the segments of a finished run, whose journal is not read again.
     pub(crate) fn remove_run(&self, uid: &str) {
         let mut cached = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        cached.remove_where(|(of, _)| of == uid);
+        cached.remove_where(|(owner, _)| owner == uid);
     }
 }
 

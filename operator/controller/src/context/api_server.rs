@@ -40,11 +40,11 @@ impl ApiServer {
     /// Whether the `Date` of an answer that arrived after `since` has reached `moment`. Asks for the time once if no
     /// answer shows that.
     pub(crate) async fn has_come(&self, moment: Moment, since: Instant) -> Result<bool, Error> {
-        let says_so = || self.clock.date_since(since).is_some_and(|date| Moment::from(date) >= moment);
-        if !says_so() {
+        let has_reached = || self.clock.date_since(since).is_some_and(|date| Moment::from(date) >= moment);
+        if !has_reached() {
             self.requests.ask_time().await?;
         }
-        Ok(says_so())
+        Ok(has_reached())
     }
 
     /// Whether the policies that verify decisions are in force in this epoch, and were when the decisions in `scope`

@@ -39,12 +39,13 @@ impl Evaluations {
         }
     }
 
-    /// Whether the process before this one ended while it evaluated this object.
+    /// Whether the previous process ended while it evaluated the object.
     pub(crate) fn is_suspect<K: ReconciledKind>(&self, object: &K) -> bool {
         self.evaluator.is_suspect(&subject(object))
     }
 
-    /// Removes an object from the suspects: every evaluation that its reconcile needs has finished, or it needs none.
+    /// Removes an object from the suspects: every evaluation that its reconcile needs has finished, or no evaluation is
+    /// needed.
     pub(crate) fn clear_suspect<K: ReconciledKind>(&self, name: &Name, uid: &str) {
         let text = |text: &str| text.to_owned();
         let (namespace, name) = (text(&name.namespace), text(&name.name));

@@ -37,7 +37,7 @@ use crate::metrics::SharedMetrics;
 /// The delay of the probe after a change, because each API server receives the change by a watch of its own.
 const SETTLE: Duration = Duration::from_secs(5);
 /// The time limit of the answer to a forged request.
-const PATIENCE: Duration = Duration::from_secs(10);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 /// The longest pause between two attempts.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
@@ -57,7 +57,7 @@ pub(crate) struct GuardMonitor {
 /// The kind of the object that changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PolicyChange {
-    /// An object of the guard, or possibly one. No decision is counted until it was inspected.
+    /// An object of the guard, or an object that may belong to the guard. No decision is counted until the inspection.
     Ours,
     /// A mutating webhook or policy of others.
     External,
@@ -81,7 +81,7 @@ impl GuardMonitor {
             }
             GuardMode::Checked(settings) => {
                 let mutating = self.until(|| serves_mutating_policies(&self.client)).await;
-                let changes = changes(&self.client, mutating);
+                let changes = watch_changes(&self.client, mutating);
                 let state = MonitorState {
                     monitor: &self,
                     settings,
@@ -143,7 +143,7 @@ impl MonitorState<'_> {
                 return ForeignApiServer;
             }
             elsewhere = found.is_elsewhere();
-            let wrong = self.problems(&found);
+            let wrong = self.problems_of(&found);
             let effect = match &found.identity {
                 Some(identity) if wrong.is_empty() => self.establish(&found, identity).await,
                 Some(identity) => self.publish_not_in_force(wrong, identity).await,
@@ -158,7 +158,8 @@ impl MonitorState<'_> {
         }
     }
 
-    fn problems(&self, found: &Inspection) -> Vec<String> {
+    /// Returns the problems of an inspection. In strict mode, a mutating webhook or policy of others is a problem.
+    fn problems_of(&self, found: &Inspection) -> Vec<String> {
         let mut wrong = found.problems();
         if self.settings.strict && !found.external_mutators.is_empty() {
             wrong.push(format!(
@@ -291,9 +292,9 @@ impl MonitorState<'_> {
 /// Whether the result of an inspection was applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum InspectionEffect {
-    /// It was applied.
+    /// The result was published.
     Applied,
-    /// An object changed before it was applied.
+    /// An object changed before the result was published.
     Interrupted,
 }
 
@@ -305,8 +306,8 @@ async fn every_server_refuses(
 ) -> Result<Option<Timestamp>, String> {
     let mut earliest: Option<Timestamp> = None;
     for (name, client) in probe::servers(client, each).await? {
-        let answer = timeout(PATIENCE, probe::forged(&client, operator)).await;
-        let answer = answer.map_err(|_| format!("{name} does not answer within {PATIENCE:?}"))?;
+        let answer = timeout(ANSWER_TIMEOUT, probe::forged(&client, operator)).await;
+        let answer = answer.map_err(|_| format!("{name} does not answer within {ANSWER_TIMEOUT:?}"))?;
         match answer.map_err(|error| format!("{name} cannot be asked: {}", plain(&error)))? {
             probe::Answer::Refused(at) => earliest = earliest.into_iter().chain(at).min(),
             probe::Answer::Otherwise(what) => return Err(format!("{name} does not enforce the policies: {what}")),
@@ -315,7 +316,8 @@ async fn every_server_refuses(
     Ok(earliest)
 }
 
-fn changes(client: &Client, mutating: bool) -> ChangeStream {
+/// Watches the kinds of the guard's objects, and the kinds by which others can change a vote.
+fn watch_changes(client: &Client, mutating: bool) -> ChangeStream {
     let mut all: Vec<ChangeStream> = vec![
         watch_kind::<ValidatingAdmissionPolicy>(client, None),
         watch_kind::<ValidatingAdmissionPolicyBinding>(client, None),

@@ -33,7 +33,7 @@ use tokio::{
 use super::{GuardStatus, publish};
 
 /// The time limit of an answer, so that a lost connection does not delay every decision.
-const PATIENCE: Duration = Duration::from_secs(30);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 /// The time after its question for which a whole answer can be used by short questions.
 const WHOLE_LASTS: Duration = Duration::from_millis(500);
 /// The time after which, while decisions follow each other, the whole question is sent again. No decision waits for it.
@@ -99,8 +99,9 @@ impl Recheck {
         Self { client, status, doubt, questions: Arc::default() }
     }
 
-    /// Whether the admission policies were in force in this epoch until after this was called. For objects that the
-    /// short question does not read: until half a second before, and since then according to the watches.
+    /// Whether the admission policies were in force in the epoch `epoch` until after the call of this function. For
+    /// objects that the short question does not read: until half a second before, and since then according to the
+    /// watches.
     ///
     /// # Errors
     /// The API server refuses, or does not answer.
@@ -172,8 +173,8 @@ impl Recheck {
             });
             let whole = next.is_none_or(|next| next.whole);
             // An uncaught panic would poison the shared future.
-            let asked = AssertUnwindSafe(ask(client, &shared, whole, mutating)).catch_unwind().await;
-            asked.unwrap_or_else(|_| {
+            let answer = AssertUnwindSafe(ask(client, &shared, whole, mutating)).catch_unwind().await;
+            answer.unwrap_or_else(|_| {
                 Err(Arc::new(kube::Error::Service("the check of the admission policies panicked".into())))
             })
         };
@@ -200,13 +201,13 @@ async fn ask(
             if sent.elapsed() >= WHOLE_REPEATS {
                 repeat_whole(&client, questions, mutating);
             }
-            within_patience(whole.with_policy_of_votes(&client)).await
+            within_timeout(whole.with_policy_of_votes(&client)).await
         }
         None => ask_whole(&client, questions, mutating).await,
     }
 }
 
-/// Asks the whole question in the background, unless that is in flight already.
+/// Asks the whole question in the background, unless such a question is in flight already.
 fn repeat_whole(client: &Client, questions: &Weak<Mutex<Questions>>, mutating: bool) {
     let Some(held) = questions.upgrade() else { return };
     let mut held = lock(&held);
@@ -217,10 +218,10 @@ fn repeat_whole(client: &Client, questions: &Weak<Mutex<Questions>>, mutating: b
     }
 }
 
-/// Asks the whole question, and keeps its answer for short questions unless a newer one is kept.
+/// Asks the whole question, and keeps its answer for short questions unless a newer answer is kept.
 async fn ask_whole(client: &Client, questions: &Weak<Mutex<Questions>>, mutating: bool) -> VersionsAnswer {
     let sent = Instant::now();
-    let answer = within_patience(ObjectVersions::current(client, mutating)).await;
+    let answer = within_timeout(ObjectVersions::current(client, mutating)).await;
     if let Some(questions) = questions.upgrade() {
         let mut questions = lock(&questions);
         let newest = questions.whole.as_ref().map(|(sent, _)| *sent).max(questions.whole_from);
@@ -231,8 +232,8 @@ async fn ask_whole(client: &Client, questions: &Weak<Mutex<Questions>>, mutating
     answer
 }
 
-async fn within_patience(answer: impl Future<Output = Result<Option<ObjectVersions>, kube::Error>>) -> VersionsAnswer {
-    let answer = timeout(PATIENCE, answer).await;
-    let answer = answer.map_err(|_| kube::Error::Service(format!("no answer within {PATIENCE:?}").into()));
+async fn within_timeout(answer: impl Future<Output = Result<Option<ObjectVersions>, kube::Error>>) -> VersionsAnswer {
+    let answer = timeout(ANSWER_TIMEOUT, answer).await;
+    let answer = answer.map_err(|_| kube::Error::Service(format!("no answer within {ANSWER_TIMEOUT:?}").into()));
     Ok(answer??.map(Arc::new))
 }

@@ -162,12 +162,12 @@ impl Arguments {
     /// Returns the limits of calls in flight.
     pub fn call_limits(&self) -> CallLimits {
         let usual = CallLimits::of_total(self.max_calls.into());
-        let or = |given: Option<u16>, usual: usize| given.map_or(usual, usize::from);
+        let limit = |argument: Option<u16>, usual: usize| argument.map_or(usual, usize::from);
         CallLimits {
             total: usual.total,
-            per_namespace: or(self.max_calls_per_namespace, usual.per_namespace),
-            per_workflow: or(self.max_calls_per_workflow, usual.per_workflow),
-            per_host: or(self.max_calls_per_provider, usual.per_host),
+            per_namespace: limit(self.max_calls_per_namespace, usual.per_namespace),
+            per_workflow: limit(self.max_calls_per_workflow, usual.per_workflow),
+            per_host: limit(self.max_calls_per_provider, usual.per_host),
         }
     }
 
@@ -240,12 +240,12 @@ mod tests {
     }
 
     #[test]
-    fn the_usual_bounds_of_long_values_are_those_of_the_controller() {
+    fn the_default_limits_of_long_values_equal_the_controllers() {
         assert_eq!(Arguments::parse_from(["signoff-operator"]).values(), ValueSettings::default());
     }
 
     #[test]
-    fn the_usual_parts_of_the_memory_are_those_of_the_controller() {
+    fn the_default_parts_of_memory_equal_the_controllers() {
         assert_eq!(Arguments::parse_from(["signoff-operator"]).memory(), MemoryLimits::default());
     }
 

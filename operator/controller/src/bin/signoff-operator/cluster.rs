@@ -38,8 +38,8 @@ pub async fn client(arguments: &Arguments, metrics: &SharedMetrics, clock: &Serv
     config.read_timeout = Some(Duration::from_secs(310));
     let namespace = arguments.namespace.clone().unwrap_or_else(|| config.default_namespace.clone());
     let counts = metrics.requests();
-    let client = signoff_cluster::connect_with_observer(config.clone(), clock, move |asked| {
-        counts.read(asked.verb, asked.resource);
+    let client = signoff_cluster::connect_with_observer(config.clone(), clock, move |request| {
+        counts.read(request.verb, request.resource);
     });
     let client = client.context("preparing the client of the API server")?;
     Ok(Connection { client, config, namespace })
@@ -47,10 +47,10 @@ pub async fn client(arguments: &Arguments, metrics: &SharedMetrics, clock: &Serv
 
 /// Returns the protected addresses. At first these are only the addresses by which the operator reaches the API server.
 pub async fn protected_set(config: &Config) -> ProtectedSet {
-    let given = config.cluster_url.host().map(str::to_owned);
-    let told = std::env::var("KUBERNETES_SERVICE_HOST").ok();
+    let configured = config.cluster_url.host().map(str::to_owned);
+    let of_service = std::env::var("KUBERNETES_SERVICE_HOST").ok();
     let mut found = BTreeSet::new();
-    for host in [given, told].into_iter().flatten() {
+    for host in [configured, of_service].into_iter().flatten() {
         let host = host.trim_matches(['[', ']']).to_owned();
         match tokio::net::lookup_host((host.as_str(), 0)).await {
             Ok(addresses) => found.extend(addresses.map(|address| address.ip())),

@@ -25,7 +25,7 @@ use tokio::{
 use arguments::{Arguments, Command, GuardCommand, LogFormat, NotifyCommand};
 use cluster::Connection;
 
-/// The allocator mimalloc. With that of the C library the operator uses about a third more processor time
+/// The allocator mimalloc. With the allocator of the C library the operator uses about a third more processor time
 /// (docs/benchmarks.md).
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -80,7 +80,7 @@ async fn main() -> anyhow::Result<ExitCode> {
         .with_evaluator(evaluator.clone())
         .with_tool_servers(tool_servers);
 
-    let notices = notices::notices(&arguments, &client, &namespace, (&clock, &protected, &metrics));
+    let notices = notices::build_notices(&arguments, &client, &namespace, (&clock, &protected, &metrics));
     let mut config = Config::new(client, clock, Arc::new(outside), &incarnation);
     config.metrics = metrics;
     config.notices = notices;

@@ -25,7 +25,7 @@ use crate::{
 const LAST_TEST: &str = "notify-test";
 
 /// Returns the notices of an operator, or `None` if the administrator has configured none.
-pub fn notices(
+pub fn build_notices(
     arguments: &Arguments,
     client: &Client,
     namespace: &str,
@@ -33,12 +33,12 @@ pub fn notices(
 ) -> Option<Arc<Notices>> {
     let file = arguments.notifications.clone()?;
     let (clock, protected, metrics) = (clock_of(clock), protected.clone(), SharedMetrics::clone(metrics));
-    let of_channels = Arc::clone(&clock);
+    let channel_clock = Arc::clone(&clock);
     Some(Arc::new(Notices::new(NoticeParts {
         file,
         clock,
         store: Arc::new(ConfigMapStore::new(client.clone(), namespace)),
-        build: Arc::new(move |channel, config| build_channel(channel, config, &protected, &of_channels)),
+        build: Arc::new(move |channel, config| build_channel(channel, config, &protected, &channel_clock)),
         count: Arc::new(move |channel, result| metrics.count_notice(channel, result)),
     })))
 }
@@ -58,8 +58,8 @@ pub async fn test(arguments: &Arguments, channel: &str, user: Option<&String>) -
     let folder = folder.context("a test notes its time; name a folder of the operator by --state-dir or STATE_DIR")?;
     claim_test(&folder.join(LAST_TEST), jiff::Timestamp::now().into()).map_err(anyhow::Error::msg)?;
     // The same addresses are protected from channels as in the operator itself.
-    let around = ProtectedAddresses { namespace: namespace.clone(), protected: protected.clone() };
-    let watching = tokio::spawn(protected_addresses::watch(&client, &around, &metrics));
+    let addresses = ProtectedAddresses { namespace: namespace.clone(), protected: protected.clone() };
+    let watching = tokio::spawn(protected_addresses::watch(&client, &addresses, &metrics));
     let (channel, user, clock) = (channel.to_owned(), user.cloned(), clock_of(&clock));
     let report = ChannelTest { file, channel, user, namespace, protected, clock }.run().await;
     watching.abort();
