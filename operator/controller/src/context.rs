@@ -131,9 +131,9 @@ impl Context {
     }
 
     /// Queues the notices of events whose namespaces are cached by now, or that have waited long enough.
-    pub(crate) fn tell_unrouted(&self) {
+    pub(crate) fn queue_unrouted(&self) {
         if let Some(notices) = self.notices() {
-            notices.tell_unrouted();
+            notices.queue_unrouted();
         }
     }
 
@@ -162,7 +162,7 @@ impl Context {
     ) -> Result<Option<Arc<K>>, Error> {
         let object = read_newest(&self.api.requests, store, name).await?;
         if let (Some(notices), Some(object)) = (self.notices(), &object) {
-            object.tell_derived(&notices);
+            object.queue_derived(&notices);
         }
         Ok(object)
     }

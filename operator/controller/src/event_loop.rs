@@ -153,7 +153,7 @@ impl EventLoop {
                     }
                 }
                 () = until(due) => context.queue.fire_timers(context.api.now()),
-                () = until(context.listeners.unrouted_until()) => context.tell_unrouted(),
+                () = until(context.listeners.unrouted_until()) => context.queue_unrouted(),
                 Some(done) = self.reconciles.join_next_with_id() => self.on_reconciled(done),
                 Some(done) = self.calls.join_next() => self.on_call_finished(done),
                 Some(start) = self.starts.recv() => self.start_call(start),
@@ -394,7 +394,7 @@ impl EventLoop {
     /// Enqueues the runs of namespaces whose policies have changed, or whose deletion has begun or is over.
     fn on_namespaces_changed(&self, changed: ChangedNamespaces) {
         let ChangedNamespaces { policies, deletions } = changed;
-        self.context.tell_unrouted();
+        self.context.queue_unrouted();
         self.context.enqueue_runs_of(&policies);
         self.context.on_news_of_deletions(deletions.as_slice());
     }

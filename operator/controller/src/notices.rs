@@ -62,7 +62,7 @@ pub(crate) struct NoticeDesk {
 /// A kind from whose stored objects notices are derived.
 pub(crate) trait NoticeSource {
     /// Queues the notices of a stored object that may not have been queued.
-    fn tell_derived(&self, scope: &NoticeScope<'_>);
+    fn queue_derived(&self, scope: &NoticeScope<'_>);
 }
 
 /// The notices with the cached objects.
@@ -123,14 +123,14 @@ impl NoticeDesk {
         }
     }
 
-    /// Whether a notice of a run waits to be delivered. [`Self::take_changed`] returns the run when none waits any
-    /// more.
+    /// Whether a notice of a run waits to be delivered. [`Self::take_changed`] returns the run when no notice of
+    /// the run waits any more.
     pub(crate) fn are_waiting(&self, run: &Name) -> bool {
         let is_unrouted = self.lock_unrouted().has_run(&run.namespace, &run.name);
         self.notices.are_waiting(&run.namespace, &run.name) || is_unrouted
     }
 
-    /// Returns when [`NoticeScope::tell_unrouted`] is due, or `None` if no event waits for the labels of its namespace.
+    /// Returns when [`NoticeScope::queue_unrouted`] is due, or `None` if no event waits for labels.
     pub(crate) fn unrouted_until(&self) -> Option<Instant> {
         self.lock_unrouted().until()
     }
@@ -152,33 +152,33 @@ impl NoticeScope<'_> {
     pub(crate) fn end_recovery(&self) {
         let Some(recovery) = self.desk.lock_recovery().take() else { return };
         for occasion in recovery.into_occasions(self) {
-            self.tell(occasion, Origin::Derived);
+            self.enqueue(occasion, Origin::Derived);
         }
         self.desk.notices.end_recovery();
     }
 
     /// Queues the notices of events whose namespaces are cached by now, or that have waited long enough.
-    pub(crate) fn tell_unrouted(&self) {
+    pub(crate) fn queue_unrouted(&self) {
         let is_known = |namespace: &str| self.objects.policies.labels(namespace).is_some();
         let ready = self.desk.lock_unrouted().take_ready(Instant::now(), is_known);
-        self.tell_with_known_labels(ready);
+        self.queue_with_known_labels(ready);
     }
 
     /// Queues the notices of an event, or keeps it until the labels of its namespace are cached.
-    fn tell(&self, occasion: Occasion, origin: Origin) {
+    fn enqueue(&self, occasion: Occasion, origin: Origin) {
         if let Some(labels) = self.objects.policies.labels(&occasion.namespace) {
-            // The waiting events are earlier than this one.
-            self.tell_unrouted();
+            // The waiting events are earlier than the new event.
+            self.queue_unrouted();
             return self.desk.notices.tell(&occasion, &labels, origin);
         }
         let event = UnroutedEvent::new(occasion, origin, self.desk.hold());
         let oldest = self.desk.lock_unrouted().add(event);
-        self.tell_with_known_labels(oldest);
+        self.queue_with_known_labels(oldest);
         // The event loop sets its timer for the new event.
         self.queue.wake_consumer();
     }
 
-    fn tell_with_known_labels(&self, events: Vec<UnroutedEvent>) {
+    fn queue_with_known_labels(&self, events: Vec<UnroutedEvent>) {
         for event in events {
             let labels = self.objects.policies.labels(&event.occasion.namespace).unwrap_or_default();
             self.desk.notices.tell(&event.occasion, &labels, event.origin);
@@ -186,16 +186,16 @@ impl NoticeScope<'_> {
     }
 
     /// Keeps an event until the first lists are complete, or queues its notices if they are.
-    fn tell_or_keep(&self, event: DerivedEvent) {
+    fn queue_or_keep(&self, event: DerivedEvent) {
         if !self.desk.is_recovering() {
             if let Some(occasion) = event.resolve(self, None) {
-                self.tell(occasion, Origin::Derived);
+                self.enqueue(occasion, Origin::Derived);
             }
             return;
         }
         let wants_details = self.desk.notices.want_details();
-        let beyond = self.desk.lock_recovery().as_mut().and_then(|recovery| recovery.add(event, wants_details));
-        if let Some(occasion) = beyond {
+        let dropped = self.desk.lock_recovery().as_mut().and_then(|recovery| recovery.add(event, wants_details));
+        if let Some(occasion) = dropped {
             let labels = self.objects.policies.labels(&occasion.namespace).unwrap_or_default();
             self.desk.notices.count_dropped(&occasion, &labels);
         }
@@ -222,7 +222,7 @@ impl NoticeScope<'_> {
     }
 
     /// Whether the notice of a cancellation comes from the Approval itself, because its run is gone.
-    fn tells_cancellation(&self, approval: &Approval) -> bool {
+    fn announces_cancellation(&self, approval: &Approval) -> bool {
         let run = &approval.spec.request.workflow;
         self.is_run_gone(&Name::of(approval).beside(&run.name), &run.uid) && !occasion::may_be_copy(approval)
     }
@@ -234,31 +234,31 @@ impl Listener for NoticeScope<'_> {
         let occasion = match (event, object) {
             (TypedEvent::Gate(gate), StoredObject::Approval(approval)) => {
                 let is_cancelled = gate.event == GateEvent::Decided(ApprovalPhase::Cancelled);
-                let is_told = !is_cancelled || self.tells_cancellation(approval);
-                is_told.then(|| occasion::of_gate(gate, approval)).flatten()
+                let has_notice = !is_cancelled || self.announces_cancellation(approval);
+                has_notice.then(|| occasion::of_gate(gate, approval)).flatten()
             }
             (TypedEvent::Run(run), StoredObject::Workflow(workflow)) => occasion::of_run(run, workflow),
             (TypedEvent::Gate(_), StoredObject::Workflow(_)) | (TypedEvent::Run(_), StoredObject::Approval(_)) => None,
         };
         if let Some(occasion) = occasion {
-            self.tell(occasion, Origin::Live);
+            self.enqueue(occasion, Origin::Live);
         }
     }
 }
 
 impl NoticeSource for Approval {
-    fn tell_derived(&self, scope: &NoticeScope<'_>) {
+    fn queue_derived(&self, scope: &NoticeScope<'_>) {
         let notices = &scope.desk.notices;
         if notices.has_open() {
             // A later event replaces earlier ones: the latest request, or the outcome.
             occasion::earlier_asks(self).iter().for_each(|key| notices.settle_open(uid(self), key));
         }
-        if self.is_finished() { tell_end(self, scope) } else { tell_asks(self, scope) }
+        if self.is_finished() { queue_end(self, scope) } else { queue_requests(self, scope) }
     }
 }
 
 /// Queues the notices of an open Approval. A copy from a backup, whose run is another object, gets none.
-fn tell_asks(approval: &Approval, scope: &NoticeScope<'_>) {
+fn queue_requests(approval: &Approval, scope: &NoticeScope<'_>) {
     let notices = &scope.desk.notices;
     let asks = occasion::ASKS.into_iter().filter_map(|event| Occurrence::stored(event, approval));
     let due: Vec<_> = asks.filter(|gate| notices.may_be_due(&gate.uid, &gate.key, gate.at)).collect();
@@ -269,13 +269,13 @@ fn tell_asks(approval: &Approval, scope: &NoticeScope<'_>) {
     for gate in due {
         if let Some(occasion) = occasion::of_gate(&gate, approval) {
             let applies = EventCondition::RunIsOpen(approval.spec.request.workflow.uid.clone());
-            scope.tell_or_keep(DerivedEvent { occasion, applies });
+            scope.queue_or_keep(DerivedEvent { occasion, applies });
         }
     }
 }
 
 /// Queues the notices of an ended Approval: to voters whose votes are void, and of the outcome if its run has taken it.
-fn tell_end(approval: &Approval, scope: &NoticeScope<'_>) {
+fn queue_end(approval: &Approval, scope: &NoticeScope<'_>) {
     let notices = &scope.desk.notices;
     let Some(end) = Occurrence::end(approval) else { return };
     let may_be_due = |key: &str, at| notices.may_be_due(&end.uid, key, at);
@@ -283,29 +283,29 @@ fn tell_end(approval: &Approval, scope: &NoticeScope<'_>) {
     let is_cancelled = end.event == GateEvent::Decided(ApprovalPhase::Cancelled)
         && may_be_due(occasion::TAKEN, end.at)
         && !occasion::may_be_copy(approval);
-    let was_told = notices.is_open(&end.uid, occasion::TAKEN);
+    let was_queued = notices.is_open(&end.uid, occasion::TAKEN);
     let is_recent = scope.desk.is_recovering() && may_be_due(occasion::TAKEN, end.at.after(TAKEN_WITHIN));
-    let may_be_taken = is_cancelled || was_told || is_recent;
+    let may_be_taken = is_cancelled || was_queued || is_recent;
     if !(is_voided || may_be_taken) || approval.spec.request.is_changed() {
         return;
     }
     if is_voided && let Some(occasion) = occasion::of_gate(&end, approval) {
-        scope.tell_or_keep(DerivedEvent { occasion, applies: EventCondition::Always });
+        scope.queue_or_keep(DerivedEvent { occasion, applies: EventCondition::Always });
     }
     if may_be_taken && let Some(occasion) = occasion::end(approval, end.at) {
         let run = approval.spec.request.workflow.uid.clone();
-        let applies = EventCondition::IsTaken { run, was_told, is_cancelled };
-        scope.tell_or_keep(DerivedEvent { occasion, applies });
+        let applies = EventCondition::IsTaken { run, was_queued, is_cancelled };
+        scope.queue_or_keep(DerivedEvent { occasion, applies });
     }
 }
 
 impl NoticeSource for Workflow {
-    fn tell_derived(&self, scope: &NoticeScope<'_>) {
+    fn queue_derived(&self, scope: &NoticeScope<'_>) {
         let notices = &scope.desk.notices;
         if let Some(ended) = Occurrence::ended(self).filter(|run| notices.may_be_due(&run.uid, &run.key, run.at))
             && let Some(occasion) = occasion::of_run(&ended, self)
         {
-            scope.tell_or_keep(DerivedEvent { occasion, applies: EventCondition::Always });
+            scope.queue_or_keep(DerivedEvent { occasion, applies: EventCondition::Always });
         }
         // A copy from a backup causes no notices about outcomes of the original.
         if self.is_restored() {
@@ -323,17 +323,17 @@ impl NoticeSource for Workflow {
             if !notices.may_be_due("", "", at.after(within)) {
                 continue;
             }
-            let (place, phase) = (name.beside(object), outcome.phase);
+            let (approval, phase) = (name.beside(object), outcome.phase);
             if is_recovering {
                 let taken = TakenOutcome { run: uid.to_owned(), phase, at };
                 if let Some(recovery) = scope.desk.lock_recovery().as_mut() {
-                    recovery.add_taken(&place, taken);
+                    recovery.add_taken(&approval, taken);
                 }
-            } else if let Found::Here(approval) = scope.objects.approvals.find(&place)
+            } else if let Found::Here(approval) = scope.objects.approvals.find(&approval)
                 && approval.spec.request.workflow.uid == uid
-                && let Some(occasion) = occasion::taken(&approval, phase, at)
+                && let Some(occasion) = occasion::notice_of_outcome(&approval, phase, at)
             {
-                scope.tell(occasion, Origin::Derived);
+                scope.enqueue(occasion, Origin::Derived);
             }
         }
     }

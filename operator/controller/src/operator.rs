@@ -39,7 +39,7 @@ use crate::{
 };
 
 /// The time in which queued Events must be written while the operator stops.
-const LAST_WORDS: Duration = Duration::from_secs(2);
+const EVENTS_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The configuration of an operator.
 pub struct Config {
@@ -57,7 +57,7 @@ pub struct Config {
     pub journal_limits: JournalLimits,
     /// The unique identity of this process, at most 128 characters.
     pub incarnation: String,
-    /// The Lease under which it acts, or `None` if no other operator runs.
+    /// The Lease under which the operator acts, or `None` if no other operator runs.
     pub lease: Option<LeaseSettings>,
     /// The way in which the admission policies are checked.
     pub guard: GuardMode,
@@ -65,11 +65,11 @@ pub struct Config {
     pub targets: Option<ProtectedAddresses>,
     /// The limits of calls in flight.
     pub call_limits: CallLimits,
-    /// The parts of the memory.
+    /// The bytes of memory that calls, values, caches and reconciles can take.
     pub memory: MemoryLimits,
-    /// The limits of long values.
+    /// The bytes of long values that a Workflow and a namespace can store.
     pub values: ValueSettings,
-    /// The settings for Pods.
+    /// The namespaces in which steps can be Pods, and the limits of running Pods.
     pub pods: PodSettings,
     /// The threads on which text of users is evaluated.
     pub evaluator: Evaluator,
@@ -139,7 +139,7 @@ impl Operator {
         }
     }
 
-    /// Returns the probe of its health.
+    /// Returns a probe of the health and the metrics of the operator.
     #[must_use]
     pub fn probe(&self) -> Probe {
         Probe {
@@ -173,34 +173,34 @@ impl Operator {
         self.metrics.set_leading(true);
         self.enter(OperatorPhase::Starting("reading Workflows, Approvals and policies".to_owned()));
         let lease_guard = held.as_ref().map_or_else(LeaseGuard::unbounded, HeldLease::lease_guard);
-        let mut keeping = JoinSet::new();
+        let mut renewal = JoinSet::new();
         let (stop, stopped) = oneshot::channel::<()>();
         // The Lease is renewed in a task of its own, so that no other work delays it.
         if let Some(held) = held {
-            keeping.spawn(held.renew_until(stopped));
+            renewal.spawn(held.renew_until(stopped));
         }
         // Only the holder of the Lease reads the last state of its predecessor.
         if let Some(notices) = &self.config.notices {
             notices.load().await;
         }
-        let (mut works, delivery) = EventLoop::start(&self, lease_guard.clone());
+        let (mut event_loop, delivery) = EventLoop::start(&self, lease_guard.clone());
         let mut events = JoinSet::new();
         events.spawn(delivery.run());
         let ended = tokio::select! {
             biased;
-            Some(kept) = keeping.join_next() => Err(ExitReason::LeaseLost(lost(kept))),
-            ended = works.run(&self, shutdown) => ended,
+            Some(result) = renewal.join_next() => Err(ExitReason::LeaseLost(loss_reason(result))),
+            ended = event_loop.run(&self, shutdown) => ended,
         };
         self.metrics.set_leading(false);
-        works.stop().await;
+        event_loop.stop().await;
         let is_alone = matches!(ended, Ok(()) | Err(ExitReason::LostThreads(_)));
         // If another operator may act, the watermarks belong to it. `flush` ends within seconds.
         if let Some(notices) = self.config.notices.as_ref().filter(|_| is_alone && lease_guard.is_valid()) {
             notices.flush().await;
         }
-        let _ = timeout(LAST_WORDS, events.join_next()).await;
+        let _ = timeout(EVENTS_TIMEOUT, events.join_next()).await;
         drop(stop);
-        if let (true, Some(Ok(Ok(held)))) = (is_alone, keeping.join_next().await) {
+        if let (true, Some(Ok(Ok(held)))) = (is_alone, renewal.join_next().await) {
             held.release().await;
         }
         ended
@@ -219,10 +219,10 @@ impl Operator {
 }
 
 /// Returns why the Lease was lost.
-fn lost(kept: Result<Result<HeldLease, String>, JoinError>) -> String {
-    match kept {
+fn loss_reason(renewal: Result<Result<HeldLease, String>, JoinError>) -> String {
+    match renewal {
         Ok(Err(why)) => why,
         Ok(Ok(_)) => "the Lease was not renewed".to_owned(),
-        Err(broken) => format!("the task that renews the Lease stopped: {broken}"),
+        Err(error) => format!("the task that renews the Lease stopped: {error}"),
     }
 }

@@ -120,7 +120,7 @@ fn apply<K: Watched>(context: &Context, store: &Store<K>, event: WatchEvent<K>) 
             mark_readable::<K>(context, object.meta());
             let ends_evaluations = object.ends_evaluations(&context.objects);
             if let Some(notices) = context.notices() {
-                object.tell_derived(&notices);
+                object.queue_derived(&notices);
             }
             let news = store.list(*object);
             if news && ends_evaluations {
@@ -151,7 +151,7 @@ fn apply<K: Watched>(context: &Context, store: &Store<K>, event: WatchEvent<K>) 
                 if let Some(notices) = context.notices()
                     && let Found::Here(object) = store.find(&name)
                 {
-                    object.tell_derived(&notices);
+                    object.queue_derived(&notices);
                 }
                 context.queue.trigger_for_version(K::key(name), version);
             }

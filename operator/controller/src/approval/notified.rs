@@ -23,8 +23,8 @@ pub(super) fn update_notified(
         conditions::remove(&mut result.status.conditions, conditions::NOTIFIED);
         return result;
     }
-    let NotifiedState { problem, is_mended, wake_at } = match context.notices() {
-        Some(notices) => notices.notified(approval, now),
+    let NotifiedState { problem, is_resolved, wake_at } = match context.notices() {
+        Some(notices) => notices.notified_state(approval, now),
         None => NotifiedState::without_channels(approval, now),
     };
     if let Some(wake_at) = wake_at {
@@ -36,7 +36,7 @@ pub(super) fn update_notified(
             let update = ConditionUpdate { kind: conditions::NOTIFIED, holds: false, reason, message };
             conditions::set(&mut updated, &update, approval.metadata.generation, now)
         }
-        None => is_mended && conditions::remove(&mut updated, conditions::NOTIFIED),
+        None => is_resolved && conditions::remove(&mut updated, conditions::NOTIFIED),
     };
     // Nothing is written for a changed request.
     if !is_news || approval.spec.request.is_changed() {

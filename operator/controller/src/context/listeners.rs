@@ -27,7 +27,7 @@ impl Listeners {
         }
     }
 
-    /// Returns when `Context::tell_unrouted` is due, or `None` if no event waits for the labels of its namespace.
+    /// Returns when `Context::queue_unrouted` is due, or `None` if no event waits for the labels of its namespace.
     pub(crate) fn unrouted_until(&self) -> Option<Instant> {
         self.notices.as_ref().and_then(NoticeDesk::unrouted_until)
     }

@@ -18,7 +18,8 @@ use tokio::time::timeout;
 /// The name of the ConfigMap with the watermarks. The ConfigMaps of messages append a number.
 pub const NAME: &str = "signoff-notices";
 
-const PATIENCE: Duration = Duration::from_secs(10);
+/// The time limit of an answer of the API server.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The state of notices in ConfigMaps.
 pub struct ConfigMapStore {
@@ -26,14 +27,14 @@ pub struct ConfigMapStore {
 }
 
 impl ConfigMapStore {
-    /// Returns the state in the operator's namespace.
+    /// Returns a store in `namespace`, the operator's own.
     #[must_use]
     pub fn new(client: Client, namespace: &str) -> Self {
         Self { api: Api::namespaced(client, namespace) }
     }
 
     async fn get(&self, name: &str) -> Result<BTreeMap<String, String>, String> {
-        let found = in_time(self.api.get_opt(name)).await?;
+        let found = within_timeout(self.api.get_opt(name)).await?;
         Ok(found.and_then(|found| found.data).unwrap_or_default())
     }
 
@@ -49,7 +50,7 @@ impl ConfigMapStore {
                 other => other.map(drop),
             }
         };
-        in_time(written).await
+        within_timeout(written).await
     }
 }
 
@@ -81,8 +82,8 @@ fn handles_name(number: usize) -> String {
     format!("{NAME}-{number}")
 }
 
-async fn in_time<T>(request: impl Future<Output = Result<T, kube::Error>>) -> Result<T, String> {
-    let answer = timeout(PATIENCE, request).await;
-    let answer = answer.map_err(|_| format!("no answer of the API server within {PATIENCE:?}"))?;
+async fn within_timeout<T>(request: impl Future<Output = Result<T, kube::Error>>) -> Result<T, String> {
+    let answer = timeout(ANSWER_TIMEOUT, request).await;
+    let answer = answer.map_err(|_| format!("no answer of the API server within {ANSWER_TIMEOUT:?}"))?;
     answer.map_err(|error| signoff_cluster::error::plain(&error))
 }

@@ -82,7 +82,7 @@ impl Drop for BegunDesk {
 }
 
 impl BegunDesk {
-    /// Returns the desk after a process that delivered everything up to `through` except these transitions of the
+    /// Returns the desk after a process that delivered everything up to `through`, except the transitions `open` of the
     /// Approval.
     async fn new(through: &str, open: &[&str]) -> Self {
         static FOLDERS: AtomicUsize = AtomicUsize::new(0);
@@ -131,26 +131,26 @@ impl BegunDesk {
     }
 
     fn list_run(&self, run: Workflow) {
-        run.tell_derived(&self.scope());
+        run.queue_derived(&self.scope());
         self.objects.workflows.list(run);
     }
 
     fn list_approval(&self, approval: Approval) {
-        approval.tell_derived(&self.scope());
+        approval.queue_derived(&self.scope());
         self.objects.approvals.list(approval);
     }
 
     /// Ends the first lists. Returns the events that arrive at the channel `all`, with their outcomes.
-    async fn recovered(&self) -> Vec<(NoticeEvent, Option<String>)> {
+    async fn recover(&self) -> Vec<(NoticeEvent, Option<String>)> {
         self.objects.policies.add_namespace("pay", BTreeMap::new());
         self.scope().end_recovery();
-        self.sent().await;
+        self.deliver().await;
         let arrivals = self.arrivals.lock().unwrap();
         arrivals.iter().map(|(_, notice)| (notice.event, notice.outcome.clone())).collect()
     }
 
     /// Delivers for three seconds. Returns the channels that got notices.
-    async fn sent(&self) -> Vec<String> {
+    async fn deliver(&self) -> Vec<String> {
         let task = tokio::spawn(Arc::clone(&self.desk.notices).run());
         sleep(Duration::from_secs(3)).await;
         task.abort();
@@ -162,7 +162,7 @@ impl BegunDesk {
     }
 }
 
-/// Returns an Approval of the run as its operator stored it, with this status.
+/// Returns an Approval of the run as its operator stored it, with a status.
 fn stored(status: Value) -> Approval {
     let mut approval = approval(status);
     approval.metadata.resource_version = Some("1".to_owned());
@@ -180,7 +180,7 @@ fn ended(phase: &str) -> Value {
     json!({"phase": phase, "outcome": {"phase": phase, "source": "Human", "decidedAt": "2030-01-01T01:00:00Z"}})
 }
 
-/// Returns the run with this uid, which took these outcomes a second later.
+/// Returns the run with a uid, which took the outcomes `taken` at 01:00:01.
 fn run(uid: &str, taken: &[&str]) -> Workflow {
     let record = |phase: &&str| {
         json!({
@@ -212,7 +212,7 @@ fn taken(outcome: &str) -> Vec<(NoticeEvent, Option<String>)> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_outcome_that_was_not_delivered_is_told_as_the_run_took_it() {
+async fn an_undelivered_outcome_is_announced_as_the_run_took_it() {
     // The run took no vote of this Approval, whatever its status says.
     let superseded = taken("its votes are void, and it is asked again");
     let cases: [(&str, &[&str]); 2] = [("2030-01-01T00:30:00Z", &[]), ("2030-01-01T01:30:00Z", &[occasion::TAKEN])];
@@ -220,49 +220,49 @@ async fn an_outcome_that_was_not_delivered_is_told_as_the_run_took_it() {
         let begun = BegunDesk::new(through, open).await;
         begun.list_approval(stored(ended("Approved")));
         begun.list_run(run(UID, &["Superseded"]));
-        assert_eq!(begun.recovered().await, superseded, "{through}");
+        assert_eq!(begun.recover().await, superseded, "{through}");
         let begun = BegunDesk::new(through, open).await;
         begun.list_run(run(UID, &["Superseded"]));
         begun.list_approval(stored(ended("Cancelled")));
-        assert_eq!(begun.recovered().await, superseded, "{through}, in another order");
+        assert_eq!(begun.recover().await, superseded, "{through}, in another order");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_outcome_without_a_record_is_told_only_where_it_was_told_before_and_then_without_words() {
+async fn an_outcome_without_a_record_is_announced_only_if_it_was_open() {
     let begun = BegunDesk::new("2030-01-01T00:30:00Z", &[]).await;
     begun.list_approval(stored(ended("Approved")));
     begun.list_run(run(UID, &[]));
-    assert_eq!(begun.recovered().await, [], "the run has not taken it");
+    assert_eq!(begun.recover().await, [], "the run has not taken it");
     let begun = BegunDesk::new("2030-01-01T00:30:00Z", &[]).await;
     begun.list_approval(stored(ended("Approved")));
     begun.list_run(run("another", &["Rejected"]));
-    assert_eq!(begun.recovered().await, [], "another run of this name took another one");
+    assert_eq!(begun.recover().await, [], "another run of this name took another one");
     let begun = BegunDesk::new("2030-01-01T01:30:00Z", &[occasion::TAKEN]).await;
     begun.list_approval(stored(ended("Approved")));
     begun.list_run(run(UID, &[]));
-    assert_eq!(begun.recovered().await, [(NoticeEvent::Taken, None)]);
+    assert_eq!(begun.recover().await, [(NoticeEvent::Taken, None)]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_gate_that_has_ended_asks_no_more_after_a_start_and_an_open_one_does() {
+async fn only_an_open_gate_is_announced_again_after_a_start() {
     for through in ["2029-12-31T23:00:00Z", "2030-01-01T01:30:00Z"] {
         let begun = BegunDesk::new(through, &["asked"]).await;
         begun.list_run(run(UID, &[]));
         begun.list_approval(stored(json!({})));
-        assert_eq!(begun.recovered().await, [(NoticeEvent::Asked, None)], "{through}");
+        assert_eq!(begun.recover().await, [(NoticeEvent::Asked, None)], "{through}");
         let begun = BegunDesk::new(through, &["asked"]).await;
         begun.list_run(run(UID, &[]));
         begun.list_approval(stored(ended("Approved")));
-        assert_eq!((begun.recovered().await, begun.lost()), (Vec::new(), 0), "{through}: settled, and not lost");
+        assert_eq!((begun.recover().await, begun.lost()), (Vec::new(), 0), "{through}: settled, and not lost");
     }
     let begun = BegunDesk::new("2030-01-01T01:30:00Z", &["asked"]).await;
     begun.list_run(run(UID, &[]));
-    assert_eq!((begun.recovered().await, begun.lost()), (Vec::new(), 1), "its Approval is gone");
+    assert_eq!((begun.recover().await, begun.lost()), (Vec::new(), 1), "its Approval is gone");
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_several_reminders_the_latest_is_told_again_under_its_own_id() {
+async fn the_latest_of_several_reminders_is_sent_again() {
     let reminded = || {
         let mut approval = stored(json!({"reminders": 2}));
         approval.spec.request.timeout.reminder_interval = serde_json::from_value(json!("20m")).unwrap();
@@ -278,7 +278,7 @@ async fn of_several_reminders_the_latest_is_told_again_under_its_own_id() {
         let begun = BegunDesk::new(through, open).await;
         begun.list_run(run(UID, &[]));
         begun.list_approval(reminded());
-        begun.recovered().await;
+        begun.recover().await;
         let arrivals = begun.arrivals.lock().unwrap();
         let ids: Vec<_> = arrivals.iter().map(|(_, notice)| (notice.event, notice.id.clone())).collect();
         let expected = expected.map(|key| (NoticeEvent::Reminded, notice_id("uid-1", key)));
@@ -287,24 +287,24 @@ async fn of_several_reminders_the_latest_is_told_again_under_its_own_id() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_copy_from_a_backup_tells_nothing_of_the_original() {
+async fn a_copy_from_a_backup_causes_no_notice() {
     let restored = "2030-01-01T01:59:00Z";
-    // The run has another uid, or was not restored. The copy has no status, or that of the original.
-    for of_run in [Some("another"), None] {
+    // The run has another uid, or was not restored. The copy has no status, or the status of the original.
+    for run_uid in [Some("another"), None] {
         for status in [json!({}), ended("Superseded"), ended("Cancelled"), ended("Approved")] {
             let begun = BegunDesk::new("2030-01-01T00:30:00Z", &[]).await;
-            of_run.into_iter().for_each(|uid| begun.list_run(run(uid, &["Approved"])));
+            run_uid.into_iter().for_each(|uid| begun.list_run(run(uid, &["Approved"])));
             begun.list_approval(copied(stored(status.clone()), restored));
-            assert_eq!(begun.recovered().await, [], "{of_run:?} {status}");
+            assert_eq!(begun.recover().await, [], "{run_uid:?} {status}");
         }
     }
     // The operator ends the copy, but the original may have ended otherwise.
     let begun = BegunDesk::new("2030-01-01T00:30:00Z", &[]).await;
-    begun.recovered().await;
+    begun.recover().await;
     let mut copy = copied(stored(ended("Cancelled")), restored);
     copy.status.as_mut().unwrap().outcome.as_mut().unwrap().decided_at = Some(at("2030-01-01T02:00:00Z"));
     announce(&begun, &copy, GateEvent::Decided(ApprovalPhase::Cancelled));
-    assert!(begun.sent().await.is_empty());
+    assert!(begun.deliver().await.is_empty());
 }
 
 fn announce(begun: &BegunDesk, approval: &Approval, event: GateEvent) {
@@ -316,26 +316,26 @@ fn announce(begun: &BegunDesk, approval: &Approval, event: GateEvent) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_approval_tells_its_cancellation_only_where_its_run_is_gone() {
-    for (of_run, expected) in [(Some(UID), 0), (None, 1)] {
+async fn an_approval_announces_its_cancellation_only_without_a_run() {
+    for (run_uid, expected) in [(Some(UID), 0), (None, 1)] {
         let begun = BegunDesk::new("2030-01-01T01:30:00Z", &[]).await;
-        of_run.into_iter().for_each(|uid| begun.list_run(run(uid, &[])));
-        assert_eq!(begun.recovered().await, []);
+        run_uid.into_iter().for_each(|uid| begun.list_run(run(uid, &[])));
+        assert_eq!(begun.recover().await, []);
         announce(&begun, &stored(ended("Cancelled")), GateEvent::Decided(ApprovalPhase::Cancelled));
-        assert_eq!(begun.sent().await.len(), expected, "{of_run:?}: a run that is there tells it itself");
+        assert_eq!(begun.deliver().await.len(), expected, "{run_uid:?}: a run that is there tells it itself");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_event_waits_for_the_labels_of_its_namespace_but_not_for_long() {
+async fn an_event_waits_for_the_labels_of_its_namespace_for_a_time() {
     let asked = stored(json!({}));
     for labels in [Some("prod"), None] {
         let begun = BegunDesk::new("2030-01-01T01:30:00Z", &[]).await;
         begun.scope().end_recovery();
         announce(&begun, &asked, GateEvent::Asked);
         let until = begun.desk.unrouted_until().unwrap();
-        assert!(begun.sent().await.is_empty() && begun.desk.are_waiting(&Name::new("pay", "w")), "{labels:?}");
-        begun.scope().tell_unrouted();
+        assert!(begun.deliver().await.is_empty() && begun.desk.are_waiting(&Name::new("pay", "w")), "{labels:?}");
+        begun.scope().queue_unrouted();
         assert_eq!(begun.desk.unrouted_until(), Some(until), "nothing is known yet");
         match labels {
             Some(env) => {
@@ -343,9 +343,9 @@ async fn an_event_waits_for_the_labels_of_its_namespace_but_not_for_long() {
             }
             None => tokio::time::sleep_until(until).await,
         }
-        begun.scope().tell_unrouted();
+        begun.scope().queue_unrouted();
         assert_eq!(begun.desk.unrouted_until(), None);
-        let mut channels = begun.sent().await;
+        let mut channels = begun.deliver().await;
         channels.sort_unstable();
         let expected: &[&str] = if labels.is_some() { &["all", "prod"] } else { &["all"] };
         assert_eq!(channels, expected, "{labels:?}");
@@ -353,25 +353,25 @@ async fn an_event_waits_for_the_labels_of_its_namespace_but_not_for_long() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn events_that_wait_for_labels_are_bounded_and_the_oldest_are_told() {
+async fn events_that_wait_for_labels_are_bounded() {
     let begun = BegunDesk::new("2030-01-01T01:30:00Z", &[]).await;
     begun.scope().end_recovery();
     let asked = stored(json!({}));
-    let one = occasion::of_gate(&Occurrence::stored(GateEvent::Asked, &asked).unwrap(), &asked).unwrap();
+    let request = occasion::of_gate(&Occurrence::stored(GateEvent::Asked, &asked).unwrap(), &asked).unwrap();
     let large = "x".repeat(10 * 1024 * 1024);
     for number in 0..1001 {
-        begun.scope().tell(Occasion { uid: format!("uid-{number}"), ..one.clone() }, Origin::Live);
+        begun.scope().enqueue(Occasion { uid: format!("uid-{number}"), ..request.clone() }, Origin::Live);
     }
     let waiting = || begun.desk.waiting().get("all").copied();
     assert_eq!(waiting(), Some(1), "the oldest of 1,001");
     for number in 0..2 {
         let (uid, details) = (format!("large-{number}"), Some(large.clone()));
-        begun.scope().tell(Occasion { uid, details, ..one.clone() }, Origin::Live);
+        begun.scope().enqueue(Occasion { uid, details, ..request.clone() }, Origin::Live);
     }
     assert_eq!(waiting(), Some(1002), "all but the last, which is large");
 }
 
 #[test]
-fn an_outcome_is_looked_for_at_least_as_long_as_its_notice_can_be_open() {
+fn outcomes_are_read_for_as_long_as_a_notice_can_be_open() {
     assert!(OPEN_WITHIN > GIVEN_UP + LONGEST_PAUSE);
 }

@@ -64,7 +64,7 @@ pub(super) fn may_be_copy(approval: &Approval) -> bool {
 }
 
 /// Returns the event of the notice and its transition, or `None` if the event has no notice.
-fn told(gate: &Occurrence<GateEvent>) -> Option<(NoticeEvent, &str)> {
+fn notice_event(gate: &Occurrence<GateEvent>) -> Option<(NoticeEvent, &str)> {
     match gate.event {
         GateEvent::Asked => Some((NoticeEvent::Asked, gate.key.as_str())),
         GateEvent::Reminded => Some((NoticeEvent::Reminded, gate.key.as_str())),
@@ -77,8 +77,8 @@ fn told(gate: &Occurrence<GateEvent>) -> Option<(NoticeEvent, &str)> {
 
 /// Returns the notice of an event of a gate, or `None` if the event has none.
 pub(super) fn of_gate(gate: &Occurrence<GateEvent>, approval: &Approval) -> Option<Occasion> {
-    let (event, key) = told(gate)?;
-    let audience = audience(event, approval);
+    let (event, key) = notice_event(gate)?;
+    let audience = audience_of(event, approval);
     // No votes were cast, or the gate asks again for another reason.
     if event == NoticeEvent::VoteVoided && (audience.is_empty() || !voids_votes(approval)) {
         return None;
@@ -140,9 +140,9 @@ pub(super) fn of_run(run: &Occurrence<RunEvent>, workflow: &Workflow) -> Option<
     })
 }
 
-/// Returns the notice that the run has taken this outcome of an Approval, or `None` if it took the outcome of another
-/// object.
-pub(super) fn taken(approval: &Approval, phase: ApprovalPhase, at: Moment) -> Option<Occasion> {
+/// Returns the notice that the run has taken the outcome `phase` of an Approval, or `None` if the run took the outcome
+/// of another object.
+pub(super) fn notice_of_outcome(approval: &Approval, phase: ApprovalPhase, at: Moment) -> Option<Occasion> {
     if approval.is_created_after(at) {
         return None;
     }
@@ -161,7 +161,7 @@ pub(super) fn taken(approval: &Approval, phase: ApprovalPhase, at: Moment) -> Op
 
 /// Returns the notice of an Approval's end without the outcome, which only the run has.
 pub(super) fn end(approval: &Approval, at: Moment) -> Option<Occasion> {
-    Some(Occasion { outcome: None, ..taken(approval, ApprovalPhase::Cancelled, at)? })
+    Some(Occasion { outcome: None, ..notice_of_outcome(approval, ApprovalPhase::Cancelled, at)? })
 }
 
 /// Returns the notice of an end with the outcome that the run has taken, and with its time.
@@ -175,11 +175,11 @@ pub(super) fn bytes_of(occasion: &Occasion) -> usize {
     let Occasion { approval, gate, then, outcome, details, .. } = occasion;
     let names = [uid, key, namespace, run, requester].map(String::len);
     let further = [approval, gate, then, outcome, details].map(|text| text.as_ref().map_or(0, String::len));
-    let of_subject = |one: &Subject| {
-        let namespace = one.namespace.as_ref().map_or(0, String::len);
-        size_of::<Subject>() + one.name.len() + namespace
+    let bytes_of_subject = |subject: &Subject| {
+        let namespace = subject.namespace.as_ref().map_or(0, String::len);
+        size_of::<Subject>() + subject.name.len() + namespace
     };
-    let people: usize = audience.iter().map(of_subject).sum();
+    let people: usize = audience.iter().map(bytes_of_subject).sum();
     let channels: usize = added.iter().map(String::len).sum();
     size_of::<Occasion>() + names.iter().chain(&further).sum::<usize>() + people + channels
 }
@@ -195,7 +195,7 @@ fn requester(requested_for: Option<&String>, requested_by: &str) -> String {
 }
 
 /// Returns the audience of an event of a gate: the approvers, the requester, or the voters.
-fn audience(event: NoticeEvent, approval: &Approval) -> Vec<Subject> {
+fn audience_of(event: NoticeEvent, approval: &Approval) -> Vec<Subject> {
     let request = &approval.spec.request;
     let further = request.quorums.iter().skip(1).flat_map(|quorum| &quorum.approvers);
     let approvers = approval.approvers().iter().chain(further);

@@ -58,9 +58,9 @@ pub(super) enum EventCondition {
     /// If the run with this uid has taken an outcome, which is then announced.
     IsTaken {
         run: String,
-        /// Whether an earlier process queued this notice and it is still open. If the outcome is in a part of the
+        /// Whether an earlier process queued the notice, which is still open. If the outcome is in a part of the
         /// journal that is not read here, the notice omits it.
-        was_told: bool,
+        was_queued: bool,
         /// Whether the Approval was cancelled, which is announced if its run is gone.
         is_cancelled: bool,
     },
@@ -83,13 +83,13 @@ impl DerivedEvent {
         match applies {
             EventCondition::Always => Some(occasion),
             EventCondition::RunIsOpen(run) => scope.is_run_open(&name, &run).then_some(occasion),
-            EventCondition::IsTaken { run, was_told, is_cancelled } => match taken.filter(|taken| taken.run == run) {
+            EventCondition::IsTaken { run, was_queued, is_cancelled } => match taken.filter(|taken| taken.run == run) {
                 Some(taken) => Some(with_outcome(occasion, taken.phase, taken.at)),
                 None if is_cancelled && scope.is_run_gone(&name, &run) => {
                     let at = occasion.at;
                     Some(with_outcome(occasion, ApprovalPhase::Cancelled, at))
                 }
-                None => was_told.then_some(occasion),
+                None => was_queued.then_some(occasion),
             },
         }
     }
@@ -99,18 +99,18 @@ impl Recovery {
     /// Keeps an event, or returns it if there is no room. `wants_details`: whether a channel shows the question.
     pub(super) fn add(&mut self, event: DerivedEvent, wants_details: bool) -> Option<Occasion> {
         let DerivedEvent { occasion, applies } = event;
-        let details = occasion.details.as_deref().filter(|_| wants_details).map(shortened);
+        let details = occasion.details.as_deref().filter(|_| wants_details).map(shorten);
         let occasion = Occasion { details, ..occasion };
         let of_namespace = self.namespaces.entry(occasion.namespace.clone()).or_default();
         let bytes = bytes_of(&occasion);
         let has_room = of_namespace.events.len() < MAX_EVENTS && of_namespace.bytes + bytes <= MAX_BYTES;
         match of_namespace.events.entry((occasion.uid.clone(), occasion.key.clone())) {
             Entry::Vacant(_) if !has_room => return Some(occasion),
-            Entry::Vacant(place) => {
-                place.insert(DerivedEvent { occasion, applies });
+            Entry::Vacant(entry) => {
+                entry.insert(DerivedEvent { occasion, applies });
             }
-            Entry::Occupied(mut place) => {
-                let old = place.insert(DerivedEvent { occasion, applies });
+            Entry::Occupied(mut entry) => {
+                let old = entry.insert(DerivedEvent { occasion, applies });
                 of_namespace.bytes = of_namespace.bytes.saturating_sub(bytes_of(&old.occasion));
             }
         }
@@ -140,7 +140,7 @@ impl Recovery {
     }
 }
 
-fn shortened(details: &str) -> String {
+fn shorten(details: &str) -> String {
     match details.len() <= MAX_DETAILS {
         true => details.to_owned(),
         false => format!("{}…", text::first(details, MAX_DETAILS - '…'.len_utf8())),
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn the_events_of_a_namespace_are_bounded_and_one_that_is_listed_again_needs_no_room() {
+    fn the_events_of_a_namespace_are_bounded() {
         let mut recovery = Recovery::default();
         let one = event(0, None).occasion;
         let mut add = |number: usize, namespace: &str| {
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn the_question_is_kept_only_where_a_channel_shows_it_and_up_to_a_bound() {
+    fn the_question_is_kept_if_a_channel_shows_it_up_to_a_bound() {
         let kept = |details: &str, wants_details| {
             let mut recovery = Recovery::default();
             assert!(recovery.add(event(0, Some(details)), wants_details).is_none());

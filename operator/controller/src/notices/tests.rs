@@ -14,7 +14,7 @@ use super::occasion;
 
 pub(super) const UID: &str = "00000000-0000-0000-0000-000000000001";
 
-/// Returns an Approval of alice and bob with this status. bob is excluded.
+/// Returns an Approval of alice, bob and dana with a status. bob is excluded, and dana is the requester.
 pub(super) fn approval(status: Value) -> Approval {
     let user = |name: &str| json!({"kind": "User", "name": name});
     serde_json::from_value(json!({
@@ -45,7 +45,7 @@ pub(super) fn at(text: &str) -> Moment {
     serde_json::from_value(json!(text)).unwrap()
 }
 
-fn told(event: GateEvent, approval: &Approval) -> Option<Occasion> {
+fn notice_of(event: GateEvent, approval: &Approval) -> Option<Occasion> {
     occasion::of_gate(&Occurrence::stored(event, approval)?, approval)
 }
 
@@ -55,7 +55,7 @@ fn names(occasion: &Occasion) -> Vec<String> {
 
 #[test]
 fn a_gate_asks_those_who_can_decide() {
-    let asked = told(GateEvent::Asked, &approval(json!({}))).unwrap();
+    let asked = notice_of(GateEvent::Asked, &approval(json!({}))).unwrap();
     assert_eq!((asked.event, asked.key.as_str()), (NoticeEvent::Asked, "asked"));
     assert_eq!(names(&asked), ["alice", "group board"], "neither the excluded bob nor the requester dana");
     assert_eq!((asked.requester.as_str(), asked.run.as_str(), asked.namespace.as_str()), ("dana", "w", "pay"));
@@ -64,19 +64,19 @@ fn a_gate_asks_those_who_can_decide() {
 }
 
 #[test]
-fn an_escalation_tells_the_new_people() {
+fn an_escalation_is_sent_to_the_new_approvers() {
     let user = |name: &str| json!({"kind": "User", "name": name});
     let approvers = [user("alice"), user("bob"), user("olga")];
     let status = json!({"level": 1, "levelAt": "2030-01-02T00:00:00Z", "approvers": approvers});
-    assert_eq!(names(&told(GateEvent::Escalated, &approval(status)).unwrap()), ["olga"]);
+    assert_eq!(names(&notice_of(GateEvent::Escalated, &approval(status)).unwrap()), ["olga"]);
 }
 
 #[test]
-fn an_outcome_is_told_when_the_run_has_taken_it_and_not_before() {
+fn an_outcome_is_announced_after_the_run_has_taken_it() {
     let ended = |phase: &str| json!({"phase": phase, "outcome": {"phase": phase, "source": "Human", "decidedAt": "2030-01-01T01:00:00Z"}});
     let approved = approval(ended("Approved"));
-    assert_eq!(told(GateEvent::Decided(ApprovalPhase::Approved), &approved), None);
-    let taken = occasion::taken(&approved, ApprovalPhase::Approved, at("2030-01-01T01:00:01Z")).unwrap();
+    assert_eq!(notice_of(GateEvent::Decided(ApprovalPhase::Approved), &approved), None);
+    let taken = occasion::notice_of_outcome(&approved, ApprovalPhase::Approved, at("2030-01-01T01:00:01Z")).unwrap();
     assert_eq!(
         (taken.event, taken.key.as_str(), taken.outcome.as_deref()),
         (NoticeEvent::Taken, "taken", Some("approved"))
@@ -88,12 +88,12 @@ fn an_outcome_is_told_when_the_run_has_taken_it_and_not_before() {
     );
     assert_eq!((taken.deadline, taken.then), (None, None));
     // The end of a run ends its gates. The approvers get a notice with the id of an outcome.
-    let cancelled = told(GateEvent::Decided(ApprovalPhase::Cancelled), &approval(ended("Cancelled"))).unwrap();
+    let cancelled = notice_of(GateEvent::Decided(ApprovalPhase::Cancelled), &approval(ended("Cancelled"))).unwrap();
     assert_eq!((cancelled.event, cancelled.key), (NoticeEvent::Taken, taken.key));
 }
 
 #[test]
-fn a_void_vote_is_told_to_its_voter_and_a_gate_without_votes_tells_nothing() {
+fn a_void_vote_is_announced_to_its_voter() {
     let status = |votes: Value| {
         let outcome = json!({
             "phase": "Superseded", "source": "Policy", "reason": "recorded while unguarded: x",
@@ -105,13 +105,13 @@ fn a_void_vote_is_told_to_its_voter_and_a_gate_without_votes_tells_nothing() {
         "key": "alice via bot", "user": "alice", "verdict": "Approve", "attempt": 1, "at": "2030-01-01T00:30:00Z",
         "epoch": "e",
     });
-    let voided = told(GateEvent::Superseded, &approval(status(json!([vote])))).unwrap();
+    let voided = notice_of(GateEvent::Superseded, &approval(status(json!([vote])))).unwrap();
     assert_eq!((voided.event, names(&voided)), (NoticeEvent::VoteVoided, vec!["alice".to_owned()]));
-    assert_eq!(told(GateEvent::Superseded, &approval(status(json!([])))), None);
+    assert_eq!(notice_of(GateEvent::Superseded, &approval(status(json!([])))), None);
 }
 
 #[test]
-fn the_end_of_a_run_is_told_to_the_person_whom_it_serves() {
+fn the_end_of_a_run_is_announced_to_its_requester() {
     let workflow: Workflow = serde_json::from_value(json!({
         "apiVersion": "signoff.dev/v1alpha1", "kind": "Workflow",
         "metadata": {"name": "w", "namespace": "pay", "uid": UID, "creationTimestamp": "2030-01-01T00:00:00Z"},
@@ -125,9 +125,9 @@ fn the_end_of_a_run_is_told_to_the_person_whom_it_serves() {
 }
 
 #[test]
-fn the_question_is_bounded_and_says_that_it_was_cut() {
+fn a_long_question_is_cut_and_marked() {
     let mut long = approval(json!({}));
     long.spec.request.prompt = "x".repeat(40 * 1024);
-    let details = told(GateEvent::Asked, &long).unwrap().details.unwrap();
+    let details = notice_of(GateEvent::Asked, &long).unwrap().details.unwrap();
     assert!(details.chars().count() < 3100 && details.ends_with(signoff_notify::CUT), "{details}");
 }

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use super::occasion::bytes_of;
 
 /// The longest time for which an event waits for the labels of its namespace.
-pub(super) const FOR_LABELS: Duration = Duration::from_secs(30);
+pub(super) const LABEL_WAIT: Duration = Duration::from_secs(30);
 /// The most waiting events.
 const MAX_EVENTS: usize = 1000;
 /// The most bytes of waiting events.
@@ -37,14 +37,14 @@ pub(super) struct UnroutedEvent {
 }
 
 impl UnroutedEvent {
-    /// Returns an event that waits for [`FOR_LABELS`] from now on.
+    /// Returns an event that waits for [`LABEL_WAIT`] from now on.
     pub(super) fn new(occasion: Occasion, origin: Origin, hold: Hold) -> Self {
-        Self { occasion, origin, until: Instant::now() + FOR_LABELS, _hold: hold }
+        Self { occasion, origin, until: Instant::now() + LABEL_WAIT, _hold: hold }
     }
 }
 
 impl UnroutedEvents {
-    /// Adds an event. Returns the oldest ones, for which there is no room any more.
+    /// Adds an event. Returns the oldest events, for which there is no room any more.
     pub(super) fn add(&mut self, event: UnroutedEvent) -> Vec<UnroutedEvent> {
         self.bytes += bytes_of(&event.occasion);
         self.events.push_back(event);
