@@ -58,14 +58,14 @@ impl Default for PodSettings {
 impl PodSettings {
     /// Whether steps may be Pods in this namespace.
     pub(crate) fn allows(&self, namespace: &str) -> bool {
-        self.enabled && (self.namespaces.is_empty() || self.namespaces.iter().any(|one| one == namespace))
+        self.enabled && (self.namespaces.is_empty() || self.namespaces.iter().any(|allowed| allowed == namespace))
     }
 }
 
 /// A watch event of Pods with the namespace of its watch, or `None` for all namespaces.
 pub(crate) type PodWatchEvent = (Option<String>, WatchEvent<StepPod>);
 
-/// Follows the Pods of steps by one watch, or by one for each namespace that the administrator names.
+/// Follows the Pods of steps by one watch, or by one watch for each namespace that the administrator names.
 pub(crate) fn watch(
     client: &Client,
     settings: &PodSettings,

@@ -12,14 +12,14 @@ use signoff_api::{
 use signoff_engine::transition::{Call, PodCall};
 use signoff_executor::RunRef;
 
-/// Returns the object to be created.
-pub(super) fn pod(run: &RunRef, call: &Call, pod: &PodCall, digest: &Digest) -> Value {
+/// Returns the Pod to be created for a call.
+pub(super) fn build_pod(run: &RunRef, call: &Call, pod: &PodCall, digest: &Digest) -> Value {
     let spec = &pod.spec;
     let template = spec.pod_template.as_ref().map(|template| &template.0);
-    let wished = |part: &str| -> Map<String, Value> {
+    let from_template = |part: &str| -> Map<String, Value> {
         template.and_then(|template| template.get("metadata")?.get(part)?.as_object()).cloned().unwrap_or_default()
     };
-    let mut annotations = wished("annotations");
+    let mut annotations = from_template("annotations");
     annotations.insert(names::ANNOTATION_INPUT_DIGEST.to_owned(), json!(digest));
     annotations.insert(names::ANNOTATION_PATH.to_owned(), json!(call.path));
     for (number, file) in spec.files.iter().enumerate() {
@@ -27,11 +27,11 @@ pub(super) fn pod(run: &RunRef, call: &Call, pod: &PodCall, digest: &Digest) -> 
     }
     let step = RecordPath::new(&call.path).last().name();
     let step = names::cut(step.trim_start_matches('.'), 63);
-    let mut labels = wished("labels");
+    let mut labels = from_template("labels");
     labels.insert(names::LABEL_WORKFLOW.to_owned(), json!(run.workflow));
     labels.insert(names::LABEL_WORKFLOW_UID.to_owned(), json!(run.uid));
     labels.insert(names::LABEL_STEP.to_owned(), json!(step));
-    let mut made = json!({
+    let mut object = json!({
         "apiVersion": "v1", "kind": "Pod",
         "metadata": {
             "name": pod.name, "namespace": run.namespace, "annotations": annotations, "labels": labels,
@@ -44,39 +44,39 @@ pub(super) fn pod(run: &RunRef, call: &Call, pod: &PodCall, digest: &Digest) -> 
             "restartPolicy": "Never",
             "automountServiceAccountToken": spec.service_account_name.is_some(),
             "enableServiceLinks": false,
-            "securityContext": of_pod(spec.security_context.as_ref()),
-            "containers": [container(spec)],
-            "volumes": volumes(spec),
+            "securityContext": pod_security_context(spec.security_context.as_ref()),
+            "containers": [build_container(spec)],
+            "volumes": build_volumes(spec),
         },
     });
-    let fields = &mut made["spec"];
-    let mut say = |name: &str, value: Value| fields[name] = value;
+    let fields = &mut object["spec"];
+    let mut set = |name: &str, value: Value| fields[name] = value;
     if let Some(account) = &spec.service_account_name {
-        say("serviceAccountName", json!(account));
+        set("serviceAccountName", json!(account));
     }
     if let Some(deadline) = spec.active_deadline {
-        say("activeDeadlineSeconds", json!(deadline.duration().as_secs().max(1)));
+        set("activeDeadlineSeconds", json!(deadline.duration().as_secs().max(1)));
     }
     if !spec.node_selector.is_empty() {
-        say("nodeSelector", json!(spec.node_selector));
+        set("nodeSelector", json!(spec.node_selector));
     }
     if !spec.tolerations.is_empty() {
-        say("tolerations", json!(spec.tolerations));
+        set("tolerations", json!(spec.tolerations));
     }
     if let Some(more) = template.and_then(|template| template.get("spec")) {
         merge("spec", fields, more);
     }
-    made
+    object
 }
 
-fn of_pod(asked: Option<&SecurityContext>) -> Value {
-    let asked = asked.cloned().unwrap_or_default();
+fn pod_security_context(written: Option<&SecurityContext>) -> Value {
+    let written = written.cloned().unwrap_or_default();
     let mut context = json!({
-        "runAsNonRoot": asked.run_as_non_root.unwrap_or(true),
+        "runAsNonRoot": written.run_as_non_root.unwrap_or(true),
         "seccompProfile": {"type": "RuntimeDefault"},
     });
     for (name, value) in
-        [("runAsUser", asked.run_as_user), ("runAsGroup", asked.run_as_group), ("fsGroup", asked.fs_group)]
+        [("runAsUser", written.run_as_user), ("runAsGroup", written.run_as_group), ("fsGroup", written.fs_group)]
     {
         if let Some(value) = value {
             context[name] = json!(value);
@@ -85,14 +85,14 @@ fn of_pod(asked: Option<&SecurityContext>) -> Value {
     context
 }
 
-fn of_container(asked: Option<&SecurityContext>) -> Value {
-    let asked = asked.cloned().unwrap_or_default();
-    let privileged = asked.privileged.unwrap_or(false);
-    let add = asked.capabilities.map(|capabilities| capabilities.add).unwrap_or_default();
+fn container_security_context(written: Option<&SecurityContext>) -> Value {
+    let written = written.cloned().unwrap_or_default();
+    let privileged = written.privileged.unwrap_or(false);
+    let add = written.capabilities.map(|capabilities| capabilities.add).unwrap_or_default();
     let mut context = json!({
         // A privileged container can always escalate.
-        "allowPrivilegeEscalation": asked.allow_privilege_escalation.unwrap_or(privileged),
-        "readOnlyRootFilesystem": asked.read_only_root_filesystem.unwrap_or(false),
+        "allowPrivilegeEscalation": written.allow_privilege_escalation.unwrap_or(privileged),
+        "readOnlyRootFilesystem": written.read_only_root_filesystem.unwrap_or(false),
         "privileged": privileged,
         "capabilities": {"drop": ["ALL"]},
     });
@@ -102,15 +102,15 @@ fn of_container(asked: Option<&SecurityContext>) -> Value {
     context
 }
 
-fn container(spec: &PodStep) -> Value {
+fn build_container(spec: &PodStep) -> Value {
     let env: Vec<_> = spec
         .env
         .iter()
-        .map(|one| match &one.value {
+        .map(|variable| match &variable.value {
             // The kubelet would replace `$(NAME)` in a value by another variable, perhaps from a Secret, so `$` is
             // escaped.
-            Some(value) => json!({"name": one.name, "value": value.replace('$', "$$")}),
-            None => json!({"name": one.name, "valueFrom": one.value_from}),
+            Some(value) => json!({"name": variable.name, "value": value.replace('$', "$$")}),
+            None => json!({"name": variable.name, "valueFrom": variable.value_from}),
         })
         .collect();
     let volumes = spec.volumes.iter().map(|volume| {
@@ -129,47 +129,47 @@ fn container(spec: &PodStep) -> Value {
     let mut container = json!({
         "name": CONTAINER, "image": spec.image, "env": env,
         "volumeMounts": volumes.chain(files).collect::<Vec<_>>(),
-        "securityContext": of_container(spec.security_context.as_ref()),
+        "securityContext": container_security_context(spec.security_context.as_ref()),
         "terminationMessagePolicy": "File",
     });
-    let mut say = |name: &str, value: Value| container[name] = value;
+    let mut set = |name: &str, value: Value| container[name] = value;
     if !spec.command.is_empty() {
-        say("command", json!(spec.command));
+        set("command", json!(spec.command));
     }
     if !spec.args.is_empty() {
-        say("args", json!(spec.args));
+        set("args", json!(spec.args));
     }
     if let Some(resources) = &spec.resources {
-        say("resources", json!(resources));
+        set("resources", json!(resources));
     }
     if let Some(policy) = spec.image_pull_policy {
-        say("imagePullPolicy", json!(policy));
+        set("imagePullPolicy", json!(policy));
     }
     if let Some(path) = &spec.termination_message_path {
-        say("terminationMessagePath", json!(path));
+        set("terminationMessagePath", json!(path));
     }
     container
 }
 
-fn volumes(spec: &PodStep) -> Vec<Value> {
+fn build_volumes(spec: &PodStep) -> Vec<Value> {
     let mut volumes: Vec<_> = spec
         .volumes
         .iter()
         .map(|volume| {
-            let mut made = json!({"name": volume.name});
+            let mut object = json!({"name": volume.name});
             if let Some(secret) = &volume.secret {
-                made["secret"] = json!(secret);
+                object["secret"] = json!(secret);
             }
             if let Some(config_map) = &volume.config_map {
-                made["configMap"] = json!(config_map);
+                object["configMap"] = json!(config_map);
             }
             if let Some(empty) = &volume.empty_dir {
-                made["emptyDir"] = json!(empty);
+                object["emptyDir"] = json!(empty);
             }
             if let Some(claim) = &volume.persistent_volume_claim {
-                made["persistentVolumeClaim"] = json!(claim);
+                object["persistentVolumeClaim"] = json!(claim);
             }
-            made
+            object
         })
         .collect();
     if !spec.files.is_empty() {
@@ -211,8 +211,9 @@ fn merge(field: &str, into: &mut Value, from: &Value) {
 
 /// Returns the grace period, in seconds.
 pub(super) fn grace(spec: &PodStep) -> u32 {
-    let said = spec.pod_template.as_ref().and_then(|t| t.0.get("spec")?.get("terminationGracePeriodSeconds")?.as_u64());
-    said.and_then(|seconds| u32::try_from(seconds).ok()).unwrap_or(30)
+    let template = spec.pod_template.as_ref();
+    let seconds = template.and_then(|t| t.0.get("spec")?.get("terminationGracePeriodSeconds")?.as_u64());
+    seconds.and_then(|seconds| u32::try_from(seconds).ok()).unwrap_or(30)
 }
 
 /// Whether the response is the log, so that the log is not only for people.

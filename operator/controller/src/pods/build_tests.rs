@@ -10,28 +10,28 @@ use signoff_executor::RunRef;
 
 use super::build;
 
-fn made_at(path: &str, step: Value) -> Value {
+fn pod_at(path: &str, step: Value) -> Value {
     let spec: PodStep = serde_json::from_value(step).unwrap();
-    let pod = PodCall { name: "signoff-step-release-0123456789".to_owned(), spec };
+    let pod_call = PodCall { name: "signoff-step-release-0123456789".to_owned(), spec };
     let run = RunRef { namespace: "team".to_owned(), workflow: "release".to_owned(), uid: "77aa".to_owned() };
     let call = Call {
         path: path.to_owned(),
         attempt: 1,
         idempotent: false,
         timeout: Duration::from_secs(60),
-        content: CallContent::Pod(Box::new(pod.clone())),
+        content: CallContent::Pod(Box::new(pod_call.clone())),
     };
-    build::pod(&run, &call, &pod, &Digest::of_bytes(b"input"))
+    build::build_pod(&run, &call, &pod_call, &Digest::of_bytes(b"input"))
 }
 
-fn made(step: Value) -> Value {
-    made_at("build", step)
+fn pod_of(step: Value) -> Value {
+    pod_at("build", step)
 }
 
 #[test]
-fn a_container_of_which_nothing_is_said_is_restricted() {
+fn a_container_is_restricted_by_default() {
     assert_eq!(
-        made(json!({"image": "tool@sha256:1"})),
+        pod_of(json!({"image": "tool@sha256:1"})),
         json!({
             "apiVersion": "v1", "kind": "Pod",
             "metadata": {
@@ -62,15 +62,15 @@ fn a_container_of_which_nothing_is_said_is_restricted() {
 }
 
 #[test]
-fn what_the_step_says_stands_in_the_pod() {
-    let made = made(json!({
+fn the_fields_of_a_step_are_in_its_pod() {
+    let pod = pod_of(json!({
         "image": "tool", "command": ["sh", "-c"], "args": ["echo \"$WHO\""], "imagePullPolicy": "Never",
         "resources": {"requests": {"cpu": "100m"}, "limits": {"memory": "64Mi"}}, "serviceAccountName": "builder",
         "nodeSelector": {"disk": "ssd"}, "tolerations": [{"key": "gpu", "operator": "Exists"}],
         "activeDeadline": "90s", "terminationMessagePath": "/out/result",
         "securityContext": {"runAsUser": 1000, "fsGroup": 2000, "readOnlyRootFilesystem": true, "capabilities": {"add": ["NET_BIND_SERVICE"]}},
     }));
-    let (spec, container) = (&made["spec"], &made["spec"]["containers"][0]);
+    let (spec, container) = (&pod["spec"], &pod["spec"]["containers"][0]);
     assert_eq!((&spec["serviceAccountName"], &spec["automountServiceAccountToken"]), (&json!("builder"), &json!(true)));
     assert_eq!((&spec["activeDeadlineSeconds"], &spec["nodeSelector"]), (&json!(90), &json!({"disk": "ssd"})));
     assert_eq!(spec["tolerations"], json!([{"key": "gpu", "operator": "Exists"}]));
@@ -90,59 +90,59 @@ fn what_the_step_says_stands_in_the_pod() {
 }
 
 #[test]
-fn a_privileged_container_is_one_only_where_it_says_so() {
-    let made = made(json!({"image": "tool", "securityContext": {"privileged": true, "runAsNonRoot": false}}));
-    let context = &made["spec"]["containers"][0]["securityContext"];
+fn a_container_is_privileged_only_on_request() {
+    let pod = pod_of(json!({"image": "tool", "securityContext": {"privileged": true, "runAsNonRoot": false}}));
+    let context = &pod["spec"]["containers"][0]["securityContext"];
     // An API server refuses a privileged container without privilege escalation.
     assert_eq!((&context["privileged"], &context["allowPrivilegeEscalation"]), (&json!(true), &json!(true)));
-    assert_eq!(made["spec"]["securityContext"]["runAsNonRoot"], false);
+    assert_eq!(pod["spec"]["securityContext"]["runAsNonRoot"], false);
 }
 
 #[test]
-fn a_value_reaches_the_container_as_it_is_and_never_as_another_variables() {
+fn the_value_of_a_variable_is_not_expanded() {
     let secret = json!({"secretKeyRef": {"name": "s", "key": "k"}});
-    let made = made(json!({"image": "tool", "env": [
+    let pod = pod_of(json!({"image": "tool", "env": [
         {"name": "KEY", "valueFrom": secret},
         {"name": "SAID", "value": "$(KEY) $$(KEY) ${KEY} costs 5$"},
     ]}));
-    let env = &made["spec"]["containers"][0]["env"];
+    let env = &pod["spec"]["containers"][0]["env"];
     assert_eq!(env[0], json!({"name": "KEY", "valueFrom": secret}));
     // A kubelet turns `$$` into `$`, and expands `$(KEY)` only after a single `$`.
     assert_eq!(env[1]["value"], "$$(KEY) $$$$(KEY) $${KEY} costs 5$$");
 }
 
 #[test]
-fn files_travel_in_annotations_and_are_mounted_read_only() {
+fn files_are_stored_in_annotations_and_mounted_read_only() {
     let files = json!([{"path": "/in/plan.json", "content": "{}"}, {"path": "/in/note", "content": "$(KEY)"}]);
-    let made = made(json!({"image": "tool", "files": files}));
-    let annotations = &made["metadata"]["annotations"];
+    let pod = pod_of(json!({"image": "tool", "files": files}));
+    let annotations = &pod["metadata"]["annotations"];
     assert_eq!(
         (&annotations["signoff.dev/file-0"], &annotations["signoff.dev/file-1"]),
         (&json!("{}"), &json!("$(KEY)"))
     );
     assert_eq!(
-        made["spec"]["volumes"],
+        pod["spec"]["volumes"],
         json!([{"name": "signoff-files", "downwardAPI": {"items": [
             {"path": "0", "fieldRef": {"fieldPath": "metadata.annotations['signoff.dev/file-0']"}},
             {"path": "1", "fieldRef": {"fieldPath": "metadata.annotations['signoff.dev/file-1']"}},
         ]}}])
     );
     assert_eq!(
-        made["spec"]["containers"][0]["volumeMounts"][1],
+        pod["spec"]["containers"][0]["volumeMounts"][1],
         json!({"name": "signoff-files", "mountPath": "/in/note", "subPath": "1", "readOnly": true})
     );
 }
 
 #[test]
-fn volumes_are_named_and_mounted_as_they_stand() {
-    let made = made(json!({"image": "tool", "volumes": [
+fn volumes_are_named_and_mounted_as_written() {
+    let pod = pod_of(json!({"image": "tool", "volumes": [
         {"name": "keys", "mountPath": "/keys", "readOnly": true, "secret": {"secretName": "deploy"}},
         {"name": "settings", "mountPath": "/etc/tool.yaml", "subPath": "tool.yaml", "configMap": {"name": "tool"}},
         {"name": "work", "mountPath": "/work", "emptyDir": {"sizeLimit": "64Mi"}},
         {"name": "data", "mountPath": "/data", "persistentVolumeClaim": {"claimName": "data"}},
     ]}));
     assert_eq!(
-        made["spec"]["volumes"],
+        pod["spec"]["volumes"],
         json!([
             {"name": "keys", "secret": {"secretName": "deploy"}},
             {"name": "settings", "configMap": {"name": "tool"}},
@@ -150,14 +150,14 @@ fn volumes_are_named_and_mounted_as_they_stand() {
             {"name": "data", "persistentVolumeClaim": {"claimName": "data"}},
         ])
     );
-    let mounts = &made["spec"]["containers"][0]["volumeMounts"];
+    let mounts = &pod["spec"]["containers"][0]["volumeMounts"];
     assert_eq!(mounts[0], json!({"name": "keys", "mountPath": "/keys", "readOnly": true}));
     assert_eq!(mounts[1], json!({"name": "settings", "mountPath": "/etc/tool.yaml", "subPath": "tool.yaml"}));
 }
 
 #[test]
 fn a_template_is_merged_by_name_and_replaces_other_lists() {
-    let made = made(json!({
+    let pod = pod_of(json!({
         "image": "tool", "volumes": [{"name": "work", "mountPath": "/work", "emptyDir": {}}],
         "tolerations": [{"key": "gpu"}],
         "podTemplate": {
@@ -170,9 +170,9 @@ fn a_template_is_merged_by_name_and_replaces_other_lists() {
             },
         },
     }));
-    let spec = &made["spec"];
+    let spec = &pod["spec"];
     assert_eq!(
-        (&made["metadata"]["labels"]["team"], &made["metadata"]["labels"]["signoff.dev/step"]),
+        (&pod["metadata"]["labels"]["team"], &pod["metadata"]["labels"]["signoff.dev/step"]),
         (&json!("pay"), &json!("build"))
     );
     assert_eq!(spec["priorityClassName"], "low");
@@ -188,7 +188,7 @@ fn a_template_is_merged_by_name_and_replaces_other_lists() {
 }
 
 #[test]
-fn the_label_of_a_step_is_its_own_name_wherever_it_stands() {
+fn the_label_of_a_nested_step_is_its_own_name() {
     let long = "a".repeat(63);
     for (path, label) in [
         ("build", "build"),
@@ -198,8 +198,8 @@ fn the_label_of_a_step_is_its_own_name_wherever_it_stands() {
         ("workers/.worker-2", "worker-2"),
         (&*format!("x/{long}"), &*long),
     ] {
-        let made = made_at(path, json!({"image": "tool"}));
-        assert_eq!(made["metadata"]["labels"]["signoff.dev/step"], label, "{path}");
-        assert_eq!(made["metadata"]["annotations"]["signoff.dev/path"], path);
+        let pod = pod_at(path, json!({"image": "tool"}));
+        assert_eq!(pod["metadata"]["labels"]["signoff.dev/step"], label, "{path}");
+        assert_eq!(pod["metadata"]["annotations"]["signoff.dev/path"], path);
     }
 }

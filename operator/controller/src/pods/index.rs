@@ -22,7 +22,7 @@ use super::{
 /// The last received state of a Pod.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LastState {
-    /// The last state received.
+    /// The last state received, or `None` before the first.
     pub(crate) pod: Option<Arc<StepPod>>,
     /// The way in which its deletion was observed.
     pub(crate) gone: Option<DeletionSource>,
@@ -87,10 +87,11 @@ impl PodIndex {
             }
             WatchEvent::ListDone(_) => {
                 let listed = inner.listed.remove(&scope).unwrap_or_default();
-                let of_scope = |name: &Name| scope.as_deref().is_none_or(|one| one == &*name.namespace);
-                // A Pod that was created after the list began may be missing in it. The task that follows it asks the
-                // API server.
-                let gone: Vec<_> = inner.pods.keys().filter(|n| of_scope(n) && !listed.contains(*n)).cloned().collect();
+                let is_in_scope = |name: &Name| scope.as_deref().is_none_or(|scope| scope == &*name.namespace);
+                // A Pod that was created after the list began may be missing in the list. The task that follows the Pod
+                // asks the API server.
+                let is_gone = |name: &&Name| is_in_scope(name) && !listed.contains(*name);
+                let gone: Vec<_> = inner.pods.keys().filter(is_gone).cloned().collect();
                 let affected =
                     gone.iter().filter_map(|name| inner.remove(name, None, DeletionSource::Relisted)).collect();
                 inner.complete.insert(scope);
@@ -135,7 +136,7 @@ impl PodIndex {
 
     /// Whether the first list of a namespace is complete.
     pub(crate) fn is_complete(&self, namespace: &str) -> bool {
-        self.lock().complete.iter().any(|scope| scope.as_deref().is_none_or(|one| one == namespace))
+        self.lock().complete.iter().any(|scope| scope.as_deref().is_none_or(|scope| scope == namespace))
     }
 
     /// Returns the Pods of a run that are not marked by [`Self::mark_result_taken`].
@@ -160,9 +161,9 @@ impl PodIndex {
     pub(crate) fn problems_of(&self, uid: &str) -> Vec<(Name, PodProblem)> {
         let inner = self.lock();
         let names = inner.runs.get(uid).into_iter().flatten();
-        let made = names.filter_map(|name| Some((name.clone(), inner.pods.get(name)?.problem.clone()?)));
+        let pending = names.filter_map(|name| Some((name.clone(), inner.pods.get(name)?.problem.clone()?)));
         let creation_failure = inner.creation_failures.iter().filter(|(_, (run, _))| &**run == uid);
-        made.chain(creation_failure.map(|(name, (_, problem))| (name.clone(), problem.clone()))).collect()
+        pending.chain(creation_failure.map(|(name, (_, problem))| (name.clone(), problem.clone()))).collect()
     }
 
     /// Records that a Pod cannot be created, until the result is dropped.
@@ -207,17 +208,17 @@ impl PodIndexState {
             return None;
         }
         let old = self.pods.get(&name).filter(|old| old.pod.uid() == pod.uid());
-        let found = match pod.state() {
+        let current = match pod.state() {
             PodState::Pending(problem) => problem,
             _ => None,
         };
         let before = old.and_then(|old| old.problem.clone());
         // A problem keeps its first wording, so that it is reported once.
-        let problem = match (&before, found) {
-            (Some(before), Some(found)) if found.is_like(before) => Some(before.clone()),
-            (_, found) => found,
+        let problem = match (&before, current) {
+            (Some(before), Some(current)) if current.is_like(before) => Some(before.clone()),
+            (_, current) => current,
         };
-        let news = old.is_none_or(|old| old.pod.is_finished() != pod.is_finished() || old.problem != problem);
+        let is_news = old.is_none_or(|old| old.pod.is_finished() != pod.is_finished() || old.problem != problem);
         let is_result_taken = old.is_some_and(|old| old.is_result_taken);
         let pod = Arc::new(pod);
         if let Some(follower) = self.followers.get(&name) {
@@ -225,7 +226,7 @@ impl PodIndexState {
         }
         self.runs.entry(run.clone()).or_default().insert(name.clone());
         self.pods.insert(name, PodEntry { pod, run, problem, is_result_taken });
-        news.then_some(owner)
+        is_news.then_some(owner)
     }
 
     /// Whether the watch has delivered the deletion of exactly this Pod. The answer to a request may arrive later.

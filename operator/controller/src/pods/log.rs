@@ -14,13 +14,13 @@ use signoff_cluster::{
 use tokio::time::Instant;
 
 /// The bytes of a log that are kept.
-pub(super) const MOST: usize = 256 * 1024;
+pub(super) const MAX_LOG: usize = 256 * 1024;
 /// The bytes that reading a log takes in memory.
-pub(super) const MEMORY: usize = 4 * MOST;
+pub(super) const MEMORY: usize = 4 * MAX_LOG;
 /// The time limit of reading a log.
-const PATIENCE: Duration = Duration::from_secs(60);
+const READ_TIMEOUT: Duration = Duration::from_secs(60);
 /// The time limit of retries if the log is only shown to people.
-const LITTLE_PATIENCE: Duration = Duration::from_secs(5);
+const OPTIONAL_RETRIES: Duration = Duration::from_secs(5);
 /// The pause between two attempts.
 const PAUSE: Duration = Duration::from_millis(500);
 
@@ -43,17 +43,20 @@ pub(super) async fn end_of(
     is_needed: bool,
 ) -> Result<Log, String> {
     let began = Instant::now();
-    let patience = if is_needed { PATIENCE } else { LITTLE_PATIENCE };
+    let retry_limit = if is_needed { READ_TIMEOUT } else { OPTIONAL_RETRIES };
     let read = async {
         loop {
             match read(requests, pod, lines).await {
                 Ok(log) => return Ok(log),
-                Err(error) if is_transient(&error) && began.elapsed() < patience => tokio::time::sleep(PAUSE).await,
+                Err(error) if is_transient(&error) && began.elapsed() < retry_limit => {
+                    tokio::time::sleep(PAUSE).await;
+                }
                 Err(error) => return Err(plain(&error)),
             }
         }
     };
-    tokio::time::timeout(PATIENCE, read).await.unwrap_or_else(|_| Err(format!("it was not read within {PATIENCE:?}")))
+    let read = tokio::time::timeout(READ_TIMEOUT, read).await;
+    read.unwrap_or_else(|_| Err(format!("it was not read within {READ_TIMEOUT:?}")))
 }
 
 fn is_transient(error: &kube::Error) -> bool {
@@ -71,13 +74,13 @@ async fn read(requests: &ApiRequests, pod: &Name, lines: Option<i32>) -> Result<
             break;
         }
         kept.extend(piece.iter().take(read));
-        if kept.len() > 2 * MOST {
-            kept.drain(..kept.len() - MOST);
+        if kept.len() > 2 * MAX_LOG {
+            kept.drain(..kept.len() - MAX_LOG);
             is_cut = true;
         }
     }
-    if kept.len() > MOST {
-        kept.drain(..kept.len() - MOST);
+    if kept.len() > MAX_LOG {
+        kept.drain(..kept.len() - MAX_LOG);
         is_cut = true;
     }
     Ok(Log { text: String::from_utf8_lossy(&kept).into_owned(), is_cut })

@@ -35,13 +35,11 @@ struct PodQuotaState {
 pub(crate) struct QueuedPod {
     /// The time at which it was queued.
     pub(crate) since: Moment,
-    /// The name of its Workflow.
     pub(crate) workflow: Name,
-    /// The uid of its Workflow.
+    /// The uid of its Workflow. A Workflow of the same name that is created again is another run.
     pub(crate) run: Box<str>,
     /// Its position among the Pods that its Workflow queued at once.
     pub(crate) seq: Seq,
-    /// The name of the Pod.
     pub(crate) pod: Name,
 }
 
@@ -97,8 +95,8 @@ impl PodQuota {
 
     /// Returns the slot of a Pod that runs already, whatever the limits.
     pub(crate) fn keep_running(self: &Arc<Self>, run: &str, pod: &Name) -> PodSlot {
-        let place = (run.into(), pod.clone());
-        self.lock().taken.entry(Arc::clone(&pod.namespace)).or_default().insert(place);
+        let running = (run.into(), pod.clone());
+        self.lock().taken.entry(Arc::clone(&pod.namespace)).or_default().insert(running);
         PodSlot { quota: Arc::clone(self), run: run.into(), pod: pod.clone() }
     }
 
@@ -113,7 +111,7 @@ impl PodQuota {
             inner.waiting.entry(namespace).or_default().insert(ticket);
             return Err(PodWait::Unknown);
         }
-        // A Pod whose commit was refused comes back with another time.
+        // A Pod whose commit was refused is queued again with another time.
         inner.forget(&namespace, |other| other.pod == ticket.pod && *other != ticket);
         let running = self.running(&inner, &namespace);
         let earlier = inner.waiting.get(&namespace).into_iter().flatten().take_while(|other| **other < ticket);
@@ -139,8 +137,9 @@ impl PodQuota {
         }
     }
 
-    /// Returns the Workflows of the Pods that may start now. If no slot is free, it returns those whose position in the
-    /// queue is reported: only positions after a power of two are, so that a long queue costs few writes.
+    /// Returns the Workflows of the Pods that may start now. If no slot is free, returns the Workflows whose position
+    /// in the queue is reported again: the first one, and those after a number of Pods that is a power of two. A long
+    /// queue then costs few writes.
     pub(crate) fn workflows_to_wake(&self) -> Vec<Name> {
         let inner = self.lock();
         let mut next = BTreeSet::new();
@@ -148,12 +147,12 @@ impl PodQuota {
             let running = self.running(&inner, namespace);
             let free = self.settings.most_in_namespace.saturating_sub(running.len());
             let able = waiting.iter().filter(|ticket| !self.is_full(&running, &ticket.run)).enumerate();
-            let is_told = |before: usize| match free {
+            let is_reported = |before: usize| match free {
                 0 => before == 0 || before.is_power_of_two(),
                 free => before < free,
             };
-            let told = able.filter(|(before, _)| is_told(*before));
-            next.extend(told.map(|(_, ticket)| ticket.workflow.clone()));
+            let reported = able.filter(|(before, _)| is_reported(*before));
+            next.extend(reported.map(|(_, ticket)| ticket.workflow.clone()));
         }
         next.into_iter().collect()
     }
@@ -180,7 +179,7 @@ impl PodQuota {
     }
 
     fn is_full(&self, running: &BTreeSet<(Box<str>, Name)>, run: &str) -> bool {
-        running.iter().filter(|(of, _)| &**of == run).count() >= self.settings.most_of_workflow
+        running.iter().filter(|(owner, _)| &**owner == run).count() >= self.settings.most_of_workflow
     }
 }
 

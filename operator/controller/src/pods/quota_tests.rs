@@ -23,7 +23,7 @@ fn quota_on(index: Arc<PodIndex>, most_in_namespace: usize, most_of_workflow: us
     Arc::new(PodQuota::new(PodSettings { most_in_namespace, most_of_workflow, ..PodSettings::default() }, index))
 }
 
-/// Returns the Pod of a Workflow that has waited since this second.
+/// Returns the Pod of a Workflow that has waited since the second `since`.
 fn ticket(since: i64, workflow: &str, pod: &str) -> QueuedPod {
     QueuedPod {
         since: Moment::from(jiff::Timestamp::from_second(since).unwrap()),
@@ -35,7 +35,7 @@ fn ticket(since: i64, workflow: &str, pod: &str) -> QueuedPod {
 }
 
 #[track_caller]
-fn begins(quota: &Arc<PodQuota>, ticket: &QueuedPod) -> PodSlot {
+fn starts(quota: &Arc<PodQuota>, ticket: &QueuedPod) -> PodSlot {
     quota.acquire(ticket.clone()).unwrap_or_else(|wait| panic!("{}: {wait:?}", ticket.pod))
 }
 
@@ -44,25 +44,26 @@ fn waits(quota: &Arc<PodQuota>, ticket: &QueuedPod) -> PodWait {
     quota.acquire(ticket.clone()).map_or_else(|wait| wait, |_| panic!("{} begins", ticket.pod))
 }
 
-fn told(quota: &PodQuota) -> Vec<String> {
+fn woken(quota: &PodQuota) -> Vec<String> {
     quota.workflows_to_wake().iter().map(|name| name.name.to_string()).collect()
 }
 
 #[test]
-fn the_longest_waiting_begins_first_whoever_asks_first() {
+fn the_pod_that_has_waited_longest_starts_first() {
     let quota = quota(1, 9);
     let (a, b, c) = (ticket(1, "a", "a"), ticket(2, "z", "b"), ticket(3, "c", "c"));
-    let place = begins(&quota, &a);
+    let slot = starts(&quota, &a);
     assert_eq!(waits(&quota, &c), PodWait::Namespace { before: 0, most: 1 });
     assert_eq!(waits(&quota, &b), PodWait::Namespace { before: 0, most: 1 });
     assert_eq!(waits(&quota, &c), PodWait::Namespace { before: 1, most: 1 }, "one that has waited longer has come");
-    drop(place);
+    drop(slot);
     assert_eq!(waits(&quota, &c), PodWait::Namespace { before: 1, most: 1 }, "the place is another's");
-    let _place = begins(&quota, &b);
+    let _slot = starts(&quota, &b);
     assert_eq!(waits(&quota, &c), PodWait::Namespace { before: 0, most: 1 });
 }
 
-/// Returns a Pod of the Workflow `a` with a running sidecar that others injected. Its step has ended, or runs too.
+/// Returns a Pod of the Workflow `a` with a running sidecar that others injected. `has_ended` says whether its step has
+/// ended, or runs too.
 fn injected(has_ended: bool) -> StepPod {
     let running = json!({"running": {"startedAt": "2026-11-22T09:30:05Z"}});
     let ended = json!({"terminated": {"exitCode": 0, "finishedAt": "2026-11-22T09:31:00Z"}});
@@ -86,7 +87,7 @@ fn a_pod_whose_step_has_ended_holds_no_slot_although_a_sidecar_runs_on() {
         index.record(injected(has_ended));
         let ticket = ticket(1, "b", "b");
         if has_ended {
-            let _place = begins(&quota, &ticket);
+            let _slot = starts(&quota, &ticket);
         } else {
             assert_eq!(waits(&quota, &ticket), PodWait::Namespace { before: 0, most: 1 });
         }
@@ -94,9 +95,9 @@ fn a_pod_whose_step_has_ended_holds_no_slot_although_a_sidecar_runs_on() {
 }
 
 #[test]
-fn one_whose_workflow_is_full_lets_others_pass() {
+fn a_workflow_at_its_limit_does_not_block_other_workflows() {
     let quota = quota(3, 1);
-    let place = begins(&quota, &ticket(1, "a", "a1"));
+    let slot = starts(&quota, &ticket(1, "a", "a1"));
     let second = ticket(2, "a", "a2");
     assert_eq!(waits(&quota, &second), PodWait::Workflow { before: 0, most: 1 });
     let third = QueuedPod { seq: Seq::from(2), ..ticket(2, "a", "a0") };
@@ -105,26 +106,26 @@ fn one_whose_workflow_is_full_lets_others_pass() {
         PodWait::Workflow { before: 1, most: 1 },
         "in the order in which they were asked for"
     );
-    let _other = begins(&quota, &ticket(3, "b", "b1"));
-    assert_eq!(told(&quota), Vec::<String>::new(), "nobody who waits may begin");
-    drop(place);
-    assert_eq!(told(&quota), ["a"]);
-    let _place = begins(&quota, &second);
+    let _other = starts(&quota, &ticket(3, "b", "b1"));
+    assert_eq!(woken(&quota), Vec::<String>::new(), "nobody who waits may begin");
+    drop(slot);
+    assert_eq!(woken(&quota), ["a"]);
+    let _slot = starts(&quota, &second);
 }
 
 #[test]
-fn a_pod_stands_in_the_queue_once() {
+fn a_pod_is_queued_once() {
     let quota = quota(1, 1);
-    let place = begins(&quota, &ticket(1, "a", "a1"));
+    let slot = starts(&quota, &ticket(1, "a", "a1"));
     waits(&quota, &ticket(2, "b", "b1"));
     assert_eq!(waits(&quota, &ticket(3, "b", "b1")), PodWait::Namespace { before: 0, most: 1 });
-    drop(place);
-    let _place = begins(&quota, &ticket(3, "b", "b1"));
-    assert_eq!(told(&quota), Vec::<String>::new());
+    drop(slot);
+    let _slot = starts(&quota, &ticket(3, "b", "b1"));
+    assert_eq!(woken(&quota), Vec::<String>::new());
 }
 
 #[test]
-fn what_runs_already_is_counted_whatever_the_limits_say() {
+fn running_pods_are_counted_above_the_limits() {
     let quota = quota(1, 1);
     let found = [
         quota.keep_running("uid of a", &Name::new("team", "a1")),
@@ -135,36 +136,36 @@ fn what_runs_already_is_counted_whatever_the_limits_say() {
     drop(one);
     assert_eq!(waits(&quota, &ticket(1, "b", "b1")), PodWait::Namespace { before: 0, most: 1 });
     drop(other);
-    let _place = begins(&quota, &ticket(1, "b", "b1"));
+    let _slot = starts(&quota, &ticket(1, "b", "b1"));
 }
 
 #[test]
-fn places_in_other_namespaces_are_others() {
+fn slots_are_limited_per_namespace() {
     let quota = quota(1, 1);
-    let _here = begins(&quota, &ticket(1, "a", "a"));
+    let _here = starts(&quota, &ticket(1, "a", "a"));
     let there = QueuedPod { workflow: Name::new("other", "b"), pod: Name::new("other", "b"), ..ticket(2, "b", "b") };
-    let _there = begins(&quota, &there);
+    let _there = starts(&quota, &there);
 }
 
 #[test]
-fn a_place_is_told_anew_each_time_it_has_halved_and_only_to_those_who_may_begin_where_one_is_free() {
+fn positions_are_reported_after_powers_of_two() {
     let quota = quota(1, 1);
-    let place = begins(&quota, &ticket(0, "first", "first"));
+    let slot = starts(&quota, &ticket(0, "first", "first"));
     for n in 1..=20 {
         waits(&quota, &ticket(n, &format!("run-{n:02}"), &format!("pod-{n:02}")));
     }
-    assert_eq!(told(&quota), ["run-01", "run-02", "run-03", "run-05", "run-09", "run-17"]);
-    drop(place);
-    assert_eq!(told(&quota), ["run-01"]);
+    assert_eq!(woken(&quota), ["run-01", "run-02", "run-03", "run-05", "run-09", "run-17"]);
+    drop(slot);
+    assert_eq!(woken(&quota), ["run-01"]);
 }
 
 #[test]
-fn a_place_that_is_free_is_said_to_whoever_listens() {
+fn a_free_slot_wakes_the_receivers() {
     let quota = quota(1, 1);
     let mut freed = quota.freed();
-    let place = begins(&quota, &ticket(1, "a", "a"));
+    let slot = starts(&quota, &ticket(1, "a", "a"));
     assert!(!freed.has_changed().unwrap());
-    drop(place);
+    drop(slot);
     assert!(freed.has_changed().unwrap());
     freed.mark_unchanged();
     quota.announce_free();
@@ -172,9 +173,9 @@ fn a_place_that_is_free_is_said_to_whoever_listens() {
 }
 
 #[test]
-fn what_cannot_begin_stands_in_nobodys_way_and_keeps_its_turn() {
+fn a_pod_that_leaves_the_queue_blocks_no_other_pod() {
     let quota = quota(1, 2);
-    let place = begins(&quota, &ticket(1, "a", "a"));
+    let slot = starts(&quota, &ticket(1, "a", "a"));
     let (suspended, other) = (ticket(2, "b", "b1"), ticket(3, "c", "c"));
     waits(&quota, &suspended);
     assert_eq!(waits(&quota, &other), PodWait::Namespace { before: 1, most: 1 });
@@ -182,14 +183,14 @@ fn what_cannot_begin_stands_in_nobodys_way_and_keeps_its_turn() {
     quota.retain_queued(&suspended.workflow, |pod| *pod.name == *"b2");
     assert!(freed.has_changed().unwrap(), "who comes next has moved up");
     waits(&quota, &suspended);
-    drop(place);
+    drop(slot);
     assert_eq!(waits(&quota, &other), PodWait::Namespace { before: 1, most: 1 }, "it has waited longer");
     quota.forget(&suspended.workflow);
-    let _place = begins(&quota, &other);
+    let _slot = starts(&quota, &other);
 }
 
 #[test]
-fn nothing_begins_before_it_is_known_what_runs_nor_where_no_pod_may_be() {
+fn no_pod_starts_before_the_first_list_or_where_not_allowed() {
     let index = Arc::new(PodIndex::default());
     let quota = Arc::new(PodQuota::new(PodSettings::default(), Arc::clone(&index)));
     assert_eq!(waits(&quota, &ticket(1, "a", "a")), PodWait::Unknown);
@@ -207,19 +208,19 @@ fn nothing_begins_before_it_is_known_what_runs_nor_where_no_pod_may_be() {
 }
 
 #[test]
-fn each_wait_is_told_in_a_sentence() {
-    let told = |wait: PodWait| wait.message("team");
-    let (reason, words) = told(PodWait::Namespace { before: 2, most: 5 });
+fn each_wait_has_a_message() {
+    let message = |wait: PodWait| wait.message("team");
+    let (reason, text) = message(PodWait::Namespace { before: 2, most: 5 });
     assert_eq!(
-        (reason, words.contains("position 3 in the queue of namespace team, where at most 5 Pods")),
+        (reason, text.contains("position 3 in the queue of namespace team, where at most 5 Pods")),
         ("Queued", true),
-        "{words}"
+        "{text}"
     );
     assert!(
-        told(PodWait::Workflow { before: 2, most: 2 })
+        message(PodWait::Workflow { before: 2, most: 2 })
             .1
             .contains("position 3 in the queue of its Workflow, which runs at most 2 Pods")
     );
-    let (reason, words) = told(PodWait::PodsNotAllowed);
-    assert_eq!((reason, words.contains("--pod-namespace")), ("PodsNotAllowed", true), "{words}");
+    let (reason, text) = message(PodWait::PodsNotAllowed);
+    assert_eq!((reason, text.contains("--pod-namespace")), ("PodsNotAllowed", true), "{text}");
 }

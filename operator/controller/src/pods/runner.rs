@@ -46,7 +46,7 @@ pub(crate) struct PodRunner {
 
 /// The run of one Pod.
 struct PodRun<'a> {
-    by: &'a PodRunner,
+    runner: &'a PodRunner,
     run: &'a RunRef,
     call: &'a Call,
     pod: &'a PodCall,
@@ -55,7 +55,7 @@ struct PodRun<'a> {
     known: watch::Receiver<LastState>,
     /// The reason and the time of this runner's request to delete the Pod.
     termination: Option<(PodProblem, Moment)>,
-    /// The log at the time of that request, because the Pod may be deleted before it is read again.
+    /// The log at the time of the request, because the Pod may be deleted before the log is read again.
     log_so_far: Option<String>,
 }
 
@@ -75,7 +75,7 @@ impl PodRunner {
         };
         let name = Name::new(&run.namespace, &pod.name);
         let pod_run = PodRun {
-            by: self,
+            runner: self,
             run,
             call,
             pod,
@@ -98,13 +98,13 @@ impl PodRunner {
 impl PodRun<'_> {
     async fn run(mut self, begins: bool) -> Result<Reply, Failure> {
         let latest = self.now().after(self.call.timeout);
-        let made = if begins { self.create(latest).await? } else { self.find_again(latest).await? };
-        let (uid, created) = (made.uid().to_owned(), made.created().unwrap_or(self.now()));
-        self.by.index.record(made);
+        let created_pod = if begins { self.create(latest).await? } else { self.find_again(latest).await? };
+        let (uid, created) = (created_pod.uid().to_owned(), created_pod.created().unwrap_or(self.now()));
+        self.runner.index.record(created_pod);
         let (mut ran, mut unscheduled) = (false, None);
         loop {
             let LastState { pod, gone } = self.known.borrow_and_update().clone();
-            // Names are unique, so a Pod with another uid means that this one was deleted.
+            // Names are unique, so a Pod with another uid means that the Pod of this run was deleted.
             let gone = gone.or(pod.as_ref().filter(|pod| pod.uid() != uid).map(|_| DeletionSource::Relisted));
             let pod = pod.filter(|pod| pod.uid() == uid);
             let state = pod.as_ref().map(|pod| pod.state());
@@ -120,7 +120,7 @@ impl PodRun<'_> {
                 }
                 (_, _, Some(DeletionSource::Watched)) => return Err(self.deletion_result(pod.as_deref())),
                 (_, _, Some(DeletionSource::Relisted)) => match self.find_own(latest).await? {
-                    Some(there) if there.uid() == uid => self.by.index.record(there),
+                    Some(there) if there.uid() == uid => self.runner.index.record(there),
                     _ => return Err(self.lost_result("it no longer exists, and its final state was not observed")),
                 },
                 _ => {}
@@ -130,11 +130,11 @@ impl PodRun<'_> {
             if due <= now {
                 // The watch may lag, so the newest state decides whether the Pod is too late.
                 let Some(newest) = self.find_own(now.after(GIVEN_UP)).await?.filter(|there| there.uid() == uid) else {
-                    self.by.index.remove_missing(&self.name, &uid);
+                    self.runner.index.remove_missing(&self.name, &uid);
                     return Err(self.lost_result("it no longer exists, and its final state was not observed"));
                 };
                 let (state, is_due) = (newest.state(), self.due(created, Some(&newest)) <= now);
-                self.by.index.record(newest);
+                self.runner.index.record(newest);
                 if is_due && !state.is_end() {
                     self.on_deadline(&uid, &state, now).await?;
                 }
@@ -159,7 +159,7 @@ impl PodRun<'_> {
     }
 
     fn now(&self) -> Moment {
-        self.by.clock.now().into()
+        self.runner.clock.now().into()
     }
 
     /// Returns the deadline of the Pod's current state.
@@ -167,11 +167,11 @@ impl PodRun<'_> {
         if let Some((_, since)) = &self.termination {
             return since.after(pod.map(StepPod::grace).unwrap_or_default() + GIVEN_UP);
         }
-        let all = created.after(self.call.timeout);
+        let timeout_at = created.after(self.call.timeout);
         let start = self.pod.spec.start_deadline.map_or(START, signoff_api::Span::duration);
         match pod.map(StepPod::state) {
-            Some(PodState::Pending(_)) => all.min(created.after(start)),
-            _ => all,
+            Some(PodState::Pending(_)) => timeout_at.min(created.after(start)),
+            _ => timeout_at,
         }
     }
 
@@ -194,13 +194,13 @@ impl PodRun<'_> {
         }
         let timeout = signoff_api::Span::from(self.call.timeout);
         let why = match state {
-            PodState::Pending(trouble) => {
-                let trouble = trouble.clone();
+            PodState::Pending(problem) => {
+                let problem = problem.clone();
                 let slow = || PodProblem {
                     reason: "NotStarted".to_owned(),
                     message: "its container did not start".to_owned(),
                 };
-                trouble.unwrap_or_else(slow)
+                problem.unwrap_or_else(slow)
             }
             _ => PodProblem { reason: "Timeout".to_owned(), message: format!("it did not finish within {timeout}") },
         };
@@ -213,7 +213,7 @@ impl PodRun<'_> {
         let mut backoff = Backoff::default();
         // The grace period is explicit, so that it also shortens an earlier deletion request with a longer one.
         let grace = build::grace(&self.pod.spec);
-        while let Err(error) = self.by.requests.delete::<StepPod>(&self.name, uid, Some(grace)).await {
+        while let Err(error) = self.runner.requests.delete::<StepPod>(&self.name, uid, Some(grace)).await {
             tracing::warn!(pod = %self.name, "cannot be ended yet: {error}");
             if !backoff.wait(self.now(), now.after(GIVEN_UP)).await {
                 break;
@@ -224,8 +224,8 @@ impl PodRun<'_> {
 
     /// Waits for memory, then reads the end of the log.
     async fn end_of_log(&self, lines: Option<i32>, is_needed: bool) -> Result<log::Log, String> {
-        let _memory = self.by.context.calls.bytes.take(&self.name.namespace, log::MEMORY).await;
-        log::end_of(&self.by.requests, &self.name, lines, is_needed).await
+        let _memory = self.runner.context.calls.bytes.take(&self.name.namespace, log::MEMORY).await;
+        log::end_of(&self.runner.requests, &self.name, lines, is_needed).await
     }
 }
 

@@ -24,7 +24,7 @@ const LONGEST_GRACE: Duration = Duration::from_secs(24 * 3600);
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct StepPod {
     metadata: ObjectMeta,
-    /// Its node, if it has one.
+    /// The name of its node, or `None` before the Pod is scheduled.
     pub(crate) node: Option<String>,
     phase: String,
     /// The reason of its phase: `Evicted`, `DeadlineExceeded`.
@@ -41,7 +41,7 @@ pub(crate) struct StepPod {
     failed_before: Option<(String, Terminated)>,
     /// Whether another container of the Pod runs.
     others_run: bool,
-    /// The number of its containers.
+    /// The number of its containers of every kind, including init and ephemeral containers.
     containers: usize,
 }
 
@@ -83,8 +83,8 @@ pub(crate) struct PodProblem {
 impl PodProblem {
     /// Whether another problem counts as the same. A kubelet alternates between two reasons about an image.
     pub(crate) fn is_like(&self, other: &Self) -> bool {
-        let about_image = |one: &Self| matches!(one.reason.as_str(), "ErrImagePull" | "ImagePullBackOff");
-        self.reason == other.reason || (about_image(self) && about_image(other))
+        let is_about_image = |problem: &Self| matches!(problem.reason.as_str(), "ErrImagePull" | "ImagePullBackOff");
+        self.reason == other.reason || (is_about_image(self) && is_about_image(other))
     }
 }
 
@@ -147,13 +147,14 @@ impl StepPod {
         self.terminated.is_some() && !self.others_run
     }
 
-    /// Whether it runs or may run soon. A Pod whose step has ended holds no slot, even if an injected sidecar runs on.
+    /// Whether the Pod runs or may run soon. A Pod whose step has ended holds no slot, even if an injected sidecar runs
+    /// on.
     pub(crate) fn holds_slot(&self) -> bool {
         let sidecar_runs_on = self.terminated.is_some() && self.others_run;
         !(self.is_finished() || sidecar_runs_on)
     }
 
-    /// Returns the reason why its kubelet ended it: `Evicted`, `DeadlineExceeded`, `Preempting`, …
+    /// Returns the reason why its kubelet ended the Pod: `Evicted`, `DeadlineExceeded`, `Preempting`, …
     pub(crate) fn ended_by_cluster(&self) -> Option<PodProblem> {
         // A deadline that passes after the end sets its reason also on a Pod that has succeeded.
         let reason = self.reason.clone().filter(|_| self.phase != "Succeeded")?;
@@ -172,8 +173,8 @@ impl StepPod {
             return PodProblem { reason: "PodFailed".to_owned(), message: "the cluster gave no reason".to_owned() };
         };
         let words: Vec<_> = [&end.reason, &end.message].into_iter().filter(|text| !text.is_empty()).cloned().collect();
-        let words = if words.is_empty() { String::new() } else { format!(": {}", words.join(": ")) };
-        let message = format!("its container {name} ended with exit code {}{words}", end.exit_code);
+        let details = if words.is_empty() { String::new() } else { format!(": {}", words.join(": ")) };
+        let message = format!("its container {name} ended with exit code {}{details}", end.exit_code);
         PodProblem { reason: "InitFailed".to_owned(), message }
     }
 
@@ -187,7 +188,7 @@ impl StepPod {
         self.metadata.deletion_timestamp.is_some()
     }
 
-    /// Returns the grace period of the request to delete it.
+    /// Returns the grace period of the request to delete the Pod; zero without a request.
     pub(crate) fn grace(&self) -> Duration {
         let seconds = self.metadata.deletion_grace_period_seconds.unwrap_or_default();
         Duration::from_secs(u64::try_from(seconds).unwrap_or_default()).min(LONGEST_GRACE)
@@ -197,21 +198,21 @@ impl StepPod {
     pub(crate) fn deletion_requested_before_exit(&self, end: &Terminated) -> bool {
         // `deletionTimestamp` is the end of the grace period.
         let grace = self.metadata.deletion_grace_period_seconds.unwrap_or_default();
-        let asked = self.metadata.deletion_timestamp.as_ref().map(|over| over.0.as_second().saturating_sub(grace));
-        asked.is_some_and(|asked| end.finished_at.as_ref().is_none_or(|ended| ended.0.as_second() >= asked))
+        let requested = self.metadata.deletion_timestamp.as_ref().map(|end| end.0.as_second().saturating_sub(grace));
+        requested.is_some_and(|at| end.finished_at.as_ref().is_none_or(|ended| ended.0.as_second() >= at))
     }
 
     pub(crate) fn uid(&self) -> &str {
         self.metadata.uid.as_deref().unwrap_or_default()
     }
 
-    /// Returns when it was created.
+    /// Returns the time at which the API server created the Pod.
     pub(crate) fn created(&self) -> Option<Moment> {
         self.metadata.creation_timestamp.as_ref().map(|time| Moment::from(time.0))
     }
 
-    /// Returns the name and uid of the Workflow that owns it, or `None`. Every user who can create Pods can write an
-    /// owner reference. The label proves it, because admission lets only the operator write that label.
+    /// Returns the name and uid of the Workflow that owns the Pod, or `None`. Every user who can create Pods can write
+    /// an owner reference. The label proves the owner, because admission lets only the operator write that label.
     pub(crate) fn owner(&self) -> Option<(&str, &str)> {
         let label = self.metadata.labels.as_ref()?.get(names::LABEL_WORKFLOW)?;
         let owners = self.metadata.owner_references.iter().flatten();
@@ -219,7 +220,7 @@ impl StepPod {
         owners.next().map(|owner| (owner.name.as_str(), owner.uid.as_str()))
     }
 
-    /// Returns the digest of the call it was built from.
+    /// Returns the digest of the call that the Pod was built from.
     pub(crate) fn input_digest(&self) -> Option<&str> {
         self.annotation(names::ANNOTATION_INPUT_DIGEST)
     }

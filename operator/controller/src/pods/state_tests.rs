@@ -9,7 +9,7 @@ use super::{
     state::{PodProblem, PodState},
 };
 
-/// Returns a Pod as the API server returns it, with these fields in its spec and this status.
+/// Returns a Pod with a spec and a status, as the API server returns it.
 fn read(spec: &Value, status: &Value) -> StepPod {
     let pod = json!({
         "apiVersion": "v1", "kind": "Pod",
@@ -37,12 +37,12 @@ fn container(state: Value) -> Value {
     json!([{"name": "step", "image": "tool", "imageID": "", "ready": false, "restartCount": 0, "started": false, "state": state, "lastState": {}}])
 }
 
-fn trouble(reason: &str, message: &str) -> PodProblem {
+fn problem(reason: &str, message: &str) -> PodProblem {
     PodProblem { reason: reason.to_owned(), message: message.to_owned() }
 }
 
 #[test]
-fn only_what_matters_of_a_pod_is_kept() {
+fn only_the_needed_fields_of_a_pod_are_kept() {
     let pod = read(&json!({"nodeName": "node-1"}), &json!({"phase": "Pending"}));
     assert_eq!((pod.uid(), pod.node.as_deref()), ("2f6c", Some("node-1")));
     assert_eq!(pod.owner(), Some(("release", "77aa")));
@@ -55,7 +55,7 @@ fn only_what_matters_of_a_pod_is_kept() {
 }
 
 #[test]
-fn only_the_label_that_admission_guards_says_whose_a_pod_is() {
+fn the_owner_of_a_pod_is_proven_by_the_guarded_label() {
     let owned = |labels: Value| {
         let owner = json!([{"apiVersion": "signoff.dev/v1alpha1", "kind": "Workflow", "name": "release", "uid": "77aa", "controller": true}]);
         StepPod::read(
@@ -72,7 +72,7 @@ fn only_the_label_that_admission_guards_says_whose_a_pod_is() {
 }
 
 #[test]
-fn what_failed_before_the_steps_container_is_named() {
+fn a_failed_init_container_is_named() {
     let waiting = container(json!({"waiting": {"reason": "PodInitializing"}}));
     let before = |end: Value| {
         state(json!({"phase": "Failed", "containerStatuses": waiting, "initContainerStatuses": [
@@ -80,25 +80,25 @@ fn what_failed_before_the_steps_container_is_named() {
             {"name": "prepare", "state": {"terminated": end}}]}))
     };
     let end = json!({"exitCode": 3, "reason": "Error", "message": "no such table"});
-    let why = trouble("InitFailed", "its container prepare ended with exit code 3: Error: no such table");
+    let why = problem("InitFailed", "its container prepare ended with exit code 3: Error: no such table");
     assert_eq!(before(end), PodState::Failed(why));
     assert_eq!(
         before(json!({"exitCode": 1})),
-        PodState::Failed(trouble("InitFailed", "its container prepare ended with exit code 1"))
+        PodState::Failed(problem("InitFailed", "its container prepare ended with exit code 1"))
     );
 }
 
 #[test]
-fn a_kubelet_keeps_less_of_a_message_the_more_containers_there_are() {
-    let room = |containers: usize, before: usize| {
+fn more_containers_leave_fewer_bytes_for_a_message() {
+    let max_bytes = |containers: usize, before: usize| {
         let list = |n| vec![json!({"name": "x"}); n];
         read(&json!({"containers": list(containers), "initContainers": list(before)}), &json!({})).max_message_bytes()
     };
-    assert_eq!([room(1, 0), room(2, 1), room(2, 2), room(3, 3)], [4096, 4096, 3072, 2048]);
+    assert_eq!([max_bytes(1, 0), max_bytes(2, 1), max_bytes(2, 2), max_bytes(3, 3)], [4096, 4096, 3072, 2048]);
 }
 
 #[test]
-fn a_container_that_ended_before_its_pod_was_deleted_was_not_asked_to() {
+fn a_container_that_ended_before_the_deletion_is_not_its_effect() {
     let ended_in = |over: &str, grace: i64, at: &str| {
         let pod = json!({
             "metadata": {"name": "p", "deletionTimestamp": over, "deletionGracePeriodSeconds": grace},
@@ -118,38 +118,38 @@ fn a_container_that_ended_before_its_pod_was_deleted_was_not_asked_to() {
 }
 
 #[test]
-fn a_pod_that_does_not_run_yet_is_pending_for_the_reason_that_it_was_given() {
+fn a_pod_that_does_not_run_yet_is_pending_with_its_reason() {
     assert_eq!(state(json!({})), PodState::Pending(None), "as it was created");
     let creating = container(json!({"waiting": {"reason": "ContainerCreating"}}));
     assert_eq!(state(json!({"phase": "Pending", "containerStatuses": creating})), PodState::Pending(None));
     let unscheduled = json!({"phase": "Pending", "conditions": [{
         "type": "PodScheduled", "status": "False", "reason": "Unschedulable", "lastProbeTime": null,
         "lastTransitionTime": "2026-11-22T09:30:00Z", "message": "0/3 nodes are available: 3 Insufficient memory."}]});
-    let why = trouble("Unschedulable", "0/3 nodes are available: 3 Insufficient memory.");
+    let why = problem("Unschedulable", "0/3 nodes are available: 3 Insufficient memory.");
     assert_eq!(state(unscheduled), PodState::Pending(Some(why)));
     for reason in ["ErrImagePull", "ImagePullBackOff", "InvalidImageName", "CreateContainerConfigError"] {
         let waiting = container(json!({"waiting": {"reason": reason, "message": "its words"}}));
         let found = state(json!({"phase": "Pending", "containerStatuses": waiting}));
-        assert_eq!(found, PodState::Pending(Some(trouble(reason, "its words"))));
+        assert_eq!(found, PodState::Pending(Some(problem(reason, "its words"))));
     }
     // Init containers delay the step's container.
     let found = state(json!({
         "phase": "Pending", "containerStatuses": container(json!({"waiting": {"reason": "PodInitializing"}})),
         "initContainerStatuses": [{"name": "prepare", "state": {"waiting": {"reason": "ImagePullBackOff", "message": "no such image"}}}],
     }));
-    assert_eq!(found, PodState::Pending(Some(trouble("ImagePullBackOff", "no such image"))));
+    assert_eq!(found, PodState::Pending(Some(problem("ImagePullBackOff", "no such image"))));
 }
 
 #[test]
-fn two_words_of_a_kubelet_about_one_image_are_the_same_trouble() {
+fn two_reasons_about_an_image_are_the_same_problem() {
     let [pull, back_off, config] =
-        ["ErrImagePull", "ImagePullBackOff", "CreateContainerConfigError"].map(|reason| trouble(reason, reason));
+        ["ErrImagePull", "ImagePullBackOff", "CreateContainerConfigError"].map(|reason| problem(reason, reason));
     assert!(pull.is_like(&back_off) && back_off.is_like(&pull) && config.is_like(&config));
     assert!(!config.is_like(&pull));
 }
 
 #[test]
-fn a_container_runs_or_has_ended_whatever_others_of_its_pod_do() {
+fn other_containers_do_not_change_the_state_of_a_step() {
     let running = json!({"running": {"startedAt": "2026-11-22T09:30:05Z"}});
     assert_eq!(state(json!({"phase": "Running", "containerStatuses": container(running.clone())})), PodState::Running);
     let ended = json!({"terminated": {"exitCode": 3, "reason": "Error", "message": "no such table", "startedAt": null, "finishedAt": "2026-11-22T09:31:00Z", "containerID": "containerd://1"}});
@@ -168,9 +168,9 @@ fn a_container_runs_or_has_ended_whatever_others_of_its_pod_do() {
 }
 
 #[test]
-fn a_pod_that_the_cluster_ended_says_why() {
+fn a_pod_that_the_cluster_ended_has_its_reason() {
     let evicted = json!({"phase": "Failed", "reason": "Evicted", "message": "The node was low on resource: memory."});
-    assert_eq!(state(evicted.clone()), PodState::Failed(trouble("Evicted", "The node was low on resource: memory.")));
+    assert_eq!(state(evicted.clone()), PodState::Failed(problem("Evicted", "The node was low on resource: memory.")));
     let ended = json!({"terminated": {"exitCode": 137, "reason": "Error"}});
     let mut late = evicted;
     late["containerStatuses"] = container(ended);
@@ -180,21 +180,21 @@ fn a_pod_that_the_cluster_ended_says_why() {
     let preempted = json!({"phase": "Failed", "conditions": [
         {"type": "Ready", "status": "False"},
         {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler", "message": "preempting to accommodate a higher priority pod"}]});
-    let why = trouble("Evicted", "PreemptionByScheduler: preempting to accommodate a higher priority pod");
+    let why = problem("Evicted", "PreemptionByScheduler: preempting to accommodate a higher priority pod");
     assert_eq!(state(preempted), PodState::Failed(why));
 }
 
 #[test]
-fn a_container_of_a_lost_node_is_not_said_to_have_ended() {
+fn a_container_of_a_lost_node_is_lost() {
     let lost = json!({
         "phase": "Failed", "containerStatuses": container(json!({"running": {"startedAt": "2026-11-22T09:30:05Z"}})),
         "conditions": [{"type": "DisruptionTarget", "status": "True", "reason": "DeletionByPodGC", "message": "PodGC: node no longer exists"}],
     });
-    assert_eq!(state(lost), PodState::Lost(trouble("Evicted", "DeletionByPodGC: PodGC: node no longer exists")));
+    assert_eq!(state(lost), PodState::Lost(problem("Evicted", "DeletionByPodGC: PodGC: node no longer exists")));
 }
 
 #[test]
-fn an_odd_status_is_read_as_far_as_it_goes() {
+fn an_incomplete_status_is_pending_or_failed() {
     for status in [
         json!({"phase": "Unknown"}),
         json!({"conditions": [], "containerStatuses": []}),
@@ -204,7 +204,7 @@ fn an_odd_status_is_read_as_far_as_it_goes() {
     }
     assert_eq!(
         state(json!({"phase": "Succeeded"})),
-        PodState::Failed(trouble("PodFailed", "the cluster gave no reason")),
+        PodState::Failed(problem("PodFailed", "the cluster gave no reason")),
         "nobody saw its container"
     );
 }

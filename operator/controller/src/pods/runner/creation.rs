@@ -23,8 +23,8 @@ use crate::{
     stalls::REPORTED_AFTER,
 };
 
-/// A problem that the Pod itself does not report. It is in the condition `PodsPending` until this is dropped. Fields
-/// drop in this order, so that the Workflow is enqueued after the record is gone.
+/// A problem that the Pod itself does not report. The condition `PodsPending` shows the problem until the value is
+/// dropped. Fields drop in this order, so that the Workflow is enqueued after the record is gone.
 pub(super) struct Announcement {
     _record: CreationFailureRecord,
     _enqueue: EnqueueOnDrop,
@@ -57,17 +57,17 @@ enum NamedPod {
 }
 
 /// The message about a Pod that this run did not create.
-const OTHERS: &str = "exists, but this run did not create it: find out who did";
+const FOREIGN: &str = "exists, but this run did not create it: find out who did";
 
 impl PodRun<'_> {
     /// Creates the Pod. If an answer is lost, it looks for the Pod, and creates it again only if the call is
     /// idempotent.
     pub(super) async fn create(&self, latest: Moment) -> Result<StepPod, Failure> {
-        let object = build::pod(self.run, self.call, self.pod, &self.digest);
+        let object = build::build_pod(self.run, self.call, self.pod, &self.digest);
         let mut backoff = Backoff::default();
         let (began, mut creation_failure) = (self.now(), None);
         loop {
-            let error = match self.by.requests.create_as::<StepPod>(&self.name, &object).await {
+            let error = match self.runner.requests.create_as::<StepPod>(&self.name, &object).await {
                 Ok(pod) => return Ok(pod),
                 Err(error) => error,
             };
@@ -76,7 +76,7 @@ impl PodRun<'_> {
                 match self.find_by_name(latest).await? {
                     NamedPod::Own(there) => return Ok(*there),
                     NamedPod::Foreign => {
-                        let why = format!("{} {OTHERS}", self.display_name());
+                        let why = format!("{} {FOREIGN}", self.display_name());
                         return Err(failure("ForeignPod", why, false));
                     }
                     NamedPod::Missing => {}
@@ -120,7 +120,7 @@ impl PodRun<'_> {
 
     /// Announces on the Workflow that the Pod cannot be created, until the result is dropped.
     fn announce_creation_failure(&self, since: Moment, why: &str) -> Announcement {
-        let context = &self.by.context;
+        let context = &self.runner.context;
         let message = format!("creating it has failed since {since}: {why}");
         let meta = ObjectMeta {
             name: Some(self.run.workflow.clone()),
@@ -143,7 +143,7 @@ impl PodRun<'_> {
     }
 
     fn announce(&self, reason: &str, message: String) -> Announcement {
-        let PodRunner { context, index, .. } = self.by;
+        let PodRunner { context, index, .. } = self.runner;
         let problem = PodProblem { reason: reason.to_owned(), message };
         let record = index.record_creation_failure(&self.run.uid, &self.name, problem);
         let enqueue = EnqueueOnDrop { context: Arc::clone(context), workflow: self.name.beside(&self.run.workflow) };
@@ -165,8 +165,8 @@ impl PodRun<'_> {
         match self.find_by_name(latest).await? {
             NamedPod::Own(there) => Ok(Some(*there)),
             NamedPod::Missing => Ok(None),
-            // Another Pod has the name, so the result of ours is unknown.
-            NamedPod::Foreign => Err(self.lost_result(OTHERS)),
+            // Another Pod has the name, so the result of the step's own Pod is unknown.
+            NamedPod::Foreign => Err(self.lost_result(FOREIGN)),
         }
     }
 
@@ -174,12 +174,12 @@ impl PodRun<'_> {
     async fn find_by_name(&self, latest: Moment) -> Result<NamedPod, Failure> {
         let mut backoff = Backoff::default();
         loop {
-            match self.by.requests.get::<StepPod>(&self.name).await {
+            match self.runner.requests.get::<StepPod>(&self.name).await {
                 Ok(None) => return Ok(NamedPod::Missing),
                 Ok(Some(there)) => {
-                    let ours = there.owner() == Some((self.run.workflow.as_str(), self.run.uid.as_str()))
+                    let is_own = there.owner() == Some((self.run.workflow.as_str(), self.run.uid.as_str()))
                         && there.input_digest() == Some(self.digest.as_str());
-                    return Ok(if ours { NamedPod::Own(Box::new(there)) } else { NamedPod::Foreign });
+                    return Ok(if is_own { NamedPod::Own(Box::new(there)) } else { NamedPod::Foreign });
                 }
                 Err(error) => {
                     if !backoff.wait(self.now(), latest).await {
@@ -191,7 +191,7 @@ impl PodRun<'_> {
     }
 }
 
-/// Whether the API server answered with this reason.
+/// Whether the API server answered with the reason `reason`.
 fn has_reason(error: &kube::Error, reason: &str) -> bool {
     matches!(error, kube::Error::Api(status) if status.reason == reason)
 }
@@ -205,11 +205,12 @@ fn was_never_stored(error: &kube::Error) -> bool {
             || status.message.contains("failed calling webhook");
     }
     let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
-    while let Some(one) = cause {
-        if one.downcast_ref::<std::io::Error>().is_some_and(|why| why.kind() == std::io::ErrorKind::ConnectionRefused) {
+    while let Some(error) = cause {
+        let io_error = error.downcast_ref::<std::io::Error>();
+        if io_error.is_some_and(|why| why.kind() == std::io::ErrorKind::ConnectionRefused) {
             return true;
         }
-        cause = one.source();
+        cause = error.source();
     }
     false
 }

@@ -19,8 +19,8 @@ impl PodRun<'_> {
         let mut facts = facts(pod, end);
         let spec = &self.pod.spec;
         let is_needed = build::needs_log(spec);
-        let wanted = spec.tail_lines.filter(|_| is_needed);
-        let read = self.end_of_log(wanted, is_needed).await;
+        let lines = spec.tail_lines.filter(|_| is_needed);
+        let read = self.end_of_log(lines, is_needed).await;
         if let Err(why) = &read {
             facts.insert("log".to_owned(), signoff_expr::text::display(why, 200));
         }
@@ -29,7 +29,7 @@ impl PodRun<'_> {
             facts: facts.clone(),
             ..failure(class, message, retryable)
         };
-        if let Some(PodProblem { reason, message }) = self.problem(pod, end) {
+        if let Some(PodProblem { reason, message }) = self.problem_of(pod, end) {
             if reason == FailureClass::OutcomeUnknown.name() {
                 return Err(Failure { facts, ..self.lost_result(&message) });
             }
@@ -48,7 +48,7 @@ impl PodRun<'_> {
                 return Err(fail("LogUnreadable", format!("its log cannot be read: {why}"), false));
             }
             (OutputFrom::Log, Ok(log)) if log.is_cut => {
-                let why = format!("its log has more than {} KiB: write less, or set tailLines", log::MOST / 1024);
+                let why = format!("its log has more than {} KiB: write less, or set tailLines", log::MAX_LOG / 1024);
                 return Err(fail(FailureClass::TooLarge.name(), why, false));
             }
             (OutputFrom::Log, Ok(log)) => log.text.clone(),
@@ -59,7 +59,7 @@ impl PodRun<'_> {
 
     /// Returns the problem of a terminated container, or `None` if it succeeded. A container that was told to end has
     /// not succeeded, whatever its exit code.
-    fn problem(&self, pod: &StepPod, end: &Terminated) -> Option<PodProblem> {
+    fn problem_of(&self, pod: &StepPod, end: &Terminated) -> Option<PodProblem> {
         let code = end.exit_code;
         // A container that exited with 0 before the request was not told to end.
         let termination = self
@@ -71,7 +71,7 @@ impl PodRun<'_> {
         if let Some(PodProblem { reason, message }) = stopped {
             return Some(PodProblem { reason, message: format!("{message}; it ended with exit code {code}") });
         }
-        let said =
+        let with_output =
             |message: String| if end.message.is_empty() { message } else { format!("{message}: {}", end.message) };
         let (reason, message) = match end.reason.as_str() {
             "OOMKilled" if code != 0 => ("OOMKilled", "it used more memory than its limit".to_owned()),
@@ -86,8 +86,8 @@ impl PodRun<'_> {
                 (reason, format!("{why}; it ended with exit code {code}"))
             }
             _ if code == 0 => return None,
-            "" | "Error" | "Completed" => ("ExitCode", said(format!("it ended with exit code {code}"))),
-            other => (other, said(format!("it ended with exit code {code}"))),
+            "" | "Error" | "Completed" => ("ExitCode", with_output(format!("it ended with exit code {code}"))),
+            other => (other, with_output(format!("it ended with exit code {code}"))),
         };
         Some(PodProblem { reason: reason.to_owned(), message })
     }
