@@ -117,7 +117,7 @@ impl PolicyIndex {
         if let Some(known) = inner.last_returned.get(namespace) {
             return known.clone();
         }
-        let known = inner.policies(namespace);
+        let known = inner.policies_of(namespace);
         inner.last_returned.insert(Arc::clone(namespace), known.clone());
         known
     }
@@ -130,13 +130,13 @@ impl PolicyIndex {
         Some(received.as_ref().ok().cloned().unwrap_or_default())
     }
 
-    /// Applies a change. Returns the namespaces whose policies differ from the last returned ones.
+    /// Applies a change. Returns the namespaces whose policies differ from the policies that were returned last.
     fn change(&self, take: impl FnOnce(&mut IndexState)) -> Vec<Arc<str>> {
         let mut inner = self.lock();
         take(&mut inner);
         let mut changed = Vec::new();
         for namespace in inner.last_returned.keys().cloned().collect::<Vec<_>>() {
-            let known = inner.policies(&namespace);
+            let known = inner.policies_of(&namespace);
             if inner.last_returned.get(&namespace) != Some(&known) {
                 changed.push(Arc::clone(&namespace));
                 inner.last_returned.insert(namespace, known);
@@ -155,18 +155,19 @@ impl PolicyIndex {
 }
 
 impl IndexState {
-    fn policies(&self, namespace: &str) -> KnownPolicies {
-        let held = |kind: &str, name: &str, why: &str| {
+    /// Returns the policies of a namespace, or the reason why they are unknown.
+    fn policies_of(&self, namespace: &str) -> KnownPolicies {
+        let unreadable = |kind: &str, name: &str, why: &str| {
             format!("{kind} {name} cannot be read, so its requirements are unknown: correct or delete it ({why})")
         };
         let mut cluster = Vec::new();
         for (name, policy) in &self.cluster.objects {
-            let spec = policy.as_ref().map_err(|why| held(ClusterApprovalPolicy::KIND, &name.name, why))?;
+            let spec = policy.as_ref().map_err(|why| unreadable(ClusterApprovalPolicy::KIND, &name.name, why))?;
             cluster.push((&*name.name, spec));
         }
         let mut own = Vec::new();
         for (name, policy) in self.own.objects.iter().filter(|(name, _)| &*name.namespace == namespace) {
-            let spec = policy.as_ref().map_err(|why| held(ApprovalPolicy::KIND, &name.name, why))?;
+            let spec = policy.as_ref().map_err(|why| unreadable(ApprovalPolicy::KIND, &name.name, why))?;
             own.push((&*name.name, spec));
         }
         let selects = |spec: &ClusterApprovalPolicySpec| {
@@ -285,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_concerns_the_namespaces_in_which_something_else_holds_now() {
+    fn a_change_affects_only_the_namespaces_with_other_policies() {
         let index = PolicyIndex::default();
         let (pay, lab): (Arc<str>, Arc<str>) = ("pay".into(), "lab".into());
         apply_namespace(&index, labelled("pay", "prod"));
@@ -299,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unreadable_policy_holds_every_namespace_it_can_apply_to() {
+    fn an_unreadable_policy_is_an_error_where_it_can_apply() {
         let index = PolicyIndex::default();
         let (pay, lab): (Arc<str>, Arc<str>) = ("pay".into(), "lab".into());
         assert!(index.of(&pay).is_ok());
@@ -318,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn a_namespace_with_unknown_labels_has_no_policies_to_plan_with() {
+    fn policies_are_an_error_while_the_needed_labels_are_unknown() {
         let index = PolicyIndex::default();
         let new: Arc<str> = "new".into();
         assert!(index.of(&new).is_ok(), "no policy asks for labels");

@@ -31,12 +31,12 @@ use crate::metrics::SharedMetrics;
 /// The namespace and name of the API server's own Service and endpoints.
 const KUBERNETES: (&str, &str) = ("default", "kubernetes");
 
-/// The watched namespace, and the receiver of the addresses.
+/// The namespace whose Services and pods are watched, and the set that receives the addresses of all watches.
 #[derive(Clone, Debug)]
 pub struct ProtectedAddresses {
     /// The operator's own namespace.
     pub namespace: String,
-    /// The receiver of the addresses.
+    /// The set in which the watches store the addresses, and which the HTTP client reads.
     pub protected: ProtectedSet,
 }
 
@@ -71,7 +71,7 @@ impl AddressedKind for NodeObject {
     const KIND: &'static str = "Node";
 
     fn addresses(&self) -> Vec<&str> {
-        self.status.addresses.iter().map(|of_node| of_node.address.as_str()).collect()
+        self.status.addresses.iter().map(|address| address.address.as_str()).collect()
     }
 }
 
@@ -106,7 +106,7 @@ impl AddressedKind for ServiceObject {
 #[resource(inherit = EndpointSlice)]
 struct SliceObject {
     metadata: ObjectMeta,
-    // Null and missing both mean that there are none.
+    // Both null and a missing field mean that there are no endpoints.
     endpoints: Option<Vec<SliceEndpoint>>,
 }
 
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn of_each_kind_every_address_is_read() {
+    fn every_address_of_each_kind_is_read() {
         let meta = json!({"name": "a"});
         let node = json!({"metadata": meta, "spec": {}, "status": {"addresses": [
             {"type": "InternalIP", "address": "10.0.0.7"}, {"type": "Hostname", "address": "node-7"}]}});
@@ -283,26 +283,26 @@ mod tests {
     }
 
     #[test]
-    fn what_is_known_follows_the_watch() {
+    fn the_known_addresses_follow_the_watch() {
         let node = |name: &str, address: &str| -> NodeObject {
             let addresses =
                 [json!({"type": "InternalIP", "address": address}), json!({"type": "Hostname", "address": name})];
             serde_json::from_value(json!({"metadata": {"name": name}, "status": {"addresses": addresses}})).unwrap()
         };
-        let shown = |known: &AddressSet| known.addresses().iter().map(ToString::to_string).collect::<Vec<_>>();
+        let texts = |known: &AddressSet| known.addresses().iter().map(ToString::to_string).collect::<Vec<_>>();
         let mut known = AddressSet::default();
         assert!(!known.apply(watcher::Event::<NodeObject>::Init));
         assert!(!known.apply(watcher::Event::InitApply(node("a", "10.0.0.1"))));
         assert!(!known.apply(watcher::Event::InitApply(node("b", "10.0.0.2"))));
         assert!(known.apply(watcher::Event::<NodeObject>::InitDone));
-        assert_eq!(shown(&known), ["10.0.0.1", "10.0.0.2"]);
+        assert_eq!(texts(&known), ["10.0.0.1", "10.0.0.2"]);
         assert!(!known.apply(watcher::Event::Apply(node("a", "10.0.0.1"))), "only a heartbeat");
         assert!(known.apply(watcher::Event::Apply(node("a", "10.0.0.3"))));
         assert!(known.apply(watcher::Event::Delete(node("b", "10.0.0.2"))));
-        assert_eq!(shown(&known), ["10.0.0.3"]);
+        assert_eq!(texts(&known), ["10.0.0.3"]);
         // A new list replaces all addresses.
         known.apply(watcher::Event::<NodeObject>::Init);
         assert!(known.apply(watcher::Event::<NodeObject>::InitDone));
-        assert!(shown(&known).is_empty());
+        assert!(texts(&known).is_empty());
     }
 }

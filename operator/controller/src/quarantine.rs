@@ -1,8 +1,8 @@
 //! The back-off of objects whose evaluation was stopped: by object, by run, and by namespace.
 //!
 //! **Invariant:** after a stopped evaluation, only one object of the namespace is reconciled at a time, until an hour
-//! has passed without another one. From the third stopped evaluation of a run and its Approvals on, of any cause and
-//! generation, the run is put into quarantine after each.
+//! has passed without another stopped evaluation. From the third stopped evaluation of a run and its Approvals on, of
+//! any cause and generation, the run is put into quarantine after each.
 
 use std::{
     collections::BTreeMap,
@@ -21,8 +21,10 @@ pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// The number of stopped evaluations from which on a run is put into quarantine.
 pub(crate) const MOST_STOPS: i32 = 3;
 
-const FIRST: Duration = Duration::from_secs(60);
-const LONGEST: Duration = Duration::from_secs(3600);
+/// The pause after the first stopped evaluation; doubled after each further one.
+const FIRST_PAUSE: Duration = Duration::from_secs(60);
+/// The longest pause, and the time after which a namespace is no longer slowed down.
+const LONGEST_PAUSE: Duration = Duration::from_secs(3600);
 
 /// The objects in quarantine, and the namespaces that are slowed down.
 #[derive(Default)]
@@ -50,7 +52,7 @@ struct RunStops {
     /// The uid of the run.
     uid: String,
     count: i32,
-    /// The number of them that the text of the run's author has caused, as far as this process knows.
+    /// The number of stops that the text of the run's author has caused, as far as this process knows.
     of_author: i32,
     /// The earliest time of the next evaluation, for any generation, if there were many.
     until: Option<Moment>,
@@ -85,7 +87,7 @@ struct NamespaceBackoff {
 
 fn pause(failures: i32) -> Duration {
     let doublings = u32::try_from(failures.saturating_sub(1)).unwrap_or(0).min(16);
-    FIRST.saturating_mul(1 << doublings).min(LONGEST)
+    FIRST_PAUSE.saturating_mul(1 << doublings).min(LONGEST_PAUSE)
 }
 
 impl Quarantines {
@@ -108,8 +110,8 @@ impl Quarantines {
         self.lock().record_failure(&key.name().namespace, now);
     }
 
-    /// Records a stopped evaluation of a run or of its Approvals, for this reason. `known`: the number in its status
-    /// and its journal. Returns the number so far.
+    /// Records a stopped evaluation of a run or of its Approvals, and its reason. `known`: the number in the status
+    /// and the journal of the run. Returns the number so far.
     pub(crate) fn record_stop_of_run(&self, run: &Name, uid: &str, known: i32, why: &Stopped, now: Moment) -> i32 {
         let mut inner = self.lock();
         let none = || RunStops { uid: uid.to_owned(), count: 0, of_author: 0, until: None };
@@ -135,7 +137,7 @@ impl Quarantines {
     /// Returns the reason of a quarantine that no status contains yet, or `None`.
     pub(crate) fn unwritten(&self, run: &Name, uid: &str) -> Option<Stopped> {
         let inner = self.lock();
-        inner.unwritten.get(run).filter(|(of, _)| of == uid).map(|(_, why)| why.clone())
+        inner.unwritten.get(run).filter(|(owner, _)| owner == uid).map(|(_, why)| why.clone())
     }
 
     /// Adds the reason of a quarantine that a status will contain.
@@ -178,15 +180,15 @@ impl Quarantines {
     /// Returns the steps of a run that are too costly.
     pub(crate) fn costly(&self, name: &Name, uid: &str) -> Vec<Fact> {
         let inner = self.lock();
-        inner.costly.get(name).filter(|(of, _)| of == uid).map(|(_, facts)| facts.clone()).unwrap_or_default()
+        inner.costly.get(name).filter(|(owner, _)| owner == uid).map(|(_, facts)| facts.clone()).unwrap_or_default()
     }
 
     /// Adds a step of a run that is too costly, until a commit contains it.
     pub(crate) fn add_costly(&self, name: &Name, uid: &str, fact: Fact) {
         let mut inner = self.lock();
-        let (of, facts) = inner.costly.entry(name.clone()).or_default();
-        if of != uid {
-            uid.clone_into(of);
+        let (owner, facts) = inner.costly.entry(name.clone()).or_default();
+        if owner != uid {
+            uid.clone_into(owner);
             facts.clear();
         }
         facts.push(fact);
@@ -214,11 +216,11 @@ impl Quarantines {
         inner.objects.remove(key).is_some()
     }
 
-    /// Whether only one object of this namespace is reconciled at a time.
+    /// Whether only one object of the namespace is reconciled at a time.
     pub(crate) fn is_slow(&self, namespace: &str, now: Moment) -> bool {
         let mut inner = self.lock();
         let Some(pause) = inner.namespaces.get(namespace) else { return false };
-        if now < pause.until.after(LONGEST) {
+        if now < pause.until.after(LONGEST_PAUSE) {
             return true;
         }
         inner.namespaces.remove(namespace);
@@ -254,8 +256,8 @@ pub(crate) fn reason(why: &Stopped) -> &'static str {
     }
 }
 
-/// Returns the message of the condition `Quarantined`. `next`: the time of the next attempt, or `None` if that needs a
-/// change of the spec.
+/// Returns the message of the condition `Quarantined`. `next`: the time of the next attempt, or `None` if the next
+/// attempt needs a change of the spec.
 pub(crate) fn message(why: &Stopped, entry: &QuarantineEntry, next: Option<Moment>) -> String {
     let next = next.map_or_else(
         || {
@@ -297,13 +299,13 @@ mod tests {
     fn attempts_back_off_from_a_minute_to_an_hour() {
         let pauses: Vec<u64> = (1..=9).map(|failures| pause(failures).as_secs()).collect();
         assert_eq!(pauses, [60, 120, 240, 480, 960, 1920, 3600, 3600, 3600]);
-        assert_eq!(pause(i32::MAX), LONGEST);
+        assert_eq!(pause(i32::MAX), LONGEST_PAUSE);
     }
 
     #[test]
-    fn from_the_third_stopped_evaluation_on_a_run_pauses_longer_each_time() {
+    fn a_run_pauses_longer_from_the_third_stopped_evaluation_on() {
         let (all, run) = (Quarantines::default(), Name::new("a", "one"));
-        let why = Stopped::TooCostly { part: None, limit: FIRST };
+        let why = Stopped::TooCostly { part: None, limit: FIRST_PAUSE };
         let stop = |known, second| all.record_stop_of_run(&run, "1", known, &why, at(second));
         let paused = |second| all.is_run_paused(&run, "1", at(second));
         assert_eq!(((stop(0, 0), paused(0)), (stop(0, 0), paused(0))), ((1, None), (2, None)));
@@ -321,9 +323,9 @@ mod tests {
     }
 
     #[test]
-    fn only_stops_of_its_authors_text_have_a_run_not_tried_again() {
+    fn only_stops_by_the_text_of_the_author_end_retries() {
         let (all, run) = (Quarantines::default(), Name::new("a", "one"));
-        let stopped = |part| Stopped::TooCostly { part, limit: FIRST };
+        let stopped = |part| Stopped::TooCostly { part, limit: FIRST_PAUSE };
         let (of_vote, of_author) = (stopped(Some(Part::Vote("alice".to_owned()))), stopped(None));
         let mut stop = |why| all.record_stop_of_run(&run, "1", 0, why, at(0));
         let counts = [&of_vote, &of_vote, &of_author, &of_vote, &of_author].map(&mut stop);
@@ -343,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn costly_steps_are_known_until_they_are_committed_and_of_one_run_only() {
+    fn costly_steps_are_kept_per_run_until_they_are_committed() {
         let (all, name) = (Quarantines::default(), Name::new("a", "one"));
         let fact = |path: &str| Fact::TooCostly { path: path.to_owned(), attempt: 1, why: String::new() };
         all.add_costly(&name, "1", fact("x"));
@@ -357,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn the_back_off_is_shared_by_a_namespace_and_by_no_other() {
+    fn the_back_off_is_shared_within_a_namespace() {
         let all = Quarantines::default();
         assert_eq!(all.record_stop(&key("a", "one"), 1, 0, at(0)).until, at(60));
         assert_eq!(all.record_stop(&key("a", "two"), 1, 0, at(10)).until, at(70), "within the same pause");

@@ -102,42 +102,42 @@ mod tests {
     #[test]
     fn large_objects_of_one_namespace_leave_half_of_the_memory_to_others() {
         const LARGE: usize = 1024 * 1024;
-        let (tasks, mut under_way) = (tasks(100), ReconcileLoad::new(16 * LARGE));
+        let (tasks, mut load) = (tasks(100), ReconcileLoad::new(16 * LARGE));
         let mut begun = 0;
-        while under_way.has_memory() && under_way.has_share_for("greedy", 128) {
-            under_way.begin(tasks[begun], key("greedy", begun), LARGE);
+        while load.has_memory() && load.has_share_for("greedy", 128) {
+            load.begin(tasks[begun], key("greedy", begun), LARGE);
             begun += 1;
         }
-        assert_eq!((begun, under_way.count_in("greedy")), (8, 8));
-        assert!(under_way.has_memory() && under_way.has_share_for("honest", 128));
+        assert_eq!((begun, load.count_in("greedy")), (8, 8));
+        assert!(load.has_memory() && load.has_share_for("honest", 128));
         for (n, task) in tasks[begun..].iter().enumerate() {
-            under_way.begin(*task, key("honest", n), 4 * 1024);
+            load.begin(*task, key("honest", n), 4 * 1024);
         }
-        assert!(under_way.has_memory());
-        assert_eq!(under_way.count(), 100);
-        assert_eq!(tasks.iter().filter_map(|task| under_way.end(*task)).count(), 100);
-        assert_eq!((under_way.count(), under_way.bytes, under_way.namespaces.len()), (0, 0, 0));
-        assert_eq!(under_way.end(tasks[0]), None);
+        assert!(load.has_memory());
+        assert_eq!(load.count(), 100);
+        assert_eq!(tasks.iter().filter_map(|task| load.end(*task)).count(), 100);
+        assert_eq!((load.count(), load.bytes, load.namespaces.len()), (0, 0, 0));
+        assert_eq!(load.end(tasks[0]), None);
     }
 
     #[test]
     fn ten_greedy_namespaces_leave_reconciles_and_memory_to_others() {
         const MOST: usize = 128;
         for bytes in [1024, 1024 * 1024] {
-            let (tasks, mut under_way) = (tasks(MOST), ReconcileLoad::new(16 * 1024 * 1024));
+            let (tasks, mut load) = (tasks(MOST), ReconcileLoad::new(16 * 1024 * 1024));
             let mut tasks = tasks.into_iter();
-            let mut begin = |under_way: &mut ReconcileLoad, namespace: &str, bytes| {
-                let may_begin = under_way.has_memory() && under_way.has_share_for(namespace, MOST);
+            let mut begin = |load: &mut ReconcileLoad, namespace: &str, bytes| {
+                let may_begin = load.has_memory() && load.has_share_for(namespace, MOST);
                 if may_begin {
-                    under_way.begin(tasks.next().unwrap(), key(namespace, 0), bytes);
+                    load.begin(tasks.next().unwrap(), key(namespace, 0), bytes);
                 }
                 may_begin
             };
             let greedy: Vec<String> = (0..10).map(|number| format!("greedy-{number}")).collect();
-            while greedy.iter().filter(|namespace| begin(&mut under_way, namespace, bytes)).count() > 0 {}
-            assert!(greedy.iter().all(|namespace| under_way.count_in(namespace) > 0));
+            while greedy.iter().filter(|namespace| begin(&mut load, namespace, bytes)).count() > 0 {}
+            assert!(greedy.iter().all(|namespace| load.count_in(namespace) > 0));
             for number in 0..5 {
-                assert!(begin(&mut under_way, "honest", 4 * 1024), "{number} beside greedy ones of {bytes} bytes each");
+                assert!(begin(&mut load, "honest", 4 * 1024), "{number} beside greedy ones of {bytes} bytes each");
             }
         }
     }

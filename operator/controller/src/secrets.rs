@@ -22,7 +22,8 @@ use signoff_executor::{
     secrets::{ALLOWED_HOSTS, FoundSecret, SecretUse, host_allowed},
 };
 
-const PATIENCE: Duration = Duration::from_secs(15);
+/// The time limit of an answer of the API server.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// The reader of Secrets through a client.
 pub struct ClusterSecrets {
@@ -30,7 +31,7 @@ pub struct ClusterSecrets {
 }
 
 impl ClusterSecrets {
-    /// Returns the reader through this client.
+    /// Returns a reader that sends its requests through `client`.
     #[must_use]
     pub fn new(client: Client) -> Self {
         Self { client }
@@ -42,7 +43,7 @@ impl ClusterSecrets {
     async fn service_account(&self) -> String {
         let review = Api::<SelfSubjectReview>::all(self.client.clone());
         let (options, question) = (PostParams::default(), SelfSubjectReview::default());
-        let answer = tokio::time::timeout(PATIENCE, review.create(&options, &question)).await;
+        let answer = tokio::time::timeout(ANSWER_TIMEOUT, review.create(&options, &question)).await;
         let user = answer.ok().and_then(Result::ok).and_then(|review| review.status?.user_info?.username);
         let account = user.as_deref().and_then(|user| user.strip_prefix("system:serviceaccount:"));
         account.unwrap_or("OPERATOR-NAMESPACE:OPERATOR-SERVICE-ACCOUNT").to_owned()
@@ -78,13 +79,13 @@ impl Secrets for ClusterSecrets {
         wanted: SecretUse<'_>,
     ) -> Result<FoundSecret, CallError> {
         let secret = format!("{namespace}/{name}");
-        let lost = |why: &str| {
+        let unreachable_error = |why: &str| {
             CallError::new(ErrorClass::Unreachable, false, format!("Secret {secret} cannot be read: {why}"))
         };
         let request = Request::new(Secret::url_path(&(), Some(namespace))).get(name, &GetParams::default());
         let request = request.map_err(|why| CallError::invalid(format!("Secret {secret}: {why}")))?;
-        let answer = tokio::time::timeout(PATIENCE, self.client.request_text(request)).await;
-        let text = match answer.map_err(|_| lost("the API server does not answer"))? {
+        let answer = tokio::time::timeout(ANSWER_TIMEOUT, self.client.request_text(request)).await;
+        let text = match answer.map_err(|_| unreachable_error("the API server does not answer"))? {
             Ok(text) => text,
             Err(error) => {
                 return Err(match status_code(&error) {
@@ -96,17 +97,17 @@ impl Secrets for ClusterSecrets {
                          rolebinding {ROLE_SECRETS} -n {namespace} --clusterrole={ROLE_SECRETS} --serviceaccount={}",
                         self.service_account().await
                     )),
-                    _ => lost("the API server gave no answer"),
+                    _ => unreachable_error("the API server gave no answer"),
                 });
             }
         };
         // The parser's message would quote the value.
-        let Ok(found) = serde_json::from_str::<SecretObject>(&text) else {
-            return Err(lost("the answer is not a Secret"));
+        let Ok(object) = serde_json::from_str::<SecretObject>(&text) else {
+            return Err(unreachable_error("the answer is not a Secret"));
         };
-        let SecretMeta { annotations, uid, resource_version } = found.metadata;
+        let SecretMeta { annotations, uid, resource_version } = object.metadata;
         host_allowed(&secret, annotations.get(ALLOWED_HOSTS).map(String::as_str), wanted)?;
-        let Some(ByteString(bytes)) = found.data.get(key) else {
+        let Some(ByteString(bytes)) = object.data.get(key) else {
             return Err(CallError::invalid(format!("Secret {secret} has no key {key}")));
         };
         let text = std::str::from_utf8(bytes);

@@ -28,7 +28,7 @@ pub(crate) async fn record_failure(context: &Context, key: &Key, error: &Error) 
         Key::Workflow(name) => {
             report(context, &context.objects.workflows, name, &overdue, &message).await;
             if let Some(reason) = error.reason()
-                && let Err(why) = condition(context, name, reason, &message).await
+                && let Err(why) = set_stalled(context, name, reason, &message).await
             {
                 tracing::debug!(workflow = %name, "the condition Stalled could not be written: {why}");
             }
@@ -47,7 +47,7 @@ async fn report<K: AnnouncedKind>(
     if !overdue.is_new {
         return;
     }
-    let of_uid = |uid: Option<String>| ObjectMeta {
+    let meta_with = |uid: Option<String>| ObjectMeta {
         name: Some(name.name.to_string()),
         namespace: Some(name.namespace.to_string()),
         uid,
@@ -55,11 +55,11 @@ async fn report<K: AnnouncedKind>(
     };
     let meta = match store.find(name) {
         Found::Here(object) => object.meta().clone(),
-        Found::Finished { uid, .. } => of_uid(Some(uid)),
+        Found::Finished { uid, .. } => meta_with(Some(uid)),
         // `kubectl describe` shows an Event only by the uid of its object.
         Found::Stale | Found::NotFound => match context.fresh(store, name).await {
             Ok(Some(object)) => object.meta().clone(),
-            _ => of_uid(None),
+            _ => meta_with(None),
         },
     };
     let key = overdue.since.to_string();
@@ -68,7 +68,7 @@ async fn report<K: AnnouncedKind>(
 
 /// Sets the condition `Stalled` of a Workflow that has not finished. The first message for a reason stays, because each
 /// new message would cost a write.
-async fn condition(context: &Context, name: &Name, reason: &'static str, message: &str) -> Result<(), Error> {
+async fn set_stalled(context: &Context, name: &Name, reason: &'static str, message: &str) -> Result<(), Error> {
     let workflow = match context.objects.workflows.find(name) {
         Found::Here(workflow) => workflow,
         Found::Stale => match context.fresh(&context.objects.workflows, name).await? {
@@ -78,9 +78,9 @@ async fn condition(context: &Context, name: &Name, reason: &'static str, message
         Found::Finished { .. } | Found::NotFound => return Ok(()),
     };
     let mut status = workflow.status.clone().unwrap_or_default();
-    let is_said =
+    let is_set =
         status.conditions.iter().any(|c| c.type_ == conditions::STALLED && c.status == "True" && c.reason == reason);
-    if is_said || status.phase.is_end() {
+    if is_set || status.phase.is_end() {
         return Ok(());
     }
     let tests = open_records(&status);

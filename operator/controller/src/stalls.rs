@@ -1,5 +1,5 @@
 //! The objects whose reconcile keeps failing at the same operation, such as a write that a quota or a webhook refuses.
-//! `stall_reports` reports them after a minute.
+//! `stall_reports` reports such an object after a minute.
 //!
 //! The workqueue decides when to retry. [`Stalls::due`] only causes a retry at the end of the minute.
 
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_is_told_after_a_minute_and_reported_once() {
+    fn a_failure_is_reported_once_after_a_minute() {
         let stalls = Stalls::default();
         assert_eq!(stalls.record_failure(&key(), &refused("creating a"), at(0)), None);
         assert_eq!(stalls.due(&key()), Some(at(60)));
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn another_operation_is_another_failure_and_a_conflict_is_none() {
+    fn another_operation_begins_another_stall() {
         let stalls = Stalls::default();
         assert_eq!(stalls.record_failure(&key(), &refused("creating a"), at(0)), None);
         assert_eq!(stalls.record_failure(&key(), &refused("creating b"), at(50)), None);

@@ -15,7 +15,7 @@ pub(crate) struct UnreadableObjects {
 /// The reason why an object cannot be read.
 struct ReadFailure {
     why: Arc<str>,
-    /// Whether the newest list or the watch since has delivered it.
+    /// Whether the newest list, or the watch since that list, has delivered the object.
     seen: bool,
 }
 
@@ -39,14 +39,14 @@ impl UnreadableObjects {
         self.lock().get(key).map(|failure| Arc::clone(&failure.why))
     }
 
-    /// Begins a list of the objects that match `such`.
-    pub(crate) fn begin_list(&self, such: impl Fn(&Key) -> bool) {
-        self.lock().iter_mut().filter(|(key, _)| such(key)).for_each(|(_, failure)| failure.seen = false);
+    /// Begins a list of the objects for which `is_listed` holds.
+    pub(crate) fn begin_list(&self, is_listed: impl Fn(&Key) -> bool) {
+        self.lock().iter_mut().filter(|(key, _)| is_listed(key)).for_each(|(_, failure)| failure.seen = false);
     }
 
     /// Completes the list, and removes the objects that it did not contain.
-    pub(crate) fn finish_list(&self, such: impl Fn(&Key) -> bool) {
-        self.lock().retain(|key, failure| failure.seen || !such(key));
+    pub(crate) fn finish_list(&self, is_listed: impl Fn(&Key) -> bool) {
+        self.lock().retain(|key, failure| failure.seen || !is_listed(key));
     }
 }
 
@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_news_once_until_the_object_can_be_read_again() {
+    fn an_unreadable_object_is_new_once_until_it_is_readable() {
         let unreadable = UnreadableObjects::default();
         assert!(unreadable.insert(workflow("a"), "no spec"));
         assert!(!unreadable.insert(workflow("a"), "still no spec"));
@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_list_does_not_show_any_more_is_forgotten() {
+    fn objects_that_are_not_in_a_list_are_removed() {
         let unreadable = UnreadableObjects::default();
         let workflows = |key: &Key| matches!(key, Key::Workflow(_));
         let approval = Key::Approval(Name::new("n", "gone"));
