@@ -19,7 +19,7 @@ use crate::policies::harness::workflow;
 use crate::runs::Runs;
 
 /// The deadline of every wait.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 /// The timeout of the gate.
 const TIME: Duration = Duration::from_secs(20);
 
@@ -31,7 +31,7 @@ async fn forbid_approvals(runs: &Runs) -> Api<ResourceQuota> {
     let known = |quota: Option<&ResourceQuota>| {
         quota.and_then(|quota| quota.status.as_ref()?.hard.as_ref()).is_some_and(|hard| !hard.is_empty())
     };
-    timeout(PATIENCE, await_condition(quotas.clone(), "people", known)).await.unwrap().unwrap();
+    timeout(TIMEOUT, await_condition(quotas.clone(), "people", known)).await.unwrap().unwrap();
     quotas
 }
 

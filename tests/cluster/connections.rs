@@ -6,7 +6,7 @@ use signoff_tests::control_plane::{Cluster, OperatorOptions, OperatorProcess, pr
 use signoff_tests::half_requests::{HalfRequests, with_few_files};
 
 /// The time limit of a step, on a loaded machine too.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 #[tokio::test]
 async fn half_requests_at_the_operators_port_do_not_stop_its_probes_and_end_after_ten_seconds() {
@@ -21,7 +21,7 @@ async fn half_requests_at_the_operators_port_do_not_stop_its_probes_and_end_afte
         half.open(peer, 200).await.unwrap();
     }
     let opened = Instant::now();
-    let open = half.at_most(128, PATIENCE).await.unwrap();
+    let open = half.at_most(128, TIMEOUT).await.unwrap();
     assert!(open > 100, "{open}");
     for page in ["/healthz", "/readyz", "/metrics"].repeat(5) {
         let answer = operator.get(page).await;
@@ -29,8 +29,8 @@ async fn half_requests_at_the_operators_port_do_not_stop_its_probes_and_end_afte
     }
     // No probe has waited for their end.
     assert!(half.is_last_open(), "{:?}", opened.elapsed());
-    let answer = half.last_answer(PATIENCE).await.unwrap();
+    let answer = half.last_answer(TIMEOUT).await.unwrap();
     assert!(answer.starts_with("HTTP/1.1 408") && answer.contains("not whole within 10s"), "{answer}");
     assert!(opened.elapsed() > Duration::from_secs(8), "{:?}", opened.elapsed());
-    half.at_most(0, PATIENCE).await.unwrap();
+    half.at_most(0, TIMEOUT).await.unwrap();
 }

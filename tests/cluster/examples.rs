@@ -16,7 +16,7 @@ use signoff_tests::crm::Crm;
 use crate::story::{Example, examples, story};
 
 /// The longest time in which an example may do nothing.
-const PATIENCE: std::time::Duration = std::time::Duration::from_secs(120);
+const TIMEOUT: std::time::Duration = std::time::Duration::from_secs(120);
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples")
@@ -150,7 +150,7 @@ async fn told(mut example: Example) -> (String, Value) {
         };
         let over = |workflow: &Workflow| workflow.status.as_ref().is_some_and(|status| status.phase.is_end());
         let moves = |workflow: Option<&Workflow>| workflow.is_some_and(|w| over(w) || open(w).is_some());
-        let waiting = tokio::time::timeout(PATIENCE, await_condition(workflows.clone(), &run.name, moves)).await;
+        let waiting = tokio::time::timeout(TIMEOUT, await_condition(workflows.clone(), &run.name, moves)).await;
         let Ok(found) = waiting else {
             panic!("{} neither asks nor ends: {:#?}", example.name, run.workflow().await.status)
         };

@@ -17,7 +17,7 @@ use tokio::sync::watch;
 
 use crate::policies::harness::workflow;
 
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// A service that answers `/slow` once it is told to, and everything else at once.
 struct Service {
@@ -68,7 +68,7 @@ async fn apply(api: &Api<Workflow>, name: &str, spec: Value) {
 
 async fn until(api: &Api<Workflow>, name: &str, what: &str, holds: impl Fn(&Workflow) -> bool) -> Workflow {
     let waiting = await_condition(api.clone(), name, |found: Option<&Workflow>| found.is_some_and(&holds));
-    match tokio::time::timeout(PATIENCE, waiting).await {
+    match tokio::time::timeout(TIMEOUT, waiting).await {
         Ok(found) => found.unwrap().unwrap(),
         Err(_) => panic!("{name} never {what}: {:#?}", api.get_opt(name).await),
     }
@@ -157,7 +157,7 @@ async fn no_tenant_takes_all_places_or_all_memory_and_what_a_quota_refuses_is_to
     let known = |quota: Option<&ResourceQuota>| {
         quota.and_then(|quota| quota.status.as_ref()?.hard.as_ref()).is_some_and(|hard| !hard.is_empty())
     };
-    tokio::time::timeout(PATIENCE, await_condition(quotas.clone(), "people", known)).await.unwrap().unwrap();
+    tokio::time::timeout(TIMEOUT, await_condition(quotas.clone(), "people", known)).await.unwrap().unwrap();
     apply(&alone, "asks", json!({"steps": [gate]})).await;
     apply(&crowd, "asks", json!({"steps": [gate]})).await;
     let stalled = until(&alone, "asks", "stalls", |w| condition(w, "Stalled").is_some_and(|c| c.0 == "True")).await;

@@ -16,7 +16,7 @@ use tokio::time::sleep;
 use crate::runs::Runs;
 
 /// The deadline of every wait on a slow and busy machine.
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 /// The most memory that an endless answer may cost, in KiB.
 const ROOM: u64 = 96 * 1024;
 
@@ -73,7 +73,7 @@ impl Stage {
             }
             let log = || self.server.log_tail();
             assert!(
-                begin.elapsed() < PATIENCE,
+                begin.elapsed() < TIMEOUT,
                 "{} of {number} mails to {mailbox}: {mails:#?}\n{}",
                 found.len(),
                 log()

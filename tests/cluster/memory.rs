@@ -25,7 +25,7 @@ use tokio::{net::TcpListener, sync::watch, time::timeout};
 
 use crate::{policies::harness::workflow, runs::Runs};
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 const BRANCHES: usize = 16;
 /// The bytes of an answer before it hangs.
 const BEGINNING: usize = 7 << 20;
@@ -132,7 +132,7 @@ async fn two_and_ten_namespaces_that_want_all_memory_end_no_operator_and_hold_up
         let mut begun = server.begun.clone();
         // Hanging answers hold memory. A later namespace may get none until these end.
         let enough = |(begun, sent): &(usize, usize)| *begun >= before + 16 && *sent > 0;
-        timeout(PATIENCE, begun.wait_for(enough)).await.expect("the models are asked").unwrap();
+        timeout(TIMEOUT, begun.wait_for(enough)).await.expect("the models are asked").unwrap();
         for n in 0..3 {
             runs.another_gate_is_decided_in_time(&format!("gate-{many}-{n}")).await;
         }

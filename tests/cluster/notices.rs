@@ -23,7 +23,7 @@ use wiremock::{Mock, MockServer, Request, ResponseTemplate, matchers::method};
 use crate::runs::Runs;
 
 /// The deadline of every wait on a slow and busy machine.
-const PATIENCE: Duration = Duration::from_secs(90);
+const TIMEOUT: Duration = Duration::from_secs(90);
 /// A part of every token, key and address of these tests.
 const SECRET: &str = "SECRET";
 /// A signing secret of Standard Webhooks.
@@ -169,7 +169,7 @@ impl Stage {
             if found.len() >= number {
                 return found;
             }
-            assert!(begin.elapsed() < PATIENCE, "{what}: {} of {number} arrived: {sent:#?}", found.len());
+            assert!(begin.elapsed() < TIMEOUT, "{what}: {} of {number} arrived: {sent:#?}", found.len());
             sleep(Duration::from_millis(50)).await;
         }
     }
@@ -419,7 +419,7 @@ async fn a_test_notice_takes_the_verb_administer_tells_each_stage_and_is_sent_on
     let begin = Instant::now();
     let (code, why) = loop {
         let (code, why) = doctor(cluster, "nina").await;
-        if why.contains("administer") || begin.elapsed() > PATIENCE {
+        if why.contains("administer") || begin.elapsed() > TIMEOUT {
             break (code, why);
         }
     };

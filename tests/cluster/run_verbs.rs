@@ -18,7 +18,7 @@ use crate::asked::plugin;
 use crate::runs::Runs;
 
 /// The deadline of every wait.
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 
 async fn runs(prefix: &str) -> Runs {
     Runs::on(Cluster::operated().unwrap(), prefix).await
@@ -108,7 +108,7 @@ async fn a_run_is_suspended_resumed_cancelled_and_deleted_by_verbs() {
     assert_eq!(said(&["delete", "letter", "--yes"]).await, "workflow.signoff.dev/letter deleted\n");
     let gone =
         kube::runtime::wait::await_condition(runs.see::<Workflow>(), "letter", |run: Option<&Workflow>| run.is_none());
-    timeout(PATIENCE, gone).await.unwrap().unwrap();
+    timeout(TIMEOUT, gone).await.unwrap().unwrap();
 }
 
 #[tokio::test]
@@ -147,7 +147,7 @@ async fn a_watched_list_shows_gates_as_they_are_asked() {
     let mut until = async |name: &str| {
         let expected = format!("approval.signoff.dev/{name}");
         let found = async { while lines.next_line().await.unwrap().unwrap() != expected {} };
-        timeout(PATIENCE, found).await.unwrap();
+        timeout(TIMEOUT, found).await.unwrap();
     };
     until(&first).await;
     runs.request("second", json!({})).await;

@@ -18,7 +18,7 @@ use crate::policies::harness::{Answer, said, workflow};
 /// test machines are slow and busy.
 const IN_TIME: Duration = Duration::from_secs(60);
 /// The deadline of every other wait.
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// One test's namespace.
 pub(crate) struct Runs {
@@ -99,7 +99,7 @@ impl Runs {
         K: kube::Resource + Clone + std::fmt::Debug + serde::de::DeserializeOwned + Send + 'static,
     {
         let waiting = await_condition(api.clone(), name, holds);
-        match tokio::time::timeout(PATIENCE, waiting).await {
+        match tokio::time::timeout(TIMEOUT, waiting).await {
             Ok(found) => found.unwrap().unwrap(),
             Err(_) => panic!("{name} never {what}: {:#?}", api.get_opt(name).await),
         }

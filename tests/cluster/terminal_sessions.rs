@@ -15,7 +15,7 @@ use crate::asked::plugin;
 use crate::runs::Runs;
 
 /// The longest wait for a page, in milliseconds: long, for a machine that is busy with other tests.
-const PATIENCE: u64 = 60_000;
+const TIMEOUT: u64 = 60_000;
 
 /// The environment variables that could change colors.
 const COLOURS: [&str; 4] = ["NO_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "CI"];
@@ -41,7 +41,7 @@ impl Terminal<'_> {
         if !self.coloured {
             command.env("NO_COLOR", "1");
         }
-        let mut session = spawn_command(command, Some(PATIENCE)).unwrap();
+        let mut session = spawn_command(command, Some(TIMEOUT)).unwrap();
         let mut seen = String::new();
         for (question, answer) in dialog {
             seen += &session.exp_string(question).unwrap();

@@ -18,7 +18,7 @@ use signoff_tests::control_plane::{Cluster, OperatorOptions, OperatorProcess};
 use crate::policies::harness::{Answer, refused, said};
 
 /// The deadline of every wait: the operator tries forged requests before it trusts new rules.
-const PATIENCE: Duration = Duration::from_secs(90);
+const TIMEOUT: Duration = Duration::from_secs(90);
 /// The largest number of times for which a gate asks: the first time, and once more because of the upgrade.
 const VISITS: usize = 2;
 
@@ -118,7 +118,7 @@ impl Harness {
             all.any(|condition| condition.type_ == conditions::HELD && condition.reason == reason::OLD_RULES)
         };
         let api = self.as_operator::<Workflow>();
-        let waits = tokio::time::timeout(PATIENCE, await_condition(api.clone(), run, held)).await;
+        let waits = tokio::time::timeout(TIMEOUT, await_condition(api.clone(), run, held)).await;
         assert!(waits.is_ok(), "{run} is not held: {:#?}", api.get(run).await.unwrap().status);
     }
 
@@ -130,7 +130,7 @@ impl Harness {
             })
         };
         let api = self.as_operator::<Workflow>();
-        match tokio::time::timeout(PATIENCE, await_condition(api.clone(), run, moved)).await {
+        match tokio::time::timeout(TIMEOUT, await_condition(api.clone(), run, moved)).await {
             Ok(found) => found.unwrap().unwrap(),
             Err(_) => panic!("{run} stands still: {:#?}", api.get(run).await.unwrap().status),
         }
@@ -147,7 +147,7 @@ impl Harness {
             let approval = open(&workflow).unwrap();
             let there =
                 await_condition(self.as_operator::<Approval>(), &approval, |found: Option<&Approval>| found.is_some());
-            tokio::time::timeout(PATIENCE, there).await.unwrap().unwrap();
+            tokio::time::timeout(TIMEOUT, there).await.unwrap().unwrap();
             for who in ["alice", "bob"] {
                 // A voter who has voted, or is too late, is told so; an invalid first attempt is followed by a second.
                 if let Err(why) = self.vote(who, &approval, json!({"verdict": "Approve"})).await {

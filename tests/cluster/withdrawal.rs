@@ -13,7 +13,7 @@ use crate::policies::harness::workflow;
 use crate::runs::Runs;
 
 /// The deadline of every wait.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 async fn begin(runs: &Runs, steps: Value) {
     let dana: Api<Workflow> = runs.as_a("dana").await;
@@ -31,7 +31,7 @@ async fn until_sent(server: &Loopback, path: &str, count: usize) {
             sleep(Duration::from_millis(50)).await;
         }
     };
-    timeout(PATIENCE, arrives).await.unwrap_or_else(|_| panic!("{path} was sent {} times", sent(server, path)));
+    timeout(TIMEOUT, arrives).await.unwrap_or_else(|_| panic!("{path} was sent {} times", sent(server, path)));
 }
 
 #[tokio::test]

@@ -19,8 +19,8 @@ pub const USER: &str = "signoff";
 /// The password of the user.
 pub const PASSWORD: &str = "SECRET-password";
 
-const PATIENCE: Duration = Duration::from_secs(60);
-const LOOK_AGAIN: Duration = Duration::from_millis(50);
+const TIMEOUT: Duration = Duration::from_secs(60);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// A mail that the server received.
 #[derive(Clone, Debug, Deserialize)]
@@ -105,15 +105,15 @@ impl MailServer {
     }
 
     async fn until_ready(&mut self) -> Result<()> {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         while tokio::net::TcpStream::connect(("127.0.0.1", self.port)).await.is_err() {
             if let Some(status) = self.process.exited()? {
                 bail!("aiosmtpd ended ({status}); its log ends:\n{}", self.process.log_tail(40));
             }
             if Instant::now() > deadline {
-                bail!("aiosmtpd does not listen after {PATIENCE:?}; its log ends:\n{}", self.process.log_tail(40));
+                bail!("aiosmtpd does not listen after {TIMEOUT:?}; its log ends:\n{}", self.process.log_tail(40));
             }
-            tokio::time::sleep(LOOK_AGAIN).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
         Ok(())
     }

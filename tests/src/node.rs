@@ -27,7 +27,7 @@ use machine::Group;
 use packages::Packages;
 use runtime::Runtime;
 
-const PATIENCE: Duration = Duration::from_secs(90);
+const TIMEOUT: Duration = Duration::from_secs(90);
 
 /// A cluster with one node. Dropping it ends its processes, and its containers.
 #[derive(Debug)]
@@ -133,9 +133,9 @@ impl Node {
             schedulable
                 && conditions.is_some_and(|all| all.iter().any(|one| one.type_ == "Ready" && one.status == "True"))
         });
-        let waited = tokio::time::timeout(PATIENCE, ready).await;
+        let waited = tokio::time::timeout(TIMEOUT, ready).await;
         waited.with_context(|| {
-            format!("the node is not ready after {PATIENCE:?}; the kubelet's log ends:\n{}", self.kubelet.log_tail(30))
+            format!("the node is not ready after {TIMEOUT:?}; the kubelet's log ends:\n{}", self.kubelet.log_tail(30))
         })??;
         Ok(())
     }

@@ -14,7 +14,7 @@ use signoff_tests::control_plane::{Cluster, OPERATOR_ACCOUNT, OPERATOR_NAMESPACE
 use super::crowd;
 
 /// The deadline for an API server to apply a change of policies.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Deletes the bindings, and waits until `refused`, a POST of this body to this path, passes as a dry run.
 pub(super) async fn lift(cluster: &Cluster, path: &str, refused: Vec<u8>) -> Result<()> {
@@ -23,11 +23,11 @@ pub(super) async fn lift(cluster: &Cluster, path: &str, refused: Vec<u8>) -> Res
         delete(&admin, object).await?;
     }
     let path = format!("{path}?dryRun=All");
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     // No event tells which policies an API server applies, so it is asked until the request passes.
     while let Err(error) = crowd::post(&admin, &path, refused.clone()).await {
         if Instant::now() > deadline {
-            bail!("the policies are still in force {PATIENCE:?} after their bindings are gone: {error:#}");
+            bail!("the policies are still in force {TIMEOUT:?} after their bindings are gone: {error:#}");
         }
     }
     Ok(())

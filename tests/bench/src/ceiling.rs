@@ -16,7 +16,7 @@ pub(super) const CLIENTS: usize = 16;
 /// The most writes of each kind by all clients.
 const WRITES: usize = 1200;
 /// The longest time for which one kind is measured.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Writes of each kind a second.
 #[derive(Clone, Copy, Debug)]
@@ -152,7 +152,7 @@ struct Bursts<'a> {
 impl Bursts<'_> {
     async fn of(&self, count: usize, act: impl AsyncFn(usize) -> Result<String>) -> Result<Burst> {
         let (before, began) = (self.harness.api_server_cpu()?, Instant::now());
-        let answers = crowd::each_within(CLIENTS, count, PATIENCE, act).await?;
+        let answers = crowd::each_within(CLIENTS, count, TIMEOUT, act).await?;
         let took = began.elapsed();
         Ok(Burst { answers, took, cpu: self.harness.api_server_cpu()?.saturating_sub(before) })
     }

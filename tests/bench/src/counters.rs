@@ -8,10 +8,10 @@ use signoff_tests::control_plane::OperatorProcess;
 use tokio::time::{Instant, interval};
 
 /// The pause between two readings of counters, of which no event tells that they have stopped.
-const LOOK_AGAIN: Duration = Duration::from_millis(250);
+const POLL_INTERVAL: Duration = Duration::from_millis(250);
 /// The number of equal readings in a row after which the operator is at rest.
 const EQUAL_LOOKS: u32 = 4;
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// All samples of one reading, by name with labels.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -61,13 +61,13 @@ impl Counters {
         operator: &OperatorProcess,
         mut note: impl FnMut() -> Result<T>,
     ) -> Result<(Self, T)> {
-        let deadline = Instant::now() + PATIENCE;
-        let mut ticks = interval(LOOK_AGAIN);
+        let deadline = Instant::now() + TIMEOUT;
+        let mut ticks = interval(POLL_INTERVAL);
         let (mut last, mut equal) = (Self::look(operator).await?, 0);
         let mut noted = note()?;
         while equal < EQUAL_LOOKS {
             if Instant::now() > deadline {
-                bail!("the operator is not at rest after {PATIENCE:?}");
+                bail!("the operator is not at rest after {TIMEOUT:?}");
             }
             ticks.tick().await;
             let now = Self::look(operator).await?;

@@ -35,7 +35,7 @@ const OF_A_WORKFLOW: usize = 6;
 /// The number of Events for each of the other writes.
 const EVENTS: usize = 8;
 /// The deadline for an API server to apply another schema.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 /// The goals for the six writes in KiB: with every policy, and without any.
 const GOALS: [f64; 2] = [4300.0, 3700.0];
 /// The goal for a vote with every policy, in KiB.
@@ -284,11 +284,11 @@ async fn without_schemas(harness: &Harness, approvals: &str) -> Result<()> {
     }
     let nonsense = json!({"apiVersion": "signoff.dev/v1alpha1", "kind": "Approval", "metadata": {"name": "nonsense"}, "spec": {"anything": true}});
     let (path, body) = (format!("{approvals}?dryRun=All"), serde_json::to_vec(&nonsense)?);
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     // No event tells which schema an API server applies, so it is asked until the request passes.
     while let Err(error) = crowd::post(&harness.admin, &path, body.clone()).await {
         if Instant::now() > deadline {
-            bail!("the schemas are still in force {PATIENCE:?} after they were replaced: {error:#}");
+            bail!("the schemas are still in force {TIMEOUT:?} after they were replaced: {error:#}");
         }
     }
     Ok(())

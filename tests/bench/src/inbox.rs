@@ -41,7 +41,7 @@ const FIRST_LIVE: usize = COLD + 2;
 /// The time in which open pages do nothing.
 const IDLE: Duration = Duration::from_secs(60);
 /// The deadline for a vote to be shown, and for a page to become live.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Options of `cargo xtask bench inbox`.
 #[derive(Debug, Args)]
@@ -208,9 +208,9 @@ impl Bench {
                     let (_, seen) = voting.await?;
                     Ok::<_, anyhow::Error>((seen, decided.recv().await.context("the watch has ended")?))
                 };
-                let both = tokio::time::timeout(PATIENCE, both).await;
+                let both = tokio::time::timeout(TIMEOUT, both).await;
                 let (seen, (other, at)) =
-                    both.with_context(|| format!("the vote on {name} is not shown after {PATIENCE:?}"))??;
+                    both.with_context(|| format!("the vote on {name} is not shown after {TIMEOUT:?}"))??;
                 ensure!(other == *name, "{name} was voted on, and {other} was decided");
                 shown.push(seen.saturating_duration_since(sent));
                 watched.push(at.saturating_duration_since(sent));
@@ -265,7 +265,7 @@ impl Bench {
             let reader = self.reader(FIRST_LIVE + index).await?;
             reader.get("/").await?;
             let mut live = reader.live().await?;
-            let said = tokio::time::timeout(PATIENCE, live.waiting()).await.context("an open page says nothing")??;
+            let said = tokio::time::timeout(TIMEOUT, live.waiting()).await.context("an open page says nothing")??;
             ensure!((1..waiting).contains(&said), "an open page says that {said} requests wait");
             Ok(live)
         })

@@ -34,7 +34,7 @@ use super::{crowd, process, sample, to_its_end};
 /// The notices of a run with one gate: asked, taken, ended.
 const NOTICES: usize = 3;
 /// The deadline for the last notice.
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Options of `cargo xtask bench notices`.
 #[derive(Debug, Args)]
@@ -120,7 +120,7 @@ impl Load {
         decide(harness, &operator, &namespace, clients, &names).await?;
         if let Some(receiver) = receiver {
             let all = receiver.until(count * NOTICES);
-            bounded(PATIENCE, &operator, "not all notices arrived", all).await?;
+            bounded(TIMEOUT, &operator, "not all notices arrived", all).await?;
         }
         let (_, after) = Counters::at_rest_with(&operator, || Reading::take(harness, Some(&operator))).await?;
         let (used, peak_mib) = (after.since(&before), process::usage(operator.pid())?.peak_mib);

@@ -39,7 +39,7 @@ const WARM_UP: usize = 10;
 /// The time of the hostile tenants before the victim is measured.
 const LEAD: Duration = Duration::from_secs(2);
 /// The deadline until the namespaces of the hostile tenants are gone and the operator is idle.
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 /// The numbers of tenants that are also measured if the goals are missed beside all tenants.
 const FEW: [usize; 2] = [1, 2];
 
@@ -161,14 +161,14 @@ async fn quiet(harness: &Harness, operator: &KeptOperator<'_>, namespaces: &[Nam
         }
         operator.idle().await
     };
-    match tokio::time::timeout(PATIENCE, ending).await {
+    match tokio::time::timeout(TIMEOUT, ending).await {
         Ok(Ok(since)) => Some(since.saturating_duration_since(began)),
         Ok(Err(error)) => {
             say::problem(&format!("after the load: {error:#}"));
             None
         }
         Err(_) => {
-            say::problem(&format!("after the load: the operator is not idle after {PATIENCE:?}"));
+            say::problem(&format!("after the load: the operator is not idle after {TIMEOUT:?}"));
             None
         }
     }

@@ -18,7 +18,7 @@ use tokio::sync::MutexGuard;
 use crate::policies::harness::{Answer, said, workflow};
 
 /// The deadline of every wait: a changed rule is tried after five seconds at the earliest.
-const PATIENCE: Duration = Duration::from_secs(90);
+const TIMEOUT: Duration = Duration::from_secs(90);
 
 /// A control plane of its own.
 pub(super) struct Harness {
@@ -127,7 +127,7 @@ impl Harness {
         K: kube::Resource + Clone + std::fmt::Debug + serde::de::DeserializeOwned + Send + 'static,
     {
         let waiting = await_condition(api.clone(), name, holds);
-        match tokio::time::timeout(PATIENCE, waiting).await {
+        match tokio::time::timeout(TIMEOUT, waiting).await {
             Ok(found) => found.unwrap().unwrap(),
             Err(_) => panic!("{name} never {what}: {:#?}\noperator: {}", api.get_opt(name).await, self.logs()),
         }
@@ -179,7 +179,7 @@ impl Harness {
         what: &str,
         attempt: impl Fn() -> F,
     ) -> T {
-        let deadline = tokio::time::Instant::now() + PATIENCE;
+        let deadline = tokio::time::Instant::now() + TIMEOUT;
         loop {
             // No event tells which rules an API server applies, so it is tried until the attempt succeeds.
             match attempt().await {
@@ -192,7 +192,7 @@ impl Harness {
     async fn vote(&self, who: &str, key: &str, approval: &Approval, verdict: &str) -> Answer<Approval> {
         let patch = Patch::Merge(json!({"spec": {"decisions": {key: {"verdict": verdict}}}}));
         let approvals = self.approvals(who).await;
-        let deadline = tokio::time::Instant::now() + PATIENCE;
+        let deadline = tokio::time::Instant::now() + TIMEOUT;
         loop {
             match approvals.patch(&approval.name_any(), &PatchParams::default(), &patch).await {
                 // While an API server replaces a CRD, it answers for none of its objects.

@@ -13,7 +13,7 @@ use tokio::sync::oneshot;
 use super::tools::{Node, chromium};
 
 /// The deadline of a command. The browser's own deadline is shorter, so this one passes only when the driver hangs.
-const PATIENCE: Duration = Duration::from_secs(90);
+const TIMEOUT: Duration = Duration::from_secs(90);
 
 /// The callers that wait for an answer, by the number of their command; `None` when no more answers will come.
 type Waiting = Arc<Mutex<Option<HashMap<u64, oneshot::Sender<Result<Value, String>>>>>>;
@@ -94,11 +94,11 @@ impl Driver {
         let (sender, answer) = oneshot::channel();
         lock(&self.waiting).as_mut().context("the browser has ended")?.insert(id, sender);
         writeln!(lock(&self.input), "{command}").context("the browser has ended")?;
-        match tokio::time::timeout(PATIENCE, answer).await {
+        match tokio::time::timeout(TIMEOUT, answer).await {
             Ok(Ok(Ok(value))) => Ok(value),
             Ok(Ok(Err(error))) => Err(anyhow!(plain(&error))),
             Ok(Err(_)) => Err(anyhow!("the browser has ended")),
-            Err(_) => Err(anyhow!("the browser did not answer within {PATIENCE:?}")),
+            Err(_) => Err(anyhow!("the browser did not answer within {TIMEOUT:?}")),
         }
     }
 }

@@ -23,8 +23,8 @@ pub const OPERATOR_ACCOUNT: &str = "signoff-operator";
 
 /// The deadline until the rules are enforced. CRDs are established within a second, and policies are enforced about
 /// five seconds later.
-const PATIENCE: Duration = Duration::from_secs(60);
-const LOOK_AGAIN: Duration = Duration::from_millis(50);
+const TIMEOUT: Duration = Duration::from_secs(60);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// The lifetime of tokens: longer than any suite. A demo that stays up renews its token.
 const TOKEN_SECONDS: i64 = 12 * 3600;
 const DEFAULT_POD: &str = "signoff-operator-outside";
@@ -86,8 +86,8 @@ impl Cluster {
         let has_blobs = ours.iter().any(|name| name.starts_with("blobs."));
         for name in &ours {
             let established = await_condition(crds.clone(), name, conditions::is_crd_established());
-            let established = tokio::time::timeout(PATIENCE, established).await;
-            established.with_context(|| format!("CRD {name} is not established after {PATIENCE:?}"))??;
+            let established = tokio::time::timeout(TIMEOUT, established).await;
+            established.with_context(|| format!("CRD {name} is not established after {TIMEOUT:?}"))??;
         }
         tokio::try_join!(
             until("Pods of a run can be forged", async || { forged_step_is_refused(&admin).await }),
@@ -210,15 +210,15 @@ fn never_scheduled(name: &str) -> Result<Pod> {
 
 /// Repeats `ask` until it succeeds. No event tells when every API server enforces a policy, so requests find out.
 async fn until(otherwise: &str, ask: impl AsyncFn() -> Result<()>) -> Result<()> {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     loop {
         let Err(error) = ask().await else {
             return Ok(());
         };
         if Instant::now() > deadline {
-            bail!("the chart is installed, and after {PATIENCE:?} {otherwise}: {error:#}");
+            bail!("the chart is installed, and after {TIMEOUT:?} {otherwise}: {error:#}");
         }
-        tokio::time::sleep(LOOK_AGAIN).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 }
 

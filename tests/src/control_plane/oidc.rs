@@ -29,8 +29,8 @@ pub const CLIENT: &str = "signoff";
 pub const OTHER_CLIENT: &str = "other";
 
 /// The deadline for the issuer. The API server tries every ten seconds to reach it.
-const PATIENCE: Duration = Duration::from_secs(60);
-const LOOK_AGAIN: Duration = Duration::from_millis(50);
+const TIMEOUT: Duration = Duration::from_secs(60);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// The callback address, on which no server listens. The issuer accepts any loopback address with this path.
 const CALLBACK: &str = "http://127.0.0.1:1/sign-in/callback";
 
@@ -264,10 +264,10 @@ impl Cluster {
         kubeconfig::write_private(&cluster.folder().join("issuer.json"), &serde_json::to_string(issuer)?)?;
         cluster.install(&[]).await?;
         let token = issuer.tokens(CLIENT, people::named("alice")?.user).await?.id_token;
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         while let Err(error) = cluster.who_is(&token).await {
             ensure!(Instant::now() < deadline, "the API server takes no token of its issuer: {error:#}");
-            tokio::time::sleep(LOOK_AGAIN).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
         Ok((cluster, process))
     }

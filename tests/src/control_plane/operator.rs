@@ -16,8 +16,8 @@ use super::supervised::{Signal, Supervised};
 /// demand.
 pub const BINARIES: &str = "SIGNOFF_BINARIES";
 
-const PATIENCE: Duration = Duration::from_secs(60);
-const LOOK_AGAIN: Duration = Duration::from_millis(20);
+const TIMEOUT: Duration = Duration::from_secs(60);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// The settings of an operator process.
 #[derive(Clone, Debug)]
@@ -99,7 +99,7 @@ impl OperatorProcess {
     /// # Errors
     /// The process ends first or takes longer than a minute; the error has the end of its log.
     pub async fn until_ready(&mut self) -> Result<()> {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         loop {
             let Err(error) = self.get("/readyz").await else {
                 return Ok(());
@@ -109,11 +109,11 @@ impl OperatorProcess {
             }
             if Instant::now() > deadline {
                 bail!(
-                    "signoff-operator is not ready after {PATIENCE:?} ({error:#}); its log ends:\n{}",
+                    "signoff-operator is not ready after {TIMEOUT:?} ({error:#}); its log ends:\n{}",
                     self.process.log_tail(40)
                 );
             }
-            tokio::time::sleep(LOOK_AGAIN).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     }
 

@@ -22,9 +22,9 @@ use super::supervised::Supervised;
 use super::{connect, keys, kubeconfig, ports, progress};
 
 /// The deadline for a component to answer; each takes about two seconds on two idle cores.
-const PATIENCE: Duration = Duration::from_secs(90);
+const TIMEOUT: Duration = Duration::from_secs(90);
 /// The pause between two requests to a component that does not announce that it is ready.
-const LOOK_AGAIN: Duration = Duration::from_millis(30);
+const POLL_INTERVAL: Duration = Duration::from_millis(30);
 
 /// The settings of a control plane.
 #[derive(Clone, Debug, Default)]
@@ -141,11 +141,11 @@ impl ControlPlane {
             Some(self.run("kube-controller-manager", &self.programs.kube_controller_manager, arguments)?);
         let admin = connect(&kubeconfig, "admin", None).await?;
         // It has no endpoint to ask, but its first visible work is a service account in every namespace.
-        let made = tokio::time::timeout(PATIENCE, default_service_account(&admin, "default")).await;
+        let made = tokio::time::timeout(TIMEOUT, default_service_account(&admin, "default")).await;
         match made {
             Ok(made) => made?,
             Err(_) => bail!(
-                "kube-controller-manager did no work within {PATIENCE:?}; its log ends:\n{}",
+                "kube-controller-manager did no work within {TIMEOUT:?}; its log ends:\n{}",
                 tail(self.controller_manager.as_ref())
             ),
         }
@@ -342,7 +342,7 @@ pub(crate) async fn default_service_account(client: &kube::Client, namespace: &s
 /// they are ready.
 pub(crate) async fn until_ready(process: &mut Option<Supervised>, ask: impl AsyncFn() -> Result<()>) -> Result<()> {
     let process = process.as_mut().context("nothing was started")?;
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     loop {
         let Err(error) = ask().await else {
             return Ok(());
@@ -352,12 +352,12 @@ pub(crate) async fn until_ready(process: &mut Option<Supervised>, ask: impl Asyn
         }
         if Instant::now() > deadline {
             bail!(
-                "{} is not ready after {PATIENCE:?} ({error:#}); its log ends:\n{}",
+                "{} is not ready after {TIMEOUT:?} ({error:#}); its log ends:\n{}",
                 process.name(),
                 process.log_tail(20)
             );
         }
-        tokio::time::sleep(LOOK_AGAIN).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 }
 

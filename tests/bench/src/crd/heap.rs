@@ -23,12 +23,12 @@ use super::crowd;
 const GOAL: f64 = 40.0;
 const MIB: f64 = 1024.0 * 1024.0;
 /// The pause between two readings.
-const LOOK_AGAIN: Duration = Duration::from_secs(2);
+const POLL_INTERVAL: Duration = Duration::from_secs(2);
 /// The number of readings in a row after which the heap is at rest if they differ by no more than [`STEADY`].
 const EQUAL_READINGS: usize = 4;
 /// The difference between readings at rest, in MiB.
 const STEADY: f64 = 1.0;
-const PATIENCE: Duration = Duration::from_secs(180);
+const TIMEOUT: Duration = Duration::from_secs(180);
 
 /// The heap after a garbage collection, in MiB.
 #[derive(Clone, Copy, Debug)]
@@ -58,7 +58,7 @@ pub(super) async fn measure() -> Result<Heaps> {
         let api: Api<CustomResourceDefinition> = Api::all(admin.clone());
         let name = crd.name_any();
         let established = await_condition(api, &name, conditions::is_crd_established());
-        tokio::time::timeout(PATIENCE, established).await.with_context(|| format!("{name} is served"))??;
+        tokio::time::timeout(TIMEOUT, established).await.with_context(|| format!("{name} is served"))??;
         // The API server creates the handlers of a kind at the first request for it.
         let path = format!("/apis/signoff.dev/v1alpha1/{}", crd.spec.names.plural);
         crowd::get(&admin, &path).await.with_context(|| path.clone())?;
@@ -91,8 +91,8 @@ where
 /// Reads the heap until it no longer changes. The documents of the whole API are requested each time, as clients do,
 /// because a change of a CRD makes the API server build them again and keep them.
 async fn at_rest(admin: &Client) -> Result<Heap> {
-    let deadline = Instant::now() + PATIENCE;
-    let mut ticks = interval(LOOK_AGAIN);
+    let deadline = Instant::now() + TIMEOUT;
+    let mut ticks = interval(POLL_INTERVAL);
     let mut readings: Vec<Heap> = Vec::new();
     loop {
         ticks.tick().await;
@@ -109,7 +109,7 @@ async fn at_rest(admin: &Client) -> Result<Heap> {
             return Ok(Heap { live: mean(|heap| heap.live), in_use: mean(|heap| heap.in_use) });
         }
         if Instant::now() > deadline {
-            bail!("the API server's heap still changes after {PATIENCE:?}: {last:?}");
+            bail!("the API server's heap still changes after {TIMEOUT:?}: {last:?}");
         }
     }
 }

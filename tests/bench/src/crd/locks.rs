@@ -23,10 +23,10 @@ const ROUNDS: usize = 2;
 /// The writes of an Approval.
 const WRITES: [&str; 3] = ["create", "vote", "status"];
 /// The deadline for an API server to apply another schema and to be at rest afterwards.
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 /// The pause between two readings of the bytes that an API server allocates by itself.
-const LOOK_AGAIN: Duration = Duration::from_secs(1);
-/// The most KiB that an API server at rest allocates in [`LOOK_AGAIN`], three times in a row. A change of a CRD makes
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
+/// The most KiB that an API server at rest allocates in [`POLL_INTERVAL`], three times in a row. A change of a CRD makes
 /// it build the documents of its API again.
 const REST: f64 = 4096.0;
 
@@ -109,7 +109,7 @@ async fn install(
     let outcome = serde_json::to_vec(&json!({"status": {"outcome": {"reason": "another"}}}))?;
     let digest = format!("sha256:{}", "f".repeat(64));
     let digest = serde_json::to_vec(&json!({"spec": {"request": {"digest": digest}}}))?;
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     // No event tells which schema an API server applies, so it is asked until the answers fit.
     for (lock, path, body) in [(Lock::Outcome, format!("{path}/status"), outcome), (Lock::Digest, path, digest)] {
         let path = format!("{path}?dryRun=All");
@@ -119,7 +119,7 @@ async fn install(
                 break;
             }
             if Instant::now() > deadline {
-                bail!("the API server does not go by the changed CRD after {PATIENCE:?}: {lock:?}: {answer:?}");
+                bail!("the API server does not go by the changed CRD after {TIMEOUT:?}: {lock:?}: {answer:?}");
             }
         }
     }
@@ -127,8 +127,8 @@ async fn install(
 }
 
 async fn at_rest(harness: &Harness) -> Result<()> {
-    let deadline = Instant::now() + PATIENCE;
-    let mut ticks = tokio::time::interval(LOOK_AGAIN);
+    let deadline = Instant::now() + TIMEOUT;
+    let mut ticks = tokio::time::interval(POLL_INTERVAL);
     let mut last = super::allocated(&super::reading(harness).await?);
     let mut quiet = 0;
     while quiet < 3 {
@@ -136,7 +136,7 @@ async fn at_rest(harness: &Harness) -> Result<()> {
         let now = super::allocated(&super::reading(harness).await?);
         quiet = if (now - last) / 1024.0 < REST { quiet + 1 } else { 0 };
         if Instant::now() > deadline {
-            bail!("the API server is not at rest: it allocated {:.0} KiB in {LOOK_AGAIN:?}", (now - last) / 1024.0);
+            bail!("the API server is not at rest: it allocated {:.0} KiB in {POLL_INTERVAL:?}", (now - last) / 1024.0);
         }
         last = now;
     }

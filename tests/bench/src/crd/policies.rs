@@ -20,7 +20,7 @@ const POLICIES: [&str; 6] = [
     "signoff-workflows-shape",
 ];
 /// The deadline for an API server to apply the removal of a binding.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Measures the writes without each policy.
 pub(super) async fn measure(shape: &Shape<'_>) -> Result<Vec<Row>> {
@@ -28,12 +28,12 @@ pub(super) async fn measure(shape: &Shape<'_>) -> Result<Vec<Row>> {
     for policy in POLICIES {
         say::step(&format!("writing without the policy {policy}"));
         bindings::remove(&shape.harness.cluster, policy).await?;
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         // No event tells which policies an API server applies, so it gets writes until it no longer evaluates this one.
         while evaluated(shape, policy, async || costs(shape.harness, shape.sample, 1).await.map(drop)).await?.1 > 0.0 {
             ensure!(
                 Instant::now() < deadline,
-                "{policy} is still evaluated {PATIENCE:?} after its binding was removed"
+                "{policy} is still evaluated {TIMEOUT:?} after its binding was removed"
             );
         }
         let (row, times) = evaluated(shape, policy, async || shape.row(&format!("without {policy}")).await).await?;

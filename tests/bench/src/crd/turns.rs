@@ -19,7 +19,7 @@ use crate::server::Server;
 /// The turns with a call of the recorded run, as in `cargo xtask bench agents`.
 const TURNS: usize = 20;
 const NAME: &str = "clerk";
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The writes of one run of an agent.
 #[derive(Debug)]
@@ -39,7 +39,7 @@ impl AgentRun {
         let workflows = sample::path(&namespace, "workflows");
         crowd::post(&harness.requester, &workflows, serde_json::to_vec(&workflow)?).await?;
         let statuses =
-            tokio::time::timeout(PATIENCE, statuses(harness, &namespace)).await.context("the agent's run")??;
+            tokio::time::timeout(TIMEOUT, statuses(harness, &namespace)).await.context("the agent's run")??;
         let blobs = crowd::get(&harness.admin, &sample::path(&namespace, "blobs")).await?;
         let blobs: Value = serde_json::from_str(&blobs)?;
         operator.stop().await?;

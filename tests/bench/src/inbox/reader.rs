@@ -17,9 +17,9 @@ use crate::crowd;
 use crate::harness::Harness;
 
 /// The deadline for an API server to apply a new binding.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 /// The pause between two requests: no event tells which bindings the API server applies.
-const LOOK_AGAIN: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// The service account of all readers: groups of service accounts must not be approvers, and a list of hundreds of them
 /// would make each request large.
@@ -54,13 +54,13 @@ impl Readers {
         Api::<ClusterRoleBinding>::all(harness.admin.clone()).create(&PostParams::default(), &binding).await?;
         let readers = Self(tokens);
         let client = harness.cluster.bearer(readers.token(0)?).await?;
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         while let Err(error) = crowd::get(&client, "/apis/signoff.dev/v1alpha1/approvals?limit=1").await {
             ensure!(
                 Instant::now() < deadline,
-                "readers may not list Approvals {PATIENCE:?} after they were bound: {error:#}"
+                "readers may not list Approvals {TIMEOUT:?} after they were bound: {error:#}"
             );
-            tokio::time::sleep(LOOK_AGAIN).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
         Ok(readers)
     }

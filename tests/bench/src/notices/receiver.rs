@@ -12,7 +12,7 @@ use tempfile::TempDir;
 
 /// The address of the page, which is never opened here.
 pub(super) const INBOX: &str = "https://signoff.example.com";
-const LOOK_AGAIN: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// The notices that arrived.
 #[derive(Default)]
@@ -73,7 +73,7 @@ impl Receiver {
     /// Waits until `count` notices have arrived.
     pub(super) async fn until(&self, count: usize) -> Result<()> {
         while self.arrived.lock().unwrap_or_else(PoisonError::into_inner).all < count {
-            tokio::time::sleep(LOOK_AGAIN).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
         Ok(())
     }

@@ -20,7 +20,7 @@ use crate::{crowd, gates, sample};
 /// Pods that are created before the measurement, one after another: they fill caches, and the last is copied.
 const WARM_UP: usize = 3;
 /// The deadline of one Pod, which takes seconds.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The durations of the parts of each Pod.
 #[derive(Default)]
@@ -170,7 +170,7 @@ fn workflow(name: &str, with_pod: bool) -> Value {
 
 /// Returns a deadline longer than `count` Pods take one after another.
 fn patience(count: usize) -> Duration {
-    PATIENCE + PATIENCE / 6 * u32::try_from(count).unwrap_or(u32::MAX)
+    TIMEOUT + TIMEOUT / 6 * u32::try_from(count).unwrap_or(u32::MAX)
 }
 
 impl Times {

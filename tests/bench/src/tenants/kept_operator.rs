@@ -17,7 +17,7 @@ use crate::process;
 use signoff_tests::memory_group::{LIMIT, MemoryGroup};
 
 /// The pause between two checks of the process.
-const LOOK_AGAIN: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// The number of restarts after which an operator is not started again.
 const MOST_RESTARTS: u32 = 20;
 /// The largest share of a processor that an idle operator uses.
@@ -101,7 +101,7 @@ impl<'a> KeptOperator<'a> {
     /// Starts the operator again whenever it ends. Returns the error when there is no operator any more.
     async fn keep(&mut self) -> anyhow::Error {
         loop {
-            tokio::time::sleep(LOOK_AGAIN).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
             if self.look() {
                 continue;
             }

@@ -14,7 +14,7 @@ use crate::sample;
 use crate::watch::Watch;
 
 /// The deadline of one gate. A gate that takes longer ends the measurement.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 /// The pause after a request that the API server refused.
 const AGAIN: Duration = Duration::from_millis(100);
 
@@ -41,7 +41,7 @@ pub(super) struct Gates {
 impl Gates {
     /// Returns one time of each gate. A gate that missed the deadline counts with the deadline.
     pub(super) fn times(&self, of: fn(&Gate) -> Duration) -> Vec<Duration> {
-        let not_done = self.problem.as_ref().map(|_| PATIENCE);
+        let not_done = self.problem.as_ref().map(|_| TIMEOUT);
         self.gates.iter().map(of).chain(not_done).collect()
     }
 }
@@ -88,10 +88,10 @@ impl<'a> Victim<'a> {
     pub(super) async fn gates(&mut self, mut goes_on: impl FnMut(usize) -> bool) -> Gates {
         let mut done = Gates::default();
         while done.problem.is_none() && goes_on(done.gates.len()) {
-            match tokio::time::timeout(PATIENCE, self.gate()).await {
+            match tokio::time::timeout(TIMEOUT, self.gate()).await {
                 Ok(Ok(gate)) => done.gates.push(gate),
                 Ok(Err(error)) => done.problem = Some(format!("{error:#}")),
-                Err(_) => done.problem = Some(format!("a gate was not done after {} s", PATIENCE.as_secs())),
+                Err(_) => done.problem = Some(format!("a gate was not done after {} s", TIMEOUT.as_secs())),
             }
         }
         done
@@ -162,6 +162,6 @@ mod tests {
         let done = Gates { gates: gates.clone(), problem: None };
         let not = Gates { gates, problem: Some("a gate was not done".to_owned()) };
         assert_eq!(done.times(|gate| gate.all), [second]);
-        assert_eq!(not.times(|gate| gate.all), [second, PATIENCE]);
+        assert_eq!(not.times(|gate| gate.all), [second, TIMEOUT]);
     }
 }
