@@ -19,10 +19,10 @@ pub const MESSAGES: &str = "--message-format=json-render-diagnostics";
 /// Returns the root of the repository.
 pub fn root() -> PathBuf {
     // The environment of this run, not of the build: a target folder may serve several checkouts.
-    let now = std::env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from);
-    let now = now
-        .and_then(|package| Some(package.ancestors().find(|folder| folder.join("Cargo.lock").is_file())?.to_owned()));
-    now.unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join(".."))
+    let package = std::env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from);
+    let is_root = |folder: &&Path| folder.join("Cargo.lock").is_file();
+    let root = package.and_then(|package| package.ancestors().find(is_root).map(Path::to_owned));
+    root.unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join(".."))
 }
 
 /// Returns a command of the cargo that runs this program.
@@ -61,7 +61,7 @@ fn tee_until_silent(
     let mut child = command.spawn().with_context(|| format!("running {command:?}"))?;
     let output = child.stdout.take().context("its output is not a pipe")?;
     let (sender, lines) = mpsc::channel();
-    // It is not joined: a process that left the group may hold the pipe open.
+    // The thread is not joined: a process that left the group may hold the pipe open.
     std::thread::spawn(move || BufReader::new(output).split(b'\n').try_for_each(|line| sender.send(line).ok()));
     let mut text = String::new();
     loop {
@@ -93,9 +93,9 @@ fn tee_until_silent(
 /// as its standard input stays open until then, because a virtual machine ends when its pipe is closed.
 pub fn becomes(command: &mut Command) -> Result<ExitCode> {
     let mut child = command.spawn().with_context(|| format!("running {command:?}"))?;
-    let held = child.stdin.take();
+    let input = child.stdin.take();
     let status = child.wait()?;
-    drop(held);
+    drop(input);
     Ok(status.code().and_then(|code| u8::try_from(code).ok()).map_or(ExitCode::FAILURE, ExitCode::from))
 }
 
@@ -134,7 +134,7 @@ pub fn surround(command: &mut Command) -> &mut Command {
 pub struct Built {
     /// The target that was built.
     pub target: Target,
-    /// The file, if it is a program.
+    /// The file of the program; `None` for a library.
     pub executable: Option<PathBuf>,
     /// The manifest of its package.
     pub manifest_path: PathBuf,
@@ -145,7 +145,7 @@ pub struct Built {
 /// The profile of a build.
 #[derive(Debug, Deserialize)]
 pub struct Profile {
-    /// Whether it is a test program.
+    /// Whether the build is one of tests.
     pub test: bool,
 }
 
@@ -161,7 +161,7 @@ pub struct Metadata {
 /// One member of the workspace.
 #[derive(Debug, Deserialize)]
 pub struct Package {
-    /// Its name.
+    /// The name in the package's manifest.
     pub name: String,
     /// All its dependencies, for building and for testing.
     pub dependencies: Vec<Dependency>,
@@ -169,17 +169,17 @@ pub struct Package {
     pub targets: Vec<Target>,
 }
 
-/// One line of a `[dependencies]`, `[dev-dependencies]` or `[build-dependencies]`.
+/// One entry of `[dependencies]`, `[dev-dependencies]` or `[build-dependencies]`.
 #[derive(Debug, Deserialize)]
 pub struct Dependency {
-    /// The name of the package.
+    /// The name of the package, also where the entry renames it.
     pub name: String,
 }
 
 /// A target that cargo can build.
 #[derive(Debug, Deserialize)]
 pub struct Target {
-    /// Its name.
+    /// The name of the target; of a library or a program by default the name of its package.
     pub name: String,
     /// `lib`, `bin`, `test`, …
     pub kind: Vec<String>,

@@ -29,11 +29,11 @@ pub struct Received {
     pub what: String,
     /// The whole body.
     pub body: String,
-    /// The headers, by their lowercase names; of equal ones the last.
+    /// The headers, by their lowercase names; of headers with the same name the last.
     pub headers: BTreeMap<String, String>,
 }
 
-/// The function that answers a request. The number is that of the request, from 0.
+/// The function that answers a request; its first argument is the number of the request, from 0.
 type Answerer = dyn Fn(usize, &Received) -> Response + Send + Sync;
 
 struct Shared {
@@ -57,7 +57,7 @@ impl Loopback {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.context("a port on loopback")?;
         let address = listener.local_addr()?;
         let shared = Arc::new(Shared { received: Mutex::default(), answer: Box::new(answer) });
-        let router = Router::new().fallback(take).with_state(Arc::clone(&shared));
+        let router = Router::new().fallback(record_and_answer).with_state(Arc::clone(&shared));
         let server = tokio::spawn(async move { axum::serve(listener, router).await });
         Ok(Self { address, shared, server })
     }
@@ -100,7 +100,7 @@ pub fn text(status: u16, text: impl Into<String>) -> Response {
     (status, text.into()).into_response()
 }
 
-async fn take(State(shared): State<Arc<Shared>>, request: Request<Body>) -> Response {
+async fn record_and_answer(State(shared): State<Arc<Shared>>, request: Request<Body>) -> Response {
     let target = request.uri().path_and_query().map_or_else(|| "/".to_owned(), ToString::to_string);
     let what = format!("{} {target}", request.method());
     let header = |name: &HeaderName, value: &HeaderValue| {
@@ -111,11 +111,11 @@ async fn take(State(shared): State<Arc<Shared>>, request: Request<Body>) -> Resp
         return (StatusCode::PAYLOAD_TOO_LARGE, "the request is too large").into_response();
     };
     let received = Received { what, body: String::from_utf8_lossy(&body.to_bytes()).into_owned(), headers };
-    let Ok(mut all) = shared.received.lock() else {
+    let Ok(mut requests) = shared.received.lock() else {
         return (StatusCode::INTERNAL_SERVER_ERROR, "the server is broken").into_response();
     };
-    all.push(received.clone());
-    let number = all.len() - 1;
-    drop(all);
+    requests.push(received.clone());
+    let number = requests.len() - 1;
+    drop(requests);
     (shared.answer)(number, &received)
 }

@@ -22,6 +22,7 @@ type Waiting = Arc<Mutex<Option<HashMap<u64, oneshot::Sender<Result<Value, Strin
 pub(super) struct Driver {
     input: Mutex<ChildStdin>,
     waiting: Waiting,
+    /// The number of the last command that waits for an answer.
     last: Mutex<u64>,
 }
 
@@ -31,10 +32,10 @@ impl Driver {
     /// # Errors
     /// Node.js or Chromium is missing or does not start: every caller gets the same error.
     pub(super) async fn of_this_process() -> Result<&'static Self> {
-        static ONE: OnceLock<Result<Driver, String>> = OnceLock::new();
-        let one =
-            tokio::task::spawn_blocking(|| ONE.get_or_init(|| Self::start().map_err(|error| format!("{error:#}"))));
-        one.await?.as_ref().map_err(|error| anyhow!("no browser: {error}"))
+        static DRIVER: OnceLock<Result<Driver, String>> = OnceLock::new();
+        let start = || Self::start().map_err(|error| format!("{error:#}"));
+        let started = tokio::task::spawn_blocking(move || DRIVER.get_or_init(start));
+        started.await?.as_ref().map_err(|error| anyhow!("no browser: {error}"))
     }
 
     fn start() -> Result<Self> {
@@ -54,21 +55,10 @@ impl Driver {
         let first = lines.next().transpose()?;
         ensure!(first.is_some(), "{} does not start by its driver: standard error says why", chromium.display());
         let waiting: Waiting = Arc::new(Mutex::new(Some(HashMap::new())));
-        let readers = Arc::clone(&waiting);
+        let callers = Arc::clone(&waiting);
         // A thread, because each test has a runtime of its own, which ends with the test.
         std::thread::spawn(move || {
-            for line in lines.map_while(Result::ok) {
-                let Ok(mut answer) = serde_json::from_str::<Value>(&line) else { continue };
-                let id = answer["id"].as_u64().unwrap_or_default();
-                let waiter = lock(&readers).as_mut().and_then(|waiting| waiting.remove(&id));
-                if let Some(waiter) = waiter {
-                    let error = answer["error"].as_str().map(str::to_owned);
-                    // The caller may have stopped waiting.
-                    let _ = waiter.send(error.map_or_else(|| Ok(answer["ok"].take()), Err));
-                }
-            }
-            // The callers that still wait get an error.
-            *lock(&readers) = None;
+            forward_answers(lines.map_while(Result::ok), &callers);
             let _ = child.wait();
         });
         Ok(Self { input: Mutex::new(input), waiting, last: Mutex::new(0) })
@@ -96,19 +86,35 @@ impl Driver {
         writeln!(lock(&self.input), "{command}").context("the browser has ended")?;
         match tokio::time::timeout(TIMEOUT, answer).await {
             Ok(Ok(Ok(value))) => Ok(value),
-            Ok(Ok(Err(error))) => Err(anyhow!(plain(&error))),
+            Ok(Ok(Err(error))) => Err(anyhow!(without_escape_sequences(&error))),
             Ok(Err(_)) => Err(anyhow!("the browser has ended")),
             Err(_) => Err(anyhow!("the browser did not answer within {TIMEOUT:?}")),
         }
     }
 }
 
+/// Sends each answer of the driver to the caller that waits for it. After the last line, all waiting callers get an
+/// error.
+fn forward_answers(lines: impl Iterator<Item = String>, callers: &Waiting) {
+    for line in lines {
+        let Ok(mut answer) = serde_json::from_str::<Value>(&line) else { continue };
+        let id = answer["id"].as_u64().unwrap_or_default();
+        let caller = lock(callers).as_mut().and_then(|waiting| waiting.remove(&id));
+        if let Some(caller) = caller {
+            let error = answer["error"].as_str().map(str::to_owned);
+            // The caller may have stopped waiting.
+            let _ = caller.send(error.map_or_else(|| Ok(answer["ok"].take()), Err));
+        }
+    }
+    *lock(callers) = None;
+}
+
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Removes the escape sequences that the browser's library writes for terminals.
-fn plain(text: &str) -> String {
+/// Returns a text without the escape sequences that the browser's library writes for terminals.
+fn without_escape_sequences(text: &str) -> String {
     let mut plain = String::new();
     let mut rest = text;
     while let Some((before, after)) = rest.split_once('\u{1b}') {

@@ -47,11 +47,11 @@ impl Page {
     /// # Errors
     /// The violations, and a screenshot.
     pub async fn accessible(&self) -> Result<()> {
-        let found = self.axe().await?;
-        if found.is_empty() {
+        let violations = self.axe().await?;
+        if violations.is_empty() {
             return Ok(());
         }
-        Err(self.with_picture(anyhow::anyhow!("breaches of accessibility:\n{}", found.join("\n"))).await)
+        Err(self.with_picture(anyhow::anyhow!("breaches of accessibility:\n{}", violations.join("\n"))).await)
     }
 
     /// Fails when the page can be scrolled sideways.
@@ -61,11 +61,11 @@ impl Page {
     pub async fn fits(&self) -> Result<()> {
         let widths =
             self.evaluate("[document.documentElement.scrollWidth, document.documentElement.clientWidth]").await?;
-        let (is, may) = (widths[0].as_u64().unwrap_or(u64::MAX), widths[1].as_u64().unwrap_or_default());
-        if is <= may {
+        let (page, window) = (widths[0].as_u64().unwrap_or(u64::MAX), widths[1].as_u64().unwrap_or_default());
+        if page <= window {
             return Ok(());
         }
-        Err(self.with_picture(anyhow::anyhow!("the page is {is} pixels wide, and its window {may}")).await)
+        Err(self.with_picture(anyhow::anyhow!("the page is {page} pixels wide, and its window {window}")).await)
     }
 
     /// Returns the value of a JavaScript expression in the page.
@@ -82,9 +82,9 @@ impl Page {
     /// The server does not answer.
     pub async fn request(&self, request: &Request) -> Result<Answer> {
         let what = format!("{} {}", request.method, request.url);
-        let mut given = serde_json::to_value(request)?;
-        given["redirects"] = json!(0);
-        Ok(serde_json::from_value(self.act(&what, "request", given).await?)?)
+        let mut parameters = serde_json::to_value(request)?;
+        parameters["redirects"] = json!(0);
+        Ok(serde_json::from_value(self.act(&what, "request", parameters).await?)?)
     }
 
     /// Returns the cookies of the page's context.
@@ -111,7 +111,7 @@ impl Page {
         self.ask("clear_cookies", json!({})).await.map(drop)
     }
 
-    /// Takes the browser's network away when `on` is true, or gives it back.
+    /// Disconnects the browser from the network when `on` is true, or connects it again.
     ///
     /// # Errors
     /// The browser has ended.
@@ -127,7 +127,7 @@ impl Page {
         self.ask("emulate", serde_json::to_value(look)?).await.map(drop)
     }
 
-    /// Clicks a target that the browser saves as a file.
+    /// Clicks a target, such as a link, whose content the browser saves as a file.
     ///
     /// # Errors
     /// Nothing was saved.
@@ -141,7 +141,7 @@ impl Page {
     /// The file cannot be written.
     pub async fn screenshot(&self, name: &str) -> Result<PathBuf> {
         let name: String = name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
-        let path = tokio::task::spawn_blocking(folder).await??.join(format!("{name}.png"));
+        let path = tokio::task::spawn_blocking(screenshot_folder).await??.join(format!("{name}.png"));
         self.picture(&path).await?;
         Ok(path)
     }
@@ -160,21 +160,21 @@ impl Page {
     pub(super) async fn with_picture(&self, error: anyhow::Error) -> anyhow::Error {
         static FAILURES: AtomicUsize = AtomicUsize::new(0);
         let number = FAILURES.fetch_add(1, Ordering::Relaxed);
-        let at = self.ask("url", json!({})).await.and_then(|url| string(&url)).unwrap_or_default();
+        let url = self.ask("url", json!({})).await.and_then(|url| string(&url)).unwrap_or_default();
         let thread = std::thread::current();
         let test = thread.name().unwrap_or("test").rsplit("::").next().unwrap_or_default().to_owned();
         match self.screenshot(&format!("failed-{test}-{number}")).await {
-            Ok(path) => error.context(format!("at {at} (a picture: {})", path.display())),
+            Ok(path) => error.context(format!("at {url} (a picture: {})", path.display())),
             // The first failure says more than the failure of its screenshot.
-            Err(_) => error.context(format!("at {at}")),
+            Err(_) => error.context(format!("at {url}")),
         }
     }
 }
 
 /// Returns the folder for screenshots, and creates it if it is missing.
-fn folder() -> Result<PathBuf> {
-    static ONE: OnceLock<PathBuf> = OnceLock::new();
-    if let Some(folder) = ONE.get() {
+fn screenshot_folder() -> Result<PathBuf> {
+    static FOLDER: OnceLock<PathBuf> = OnceLock::new();
+    if let Some(folder) = FOLDER.get() {
         return Ok(folder.clone());
     }
     let folder = match std::env::var_os(SCREENSHOTS) {
@@ -182,5 +182,5 @@ fn folder() -> Result<PathBuf> {
         None => metadata()?.target_directory.join("web-screenshots"),
     };
     std::fs::create_dir_all(&folder).with_context(|| format!("making {}", folder.display()))?;
-    Ok(ONE.get_or_init(|| folder).clone())
+    Ok(FOLDER.get_or_init(|| folder).clone())
 }

@@ -8,9 +8,9 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Look {
-    /// Pixels.
+    /// The width of the window, in pixels.
     pub width: u32,
-    /// Pixels.
+    /// The height of the window, in pixels.
     pub height: u32,
     /// `light` or `dark`.
     pub color_scheme: String,
@@ -18,9 +18,9 @@ pub struct Look {
     pub reduced_motion: String,
     /// Whether scripts run. Cannot be changed later.
     pub java_script: bool,
-    /// Such as `Europe/Berlin`. Cannot be changed later.
+    /// The time zone, such as `Europe/Berlin`. Cannot be changed later.
     pub timezone: String,
-    /// Such as `en-GB`. Cannot be changed later.
+    /// The language of the user, such as `en-GB`. Cannot be changed later.
     pub locale: String,
 }
 
@@ -64,7 +64,7 @@ impl Look {
 pub struct Request {
     /// `GET`, `POST`, …
     pub method: String,
-    /// The whole address.
+    /// The whole address, with `http://` and the host.
     pub url: String,
     /// Further headers.
     pub headers: BTreeMap<String, String>,
@@ -81,7 +81,7 @@ pub struct Request {
 pub struct Answer {
     /// The HTTP status.
     pub status: u16,
-    /// The address.
+    /// The address that answered: of a navigation, the last one after redirects.
     pub url: String,
     /// The headers, by their lowercase names.
     pub headers: BTreeMap<String, String>,
@@ -102,19 +102,19 @@ impl Answer {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Cookie {
-    /// Its name.
+    /// The name, unique for a domain and a path.
     pub name: String,
-    /// Its value.
+    /// The value, as the browser sends it.
     pub value: String,
-    /// The host.
+    /// The host to which the browser sends the cookie.
     pub domain: String,
-    /// The path.
+    /// The beginning of the paths with which the browser sends the cookie.
     pub path: String,
     /// The expiry in seconds since 1970; -1 for a cookie that ends with the browser.
     pub expires: f64,
-    /// Whether it is hidden from scripts.
+    /// Whether the cookie is hidden from scripts.
     pub http_only: bool,
-    /// Whether it is sent over https only.
+    /// Whether the cookie is sent over https only.
     pub secure: bool,
     /// `Strict`, `Lax` or `None`.
     pub same_site: String,

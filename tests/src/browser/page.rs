@@ -8,7 +8,7 @@ use super::driver::Driver;
 use super::look::Look;
 use super::target::Target;
 
-/// A tab of the browser. Dropping it closes it, and with its last tab the context.
+/// A tab of the browser. Dropping a page closes the tab; the last tab closes its context.
 pub struct Page {
     driver: &'static Driver,
     number: u64,
@@ -265,15 +265,15 @@ impl Drop for Page {
 /// Sending of commands.
 impl Page {
     /// Sends a command that fails only with the browser.
-    pub(super) async fn ask(&self, command: &str, mut given: Value) -> Result<Value> {
-        given["do"] = json!(command);
-        given["page"] = json!(self.number);
-        self.driver.ask(given).await.with_context(|| format!("the browser, asked for {command}"))
+    pub(super) async fn ask(&self, command: &str, mut parameters: Value) -> Result<Value> {
+        parameters["do"] = json!(command);
+        parameters["page"] = json!(self.number);
+        self.driver.ask(parameters).await.with_context(|| format!("the browser, asked for {command}"))
     }
 
     /// Sends a command whose failure gets a screenshot.
-    pub(super) async fn act(&self, what: &str, command: &str, given: Value) -> Result<Value> {
-        match self.ask(command, given).await {
+    pub(super) async fn act(&self, what: &str, command: &str, parameters: Value) -> Result<Value> {
+        match self.ask(command, parameters).await {
             Ok(value) => Ok(value),
             Err(error) => Err(self.with_picture(error.context(what.to_owned())).await),
         }
@@ -285,11 +285,11 @@ impl Page {
         what: &str,
         command: &str,
         target: impl Into<Target>,
-        mut given: Value,
+        mut parameters: Value,
     ) -> Result<Value> {
         let target = target.into();
-        given["target"] = serde_json::to_value(&target)?;
-        self.act(&format!("{what} {target}"), command, given).await
+        parameters["target"] = serde_json::to_value(&target)?;
+        self.act(&format!("{what} {target}"), command, parameters).await
     }
 }
 

@@ -42,7 +42,7 @@ pub fn label(label: &str) -> Target {
     Target { label: Some(label.to_owned()), exact: true, ..Target::default() }
 }
 
-/// Returns the target of the smallest element whose text contains this, in any letter case.
+/// Returns the target of the smallest element whose text contains `text`, in any letter case.
 #[must_use]
 pub fn text(text: &str) -> Target {
     Target { text: Some(text.to_owned()), ..Target::default() }
@@ -113,7 +113,7 @@ mod tests {
     use super::{role, text};
 
     #[test]
-    fn a_target_says_in_words_what_was_looked_for() {
+    fn a_target_is_printed_as_words() {
         let target = role("button", "Approve").nth(1).inside(role("group", "deploy"));
         assert_eq!(target.to_string(), r#"the button "Approve", number 1, in the group "deploy""#);
         assert_eq!(text("nothing waits").inside("main").to_string(), r#"the text "nothing waits", in main"#);

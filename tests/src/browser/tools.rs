@@ -35,10 +35,11 @@ impl Node {
         let remedy = format!("install Node.js {}.{} or later, and npm", NODE.0, NODE.1);
         let needs = "tests with a browser, an OpenID Connect issuer or servers of npm need Node.js";
         let program = on_path("node").with_context(|| format!("{needs}, and there is no `node` on PATH: {remedy}"))?;
-        let said = output(Command::new(&program).arg("--version"))?;
-        ensure!(version(&said).is_some_and(|found| found >= NODE), "{needs}, and `node` is {}: {remedy}", said.trim());
+        let printed = output(Command::new(&program).arg("--version"))?;
+        let is_new_enough = parse_version(&printed).is_some_and(|version| version >= NODE);
+        ensure!(is_new_enough, "{needs}, and `node` is {}: {remedy}", printed.trim());
         let npm = on_path("npm").with_context(|| format!("{needs}, and there is no `npm` on PATH: {remedy}"))?;
-        Ok(Self { program, folder: installed(&npm)? })
+        Ok(Self { program, folder: install_packages(&npm)? })
     }
 
     /// Returns the program of Node.js.
@@ -68,22 +69,22 @@ fn source() -> PathBuf {
 }
 
 /// Returns the folder in the cache with the packages of this lock file, and installs them if they are missing.
-fn installed(npm: &Path) -> Result<PathBuf> {
+fn install_packages(npm: &Path) -> Result<PathBuf> {
     let mut hash = Sha256::new();
     for name in PACKAGE {
         hash.update(fs::read(source().join(name)).with_context(|| format!("{name} of tests/web/node"))?);
     }
-    let all = cache()?.join("npm");
-    let folder = all.join(&hex::encode(hash.finalize())[..12]);
+    let parent = cache()?.join("npm");
+    let folder = parent.join(&hex::encode(hash.finalize())[..12]);
     if folder.is_dir() {
         return Ok(folder);
     }
-    fs::create_dir_all(&all).with_context(|| format!("making {}", all.display()))?;
-    let _alone = alone(&all.join("lock"))?;
+    fs::create_dir_all(&parent).with_context(|| format!("making {}", parent.display()))?;
+    let _lock = lock_installation(&parent.join("lock"))?;
     if folder.is_dir() {
         return Ok(folder);
     }
-    let unfinished = tempfile::Builder::new().prefix("unfinished-").tempdir_in(&all)?;
+    let unfinished = tempfile::Builder::new().prefix("unfinished-").tempdir_in(&parent)?;
     for name in PACKAGE {
         fs::copy(source().join(name), unfinished.path().join(name))?;
     }
@@ -113,15 +114,20 @@ pub fn chromium() -> Result<PathBuf> {
     if let Some(program) = find() {
         return Ok(program);
     }
+    install_chromium(find)
+}
+
+/// Installs Debian's package of Chromium by apt and returns its program, as `find` finds it.
+fn install_chromium(find: impl Fn() -> Option<PathBuf>) -> Result<PathBuf> {
     let remedy = format!("install Debian's package chromium, or name the program in {CHROMIUM}");
     let Some(apt) = on_path("apt-get").filter(|_| rustix::process::geteuid().is_root()) else {
         bail!(
             "tests with a browser need Chromium, there is none on PATH, and only root can install it by apt-get: {remedy}"
         );
     };
-    let all = cache()?;
-    fs::create_dir_all(&all).with_context(|| format!("making {}", all.display()))?;
-    let _alone = alone(&all.join("chromium.lock"))?;
+    let cache = cache()?;
+    fs::create_dir_all(&cache).with_context(|| format!("making {}", cache.display()))?;
+    let _lock = lock_installation(&cache.join("chromium.lock"))?;
     if let Some(program) = find() {
         return Ok(program);
     }
@@ -138,22 +144,22 @@ pub fn chromium() -> Result<PathBuf> {
 }
 
 /// Takes the lock of an installation, so that other processes wait. The lock ends with the process that holds it.
-fn alone(file: &Path) -> Result<File> {
+fn lock_installation(file: &Path) -> Result<File> {
     let lock = File::create(file).with_context(|| format!("making {}", file.display()))?;
     lock.lock().with_context(|| format!("locking {}", file.display()))?;
     Ok(lock)
 }
 
-/// Returns a version such as (20, 19) of `v20.19.4`.
-fn version(said: &str) -> Option<(u32, u32)> {
-    let mut numbers = said.trim().strip_prefix('v')?.split('.').map(|number| number.parse().ok());
+/// Returns the first two numbers of a version: (20, 19) of `v20.19.4`.
+fn parse_version(version: &str) -> Option<(u32, u32)> {
+    let mut numbers = version.trim().strip_prefix('v')?.split('.').map(|number| number.parse().ok());
     Some((numbers.next()??, numbers.next()??))
 }
 
 fn output(command: &mut Command) -> Result<String> {
     let output = command.stdin(Stdio::null()).output().with_context(|| format!("running {command:?}"))?;
-    let said = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "{command:?}: {}", said.trim());
+    let errors = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{command:?}: {}", errors.trim());
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
@@ -164,10 +170,10 @@ mod tests {
     use super::{NODE, version};
 
     #[test]
-    fn an_older_node_is_told_from_a_newer_one() {
-        assert!(version("v18.20.4\n").unwrap() < NODE);
-        assert!(version("v20.9.0\n").unwrap() < NODE, "by number and not by letter");
-        assert!(version("v20.19.0\n").unwrap() >= NODE);
-        assert_eq!(version("nonsense"), None);
+    fn versions_of_node_are_compared_by_number() {
+        assert!(parse_version("v18.20.4\n").unwrap() < NODE);
+        assert!(parse_version("v20.9.0\n").unwrap() < NODE, "by number and not by letter");
+        assert!(parse_version("v20.19.0\n").unwrap() >= NODE);
+        assert_eq!(parse_version("nonsense"), None);
     }
 }
