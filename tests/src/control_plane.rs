@@ -62,9 +62,9 @@ pub struct Disguise {
 
 /// Creates the certificate of a server on loopback in a folder. Returns the files of the authority's certificate, the
 /// server's certificate and its key.
-pub(crate) fn draw_certificates(folder: &Path) -> Result<(PathBuf, PathBuf, PathBuf)> {
-    let drawn = authority::Certificates::draw(folder)?;
-    Ok((drawn.authority, drawn.certificate, drawn.key))
+pub(crate) fn create_certificates(folder: &Path) -> Result<(PathBuf, PathBuf, PathBuf)> {
+    let files = authority::Certificates::create(folder)?;
+    Ok((files.authority, files.certificate, files.key))
 }
 
 /// Returns a client for one context of a kubeconfig file, as that context's user or as an impersonated one.
@@ -86,7 +86,7 @@ async fn connect(kubeconfig: &Path, context: &str, disguise: Option<Disguise>) -
 }
 
 /// Returns a client for one cluster with this bearer token.
-async fn bearer(kubeconfig: &Path, token: &str) -> Result<Client> {
+async fn connect_with_token(kubeconfig: &Path, token: &str) -> Result<Client> {
     install_tls();
     let mut file = Kubeconfig::read_from(kubeconfig).with_context(|| format!("reading {}", kubeconfig.display()))?;
     for login in &mut file.auth_infos {

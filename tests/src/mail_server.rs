@@ -12,7 +12,7 @@ use serde::Deserialize;
 use serde_json::json;
 use tempfile::TempDir;
 
-use crate::control_plane::{Supervised, draw_certificates, free_port};
+use crate::control_plane::{Supervised, create_certificates, free_port};
 
 /// The user name of the server's account.
 pub const USER: &str = "signoff";
@@ -89,7 +89,7 @@ impl MailServer {
 
     async fn start_with(folder: TempDir, mails: PathBuf) -> Result<Self> {
         let python = tokio::task::spawn_blocking(python::find).await??;
-        let (authority, certificate, key) = draw_certificates(folder.path())?;
+        let (authority, certificate, key) = create_certificates(folder.path())?;
         let port = free_port()?;
         let given = json!({
             "port": port, "folder": mails, "certificate": certificate, "key": key, "user": USER, "password": PASSWORD,

@@ -27,6 +27,7 @@ use machine::Group;
 use packages::Packages;
 use runtime::Runtime;
 
+/// The deadline for a node to become ready.
 const TIMEOUT: Duration = Duration::from_secs(90);
 
 /// A cluster with one node. Dropping it ends its processes, and its containers.
@@ -49,8 +50,8 @@ impl Node {
     /// the image `busybox:1.36`, and pulls none.
     ///
     /// # Errors
-    /// This process does not run inside ([`Machine::inside`]), or a program is missing, ends early or is not ready in
-    /// time; the error has the end of its log.
+    /// This process does not run on a machine of [`Machine::inside`]. Or a program is missing, ends early or is not
+    /// ready in time; the error has the end of its log.
     pub async fn start() -> Result<Self> {
         Self::start_with(Options::default()).await
     }
@@ -61,19 +62,19 @@ impl Node {
     /// As [`Self::start`].
     pub async fn start_with(options: Options) -> Result<Self> {
         static STARTED: AtomicU8 = AtomicU8::new(0);
-        let begun = Instant::now();
+        let started = Instant::now();
         let number = STARTED.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |number| number.checked_add(1));
         let number = number.ok().context("a machine has numbers for 255 nodes, and all have been used")?;
         let (pods, network) = (Group::make(number)?, Network::numbered(number));
         let packages = tokio::task::spawn_blocking(Packages::find).await??;
-        bridge(&packages, network)?;
+        create_bridge(&packages, network)?;
         // On a file system in memory, which the kernel removes with the machine even while parts of it are mounted.
         let folder = private_folder("signoff-node-", Path::new("/dev/shm"))?;
         let runtime = async {
             let runtime = Runtime::start(&packages, network, folder.path()).await?;
-            runtime::pause(&runtime, &packages).await?;
-            let busybox =
-                runtime.take_in(&busybox(&packages.busybox)?.layout("docker.io/library/busybox:1.36")?).await?;
+            runtime::import_pause_image(&runtime, &packages).await?;
+            let image = busybox_image(&packages.busybox)?.layout("docker.io/library/busybox:1.36")?;
+            let busybox = runtime.take_in(&image).await?;
             Ok((runtime, busybox))
         };
         let plane = Cluster::own_with(Options { network: Some(network), ..options });
@@ -81,9 +82,9 @@ impl Node {
 
         let plane = cluster.plane().context("a control plane of our own")?;
         let (_, program) = plane.programs().needed_by_pods()?;
-        let kubelet = kubelet::start(&kubelet::Told {
+        let kubelet = kubelet::start(&kubelet::KubeletSettings {
             program,
-            kubeconfig: &kubeconfig::login(cluster.kubeconfig(), NODE.name)?,
+            kubeconfig: &kubeconfig::write_login(cluster.kubeconfig(), NODE.name)?,
             network,
             runtime: &runtime.endpoint(),
             cgroup: pods.path(),
@@ -92,7 +93,7 @@ impl Node {
         })?;
         let mut node = Self { kubelet, runtime, pods, cluster, busybox, ready_in: Duration::ZERO, folder };
         node.until_ready().await?;
-        node.ready_in = begun.elapsed();
+        node.ready_in = started.elapsed();
         progress(&format!("node {number} is ready after {:.1} s", node.ready_in.as_secs_f64()));
         Ok(node)
     }
@@ -128,10 +129,10 @@ impl Node {
         let nodes: Api<v1::Node> = Api::all(self.cluster.admin().await?);
         let ready = await_condition(nodes, kubelet::NAME, |node: Option<&v1::Node>| {
             // The taint of a node that is not ready is removed a moment later, and pods with it.
-            let schedulable = node.and_then(|node| node.spec.as_ref()).is_some_and(|spec| spec.taints.is_none());
+            let is_schedulable = node.and_then(|node| node.spec.as_ref()).is_some_and(|spec| spec.taints.is_none());
             let conditions = node.and_then(|node| node.status.as_ref()).and_then(|status| status.conditions.as_ref());
-            schedulable
-                && conditions.is_some_and(|all| all.iter().any(|one| one.type_ == "Ready" && one.status == "True"))
+            let is_ready = |condition: &v1::NodeCondition| condition.type_ == "Ready" && condition.status == "True";
+            is_schedulable && conditions.is_some_and(|conditions| conditions.iter().any(is_ready))
         });
         let waited = tokio::time::timeout(TIMEOUT, ready).await;
         waited.with_context(|| {
@@ -142,22 +143,22 @@ impl Node {
 }
 
 /// Creates the bridge, with the addresses on which pods and the API server connect.
-fn bridge(packages: &Packages, network: Network) -> Result<()> {
+fn create_bridge(packages: &Packages, network: Network) -> Result<()> {
     let (bridge, node, api) = (network.bridge(), network.node(), network.api());
-    for words in [
+    for arguments in [
         format!("link add {bridge} type bridge"),
         format!("addr add {node}/24 dev {bridge}"),
         format!("addr add {api}/32 dev {bridge}"),
         format!("link set {bridge} up"),
     ] {
-        let output = Command::new(&packages.busybox).arg("ip").args(words.split(' ')).output()?;
-        ensure!(output.status.success(), "ip {words}: {}", String::from_utf8_lossy(&output.stderr).trim());
+        let output = Command::new(&packages.busybox).arg("ip").args(arguments.split(' ')).output()?;
+        ensure!(output.status.success(), "ip {arguments}: {}", String::from_utf8_lossy(&output.stderr).trim());
     }
     Ok(())
 }
 
 /// Returns an image with the programs that public examples expect in an image of this name.
-fn busybox(program: &Path) -> Result<Image> {
+fn busybox_image(program: &Path) -> Result<Image> {
     let list = Command::new(program).arg("--list").output()?;
     ensure!(list.status.success(), "busybox --list: {}", String::from_utf8_lossy(&list.stderr));
     let mut image = Image::default()

@@ -1,4 +1,5 @@
-//! rmcp's own server on loopback: an MCP server that others wrote, in each version of the protocol. Its tools are ours.
+//! The server of the crate rmcp on loopback, in each version of the protocol: an MCP server that others wrote, with
+//! tools that are defined here.
 
 use std::borrow::Cow;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -44,7 +45,7 @@ impl RmcpServer {
         Ok(Self { address, server })
     }
 
-    /// Returns the address at which it listens; its path is `/mcp`.
+    /// Returns the address at which the server listens; the path of its tools is `/mcp`.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
@@ -98,7 +99,7 @@ impl ServerHandler for OfferedTools {
                 Ok(CallToolResult::success(vec![ContentBlock::text(text)]).into())
             }
             "refund" => Ok(CallToolResult::structured(json!({"refunded": arguments["amount"]})).into()),
-            "close_account" => asks_back().map(CallToolResponse::from),
+            "close_account" => ask_for_input().map(CallToolResponse::from),
             _ => Err(ErrorData::invalid_params("there is no such tool", None)),
         }
     }
@@ -119,7 +120,7 @@ fn tools() -> Vec<Tool> {
 }
 
 /// Returns the input that the server needs before it continues: a form, and a web page.
-fn asks_back() -> Result<InputRequiredResult, ErrorData> {
+fn ask_for_input() -> Result<InputRequiredResult, ErrorData> {
     let form = json!({"type": "object", "properties": {"reason": {"type": "string"}}, "required": ["reason"]});
     let internal = |why: serde_json::Error| ErrorData::internal_error(why.to_string(), None);
     let form = ElicitRequestParams::FormElicitationParams {

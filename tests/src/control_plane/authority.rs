@@ -15,7 +15,7 @@ pub(super) struct Certificates {
     pub(super) authority: PathBuf,
     /// The server's certificate, for 127.0.0.1 and localhost.
     pub(super) certificate: PathBuf,
-    /// The server's key.
+    /// The server's private key, which only the owner of the files can read.
     pub(super) key: PathBuf,
 }
 
@@ -24,7 +24,7 @@ impl Certificates {
     ///
     /// # Errors
     /// A file cannot be written.
-    pub(super) fn draw(folder: &Path) -> Result<Self> {
+    pub(super) fn create(folder: &Path) -> Result<Self> {
         let mut authority = CertificateParams::default();
         authority.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
         authority.key_usages = vec![KeyUsagePurpose::KeyCertSign];

@@ -14,7 +14,7 @@ use anyhow::{Context, Result, bail, ensure};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::going::Going;
+use super::going::ProgressLine;
 use super::progress;
 
 const BINARY: &str = "control-plane";
@@ -26,7 +26,7 @@ const NAMES: [&str; 7] =
 pub struct Programs {
     /// etcd, or the `etcd` of our own program, which takes other arguments: see [`Self::embedded_etcd`].
     pub etcd: PathBuf,
-    /// The API server.
+    /// kube-apiserver, which stores objects in etcd.
     pub kube_apiserver: PathBuf,
     /// The controller manager, for garbage collection, namespaces and service accounts.
     pub kube_controller_manager: PathBuf,
@@ -34,9 +34,9 @@ pub struct Programs {
     pub kube_scheduler: Option<PathBuf>,
     /// The kubelet; only a control plane with a node needs it.
     pub kubelet: Option<PathBuf>,
-    /// The real kubectl.
+    /// kubectl, the command line of Kubernetes.
     pub kubectl: PathBuf,
-    /// The real helm.
+    /// helm, which installs charts.
     pub helm: PathBuf,
     /// Whether `etcd` is that of our own program: `etcd DATA_DIR CLIENT_URL PEER_URL`.
     pub embedded_etcd: bool,
@@ -62,9 +62,9 @@ impl Programs {
 /// kubectl and helm, for an existing cluster.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Clients {
-    /// The real kubectl.
+    /// kubectl, the command line of Kubernetes.
     pub kubectl: PathBuf,
-    /// The real helm.
+    /// helm, which installs charts.
     pub helm: PathBuf,
 }
 
@@ -83,7 +83,7 @@ pub fn binary() -> Result<Programs> {
     match std::env::var_os("KUBEBUILDER_ASSETS") {
         Some(folder) => from_assets(Path::new(&folder)),
         None => {
-            let folder = built()?;
+            let folder = build_if_missing()?;
             Ok(programs(|name| folder.join(name), true))
         }
     }
@@ -132,9 +132,9 @@ fn from_assets(folder: &Path) -> Result<Programs> {
     let find = |name: &str| Some(folder.join(name)).filter(|path| path.is_file());
     let mut missing: Vec<_> =
         ["etcd", "kube-apiserver", "kubectl"].into_iter().filter(|name| find(name).is_none()).collect();
-    // The envtest archives do not contain these two.
-    let elsewhere = |name: &str| find(name).or_else(|| on_path(name));
-    missing.extend(["kube-controller-manager", "helm"].into_iter().filter(|name| elsewhere(name).is_none()));
+    // The envtest archives contain neither kube-controller-manager nor helm.
+    let find_anywhere = |name: &str| find(name).or_else(|| on_path(name));
+    missing.extend(["kube-controller-manager", "helm"].into_iter().filter(|name| find_anywhere(name).is_none()));
     ensure!(
         missing.is_empty(),
         "KUBEBUILDER_ASSETS={} lacks {} (kube-controller-manager and helm may also be on PATH). \
@@ -145,9 +145,9 @@ fn from_assets(folder: &Path) -> Result<Programs> {
     let etcd = folder.join("etcd").canonicalize()?;
     let embedded = etcd.file_name().is_some_and(|name| name == BINARY);
     Ok(Programs {
-        kube_scheduler: elsewhere("kube-scheduler"),
-        kubelet: elsewhere("kubelet"),
-        ..programs(|name| elsewhere(name).unwrap_or_else(|| folder.join(name)), embedded)
+        kube_scheduler: find_anywhere("kube-scheduler"),
+        kubelet: find_anywhere("kubelet"),
+        ..programs(|name| find_anywhere(name).unwrap_or_else(|| folder.join(name)), embedded)
     })
 }
 
@@ -189,26 +189,15 @@ fn kubernetes_version(go_mod: &str) -> Result<String> {
 
 /// Returns the folder in the cache with the program and a link to it under each component's name, and builds the
 /// program if it is missing.
-fn built() -> Result<PathBuf> {
+fn build_if_missing() -> Result<PathBuf> {
     let module = module();
     let (key, version) = key(&module)?;
-    let all = cache()?.join("control-plane");
-    let folder = all.join(&key);
+    let parent = cache()?.join("control-plane");
+    let folder = parent.join(&key);
     fs::create_dir_all(&folder).with_context(|| format!("making {}", folder.display()))?;
     let program = folder.join(BINARY);
     if !program.is_file() {
-        // One process builds while the others wait. The lock ends with the process that holds it.
-        let lock = File::create(all.join(format!("{key}.lock")))?;
-        match lock.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => {
-                progress("another process is building the control plane; waiting for it");
-                lock.lock()?;
-            }
-            Err(TryLockError::Error(error)) => {
-                return Err(error).context("locking the control plane's build");
-            }
-        }
+        let _lock = lock_build(&parent.join(format!("{key}.lock")))?;
         if !program.is_file() {
             build(&module, &version, &program)?;
         }
@@ -222,6 +211,21 @@ fn built() -> Result<PathBuf> {
         }
     }
     Ok(folder)
+}
+
+/// Takes the lock of a build, so that one process builds while the others wait. The lock ends with the process that
+/// holds it.
+fn lock_build(file: &Path) -> Result<File> {
+    let lock = File::create(file)?;
+    match lock.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => {
+            progress("another process is building the control plane; waiting for it");
+            lock.lock()?;
+        }
+        Err(TryLockError::Error(error)) => return Err(error).context("locking the control plane's build"),
+    }
+    Ok(lock)
 }
 
 fn build(module: &Path, version: &str, program: &Path) -> Result<()> {
@@ -251,21 +255,21 @@ fn build(module: &Path, version: &str, program: &Path) -> Result<()> {
     let packages = String::from_utf8(listed.stdout)?;
     let packages: BTreeSet<&str> = packages.lines().collect();
 
-    let mut compiling = go(&["build", "-v", "-trimpath", "-ldflags", &flags, "-o"]);
-    compiling.arg(&unfinished).arg(".").stdout(Stdio::null()).stderr(Stdio::piped());
-    let mut compiling = compiling.spawn().context("running `go build`")?;
-    let (mut going, mut complaints) = (Going::new(packages.len()), String::new());
-    for line in compiling.stderr.take().map(BufReader::new).into_iter().flat_map(BufRead::lines) {
+    let mut command = go(&["build", "-v", "-trimpath", "-ldflags", &flags, "-o"]);
+    command.arg(&unfinished).arg(".").stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut compiler = command.spawn().context("running `go build`")?;
+    let (mut progress_line, mut errors) = (ProgressLine::new(packages.len()), String::new());
+    for line in compiler.stderr.take().map(BufReader::new).into_iter().flat_map(BufRead::lines) {
         let line = line?;
         if packages.contains(line.as_str()) {
-            going.one_more();
+            progress_line.count_part();
         } else {
-            complaints += &line;
-            complaints.push('\n');
+            errors += &line;
+            errors.push('\n');
         }
     }
-    drop(going);
-    ensure!(compiling.wait()?.success(), "`go build` of the control plane failed:\n{complaints}");
+    drop(progress_line);
+    ensure!(compiler.wait()?.success(), "`go build` of the control plane failed:\n{errors}");
     // A rename is atomic, so that no process sees a half-written program.
     fs::rename(&unfinished, program)?;
     progress(&format!("built the control plane in {} s: {}", started.elapsed().as_secs(), program.display()));
@@ -279,7 +283,7 @@ mod tests {
     use super::kubernetes_version;
 
     #[test]
-    fn the_kubernetes_version_is_read_from_the_requirement_and_not_from_a_replacement() {
+    fn the_kubernetes_version_is_that_of_the_requirement_in_go_mod() {
         let go_mod =
             "module m\n\nrequire (\n\tk8s.io/kubernetes v1.36.2\n)\n\nreplace k8s.io/api => k8s.io/api v0.36.2\n";
         assert_eq!(kubernetes_version(go_mod).unwrap(), "v1.36.2");

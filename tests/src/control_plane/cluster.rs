@@ -22,14 +22,14 @@ use super::{Disguise, connect, kubeconfig};
 /// file written by [`Cluster::hand_over`].
 pub const SHARED: &str = "SIGNOFF_TEST_CLUSTER";
 
-/// The same for a second control plane, on which an operator runs.
+/// The environment variable of the second control plane, on which an operator runs.
 pub const OPERATED: &str = "SIGNOFF_TEST_OPERATED_CLUSTER";
 
-/// The same for a third control plane, whose rules tests may change.
+/// The environment variable of the third control plane, whose rules tests may change.
 pub const LIFTABLE: &str = "SIGNOFF_TEST_LIFTABLE_CLUSTER";
 
-/// The same for a fourth control plane, for tests of the inbox: it accepts the tokens of an issuer, and an operator
-/// runs on it.
+/// The environment variable of the fourth control plane, for tests of the inbox. The API server accepts the tokens of an
+/// issuer, and an operator runs on the cluster.
 pub const WEB: &str = "SIGNOFF_TEST_WEB_CLUSTER";
 
 /// The lock of the third control plane, which one test uses at a time.
@@ -68,7 +68,7 @@ impl Cluster {
         Self::own_with(Options::default()).await
     }
 
-    /// Starts a control plane as [`Self::own`] does, with options.
+    /// Starts a control plane as [`Self::own`] does, with further arguments, a network or kept logs.
     ///
     /// # Errors
     /// As [`ControlPlane::start`].
@@ -89,7 +89,7 @@ impl Cluster {
     /// # Errors
     /// The suite was not started by `cargo xtask test cluster`.
     pub fn shared() -> Result<Self> {
-        Self::handed_over(SHARED)
+        Self::load_handed_over(SHARED)
     }
 
     /// Returns the control plane of this test suite on which an operator runs, the same for all tests. A test that
@@ -98,7 +98,7 @@ impl Cluster {
     /// # Errors
     /// The suite was not started by `cargo xtask test cluster`, or the operator did not start.
     pub fn operated() -> Result<Self> {
-        Self::handed_over(OPERATED)
+        Self::load_handed_over(OPERATED)
     }
 
     /// Returns the control plane of this test suite whose admission policies and CRDs tests may remove and break, one
@@ -108,7 +108,7 @@ impl Cluster {
     /// The suite was not started by `cargo xtask test cluster`, or helm fails.
     pub async fn alone() -> Result<(Self, MutexGuard<'static, ()>)> {
         let turn = ALONE.lock().await;
-        let cluster = Self::handed_over(LIFTABLE)?;
+        let cluster = Self::load_handed_over(LIFTABLE)?;
         // Repairs the changes of the previous test.
         cluster.install(&[]).await?;
         Ok((cluster, turn))
@@ -120,10 +120,11 @@ impl Cluster {
     /// # Errors
     /// The suite was not started by `cargo xtask test web`, or the operator did not start.
     pub fn web() -> Result<Self> {
-        Self::handed_over(WEB)
+        Self::load_handed_over(WEB)
     }
 
-    fn handed_over(variable: &str) -> Result<Self> {
+    /// Returns the cluster that [`Self::hand_over`] wrote into the file that an environment variable names.
+    fn load_handed_over(variable: &str) -> Result<Self> {
         let file = std::env::var_os(variable).with_context(|| {
             let part = if variable == WEB { "web" } else { "cluster" };
             format!(
@@ -279,9 +280,9 @@ fn write_people(access: &Access) -> Result<()> {
     std::fs::create_dir_all(access.folder.join("logs"))?;
     let everybody = Kubeconfig::read_from(&access.kubeconfig)?;
     for person in CAST {
-        let mut own = everybody.clone();
-        own.current_context = Some(person.name.to_owned());
-        kubeconfig::write(&person_file(&access.folder, person.name), &own)?;
+        let mut config = everybody.clone();
+        config.current_context = Some(person.name.to_owned());
+        kubeconfig::write(&person_file(&access.folder, person.name), &config)?;
     }
     Ok(())
 }

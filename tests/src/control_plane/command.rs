@@ -26,9 +26,9 @@ pub struct Invocation {
 pub struct Finished {
     /// The exit code; -1 when a signal ended it.
     pub code: i32,
-    /// Standard output.
+    /// Standard output; bytes that are not UTF-8 are replaced.
     pub stdout: String,
-    /// Standard error.
+    /// Standard error; bytes that are not UTF-8 are replaced.
     pub stderr: String,
     command: String,
 }

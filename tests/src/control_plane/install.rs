@@ -18,7 +18,7 @@ use super::{connect, kubeconfig};
 
 /// The namespace that the chart is installed into.
 pub const OPERATOR_NAMESPACE: &str = "signoff-system";
-/// The operator's service account there.
+/// The name of the operator's service account in [`OPERATOR_NAMESPACE`].
 pub const OPERATOR_ACCOUNT: &str = "signoff-operator";
 
 /// The deadline until the rules are enforced. CRDs are established within a second, and policies are enforced about
@@ -72,7 +72,8 @@ impl Cluster {
         Ok(())
     }
 
-    /// Waits until the CRDs are established and the policies refuse and stamp; also for use after a change of policies.
+    /// Waits until the CRDs are established, forged objects are refused and requesters are stamped. Tests also call it
+    /// after they have changed policies.
     ///
     /// # Errors
     /// The rule that is not in force after a minute, and the API server's last answer.
@@ -81,21 +82,21 @@ impl Cluster {
         let crds: Api<CustomResourceDefinition> = Api::all(admin.clone());
         // The CRDs of the installed chart: an earlier one has fewer.
         let installed = crds.list(&ListParams::default()).await?;
-        let ours: Vec<String> =
-            installed.items.iter().map(ResourceExt::name_any).filter(|name| name.ends_with(".signoff.dev")).collect();
-        let has_blobs = ours.iter().any(|name| name.starts_with("blobs."));
-        for name in &ours {
+        let names = installed.items.iter().map(ResourceExt::name_any);
+        let names: Vec<String> = names.filter(|name| name.ends_with(".signoff.dev")).collect();
+        let has_blobs = names.iter().any(|name| name.starts_with("blobs."));
+        for name in &names {
             let established = await_condition(crds.clone(), name, conditions::is_crd_established());
             let established = tokio::time::timeout(TIMEOUT, established).await;
             established.with_context(|| format!("CRD {name} is not established after {TIMEOUT:?}"))??;
         }
         tokio::try_join!(
-            until("Pods of a run can be forged", async || { forged_step_is_refused(&admin).await }),
+            until("Pods of a run can be forged", async || { expect_forged_pod_denied(&admin).await }),
             until("values of a run can be forged", async || {
-                if has_blobs { forged_value_is_refused(&admin).await } else { Ok(()) }
+                if has_blobs { expect_forged_value_denied(&admin).await } else { Ok(()) }
             }),
-            until("approvals can be forged", async || { forged_approval_is_refused(&admin).await }),
-            until("requesters are not stamped on workflows", async || { requester_is_stamped(&admin).await }),
+            until("approvals can be forged", async || { expect_forged_approval_denied(&admin).await }),
+            until("requesters are not stamped on workflows", async || { expect_requester_stamped(&admin).await }),
         )?;
         Ok(())
     }
@@ -103,15 +104,15 @@ impl Cluster {
     /// Returns the operator's identity in a Pod of this name; two names are two incarnations.
     ///
     /// # Errors
-    /// When the chart is not installed, or the API server refuses the Pod or the token.
+    /// The chart is not installed, or the API server refuses the Pod or the token.
     pub async fn operator_identity(&self, pod: &str) -> Result<OperatorIdentity> {
         let admin = self.admin().await?;
         let pods: Api<Pod> = Api::namespaced(admin.clone(), OPERATOR_NAMESPACE);
-        let there = match pods.create(&PostParams::default(), &never_scheduled(pod)?).await {
+        let created = match pods.create(&PostParams::default(), &unscheduled_pod(pod)?).await {
             Err(kube::Error::Api(status)) if status.code == 409 => pods.get(pod).await,
             other => other,
         };
-        let uid = there.context("making the operator's Pod: is the chart installed?")?.metadata.uid;
+        let uid = created.context("making the operator's Pod: is the chart installed?")?.metadata.uid;
         let folder = self.folder().join("operator");
         std::fs::create_dir_all(&folder)?;
         let identity = OperatorIdentity {
@@ -133,7 +134,7 @@ impl Cluster {
     /// Returns a client that admission policies take for the operator.
     ///
     /// # Errors
-    /// When the chart is not installed.
+    /// The chart is not installed.
     pub async fn operator_client(&self) -> Result<Client> {
         connect(&self.operator_kubeconfig()?, "operator", None).await
     }
@@ -141,7 +142,7 @@ impl Cluster {
     /// Returns a kubeconfig for the operator's process.
     ///
     /// # Errors
-    /// When the chart is not installed.
+    /// The chart is not installed.
     pub fn operator_kubeconfig(&self) -> Result<PathBuf> {
         let file = self.folder().join("operator").join(format!("{DEFAULT_POD}.yaml"));
         ensure!(file.is_file(), "Signoff is not installed on this cluster yet: there is no operator's identity");
@@ -159,7 +160,7 @@ impl OperatorIdentity {
     /// Returns a client with this identity.
     ///
     /// # Errors
-    /// When the kubeconfig cannot be used.
+    /// The kubeconfig cannot be used.
     pub async fn client(&self) -> Result<Client> {
         connect(&self.kubeconfig, "operator", None).await
     }
@@ -167,7 +168,7 @@ impl OperatorIdentity {
     /// Replaces the token by a new one, which is valid for half a day.
     ///
     /// # Errors
-    /// When the API server refuses it, or the Pod is gone.
+    /// The API server refuses the request, or the Pod is gone.
     pub async fn renew(&self) -> Result<()> {
         let accounts: Api<ServiceAccount> = Api::namespaced(self.admin.clone(), OPERATOR_NAMESPACE);
         let request = TokenRequest {
@@ -191,7 +192,7 @@ impl OperatorIdentity {
 }
 
 /// Returns a Pod that never runs, because no scheduler has the name that it asks for.
-fn never_scheduled(name: &str) -> Result<Pod> {
+fn unscheduled_pod(name: &str) -> Result<Pod> {
     Ok(serde_json::from_value(json!({
         "metadata": {"name": name},
         "spec": {
@@ -208,15 +209,16 @@ fn never_scheduled(name: &str) -> Result<Pod> {
     }))?)
 }
 
-/// Repeats `ask` until it succeeds. No event tells when every API server enforces a policy, so requests find out.
-async fn until(otherwise: &str, ask: impl AsyncFn() -> Result<()>) -> Result<()> {
+/// Repeats `ask` until it succeeds, at most for [`TIMEOUT`]; `problem` completes the error. No event tells when every
+/// API server enforces a policy, so requests find out.
+async fn until(problem: &str, ask: impl AsyncFn() -> Result<()>) -> Result<()> {
     let deadline = Instant::now() + TIMEOUT;
     loop {
         let Err(error) = ask().await else {
             return Ok(());
         };
         if Instant::now() > deadline {
-            bail!("the chart is installed, and after {TIMEOUT:?} {otherwise}: {error:#}");
+            bail!("the chart is installed, and after {TIMEOUT:?} {problem}: {error:#}");
         }
         tokio::time::sleep(POLL_INTERVAL).await;
     }
@@ -226,7 +228,8 @@ fn dry_run() -> PostParams {
     PostParams { dry_run: true, ..PostParams::default() }
 }
 
-fn refused<T>(answer: kube::Result<T>) -> Result<()> {
+/// Fails unless a policy denied the request.
+fn expect_denial<T>(answer: kube::Result<T>) -> Result<()> {
     match answer {
         // A policy's denial is 422 Invalid by default, or 403 if the policy says so. Any other error is no refusal.
         Err(kube::Error::Api(status))
@@ -240,19 +243,19 @@ fn refused<T>(answer: kube::Result<T>) -> Result<()> {
 }
 
 /// Fails until the Pod policy refuses a Pod with a run's label, which only the operator can create.
-async fn forged_step_is_refused(admin: &Client) -> Result<()> {
+async fn expect_forged_pod_denied(admin: &Client) -> Result<()> {
     let forged = json!({"metadata": {"name": "forged", "labels": {"signoff.dev/workflow": "forged"}},
         "spec": {"schedulerName": "never", "automountServiceAccountToken": false, "containers": [{"name": "c", "image": "c"}]}});
     let forged: Pod = serde_json::from_value(forged)?;
-    refused(Api::<Pod>::namespaced(admin.clone(), "default").create(&dry_run(), &forged).await)
+    expect_denial(Api::<Pod>::namespaced(admin.clone(), "default").create(&dry_run(), &forged).await)
 }
 
 /// Fails until the Blob policy refuses a value of a run, which only the operator can create.
-async fn forged_value_is_refused(admin: &Client) -> Result<()> {
+async fn expect_forged_value_denied(admin: &Client) -> Result<()> {
     let forged = json!({"apiVersion": "signoff.dev/v1alpha1", "kind": "Blob", "metadata": {"name": "forged"},
         "spec": {"data": "x"}});
     let blobs: Api<DynamicObject> = Api::namespaced_with(admin.clone(), "default", &resource("Blob"));
-    refused(blobs.create(&dry_run(), &serde_json::from_value(forged)?).await)
+    expect_denial(blobs.create(&dry_run(), &serde_json::from_value(forged)?).await)
 }
 
 fn resource(kind: &str) -> ApiResource {
@@ -260,7 +263,7 @@ fn resource(kind: &str) -> ApiResource {
 }
 
 /// Fails until the Approval policy refuses an Approval, which only the operator can create. All its fields are right.
-async fn forged_approval_is_refused(admin: &Client) -> Result<()> {
+async fn expect_forged_approval_denied(admin: &Client) -> Result<()> {
     let digest = format!("sha256:{}", "a".repeat(64));
     let forged = json!({
         "apiVersion": "signoff.dev/v1alpha1",
@@ -281,11 +284,11 @@ async fn forged_approval_is_refused(admin: &Client) -> Result<()> {
         }},
     });
     let approvals = Api::<DynamicObject>::namespaced_with(admin.clone(), "default", &resource("Approval"));
-    refused(approvals.create(&dry_run(), &serde_json::from_value(forged)?).await)
+    expect_denial(approvals.create(&dry_run(), &serde_json::from_value(forged)?).await)
 }
 
 /// Fails until a Workflow that names no requester is stored with the user who created it.
-async fn requester_is_stamped(admin: &Client) -> Result<()> {
+async fn expect_requester_stamped(admin: &Client) -> Result<()> {
     let workflow = json!({
         "apiVersion": "signoff.dev/v1alpha1",
         "kind": "Workflow",
@@ -293,8 +296,8 @@ async fn requester_is_stamped(admin: &Client) -> Result<()> {
         "spec": {"steps": [{"name": "only", "set": {"value": "1"}}]},
     });
     let workflows = Api::<DynamicObject>::namespaced_with(admin.clone(), "default", &resource("Workflow"));
-    let made = workflows.create(&dry_run(), &serde_json::from_value(workflow)?).await?;
-    let by = made.data.pointer("/spec/requestedBy").and_then(|by| by.as_str()).unwrap_or_default();
-    ensure!(!by.is_empty(), "{} was stored without who asked", made.name_any());
+    let stored = workflows.create(&dry_run(), &serde_json::from_value(workflow)?).await?;
+    let requester = stored.data.pointer("/spec/requestedBy").and_then(|user| user.as_str()).unwrap_or_default();
+    ensure!(!requester.is_empty(), "{} was stored without who asked", stored.name_any());
     Ok(())
 }

@@ -28,17 +28,17 @@ pub(crate) fn for_cast(server: &str, authority: &Path, tokens: &[(&Person, Strin
 /// Returns a kubeconfig for an existing cluster: the named context's own login is `admin`, and all others are
 /// impersonated through it.
 pub(crate) fn for_existing(file: &Path, context: &str) -> Result<Kubeconfig> {
-    let given = Kubeconfig::read_from(file).with_context(|| format!("reading kubeconfig {}", file.display()))?;
+    let config = Kubeconfig::read_from(file).with_context(|| format!("reading kubeconfig {}", file.display()))?;
     let Some(chosen) =
-        given.contexts.iter().find(|named| named.name == context).and_then(|named| named.context.clone())
+        config.contexts.iter().find(|named| named.name == context).and_then(|named| named.context.clone())
     else {
-        let there: Vec<_> = given.contexts.iter().map(|named| named.name.as_str()).collect();
-        bail!("{} has no context {context:?}; it has {}", file.display(), there.join(", "));
+        let names: Vec<_> = config.contexts.iter().map(|named| named.name.as_str()).collect();
+        bail!("{} has no context {context:?}; it has {}", file.display(), names.join(", "));
     };
-    let cluster = given.clusters.into_iter().find(|named| named.name == chosen.cluster).and_then(|named| named.cluster);
+    let cluster = config.clusters.into_iter().find(|named| named.name == chosen.cluster).and_then(|named| named.cluster);
     let cluster =
         cluster.with_context(|| format!("{}: context {context:?} names no cluster of this file", file.display()))?;
-    let login = given
+    let login = config
         .auth_infos
         .into_iter()
         .find(|named| Some(&named.name) == chosen.user.as_ref())
@@ -55,11 +55,11 @@ pub(crate) fn for_existing(file: &Path, context: &str) -> Result<Kubeconfig> {
     Ok(assemble(cluster, users.collect()))
 }
 
-/// Writes a file beside the kubeconfig of the whole cast that logs in as one of them, and returns its path.
-pub(crate) fn login(everybody: &Path, who: &str) -> Result<PathBuf> {
+/// Writes a kubeconfig beside that of the whole cast whose current context is one person's, and returns its path.
+pub(crate) fn write_login(everybody: &Path, name: &str) -> Result<PathBuf> {
     let mut config = Kubeconfig::read_from(everybody)?;
-    config.current_context = Some(who.to_owned());
-    let file = everybody.with_file_name(format!("{who}.yaml"));
+    config.current_context = Some(name.to_owned());
+    let file = everybody.with_file_name(format!("{name}.yaml"));
     write(&file, &config)?;
     Ok(file)
 }
@@ -91,7 +91,8 @@ pub(crate) fn write(path: &Path, config: &Kubeconfig) -> Result<()> {
     write_private(path, &serde_saphyr::to_string(config)?)
 }
 
-/// Replaces a file in one step, so that a reader finds the old text or the new text, and never a part of it.
+/// Replaces a file that only its owner can read, in one step: a reader finds the old text or the new text, and never a
+/// part of either.
 pub(crate) fn write_private(path: &Path, text: &str) -> Result<()> {
     let unfinished = path.with_extension("unfinished");
     let mut options = fs::OpenOptions::new();
@@ -100,6 +101,7 @@ pub(crate) fn write_private(path: &Path, text: &str) -> Result<()> {
     fs::rename(&unfinished, path).with_context(|| format!("writing {}", path.display()))
 }
 
+/// Returns a kubeconfig with one cluster, and for each user one login and one context of the same name.
 fn assemble(cluster: Cluster, users: Vec<(&str, AuthInfo)>) -> Kubeconfig {
     const CLUSTER: &str = "signoff";
     Kubeconfig {

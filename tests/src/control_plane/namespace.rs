@@ -13,14 +13,14 @@ use kube::api::{Api, DeleteParams, ObjectMeta, PostParams};
 
 use super::cluster::Cluster;
 use super::people::CAST;
-use super::plane::default_service_account;
+use super::plane::wait_for_default_service_account;
 
 const RBAC: &str = "rbac.authorization.k8s.io";
 
 /// A namespace for one test or one demo. It stays until the end of the cluster unless it is deleted.
 #[derive(Clone)]
 pub struct Namespace {
-    /// Its generated name.
+    /// The generated name, such as `runs-x7k2p`.
     pub name: String,
     admin: Client,
 }
@@ -30,15 +30,15 @@ impl Cluster {
     /// bindings are effective.
     ///
     /// # Errors
-    /// When the API server refuses one of the objects.
+    /// The API server refuses one of the objects.
     pub async fn namespace(&self, prefix: &str) -> Result<Namespace> {
         let admin = self.admin().await?;
         let metadata = ObjectMeta { generate_name: Some(format!("{prefix}-")), ..ObjectMeta::default() };
-        let made = Api::<v1::Namespace>::all(admin.clone())
+        let created = Api::<v1::Namespace>::all(admin.clone())
             .create(&PostParams::default(), &v1::Namespace { metadata, ..v1::Namespace::default() })
             .await?;
-        let namespace = Namespace { name: made.metadata.name.context("a namespace without a name")?, admin };
-        tokio::try_join!(default_service_account(&namespace.admin, &namespace.name), namespace.bind_cast())?;
+        let namespace = Namespace { name: created.metadata.name.context("a namespace without a name")?, admin };
+        tokio::try_join!(wait_for_default_service_account(&namespace.admin, &namespace.name), namespace.bind_cast())?;
         Ok(namespace)
     }
 }
@@ -47,16 +47,16 @@ impl Namespace {
     /// Binds a ClusterRole to a user in this namespace and waits until the binding is effective.
     ///
     /// # Errors
-    /// When the API server refuses the binding.
+    /// The API server refuses the binding.
     pub async fn bind(&self, cluster_role: &str, user: &str) -> Result<()> {
         self.create_binding(cluster_role, vec![user.to_owned()]).await?;
-        self.bindings_count().await
+        self.wait_for_bindings().await
     }
 
     /// Begins the deletion of the namespace with everything in it, and does not wait for its end.
     ///
     /// # Errors
-    /// When the API server refuses it.
+    /// The API server refuses it.
     pub async fn delete(&self) -> Result<()> {
         Api::<v1::Namespace>::all(self.admin.clone()).delete(&self.name, &DeleteParams::default()).await?;
         Ok(())
@@ -71,7 +71,7 @@ impl Namespace {
             self.create_binding(role, members.map(|person| person.user.to_owned()).collect())
         });
         try_join_all(bindings).await?;
-        self.bindings_count().await
+        self.wait_for_bindings().await
     }
 
     async fn create_binding(&self, cluster_role: &str, users: Vec<String>) -> Result<()> {
@@ -90,13 +90,13 @@ impl Namespace {
         Ok(())
     }
 
-    /// Waits until all earlier bindings are effective. The authorizer gets bindings through its own watch, in the order
-    /// in which they were written: once it knows a last one, for a user that does not exist, it knows all before. No
-    /// event tells when that is, so reviews find out.
-    async fn bindings_count(&self) -> Result<()> {
-        const ASKS: u32 = 500;
-        static ASKED: AtomicU32 = AtomicU32::new(0);
-        let nobody = format!("nobody:{}:{}", self.name, ASKED.fetch_add(1, Ordering::Relaxed));
+    /// Waits until all earlier bindings are effective. The authorizer receives bindings through its own watch in the
+    /// order of their writes. So all are effective once a last binding is, which is for a user that does not exist. No
+    /// event tells when that is the case, so access reviews find out.
+    async fn wait_for_bindings(&self) -> Result<()> {
+        const MAX_REVIEWS: u32 = 500;
+        static BINDINGS: AtomicU32 = AtomicU32::new(0);
+        let nobody = format!("nobody:{}:{}", self.name, BINDINGS.fetch_add(1, Ordering::Relaxed));
         self.create_binding("view", vec![nobody.clone()]).await?;
         let question = SubjectAccessReview {
             spec: SubjectAccessReviewSpec {
@@ -112,13 +112,13 @@ impl Namespace {
             ..SubjectAccessReview::default()
         };
         let reviews: Api<SubjectAccessReview> = Api::all(self.admin.clone());
-        for _ in 0..ASKS {
+        for _ in 0..MAX_REVIEWS {
             let answer = reviews.create(&PostParams::default(), &question).await?;
             if answer.status.is_some_and(|status| status.allowed) {
                 return Ok(());
             }
             tokio::time::sleep(std::time::Duration::from_millis(10)).await;
         }
-        bail!("role bindings in namespace {} are not in force after {ASKS} questions", self.name)
+        bail!("role bindings in namespace {} are not in force after {MAX_REVIEWS} questions", self.name)
     }
 }

@@ -10,13 +10,13 @@ pub struct Network {
 }
 
 impl Network {
-    /// Returns the network of this number.
+    /// Returns the network with a number, which is a part of each of its addresses.
     #[must_use]
     pub fn numbered(number: u8) -> Self {
         Self { number }
     }
 
-    /// Returns the bridge's name.
+    /// Returns the name of the bridge, such as `pods3`.
     #[must_use]
     pub fn bridge(self) -> String {
         format!("pods{}", self.number)
@@ -40,8 +40,8 @@ impl Network {
         format!("10.96.{}.0/24", self.number)
     }
 
-    /// Returns the API server's address: the first of the services, as every pod is told, which is assigned to the
-    /// bridge.
+    /// Returns the API server's address: the first address of the services. It is assigned to the bridge, and
+    /// every pod finds it in its environment.
     #[must_use]
     pub fn api(self) -> Ipv4Addr {
         Ipv4Addr::new(10, 96, self.number, 1)

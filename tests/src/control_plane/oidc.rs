@@ -33,6 +33,8 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// The callback address, on which no server listens. The issuer accepts any loopback address with this path.
 const CALLBACK: &str = "http://127.0.0.1:1/sign-in/callback";
+/// The longest chain of redirects from the sign-in to the callback.
+const MAX_REDIRECTS: usize = 10;
 
 /// The settings of an issuer.
 #[derive(Clone, Debug)]
@@ -56,9 +58,9 @@ pub struct Issuer {
     pub url: String,
     /// The certificate of the issuer's authority.
     pub authority: PathBuf,
-    /// The secret of its clients.
+    /// The secret with which clients identify themselves to the issuer.
     pub secret: String,
-    /// A file with the secret.
+    /// A file with the secret, as programs read it.
     pub secret_file: PathBuf,
     /// Whether the client [`CLIENT`] has no secret.
     pub public: bool,
@@ -94,7 +96,7 @@ impl IssuerProcess {
         super::install_tls();
         let node = tokio::task::spawn_blocking(Node::find).await??;
         let folder = private_folder("signoff-issuer-", &std::env::temp_dir())?;
-        let certificates = Certificates::draw(folder.path())?;
+        let certificates = Certificates::create(folder.path())?;
         let port = ports::free()?;
         let issuer = Issuer {
             url: format!("https://127.0.0.1:{port}"),
@@ -107,15 +109,15 @@ impl IssuerProcess {
         // Accounts of the cluster itself do not sign in.
         let people = CAST.iter().filter(|person| person.name != "admin" && !person.user.starts_with("system:"));
         let people: Vec<_> = people.map(|person| json!({ "email": person.user, "groups": person.groups })).collect();
-        let given = json!({
+        let settings = json!({
             "port": port, "key": certificates.key, "certificate": certificates.certificate,
             "secret": issuer.secret, "seconds": options.lifetime.as_secs(), "public": options.public, "people": people,
         });
-        // It starts in the folder of its packages; the supervising shell sets no folder.
+        // The issuer starts in the folder of its packages; the supervising shell sets no folder.
         let mut arguments = vec!["-C".to_owned(), node.folder().display().to_string()];
         arguments.push(node.program().display().to_string());
         arguments.extend(node.arguments("issuer.mjs")?);
-        let environment = [("SIGNOFF_ISSUER", given.to_string())];
+        let environment = [("SIGNOFF_ISSUER", settings.to_string())];
         let environment = environment.each_ref().map(|(name, value)| (*name, value.as_str()));
         let log = folder.path().join("issuer.log");
         let process = Supervised::start("the issuer", Path::new("env"), arguments, &environment, &log)?;
@@ -131,13 +133,13 @@ impl IssuerProcess {
         Ok(Self { process, issuer, folder })
     }
 
-    /// Returns the data that its clients need.
+    /// Returns the address, the certificate and the secret, which its clients need.
     #[must_use]
     pub fn issuer(&self) -> &Issuer {
         &self.issuer
     }
 
-    /// Returns the end of its log.
+    /// Returns the last 40 lines of the issuer's log.
     #[must_use]
     pub fn log_tail(&self) -> String {
         self.process.log_tail(40)
@@ -155,8 +157,8 @@ impl Issuer {
         Ok(serde_json::from_str(&text)?)
     }
 
-    /// Returns arguments of kube-apiserver with which people have the same names and groups by these tokens as in the
-    /// cast.
+    /// Returns arguments of kube-apiserver with which a token of this issuer gives a user the same name and groups as in
+    /// the cast.
     #[must_use]
     pub fn apiserver_arguments(&self) -> Vec<String> {
         vec![
@@ -187,7 +189,7 @@ impl Issuer {
             ("code_challenge_method", "S256"),
             ("login_hint", email),
         ]);
-        let code = redirected_to(&http, url).await?;
+        let code = follow_to_code(&http, url).await?;
         let mut form: Vec<(&str, &str)> =
             vec![("grant_type", "authorization_code"), ("code", &code), ("code_verifier", &verifier)];
         form.push(("redirect_uri", CALLBACK));
@@ -225,10 +227,10 @@ impl Tokens {
     }
 }
 
-/// Follows redirects and keeps cookies until the client is reached; returns the code.
-async fn redirected_to(http: &reqwest::Client, start: url::Url) -> Result<String> {
+/// Follows redirects to the callback address and keeps cookies. Returns the code in that address.
+async fn follow_to_code(http: &reqwest::Client, start: url::Url) -> Result<String> {
     let (mut url, mut cookies) = (start, BTreeMap::new());
-    for _ in 0..10 {
+    for _ in 0..MAX_REDIRECTS {
         if url.as_str().starts_with(CALLBACK) {
             let code = url.query_pairs().find(|(name, _)| name == "code").map(|(_, code)| code.into_owned());
             return code.with_context(|| format!("the issuer answers {url}"));
@@ -275,9 +277,9 @@ impl Cluster {
     /// Returns a client with any bearer token.
     ///
     /// # Errors
-    /// When the cluster's kubeconfig cannot be used.
+    /// The cluster's kubeconfig cannot be used.
     pub async fn bearer(&self, token: &str) -> Result<kube::Client> {
-        super::bearer(self.kubeconfig(), token).await
+        super::connect_with_token(self.kubeconfig(), token).await
     }
 
     /// Returns the name and groups that the API server finds in this token.

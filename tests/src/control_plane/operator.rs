@@ -24,7 +24,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(20);
 pub struct OperatorOptions {
     /// The program; if `None`, [`program`] finds or builds it.
     pub program: Option<PathBuf>,
-    /// The Pod whose identity it has, and its `--identity`; each of two operators needs its own.
+    /// The name of the Pod whose identity the process has, and its `--identity`. Each of two operators needs its own.
     pub identity: String,
     /// Further arguments.
     pub arguments: Vec<String>,
@@ -57,7 +57,7 @@ impl OperatorProcess {
     /// Starts `signoff-operator` against a cluster with the chart installed.
     ///
     /// # Errors
-    /// When it cannot be built or is not ready within a minute, with the end of its log.
+    /// The program cannot be built, or is not ready within a minute; then the error has the end of its log.
     pub async fn start(cluster: &Cluster, options: OperatorOptions) -> Result<Self> {
         let program = match options.program {
             Some(program) => program,
@@ -120,7 +120,7 @@ impl OperatorProcess {
     /// Returns the body of a page that the operator serves, such as `/metrics`.
     ///
     /// # Errors
-    /// When it does not answer with success.
+    /// The operator does not answer with success.
     pub async fn get(&self, path: &str) -> Result<String> {
         super::install_tls();
         let client = reqwest::Client::builder().no_proxy().build()?;
@@ -133,37 +133,37 @@ impl OperatorProcess {
         &self.url
     }
 
-    /// Returns its process id, for measuring.
+    /// Returns the process id, for measuring.
     #[must_use]
     pub fn pid(&self) -> u32 {
         self.process.pid()
     }
 
-    /// Returns its log file.
+    /// Returns the path of the log file.
     #[must_use]
     pub fn log(&self) -> &Path {
         self.process.log()
     }
 
-    /// Sends it a signal, such as to freeze it or to let it continue.
+    /// Sends a signal to the process, such as to freeze it or to let it continue.
     ///
     /// # Errors
-    /// When it has ended.
+    /// The process has ended.
     pub fn signal(&mut self, signal: Signal) -> Result<()> {
         self.process.signal(signal)
     }
 
-    /// Asks it to end and waits until it has. It releases its Lease.
+    /// Asks the operator to end and waits until it has ended. On its way the operator releases its Lease.
     ///
     /// # Errors
-    /// It takes longer than 20 seconds, or fails while it ends.
+    /// The operator takes longer than 20 seconds, or exits with an error.
     pub async fn stop(self) -> Result<()> {
         let status = self.process.terminate(Duration::from_secs(20)).await?;
         ensure!(status.success(), "signoff-operator ended with {status} when asked to stop");
         Ok(())
     }
 
-    /// Kills it, as a crash would.
+    /// Kills the process, as a crash would.
     pub fn kill(self) {
         drop(self);
     }

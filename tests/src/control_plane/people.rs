@@ -50,7 +50,7 @@ pub struct Person {
     pub user: &'static str,
     /// The groups; the API server adds `system:authenticated`.
     pub groups: &'static [&'static str],
-    /// The role.
+    /// The role that the person has in every namespace of the tests.
     pub role: Role,
 }
 

@@ -39,7 +39,7 @@ pub struct Options {
     pub keep_logs: bool,
 }
 
-/// A running control plane; dropping it ends its processes and removes its files (after a panic its logs are kept).
+/// A running control plane. Dropping it ends its processes and removes its files; after a panic its logs are kept.
 #[derive(Debug)]
 pub struct ControlPlane {
     // Fields are dropped in this order: clients end before their servers.
@@ -89,7 +89,7 @@ impl ControlPlane {
             programs: programs.clone(),
             ready_in: Duration::ZERO,
         };
-        if let Err(error) = plane.bring_up(options).await {
+        if let Err(error) = plane.start_components(options).await {
             plane.keep_logs = true;
             return Err(error)
                 .with_context(|| format!("starting a control plane (its logs: {})", plane.logs().display()));
@@ -98,7 +98,7 @@ impl ControlPlane {
         Ok(plane)
     }
 
-    async fn bring_up(&mut self, options: &Options) -> Result<()> {
+    async fn start_components(&mut self, options: &Options) -> Result<()> {
         let components = options.network.as_ref().map_or(&[][..], |_| &[NODE, SCHEDULER]);
         let everybody = CAST.iter().chain(components);
         let tokens: Vec<_> = everybody.map(|person| Ok((person, people::fresh_token()?))).collect::<Result<_>>()?;
@@ -135,23 +135,30 @@ impl ControlPlane {
         })
         .await?;
 
+        self.start_controller_manager(options).await?;
+        if options.network.is_some() {
+            let (scheduler, _) = self.programs.needed_by_pods()?;
+            self.scheduler = Some(self.run("kube-scheduler", scheduler, self.scheduler_arguments()?)?);
+        }
+        Ok(())
+    }
+
+    /// Starts kube-controller-manager and waits until it works.
+    async fn start_controller_manager(&mut self, options: &Options) -> Result<()> {
         let mut arguments = self.controller_manager_arguments();
         arguments.extend(options.controller_manager.iter().cloned());
         self.controller_manager =
             Some(self.run("kube-controller-manager", &self.programs.kube_controller_manager, arguments)?);
-        let admin = connect(&kubeconfig, "admin", None).await?;
-        // It has no endpoint to ask, but its first visible work is a service account in every namespace.
-        let made = tokio::time::timeout(TIMEOUT, default_service_account(&admin, "default")).await;
-        match made {
-            Ok(made) => made?,
+        let admin = connect(&self.kubeconfig(), "admin", None).await?;
+        // The controller manager has no endpoint for its health. Its first visible work is a service account in every
+        // namespace.
+        let wait = tokio::time::timeout(TIMEOUT, wait_for_default_service_account(&admin, "default")).await;
+        match wait {
+            Ok(created) => created?,
             Err(_) => bail!(
                 "kube-controller-manager did no work within {TIMEOUT:?}; its log ends:\n{}",
                 tail(self.controller_manager.as_ref())
             ),
-        }
-        if options.network.is_some() {
-            let (scheduler, _) = self.programs.needed_by_pods()?;
-            self.scheduler = Some(self.run("kube-scheduler", scheduler, self.scheduler_arguments()?)?);
         }
         Ok(())
     }
@@ -186,7 +193,7 @@ impl ControlPlane {
         .into()
     }
 
-    fn apiserver_arguments(&self, etcd: &str, at: SocketAddrV4, network: Option<&Network>) -> Vec<String> {
+    fn apiserver_arguments(&self, etcd: &str, address: SocketAddrV4, network: Option<&Network>) -> Vec<String> {
         let file = |name| self.file(name).display().to_string();
         // An endpoint must not be on loopback, so only an address that pods can reach is published.
         let (services, reconciler) = match network {
@@ -195,9 +202,9 @@ impl ControlPlane {
         };
         [
             format!("--etcd-servers={etcd}"),
-            format!("--bind-address={}", at.ip()),
-            format!("--secure-port={}", at.port()),
-            format!("--advertise-address={}", at.ip()),
+            format!("--bind-address={}", address.ip()),
+            format!("--secure-port={}", address.port()),
+            format!("--advertise-address={}", address.ip()),
             format!("--endpoint-reconciler-type={reconciler}"),
             format!("--cert-dir={}", file("certificates")),
             format!("--service-cluster-ip-range={services}"),
@@ -224,7 +231,7 @@ impl ControlPlane {
             // At the default of 20 requests a second, the tokens of its forty controllers alone take four seconds.
             "--kube-api-qps=500".into(),
             "--kube-api-burst=500".into(),
-            // It gets no requests, so it needs no port.
+            // The controller manager gets no requests, so it needs no port.
             "--secure-port=0".into(),
         ]
         .into()
@@ -232,11 +239,11 @@ impl ControlPlane {
 
     /// Returns the scheduler's arguments. It has its own user name, because admission lets only this user bind Pods.
     fn scheduler_arguments(&self) -> Result<Vec<String>> {
-        let login = kubeconfig::login(&self.kubeconfig(), SCHEDULER.name)?;
+        let login = kubeconfig::write_login(&self.kubeconfig(), SCHEDULER.name)?;
         Ok([
             format!("--kubeconfig={}", login.display()),
             "--leader-elect=false".into(),
-            // As for the controller manager.
+            // The defaults are too low, as for the controller manager.
             "--kube-api-qps=500".into(),
             "--kube-api-burst=500".into(),
             "--secure-port=0".into(),
@@ -273,7 +280,7 @@ impl ControlPlane {
         &self.url
     }
 
-    /// Returns the programs it was started from.
+    /// Returns the programs of its components, and kubectl and helm.
     #[must_use]
     pub fn programs(&self) -> &Programs {
         &self.programs
@@ -323,8 +330,8 @@ pub(crate) fn private_folder(prefix: &str, parent: &Path) -> Result<TempDir> {
 /// admitted.
 ///
 /// # Errors
-/// When the watch fails.
-pub(crate) async fn default_service_account(client: &kube::Client, namespace: &str) -> Result<()> {
+/// The watch fails.
+pub(crate) async fn wait_for_default_service_account(client: &kube::Client, namespace: &str) -> Result<()> {
     let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), namespace);
     loop {
         // From version "0" the watch begins with the existing objects, so no event is lost between a list and a watch.

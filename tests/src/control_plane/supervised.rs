@@ -148,14 +148,14 @@ impl Supervised {
         let Ok(file) = File::open(&self.log) else {
             return format!("(no log at {})", self.log.display());
         };
-        let all: Vec<String> = BufReader::new(file).lines().map_while(Result::ok).collect();
-        all[all.len().saturating_sub(lines)..].join("\n")
+        let text: Vec<String> = BufReader::new(file).lines().map_while(Result::ok).collect();
+        text[text.len().saturating_sub(lines)..].join("\n")
     }
 
     /// Sends a signal to the program.
     ///
     /// # Errors
-    /// When the program has ended.
+    /// The program has ended.
     pub fn signal(&mut self, signal: Signal) -> Result<()> {
         let control = self.control.as_mut().with_context(|| format!("{} was stopped before", self.name))?;
         writeln!(control, "{}", signal.name()).with_context(|| format!("{} has ended already", self.name))
@@ -164,7 +164,7 @@ impl Supervised {
     /// Returns the exit status of the program, or `None` while it runs.
     ///
     /// # Errors
-    /// The operating system does not know it.
+    /// The operating system cannot tell the status.
     pub fn exited(&mut self) -> Result<Option<ExitStatus>> {
         match &mut self.supervisor {
             Some(supervisor) => Ok(supervisor.try_wait()?),
@@ -179,12 +179,12 @@ impl Supervised {
     pub async fn terminate(mut self, within: Duration) -> Result<ExitStatus> {
         self.signal(Signal::Term)?;
         let mut supervisor = self.supervisor.take().with_context(|| format!("{} was stopped before", self.name))?;
-        let mut waiting = tokio::task::spawn_blocking(move || supervisor.wait());
-        match tokio::time::timeout(within, &mut waiting).await {
+        let mut wait = tokio::task::spawn_blocking(move || supervisor.wait());
+        match tokio::time::timeout(within, &mut wait).await {
             Ok(status) => Ok(status??),
             Err(_) => {
                 self.control = None;
-                waiting.await??;
+                wait.await??;
                 bail!(
                     "{} did not end within {within:?} of TERM and was killed; its log ends:\n{}",
                     self.name,

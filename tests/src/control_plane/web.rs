@@ -60,7 +60,7 @@ impl WebProcess {
     /// Starts `signoff-web`, and waits until it is ready.
     ///
     /// # Errors
-    /// When it cannot be built, or is not ready within a minute and a half, with the end of its log.
+    /// The program cannot be built, or is not ready within a minute and a half; then the error has the end of its log.
     pub async fn start(cluster: &Cluster, options: WebOptions) -> Result<Self> {
         super::install_tls();
         let program = match options.program {
@@ -131,7 +131,7 @@ impl WebProcess {
     /// Returns the status and body of `/healthz` or `/readyz`.
     ///
     /// # Errors
-    /// When it does not answer.
+    /// The page does not answer.
     pub async fn health(&self, path: &str) -> Result<(u16, String)> {
         let answer = client()?.get(format!("{}{path}", self.health)).send().await?;
         Ok((answer.status().as_u16(), answer.text().await?))
@@ -149,37 +149,37 @@ impl WebProcess {
         &self.own_url
     }
 
-    /// Returns its process id while it runs, for measuring.
+    /// Returns the process id, for measuring; `None` after [`Self::kill`].
     #[must_use]
     pub fn pid(&self) -> Option<u32> {
         self.process.as_ref().map(Supervised::pid)
     }
 
-    /// Returns the whole log.
+    /// Returns the text of the log, which the restarts of this process share.
     ///
     /// # Errors
-    /// When there is no log.
+    /// The page has not written a log yet.
     pub fn log(&self) -> Result<String> {
         std::fs::read_to_string(&self.log).with_context(|| format!("reading {}", self.log.display()))
     }
 
-    /// Sends it a signal, such as to freeze it or to let it continue.
+    /// Sends a signal to the process, such as to freeze it or to let it continue.
     ///
     /// # Errors
-    /// When it has ended.
+    /// The process has ended.
     pub fn signal(&mut self, signal: Signal) -> Result<()> {
         self.process.as_mut().context("signoff-web does not run")?.signal(signal)
     }
 
-    /// Kills it, as a crash would; [`Self::start_again`] starts it again.
+    /// Kills the process, as a crash would; [`Self::start_again`] starts the page again.
     pub fn kill(&mut self) {
         self.process = None;
     }
 
-    /// Asks it to end and waits until it has.
+    /// Asks the page to end and waits until it has ended.
     ///
     /// # Errors
-    /// It takes longer than 20 seconds, or fails while it ends.
+    /// The page takes longer than 20 seconds, or exits with an error.
     pub async fn stop(mut self) -> Result<()> {
         let process = self.process.take().context("signoff-web does not run")?;
         let status = process.terminate(Duration::from_secs(20)).await?;
@@ -189,7 +189,7 @@ impl WebProcess {
 }
 
 impl Issuer {
-    /// Returns arguments of `signoff-web` with which people have the names that the API server gives them.
+    /// Returns arguments of `signoff-web` with which the page gives users the same names as the API server does.
     #[must_use]
     pub fn web_arguments(&self) -> Vec<String> {
         let mut arguments = vec![
@@ -209,7 +209,7 @@ impl Cluster {
     /// Writes a kubeconfig with the server and no login, for a page that passes its users' tokens on.
     ///
     /// # Errors
-    /// When it cannot be written.
+    /// The file cannot be written.
     pub fn kubeconfig_of_nobody(&self) -> Result<PathBuf> {
         let mut config = Kubeconfig::read_from(self.kubeconfig())?;
         config.auth_infos.iter_mut().for_each(|login| login.auth_info = Some(AuthInfo::default()));
@@ -221,7 +221,7 @@ impl Cluster {
     /// Returns a token of a service account, valid for an hour, such as the page's own when it impersonates users.
     ///
     /// # Errors
-    /// When there is no such account.
+    /// The namespace has no account of this name.
     pub async fn account_token(&self, namespace: &str, account: &str) -> Result<String> {
         let accounts: Api<ServiceAccount> = Api::namespaced(self.admin().await?, namespace);
         let request = accounts.create_token_request(account, &PostParams::default(), &TokenRequest::default()).await;
@@ -232,11 +232,11 @@ impl Cluster {
     /// Writes a file with a new key for cookies, which replicas share.
     ///
     /// # Errors
-    /// When it cannot be written.
+    /// The file cannot be written.
     pub fn cookie_key(&self) -> Result<PathBuf> {
-        let (one, two) = (people::fresh_token()?, people::fresh_token()?);
-        let file = self.folder().join(format!("cookie-{}.key", &one[..8]));
-        kubeconfig::write_private(&file, &format!("{one}{two}"))?;
+        let (first, second) = (people::fresh_token()?, people::fresh_token()?);
+        let file = self.folder().join(format!("cookie-{}.key", &first[..8]));
+        kubeconfig::write_private(&file, &format!("{first}{second}"))?;
         Ok(file)
     }
 }
@@ -257,18 +257,18 @@ impl Front {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let address = listener.local_addr()?;
         let replicas = Arc::<Mutex<Vec<String>>>::default();
-        let theirs = Arc::clone(&replicas);
+        let shared = Arc::clone(&replicas);
         let serving = tokio::spawn(async move {
             let mut connections = JoinSet::new();
             for turn in 0.. {
                 let Ok((stream, _)) = listener.accept().await else { return };
                 while connections.try_join_next().is_some() {}
-                let mut replicas = theirs.lock().unwrap_or_else(PoisonError::into_inner).clone();
+                let mut replicas = shared.lock().unwrap_or_else(PoisonError::into_inner).clone();
                 if !replicas.is_empty() {
                     let first = turn % replicas.len();
                     replicas.rotate_left(first);
                 }
-                connections.spawn(through(stream, replicas));
+                connections.spawn(pipe_to_replica(stream, replicas));
             }
         });
         Ok(Self { address, replicas, serving })
@@ -294,7 +294,7 @@ impl Drop for Front {
 }
 
 /// Connects a stream to a replica. If no replica answers, the connection is closed, which the client notices.
-async fn through(mut stream: TcpStream, replicas: Vec<String>) {
+async fn pipe_to_replica(mut stream: TcpStream, replicas: Vec<String>) {
     for replica in replicas {
         if let Ok(mut upstream) = TcpStream::connect(&replica).await {
             let _ = tokio::io::copy_bidirectional(&mut stream, &mut upstream).await;

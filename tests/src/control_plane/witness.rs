@@ -33,7 +33,7 @@ type Body = UnsyncBoxBody<Bytes, reqwest::Error>;
 /// A request that the page sent to the API server.
 #[derive(Clone, Debug)]
 pub struct Seen {
-    /// Such as `GET`.
+    /// The HTTP method, such as `GET`.
     pub method: Method,
     /// The path with its query.
     pub path: String,
@@ -55,8 +55,8 @@ impl Seen {
     /// Returns all headers `Impersonate-*`, in order, by their lowercase names.
     #[must_use]
     pub fn impersonates(&self) -> Vec<(String, String)> {
-        let ours = self.headers.iter().filter(|(name, _)| name.as_str().starts_with("impersonate-"));
-        ours.map(|(name, value)| (name.to_string(), String::from_utf8_lossy(value.as_bytes()).into_owned())).collect()
+        let headers = self.headers.iter().filter(|(name, _)| name.as_str().starts_with("impersonate-"));
+        headers.map(|(name, value)| (name.to_string(), String::from_utf8_lossy(value.as_bytes()).into_owned())).collect()
     }
 
     /// Returns whether the request only reads.
@@ -91,7 +91,7 @@ impl Witness {
     pub async fn start(cluster: &Cluster) -> Result<Self> {
         super::install_tls();
         let folder = private_folder("signoff-witness-", &std::env::temp_dir())?;
-        let certificates = Certificates::draw(folder.path())?;
+        let certificates = Certificates::create(folder.path())?;
         let config = Kubeconfig::read_from(cluster.kubeconfig())?;
         let server = config.clusters.first().and_then(|named| named.cluster.clone()).context("no cluster")?;
         let authority = server.certificate_authority.context("a cluster without a file of its authority")?;
@@ -190,7 +190,7 @@ impl Witness {
             let mut connections = JoinSet::new();
             while let Ok((stream, _)) = listener.accept().await {
                 while connections.try_join_next().is_some() {}
-                connections.spawn(connection(Arc::clone(&shared), tls.clone(), stream));
+                connections.spawn(serve_connection(Arc::clone(&shared), tls.clone(), stream));
             }
         })
     }
@@ -205,7 +205,7 @@ impl Drop for Witness {
 }
 
 /// Serves one connection. Its errors are ignored, because the client notices them.
-async fn connection(shared: Arc<Shared>, tls: TlsAcceptor, stream: TcpStream) {
+async fn serve_connection(shared: Arc<Shared>, tls: TlsAcceptor, stream: TcpStream) {
     let Ok(stream) = tls.accept(stream).await else { return };
     let service = hyper::service::service_fn(|request| {
         let shared = Arc::clone(&shared);
@@ -215,55 +215,62 @@ async fn connection(shared: Arc<Shared>, tls: TlsAcceptor, stream: TcpStream) {
 }
 
 impl Shared {
+    /// Records a request and returns its number.
+    fn record(&self, request: Seen) -> usize {
+        let mut seen = lock(&self.seen);
+        seen.push(request);
+        seen.len() - 1
+    }
+
+    /// Sends a request to the API server and returns its answer.
     async fn pass_on(&self, request: Request<Incoming>) -> Result<Response<Body>, hyper::Error> {
         let (parts, body) = request.into_parts();
         let body = body.collect().await?.to_bytes();
         let path = parts.uri.path_and_query().map_or("/", |path| path.as_str()).to_owned();
-        let number = {
-            let mut seen = lock(&self.seen);
-            seen.push(Seen {
-                method: parts.method.clone(),
-                path: path.clone(),
-                headers: parts.headers.clone(),
-                body: String::from_utf8_lossy(&body).into_owned(),
-                status: None,
-            });
-            seen.len() - 1
-        };
+        let number = self.record(Seen {
+            method: parts.method.clone(),
+            path: path.clone(),
+            headers: parts.headers.clone(),
+            body: String::from_utf8_lossy(&body).into_owned(),
+            status: None,
+        });
         let delay = *lock(&self.delay);
         if !delay.is_zero() {
             tokio::time::sleep(delay).await;
         }
         let mut headers = parts.headers;
-        for hop in ["host", "connection", "transfer-encoding", "content-length"] {
-            headers.remove(hop);
+        for name in ["host", "connection", "transfer-encoding", "content-length"] {
+            headers.remove(name);
         }
         let url = format!("{}{path}", self.upstream);
         let sent = self.client.request(parts.method, url).headers(headers).body(body).send().await;
         let answer = match sent {
             Ok(answer) => answer,
-            Err(error) => {
-                let text = Full::new(Bytes::from(format!("the witness: {error}")));
-                let mut away = Response::new(text.map_err(|never| match never {}).boxed_unsync());
-                *away.status_mut() = StatusCode::BAD_GATEWAY;
-                return Ok(away);
-            }
+            Err(error) => return Ok(bad_gateway(&error)),
         };
         // After `forget` this number may belong to another request or to none; then no status is written.
         if let Some(seen) = lock(&self.seen).get_mut(number).filter(|seen| seen.path == path && seen.status.is_none()) {
             seen.status = Some(answer.status().as_u16());
         }
         let (status, mut headers) = (answer.status(), answer.headers().clone());
-        for hop in ["connection", "transfer-encoding", "content-length"] {
-            headers.remove(hop);
+        for name in ["connection", "transfer-encoding", "content-length"] {
+            headers.remove(name);
         }
-        // Piece by piece, as they come: a watch never ends.
+        // Pieces of the body are passed on as they come, because a watch never ends.
         let stream = answer.bytes_stream().map(|piece| piece.map(Frame::data));
         let mut response = Response::new(StreamBody::new(stream).boxed_unsync());
         *response.status_mut() = status;
         *response.headers_mut() = headers;
         Ok(response)
     }
+}
+
+/// Returns the answer for a request that did not reach the API server.
+fn bad_gateway(error: &reqwest::Error) -> Response<Body> {
+    let text = Full::new(Bytes::from(format!("the witness: {error}")));
+    let mut response = Response::new(text.map_err(|never| match never {}).boxed_unsync());
+    *response.status_mut() = StatusCode::BAD_GATEWAY;
+    response
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {

@@ -13,16 +13,16 @@ use crate::control_plane::{Network, Supervised};
 pub(super) const NAME: &str = "node";
 
 /// The settings of a kubelet.
-pub(super) struct Told<'a> {
-    /// Its program.
+pub(super) struct KubeletSettings<'a> {
+    /// The path of the kubelet's binary.
     pub program: &'a Path,
-    /// With the login of the node.
+    /// The kubeconfig file with the login of the node.
     pub kubeconfig: &'a Path,
     /// The network on which it listens and its pods run.
     pub network: Network,
     /// containerd's socket.
     pub runtime: &'a str,
-    /// The control group under which its pods run; it exists.
+    /// The control group under which the pods run; the caller has created it.
     pub cgroup: &'a str,
     /// The folder of volumes and certificates, on a fast file system that is not kept.
     pub folder: &'a Path,
@@ -34,18 +34,18 @@ pub(super) struct Told<'a> {
 ///
 /// # Errors
 /// When its files cannot be written.
-pub(super) fn start(told: &Told) -> Result<Supervised> {
+pub(super) fn start(settings: &KubeletSettings) -> Result<Supervised> {
     let configuration = json!({
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
         "kind": "KubeletConfiguration",
-        "address": told.network.node().to_string(),
+        "address": settings.network.node().to_string(),
         "healthzPort": 0,
         // No other machine reaches this address.
         "authentication": {"anonymous": {"enabled": true}, "webhook": {"enabled": false}},
         "authorization": {"mode": "AlwaysAllow"},
-        "containerRuntimeEndpoint": told.runtime,
+        "containerRuntimeEndpoint": settings.runtime,
         "cgroupDriver": "cgroupfs",
-        "cgroupRoot": told.cgroup,
+        "cgroupRoot": settings.cgroup,
         "enforceNodeAllocatable": ["pods"],
         "failCgroupV1": false,
         "failSwapOn": false,
@@ -58,25 +58,25 @@ pub(super) fn start(told: &Told) -> Result<Supervised> {
             "imagefs.available": "0%",
             "imagefs.inodesFree": "0%",
         },
-        "podLogsDir": told.logs.join("pods").display().to_string(),
+        "podLogsDir": settings.logs.join("pods").display().to_string(),
         // There are no names to resolve; without this setting, every pod would have an Event about it.
-        "clusterDNS": [told.network.api().to_string()],
+        "clusterDNS": [settings.network.api().to_string()],
         "clusterDomain": "cluster.local",
         "resolvConf": "",
         // At the default of 50 requests a second, fifty pods at once would wait for it.
         "kubeAPIQPS": 500,
         "kubeAPIBurst": 500,
     });
-    let file = told.folder.join("kubelet.json");
+    let file = settings.folder.join("kubelet.json");
     fs::write(&file, serde_json::to_string_pretty(&configuration)?)?;
-    let own = |name: &str| told.folder.join(name).display().to_string();
+    let path = |name: &str| settings.folder.join(name).display().to_string();
     let arguments = [
         format!("--config={}", file.display()),
-        format!("--kubeconfig={}", told.kubeconfig.display()),
+        format!("--kubeconfig={}", settings.kubeconfig.display()),
         format!("--hostname-override={NAME}"),
-        format!("--node-ip={}", told.network.node()),
-        format!("--root-dir={}", own("kubelet")),
-        format!("--cert-dir={}", own("certificates")),
+        format!("--node-ip={}", settings.network.node()),
+        format!("--root-dir={}", path("kubelet")),
+        format!("--cert-dir={}", path("certificates")),
     ];
-    Supervised::start("kubelet", told.program, arguments, &[], &told.logs.join("kubelet.log"))
+    Supervised::start("kubelet", settings.program, arguments, &[], &settings.logs.join("kubelet.log"))
 }

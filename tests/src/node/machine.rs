@@ -31,7 +31,7 @@ pub enum Input {
     Terminal,
 }
 
-/// The programs that such machines need, which were found here.
+/// The programs of the host with which machines are created.
 #[derive(Debug)]
 pub struct Machine {
     packages: Packages,
@@ -44,9 +44,9 @@ impl Machine {
     /// # Errors
     /// The missing part.
     pub fn find() -> Result<Self> {
-        let root = fs::metadata("/proc/self").is_ok_and(|me| me.uid() == 0);
-        ensure!(root, "pods run in namespaces and control groups that only root may make: run this as root, on Linux");
-        can_group()?;
+        let is_root = fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0);
+        ensure!(is_root, "pods run in namespaces and control groups that only root may make: run this as root, on Linux");
+        check_control_groups()?;
         let unshare = Command::new("unshare").args(UNSHARE).arg("true").output();
         let unshare = unshare.context("pods run in namespaces of their own: running `unshare` (of util-linux)")?;
         ensure!(
@@ -76,7 +76,7 @@ impl Machine {
         command.args(["-c", GUARD, "guard"]).arg(&name).arg(&folder);
         command.arg(if input == Input::Terminal { "/dev/tty" } else { "/dev/null" }).arg(INSIDE).arg(program);
         command.env(CGROUP, &name).env("TMPDIR", &folder).env("BUSYBOX", &self.packages.busybox).stdin(Stdio::piped());
-        self.packages.tell(&mut command);
+        self.packages.set_environment(&mut command);
         Ok(command)
     }
 }
@@ -97,13 +97,13 @@ impl Group {
     /// Creates the group of the node with this number.
     ///
     /// # Errors
-    /// This process does not run inside.
+    /// This process does not run on a machine of [`Machine::inside`].
     pub(super) fn make(number: u8) -> Result<Self> {
-        let all = std::env::var(CGROUP).ok().context(
+        let parent = std::env::var(CGROUP).ok().context(
             "pods run on a machine of their own, and this is not one: run `cargo xtask test pods`, with the names of \
              tests after `--`",
         )?;
-        let group = Self { path: format!("/{all}/{number}") };
+        let group = Self { path: format!("/{parent}/{number}") };
         for folder in group.folders() {
             fs::create_dir_all(&folder).with_context(|| format!("making the control group {}", folder.display()))?;
         }
@@ -142,21 +142,22 @@ fn processes(group: &Path) -> Vec<String> {
 /// Returns the control group hierarchies: one (v2), or one for each controller (v1).
 fn hierarchies() -> Vec<PathBuf> {
     let root = Path::new("/sys/fs/cgroup");
-    let is_one = |folder: &Path| folder.join("cgroup.procs").exists();
-    if is_one(root) {
+    let is_hierarchy = |folder: &Path| folder.join("cgroup.procs").exists();
+    if is_hierarchy(root) {
         return vec![root.to_owned()];
     }
     let entries = fs::read_dir(root).into_iter().flatten().flatten();
-    entries.map(|entry| entry.path()).filter(|folder| is_one(folder)).collect()
+    entries.map(|entry| entry.path()).filter(|folder| is_hierarchy(folder)).collect()
 }
 
-fn can_group() -> Result<()> {
+/// Checks that a control group can be created in each hierarchy.
+fn check_control_groups() -> Result<()> {
     let hierarchies = hierarchies();
     ensure!(!hierarchies.is_empty(), "pods need control groups, and none are mounted at /sys/fs/cgroup");
     for hierarchy in hierarchies {
         // Other machines have process ids of their own, so an id would not be unique.
-        let tried = hierarchy.join(format!("signoff-{:016x}-tried", fastrand::u64(..)));
-        fs::create_dir(&tried).and_then(|()| fs::remove_dir(&tried)).with_context(|| {
+        let folder = hierarchy.join(format!("signoff-{:016x}-tried", fastrand::u64(..)));
+        fs::create_dir(&folder).and_then(|()| fs::remove_dir(&folder)).with_context(|| {
             let hierarchy = hierarchy.display();
             format!("pods need control groups, and none can be made in {hierarchy}: is it mounted read-only?")
         })?;

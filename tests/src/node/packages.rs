@@ -39,26 +39,26 @@ impl Packages {
     /// The missing program, and the reason why it cannot be fetched.
     pub(super) fn find() -> Result<Self> {
         if let Some(folder) = std::env::var_os(UNPACKED) {
-            return Self::unpacked(Path::new(&folder)).with_context(|| format!("{UNPACKED} lacks a program"));
+            return Self::find_unpacked(Path::new(&folder)).with_context(|| format!("{UNPACKED} lacks a program"));
         }
-        match Self::installed() {
+        match Self::find_installed() {
             Some(installed) => Ok(installed),
             None => {
-                let folder = fetched()?;
-                Self::unpacked(&folder)
+                let folder = fetch_packages()?;
+                Self::find_unpacked(&folder)
                     .with_context(|| format!("{} lacks a program: remove that folder", folder.display()))
             }
         }
     }
 
     /// Sets the environment of a command so that it and its children find the same programs.
-    pub(super) fn tell(&self, command: &mut Command) {
+    pub(super) fn set_environment(&self, command: &mut Command) {
         if let Some(folder) = &self.unpacked {
             command.env(UNPACKED, folder);
         }
     }
 
-    fn installed() -> Option<Self> {
+    fn find_installed() -> Option<Self> {
         let cni = ["/usr/lib/cni", "/opt/cni/bin", "/usr/libexec/cni"].map(PathBuf::from);
         Some(Self {
             containerd: on_path("containerd").filter(|_| on_path("containerd-shim-runc-v2").is_some())?,
@@ -70,7 +70,7 @@ impl Packages {
         })
     }
 
-    fn unpacked(folder: &Path) -> Option<Self> {
+    fn find_unpacked(folder: &Path) -> Option<Self> {
         let find = |name: &str| Some(folder.join(name)).filter(|path| path.exists());
         Some(Self {
             containerd: find("usr/bin/containerd")?,
@@ -85,9 +85,9 @@ impl Packages {
 
 /// Returns the folder in the cache with the unpacked packages of this release of the distribution, and fetches them if
 /// they are missing.
-fn fetched() -> Result<PathBuf> {
-    let all = cache()?.join("node");
-    let folder = all.join(release());
+fn fetch_packages() -> Result<PathBuf> {
+    let parent = cache()?.join("node");
+    let folder = parent.join(release());
     if folder.is_dir() {
         return Ok(folder);
     }
@@ -98,8 +98,8 @@ fn fetched() -> Result<PathBuf> {
              dpkg-deb to fetch Debian's packages ({names}) with: install them as this machine's distribution has them"
         );
     };
-    fs::create_dir_all(&all).with_context(|| format!("making {}", all.display()))?;
-    let unfinished = tempfile::Builder::new().prefix("unfinished-").tempdir_in(&all)?;
+    fs::create_dir_all(&parent).with_context(|| format!("making {}", parent.display()))?;
+    let unfinished = tempfile::Builder::new().prefix("unfinished-").tempdir_in(&parent)?;
     let download = || {
         let mut command = Command::new(&apt);
         run(command.args(["download", "--quiet"]).args(PACKAGES).current_dir(unfinished.path()))
@@ -111,12 +111,7 @@ fn fetched() -> Result<PathBuf> {
             .with_context(|| format!("pods need {names}, and apt-get cannot fetch them"))?;
     }
     let root = unfinished.path().join("root");
-    for entry in fs::read_dir(unfinished.path())? {
-        let package = entry?.path();
-        if package.extension().is_some_and(|extension| extension == "deb") {
-            run(Command::new(&dpkg).arg("-x").arg(package).arg(&root))?;
-        }
-    }
+    unpack_packages(&dpkg, unfinished.path(), &root)?;
     match fs::rename(&root, &folder) {
         // Another process was faster, and its packages are the same.
         Err(_) if folder.is_dir() => {}
@@ -124,6 +119,17 @@ fn fetched() -> Result<PathBuf> {
     }
     progress(&format!("unpacked into {}", folder.display()));
     Ok(folder)
+}
+
+/// Unpacks every `.deb` file of a folder into the folder `root`.
+fn unpack_packages(dpkg: &Path, folder: &Path, root: &Path) -> Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let package = entry?.path();
+        if package.extension().is_some_and(|extension| extension == "deb") {
+            run(Command::new(dpkg).arg("-x").arg(package).arg(root))?;
+        }
+    }
+    Ok(())
 }
 
 /// Returns the release, such as `debian-12`: programs of one release need not run on another.
@@ -138,7 +144,7 @@ fn release() -> String {
 
 fn run(command: &mut Command) -> Result<()> {
     let output = command.output().with_context(|| format!("running {command:?}"))?;
-    let said = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "{command:?}: {}", said.trim());
+    let errors = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{command:?}: {}", errors.trim());
     Ok(())
 }

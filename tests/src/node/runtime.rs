@@ -35,7 +35,7 @@ impl Runtime {
     /// Starts containerd and waits until it answers.
     ///
     /// # Errors
-    /// When it ends early or does not answer in time, with the end of its log.
+    /// containerd ends early or does not answer in time; the error has the end of its log.
     pub(super) async fn start(packages: &Packages, network: Network, folder: &Path) -> Result<Self> {
         let cni = folder.join("cni");
         fs::create_dir_all(&cni)?;
@@ -50,7 +50,7 @@ impl Runtime {
         Ok(Self { process, ctr, folder: folder.to_owned() })
     }
 
-    /// Returns the address at which the kubelet connects to it.
+    /// Returns the address at which the kubelet connects to containerd.
     pub(super) fn endpoint(&self) -> String {
         format!("unix://{}", self.ctr.socket.display())
     }
@@ -80,7 +80,7 @@ impl Ctr {
 }
 
 /// Imports the image of every pod's first container, which sleeps.
-pub(super) async fn pause(runtime: &Runtime, packages: &Packages) -> Result<()> {
+pub(super) async fn import_pause_image(runtime: &Runtime, packages: &Packages) -> Result<()> {
     // The longest duration that the program accepts: 68 years.
     let image =
         Image::default().program("bin/busybox", &packages.busybox)?.runs(&["/bin/busybox", "sleep", "2147483647"], &[]);
@@ -95,7 +95,7 @@ fn socket(folder: &Path) -> PathBuf {
 /// Returns containerd's configuration. Without CAP_SYS_RESOURCE, runc fails when a container has a lower score than
 /// runc itself, hence `restrict_oom_score_adj`.
 fn configuration(packages: &Packages, folder: &Path) -> String {
-    let own = |name: &str| folder.join(name).display().to_string();
+    let path = |name: &str| folder.join(name).display().to_string();
     format!(
         r#"version = 2
 root = "{root}"
@@ -119,12 +119,12 @@ SystemdCgroup = false
 bin_dir = "{bin}"
 conf_dir = "{conf}"
 "#,
-        root = own("root"),
-        state = own("state"),
+        root = path("root"),
+        state = path("state"),
         socket = socket(folder).display(),
         runc = packages.runc.display(),
         bin = packages.cni.display(),
-        conf = own("cni"),
+        conf = path("cni"),
     )
 }
 
