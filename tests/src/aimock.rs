@@ -20,7 +20,7 @@ pub struct Aimock {
 }
 
 impl Aimock {
-    /// Starts an aimock that answers by these fixtures, on a free port of loopback.
+    /// Starts an aimock that answers as `fixtures` say, on a free port of loopback.
     ///
     /// # Errors
     /// Node.js or its packages are missing, or the process ends before it listens.
@@ -56,7 +56,7 @@ impl Aimock {
     pub async fn requests(&self) -> Result<Vec<(u64, Value)>> {
         let journal = reqwest::get(format!("{}/__aimock/journal", self.url)).await?.error_for_status()?;
         let entries: Vec<Value> = journal.json().await?;
-        let read = |entry: Value| (entry["response"]["status"].as_u64().unwrap_or_default(), entry["body"].clone());
-        Ok(entries.into_iter().map(read).collect())
+        let status_and_body = |entry: Value| (entry["response"]["status"].as_u64().unwrap_or_default(), entry["body"].clone());
+        Ok(entries.into_iter().map(status_and_body).collect())
     }
 }

@@ -22,7 +22,7 @@ impl Crm {
     pub async fn start() -> Result<Self> {
         let (tools, refunds) = (tools(), AtomicUsize::new(0));
         let server = Loopback::start(move |_, request| {
-            let made = mcp::answer(McpVersion::Stateless, &message(request), &tools, |tool, arguments| match tool {
+            let answer = mcp::answer(McpVersion::Stateless, &message(request), &tools, |tool, arguments| match tool {
                 "get_customer" => match arguments["name"].as_str() {
                     Some("ACME") => Ok("ACME: a customer since 2019, with two orders".to_owned()),
                     _ => Err("there is no such customer".to_owned()),
@@ -30,12 +30,12 @@ impl Crm {
                 "refund" => Ok(format!("refund {} is on its way", refunds.fetch_add(1, Ordering::SeqCst) + 1)),
                 _ => Err("there is no such tool".to_owned()),
             });
-            response(made)
+            response(answer)
         });
         Ok(Self(server.await?))
     }
 
-    /// Returns the URL, as `spec.servers` has it.
+    /// Returns the URL of the MCP endpoint, as `spec.servers` has it.
     #[must_use]
     pub fn url(&self) -> String {
         format!("{}/mcp", self.0.url())
@@ -64,9 +64,9 @@ fn message(request: &Received) -> Value {
     serde_json::from_str(&request.body).unwrap_or_default()
 }
 
-fn response(made: McpAnswer) -> Response {
-    let status = StatusCode::from_u16(made.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    (status, [("content-type", "application/json")], made.body).into_response()
+fn response(answer: McpAnswer) -> Response {
+    let status = StatusCode::from_u16(answer.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    (status, [("content-type", "application/json")], answer.body).into_response()
 }
 
 fn tools() -> Value {

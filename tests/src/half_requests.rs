@@ -12,7 +12,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 
 /// The beginnings of requests that are never completed.
-const BEGUN: [&str; 4] = [
+const BEGINNINGS: [&str; 4] = [
     "",
     "GET",
     "GET /healthz HTTP/1.1\r\nHost: ",
@@ -20,7 +20,7 @@ const BEGUN: [&str; 4] = [
 ];
 
 /// The number of connections that are opened at the same time.
-const TOGETHER: usize = 50;
+const BATCH: usize = 50;
 
 /// Open connections with half requests, in the order in which they were opened.
 pub struct HalfRequests {
@@ -29,11 +29,11 @@ pub struct HalfRequests {
 }
 
 impl HalfRequests {
-    /// Returns no connections yet, for `http://ADDRESS`. The soft limit on open files of this process is raised to the
-    /// hard limit, because each connection is a file.
+    /// Returns a set without connections to the server at `http://ADDRESS`. The soft limit on open files of this process
+    /// is raised to the hard limit, because each connection is a file.
     ///
     /// # Errors
-    /// The address is not one, or the limit cannot be raised.
+    /// The URL has another form, or the limit cannot be raised.
     pub fn at(url: &str) -> Result<Self> {
         let maximum = getrlimit(Resource::Nofile).maximum;
         setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum })?;
@@ -51,24 +51,24 @@ impl HalfRequests {
             let socket = TcpSocket::new_v4()?;
             socket.bind((Ipv4Addr::new(127, 0, 0, peer), 0).into())?;
             let mut stream = socket.connect(address).await?;
-            // The server may have closed it already.
-            let _ = stream.write_all(BEGUN[n % BEGUN.len()].as_bytes()).await;
+            // The server may have closed the connection already.
+            let _ = stream.write_all(BEGINNINGS[n % BEGINNINGS.len()].as_bytes()).await;
             io::Result::Ok(stream)
         };
         // The system drops connections when too many wait to be accepted.
-        for at in (0..number).step_by(TOGETHER) {
-            let opened = (at..number.min(at + TOGETHER)).map(open);
-            self.connections.extend(try_join_all(opened).await?);
+        for first in (0..number).step_by(BATCH) {
+            let batch = (first..number.min(first + BATCH)).map(open);
+            self.connections.extend(try_join_all(batch).await?);
         }
         Ok(())
     }
 
-    /// Waits until the server has closed all but `most` connections. Returns how many are open then.
+    /// Waits until at most `most` connections are open. Returns the number that is open then.
     ///
     /// # Errors
-    /// More are still open after `patience`.
-    pub async fn at_most(&self, most: usize, patience: Duration) -> Result<usize> {
-        let deadline = Instant::now() + patience;
+    /// More are still open after `timeout`.
+    pub async fn at_most(&self, most: usize, timeout: Duration) -> Result<usize> {
+        let deadline = Instant::now() + timeout;
         loop {
             let open = self.count_open();
             if open <= most {
@@ -89,14 +89,14 @@ impl HalfRequests {
         self.connections.last().is_some_and(is_open)
     }
 
-    /// Returns the server's answer to the last connection that sent a part of a head.
+    /// Returns the server's answer on the last connection, once the server has closed that connection.
     ///
     /// # Errors
-    /// The server does not close it within `patience`.
-    pub async fn last_answer(&mut self, patience: Duration) -> Result<String> {
+    /// The server does not close the connection within `timeout`.
+    pub async fn last_answer(&mut self, timeout: Duration) -> Result<String> {
         let last = self.connections.last_mut().context("nobody has connected")?;
         let mut answer = Vec::new();
-        tokio::time::timeout(patience, last.read_to_end(&mut answer)).await.context("it is still open")??;
+        tokio::time::timeout(timeout, last.read_to_end(&mut answer)).await.context("it is still open")??;
         Ok(String::from_utf8_lossy(&answer).into_owned())
     }
 }

@@ -55,7 +55,7 @@ impl Image {
     /// Adds a program of this machine, with its libraries and its loader at the paths that it names.
     ///
     /// # Errors
-    /// When one of them cannot be read.
+    /// The program or one of its libraries cannot be read.
     pub fn program(mut self, path: &str, program: &Path) -> Result<Self> {
         for library in libraries(program)? {
             self = self.file(&library.display().to_string(), 0o755, &library)?;
@@ -66,7 +66,7 @@ impl Image {
     /// Adds a file of this machine.
     ///
     /// # Errors
-    /// When it cannot be read.
+    /// The file cannot be read.
     pub fn file(mut self, path: &str, mode: u32, from: &Path) -> Result<Self> {
         let bytes = fs::read(from).with_context(|| format!("reading {}", from.display()))?;
         self.layer.file(path, mode, &bytes)?;
@@ -76,13 +76,13 @@ impl Image {
     /// Adds a folder.
     ///
     /// # Errors
-    /// When the path is too long for an archive.
+    /// The path is too long for an archive.
     pub fn folder(mut self, path: &str, mode: u32) -> Result<Self> {
         self.layer.folder(path, mode)?;
         Ok(self)
     }
 
-    /// Adds a file of this text.
+    /// Adds a file with this text, which every user can read.
     ///
     /// # Errors
     /// As [`Self::folder`].
@@ -122,7 +122,7 @@ impl Image {
         self
     }
 
-    /// Adds a TCP port that it listens on.
+    /// Adds a TCP port on which the program listens.
     #[must_use]
     pub fn port(mut self, port: u16) -> Self {
         self.config["ExposedPorts"][format!("{port}/tcp")] = json!({});
@@ -146,7 +146,7 @@ impl Image {
     /// Returns the image under this name.
     ///
     /// # Errors
-    /// None in memory.
+    /// None: the archive is in memory, where a write cannot fail.
     pub fn layout(self, name: &str) -> Result<Layout> {
         let layer = self.layer.finish()?;
         let unpacked = sha256(&layer);
@@ -173,9 +173,9 @@ pub fn sha256(bytes: &[u8]) -> String {
 /// Returns the paths of the libraries and the loader that a program names; a static program has none.
 fn libraries(program: &Path) -> Result<Vec<PathBuf>> {
     let output = Command::new("ldd").arg(program).output().context("running `ldd`")?;
-    // `name => /path (address)` or `/path (address)`; for a static program it is a sentence.
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    Ok(said
+    // Lines are `name => /path (address)` or `/path (address)`; for a static program there is a sentence instead.
+    let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+    Ok(printed
         .split_whitespace()
         .filter(|word| word.starts_with('/'))
         .map(|path| path.trim_end_matches(':').into())

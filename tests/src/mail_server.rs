@@ -29,9 +29,9 @@ pub struct Mail {
     pub from: String,
     /// The recipients of the envelope.
     pub to: Vec<String>,
-    /// Whether it came over TLS.
+    /// Whether the mail came over TLS.
     pub tls: bool,
-    /// The user who signed in.
+    /// The user who signed in before the mail; `None` for a sender without a password.
     pub user: Option<String>,
     /// The headers and the body.
     pub text: String,
@@ -43,8 +43,8 @@ impl Mail {
     pub fn header(&self, name: &str) -> String {
         let head = self.text.replace("\r\n", "\n");
         let head = head.split("\n\n").next().unwrap_or_default().replace("\n ", " ");
-        let found = head.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "));
-        found.unwrap_or_default().to_owned()
+        let value = head.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "));
+        value.unwrap_or_default().to_owned()
     }
 
     /// Returns the body, with the soft line breaks of quoted-printable undone.
@@ -68,7 +68,7 @@ pub struct MailServer {
 }
 
 impl MailServer {
-    /// Starts a server whose mails are removed with it.
+    /// Starts a server whose mails are removed when the server is dropped.
     ///
     /// # Errors
     /// Python or its packages are missing, or the server does not listen within a minute.
@@ -91,10 +91,10 @@ impl MailServer {
         let python = tokio::task::spawn_blocking(python::find).await??;
         let (authority, certificate, key) = create_certificates(folder.path())?;
         let port = free_port()?;
-        let given = json!({
+        let settings = json!({
             "port": port, "folder": mails, "certificate": certificate, "key": key, "user": USER, "password": PASSWORD,
         });
-        let environment = [("SIGNOFF_MAIL_SERVER", given.to_string())];
+        let environment = [("SIGNOFF_MAIL_SERVER", settings.to_string())];
         let environment = environment.each_ref().map(|(name, value)| (*name, value.as_str()));
         let log = folder.path().join("server.log");
         let server = python::source().join("server.py");
@@ -118,7 +118,7 @@ impl MailServer {
         Ok(())
     }
 
-    /// Returns the URL at which an operator reaches it, with STARTTLS.
+    /// Returns the URL that the operator's configuration has for this server; the operator then uses STARTTLS.
     #[must_use]
     pub fn url(&self) -> String {
         format!("smtp://127.0.0.1:{}", self.port)
@@ -136,7 +136,7 @@ impl MailServer {
         &self.authority
     }
 
-    /// Returns the folder with the mails.
+    /// Returns the folder with one JSON file for each mail.
     #[must_use]
     pub fn folder(&self) -> &Path {
         &self.mails
@@ -145,7 +145,7 @@ impl MailServer {
     /// Returns all mails so far, in order.
     ///
     /// # Errors
-    /// When its folder cannot be read.
+    /// The folder of the mails cannot be read.
     pub fn mails(&self) -> Result<Vec<Mail>> {
         let folder = std::fs::read_dir(&self.mails)?;
         let mut files: Vec<PathBuf> = folder.map(|entry| Ok(entry?.path())).collect::<Result<_>>()?;
@@ -158,7 +158,7 @@ impl MailServer {
         files.iter().map(read).collect()
     }
 
-    /// Returns the end of its log.
+    /// Returns the last 40 lines of the server's log.
     #[must_use]
     pub fn log_tail(&self) -> String {
         self.process.log_tail(40)

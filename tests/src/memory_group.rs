@@ -1,7 +1,7 @@
 //! A memory control group with the limit that the chart gives the operator, for both versions of Linux's control
 //! groups.
 //!
-//! **Invariant:** it holds only the processes that join it, and is removed when it is dropped.
+//! **Invariant:** a group holds only the processes that join it, and is removed when it is dropped.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -58,7 +58,7 @@ impl MemoryGroup {
     /// Adds a process, whose memory counts from now on.
     ///
     /// # Errors
-    /// The process has ended, or must not be moved.
+    /// The process has ended, or the kernel refuses to move it.
     pub fn add(&self, process: u32) -> Result<()> {
         let path = self.processes();
         fs::write(&path, process.to_string()).with_context(|| format!("writing {}", path.display()))
@@ -72,10 +72,10 @@ impl MemoryGroup {
         Some(bytes / f64::from(1 << 20))
     }
 
-    /// Returns how many processes of the group the kernel killed for lack of memory.
+    /// Returns the number of processes of the group that the kernel killed for lack of memory.
     #[must_use]
     pub fn kills(&self) -> u64 {
-        kills(&self.read(self.events).unwrap_or_default())
+        parse_kills(&self.read(self.events).unwrap_or_default())
     }
 
     fn read(&self, file: &str) -> Option<String> {
@@ -95,7 +95,7 @@ impl Drop for MemoryGroup {
     }
 }
 
-fn kills(events: &str) -> u64 {
+fn parse_kills(events: &str) -> u64 {
     let count = events.lines().find_map(|line| line.strip_prefix("oom_kill ")?.trim().parse().ok());
     count.unwrap_or_default()
 }
@@ -116,8 +116,8 @@ mod tests {
 
     #[test]
     fn kills_are_read_from_either_version() {
-        assert_eq!(kills("oom_kill_disable 0\nunder_oom 0\noom_kill 3\n"), 3);
-        assert_eq!(kills("low 0\nhigh 0\nmax 9\noom 2\noom_kill 1\noom_group_kill 0\n"), 1);
-        assert_eq!(kills(""), 0);
+        assert_eq!(parse_kills("oom_kill_disable 0\nunder_oom 0\noom_kill 3\n"), 3);
+        assert_eq!(parse_kills("low 0\nhigh 0\nmax 9\noom 2\noom_kill 1\noom_group_kill 0\n"), 1);
+        assert_eq!(parse_kills(""), 0);
     }
 }

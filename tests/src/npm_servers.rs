@@ -29,7 +29,7 @@ impl EverythingServer {
     /// # Errors
     /// Node.js or its packages are missing, or the server ends before it listens.
     pub async fn start() -> Result<Self> {
-        let node = node().await?;
+        let node = find_node().await?;
         let mut command = Command::new(node.program());
         command.args(node.arguments("everything.mjs")?).current_dir(node.folder()).kill_on_drop(true);
         let mut process =
@@ -53,14 +53,14 @@ impl EverythingServer {
 /// # Errors
 /// Node.js or its packages are missing.
 pub async fn command_line(package: &str, arguments: &[&str]) -> Result<Vec<String>> {
-    let node = node().await?;
+    let node = find_node().await?;
     let file = node.folder().join("node_modules").join(package).join("dist/index.js");
     ensure!(file.is_file(), "the package {package} has no file {}", file.display());
     let text = |path: &Path| path.to_str().map(str::to_owned).context("the path of a program is no text");
-    let own = [text(node.program())?, text(&file)?];
-    Ok(own.into_iter().chain(arguments.iter().map(|&argument| argument.to_owned())).collect())
+    let program = [text(node.program())?, text(&file)?];
+    Ok(program.into_iter().chain(arguments.iter().map(|&argument| argument.to_owned())).collect())
 }
 
-async fn node() -> Result<Node> {
+async fn find_node() -> Result<Node> {
     tokio::task::spawn_blocking(Node::find).await?
 }

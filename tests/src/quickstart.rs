@@ -19,9 +19,9 @@ use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
 /// The largest letter that the letter box accepts, in bytes.
-const LARGEST: usize = 1 << 20;
+const MAX_LETTER_BYTES: usize = 1 << 20;
 
-/// Returns the committed manifest.
+/// Returns the path of the committed manifest.
 #[must_use]
 pub fn file() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/quickstart/workflow.yaml")
@@ -30,7 +30,7 @@ pub fn file() -> PathBuf {
 /// Returns the committed manifest as an object.
 ///
 /// # Errors
-/// When the file is not there or is no YAML.
+/// The file is missing or is not YAML.
 pub fn manifest() -> Result<Value> {
     let text = std::fs::read_to_string(file()).context("the quickstart example")?;
     serde_saphyr::from_str(&text).context("the quickstart example")
@@ -39,11 +39,11 @@ pub fn manifest() -> Result<Value> {
 /// Returns the value of one of the manifest's inputs.
 ///
 /// # Errors
-/// When the manifest has no such input.
+/// The manifest has no such input.
 pub fn input<'a>(manifest: &'a mut Value, name: &str) -> Result<&'a mut Value> {
     let inputs = manifest.pointer_mut("/spec/inputs").and_then(Value::as_array_mut);
-    let found = inputs.into_iter().flatten().find(|input| input["name"] == name);
-    found
+    let input = inputs.into_iter().flatten().find(|input| input["name"] == name);
+    input
         .and_then(|input| input.get_mut("value"))
         .with_context(|| format!("the quickstart example has no input {name}"))
 }
@@ -79,7 +79,7 @@ impl Letterbox {
         };
         let address = listener.local_addr()?;
         let posted = Arc::new(Mutex::new(Vec::new()));
-        let router = Router::new().fallback(take).with_state(Arc::clone(&posted));
+        let router = Router::new().fallback(accept_letter).with_state(Arc::clone(&posted));
         let server = tokio::spawn(async move { axum::serve(listener, router).await });
         Ok(Self { address, posted, server })
     }
@@ -109,11 +109,11 @@ impl Drop for Letterbox {
     }
 }
 
-async fn take(State(posted): State<Arc<Mutex<Vec<Posted>>>>, request: Request) -> (StatusCode, String) {
+async fn accept_letter(State(posted): State<Arc<Mutex<Vec<Posted>>>>, request: Request) -> (StatusCode, String) {
     let what = format!("{} {}", request.method(), request.uri().path());
     let content_type = request.headers().get("content-type").and_then(|value| value.to_str().ok()).unwrap_or_default();
     let content_type = content_type.to_owned();
-    let Ok(body) = Limited::new(request.into_body(), LARGEST).collect().await else {
+    let Ok(body) = Limited::new(request.into_body(), MAX_LETTER_BYTES).collect().await else {
         return (StatusCode::PAYLOAD_TOO_LARGE, "the letter does not fit".to_owned());
     };
     let body = String::from_utf8_lossy(&body.to_bytes()).into_owned();
@@ -128,7 +128,7 @@ async fn take(State(posted): State<Arc<Mutex<Vec<Posted>>>>, request: Request) -
 /// parallel to the work and may come later.
 ///
 /// # Errors
-/// When the watch fails or ends first.
+/// The watch fails, or ends after a minute without such an Event.
 pub async fn told(client: Client, namespace: &str, name: &str, reason: &str) -> Result<String> {
     let events: Api<Event> = Api::namespaced(client, namespace);
     let fields = format!("regarding.name={name},reason={reason}");

@@ -1,6 +1,6 @@
 //! Output of xtask and of the benchmarks: results go to standard output, everything else to standard error.
 
-/// Prints a heading for the stage that begins.
+/// Prints a heading above the output of one step of a program.
 #[expect(clippy::print_stderr, reason = "an output module")]
 pub fn step(text: &str) {
     eprintln!("── {text}");

@@ -18,11 +18,11 @@ pub struct Wire {
 }
 
 /// The bytes of each connection, in the order of the connections.
-type Connections = Arc<Mutex<Vec<Passed>>>;
+type Connections = Arc<Mutex<Vec<RelayedBytes>>>;
 
-/// The bytes that passed over a connection.
+/// The bytes of a connection in both directions.
 #[derive(Default)]
-struct Passed {
+struct RelayedBytes {
     sent: Vec<u8>,
     received: Vec<u8>,
 }
@@ -39,7 +39,7 @@ pub struct WireRequest {
 }
 
 impl WireRequest {
-    /// Returns the method of JSON-RPC, or that of HTTP if there is no such body.
+    /// Returns the method of JSON-RPC, or the method of HTTP if the body has none.
     #[must_use]
     pub fn asks(&self) -> &str {
         self.body["method"].as_str().unwrap_or(&self.method)
@@ -61,13 +61,13 @@ impl Wire {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.context("a port on loopback")?;
         let address = listener.local_addr()?;
         let connections = Connections::default();
-        let kept = Arc::clone(&connections);
+        let recorded = Arc::clone(&connections);
         let relay = tokio::spawn(async move {
             let mut open = JoinSet::new();
             while let Ok((client, _)) = listener.accept().await {
-                let number = begin(&kept);
-                // A connection that breaks is the caller's to report.
-                open.spawn(pass(client, server, Arc::clone(&kept), number));
+                let number = record_connection(&recorded);
+                // An error of the connection is not reported here: the client notices it.
+                open.spawn(relay_connection(client, server, Arc::clone(&recorded), number));
             }
         });
         Ok(Self { address, connections, relay })
@@ -82,16 +82,16 @@ impl Wire {
     /// Returns the requests so far, those of the first connection first.
     #[must_use]
     pub fn sent(&self) -> Vec<WireRequest> {
-        let all = self.connections.lock();
-        all.map(|all| all.iter().flat_map(|passed| requests(&passed.sent)).collect()).unwrap_or_default()
+        let Ok(connections) = self.connections.lock() else { return Vec::new() };
+        connections.iter().flat_map(|connection| parse_requests(&connection.sent)).collect()
     }
 
     /// Returns all answers of the server so far.
     #[must_use]
     pub fn received(&self) -> String {
-        let all = self.connections.lock();
-        let text = |passed: &Passed| String::from_utf8_lossy(&passed.received).into_owned();
-        all.map(|all| all.iter().map(text).collect()).unwrap_or_default()
+        let Ok(connections) = self.connections.lock() else { return String::new() };
+        let text = |connection: &RelayedBytes| String::from_utf8_lossy(&connection.received).into_owned();
+        connections.iter().map(text).collect()
     }
 }
 
@@ -102,37 +102,43 @@ impl Drop for Wire {
 }
 
 /// Records a new connection and returns its number.
-fn begin(kept: &Connections) -> usize {
-    let Ok(mut all) = kept.lock() else { return 0 };
-    all.push(Passed::default());
-    all.len() - 1
+fn record_connection(connections: &Connections) -> usize {
+    let Ok(mut connections) = connections.lock() else { return 0 };
+    connections.push(RelayedBytes::default());
+    connections.len() - 1
 }
 
 /// Relays a connection until either side closes it.
-async fn pass(client: TcpStream, server: SocketAddr, kept: Connections, number: usize) -> std::io::Result<()> {
+async fn relay_connection(
+    client: TcpStream,
+    server: SocketAddr,
+    connections: Connections,
+    number: usize,
+) -> std::io::Result<()> {
     let server = TcpStream::connect(server).await?;
     let (from_client, to_client) = client.into_split();
     let (from_server, to_server) = server.into_split();
-    let keep = |part: fn(&mut Passed) -> &mut Vec<u8>| {
-        let kept = Arc::clone(&kept);
+    let record = |direction: fn(&mut RelayedBytes) -> &mut Vec<u8>| {
+        let connections = Arc::clone(&connections);
         move |bytes: &[u8]| {
-            if let Ok(mut all) = kept.lock()
-                && let Some(passed) = all.get_mut(number)
+            if let Ok(mut connections) = connections.lock()
+                && let Some(connection) = connections.get_mut(number)
             {
-                part(passed).extend_from_slice(bytes);
+                direction(connection).extend_from_slice(bytes);
             }
         }
     };
     tokio::select! {
-        ended = copy(from_client, to_server, keep(|passed| &mut passed.sent)) => ended,
-        ended = copy(from_server, to_client, keep(|passed| &mut passed.received)) => ended,
+        ended = copy(from_client, to_server, record(|connection| &mut connection.sent)) => ended,
+        ended = copy(from_server, to_client, record(|connection| &mut connection.received)) => ended,
     }
 }
 
+/// Copies and records all bytes of one direction until that side closes the connection.
 async fn copy(
     mut from: impl AsyncRead + Unpin,
     mut to: impl AsyncWrite + Unpin,
-    keep: impl Fn(&[u8]),
+    record: impl Fn(&[u8]),
 ) -> std::io::Result<()> {
     let mut buffer = [0; 4096];
     loop {
@@ -141,16 +147,16 @@ async fn copy(
         if bytes.is_empty() {
             return Ok(());
         }
-        // Recorded before it is passed on, so that a client with an answer finds the request here.
-        keep(bytes);
+        // Bytes are recorded before they are passed on, so that a test that has an answer finds the request here.
+        record(bytes);
         to.write_all(bytes).await?;
     }
 }
 
 /// Returns the whole requests among the bytes of a connection.
-fn requests(mut bytes: &[u8]) -> Vec<WireRequest> {
+fn parse_requests(mut bytes: &[u8]) -> Vec<WireRequest> {
     const END: &[u8] = b"\r\n\r\n";
-    let mut all = Vec::new();
+    let mut requests = Vec::new();
     while let Some(end) = bytes.windows(END.len()).position(|window| window == END) {
         let (head, rest) = bytes.split_at(end);
         let head = String::from_utf8_lossy(head).into_owned();
@@ -162,10 +168,10 @@ fn requests(mut bytes: &[u8]) -> Vec<WireRequest> {
         let length = headers.get("content-length").and_then(|length| length.parse().ok()).unwrap_or_default();
         let after = rest.get(END.len()..).unwrap_or_default();
         let Some((body, others)) = after.split_at_checked(length) else { break };
-        all.push(WireRequest { method, headers, body: serde_json::from_slice(body).unwrap_or_default() });
+        requests.push(WireRequest { method, headers, body: serde_json::from_slice(body).unwrap_or_default() });
         bytes = others;
     }
-    all
+    requests
 }
 
 #[cfg(test)]
@@ -178,7 +184,7 @@ mod tests {
     use crate::loopback::{self, Loopback};
 
     #[tokio::test]
-    async fn what_passes_is_kept_and_arrives() {
+    async fn requests_and_answers_are_recorded_and_arrive() {
         let server = Loopback::start(|_, request| loopback::text(200, request.body.clone())).await.unwrap();
         let wire = Wire::start(server.address()).await.unwrap();
         let client = reqwest::Client::new();

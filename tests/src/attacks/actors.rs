@@ -64,13 +64,13 @@ pub(super) const PEOPLE: [Actor; 11] = first();
 
 /// Returns the first `N` of [`EVERYBODY`].
 const fn first<const N: usize>() -> [Actor; N] {
-    let mut some = [Actor::Operator; N];
-    let mut at = 0;
-    while at < N {
-        some[at] = EVERYBODY[at];
-        at += 1;
+    let mut actors = [Actor::Operator; N];
+    let mut index = 0;
+    while index < N {
+        actors[index] = EVERYBODY[index];
+        index += 1;
     }
-    some
+    actors
 }
 
 /// The kinds of token of the operator's service account that an attacker might obtain.
@@ -118,7 +118,7 @@ impl Actor {
             Self::Stolen(Token::Impersonated) => "the operator's account by impersonation",
             Self::Stolen(Token::Neighbour) => "another account by a token projected beside the operator",
             Self::GarbageCollector => "the garbage collector",
-            Self::Named(name) => return format!("somebody called {}", shown(name)),
+            Self::Named(name) => return format!("somebody called {}", escape_name(name)),
             Self::Through(channel) => return format!("an approver through the channel {channel}"),
         }
         .to_owned()
@@ -143,11 +143,15 @@ impl Actor {
     }
 }
 
+/// The characters of a name that are shown.
+const MAX_SHOWN_CHARACTERS: usize = 40;
+
 /// Returns a readable name: characters outside of plain ASCII are escaped, and a long name is cut.
-fn shown(name: &str) -> String {
-    let plain = |c: char| if c.is_ascii_graphic() || c == ' ' { c.to_string() } else { c.escape_unicode().to_string() };
-    let short: String = name.chars().take(40).map(plain).collect();
-    let dots =
-        if name.chars().count() > 40 { format!("… ({} characters)", name.chars().count()) } else { String::new() };
-    format!("{short}{dots}")
+fn escape_name(name: &str) -> String {
+    let escape = |c: char| if c.is_ascii_graphic() || c == ' ' { c.to_string() } else { c.escape_unicode().to_string() };
+    let short: String = name.chars().take(MAX_SHOWN_CHARACTERS).map(escape).collect();
+    match name.chars().count() {
+        count if count > MAX_SHOWN_CHARACTERS => format!("{short}… ({count} characters)"),
+        _ => short,
+    }
 }

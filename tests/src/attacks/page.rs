@@ -20,9 +20,8 @@ const OPENING: &str = include_str!("opening.md");
 /// Returns the pages: the path of each below the repository, and its whole text.
 #[must_use]
 pub fn pages() -> Vec<(String, String)> {
-    let (attacks, rows) = CHAPTERS
-        .iter()
-        .fold((0, 0), |(attacks, rows), chapter| (attacks + chapter.attacks().len(), rows + (chapter.rows)().len()));
+    let attacks: usize = CHAPTERS.iter().map(|chapter| chapter.attacks().len()).sum();
+    let rows: usize = CHAPTERS.iter().map(|chapter| (chapter.rows)().len()).sum();
     let mut page = OPENING
         .replace("{attacks}", &attacks.to_string())
         .replace("{rows}", &rows.to_string())
@@ -35,13 +34,13 @@ pub fn pages() -> Vec<(String, String)> {
         if (chapter.rows)().len() > MOST_ROWS {
             let name = format!("attacks-{}.md", chapter.name);
             let _ = writeln!(page, "{attacks} attacks, on [a page of their own]({name}).");
-            let mut own = format!("# Attacks: {}\n\n", chapter.rule);
+            let mut own_page = format!("# Attacks: {}\n\n", chapter.rule);
             let _ = writeln!(
-                own,
+                own_page,
                 "{GENERATED}\n\n{attacks} attacks, a part of the [table of attacks](attacks.md), which says how to read them.\n"
             );
-            write_rows(&mut own, chapter);
-            pages.push((format!("{FOLDER}/{name}"), own));
+            write_rows(&mut own_page, chapter);
+            pages.push((format!("{FOLDER}/{name}"), own_page));
         } else {
             let _ = writeln!(page, "{attacks} attacks.\n");
             write_rows(&mut page, chapter);
@@ -59,33 +58,33 @@ fn write_rows(page: &mut String, chapter: &Chapter) {
             Some(who) => format!("{} ({})", row.honest.what, who.words()),
             None => row.honest.what.to_owned(),
         };
-        let cells = [who(&row), what(&row), how(&row), answer(&row), accepted].map(|cell| escaped(&cell));
+        let cells = [render_actors(&row), render_attempt(&row), render_ways(&row), render_answer(&row), accepted].map(|cell| escape_cell(&cell));
         let _ = writeln!(page, "| {} |", cells.join(" | "));
     }
 }
 
-fn who(row: &Row) -> String {
+fn render_actors(row: &Row) -> String {
     row.who.iter().map(|who| who.words()).collect::<Vec<_>>().join(", ")
 }
 
-fn what(row: &Row) -> String {
-    let mut what = row.what.trim_end_matches(',').to_owned();
+fn render_attempt(row: &Row) -> String {
+    let mut attempt = row.what.trim_end_matches(',').to_owned();
     if row.ground == Ground::AsShipped && !matches!(row.scene, Scene::Object(..)) {
-        what.push_str(", with the chart's roles only");
+        attempt.push_str(", with the chart's roles only");
     }
     if row.strict {
-        what.push_str(", strictly read");
+        attempt.push_str(", strictly read");
     }
-    what
+    attempt
 }
 
-fn how(row: &Row) -> String {
-    let any = CHANGES.iter().all(|how| row.how.contains(how));
-    let others = row.how.iter().filter(|how| !any || !CHANGES.contains(how)).map(|how| how.words());
-    any.then_some("any change").into_iter().chain(others).collect::<Vec<_>>().join(", ")
+fn render_ways(row: &Row) -> String {
+    let is_any_change = CHANGES.iter().all(|how| row.how.contains(how));
+    let others = row.how.iter().filter(|how| !is_any_change || !CHANGES.contains(how)).map(|how| how.words());
+    is_any_change.then_some("any change").into_iter().chain(others).collect::<Vec<_>>().join(", ")
 }
 
-fn answer(row: &Row) -> String {
+fn render_answer(row: &Row) -> String {
     match row.answer {
         Answer::Refused(words) => match row.or {
             Some(or) => format!("“{words}” or “{or}”"),
@@ -95,8 +94,8 @@ fn answer(row: &Row) -> String {
     }
 }
 
-/// Returns a text escaped for a cell of a table.
-fn escaped(cell: &str) -> String {
+/// Escapes a text for a cell of a Markdown table.
+fn escape_cell(cell: &str) -> String {
     cell.replace('\\', "\\\\")
         .replace('|', "\\|")
         .replace('<', "&lt;")

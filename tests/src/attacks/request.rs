@@ -41,7 +41,7 @@ pub struct Request {
     pub query: String,
     /// The media type of the body.
     pub content: &'static str,
-    /// The body.
+    /// The body, in the format of `content`.
     pub body: String,
 }
 
@@ -104,16 +104,17 @@ impl Way {
         };
         let body = match body {
             Body::Text(text) => text.clone(),
-            Body::Change(change) => self.said(stored, change).to_string(),
+            Body::Change(change) => self.write_change(stored, change).to_string(),
         };
         Request { method, query: query.to_owned(), content, body }
     }
 
-    fn said(self, stored: &Value, change: &Value) -> Value {
+    /// Returns the body with which this way makes a change to `stored`.
+    fn write_change(self, stored: &Value, change: &Value) -> Value {
         match self {
             Self::Json => {
                 let mut operations = Vec::new();
-                patch(stored, change, "", &mut operations);
+                append_operations(stored, change, "", &mut operations);
                 Value::Array(operations)
             }
             Self::Apply | Self::ApplyAsAnother => {
@@ -122,7 +123,7 @@ impl Way {
                     applied[field] = stored[field].clone();
                 }
                 applied["metadata"]["name"] = stored["metadata"]["name"].clone();
-                with_atomic_parts(&mut applied, stored);
+                complete_atomic_parts(&mut applied, stored);
                 applied
             }
             Self::Replace => {
@@ -136,7 +137,7 @@ impl Way {
 }
 
 /// Completes the parts that are atomic: an apply of a few of their fields would remove the other fields.
-fn with_atomic_parts(applied: &mut Value, stored: &Value) {
+fn complete_atomic_parts(applied: &mut Value, stored: &Value) {
     if !stored["apiVersion"].as_str().is_some_and(|version| version.starts_with("signoff.dev/")) {
         return;
     }
@@ -150,14 +151,14 @@ fn with_atomic_parts(applied: &mut Value, stored: &Value) {
 }
 
 /// Appends a merge patch as operations of a JSON patch.
-fn patch(stored: &Value, change: &Value, path: &str, operations: &mut Vec<Value>) {
+fn append_operations(stored: &Value, change: &Value, path: &str, operations: &mut Vec<Value>) {
     let nothing = Map::new();
     for (key, wanted) in change.as_object().unwrap_or(&nothing) {
         let path = format!("{path}/{}", key.replace('~', "~0").replace('/', "~1"));
         match (stored.get(key), wanted) {
             (Some(_), Value::Null) => operations.push(json!({"op": "remove", "path": path})),
             (None, Value::Null) => {}
-            (Some(inner @ Value::Object(_)), Value::Object(_)) => patch(inner, wanted, &path, operations),
+            (Some(inner @ Value::Object(_)), Value::Object(_)) => append_operations(inner, wanted, &path, operations),
             _ => operations.push(json!({"op": "add", "path": path, "value": wanted})),
         }
     }

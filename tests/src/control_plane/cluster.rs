@@ -28,8 +28,8 @@ pub const OPERATED: &str = "SIGNOFF_TEST_OPERATED_CLUSTER";
 /// The environment variable of the third control plane, whose rules tests may change.
 pub const LIFTABLE: &str = "SIGNOFF_TEST_LIFTABLE_CLUSTER";
 
-/// The environment variable of the fourth control plane, for tests of the inbox. The API server accepts the tokens of an
-/// issuer, and an operator runs on the cluster.
+/// The environment variable of the fourth control plane, for tests of the inbox. The API server accepts the tokens of
+/// an issuer, and an operator runs on the cluster.
 pub const WEB: &str = "SIGNOFF_TEST_WEB_CLUSTER";
 
 /// The lock of the third control plane, which one test uses at a time.

@@ -157,8 +157,8 @@ impl Issuer {
         Ok(serde_json::from_str(&text)?)
     }
 
-    /// Returns arguments of kube-apiserver with which a token of this issuer gives a user the same name and groups as in
-    /// the cast.
+    /// Returns arguments of kube-apiserver with which a token of this issuer gives a user the same name and groups as
+    /// in the cast.
     #[must_use]
     pub fn apiserver_arguments(&self) -> Vec<String> {
         vec![

@@ -28,7 +28,7 @@ impl Archive {
     /// Adds a file, unless the path exists already.
     ///
     /// # Errors
-    /// When the path is too long for an archive.
+    /// The path is too long for an archive.
     pub fn file(&mut self, path: &str, mode: u32, bytes: &[u8]) -> Result<()> {
         self.append(EntryType::Regular, path, mode, None, bytes)
     }
@@ -52,7 +52,7 @@ impl Archive {
     /// Returns the bytes of the archive.
     ///
     /// # Errors
-    /// None in memory.
+    /// None: the archive is in memory, where a write cannot fail.
     pub fn finish(self) -> Result<Vec<u8>> {
         Ok(self.tar.into_inner()?)
     }
@@ -86,13 +86,13 @@ impl Archive {
 #[must_use]
 pub fn gzip(bytes: &[u8]) -> Vec<u8> {
     // Magic number, DEFLATE, no flags, no time, no hint about the level, no system.
-    let mut zipped = vec![0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 255];
-    zipped.extend(compress_to_vec(bytes, LEVEL));
-    zipped.extend(crc32(bytes).to_le_bytes());
+    let mut compressed = vec![0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 255];
+    compressed.extend(compress_to_vec(bytes, LEVEL));
+    compressed.extend(crc32(bytes).to_le_bytes());
     // The format has the length modulo 2^32.
     let length = (bytes.len() as u64 & u64::from(u32::MAX)).to_le_bytes();
-    zipped.extend(&length[..4]);
-    zipped
+    compressed.extend(&length[..4]);
+    compressed
 }
 
 /// Returns the checksum of gzip: CRC-32 of ISO 3309, with a table of 256 entries.

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use super::{Archive, Named, sha256};
 
 const INDEX: &str = "index.json";
+/// The file that marks a folder as a layout.
 const MARK: &str = "oci-layout";
 /// The annotation with the name under which containerd imports an image.
 const NAME: &str = "io.containerd.image.name";
@@ -28,19 +29,19 @@ pub struct Layout {
 impl Layout {
     pub(super) fn new(name: &str, config: Vec<u8>, layer: Vec<u8>, layer_media: &str) -> Result<Self> {
         let media = |what: &str| format!("application/vnd.oci.image.{what}");
-        let describe =
+        let descriptor =
             |what: &str, bytes: &[u8]| json!({"mediaType": media(what), "digest": sha256(bytes), "size": bytes.len()});
         let manifest = serde_json::to_vec(&json!({
             "schemaVersion": 2,
             "mediaType": media("manifest.v1+json"),
-            "config": describe("config.v1+json", &config),
-            "layers": [describe(layer_media, &layer)],
+            "config": descriptor("config.v1+json", &config),
+            "layers": [descriptor(layer_media, &layer)],
         }))?;
         let named = Named { name: name.to_owned(), digest: sha256(&manifest) };
-        let mut described = describe("manifest.v1+json", &manifest);
+        let mut entry = descriptor("manifest.v1+json", &manifest);
         let tag = name.rsplit_once(':').map_or("latest", |(_, tag)| tag);
-        described["annotations"] = json!({NAME: name, TAG: tag});
-        let index = json!({"schemaVersion": 2, "mediaType": media("index.v1+json"), "manifests": [described]});
+        entry["annotations"] = json!({NAME: name, TAG: tag});
+        let index = json!({"schemaVersion": 2, "mediaType": media("index.v1+json"), "manifests": [entry]});
         let mut files = BTreeMap::from([
             (MARK.to_owned(), br#"{"imageLayoutVersion":"1.0.0"}"#.to_vec()),
             (INDEX.to_owned(), serde_json::to_vec(&index)?),
@@ -52,7 +53,7 @@ impl Layout {
     /// Reads a folder that [`Self::write`] wrote.
     ///
     /// # Errors
-    /// When a file is missing or is not what its digest says, or there is not exactly one image with a name.
+    /// A file is missing or has another digest, or there is not exactly one image with a name.
     pub fn read(folder: &Path) -> Result<Self> {
         let mut files = BTreeMap::new();
         let mut read = |path: &str| {
@@ -63,25 +64,25 @@ impl Layout {
         };
         read(MARK)?;
         let index: Value = serde_json::from_slice(&read(INDEX)?)?;
-        let mut blob = |described: &Value| {
-            let digest = described["digest"].as_str().context("a blob without a digest")?;
+        let mut read_blob = |descriptor: &Value| {
+            let digest = descriptor["digest"].as_str().context("a blob without a digest")?;
             let bytes = read(&path(digest))?;
             ensure!(sha256(&bytes) == digest, "{}: the blob {digest} is damaged", folder.display());
             anyhow::Ok((digest.to_owned(), bytes))
         };
-        let described = index["manifests"].as_array().map(Vec::as_slice);
-        let Some([described]) = described else { anyhow::bail!("{}: not exactly one image", folder.display()) };
-        let name = described["annotations"][NAME].as_str().context("an image without a name for containerd")?;
-        let (digest, manifest) = blob(described)?;
+        let manifests = index["manifests"].as_array().map(Vec::as_slice);
+        let Some([descriptor]) = manifests else { anyhow::bail!("{}: not exactly one image", folder.display()) };
+        let name = descriptor["annotations"][NAME].as_str().context("an image without a name for containerd")?;
+        let (digest, manifest) = read_blob(descriptor)?;
         let manifest: Value = serde_json::from_slice(&manifest)?;
-        blob(&manifest["config"])?;
+        read_blob(&manifest["config"])?;
         for layer in manifest["layers"].as_array().into_iter().flatten() {
-            blob(layer)?;
+            read_blob(layer)?;
         }
         Ok(Self { named: Named { name: name.to_owned(), digest }, files })
     }
 
-    /// Returns the name and the digest.
+    /// Returns the name and the digest, with which a Pod can refer to the image.
     #[must_use]
     pub fn named(&self) -> &Named {
         &self.named
@@ -96,7 +97,7 @@ impl Layout {
     /// Writes the layout into a folder.
     ///
     /// # Errors
-    /// When a file cannot be written.
+    /// A file cannot be written.
     pub fn write(&self, folder: &Path) -> Result<()> {
         for (path, bytes) in &self.files {
             let file = folder.join(path);
@@ -111,7 +112,7 @@ impl Layout {
     /// Returns the layout as an archive, as `ctr images import` reads it.
     ///
     /// # Errors
-    /// None in memory.
+    /// None: the archive is in memory, where a write cannot fail.
     pub fn archive(&self) -> Result<Vec<u8>> {
         let mut archive = Archive::default();
         for (path, bytes) in &self.files {
@@ -153,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn an_image_is_found_from_its_index_to_its_files_and_a_folder_comes_before_what_is_in_it() {
+    fn a_layout_leads_from_its_index_to_files_in_the_order_of_folders() {
         let layout = layout();
         let blob = |described: &Value| &layout.files[&super::path(described["digest"].as_str().unwrap())];
         let index = json(&layout.files["index.json"]);
@@ -168,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_files_are_the_same_image_and_its_name_by_digest_keeps_the_port_of_its_registry() {
+    fn an_image_of_the_same_files_is_the_same_and_keeps_its_registry() {
         let one = layout();
         assert_eq!(one, layout());
         assert_eq!(one.archive().unwrap(), layout().archive().unwrap());
@@ -183,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn a_written_layout_is_read_as_it_was_and_a_damaged_one_is_refused() {
+    fn a_layout_is_read_as_it_was_written_unless_it_is_damaged() {
         let (folder, layout) = (tempfile::tempdir().unwrap(), layout());
         layout.write(folder.path()).unwrap();
         assert_eq!(Layout::read(folder.path()).unwrap(), layout);

@@ -13,17 +13,18 @@ pub const OPERATOR_IMAGE: &str = concat!("docker.io/library/signoff-operator:", 
 pub const IMAGE_FOLDER: &str = "SIGNOFF_IMAGE";
 const AUTHORITIES: &str = "/etc/ssl/certs/ca-certificates.crt";
 
-/// Returns the image of the operator's program and the page's, and of their libraries if they are not static.
+/// Returns an image with the programs of the operator and of the page, and with their libraries unless the programs are
+/// static.
 ///
 /// # Errors
-/// When a program, a library, or this machine's certificates of public authorities cannot be read.
+/// A program, a library, or this machine's certificates of public authorities cannot be read.
 pub fn operator_image(operator: &Path, page: &Path) -> Result<Image> {
     let label = |name: &str| format!("org.opencontainers.image.{name}");
     Ok(Image::default()
         .program("signoff-operator", operator)?
         .program("signoff-web", page)?
         .file(AUTHORITIES, 0o444, Path::new(AUTHORITIES))?
-        // Files and DNS are both part of the C library; without this file it would ask name servers first.
+        // Without this file the C library would ask name servers before it reads /etc/hosts.
         .text("etc/nsswitch.conf", "hosts: files dns\n")?
         .runs(&["/signoff-operator"], &[])
         // The same as in the chart and the Dockerfile.
@@ -63,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn it_runs_as_the_user_of_the_chart_and_has_no_shell() {
+    fn the_image_runs_as_the_user_of_the_chart_and_has_no_shell() {
         let program = std::env::current_exe().unwrap();
         let image = operator_image(&program, &program).unwrap();
         for deployment in ["deployment.yaml", "web-deployment.yaml"] {

@@ -17,8 +17,8 @@ use crate::control_plane::{cache, on_path, progress};
 const REQUIREMENTS: &str = "requirements.txt";
 const REMEDY: &str = "install Python 3.10 or later with venv (Debian: python3-venv)";
 
-/// Returns the program of Python that has the packages. They are installed into the cache if they are missing, once for
-/// each list.
+/// Returns the program of Python that has the packages, which are installed into the cache if they are missing. That
+/// happens once for each list of packages and each version of Python.
 ///
 /// # Errors
 /// The missing part, and the way to install it.
@@ -27,39 +27,45 @@ pub(super) fn find() -> Result<PathBuf> {
         format!("tests with a mail server need Python, and there is no `python3` on PATH: {REMEDY}")
     })?;
     let file = source().join(REQUIREMENTS);
-    let wanted = fs::read(&file).with_context(|| format!("reading {}", file.display()))?;
+    let requirements = fs::read(&file).with_context(|| format!("reading {}", file.display()))?;
     // A virtual environment belongs to one version of Python.
     let version = output(Command::new(&python).arg("--version"))?;
     let mut hash = Sha256::new();
-    hash.update(&wanted);
+    hash.update(&requirements);
     hash.update(version.as_bytes());
-    let all = cache()?.join("python");
-    let folder = all.join(&hex::encode(hash.finalize())[..12]);
+    let parent = cache()?.join("python");
+    let folder = parent.join(&hex::encode(hash.finalize())[..12]);
     let program = folder.join("bin/python");
     let done = folder.join("done");
     if done.is_file() {
         return Ok(program);
     }
-    fs::create_dir_all(&all).with_context(|| format!("making {}", all.display()))?;
-    let _alone = alone(&all.join("lock"))?;
+    fs::create_dir_all(&parent).with_context(|| format!("making {}", parent.display()))?;
+    let _lock = lock_installation(&parent.join("lock"))?;
     if done.is_file() {
         return Ok(program);
     }
     progress("fetching the packages of tests/mail by pip (200 kB), once for this list");
+    install(&python, &file, &folder)?;
+    fs::write(&done, "").with_context(|| format!("writing {}", done.display()))?;
+    Ok(program)
+}
+
+/// Creates a virtual environment in `folder` and installs the packages of the list `requirements` there.
+fn install(python: &Path, requirements: &Path, folder: &Path) -> Result<()> {
     // A virtual environment cannot be moved, so it is created in place, and is complete once the file `done` exists.
     if folder.is_dir() {
-        fs::remove_dir_all(&folder).with_context(|| format!("removing {}", folder.display()))?;
+        fs::remove_dir_all(folder).with_context(|| format!("removing {}", folder.display()))?;
     }
-    output(Command::new(&python).args(["-m", "venv"]).arg(&folder))
+    output(Command::new(python).args(["-m", "venv"]).arg(folder))
         .with_context(|| format!("tests with a mail server need a virtual environment: {REMEDY}"))?;
-    let install = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-input", "--require-hashes"];
-    let mut command = Command::new(&program);
-    command.args(install).args(["--only-binary", ":all:", "--requirement"]).arg(&file);
+    let arguments = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-input", "--require-hashes"];
+    let mut command = Command::new(folder.join("bin/python"));
+    command.args(arguments).args(["--only-binary", ":all:", "--requirement"]).arg(requirements);
     output(&mut command).context(
         "pip cannot fetch the packages of tests/mail: it needs the index of packages once, and then never again",
     )?;
-    fs::write(&done, "").with_context(|| format!("writing {}", done.display()))?;
-    Ok(program)
+    Ok(())
 }
 
 /// Returns the folder of the server and its packages.
@@ -68,7 +74,7 @@ pub(super) fn source() -> PathBuf {
 }
 
 /// Takes the lock of an installation, so that other processes wait. The lock ends with the process that holds it.
-fn alone(file: &Path) -> Result<File> {
+fn lock_installation(file: &Path) -> Result<File> {
     let lock = File::create(file).with_context(|| format!("making {}", file.display()))?;
     lock.lock().with_context(|| format!("locking {}", file.display()))?;
     Ok(lock)
@@ -76,7 +82,7 @@ fn alone(file: &Path) -> Result<File> {
 
 fn output(command: &mut Command) -> Result<String> {
     let output = command.stdin(Stdio::null()).output().with_context(|| format!("running {command:?}"))?;
-    let said = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "{command:?}: {}", said.trim());
+    let errors = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{command:?}: {}", errors.trim());
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
