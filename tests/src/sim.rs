@@ -71,7 +71,7 @@ pub struct ApiServer {
 
 struct Inner {
     state: Mutex<State>,
-    news: Arc<watch_feed::News>,
+    feed: Arc<watch_feed::ChangeFeed>,
     clock: Clock,
     /// The seconds by which the clocks of the operators' machines are ahead of the server's.
     machines_ahead: AtomicI64,
@@ -115,7 +115,7 @@ impl ApiServer {
         Self {
             inner: Arc::new(Inner {
                 state: Mutex::new(state),
-                news: Arc::default(),
+                feed: Arc::default(),
                 clock,
                 machines_ahead: AtomicI64::new(0),
             }),
@@ -136,7 +136,7 @@ impl ApiServer {
         })
     }
 
-    /// Sets the clocks of all machines but the server's.
+    /// Sets the clocks of all machines but the server's, by the seconds that they are ahead.
     pub fn set_machines_ahead(&self, seconds: i64) {
         self.inner.machines_ahead.store(seconds, Ordering::Relaxed);
     }
@@ -177,7 +177,7 @@ impl ApiServer {
         self.with(|state| state.log.entries().iter().filter(|entry| entry.verb.writes()).cloned().collect())
     }
 
-    /// Returns how many requests so far match `wanted`.
+    /// Returns the number of requests so far for which `wanted` is true.
     pub fn count(&self, wanted: impl Fn(&Entry) -> bool) -> usize {
         self.with(|state| state.log.entries().iter().filter(|entry| wanted(entry)).count())
     }
@@ -187,7 +187,7 @@ impl ApiServer {
         self.with(|state| state.log.entries().iter().map(|entry| entry.line() + "\n").collect())
     }
 
-    /// Returns how many watches are open now.
+    /// Returns the number of watches that are open now.
     pub fn open_watches(&self) -> usize {
         self.with(|state| state.streams.open)
     }
@@ -216,7 +216,8 @@ impl ApiServer {
         self.value(&Resource::of::<K>(), namespace, name).map(serde_json::from_value).transpose()
     }
 
-    /// Waits until an object exists and `done` holds for it, and returns it. Woken by changes, never by time.
+    /// Waits until an object exists for which `done` is true, and returns the object. Checks after each change of the
+    /// server, and never because time passes.
     pub async fn until(
         &self,
         resource: &Resource,
@@ -224,25 +225,26 @@ impl ApiServer {
         name: &str,
         done: impl Fn(&Value) -> bool,
     ) -> Value {
-        let mut news = self.news();
+        let mut changes = self.listen();
         loop {
-            news.hear();
+            changes.mark_seen();
             if let Some(object) = self.value(resource, namespace, name).filter(|object| done(object)) {
                 return object;
             }
-            news.heard().await;
+            changes.changed().await;
         }
     }
 
-    /// Waits until `done` holds for the server as a whole. Woken by changes and new faults, never by time.
+    /// Waits until `done` is true for the server as a whole. Checks after each change and each new fault, and never
+    /// because time passes.
     pub async fn until_all(&self, done: impl Fn(&Self) -> bool) {
-        let mut news = self.news();
+        let mut changes = self.listen();
         loop {
-            news.hear();
+            changes.mark_seen();
             if done(self) {
                 return;
             }
-            news.heard().await;
+            changes.changed().await;
         }
     }
 
@@ -251,14 +253,14 @@ impl ApiServer {
         act(&mut self.inner.state.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Changes the state, and wakes all that wait for a change.
+    /// Changes the state, and wakes all tasks that wait for a change.
     pub(crate) fn change<T>(&self, act: impl FnOnce(&mut State) -> T) -> T {
         let value = self.with(act);
-        self.inner.news.tell();
+        self.inner.feed.notify();
         value
     }
 
-    pub(crate) fn news(&self) -> watch_feed::Listener {
-        self.inner.news.listener()
+    pub(crate) fn listen(&self) -> watch_feed::Listener {
+        self.inner.feed.listener()
     }
 }

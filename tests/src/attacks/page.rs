@@ -58,7 +58,8 @@ fn write_rows(page: &mut String, chapter: &Chapter) {
             Some(who) => format!("{} ({})", row.honest.what, who.words()),
             None => row.honest.what.to_owned(),
         };
-        let cells = [render_actors(&row), render_attempt(&row), render_ways(&row), render_answer(&row), accepted].map(|cell| escape_cell(&cell));
+        let cells = [render_actors(&row), render_attempt(&row), render_ways(&row), render_answer(&row), accepted];
+        let cells = cells.map(|cell| escape_cell(&cell));
         let _ = writeln!(page, "| {} |", cells.join(" | "));
     }
 }

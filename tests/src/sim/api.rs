@@ -10,7 +10,7 @@ use super::clock::Clock;
 use super::garbage::{self, Garbage};
 use super::log::{Request, Verb};
 use super::objects::{Defaults, Deleted, Preconditions, Writes, metadata};
-use super::patch::patched;
+use super::patch::apply_patch;
 use super::projection::Projection;
 use super::rules;
 use super::select::Filter;
@@ -95,8 +95,8 @@ impl Api {
                 let namespace = request.namespace.clone().unwrap_or_default();
                 let name = request.name.as_deref().unwrap_or_default();
                 rules::check_namespace(&self.store, &request.resource, name, &namespace)?;
-                let made = self.writes(request).create(&request.resource, &namespace, object)?;
-                Ok(Answer::Body(201, Projection::of(request).bytes(&made)))
+                let created = self.writes(request).create(&request.resource, &namespace, object)?;
+                Ok(Answer::Body(201, Projection::of(request).bytes(&created)))
             }
             Verb::Update => {
                 let (key, object) = (key(request)?, body(request)?);
@@ -106,26 +106,12 @@ impl Api {
             Verb::Patch => {
                 let key = key(request)?;
                 let current = Arc::clone(self.store.get(&key).ok_or_else(|| Refusal::not_found(&key))?);
-                let object = patched(&current.object, request)?;
+                let object = apply_patch(&current.object, request)?;
                 let version = self.writes(request).update(&key, status, object)?;
                 Ok(Answer::Body(200, Projection::of(request).bytes(&version)))
             }
             Verb::Delete => self.delete(request, &key(request)?),
-            Verb::DeleteCollection => {
-                let filter = filter(request)?;
-                let selected = self.store.list(&filter.resource, filter.namespace.as_deref());
-                let keys: Vec<Key> =
-                    selected.filter(|(_, version)| filter.selects(version)).map(|(key, _)| key.clone()).collect();
-                for key in &keys {
-                    self.delete(request, key)?;
-                }
-                Ok(Answer::Body(
-                    200,
-                    json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"})
-                        .to_string()
-                        .into(),
-                ))
-            }
+            Verb::DeleteCollection => self.delete_collection(request),
         }
     }
 
@@ -148,27 +134,30 @@ impl Api {
         Ok(Answer::Body(200, lines[lines.len() - last..].concat().into()))
     }
 
-    fn list(&mut self, request: &Request) -> Result<Answer, Refusal> {
-        let projection = Projection::of(request);
-        let mut page = match request.parameter("continue") {
+    /// Returns the objects that are left to send: all selected ones, or the rest of an earlier page.
+    fn page(&self, request: &Request, projection: Projection) -> Result<Page, Refusal> {
+        match request.parameter("continue") {
             "" => {
                 let filter = filter(request)?;
                 let selected = self.store.list(&filter.resource, filter.namespace.as_deref());
-                let rest = selected
-                    .filter(|(_, version)| filter.selects(version))
-                    .map(|(_, version)| projection.bytes(version))
-                    .collect();
-                Page { number: self.store.number(), rest }
+                let selected = selected.filter(|(_, version)| filter.selects(version));
+                let rest = selected.map(|(_, version)| projection.bytes(version)).collect();
+                Ok(Page { number: self.store.number(), rest })
             }
-            // The client may read a page again.
+            // The page stays, because the client may read it again.
             token => self.pages.get(token).cloned().ok_or_else(|| {
                 Refusal::new(
                     410,
                     "Expired",
                     "The provided continue parameter is too old to display a consistent list result.",
                 )
-            })?,
-        };
+            }),
+        }
+    }
+
+    fn list(&mut self, request: &Request) -> Result<Answer, Refusal> {
+        let projection = Projection::of(request);
+        let mut page = self.page(request, projection)?;
         let limit = request.parameter("limit").parse().ok().filter(|limit| *limit > 0).unwrap_or(usize::MAX);
         let items: Vec<Bytes> = page.rest.drain(..limit.min(page.rest.len())).collect();
         let mut list_meta = json!({"resourceVersion": page.number.to_string()});
@@ -184,8 +173,8 @@ impl Api {
             projection.api_version(request)
         )
         .into_bytes();
-        for (at, item) in items.iter().enumerate() {
-            if at > 0 {
+        for (index, item) in items.iter().enumerate() {
+            if index > 0 {
                 text.push(b',');
             }
             text.extend_from_slice(item);
@@ -196,9 +185,9 @@ impl Api {
 
     fn delete(&mut self, request: &Request, key: &Key) -> Result<Answer, Refusal> {
         let options = if request.body.is_empty() { Value::Null } else { body(request)? };
-        let wanted = |field: &str| options["preconditions"][field].as_str().map(str::to_owned);
+        let precondition = |field: &str| options["preconditions"][field].as_str().map(str::to_owned);
         let grace = options["gracePeriodSeconds"].as_i64();
-        let only_if = Preconditions { uid: wanted("uid"), version: wanted("resourceVersion"), grace };
+        let only_if = Preconditions { uid: precondition("uid"), version: precondition("resourceVersion"), grace };
         let orphan = options["propagationPolicy"] == "Orphan" || options["orphanDependents"] == true;
         let deleted = self.writes(request).delete(key, &only_if)?;
         match deleted {
@@ -214,6 +203,19 @@ impl Api {
         }
     }
 
+    fn delete_collection(&mut self, request: &Request) -> Result<Answer, Refusal> {
+        let filter = filter(request)?;
+        let selected = self.store.list(&filter.resource, filter.namespace.as_deref());
+        let keys: Vec<Key> =
+            selected.filter(|(_, version)| filter.selects(version)).map(|(key, _)| key.clone()).collect();
+        for key in &keys {
+            self.delete(request, key)?;
+        }
+        let status = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"});
+        Ok(Answer::Body(200, status.to_string().into()))
+    }
+
+    /// Removes an owner, by its uid, from the objects that depend on it, so that they stay.
     fn release_dependents(&mut self, uid: &str) {
         let dependents = self.store.all().filter(|(_, version)| version.owners().any(|owner| owner == uid));
         let dependents: Vec<(Key, Arc<Version>)> =
@@ -242,7 +244,7 @@ fn key(request: &Request) -> Result<Key, Refusal> {
 fn filter(request: &Request) -> Result<Filter, Refusal> {
     let mut fields = request.parameter("fieldSelector").to_owned();
     if let Some(name) = &request.name {
-        // A watch of one object's own path.
+        // The path of one object selects that object by its name.
         fields = format!("metadata.name={name},{fields}");
     }
     Filter::new(request.resource.clone(), request.namespace.clone(), request.parameter("labelSelector"), &fields)

@@ -9,7 +9,7 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use tokio::time::Instant;
 
-/// The instant every simulation begins at: 2026-01-01T00:00:00Z.
+/// The time at which every simulation begins: 2026-01-01T00:00:00Z.
 pub const EPOCH: Timestamp = Timestamp::constant(1_767_225_600, 0);
 
 /// The clock of a controller, in place of the machine's.
@@ -55,7 +55,7 @@ impl Clock {
 
     /// Waits until every task of the runtime waits: paused time moves only then.
     ///
-    /// This is no sleep in real time: it costs one virtual millisecond and no real one.
+    /// A call takes one millisecond of virtual time and no real time.
     pub async fn settle(&self) {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }

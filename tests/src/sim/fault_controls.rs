@@ -98,17 +98,17 @@ impl ApiServer {
         self.change(|state| state.streams.rule(actor).close_after = Some(events));
     }
 
-    /// Sends every event twice.
+    /// Sends every event to the actor twice.
     pub fn duplicate_events(&self, actor: &str) {
         self.change(|state| state.streams.rule(actor).duplicate = true);
     }
 
-    /// Delays every event by this duration, so that caches are stale by as much.
+    /// Delays every event to the actor, so that its caches are stale by this duration.
     pub fn delay_events(&self, actor: &str, delay: Duration) {
         self.change(|state| state.streams.rule(actor).delay = delay);
     }
 
-    /// Holds back all events until [`ApiServer::release_events`].
+    /// Holds back all events to the actor until [`ApiServer::release_events`].
     pub fn hold_events(&self, actor: &str) {
         self.change(|state| state.streams.rule(actor).held = true);
     }
@@ -118,15 +118,16 @@ impl ApiServer {
         self.change(|state| state.streams.held_kinds.push((actor.to_owned(), kind.clone())));
     }
 
-    /// Sends the events that were held back, now.
+    /// Sends the actor the events that were held back, now.
     pub fn release_events(&self, actor: &str) {
         self.change(|state| {
             state.streams.rule(actor).held = false;
-            state.streams.held_kinds.retain(|(who, _)| who != actor);
+            state.streams.held_kinds.retain(|(held_for, _)| held_for != actor);
         });
     }
 
-    /// Drops the next k events. The watch goes on as if nothing were missing; only a new list shows the changes.
+    /// Drops the next k events to the actor. The watch goes on as if nothing were missing; only a new list shows the
+    /// changes.
     pub fn lose_events(&self, actor: &str, k: u64) {
         self.change(|state| state.streams.rule(actor).lose = k);
     }
@@ -151,8 +152,8 @@ impl ApiServer {
     pub fn insert(&self, mut object: Value) -> Result<Value, Refusal> {
         let resource = Resource::of_object(&object);
         let created = self.clock().now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
-        let given = metadata(&mut object)?;
-        let text = |field: &str| given.get(field).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let metadata = metadata(&mut object)?;
+        let text = |field: &str| metadata.get(field).and_then(Value::as_str).unwrap_or_default().to_owned();
         let key = Key { resource, namespace: text("namespace"), name: text("name") };
         if key.name.is_empty() {
             return Err(Refusal::invalid(&key, "metadata.name: Required value"));
@@ -203,22 +204,22 @@ impl ApiServer {
         })
     }
 
-    /// Sets when dependents follow their owners.
+    /// Sets the time at which dependents follow their owners.
     pub fn garbage(&self, when: Garbage) {
         self.with(|state| state.api.garbage = when);
     }
 
-    /// Runs the garbage collector once and returns how many objects it removed.
+    /// Runs the garbage collector once and returns the number of objects that were removed.
     pub fn collect_garbage(&self) -> usize {
         self.change(|state| garbage::collect(&mut state.api.store, state.api.clock))
     }
 
-    /// Adds defaults that are applied to every written object, after those of Signoff's own kinds.
+    /// Adds defaults for every written object, which are applied after the defaults of Signoff's own kinds.
     pub fn default_with(&self, defaults: impl Fn(&Resource, &mut Value) + Send + Sync + 'static) {
         self.with(|state| {
-            let before = std::sync::Arc::clone(&state.api.defaults);
+            let earlier = std::sync::Arc::clone(&state.api.defaults);
             state.api.defaults = std::sync::Arc::new(move |resource, object| {
-                before(resource, object);
+                earlier(resource, object);
                 defaults(resource, object);
             });
         });

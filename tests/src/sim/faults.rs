@@ -15,7 +15,7 @@ pub const EVERYONE: &str = "*";
 /// The ways in which an actor dies at a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Crash {
-    /// The write is applied, its answer is lost.
+    /// The write is applied, and its answer is lost.
     Applied,
     /// The write never reached the server.
     NotApplied,
@@ -28,7 +28,7 @@ pub enum Crash {
 pub enum Fault {
     /// The actor's incarnation dies at this request.
     Crash(Crash),
-    /// The request is applied, the client sees a broken connection, the actor lives on.
+    /// The request is applied, the client sees a broken connection, and the actor does not die.
     LoseResponse,
     /// The connection breaks before the request is applied.
     Reset,
@@ -99,25 +99,25 @@ impl On {
         Self { writes_only: false, ..Self::writes_of(actor) }
     }
 
-    /// Limits it to requests for which `predicate` holds; the others are not counted either.
+    /// Limits the rule to requests for which `predicate` holds; the others are not counted either.
     pub fn only(mut self, predicate: impl Fn(&Request) -> bool + Send + Sync + 'static) -> Self {
         self.predicate = Some(Arc::new(predicate));
         self
     }
 
-    /// Limits it to the n-th match, from 1.
+    /// Limits the rule to the n-th match, from 1.
     pub fn nth(mut self, n: u64) -> Self {
         self.when = When::Nth(n);
         self
     }
 
-    /// Limits it to each k-th match.
+    /// Limits the rule to each k-th match.
     pub fn every(mut self, k: u64) -> Self {
         self.when = When::Every(k.max(1));
         self
     }
 
-    /// Limits it to the next k matches.
+    /// Limits the rule to the next k matches.
     pub fn first(mut self, k: u64) -> Self {
         self.when = When::First(k);
         self
@@ -133,11 +133,13 @@ impl On {
 struct Rule {
     on: On,
     fault: Fault,
+    /// The number of requests that matched since the rule was set.
     seen: u64,
 }
 
 impl Rule {
-    fn strikes(&mut self, request: &Request) -> bool {
+    /// Counts the request if the rule matches, and returns whether the fault is due now.
+    fn is_due(&mut self, request: &Request) -> bool {
         if !self.on.is_about(request) {
             return false;
         }
@@ -188,7 +190,7 @@ impl Faults {
     pub(crate) fn plan(&mut self, request: &Request) -> Plan {
         let mut plan = Plan::default();
         for rule in &mut self.rules {
-            if !rule.strikes(request) {
+            if !rule.is_due(request) {
                 continue;
             }
             match &rule.fault {

@@ -18,9 +18,9 @@ pub const KUBELET: &str = "kubelet";
 
 /// The duration from a Pod's creation until it has a node.
 const TO_SCHEDULE: Duration = Duration::from_millis(100);
-/// The duration from then until its container runs, or its status has the reason why not.
+/// The duration from the node until the container runs, or until the status has the reason why not.
 const TO_START: Duration = Duration::from_millis(400);
-/// The duration in which a container ends after it was asked to.
+/// The duration in which a container ends after it was asked to end.
 const TO_STOP: Duration = Duration::from_secs(1);
 /// The duration from the end of a container until its deleted Pod is gone.
 const TO_GO: Duration = Duration::from_millis(100);
@@ -29,19 +29,19 @@ const TO_GO: Duration = Duration::from_millis(100);
 /// message. The time until the answer is the time for which the container runs.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct Course {
+struct ContainerResult {
     exit_code: i32,
     message: String,
     /// A reason such as `OOMKilled`; `None` derives it from the exit code.
     reason: Option<String>,
     log: String,
-    /// The exit code when it is asked to end; `None` if it is killed.
+    /// The exit code of a container that is asked to end; `None` if the container is killed.
     exit_code_when_asked: Option<i32>,
     /// The waiting state of a container that never runs.
     waiting: Option<Value>,
-    /// The reason why it never gets a node.
+    /// The reason why the Pod never gets a node.
     unschedulable: Option<String>,
-    /// Whether no scheduler handles it.
+    /// Whether no scheduler handles the Pod.
     unseen: bool,
 }
 
@@ -63,30 +63,30 @@ pub enum Turn {
 enum Stage {
     New,
     Bound,
-    /// Its status has the reason why it waits.
+    /// The Pod waits, and its status has the reason.
     Stuck,
     Running(Instant),
     Ended,
 }
 
-struct Seen {
+struct PodRecord {
     stage: Stage,
-    /// The begin of its stage.
+    /// The time at which the stage began.
     since: Instant,
-    /// The time at which it was marked for deletion.
-    going: Option<Instant>,
+    /// The time at which the Pod was marked for deletion.
+    deleted_at: Option<Instant>,
     key: EffectKey,
-    course: Course,
+    course: ContainerResult,
     runs: Duration,
 }
 
 /// The next action for a Pod.
-enum Act {
+enum PodAction {
     Bind,
     Start,
-    /// Writes the reason why it waits into its status.
-    Tell,
-    /// Ends its container: by itself, or for a reason of the cluster's.
+    /// Writes the reason why the Pod waits into its status.
+    WriteReason,
+    /// Ends the container: by itself, or with a reason and a message of the cluster, such as `Evicted`.
     End(Option<(&'static str, &'static str)>),
     Remove,
 }
@@ -105,7 +105,7 @@ pub struct Kubelet {
 
 #[derive(Default)]
 struct Inner {
-    pods: BTreeMap<String, Seen>,
+    pods: BTreeMap<String, PodRecord>,
     evicted: Vec<String>,
     hooks: Vec<(Turn, u64, Hook)>,
     most: BTreeMap<Option<String>, usize>,
@@ -126,13 +126,13 @@ impl Kubelet {
         kubelet
     }
 
-    /// Evicts a Pod: its container ends, and its status has the reason.
+    /// Evicts the Pod of this name: its container ends, and its status has the reason `Evicted`.
     pub fn evict(&self, pod: &str) {
         self.lock().evicted.push(pod.to_owned());
         self.server.change(|_| {});
     }
 
-    /// Sets how long every container takes to end after it was asked to.
+    /// Sets the duration in which every container ends after it was asked to end.
     pub fn slow_to_stop(&self, takes: Duration) {
         self.lock().to_stop = Some(takes);
     }
@@ -142,49 +142,49 @@ impl Kubelet {
         self.lock().hooks.push((turn, n, Box::new(act)));
     }
 
-    /// Returns the largest number of containers that ran at once: of those whose effects' paths begin with `first`, or
-    /// of all.
+    /// Returns the largest number of containers that ran at once. With `first`, counts only the containers whose
+    /// effects' paths have this first part.
     pub fn most_at_once(&self, first: Option<&str>) -> usize {
         self.lock().most.get(&first.map(str::to_owned)).copied().unwrap_or_default()
     }
 
     async fn run(self) {
-        let mut news = self.server.news();
+        let mut changes = self.server.listen();
         loop {
-            news.hear();
-            match self.look() {
+            changes.mark_seen();
+            match self.run_due_actions() {
                 Some(due) => tokio::select! {
                     biased;
-                    () = news.heard() => {}
+                    () = changes.changed() => {}
                     () = sleep_until(due) => {}
                 },
-                None => news.heard().await,
+                None => changes.changed().await,
             }
         }
     }
 
-    /// Does everything that is due, and returns when to look again.
-    fn look(&self) -> Option<Instant> {
+    /// Runs every action that is due, and returns the time of the next action, or `None`.
+    fn run_due_actions(&self) -> Option<Instant> {
         let now = Instant::now();
         let pods = self.server.values(&pods(), None);
         self.lock().pods.retain(|uid, _| pods.iter().any(|pod| pod["metadata"]["uid"] == **uid));
         let mut next: Option<Instant> = None;
         for pod in pods {
-            let (act, due) = {
+            let (action, due) = {
                 let mut inner = self.lock();
                 let name = pod["metadata"]["name"].as_str().unwrap_or_default();
                 let evicted = inner.evicted.iter().any(|evicted| evicted == name);
                 let uid = pod["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
                 let to_stop = inner.to_stop.unwrap_or(TO_STOP);
-                let seen = inner.pods.entry(uid).or_insert_with(|| self.first_sight(&pod, now));
+                let record = inner.pods.entry(uid).or_insert_with(|| self.record_pod(&pod, now));
                 if pod["metadata"]["deletionTimestamp"].is_string() {
-                    seen.going.get_or_insert(now);
+                    record.deleted_at.get_or_insert(now);
                 }
-                let Some(plan) = seen.plan(&pod, evicted, to_stop, now) else { continue };
+                let Some(plan) = record.plan(&pod, evicted, to_stop, now) else { continue };
                 plan
             };
             if due <= now {
-                self.act(&pod, &act, now);
+                self.run_action(&pod, &action, now);
             } else {
                 next = Some(next.map_or(due, |next| next.min(due)));
             }
@@ -192,22 +192,22 @@ impl Kubelet {
         next
     }
 
-    fn first_sight(&self, pod: &Value, now: Instant) -> Seen {
+    fn record_pod(&self, pod: &Value, now: Instant) -> PodRecord {
         let key = (self.naming)(pod);
         let (answer, runs) = self.world.answer_to(&key);
         let course = match answer {
-            Ok(Value::String(message)) => Course { message, ..Course::default() },
+            Ok(Value::String(message)) => ContainerResult { message, ..ContainerResult::default() },
             Ok(course) => serde_json::from_value(course).unwrap_or_default(),
-            Err(failure) => Course { exit_code: 1, message: failure.message, ..Course::default() },
+            Err(failure) => ContainerResult { exit_code: 1, message: failure.message, ..ContainerResult::default() },
         };
-        Seen { stage: Stage::New, since: now, going: None, key, course, runs }
+        PodRecord { stage: Stage::New, since: now, deleted_at: None, key, course, runs }
     }
 
-    fn act(&self, pod: &Value, act: &Act, now: Instant) {
+    fn run_action(&self, pod: &Value, action: &PodAction, now: Instant) {
         let text = |field: &str| pod["metadata"][field].as_str().unwrap_or_default().to_owned();
         let (namespace, name, uid) = (text("namespace"), text("name"), text("uid"));
         let Some((key, course, stage)) =
-            self.lock().pods.get(&uid).map(|seen| (seen.key.clone(), seen.course.clone(), seen.stage))
+            self.lock().pods.get(&uid).map(|record| (record.key.clone(), record.course.clone(), record.stage))
         else {
             return;
         };
@@ -215,8 +215,8 @@ impl Kubelet {
         let edit = |edit: &dyn Fn(&mut Value)| {
             self.server.edit(&pods(), &namespace, &name, |pod| edit(pod));
         };
-        let (stage, turn) = match act {
-            Act::Bind => {
+        let (stage, turn) = match action {
+            PodAction::Bind => {
                 edit(&|pod| {
                     pod["spec"]["nodeName"] = json!("node-1");
                     pod["status"]["conditions"] = json!([{"type": "PodScheduled", "status": "True"}]);
@@ -224,7 +224,7 @@ impl Kubelet {
                 });
                 (Stage::Bound, Some(Turn::Bound))
             }
-            Act::Tell => {
+            PodAction::WriteReason => {
                 edit(&|pod| match (&course.unschedulable, &course.waiting) {
                     (Some(why), _) => {
                         let condition = json!({"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": why});
@@ -234,7 +234,7 @@ impl Kubelet {
                 });
                 (Stage::Stuck, None)
             }
-            Act::Start => {
+            PodAction::Start => {
                 let input = json!({"pod": name, "of": uid_of_owner(pod), "what": pod["spec"]["containers"]});
                 self.world.witness(KUBELET, &key, &input);
                 edit(&|pod| {
@@ -244,10 +244,10 @@ impl Kubelet {
                 });
                 (Stage::Running(now), Some(Turn::Started))
             }
-            Act::End(why) => {
+            PodAction::End(why) => {
                 let ran = matches!(stage, Stage::Running(_));
                 self.server.write_log(&uid, if ran { &course.log } else { "" });
-                let by_itself = why.is_none() && ran && now >= self.natural_end(&uid);
+                let by_itself = why.is_none() && ran && now >= self.end_of_run(&uid);
                 let terminated = match (ran, by_itself) {
                     // Once a Pod is marked for deletion, a container that never ran is reported like this.
                     (false, _) => json!({"exitCode": 137, "reason": "ContainerStatusUnknown",
@@ -273,42 +273,40 @@ impl Kubelet {
                 });
                 (Stage::Ended, Some(Turn::Ended))
             }
-            Act::Remove => {
+            PodAction::Remove => {
                 self.server.remove(&pods(), &namespace, &name);
                 (Stage::Ended, Some(Turn::Gone))
             }
         };
         {
             let mut inner = self.lock();
-            if let Some(seen) = inner.pods.get_mut(&uid) {
-                (seen.stage, seen.since) = (stage, now);
+            if let Some(record) = inner.pods.get_mut(&uid) {
+                (record.stage, record.since) = (stage, now);
             }
             if turn == Some(Turn::Started) {
-                inner.count();
+                inner.count_running();
             }
         }
         if let Some(turn) = turn {
-            self.tell(turn);
+            self.run_hooks(turn);
         }
     }
 
-    fn natural_end(&self, uid: &str) -> Instant {
-        self.lock().pods.get(uid).map_or_else(Instant::now, |seen| seen.since + seen.runs)
+    fn end_of_run(&self, uid: &str) -> Instant {
+        self.lock().pods.get(uid).map_or_else(Instant::now, |record| record.since + record.runs)
     }
 
-    fn tell(&self, turn: Turn) {
-        let mut due: Vec<Hook> = Vec::new();
-        {
+    fn run_hooks(&self, turn: Turn) {
+        let due: Vec<(Turn, u64, Hook)> = {
             let mut inner = self.lock();
-            for hook in inner.hooks.iter_mut().filter(|(on, _, _)| *on == turn) {
-                hook.1 = hook.1.saturating_sub(1);
+            for (_, left, _) in inner.hooks.iter_mut().filter(|(on, _, _)| *on == turn) {
+                *left = left.saturating_sub(1);
             }
-            let (now, later) = inner.hooks.drain(..).partition(|(on, left, _)| *on == turn && *left == 0);
+            let (due, later) = inner.hooks.drain(..).partition(|(on, left, _)| *on == turn && *left == 0);
             inner.hooks = later;
-            let now: Vec<(Turn, u64, Hook)> = now;
-            due.extend(now.into_iter().map(|(_, _, hook)| hook));
-        }
-        for mut hook in due {
+            due
+        };
+        for (_, _, mut hook) in due {
             hook(&self.server);
         }
     }
@@ -319,11 +317,11 @@ impl Kubelet {
 }
 
 impl Inner {
-    /// Counts the containers that run now.
-    fn count(&mut self) {
+    /// Counts the containers that run now, in all and by the first part of their paths, and keeps the largest counts.
+    fn count_running(&mut self) {
         let mut now: BTreeMap<Option<String>, usize> = BTreeMap::new();
-        for seen in self.pods.values().filter(|seen| matches!(seen.stage, Stage::Running(_))) {
-            for part in [None, seen.key.path.split('/').next().map(str::to_owned)] {
+        for record in self.pods.values().filter(|record| matches!(record.stage, Stage::Running(_))) {
+            for part in [None, record.key.path.split('/').next().map(str::to_owned)] {
                 *now.entry(part).or_default() += 1;
             }
         }
@@ -334,32 +332,32 @@ impl Inner {
     }
 }
 
-impl Seen {
+impl PodRecord {
     /// Returns the next action and its time.
-    fn plan(&self, pod: &Value, evicted: bool, to_stop: Duration, now: Instant) -> Option<(Act, Instant)> {
+    fn plan(&self, pod: &Value, evicted: bool, to_stop: Duration, now: Instant) -> Option<(PodAction, Instant)> {
         match self.stage {
-            Stage::New if self.course.unschedulable.is_some() => Some((Act::Tell, self.since + TO_SCHEDULE)),
-            Stage::New if self.course.unseen => self.going.map(|at| (Act::End(None), at + TO_GO)),
-            Stage::New => Some((Act::Bind, self.since + TO_SCHEDULE)),
-            Stage::Bound | Stage::Stuck if self.going.is_some() => {
-                Some((Act::End(None), self.going.unwrap_or(now) + TO_GO))
+            Stage::New if self.course.unschedulable.is_some() => Some((PodAction::WriteReason, self.since + TO_SCHEDULE)),
+            Stage::New if self.course.unseen => self.deleted_at.map(|at| (PodAction::End(None), at + TO_GO)),
+            Stage::New => Some((PodAction::Bind, self.since + TO_SCHEDULE)),
+            Stage::Bound | Stage::Stuck if self.deleted_at.is_some() => {
+                Some((PodAction::End(None), self.deleted_at.unwrap_or(now) + TO_GO))
             }
-            Stage::Bound if self.course.waiting.is_some() => Some((Act::Tell, self.since + TO_START)),
-            Stage::Bound => Some((Act::Start, self.since + TO_START)),
+            Stage::Bound if self.course.waiting.is_some() => Some((PodAction::WriteReason, self.since + TO_START)),
+            Stage::Bound => Some((PodAction::Start, self.since + TO_START)),
             Stage::Stuck => None,
             Stage::Running(_) if evicted => {
-                Some((Act::End(Some(("Evicted", "The node was low on resource: memory."))), now))
+                Some((PodAction::End(Some(("Evicted", "The node was low on resource: memory."))), now))
             }
             Stage::Running(since) => {
-                let natural = (Act::End(None), since + self.runs);
-                let asked = self.going.map(|going| (Act::End(None), going + to_stop));
+                let natural = (PodAction::End(None), since + self.runs);
+                let asked = self.deleted_at.map(|deleted_at| (PodAction::End(None), deleted_at + to_stop));
                 let deadline = pod["spec"]["activeDeadlineSeconds"].as_u64().map(|seconds| {
                     let why = ("DeadlineExceeded", "Pod was active on the node longer than the specified deadline");
-                    (Act::End(Some(why)), since + Duration::from_secs(seconds))
+                    (PodAction::End(Some(why)), since + Duration::from_secs(seconds))
                 });
                 [Some(natural), asked, deadline].into_iter().flatten().min_by_key(|(_, due)| *due)
             }
-            Stage::Ended => self.going.map(|going| (Act::Remove, going.max(self.since) + TO_GO)),
+            Stage::Ended => self.deleted_at.map(|deleted_at| (PodAction::Remove, deleted_at.max(self.since) + TO_GO)),
         }
     }
 }
@@ -377,11 +375,12 @@ fn pods() -> Resource {
     Resource::new("", "pods")
 }
 
-/// Returns how many seconds a deleted Pod gets to end, or `None` for a Pod that has no node or has ended.
-pub(crate) fn grace(key: &Key, pod: &Value, asked: Option<i64>) -> Option<i64> {
+/// Returns the seconds that a deleted Pod gets to end, or `None` for a Pod that has no node or has ended. `requested`
+/// is the time that the deletion names.
+pub(crate) fn grace_seconds(key: &Key, pod: &Value, requested: Option<i64>) -> Option<i64> {
     let has_node = pod["spec"]["nodeName"].as_str().is_some_and(|node| !node.is_empty());
-    let is_over = matches!(pod["status"]["phase"].as_str(), Some("Succeeded" | "Failed"));
-    let usual = pod["spec"]["terminationGracePeriodSeconds"].as_i64().unwrap_or(30);
-    let seconds = asked.unwrap_or(usual);
-    (key.resource == pods() && has_node && !is_over && seconds > 0).then_some(seconds)
+    let has_ended = matches!(pod["status"]["phase"].as_str(), Some("Succeeded" | "Failed"));
+    let default = pod["spec"]["terminationGracePeriodSeconds"].as_i64().unwrap_or(30);
+    let seconds = requested.unwrap_or(default);
+    (key.resource == pods() && has_node && !has_ended && seconds > 0).then_some(seconds)
 }

@@ -32,7 +32,7 @@ impl Incarnation {
         self.number
     }
 
-    /// Returns whether it still gets answers.
+    /// Returns whether this life still gets answers.
     pub fn is_alive(&self) -> bool {
         *self.alive.borrow()
     }
@@ -42,7 +42,7 @@ impl Incarnation {
         self.alive.send_replace(false);
     }
 
-    /// Waits until this life has ended, which is when its operator is to be dropped.
+    /// Waits until this life has ended. The caller then drops the tasks of the operator.
     pub async fn died(&self) {
         let mut alive = self.alive.subscribe();
         // The sender lives as long as `self`, so the only end is the value itself.

@@ -33,7 +33,7 @@ pub enum Verb {
 }
 
 impl Verb {
-    /// Returns whether it changes objects.
+    /// Returns whether a request with this verb can change objects.
     pub fn writes(self) -> bool {
         !matches!(self, Self::Get | Self::List | Self::Watch)
     }
@@ -42,13 +42,13 @@ impl Verb {
 /// A request as the server read it.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// The name of the actor.
+    /// The name of the actor who sent the request.
     pub actor: Arc<str>,
-    /// The number of the actor's life that sent it.
+    /// The number of the actor's life, from 1.
     pub incarnation: u64,
     /// The virtual time of arrival.
     pub at: Timestamp,
-    /// The verb.
+    /// The verb, which follows from the method, the path and the query.
     pub verb: Verb,
     /// The HTTP method.
     pub method: http::Method,
@@ -121,9 +121,9 @@ pub enum Outcome {
 /// One line of the log; it dereferences to its request.
 #[derive(Clone, Debug)]
 pub struct Entry {
-    /// The request.
+    /// The request as the server read it.
     pub request: Arc<Request>,
-    /// The outcome.
+    /// The outcome so far: an answer in flight can still be lost.
     pub outcome: Outcome,
 }
 
@@ -133,7 +133,7 @@ impl Entry {
         matches!(self.outcome, Outcome::Answered(200..=299) | Outcome::Lost { applied: true })
     }
 
-    /// Returns whether this created or changed state: a write to anything but Events and Leases that took effect.
+    /// Returns whether the request created or changed state: a write that took effect, except on Events and Leases.
     pub fn is_state_write(&self) -> bool {
         self.verb.writes() && self.took_effect() && !matches!(self.resource.plural.as_str(), "events" | "leases")
     }

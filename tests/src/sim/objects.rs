@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 use std::sync::Arc;
 
 use super::clock::Clock;
-use super::kubelet::grace;
+use super::kubelet::grace_seconds;
 use super::status::Refusal;
 use super::store::{Key, Resource, Store, Version};
 
@@ -45,8 +45,8 @@ impl Writes<'_> {
         namespace: &str,
         mut object: Value,
     ) -> Result<Arc<Version>, Refusal> {
-        let given = metadata(&mut object)?;
-        let text = |field: &str| given.get(field).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let sent = metadata(&mut object)?;
+        let text = |field: &str| sent.get(field).and_then(Value::as_str).unwrap_or_default().to_owned();
         let (mut name, generate, given_namespace) = (text("name"), text("generateName"), text("namespace"));
         if !text("resourceVersion").is_empty() {
             return Err(Refusal::bad_request("resourceVersion should not be set on objects to be created"));
@@ -60,34 +60,34 @@ impl Writes<'_> {
             ));
         }
         let key = Key { resource: resource.clone(), namespace: namespace.to_owned(), name };
-        check_names(&key, given)?;
+        check_names(&key, sent)?;
         if self.store.get(&key).is_some() {
             return Err(Refusal::already_exists(&key));
         }
 
-        given.insert("name".into(), json!(key.name));
+        sent.insert("name".into(), json!(key.name));
         if !namespace.is_empty() {
-            given.insert("namespace".into(), json!(namespace));
+            sent.insert("namespace".into(), json!(namespace));
         }
-        given.insert("uid".into(), json!(self.store.next_uid()));
-        given.insert("creationTimestamp".into(), json!(self.timestamp()));
+        sent.insert("uid".into(), json!(self.store.next_uid()));
+        sent.insert("creationTimestamp".into(), json!(self.timestamp()));
         for absent in ["deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "managedFields"] {
-            given.shift_remove(absent);
+            sent.shift_remove(absent);
         }
         if has_generation(resource) {
-            given.insert("generation".into(), json!(1));
+            sent.insert("generation".into(), json!(1));
         }
         // The status belongs to its subresource, from the first write on.
-        remove(&mut object, "status");
+        remove_field(&mut object, "status");
         self.put(&key, object)
     }
 
-    /// Replaces the part of an object that the subresource names, as PUT does. `Ok` has the old version if nothing
+    /// Replaces the status of an object, or everything but the status, as PUT does. Returns the old version if nothing
     /// changed.
     pub(crate) fn update(&mut self, key: &Key, status: bool, mut object: Value) -> Result<Arc<Version>, Refusal> {
         let old = Arc::clone(self.store.get(key).ok_or_else(|| Refusal::not_found(key))?);
-        let given = metadata(&mut object)?;
-        let text = |field: &str| given.get(field).and_then(Value::as_str).unwrap_or_default();
+        let sent = metadata(&mut object)?;
+        let text = |field: &str| sent.get(field).and_then(Value::as_str).unwrap_or_default();
         if text("name") != key.name
             || !matches!(text("namespace"), namespace if namespace.is_empty() || namespace == key.namespace)
         {
@@ -114,15 +114,15 @@ impl Writes<'_> {
             _ => return Err(Refusal::modified(key)),
         }
         let object = if status {
-            with_status_of(&old.object, object)
+            replace_status(&old.object, object)
         } else {
-            self.with_main_half_of(key, &old.object, object)?
+            self.keep_status_and_identity(key, &old.object, object)?
         };
         if object == old.object {
             return Ok(old);
         }
-        if being_deleted(&object) && !has_finalizers(&object) && object["metadata"]["deletionGracePeriodSeconds"] == 0 {
-            return self.take(key, &old);
+        if is_being_deleted(&object) && !has_finalizers(&object) && object["metadata"]["deletionGracePeriodSeconds"] == 0 {
+            return self.remove_stored(key, &old);
         }
         self.put(key, object)
     }
@@ -139,22 +139,23 @@ impl Writes<'_> {
                 return Err(Refusal::conflict(key, &why));
             }
         }
-        let grace = grace(key, &old.object, only_if.grace);
+        let grace = grace_seconds(key, &old.object, only_if.grace);
         if !has_finalizers(&old.object) && grace.is_none() {
-            return Ok(Deleted::Gone(self.take(key, &old)?));
+            return Ok(Deleted::Gone(self.remove_stored(key, &old)?));
         }
-        if being_deleted(&old.object) {
+        if is_being_deleted(&old.object) {
             return Ok(Deleted::Waiting(old));
         }
         let mut object = old.object.clone();
-        mark(&mut object, grace.unwrap_or(0), self.clock);
+        mark_for_deletion(&mut object, grace.unwrap_or(0), self.clock);
         Ok(Deleted::Waiting(self.put(key, object)?))
     }
 
-    fn with_main_half_of(&self, key: &Key, old: &Value, mut new: Value) -> Result<Value, Refusal> {
+    /// Returns the new object with the status of the old one, and with the metadata that only the server sets.
+    fn keep_status_and_identity(&self, key: &Key, old: &Value, mut new: Value) -> Result<Value, Refusal> {
         // The server sets identity and times, whatever the client sent.
-        let given = metadata(&mut new)?;
-        check_names(key, given)?;
+        let sent = metadata(&mut new)?;
+        check_names(key, sent)?;
         for field in [
             "uid",
             "namespace",
@@ -165,14 +166,14 @@ impl Writes<'_> {
             "deletionGracePeriodSeconds",
         ] {
             match old["metadata"].get(field) {
-                Some(value) => given.insert(field.to_owned(), value.clone()),
-                None => given.shift_remove(field),
+                Some(value) => sent.insert(field.to_owned(), value.clone()),
+                None => sent.shift_remove(field),
             };
         }
-        given.shift_remove("managedFields");
+        sent.shift_remove("managedFields");
         match old.get("status") {
             Some(status) => new["status"] = status.clone(),
-            None => remove(&mut new, "status"),
+            None => remove_field(&mut new, "status"),
         }
         count_generation(&key.resource, old, &mut new);
         Ok(new)
@@ -183,7 +184,7 @@ impl Writes<'_> {
         if self.dry_run { Ok(Version::draft(object)) } else { Ok(self.store.put(key, object)) }
     }
 
-    fn take(&mut self, key: &Key, old: &Arc<Version>) -> Result<Arc<Version>, Refusal> {
+    fn remove_stored(&mut self, key: &Key, old: &Arc<Version>) -> Result<Arc<Version>, Refusal> {
         if self.dry_run { Ok(Arc::clone(old)) } else { self.store.remove(key).ok_or_else(|| Refusal::not_found(key)) }
     }
 
@@ -193,7 +194,7 @@ impl Writes<'_> {
 }
 
 /// Marks an object for deletion, which is due in this many seconds at the latest.
-pub(crate) fn mark(object: &mut Value, grace: i64, clock: Clock) {
+pub(crate) fn mark_for_deletion(object: &mut Value, grace: i64, clock: Clock) {
     let due = clock.now().saturating_add(jiff::SignedDuration::from_secs(grace)).unwrap_or(jiff::Timestamp::MAX);
     object["metadata"]["deletionTimestamp"] = json!(due.strftime("%Y-%m-%dT%H:%M:%SZ").to_string());
     object["metadata"]["deletionGracePeriodSeconds"] = json!(grace);
@@ -232,11 +233,12 @@ pub(crate) fn metadata(object: &mut Value) -> Result<&mut Map<String, Value>, Re
     metadata.as_object_mut().ok_or_else(|| Refusal::bad_request("metadata is not an object"))
 }
 
-fn with_status_of(old: &Value, mut new: Value) -> Value {
+/// Returns the old object with the status of the new one.
+fn replace_status(old: &Value, mut new: Value) -> Value {
     let mut object = old.clone();
     match new.get_mut("status").map(Value::take) {
         Some(status) if !status.is_null() => object["status"] = status,
-        _ => remove(&mut object, "status"),
+        _ => remove_field(&mut object, "status"),
     }
     object
 }
@@ -292,7 +294,7 @@ fn has_generation(resource: &Resource) -> bool {
         || resource.group == "admissionregistration.k8s.io"
 }
 
-fn being_deleted(object: &Value) -> bool {
+fn is_being_deleted(object: &Value) -> bool {
     object["metadata"]["deletionTimestamp"].is_string()
 }
 
@@ -300,7 +302,7 @@ fn has_finalizers(object: &Value) -> bool {
     object["metadata"]["finalizers"].as_array().is_some_and(|finalizers| !finalizers.is_empty())
 }
 
-fn remove(object: &mut Value, field: &str) {
+fn remove_field(object: &mut Value, field: &str) {
     if let Some(fields) = object.as_object_mut() {
         fields.shift_remove(field);
     }

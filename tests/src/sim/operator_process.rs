@@ -7,7 +7,7 @@ use tokio::task::JoinSet;
 
 use super::{ApiServer, Incarnation};
 
-/// The error that the work was not done within the limit.
+/// The error of work that was not done within the limit.
 #[derive(Debug, thiserror::Error)]
 #[error("not done after {limit:?} of virtual time; every request so far:\n{story}")]
 pub struct Stuck {
@@ -21,8 +21,8 @@ impl ApiServer {
     /// Runs one operator for each actor, and starts the next incarnation when one dies or returns, until `done` holds.
     ///
     /// `start` returns the future that is an operator's whole life. It is dropped at the operator's death, before the
-    /// next one starts. `done` is checked at every change of the server. Returns how many lives there were. An operator
-    /// that panics ends the test.
+    /// next one starts. `done` is checked at every change of the server. Returns the number of lives. An operator that
+    /// panics ends the test.
     ///
     /// # Errors
     /// [`Stuck`] when `limit` of virtual time has passed.
@@ -40,27 +40,28 @@ impl ApiServer {
         let deaths = std::cell::Cell::new(0);
         let actors = actors.iter().map(|actor| async {
             loop {
-                self.live_once(actor, &start).await;
+                self.run_one_life(actor, &start).await;
                 deaths.set(deaths.get() + 1);
-                // A process takes a moment to restart; without it one that returns at once would stop time.
+                // A process takes a moment to restart. Without that pause, an operator that returns at once would stop
+                // time.
                 self.clock().settle().await;
             }
         });
         let actors: Vec<_> = actors.collect();
-        let living = actors.len() as u64;
+        let alive = actors.len() as u64;
         tokio::select! {
             biased;
-            () = self.until_all(done) => Ok(deaths.get() + living),
+            () = self.until_all(done) => Ok(deaths.get() + alive),
             _ = futures::future::join_all(actors) => Ok(deaths.get()),
             () = tokio::time::sleep(limit) => Err(Stuck { limit, story: self.story() }),
         }
     }
 
-    async fn live_once<L>(&self, actor: &str, start: impl Fn(Incarnation) -> L)
+    async fn run_one_life<L>(&self, actor: &str, start: impl Fn(Incarnation) -> L)
     where
         L: Future<Output = ()> + Send + 'static,
     {
-        let life = Mortal(self.incarnation(actor));
+        let life = KilledOnDrop(self.incarnation(actor));
         let mut process = JoinSet::new();
         process.spawn(start(life.0.clone()));
         tokio::select! {
@@ -77,10 +78,10 @@ impl ApiServer {
     }
 }
 
-/// Kills its life when it is dropped, also for the tasks that the operator left behind.
-struct Mortal(Incarnation);
+/// A life that ends when this value is dropped, also for the tasks that the operator left behind.
+struct KilledOnDrop(Incarnation);
 
-impl Drop for Mortal {
+impl Drop for KilledOnDrop {
     fn drop(&mut self) {
         self.0.kill();
     }

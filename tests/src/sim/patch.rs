@@ -11,7 +11,7 @@ use super::status::Refusal;
 /// # Errors
 /// 422 when a JSON Patch does not fit (a `test` fails or a path does not exist), 400 when the body is no patch, 415 and
 /// 501 for the media types that are not served.
-pub(crate) fn patched(object: &Value, request: &Request) -> Result<Value, Refusal> {
+pub(crate) fn apply_patch(object: &Value, request: &Request) -> Result<Value, Refusal> {
     let media_type = request.content_type.split(';').next().unwrap_or_default().trim();
     let unreadable = |error: serde_json::Error| Refusal::bad_request(format!("error decoding patch: {error}"));
     let mut object = object.clone();

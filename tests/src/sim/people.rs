@@ -29,7 +29,7 @@ impl Person {
     /// Writes this person's entry of an Approval's `spec.decisions`, at once and without faults.
     ///
     /// # Errors
-    /// 404 when there is no such Approval.
+    /// 404 when the Approval does not exist.
     pub fn decides(&self, namespace: &str, approval: &str, decision: Value) -> Result<Value, Refusal> {
         let user = self.life.actor().to_owned();
         self.edits("approvals", namespace, approval, |object| object["spec"]["decisions"][user] = decision)
@@ -38,7 +38,7 @@ impl Person {
     /// Sets a label, as another user might at any moment.
     ///
     /// # Errors
-    /// 404 when there is no such object.
+    /// 404 when the object does not exist.
     pub fn labels(
         &self,
         plural: &str,
@@ -53,7 +53,7 @@ impl Person {
     /// Edits one of Signoff's objects in any way, at once and without faults.
     ///
     /// # Errors
-    /// 404 when there is no such object.
+    /// 404 when the object does not exist.
     pub fn edits(
         &self,
         plural: &str,

@@ -6,7 +6,7 @@ use serde_json::json;
 use super::log::Request;
 use super::store::{Store, Version};
 
-/// The part of an object that a client asked for.
+/// The part of an object that is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Projection {
     Whole,
@@ -34,9 +34,9 @@ impl Projection {
         if self == Self::Metadata { "meta.k8s.io/v1" } else { &request.api_version }
     }
 
-    /// Returns the kind that lists and bookmarks name; empty for a kind of which no object was written yet.
+    /// Returns the kind that lists and bookmarks name; empty while there is no object of the kind.
     pub(crate) fn kind(self, store: &Store, request: &Request) -> String {
-        let known = store.list(&request.resource, None).next().and_then(|(_, version)| version.object["kind"].as_str());
-        if self == Self::Metadata { "PartialObjectMetadata".to_owned() } else { known.unwrap_or_default().to_owned() }
+        let kind = store.list(&request.resource, None).next().and_then(|(_, version)| version.object["kind"].as_str());
+        if self == Self::Metadata { "PartialObjectMetadata".to_owned() } else { kind.unwrap_or_default().to_owned() }
     }
 }

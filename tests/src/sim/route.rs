@@ -26,18 +26,18 @@ pub(crate) fn read(
     let query: BTreeMap<String, String> =
         url::form_urlencoded::parse(parts.uri.query().unwrap_or_default().as_bytes()).into_owned().collect();
     let path = parts.uri.path().to_owned();
-    let place = Place::read(&path)
+    let target = ApiPath::parse(&path)
         .ok_or_else(|| Refusal::new(404, "NotFound", "the server could not find the requested resource"))?;
-    let named = place.name.is_some();
+    let has_name = target.name.is_some();
     let watch = matches!(query.get("watch").map(String::as_str), Some("1" | "true"));
     let verb = match parts.method.as_str() {
         "GET" if watch => Verb::Watch,
-        "GET" if named || place.resource.plural.is_empty() => Verb::Get,
+        "GET" if has_name || target.resource.plural.is_empty() => Verb::Get,
         "GET" => Verb::List,
         "POST" => Verb::Create,
         "PUT" => Verb::Update,
         "PATCH" => Verb::Patch,
-        "DELETE" if named => Verb::Delete,
+        "DELETE" if has_name => Verb::Delete,
         "DELETE" => Verb::DeleteCollection,
         _ => {
             return Err(Refusal::new(
@@ -55,11 +55,11 @@ pub(crate) fn read(
         method: parts.method.clone(),
         path,
         query,
-        resource: place.resource,
-        api_version: place.api_version,
-        namespace: place.namespace,
-        name: place.name,
-        subresource: place.subresource,
+        resource: target.resource,
+        api_version: target.api_version,
+        namespace: target.namespace,
+        name: target.name,
+        subresource: target.subresource,
         content_type: header(CONTENT_TYPE),
         accept: header(ACCEPT),
         user_agent: header(USER_AGENT),
@@ -71,8 +71,9 @@ pub(crate) fn read(
     Ok(request)
 }
 
+/// The parts of a path of the API.
 #[derive(Default)]
-struct Place {
+struct ApiPath {
     resource: Resource,
     api_version: String,
     namespace: Option<String>,
@@ -80,8 +81,8 @@ struct Place {
     subresource: Option<String>,
 }
 
-impl Place {
-    fn read(path: &str) -> Option<Self> {
+impl ApiPath {
+    fn parse(path: &str) -> Option<Self> {
         let segments: Vec<&str> = path.split('/').filter(|segment| !segment.is_empty()).collect();
         let (group, api_version, rest) = match segments.as_slice() {
             ["api", version, rest @ ..] => ("", (*version).to_owned(), rest),
@@ -90,7 +91,7 @@ impl Place {
             _ => return None,
         };
         let (namespace, plural, tail) = match rest {
-            // A namespace is an object too, and has subresources of its own.
+            // These paths are about the namespace itself, which is an object with subresources.
             ["namespaces", _, "status" | "finalize"] | ["namespaces", _] | ["namespaces"] => {
                 (None, "namespaces", rest.get(1..)?)
             }
@@ -98,13 +99,13 @@ impl Place {
             [plural, tail @ ..] => (None, *plural, tail),
             [] => return None,
         };
-        let text = |at: usize| tail.get(at).map(|segment| (*segment).to_owned());
+        let segment = |index: usize| tail.get(index).map(|segment| (*segment).to_owned());
         (tail.len() <= 2).then(|| Self {
             resource: Resource::new(group, plural),
             api_version,
             namespace,
-            name: text(0),
-            subresource: text(1),
+            name: segment(0),
+            subresource: segment(1),
         })
     }
 }

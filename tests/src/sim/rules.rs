@@ -1,6 +1,6 @@
-//! Simulated admission rules, for tests in which they are in force. Refused are: the creation of an Approval with
-//! decisions, a Blob without an owner, a Workflow for another person or with a step that has only a name, and of any
-//! object in a namespace that is being deleted. The real rules are tested on a real API server.
+//! Simulated admission rules, for tests that store the policies. A rule refuses the creation of an Approval with
+//! decisions, of a Blob without an owner, or of a Workflow for another person or with a step that has only a name. No
+//! object is created in a namespace that is being deleted. The real rules are tested on a real API server.
 
 use serde_json::Value;
 
@@ -25,18 +25,18 @@ pub(crate) fn check_namespace(store: &Store, resource: &Resource, name: &str, na
 
 /// Refuses an object as the real rule would, if its policy and binding exist and deny.
 pub(crate) fn check(store: &Store, resource: &Resource, object: &Value) -> Result<(), Refusal> {
-    let decided = object["spec"]["decisions"].as_object().is_some_and(|decisions| !decisions.is_empty());
-    let owned = object["metadata"]["ownerReferences"].as_array().is_some_and(|owners| !owners.is_empty());
+    let has_decisions = object["spec"]["decisions"].as_object().is_some_and(|decisions| !decisions.is_empty());
+    let has_owner = object["metadata"]["ownerReferences"].as_array().is_some_and(|owners| !owners.is_empty());
     let steps = object["spec"]["steps"].as_array().into_iter().flatten();
-    let idle = steps.filter_map(Value::as_object).any(|step| step.len() < 2);
+    let has_empty_step = steps.filter_map(Value::as_object).any(|step| step.len() < 2);
     let (rule, why) = match resource.plural.as_str() {
-        "approvals" if decided => ("signoff-approvals", "only the operator can create Approvals, without decisions"),
-        "blobs" if !owned => ("signoff-blobs", "a Blob must have one owner, a Workflow"),
+        "approvals" if has_decisions => ("signoff-approvals", "only the operator can create Approvals, without decisions"),
+        "blobs" if !has_owner => ("signoff-blobs", "a Blob must have one owner, a Workflow"),
         "workflows" if object["spec"]["requestedFor"].is_string() => ("signoff-workflows", "nobody may delegate"),
-        "workflows" if idle => ("signoff-workflows-shape", "a step does one thing"),
+        "workflows" if has_empty_step => ("signoff-workflows-shape", "a step does one thing"),
         _ => return Ok(()),
     };
-    if !in_force(store, rule) {
+    if !is_enforced(store, rule) {
         return Ok(());
     }
     let kind = &resource.plural;
@@ -50,7 +50,7 @@ pub(crate) fn check(store: &Store, resource: &Resource, object: &Value) -> Resul
     ))
 }
 
-fn in_force(store: &Store, rule: &str) -> bool {
+fn is_enforced(store: &Store, rule: &str) -> bool {
     let find = |plural: &str| {
         let resource = Resource::new("admissionregistration.k8s.io", plural);
         store.get(&Key { resource, namespace: String::new(), name: rule.to_owned() })

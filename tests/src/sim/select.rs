@@ -40,7 +40,7 @@ impl Filter {
         labels: &str,
         fields: &str,
     ) -> Result<Self, Refusal> {
-        Ok(Self { resource, namespace, labels: requirements(labels)?, fields: requirements(fields)? })
+        Ok(Self { resource, namespace, labels: parse_requirements(labels)?, fields: parse_requirements(fields)? })
     }
 
     pub(crate) fn is_about(&self, key: &Key) -> bool {
@@ -61,63 +61,63 @@ impl Filter {
 impl Requirement {
     fn holds(&self, value: Option<&str>) -> bool {
         match &self.test {
-            Test::In(allowed) => value.is_some_and(|value| allowed.iter().any(|one| one == value)),
-            Test::NotIn(refused) => value.is_none_or(|value| refused.iter().all(|one| one != value)),
+            Test::In(allowed) => value.is_some_and(|value| allowed.iter().any(|allowed| allowed == value)),
+            Test::NotIn(refused) => value.is_none_or(|value| refused.iter().all(|refused| refused != value)),
             Test::Exists => value.is_some(),
             Test::Absent => value.is_none(),
         }
     }
 }
 
-fn requirements(selector: &str) -> Result<Vec<Requirement>, Refusal> {
-    split_outside_parentheses(selector).into_iter().filter(|part| !part.is_empty()).map(requirement).collect()
+fn parse_requirements(selector: &str) -> Result<Vec<Requirement>, Refusal> {
+    split_outside_parentheses(selector).into_iter().filter(|part| !part.is_empty()).map(parse_requirement).collect()
 }
 
-fn requirement(text: &str) -> Result<Requirement, Refusal> {
-    let made = |subject: &str, test| Ok(Requirement { subject: subject.trim().to_owned(), test });
-    let one = |value: &str| vec![value.trim().to_owned()];
+fn parse_requirement(text: &str) -> Result<Requirement, Refusal> {
+    let requirement = |subject: &str, test| Ok(Requirement { subject: subject.trim().to_owned(), test });
+    let only = |value: &str| vec![value.trim().to_owned()];
     if let Some((subject, values)) = text.split_once(" notin ") {
-        return made(subject, Test::NotIn(set(values)?));
+        return requirement(subject, Test::NotIn(parse_set(values)?));
     }
     if let Some((subject, values)) = text.split_once(" in ") {
-        return made(subject, Test::In(set(values)?));
+        return requirement(subject, Test::In(parse_set(values)?));
     }
     if let Some((subject, value)) = text.split_once("!=") {
-        return made(subject, Test::NotIn(one(value)));
+        return requirement(subject, Test::NotIn(only(value)));
     }
     if let Some((subject, value)) = text.split_once("==").or_else(|| text.split_once('=')) {
-        return made(subject, Test::In(one(value)));
+        return requirement(subject, Test::In(only(value)));
     }
     match text.strip_prefix('!') {
-        Some(subject) => made(subject, Test::Absent),
-        None if text.contains(char::is_whitespace) => Err(unreadable(text)),
-        None => made(text, Test::Exists),
+        Some(subject) => requirement(subject, Test::Absent),
+        None if text.contains(char::is_whitespace) => Err(parse_error(text)),
+        None => requirement(text, Test::Exists),
     }
 }
 
-fn set(text: &str) -> Result<Vec<String>, Refusal> {
+fn parse_set(text: &str) -> Result<Vec<String>, Refusal> {
     let inner =
-        text.trim().strip_prefix('(').and_then(|text| text.strip_suffix(')')).ok_or_else(|| unreadable(text))?;
+        text.trim().strip_prefix('(').and_then(|text| text.strip_suffix(')')).ok_or_else(|| parse_error(text))?;
     Ok(inner.split(',').map(|value| value.trim().to_owned()).collect())
 }
 
 fn split_outside_parentheses(text: &str) -> Vec<&str> {
-    let (mut parts, mut depth, mut from) = (Vec::new(), 0_i32, 0);
-    for (at, character) in text.char_indices() {
+    let (mut parts, mut depth, mut start) = (Vec::new(), 0_i32, 0);
+    for (index, character) in text.char_indices() {
         match character {
             '(' => depth += 1,
             ')' => depth -= 1,
             ',' if depth == 0 => {
-                parts.push(text[from..at].trim());
-                from = at + 1;
+                parts.push(text[start..index].trim());
+                start = index + 1;
             }
             _ => {}
         }
     }
-    parts.push(text[from..].trim());
+    parts.push(text[start..].trim());
     parts
 }
 
-fn unreadable(text: &str) -> Refusal {
+fn parse_error(text: &str) -> Refusal {
     Refusal::bad_request(format!("unable to parse requirement: {text}"))
 }

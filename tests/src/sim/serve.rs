@@ -67,7 +67,7 @@ impl ApiServer {
         let body = body.collect_bytes().await?;
         let request = match route::read(&parts, body, life, self.clock()) {
             Ok(request) => Arc::new(request),
-            Err(refusal) => return refused(&refusal),
+            Err(refusal) => return refusal_response(&refusal),
         };
         let (number, plan) = self.change(|state| (state.log.begin(&request), state.faults.plan(&request)));
         let end = |outcome| self.change(|state| state.log.end(number, outcome));
@@ -79,24 +79,24 @@ impl ApiServer {
         match plan.stop {
             Some(Stop::Reset) => {
                 end(Outcome::Lost { applied: false });
-                return Err(reset());
+                return Err(connection_reset());
             }
             Some(stop) => {
-                let refusal = refusal(&request, stop);
+                let refusal = refusal_of(&request, stop);
                 end(Outcome::Answered(refusal.code));
-                return refused(&refusal);
+                return refusal_response(&refusal);
             }
             None => {}
         }
         let answer = self.apply(&request, number);
         if plan.lose_response {
             end(Outcome::Lost { applied: (200..300).contains(&answer.code()) });
-            return Err(reset());
+            return Err(connection_reset());
         }
         if !plan.slow_response.is_zero() {
             tokio::time::sleep(plan.slow_response).await;
         }
-        // Another task may have ended this life; the dead get no answers.
+        // Another task may have ended this life, which then gets no answer.
         if life.is_alive() { self.respond(life, answer) } else { never().await }
     }
 
@@ -110,6 +110,7 @@ impl ApiServer {
         }
     }
 
+    /// Ends the life at this request, whose answer never comes.
     async fn crash(
         &self,
         life: &Incarnation,
@@ -150,7 +151,7 @@ impl ApiServer {
 
     fn respond(&self, life: &Incarnation, answer: Answer) -> Result<Response, BoxError> {
         match answer {
-            Answer::Refused(refusal) => refused(&refusal),
+            Answer::Refused(refusal) => refusal_response(&refusal),
             Answer::Body(code, body) => json_response(code, body),
             Answer::Watch(opening) => {
                 let watching = Watching::start(*opening, self, life);
@@ -165,7 +166,8 @@ impl ApiServer {
     }
 }
 
-fn refusal(request: &Request, stop: Stop) -> Refusal {
+/// Returns the refusal of a request that is not applied.
+fn refusal_of(request: &Request, stop: Stop) -> Refusal {
     match (stop, request.key()) {
         (Stop::Refuse(refusal), _) => refusal,
         (_, Some(key)) => Refusal::modified(&key),
@@ -173,7 +175,7 @@ fn refusal(request: &Request, stop: Stop) -> Refusal {
     }
 }
 
-fn refused(refusal: &Refusal) -> Result<Response, BoxError> {
+fn refusal_response(refusal: &Refusal) -> Result<Response, BoxError> {
     let mut response = json_response(refusal.code, refusal.bytes())?;
     if let Some(seconds) = refusal.retry_after {
         response.headers_mut().insert(RETRY_AFTER, seconds.into());
@@ -186,6 +188,6 @@ fn json_response(code: u16, body: Bytes) -> Result<Response, BoxError> {
     Ok(http::Response::builder().status(code).header(CONTENT_TYPE, "application/json").body(body)?)
 }
 
-fn reset() -> BoxError {
+fn connection_reset() -> BoxError {
     std::io::Error::from(std::io::ErrorKind::ConnectionReset).into()
 }

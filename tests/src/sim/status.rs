@@ -13,7 +13,7 @@ pub struct Refusal {
     pub code: u16,
     /// The machine-readable reason, for example `NotFound`.
     pub reason: &'static str,
-    /// The message for people.
+    /// The message, as kubectl prints it.
     pub message: String,
     /// `status.details`: name, group and kind (the plural, as the real server has it).
     pub details: Box<Value>,

@@ -61,7 +61,7 @@ impl fmt::Display for Resource {
 /// The key of an object. The order is that of lists: by kind, namespace and name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Key {
-    /// The kind.
+    /// The kind of the object.
     pub resource: Resource,
     /// The namespace; empty for a cluster-scoped object.
     pub namespace: String,
@@ -87,7 +87,7 @@ impl Version {
         self.object["metadata"][field].as_str().unwrap_or_default()
     }
 
-    /// Returns the uids this object depends on.
+    /// Returns the uids of the owners of the object.
     pub(crate) fn owners(&self) -> impl Iterator<Item = &str> {
         let owners = self.object["metadata"]["ownerReferences"].as_array();
         owners.into_iter().flatten().filter_map(|owner| owner["uid"].as_str())
@@ -109,11 +109,16 @@ pub(crate) struct Change {
 #[derive(Debug, Default)]
 pub(crate) struct Store {
     objects: BTreeMap<Key, Arc<Version>>,
+    /// The uids of the objects.
     alive: BTreeSet<String>,
     history: Vec<Change>,
+    /// The newest resourceVersion.
     number: u64,
+    /// The oldest resourceVersion from which a watch can begin.
     oldest: u64,
+    /// The number of uids so far.
     uids: u64,
+    /// The number of generated names so far.
     names: u64,
 }
 
@@ -143,9 +148,9 @@ impl Store {
             namespace: namespace.unwrap_or_default().to_owned(),
             name: String::new(),
         };
-        let same =
+        let is_listed =
             move |key: &Key| key.resource == *resource && namespace.is_none_or(|namespace| key.namespace == namespace);
-        self.objects.range(first..).take_while(move |(key, _)| same(key))
+        self.objects.range(first..).take_while(move |(key, _)| is_listed(key))
     }
 
     pub(crate) fn all(&self) -> impl Iterator<Item = (&Key, &Arc<Version>)> {
@@ -196,7 +201,7 @@ impl Store {
         self.history.last().is_some_and(|change| change.deleted || self.is_orphan(&change.after))
     }
 
-    /// Returns a uid that contains the number of uids before it.
+    /// Returns a new uid, which ends with the number of uids so far.
     pub(crate) fn next_uid(&mut self) -> String {
         self.uids += 1;
         format!("00000000-0000-4000-8000-{:012x}", self.uids)

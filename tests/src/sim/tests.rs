@@ -43,7 +43,7 @@ pub(super) fn configmaps(client: kube::Client) -> Api<ConfigMap> {
     Api::namespaced(client, "default")
 }
 
-pub(super) async fn made(api: &Api<ConfigMap>, name: &str) -> ConfigMap {
+pub(super) async fn create_configmap(api: &Api<ConfigMap>, name: &str) -> ConfigMap {
     api.create(&PostParams::default(), &configmap(name, "1")).await.unwrap()
 }
 

@@ -54,11 +54,11 @@ pub(crate) struct StreamRule {
 impl Streams {
     /// Returns the rule of an actor, and creates it if it is missing; an actor's own rule hides the rule for all.
     pub(crate) fn rule(&mut self, actor: &str) -> &mut StreamRule {
-        let at = self.rules.iter().position(|(name, _)| name == actor).unwrap_or_else(|| {
+        let index = self.rules.iter().position(|(name, _)| name == actor).unwrap_or_else(|| {
             self.rules.push((actor.to_owned(), StreamRule::default()));
             self.rules.len() - 1
         });
-        &mut self.rules[at].1
+        &mut self.rules[index].1
     }
 
     pub(crate) fn end(&mut self, actor: &str, ending: Ending) {
@@ -71,9 +71,9 @@ impl Streams {
     }
 
     fn rule_for(&mut self, actor: &str) -> Option<&mut StreamRule> {
-        let named = |wanted: &str| self.rules.iter().position(|(name, _)| name == wanted);
-        let at = named(actor).or_else(|| named(EVERYONE))?;
-        self.rules.get_mut(at).map(|(_, rule)| rule)
+        let position = |wanted: &str| self.rules.iter().position(|(name, _)| name == wanted);
+        let index = position(actor).or_else(|| position(EVERYONE))?;
+        self.rules.get_mut(index).map(|(_, rule)| rule)
     }
 
     fn ending_since(&self, from: usize, actor: &str) -> Option<Ending> {
@@ -92,7 +92,7 @@ pub(crate) struct Opening {
     timeout: Option<Duration>,
     /// The kind and apiVersion for bookmarks, if the client accepts them.
     bookmarks: Option<(String, String)>,
-    /// Whether it was refused, which a watch reports in its stream.
+    /// Whether the request was refused, which a watch reports in its stream.
     refused: bool,
 }
 
@@ -155,8 +155,8 @@ impl Opening {
         Some(line("BOOKMARK", object.to_string().as_bytes()))
     }
 
-    /// Returns the line of a change, or `None` if it is not for this watch. An object that no longer matches is
-    /// deleted, and one that begins to match is added.
+    /// Returns the line of a change, or `None` if this watch does not send the change. An object that no longer matches
+    /// is sent as deleted, and an object that begins to match is sent as added.
     fn line_of(&self, change: &Change) -> Option<Bytes> {
         if !self.filter.is_about(&change.key) {
             return None;
@@ -178,14 +178,16 @@ pub(crate) struct Watching {
     opening: Opening,
     server: ApiServer,
     life: Incarnation,
-    news: Listener,
+    changes: Listener,
+    /// The number of endings before the watch began.
     endings: usize,
     delivered: u64,
     until: Option<Instant>,
-    over: bool,
+    is_over: bool,
 }
 
-enum Look {
+/// The next step of a watch.
+enum NextStep {
     Line(Bytes),
     End(Ending),
     Timeout,
@@ -201,21 +203,21 @@ impl Watching {
             state.streams.opened += 1;
             state.streams.endings.len()
         });
-        let news = server.news();
-        Self { opening, server: server.clone(), life: life.clone(), news, endings, delivered: 0, until, over: false }
+        let changes = server.listen();
+        Self { opening, server: server.clone(), life: life.clone(), changes, endings, delivered: 0, until, is_over: false }
     }
 
     /// Returns the next piece of the stream, or `None` at its end.
     pub(crate) async fn next(&mut self) -> Option<Result<Bytes, std::io::Error>> {
         loop {
-            self.news.hear();
-            if self.over {
+            self.changes.mark_seen();
+            if self.is_over {
                 return None;
             }
-            let wait = match self.look() {
-                Look::Line(line) => return Some(Ok(line)),
-                Look::Timeout => {
-                    self.over = true;
+            let wait = match self.next_step() {
+                NextStep::Line(line) => return Some(Ok(line)),
+                NextStep::Timeout => {
+                    self.is_over = true;
                     let number = self.server.with(|state| {
                         let next = state.api.store.change(self.opening.position);
                         // A bookmark covers the events that were sent, not those in flight.
@@ -223,16 +225,16 @@ impl Watching {
                     });
                     return self.opening.bookmark(number, None).map(Ok);
                 }
-                Look::End(ending) => {
-                    self.over = true;
+                NextStep::End(ending) => {
+                    self.is_over = true;
                     return match ending {
                         Ending::Closed => None,
                         Ending::Reset => Some(Err(std::io::ErrorKind::ConnectionReset.into())),
                         Ending::Gone => Some(Ok(line("ERROR", Refusal::expired("0", 1).body().to_string().as_bytes()))),
                     };
                 }
-                Look::Wait(wait) => wait,
-                Look::Dead => never().await,
+                NextStep::Wait(wait) => wait,
+                NextStep::Dead => never().await,
             };
             let timer = async {
                 match wait {
@@ -240,41 +242,42 @@ impl Watching {
                     None => never().await,
                 }
             };
-            // Biased, so that every run is the same.
+            // `biased` polls in a fixed order, so that every run is the same.
             tokio::select! {
                 biased;
-                () = self.news.heard() => {}
+                () = self.changes.changed() => {}
                 () = timer => {}
             }
         }
     }
 
-    fn look(&mut self) -> Look {
+    fn next_step(&mut self) -> NextStep {
         let Self { opening, server, life, endings, delivered, until, .. } = self;
         if !life.is_alive() {
-            return Look::Dead;
+            return NextStep::Dead;
         }
         server.with(|state| {
             let actor = life.actor();
-            let mut nothing = StreamRule::default();
+            let mut no_faults = StreamRule::default();
             if let Some(ending) = state.streams.ending_since(*endings, actor) {
-                return Look::End(ending);
+                return NextStep::End(ending);
             }
             if let Some(line) = opening.first.pop_front() {
-                return Look::Line(line);
+                return NextStep::Line(line);
             }
             let resource = &opening.filter.resource;
-            let is_kind_held = state.streams.held_kinds.iter().any(|(who, held)| who == actor && held == resource);
-            let rule = state.streams.rule_for(actor).unwrap_or(&mut nothing);
+            let mut held_kinds = state.streams.held_kinds.iter();
+            let is_kind_held = held_kinds.any(|(held_for, held)| held_for == actor && held == resource);
+            let rule = state.streams.rule_for(actor).unwrap_or(&mut no_faults);
             if opening.refused || rule.close_after.is_some_and(|most| *delivered >= most) {
-                return Look::End(Ending::Closed);
+                return NextStep::End(Ending::Closed);
             }
             let now = Instant::now();
             if until.is_some_and(|until| until <= now) {
-                return Look::Timeout;
+                return NextStep::Timeout;
             }
             if rule.held || is_kind_held {
-                return Look::Wait(*until);
+                return NextStep::Wait(*until);
             }
             while let Some(change) = state.api.store.change(opening.position) {
                 let Some(text) = opening.line_of(change) else {
@@ -283,7 +286,7 @@ impl Watching {
                 };
                 let due = change.at + rule.delay;
                 if due > now {
-                    return Look::Wait(Some(until.map_or(due, |until| until.min(due))));
+                    return NextStep::Wait(Some(until.map_or(due, |until| until.min(due))));
                 }
                 opening.position += 1;
                 if rule.lose > 0 {
@@ -291,9 +294,10 @@ impl Watching {
                     continue;
                 }
                 *delivered += 1;
-                return Look::Line(if rule.duplicate { [text.as_ref(), text.as_ref()].concat().into() } else { text });
+                let line = if rule.duplicate { [text.as_ref(), text.as_ref()].concat().into() } else { text };
+                return NextStep::Line(line);
             }
-            Look::Wait(*until)
+            NextStep::Wait(*until)
         })
     }
 }

@@ -6,43 +6,45 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tokio::sync::Notify;
 
-/// The sender of notices that something has changed.
+/// The changes of the server, which tasks wait for.
 #[derive(Default)]
-pub(crate) struct News {
-    told: AtomicU64,
+pub(crate) struct ChangeFeed {
+    /// The number of changes so far.
+    changes: AtomicU64,
     wake: Notify,
 }
 
-impl News {
+impl ChangeFeed {
     /// Wakes all listeners.
-    pub(crate) fn tell(&self) {
-        self.told.fetch_add(1, Ordering::Relaxed);
+    pub(crate) fn notify(&self) {
+        self.changes.fetch_add(1, Ordering::Relaxed);
         self.wake.notify_waiters();
     }
 
     /// Returns a listener to all changes from now on.
     pub(crate) fn listener(self: &Arc<Self>) -> Listener {
-        Listener { news: Arc::clone(self), heard: self.told.load(Ordering::Relaxed) }
+        Listener { feed: Arc::clone(self), seen: self.changes.load(Ordering::Relaxed) }
     }
 }
 
-/// A task that listens.
+/// The subscription of a task that waits for changes.
 pub(crate) struct Listener {
-    news: Arc<News>,
-    heard: u64,
+    feed: Arc<ChangeFeed>,
+    /// The number of changes that the task has seen.
+    seen: u64,
 }
 
 impl Listener {
-    /// Marks all changes so far as heard.
-    pub(crate) fn hear(&mut self) {
-        self.heard = self.news.told.load(Ordering::Relaxed);
+    /// Marks all changes so far as seen.
+    pub(crate) fn mark_seen(&mut self) {
+        self.seen = self.feed.changes.load(Ordering::Relaxed);
     }
 
-    /// Waits until there was a change since the last [`Self::hear`].
-    pub(crate) async fn heard(&self) {
+    /// Waits until there was a change since the last [`Self::mark_seen`].
+    pub(crate) async fn changed(&self) {
         loop {
-            let wake = self.news.wake.notified();
-            if self.news.told.load(Ordering::Relaxed) != self.heard {
+            let wake = self.feed.wake.notified();
+            if self.feed.changes.load(Ordering::Relaxed) != self.seen {
                 return;
             }
             wake.await;

@@ -25,7 +25,7 @@ pub struct EffectKey {
 }
 
 impl EffectKey {
-    /// Returns a key.
+    /// Returns the key of an attempt, from 1, at a path.
     pub fn new(path: impl Into<String>, attempt: u32) -> Self {
         Self { path: path.into(), attempt }
     }
@@ -40,21 +40,21 @@ impl fmt::Display for EffectKey {
 /// An effect that reached the world.
 #[derive(Clone, Debug)]
 pub struct Effect {
-    /// The key.
+    /// The path and the attempt.
     pub key: EffectKey,
-    /// The input.
+    /// The input, as the actor sent it.
     pub input: Value,
     /// SHA-256 of the input's JSON, in hex.
     pub digest: String,
-    /// The actor who did it.
+    /// The actor who caused the effect.
     pub actor: String,
-    /// The actor's life that did it, for example `operator-a#2`.
+    /// The actor's life that caused the effect, for example `operator-a#2`.
     pub incarnation: String,
-    /// The time at which it reached the world.
+    /// The time at which the effect reached the world.
     pub at: Timestamp,
     /// The answer, whether or not the actor lived to receive it.
     pub answer: Result<Value, Failure>,
-    /// The time at which its answer was sent; `None` while it runs, and when no one waited for the answer.
+    /// The time at which the answer was sent; `None` before that time, and when the actor died before the answer.
     pub answered: Option<Timestamp>,
 }
 
@@ -123,8 +123,8 @@ type Responder = Box<dyn Fn(&EffectKey, &Value) -> Option<Answer> + Send>;
 
 impl Ledger {
     fn answer_to(&self, key: &EffectKey, input: &Value) -> Answer {
-        let named = |attempt| self.answers.get(&(key.path.clone(), attempt));
-        let answer = named(Some(key.attempt)).or_else(|| named(None)).cloned();
+        let find = |attempt| self.answers.get(&(key.path.clone(), attempt));
+        let answer = find(Some(key.attempt)).or_else(|| find(None)).cloned();
         let answer = answer.or_else(|| self.responder.as_ref()?(key, input));
         answer.unwrap_or_else(|| Answer::value(json!(format!("answer of {}", key.path))))
     }
@@ -132,6 +132,7 @@ impl Ledger {
 
 struct CrashRule {
     actor: String,
+    /// The number of effects until the crash; 1 is the next effect.
     left: u64,
     crash: EffectCrash,
 }
@@ -152,14 +153,14 @@ impl World {
         self.with(|ledger| ledger.answers.insert((path.into(), None), answer));
     }
 
-    /// Sets the answer to one attempt. A repetition of the attempt gets it again: an answer depends on the key only, so
-    /// that lives can be compared.
+    /// Sets the answer to one attempt. A repetition of the attempt gets the same answer: answers depend on the key
+    /// only, so that lives can be compared.
     pub fn answers_attempt(&self, path: impl Into<String>, attempt: u32, answer: Answer) {
         self.with(|ledger| ledger.answers.insert((path.into(), Some(attempt)), answer));
     }
 
-    /// Sets the function that answers all other effects. It depends on key and input only, so that a repetition gets
-    /// the same answer.
+    /// Sets the function that answers all other effects. The function depends on key and input only, so that a
+    /// repetition gets the same answer.
     pub fn responds(&self, responder: impl Fn(&EffectKey, &Value) -> Option<Answer> + Send + 'static) {
         self.with(|ledger| ledger.responder = Some(Box::new(responder)));
     }
@@ -180,7 +181,7 @@ impl World {
         self.with(|ledger| ledger.effects.clone())
     }
 
-    /// Returns how often a path was done, in all its attempts.
+    /// Returns the number of effects with this path, in all attempts.
     pub fn times(&self, path: &str) -> usize {
         self.with(|ledger| ledger.effects.iter().filter(|effect| effect.key.path == path).count())
     }
@@ -188,16 +189,16 @@ impl World {
     /// Returns the effects that were done more than once, with the digests of their inputs: one digest means that the
     /// inputs were identical.
     pub fn repeated(&self) -> BTreeMap<EffectKey, BTreeSet<String>> {
-        let mut done: BTreeMap<EffectKey, (usize, BTreeSet<String>)> = BTreeMap::new();
+        let mut counts: BTreeMap<EffectKey, (usize, BTreeSet<String>)> = BTreeMap::new();
         for effect in self.effects() {
-            let (times, digests) = done.entry(effect.key).or_default();
+            let (times, digests) = counts.entry(effect.key).or_default();
             *times += 1;
             digests.insert(effect.digest);
         }
-        done.into_iter().filter(|(_, (times, _))| *times > 1).map(|(key, (_, digests))| (key, digests)).collect()
+        counts.into_iter().filter(|(_, (times, _))| *times > 1).map(|(key, (_, digests))| (key, digests)).collect()
     }
 
-    /// Waits until `done` holds. Woken by effects and their answers, never by time.
+    /// Waits until `done` is true. Checks after each effect and each answer, and never because time passes.
     pub async fn until(&self, done: impl Fn(&Self) -> bool) {
         let mut news = self.news.subscribe();
         loop {
@@ -225,7 +226,7 @@ impl World {
         if !life.is_alive() {
             return never().await;
         }
-        let crash = self.crash_now(life.actor());
+        let crash = self.count_and_find_crash(life.actor());
         if crash == Some(EffectCrash::NotDone) {
             life.kill();
             return never().await;
@@ -250,8 +251,8 @@ impl World {
         answer.result
     }
 
-    /// Counts an effect in every rule for the actor, and returns how it dies by the oldest rule that is due.
-    fn crash_now(&self, actor: &str) -> Option<EffectCrash> {
+    /// Counts an effect in every rule for the actor, and returns the crash of the oldest rule that is due, or `None`.
+    fn count_and_find_crash(&self, actor: &str) -> Option<EffectCrash> {
         self.with(|ledger| {
             let mut due = None;
             for rule in ledger.crashes.iter_mut().filter(|rule| rule.actor == actor || rule.actor == EVERYONE) {
@@ -289,7 +290,7 @@ impl World {
         act(&mut self.ledger.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Changes the ledger, and wakes all that wait for a change.
+    /// Changes the ledger, and wakes all tasks that wait for a change.
     fn change<T>(&self, act: impl FnOnce(&mut Ledger) -> T) -> T {
         let value = self.with(act);
         self.news.send_modify(|number| *number += 1);

@@ -7,19 +7,19 @@ use futures::FutureExt;
 use kube::api::PostParams;
 
 use super::super::{ApiServer, Crash, Fault, On, Outcome, Refusal, Verb};
-use super::{configmap, configmaps, made, refusal, stored, unanswered};
+use super::{configmap, configmaps, create_configmap, refusal, stored, unanswered};
 
 #[tokio::test(start_paused = true)]
-async fn the_nth_write_is_stored_and_its_author_hears_no_more() {
+async fn an_actor_that_crashes_at_a_write_gets_no_answer_after_it() {
     let server = ApiServer::new();
     server.crash_after_write(2, "operator");
     let life = server.incarnation("operator");
     let api = configmaps(server.client_of(&life));
-    made(&api, "a").await;
+    create_configmap(&api, "a").await;
     assert!(life.died().now_or_never().is_none());
     tokio::select! {
         biased;
-        _ = made(&api, "b") => panic!("a crashed operator got an answer"),
+        _ = create_configmap(&api, "b") => panic!("a crashed operator got an answer"),
         () = life.died() => {}
     }
     assert!(stored(&server, "configmaps", "b").is_some());
@@ -28,19 +28,19 @@ async fn the_nth_write_is_stored_and_its_author_hears_no_more() {
 
     let next = server.incarnation("operator");
     assert_eq!(next.to_string(), "operator#2");
-    made(&configmaps(server.client_of(&next)), "c").await;
+    create_configmap(&configmaps(server.client_of(&next)), "c").await;
     assert!(next.is_alive(), "a crash happens once");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_write_may_be_lost_with_its_author_or_come_after_the_funeral() {
+async fn a_write_in_flight_at_a_crash_is_lost_or_applied_later() {
     let server = ApiServer::new();
     for (crash, name) in [(Crash::NotApplied, "never"), (Crash::AppliedAfter(Duration::from_secs(5)), "late")] {
         server.crash_at_write(1, "operator", crash);
         let life = server.incarnation("operator");
         let api = configmaps(server.client_of(&life));
         let (name, write) = (name.to_owned(), api.clone());
-        let task = tokio::spawn(async move { made(&write, &name).await });
+        let task = tokio::spawn(async move { create_configmap(&write, &name).await });
         life.died().await;
         task.abort();
     }
@@ -63,14 +63,14 @@ async fn a_lost_response_is_an_error_for_a_write_that_happened() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_crash_is_one_actors_own() {
+async fn a_crash_of_one_actor_does_not_end_another_actor() {
     let server = ApiServer::new();
     server.crash_after_write(1, "operator-a");
     let (a, b) = (server.incarnation("operator-a"), server.incarnation("operator-b"));
-    made(&configmaps(server.client_of(&b)), "b").await;
-    unanswered(made(&configmaps(server.client_of(&a)), "a")).await;
+    create_configmap(&configmaps(server.client_of(&b)), "b").await;
+    unanswered(create_configmap(&configmaps(server.client_of(&a)), "a")).await;
     a.died().await;
-    made(&configmaps(server.client_of(&b)), "c").await;
+    create_configmap(&configmaps(server.client_of(&b)), "c").await;
     let actors: Vec<String> =
         server.writes().iter().map(|entry| format!("{}:{}", entry.actor, entry.name.as_deref().unwrap())).collect();
     assert_eq!(actors, ["operator-b:b", "operator-a:a", "operator-b:c"]);
@@ -81,7 +81,7 @@ async fn every_second_replacement_conflicts() {
     let server = ApiServer::new();
     server.conflict_every(2, "operator");
     let api = configmaps(server.client("operator"));
-    let mut object = made(&api, "a").await;
+    let mut object = create_configmap(&api, "a").await;
     for round in 1..=4 {
         object.data = configmap("a", &round.to_string()).data;
         match api.replace("a", &PostParams::default(), &object).await {
@@ -95,27 +95,27 @@ async fn every_second_replacement_conflicts() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_label_edit_in_between_is_a_conflict_for_a_put_and_none_for_a_fenced_patch() {
+async fn a_label_edit_conflicts_with_a_put_and_not_with_a_fenced_patch() {
     let server = ApiServer::new();
     server.edit_labels_before_every(1, "operator");
     let api = configmaps(server.client("operator"));
-    let object = made(&api, "a").await;
+    let object = create_configmap(&api, "a").await;
     assert_eq!(refusal(api.replace("a", &PostParams::default(), &object).await), (409, "Conflict".into()));
     let fenced = serde_json::from_value(serde_json::json!([
         {"op": "test", "path": "/metadata/uid", "value": object.metadata.uid},
         {"op": "replace", "path": "/data/value", "value": "2"},
     ]));
     api.patch("a", &Default::default(), &kube::api::Patch::<()>::Json(fenced.unwrap())).await.unwrap();
-    let kept = stored(&server, "configmaps", "a").unwrap();
-    assert_eq!(kept["data"]["value"], "2");
-    assert!(kept["metadata"]["labels"]["example.com/touched"].is_string());
+    let object = stored(&server, "configmaps", "a").unwrap();
+    assert_eq!(object["data"]["value"], "2");
+    assert!(object["metadata"]["labels"]["example.com/touched"].is_string());
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_hook_runs_before_the_nth_write_and_may_use_the_server() {
     let server = ApiServer::new();
     let api = configmaps(server.client("operator"));
-    let object = made(&api, "a").await;
+    let object = create_configmap(&api, "a").await;
     server.before_write(1, "operator", |server| {
         server.edit(&super::super::Resource::new("", "configmaps"), "default", "a", |object| {
             object["data"]["value"] = "theirs".into()
@@ -126,7 +126,7 @@ async fn a_hook_runs_before_the_nth_write_and_may_use_the_server() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn refusals_carry_their_codes_and_when_to_come_back() {
+async fn a_refusal_has_its_code_and_the_seconds_until_a_retry() {
     let server = ApiServer::new();
     let api = configmaps(server.client("operator"));
     for (refused, code) in
@@ -147,7 +147,7 @@ async fn refusals_carry_their_codes_and_when_to_come_back() {
         assert_eq!(refusal(api.get("a").await).0, 404, "only once");
     }
     server.fault(On::requests_of("operator").only(|request| request.verb == Verb::Get).first(1), Fault::Reset);
-    made(&api, "a").await;
+    create_configmap(&api, "a").await;
     assert!(matches!(api.get("a").await, Err(kube::Error::Service(_))));
 }
 
@@ -156,7 +156,7 @@ async fn a_slow_answer_comes_after_its_effect() {
     let server = ApiServer::new();
     server.slow_responses("operator", Duration::from_secs(2));
     let api = configmaps(server.client("operator"));
-    let writing = tokio::spawn(async move { made(&api, "a").await });
+    let writing = tokio::spawn(async move { create_configmap(&api, "a").await });
     server.until(&super::super::Resource::new("", "configmaps"), "default", "a", |_| true).await;
     assert_eq!(server.clock().elapsed(), Duration::ZERO);
     writing.await.unwrap();
@@ -164,10 +164,10 @@ async fn a_slow_answer_comes_after_its_effect() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_log_tells_who_asked_what_and_what_became_of_it() {
+async fn the_log_has_the_actor_the_verb_and_the_outcome_of_each_request() {
     let server = ApiServer::new();
     let api = configmaps(server.client("operator"));
-    made(&api, "a").await;
+    create_configmap(&api, "a").await;
     api.get_opt("b").await.unwrap();
     assert_eq!(
         server.story(),

@@ -8,24 +8,24 @@ use kube::core::ObjectMeta;
 use serde_json::{Value, json};
 
 use super::super::{ApiServer, EPOCH, Garbage};
-use super::{configmap, configmaps, made, refusal, signoff_kind, stored, workflow, workflows};
+use super::{configmap, configmaps, create_configmap, refusal, signoff_kind, stored, workflow, workflows};
 
 #[tokio::test(start_paused = true)]
 async fn a_created_object_has_the_servers_metadata() {
     let server = ApiServer::new();
-    let made = made(&configmaps(server.client("test")), "a").await;
-    assert_eq!(made.metadata.uid.as_deref(), Some("00000000-0000-4000-8000-000000000001"));
-    assert_eq!(made.metadata.resource_version.as_deref(), Some("1"));
-    assert_eq!(made.metadata.namespace.as_deref(), Some("default"));
-    assert_eq!(made.metadata.creation_timestamp.unwrap().0, EPOCH);
-    assert_eq!(made.metadata.generation, None);
+    let created = create_configmap(&configmaps(server.client("test")), "a").await;
+    assert_eq!(created.metadata.uid.as_deref(), Some("00000000-0000-4000-8000-000000000001"));
+    assert_eq!(created.metadata.resource_version.as_deref(), Some("1"));
+    assert_eq!(created.metadata.namespace.as_deref(), Some("default"));
+    assert_eq!(created.metadata.creation_timestamp.unwrap().0, EPOCH);
+    assert_eq!(created.metadata.generation, None);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_name_is_taken_once_and_generated_names_differ() {
     let server = ApiServer::new();
     let api = configmaps(server.client("test"));
-    made(&api, "a").await;
+    create_configmap(&api, "a").await;
     assert_eq!(refusal(api.create(&PostParams::default(), &configmap("a", "2")).await), (409, "AlreadyExists".into()));
     let mut nameless = configmap("", "1");
     nameless.metadata = ObjectMeta { generate_name: Some("run-".into()), ..Default::default() };
@@ -36,7 +36,7 @@ async fn a_name_is_taken_once_and_generated_names_differ() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_not_there_is_not_found() {
+async fn an_object_that_does_not_exist_is_not_found() {
     let server = ApiServer::new();
     let api = workflows(server.client("test"));
     let status = match api.get("x").await {
@@ -54,7 +54,7 @@ async fn what_is_not_there_is_not_found() {
 async fn replacing_a_stale_version_is_a_conflict_and_changes_nothing() {
     let server = ApiServer::new();
     let api = configmaps(server.client("test"));
-    let old = made(&api, "a").await;
+    let old = create_configmap(&api, "a").await;
     let mut newer = old.clone();
     newer.data = configmap("a", "2").data;
     api.replace("a", &PostParams::default(), &newer).await.unwrap();
@@ -69,7 +69,7 @@ async fn a_custom_resource_is_never_replaced_without_its_version() {
     api.create(&PostParams::default(), &workflow("w")).await.unwrap();
     assert_eq!(refusal(api.replace("w", &PostParams::default(), &workflow("w")).await), (422, "Invalid".into()));
     let core = configmaps(server.client("test"));
-    made(&core, "a").await;
+    create_configmap(&core, "a").await;
     core.replace("a", &PostParams::default(), &configmap("a", "2")).await.expect("core kinds may");
 }
 
@@ -77,25 +77,25 @@ async fn a_custom_resource_is_never_replaced_without_its_version() {
 async fn a_replacement_under_another_uid_is_a_conflict() {
     let server = ApiServer::new();
     let api = configmaps(server.client("test"));
-    let mut other = made(&api, "a").await;
+    let mut other = create_configmap(&api, "a").await;
     other.metadata.uid = Some("00000000-0000-4000-8000-999999999999".into());
     assert_eq!(refusal(api.replace("a", &PostParams::default(), &other).await), (409, "Conflict".into()));
 }
 
 #[tokio::test(start_paused = true)]
-async fn status_and_the_rest_are_written_apart() {
+async fn a_write_changes_either_the_status_or_the_rest_of_an_object() {
     let server = ApiServer::new();
     let api = workflows(server.client("test"));
     let mut sent = workflow("w");
     sent.data["status"] = json!({"phase": "Succeeded"});
-    let made = api.create(&PostParams::default(), &sent).await.unwrap();
+    let created = api.create(&PostParams::default(), &sent).await.unwrap();
     assert_eq!(
-        made.data["status"],
+        created.data["status"],
         json!({"phase": "Pending", "seq": 0}),
         "a creation sets no status, the default does"
     );
 
-    let mut both = made.clone();
+    let mut both = created.clone();
     both.data = json!({"spec": {"suspend": true}, "status": {"phase": "Running", "seq": 1}});
     both.metadata.labels = Some([("a".to_owned(), "b".to_owned())].into());
     let after_status = api.replace_status("w", &PostParams::default(), &both).await.unwrap();
@@ -110,8 +110,8 @@ async fn status_and_the_rest_are_written_apart() {
     assert_eq!(after_main.data["spec"]["suspend"], true);
 }
 
-/// Sends a status with this metadata and nothing else, and accepts metadata as the answer.
-async fn puts_status(server: &ApiServer, metadata: Value, status: Value) -> kube::Result<Value> {
+/// Writes a status with this metadata and no other field, and accepts metadata alone as the answer.
+async fn put_status(server: &ApiServer, metadata: Value, status: Value) -> kube::Result<Value> {
     let body =
         json!({"apiVersion": "signoff.dev/v1alpha1", "kind": "Workflow", "metadata": metadata, "status": status});
     let request = http::Request::put("/apis/signoff.dev/v1alpha1/namespaces/default/workflows/w/status")
@@ -131,7 +131,7 @@ async fn a_status_is_written_without_the_rest_and_answered_with_metadata() {
     let (uid, version) = (before.uid().unwrap(), before.resource_version().unwrap());
     let metadata = json!({"name": "w", "namespace": "default", "uid": uid, "resourceVersion": version});
     let status = json!({"phase": "Running", "seq": 1});
-    let answer = puts_status(&server, metadata.clone(), status.clone()).await.unwrap();
+    let answer = put_status(&server, metadata.clone(), status.clone()).await.unwrap();
 
     let after = api.get("w").await.unwrap();
     assert_eq!(after.data["status"], status);
@@ -145,18 +145,18 @@ async fn a_status_is_written_without_the_rest_and_answered_with_metadata() {
         json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": after.metadata})
     );
 
-    assert_eq!(refusal(puts_status(&server, metadata, status.clone()).await), (409, "Conflict".into()));
+    assert_eq!(refusal(put_status(&server, metadata, status.clone()).await), (409, "Conflict".into()));
     let version = after.metadata.resource_version;
     let other = json!({"name": "w", "uid": "00000000-0000-4000-8000-999999999999", "resourceVersion": version});
-    assert_eq!(refusal(puts_status(&server, other, status.clone()).await), (409, "Conflict".into()));
+    assert_eq!(refusal(put_status(&server, other, status.clone()).await), (409, "Conflict".into()));
     let unfenced = json!({"name": "w", "uid": uid});
-    assert_eq!(refusal(puts_status(&server, unfenced, status.clone()).await), (422, "Invalid".into()));
+    assert_eq!(refusal(put_status(&server, unfenced, status.clone()).await), (422, "Invalid".into()));
     let nameless = json!({"uid": uid, "resourceVersion": version});
-    assert_eq!(refusal(puts_status(&server, nameless, status).await), (400, "BadRequest".into()));
+    assert_eq!(refusal(put_status(&server, nameless, status).await), (400, "BadRequest".into()));
 }
 
 #[tokio::test(start_paused = true)]
-async fn only_a_change_of_what_is_wanted_is_a_new_generation() {
+async fn only_a_change_of_the_spec_is_a_new_generation() {
     let server = ApiServer::new();
     let api = workflows(server.client("test"));
     let mut object = api.create(&PostParams::default(), &workflow("w")).await.unwrap();
@@ -172,7 +172,7 @@ async fn only_a_change_of_what_is_wanted_is_a_new_generation() {
 async fn a_write_that_changes_nothing_makes_no_version() {
     let server = ApiServer::new();
     let api = configmaps(server.client("test"));
-    let object = made(&api, "a").await;
+    let object = create_configmap(&api, "a").await;
     let same = api.replace("a", &PostParams::default(), &object).await.unwrap();
     assert_eq!(same.metadata.resource_version, object.metadata.resource_version);
 }
@@ -187,10 +187,10 @@ async fn a_dry_run_is_answered_and_not_stored() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn deleting_holds_to_its_preconditions() {
+async fn a_deletion_with_another_uid_is_refused() {
     let server = ApiServer::new();
     let api = configmaps(server.client("test"));
-    let object = made(&api, "a").await;
+    let object = create_configmap(&api, "a").await;
     let only = |uid: &str| {
         let preconditions = Preconditions { uid: Some(uid.into()), resource_version: None };
         DeleteParams { preconditions: Some(preconditions), ..Default::default() }
@@ -216,7 +216,7 @@ async fn finalizers_hold_an_object_until_the_last_is_gone() {
     assert!(stored(&server, "configmaps", "a").is_none());
 }
 
-fn owned(name: &str, owner: &ConfigMap) -> ConfigMap {
+fn configmap_of(name: &str, owner: &ConfigMap) -> ConfigMap {
     let mut object = configmap(name, "1");
     object.metadata.owner_references = Some(vec![
         serde_json::from_value(json!({
@@ -228,15 +228,15 @@ fn owned(name: &str, owner: &ConfigMap) -> ConfigMap {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_an_owner_leaves_behind_is_collected_to_the_last_generation() {
+async fn all_dependents_of_a_deleted_owner_are_collected() {
     let server = ApiServer::new();
     let api = configmaps(server.client("test"));
-    let parent = made(&api, "parent").await;
-    let child = api.create(&PostParams::default(), &owned("child", &parent)).await.unwrap();
-    api.create(&PostParams::default(), &owned("grandchild", &child)).await.unwrap();
-    made(&api, "bystander").await;
+    let parent = create_configmap(&api, "parent").await;
+    let child = api.create(&PostParams::default(), &configmap_of("child", &parent)).await.unwrap();
+    api.create(&PostParams::default(), &configmap_of("grandchild", &child)).await.unwrap();
+    create_configmap(&api, "bystander").await;
     api.delete("parent", &DeleteParams::default()).await.unwrap();
-    let left: Vec<_> = api
+    let names: Vec<_> = api
         .list(&Default::default())
         .await
         .unwrap()
@@ -244,8 +244,8 @@ async fn what_an_owner_leaves_behind_is_collected_to_the_last_generation() {
         .into_iter()
         .filter_map(|object| object.metadata.name)
         .collect();
-    assert_eq!(left, ["bystander"]);
-    api.create(&PostParams::default(), &owned("late", &parent)).await.unwrap();
+    assert_eq!(names, ["bystander"]);
+    api.create(&PostParams::default(), &configmap_of("late", &parent)).await.unwrap();
     assert!(stored(&server, "configmaps", "late").is_none(), "its owner was gone when it came");
 }
 
@@ -254,22 +254,22 @@ async fn the_garbage_collector_may_come_late_and_orphans_stay() {
     let server = ApiServer::new();
     server.garbage(Garbage::WhenTold);
     let api = configmaps(server.client("test"));
-    let parent = made(&api, "parent").await;
-    api.create(&PostParams::default(), &owned("child", &parent)).await.unwrap();
+    let parent = create_configmap(&api, "parent").await;
+    api.create(&PostParams::default(), &configmap_of("child", &parent)).await.unwrap();
     api.delete("parent", &DeleteParams::default()).await.unwrap();
     assert!(stored(&server, "configmaps", "child").is_some());
     assert_eq!(server.collect_garbage(), 1);
     assert!(stored(&server, "configmaps", "child").is_none());
 
-    let parent = made(&api, "parent").await;
-    api.create(&PostParams::default(), &owned("child", &parent)).await.unwrap();
+    let parent = create_configmap(&api, "parent").await;
+    api.create(&PostParams::default(), &configmap_of("child", &parent)).await.unwrap();
     let orphan = DeleteParams { propagation_policy: Some(kube::api::PropagationPolicy::Orphan), ..Default::default() };
     api.delete("parent", &orphan).await.unwrap();
     assert_eq!(server.collect_garbage(), 0);
 }
 
 #[tokio::test(start_paused = true)]
-async fn cluster_scoped_kinds_subresources_and_the_version_have_their_paths() {
+async fn cluster_scoped_kinds_subresources_and_the_version_are_served() {
     let server = ApiServer::new();
     let client = server.client("test");
     let namespaces: Api<Namespace> = Api::all(client.clone());
@@ -311,13 +311,13 @@ async fn timestamps_follow_virtual_time() {
     let server = ApiServer::new();
     let clock = server.clock();
     clock.pass(std::time::Duration::from_secs(24 * 3600)).await;
-    let made = made(&configmaps(server.client("test")), "a").await;
-    assert_eq!(made.metadata.creation_timestamp.unwrap().0.to_string(), "2026-01-02T00:00:00Z");
+    let created = create_configmap(&configmaps(server.client("test")), "a").await;
+    assert_eq!(created.metadata.creation_timestamp.unwrap().0.to_string(), "2026-01-02T00:00:00Z");
     assert_eq!(clock.closure()(), clock.now());
 }
 
 #[tokio::test(start_paused = true)]
-async fn people_decide_beside_the_log_and_their_clients_in_it() {
+async fn a_decision_of_a_person_is_not_logged_and_a_request_of_their_client_is() {
     let server = ApiServer::new();
     let alice = server.as_person("alice@example.com");
     assert_eq!(alice.decides("default", "gate", json!({"verdict": "Approve"})).unwrap_err().code, 404);

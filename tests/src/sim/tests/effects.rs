@@ -6,10 +6,10 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::super::{Answer, ApiServer, EffectCrash, EffectKey, World};
-use super::{configmaps, made, unanswered};
+use super::{configmaps, create_configmap, unanswered};
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_depends_on_the_key_alone_and_takes_its_time() {
+async fn an_answer_depends_on_the_key_alone_and_comes_after_its_delay() {
     let server = ApiServer::new();
     let world = World::new(server.clock());
     let seat = world.seat(&server.incarnation("operator"));
@@ -34,7 +34,7 @@ async fn a_crash_at_an_effect_ends_the_whole_incarnation() {
     let api = configmaps(server.client_of(&first));
     unanswered(world.seat(&first).call(&send, &json!({"to": "ACME"}))).await;
     first.died().await;
-    unanswered(made(&api, "a")).await;
+    unanswered(create_configmap(&api, "a")).await;
     assert_eq!(world.times("send"), 1);
 
     world.crash_at_effect(1, "operator", EffectCrash::NotDone);
@@ -46,13 +46,13 @@ async fn a_crash_at_an_effect_ends_the_whole_incarnation() {
     world.seat(&third).call(&send, &json!({"to": "ACME"})).await.unwrap();
     let repeated = world.repeated();
     assert_eq!(repeated[&send].len(), 1, "twice, with identical input");
-    let by: Vec<_> =
+    let incarnations: Vec<_> =
         world.effects().iter().map(|effect| (effect.incarnation.clone(), effect.answered.is_some())).collect();
-    assert_eq!(by, [("operator#1".to_owned(), false), ("operator#3".to_owned(), true)]);
+    assert_eq!(incarnations, [("operator#1".to_owned(), false), ("operator#3".to_owned(), true)]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_crash_at_a_write_stops_effects_under_way() {
+async fn a_crash_at_a_write_stops_effects_in_flight() {
     let server = ApiServer::new();
     let world = World::new(server.clock());
     world.answers("draft", Answer::value("x").after(Duration::from_secs(1)));
@@ -61,7 +61,7 @@ async fn a_crash_at_a_write_stops_effects_under_way() {
     let seat = world.seat(&life);
     let drafting = tokio::spawn(async move { seat.call(&EffectKey::new("draft", 1), &json!({})).await });
     world.until(|world| world.times("draft") == 1).await;
-    unanswered(made(&configmaps(server.client_of(&life)), "a")).await;
+    unanswered(create_configmap(&configmaps(server.client_of(&life)), "a")).await;
     server.clock().pass(Duration::from_secs(60)).await;
     assert!(!drafting.is_finished());
     assert_eq!(world.effects()[0].answered, None);

@@ -16,7 +16,7 @@ async fn create_three(server: ApiServer, life: Incarnation) {
     std::future::pending().await
 }
 
-fn all_three(server: &ApiServer) -> bool {
+fn has_all_three(server: &ApiServer) -> bool {
     server.values(&Resource::new("", "configmaps"), None).len() == 3
 }
 
@@ -26,19 +26,19 @@ async fn every_death_is_followed_by_the_next_life() {
     server.crash_after_write(1, "operator");
     server.crash_after_write(3, "operator");
     let lives =
-        server.keep_alive(&["operator"], HOUR, |life| create_three(server.clone(), life), all_three).await.unwrap();
+        server.keep_alive(&["operator"], HOUR, |life| create_three(server.clone(), life), has_all_three).await.unwrap();
     assert_eq!(lives, 3);
-    let by: Vec<_> =
+    let creators: Vec<_> =
         ["a", "b", "c"].map(|name| stored(&server, "configmaps", name).unwrap()["data"]["value"].clone()).into();
-    assert_eq!(by, ["operator#1", "operator#2", "operator#3"]);
+    assert_eq!(creators, ["operator#1", "operator#2", "operator#3"]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn two_operators_live_and_die_apart() {
+async fn a_crash_of_one_of_two_operators_does_not_restart_the_other() {
     let server = ApiServer::new();
     server.crash_after_write(1, "operator-a");
     let both = ["operator-a", "operator-b"];
-    server.keep_alive(&both, HOUR, |life| create_three(server.clone(), life), all_three).await.unwrap();
+    server.keep_alive(&both, HOUR, |life| create_three(server.clone(), life), has_all_three).await.unwrap();
     let lives =
         |actor: &str| server.log().iter().filter(|entry| &*entry.actor == actor).map(|entry| entry.incarnation).max();
     assert_eq!((lives("operator-a"), lives("operator-b")), (Some(1), Some(1)), "b did the rest before a came back");
@@ -46,10 +46,10 @@ async fn two_operators_live_and_die_apart() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn work_that_is_never_done_ends_with_the_story_of_it() {
+async fn work_that_is_not_done_in_time_fails_with_the_log() {
     let server = ApiServer::new();
     server.fault(super::super::On::writes_of("operator"), super::super::Fault::Reset);
-    let stuck = server.keep_alive(&["operator"], HOUR, |life| create_three(server.clone(), life), all_three).await;
+    let stuck = server.keep_alive(&["operator"], HOUR, |life| create_three(server.clone(), life), has_all_three).await;
     assert!(stuck.unwrap_err().to_string().contains("operator#1 Create POST"));
     assert_eq!(server.clock().elapsed(), HOUR);
 }
@@ -58,5 +58,5 @@ async fn work_that_is_never_done_ends_with_the_story_of_it() {
 #[should_panic(expected = "a bug of the operator")]
 async fn an_operator_that_panics_ends_the_test() {
     let server = ApiServer::new();
-    let _ = server.keep_alive(&["operator"], HOUR, |_| async { panic!("a bug of the operator") }, all_three).await;
+    let _ = server.keep_alive(&["operator"], HOUR, |_| async { panic!("a bug of the operator") }, has_all_three).await;
 }

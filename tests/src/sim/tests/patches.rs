@@ -14,10 +14,10 @@ fn json_patch(patch: Value) -> Patch<Value> {
 async fn a_json_patch_whose_test_fails_changes_nothing() {
     let server = ApiServer::new();
     let api = workflows(server.client("test"));
-    let made = api.create(&PostParams::default(), &workflow("w")).await.unwrap();
+    let created = api.create(&PostParams::default(), &workflow("w")).await.unwrap();
     let fenced = |seq: u64| {
         json_patch(json!([
-            {"op": "test", "path": "/metadata/uid", "value": made.metadata.uid},
+            {"op": "test", "path": "/metadata/uid", "value": created.metadata.uid},
             {"op": "test", "path": "/status/seq", "value": seq},
             {"op": "replace", "path": "/status", "value": {"phase": "Running", "seq": seq + 1}},
         ]))
@@ -31,7 +31,7 @@ async fn a_json_patch_whose_test_fails_changes_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_merge_patch_sets_removes_and_leaves_alone() {
+async fn a_merge_patch_sets_and_removes_the_fields_that_it_names() {
     let server = ApiServer::new();
     let api = workflows(server.client("test"));
     api.create(&PostParams::default(), &workflow("w")).await.unwrap();
@@ -51,15 +51,15 @@ async fn a_merge_patch_sets_removes_and_leaves_alone() {
 async fn a_patch_that_names_a_version_must_name_the_latest() {
     let server = ApiServer::new();
     let api = workflows(server.client("test"));
-    let made = api.create(&PostParams::default(), &workflow("w")).await.unwrap();
-    let version = made.metadata.resource_version.unwrap();
+    let created = api.create(&PostParams::default(), &workflow("w")).await.unwrap();
+    let version = created.metadata.resource_version.unwrap();
     let patch = Patch::Merge(json!({"metadata": {"resourceVersion": version}, "spec": {"cancel": true}}));
     api.patch("w", &PatchParams::default(), &patch).await.unwrap();
     assert_eq!(refusal(api.patch("w", &PatchParams::default(), &patch).await), (409, "Conflict".into()));
 }
 
 #[tokio::test(start_paused = true)]
-async fn server_side_apply_is_refused_in_so_many_words() {
+async fn server_side_apply_is_refused_as_not_implemented() {
     let server = ApiServer::new();
     let api = workflows(server.client("test"));
     api.create(&PostParams::default(), &workflow("w")).await.unwrap();

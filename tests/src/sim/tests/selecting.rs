@@ -4,27 +4,27 @@ use kube::api::{Api, ListParams, PostParams};
 use kube::core::{Expression, Selector};
 
 use super::super::ApiServer;
-use super::{configmap, configmaps, made, refusal, workflow, workflows};
+use super::{configmap, configmaps, create_configmap, refusal, workflow, workflows};
 
 fn names<K: kube::ResourceExt + Clone>(list: kube::core::ObjectList<K>) -> Vec<String> {
     list.items.iter().map(K::name_any).collect()
 }
 
-async fn three_labelled(server: &ApiServer) -> Api<k8s_openapi::api::core::v1::ConfigMap> {
+async fn create_three_labelled(server: &ApiServer) -> Api<k8s_openapi::api::core::v1::ConfigMap> {
     let api = configmaps(server.client("test"));
     for (name, team) in [("a", "red"), ("b", "blue"), ("c", "red")] {
         let mut object = configmap(name, "1");
         object.metadata.labels = Some([("team".to_owned(), team.to_owned())].into());
         api.create(&PostParams::default(), &object).await.unwrap();
     }
-    made(&api, "d").await;
+    create_configmap(&api, "d").await;
     api
 }
 
 #[tokio::test(start_paused = true)]
 async fn labels_select_by_value_set_and_presence() {
     let server = ApiServer::new();
-    let api = three_labelled(&server).await;
+    let api = create_three_labelled(&server).await;
     for (selector, expected) in [
         ("team=red", vec!["a", "c"]),
         ("team==blue", vec!["b"]),
@@ -56,7 +56,7 @@ async fn fields_select_by_name_and_by_phase() {
 #[tokio::test(start_paused = true)]
 async fn pages_show_the_list_as_it_was_at_the_first_page() {
     let server = ApiServer::new();
-    let api = three_labelled(&server).await;
+    let api = create_three_labelled(&server).await;
     let first = api.list(&ListParams::default().limit(3)).await.unwrap();
     assert_eq!(first.metadata.remaining_item_count, Some(1));
     let (token, version) = (first.metadata.continue_.clone().unwrap(), first.metadata.resource_version.clone());
@@ -75,9 +75,9 @@ async fn pages_show_the_list_as_it_was_at_the_first_page() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn metadata_can_be_had_alone() {
+async fn metadata_can_be_requested_alone() {
     let server = ApiServer::new();
-    let api = three_labelled(&server).await;
+    let api = create_three_labelled(&server).await;
     let list = api.list_metadata(&ListParams::default()).await.unwrap();
     assert_eq!(list.items.len(), 4);
     assert_eq!(api.get_metadata("a").await.unwrap().metadata.labels.unwrap()["team"], "red");
@@ -86,9 +86,9 @@ async fn metadata_can_be_had_alone() {
 #[tokio::test(start_paused = true)]
 async fn a_list_is_of_one_namespace_or_of_all() {
     let server = ApiServer::new();
-    made(&configmaps(server.client("test")), "a").await;
+    create_configmap(&configmaps(server.client("test")), "a").await;
     let elsewhere = Api::namespaced(server.client("test"), "elsewhere");
-    made(&elsewhere, "a").await;
+    create_configmap(&elsewhere, "a").await;
     assert_eq!(elsewhere.list(&ListParams::default()).await.unwrap().items.len(), 1);
     let all: Api<k8s_openapi::api::core::v1::ConfigMap> = Api::all(server.client("test"));
     assert_eq!(all.list(&ListParams::default()).await.unwrap().items.len(), 2);

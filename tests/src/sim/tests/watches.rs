@@ -11,17 +11,17 @@ use kube::runtime::reflector::{self, Store};
 use kube::runtime::{WatchStreamExt, watcher};
 
 use super::super::{ApiServer, EVERYONE, Ending, Refusal, Resource, Verb};
-use super::{configmap, configmaps, made, stored, workflow, workflows};
+use super::{configmap, configmaps, create_configmap, stored, workflow, workflows};
 
 /// Returns the store of a reflector that runs until the test ends.
-fn reflected(server: &ApiServer, actor: &str, config: watcher::Config) -> Store<ConfigMap> {
+fn start_reflector(server: &ApiServer, actor: &str, config: watcher::Config) -> Store<ConfigMap> {
     let (store, writer) = reflector::store();
     let events = watcher(configmaps(server.client(actor)), config).default_backoff();
     tokio::spawn(reflector::reflector(writer, events).for_each(|_| futures::future::ready(())));
     store
 }
 
-fn cached(store: &Store<ConfigMap>) -> Vec<(String, String)> {
+fn cached_values(store: &Store<ConfigMap>) -> Vec<(String, String)> {
     let mut values: Vec<_> = store
         .state()
         .iter()
@@ -31,19 +31,19 @@ fn cached(store: &Store<ConfigMap>) -> Vec<(String, String)> {
     values
 }
 
-fn kept(server: &ApiServer) -> Vec<(String, String)> {
+fn stored_values(server: &ApiServer) -> Vec<(String, String)> {
     let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
     let objects = server.values(&Resource::new("", "configmaps"), Some("default"));
     objects.iter().map(|object| (text(&object["metadata"]["name"]), text(&object["data"]["value"]))).collect()
 }
 
 /// Creates, replaces and deletes twenty times, with a moment after each change in which the watchers catch up.
-async fn busy(server: &ApiServer) {
+async fn make_changes(server: &ApiServer) {
     let api = configmaps(server.client("writer"));
     for round in 0..20_u32 {
         let name = format!("object-{}", round % 7);
         match stored(server, "configmaps", &name) {
-            None => drop(made(&api, &name).await),
+            None => drop(create_configmap(&api, &name).await),
             Some(_) if round % 3 == 0 => drop(api.delete(&name, &Default::default()).await.unwrap()),
             Some(_) => {
                 drop(api.replace(&name, &PostParams::default(), &configmap(&name, &round.to_string())).await.unwrap())
@@ -58,39 +58,39 @@ async fn catch_up(server: &ApiServer) {
     server.clock().pass(Duration::from_secs(300)).await;
 }
 
-async fn converges(config: watcher::Config, disturb: impl Fn(&ApiServer)) {
+async fn assert_convergence(config: watcher::Config, disturb: impl Fn(&ApiServer)) {
     let server = ApiServer::new();
-    let store = reflected(&server, "reader", config);
+    let store = start_reflector(&server, "reader", config);
     disturb(&server);
-    busy(&server).await;
+    make_changes(&server).await;
     catch_up(&server).await;
-    assert_eq!(cached(&store), kept(&server), "{}", server.story());
-    assert!(!kept(&server).is_empty());
+    assert_eq!(cached_values(&store), stored_values(&server), "{}", server.story());
+    assert!(!stored_values(&server).is_empty());
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_reflector_converges_undisturbed() {
-    converges(watcher::Config::default(), |_| {}).await;
+    assert_convergence(watcher::Config::default(), |_| {}).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_reflector_converges_by_streaming_lists() {
-    converges(watcher::Config::default().streaming_lists(), |_| {}).await;
+    assert_convergence(watcher::Config::default().streaming_lists(), |_| {}).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_reflector_converges_when_every_event_comes_twice() {
-    converges(watcher::Config::default(), |server| server.duplicate_events("reader")).await;
+    assert_convergence(watcher::Config::default(), |server| server.duplicate_events("reader")).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_reflector_converges_when_watches_end_after_two_events() {
-    converges(watcher::Config::default(), |server| server.close_watches_after("reader", 2)).await;
+    assert_convergence(watcher::Config::default(), |server| server.close_watches_after("reader", 2)).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_reflector_converges_when_events_are_late() {
-    converges(watcher::Config::default(), |server| server.delay_events(EVERYONE, Duration::from_secs(7))).await;
+    assert_convergence(watcher::Config::default(), |server| server.delay_events(EVERYONE, Duration::from_secs(7))).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -98,14 +98,14 @@ async fn a_reflector_converges_after_every_way_a_watch_can_end() {
     for config in [watcher::Config::default(), watcher::Config::default().streaming_lists()] {
         for ending in [Ending::Closed, Ending::Reset, Ending::Gone] {
             let server = ApiServer::new();
-            let store = reflected(&server, "reader", config.clone());
-            busy(&server).await;
+            let store = start_reflector(&server, "reader", config.clone());
+            make_changes(&server).await;
             server.end_watches("reader", ending);
-            busy(&server).await;
+            make_changes(&server).await;
             server.expire_resource_versions();
-            busy(&server).await;
+            make_changes(&server).await;
             catch_up(&server).await;
-            assert_eq!(cached(&store), kept(&server), "{ending:?}");
+            assert_eq!(cached_values(&store), stored_values(&server), "{ending:?}");
         }
     }
 }
@@ -113,60 +113,60 @@ async fn a_reflector_converges_after_every_way_a_watch_can_end() {
 #[tokio::test(start_paused = true)]
 async fn an_expired_version_makes_the_watcher_list_again() {
     let server = ApiServer::new();
-    let store = reflected(&server, "reader", watcher::Config::default());
+    let store = start_reflector(&server, "reader", watcher::Config::default());
     server.clock().settle().await;
     // A deletion that the watch never sends: only the new list has it.
-    made(&configmaps(server.client("writer")), "a").await;
+    create_configmap(&configmaps(server.client("writer")), "a").await;
     server.clock().settle().await;
     server.lose_events("reader", 1);
     configmaps(server.client("writer")).delete("a", &Default::default()).await.unwrap();
     server.clock().settle().await;
-    assert_eq!(cached(&store).len(), 1, "the deletion was lost");
+    assert_eq!(cached_values(&store).len(), 1, "the deletion was lost");
     let lists = server.count(|entry| entry.verb == Verb::List);
     server.expire_resource_versions();
     catch_up(&server).await;
     assert_eq!(server.count(|entry| entry.verb == Verb::List), lists + 1);
-    assert!(cached(&store).is_empty());
+    assert!(cached_values(&store).is_empty());
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watcher_outlives_a_server_that_says_no() {
+async fn a_watcher_goes_on_after_refused_requests() {
     let server = ApiServer::new();
     server.refuse_next(2, "reader", Refusal::unavailable(1));
     server.refuse_next(3, "reader", Refusal::too_many_requests(1));
-    let store = reflected(&server, "reader", watcher::Config::default());
-    busy(&server).await;
+    let store = start_reflector(&server, "reader", watcher::Config::default());
+    make_changes(&server).await;
     catch_up(&server).await;
-    assert_eq!(cached(&store), kept(&server));
+    assert_eq!(cached_values(&store), stored_values(&server));
     assert_eq!(server.count(|entry| entry.outcome == super::super::Outcome::Answered(503)), 2);
 }
 
 #[tokio::test(start_paused = true)]
-async fn late_events_come_late_to_the_instant_and_held_ones_when_released() {
+async fn delayed_events_come_at_their_time_and_held_ones_when_released() {
     let server = ApiServer::new();
-    let store = reflected(&server, "reader", watcher::Config::default());
+    let store = start_reflector(&server, "reader", watcher::Config::default());
     server.clock().settle().await;
     server.delay_events("reader", Duration::from_secs(10));
-    made(&configmaps(server.client("writer")), "a").await;
+    create_configmap(&configmaps(server.client("writer")), "a").await;
     server.clock().pass(Duration::from_millis(9_999)).await;
-    assert!(cached(&store).is_empty());
+    assert!(cached_values(&store).is_empty());
     server.clock().pass(Duration::from_millis(2)).await;
-    assert_eq!(cached(&store).len(), 1);
+    assert_eq!(cached_values(&store).len(), 1);
 
     server.heal();
     server.hold_events("reader");
-    made(&configmaps(server.client("writer")), "b").await;
+    create_configmap(&configmaps(server.client("writer")), "b").await;
     server.clock().pass(Duration::from_secs(3600)).await;
-    assert_eq!(cached(&store).len(), 1);
+    assert_eq!(cached_values(&store).len(), 1);
     server.release_events("reader");
     server.clock().settle().await;
-    assert_eq!(cached(&store).len(), 2);
+    assert_eq!(cached_values(&store).len(), 2);
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_idle_hour_is_nothing_but_watches_opened_again() {
+async fn in_an_idle_hour_only_watches_are_opened_again() {
     let server = ApiServer::new();
-    let _store = reflected(&server, "reader", watcher::Config::default());
+    let _store = start_reflector(&server, "reader", watcher::Config::default());
     server.clock().settle().await;
     let before = server.log().len();
     server.clock().pass(Duration::from_secs(3600)).await;
@@ -178,28 +178,28 @@ async fn an_idle_hour_is_nothing_but_watches_opened_again() {
 
 async fn events_of(api: &Api<DynamicObject>, params: &WatchParams, from: &str) -> Vec<String> {
     let stream = api.watch(params, from).await.unwrap();
-    let named = |event: WatchEvent<DynamicObject>| match event {
+    let line = |event: WatchEvent<DynamicObject>| match event {
         WatchEvent::Added(object) => format!("added {}", object.name_any()),
         WatchEvent::Modified(object) => format!("modified {}", object.name_any()),
         WatchEvent::Deleted(object) => format!("deleted {}", object.name_any()),
         WatchEvent::Bookmark(bookmark) => format!("bookmark {}", bookmark.metadata.resource_version),
         WatchEvent::Error(status) => format!("error {} {}", status.code, status.reason),
     };
-    stream.map_ok(named).try_collect().await.unwrap()
+    stream.map_ok(line).try_collect().await.unwrap()
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_leaves_a_selection_is_deleted_and_what_enters_it_is_added() {
+async fn an_object_is_deleted_as_it_leaves_a_selection_and_added_as_it_enters() {
     let server = ApiServer::new();
     let api = workflows(server.client("test"));
-    let made = api.create(&PostParams::default(), &workflow("w")).await.unwrap();
+    let created = api.create(&PostParams::default(), &workflow("w")).await.unwrap();
     for phase in ["Running", "Running", "Pending"] {
         server.edit(&Resource::new("signoff.dev", "workflows"), "default", "w", |object| {
             object["status"]["phase"] = phase.into()
         });
     }
     api.delete("w", &Default::default()).await.unwrap();
-    let from = made.metadata.resource_version.unwrap();
+    let from = created.metadata.resource_version.unwrap();
     let all = WatchParams::default().timeout(10).disable_bookmarks();
     assert_eq!(events_of(&api, &all, &from).await, ["modified w", "modified w", "modified w", "deleted w"]);
     let pending = all.clone().fields("status.phase=Pending");
@@ -209,14 +209,14 @@ async fn what_leaves_a_selection_is_deleted_and_what_enters_it_is_added() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_ends_at_its_timeout_with_a_bookmark_and_says_when_it_is_too_old() {
+async fn a_watch_ends_at_its_timeout_and_fails_for_an_expired_version() {
     let server = ApiServer::new();
     let api = workflows(server.client("test"));
     api.create(&PostParams::default(), &workflow("w")).await.unwrap();
     let params = WatchParams::default().timeout(10);
-    let begun = server.clock().elapsed();
+    let start = server.clock().elapsed();
     assert_eq!(events_of(&api, &params, "0").await, ["added w", "bookmark 1"]);
-    assert_eq!(server.clock().elapsed() - begun, Duration::from_secs(10));
+    assert_eq!(server.clock().elapsed() - start, Duration::from_secs(10));
     server.expire_resource_versions();
     assert_eq!(events_of(&api, &params, "1").await, ["error 410 Expired"]);
     let streaming = WatchParams::default().timeout(10).initial_events();
