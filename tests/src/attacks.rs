@@ -21,9 +21,9 @@ pub use table::CHAPTERS;
 pub struct Chapter {
     /// One word, for the names of tests.
     pub name: &'static str,
-    /// One sentence.
+    /// The rule as one sentence, which is the heading on the page.
     pub rule: &'static str,
-    /// Returns the rows.
+    /// Returns the lines of the table.
     pub rows: fn() -> Vec<Row>,
 }
 
@@ -52,7 +52,7 @@ pub struct Gate {
     pub before: Vec<(Actor, Value)>,
     /// Fields of the metadata, as the operator wrote them.
     pub metadata: Value,
-    /// Whether it is being deleted and a finalizer holds it.
+    /// Whether the Approval is being deleted and a finalizer holds it.
     pub deleted: bool,
 }
 
@@ -71,7 +71,7 @@ pub enum Ground {
 pub enum Object {
     /// The object of the scene.
     Scene,
-    /// A subresource of it.
+    /// A subresource of the scene's object, such as `status`.
     Sub(&'static str),
     /// All objects of the kind that have the label of this case.
     All,
@@ -101,7 +101,7 @@ pub enum Answer {
 /// A request like the attack that is accepted. It proves that the refusal is due to what the attack changed.
 #[derive(Clone, Debug)]
 pub struct Twin {
-    /// A description of the request.
+    /// The cell of the page for the accepted request.
     pub what: &'static str,
     /// The actor; without it the actor of the attack.
     pub who: Option<Actor>,
@@ -109,7 +109,7 @@ pub struct Twin {
     pub how: Option<Way>,
     /// The target; without it the target of the attack.
     pub on: Option<Object>,
-    /// The body of the request.
+    /// The body that is accepted.
     pub body: Body,
     /// Words of the expected failure after admission, for requests that need a kubelet to succeed.
     pub reaches: Option<&'static str>,
@@ -128,7 +128,7 @@ pub struct Row {
     pub who: Vec<Actor>,
     /// The ways in which they try it.
     pub how: Vec<Way>,
-    /// The target.
+    /// The target of the request.
     pub on: Object,
     /// The body of the request.
     pub body: Body,
@@ -168,19 +168,19 @@ impl Row {
         }
     }
 
-    /// Sets another scene.
-    fn given(mut self, scene: Scene) -> Self {
+    /// Sets the scene: the object that exists before the attack.
+    fn with_scene(mut self, scene: Scene) -> Self {
         self.scene = scene;
         self
     }
 
     /// Sets fields of the request of the scene's Approval.
-    fn asked(self, request: Value) -> Self {
+    fn with_request(self, request: Value) -> Self {
         self.gate(|gate| gate.request = request)
     }
 
     /// Sets the status of the scene's Approval.
-    fn stands(self, status: Value) -> Self {
+    fn with_status(self, status: Value) -> Self {
         self.gate(|gate| gate.status = Some(status))
     }
 
@@ -196,7 +196,7 @@ impl Row {
         self
     }
 
-    /// Sets other ways.
+    /// Sets the ways in which the actors try the attack.
     fn ways(mut self, how: &[Way]) -> Self {
         self.how = how.to_vec();
         self
@@ -283,11 +283,11 @@ impl Row {
 pub struct Attack {
     /// A sentence, unique in the table.
     pub name: String,
-    /// The actor.
+    /// The sender of the request.
     pub who: Actor,
-    /// The way.
+    /// The verb and the format of the request.
     pub how: Way,
-    /// The row that it comes from.
+    /// The row of the table from which the attack comes.
     pub row: Row,
 }
 
@@ -342,7 +342,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_two_attacks_have_one_name_and_each_has_an_honest_twin() {
+    fn each_attack_has_a_unique_name_and_an_honest_twin() {
         for chapter in CHAPTERS {
             let mut names = BTreeSet::new();
             for attack in chapter.attacks() {
@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn there_are_several_hundred() {
+    fn there_are_at_least_three_hundred_attacks() {
         let count: usize = CHAPTERS.iter().map(|chapter| chapter.attacks().len()).sum();
         assert!(count >= 300, "{count}");
     }

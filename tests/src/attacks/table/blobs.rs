@@ -37,30 +37,30 @@ fn owner(name: &str, uid: &str) -> Value {
 }
 
 pub(super) fn rows() -> Vec<Row> {
-    [made(), shaped(), changed(), deleted()].into_iter().flatten().collect()
+    [creations(), broken_creations(), changes(), deletions()].into_iter().flatten().collect()
 }
 
 fn delete() -> Value {
     json!({"kind": "DeleteOptions", "apiVersion": "v1"})
 }
 
-/// Completes a row about an existing Blob. The honest request is the operator's delete.
-fn about_one(row: Row) -> Row {
+/// Sets an existing Blob as the scene of a row, and the operator's delete as the honest request.
+fn with_existing_blob(row: Row) -> Row {
     let real = Scene::Object(Operator, BLOBS, blob(json!({})));
-    row.given(real).honest("the operator's delete", delete()).by(Operator).way(Way::Delete).about(Object::Scene)
+    row.with_scene(real).honest("the operator's delete", delete()).by(Operator).way(Way::Delete).about(Object::Scene)
 }
 
-fn made() -> Vec<Row> {
+fn creations() -> Vec<Row> {
     let new = |row: Row| {
-        let row = row.given(Scene::Nothing).on(Object::Path(BLOBS));
+        let row = row.with_scene(Scene::Nothing).on(Object::Path(BLOBS));
         row.honest("the operator's", blob(json!({}))).by(Operator).way(Way::Create)
     };
-    let made = || blob(json!({}));
+    let plain = || blob(json!({}));
     let stolen: [Actor; 5] = Token::ALL.map(Stolen);
     vec![
-        new(Row::new("makes a value of a run", PEOPLE, [Way::Create, Way::Apply], made()).refused(CREATES)),
-        new(Row::new("makes a value of a run", [GarbageCollector], [Way::Create], made()).refused(CREATES)),
-        new(Row::new("makes a value of a run", stolen, [Way::Create, Way::Apply], made())
+        new(Row::new("makes a value of a run", PEOPLE, [Way::Create, Way::Apply], plain()).refused(CREATES)),
+        new(Row::new("makes a value of a run", [GarbageCollector], [Way::Create], plain()).refused(CREATES)),
+        new(Row::new("makes a value of a run", stolen, [Way::Create, Way::Apply], plain())
             .refused(CREATES)
             .or("must use a token that is bound to its pod")),
         new(Row::new(
@@ -71,17 +71,17 @@ fn made() -> Vec<Row> {
         )
         .refused(CREATES)
         .or(OWNED)),
-        new(Row::new("makes a value of a run", BY_ROLE, [Way::Create], made())
+        new(Row::new("makes a value of a run", BY_ROLE, [Way::Create], plain())
             .shipped_roles()
             .refused("cannot {verb} resource \"blobs\"")),
     ]
 }
 
 /// Returns attacks with objects that even the operator cannot create.
-fn shaped() -> Vec<Row> {
+fn broken_creations() -> Vec<Row> {
     let shaped = |what, change: Value, words| {
         Row::new(what, [Operator], [Way::Create, Way::Apply], blob(change))
-            .given(Scene::Nothing)
+            .with_scene(Scene::Nothing)
             .on(Object::Path(BLOBS))
             .refused(words)
             .honest("one of a run", blob(json!({})))
@@ -111,15 +111,15 @@ fn shaped() -> Vec<Row> {
     ]
 }
 
-fn changed() -> Vec<Row> {
-    let content = |what, how: &[Way], change: Value| about_one(Row::new(what, SOME, [Way::Merge], change).ways(how));
+fn changes() -> Vec<Row> {
+    let content = |what, how: &[Way], change: Value| with_existing_blob(Row::new(what, SOME, [Way::Merge], change).ways(how));
     let content = |what, how, change| content(what, how, change).refused(CHANGED).or(IMMUTABLE);
     let around = |what, how: &[Way], change: Value| {
-        about_one(Row::new(what, SOME, [Way::Merge], json!({"metadata": change})).ways(how).refused(CHANGED))
+        with_existing_blob(Row::new(what, SOME, [Way::Merge], json!({"metadata": change})).ways(how).refused(CHANGED))
     };
     let labels = |labels: Value| json!({"labels": labels});
     vec![
-        about_one(Row::new("changes a value of a run", EVERYBODY, CHANGES, json!({"spec": {"data": "forged"}})))
+        with_existing_blob(Row::new("changes a value of a run", EVERYBODY, CHANGES, json!({"spec": {"data": "forged"}})))
             .refused(CHANGED)
             .or(IMMUTABLE),
         content("empties a value of a run", &CHANGES, json!({"spec": {"data": ""}})),
@@ -136,21 +136,21 @@ fn changed() -> Vec<Row> {
         around("puts a finalizer on a value", &CHANGES, json!({"finalizers": ["example.com/hold"]})),
         around("gives a value to another run", &CHANGES, json!({"ownerReferences": [owner("other", "77aa")]}))
             .or("Only one reference can have Controller set to true"),
-        about_one(
+        with_existing_blob(
             Row::new("takes a value from its run", PEOPLE, REMOVALS, json!({"metadata": {"ownerReferences": null}}))
                 .refused(CHANGED),
         )
         .honest("the garbage collector's", json!({"metadata": {"ownerReferences": null}}))
         .by(GarbageCollector)
         .way(Way::Merge),
-        about_one(
+        with_existing_blob(
             Row::new("changes a value of a run", BY_ROLE, CHANGES, json!({"spec": {"data": "forged"}}))
                 .shipped_roles()
                 .refused("cannot {verb} resource \"blobs\""),
         )
         .honest("the garbage collector's delete", delete())
         .by(GarbageCollector),
-        about_one(
+        with_existing_blob(
             Row::new("writes the status of a value", [ClusterAdmin], [Way::Merge, Way::Replace], json!({"status": {}}))
                 .on(Object::Sub("status"))
                 .refused("not found"),
@@ -158,8 +158,8 @@ fn changed() -> Vec<Row> {
     ]
 }
 
-fn deleted() -> Vec<Row> {
-    let kept = |row: Row| about_one(row).honest("the garbage collector's delete", delete()).by(GarbageCollector);
+fn deletions() -> Vec<Row> {
+    let kept = |row: Row| with_existing_blob(row).honest("the garbage collector's delete", delete()).by(GarbageCollector);
     vec![
         kept(Row::new("deletes a value of a run", PEOPLE, [Way::Delete], delete()).refused(DELETED)),
         kept(

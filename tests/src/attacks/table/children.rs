@@ -26,7 +26,7 @@ pub(super) fn rows() -> Vec<Row> {
     let own_step = || Scene::Object(Operator, PODS, pod("signoff-step-{case}", run()));
     let shell = |what, sub| {
         Row::new(what, [Edit, Admin], [Way::Connect], Value::Null)
-            .given(own_step())
+            .with_scene(own_step())
             .on(Object::Sub(sub))
             .shipped_roles()
             .refused("lacks the verb debug on workflows.signoff.dev")
@@ -38,7 +38,7 @@ pub(super) fn rows() -> Vec<Row> {
         let annotation = json!({"metadata": {"annotations": {"cni.example/address": "10.0.0.7"}}});
         Row::new(what, hands, [Way::Merge], change)
             .ways(how)
-            .given(own_step())
+            .with_scene(own_step())
             .refused(WORDS)
             .honest("an annotation, as network plugins write them", annotation)
             .way(Way::Merge)
@@ -54,7 +54,7 @@ pub(super) fn rows() -> Vec<Row> {
     vec![
         // One policy refuses its label and another its name, and either may answer.
         Row::new("forges the Pod of a step", hands, [Way::Create], pod("signoff-step-{case}", run()))
-            .given(Scene::Nothing)
+            .with_scene(Scene::Nothing)
             .shipped_roles()
             .on(Object::Path(PODS))
             .refused("only the operator can create")
@@ -65,7 +65,7 @@ pub(super) fn rows() -> Vec<Row> {
             [Way::Create],
             pod("signoff-step-{case}", json!({})),
         )
-        .given(Scene::Nothing)
+        .with_scene(Scene::Nothing)
         .on(Object::Path(PODS))
         .refused("only the operator can create pods")
         .honest("a Pod of another name", pod("steps-{case}", json!({}))),
@@ -77,7 +77,7 @@ pub(super) fn rows() -> Vec<Row> {
             [Way::Merge, Way::Json],
             json!({"spec": {"ephemeralContainers": [{"name": "d", "image": "d"}]}}),
         )
-        .given(own_step())
+        .with_scene(own_step())
         .on(Object::Sub("ephemeralcontainers"))
         .refused(WORDS)
         .honest("the operator's", json!({"spec": {"ephemeralContainers": [{"name": "d", "image": "d"}]}}))
@@ -88,12 +88,12 @@ pub(super) fn rows() -> Vec<Row> {
             CHANGES,
             json!({"status": {"phase": "Succeeded"}}),
         )
-        .given(own_step())
+        .with_scene(own_step())
         .on(Object::Sub("status"))
         .refused(WORDS)
         .honest("why it has no node, as schedulers say it", json!({"status": {"conditions": [unscheduled]}})),
         Row::new("gives the Pod of a step more", [ClusterAdmin], [Way::Merge, Way::Json], resources("200m"))
-            .given(own_step())
+            .with_scene(own_step())
             .on(Object::Sub("resize"))
             .refused(WORDS)
             .honest("the operator's", resources("300m"))
@@ -104,7 +104,7 @@ pub(super) fn rows() -> Vec<Row> {
             [Way::Create],
             bound("signoff.dev/file-0"),
         )
-        .given(own_step())
+        .with_scene(own_step())
         .on(Object::Sub("binding"))
         .dry_run()
         .refused("only the operator can write labels and annotations of signoff.dev on the pod of a step")
@@ -137,7 +137,7 @@ pub(super) fn rows() -> Vec<Row> {
             CHANGES,
             json!({"metadata": {"labels": {"signoff.dev/workflow": "refund"}}}),
         )
-        .given(Scene::Object(Edit, PODS, pod("hers-{case}", json!({"case": "{case}"}))))
+        .with_scene(Scene::Object(Edit, PODS, pod("hers-{case}", json!({"case": "{case}"}))))
         .refused(WORDS)
         .honest("another label", json!({"metadata": {"labels": {"team": "finance"}}})),
     ]

@@ -8,7 +8,7 @@ use crate::attacks::{CHANGES, REMOVALS, Row, Way, approve, own};
 const NOT_ONES_OWN: &str = "you may record a decision only under your own user name";
 
 pub(super) fn rows() -> Vec<Row> {
-    [keys(), nothing(), kinds(), preconditions()].into_iter().flatten().collect()
+    [keys(), empty_values(), wrong_types(), preconditions()].into_iter().flatten().collect()
 }
 
 /// Returns attacks with duplicate keys and with keys in other letters.
@@ -85,7 +85,7 @@ fn keys() -> Vec<Row> {
 }
 
 /// Returns attacks with null and empty values.
-fn nothing() -> Vec<Row> {
+fn empty_values() -> Vec<Row> {
     let null_vote = r#"[{"op":"add","path":"/spec/decisions","value":{"{me}":null}}]"#;
     let null_verdict = r#"[{"op":"add","path":"/spec/decisions","value":{"{me}":{"verdict":null}}}]"#;
     let null_spec = r#"[{"op":"replace","path":"/spec","value":null}]"#;
@@ -115,7 +115,7 @@ fn nothing() -> Vec<Row> {
 }
 
 /// Returns attacks with values of wrong types.
-fn kinds() -> Vec<Row> {
+fn wrong_types() -> Vec<Row> {
     let vote = |row: Row| row.honest("a vote", own(approve()));
     let all = [Way::Merge, Way::Json, Way::Replace];
     [

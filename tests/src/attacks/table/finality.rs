@@ -10,7 +10,7 @@ use crate::attacks::{CHANGES, REMOVALS, Row, Way, approve, own};
 
 const FINAL: &str = "a decision is final";
 
-fn alices(decision: Value) -> Value {
+fn vote_of_alice(decision: Value) -> Value {
     json!({"spec": {"decisions": {"alice@example.com": decision}}})
 }
 
@@ -42,9 +42,9 @@ pub(super) fn rows() -> Vec<Row> {
     let voted = |row: Row| row.after(Approver, own(approve()));
     let others_vote = |row: Row| row.honest("the second approver's own vote", own(approve())).by(SecondApprover);
     let mut rows = vec![
-        others_vote(voted(Row::new("changes an approver's vote", others, CHANGES, alices(reject())).refused(FINAL))),
+        others_vote(voted(Row::new("changes an approver's vote", others, CHANGES, vote_of_alice(reject())).refused(FINAL))),
         others_vote(voted(
-            Row::new("removes an approver's vote", others, REMOVALS, alices(Value::Null)).refused(FINAL),
+            Row::new("removes an approver's vote", others, REMOVALS, vote_of_alice(Value::Null)).refused(FINAL),
         )),
         others_vote(voted(
             Row::new("removes all votes", others, REMOVALS, json!({"spec": {"decisions": null}})).refused(FINAL),
@@ -104,31 +104,31 @@ pub(super) fn rows() -> Vec<Row> {
     let found_invalid = |what, who, change| {
         Row::new(what, [who], CHANGES, change)
             .after(Approver, own(modify(1)))
-            .stands(invalid(1))
+            .with_status(invalid(1))
             .honest("the next attempt by its author", own(modify(2)))
             .by(Approver)
     };
     rows.extend([
         found_invalid("replaces an invalid vote under the same number", Approver, own(json!({"verdict": "Approve", "attempt": 1, "parameters": null}))).ways(&REMOVALS).refused(FINAL),
         found_invalid("replaces an invalid vote and skips a number", Approver, own(modify(3))).refused(FINAL),
-        found_invalid("replaces another's invalid vote", SecondApprover, alices(modify(2)))
+        found_invalid("replaces another's invalid vote", SecondApprover, vote_of_alice(modify(2)))
             .refused("you may record a decision only under your own user name"),
-        found_invalid("removes another's invalid vote", SecondApprover, alices(Value::Null)).ways(&REMOVALS).refused(FINAL),
+        found_invalid("removes another's invalid vote", SecondApprover, vote_of_alice(Value::Null)).ways(&REMOVALS).refused(FINAL),
         Row::new("replaces the attempt after the one that was invalid", [Approver], CHANGES, own(modify(3)))
             .after(Approver, own(modify(1)))
-            .stands(invalid(2))
+            .with_status(invalid(2))
             .refused(FINAL)
             .honest("the second approver's own vote", own(approve()))
             .by(SecondApprover),
         Row::new("votes after the outcome", [SecondApprover], CHANGES, own(reject()))
             .after(Approver, own(approve()))
-            .stands(outcome.clone())
+            .with_status(outcome.clone())
             .refused("too late: this gate was already decided")
             .honest("a label", label()),
         Row::new("votes for another after the outcome", [Delegate], CHANGES, json!({
             "spec": {"decisions": {"bob@example.com via {me}": {"verdict": "Reject", "onBehalfOf": "bob@example.com"}}},
         }))
-            .stands(outcome)
+            .with_status(outcome)
             .refused("too late: this gate was already decided")
             .honest("an approver's label", label())
             .by(Approver),

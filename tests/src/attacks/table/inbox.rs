@@ -17,7 +17,7 @@ const INGRESSES: &str = "/apis/networking.k8s.io/v1/namespaces/signoff-system/in
 const SLICER: Actor = Named("system:serviceaccount:kube-system:endpointslice-controller");
 
 pub(super) fn rows() -> Vec<Row> {
-    [made(), changed()].into_iter().flatten().collect()
+    [creations(), changes()].into_iter().flatten().collect()
 }
 
 fn secret(name: &str) -> Value {
@@ -46,10 +46,10 @@ fn ingress(name: &str) -> Value {
 }
 
 /// Returns attacks that create objects which would be read or routed by their name.
-fn made() -> Vec<Row> {
+fn creations() -> Vec<Row> {
     let row = |what, path, object: Value, honest, own: Value| {
         Row::new(what, [OperatorsNeighbour], [Way::Create, Way::Apply], object)
-            .given(Scene::Nothing)
+            .with_scene(Scene::Nothing)
             .on(Object::Path(path))
             .dry_run()
             .refused(SIGN_IN)
@@ -112,17 +112,17 @@ fn made() -> Vec<Row> {
 }
 
 /// Returns attacks that change existing objects.
-fn changed() -> Vec<Row> {
+fn changes() -> Vec<Row> {
     let delete = || json!({"kind": "DeleteOptions", "apiVersion": "v1"});
     let changes = [Way::Merge, Way::Json, Way::Replace];
     let there = |path, object: Value| Scene::Object(ClusterAdmin, path, object);
     let finalizer = || json!({"metadata": {"finalizers": ["example.com/load-balancer"]}});
     let row = |what, scene, change: Value| {
-        Row::new(what, [OperatorsNeighbour], changes, change).given(scene).dry_run().refused(SIGN_IN)
+        Row::new(what, [OperatorsNeighbour], changes, change).with_scene(scene).dry_run().refused(SIGN_IN)
     };
     let deleted = |what, scene| {
         Row::new(what, [OperatorsNeighbour], [Way::Delete], delete())
-            .given(scene)
+            .with_scene(scene)
             .refused(SIGN_IN)
             .honest("the same from who holds the verb", delete())
             .by(ClusterAdmin)

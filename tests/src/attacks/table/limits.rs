@@ -6,21 +6,21 @@ use crate::attacks::Actor::Approver;
 use crate::attacks::{Row, Way, own, user};
 
 /// Returns a request with this number of free-text questions.
-fn asks(count: usize) -> Value {
+fn request_with_questions(count: usize) -> Value {
     json!({"form": {"questions": (0..count).map(|n| json!({"id": format!("q{n}"), "required": false})).collect::<Vec<_>>()}})
 }
 
-fn answers(count: usize, text: &str) -> Value {
+fn vote_with_answers(count: usize, text: &str) -> Value {
     let answers: Map<_, _> = (0..count).map(|n| (format!("q{n}"), json!({"text": text}))).collect();
     json!({"verdict": "Respond", "answers": answers})
 }
 
 /// Returns parameters nested to this depth, as objects or as lists.
-fn objects(levels: usize) -> Value {
+fn nested_objects(levels: usize) -> Value {
     (1..levels).fold(json!({"x": 1}), |inner, _| json!({"x": inner}))
 }
 
-fn lists(levels: usize) -> Value {
+fn nested_lists(levels: usize) -> Value {
     json!({"x": (1..levels).fold(json!(1), |inner, _| json!([inner]))})
 }
 
@@ -58,19 +58,19 @@ pub(super) fn rows() -> Vec<Row> {
         ),
         (
             "responds with 8193 characters",
-            asks(1),
+            request_with_questions(1),
             vote("Respond", "response", json!(text(8193))),
             "may not be more than 8192",
             vote("Respond", "response", json!(text(8192))),
         ),
         (
             "answers with 8193 characters",
-            asks(1),
-            answers(1, &text(8193)),
+            request_with_questions(1),
+            vote_with_answers(1, &text(8193)),
             "may not be more than 8192",
-            answers(1, &text(8192)),
+            vote_with_answers(1, &text(8192)),
         ),
-        ("answers 17 questions", asks(16), answers(17, "x"), "must have at most 16 items", answers(16, "x")),
+        ("answers 17 questions", request_with_questions(16), vote_with_answers(17, "x"), "must have at most 16 items", vote_with_answers(16, "x")),
         (
             "gives guidance of 4097 characters",
             json!({}),
@@ -102,7 +102,7 @@ pub(super) fn rows() -> Vec<Row> {
             sixteen_kib,
             modify(json!({"x": text(16_000)})),
         ),
-        ("answers with more than 16 KiB", asks(16), answers(16, &text(1100)), sixteen_kib, answers(16, &text(1000))),
+        ("answers with more than 16 KiB", request_with_questions(16), vote_with_answers(16, &text(1100)), sixteen_kib, vote_with_answers(16, &text(1000))),
         (
             "modifies with a long list of small things",
             json!({}),
@@ -124,9 +124,9 @@ pub(super) fn rows() -> Vec<Row> {
             sixteen_kib,
             modify(json!({text(16_000): 1})),
         ),
-        ("modifies six levels deep", json!({}), modify(objects(6)), sixteen_kib, modify(objects(5))),
-        ("modifies with lists six levels deep", json!({}), modify(lists(6)), sixteen_kib, modify(lists(5))),
-        ("modifies two hundred levels deep", json!({}), modify(objects(200)), sixteen_kib, modify(objects(5))),
+        ("modifies six levels deep", json!({}), modify(nested_objects(6)), sixteen_kib, modify(nested_objects(5))),
+        ("modifies with lists six levels deep", json!({}), modify(nested_lists(6)), sixteen_kib, modify(nested_lists(5))),
+        ("modifies two hundred levels deep", json!({}), modify(nested_objects(200)), sixteen_kib, modify(nested_objects(5))),
         (
             "edits a call with more than 72 KiB",
             call(2),
@@ -151,9 +151,9 @@ pub(super) fn rows() -> Vec<Row> {
         (
             "edits a call with an object six levels deep",
             call(1),
-            edit(objects(5)),
+            edit(nested_objects(5)),
             sixteen_kib,
-            edit(json!(objects(64).to_string())),
+            edit(json!(nested_objects(64).to_string())),
         ),
         (
             "edits a call that three people decide with more than 16 KiB",
@@ -247,7 +247,7 @@ pub(super) fn rows() -> Vec<Row> {
             let how: &[Way] = if what.ends_with("long keys") { &[Way::Merge] } else { &[Way::Merge, Way::Apply] };
             Row::new(what, [Approver], [Way::Merge], own(wrong))
                 .ways(how)
-                .asked(request)
+                .with_request(request)
                 .refused(words)
                 .honest("the largest that fits", own(right))
         })

@@ -40,21 +40,21 @@ const LONG: &str = concat!(
     "zzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzz@example.com",
 );
 
-fn alices(decision: Value) -> Value {
+fn vote_of_alice(decision: Value) -> Value {
     json!({"spec": {"decisions": {"alice@example.com": decision}}})
 }
 
 pub(super) fn rows() -> Vec<Row> {
     let look_alikes = LOOK_ALIKES.into_iter().map(|(what, attacker, listed)| {
         Row::new(what, [Named(attacker)], CHANGES, own(approve()))
-            .asked(json!({"approvers": [user(listed)]}))
+            .with_request(json!({"approvers": [user(listed)]}))
             .refused(NOT_LISTED)
             .honest("the vote of whom the gate lists", own(approve()))
             .by(Named(listed))
     });
     let odd = ODD.into_iter().map(|name| {
-        Row::new("votes as another", [Named(name)], CHANGES, alices(approve()))
-            .asked(json!({"approvers": [user(name), user("alice@example.com")]}))
+        Row::new("votes as another", [Named(name)], CHANGES, vote_of_alice(approve()))
+            .with_request(json!({"approvers": [user(name), user("alice@example.com")]}))
             .refused(NOT_ONES_OWN)
             .honest("a vote under that very name", own(approve()))
     });
@@ -68,7 +68,7 @@ pub(super) fn rows() -> Vec<Row> {
                 "spec": {"decisions": {&LONG[..LONG.len() - 1]: approve()}},
             }),
         )
-        .asked(json!({"approvers": [group("finance")]}))
+        .with_request(json!({"approvers": [group("finance")]}))
         .refused(NOT_ONES_OWN)
         .honest("a vote under all of them", own(approve())),
         Row::new(
@@ -77,7 +77,7 @@ pub(super) fn rows() -> Vec<Row> {
             CHANGES,
             own(approve()),
         )
-        .asked(json!({"approvers": [group("finance")]}))
+        .with_request(json!({"approvers": [group("finance")]}))
         .refused(NOT_ONES_OWN)
         .honest("the vote of a name that does not", own(approve()))
         .by(Unlisted),
@@ -87,7 +87,7 @@ pub(super) fn rows() -> Vec<Row> {
             CHANGES,
             own(json!({"verdict": "Approve", "onBehalfOf": "alice@example.com"})),
         )
-        .asked(json!({"approvers": [group("finance"), user("alice@example.com")]}))
+        .with_request(json!({"approvers": [group("finance"), user("alice@example.com")]}))
         .refused(NOT_ONES_OWN)
         .honest("that person's own vote", own(approve()))
         .by(Approver),
@@ -104,7 +104,7 @@ pub(super) fn rows() -> Vec<Row> {
             .honest("the vote of whom the gate lists", own(approve()))
             .by(Approver),
         Row::new("takes an asterisk in the list for everybody", [Unlisted], CHANGES, own(approve()))
-            .asked(json!({"approvers": [user("*"), user(".*"), group("*"), user("alice@example.com")]}))
+            .with_request(json!({"approvers": [user("*"), user(".*"), group("*"), user("alice@example.com")]}))
             .refused(NOT_LISTED)
             .honest("the vote of whom the gate lists", own(approve()))
             .by(Approver),

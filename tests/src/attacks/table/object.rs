@@ -9,12 +9,12 @@ use crate::attacks::Actor::{
 use crate::attacks::{CHANGES, EVERYBODY, OTHERS, Object, REMOVALS, Row, Scene, Way, approve, own, user};
 
 /// Returns an Approval that does not exist yet, with this change.
-fn fresh(change: Value) -> Value {
+fn new_approval(change: Value) -> Value {
     json!({"{approval}": change})
 }
 
 /// Returns the approvers of a scene's Approval.
-fn asked() -> Value {
+fn approvers() -> Value {
     json!([user("alice@example.com"), user("bob@example.com")])
 }
 
@@ -23,15 +23,15 @@ fn quorum(approvers: Value, threshold: i32) -> Value {
     json!({"source": "gate review", "approvers": approvers, "threshold": threshold})
 }
 
-fn many(count: usize, value: &str) -> Value {
+fn many_entries(count: usize, value: &str) -> Value {
     (0..count).map(|n| (format!("n{n}"), json!(value))).collect::<Map<_, _>>().into()
 }
 
 pub(super) fn rows() -> Vec<Row> {
-    [request(), around(), life()].into_iter().flatten().collect()
+    [request_changes(), metadata_changes(), lifetime()].into_iter().flatten().collect()
 }
 
-fn request() -> Vec<Row> {
+fn request_changes() -> Vec<Row> {
     let fixed =
         |row: Row| row.refused("request is immutable").honest("an approver's vote", own(approve())).by(Approver);
     let change = |fields: Value| json!({"spec": {"request": fields}});
@@ -46,7 +46,7 @@ fn request() -> Vec<Row> {
     let mut rows =
         vec![fixed(Row::new("rewrites the prompt", EVERYBODY, CHANGES, change(json!({"prompt": "Something else?"}))))];
     for (what, fields) in [
-        ("changes the threshold", json!({"quorums": [quorum(asked(), 2)]})),
+        ("changes the threshold", json!({"quorums": [quorum(approvers(), 2)]})),
         ("moves the closing time", json!({"closesAt": "2100-01-01T00:00:00Z"})),
         ("moves the deadline", json!({"deadline": "2099-01-01T00:00:00Z"})),
         ("changes what a timeout does", json!({"timeout": {"after": "24h", "action": "Approve"}})),
@@ -58,7 +58,7 @@ fn request() -> Vec<Row> {
         ("says that somebody else asked", json!({"requestedBy": "mallory@example.com"})),
         ("changes the guard's epoch", json!({"guardEpoch": "forged"})),
         ("changes the digest", json!({"digest": format!("sha256:{}", "f".repeat(64))})),
-        ("adds a quorum", json!({"quorums": [quorum(asked(), 1), quorum(json!([user("mallory@example.com")]), 1)]})),
+        ("adds a quorum", json!({"quorums": [quorum(approvers(), 1), quorum(json!([user("mallory@example.com")]), 1)]})),
         ("says who is which person", json!({"persons": [{"pattern": ".+", "person": "one"}]})),
     ] {
         rows.push(fixed(Row::new(what, others, CHANGES, change(fields))));
@@ -77,8 +77,8 @@ fn request() -> Vec<Row> {
     rows.extend([
         fixed(Row::new("allows one verdict only", others, REMOVALS, change(json!({"allowedVerdicts": ["Approve"]})))),
         fixed(
-            Row::new("takes a quorum away", others, REMOVALS, change(json!({"quorums": [quorum(asked(), 1)]})))
-                .asked(json!({"further": [quorum(json!([user("carol@example.com")]), 1)]})),
+            Row::new("takes a quorum away", others, REMOVALS, change(json!({"quorums": [quorum(approvers(), 1)]})))
+                .with_request(json!({"further": [quorum(json!([user("carol@example.com")]), 1)]})),
         ),
         Row::new("takes all quorums away", others, REMOVALS, change(json!({"quorums": []})))
             .refused("spec.request.quorums in body should have at least 1 items")
@@ -86,7 +86,7 @@ fn request() -> Vec<Row> {
             .by(Approver),
         fixed(
             Row::new("adds a key inside free-form JSON", others, CHANGES, change(with_schema(&more)))
-                .asked(with_schema(&schema)),
+                .with_request(with_schema(&schema)),
         ),
         fixed(
             Row::new(
@@ -95,13 +95,13 @@ fn request() -> Vec<Row> {
                 [Way::Json, Way::Replace],
                 change(with_schema(&less)),
             )
-            .asked(with_schema(&schema)),
+            .with_request(with_schema(&schema)),
         ),
     ]);
     rows
 }
 
-fn around() -> Vec<Row> {
+fn metadata_changes() -> Vec<Row> {
     let labels = |labels: Value| json!({"metadata": {"labels": labels}});
     let notes = |notes: Value| json!({"metadata": {"annotations": notes}});
     let team = || labels(json!({"team": "finance"}));
@@ -149,17 +149,17 @@ fn around() -> Vec<Row> {
         .refused(ours)
         .honest("an annotation of their own", notes(json!({"x": "y"}))),
         Row::new("puts a label of ours on a decided one", holders, CHANGES, labels(json!({"signoff.dev/forged": "x"})))
-            .stands(decided.clone())
+            .with_status(decided.clone())
             .refused(ours)
             .honest("their own label", team()),
         Row::new("puts a label on a decided one", strangers, CHANGES, team())
-            .stands(decided)
+            .with_status(decided)
             .refused("only an approver of this gate can change this Approval")
             .honest("the label of an account with the verb approve", team())
             .by(Delegate),
-        Row::new("puts 25 labels on it,", holders, CHANGES, labels(many(24, "")))
+        Row::new("puts 25 labels on it,", holders, CHANGES, labels(many_entries(24, "")))
             .refused(count)
-            .honest("24 labels", labels(many(23, ""))),
+            .honest("24 labels", labels(many_entries(23, ""))),
         Row::new("puts an owner on it", holders, CHANGES, json!({"metadata": {"ownerReferences": dangling}}))
             .refused(fixed)
             .honest("a label", team()),
@@ -227,12 +227,12 @@ fn around() -> Vec<Row> {
                 .refused(ours),
         )),
         // Every case has one more label.
-        Row::new("puts 25 labels on it", [Approver], CHANGES, labels(many(24, "")))
+        Row::new("puts 25 labels on it", [Approver], CHANGES, labels(many_entries(24, "")))
             .refused(count)
-            .honest("24 labels", labels(many(23, ""))),
-        Row::new("puts 25 annotations on it", [Approver], CHANGES, notes(many(25, "")))
+            .honest("24 labels", labels(many_entries(23, ""))),
+        Row::new("puts 25 annotations on it", [Approver], CHANGES, notes(many_entries(25, "")))
             .refused(count)
-            .honest("24 annotations", notes(many(24, ""))),
+            .honest("24 annotations", notes(many_entries(24, ""))),
         Row::new(
             "puts more than 64 KiB of annotations on it",
             [Approver],
@@ -250,7 +250,7 @@ fn around() -> Vec<Row> {
     ]
 }
 
-fn life() -> Vec<Row> {
+fn lifetime() -> Vec<Row> {
     let delete = || json!({"kind": "DeleteOptions", "apiVersion": "v1"});
     let with_the_workflow = "an Approval is deleted with its Workflow";
     let only_the_operator = "only the operator can create Approvals, without decisions";
@@ -274,65 +274,65 @@ fn life() -> Vec<Row> {
         collected(Row::new("deletes it with those like it", hands, [Way::DeleteAll], delete()).on(Object::All).refused(with_the_workflow)),
         collected(Row::new("deletes it without grace", [Approver, Edit, Admin, ClusterAdmin], [Way::Delete], json!({"kind": "DeleteOptions", "apiVersion": "v1", "gracePeriodSeconds": 0, "propagationPolicy": "Orphan"})).refused(with_the_workflow)),
         collected(Row::new("deletes it", [Approver, Delegate, Requester, Viewer, Edit, Admin, Outsider], [Way::Delete, Way::DeleteAll], delete()).shipped_roles().refused("cannot {verb} resource \"approvals\"")).way(Way::Delete),
-        Row::new("creates one", OTHERS, [Way::Create, Way::Apply], fresh(json!({})))
-            .given(Scene::Nothing)
+        Row::new("creates one", OTHERS, [Way::Create, Way::Apply], new_approval(json!({})))
+            .with_scene(Scene::Nothing)
             .refused(only_the_operator)
-            .honest("the operator's", fresh(json!({})))
+            .honest("the operator's", new_approval(json!({})))
             .by(Operator),
-        Row::new("creates one", [Requester, Viewer, Edit, Admin, Outsider], [Way::Create], fresh(json!({})))
-            .given(Scene::Nothing)
+        Row::new("creates one", [Requester, Viewer, Edit, Admin, Outsider], [Way::Create], new_approval(json!({})))
+            .with_scene(Scene::Nothing)
             .shipped_roles()
             .refused("cannot {verb} resource \"approvals\"")
-            .honest("the operator's", fresh(json!({})))
+            .honest("the operator's", new_approval(json!({})))
             .by(Operator),
-        Row::new("creates one", [Approver, Delegate], [Way::Create, Way::Apply], fresh(json!({})))
-            .given(Scene::Nothing)
+        Row::new("creates one", [Approver, Delegate], [Way::Create, Way::Apply], new_approval(json!({})))
+            .with_scene(Scene::Nothing)
             .shipped_roles()
             .refused(only_the_operator)
-            .honest("the operator's", fresh(json!({})))
+            .honest("the operator's", new_approval(json!({})))
             .by(Operator)
             .way(Way::Create),
-        Row::new("decides one that was never asked", [Approver, Delegate], [Way::Create, Way::Apply], fresh(json!({"spec": {"request": null, "decisions": vote("{me}")["spec"]["decisions"]}})))
-            .given(Scene::Nothing)
+        Row::new("decides one that was never asked", [Approver, Delegate], [Way::Create, Way::Apply], new_approval(json!({"spec": {"request": null, "decisions": vote("{me}")["spec"]["decisions"]}})))
+            .with_scene(Scene::Nothing)
             .shipped_roles()
             .refused("(not asked yet, or its run is gone): remove this file")
-            .honest("the operator's", fresh(json!({})))
+            .honest("the operator's", new_approval(json!({})))
             .by(Operator)
             .way(Way::Create),
-        Row::new("creates one without a request", EVERYBODY, [Way::Create, Way::Apply], fresh(json!({"spec": {"request": null}})))
-            .given(Scene::Nothing)
+        Row::new("creates one without a request", EVERYBODY, [Way::Create, Way::Apply], new_approval(json!({"spec": {"request": null}})))
+            .with_scene(Scene::Nothing)
             .refused("spec.request: Required value: there is no Approval")
-            .honest("the operator's", fresh(json!({})))
+            .honest("the operator's", new_approval(json!({})))
             .by(Operator),
-        Row::new("creates one that is decided already", [Operator, ClusterAdmin], [Way::Create, Way::Apply], fresh(vote("alice@example.com")))
-            .given(Scene::Nothing)
+        Row::new("creates one that is decided already", [Operator, ClusterAdmin], [Way::Create, Way::Apply], new_approval(vote("alice@example.com")))
+            .with_scene(Scene::Nothing)
             .refused(only_the_operator)
-            .honest("one without a decision", fresh(json!({})))
+            .honest("one without a decision", new_approval(json!({})))
             .by(Operator),
-        Row::new("creates one under another request's digest", [Operator], [Way::Create, Way::Apply], fresh(json!({"metadata": {"name": "refund-review-0000000000"}})))
-            .given(Scene::Nothing)
+        Row::new("creates one under another request's digest", [Operator], [Way::Create, Way::Apply], new_approval(json!({"metadata": {"name": "refund-review-0000000000"}})))
+            .with_scene(Scene::Nothing)
             .refused("metadata.name must end with the first ten hex digits of spec.request.digest")
-            .honest("one under its own", fresh(json!({}))),
-        Row::new("asks everybody who is logged in", [Operator], [Way::Create], fresh(json!({"spec": {"request": {"quorums": [quorum(json!([{"kind": "Group", "name": "system:authenticated"}]), 1)]}}})))
-            .given(Scene::Nothing)
+            .honest("one under its own", new_approval(json!({}))),
+        Row::new("asks everybody who is logged in", [Operator], [Way::Create], new_approval(json!({"spec": {"request": {"quorums": [quorum(json!([{"kind": "Group", "name": "system:authenticated"}]), 1)]}}})))
+            .with_scene(Scene::Nothing)
             .refused("name must not start with system:")
-            .honest("a group of people", fresh(json!({}))),
-        Row::new("asks without a quorum", [Operator], [Way::Create, Way::Apply], fresh(json!({"spec": {"request": {"quorums": []}}})))
-            .given(Scene::Nothing)
+            .honest("a group of people", new_approval(json!({}))),
+        Row::new("asks without a quorum", [Operator], [Way::Create, Way::Apply], new_approval(json!({"spec": {"request": {"quorums": []}}})))
+            .with_scene(Scene::Nothing)
             .refused("spec.request.quorums in body should have at least 1 items")
-            .honest("one quorum", fresh(json!({}))),
-        Row::new("asks people outside of a quorum", [Operator], [Way::Create], fresh(json!({"spec": {"request": {"quorums": null, "approvers": asked(), "threshold": 1}}})))
-            .given(Scene::Nothing)
+            .honest("one quorum", new_approval(json!({}))),
+        Row::new("asks people outside of a quorum", [Operator], [Way::Create], new_approval(json!({"spec": {"request": {"quorums": null, "approvers": approvers(), "threshold": 1}}})))
+            .with_scene(Scene::Nothing)
             .refused("spec.request.quorums: Required value")
-            .honest("one quorum", fresh(json!({}))),
-        Row::new("asks ten quorums", [Operator], [Way::Create, Way::Apply], fresh(json!({"spec": {"request": {"quorums": vec![quorum(asked(), 1); 10]}}})))
-            .given(Scene::Nothing)
+            .honest("one quorum", new_approval(json!({}))),
+        Row::new("asks ten quorums", [Operator], [Way::Create, Way::Apply], new_approval(json!({"spec": {"request": {"quorums": vec![quorum(approvers(), 1); 10]}}})))
+            .with_scene(Scene::Nothing)
             .refused("spec.request.quorums: Too many: 10: must have at most 9 items")
-            .honest("nine quorums", fresh(json!({"spec": {"request": {"quorums": vec![quorum(asked(), 1); 9]}}}))),
-        Row::new("puts one where there is none", [Approver, Edit, ClusterAdmin], [Way::Replace], fresh(json!({})))
-            .given(Scene::Nothing)
+            .honest("nine quorums", new_approval(json!({"spec": {"request": {"quorums": vec![quorum(approvers(), 1); 9]}}}))),
+        Row::new("puts one where there is none", [Approver, Edit, ClusterAdmin], [Way::Replace], new_approval(json!({})))
+            .with_scene(Scene::Nothing)
             .refused("not found")
-            .honest("the operator's create", fresh(json!({})))
+            .honest("the operator's create", new_approval(json!({})))
             .by(Operator)
             .way(Way::Create),
         Row::new("gives itself a vote while deleting", [GarbageCollector], CHANGES, own(approve()))

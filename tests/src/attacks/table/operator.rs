@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::workflow::{WORKFLOWS, asks};
+use super::workflow::{WORKFLOWS, new_workflow};
 use crate::attacks::Actor::{Approver, ClusterAdmin, Operator, OperatorsNeighbour, Requester, Stolen};
 use crate::attacks::{Actor, CHANGES, Object, Row, Scene, Token, Way, approve, own, user};
 
@@ -10,11 +10,11 @@ const BOUND: &str = "must use a token that is bound to its pod";
 const ADMINISTER: &str = "lacks the verb administer on installations.signoff.dev";
 
 pub(super) fn rows() -> Vec<Row> {
-    [taken_for(), nameless(), unbound(), itself(), becomes(), state()].into_iter().flatten().collect()
+    [stolen_tokens(), tokens_without_pod(), impersonation(), own_token(), foreign_pods(), own_objects()].into_iter().flatten().collect()
 }
 
 /// Returns attacks with tokens of the operator's account that were not issued to its Pod.
-fn taken_for() -> Vec<Row> {
+fn stolen_tokens() -> Vec<Row> {
     let stolen: [Actor; 5] = Token::ALL.map(Stolen);
     let delete = || json!({"kind": "DeleteOptions", "apiVersion": "v1"});
     let reminded = || json!({"status": {"reminders": 1}});
@@ -29,14 +29,14 @@ fn taken_for() -> Vec<Row> {
             .honest("the operator's word", reminded())
             .by(Operator),
         Row::new("writes a run's status", stolen, CHANGES, running())
-            .given(Scene::Workflow(json!({})))
+            .with_scene(Scene::Workflow(json!({})))
             .on(Object::Sub("status"))
             .refused("only the operator, from its pod, can write status")
             .or(BOUND)
             .honest("the operator's word", running())
             .by(Operator),
         Row::new("creates an Approval", stolen, [Way::Create, Way::Apply], fresh())
-            .given(Scene::Nothing)
+            .with_scene(Scene::Nothing)
             .refused("only the operator can create Approvals")
             .or(BOUND)
             .honest("the operator's", fresh())
@@ -60,24 +60,24 @@ fn taken_for() -> Vec<Row> {
 }
 
 /// Returns writes in the operator's name whose only fault is that the token names no Pod.
-fn nameless() -> Vec<Row> {
+fn tokens_without_pod() -> Vec<Row> {
     let tokens = [Token::Created, Token::BoundToSecret, Token::Secret, Token::Impersonated].map(Stolen);
     let account = json!({"kind": "ServiceAccount", "name": "signoff-operator", "namespace": "signoff-system"});
     let suspend = || json!({"spec": {"suspend": true}});
     vec![
         Row::new("votes at a gate that lists the operator's account", tokens, [Way::Merge, Way::Apply], own(approve()))
-            .asked(json!({"approvers": [user("alice@example.com"), account]}))
+            .with_request(json!({"approvers": [user("alice@example.com"), account]}))
             .refused(BOUND)
             .honest("an approver's vote", own(approve()))
             .by(Approver),
-        Row::new("asks for a run", tokens, [Way::Create, Way::Apply], asks(json!({})))
-            .given(Scene::Nothing)
+        Row::new("asks for a run", tokens, [Way::Create, Way::Apply], new_workflow(json!({})))
+            .with_scene(Scene::Nothing)
             .on(WORKFLOWS)
             .refused(BOUND)
-            .honest("a requester's run", asks(json!({})))
+            .honest("a requester's run", new_workflow(json!({})))
             .by(Requester),
         Row::new("suspends a run", tokens, CHANGES, suspend())
-            .given(Scene::Workflow(json!({})))
+            .with_scene(Scene::Workflow(json!({})))
             .refused(BOUND)
             .honest("the requester's suspend", suspend())
             .by(Requester),
@@ -86,7 +86,7 @@ fn nameless() -> Vec<Row> {
 
 /// Returns writes that the chart's roles allow the operator, in its name and without its Pod: `edit` in the operator's
 /// namespace includes impersonating its service account.
-fn unbound() -> Vec<Row> {
+fn impersonation() -> Vec<Row> {
     let tokens = [Token::Created, Token::BoundToSecret, Token::Secret, Token::Impersonated].map(Stolen);
     let named = |version: &str, kind: &str, rest: Value| {
         let mut object = json!({"apiVersion": version, "kind": kind, "metadata": {"name": "unbound-{case}"}});
@@ -95,7 +95,7 @@ fn unbound() -> Vec<Row> {
     };
     let made = |what, path, object: Value| {
         Row::new(what, tokens, [Way::Create], object.clone())
-            .given(Scene::Nothing)
+            .with_scene(Scene::Nothing)
             .shipped_roles()
             .on(Object::Path(path))
             .dry_run()
@@ -117,7 +117,7 @@ fn unbound() -> Vec<Row> {
     );
     vec![
         Row::new("deletes a Workflow", tokens, [Way::Delete], delete())
-            .given(Scene::Workflow(json!({})))
+            .with_scene(Scene::Workflow(json!({})))
             .shipped_roles()
             .refused(BOUND)
             .honest("the operator's delete", delete())
@@ -144,7 +144,7 @@ fn unbound() -> Vec<Row> {
 }
 
 /// Returns attacks with the operator's own token, stolen from its Pod: it can report but not decide.
-fn itself() -> Vec<Row> {
+fn own_token() -> Vec<Row> {
     let alices = json!({"spec": {"decisions": {"alice@example.com": approve()}}});
     let by_alice = |row: Row| row.honest("an approver's vote", own(approve())).by(Approver).way(Way::Merge);
     vec![
@@ -175,7 +175,7 @@ fn itself() -> Vec<Row> {
             json!({"spec": {"suspend": true}}),
         )
         .shipped_roles()
-        .given(Scene::Workflow(json!({})))
+        .with_scene(Scene::Workflow(json!({})))
         .refused("cannot {verb} resource \"workflows\"")
         .honest("what it may write", json!({"status": {"phase": "Running"}}))
         .way(Way::Merge)
@@ -184,7 +184,7 @@ fn itself() -> Vec<Row> {
 }
 
 /// Returns attempts to run as the operator with the built-in role admin in its namespace.
-fn becomes() -> Vec<Row> {
+fn foreign_pods() -> Vec<Row> {
     let spec = json!({"serviceAccountName": "signoff-operator", "restartPolicy": "Always",
         "containers": [{"name": "shell", "image": "shell"}]});
     let labels = json!({"app": "shell"});
@@ -200,7 +200,7 @@ fn becomes() -> Vec<Row> {
         "metadata": {"name": "stolen-{case}", "annotations": {"kubernetes.io/service-account.name": "signoff-operator"}}});
     let created = |what, path, object: Value| {
         Row::new(what, [OperatorsNeighbour], [Way::Create], object.clone())
-            .given(Scene::Nothing)
+            .with_scene(Scene::Nothing)
             .on(Object::Path(path))
             .dry_run()
             .refused(ADMINISTER)
@@ -209,7 +209,7 @@ fn becomes() -> Vec<Row> {
     };
     let operators_pod = |what, how: Way, path, change: Value| {
         Row::new(what, [OperatorsNeighbour], [how], change.clone())
-            .given(Scene::Nothing)
+            .with_scene(Scene::Nothing)
             .on(Object::Path(path))
             .refused(ADMINISTER)
             .honest("the same from who holds the verb", change)
@@ -231,7 +231,7 @@ fn becomes() -> Vec<Row> {
         operators_pod("attaches to the operator's Pod", Way::Connect, "/api/v1/namespaces/signoff-system/pods/signoff-operator-outside/attach", Value::Null).reaches("does not have a host assigned"),
         operators_pod("changes the operator's Pod", Way::Merge, "/api/v1/namespaces/signoff-system/pods/signoff-operator-outside", json!({"metadata": {"annotations": {"x": "y"}}})).dry_run(),
         Row::new("makes a token Secret of a neighbour's", [OperatorsNeighbour], [Way::Create], json!({"apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/service-account-token", "metadata": {"name": "x-{case}", "annotations": {"kubernetes.io/service-account.name": "default"}}}))
-            .given(Scene::Nothing)
+            .with_scene(Scene::Nothing)
             .on(Object::Path("/api/v1/namespaces/signoff-system/secrets"))
             .dry_run()
             .refused(ADMINISTER)
@@ -240,7 +240,7 @@ fn becomes() -> Vec<Row> {
 }
 
 /// Returns attacks on the operator's own objects in its namespace, with which an attacker could stop every run.
-fn state() -> Vec<Row> {
+fn own_objects() -> Vec<Row> {
     let lease = |name: &str| {
         json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": name},
             "spec": {"holderIdentity": "neighbour", "leaseDurationSeconds": 3600}})
@@ -252,7 +252,7 @@ fn state() -> Vec<Row> {
     };
     let taken = |what, path, object: Value, own: Value| {
         Row::new(what, [OperatorsNeighbour], [Way::Apply], object)
-            .given(Scene::Nothing)
+            .with_scene(Scene::Nothing)
             .on(Object::Path(path))
             .dry_run()
             .refused(ADMINISTER)

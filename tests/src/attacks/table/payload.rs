@@ -17,7 +17,7 @@ fn answer(answers: Value) -> Value {
     json!({"verdict": "Respond", "answers": answers})
 }
 
-fn with(verdict: &str, field: &str, value: Value) -> Value {
+fn vote_with(verdict: &str, field: &str, value: Value) -> Value {
     json!({"verdict": verdict, field: value})
 }
 
@@ -34,7 +34,7 @@ pub(super) fn rows() -> Vec<Row> {
         .flatten()
         .map(|(what, request, wrong, words, right)| {
             Row::new(what, [Approver], [Way::Merge], own(wrong))
-                .asked(request)
+                .with_request(request)
                 .refused(words)
                 .honest("what the gate allows", own(right))
         })
@@ -51,35 +51,35 @@ fn fields() -> Vec<Case> {
         (
             "approves with parameters",
             json!({}),
-            with("Approve", "parameters", parameters()),
+            vote_with("Approve", "parameters", parameters()),
             "parameters are allowed only with Modify and Retry",
             approve(),
         ),
         (
             "rejects with parameters",
             json!({}),
-            with("Reject", "parameters", parameters()),
+            vote_with("Reject", "parameters", parameters()),
             "parameters are allowed only with Modify and Retry",
-            with("Retry", "parameters", parameters()),
+            vote_with("Retry", "parameters", parameters()),
         ),
         (
             "modifies without parameters",
             json!({}),
             json!({"verdict": "Modify"}),
             "Modify needs parameters",
-            with("Modify", "parameters", parameters()),
+            vote_with("Modify", "parameters", parameters()),
         ),
         (
             "approves with a response",
             plain(),
-            with("Approve", "response", text()),
+            vote_with("Approve", "response", text()),
             "Respond needs response or answers",
             respond("x"),
         ),
         (
             "approves with answers",
             plain(),
-            with("Approve", "answers", json!({"answer": {"text": "x"}})),
+            vote_with("Approve", "answers", json!({"answer": {"text": "x"}})),
             "Respond needs response or answers",
             respond("x"),
         ),
@@ -102,54 +102,54 @@ fn fields() -> Vec<Case> {
             json!({}),
             json!({"verdict": "Defer"}),
             "Defer needs guidance",
-            with("Defer", "guidance", text()),
+            vote_with("Defer", "guidance", text()),
         ),
         (
             "rejects with guidance",
             json!({}),
-            with("Reject", "guidance", text()),
+            vote_with("Reject", "guidance", text()),
             "Defer needs guidance",
-            with("Reject", "reason", text()),
+            vote_with("Reject", "reason", text()),
         ),
         (
             "approves with a target of escalation",
             json!({"escalateTo": [target()]}),
-            with("Approve", "escalateTo", json!([target()])),
+            vote_with("Approve", "escalateTo", json!([target()])),
             "escalateTo is allowed only with Escalate",
-            with("Escalate", "escalateTo", json!([target()])),
+            vote_with("Escalate", "escalateTo", json!([target()])),
         ),
         (
             "rejects with a grant",
             json!({}),
-            with("Reject", "grant", grant.clone()),
+            vote_with("Reject", "grant", grant.clone()),
             "grant is allowed only with Approve",
             approve(),
         ),
         (
             "approves with a grant",
             json!({}),
-            with("Approve", "grant", grant),
+            vote_with("Approve", "grant", grant),
             "a standing grant is not possible yet",
             approve(),
         ),
         (
             "escalates to whom the gate does not name",
             json!({"escalateTo": [target()]}),
-            with("Escalate", "escalateTo", json!([user("mallory@example.com")])),
+            vote_with("Escalate", "escalateTo", json!([user("mallory@example.com")])),
             "escalateTo must be among the subjects",
-            with("Escalate", "escalateTo", json!([target()])),
+            vote_with("Escalate", "escalateTo", json!([target()])),
         ),
         (
             "escalates to a group of the target's name",
             json!({"escalateTo": [target()]}),
-            with("Escalate", "escalateTo", json!([{"kind": "Group", "name": "bob@example.com"}])),
+            vote_with("Escalate", "escalateTo", json!([{"kind": "Group", "name": "bob@example.com"}])),
             "escalateTo must be among the subjects",
-            with("Escalate", "escalateTo", json!([target()])),
+            vote_with("Escalate", "escalateTo", json!([target()])),
         ),
         (
             "escalates where the gate has no approvers to escalate to",
             json!({}),
-            with("Escalate", "escalateTo", json!([target()])),
+            vote_with("Escalate", "escalateTo", json!([target()])),
             "this gate has no approvers to escalate to",
             json!({"verdict": "Escalate"}),
         ),
@@ -198,14 +198,14 @@ fn verdicts() -> Vec<Case> {
         (
             "approves another request's digest",
             json!({}),
-            with("Approve", "requestDigest", json!(stale)),
+            vote_with("Approve", "requestDigest", json!(stale)),
             "stale: requestDigest is not the digest of this request",
             approve(),
         ),
         (
             "names no digest but some text",
             json!({}),
-            with("Approve", "requestDigest", json!("latest")),
+            vote_with("Approve", "requestDigest", json!("latest")),
             "stale: requestDigest",
             approve(),
         ),
@@ -214,7 +214,7 @@ fn verdicts() -> Vec<Case> {
 }
 
 fn texts() -> Vec<Case> {
-    let because = |reason: &str| with("Approve", "reason", json!(reason));
+    let because = |reason: &str| vote_with("Approve", "reason", json!(reason));
     let required = || json!({"requireReason": true});
     let a_reason = "a reason with at least one letter or digit";
     let iban =

@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 use serde_json::{Map, Value, json};
 
 use super::status::ONLY_THE_OPERATOR;
-use super::workflow::{FIXED, WORKFLOWS, asks};
+use super::workflow::{FIXED, WORKFLOWS, new_workflow};
 use crate::attacks::Actor::{Approver, Operator, Requester};
 use crate::attacks::{Actor, Gate, Object, Row, Scene, Way, approve, own, user};
 
@@ -61,18 +61,19 @@ fn of_requests() -> Vec<Shape> {
 }
 
 pub(super) fn rows() -> Vec<Row> {
-    let workflows = of_workflows().into_iter().flat_map(workflow);
-    let decisions = of_decisions().into_iter().flat_map(decision);
-    workflows.chain(decisions).chain(of_requests().into_iter().flat_map(request)).chain([nowhere()]).collect()
+    let workflows = of_workflows().into_iter().flat_map(workflow_rows);
+    let decisions = of_decisions().into_iter().flat_map(decision_rows);
+    workflows.chain(decisions).chain(of_requests().into_iter().flat_map(request_rows)).chain([changes_of_no_object()]).collect()
 }
 
-/// Returns a change that is sent to the status: refused to all but the operator, for whom it changes only the status.
+/// Returns the attacks that send a change to the status subresource. Only the operator may write the status, and the
+/// operator's write changes nothing but the status.
 fn by_status(who: Actor, what: &str, scene: &Scene, change: &Value) -> [Row; 2] {
     let status = if matches!(scene, Scene::Workflow(_)) { json!({"message": "it runs"}) } else { json!({"level": 1}) };
     let honest = json!({"status": status});
     [who, Operator].map(|who| {
         let row = Row::new(format!("{what}, by way of the status,"), [who], EVERY_CHANGE, change.clone())
-            .given(scene.clone())
+            .with_scene(scene.clone())
             .on(Object::Sub("status"))
             .honest("the operator's status", honest.clone())
             .by(Operator);
@@ -80,65 +81,65 @@ fn by_status(who: Actor, what: &str, scene: &Scene, change: &Value) -> [Row; 2] 
     })
 }
 
-fn workflow(Shape { rule, name, broken, honest }: Shape) -> Vec<Row> {
+fn workflow_rows(Shape { rule, name, broken, honest }: Shape) -> Vec<Row> {
     let stored = || Scene::Workflow(json!({}));
-    let made = Row::new(
+    let creation = Row::new(
         format!("makes a Workflow of a broken shape: {name}"),
         [Requester],
         [Way::Create],
-        asks(broken.clone()),
+        new_workflow(broken.clone()),
     )
     .ways(&[Way::Create, Way::Apply])
-    .given(Scene::Nothing)
+    .with_scene(Scene::Nothing)
     .on(WORKFLOWS)
     .refused(rule)
-    .honest("one whose shape is whole", asks(honest));
+    .honest("one whose shape is whole", new_workflow(honest));
     let what = format!("breaks the shape of a Workflow: {name}");
     let change = json!({"spec": broken});
-    let changed = Row::new(what.clone(), [Requester], EVERY_CHANGE, change.clone())
-        .given(stored())
+    let change_row = Row::new(what.clone(), [Requester], EVERY_CHANGE, change.clone())
+        .with_scene(stored())
         .refused(FIXED)
         .honest("the requester's suspend", json!({"spec": {"suspend": true}}));
-    [made, changed].into_iter().chain(by_status(Requester, &what, &stored(), &change)).collect()
+    [creation, change_row].into_iter().chain(by_status(Requester, &what, &stored(), &change)).collect()
 }
 
-fn decision(Shape { rule, name, broken, honest }: Shape) -> Vec<Row> {
+fn decision_rows(Shape { rule, name, broken, honest }: Shape) -> Vec<Row> {
     let asked = json!({"form": {"questions": [{"id": "answer"}]}, "escalateTo": [user("carol@example.com")]});
     let gate = || Scene::Approval(Gate { request: asked.clone(), ..Gate::default() });
     let what = format!("decides in a broken shape: {name}");
-    let decided = Row::new(what.clone(), [Approver], EVERY_CHANGE, own(broken.clone()))
-        .given(gate())
+    let decision = Row::new(what.clone(), [Approver], EVERY_CHANGE, own(broken.clone()))
+        .with_scene(gate())
         .refused(rule)
         .honest("a decision whose shape is whole", own(honest));
-    [decided].into_iter().chain(by_status(Approver, &what, &gate(), &own(broken))).collect()
+    [decision].into_iter().chain(by_status(Approver, &what, &gate(), &own(broken))).collect()
 }
 
-fn request(Shape { rule, name, broken, honest }: Shape) -> Vec<Row> {
+fn request_rows(Shape { rule, name, broken, honest }: Shape) -> Vec<Row> {
     let new = |fields: Value| json!({"{approval}": {"spec": {"request": fields}}});
-    let made = Row::new(format!("asks in a broken shape: {name}"), [Operator], [Way::Create], new(broken.clone()))
+    let creation = Row::new(format!("asks in a broken shape: {name}"), [Operator], [Way::Create], new(broken.clone()))
         .ways(&[Way::Create, Way::Apply])
-        .given(Scene::Nothing)
+        .with_scene(Scene::Nothing)
         .refused(rule)
         .honest("a request whose shape is whole", new(honest));
     let what = format!("breaks the shape of a request: {name}");
     let change = json!({"spec": {"request": broken}});
     let gate = || Scene::Approval(Gate::default());
-    let changed = Row::new(what.clone(), [Approver, Operator], EVERY_CHANGE, change.clone())
+    let change_row = Row::new(what.clone(), [Approver, Operator], EVERY_CHANGE, change.clone())
         .refused("request is immutable")
         .honest("an approver's vote", own(approve()))
         .by(Approver);
-    [made, changed].into_iter().chain(by_status(Approver, &what, &gate(), &change)).collect()
+    [creation, change_row].into_iter().chain(by_status(Approver, &what, &gate(), &change)).collect()
 }
 
 /// Returns an attack with the ways that create no object: only a POST and an apply do.
-fn nowhere() -> Row {
+fn changes_of_no_object() -> Row {
     let nothing = json!({"steps": [{"name": "nothing"}]});
-    Row::new("writes a Workflow of a broken shape where there is none", [Requester], [Way::Merge], asks(nothing))
+    Row::new("writes a Workflow of a broken shape where there is none", [Requester], [Way::Merge], new_workflow(nothing))
         .ways(&[Way::Merge, Way::Json, Way::Strategic, Way::Replace])
-        .given(Scene::Nothing)
+        .with_scene(Scene::Nothing)
         .on(WORKFLOWS)
         .refused("not found")
-        .honest("a create of one whose shape is whole", asks(json!({})))
+        .honest("a create of one whose shape is whole", new_workflow(json!({})))
         .way(Way::Create)
 }
 

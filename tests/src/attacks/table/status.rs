@@ -19,7 +19,7 @@ pub(super) fn rows() -> Vec<Row> {
     let status = Object::Sub("status");
     let operators = |row: Row| row.honest("the operator's word", outcome()).by(Operator).way(Way::Merge);
     let run = |row: Row| {
-        row.given(Scene::Workflow(json!({})))
+        row.with_scene(Scene::Workflow(json!({})))
             .honest("the operator's word", json!({"status": {"phase": "Running"}}))
             .by(Operator)
             .way(Way::Merge)
@@ -29,7 +29,7 @@ pub(super) fn rows() -> Vec<Row> {
     let once = |what, how: &[Way], outcome: Value| {
         Row::new(what, [Operator], [Way::Merge], json!({"status": {"outcome": outcome}}))
             .ways(how)
-            .stands(modified.clone())
+            .with_status(modified.clone())
             .on(status)
             .refused("status.outcome is final")
             .honest("the rest of the status", json!({"status": {"observedGeneration": 1}}))
@@ -68,7 +68,7 @@ pub(super) fn rows() -> Vec<Row> {
         ),
         operators(
             Row::new("opens the gate for longer", [Approver, StatusHolder], CHANGES, json!({"status": {"level": 1}}))
-                .asked(json!({"closesAt": "2020-01-01T00:00:00Z"}))
+                .with_request(json!({"closesAt": "2020-01-01T00:00:00Z"}))
                 .on(status)
                 .refused(ONLY_THE_OPERATOR),
         ),
@@ -120,7 +120,7 @@ pub(super) fn rows() -> Vec<Row> {
             CHANGES,
             json!({"status": {"phase": "Succeeded"}}),
         )
-        .given(Scene::Workflow(json!({})))
+        .with_scene(Scene::Workflow(json!({})))
         .honest("what a requester may change", json!({"spec": {"suspend": true}})),
     ]
 }

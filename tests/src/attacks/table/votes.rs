@@ -11,11 +11,11 @@ use crate::attacks::{CHANGES, Row, Way, approve, group, own, user};
 const NOT_LISTED: &str = "is not an approver of this gate";
 const NOT_ONES_OWN: &str = "you may record a decision only under your own user name ({me})";
 
-fn alices(decision: Value) -> Value {
+fn vote_of_alice(decision: Value) -> Value {
     json!({"spec": {"decisions": {"alice@example.com": decision}}})
 }
 
-fn ones_own(more: Value) -> Value {
+fn own_vote_with(more: Value) -> Value {
     let mut vote = approve();
     for (field, value) in more.as_object().into_iter().flatten() {
         vote[field] = value.clone();
@@ -57,7 +57,7 @@ pub(super) fn rows() -> Vec<Row> {
                 "excludeRequester": exclude}]})
     };
     vec![
-        Row::new("votes in an approver's name", everybody_else, CHANGES, alices(approve()))
+        Row::new("votes in an approver's name", everybody_else, CHANGES, vote_of_alice(approve()))
             .refused(NOT_ONES_OWN)
             .honest("the approver's own vote", own(approve()))
             .by(Approver),
@@ -67,7 +67,7 @@ pub(super) fn rows() -> Vec<Row> {
             CHANGES,
             json!({"spec": {"decisions": {"{me}": approve(), "carol@example.com": approve()}}}),
         )
-        .asked(json!({"approvers": [group("finance")]}))
+        .with_request(json!({"approvers": [group("finance")]}))
         .refused(NOT_ONES_OWN)
         .honest("their own vote alone", own(approve())),
         Row::new("votes though the gate does not list them", unlisted, CHANGES, own(approve()))
@@ -75,7 +75,7 @@ pub(super) fn rows() -> Vec<Row> {
             .honest("a listed person's vote", own(approve()))
             .by(Approver),
         Row::new("votes though the gate lists another group", [Approver, SecondApprover], CHANGES, own(approve()))
-            .asked(json!({"approvers": [group("sre")]}))
+            .with_request(json!({"approvers": [group("sre")]}))
             .refused(NOT_LISTED)
             .honest("a vote from that group", own(approve()))
             .by(Unlisted),
@@ -85,12 +85,12 @@ pub(super) fn rows() -> Vec<Row> {
             CHANGES,
             own(approve()),
         )
-        .asked(json!({"approvers": people}))
+        .with_request(json!({"approvers": people}))
         .refused("lacks the RBAC verb approve")
         .honest("a vote with the verb", own(approve()))
         .by(Approver),
         Row::new("votes though listed", [Viewer, Edit, Admin, Requester, Outsider], CHANGES, own(approve()))
-            .asked(json!({"approvers": people}))
+            .with_request(json!({"approvers": people}))
             .shipped_roles()
             .refused("cannot {verb} resource \"approvals\"")
             .honest("a vote of an approver", own(approve()))
@@ -110,7 +110,7 @@ pub(super) fn rows() -> Vec<Row> {
         .honest("a listed person's vote", own(approve()))
         .by(Approver),
         Row::new("votes at their own request, which excludes the requester,", [Approver], CHANGES, own(approve()))
-            .asked(by_alice)
+            .with_request(by_alice)
             .refused("the requester must not decide this gate (excludeRequester)")
             .honest("the other approver's vote", own(approve()))
             .by(SecondApprover),
@@ -120,7 +120,7 @@ pub(super) fn rows() -> Vec<Row> {
             CHANGES,
             own(approve()),
         )
-        .asked(json!({"excludeRequester": true, "earlierRequesters": ["carol@example.com", "alice@example.com"]}))
+        .with_request(json!({"excludeRequester": true, "earlierRequesters": ["carol@example.com", "alice@example.com"]}))
         .refused("the requester must not decide this gate (excludeRequester)")
         .honest("the other approver's vote", own(approve()))
         .by(SecondApprover),
@@ -130,22 +130,22 @@ pub(super) fn rows() -> Vec<Row> {
             CHANGES,
             own(approve()),
         )
-        .asked(through_a_machine)
+        .with_request(through_a_machine)
         .refused("the requester must not decide this gate (excludeRequester)")
         .honest("the other approver's vote", own(approve()))
         .by(SecondApprover),
         Row::new("votes though the request excludes them by name", [Approver], CHANGES, own(approve()))
-            .asked(json!({"excluded": ["alice@example.com"]}))
+            .with_request(json!({"excluded": ["alice@example.com"]}))
             .refused("excluded from deciding this gate")
             .honest("the other approver's vote", own(approve()))
             .by(SecondApprover),
         Row::new("votes though excluded under another name of theirs", [Approver], CHANGES, own(approve()))
-            .asked(json!({"persons": persons, "excluded": ["alice-admin"]}))
+            .with_request(json!({"persons": persons, "excluded": ["alice-admin"]}))
             .refused("excluded from deciding this gate")
             .honest("the other approver's vote", own(approve()))
             .by(SecondApprover),
         Row::new("votes though no rule of the policy says who they are", [Approver], CHANGES, own(approve()))
-            .asked(json!({"persons": strangers}))
+            .with_request(json!({"persons": strangers}))
             .refused("every one of these user names must match a rule of spec.request.persons")
             .honest("the vote of a known person", own(approve()))
             .by(SecondApprover),
@@ -155,7 +155,7 @@ pub(super) fn rows() -> Vec<Row> {
             CHANGES,
             own(approve()),
         )
-        .asked(policy(true))
+        .with_request(policy(true))
         .refused(NOT_LISTED)
         .honest("the vote of whom the gate lists", own(approve()))
         .by(SecondApprover),
@@ -165,27 +165,27 @@ pub(super) fn rows() -> Vec<Row> {
             CHANGES,
             own(approve()),
         )
-        .stands(json!({"level": 1, "approvers": [user("bob@example.com")]}))
+        .with_status(json!({"level": 1, "approvers": [user("bob@example.com")]}))
         .refused(NOT_LISTED)
         .honest("the vote of whom it was escalated to", own(approve()))
         .by(SecondApprover),
-        Row::new("claims a group of others", [SecondApprover], CHANGES, ones_own(json!({"groups": ["finance-leads"]})))
+        Row::new("claims a group of others", [SecondApprover], CHANGES, own_vote_with(json!({"groups": ["finance-leads"]})))
             .refused("groups must list only groups that you are in")
-            .honest("a vote with their own group", ones_own(json!({"groups": ["finance"]}))),
+            .honest("a vote with their own group", own_vote_with(json!({"groups": ["finance"]}))),
         Row::new(
             "claims to be the cluster's admin",
             [Approver],
             CHANGES,
-            ones_own(json!({"groups": ["system:masters"]})),
+            own_vote_with(json!({"groups": ["system:masters"]})),
         )
         .refused("groups must list only groups that you are in")
-        .honest("a vote with their own groups", ones_own(json!({"groups": ["finance", "finance-leads"]}))),
-        Row::new("types a channel", [Approver, SecondApprover], CHANGES, ones_own(json!({"channel": "web"})))
+        .honest("a vote with their own groups", own_vote_with(json!({"groups": ["finance", "finance-leads"]}))),
+        Row::new("types a channel", [Approver, SecondApprover], CHANGES, own_vote_with(json!({"channel": "web"})))
             .refused("channel must be the value of the impersonation extra")
-            .honest("a vote through that channel", ones_own(json!({"channel": "web"})))
+            .honest("a vote through that channel", own_vote_with(json!({"channel": "web"})))
             .by(Through("web")),
-        Row::new("types another channel", [Through("web")], CHANGES, ones_own(json!({"channel": "slack"})))
+        Row::new("types another channel", [Through("web")], CHANGES, own_vote_with(json!({"channel": "slack"})))
             .refused("channel must be the value of the impersonation extra")
-            .honest("its own channel", ones_own(json!({"channel": "web"}))),
+            .honest("its own channel", own_vote_with(json!({"channel": "web"}))),
     ]
 }

@@ -23,7 +23,7 @@ fn flux() -> Value {
 }
 
 /// Returns a Workflow that does not exist yet, with these fields of its spec.
-pub(super) fn asks(fields: Value) -> Value {
+pub(super) fn new_workflow(fields: Value) -> Value {
     let mut spec = json!({"requestedBy": "", "steps": [{"name": "only", "set": {"value": "1"}}]});
     for (field, value) in fields.as_object().into_iter().flatten() {
         spec[field] = value.clone();
@@ -32,7 +32,7 @@ pub(super) fn asks(fields: Value) -> Value {
 }
 
 /// Returns the actors who can change Workflows on careless ground, and the operator.
-fn hands() -> [Actor; 5] {
+fn writers() -> [Actor; 5] {
     [Requester, Edit, Admin, ClusterAdmin, Operator]
 }
 
@@ -45,16 +45,16 @@ fn gate(fields: Value) -> Value {
 }
 
 pub(super) fn rows() -> Vec<Row> {
-    [changes(), around(), creates()].into_iter().flatten().collect()
+    [spec_changes(), metadata_changes(), creations()].into_iter().flatten().collect()
 }
 
-fn changes() -> Vec<Row> {
+fn spec_changes() -> Vec<Row> {
     let everybody =
         [Requester, Approver, Unlisted, Viewer, Edit, Admin, Outsider, StatusHolder, ClusterAdmin, Operator];
     let inputs = |value: Value| json!([{"name": "order", "type": "object", "value": value}]);
     let given = || Scene::Workflow(json!({"inputs": inputs(json!({"id": 1, "note": "x"}))}));
     let suspend = |row: Row| {
-        row.given(given()).honest("the requester's suspend", json!({"spec": {"suspend": true}})).by(Requester)
+        row.with_scene(given()).honest("the requester's suspend", json!({"spec": {"suspend": true}})).by(Requester)
     };
     let spec = |fields: Value| json!({"spec": fields});
     let mut rows = vec![
@@ -122,15 +122,15 @@ fn changes() -> Vec<Row> {
         REMOVALS,
         spec(json!({"requestedBy": null})),
     )));
-    let backup = || asks(json!({"requestedBy": "alice@example.com"}));
+    let backup = || new_workflow(json!({"requestedBy": "alice@example.com"}));
     let restored = |row: Row| {
-        let row = row.given(Scene::Object(ClusterAdmin, PATH, backup())).refused(FIXED);
+        let row = row.with_scene(Scene::Object(ClusterAdmin, PATH, backup())).refused(FIXED);
         row.honest("the requester's cancel", spec(json!({"cancel": true}))).by(Requester)
     };
-    rows.push(restored(Row::new("lets a restored run go on", hands(), REMOVALS, spec(json!({"restored": null})))));
+    rows.push(restored(Row::new("lets a restored run go on", writers(), REMOVALS, spec(json!({"restored": null})))));
     rows.push(restored(Row::new(
         "says that a run is not restored",
-        hands(),
+        writers(),
         CHANGES,
         spec(json!({"restored": false})),
     )));
@@ -142,7 +142,7 @@ fn changes() -> Vec<Row> {
             spec(json!({"cancel": true})),
         )
         .shipped_roles()
-        .given(given())
+        .with_scene(given())
         .refused("cannot {verb} resource \"workflows\"")
         .honest("the requester's cancel", spec(json!({"cancel": true})))
         .by(Requester),
@@ -150,7 +150,7 @@ fn changes() -> Vec<Row> {
     rows
 }
 
-fn around() -> Vec<Row> {
+fn metadata_changes() -> Vec<Row> {
     let dangling = json!([{"apiVersion": "v1", "kind": "ConfigMap", "name": "gone", "uid": "00000000-0000-4000-8000-000000000001"}]);
     let labels = |count: usize| -> Value {
         json!({"metadata": {"labels": (0..count).map(|n| (format!("n{n}"), json!(""))).collect::<Map<_, _>>()}})
@@ -162,11 +162,11 @@ fn around() -> Vec<Row> {
             "fieldsV1": {"f:spec": fields}}]}})
     };
     let options = |policy: &str| json!({"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": policy});
-    let given = |row: Row| row.given(Scene::Workflow(json!({})));
+    let given = |row: Row| row.with_scene(Scene::Workflow(json!({})));
     let deleted = |row: Row| given(row).honest("a delete with what it owns", options("Background"));
     let deleted_later = |row: Row| {
         let helm = json!({"metadata": {"labels": {"app.kubernetes.io/instance": "refunds"}}});
-        row.given(Scene::Workflow(json!({"ttlAfterFinished": "1h"}))).honest("the label of Helm's charts", helm)
+        row.with_scene(Scene::Workflow(json!({"ttlAfterFinished": "1h"}))).honest("the label of Helm's charts", helm)
     };
     let hands = [Requester, Edit, Admin, ClusterAdmin];
     vec![
@@ -247,18 +247,18 @@ fn around() -> Vec<Row> {
     ]
 }
 
-fn creates() -> Vec<Row> {
+fn creations() -> Vec<Row> {
     let made = |what, who: Actor, fields: Value| {
-        Row::new(what, [who], [Way::Create, Way::Apply], asks(fields)).given(Scene::Nothing).on(WORKFLOWS)
+        Row::new(what, [who], [Way::Create, Way::Apply], new_workflow(fields)).with_scene(Scene::Nothing).on(WORKFLOWS)
     };
     let deletes_itself = |labels: Value| {
-        let mut workflow = asks(json!({"ttlAfterFinished": "1h"}));
+        let mut workflow = new_workflow(json!({"ttlAfterFinished": "1h"}));
         workflow["metadata"]["labels"] = labels;
         workflow
     };
     let labelled_run = |what, labels: Value| {
         Row::new(what, [Requester], [Way::Create, Way::Apply], deletes_itself(labels))
-            .given(Scene::Nothing)
+            .with_scene(Scene::Nothing)
             .on(WORKFLOWS)
             .refused(TTL)
             .honest("one with the label of Helm's charts", deletes_itself(json!({"app.kubernetes.io/instance": "r"})))
@@ -276,12 +276,12 @@ fn creates() -> Vec<Row> {
     let system = "a Workflow must not be in the operator's or a system namespace";
     let no_system = "name must not start with system:";
     let somewhere = |what, path| {
-        Row::new(what, [ClusterAdmin], [Way::Create], asks(json!({})))
-            .given(Scene::Nothing)
+        Row::new(what, [ClusterAdmin], [Way::Create], new_workflow(json!({})))
+            .with_scene(Scene::Nothing)
             .on(Object::Path(path))
             .dry_run()
             .refused(system)
-            .honest("the same in a namespace of its own", asks(json!({})))
+            .honest("the same in a namespace of its own", new_workflow(json!({})))
             .about(WORKFLOWS)
     };
     vec![
@@ -289,43 +289,43 @@ fn creates() -> Vec<Row> {
             "asks in the name of another",
             [Requester, Approver, Viewer, Edit, Admin, Outsider, ServiceAccount],
             [Way::Create, Way::Apply],
-            asks(json!({"requestedBy": "erin@example.com"})),
+            new_workflow(json!({"requestedBy": "erin@example.com"})),
         )
-        .given(Scene::Nothing)
+        .with_scene(Scene::Nothing)
         .on(WORKFLOWS)
         .refused("spec.requestedBy is erin@example.com, and a Workflow is requested by its creator")
-        .honest("one in their own name", asks(json!({}))),
+        .honest("one in their own name", new_workflow(json!({}))),
         made(
             "asks in the name of another as if from a backup",
             Edit,
             json!({"requestedBy": "erin@example.com", "restored": true}),
         )
         .refused("spec.requestedBy is erin@example.com, and a Workflow is requested by its creator")
-        .honest("the same from who can restore", asks(json!({"requestedBy": "erin@example.com", "restored": true})))
+        .honest("the same from who can restore", new_workflow(json!({"requestedBy": "erin@example.com", "restored": true})))
         .by(ClusterAdmin),
         made("says of their own run that it is from a backup", Requester, json!({"restored": true}))
             .refused("dana@example.com lacks the RBAC verb restore on workflows.signoff.dev")
-            .honest("one in their own name", asks(json!({}))),
+            .honest("one in their own name", new_workflow(json!({}))),
         made("asks for somebody else", Requester, json!({"requestedFor": "alice@example.com"}))
             .refused("lacks the RBAC verb delegate on people.signoff.dev alice@example.com")
-            .honest("one in their own name", asks(json!({}))),
+            .honest("one in their own name", new_workflow(json!({}))),
         made("asks for themselves as if for another", Requester, json!({"requestedFor": "{me}"}))
             .refused("lacks the RBAC verb delegate on people.signoff.dev")
-            .honest("one in their own name", asks(json!({}))),
+            .honest("one in their own name", new_workflow(json!({}))),
         made("asks in nobody's name where the requester is excluded", ServiceAccount, excluding())
             .refused("set spec.requestedFor to the person")
-            .honest("one where the requester is not excluded", asks(gate(json!({})))),
+            .honest("one where the requester is not excluded", new_workflow(gate(json!({})))),
         made("uses a Secret they cannot read", Requester, providers(1))
             .refused("dana@example.com lacks the RBAC verb get on the Secrets that this Workflow uses")
-            .honest("the same from who can read it", asks(providers(1)))
+            .honest("the same from who can read it", new_workflow(providers(1)))
             .by(ClusterAdmin),
         made("uses eight Secrets they cannot read", Requester, providers(8))
             .refused("dana@example.com lacks the RBAC verb get on the Secrets that this Workflow uses")
-            .honest("the same from who can read them", asks(providers(8)))
+            .honest("the same from who can read them", new_workflow(providers(8)))
             .by(ClusterAdmin),
         made("uses a Secret that edit can read and they cannot", Approver, providers(1))
             .refused("alice@example.com lacks the RBAC verb get on the Secrets that this Workflow uses")
-            .honest("the same from edit", asks(providers(1)))
+            .honest("the same from edit", new_workflow(providers(1)))
             .by(Edit),
         labelled_run("asks under Flux for a run that deletes itself", flux()),
         labelled_run(
@@ -335,38 +335,38 @@ fn creates() -> Vec<Row> {
         labelled_run("asks under Argo CD for a run that deletes itself", json!({"argocd.argoproj.io/instance": "r"})),
         made("lets everybody who is logged in decide", Requester, everybody)
             .refused(no_system)
-            .honest("a person", asks(gate(json!({})))),
+            .honest("a person", new_workflow(gate(json!({})))),
         made("lets every machine decide", Requester, machines)
             .refused(no_system)
-            .honest("a person", asks(gate(json!({})))),
+            .honest("a person", new_workflow(gate(json!({})))),
         made("lets a user of the system decide", Requester, root)
             .refused(no_system)
-            .honest("a person", asks(gate(json!({})))),
-        Row::new("asks without the role", [Approver, Viewer, Edit, Admin, Outsider], [Way::Create], asks(json!({})))
-            .given(Scene::Nothing)
+            .honest("a person", new_workflow(gate(json!({})))),
+        Row::new("asks without the role", [Approver, Viewer, Edit, Admin, Outsider], [Way::Create], new_workflow(json!({})))
+            .with_scene(Scene::Nothing)
             .on(WORKFLOWS)
             .shipped_roles()
             .refused("cannot {verb} resource \"workflows\"")
-            .honest("the requester's", asks(json!({})))
+            .honest("the requester's", new_workflow(json!({})))
             .by(Requester),
         somewhere("asks in the operator's namespace", OF_OPERATOR)
-            .honest("a dry run of the operator, by which the guard tries the policies", asks(json!({})))
+            .honest("a dry run of the operator, by which the guard tries the policies", new_workflow(json!({})))
             .by(Operator)
             .about(Object::Path(OF_OPERATOR)),
-        Row::new("asks in its own namespace, and not as a dry run", [Operator], [Way::Create], asks(json!({})))
-            .given(Scene::Nothing)
+        Row::new("asks in its own namespace, and not as a dry run", [Operator], [Way::Create], new_workflow(json!({})))
+            .with_scene(Scene::Nothing)
             .on(Object::Path(OF_OPERATOR))
             .shipped_roles()
             .refused(system)
-            .honest("the requester's in a namespace of its own", asks(json!({})))
+            .honest("the requester's in a namespace of its own", new_workflow(json!({})))
             .by(Requester)
             .about(WORKFLOWS),
-        Row::new("asks in another namespace", [Operator], [Way::Create], asks(json!({})))
-            .given(Scene::Nothing)
+        Row::new("asks in another namespace", [Operator], [Way::Create], new_workflow(json!({})))
+            .with_scene(Scene::Nothing)
             .on(WORKFLOWS)
             .shipped_roles()
             .refused("cannot {verb} resource \"workflows\"")
-            .honest("the requester's", asks(json!({})))
+            .honest("the requester's", new_workflow(json!({})))
             .by(Requester),
         somewhere("asks in kube-system", "/apis/signoff.dev/v1alpha1/namespaces/kube-system/workflows"),
         somewhere("asks in kube-public", "/apis/signoff.dev/v1alpha1/namespaces/kube-public/workflows"),
