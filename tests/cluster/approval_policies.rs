@@ -24,7 +24,7 @@ async fn a_policy_requires_a_group_and_show_names_the_policy() {
     let harness = Harness::open("policies").await;
     harness.cluster_policy("alpha", sre_too()).await;
     harness.run("refund", json!([gate("review", json!({}))])).await;
-    let (approval, request) = harness.asked("refund", "review").await;
+    let (approval, request) = harness.wait_for_gate("refund", "review").await;
     let source = format!("ClusterApprovalPolicy {}", harness.policy("alpha"));
     assert_eq!((&request.quorums[1].source, &request.required_by[0].source), (&source, &source));
     let page = harness.plugin("bob", &["show", &approval]).await.ok().unwrap();
@@ -32,12 +32,12 @@ async fn a_policy_requires_a_group_and_show_names_the_policy() {
     assert!(page.contains("- 1 person out of group sre must agree too\n"), "{page}");
 
     harness.decide("bob", &approval, approve(&["finance"])).await.unwrap();
-    let counted = harness.counted(&approval, "bob@example.com").await;
+    let counted = harness.wait_until_counted(&approval, "bob@example.com").await;
     assert_eq!(counted.status.unwrap().phase, ApprovalPhase::Pending, "finance alone does not suffice");
     let refused = harness.decide("mallory", &approval, approve(&["sre"])).await.unwrap_err();
     assert!(refused.contains("mallory"), "{refused}");
     harness.decide("erin", &approval, approve(&["sre"])).await.unwrap();
-    assert_eq!(phase(&harness.ended("refund").await), WorkflowPhase::Succeeded);
+    assert_eq!(phase(&harness.wait_for_end("refund").await), WorkflowPhase::Succeeded);
 }
 
 #[tokio::test]
@@ -48,12 +48,12 @@ async fn a_policy_can_exclude_the_requester_from_a_gate() {
     let both = json!({"approvers": [{"kind": "User", "name": dana}, {"kind": "Group", "name": "finance"}]});
     harness.own_policy("alpha", json!({"gates": {"excludeRequester": true}})).await;
     harness.run("refund", json!([gate("review", both)])).await;
-    let (approval, request) = harness.asked("refund", "review").await;
+    let (approval, request) = harness.wait_for_gate("refund", "review").await;
     assert_eq!(request.quorums[0].exclude_requester, Some(true));
     let refused = harness.decide("dana", &approval, json!({"verdict": "Approve"})).await.unwrap_err();
     assert!(refused.contains("requester"), "{refused}");
     harness.decide("bob", &approval, approve(&["finance"])).await.unwrap();
-    assert_eq!(phase(&harness.ended("refund").await), WorkflowPhase::Succeeded);
+    assert_eq!(phase(&harness.wait_for_end("refund").await), WorkflowPhase::Succeeded);
 }
 
 #[tokio::test]
@@ -66,7 +66,7 @@ async fn two_names_of_one_person_count_once_and_a_name_without_a_rule_not_at_all
     ]);
     harness.cluster_policy("alpha", json!({"identities": identities})).await;
     harness.run("refund", json!([gate("review", json!({"threshold": 2}))])).await;
-    let (approval, request) = harness.asked("refund", "review").await;
+    let (approval, request) = harness.wait_for_gate("refund", "review").await;
     assert_eq!(request.persons.len(), 3);
     harness.decide("slash", &approval, approve(&["finance"])).await.unwrap();
     // Either the API server refuses the second name or the operator does not count it: it is one person.
@@ -74,10 +74,10 @@ async fn two_names_of_one_person_count_once_and_a_name_without_a_rule_not_at_all
     let unknown = harness.decide("alice", &approval, approve(&["finance"])).await.unwrap_err();
     assert!(unknown.contains("every one of these user names must match a rule"), "{unknown}");
     let key = if second.is_ok() { "a~1b" } else { "oidc:a/b~c@x" };
-    let status = harness.counted(&approval, key).await.status.unwrap();
+    let status = harness.wait_until_counted(&approval, key).await.status.unwrap();
     assert_eq!((status.phase, status.tally.unwrap().have), (ApprovalPhase::Pending, 1));
     harness.decide("bob", &approval, approve(&["finance"])).await.unwrap();
-    assert_eq!(phase(&harness.ended("refund").await), WorkflowPhase::Succeeded);
+    assert_eq!(phase(&harness.wait_for_end("refund").await), WorkflowPhase::Succeeded);
 }
 
 #[tokio::test]
@@ -85,17 +85,17 @@ async fn deleting_a_policy_changes_nothing_that_is_pending_and_everything_afterw
     let harness = Harness::open("policies").await;
     harness.cluster_policy("alpha", sre_too()).await;
     harness.run("refund", json!([gate("one", json!({})), gate("two", json!({}))])).await;
-    let (approval, before) = harness.asked("refund", "one").await;
+    let (approval, before) = harness.wait_for_gate("refund", "one").await;
     harness.delete_cluster_policy("alpha").await;
     harness.decide("bob", &approval, approve(&["finance"])).await.unwrap();
-    let pending = harness.counted(&approval, "bob@example.com").await;
+    let pending = harness.wait_until_counted(&approval, "bob@example.com").await;
     assert_eq!(pending.spec.request, before);
     assert_eq!(pending.status.unwrap().phase, ApprovalPhase::Pending);
     harness.decide("erin", &approval, approve(&["sre"])).await.unwrap();
-    let (approval, after) = harness.asked("refund", "two").await;
+    let (approval, after) = harness.wait_for_gate("refund", "two").await;
     assert!(after.quorums.len() == 1 && after.required_by.is_empty());
     harness.decide("bob", &approval, approve(&["finance"])).await.unwrap();
-    assert_eq!(phase(&harness.ended("refund").await), WorkflowPhase::Succeeded);
+    assert_eq!(phase(&harness.wait_for_end("refund").await), WorkflowPhase::Succeeded);
 }
 
 #[tokio::test]
@@ -109,7 +109,7 @@ async fn a_policy_of_the_namespace_tightens_and_never_loosens() {
     harness.own_policy("beta", lax).await;
     let gate_of = |action: &str| gate("review", json!({"timeout": {"action": action}}));
     harness.run("refund", json!([{"name": "draft", "set": {"value": "x"}}, gate_of("Approve")])).await;
-    let (_, request) = harness.asked("refund", "review").await;
+    let (_, request) = harness.wait_for_gate("refund", "review").await;
     assert_eq!(request.quorums[0].threshold, 2);
     assert_eq!(request.timeout.action, Some(signoff_api::gate::TimeoutAction::Reject));
     assert_eq!(request.timeout.after.unwrap().to_string(), "1h");
@@ -121,7 +121,7 @@ async fn a_policy_of_the_namespace_tightens_and_never_loosens() {
     // A policy that would turn a no into a yes cannot be met.
     harness.own_policy("gamma", json!({"gates": {"timeoutActions": ["Approve"]}})).await;
     harness.run("lax", json!([gate_of("Reject")])).await;
-    let refused = harness.ended("lax").await;
+    let refused = harness.wait_for_end("lax").await;
     assert_eq!(reason(&refused, conditions::ACCEPTED).as_deref(), Some("PolicyConflict"));
     assert!(
         message(&refused).contains("allows no timeout action that is as cautious as Reject"),
@@ -144,20 +144,20 @@ async fn an_added_gate_cannot_be_avoided() {
         step
     };
     harness.run("refund", json!([pay(json!({"onError": "continue", "skipIf": "false"}))])).await;
-    let (approval, request) = harness.asked("refund", "check-pay").await;
+    let (approval, request) = harness.wait_for_gate("refund", "check-pay").await;
     assert!(request.context.as_ref().unwrap().contains("https://pay.example.com/"), "{request:?}");
     assert_eq!(request.required_by[0].rules[0], "this gate is added to every run");
     let run = harness.workflows().get("refund").await.unwrap().status.unwrap();
     assert_eq!(run.added_steps[0].step.name, "check");
     assert!(run.steps.iter().all(|record| record.path != "pay"), "nothing is sent before the yes");
     harness.decide("bob", &approval, json!({"verdict": "Reject", "groups": ["finance"]})).await.unwrap();
-    let run = harness.ended("refund").await.status.unwrap();
+    let run = harness.wait_for_end("refund").await.status.unwrap();
     assert_eq!(run.phase, WorkflowPhase::Rejected);
     assert!(run.steps.iter().all(|record| record.path != "pay"));
 
     // Neither the name of the policy's gate nor a second visit gets around it.
     harness.run("named", json!([gate("check-pay", json!({})), pay(json!({}))])).await;
-    let refused = harness.ended("named").await;
+    let refused = harness.wait_for_end("named").await;
     assert_eq!(reason(&refused, conditions::ACCEPTED).as_deref(), Some("PolicyConflict"));
     assert!(message(&refused).contains(&harness.policy("alpha")), "{}", message(&refused));
     assert_eq!(harness.count_of_approvals("named").await, 0);
@@ -175,7 +175,7 @@ async fn hosts_and_secrets_that_are_not_allowed_are_refused_at_once_and_when_the
         ("itself", "https://example.com/"),
     ] {
         harness.run(name, json!([{"name": "call", "http": {"url": url}}])).await;
-        let refused = harness.ended(name).await;
+        let refused = harness.wait_for_end(name).await;
         assert_eq!(
             reason(&refused, conditions::ACCEPTED).as_deref(),
             Some("NotAllowed"),
@@ -190,17 +190,17 @@ async fn hosts_and_secrets_that_are_not_allowed_are_refused_at_once_and_when_the
             "steps": [{"name": "none", "set": {"value": "x"}}]})
     };
     harness.apply("admin", "root", model("root-key")).await;
-    let refused = harness.ended("root").await;
+    let refused = harness.wait_for_end("root").await;
     assert!(message(&refused).contains("Secret root-key is not allowed by"), "{}", message(&refused));
     harness.apply("admin", "listed", model("models-eu")).await;
-    assert_eq!(phase(&harness.ended("listed").await), WorkflowPhase::Succeeded);
+    assert_eq!(phase(&harness.wait_for_end("listed").await), WorkflowPhase::Succeeded);
 
     let rendered = json!([
         {"name": "host", "set": {"value": "evil.test"}},
         {"name": "call", "http": {"url": "https://{{ last_response }}/"}, "retry": {"limit": 5}},
     ]);
     harness.run("rendered", rendered).await;
-    let failed = harness.ended("rendered").await;
+    let failed = harness.wait_for_end("rendered").await;
     let record = failed.status.as_ref().unwrap().steps.iter().find(|record| record.path == "call").unwrap();
     assert_eq!(record.error.as_ref().unwrap().class, "NotAllowed", "{}", message(&failed));
 }
@@ -209,7 +209,7 @@ async fn hosts_and_secrets_that_are_not_allowed_are_refused_at_once_and_when_the
 async fn an_accepted_run_is_held_while_it_conflicts_with_a_policy() {
     let harness = Harness::open("policies").await;
     harness.run("refund", json!([gate("one", json!({})), gate("two", json!({}))])).await;
-    let (approval, _) = harness.asked("refund", "one").await;
+    let (approval, _) = harness.wait_for_gate("refund", "one").await;
     let legal = json!({"gates": {"requiredFrom": [{"group": "legal", "min": 1}]}});
     harness.cluster_policy("alpha", legal).await;
     harness.decide("bob", &approval, approve(&["finance"])).await.unwrap();
@@ -218,9 +218,9 @@ async fn an_accepted_run_is_held_while_it_conflicts_with_a_policy() {
     assert!(message(&held).contains("which is not among the approvers: add it to them"), "{}", message(&held));
     assert!(!phase(&held).is_end());
     harness.delete_cluster_policy("alpha").await;
-    let (approval, _) = harness.asked("refund", "two").await;
+    let (approval, _) = harness.wait_for_gate("refund", "two").await;
     harness.decide("bob", &approval, approve(&["finance"])).await.unwrap();
-    let run = harness.ended("refund").await;
+    let run = harness.wait_for_end("refund").await;
     assert_eq!((phase(&run), reason(&run, conditions::HELD)), (WorkflowPhase::Succeeded, None));
 }
 
@@ -229,10 +229,10 @@ async fn under_the_example_for_trying_things_out_no_clock_approves() {
     let harness = Harness::open("policies").await;
     harness.example_policy("alpha", "dev.yaml").await;
     harness.run("refund", json!([gate("review", json!({"timeout": {"action": "Approve"}}))])).await;
-    let (approval, request) = harness.asked("refund", "review").await;
+    let (approval, request) = harness.wait_for_gate("refund", "review").await;
     assert_eq!(request.timeout.action, Some(signoff_api::gate::TimeoutAction::Retry));
     harness.decide("bob", &approval, approve(&["finance"])).await.unwrap();
-    assert_eq!(phase(&harness.ended("refund").await), WorkflowPhase::Succeeded);
+    assert_eq!(phase(&harness.wait_for_end("refund").await), WorkflowPhase::Succeeded);
 }
 
 #[tokio::test]
@@ -240,14 +240,14 @@ async fn under_the_example_for_production_it_takes_two_and_a_lead() {
     let harness = Harness::open("policies").await;
     harness.example_policy("alpha", "prod.yaml").await;
     harness.run("refund", json!([gate("review", json!({}))])).await;
-    let (approval, _) = harness.asked("refund", "review").await;
+    let (approval, _) = harness.wait_for_gate("refund", "review").await;
     for (who, key) in [("bob", "bob@example.com"), ("carol", "carol@example.com")] {
         harness.decide(who, &approval, approve(&["finance"])).await.unwrap();
-        let status = harness.counted(&approval, key).await.status.unwrap();
+        let status = harness.wait_until_counted(&approval, key).await.status.unwrap();
         assert_eq!(status.phase, ApprovalPhase::Pending, "{who} is no lead");
     }
     harness.decide("alice", &approval, approve(&["finance", "finance-leads"])).await.unwrap();
-    assert_eq!(phase(&harness.ended("refund").await), WorkflowPhase::Succeeded);
+    assert_eq!(phase(&harness.wait_for_end("refund").await), WorkflowPhase::Succeeded);
 }
 
 #[tokio::test]
@@ -256,7 +256,7 @@ async fn under_the_regulated_example_every_call_is_let_through_or_not_made() {
     harness.example_policy("alpha", "regulated.yaml").await;
     let call = json!({"name": "pay", "http": {"method": "POST", "url": "https://pay.example.com/"}});
     harness.run("refund", json!([gate("review", json!({})), call])).await;
-    let (approval, request) = harness.asked("refund", "review").await;
+    let (approval, request) = harness.wait_for_gate("refund", "review").await;
     assert_eq!(request.persons.len(), 2);
     let modify = json!({"verdict": "Modify", "groups": ["finance"], "parameters": {"response": "x"}});
     let refused = harness.decide("bob", &approval, modify).await.unwrap_err();
@@ -264,9 +264,9 @@ async fn under_the_regulated_example_every_call_is_let_through_or_not_made() {
     let unknown = harness.decide("tilde", &approval, approve(&["finance"])).await.unwrap_err();
     assert!(unknown.contains("must match a rule of spec.request.persons"), "{unknown}");
     harness.decide("bob", &approval, approve(&["finance"])).await.unwrap();
-    let (approval, _) = harness.asked("refund", "release-pay").await;
+    let (approval, _) = harness.wait_for_gate("refund", "release-pay").await;
     harness.decide("erin", &approval, json!({"verdict": "Reject", "groups": ["sre"]})).await.unwrap();
-    let run = harness.ended("refund").await.status.unwrap();
+    let run = harness.wait_for_end("refund").await.status.unwrap();
     assert_eq!(run.phase, WorkflowPhase::Rejected);
     assert!(run.steps.iter().all(|record| record.path != "pay"));
 }

@@ -25,7 +25,7 @@ const TIME: Duration = Duration::from_secs(20);
 
 /// Creates a quota that forbids Approvals, and waits until the API server applies it.
 async fn forbid_approvals(runs: &Runs) -> Api<ResourceQuota> {
-    let quotas: Api<ResourceQuota> = runs.see();
+    let quotas: Api<ResourceQuota> = runs.api();
     let quota = json!({"metadata": {"name": "people"}, "spec": {"hard": {"count/approvals.signoff.dev": "0"}}});
     quotas.create(&PostParams::default(), &serde_json::from_value(quota).unwrap()).await.unwrap();
     let known = |quota: Option<&ResourceQuota>| {
@@ -48,7 +48,7 @@ async fn a_gate_that_a_quota_kept_from_being_asked_is_not_approved_by_its_deadli
                 "approvers": [{"kind": "User", "name": "alice@example.com"}]}},
             {"name": "pay", "http": {"method": "POST", "url": format!("{}/{path}", server.url()), "body": "42 EUR"}},
         ]);
-        let dana: Api<Workflow> = runs.as_a("dana").await;
+        let dana: Api<Workflow> = runs.api_as("dana").await;
         let object = workflow("refund", json!({"steps": steps}));
         dana.create(&PostParams::default(), &serde_json::from_value(object).unwrap()).await.unwrap();
     }
@@ -56,27 +56,27 @@ async fn a_gate_that_a_quota_kept_from_being_asked_is_not_approved_by_its_deadli
     sleep(TIME + Duration::from_secs(5)).await;
     quotas.delete("people", &DeleteParams::default()).await.unwrap();
 
-    let first = runs.asked("refund").await.name_any();
+    let first = runs.wait_for_gate("refund").await.name_any();
     let is_over = |approval: Option<&Approval>| {
         approval.and_then(|approval| approval.status.as_ref()).is_some_and(|status| status.phase.is_end())
     };
-    let first = runs.until(runs.see::<Approval>(), &first, "ends", is_over).await;
+    let first = runs.until(runs.api::<Approval>(), &first, "ends", is_over).await;
     let again = |run: &Workflow| {
         let steps = &run.status.as_ref()?.steps;
         steps.iter().find(|step| step.path == "review#2").and_then(|step| step.object.clone())
     };
-    let run = runs.until(runs.see(), "refund", "asks again", |run| run.is_some_and(|run| again(run).is_some())).await;
+    let run = runs.until(runs.api(), "refund", "asks again", |run| run.is_some_and(|run| again(run).is_some())).await;
     let second = again(&run).unwrap();
-    let second = runs.until(runs.see::<Approval>(), &second, "is there", |approval| approval.is_some()).await;
+    let second = runs.until(runs.api::<Approval>(), &second, "is there", |approval| approval.is_some()).await;
     let outcome = first.status.unwrap().outcome.unwrap();
     assert_eq!((outcome.phase, outcome.verdict), (ApprovalPhase::Superseded, None));
     let created = second.metadata.creation_timestamp.unwrap().0;
     let left = second.spec.request.deadline.timestamp().duration_since(created);
     assert!(left.as_secs() + 2 >= TIME.as_secs().cast_signed(), "people have {left}");
-    assert_eq!((sent("late"), sent("in-time")), (0, 1));
-    twin.ended("refund").await;
+    assert_eq!((count_sent("late"), count_sent("in-time")), (0, 1));
+    twin.wait_for_end("refund").await;
 
     // This time no person votes, and the deadline decides.
-    let run = runs.ended("refund").await;
-    assert_eq!((run.status.unwrap().phase, sent("late")), (WorkflowPhase::Succeeded, 1));
+    let run = runs.wait_for_end("refund").await;
+    assert_eq!((run.status.unwrap().phase, count_sent("late")), (WorkflowPhase::Succeeded, 1));
 }

@@ -18,10 +18,10 @@ fn bytes<K: kube::Resource + serde::Serialize>(object: &K) -> (usize, usize) {
 async fn a_finished_run_of_one_gate_and_its_approval_are_small() {
     let runs = Runs::on(Cluster::operated().unwrap(), "bytes").await;
     runs.request("refund", json!({})).await;
-    let asked = runs.asked("refund").await;
+    let asked = runs.wait_for_gate("refund").await;
     runs.alice_approves(&asked).await.unwrap();
-    let workflow: Workflow = runs.ended("refund").await;
-    let approval: Approval = runs.see().get(&asked.name_any()).await.unwrap();
+    let workflow: Workflow = runs.wait_for_end("refund").await;
+    let approval: Approval = runs.api().get(&asked.name_any()).await.unwrap();
     let (of_workflow, of_approval) = (bytes(&workflow), bytes(&approval));
     // One entry for the author and one for the operator, whatever the number of records and conditions.
     assert!(of_workflow.1 < 600, "{of_workflow:?}: {:#?}", workflow.metadata.managed_fields);

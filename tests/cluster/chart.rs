@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use signoff_api::{Approval, Workflow};
 use signoff_tests::control_plane::{Cluster, OPERATOR_NAMESPACE};
 
-use crate::policies::harness::{approval, refused, said, workflow};
+use crate::policies::harness::{approval, assert_refused, to_answer, workflow};
 
 const OPERATOR_POD: &str = "signoff-operator-outside";
 
@@ -59,7 +59,7 @@ async fn vote(
 ) -> Result<Approval, String> {
     let api: Api<Approval> = Api::namespaced(cluster.token_client(who).await.unwrap(), namespace);
     let patch = Patch::Merge(json!({"spec": {"decisions": {format!("{who}@example.com"): verdict}}}));
-    said(api.patch(&approval.name_any(), &PatchParams::default(), &patch).await)
+    to_answer(api.patch(&approval.name_any(), &PatchParams::default(), &patch).await)
 }
 
 async fn columns(admin: &Client) -> Vec<String> {
@@ -126,8 +126,8 @@ async fn an_upgrade_finds_pending_approvals_and_leaves_them_as_they_are() {
     assert_eq!(moved, ["signoff-approvals"]);
     assert!(after.iter().any(|(name, ..)| name == "signoff-children-exec"), "a policy that is new was not installed");
 
-    refused(vote(&cluster, &namespace, "alice", &voted, json!({"verdict": "Reject"})).await, "a decision is final");
-    refused(vote(&cluster, &namespace, "mallory", &voted, json!({"verdict": "Approve"})).await, "forbidden");
+    assert_refused(vote(&cluster, &namespace, "alice", &voted, json!({"verdict": "Reject"})).await, "a decision is final");
+    assert_refused(vote(&cluster, &namespace, "mallory", &voted, json!({"verdict": "Approve"})).await, "forbidden");
     vote(&cluster, &namespace, "bob", &voted, json!({"verdict": "Approve"})).await.unwrap();
     vote(&cluster, &namespace, "alice", &untouched, json!({"verdict": "Approve"})).await.unwrap();
     let status = Patch::Merge(json!({"status": {"tally": {"needed": 2, "have": 2}}}));
@@ -159,7 +159,7 @@ async fn an_uninstall_keeps_the_crds_and_every_object_and_an_install_takes_them_
 
     cluster.install(&[]).await.unwrap();
     assert_eq!(approvals.get(&voted.name_any()).await.unwrap().uid(), voted.uid());
-    refused(vote(&cluster, &namespace, "alice", &voted, json!({"verdict": "Reject"})).await, "a decision is final");
+    assert_refused(vote(&cluster, &namespace, "alice", &voted, json!({"verdict": "Reject"})).await, "a decision is final");
     vote(&cluster, &namespace, "bob", &voted, json!({"verdict": "Approve"})).await.unwrap();
 }
 

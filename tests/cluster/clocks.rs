@@ -79,26 +79,26 @@ async fn an_operator_whose_clock_is_wrong_ends_no_gate_early_or_late_and_doctor_
             let after = if run.starts_with("long") { "10m" } else { "6s" };
             runs.request(&run, approve(after)).await;
         }
-        let (long, short) = (runs.asked(&format!("long{ahead}")).await, runs.asked(&format!("short{ahead}")).await);
+        let (long, short) = (runs.wait_for_gate(&format!("long{ahead}")).await, runs.wait_for_gate(&format!("short{ahead}")).await);
         assert!((599..=602).contains(&time_of(&long)), "{ahead}: {} s", time_of(&long));
         open.push(long.name_any());
 
         // The honest twin ends by itself, after its deadline by the API server's clock, and with its time.
-        let ended = runs.ended(&format!("short{ahead}")).await;
+        let ended = runs.wait_for_end(&format!("short{ahead}")).await;
         assert_eq!(ended.status.unwrap().phase, WorkflowPhase::Succeeded);
-        let ended = runs.see::<Approval>().get(&short.name_any()).await.unwrap();
+        let ended = runs.api::<Approval>().get(&short.name_any()).await.unwrap();
         let decided: Moment = ended.status.unwrap().outcome.unwrap().decided_at.unwrap();
         let deadline = short.spec.request.deadline;
         assert!(decided >= deadline && decided.since(deadline).as_secs() < 30, "{ahead}: {decided:?}, {deadline:?}");
 
         for name in &open {
-            assert!(is_open(&runs.see::<Approval>().get(name).await.unwrap()), "{ahead}: {name} ended");
+            assert!(is_open(&runs.api::<Approval>().get(name).await.unwrap()), "{ahead}: {name} ended");
         }
         let skewed = |run: Option<&Workflow>| {
             let conditions = run.and_then(|run| run.status.as_ref()).map(|status| &status.conditions[..]);
             conditions.unwrap_or_default().iter().any(|said| said.type_ == "ClockSkewed" && said.reason == reason)
         };
-        runs.until(runs.see(), &format!("long{ahead}"), "says that the clock is wrong", skewed).await;
+        runs.until(runs.api(), &format!("long{ahead}"), "says that the clock is wrong", skewed).await;
         let told = doctor(&runs.cluster).await;
         assert_eq!(told.code, 1, "{told:?}");
         let page = told.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -125,7 +125,7 @@ async fn an_outage_of_the_api_server_costs_no_process_no_gate_and_no_call_in_fli
     let running = OperatorProcess::start(&cluster, OperatorOptions::default()).await.unwrap();
     let runs = Runs::on(cluster, "outage").await;
     runs.request("open", json!({"timeout": {"after": "20s", "action": "Approve"}})).await;
-    let gate = runs.asked("open").await;
+    let gate = runs.wait_for_gate("open").await;
     let pid = running.pid();
 
     signal(&runs.cluster, "-STOP");
@@ -140,8 +140,8 @@ async fn an_outage_of_the_api_server_costs_no_process_no_gate_and_no_call_in_fli
     let again = |run: Option<&Workflow>| {
         run.and_then(|run| run.status.as_ref()).is_some_and(|s| s.steps.iter().any(|step| step.path == "review#2"))
     };
-    runs.until(runs.see(), "open", "asks again", again).await;
-    let first = runs.see::<Approval>().get(&gate.name_any()).await.unwrap();
+    runs.until(runs.api(), "open", "asks again", again).await;
+    let first = runs.api::<Approval>().get(&gate.name_any()).await.unwrap();
     let outcome = first.status.unwrap().outcome.unwrap();
     assert!(outcome.verdict.is_none() && outcome.reason.is_some(), "{outcome:?}");
     running.stop().await.unwrap();

@@ -36,13 +36,13 @@ impl Running {
     }
 
     async fn of(file: &str, text: &str) -> Self {
-        let run = Self::prepared(file).await;
+        let run = Self::in_new_namespace(file).await;
         run.apply(text).await;
         run
     }
 
     /// Creates the namespace alone, for examples that need other objects in it.
-    async fn prepared(file: &str) -> Self {
+    async fn in_new_namespace(file: &str) -> Self {
         let cluster = Cluster::operated().unwrap();
         let name = Path::new(file).file_stem().unwrap().to_str().unwrap().to_owned();
         let namespace = cluster.namespace(&name).await.unwrap();
@@ -73,7 +73,7 @@ impl Running {
     }
 
     /// Returns the Approval of this visit of a gate, once the run waits for it.
-    async fn asked(&self, path: &str) -> String {
+    async fn wait_for_gate(&self, path: &str) -> String {
         let waits = format!(r#"jsonpath={{.status.steps[?(@.path=="{path}")].phase}}=Waiting"#);
         self.until(&waits, &format!("workflow/{}", self.name)).await;
         let records = self.workflow().await.status.unwrap().steps;
@@ -137,7 +137,7 @@ async fn every_example_is_taken_by_the_api_server_as_it_stands() {
 }
 
 /// Runs an example with its answers to its end.
-async fn told(mut example: Example) -> (String, Value) {
+async fn run_with_answers(mut example: Example) -> (String, Value) {
     let run = Running::of(&format!("{}.yaml", example.name), &example.text).await;
     let approvals: Api<Approval> = Api::namespaced(run.cluster.token_client("bob").await.unwrap(), &run.namespace.name);
     let workflows: Api<Workflow> = Api::namespaced(run.cluster.admin().await.unwrap(), &run.namespace.name);
@@ -173,7 +173,7 @@ async fn told(mut example: Example) -> (String, Value) {
 async fn every_example_comes_to_the_same_on_a_cluster_as_it_does_without_one() {
     let together = futures::stream::iter(examples().into_iter().map(|example| async move {
         let record = std::fs::read_to_string(example.record()).unwrap();
-        (record, told(example).await)
+        (record, run_with_answers(example).await)
     }));
     let ended: Vec<_> = together.buffer_unordered(6).collect().await;
     assert!(ended.len() >= 30, "{} examples: where are they?", ended.len());
@@ -187,7 +187,7 @@ async fn every_example_comes_to_the_same_on_a_cluster_as_it_does_without_one() {
 #[tokio::test]
 async fn quorum_takes_two_people_one_of_them_a_lead() {
     let run = Running::start("gates/quorum.yaml").await;
-    let approval = run.asked("review").await;
+    let approval = run.wait_for_gate("review").await;
     let in_group = |group: &str| json!({"verdict": "Approve", "groups": [group]});
     run.decide("bob", &approval, in_group("finance")).await.unwrap();
     run.decide("carol", &approval, in_group("finance")).await.unwrap();
@@ -201,7 +201,7 @@ async fn quorum_takes_two_people_one_of_them_a_lead() {
 #[tokio::test]
 async fn options_are_chosen_among_those_there_are() {
     let run = Running::start("gates/options.yaml").await;
-    let approval = run.asked("ask").await;
+    let approval = run.wait_for_gate("ask").await;
     let choose = |carrier: &str, extras: &[&str]| json!({"verdict": "Respond", "answers": {"carrier": {"options": [carrier]}, "extras": {"options": extras}}});
     let refused = run.decide("bob", &approval, choose("ship", &[])).await.unwrap_err();
     assert!(refused.contains("options of carrier must be among: road, rail, air"), "{refused}");
@@ -212,7 +212,7 @@ async fn options_are_chosen_among_those_there_are() {
 #[tokio::test]
 async fn a_pattern_explains_itself_to_whoever_misses_it() {
     let run = Running::start("gates/pattern.yaml").await;
-    let approval = run.asked("ask").await;
+    let approval = run.wait_for_gate("ask").await;
     let answer = |ticket: &str| json!({"verdict": "Respond", "answers": {"ticket": {"text": ticket}}});
     let refused = run.decide("erin", &approval, answer("4711")).await.unwrap_err();
     assert!(refused.contains("a ticket looks like CHG-4711"), "{refused}");
@@ -223,7 +223,7 @@ async fn a_pattern_explains_itself_to_whoever_misses_it() {
 #[tokio::test]
 async fn a_modified_text_takes_the_reviewed_ones_place() {
     let run = Running::start("gates/modify.yaml").await;
-    let approval = run.asked("review").await;
+    let approval = run.wait_for_gate("review").await;
     let edit = json!({"verdict": "Modify", "parameters": {"response": "Closed on Monday and Tuesday."}});
     run.decide("bob", &approval, edit).await.unwrap();
     assert_eq!(run.output().await, "Closed on Monday and Tuesday. (it was: Closed on Monday.)");
@@ -232,9 +232,9 @@ async fn a_modified_text_takes_the_reviewed_ones_place() {
 #[tokio::test]
 async fn a_deferred_draft_is_written_again_and_asked_about_again() {
     let run = Running::start("gates/defer.yaml").await;
-    let first = run.asked("review").await;
+    let first = run.wait_for_gate("review").await;
     run.decide("bob", &first, json!({"verdict": "Defer", "guidance": "Much shorter, please."})).await.unwrap();
-    let second = run.asked("review#2").await;
+    let second = run.wait_for_gate("review#2").await;
     assert_ne!(first, second);
     run.decide("bob", &second, json!({"verdict": "Approve"})).await.unwrap();
     assert_eq!(run.output().await, "Closed on Monday.");
@@ -243,7 +243,7 @@ async fn a_deferred_draft_is_written_again_and_asked_about_again() {
 #[tokio::test]
 async fn a_no_that_does_not_end_the_run_is_data() {
     let run = Running::start("gates/reject-continue.yaml").await;
-    let approval = run.asked("review").await;
+    let approval = run.wait_for_gate("review").await;
     run.decide("bob", &approval, json!({"verdict": "Reject", "reason": "not before the audit"})).await.unwrap();
     assert_eq!(run.output().await, "kept, because: not before the audit");
 }
@@ -278,12 +278,12 @@ async fn a_gate_that_asks_again_does_so_three_times() {
 #[tokio::test]
 async fn an_overdue_gate_waits_and_can_only_be_asked_again() {
     let run = Running::start("gates/timeout-waits.yaml").await;
-    let overdue = run.asked("out").await;
+    let overdue = run.wait_for_gate("out").await;
     run.until("jsonpath={.status.phase}=Overdue", &format!("approval/{overdue}")).await;
     let refused = run.decide("erin", &overdue, json!({"verdict": "Approve"})).await.unwrap_err();
     assert!(refused.contains("verdict must be one of Retry, Reject, Abort"), "{refused}");
     run.decide("erin", &overdue, json!({"verdict": "Retry"})).await.unwrap();
-    run.asked("out#2").await;
+    run.wait_for_gate("out#2").await;
 }
 
 #[tokio::test]
@@ -291,7 +291,7 @@ async fn people_are_reminded_as_often_as_the_gate_says() {
     let text = std::fs::read_to_string(folder().join("gates/reminders.yaml")).unwrap();
     let text = text.replace("after: 2m", "after: 6s").replace("reminderInterval: 20s", "reminderInterval: 1s");
     let run = Running::of("gates/reminders.yaml", &text).await;
-    let approval = run.asked("review").await;
+    let approval = run.wait_for_gate("review").await;
     run.until("jsonpath={.status.reminders}=2", &format!("approval/{approval}")).await;
     run.until("condition=Finished", "workflow/reminders").await;
     assert_eq!(run.workflow().await.status.unwrap().phase.name(), "Rejected");
@@ -302,7 +302,7 @@ async fn people_are_reminded_as_often_as_the_gate_says() {
 
 #[tokio::test]
 async fn a_models_key_comes_from_a_secret_of_a_namespace_that_lets_the_requester_and_the_operator_read_it() {
-    let run = Running::prepared("steps/secret.yaml").await;
+    let run = Running::in_new_namespace("steps/secret.yaml").await;
     let (to, mut heard) = tokio::sync::mpsc::unbounded_channel();
     let answer = move |headers: axum::http::HeaderMap, body: String| {
         to.send((headers["authorization"].to_str().unwrap().to_owned(), body)).unwrap();
@@ -346,7 +346,7 @@ async fn a_models_key_comes_from_a_secret_of_a_namespace_that_lets_the_requester
         }
     }
     run.apply(&text).await;
-    let approval = run.asked("review").await;
+    let approval = run.wait_for_gate("review").await;
     let (key, asked) = heard.recv().await.unwrap();
     assert_eq!(key, "Bearer sesame-open");
     assert!(asked.contains("closed on Monday") && asked.contains(r#""model":"small""#), "{asked}");
@@ -360,7 +360,7 @@ async fn a_models_key_comes_from_a_secret_of_a_namespace_that_lets_the_requester
 #[tokio::test]
 async fn a_requests_key_comes_from_a_secret_and_is_in_no_object_and_no_event() {
     const KEY: &str = "sesame-open-sesame";
-    let run = Running::prepared("steps/api-key.yaml").await;
+    let run = Running::in_new_namespace("steps/api-key.yaml").await;
     let (to, mut heard) = tokio::sync::mpsc::unbounded_channel();
     let echo = move |headers: axum::http::HeaderMap| {
         to.send(headers["authorization"].to_str().unwrap().to_owned()).unwrap();
@@ -392,7 +392,7 @@ async fn a_requests_key_comes_from_a_secret_and_is_in_no_object_and_no_event() {
         }
     }
     run.apply(&text).await;
-    let approval = run.asked("send/.start").await;
+    let approval = run.wait_for_gate("send/.start").await;
     heard.try_recv().expect_err("nothing was sent before the approval");
     run.decide("bob", &approval, json!({"verdict": "Approve"})).await.unwrap();
     assert_eq!(heard.recv().await.unwrap(), format!("Bearer {KEY}"));
@@ -415,7 +415,7 @@ async fn with_crm(file: &str) -> (Running, Crm) {
 }
 
 /// Returns the called tools of the CRM, in order.
-fn called(crm: &Crm) -> Vec<String> {
+fn called_tools(crm: &Crm) -> Vec<String> {
     crm.calls().iter().filter_map(|call| call.split(' ').next()).map(str::to_owned).collect()
 }
 
@@ -426,11 +426,11 @@ async fn a_tool_of_a_server_is_called_after_people_have_approved_it() {
         ("servers/narrow-tool.yaml", "handle/.turn-1/.call-1/.gate"),
     ] {
         let (run, crm) = with_crm(file).await;
-        let approval = run.asked(gate).await;
-        assert_eq!(called(&crm), [] as [&str; 0], "{file}");
+        let approval = run.wait_for_gate(gate).await;
+        assert_eq!(called_tools(&crm), [] as [&str; 0], "{file}");
         run.decide("bob", &approval, json!({"verdict": "Approve"})).await.unwrap();
         assert_eq!(run.output().await, "The customer has the money.", "{file}");
-        assert_eq!(called(&crm), ["refund"], "{file}");
+        assert_eq!(called_tools(&crm), ["refund"], "{file}");
     }
 }
 
@@ -438,19 +438,19 @@ async fn a_tool_of_a_server_is_called_after_people_have_approved_it() {
 async fn a_tool_that_is_pinned_or_only_reads_runs_unasked_and_the_other_one_does_not() {
     for file in ["servers/pins.yaml", "servers/hints.yaml"] {
         let (run, crm) = with_crm(file).await;
-        let approval = run.asked("handle/.turn-2/.call-1/.gate").await;
-        assert_eq!(called(&crm), ["get_customer"], "{file}");
+        let approval = run.wait_for_gate("handle/.turn-2/.call-1/.gate").await;
+        assert_eq!(called_tools(&crm), ["get_customer"], "{file}");
         run.decide("bob", &approval, json!({"verdict": "Approve"})).await.unwrap();
         assert_eq!(run.output().await, "The customer has the money.", "{file}");
-        assert_eq!(called(&crm), ["get_customer", "refund"], "{file}");
+        assert_eq!(called_tools(&crm), ["get_customer", "refund"], "{file}");
     }
 }
 
 #[tokio::test]
 async fn a_step_calls_a_tool_of_a_server_without_a_model() {
     let (run, crm) = with_crm("servers/without-a-model.yaml").await;
-    let approval = run.asked("refund/.start").await;
-    assert_eq!(called(&crm), ["get_customer"]);
+    let approval = run.wait_for_gate("refund/.start").await;
+    assert_eq!(called_tools(&crm), ["get_customer"]);
     run.decide("bob", &approval, json!({"verdict": "Approve"})).await.unwrap();
     assert_eq!(run.output().await, "refund 1 is on its way");
     let refund = crm.calls().pop().unwrap();
@@ -469,7 +469,7 @@ async fn a_server_that_is_a_command_is_refused_on_a_cluster_with_the_remedy() {
 #[tokio::test]
 async fn whoever_is_asked_can_have_more_people_asked() {
     let run = Running::start("gates/escalation.yaml").await;
-    let approval = run.asked("review").await;
+    let approval = run.wait_for_gate("review").await;
     run.decide("erin", &approval, json!({"verdict": "Approve"})).await.unwrap_err();
     let sre = json!([{"kind": "Group", "name": "sre"}]);
     run.decide("bob", &approval, json!({"verdict": "Escalate", "escalateTo": sre})).await.unwrap();
@@ -488,7 +488,7 @@ async fn a_condition_spares_people_a_question() {
 #[tokio::test]
 async fn a_model_that_fails_is_tried_again_and_then_replaced_by_a_person() {
     let run = Running::start("steps/retry.yaml").await;
-    let approval = run.asked("ask").await;
+    let approval = run.wait_for_gate("ask").await;
     let attempts = run.workflow().await.status.unwrap().steps.iter().filter(|record| record.path == "draft").count();
     assert_eq!(attempts, 3);
     run.decide("bob", &approval, json!({"verdict": "Respond", "response": "Closed on Monday."})).await.unwrap();

@@ -83,7 +83,7 @@ fn phase(workflow: &Workflow) -> &'static str {
     workflow.status.as_ref().map_or("", |status| status.phase.name())
 }
 
-async fn ended(api: &Api<Workflow>, name: &str) -> Workflow {
+async fn wait_for_end(api: &Api<Workflow>, name: &str) -> Workflow {
     until(api, name, "ends", |w| w.status.as_ref().is_some_and(|status| status.phase.is_end())).await
 }
 
@@ -120,15 +120,15 @@ async fn no_tenant_takes_all_places_or_all_memory_and_what_a_quota_refuses_is_to
     in_flight.wait_for(|count| *count == 2).await.unwrap();
     // The honest twin gets a slot at once.
     apply(&alone, "one", json!({"steps": [get_of("get", &service.url("fast"), "10m")]})).await;
-    assert_eq!(phase(&ended(&alone, "one").await), "Succeeded");
+    assert_eq!(phase(&wait_for_end(&alone, "one").await), "Succeeded");
     assert_eq!(*service.in_flight.borrow(), 2, "the crowd still waits");
     service.released.send_replace(true);
-    let done = ended(&crowd, "big").await;
+    let done = wait_for_end(&crowd, "big").await;
     assert_eq!((phase(&done), condition(&done, "CallsPending")), ("Succeeded", None));
 
     // A call that would hold its slot for longer than allowed.
     apply(&alone, "long", json!({"steps": [get_of("get", &service.url("fast"), "11m")]})).await;
-    let (status, reason, message) = condition(&ended(&alone, "long").await, "Accepted").unwrap();
+    let (status, reason, message) = condition(&wait_for_end(&alone, "long").await, "Accepted").unwrap();
     assert_eq!((status.as_str(), reason.as_str()), ("False", "Invalid"));
     assert!(message.contains("steps[0].timeout: 11m is longer") && message.contains("--max-call-timeout"), "{message}");
 
@@ -140,7 +140,7 @@ async fn no_tenant_takes_all_places_or_all_memory_and_what_a_quota_refuses_is_to
         json!({"steps": steps})
     };
     apply(&alone, "above", of(600_000)).await;
-    let (status, reason, message) = condition(&ended(&alone, "above").await, "Accepted").unwrap();
+    let (status, reason, message) = condition(&wait_for_end(&alone, "above").await, "Accepted").unwrap();
     assert_eq!((status.as_str(), reason.as_str()), ("False", "TooLarge"));
     assert!(message.contains("the maximum is 524288") && message.contains("--max-workflow-bytes"), "{message}");
     apply(&alone, "below", of(500_000)).await;

@@ -89,7 +89,7 @@ impl Stage {
                 approval.and_then(|approval| approval.status.as_ref()).map(|status| &status.conditions[..]);
             conditions.unwrap_or_default().iter().any(|known| known.type_ == "Notified" && known.reason == reason)
         };
-        let told = self.runs.until(self.runs.see(), approval, "tells what failed", is_told).await;
+        let told = self.runs.until(self.runs.api(), approval, "tells what failed", is_told).await;
         let conditions = told.status.unwrap().conditions;
         conditions.into_iter().find(|known| known.type_ == "Notified").unwrap().message
     }
@@ -114,7 +114,7 @@ async fn a_mail_server_refuses_dies_and_never_ends_and_each_costs_only_its_own_r
     let stage = Stage::set(&people, PASSWORD).await;
     let before = stage.memory();
     stage.runs.request("refund", gate(&["alice", "bob", "carol", "erin"])).await;
-    let approval = stage.runs.asked("refund").await;
+    let approval = stage.runs.wait_for_gate("refund").await;
 
     let asked = stage.mails("alice", 1).await.remove(0);
     assert!(asked.tls && asked.user.as_deref() == Some(USER) && asked.from == "signoff@example.com", "{asked:#?}");
@@ -132,7 +132,7 @@ async fn a_mail_server_refuses_dies_and_never_ends_and_each_costs_only_its_own_r
     assert!(told.contains("channel mail: ") && told.contains("550") && !told.contains('@'), "{told}");
 
     stage.runs.alice_approves(&approval).await.unwrap();
-    stage.runs.ended("refund").await;
+    stage.runs.wait_for_end("refund").await;
     let outcome = stage.mails("alice", 2).await.remove(1);
     assert_eq!(outcome.header("Subject"), format!("approved: {of_gate}"));
     assert_eq!((outcome.header("In-Reply-To"), outcome.header("References")), (id.clone(), id));
@@ -157,7 +157,7 @@ async fn a_mail_server_refuses_dies_and_never_ends_and_each_costs_only_its_own_r
 async fn a_wrong_password_is_told_with_the_remedy_and_never_written() {
     let stage = Stage::set(&[("alice", "alice")], "SECRET-of-yesterday").await;
     stage.runs.request("refund", gate(&["alice"])).await;
-    let approval = stage.runs.asked("refund").await;
+    let approval = stage.runs.wait_for_gate("refund").await;
     let told = stage.failure(&approval.name_any(), "NotDelivered").await;
     assert!(told.contains("535") && told.contains("it refuses user and password"), "{told}");
     assert!(stage.server.mails().unwrap().is_empty());

@@ -211,7 +211,7 @@ async fn two_approvers_a_requester_and_a_machine_hear_of_a_gate_by_every_channel
     let operator = stage.operator().await;
     let namespace = &stage.runs.namespace.name;
     stage.runs.request("refund", escalating()).await;
-    let approval = stage.runs.asked("refund").await;
+    let approval = stage.runs.wait_for_gate("refund").await;
     let of_gate = format!("review of {namespace}/refund");
     let asked = format!("Decision needed: {of_gate}");
 
@@ -233,7 +233,7 @@ async fn two_approvers_a_requester_and_a_machine_hear_of_a_gate_by_every_channel
     stage.hook("approval.escalated", "refund").await;
     stage.slack("D0CAROL", &format!("Escalated, decision needed: {of_gate}")).await;
     stage.runs.alice_approves(&approval).await.unwrap();
-    stage.runs.ended("refund").await;
+    stage.runs.wait_for_end("refund").await;
 
     let outcome = format!("approved: {of_gate}");
     let changed = stage.slack("C0FINANCE", &outcome).await;
@@ -248,7 +248,7 @@ async fn two_approvers_a_requester_and_a_machine_hear_of_a_gate_by_every_channel
     let resolved = stage.until("a resolution", 1, resolves).await.remove(0);
     assert_eq!(resolved.at("/dedup_key"), begun.at("/dedup_key"), "the incident that the question began");
 
-    let approval = stage.runs.see::<Approval>().get(&approval.name_any()).await.unwrap();
+    let approval = stage.runs.api::<Approval>().get(&approval.name_any()).await.unwrap();
     let conditions = approval.status.unwrap().conditions;
     assert!(conditions.iter().all(|condition| condition.type_ != "Notified"), "{conditions:?}");
     let (log, metrics) = (std::fs::read_to_string(operator.log()).unwrap(), operator.get("/metrics").await.unwrap());
@@ -293,13 +293,13 @@ async fn a_killed_operator_tells_the_rest_with_the_same_ids_and_what_is_given_up
     // Slack refuses permanently.
     stage.answers.is_lost.store(true, Ordering::Relaxed);
     stage.runs.request("fourth", json!({})).await;
-    let approval = stage.runs.asked("fourth").await.name_any();
+    let approval = stage.runs.wait_for_gate("fourth").await.name_any();
     let is_told = |approval: Option<&Approval>| {
         let conditions = approval.and_then(|approval| approval.status.as_ref()).map(|status| &status.conditions[..]);
         let mut conditions = conditions.unwrap_or_default().iter();
         conditions.any(|known| known.type_ == "Notified" && known.status == "False" && known.reason == "GivenUp")
     };
-    let told = stage.runs.until(stage.runs.see(), &approval, "tells what failed", is_told).await;
+    let told = stage.runs.until(stage.runs.api(), &approval, "tells what failed", is_told).await;
     let text = serde_json::to_string(&told.status.unwrap().conditions).unwrap();
     assert!(
         text.contains("channel finance: ") && text.contains("channel_not_found") && !text.contains(SECRET),
@@ -321,7 +321,7 @@ async fn a_voter_hears_that_the_vote_is_void_and_nobody_else() {
         {"kind": "User", "name": "alice@example.com"}, {"kind": "User", "name": "bob@example.com"},
     ]});
     stage.runs.request("refund", gate).await;
-    let first = stage.runs.asked("refund").await;
+    let first = stage.runs.wait_for_gate("refund").await;
     stage.runs.alice_approves(&first).await.unwrap();
     let binding = async |actions: &str| {
         let patch = format!(r#"{{"spec": {{"validationActions": {actions}}}}}"#);
@@ -334,13 +334,13 @@ async fn a_voter_hears_that_the_vote_is_void_and_nobody_else() {
         let conditions = run.and_then(|run| run.status.as_ref()).map(|status| &status.conditions[..]);
         conditions.unwrap_or_default().iter().any(|known| known.type_ == "Guarded" && known.status == "False")
     };
-    stage.runs.until(stage.runs.see(), "refund", "is not guarded", is_unguarded).await;
+    stage.runs.until(stage.runs.api(), "refund", "is not guarded", is_unguarded).await;
     binding(r#"["Deny", "Audit"]"#).await;
     let is_void = |approval: Option<&Approval>| {
         let status = approval.and_then(|approval| approval.status.as_ref());
         status.is_some_and(|status| status.phase == ApprovalPhase::Superseded)
     };
-    stage.runs.until(stage.runs.see(), &first.name_any(), "is superseded", is_void).await;
+    stage.runs.until(stage.runs.api(), &first.name_any(), "is superseded", is_void).await;
     let title = format!("Your vote was voided: review of {}/refund", stage.runs.namespace.name);
     stage.slack("D0ALICE", &title).await;
     let others = stage.sent().await;

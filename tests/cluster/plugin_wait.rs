@@ -30,32 +30,32 @@ async fn a_wait_ends_with_what_the_operator_decided() {
     runs.request("two", json!({"approvers": people, "threshold": 2})).await;
     runs.request("no", json!({})).await;
 
-    let one = runs.asked("one").await.name_any();
+    let one = runs.wait_for_gate("one").await.name_any();
     let finished = approve(&runs, "alice", &["approve", &one, "--wait=1m"]).await;
-    assert_eq!(said(&finished, &one), ("approved; the run goes on", 0), "{finished:?}");
+    assert_eq!(line_and_code(&finished, &one), ("approved; the run goes on", 0), "{finished:?}");
     let again = approve(&runs, "alice", &["approve", &one]).await;
-    assert!(said(&again, &one).0.starts_with("unchanged (you approved ") && again.code == 0, "{again:?}");
+    assert!(line_and_code(&again, &one).0.starts_with("unchanged (you approved ") && again.code == 0, "{again:?}");
     let other = approve(&runs, "alice", &["reject", &one]).await;
     assert_eq!(other.code, 1, "{other:?}");
     assert!(other.stderr.contains("refused: too late: this gate was decided "), "{other:?}");
     assert!(other.stderr.contains(": Approve by alice@example.com [SO0010]\n"), "{other:?}");
 
-    let no = runs.asked("no").await.name_any();
+    let no = runs.wait_for_gate("no").await.name_any();
     let finished = approve(&runs, "alice", &["reject", &no, "--wait"]).await;
-    assert_eq!(said(&finished, &no), ("rejected; the run ends", 0), "{finished:?}");
+    assert_eq!(line_and_code(&finished, &no), ("rejected; the run ends", 0), "{finished:?}");
 
-    let two = runs.asked("two").await.name_any();
+    let two = runs.wait_for_gate("two").await.name_any();
     let counted = "Approve counted (1 of 2; still asked: bob@example.com)";
     let finished = approve(&runs, "alice", &["approve", &two, "--wait=2s"]).await;
-    assert_eq!(said(&finished, &two), (counted, 4), "{finished:?}");
+    assert_eq!(line_and_code(&finished, &two), (counted, 4), "{finished:?}");
     assert!(finished.stderr.ends_with("not decided when --wait ended\n"), "{finished:?}");
     let second = approve(&runs, "alice", &["reject", &two]).await;
     assert!(second.stderr.contains("refused: you approved ") && second.code == 1, "{second:?}");
     assert!(second.stderr.ends_with(" ago; a decision is final [SO0009]\n"), "{second:?}");
     let (approves, rejects) = (["approve", &two, "--wait=1m"], ["reject", &two, "--wait=1m"]);
     let (alice, bob) = tokio::join!(approve(&runs, "alice", &approves), approve(&runs, "bob", &rejects));
-    assert_eq!(said(&bob, &two), ("rejected; the run ends", 0), "{bob:?}");
-    assert_eq!(said(&alice, &two), ("Approve recorded; decided: Reject by bob@example.com", 5), "{alice:?}");
+    assert_eq!(line_and_code(&bob, &two), ("rejected; the run ends", 0), "{bob:?}");
+    assert_eq!(line_and_code(&alice, &two), ("Approve recorded; decided: Reject by bob@example.com", 5), "{alice:?}");
     assert!(alice.stderr.ends_with("not decided as you voted\n"), "{alice:?}");
 }
 
@@ -67,12 +67,12 @@ async fn a_vote_while_the_operator_is_dead_says_so_and_is_called_void_later() {
     let operator = OperatorProcess::start(&cluster, OperatorOptions::default()).await.unwrap();
     let runs = Runs::on(cluster, "plugin-wait").await;
     runs.request("letter", json!({})).await;
-    let name = runs.asked("letter").await.name_any();
+    let name = runs.wait_for_gate("letter").await.name_any();
     operator.kill();
 
     let plain = approve(&runs, "alice", &["approve", &name]).await;
     assert_eq!(plain.code, 0, "{plain:?}");
-    assert!(said(&plain, &name).0.starts_with("Approve recorded; not counted yet: "), "{plain:?}");
+    assert!(line_and_code(&plain, &name).0.starts_with("Approve recorded; not counted yet: "), "{plain:?}");
     // Its Lease is valid for some seconds after its death; each call waits.
     let mut last = plain;
     for _ in 0..12 {
@@ -82,7 +82,7 @@ async fn a_vote_while_the_operator_is_dead_says_so_and_is_called_void_later() {
             break;
         }
     }
-    let gone = said(&last, &name).0;
+    let gone = line_and_code(&last, &name).0;
     assert!(gone.starts_with("Approve recorded; not counted yet: no operator has renewed its Lease for "), "{last:?}");
 
     // A user who replaces a binding could have let a forged vote in before.
@@ -92,16 +92,16 @@ async fn a_vote_while_the_operator_is_dead_says_so_and_is_called_void_later() {
     let _operator = OperatorProcess::start(&runs.cluster, OperatorOptions::default()).await.unwrap();
     let void = approve(&runs, "alice", &["approve", &name, "--wait=2m"]).await;
     assert_eq!(void.code, 5, "{void:?}");
-    let line = said(&void, &name).0;
+    let line = line_and_code(&void, &name).0;
     assert!(line.starts_with("Approve recorded; it does not count, superseded: recorded while unguarded"), "{void:?}");
 
     let asks_again = |run: Option<&Workflow>| {
         let pending = run.and_then(|run| run.status.as_ref()).map(|status| status.pending.clone()).unwrap_or_default();
         pending.first().is_some_and(|next| *next != name)
     };
-    let run = runs.until(runs.see::<Workflow>(), "letter", "asks again", asks_again).await;
+    let run = runs.until(runs.api::<Workflow>(), "letter", "asks again", asks_again).await;
     let next = run.status.unwrap().pending[0].clone();
-    runs.until(runs.see::<Approval>(), &next, "is there", |found: Option<&Approval>| found.is_some()).await;
+    runs.until(runs.api::<Approval>(), &next, "is there", |found: Option<&Approval>| found.is_some()).await;
     let command = format!("kubectl approve show {next} -n {}", runs.namespace.name);
     let void = approve(&runs, "alice", &["approve", &name, "--wait=2m"]).await;
     assert!(void.stdout.ends_with(&format!(": {command}\n")), "{void:?}");

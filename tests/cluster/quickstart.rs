@@ -26,7 +26,7 @@ impl Scene {
     }
 
     /// Opens the scene with a run of dana that waits. Also returns the Approval's name.
-    async fn asked(prefix: &str) -> (Self, String) {
+    async fn with_waiting_run(prefix: &str) -> (Self, String) {
         let scene = Self::open(prefix).await;
         let mut manifest = quickstart::manifest().unwrap();
         *quickstart::input(&mut manifest, "letterbox").unwrap() = scene.letterbox.url().into();
@@ -75,7 +75,7 @@ impl Scene {
         Api::namespaced(self.cluster.admin().await.unwrap(), &self.namespace.name).get(name).await.unwrap()
     }
 
-    async fn told(&self, name: &str, reason: &str) -> String {
+    async fn wait_for_event(&self, name: &str, reason: &str) -> String {
         let admin = self.cluster.admin().await.unwrap();
         quickstart::told(admin, &self.namespace.name, name, reason).await.unwrap()
     }
@@ -83,7 +83,7 @@ impl Scene {
 
 #[tokio::test]
 async fn a_letter_is_sent_once_after_somebody_else_than_its_requester_approved_it() {
-    let (scene, approval) = Scene::asked("quickstart").await;
+    let (scene, approval) = Scene::with_waiting_run("quickstart").await;
     let got = scene.kubectl("viktor", &["get", "workflows,approvals"]).await.ok().unwrap();
     for column in ["PHASE", "REQUESTER", "MESSAGE", "waiting for", "HAVE", "NEED", "DEADLINE", "AGE"] {
         assert!(got.contains(column), "{got}");
@@ -117,16 +117,16 @@ async fn a_letter_is_sent_once_after_somebody_else_than_its_requester_approved_i
 
     let got = scene.kubectl("viktor", &["get", "workflows,approvals", "-o", "wide"]).await.ok().unwrap();
     assert!(got.contains("Succeeded") && got.contains("alice@example.com"), "{got}");
-    assert!(scene.told(WORKFLOW, "ApprovalRequested").await.contains("Send this letter to ACME Ltd?"));
-    scene.told(WORKFLOW, "Succeeded").await;
-    assert!(scene.told(&approval, "Approved").await.contains("alice@example.com"));
+    assert!(scene.wait_for_event(WORKFLOW, "ApprovalRequested").await.contains("Send this letter to ACME Ltd?"));
+    scene.wait_for_event(WORKFLOW, "Succeeded").await;
+    assert!(scene.wait_for_event(&approval, "Approved").await.contains("alice@example.com"));
     let described = scene.kubectl("admin", &["describe", "approval", &approval]).await.ok().unwrap();
     assert!(described.contains("Approve by alice@example.com") && described.contains("Source:   Human"), "{described}");
 }
 
 #[tokio::test]
 async fn a_rejected_letter_is_never_sent() {
-    let (scene, approval) = Scene::asked("rejected").await;
+    let (scene, approval) = Scene::with_waiting_run("rejected").await;
     let no = json!({"verdict": "Reject", "reason": "wrong amount"});
     scene.decide("bob", &approval, "bob@example.com", no).await.ok().unwrap();
     scene.until("condition=Failed", &format!("workflow/{WORKFLOW}")).await;
@@ -139,7 +139,7 @@ async fn a_rejected_letter_is_never_sent() {
 
 #[tokio::test]
 async fn an_edited_letter_is_sent_as_it_was_edited() {
-    let (scene, approval) = Scene::asked("edited").await;
+    let (scene, approval) = Scene::with_waiting_run("edited").await;
     // Text of people is data: neither a template nor the end of a JSON string.
     let text = "Dear ACME, {{ inputs.amount }} \"}, {\"to\": \"Mallory";
     let edit = json!({"verdict": "Modify", "parameters": {"response": text}});
@@ -152,7 +152,7 @@ async fn an_edited_letter_is_sent_as_it_was_edited() {
 
 #[tokio::test]
 async fn a_cancelled_run_ends_and_a_late_approval_is_refused() {
-    let (scene, approval) = Scene::asked("cancelled").await;
+    let (scene, approval) = Scene::with_waiting_run("cancelled").await;
     let workflow = format!("workflow/{WORKFLOW}");
     scene.patch("dana", &workflow, json!({"spec": {"cancel": true}})).await.ok().unwrap();
     scene.until("condition=Finished", &workflow).await;
@@ -167,7 +167,7 @@ async fn a_cancelled_run_ends_and_a_late_approval_is_refused() {
 
 #[tokio::test]
 async fn approvals_go_with_the_workflow_they_belong_to() {
-    let (scene, approval) = Scene::asked("deleted").await;
+    let (scene, approval) = Scene::with_waiting_run("deleted").await;
     scene.kubectl("dana", &["delete", "workflow", WORKFLOW]).await.ok().unwrap();
     scene.until("delete", &format!("approval/{approval}")).await;
     let late =
@@ -178,21 +178,21 @@ async fn approvals_go_with_the_workflow_they_belong_to() {
 
 #[tokio::test]
 async fn a_suspended_run_can_be_decided_and_goes_on_when_it_is_resumed() {
-    let (scene, approval) = Scene::asked("suspended").await;
+    let (scene, approval) = Scene::with_waiting_run("suspended").await;
     let workflow = format!("workflow/{WORKFLOW}");
     scene.patch("dana", &workflow, json!({"spec": {"suspend": true}})).await.ok().unwrap();
     scene.until("jsonpath={.status.phase}=Suspended", &workflow).await;
     scene.decide("alice", &approval, "alice@example.com", json!({"verdict": "Approve"})).await.ok().unwrap();
     scene.until("jsonpath={.status.phase}=Approved", &format!("approval/{approval}")).await;
-    scene.told(&approval, "Approved").await;
+    scene.wait_for_event(&approval, "Approved").await;
     assert_eq!(scene.workflow().await.status.unwrap().phase, WorkflowPhase::Suspended);
     assert_eq!(scene.letterbox.posted(), []);
 
     scene.patch("dana", &workflow, json!({"spec": {"suspend": false}})).await.ok().unwrap();
     scene.until("condition=Complete", &workflow).await;
     assert_eq!(scene.letterbox.posted().len(), 1);
-    scene.told(WORKFLOW, "Suspended").await;
-    scene.told(WORKFLOW, "Resumed").await;
+    scene.wait_for_event(WORKFLOW, "Suspended").await;
+    scene.wait_for_event(WORKFLOW, "Resumed").await;
 }
 
 #[tokio::test]

@@ -10,14 +10,18 @@ use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, WatchEvent, W
 use kube::{Client, ResourceExt};
 use serde_json::json;
 use signoff_api::approval::{ApprovalPhase, Source};
-use signoff_api::{Approval, Verdict, Workflow};
+use signoff_api::workflow::WorkflowStatus;
+use signoff_api::{Approval, Outcome, Verdict, Workflow};
 use signoff_tests::control_plane::Cluster;
 
 use crate::runs::Runs;
 
-/// Gates of each kind of race, and people at each gate; each of them votes twice.
+/// The number of gates of each kind of race.
 const GATES: usize = 25;
+/// The number of people at each gate, of whom each votes twice.
 const PEOPLE: usize = 5;
+/// The number of runs that race at the same time.
+const CONCURRENT_RUNS: usize = 8;
 
 /// Every answer to the voters at one gate: the user, the verdict, and whether it was accepted.
 type Answers = Vec<(String, Verdict, Result<Approval, String>)>;
@@ -33,7 +37,7 @@ impl Race {
         let words =
             ["create", "rolebinding", "crowd", "--clusterrole=signoff-approver", "--group=crowd", "--namespace"];
         runs.cluster.kubectl([&words[..], &[&runs.namespace.name]].concat()).run().await.unwrap().ok().unwrap();
-        // The authorizer applies bindings in order: this one is effective once a later one is.
+        // The authorizer applies bindings in order, so this binding is effective once a later one is.
         runs.namespace.bind("view", "nobody-in-particular").await.unwrap();
         let people = (0..PEOPLE).map(|n| format!("racer-{n}@example.com"));
         let people = join_all(people.map(async |user| {
@@ -49,7 +53,7 @@ impl Race {
         let votes = self.people.iter().flat_map(|(user, client)| {
             [Verdict::Approve, Verdict::Reject].map(|verdict| async move {
                 let decision = json!({"verdict": verdict, "reason": "racing", "groups": ["crowd"]});
-                (user.clone(), verdict, self.runs.decides(client, user, approval, decision).await)
+                (user.clone(), verdict, self.runs.decide(client, user, approval, decision).await)
             })
         });
         join_all(votes).await
@@ -59,7 +63,7 @@ impl Race {
     async fn run(&self, name: &str, meanwhile: impl AsyncFn(&Approval)) -> Gate {
         let crowd = json!([{"kind": "Group", "name": "crowd"}]);
         self.runs.request(name, json!({"approvers": crowd, "timeout": {"after": "1h", "action": "Abort"}})).await;
-        let approval = self.runs.asked(name).await;
+        let approval = self.runs.wait_for_gate(name).await;
         let (answers, ()) = join(self.all_vote(&approval.name_any()), meanwhile(&approval)).await;
         Gate { run: name.to_owned(), approval: approval.name_any(), answers }
     }
@@ -73,22 +77,22 @@ struct Gate {
 
 impl Gate {
     /// Returns the accepted vote of each person; no person has two.
-    fn taken(&self) -> BTreeMap<&str, Verdict> {
-        let mut taken = BTreeMap::new();
+    fn accepted_votes(&self) -> BTreeMap<&str, Verdict> {
+        let mut votes = BTreeMap::new();
         for (user, verdict, answer) in &self.answers {
             if answer.is_ok() {
-                let two = taken.insert(user.as_str(), *verdict);
-                assert_eq!(two, None, "{}: two votes of {user} were taken", self.approval);
+                let earlier = votes.insert(user.as_str(), *verdict);
+                assert_eq!(earlier, None, "{}: two votes of {user} were taken", self.approval);
             }
         }
-        taken
+        votes
     }
 
     /// Checks that the Approval has the votes that were accepted.
-    fn agrees_with(&self, approval: &Approval) {
+    fn check_votes(&self, approval: &Approval) {
         let stored: BTreeMap<_, _> =
             approval.spec.decisions.iter().map(|(user, decision)| (user.as_str(), decision.verdict)).collect();
-        assert_eq!(stored, self.taken(), "{}: what is stored is not what the voters were told", self.approval);
+        assert_eq!(stored, self.accepted_votes(), "{}: what is stored is not what the voters were told", self.approval);
         let status = approval.status.clone().unwrap_or_default();
         let Some(outcome) = status.outcome else { return };
         assert!(status.phase.is_end(), "{}", self.approval);
@@ -113,63 +117,71 @@ impl Gate {
             _ => assert_eq!(status.phase, ApprovalPhase::Cancelled, "{}: {:?}", self.approval, outcome.reason),
         }
     }
-}
 
-/// Checks all gates of one kind of race when their runs are over.
-async fn judged(race: &Race, gates: &[Gate]) -> BTreeMap<ApprovalPhase, usize> {
-    let mut phases = BTreeMap::new();
-    for gate in gates {
-        let run = race.runs.ended(&gate.run).await;
-        let decided = |found: Option<&Approval>| {
-            found.is_some_and(|approval| approval.status.as_ref().is_some_and(|s| s.outcome.is_some()))
-        };
-        let approval = race.runs.until(race.runs.see::<Approval>(), &gate.approval, "is decided", decided).await;
-        gate.agrees_with(&approval);
-        let outcome = approval.status.clone().unwrap().outcome.unwrap();
-        let phase = approval.status.unwrap().phase;
-        *phases.entry(phase).or_default() += 1;
-        let status = run.status.unwrap();
+    /// Checks that the journal of the run has the outcome of the Approval.
+    fn check_journal(&self, status: &WorkflowStatus, phase: ApprovalPhase, outcome: &Outcome) {
         let records: Vec<_> = status.steps.iter().filter(|record| record.path == "review").collect();
-        assert_eq!(records.len(), 1, "{}: the gate was asked more than once", gate.run);
+        assert_eq!(records.len(), 1, "{}: the gate was asked more than once", self.run);
         match &records[0].decision {
-            // Both sides end a cancelled gate, each in its own words.
+            // The journal and the Approval record a cancelled gate with different reasons.
             Some(decision) if phase == ApprovalPhase::Cancelled => assert_eq!(
                 (decision.phase, decision.verdict, &decision.decided_by),
                 (phase, None, &Vec::new()),
                 "{}: the journal says something else",
-                gate.run
+                self.run
             ),
-            Some(decision) => assert_eq!(decision, &outcome, "{}: the journal says something else", gate.run),
-            None => assert_eq!(phase, ApprovalPhase::Cancelled, "{}: the journal knows of no decision", gate.run),
+            Some(decision) => assert_eq!(decision, outcome, "{}: the journal says something else", self.run),
+            None => assert_eq!(phase, ApprovalPhase::Cancelled, "{}: the journal knows of no decision", self.run),
         }
         // The step after the gate ran if and only if the gate was approved.
-        let acted = status.steps.iter().any(|record| record.path == "act");
-        assert_eq!(acted, phase == ApprovalPhase::Approved, "{}", gate.run);
-        for end in ["Approved", "Rejected", "Aborted", "Expired", "Cancelled"] {
-            let told = race.runs.events(&gate.approval, end).await.len();
-            assert!(
-                told <= usize::from(end == phase.name()),
-                "{}: {told} Events say {end}, and it is {phase:?}",
-                gate.approval
-            );
-        }
+        let has_acted = status.steps.iter().any(|record| record.path == "act");
+        assert_eq!(has_acted, phase == ApprovalPhase::Approved, "{}", self.run);
+    }
+}
+
+/// Checks all gates of one kind of race when their runs are over. Returns the number of Approvals in each phase.
+async fn check_gates(race: &Race, gates: &[Gate]) -> BTreeMap<ApprovalPhase, usize> {
+    let mut phases = BTreeMap::new();
+    for gate in gates {
+        let run = race.runs.wait_for_end(&gate.run).await;
+        let has_outcome = |approval: Option<&Approval>| {
+            approval.is_some_and(|approval| approval.status.as_ref().is_some_and(|status| status.outcome.is_some()))
+        };
+        let approval = race.runs.until(race.runs.api::<Approval>(), &gate.approval, "is decided", has_outcome).await;
+        gate.check_votes(&approval);
+        let status = approval.status.unwrap();
+        *phases.entry(status.phase).or_default() += 1;
+        gate.check_journal(&run.status.unwrap(), status.phase, &status.outcome.unwrap());
+        check_events(race, gate, status.phase).await;
     }
     phases
 }
 
-async fn all(race: &Race, prefix: &str, meanwhile: impl AsyncFn(&Approval) + Copy) -> Vec<Gate> {
+/// Checks that no Event of the Approval names another end than its phase.
+async fn check_events(race: &Race, gate: &Gate, phase: ApprovalPhase) {
+    for end in ["Approved", "Rejected", "Aborted", "Expired", "Cancelled"] {
+        let count = race.runs.events(&gate.approval, end).await.len();
+        assert!(
+            count <= usize::from(end == phase.name()),
+            "{}: {count} Events say {end}, and it is {phase:?}",
+            gate.approval
+        );
+    }
+}
+
+async fn run_gates(race: &Race, prefix: &str, meanwhile: impl AsyncFn(&Approval) + Copy) -> Vec<Gate> {
     let gates = (0..GATES).map(|n| {
         let name = format!("{prefix}-{n}");
         async move { race.run(&name, meanwhile).await }
     });
-    futures::stream::iter(gates).buffer_unordered(8).collect().await
+    futures::stream::iter(gates).buffer_unordered(CONCURRENT_RUNS).collect().await
 }
 
 #[tokio::test]
 async fn votes_against_each_other_have_one_outcome() {
     let race = Race::new("race-votes").await;
-    let gates = all(&race, "vote", async |_| {}).await;
-    let phases = judged(&race, &gates).await;
+    let gates = run_gates(&race, "vote", async |_| {}).await;
+    let phases = check_gates(&race, &gates).await;
     assert!(
         phases.keys().all(|phase| matches!(phase, ApprovalPhase::Approved | ApprovalPhase::Rejected)),
         "{phases:?}"
@@ -184,19 +196,21 @@ async fn votes_against_the_clock_have_one_outcome() {
         async move {
             let crowd = json!([{"kind": "Group", "name": "crowd"}]);
             let name = format!("clock-{n}");
-            // Longer than a busy API server takes to create an Approval: a gate that asks late asks again.
+            // The timeout is longer than a busy API server takes to create an Approval, because a gate that asks late
+            // asks again.
             race.runs.request(&name, json!({"approvers": crowd, "timeout": {"after": "8s", "action": "Abort"}})).await;
-            let approval = race.runs.asked(&name).await;
+            let approval = race.runs.wait_for_gate(&name).await;
             let left = approval.spec.request.deadline.timestamp().duration_since(jiff::Timestamp::now());
-            // The gates expire while the votes are in flight, which begin at most half a second before or after.
+            // The votes begin at most half a second before or after the deadline, so that gates expire while votes are
+            // in flight.
             let around = left + jiff::SignedDuration::from_millis(20 * (n as i64 - GATES as i64));
             tokio::time::sleep(Duration::try_from(around).unwrap_or_default()).await;
             let answers = race.all_vote(&approval.name_any()).await;
             Gate { run: name, approval: approval.name_any(), answers }
         }
     });
-    let gates: Vec<Gate> = gates.buffer_unordered(16).collect().await;
-    let phases = judged(&race, &gates).await;
+    let gates: Vec<Gate> = gates.buffer_unordered(2 * CONCURRENT_RUNS).collect().await;
+    let phases = check_gates(&race, &gates).await;
     assert!(phases.contains_key(&ApprovalPhase::Expired), "nobody was too late: {phases:?}");
     assert!(phases.keys().any(|phase| *phase != ApprovalPhase::Expired), "every vote was too late: {phases:?}");
 }
@@ -204,26 +218,26 @@ async fn votes_against_the_clock_have_one_outcome() {
 #[tokio::test]
 async fn votes_against_a_cancellation_have_one_outcome() {
     let race = Race::new("race-cancel").await;
-    let workflows = race.runs.as_a::<Workflow>("dana").await;
+    let workflows = race.runs.api_as::<Workflow>("dana").await;
     let cancel = async |approval: &Approval| {
         let patch = Patch::Merge(json!({"spec": {"cancel": true}}));
         workflows.patch(&approval.spec.request.workflow.name, &PatchParams::default(), &patch).await.unwrap();
     };
-    let gates = all(&race, "cancel", &cancel).await;
-    judged(&race, &gates).await;
+    let gates = run_gates(&race, "cancel", &cancel).await;
+    check_gates(&race, &gates).await;
 }
 
 #[tokio::test]
 async fn votes_against_a_deletion_have_at_most_one_outcome() {
     let race = Race::new("race-delete").await;
-    let approvals: Api<Approval> = race.runs.see();
+    let approvals: Api<Approval> = race.runs.api();
     let from = approvals.list(&ListParams::default()).await.unwrap().metadata.resource_version.unwrap();
-    let workflows = race.runs.as_a::<Workflow>("dana").await;
+    let workflows = race.runs.api_as::<Workflow>("dana").await;
     let delete = async |approval: &Approval| {
         workflows.delete(&approval.spec.request.workflow.name, &DeleteParams::background()).await.unwrap();
     };
-    let gates = all(&race, "delete", &delete).await;
-    // Every version of every Approval, to the last one.
+    let gates = run_gates(&race, "delete", &delete).await;
+    // The watch sends every version of every Approval, up to the deletion.
     let mut versions: BTreeMap<String, Approval> = BTreeMap::new();
     let mut gone = BTreeSet::new();
     let mut watch = std::pin::pin!(approvals.watch(&WatchParams::default().timeout(120), &from).await.unwrap());
@@ -246,6 +260,6 @@ async fn votes_against_a_deletion_have_at_most_one_outcome() {
         }
     }
     for gate in &gates {
-        gate.agrees_with(&versions[&gate.approval]);
+        gate.check_votes(&versions[&gate.approval]);
     }
 }

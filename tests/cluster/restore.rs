@@ -16,7 +16,7 @@ use signoff_tests::control_plane::{Cluster, Finished, OperatorOptions, OperatorP
 use signoff_tests::page::{self, Block};
 
 use crate::asked::{allowed, plugin};
-use crate::policies::harness::{refused, workflow};
+use crate::policies::harness::{assert_refused, workflow};
 use crate::runs::Runs;
 
 const GUIDE: &str = include_str!("../../docs/guides/backup-and-restore.md");
@@ -44,7 +44,7 @@ impl Bank {
         Self { url, asked }
     }
 
-    fn asked(&self) -> u32 {
+    fn request_count(&self) -> u32 {
         self.asked.load(Ordering::SeqCst)
     }
 
@@ -70,7 +70,7 @@ async fn play(runs: &Runs, folder: &Path, who: &str, word: &str) -> Finished {
 }
 
 async fn create(runs: &Runs, who: &str, name: &str, steps: Value) -> Workflow {
-    let api: Api<Workflow> = runs.as_a(who).await;
+    let api: Api<Workflow> = runs.api_as(who).await;
     let object = serde_json::from_value(workflow(name, json!({"steps": steps}))).unwrap();
     api.create(&PostParams::default(), &object).await.unwrap()
 }
@@ -81,7 +81,7 @@ async fn restored(runs: &Runs, name: &str) -> Workflow {
         let status = run.and_then(|run| run.status.as_ref());
         status.is_some_and(|status| conditions::holds(&status.conditions, conditions::RESTORED))
     };
-    runs.until(runs.see(), name, "is restored", is).await
+    runs.until(runs.api(), name, "is restored", is).await
 }
 
 #[tokio::test]
@@ -106,10 +106,10 @@ async fn a_namespace_is_restored_as_the_guide_says_and_nothing_is_sent_again() {
     // One belongs to the account that restores later.
     runs.namespace.bind("signoff-requester", named("viktor").unwrap().user).await.unwrap();
     create(&runs, "viktor", "own", json!([{"name": "review", "hitl": gate}, bank.post("tell")])).await;
-    runs.ended("paid").await;
-    runs.asked(RUN).await;
-    runs.asked("own").await;
-    assert_eq!(bank.asked(), 2);
+    runs.wait_for_end("paid").await;
+    runs.wait_for_gate(RUN).await;
+    runs.wait_for_gate("own").await;
+    assert_eq!(bank.request_count(), 2);
     play(&runs, folder.path(), "admin", "backup").await.ok().unwrap();
     play(&runs, folder.path(), "admin", "lost").await.ok().unwrap();
 
@@ -117,7 +117,7 @@ async fn a_namespace_is_restored_as_the_guide_says_and_nothing_is_sent_again() {
     runs.namespace.bind("signoff-requester", named("bob").unwrap().user).await.unwrap();
     let answer = play(&runs, folder.path(), "bob", "create").await;
     assert!(answer.code != 0 && answer.stdout.contains("requested by its creator (bob@example.com)"), "{answer:?}");
-    assert!(runs.see::<Workflow>().list(&ListParams::default()).await.unwrap().items.is_empty());
+    assert!(runs.api::<Workflow>().list(&ListParams::default()).await.unwrap().items.is_empty());
 
     // The backup tool's account has that role and no other.
     runs.namespace.bind("signoff-restorer", named("viktor").unwrap().user).await.unwrap();
@@ -133,9 +133,9 @@ async fn a_namespace_is_restored_as_the_guide_says_and_nothing_is_sent_again() {
     }
     // A run that begins later has ended, and the restored ones have not begun.
     create(&runs, "bob", "later", json!([bank.post("pay")])).await;
-    runs.ended("later").await;
-    assert_eq!(bank.asked(), 3);
-    assert!(runs.see::<Approval>().list(&ListParams::default()).await.unwrap().items.is_empty());
+    runs.wait_for_end("later").await;
+    assert_eq!(bank.request_count(), 3);
+    assert!(runs.api::<Approval>().list(&ListParams::default()).await.unwrap().items.is_empty());
 
     // Only an informed user can repeat it, and the first requester is excluded from its gate.
     let blind = runs.cluster.kubectl(["approve", "rerun", RUN, "-n", &runs.namespace.name]).person("bob");
@@ -146,18 +146,18 @@ async fn a_namespace_is_restored_as_the_guide_says_and_nothing_is_sent_again() {
     let missing = page::missing(&block("again").printed(), &text);
     assert_eq!(missing, None, "{text}");
     let name = text.lines().find_map(|line| line.strip_prefix("workflow.signoff.dev/")?.strip_suffix(" created"));
-    let asked = runs.asked(name.unwrap()).await;
-    assert_eq!((bank.asked(), &*asked.spec.request.earlier_requesters), (4, &[dana.to_owned()][..]));
+    let asked = runs.wait_for_gate(name.unwrap()).await;
+    assert_eq!((bank.request_count(), &*asked.spec.request.earlier_requesters), (4, &[dana.to_owned()][..]));
     for person in [alice, dana] {
         runs.namespace.bind("signoff-approver", person).await.unwrap();
     }
     let dana_client = runs.cluster.token_client("dana").await.unwrap();
     let approve = json!({"verdict": "Approve"});
-    refused(
-        runs.decides(&dana_client, dana, &asked.name_any(), approve).await,
+    assert_refused(
+        runs.decide(&dana_client, dana, &asked.name_any(), approve).await,
         "the requester must not decide this gate",
     );
     runs.alice_approves(&asked).await.unwrap();
-    runs.ended(name.unwrap()).await;
-    assert_eq!(bank.asked(), 5);
+    runs.wait_for_end(name.unwrap()).await;
+    assert_eq!(bank.request_count(), 5);
 }

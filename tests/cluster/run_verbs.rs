@@ -39,14 +39,14 @@ async fn approve(runs: &Runs, person: &str, arguments: &[&str]) -> Finished {
 async fn in_phase(runs: &Runs, name: &str, phase: WorkflowPhase) -> Workflow {
     let is =
         |run: Option<&Workflow>| run.and_then(|run| run.status.as_ref()).is_some_and(|status| status.phase == phase);
-    runs.until(runs.see(), name, "has the phase", is).await
+    runs.until(runs.api(), name, "has the phase", is).await
 }
 
 #[tokio::test]
 async fn the_status_of_a_run_shows_its_steps_its_gate_and_the_next_command() {
     let runs = runs("status").await;
     runs.request("letter", json!({})).await;
-    let approval = runs.asked("letter").await.name_any();
+    let approval = runs.wait_for_gate("letter").await.name_any();
     in_phase(&runs, "letter", WorkflowPhase::Waiting).await;
     let page = approve(&runs, "viktor", &["status", "letter"]).await.ok().unwrap();
     let rows = [
@@ -71,7 +71,7 @@ async fn the_status_of_a_run_shows_its_steps_its_gate_and_the_next_command() {
 async fn a_watched_status_is_printed_at_each_change_until_the_run_ends() {
     let runs = runs("watched").await;
     runs.request("letter", json!({})).await;
-    let approval = runs.asked("letter").await;
+    let approval = runs.wait_for_gate("letter").await;
     in_phase(&runs, "letter", WorkflowPhase::Waiting).await;
     let watching = invocation(&runs, "dana", &["status", "letter", "--watch"]).run();
     let deciding = async { runs.alice_approves(&approval).await.unwrap() };
@@ -87,7 +87,7 @@ async fn a_watched_status_is_printed_at_each_change_until_the_run_ends() {
 async fn a_run_is_suspended_resumed_cancelled_and_deleted_by_verbs() {
     let runs = runs("verbs").await;
     runs.request("letter", json!({})).await;
-    runs.asked("letter").await;
+    runs.wait_for_gate("letter").await;
     let said = async |arguments: &[&str]| approve(&runs, "dana", arguments).await.ok().unwrap();
     assert_eq!(said(&["suspend", "letter"]).await, "workflow.signoff.dev/letter suspended\n");
     in_phase(&runs, "letter", WorkflowPhase::Suspended).await;
@@ -107,7 +107,7 @@ async fn a_run_is_suspended_resumed_cancelled_and_deleted_by_verbs() {
     );
     assert_eq!(said(&["delete", "letter", "--yes"]).await, "workflow.signoff.dev/letter deleted\n");
     let gone =
-        kube::runtime::wait::await_condition(runs.see::<Workflow>(), "letter", |run: Option<&Workflow>| run.is_none());
+        kube::runtime::wait::await_condition(runs.api::<Workflow>(), "letter", |run: Option<&Workflow>| run.is_none());
     timeout(TIMEOUT, gone).await.unwrap().unwrap();
 }
 
@@ -115,14 +115,14 @@ async fn a_run_is_suspended_resumed_cancelled_and_deleted_by_verbs() {
 async fn a_rerun_is_a_new_run_of_the_same_spec_by_its_new_requester() {
     let runs = runs("rerun").await;
     let old = runs.request("letter", json!({})).await;
-    let approval = runs.asked("letter").await;
+    let approval = runs.wait_for_gate("letter").await;
     approve(&runs, "dana", &["suspend", "letter"]).await.ok().unwrap();
     let said = approve(&runs, "dana", &["rerun", "letter"]).await.ok().unwrap();
     let name = said.trim().strip_prefix("workflow.signoff.dev/").unwrap().strip_suffix(" created").unwrap();
     assert!(name.starts_with("letter-"), "{said}");
-    let again = runs.asked(name).await;
+    let again = runs.wait_for_gate(name).await;
     assert_ne!(again.name_any(), approval.name_any());
-    let all: Api<Workflow> = runs.see();
+    let all: Api<Workflow> = runs.api();
     let new = all.get(name).await.unwrap();
     assert_eq!((&new.spec.steps, new.spec.suspend), (&old.spec.steps, None));
     assert_eq!(new.spec.requested_by, "dana@example.com");
@@ -133,7 +133,7 @@ async fn a_rerun_is_a_new_run_of_the_same_spec_by_its_new_requester() {
 async fn a_watched_list_shows_gates_as_they_are_asked() {
     let runs = runs("listwatch").await;
     runs.request("first", json!({})).await;
-    let first = runs.asked("first").await.name_any();
+    let first = runs.wait_for_gate("first").await.name_any();
     let program = plugin();
     // The watch never ends by itself: it is stopped once its output has both gates.
     let mut child = Command::new(&program)
@@ -151,7 +151,7 @@ async fn a_watched_list_shows_gates_as_they_are_asked() {
     };
     until(&first).await;
     runs.request("second", json!({})).await;
-    let second = runs.asked("second").await.name_any();
+    let second = runs.wait_for_gate("second").await.name_any();
     until(&second).await;
     child.kill().await.unwrap();
 }

@@ -12,7 +12,7 @@ use signoff_api::workflow::WorkflowPhase;
 use signoff_api::{Approval, Workflow};
 use signoff_tests::control_plane::{Cluster, Namespace, named};
 
-use crate::policies::harness::{Answer, said, workflow};
+use crate::policies::harness::{Answer, to_answer, workflow};
 
 /// The longest time of a gate from its request to the end of its run. It takes a fraction of a second without load;
 /// test machines are slow and busy.
@@ -38,7 +38,7 @@ impl Runs {
     }
 
     /// Returns all objects of a kind here, as the administrator, who only reads.
-    pub(crate) fn see<K>(&self) -> Api<K>
+    pub(crate) fn api<K>(&self) -> Api<K>
     where
         K: kube::Resource<DynamicType = (), Scope = k8s_openapi::NamespaceResourceScope>,
     {
@@ -46,7 +46,7 @@ impl Runs {
     }
 
     /// Returns all objects of a kind here, as a person of the cast.
-    pub(crate) async fn as_a<K>(&self, who: &str) -> Api<K>
+    pub(crate) async fn api_as<K>(&self, who: &str) -> Api<K>
     where
         K: kube::Resource<DynamicType = (), Scope = k8s_openapi::NamespaceResourceScope>,
     {
@@ -70,7 +70,7 @@ impl Runs {
     }
 
     /// Returns the Approval of a run's gate, once it exists.
-    pub(crate) async fn asked(&self, run: &str) -> Approval {
+    pub(crate) async fn wait_for_gate(&self, run: &str) -> Approval {
         let record = |workflow: &Workflow| {
             workflow
                 .status
@@ -81,16 +81,16 @@ impl Runs {
                 .and_then(|step| step.object.clone())
         };
         let asks = |workflow: Option<&Workflow>| workflow.is_some_and(|workflow| record(workflow).is_some());
-        let found = self.until(self.see(), run, "asks", asks).await;
-        self.until(self.see(), &record(&found).unwrap(), "is there", |found: Option<&Approval>| found.is_some()).await
+        let found = self.until(self.api(), run, "asks", asks).await;
+        self.until(self.api(), &record(&found).unwrap(), "is there", |found: Option<&Approval>| found.is_some()).await
     }
 
     /// Waits until a run has ended, and returns it.
-    pub(crate) async fn ended(&self, run: &str) -> Workflow {
+    pub(crate) async fn wait_for_end(&self, run: &str) -> Workflow {
         let ends = |workflow: Option<&Workflow>| {
             workflow.and_then(|workflow| workflow.status.as_ref()).is_some_and(|status| status.phase.is_end())
         };
-        self.until(self.see(), run, "ends", ends).await
+        self.until(self.api(), run, "ends", ends).await
     }
 
     /// Waits until `holds` is true of an object, and returns it.
@@ -106,25 +106,25 @@ impl Runs {
     }
 
     /// Sends a decision by a plain merge patch with this client.
-    pub(crate) async fn decides(&self, who: &Client, user: &str, approval: &str, decision: Value) -> Answer<Approval> {
+    pub(crate) async fn decide(&self, who: &Client, user: &str, approval: &str, decision: Value) -> Answer<Approval> {
         let api: Api<Approval> = Api::namespaced(who.clone(), &self.namespace.name);
         let patch = Patch::Merge(json!({"spec": {"decisions": {user: decision}}}));
-        said(api.patch(approval, &PatchParams::default(), &patch).await)
+        to_answer(api.patch(approval, &PatchParams::default(), &patch).await)
     }
 
     /// Sends alice's approval.
     pub(crate) async fn alice_approves(&self, approval: &Approval) -> Answer<Approval> {
         let approve = json!({"verdict": "Approve"});
-        self.decides(&self.alice, named("alice").unwrap().user, &approval.name_any(), approve).await
+        self.decide(&self.alice, named("alice").unwrap().user, &approval.name_any(), approve).await
     }
 
     /// Checks that a new gate is asked, decided and continued in time.
     pub(crate) async fn another_gate_is_decided_in_time(&self, run: &str) {
         let story = async {
             self.request(run, json!({})).await;
-            let approval = self.asked(run).await;
+            let approval = self.wait_for_gate(run).await;
             self.alice_approves(&approval).await.unwrap();
-            self.ended(run).await
+            self.wait_for_end(run).await
         };
         let began = std::time::Instant::now();
         let ended = story.await;
@@ -152,7 +152,7 @@ impl Runs {
 
     /// Returns the Events with this reason about an object.
     pub(crate) async fn events(&self, about: &str, reason: &str) -> Vec<Event> {
-        let all = self.see::<Event>().list(&ListParams::default()).await.unwrap();
+        let all = self.api::<Event>().list(&ListParams::default()).await.unwrap();
         let concerned = |event: &Event| {
             let regarding = event.regarding.as_ref().and_then(|regarding| regarding.name.as_deref());
             regarding == Some(about) && event.reason.as_deref() == Some(reason)

@@ -31,7 +31,7 @@ impl Service {
         Self { port, asked }
     }
 
-    fn asked(&self) -> u32 {
+    fn request_count(&self) -> u32 {
         *self.asked.lock().unwrap()
     }
 }
@@ -78,7 +78,7 @@ impl Runs<'_> {
     }
 
     #[track_caller]
-    fn refused(answer: Result<String, String>, what: &str) {
+    fn assert_refused(answer: Result<String, String>, what: &str) {
         let error = answer.expect_err("the call was made");
         assert!(error.contains(&format!("is {what}")) && error.contains("--allow-address"), "{error}");
     }
@@ -112,19 +112,19 @@ async fn a_run_reaches_neither_nodes_nor_the_api_server_nor_the_operators_neighb
     let addresses = json!({"status": {"addresses": [{"type": "InternalIP", "address": "127.0.0.2"}, {"type": "Hostname", "address": "node-2"}]}});
     nodes.patch_status("node-2", &PatchParams::default(), &Patch::Merge(addresses)).await.unwrap();
     let refused = runs.until(&at("127.0.0.2"), Result::is_err).await;
-    Runs::refused(refused, "a node of the cluster");
-    let asked = service.asked();
+    Runs::assert_refused(refused, "a node of the cluster");
+    let asked = service.request_count();
     for spelling in ["127.0.0.2", "127.2", "0x7f.0.0.2", "2130706434"] {
-        Runs::refused(runs.get(&at(spelling)).await, "a node of the cluster");
+        Runs::assert_refused(runs.get(&at(spelling)).await, "a node of the cluster");
     }
-    assert_eq!(service.asked(), asked, "nothing arrived");
+    assert_eq!(service.request_count(), asked, "nothing arrived");
     assert_eq!(runs.get(&at("127.0.0.6")).await.unwrap(), "the inside");
 
     // The API server: at the operator's own address for it, and at the address in the cluster.
-    Runs::refused(runs.get(&at("127.0.0.1")).await, "the API server");
+    Runs::assert_refused(runs.get(&at("127.0.0.1")).await, "the API server");
     let kubernetes = cluster.kubectl(["get", "service", "kubernetes", "--output", "jsonpath={.spec.clusterIP}"]);
     let kubernetes = kubernetes.run().await.unwrap().ok().unwrap();
-    Runs::refused(runs.get(&format!("https://{}/", kubernetes.trim())).await, "the Service of the API server");
+    Runs::assert_refused(runs.get(&format!("https://{}/", kubernetes.trim())).await, "the Service of the API server");
 
     // The operator's neighbors.
     apply(
@@ -140,7 +140,7 @@ async fn a_run_reaches_neither_nodes_nor_the_api_server_nor_the_operators_neighb
     let neighbour = cluster.kubectl(words).run().await.unwrap().ok().unwrap();
     let own = "a Service of the operator's own namespace";
     let url = format!("http://{}/", neighbour.trim());
-    Runs::refused(runs.until(&url, |answer| answer.as_ref().is_err_and(|error| error.contains(own))).await, own);
+    Runs::assert_refused(runs.until(&url, |answer| answer.as_ref().is_err_and(|error| error.contains(own))).await, own);
     apply(&cluster, json!({
         "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice", "addressType": "IPv4",
         "metadata": {"name": "neighbour-1", "namespace": OPERATOR_NAMESPACE, "labels": {"kubernetes.io/service-name": "neighbour"}},
@@ -150,7 +150,7 @@ async fn a_run_reaches_neither_nodes_nor_the_api_server_nor_the_operators_neighb
     let pod = "a pod of the operator's own namespace";
     let refused =
         runs.until("http://10.99.0.9/", |answer| answer.as_ref().is_err_and(|error| error.contains(pod))).await;
-    Runs::refused(refused, pod);
+    Runs::assert_refused(refused, pod);
     // Another private address is tried.
     let tried = runs.get("http://10.99.0.10/").await.unwrap_err();
     assert!(!tried.contains("--allow-address"), "{tried}");

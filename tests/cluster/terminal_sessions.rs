@@ -83,11 +83,11 @@ async fn plays(columns: usize, coloured: bool) {
     let runs = Runs::on(Cluster::operated().unwrap(), "terminal").await;
     let context = "Dear ACME,\n\nwe refund 420 EUR for your order 4711, which arrived damaged on Monday; the amount is on its way to your account.";
     runs.request("letter", json!({"prompt": "Send this letter to ACME?", "contextDisplay": context})).await;
-    let approval = runs.asked("letter").await.name_any();
+    let approval = runs.wait_for_gate("letter").await.name_any();
     let waits = |run: Option<&signoff_api::Workflow>| {
         run.and_then(|run| run.status.as_ref()).is_some_and(|status| status.phase == WorkflowPhase::Waiting)
     };
-    runs.until(runs.see(), "letter", "waits", waits).await;
+    runs.until(runs.api(), "letter", "waits", waits).await;
     let mut terminal = Terminal { runs: &runs, columns, coloured, pages: String::new() };
     tokio::task::block_in_place(|| {
         terminal.run("alice", &["list"], &[]);
@@ -103,7 +103,7 @@ async fn plays(columns: usize, coloured: bool) {
         terminal.run("alice", &["approve", &approval], &[]);
         terminal.run("alice", &["show", "no-such-approval"], &[]);
     });
-    runs.ended("letter").await;
+    runs.wait_for_end("letter").await;
     tokio::task::block_in_place(|| {
         terminal.run("dana", &["status", "letter"], &[]);
         terminal.run("dana", &["cancel", "letter"], &[("[y/N]", "y")]);

@@ -21,7 +21,7 @@ use signoff_tests::control_plane::Finished;
 use scene::{Scene, asks, call, last_turn, turn_of};
 
 /// Returns the rest of the output of a terminal, and the exit code.
-fn ended(mut session: PtySession) -> (String, i32) {
+fn finish_session(mut session: PtySession) -> (String, i32) {
     let rest = session.exp_eof().unwrap();
     match session.process().wait().unwrap() {
         WaitStatus::Exited(_, code) => (rest, code),
@@ -86,17 +86,17 @@ impl Story {
 
     /// Returns the Approval of a call of the first turn, `1`, or of a later visit of its gate, `1/.gate#2`, once it
     /// exists.
-    async fn asked(&self, call: &str) -> Approval {
+    async fn wait_for_gate(&self, call: &str) -> Approval {
         let path = match call.split_once('/') {
             Some(_) => format!("handle/.turn-1/.call-{call}"),
             None => format!("handle/.turn-1/.call-{call}/.gate"),
         };
-        self.scene.asked(RUN, &path).await
+        self.scene.wait_for_gate(RUN, &path).await
     }
 
     /// Runs `kubectl approve VERDICT NAME …` as a person of the cast.
-    async fn says(&self, person: &str, verdict: &str, approval: &Approval, more: &[&str]) -> Finished {
-        self.scene.says(person, verdict, approval, more).await
+    async fn run_verdict(&self, person: &str, verdict: &str, approval: &Approval, more: &[&str]) -> Finished {
+        self.scene.run_verdict(person, verdict, approval, more).await
     }
 
     async fn approve(&self, person: &str, words: &[&str]) -> Finished {
@@ -115,28 +115,28 @@ impl Story {
 
     /// Waits until the run ends, and returns its phase.
     async fn ends(&self) -> WorkflowPhase {
-        self.scene.ended(RUN).await.phase
+        self.scene.wait_for_end(RUN).await.phase
     }
 
     /// Returns the results in the agent's last turn, by the ids of its calls.
-    fn told(&self) -> Vec<(String, String)> {
-        self.scene.told(RUN).into_iter().map(|told| (told.id, told.result)).collect()
+    fn results_of_last_turn(&self) -> Vec<(String, String)> {
+        self.scene.results_of_last_turn(RUN).into_iter().map(|told| (told.id, told.result)).collect()
     }
 
     /// Checks that the run succeeds, and that the agent got exactly this result for its only call.
-    async fn ends_told(&self, result: &str) {
+    async fn assert_result(&self, result: &str) {
         assert_eq!(self.ends().await, WorkflowPhase::Succeeded);
-        assert_eq!(self.told(), [("call_a".to_owned(), result.to_owned())]);
-        assert_eq!(self.scene.heard(RUN).len(), 2, "one request a turn");
+        assert_eq!(self.results_of_last_turn(), [("call_a".to_owned(), result.to_owned())]);
+        assert_eq!(self.scene.model_requests(RUN).len(), 2, "one request a turn");
     }
 
     /// Returns the bodies that reached the bank.
-    fn paid(&self) -> Vec<Value> {
-        paid(&self.scene, RUN)
+    fn payments(&self) -> Vec<Value> {
+        payments(&self.scene, RUN)
     }
 }
 
 /// Returns the bodies of a run that reached the bank.
-fn paid(scene: &Scene, run: &str) -> Vec<Value> {
-    scene.sent(run).iter().map(|(_, body)| serde_json::from_str(body).unwrap()).collect()
+fn payments(scene: &Scene, run: &str) -> Vec<Value> {
+    scene.sent_requests(run).iter().map(|(_, body)| serde_json::from_str(body).unwrap()).collect()
 }

@@ -15,7 +15,7 @@ use signoff_api::workflow::WorkflowPhase;
 use signoff_api::{Approval, ApprovalRequest, Workflow, names};
 use signoff_tests::control_plane::{Cluster, OperatorOptions, OperatorProcess};
 
-use crate::policies::harness::{Answer, refused, said};
+use crate::policies::harness::{Answer, assert_refused, to_answer};
 
 /// The deadline of every wait: the operator tries forged requests before it trusts new rules.
 const TIMEOUT: Duration = Duration::from_secs(90);
@@ -58,7 +58,7 @@ impl Harness {
 
     async fn vote(&self, who: &str, approval: &str, decision: Value) -> Answer<Approval> {
         let patch = Patch::Merge(json!({"spec": {"decisions": {format!("{who}@example.com"): decision}}}));
-        said(self.api::<Approval>(who).await.patch(approval, &PatchParams::default(), &patch).await)
+        to_answer(self.api::<Approval>(who).await.patch(approval, &PatchParams::default(), &patch).await)
     }
 
     /// Stores a frozen run with its Approval, as they were stored then: only uids, and values that follow from them,
@@ -111,7 +111,7 @@ impl Harness {
     }
 
     /// Waits until a run reports that it was accepted under other rules.
-    async fn is_held(&self, run: &str) {
+    async fn wait_until_held(&self, run: &str) {
         let held = |workflow: Option<&Workflow>| {
             let status = workflow.and_then(|workflow| workflow.status.as_ref());
             let mut all = status.iter().flat_map(|status| &status.conditions);
@@ -126,7 +126,7 @@ impl Harness {
     async fn next(&self, run: &str, seen: &[String]) -> Workflow {
         let moved = |workflow: Option<&Workflow>| {
             workflow.is_some_and(|workflow| {
-                ended(workflow) || open(workflow).is_some_and(|approval| !seen.contains(&approval))
+                has_ended(workflow) || open(workflow).is_some_and(|approval| !seen.contains(&approval))
             })
         };
         let api = self.as_operator::<Workflow>();
@@ -137,11 +137,11 @@ impl Harness {
     }
 
     /// Lets alice and bob decide at each gate of a run, until it has ended. Returns its Approvals.
-    async fn to_its_end(&self, run: &str) -> (Workflow, Vec<String>) {
+    async fn decide_until_end(&self, run: &str) -> (Workflow, Vec<String>) {
         let mut asked = Vec::new();
         loop {
             let workflow = self.next(run, &asked).await;
-            if ended(&workflow) {
+            if has_ended(&workflow) {
                 return (workflow, asked);
             }
             let approval = open(&workflow).unwrap();
@@ -160,7 +160,7 @@ impl Harness {
     }
 }
 
-fn ended(workflow: &Workflow) -> bool {
+fn has_ended(workflow: &Workflow) -> bool {
     workflow.status.as_ref().is_some_and(|status| status.phase.is_end())
 }
 
@@ -190,7 +190,7 @@ async fn runs_of_the_first_shape_are_held_after_an_upgrade_and_nothing_is_frozen
             harness.vote("alice", name, json!({"verdict": "Approve", "requestDigest": "latest"})).await.unwrap_err();
         } else {
             let changed = json!({"verdict": "Reject", "parameters": null});
-            refused(harness.vote("alice", name, changed).await, "a decision is final");
+            assert_refused(harness.vote("alice", name, changed).await, "a decision is final");
         }
         if *run == "one-of-two" || *run == "unread" {
             harness.vote("bob", name, json!({"verdict": "Approve"})).await.unwrap();
@@ -206,7 +206,7 @@ async fn runs_of_the_first_shape_are_held_after_an_upgrade_and_nothing_is_frozen
     let options = || OperatorOptions { arguments: vec!["--no-lease".to_owned()], ..OperatorOptions::default() };
     let operator = OperatorProcess::start(&harness.cluster, options()).await.unwrap();
     for (run, name) in &names {
-        harness.is_held(run).await;
+        harness.wait_until_held(run).await;
         let old: Approval = harness.as_operator().get(name).await.unwrap();
         let was_decided = *run == "decided";
         assert!(was_decided || old.status.is_none_or(|status| status.outcome.is_none()), "{run}");
@@ -221,7 +221,7 @@ async fn runs_of_the_first_shape_are_held_after_an_upgrade_and_nothing_is_frozen
     }
     let operator = OperatorProcess::start(&harness.cluster, options()).await.unwrap();
     for (run, name) in &names {
-        let (workflow, asked) = harness.to_its_end(run).await;
+        let (workflow, asked) = harness.decide_until_end(run).await;
         let status = workflow.status.as_ref().unwrap();
         assert_eq!(status.phase, WorkflowPhase::Succeeded, "{run}: {:?}", status.message);
         let done = status.steps.iter().any(|step| step.path == "act" && step.phase == StepPhase::Succeeded);
@@ -249,6 +249,6 @@ async fn a_chart_that_goes_back_leaves_what_is_recorded_and_lets_others_vote() {
 
     let after: Approval = harness.as_operator().get(&name).await.unwrap();
     assert_eq!((after.uid(), after.spec, after.status), (before.uid(), before.spec, before.status));
-    refused(harness.vote("alice", &name, json!({"verdict": "Reject"})).await, "a decision is final");
+    assert_refused(harness.vote("alice", &name, json!({"verdict": "Reject"})).await, "a decision is final");
     harness.vote("bob", &name, json!({"verdict": "Approve"})).await.unwrap();
 }

@@ -16,22 +16,22 @@ use crate::runs::Runs;
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 async fn begin(runs: &Runs, steps: Value) {
-    let dana: Api<Workflow> = runs.as_a("dana").await;
+    let dana: Api<Workflow> = runs.api_as("dana").await;
     let object = workflow("refund", json!({"steps": steps}));
     dana.create(&PostParams::default(), &serde_json::from_value(object).unwrap()).await.unwrap();
 }
 
-fn sent(server: &Loopback, path: &str) -> usize {
+fn count_sent(server: &Loopback, path: &str) -> usize {
     server.received().iter().filter(|request| request.what == format!("POST /{path}")).count()
 }
 
 async fn until_sent(server: &Loopback, path: &str, count: usize) {
     let arrives = async {
-        while sent(server, path) < count {
+        while count_sent(server, path) < count {
             sleep(Duration::from_millis(50)).await;
         }
     };
-    timeout(TIMEOUT, arrives).await.unwrap_or_else(|_| panic!("{path} was sent {} times", sent(server, path)));
+    timeout(TIMEOUT, arrives).await.unwrap_or_else(|_| panic!("{path} was sent {} times", count_sent(server, path)));
 }
 
 #[tokio::test]
@@ -47,7 +47,7 @@ async fn a_namespace_deleted_a_second_before_a_deadline_pays_nothing() {
         ])
     };
     tokio::join!(begin(&deleted, steps("deleted")), begin(&twin, steps("kept")));
-    let (asked, _) = tokio::join!(deleted.asked("refund"), twin.asked("refund"));
+    let (asked, _) = tokio::join!(deleted.wait_for_gate("refund"), twin.wait_for_gate("refund"));
     let deadline = asked.spec.request.deadline.timestamp();
     let left = deadline.duration_since(jiff::Timestamp::now()) - jiff::SignedDuration::from_secs(1);
     sleep(Duration::try_from(left).unwrap_or_default()).await;
@@ -55,7 +55,7 @@ async fn a_namespace_deleted_a_second_before_a_deadline_pays_nothing() {
     // The honest twin has the same deadline.
     until_sent(&server, "kept", 1).await;
     sleep(Duration::from_secs(5)).await;
-    assert_eq!(sent(&server, "deleted"), 0);
+    assert_eq!(count_sent(&server, "deleted"), 0);
 }
 
 #[tokio::test]
@@ -73,5 +73,5 @@ async fn a_call_that_has_not_begun_is_never_made_once_its_namespace_is_deleted()
     deleted.namespace.delete().await.unwrap();
     until_sent(&server, "kept", 2).await;
     sleep(Duration::from_secs(5)).await;
-    assert_eq!(sent(&server, "deleted"), 1);
+    assert_eq!(count_sent(&server, "deleted"), 1);
 }

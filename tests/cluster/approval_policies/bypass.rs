@@ -32,11 +32,11 @@ async fn what_the_author_changes_after_the_policys_gate_is_approved_again() {
     harness.cluster_policy("alpha", release()).await;
     let gates = own("stepStart", json!(["Approve", "Modify", "Reject"]));
     harness.apply("dana", "refund", json!({"steps": [pay()], "gates": gates})).await;
-    let (approval, _) = harness.asked("refund", "pay/.start").await;
+    let (approval, _) = harness.wait_for_gate("refund", "pay/.start").await;
     let modify =
         json!({"verdict": "Modify", "groups": ["finance"], "parameters": {"url": "https://other.example.com/"}});
     harness.decide("bob", &approval, modify).await.unwrap();
-    let (approval, request) = harness.asked("refund", "release-pay").await;
+    let (approval, request) = harness.wait_for_gate("refund", "release-pay").await;
     let shown = request.reviews.unwrap().response;
     assert!(shown.contains("https://other.example.com/") && shown.starts_with("attempts: 1\n"), "{shown}");
     let waiting = harness.workflows().get("refund").await.unwrap();
@@ -44,7 +44,7 @@ async fn what_the_author_changes_after_the_policys_gate_is_approved_again() {
     let refused = harness.decide("bob", &approval, approve(&["finance"])).await.unwrap_err();
     assert!(refused.contains("is not an approver of this gate"), "{refused}");
     harness.decide("erin", &approval, approve(&["sre"])).await.unwrap();
-    let run = harness.ended("refund").await;
+    let run = harness.wait_for_end("refund").await;
     let digest = |path: &str| record(&run, path).unwrap().input_digest;
     assert!(digest("pay").is_some());
     assert_eq!(digest("pay"), digest("release-pay"), "what runs is what was approved");
@@ -57,21 +57,21 @@ async fn one_approval_of_the_policys_people_is_one_order_and_not_four() {
     let mut gates = own("errorEscalation", json!(["Retry", "Modify", "Reject"]));
     gates[0]["afterAttempts"] = json!(1);
     harness.apply("dana", "refund", json!({"steps": [pay()], "gates": gates})).await;
-    let (approval, _) = harness.asked("refund", "release-pay").await;
+    let (approval, _) = harness.wait_for_gate("refund", "release-pay").await;
     harness.decide("erin", &approval, approve(&["sre"])).await.unwrap();
-    let (error, _) = harness.asked("refund", "pay/.error").await;
+    let (error, _) = harness.wait_for_gate("refund", "pay/.error").await;
     harness.decide("bob", &error, json!({"verdict": "Retry", "groups": ["finance"]})).await.unwrap();
-    let (again, request) = harness.asked("refund", "release-pay#2").await;
+    let (again, request) = harness.wait_for_gate("refund", "release-pay#2").await;
     assert_ne!(again, approval);
     assert_eq!(request.gate.visit, 2);
     harness.decide("erin", &again, approve(&["sre"])).await.unwrap();
-    let (error, _) = harness.asked("refund", "pay/.error#2").await;
+    let (error, _) = harness.wait_for_gate("refund", "pay/.error#2").await;
     let modify = json!({"verdict": "Modify", "groups": ["finance"], "parameters": {"body": "42000"}});
     harness.decide("bob", &error, modify).await.unwrap();
-    let (third, request) = harness.asked("refund", "release-pay#3").await;
+    let (third, request) = harness.wait_for_gate("refund", "release-pay#3").await;
     assert!(request.reviews.unwrap().response.contains("42000"));
     harness.decide("erin", &third, json!({"verdict": "Reject", "groups": ["sre"]})).await.unwrap();
-    let run = harness.ended("refund").await.status.unwrap();
+    let run = harness.wait_for_end("refund").await.status.unwrap();
     assert_eq!(run.phase, WorkflowPhase::Rejected);
     let attempts = run.steps.iter().filter(|record| record.path == "pay").count();
     assert_eq!(attempts, 2, "the third was rejected");
@@ -87,11 +87,11 @@ async fn a_request_to_a_model_is_no_way_out_under_egress() {
         "steps": [{"name": "pay", "agent": {"name": "poster", "input": "send 420"}}],
     });
     harness.apply("dana", "refund", spec).await;
-    let (approval, request) = harness.asked("refund", "release-pay").await;
+    let (approval, request) = harness.wait_for_gate("refund", "release-pay").await;
     let shown = request.reviews.unwrap().response;
     assert!(shown.contains("https://pay.example.com/v1") && shown.contains("send 420"), "{shown}");
     harness.decide("erin", &approval, json!({"verdict": "Reject", "groups": ["sre"]})).await.unwrap();
-    let run = harness.ended("refund").await;
+    let run = harness.wait_for_end("refund").await;
     assert!(record(&run, "pay").is_none(), "nothing was sent");
 }
 
@@ -108,7 +108,7 @@ async fn nothing_follows_a_reject_under_a_policy_that_decides_unless_it_says_so(
     ];
     for (name, spec) in &ways {
         harness.apply("dana", name, spec.clone()).await;
-        let refused = harness.ended(name).await;
+        let refused = harness.wait_for_end(name).await;
         assert_eq!(reason(&refused, conditions::ACCEPTED).as_deref(), Some("PolicyConflict"));
         assert!(message(&refused).contains("after a Reject here the run continues with send"), "{}", message(&refused));
     }
@@ -118,12 +118,12 @@ async fn nothing_follows_a_reject_under_a_policy_that_decides_unless_it_says_so(
     for (name, spec) in &ways {
         let run = format!("{name}-allowed");
         harness.apply("dana", &run, spec.clone()).await;
-        let (approval, request) = harness.asked(&run, "review").await;
+        let (approval, request) = harness.wait_for_gate(&run, "review").await;
         assert_eq!(request.after_reject, ["send"]);
         let page = harness.plugin("bob", &["show", &approval]).await.ok().unwrap();
         assert!(page.contains("After Reject: the run goes on with send\n"), "{page}");
         harness.decide("erin", &approval, json!({"verdict": "Reject", "groups": ["sre"]})).await.unwrap();
-        let ended = harness.ended(&run).await;
+        let ended = harness.wait_for_end(&run).await;
         assert_eq!(ended.status.as_ref().unwrap().phase, WorkflowPhase::Succeeded, "{}", message(&ended));
     }
 }

@@ -132,12 +132,12 @@ impl Harness {
         found.await.unwrap().unwrap()
     }
 
-    pub(crate) async fn ended(&self, name: &str) -> Workflow {
+    pub(crate) async fn wait_for_end(&self, name: &str) -> Workflow {
         self.until_workflow(name, |run| run.status.as_ref().is_some_and(|status| status.phase.is_end())).await
     }
 
     /// Returns the request of a gate, once the run waits for it.
-    pub(crate) async fn asked(&self, name: &str, path: &str) -> (String, ApprovalRequest) {
+    pub(crate) async fn wait_for_gate(&self, name: &str, path: &str) -> (String, ApprovalRequest) {
         let waits = |run: &Workflow| {
             let records = run.status.iter().flat_map(|status| &status.steps);
             let record = records.into_iter().find(|record| record.path == path && !record.phase.is_end());
@@ -163,7 +163,7 @@ impl Harness {
     }
 
     /// Waits until the operator has counted the vote under this key.
-    pub(crate) async fn counted(&self, approval: &str, key: &str) -> Approval {
+    pub(crate) async fn wait_until_counted(&self, approval: &str, key: &str) -> Approval {
         let is = |approval: Option<&Approval>| {
             approval.and_then(|a| a.status.as_ref()).is_some_and(|s| s.votes.iter().any(|vote| vote.key == key))
         };

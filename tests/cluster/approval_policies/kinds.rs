@@ -14,7 +14,7 @@ fn own(spec: Value) -> Value {
         "metadata": {"generateName": "of-a-test-"}, "spec": spec})
 }
 
-async fn said(harness: &Harness, object: &Value) -> Result<String, String> {
+async fn create_dry_run(harness: &Harness, object: &Value) -> Result<String, String> {
     let words = ["create", "--dry-run=server", "--validate=strict", "-f", "-", "--namespace", &harness.namespace.name];
     let finished = harness.cluster.kubectl(words).input(object.to_string()).run().await.unwrap();
     if finished.code == 0 { Ok(finished.stdout) } else { Err(finished.stderr) }
@@ -77,14 +77,14 @@ async fn an_invalid_policy_is_refused_with_the_remedy() {
             "In and NotIn need values",
         ),
     ] {
-        match said(&harness, &cluster(spec.clone())).await {
+        match create_dry_run(&harness, &cluster(spec.clone())).await {
             Err(why) => assert!(why.contains(words), "{spec}: refused, but not because of {words:?}: {why}"),
             Ok(_) => panic!("{spec} was accepted"),
         }
     }
-    let why = said(&harness, &own(json!({"match": {"namespaceSelector": {}}}))).await.unwrap_err();
+    let why = create_dry_run(&harness, &own(json!({"match": {"namespaceSelector": {}}}))).await.unwrap_err();
     assert!(why.contains("unknown field"), "a namespace's own policy holds in that namespace: {why}");
-    let why = said(&harness, &own(json!({"identities": [{"pattern": "a", "person": "a"}]}))).await.unwrap_err();
+    let why = create_dry_run(&harness, &own(json!({"identities": [{"pattern": "a", "person": "a"}]}))).await.unwrap_err();
     assert!(why.contains("unknown field"), "who is who is not a namespace's to say: {why}");
     for spec in [
         json!({}),
@@ -97,7 +97,7 @@ async fn an_invalid_policy_is_refused_with_the_remedy() {
         step(json!({"at": "End"})),
         decider(json!({})),
     ] {
-        said(&harness, &cluster(spec.clone())).await.unwrap_or_else(|why| panic!("{spec}: {why}"));
+        create_dry_run(&harness, &cluster(spec.clone())).await.unwrap_or_else(|why| panic!("{spec}: {why}"));
     }
 }
 

@@ -160,11 +160,11 @@ impl Harness {
         // The role admin held these until Kubernetes 1.22, and clusters that were upgraded since still have them.
         let addresses = json!([{"apiGroups": ["", "discovery.k8s.io"], "resources": ["endpoints", "endpointslices"], "verbs": everything}]);
         self.bind(OPERATOR_NAMESPACE, addresses, by_name(NEIGHBOUR)).await;
-        self.counts(here, "mallory@example.com", "deletecollection", "approvals").await;
-        self.counts(here, "nobody@example.com", "approve", "approvals").await;
-        self.counts(there, STATUS, "patch", "approvals/status").await;
-        self.counts(OPERATOR_NAMESPACE, NEIGHBOUR, "create", "pods").await;
-        self.counts(OPERATOR_NAMESPACE, NEIGHBOUR, "create", "endpoints").await;
+        self.wait_until_allowed(here, "mallory@example.com", "deletecollection", "approvals").await;
+        self.wait_until_allowed(here, "nobody@example.com", "approve", "approvals").await;
+        self.wait_until_allowed(there, STATUS, "patch", "approvals/status").await;
+        self.wait_until_allowed(OPERATOR_NAMESPACE, NEIGHBOUR, "create", "pods").await;
+        self.wait_until_allowed(OPERATOR_NAMESPACE, NEIGHBOUR, "create", "endpoints").await;
     }
 
     async fn bind(&self, namespace: &str, rules: Value, subject: Value) {
@@ -195,7 +195,7 @@ impl Harness {
     }
 
     /// Waits until the API server allows a user to use a verb on a resource.
-    async fn counts(&self, namespace: &str, user: &str, verb: &str, resource: &str) {
+    async fn wait_until_allowed(&self, namespace: &str, user: &str, verb: &str, resource: &str) {
         let (resource, sub) = resource.split_once('/').unwrap_or((resource, ""));
         let group = if ["pods", "endpoints"].contains(&resource) { "" } else { "signoff.dev" };
         let question: SubjectAccessReview = serde_json::from_value(json!({"spec": {

@@ -7,10 +7,10 @@ use kube::runtime::wait::{await_condition, conditions};
 use serde_json::json;
 use signoff_api::{Approval, Workflow};
 
-use crate::policies::harness::{self, Harness, refused, said};
+use crate::policies::harness::{self, Harness, assert_refused, to_answer};
 
 /// Creates an Approval that this Workflow owns, as the operator does.
-async fn asked(harness: &Harness, workflow: &Workflow) -> Approval {
+async fn create_approval(harness: &Harness, workflow: &Workflow) -> Approval {
     let uid = workflow.uid().unwrap();
     let mut approval = harness::approval(json!({"workflow": {"name": workflow.name_any(), "uid": uid}}));
     approval.metadata.owner_references = Some(vec![kube::Resource::controller_owner_ref(workflow, &()).unwrap()]);
@@ -18,7 +18,7 @@ async fn asked(harness: &Harness, workflow: &Workflow) -> Approval {
 }
 
 /// Waits until this object is gone.
-async fn gone<K>(api: Api<K>, object: &K)
+async fn wait_until_gone<K>(api: Api<K>, object: &K)
 where
     K: kube::Resource<DynamicType = ()> + Clone + std::fmt::Debug + serde::de::DeserializeOwned + Send + 'static,
 {
@@ -31,17 +31,17 @@ where
 async fn a_vote_typed_for_a_deleted_run_does_not_land_on_its_successor() {
     let harness = Harness::open("recreated").await;
     let first = harness.request("dana", "refund", json!({})).await.unwrap();
-    let old = asked(&harness, &first).await;
+    let old = create_approval(&harness, &first).await;
     harness.workflows("dana").await.delete("refund", &DeleteParams::foreground()).await.unwrap();
-    gone(harness.approvals_of_operator(), &old).await;
-    gone(harness.workflows("dana").await, &first).await;
+    wait_until_gone(harness.approvals_of_operator(), &old).await;
+    wait_until_gone(harness.workflows("dana").await, &first).await;
 
     let second = harness.request("dana", "refund", json!({})).await.unwrap();
-    let new = asked(&harness, &second).await;
+    let new = create_approval(&harness, &second).await;
     assert_ne!(old.name_any(), new.name_any(), "the same question of another run has another name");
     let vote = json!({"verdict": "Approve", "requestDigest": old.spec.request.digest});
-    refused(harness.decide("alice", &old, vote.clone()).await, "not found");
-    refused(harness.decide("alice", &new, vote).await, "stale: requestDigest");
+    assert_refused(harness.decide("alice", &old, vote.clone()).await, "not found");
+    assert_refused(harness.decide("alice", &new, vote).await, "stale: requestDigest");
     harness.decide("alice", &new, json!({"verdict": "Approve"})).await.unwrap();
 }
 
@@ -53,7 +53,7 @@ async fn an_approval_made_again_under_one_name_is_told_by_its_uid() {
         harness.cluster.client("system:serviceaccount:kube-system:generic-garbage-collector", &["system:masters"]);
     let collected: Api<Approval> = Api::namespaced(collector.await.unwrap(), &harness.namespace.name);
     collected.delete(&old.name_any(), &DeleteParams::default()).await.unwrap();
-    gone(collected, &old).await;
+    wait_until_gone(collected, &old).await;
     let again = Approval::new(&old.name_any(), old.spec.clone());
     let again = harness.approvals_of_operator().create(&PostParams::default(), &again).await.unwrap();
     assert_ne!(again.uid(), old.uid());
@@ -61,8 +61,8 @@ async fn an_approval_made_again_under_one_name_is_told_by_its_uid() {
         let patch = Patch::Merge(
             json!({"metadata": {"uid": uid}, "spec": {"decisions": {"alice@example.com": {"verdict": "Approve"}}}}),
         );
-        said(harness.approvals("alice").await.patch(&old.name_any(), &PatchParams::default(), &patch).await)
+        to_answer(harness.approvals("alice").await.patch(&old.name_any(), &PatchParams::default(), &patch).await)
     };
-    refused(vote(old.uid()).await, "metadata.uid: Invalid value");
+    assert_refused(vote(old.uid()).await, "metadata.uid: Invalid value");
     vote(again.uid()).await.unwrap();
 }

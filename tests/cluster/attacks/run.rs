@@ -13,7 +13,7 @@ use crate::policies::harness as policies;
 const AT_ONCE: usize = 6;
 
 /// Runs all attacks, and returns every failure by the attack's name.
-pub(super) async fn all(attacks: Vec<Attack>) -> Vec<String> {
+pub(super) async fn run_attacks(attacks: Vec<Attack>) -> Vec<String> {
     let actors: Vec<_> =
         attacks.iter().flat_map(|attack| [Some(attack.who), attack.row.honest.who]).flatten().collect();
     let harness = Harness::open(&actors).await;
@@ -39,7 +39,7 @@ struct Case<'a> {
 }
 
 /// The object of an attack: its path, and its state when it was last read.
-struct There {
+struct StoredObject {
     path: String,
     object: Value,
 }
@@ -51,7 +51,7 @@ impl Case<'_> {
         let answer = self.send(attack.who, attack.how, row.on, &row.body, &there, (row.strict, row.dry_run)).await;
         match (attack.how.unsupported().map_or(row.answer, Answer::Refused), answer) {
             (Answer::Refused(words), Err(said)) => {
-                let words = self.filled(words, attack.who).replace("{verb}", attack.how.verb());
+                let words = self.fill_text(words, attack.who).replace("{verb}", attack.how.verb());
                 if !said.contains(&words) && !row.or.is_some_and(|or| said.contains(or)) {
                     return Err(format!("refused, but not with {words:?}: {said}"));
                 }
@@ -63,9 +63,9 @@ impl Case<'_> {
             (Answer::Ignored, Ok(_)) => {}
         }
         if let Some(there) = &there {
-            let now = self.seen(&there.path).await.map_err(|why| format!("it is gone: {why}"))?;
+            let now = self.read(&there.path).await.map_err(|why| format!("it is gone: {why}"))?;
             for field in ["spec", "status", "data"] {
-                if without_nothing(&now[field]) != without_nothing(&there.object[field]) {
+                if without_empty_decisions(&now[field]) != without_empty_decisions(&there.object[field]) {
                     return Err(format!("{field} is another afterwards: {}", now[field]));
                 }
             }
@@ -78,11 +78,11 @@ impl Case<'_> {
         self.honest(attack, there).await
     }
 
-    async fn honest(&self, attack: &Attack, there: Option<There>) -> Result<(), String> {
+    async fn honest(&self, attack: &Attack, there: Option<StoredObject>) -> Result<(), String> {
         let (row, Twin { who, how, on, body, reaches, .. }) = (&attack.row, &attack.row.honest);
         // An ignored attack may have left a trace, such as a field manager.
         let there = match there {
-            Some(There { path, .. }) => Some(There { object: self.seen(&path).await?, path }),
+            Some(StoredObject { path, .. }) => Some(StoredObject { object: self.read(&path).await?, path }),
             None => None,
         };
         // A merge patch replaces a way that the API server does not read.
@@ -98,7 +98,7 @@ impl Case<'_> {
     }
 
     /// Creates the scene, and returns its object.
-    async fn set(&self, scene: &Scene) -> Result<Option<There>, String> {
+    async fn set(&self, scene: &Scene) -> Result<Option<StoredObject>, String> {
         let namespace = self.harness.namespace(self.ground);
         let (path, object) = match scene {
             Scene::Nothing => return Ok(None),
@@ -110,16 +110,16 @@ impl Case<'_> {
                 (path.clone(), self.create(Actor::Requester, &path, workflow).await?)
             }
             Scene::Object(who, path, object) => {
-                let path = self.filled(path, *who);
-                (path.clone(), self.create(*who, &path, self.filled_in(object, *who)).await?)
+                let path = self.fill_text(path, *who);
+                (path.clone(), self.create(*who, &path, self.fill_value(object, *who)).await?)
             }
         };
         let name = object["metadata"]["name"].as_str().unwrap_or_default();
         let path = format!("{path}/{name}");
-        Ok(Some(There { object: self.seen(&path).await?, path }))
+        Ok(Some(StoredObject { object: self.read(&path).await?, path }))
     }
 
-    async fn gate(&self, gate: &Gate) -> Result<There, String> {
+    async fn gate(&self, gate: &Gate) -> Result<StoredObject, String> {
         let mut approval = self.approval(gate.request.clone());
         if gate.metadata.is_object() {
             json_patch::merge(&mut approval["metadata"], &gate.metadata);
@@ -131,7 +131,7 @@ impl Case<'_> {
         let collection = self.approvals();
         let made = self.create(Actor::Operator, &collection, approval).await?;
         let path = format!("{collection}/{}", made["metadata"]["name"].as_str().unwrap_or_default());
-        let mut there = Some(There { path, object: made });
+        let mut there = Some(StoredObject { path, object: made });
         for (who, change) in &gate.before {
             let change = Body::Change(change.clone());
             self.send(*who, Way::ApplyAsAnother, Object::Scene, &change, &there, (false, false)).await?;
@@ -144,9 +144,9 @@ impl Case<'_> {
             let delete = Body::Change(json!({}));
             self.send(Actor::GarbageCollector, Way::Delete, Object::Scene, &delete, &there, (false, false)).await?;
         }
-        let Some(There { path, object }) = &mut there else { return Err("no Approval".to_owned()) };
-        *object = self.seen(path).await?;
-        Ok(There { path: path.clone(), object: object.clone() })
+        let Some(StoredObject { path, object }) = &mut there else { return Err("no Approval".to_owned()) };
+        *object = self.read(path).await?;
+        Ok(StoredObject { path: path.clone(), object: object.clone() })
     }
 
     /// Returns an Approval as the operator creates it; every case has a run of its own.
@@ -164,7 +164,7 @@ impl Case<'_> {
         self.call(who, path, request).await
     }
 
-    async fn seen(&self, path: &str) -> Result<Value, String> {
+    async fn read(&self, path: &str) -> Result<Value, String> {
         let request = Request { method: "GET", query: String::new(), content: "application/json", body: String::new() };
         self.call(Actor::ClusterAdmin, path, request).await
     }
@@ -175,12 +175,12 @@ impl Case<'_> {
         how: Way,
         on: Object,
         body: &Body,
-        there: &Option<There>,
+        there: &Option<StoredObject>,
         (strict, dry_run): (bool, bool),
     ) -> Result<Value, String> {
         let body = match body {
-            Body::Change(change) => Body::Change(self.filled_in(change, who)),
-            Body::Text(text) => Body::Text(self.filled(text, who)),
+            Body::Change(change) => Body::Change(self.fill_value(change, who)),
+            Body::Text(text) => Body::Text(self.fill_text(text, who)),
         };
         let (collection, stored, body) = match (there, body) {
             (Some(there), body) => (None, there.object.clone(), body),
@@ -206,7 +206,7 @@ impl Case<'_> {
             (Object::Scene, None) => scene,
             (Object::Sub(sub), None) => format!("{scene}/{sub}"),
             (Object::All, None) => scene.rsplit_once('/').map(|(all, _)| all.to_owned()).unwrap_or_default(),
-            (Object::Path(path), None) => by_name(self.filled(path, who)),
+            (Object::Path(path), None) => by_name(self.fill_text(path, who)),
         };
         let mut request = how.request(&stored, &body);
         if how == Way::DeleteAll && on != Object::All {
@@ -219,17 +219,17 @@ impl Case<'_> {
 
     async fn call(&self, who: Actor, path: &str, request: Request) -> Result<Value, String> {
         let (client, headers) = self.harness.connection(who, self.ground);
-        let uri = format!("{path}{}", self.filled(&request.query, who));
+        let uri = format!("{path}{}", self.fill_text(&request.query, who));
         let mut http = http::Request::builder().method(request.method).uri(uri);
         http = http.header("content-type", request.content);
         for (name, value) in &headers {
             http = http.header(name, value);
         }
-        answered(client, http.body(request.body.into_bytes()).unwrap()).await
+        send_request(client, http.body(request.body.into_bytes()).unwrap()).await
     }
 
     /// Fills in the placeholders of a text.
-    fn filled(&self, text: &str, who: Actor) -> String {
+    fn fill_text(&self, text: &str, who: Actor) -> String {
         let me = self.harness.user(who, self.ground);
         text.replace("{me}", &me)
             .replace("{namespace}", self.harness.namespace(self.ground))
@@ -238,12 +238,12 @@ impl Case<'_> {
     }
 
     /// Fills in the placeholders of all texts in a value.
-    fn filled_in(&self, value: &Value, who: Actor) -> Value {
+    fn fill_value(&self, value: &Value, who: Actor) -> Value {
         match value {
-            Value::String(text) => Value::String(self.filled(text, who)),
-            Value::Array(items) => items.iter().map(|item| self.filled_in(item, who)).collect(),
+            Value::String(text) => Value::String(self.fill_text(text, who)),
+            Value::Array(items) => items.iter().map(|item| self.fill_value(item, who)).collect(),
             Value::Object(fields) => {
-                fields.iter().map(|(key, value)| (self.filled(key, who), self.filled_in(value, who))).collect()
+                fields.iter().map(|(key, value)| (self.fill_text(key, who), self.fill_value(value, who))).collect()
             }
             other => other.clone(),
         }
@@ -251,7 +251,7 @@ impl Case<'_> {
 }
 
 /// Returns a part of an object in which an empty map of decisions is removed.
-fn without_nothing(part: &Value) -> Value {
+fn without_empty_decisions(part: &Value) -> Value {
     let mut part = part.clone();
     if part["decisions"].as_object().is_some_and(serde_json::Map::is_empty)
         && let Some(fields) = part.as_object_mut()
@@ -262,7 +262,7 @@ fn without_nothing(part: &Value) -> Value {
 }
 
 /// Returns the object, or the API server's refusal.
-async fn answered(client: &Client, request: http::Request<Vec<u8>>) -> Result<Value, String> {
+async fn send_request(client: &Client, request: http::Request<Vec<u8>>) -> Result<Value, String> {
     match client.request_text(request).await {
         Ok(text) => Ok(serde_json::from_str(&text).unwrap_or_default()),
         Err(Error::Api(status)) => Err(status.message),

@@ -12,7 +12,7 @@ use signoff_api::Workflow;
 use signoff_api::workflow::WorkflowPhase;
 use signoff_tests::control_plane::Cluster;
 
-use crate::policies::harness::{refused, said};
+use crate::policies::harness::{assert_refused, to_answer};
 use crate::runs::Runs;
 
 /// Changes a label as often as the API server accepts it, until it is stopped. Returns the number of changes.
@@ -34,11 +34,11 @@ where
 #[tokio::test]
 async fn labels_that_change_without_end_do_not_starve_a_commit() {
     let runs = Runs::on(Cluster::operated().unwrap(), "spam").await;
-    let (approvals, workflows) = (runs.as_a::<Approval>("alice").await, runs.as_a::<Workflow>("dana").await);
+    let (approvals, workflows) = (runs.api_as::<Approval>("alice").await, runs.api_as::<Workflow>("dana").await);
     let spammed = AtomicU32::new(0);
     for run in ["one", "two", "three"] {
         runs.request(run, json!({})).await;
-        let approval = runs.asked(run).await;
+        let approval = runs.wait_for_gate(run).await;
         let stop = AtomicBool::new(false);
         let spams = async {
             let of_approval = (0..3).map(|_| spam(approvals.clone(), approval.name_any(), &stop));
@@ -49,7 +49,7 @@ async fn labels_that_change_without_end_do_not_starve_a_commit() {
         let story = async {
             runs.other_gates_are_decided_while(&format!("beside-{run}"), async {
                 runs.alice_approves(&approval).await.unwrap();
-                let ended = runs.ended(run).await;
+                let ended = runs.wait_for_end(run).await;
                 assert_eq!(ended.status.unwrap().phase, WorkflowPhase::Succeeded);
             })
             .await;
@@ -65,25 +65,25 @@ async fn labels_that_change_without_end_do_not_starve_a_commit() {
 async fn ten_thousand_labels_are_refused_and_nobody_waits_for_them() {
     let runs = Runs::on(Cluster::operated().unwrap(), "labels").await;
     runs.request("labelled", json!({})).await;
-    let approval = runs.asked("labelled").await;
+    let approval = runs.wait_for_gate("labelled").await;
     let labels = |count: usize| -> Value {
         let labels: BTreeMap<_, _> = (0..count).map(|n| (format!("label-{n}"), "x")).collect();
         json!({"metadata": {"labels": labels}})
     };
-    let workflows = runs.as_a::<Workflow>("dana").await;
-    let approvals = runs.as_a::<Approval>("alice").await;
+    let workflows = runs.api_as::<Workflow>("dana").await;
+    let approvals = runs.api_as::<Approval>("alice").await;
     let params = PatchParams::default();
     let tries = async {
         for _ in 0..5 {
             let patch = Patch::Merge(labels(10_000));
-            refused(said(workflows.patch("labelled", &params, &patch).await), "at most 64 labels");
-            refused(said(approvals.patch(&approval.name_any(), &params, &patch).await), "at most 24 labels");
+            assert_refused(to_answer(workflows.patch("labelled", &params, &patch).await), "at most 64 labels");
+            assert_refused(to_answer(approvals.patch(&approval.name_any(), &params, &patch).await), "at most 24 labels");
         }
     };
     runs.other_gates_are_decided_while("beside", tries).await;
     // Every user may set a few labels.
-    said(workflows.patch("labelled", &params, &Patch::Merge(labels(20))).await).unwrap();
-    said(approvals.patch(&approval.name_any(), &params, &Patch::Merge(labels(20))).await).unwrap();
+    to_answer(workflows.patch("labelled", &params, &Patch::Merge(labels(20))).await).unwrap();
+    to_answer(approvals.patch(&approval.name_any(), &params, &Patch::Merge(labels(20))).await).unwrap();
     runs.alice_approves(&approval).await.unwrap();
-    assert_eq!(runs.ended("labelled").await.status.unwrap().phase, WorkflowPhase::Succeeded);
+    assert_eq!(runs.wait_for_end("labelled").await.status.unwrap().phase, WorkflowPhase::Succeeded);
 }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use signoff_api::{Approval, Workflow};
 use signoff_tests::control_plane::Cluster;
 
-use crate::policies::harness::{refused, said, workflow};
+use crate::policies::harness::{assert_refused, to_answer, workflow};
 use crate::runs::Runs;
 
 /// Returns the managed fields that a client may send: the API server stores them unchanged.
@@ -53,18 +53,18 @@ async fn a_workflow_or_approval_is_not_let_in_so() {
     let workflows: Api<DynamicObject> = Api::namespaced_with(dana, &runs.namespace.name, &resource);
     let mut deep = workflow("deep", json!({}));
     deep["metadata"]["managedFields"] = nested("signoff.dev/v1alpha1");
-    refused(said(workflows.create(&PostParams::default(), &of(deep)).await), "nested too deeply");
+    assert_refused(to_answer(workflows.create(&PostParams::default(), &of(deep)).await), "nested too deeply");
 
     runs.request("asked", json!({})).await;
-    let approval = runs.asked("asked").await;
+    let approval = runs.wait_for_gate("asked").await;
     let bob = runs.cluster.token_client("bob").await.unwrap();
     let resource = ApiResource::erase::<Approval>(&());
     let approvals: Api<DynamicObject> = Api::namespaced_with(bob, &runs.namespace.name, &resource);
     let mut deep = approvals.get(&approval.name_any()).await.unwrap();
     deep.metadata.managed_fields = serde_json::from_value(nested("signoff.dev/v1alpha1")).unwrap();
-    let answer = said(approvals.replace(&approval.name_any(), &PostParams::default(), &deep).await);
+    let answer = to_answer(approvals.replace(&approval.name_any(), &PostParams::default(), &deep).await);
     assert!(answer.is_err(), "an approver wrote managedFields");
     runs.alice_approves(&approval).await.unwrap();
-    runs.ended("asked").await;
+    runs.wait_for_end("asked").await;
     runs.another_gate_is_decided_in_time("beside").await;
 }

@@ -9,7 +9,7 @@ use signoff_api::workflow::WorkflowPhase;
 use signoff_api::{Blob, Digest, Workflow, names};
 use signoff_tests::control_plane::Cluster;
 
-use crate::policies::harness::{refused, said, workflow};
+use crate::policies::harness::{assert_refused, to_answer, workflow};
 use crate::runs::Runs;
 
 /// Returns a text that is too long for a Workflow.
@@ -27,45 +27,45 @@ async fn nobody_is_first_at_the_name_of_a_value() {
         {"name": "act", "set": {"value": "{{ steps.report.response | length }}"}},
     ]);
     let suspended = workflow("planted", json!({"suspend": true, "steps": steps}));
-    let dana = runs.as_a::<Workflow>("dana").await;
+    let dana = runs.api_as::<Workflow>("dana").await;
     let made = dana.create(&PostParams::default(), &serde_json::from_value(suspended).unwrap()).await.unwrap();
     let (uid, digest) = (made.uid().unwrap(), Digest::of_bytes(long().as_bytes()));
     let first = names::blob("planted", &uid, &digest);
 
     let mut forged = Blob::of_run(&runs.namespace.name, "planted", &uid, b"42 EUR".to_vec());
     forged.metadata.name = Some(first.clone());
-    let create = async |api: Api<Blob>| said(api.create(&PostParams::default(), &forged).await);
-    refused(create(runs.as_a("nina").await).await, "cannot create resource \"blobs\"");
-    refused(create(runs.see()).await, "only the operator can create Blobs");
+    let create = async |api: Api<Blob>| to_answer(api.create(&PostParams::default(), &forged).await);
+    assert_refused(create(runs.api_as("nina").await).await, "cannot create resource \"blobs\"");
+    assert_refused(create(runs.api()).await, "only the operator can create Blobs");
 
     let go_on = Patch::Merge(json!({"spec": {"suspend": false}}));
     dana.patch("planted", &PatchParams::default(), &go_on).await.unwrap();
-    let approval = runs.asked("planted").await;
-    let recorded = runs.see::<Workflow>().get("planted").await.unwrap().status.unwrap().value_names;
+    let approval = runs.wait_for_gate("planted").await;
+    let recorded = runs.api::<Workflow>().get("planted").await.unwrap().status.unwrap().value_names;
     assert!(recorded.is_empty(), "{recorded:?}");
-    let stored = runs.see::<Blob>().get(&first).await.unwrap();
+    let stored = runs.api::<Blob>().get(&first).await.unwrap();
     assert!(stored.is_of_run("planted", &uid));
     assert_eq!(stored.spec.data.as_deref(), Some(&*long()));
     runs.alice_approves(&approval).await.unwrap();
-    assert_eq!(runs.ended("planted").await.status.unwrap().phase, WorkflowPhase::Succeeded);
+    assert_eq!(runs.wait_for_end("planted").await.status.unwrap().phase, WorkflowPhase::Succeeded);
 }
 
 #[tokio::test]
 async fn values_go_with_their_run() {
     let runs = Runs::on(Cluster::operated().unwrap(), "values").await;
     let steps = json!([{"name": "report", "set": {"value": long()}}]);
-    let dana = runs.as_a::<Workflow>("dana").await;
+    let dana = runs.api_as::<Workflow>("dana").await;
     for propagation in [PropagationPolicy::Background, PropagationPolicy::Foreground] {
         let run = workflow("values", json!({"steps": steps}));
         dana.create(&PostParams::default(), &serde_json::from_value(run).unwrap()).await.unwrap();
-        let run = runs.ended("values").await;
+        let run = runs.wait_for_end("values").await;
         let name = names::blob("values", &run.uid().unwrap(), &Digest::of_bytes(long().as_bytes()));
-        let blob = runs.see::<Blob>().get(&name).await.unwrap();
+        let blob = runs.api::<Blob>().get(&name).await.unwrap();
         let how = DeleteParams { propagation_policy: Some(propagation), ..DeleteParams::default() };
         dana.delete("values", &how).await.unwrap();
         let uids = [run.uid().unwrap(), blob.uid().unwrap()];
         let gone = async {
-            await_condition(runs.see::<Blob>(), &name, conditions::is_deleted(&uids[1])).await.unwrap();
+            await_condition(runs.api::<Blob>(), &name, conditions::is_deleted(&uids[1])).await.unwrap();
             await_condition(dana.clone(), "values", conditions::is_deleted(&uids[0])).await.unwrap();
         };
         tokio::time::timeout(std::time::Duration::from_secs(60), gone).await.unwrap();

@@ -36,8 +36,8 @@ async fn an_object_that_cannot_be_decoded_is_named_and_stops_nobody_else() {
     for run in ["odd", "waits", "fine"] {
         runs.request(run, json!({})).await;
     }
-    let approval = runs.asked("waits").await.name_any();
-    runs.asked("fine").await;
+    let approval = runs.wait_for_gate("waits").await.name_any();
+    runs.wait_for_gate("fine").await;
 
     // As if a later version had written it: a phase that this version does not know.
     let crds = ["workflows.signoff.dev", "approvals.signoff.dev"];
@@ -67,11 +67,11 @@ async fn an_object_that_cannot_be_decoded_is_named_and_stops_nobody_else() {
         let conditions = run.and_then(|run| run.status.as_ref()).map(|status| &status.conditions);
         conditions.is_some_and(|all| all.iter().any(|c| c.type_ == "Waiting" && c.reason == "ApprovalUnreadable"))
     };
-    runs.until(runs.see::<Workflow>(), "waits", "says that its Approval cannot be read", says).await;
+    runs.until(runs.api::<Workflow>(), "waits", "says that its Approval cannot be read", says).await;
     // The rules were changed and restored: other gates are decided as soon as the operator has tried the rules.
-    let fine = runs.asked("fine").await;
+    let fine = runs.wait_for_gate("fine").await;
     runs.alice_approves(&fine).await.unwrap();
-    runs.ended("fine").await;
+    runs.wait_for_end("fine").await;
     runs.another_gate_is_decided_in_time("beside").await;
     assert!(operator.get("/metrics").await.unwrap().contains("signoff_unreadable_objects_total"));
     operator.stop().await.unwrap();

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use signoff_api::{Approval, Workflow, workflow::WorkflowPhase};
 use signoff_tests::control_plane::{Cluster, OperatorOptions, OperatorProcess, named};
 
-use crate::policies::harness::refused;
+use crate::policies::harness::assert_refused;
 use crate::runs::Runs;
 
 const CRD: &str = "approvals.signoff.dev";
@@ -75,9 +75,9 @@ async fn an_approval_without_a_quorum_and_a_run_without_its_steps_do_nothing_and
     for run in ["absent", "empty", "pruned"] {
         runs.request(run, json!({})).await;
     }
-    let absent = runs.asked("absent").await;
-    let empty = runs.asked("empty").await;
-    let pruned = runs.asked("pruned").await;
+    let absent = runs.wait_for_gate("absent").await;
+    let empty = runs.wait_for_gate("empty").await;
+    let pruned = runs.wait_for_gate("pruned").await;
     operator.stop().await.unwrap();
 
     let mut bindings = [stored(&runs.cluster, BINDINGS[0]).await, stored(&runs.cluster, BINDINGS[1]).await];
@@ -94,7 +94,7 @@ async fn an_approval_without_a_quorum_and_a_run_without_its_steps_do_nothing_and
         json!({"op": "add", "path": "/spec/pattern", "value": {}}),
     ];
     force::<Workflow>(&runs, "pruned", without_steps).await;
-    let before = runs.see::<Workflow>().get("pruned").await.unwrap().status.unwrap();
+    let before = runs.api::<Workflow>().get("pruned").await.unwrap().status.unwrap();
     // The lock in the CRD holds although the policies are absent.
     let digest =
         json!({"op": "replace", "path": "/spec/request/digest", "value": format!("sha256:{}", "0".repeat(64))});
@@ -114,8 +114,8 @@ async fn an_approval_without_a_quorum_and_a_run_without_its_steps_do_nothing_and
     let user = named("alice").unwrap().user;
     for approval in [&absent, &empty] {
         for verdict in ["Approve", "Reject", "Abort"] {
-            let vote = runs.decides(&alice, user, &approval.name_any(), json!({"verdict": verdict})).await;
-            refused(vote, "quorum");
+            let vote = runs.decide(&alice, user, &approval.name_any(), json!({"verdict": verdict})).await;
+            assert_refused(vote, "quorum");
         }
     }
 
@@ -128,12 +128,12 @@ async fn an_approval_without_a_quorum_and_a_run_without_its_steps_do_nothing_and
             };
             conditions.is_some_and(|all| all.iter().filter(holds).count() == 1)
         };
-        let run = runs.until(runs.see::<Workflow>(), run, "says that nobody can decide", says).await;
+        let run = runs.until(runs.api::<Workflow>(), run, "says that nobody can decide", says).await;
         let status = run.status.unwrap();
         assert!(!status.phase.is_end(), "{status:#?}");
         assert!(!status.steps.iter().any(|step| step.path == "act"), "{status:#?}");
     }
-    let undecided: Approval = runs.see().get(&empty.name_any()).await.unwrap();
+    let undecided: Approval = runs.api().get(&empty.name_any()).await.unwrap();
     assert!(undecided.status.is_none_or(|status| status.outcome.is_none() && status.votes.is_empty()));
     let accepted = |run: Option<&Workflow>| {
         let status = run.and_then(|run| run.status.clone()).unwrap_or_default();
@@ -141,22 +141,22 @@ async fn an_approval_without_a_quorum_and_a_run_without_its_steps_do_nothing_and
         status.conditions.into_iter().find_map(of_kind)
     };
     let old = Some(("False".to_owned(), "OldShape".to_owned()));
-    runs.until(runs.see::<Workflow>(), "pruned", "says that it is of the old shape", |run| accepted(run) == old).await;
+    runs.until(runs.api::<Workflow>(), "pruned", "says that it is of the old shape", |run| accepted(run) == old).await;
     runs.alice_approves(&pruned).await.unwrap();
     let decided =
         |found: Option<&Approval>| found.is_some_and(|a| a.status.as_ref().is_some_and(|s| s.outcome.is_some()));
-    runs.until(runs.see::<Approval>(), &pruned.name_any(), "is decided", decided).await;
+    runs.until(runs.api::<Approval>(), &pruned.name_any(), "is decided", decided).await;
     runs.another_gate_is_decided_in_time("beside").await;
-    let stands = runs.see::<Workflow>().get("pruned").await.unwrap();
+    let stands = runs.api::<Workflow>().get("pruned").await.unwrap();
     assert_eq!(accepted(Some(&stands)), old);
     let status = stands.status.unwrap();
     assert_eq!((status.phase, &status.steps, &status.pending), (before.phase, &before.steps, &before.pending));
     assert_eq!(status.conditions.len(), 1, "{:#?}", status.conditions);
     assert_eq!(runs.events("pruned", "OldShape").await.len(), 1, "it is told once");
-    let dana = runs.as_a::<Workflow>("dana").await;
+    let dana = runs.api_as::<Workflow>("dana").await;
     let cancel = Patch::Merge(json!({"spec": {"cancel": true}}));
     dana.patch("pruned", &PatchParams::default(), &cancel).await.unwrap();
-    let ended = runs.ended("pruned").await.status.unwrap();
+    let ended = runs.wait_for_end("pruned").await.status.unwrap();
     assert_eq!(ended.phase, WorkflowPhase::Cancelled);
     assert!(!ended.steps.iter().any(|step| step.path == "act"), "{:#?}", ended.steps);
     let namespace = runs.namespace.name.clone();

@@ -12,8 +12,8 @@ async fn while_another_server_answers_for_our_objects_nothing_is_honoured_and_af
     let harness = Harness::open().await;
     let operator = harness.operator(&[]).await;
     harness.request("run", 1).await;
-    let approval = harness.asked("run", "review").await;
-    let services = harness.rule("APIService");
+    let approval = harness.wait_for_gate("run", "review").await;
+    let services = harness.rules("APIService");
     let name = "v1alpha1.signoff.dev";
     let before = services.get(name).await.unwrap();
     let mut elsewhere = before.clone();
@@ -45,7 +45,7 @@ async fn while_another_server_answers_for_our_objects_nothing_is_honoured_and_af
         .await;
     drop(operator);
     let operator = harness.operator(&[]).await;
-    harness.decides("alice", &approval, "Approve").await.unwrap();
-    assert_eq!(harness.ended("run").await.status.unwrap().phase, WorkflowPhase::Succeeded);
+    harness.decide("alice", &approval, "Approve").await.unwrap();
+    assert_eq!(harness.wait_for_end("run").await.status.unwrap().phase, WorkflowPhase::Succeeded);
     drop(operator);
 }

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use signoff_api::approval::ApprovalPhase;
 use signoff_api::workflow::WorkflowPhase;
 
-use super::harness::{Harness, stands_at_its_gate};
+use super::harness::{Harness, assert_waits_at_gate};
 
 const POLICY: &str = "MutatingAdmissionPolicy";
 const BINDING: &str = "MutatingAdmissionPolicyBinding";
@@ -36,7 +36,7 @@ fn flips() -> [(&'static str, Value); 2] {
 async fn put_in_force(harness: &Harness) {
     for (kind, object) in flips() {
         let object: DynamicObject = serde_json::from_value(object).unwrap();
-        harness.rule(kind).create(&PostParams::default(), &object).await.unwrap();
+        harness.rules(kind).create(&PostParams::default(), &object).await.unwrap();
     }
 }
 
@@ -51,9 +51,9 @@ async fn a_policy_that_could_change_votes_is_named_on_every_waiting_run() {
     let harness = Harness::open().await;
     let operator = harness.operator(&[]).await;
     harness.request("run", 1).await;
-    let approval = harness.asked("run", "review").await;
+    let approval = harness.wait_for_gate("run", "review").await;
     put_in_force(&harness).await;
-    let said = harness.says("run", "ForeignMutation", "True").await;
+    let said = harness.wait_for_condition("run", "ForeignMutation", "True").await;
     assert!(said.contains("MutatingAdmissionPolicy helpful"), "{said}");
     assert!(operator.get("/metrics").await.unwrap().contains("signoff_guard_foreign_mutations 1"));
     assert!(operator.get("/readyz").await.unwrap().contains("MutatingAdmissionPolicy helpful"));
@@ -63,7 +63,7 @@ async fn a_policy_that_could_change_votes_is_named_on_every_waiting_run() {
     let shown = harness.cluster.kubectl(words).search(plugin.parent().unwrap()).person("alice").run().await.unwrap();
     assert!(shown.stdout.contains("Warning:"), "{}{}", shown.stdout, shown.stderr);
     take_away(&harness).await;
-    harness.says_no_more("run", "ForeignMutation").await;
+    harness.wait_for_no_condition("run", "ForeignMutation").await;
 }
 
 #[tokio::test]
@@ -71,9 +71,9 @@ async fn a_strict_guard_honours_nothing_while_votes_can_be_changed_and_voids_wha
     let harness = Harness::open().await;
     let operator = harness.operator(&["--strict-guard"]).await;
     harness.request("run", 1).await;
-    let approval = harness.asked("run", "review").await;
+    let approval = harness.wait_for_gate("run", "review").await;
     put_in_force(&harness).await;
-    let said = harness.says("run", "Guarded", "False").await;
+    let said = harness.wait_for_condition("run", "Guarded", "False").await;
     assert!(said.contains("MutatingAdmissionPolicy helpful"), "{said}");
     // No event tells which policies an API server applies, so dry runs find out.
     let patch = json!({"spec": {"decisions": {"alice@example.com": {"verdict": "Reject"}}}});
@@ -87,16 +87,16 @@ async fn a_strict_guard_honours_nothing_while_votes_can_be_changed_and_voids_wha
             if verdict == signoff_api::Verdict::Approve { Ok(()) } else { Err(format!("{verdict}")) }
         })
         .await;
-    let stored = harness.decides("alice", &approval, "Reject").await.unwrap();
+    let stored = harness.decide("alice", &approval, "Reject").await.unwrap();
     assert_eq!(
         stored.spec.decisions["alice@example.com"].verdict,
         signoff_api::Verdict::Approve,
         "nothing was flipped"
     );
-    stands_at_its_gate(&harness, "run").await;
+    assert_waits_at_gate(&harness, "run").await;
     take_away(&harness).await;
     harness.phase(&approval, ApprovalPhase::Superseded).await;
-    let again = harness.asked("run", "review#2").await;
+    let again = harness.wait_for_gate("run", "review#2").await;
     harness
         .until_accepted("an honest vote", async || {
             let tried =
@@ -105,7 +105,7 @@ async fn a_strict_guard_honours_nothing_while_votes_can_be_changed_and_voids_wha
             if verdict == signoff_api::Verdict::Reject { Ok(()) } else { Err(format!("{verdict}")) }
         })
         .await;
-    harness.decides("alice", &again, "Reject").await.unwrap();
-    assert_eq!(harness.ended("run").await.status.unwrap().phase, WorkflowPhase::Rejected);
+    harness.decide("alice", &again, "Reject").await.unwrap();
+    assert_eq!(harness.wait_for_end("run").await.status.unwrap().phase, WorkflowPhase::Rejected);
     drop(operator);
 }

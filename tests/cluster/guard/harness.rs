@@ -15,12 +15,12 @@ use signoff_api::{Approval, Workflow};
 use signoff_tests::control_plane::{Cluster, Namespace, OperatorOptions, OperatorProcess, named};
 use tokio::sync::MutexGuard;
 
-use crate::policies::harness::{Answer, said, workflow};
+use crate::policies::harness::{Answer, to_answer, workflow};
 
 /// The deadline of every wait: a changed rule is tried after five seconds at the earliest.
 const TIMEOUT: Duration = Duration::from_secs(90);
 
-/// A control plane of its own.
+/// The control plane whose rules one test at a time may change, with a new namespace.
 pub(super) struct Harness {
     pub(super) cluster: Cluster,
     pub(super) namespace: Namespace,
@@ -59,7 +59,8 @@ impl Harness {
         Api::namespaced(self.admin.clone(), &self.namespace.name)
     }
 
-    /// Creates a run as dana that waits for `threshold` of alice and bob, and has a step after the gate.
+    /// Creates a run as dana with a gate for alice and bob, of whom `threshold` must decide, and with a step after the
+    /// gate.
     pub(super) async fn request(&self, name: &str, threshold: i32) {
         let gate = json!({
             "name": "review",
@@ -75,7 +76,7 @@ impl Harness {
     }
 
     /// Returns the Approval of this visit of a run's gate, once it exists.
-    pub(super) async fn asked(&self, run: &str, path: &str) -> Approval {
+    pub(super) async fn wait_for_gate(&self, run: &str, path: &str) -> Approval {
         let record = |workflow: &Workflow| {
             let steps = &workflow.status.as_ref()?.steps;
             steps.iter().find(|record| record.path == path).and_then(|record| record.object.clone())
@@ -95,7 +96,7 @@ impl Harness {
         self.until(approvals, &approval.name_any(), &format!("is {}", phase.name()), comes).await
     }
 
-    pub(super) async fn ended(&self, run: &str) -> Workflow {
+    pub(super) async fn wait_for_end(&self, run: &str) -> Workflow {
         let ends = |workflow: Option<&Workflow>| {
             workflow.and_then(|workflow| workflow.status.as_ref()).is_some_and(|status| status.phase.is_end())
         };
@@ -103,18 +104,18 @@ impl Harness {
     }
 
     /// Waits until a run's condition has this status, and returns the message.
-    pub(super) async fn says(&self, run: &str, kind: &str, status: &str) -> String {
-        let said = |workflow: &Workflow| {
+    pub(super) async fn wait_for_condition(&self, run: &str, kind: &str, status: &str) -> String {
+        let message = |workflow: &Workflow| {
             let conditions = &workflow.status.as_ref()?.conditions;
             conditions.iter().find(|c| c.type_ == kind && c.status == status).map(|c| c.message.clone())
         };
-        let says = |workflow: Option<&Workflow>| workflow.is_some_and(|workflow| said(workflow).is_some());
+        let says = |workflow: Option<&Workflow>| workflow.is_some_and(|workflow| message(workflow).is_some());
         let found = self.until(self.workflows(), run, &format!("says {kind}={status}"), says).await;
-        said(&found).unwrap()
+        message(&found).unwrap()
     }
 
     /// Waits until a run no longer has a condition.
-    pub(super) async fn says_no_more(&self, run: &str, kind: &str) {
+    pub(super) async fn wait_for_no_condition(&self, run: &str, kind: &str) {
         let gone = |workflow: Option<&Workflow>| {
             let status = workflow.and_then(|workflow| workflow.status.as_ref());
             status.is_some_and(|status| status.conditions.iter().all(|condition| condition.type_ != kind))
@@ -140,13 +141,13 @@ impl Harness {
     }
 
     /// Sends a decision by a plain merge patch.
-    pub(super) async fn decides(&self, who: &str, approval: &Approval, verdict: &str) -> Answer<Approval> {
+    pub(super) async fn decide(&self, who: &str, approval: &Approval, verdict: &str) -> Answer<Approval> {
         self.vote(who, named(who).unwrap().user, approval, verdict).await
     }
 
     /// Approves each open visit of a run's gate as a person of the cast, until the run ends. A vote before the operator
     /// has tried the last change of a rule is also void, and the gate asks again.
-    pub(super) async fn approves_until_it_ends(&self, who: &str, run: &str) {
+    pub(super) async fn approve_until_end(&self, who: &str, run: &str) {
         let open = |workflow: &Workflow, answered: &BTreeSet<String>| {
             let steps = &workflow.status.as_ref()?.steps;
             let gates = steps.iter().filter(|record| !record.phase.is_end());
@@ -163,13 +164,13 @@ impl Harness {
             let Some(name) = open(&found, &answered) else { return };
             let asked = self.until(approvals.clone(), &name, "is there", |approval| approval.is_some()).await;
             // Refused only if it was closed in this moment; the next event shows it.
-            drop(self.decides(who, &asked, "Approve").await);
+            drop(self.decide(who, &asked, "Approve").await);
             answered.insert(name);
         }
     }
 
     /// Votes in alice's name as erin, who is no approver, until the vote is accepted.
-    pub(super) async fn forges(&self, approval: &Approval) {
+    pub(super) async fn forge_vote(&self, approval: &Approval) {
         self.until_accepted("alice's vote by erin", || self.vote("erin", "alice@example.com", approval, "Approve"))
             .await;
     }
@@ -181,7 +182,7 @@ impl Harness {
     ) -> T {
         let deadline = tokio::time::Instant::now() + TIMEOUT;
         loop {
-            // No event tells which rules an API server applies, so it is tried until the attempt succeeds.
+            // No event tells which rules an API server applies, so the attempt is repeated until it succeeds.
             match attempt().await {
                 Ok(done) => return done,
                 Err(why) => assert!(tokio::time::Instant::now() < deadline, "{what} was never accepted: {why}"),
@@ -197,13 +198,13 @@ impl Harness {
             match approvals.patch(&approval.name_any(), &PatchParams::default(), &patch).await {
                 // While an API server replaces a CRD, it answers for none of its objects.
                 Err(error) if !is_answer(&error) && tokio::time::Instant::now() < deadline => {}
-                answer => return said(answer),
+                answer => return to_answer(answer),
             }
         }
     }
 
-    /// Returns the API of one kind of rule.
-    pub(super) fn rule(&self, kind: &str) -> Api<DynamicObject> {
+    /// Returns a client for the objects of one kind of rule, such as `ValidatingAdmissionPolicy`.
+    pub(super) fn rules(&self, kind: &str) -> Api<DynamicObject> {
         let group = match kind {
             "CustomResourceDefinition" => "apiextensions.k8s.io",
             "APIService" => "apiregistration.k8s.io",
@@ -214,12 +215,12 @@ impl Harness {
 
     /// Changes the spec of an object, or deletes the object.
     pub(super) async fn lift(&self, kind: &str, name: &str, change: impl Fn(&mut Value) -> bool) -> DynamicObject {
-        let api = self.rule(kind);
+        let api = self.rules(kind);
         loop {
             let before = api.get(name).await.unwrap();
-            let mut lifted = before.clone();
-            let done = if change(&mut lifted.data) {
-                api.replace(name, &PostParams::default(), &lifted).await.map(drop)
+            let mut changed = before.clone();
+            let done = if change(&mut changed.data) {
+                api.replace(name, &PostParams::default(), &changed).await.map(drop)
             } else {
                 api.delete(name, &DeleteParams::default()).await.map(drop)
             };
@@ -232,7 +233,7 @@ impl Harness {
 
     /// Restores an object exactly as it was.
     pub(super) async fn restore(&self, kind: &str, before: DynamicObject) {
-        let api = self.rule(kind);
+        let api = self.rules(kind);
         let name = before.name_any();
         let mut restored = before;
         restored.metadata.managed_fields = None;
@@ -258,13 +259,13 @@ fn is_conflict(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if status.code == 409)
 }
 
-/// Returns whether a vote was accepted, refused, or in conflict.
+/// Returns whether an error is the refusal of a request, and not a failure to answer.
 fn is_answer(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if matches!(status.code, 400 | 401 | 403 | 409 | 422))
 }
 
 /// Checks that the run has not passed its gate.
-pub(super) async fn stands_at_its_gate(harness: &Harness, run: &str) {
+pub(super) async fn assert_waits_at_gate(harness: &Harness, run: &str) {
     let workflow = harness.workflows().get(run).await.unwrap();
     let status = workflow.status.unwrap();
     assert_eq!(status.phase, WorkflowPhase::Waiting, "{run}");

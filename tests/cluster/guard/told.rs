@@ -13,7 +13,7 @@ async fn while_a_rule_differs_everybody_who_asks_is_told_what_and_how_to_mend_it
     let harness = Harness::open().await;
     let operator = harness.operator_with_lease().await;
     harness.request("run", 1).await;
-    let approval = harness.asked("run", "review").await;
+    let approval = harness.wait_for_gate("run", "review").await;
     let (approval, namespace) = (approval.metadata.name.unwrap(), harness.namespace.name.as_str());
     let plugin = crate::asked::plugin();
     let kubectl = async |who: &str, words: &[&str]| {
@@ -77,7 +77,7 @@ async fn while_a_rule_differs_everybody_who_asks_is_told_what_and_how_to_mend_it
         true
     };
     let before = harness.lift(binding, "signoff-approvals", audit).await;
-    let said = harness.says("run", "Guarded", "False").await;
+    let said = harness.wait_for_condition("run", "Guarded", "False").await;
     assert!(said.contains("signoff-approvals") && said.contains("install the chart"), "{said}");
     let shown = kubectl("alice", &["approve", "show", &approval]).await;
     assert!(shown.stdout.contains("NOT GUARDED:"), "{}{}", shown.stdout, shown.stderr);
@@ -97,7 +97,7 @@ async fn while_a_rule_differs_everybody_who_asks_is_told_what_and_how_to_mend_it
         .await;
 
     harness.restore(binding, before).await;
-    harness.says_no_more("run", "Guarded").await;
+    harness.wait_for_no_condition("run", "Guarded").await;
     let shown = kubectl("alice", &["approve", "show", &approval]).await;
     assert!(!shown.stdout.contains("NOT GUARDED"), "{}", shown.stdout);
     drop(operator);

@@ -14,7 +14,7 @@ async fn each_voter_whose_vote_a_changed_policy_voids_is_told() {
     let harness = Harness::open().await;
     let operator = harness.operator_with_lease().await;
     harness.request("run", 2).await;
-    let first = harness.asked("run", "review").await;
+    let first = harness.wait_for_gate("run", "review").await;
     let namespace = harness.namespace.name.clone();
     let plugin = crate::asked::plugin();
     let approve = async |who: &str, words: &[&str]| {
@@ -25,7 +25,7 @@ async fn each_voter_whose_vote_a_changed_policy_voids_is_told() {
     // Without a problem the list does not mention it.
     let list = approve("alice", &["list"]).await;
     assert!(list.stdout.contains(&first.name_any()) && !list.stderr.contains("NOT GUARDED"), "{list:?}");
-    harness.decides("alice", &first, "Approve").await.unwrap();
+    harness.decide("alice", &first, "Approve").await.unwrap();
     let upgrade = approve("admin", &["doctor", "--upgrade"]).await;
     assert_eq!(upgrade.code, 0, "{upgrade:?}");
     assert!(upgrade.stdout.contains("voids no vote"), "{upgrade:?}");
@@ -36,7 +36,7 @@ async fn each_voter_whose_vote_a_changed_policy_voids_is_told() {
         true
     };
     let before = harness.lift(binding, "signoff-approvals", audit).await;
-    harness.says("run", "Guarded", "False").await;
+    harness.wait_for_condition("run", "Guarded", "False").await;
     let list = approve("bob", &["list"]).await;
     assert!(list.stderr.contains("NOT GUARDED:") && list.stdout.contains(&first.name_any()), "{list:?}");
     // The rules of this plugin differ from those in the cluster, as those of a new version do.
@@ -48,7 +48,7 @@ async fn each_voter_whose_vote_a_changed_policy_voids_is_told() {
     harness.restore(binding, before).await;
     let superseded = harness.phase(&first, ApprovalPhase::Superseded).await;
     assert_eq!(superseded.spec.decisions.len(), 1, "no vote is removed");
-    let second = harness.asked("run", "review#2").await;
+    let second = harness.wait_for_gate("run", "review#2").await;
     assert_eq!(second.asks_again(), Some(first.name_any().as_str()));
     let moved = second.spec.request.deadline.since(first.spec.request.deadline);
     assert!(moved.as_secs() < 60, "it keeps the time that was left: {moved:?}");
@@ -79,10 +79,10 @@ async fn each_voter_whose_vote_a_changed_policy_voids_is_told() {
             })
             .await;
     }
-    harness.decides("alice", &second, "Approve").await.unwrap();
+    harness.decide("alice", &second, "Approve").await.unwrap();
     let shown = approve("alice", &["show", &name]).await;
     assert!(shown.stdout.contains("Void votes:") && !shown.stdout.contains("decide again"), "{shown:?}");
-    harness.decides("bob", &second, "Approve").await.unwrap();
-    assert_eq!(harness.ended("run").await.status.unwrap().phase, WorkflowPhase::Succeeded);
+    harness.decide("bob", &second, "Approve").await.unwrap();
+    assert_eq!(harness.wait_for_end("run").await.status.unwrap().phase, WorkflowPhase::Succeeded);
     drop(operator);
 }

@@ -6,7 +6,7 @@ use signoff_api::approval::ApprovalPhase;
 use signoff_api::workflow::WorkflowPhase;
 use signoff_tests::control_plane::Signal;
 
-use super::harness::{Harness, stands_at_its_gate};
+use super::harness::{Harness, assert_waits_at_gate};
 
 const POLICY: &str = "ValidatingAdmissionPolicy";
 const BINDING: &str = "ValidatingAdmissionPolicyBinding";
@@ -79,14 +79,14 @@ async fn no_vote_of_any_window_is_honoured(meanwhile: Operator) {
     let mut approvals = Vec::new();
     for window in &WINDOWS {
         harness.request(window.name, 1).await;
-        approvals.push(harness.asked(window.name, "review").await);
+        approvals.push(harness.wait_for_gate(window.name, "review").await);
     }
     // A gate with one honest vote before, and a gate without votes.
     harness.request("half", 2).await;
-    let half = harness.asked("half", "review").await;
-    harness.decides("alice", &half, "Approve").await.unwrap();
+    let half = harness.wait_for_gate("half", "review").await;
+    harness.decide("alice", &half, "Approve").await.unwrap();
     harness.request("nobody", 1).await;
-    let nobody = harness.asked("nobody", "review").await;
+    let nobody = harness.wait_for_gate("nobody", "review").await;
 
     match meanwhile {
         Operator::Watches => {}
@@ -95,7 +95,7 @@ async fn no_vote_of_any_window_is_honoured(meanwhile: Operator) {
     }
     for (window, approval) in WINDOWS.iter().zip(&approvals) {
         let before = harness.lift(window.kind, NAME, window.lift).await;
-        harness.forges(approval).await;
+        harness.forge_vote(approval).await;
         harness.restore(window.kind, before).await;
     }
     harness.cluster.in_force().await.unwrap();
@@ -109,16 +109,16 @@ async fn no_vote_of_any_window_is_honoured(meanwhile: Operator) {
         let ended = harness.phase(approval, ApprovalPhase::Superseded).await;
         let why = ended.status.unwrap().outcome.unwrap().reason.unwrap();
         assert!(why.contains("recorded while unguarded"), "{}: {why}", window.name);
-        harness.asked(window.name, "review#2").await;
-        stands_at_its_gate(&harness, window.name).await;
-        harness.approves_until_it_ends("alice", window.name).await;
-        assert_eq!(harness.ended(window.name).await.status.unwrap().phase, WorkflowPhase::Succeeded, "{}", window.name);
+        harness.wait_for_gate(window.name, "review#2").await;
+        assert_waits_at_gate(&harness, window.name).await;
+        harness.approve_until_end("alice", window.name).await;
+        assert_eq!(harness.wait_for_end(window.name).await.status.unwrap().phase, WorkflowPhase::Succeeded, "{}", window.name);
     }
     harness.phase(&half, ApprovalPhase::Superseded).await;
     // The gate without votes still has the same Approval.
-    harness.decides("alice", &nobody, "Approve").await.unwrap();
+    harness.decide("alice", &nobody, "Approve").await.unwrap();
     assert_eq!(harness.phase(&nobody, ApprovalPhase::Approved).await.status.unwrap().votes.len(), 1);
-    assert_eq!(harness.ended("nobody").await.status.unwrap().phase, WorkflowPhase::Succeeded);
+    assert_eq!(harness.wait_for_end("nobody").await.status.unwrap().phase, WorkflowPhase::Succeeded);
     drop(operator);
 }
 
@@ -144,16 +144,16 @@ async fn a_crd_that_was_edited_and_restored_voids_what_was_decided_before_and_me
     for run in ["before", "meanwhile"] {
         harness.request(run, 2).await;
     }
-    let (before, meanwhile) = (harness.asked("before", "review").await, harness.asked("meanwhile", "review").await);
-    harness.decides("alice", &before, "Approve").await.unwrap();
+    let (before, meanwhile) = (harness.wait_for_gate("before", "review").await, harness.wait_for_gate("meanwhile", "review").await);
+    harness.decide("alice", &before, "Approve").await.unwrap();
     let crd = harness
         .lift("CustomResourceDefinition", "approvals.signoff.dev", |crd| {
             crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["x-kubernetes-validations"] = json!([]);
             true
         })
         .await;
-    harness.decides("alice", &meanwhile, "Approve").await.unwrap();
-    harness.says("meanwhile", "Guarded", "False").await;
+    harness.decide("alice", &meanwhile, "Approve").await.unwrap();
+    harness.wait_for_condition("meanwhile", "Guarded", "False").await;
     harness.restore("CustomResourceDefinition", crd).await;
     for approval in [&before, &meanwhile] {
         harness.phase(approval, ApprovalPhase::Superseded).await;
@@ -166,7 +166,7 @@ async fn a_workflow_made_while_who_asks_was_anybodys_word_is_not_accepted() {
     let harness = Harness::open().await;
     let operator = harness.operator(&[]).await;
     harness.request("settled", 1).await;
-    let settled = harness.asked("settled", "review").await;
+    let settled = harness.wait_for_gate("settled", "review").await;
     let before = harness.lift(BINDING, "signoff-workflows", |_| false).await;
     let stamp = harness.lift("MutatingAdmissionPolicyBinding", "signoff-requester", |_| false).await;
     let forged = crate::policies::harness::workflow("forged", json!({"requestedBy": "dana@example.com"}));
@@ -178,7 +178,7 @@ async fn a_workflow_made_while_who_asks_was_anybodys_word_is_not_accepted() {
     harness
         .until_accepted("a forged request", async || {
             let made = api.create(&kube::api::PostParams::default(), &object).await;
-            let made = crate::policies::harness::said(made)?;
+            let made = crate::policies::harness::to_answer(made)?;
             if made.spec.requested_by == "dana@example.com" && made.spec.restored.is_none() {
                 return Ok(());
             }
@@ -188,11 +188,11 @@ async fn a_workflow_made_while_who_asks_was_anybodys_word_is_not_accepted() {
         .await;
     harness.restore(BINDING, before).await;
     harness.restore("MutatingAdmissionPolicyBinding", stamp).await;
-    let why = harness.says("forged", "Accepted", "False").await;
+    let why = harness.wait_for_condition("forged", "Accepted", "False").await;
     assert!(why.contains("requestedBy is not verified") && why.contains("apply it again"), "{why}");
-    assert_eq!(harness.ended("forged").await.status.unwrap().phase, WorkflowPhase::Failed);
+    assert_eq!(harness.wait_for_end("forged").await.status.unwrap().phase, WorkflowPhase::Failed);
     // A run that was accepted before goes on.
-    harness.decides("alice", &settled, "Approve").await.unwrap();
-    assert_eq!(harness.ended("settled").await.status.unwrap().phase, WorkflowPhase::Succeeded);
+    harness.decide("alice", &settled, "Approve").await.unwrap();
+    assert_eq!(harness.wait_for_end("settled").await.status.unwrap().phase, WorkflowPhase::Succeeded);
     drop(operator);
 }

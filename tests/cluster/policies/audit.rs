@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use signoff_api::Approval;
 use signoff_tests::control_plane::{Cluster, Options};
 
-use super::harness::{approval, said};
+use super::harness::{approval, to_answer};
 
 const POLICY: &str = "apiVersion: audit.k8s.io/v1
 kind: Policy
@@ -19,7 +19,7 @@ rules:
 ";
 
 /// Returns the annotation `decision` of every request about this Approval, with the code of its answer.
-fn told(log: &Path, name: &str) -> Vec<(i64, Option<String>)> {
+fn logged_decisions(log: &Path, name: &str) -> Vec<(i64, Option<String>)> {
     let text = std::fs::read_to_string(log).unwrap();
     let events = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
     let votes = events.filter(|event| event["verb"] == "patch" && event["objectRef"]["name"] == name);
@@ -34,7 +34,7 @@ fn told(log: &Path, name: &str) -> Vec<(i64, Option<String>)> {
 async fn vote(client: Client, namespace: &str, asked: &Approval, params: &PatchParams) -> Result<Approval, String> {
     let api: Api<Approval> = Api::namespaced(client, namespace);
     let vote = Patch::Merge(json!({"spec": {"decisions": {"alice@example.com": {"verdict": "Approve"}}}}));
-    said(api.patch(&asked.name_any(), params, &vote).await)
+    to_answer(api.patch(&asked.name_any(), params, &vote).await)
 }
 
 #[tokio::test]
@@ -57,9 +57,9 @@ async fn a_vote_is_told_to_the_audit_log_and_a_dry_run_of_one_is_not() {
     let dry = PatchParams { dry_run: true, ..PatchParams::default() };
     let tried = vote(alice.clone(), &namespace, &asked, &dry).await.unwrap();
     assert_eq!(tried.spec.decisions.len(), 1, "the dry run was no vote");
-    assert_eq!(told(&log, &asked.name_any()), [(200, None)]);
+    assert_eq!(logged_decisions(&log, &asked.name_any()), [(200, None)]);
 
     vote(alice, &namespace, &asked, &PatchParams::default()).await.unwrap();
     let decision = format!("alice@example.com=Approve digest={}", asked.spec.request.digest);
-    assert_eq!(told(&log, &asked.name_any()), [(200, None), (200, Some(decision))]);
+    assert_eq!(logged_decisions(&log, &asked.name_any()), [(200, None), (200, Some(decision))]);
 }

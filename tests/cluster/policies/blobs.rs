@@ -8,7 +8,7 @@ use signoff_api::blob::MAX_BYTES;
 use signoff_api::{Blob, BlobSpec};
 use signoff_tests::control_plane::{OPERATOR_ACCOUNT, OPERATOR_NAMESPACE, named};
 
-use super::harness::{Answer, Harness, refused, said};
+use super::harness::{Answer, Harness, assert_refused, to_answer};
 
 const VERBS: [&str; 8] = ["get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"];
 
@@ -30,7 +30,7 @@ impl Harness {
         blob.metadata.name = Some(name.to_owned());
         blob.spec = spec;
         let blobs: Api<Blob> = Api::namespaced(self.operator.clone(), &self.namespace.name);
-        said(blobs.create(&PostParams::default(), &blob).await)
+        to_answer(blobs.create(&PostParams::default(), &blob).await)
     }
 }
 
@@ -72,14 +72,14 @@ async fn who_knows_the_name_reads_one_and_nobody_reads_all() {
     harness.store(&run.uid().unwrap(), "letter", BlobSpec::of_bytes(b"Dear ACME".to_vec())).await.unwrap();
     for (who, reads) in [("alice", true), ("viktor", true), ("dana", false), ("nina", false), ("adam", false)] {
         let blobs: Api<Blob> = Api::namespaced(harness.client(who).await, &harness.namespace.name);
-        match said(blobs.get("letter").await) {
+        match to_answer(blobs.get("letter").await) {
             Ok(blob) => assert!(reads && blob.spec.into_bytes() == b"Dear ACME", "{who}"),
             refusal => {
                 assert!(!reads, "{who}: {refusal:?}");
-                refused(refusal, "cannot get resource \"blobs\"");
+                assert_refused(refusal, "cannot get resource \"blobs\"");
             }
         }
-        refused(said(blobs.list(&Default::default()).await), "cannot list resource \"blobs\"");
+        assert_refused(to_answer(blobs.list(&Default::default()).await), "cannot list resource \"blobs\"");
     }
 }
 
@@ -98,9 +98,9 @@ async fn a_mebibyte_fits_whatever_it_is_made_of_and_one_byte_more_does_not() {
     let long =
         |data: Option<String>, binary: Option<Vec<u8>>| BlobSpec { data, binary: binary.map(k8s_openapi::ByteString) };
     let text = harness.store(&uid, "long", long(Some("x".repeat(MAX_BYTES + 1)), None)).await;
-    refused(text, "spec.data: Too long");
+    assert_refused(text, "spec.data: Too long");
     let bytes = harness.store(&uid, "long", long(None, Some(vec![0; MAX_BYTES + 3]))).await;
-    refused(bytes, "spec.binary: Too long");
+    assert_refused(bytes, "spec.binary: Too long");
 }
 
 #[tokio::test]

@@ -9,23 +9,23 @@ use serde_json::{Value, json};
 use signoff_api::{Approval, Decision};
 use signoff_local::admit;
 
-use super::harness::{Answer, Harness, counted, refused, said};
+use super::harness::{Answer, Harness, count_votes, assert_refused, to_answer};
 
 const ALICE: &str = "alice@example.com";
 
-/// The result of a decision.
+/// The treatment of a decision, by the API server or by a local run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Said {
-    /// The API server refuses it.
+enum Treatment {
+    /// The decision is refused and not stored.
     Refused,
-    /// It is stored, and `status.invalid` names it.
+    /// The decision is stored, and `status.invalid` names its author.
     Invalid,
-    /// It counts.
+    /// The decision is stored and counts.
     Counted,
 }
 
 /// Returns a request about a call of a tool with this threshold.
-fn call(threshold: i32) -> Value {
+fn request_about_call(threshold: i32) -> Value {
     json!({
         "action": {"kind": "toolCall", "agent": "clerk", "tool": "refund"}, "threshold": threshold,
         "approvers": [{"kind": "User", "name": ALICE}, {"kind": "Group", "name": "finance"}],
@@ -38,63 +38,69 @@ fn modify(arguments: Value) -> Value {
 }
 
 /// Returns arguments nested to this depth.
-fn nested(levels: usize) -> Value {
+fn nested_arguments(levels: usize) -> Value {
     (1..levels).fold(json!({"x": 1}), |inner, _| json!({"x": inner}))
 }
 
-/// Returns arguments whose decision has exactly this size, as an object or as one text.
-fn sized(size: usize, is_text: bool) -> Value {
+/// The bytes that the bounds count in a decision with an object of arguments besides the value of `x`.
+const OBJECT_OVERHEAD: usize = 17 + 9;
+/// The bytes that the bounds count in a decision with a text of arguments besides the value of `x`.
+const TEXT_OVERHEAD: usize = 17 + 8;
+
+/// Returns arguments whose decision has exactly this size, in bytes, as an object or as one text.
+fn arguments_of_size(size: usize, is_text: bool) -> Value {
     let object = |bytes: usize| json!({"x": "x".repeat(bytes)});
-    // `arguments` and its text, or `arguments`, `x` and the text of that.
-    if is_text { json!(object(size - 17 - 8).to_string()) } else { object(size - 17 - 9) }
+    if is_text { json!(object(size - TEXT_OVERHEAD).to_string()) } else { object(size - OBJECT_OVERHEAD) }
 }
 
-fn of(status: &signoff_api::ApprovalStatus) -> Said {
-    if status.invalid.contains_key(ALICE) { Said::Invalid } else { Said::Counted }
+/// Returns the treatment of alice's stored decision, after the votes were counted.
+fn treatment_of(status: &signoff_api::ApprovalStatus) -> Treatment {
+    if status.invalid.contains_key(ALICE) { Treatment::Invalid } else { Treatment::Counted }
 }
 
-fn locally(approval: &Approval, decision: &Value) -> Said {
+/// Returns the treatment of a decision of alice in a local run.
+fn decide_locally(approval: &Approval, decision: &Value) -> Treatment {
     let mut approval = approval.clone();
     let decision: Decision = serde_json::from_value(decision.clone()).unwrap();
     if admit(&approval, ALICE, &decision, jiff::Timestamp::now().into()).is_err() {
-        return Said::Refused;
+        return Treatment::Refused;
     }
     approval.spec.decisions.insert(ALICE.to_owned(), decision);
-    of(&counted(&approval))
+    treatment_of(&count_votes(&approval))
 }
 
 #[tokio::test]
 async fn bounds_of_a_decision_are_the_same_on_a_cluster_and_in_a_local_run() {
-    use Said::{Counted, Invalid, Refused};
+    use Treatment::{Counted, Invalid, Refused};
     const KIB: usize = 1024;
     let harness = Harness::open("bounds").await;
     let step = || json!({"approvers": [{"kind": "User", "name": ALICE}]});
     let cases = [
         // Arguments of n levels are n + 1 levels of parameters.
-        (call(2), nested(4), Counted),
-        (call(2), nested(5), Refused),
-        (call(2), nested(64), Refused),
-        (call(2), json!(nested(5).to_string()), Counted),
-        (call(2), json!(nested(6).to_string()), Counted),
-        (call(2), json!(nested(64).to_string()), Counted),
-        (call(2), json!(nested(65).to_string()), Invalid),
-        (call(2), sized(16 * KIB, false), Counted),
-        (call(2), sized(16 * KIB + 1, false), Refused),
-        (call(2), sized(30 * KIB, false), Refused),
-        (call(2), sized(30 * KIB, true), Counted),
-        (call(2), sized(64 * KIB, true), Counted),
+        (request_about_call(2), nested_arguments(4), Counted),
+        (request_about_call(2), nested_arguments(5), Refused),
+        (request_about_call(2), nested_arguments(64), Refused),
+        (request_about_call(2), json!(nested_arguments(5).to_string()), Counted),
+        (request_about_call(2), json!(nested_arguments(6).to_string()), Counted),
+        (request_about_call(2), json!(nested_arguments(64).to_string()), Counted),
+        (request_about_call(2), json!(nested_arguments(65).to_string()), Invalid),
+        (request_about_call(2), arguments_of_size(16 * KIB, false), Counted),
+        (request_about_call(2), arguments_of_size(16 * KIB + 1, false), Refused),
+        (request_about_call(2), arguments_of_size(30 * KIB, false), Refused),
+        (request_about_call(2), arguments_of_size(30 * KIB, true), Counted),
+        (request_about_call(2), arguments_of_size(64 * KIB, true), Counted),
         // The bound of an entry is above that of arguments, so that a reason fits.
-        (call(2), sized(72 * KIB, true), Invalid),
-        (call(2), sized(72 * KIB + 1, true), Refused),
-        (call(2), sized(73 * KIB, true), Refused),
-        (call(2), json!(json!({"x": "é".repeat(30_000)}).to_string()), Counted),
-        (call(2), json!(json!({"x": "é".repeat(40_000)}).to_string()), Refused),
-        (call(3), sized(16 * KIB, true), Counted),
-        (call(3), sized(16 * KIB + 1, true), Refused),
-        (call(3), json!(nested(64).to_string()), Counted),
-        (step(), sized(16 * KIB + 1, true), Refused),
-        (call(1), json!("{\"x\": 1, \"x\": 2}"), Invalid),
-        (call(1), json!(""), Invalid),
+        (request_about_call(2), arguments_of_size(72 * KIB, true), Invalid),
+        (request_about_call(2), arguments_of_size(72 * KIB + 1, true), Refused),
+        (request_about_call(2), arguments_of_size(73 * KIB, true), Refused),
+        (request_about_call(2), json!(json!({"x": "é".repeat(30_000)}).to_string()), Counted),
+        (request_about_call(2), json!(json!({"x": "é".repeat(40_000)}).to_string()), Refused),
+        (request_about_call(3), arguments_of_size(16 * KIB, true), Counted),
+        (request_about_call(3), arguments_of_size(16 * KIB + 1, true), Refused),
+        (request_about_call(3), json!(nested_arguments(64).to_string()), Counted),
+        (step(), arguments_of_size(16 * KIB + 1, true), Refused),
+        (request_about_call(1), json!("{\"x\": 1, \"x\": 2}"), Invalid),
+        (request_about_call(1), json!(""), Invalid),
     ];
     signoff_tests::tried(cases.len(), "bounds of decisions");
     for (request, arguments, expected) in cases {
@@ -102,13 +108,13 @@ async fn bounds_of_a_decision_are_the_same_on_a_cluster_and_in_a_local_run() {
         let decision = modify(arguments);
         let shown: String = decision.to_string().chars().take(80).collect();
         let on_cluster = match harness.decide("alice", &approval, decision.clone()).await {
-            Ok(stored) => of(&counted(&stored)),
+            Ok(stored) => treatment_of(&count_votes(&stored)),
             Err(why) => {
                 assert!(why.contains("at most 16 KiB"), "{why}");
                 Refused
             }
         };
-        assert_eq!((on_cluster, locally(&approval, &decision)), (expected, expected), "{shown}");
+        assert_eq!((on_cluster, decide_locally(&approval, &decision)), (expected, expected), "{shown}");
     }
 }
 
@@ -117,7 +123,7 @@ async fn vote(harness: &Harness, approval: &Approval, user: &str, decision: &Val
     let client = harness.cluster.client(user, &["system:masters"]).await.unwrap();
     let api: Api<Approval> = Api::namespaced(client, &harness.namespace.name);
     let patch = Patch::Merge(json!({"spec": {"decisions": {user: decision}}}));
-    said(api.patch(&approval.name_any(), &Default::default(), &patch).await)
+    to_answer(api.patch(&approval.name_any(), &Default::default(), &patch).await)
 }
 
 #[tokio::test]
@@ -128,7 +134,7 @@ async fn bounds_of_all_decisions_leave_room_for_small_ones_however_they_are_stor
     let reason = |length: usize| json!({"verdict": "Reject", "reason": "<".repeat(length)});
     let list = modify(json!({"x": "<".repeat(16_000)}));
     for text in ["\"".repeat(60_000), "<".repeat(20_000), "x".repeat(60_000)] {
-        let mut request = call(2);
+        let mut request = request_about_call(2);
         request["approvers"] = json!(subjects);
         let approval = harness.ask(request).await;
         let edit = modify(json!(text));
@@ -158,16 +164,16 @@ async fn bounds_let_two_people_agree_on_the_longest_edit() {
     let harness = Harness::open("bounds").await;
     let users = ["one@example.com", "two@example.com", "three@example.com", "four@example.com"];
     let subjects: Vec<_> = users.iter().map(|name| json!({"kind": "User", "name": name})).collect();
-    let mut request = call(2);
+    let mut request = request_about_call(2);
     request["approvers"] = json!(subjects);
     let approval = harness.ask(request).await;
     let arguments = json!({"text": "x".repeat(65_500)});
     let pretty = serde_json::to_string_pretty(&arguments).unwrap();
     vote(&harness, &approval, users[0], &modify(json!(arguments.to_string()))).await.unwrap();
     let stored = vote(&harness, &approval, users[1], &modify(json!(pretty))).await.unwrap();
-    assert_eq!(counted(&stored).outcome.unwrap().decided_by, &users[..2]);
+    assert_eq!(count_votes(&stored).outcome.unwrap().decided_by, &users[..2]);
     vote(&harness, &approval, users[2], &modify(json!(arguments.to_string()))).await.unwrap();
-    refused(vote(&harness, &approval, users[3], &modify(json!(arguments.to_string()))).await, "spec.decisions is full");
+    assert_refused(vote(&harness, &approval, users[3], &modify(json!(arguments.to_string()))).await, "spec.decisions is full");
     vote(&harness, &approval, users[3], &json!({"verdict": "Abort", "reason": "x".repeat(900)})).await.unwrap();
 }
 
@@ -184,33 +190,34 @@ fn random_decision(random: &mut fastrand::Rng) -> Value {
         _ => "Lisbon".to_owned(),
     };
     let mut decision = json!({"verdict": VERDICTS[random.usize(0..VERDICTS.len())]});
-    let give = |random: &mut fastrand::Rng, of_ten: u8| random.u8(0..10) < of_ten;
-    if give(random, 7) {
+    let is_given = |random: &mut fastrand::Rng, of_ten: u8| random.u8(0..10) < of_ten;
+    if is_given(random, 7) {
         decision["reason"] = json!(text(random, 2048));
     }
-    if give(random, 3) {
+    if is_given(random, 3) {
         decision["response"] = json!(text(random, 8192));
     }
-    if give(random, 3) {
+    if is_given(random, 3) {
         let id = ["city", "why", "note", "nothing"][random.usize(0..4)];
         decision["answers"] = json!({"city": {"text": text(random, 8192)}, id: {"text": text(random, 8192)}});
     }
-    if give(random, 3) {
+    if is_given(random, 3) {
         decision["guidance"] = json!(text(random, 4096));
     }
-    if give(random, 3) {
+    if is_given(random, 3) {
         decision["parameters"] = [json!({}), json!({"response": "x"}), json!({"else": 1})][random.usize(0..3)].clone();
     }
-    if give(random, 1) {
+    if is_given(random, 1) {
         decision["escalateTo"] = json!([{"kind": "User", "name": "carol@example.com"}]);
     }
     decision
 }
 
-/// A local run has no rules of its own about payloads: the engine's are no weaker than the API server's.
+/// A local run has no admission rules about payloads, and the checks of the engine are at least as strict as those of
+/// the API server.
 #[tokio::test]
 async fn no_random_decision_counts_in_a_local_run_that_a_cluster_refuses() {
-    use Said::{Counted, Refused};
+    use Treatment::{Counted, Refused};
     const DECISIONS: usize = 240;
     let harness = Harness::open("bounds").await;
     let approvers = json!([{"kind": "User", "name": ALICE}]);
@@ -231,11 +238,11 @@ async fn no_random_decision_counts_in_a_local_run_that_a_cluster_refuses() {
         for _ in 0..DECISIONS / 4 {
             let decision = random_decision(&mut random);
             let patch = Patch::Merge(json!({"spec": {"decisions": {ALICE: decision}}}));
-            let on_cluster = said(alice.patch(&approval.name_any(), &PatchParams::default().dry_run(), &patch).await);
-            let on_cluster = on_cluster.map_or(Refused, |stored| of(&counted(&stored)));
+            let on_cluster = to_answer(alice.patch(&approval.name_any(), &PatchParams::default().dry_run(), &patch).await);
+            let on_cluster = on_cluster.map_or(Refused, |stored| treatment_of(&count_votes(&stored)));
             let shown: String = decision.to_string().chars().take(300).collect();
             let is_counted = on_cluster == Counted;
-            assert_eq!(locally(&approval, &decision) == Counted, is_counted, "seed {seed}: {on_cluster:?}: {shown}");
+            assert_eq!(decide_locally(&approval, &decision) == Counted, is_counted, "seed {seed}: {on_cluster:?}: {shown}");
             counts[usize::from(is_counted)] += 1;
         }
     }

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use signoff_api::Approval;
 use signoff_tests::control_plane::named;
 
-use super::harness::{Answer, Harness, group, refused, user};
+use super::harness::{Answer, Harness, group, assert_refused, user};
 
 const ALICE: &str = "alice@example.com";
 const BOB: &str = "bob@example.com";
@@ -52,7 +52,7 @@ async fn a_decision_for_another_claims_no_groups() {
         .await;
     let mut vote = on_behalf_of(ALICE);
     vote["groups"] = json!(["system:serviceaccounts"]);
-    refused(carry(&harness, &approval, &[(key(ALICE), vote)]).await, "must be absent with onBehalfOf");
+    assert_refused(carry(&harness, &approval, &[(key(ALICE), vote)]).await, "must be absent with onBehalfOf");
     let approval = carry(&harness, &approval, &[(key(ALICE), on_behalf_of(ALICE))]).await.unwrap();
     assert!(approval.spec.decisions[&key(ALICE)].groups.is_empty(), "a delegated vote fills no group");
 }
@@ -69,9 +69,9 @@ async fn who_carries_decisions_needs_the_verb_approve() {
     let patch = json!({"spec": {"decisions": {format!("{ALICE} via {bot}"): on_behalf_of(ALICE)}}});
     let vote = async || {
         let name = approval.metadata.name.as_deref().unwrap();
-        super::harness::said(api.patch(name, &Default::default(), &kube::api::Patch::Merge(&patch)).await)
+        super::harness::to_answer(api.patch(name, &Default::default(), &kube::api::Patch::Merge(&patch)).await)
     };
-    refused(vote().await, "lacks the RBAC verb approve");
+    assert_refused(vote().await, "lacks the RBAC verb approve");
     harness.grant(bot, json!({"apiGroups": ["signoff.dev"], "resources": ["approvals"], "verbs": ["approve"]})).await;
     vote().await.unwrap();
 }

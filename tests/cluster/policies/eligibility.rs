@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use signoff_api::Approval;
 use signoff_engine::approval::eligibility::{IneligibleReason, Voter, ineligible, next_attempt};
 
-use super::harness::{Harness, group, said};
+use super::harness::{Harness, group, to_answer};
 
 /// The seed of the requests and votes. A failure prints it with the number of the vote.
 const SEED: u64 = 4711;
@@ -205,7 +205,7 @@ async fn the_module_says_of_every_random_vote_what_the_api_server_does() {
             };
             let api: Api<Approval> = Api::namespaced(client.clone(), &harness.namespace.name);
             let patch = Patch::Merge(json!({"spec": {"decisions": {attempt.voter().key(): decision}}}));
-            let answer = said(api.patch(&approval.name_any(), &PatchParams::default(), &patch).await);
+            let answer = to_answer(api.patch(&approval.name_any(), &PatchParams::default(), &patch).await);
             let expected = why.is_none() && attempt.is_authorized();
             assert_eq!(
                 answer.is_ok(),

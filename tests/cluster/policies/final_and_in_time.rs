@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::harness::{Harness, refused, user};
+use super::harness::{Harness, assert_refused, user};
 
 const PAST: &str = "2020-01-01T00:00:00Z";
 const FUTURE: &str = "2100-01-01T00:00:00Z";
@@ -17,26 +17,26 @@ async fn only_the_attempt_that_was_found_invalid_is_replaced_by_the_next_one() {
     let approval = harness.ask(json!({})).await;
     let modify =
         |attempt: i32, to: &str| json!({"verdict": "Modify", "attempt": attempt, "parameters": {"response": to}});
-    refused(harness.decide("alice", &approval, modify(2, "early")).await, "a decision is final");
+    assert_refused(harness.decide("alice", &approval, modify(2, "early")).await, "a decision is final");
     harness.decide("alice", &approval, modify(1, "bad")).await.unwrap();
-    refused(harness.decide("alice", &approval, modify(2, "eager")).await, "a decision is final");
+    assert_refused(harness.decide("alice", &approval, modify(2, "eager")).await, "a decision is final");
 
     harness
         .status(&approval, json!({"invalid": {"alice@example.com": {"attempt": 1, "why": "not that"}}}))
         .await
         .unwrap();
-    refused(harness.decide("alice", &approval, modify(1, "same number")).await, "a decision is final");
-    refused(harness.decide("alice", &approval, modify(3, "skipped one")).await, "a decision is final");
+    assert_refused(harness.decide("alice", &approval, modify(1, "same number")).await, "a decision is final");
+    assert_refused(harness.decide("alice", &approval, modify(3, "skipped one")).await, "a decision is final");
     harness.decide("alice", &approval, modify(2, "good")).await.unwrap();
     // An `invalid` entry for attempt 1 does not apply to attempt 2.
-    refused(harness.decide("alice", &approval, modify(3, "again")).await, "a decision is final");
+    assert_refused(harness.decide("alice", &approval, modify(3, "again")).await, "a decision is final");
 }
 
 #[tokio::test]
 async fn no_vote_after_closing_time_even_while_nobody_counts_votes() {
     let harness = Harness::open("time").await;
     let closed = harness.ask(json!({"closesAt": PAST})).await;
-    refused(harness.decide("alice", &closed, approve()).await, "too late: this gate closed at 2020-01-01");
+    assert_refused(harness.decide("alice", &closed, approve()).await, "too late: this gate closed at 2020-01-01");
     let open = harness.ask(json!({"closesAt": FUTURE})).await;
     harness.decide("alice", &open, approve()).await.unwrap();
 }
@@ -58,8 +58,8 @@ async fn after_an_escalation_only_the_new_closing_time_counts() {
     };
     escalated(json!({"closesAt": PAST}), json!({"level": 1})).await.unwrap();
     escalated(json!({"closesAt": PAST}), json!({"level": 1, "closesAt": FUTURE})).await.unwrap();
-    refused(escalated(json!({"closesAt": FUTURE}), json!({"level": 1, "closesAt": PAST})).await, "too late");
-    refused(escalated(json!({"closesAt": PAST}), json!({"level": 0, "closesAt": FUTURE})).await, "too late");
+    assert_refused(escalated(json!({"closesAt": FUTURE}), json!({"level": 1, "closesAt": PAST})).await, "too late");
+    assert_refused(escalated(json!({"closesAt": PAST}), json!({"level": 0, "closesAt": FUTURE})).await, "too late");
 }
 
 #[tokio::test]
@@ -76,7 +76,7 @@ async fn nobody_closes_a_gate_by_doctoring_its_stamps_neither_now_nor_after_an_e
             let answer = harness.patch("alice", &approval, with_a_label).await;
             harness.status(&approval, json!({"level": 1, "closesAt": later})).await.unwrap();
             harness.decide("bob", &approval, approve()).await.unwrap();
-            refused(answer, "metadata.managedFields tell when a decision was made");
+            assert_refused(answer, "metadata.managedFields tell when a decision was made");
         }
     }
 }
@@ -115,7 +115,7 @@ async fn times_of_server_side_apply_close_no_gate_and_make_no_vote_earlier() {
     let mut all = stamps.as_array().unwrap().clone();
     all.push(entry(FUTURE, "Update", vote("bob@example.com")));
     let forged = json!({"metadata": {"managedFields": all, "labels": {"team": "finance"}}});
-    refused(harness.patch("alice", &approval, forged).await, "metadata.managedFields tell when a decision was made");
+    assert_refused(harness.patch("alice", &approval, forged).await, "metadata.managedFields tell when a decision was made");
 }
 
 #[tokio::test]
@@ -125,7 +125,7 @@ async fn an_overdue_gate_takes_retry_reject_and_abort_whatever_it_allowed() {
         let approval = harness.ask(json!({"allowedVerdicts": ["Approve"], "approvers": [user("alice")]})).await;
         harness.status(&approval, json!({"phase": "Overdue"})).await.unwrap();
         let words = "verdict must be one of Retry, Reject, Abort";
-        refused(harness.decide("alice", &approval, approve()).await, words);
+        assert_refused(harness.decide("alice", &approval, approve()).await, words);
         harness.decide("alice", &approval, json!({"verdict": verdict})).await.unwrap();
     }
 }

@@ -69,20 +69,20 @@ impl Harness {
     /// Sends any merge patch of a person of the cast.
     pub(crate) async fn patch(&self, who: &str, approval: &Approval, patch: Value) -> Answer<Approval> {
         let api = self.approvals(who).await;
-        said(api.patch(&approval.name_any(), &PatchParams::default(), &Patch::Merge(patch)).await)
+        to_answer(api.patch(&approval.name_any(), &PatchParams::default(), &Patch::Merge(patch)).await)
     }
 
     /// Writes a status as the operator, by a merge patch.
     pub(crate) async fn status(&self, approval: &Approval, status: Value) -> Answer<Approval> {
         let patch = Patch::Merge(json!({"status": status}));
         let api = self.approvals_of_operator();
-        said(api.patch_status(&approval.name_any(), &PatchParams::default(), &patch).await)
+        to_answer(api.patch_status(&approval.name_any(), &PatchParams::default(), &patch).await)
     }
 
     /// Creates a one-step Workflow of a person of the cast, with these further fields of the spec.
     pub(crate) async fn request(&self, who: &str, name: &str, fields: Value) -> Answer<Workflow> {
         let workflow = serde_json::from_value(workflow(name, fields)).unwrap();
-        said(self.workflows(who).await.create(&PostParams::default(), &workflow).await)
+        to_answer(self.workflows(who).await.create(&PostParams::default(), &workflow).await)
     }
 
     /// Grants a rule of a ClusterRole to one user in the namespace, and waits until it is effective.
@@ -111,7 +111,7 @@ impl Harness {
 }
 
 /// Returns the answer, or the API server's refusal.
-pub(crate) fn said<T>(answer: kube::Result<T>) -> Answer<T> {
+pub(crate) fn to_answer<T>(answer: kube::Result<T>) -> Answer<T> {
     answer.map_err(|error| match error {
         kube::Error::Api(status) => status.message,
         other => panic!("not an answer of the API server: {other}"),
@@ -119,14 +119,14 @@ pub(crate) fn said<T>(answer: kube::Result<T>) -> Answer<T> {
 }
 
 /// Returns the status to which the votes of an Approval lead now.
-pub(crate) fn counted(approval: &Approval) -> ApprovalStatus {
+pub(crate) fn count_votes(approval: &Approval) -> ApprovalStatus {
     let now = Now::new(jiff::Timestamp::now().into(), approval.guard_epoch().to_owned());
     tally(approval, OwnerState::Live, &now).status
 }
 
 /// Asserts that the API server refused with these words.
 #[track_caller]
-pub(crate) fn refused<T: std::fmt::Debug>(answer: Answer<T>, words: &str) {
+pub(crate) fn assert_refused<T: std::fmt::Debug>(answer: Answer<T>, words: &str) {
     match answer {
         Err(message) => assert!(message.contains(words), "refused, but not because of {words:?}: {message}"),
         Ok(object) => panic!("accepted, and should have been refused with {words:?}: {object:?}"),

@@ -7,7 +7,7 @@ use kube::core::{ApiResource, GroupVersionKind};
 use serde_json::{Map, Value, json};
 use signoff_api::{Approval, ApprovalRequest, Decision, Verdict};
 
-use super::harness::{Answer, Harness, counted, said};
+use super::harness::{Answer, Harness, count_votes, to_answer};
 
 const GROUP: &str = "admissionregistration.k8s.io";
 
@@ -138,7 +138,7 @@ async fn vote(harness: &Harness, user: &str, approval: &Approval, decision: Valu
 
 async fn decide(api: Api<Approval>, user: &str, approval: &Approval, decision: Value) -> Answer<Approval> {
     let patch = Patch::Merge(json!({"spec": {"decisions": {user: decision}}}));
-    said(api.patch(&approval.name_any(), &PatchParams::default(), &patch).await)
+    to_answer(api.patch(&approval.name_any(), &PatchParams::default(), &patch).await)
 }
 
 /// Waits until the copies are enforced: one of them refuses a label that the shipped rules accept.
@@ -147,7 +147,7 @@ async fn in_force(harness: &Harness, user: &str, approval: &Approval) {
     let label = Patch::Merge(json!({"metadata": {"labels": {"canary": "x"}}}));
     let dry = PatchParams { dry_run: true, ..PatchParams::default() };
     for _ in 0..1000 {
-        match said(api.patch(&approval.name_any(), &dry, &label).await) {
+        match to_answer(api.patch(&approval.name_any(), &dry, &label).await) {
             Ok(_) => {}
             Err(why) if why.contains("the doubled rules are in force") => return,
             Err(why) => panic!("{why}"),
@@ -214,11 +214,11 @@ async fn the_largest_vote_at_the_largest_gate_costs_at_most_half_of_every_budget
         let stored = decide(api, user, &approval, decision).await.unwrap();
         let named = &stored.spec.decisions[user].groups;
         assert_eq!((named.len(), named), (Decision::MAX_GROUPS, &stored.groups_of_voter(&groups)));
-        let have = counted(&stored).tally.map_or(0, |tally| tally.have);
+        let have = count_votes(&stored).tally.map_or(0, |tally| tally.have);
         assert_eq!(have, 1, "the vote of {user} counts");
     }
     let stored = harness.approvals_of_operator().get(&approval.name_any()).await.unwrap();
-    let outcome = counted(&stored).outcome.unwrap();
+    let outcome = count_votes(&stored).outcome.unwrap();
     assert_eq!((outcome.verdict, &outcome.decided_by[..]), (Some(Verdict::Reject), &voters[2..3]));
 }
 

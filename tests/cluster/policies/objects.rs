@@ -6,7 +6,7 @@ use kube::runtime::wait::{await_condition, conditions};
 use serde_json::json;
 use signoff_api::Approval;
 
-use super::harness::{self, Harness, refused, said};
+use super::harness::{self, Harness, assert_refused, to_answer};
 
 #[tokio::test]
 async fn when_the_object_is_nearly_full_small_votes_still_fit() {
@@ -19,12 +19,12 @@ async fn when_the_object_is_nearly_full_small_votes_still_fit() {
         let api: kube::Api<Approval> = kube::Api::namespaced(client, &harness.namespace.name);
         let decision = json!({"verdict": "Modify", "parameters": {"response": "x".repeat(size)}});
         let patch = kube::api::Patch::Merge(json!({"spec": {"decisions": {&users[n]: decision}}}));
-        said(api.patch(&approval.name_any(), &Default::default(), &patch).await)
+        to_answer(api.patch(&approval.name_any(), &Default::default(), &patch).await)
     };
     for n in 0..6 {
         vote(n, 16_000).await.unwrap();
     }
-    refused(vote(6, 16_000).await, "spec.decisions is full");
+    assert_refused(vote(6, 16_000).await, "spec.decisions is full");
     vote(7, 900).await.unwrap();
     vote(8, 900).await.unwrap();
 }

@@ -6,7 +6,7 @@ use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 use signoff_tests::control_plane::named;
 
-use super::harness::{Harness, said};
+use super::harness::{Harness, to_answer};
 
 #[tokio::test]
 async fn every_pattern_that_a_plan_accepts_finds_on_the_api_server_what_it_finds_here() {
@@ -22,7 +22,7 @@ async fn every_pattern_that_a_plan_accepts_finds_on_the_api_server_what_it_finds
                 let respond = json!({"verdict": "Respond", "answers": {"answer": {"text": text}}});
                 let patch = Patch::Merge(json!({"spec": {"decisions": {me: respond}}}));
                 let dry = PatchParams { dry_run: true, ..PatchParams::default() };
-                let answer = said(alice.patch(&approval.name_any(), &dry, &patch).await).map(drop);
+                let answer = to_answer(alice.patch(&approval.name_any(), &dry, &patch).await).map(drop);
                 let right = match &answer {
                     Ok(()) => matches,
                     Err(why) => !matches && why.contains("it does not match"),

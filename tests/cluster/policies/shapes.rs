@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use super::harness::{Harness, refused, user};
+use super::harness::{Harness, assert_refused, user};
 
 #[tokio::test]
 async fn a_refusal_names_the_step_or_the_place() {
@@ -22,11 +22,11 @@ async fn a_refusal_names_the_step_or_the_place() {
         json!({"steps": [{"name": "ask", "hitl": hitl}]})
     };
     let person = json!({"kind": "User", "name": "finance"});
-    refused(
+    assert_refused(
         harness.request("dana", "broken", gate(person)).await,
         "every group of requiredFrom must be among the approvers",
     );
     harness.request("dana", "honest", gate(json!({"kind": "Group", "name": "finance"}))).await.unwrap();
     let provider = json!({"providers": [{"name": "models"}]});
-    refused(harness.request("dana", "broken", provider).await, "spec.providers models: a provider is exactly one of");
+    assert_refused(harness.request("dana", "broken", provider).await, "spec.providers models: a provider is exactly one of");
 }

@@ -5,7 +5,7 @@ use serde_json::json;
 use signoff_api::approval::ApprovalPhase;
 use signoff_tests::control_plane::named;
 
-use super::harness::{Harness, counted, group, refused, user};
+use super::harness::{Harness, count_votes, group, assert_refused, user};
 
 #[tokio::test]
 async fn a_service_account_is_listed_by_its_kind_and_votes_in_its_own_name() {
@@ -13,7 +13,7 @@ async fn a_service_account_is_listed_by_its_kind_and_votes_in_its_own_name() {
     let robot =
         |namespace: &str| json!({"kind": "ServiceAccount", "namespace": namespace, "name": "kustomize-controller"});
     let elsewhere = harness.ask(json!({"approvers": [robot("other")]})).await;
-    refused(harness.decide("flux", &elsewhere, json!({"verdict": "Approve"})).await, "is not an approver of this gate");
+    assert_refused(harness.decide("flux", &elsewhere, json!({"verdict": "Approve"})).await, "is not an approver of this gate");
     let approval = harness.ask(json!({"approvers": [robot("flux-system")]})).await;
     harness.decide("flux", &approval, json!({"verdict": "Approve"})).await.unwrap();
 }
@@ -22,7 +22,7 @@ async fn a_service_account_is_listed_by_its_kind_and_votes_in_its_own_name() {
 async fn after_an_escalation_the_new_list_is_in_force() {
     let harness = Harness::open("votes").await;
     let approval = harness.ask(json!({"approvers": [user("alice")], "timeout": {"action": "Escalate", "escalation": [{"to": [user("bob")]}]}})).await;
-    refused(harness.decide("bob", &approval, json!({"verdict": "Approve"})).await, "not an approver");
+    assert_refused(harness.decide("bob", &approval, json!({"verdict": "Approve"})).await, "not an approver");
     harness.status(&approval, json!({"level": 1, "approvers": [user("alice"), user("bob")]})).await.unwrap();
     harness.decide("bob", &approval, json!({"verdict": "Approve"})).await.unwrap();
 }
@@ -32,7 +32,7 @@ async fn a_person_of_a_further_quorum_alone_is_an_approver_too() {
     let harness = Harness::open("votes").await;
     let further = json!([{"source": "policy production", "approvers": [user("erin")], "threshold": 1}]);
     let approval = harness.ask(json!({"approvers": [user("alice")], "further": further})).await;
-    refused(harness.decide("bob", &approval, json!({"verdict": "Approve"})).await, "not an approver");
+    assert_refused(harness.decide("bob", &approval, json!({"verdict": "Approve"})).await, "not an approver");
     harness.decide("erin", &approval, json!({"verdict": "Approve"})).await.unwrap();
 }
 
@@ -80,7 +80,7 @@ async fn a_voter_in_more_groups_than_a_vote_needs_decides_by_a_plain_kubectl_pat
         let stored = harness.approvals_of_operator().get(&name).await.unwrap();
         let named = &stored.spec.decisions[alice].groups;
         assert_eq!((named.len(), named), (4 * 8 + 4, &stored.groups_of_voter(&groups)), "{verdict}");
-        let status = counted(&stored);
+        let status = count_votes(&stored);
         assert_eq!((status.phase, status.outcome.unwrap().decided_by), (phase, vec![alice.to_owned()]), "{verdict}");
     }
 }
@@ -94,7 +94,7 @@ async fn the_requester_decides_their_own_gate_unless_it_excludes_them() {
     harness.decide("dana", &open, json!({"verdict": "Approve"})).await.unwrap();
 
     let closed = harness.ask(json!({"approvers": approvers, "excludeRequester": true})).await;
-    refused(
+    assert_refused(
         harness.decide("dana", &closed, json!({"verdict": "Approve"})).await,
         "the requester must not decide this gate (excludeRequester)",
     );
@@ -102,7 +102,7 @@ async fn the_requester_decides_their_own_gate_unless_it_excludes_them() {
 
     let by_machine = json!({"approvers": approvers, "excludeRequester": true, "requestedBy": "system:serviceaccount:ci:bot", "requestedFor": "dana@example.com"});
     let closed = harness.ask(by_machine).await;
-    refused(
+    assert_refused(
         harness.decide("dana", &closed, json!({"verdict": "Approve"})).await,
         "the requester must not decide this gate (excludeRequester)",
     );
@@ -114,7 +114,7 @@ async fn a_quorum_that_excludes_the_requester_does_not_list_them() {
     harness.namespace.bind("signoff-approver", "dana@example.com").await.unwrap();
     let further = |exclude: bool| json!([{"source": "policy", "approvers": [user("dana"), user("bob")], "threshold": 1, "excludeRequester": exclude}]);
     let approval = harness.ask(json!({"approvers": [user("alice")], "further": further(true)})).await;
-    refused(harness.decide("dana", &approval, json!({"verdict": "Approve"})).await, "not an approver");
+    assert_refused(harness.decide("dana", &approval, json!({"verdict": "Approve"})).await, "not an approver");
     harness.decide("bob", &approval, json!({"verdict": "Approve"})).await.unwrap();
     let approval = harness.ask(json!({"approvers": [user("alice")], "further": further(false)})).await;
     harness.decide("dana", &approval, json!({"verdict": "Approve"})).await.unwrap();
@@ -136,12 +136,12 @@ async fn another_user_name_of_an_excluded_person_is_excluded_too() {
     let vote = json!({"verdict": "Approve"});
     for (excluded, who) in [("b.obson", "bob"), ("alice-admin", "alice")] {
         let approval = ask(excluded).await;
-        refused(harness.decide(who, &approval, vote.clone()).await, "excluded from deciding this gate");
+        assert_refused(harness.decide(who, &approval, vote.clone()).await, "excluded from deciding this gate");
     }
     let approval = ask("carol-admin").await;
     harness.decide("alice", &approval, vote.clone()).await.unwrap();
     harness.decide("bob", &approval, vote.clone()).await.unwrap();
-    refused(harness.decide("slash", &approval, vote).await, "must match a rule of spec.request.persons");
+    assert_refused(harness.decide("slash", &approval, vote).await, "must match a rule of spec.request.persons");
 }
 
 #[tokio::test]
@@ -149,7 +149,7 @@ async fn a_decision_about_another_request_is_stale() {
     let harness = Harness::open("votes").await;
     let approval = harness.ask(json!({})).await;
     let about = |digest: &str| json!({"verdict": "Approve", "requestDigest": digest});
-    refused(
+    assert_refused(
         harness.decide("alice", &approval, about(&format!("sha256:{}", "f".repeat(64)))).await,
         "stale: requestDigest",
     );
@@ -162,13 +162,13 @@ async fn a_standing_grant_is_refused_also_with_the_verb_grant() {
     let harness = Harness::open("votes").await;
     let approval = harness.ask(json!({})).await;
     let vote = json!({"verdict": "Approve", "grant": {"scope": "run", "match": "tool", "ttl": "1h"}});
-    refused(harness.decide("alice", &approval, vote.clone()).await, "a standing grant is not possible yet");
+    assert_refused(harness.decide("alice", &approval, vote.clone()).await, "a standing grant is not possible yet");
     harness
         .grant(
             "alice@example.com",
             json!({"apiGroups": ["signoff.dev"], "resources": ["approvals"], "verbs": ["grant"]}),
         )
         .await;
-    refused(harness.decide("alice", &approval, vote).await, "a standing grant is not possible yet");
+    assert_refused(harness.decide("alice", &approval, vote).await, "a standing grant is not possible yet");
     harness.decide("alice", &approval, json!({"verdict": "Approve"})).await.unwrap();
 }

@@ -6,7 +6,7 @@ use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 use signoff_api::Approval;
 
-use super::harness::{Answer, Harness, group, refused, said, user};
+use super::harness::{Answer, Harness, group, assert_refused, to_answer, user};
 
 const ALICE: &str = "alice@example.com";
 
@@ -16,7 +16,7 @@ async fn apply(harness: &Harness, who: &str, manager: &str, approval: &Approval,
         "metadata": {"name": approval.name_any()},
         "spec": {"decisions": decisions},
     }));
-    said(harness.approvals(who).await.patch(&approval.name_any(), &PatchParams::apply(manager), &patch).await)
+    to_answer(harness.approvals(who).await.patch(&approval.name_any(), &PatchParams::apply(manager), &patch).await)
 }
 
 #[tokio::test]
@@ -25,7 +25,7 @@ async fn server_side_apply_by_different_field_managers_touches_only_ones_own_ent
     let approval = harness.ask(json!({"threshold": 2})).await;
     let vote = json!({"verdict": "Approve"});
     apply(&harness, "alice", "argocd-controller", &approval, json!({ALICE: vote})).await.unwrap();
-    refused(
+    assert_refused(
         apply(&harness, "bob", "kustomize-controller", &approval, json!({ALICE: vote, "carol@example.com": vote}))
             .await,
         "only under your own user name",
@@ -35,7 +35,7 @@ async fn server_side_apply_by_different_field_managers_touches_only_ones_own_ent
     assert_eq!(approval.spec.decisions.len(), 2);
     // A controller applies the same object again at every reconcile.
     apply(&harness, "alice", "argocd-controller", &approval, json!({ALICE: vote})).await.unwrap();
-    refused(apply(&harness, "alice", "argocd-controller", &approval, json!({})).await, "a decision is final");
+    assert_refused(apply(&harness, "alice", "argocd-controller", &approval, json!({})).await, "a decision is final");
 }
 
 #[tokio::test]

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use signoff_api::{Workflow, workflow::Provider};
 use signoff_tests::control_plane::Cluster;
 
-use super::harness::{self, Harness, refused, said, user};
+use super::harness::{self, Harness, assert_refused, to_answer, user};
 
 #[tokio::test]
 async fn who_asked_is_stamped_and_another_name_is_refused_with_the_remedy() {
@@ -15,9 +15,9 @@ async fn who_asked_is_stamped_and_another_name_is_refused_with_the_remedy() {
     let alice = json!({"requestedBy": "alice@example.com"});
     for fields in [alice.clone(), json!({"requestedBy": "alice@example.com", "restored": true})] {
         let answer = harness.request("dana", "refund", fields).await;
-        refused(answer.clone(), "spec.requestedBy is alice@example.com, and a Workflow is requested by its creator");
-        refused(answer.clone(), "(dana@example.com): remove spec.requestedBy");
-        refused(answer, "use an account with the RBAC verb restore on workflows.signoff.dev");
+        assert_refused(answer.clone(), "spec.requestedBy is alice@example.com, and a Workflow is requested by its creator");
+        assert_refused(answer.clone(), "(dana@example.com): remove spec.requestedBy");
+        assert_refused(answer, "use an account with the RBAC verb restore on workflows.signoff.dev");
     }
     for fields in [json!({}), json!({"requestedBy": "dana@example.com"})] {
         let name = format!("refund-{}", fields.as_object().unwrap().len());
@@ -31,7 +31,7 @@ async fn who_asked_is_stamped_and_another_name_is_refused_with_the_remedy() {
             json!({"apiGroups": ["signoff.dev"], "resources": ["approvals"], "verbs": ["restore"]}),
         )
         .await;
-    refused(harness.request("dana", "refund", alice).await, "a Workflow is requested by its creator");
+    assert_refused(harness.request("dana", "refund", alice).await, "a Workflow is requested by its creator");
 }
 
 #[tokio::test]
@@ -49,7 +49,7 @@ async fn a_holder_of_restore_keeps_the_requester_and_needs_none_of_the_rights_of
     // Typed, as before Kubernetes 1.36, and for a run of the account's own.
     let own = json!({"requestedBy": "viktor@example.com", "restored": true});
     assert_eq!(harness.request("viktor", "own", own.clone()).await.unwrap().spec.restored, Some(true));
-    refused(
+    assert_refused(
         harness.request("dana", "own", json!({"restored": true})).await,
         "lacks the RBAC verb restore on workflows.signoff.dev",
     );
@@ -57,14 +57,14 @@ async fn a_holder_of_restore_keeps_the_requester_and_needs_none_of_the_rights_of
     // A run that the account requests itself is an ordinary run, with the rights of a run.
     let mut new = fields;
     new["requestedBy"] = json!("viktor@example.com");
-    refused(harness.request("viktor", "new", new).await, "lacks the RBAC verb");
+    assert_refused(harness.request("viktor", "new", new).await, "lacks the RBAC verb");
     assert_eq!(harness.request("viktor", "new", json!({})).await.unwrap().spec.restored, None);
 
     // The field cannot be changed.
     let workflows = harness.workflows("admin").await;
     for value in [json!(null), json!(false)] {
         let patch = Patch::Merge(json!({"spec": {"restored": value}}));
-        refused(said(workflows.patch("refund", &PatchParams::default(), &patch).await), "spec is immutable except");
+        assert_refused(to_answer(workflows.patch("refund", &PatchParams::default(), &patch).await), "spec is immutable except");
     }
     let cancel = Patch::Merge(json!({"spec": {"cancel": true}}));
     workflows.patch("refund", &PatchParams::default(), &cancel).await.unwrap();
@@ -129,14 +129,14 @@ async fn where_nothing_fills_in_the_requester_a_missing_one_is_refused_with_the_
     let namespace = cluster.namespace("typed").await.unwrap();
     let workflows: Api<Workflow> = Api::namespaced(cluster.token_client("dana").await.unwrap(), &namespace.name);
     let create = async |object: Value| {
-        said(workflows.create(&PostParams::default(), &serde_json::from_value(object).unwrap()).await)
+        to_answer(workflows.create(&PostParams::default(), &serde_json::from_value(object).unwrap()).await)
     };
     // The API server stops using a policy some time after its deletion.
     let gone = async {
         for n in 0.. {
             let answer = create(without_requester(&format!("missing-{n}"))).await;
             if answer.is_err() {
-                return refused(answer, MISSING);
+                return assert_refused(answer, MISSING);
             }
         }
     };
@@ -144,22 +144,22 @@ async fn where_nothing_fills_in_the_requester_a_missing_one_is_refused_with_the_
     tokio::time::timeout(patience, gone).await.expect("the API server uses the deleted policies no more");
 
     let typed = |requester: &str| harness::workflow("typed", json!({"requestedBy": requester}));
-    refused(create(typed("alice@example.com")).await, "a Workflow is requested by its creator (dana@example.com)");
+    assert_refused(create(typed("alice@example.com")).await, "a Workflow is requested by its creator (dana@example.com)");
     create(typed("dana@example.com")).await.unwrap();
     let patch = async |spec: Value| {
         let patch = Patch::Merge(json!({"spec": spec}));
-        said(workflows.patch("typed", &PatchParams::default(), &patch).await)
+        to_answer(workflows.patch("typed", &PatchParams::default(), &patch).await)
     };
-    refused(patch(json!({"requestedBy": null})).await, MISSING);
+    assert_refused(patch(json!({"requestedBy": null})).await, MISSING);
     patch(json!({"suspend": true})).await.unwrap();
     let newest = workflows.get("typed").await.unwrap();
     let mut replacement = without_requester("typed");
     replacement["metadata"]["resourceVersion"] = json!(newest.resource_version());
     let replace = async |object: &Value| {
         let object = serde_json::from_value(object.clone()).unwrap();
-        said(workflows.replace("typed", &PostParams::default(), &object).await)
+        to_answer(workflows.replace("typed", &PostParams::default(), &object).await)
     };
-    refused(replace(&replacement).await, MISSING);
+    assert_refused(replace(&replacement).await, MISSING);
     replacement["spec"]["requestedBy"] = json!("dana@example.com");
     replace(&replacement).await.unwrap();
 }
@@ -168,7 +168,7 @@ async fn where_nothing_fills_in_the_requester_a_missing_one_is_refused_with_the_
 async fn asking_for_somebody_needs_the_verb_delegate_on_that_person() {
     let harness = Harness::open("asked").await;
     let fields = json!({"requestedFor": "erin@example.com"});
-    refused(
+    assert_refused(
         harness.request("dana", "refund", fields.clone()).await,
         "lacks the RBAC verb delegate on people.signoff.dev erin@example.com",
     );
@@ -194,9 +194,9 @@ async fn a_machine_names_its_person_where_a_gate_excludes_the_requester() {
             fields["requestedFor"] = json!(person);
         }
         let workflow = serde_json::from_value(harness::workflow(name, fields)).unwrap();
-        said(api.create(&PostParams::default(), &workflow).await)
+        to_answer(api.create(&PostParams::default(), &workflow).await)
     };
-    refused(create("alone", true, None).await, "set spec.requestedFor to the person");
+    assert_refused(create("alone", true, None).await, "set spec.requestedFor to the person");
     create("named", true, Some("dana@example.com")).await.unwrap();
     create("open", false, None).await.unwrap();
 }
@@ -210,14 +210,14 @@ async fn the_requester_must_be_able_to_read_every_secret_that_is_used() {
     let secret = serde_json::from_value(json!({"metadata": {"name": "key-0"}, "stringData": {"token": "x"}})).unwrap();
     secrets.create(&PostParams::default(), &secret).await.unwrap();
     let words = "dana@example.com lacks the RBAC verb get on the Secrets that this Workflow uses";
-    refused(harness.request("dana", "refund", json!({"secrets": [entry(0)]})).await, words);
+    assert_refused(harness.request("dana", "refund", json!({"secrets": [entry(0)]})).await, words);
     for kind in Provider::KINDS.into_iter().filter(|kind| *kind != "scripted") {
         let keyed = json!({"secrets": [entry(0)], "providers": [{"name": "p", kind: {"key": "s0"}}]});
-        refused(harness.request("dana", kind, keyed).await, words);
+        assert_refused(harness.request("dana", kind, keyed).await, words);
     }
     let read = |names: Vec<String>| json!({"apiGroups": [""], "resources": ["secrets"], "resourceNames": names, "verbs": ["get"]});
     harness.grant("dana@example.com", read((0..7).map(|n| format!("key-{n}")).collect())).await;
-    refused(harness.request("dana", "refund", json!({"secrets": all})).await, words);
+    assert_refused(harness.request("dana", "refund", json!({"secrets": all})).await, words);
     harness.request("dana", "one", json!({"secrets": [entry(0)]})).await.unwrap();
     harness.grant("dana@example.com", read(vec!["key-7".into()])).await;
     harness.request("dana", "refund", json!({"secrets": all})).await.unwrap();
@@ -240,7 +240,7 @@ async fn inputs_are_of_their_types() {
     for (n, (kind, wrong, right)) in cases.into_iter().enumerate() {
         for field in ["value", "default"] {
             let answer = harness.request("dana", "wrong", input(kind, field, wrong.clone())).await;
-            refused(answer, &format!("spec.inputs it: value, default and enum must be of the type {kind}"));
+            assert_refused(answer, &format!("spec.inputs it: value, default and enum must be of the type {kind}"));
             harness.request("dana", &format!("right-{n}-{field}"), input(kind, field, right.clone())).await.unwrap();
         }
     }
@@ -258,7 +258,7 @@ async fn an_input_is_among_its_enum_given_when_required_and_not_nested_without_e
         (json!({"name": "it", "type": "array", "value": deep(17)}), "must nest at most 16 levels"),
     ];
     for (fields, words) in refusals {
-        refused(harness.request("dana", "wrong", input(fields)).await, words);
+        assert_refused(harness.request("dana", "wrong", input(fields)).await, words);
     }
     let honest = [
         json!({"name": "it", "enum": ["a", "b"], "value": "b"}),
@@ -274,7 +274,7 @@ async fn an_input_is_among_its_enum_given_when_required_and_not_nested_without_e
 #[tokio::test]
 async fn a_name_has_at_most_63_characters() {
     let harness = Harness::open("asked").await;
-    refused(harness.request("dana", &"x".repeat(64), json!({})).await, "metadata.name must have at most 63 characters");
+    assert_refused(harness.request("dana", &"x".repeat(64), json!({})).await, "metadata.name must have at most 63 characters");
     harness.request("dana", &"x".repeat(63), json!({})).await.unwrap();
 }
 

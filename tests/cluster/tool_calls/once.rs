@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use signoff_api::{conditions, workflow::WorkflowPhase};
 
 use super::scene::{Scene, asks, call, error, last_turn, turn_of};
-use super::{clerk, paid};
+use super::{clerk, payments};
 
 /// Returns a refund of this amount, as a call with this id.
 fn refund(id: &str, amount: u32) -> Value {
@@ -39,12 +39,12 @@ fn fresh(spec: &mut Value) {
 /// Defers a run twice at its review, and then approves.
 async fn deferred_twice(scene: &Scene, run: &str, review: &str) {
     for gate in [review.to_owned(), format!("{review}#2")] {
-        let approval = scene.asked(run, &gate).await;
-        scene.says("carol", "defer", &approval, &["--guidance", "say it warmer"]).await.ok().unwrap();
+        let approval = scene.wait_for_gate(run, &gate).await;
+        scene.run_verdict("carol", "defer", &approval, &["--guidance", "say it warmer"]).await.ok().unwrap();
     }
-    let approval = scene.asked(run, &format!("{review}#3")).await;
-    scene.says("carol", "approve", &approval, &[]).await.ok().unwrap();
-    scene.succeeds(run).await;
+    let approval = scene.wait_for_gate(run, &format!("{review}#3")).await;
+    scene.run_verdict("carol", "approve", &approval, &[]).await.ok().unwrap();
+    scene.wait_for_success(run).await;
 }
 
 #[tokio::test]
@@ -71,18 +71,18 @@ async fn a_deferred_agent_does_not_pay_again_unless_its_tool_is_repeatable() {
         deferred_twice(&scene, "repeatable", "handle/.output"),
     );
     for run in ["remembers", "fresh"] {
-        assert_eq!(paid(&scene, run), [sum(420)], "{run}");
-        let told = scene.told(run).pop().unwrap().result;
+        assert_eq!(payments(&scene, run), [sum(420)], "{run}");
+        let told = scene.results_of_last_turn(run).pop().unwrap().result;
         let marked = told.starts_with("Not made again: an equal call was made at ");
         assert!(marked && told.ends_with("Its result was:\npaid"), "{run}: {told}");
     }
-    assert_eq!(paid(&scene, "repeatable"), [sum(420), sum(420), sum(420)]);
+    assert_eq!(payments(&scene, "repeatable"), [sum(420), sum(420), sum(420)]);
 
     // A step of the list that forgets its calls cannot be deferred.
-    let refused = scene.ended("refused").await;
+    let refused = scene.wait_for_end("refused").await;
     let accepted = refused.conditions.iter().find(|condition| condition.type_ == conditions::ACCEPTED).unwrap();
     assert!(accepted.message.contains("Defer runs step handle again"), "{}", accepted.message);
-    assert!(refused.phase == WorkflowPhase::Failed && scene.heard("refused").is_empty(), "{:?}", refused.phase);
+    assert!(refused.phase == WorkflowPhase::Failed && scene.model_requests("refused").is_empty(), "{:?}", refused.phase);
 }
 
 #[tokio::test]
@@ -102,11 +102,11 @@ async fn a_call_that_was_edited_twice_is_not_edited_a_third_time() {
     );
     // bob edits 420 to 42, and carol approves that.
     let edits = async |run: &str, gate: &str| {
-        let approval = scene.asked(run, gate).await;
+        let approval = scene.wait_for_gate(run, gate).await;
         let set = format!("arguments={}", sum(42));
-        scene.says("bob", "modify", &approval, &["--set", &set]).await.ok().unwrap();
-        let edited = scene.asked(run, &format!("{gate}#2")).await;
-        scene.says("carol", "approve", &edited, &[]).await.ok().unwrap();
+        scene.run_verdict("bob", "modify", &approval, &["--set", &set]).await.ok().unwrap();
+        let edited = scene.wait_for_gate(run, &format!("{gate}#2")).await;
+        scene.run_verdict("carol", "approve", &edited, &[]).await.ok().unwrap();
         edited.spec.request.action.unwrap().done
     };
     let turn_by_turn = async {
@@ -117,30 +117,30 @@ async fn a_call_that_was_edited_twice_is_not_edited_a_third_time() {
             .any(|line| line.starts_with("this call was made at ") && line.ends_with("with this result: paid"));
         assert!(made, "carol is told that the edited call was made before: {done:?}");
         // Another amount is another call, and is asked about.
-        let other = scene.asked("refused", "handle/.turn-4/.call-1/.gate").await;
-        scene.says("carol", "approve", &other, &[]).await.ok().unwrap();
-        scene.succeeds("refused").await;
+        let other = scene.wait_for_gate("refused", "handle/.turn-4/.call-1/.gate").await;
+        scene.run_verdict("carol", "approve", &other, &[]).await.ok().unwrap();
+        scene.wait_for_success("refused").await;
     };
     let in_one_turn = async {
         edits("escalated", "handle/.turn-1/.call-1/.gate").await;
         edits("escalated", "handle/.turn-1/.call-2/.gate").await;
-        let third = scene.asked("escalated", "handle/.turn-1/.call-3/.error").await;
+        let third = scene.wait_for_gate("escalated", "handle/.turn-1/.call-3/.error").await;
         let quorums: Vec<_> = third.spec.request.quorums.iter().map(|quorum| quorum.source.as_str()).collect();
         assert_eq!(quorums, ["gate help", "gate money"]);
         // erin alone is not enough: the approvers of the gate where it was edited are asked too.
-        let recorded = scene.says("erin", "skip", &third, &["--wait=0s"]).await.ok().unwrap();
+        let recorded = scene.run_verdict("erin", "skip", &third, &["--wait=0s"]).await.ok().unwrap();
         assert!(recorded.contains("Skip recorded"), "{recorded}");
-        scene.says("alice", "skip", &third, &[]).await.ok().unwrap();
-        scene.succeeds("escalated").await;
+        scene.run_verdict("alice", "skip", &third, &[]).await.ok().unwrap();
+        scene.wait_for_success("escalated").await;
     };
     tokio::join!(turn_by_turn, in_one_turn);
-    assert_eq!(paid(&scene, "refused"), [sum(42), sum(42), sum(7)]);
-    let told = scene.told("refused");
+    assert_eq!(payments(&scene, "refused"), [sum(42), sum(42), sum(7)]);
+    let told = scene.results_of_last_turn("refused");
     let why = "people changed the arguments of this call of refund 2 times in this run";
     assert_eq!(told[2].result, format!("Refused: {why}; do not call it again"));
     assert_eq!(told[3].result, "paid");
-    assert_eq!(paid(&scene, "escalated"), [sum(42), sum(42)]);
-    assert_eq!(scene.told("escalated")[2].result, "Skipped by a human");
+    assert_eq!(payments(&scene, "escalated"), [sum(42), sum(42)]);
+    assert_eq!(scene.results_of_last_turn("escalated")[2].result, "Skipped by a human");
 }
 
 #[tokio::test]
@@ -152,36 +152,36 @@ async fn equal_calls_of_a_turn_under_one_id_are_kept_and_each_request_says_what_
     scene.begin(RUN, clerk(&scene, RUN, json!({}), json!({}))).await;
     let gate = |call: u32| format!("handle/.turn-1/.call-{call}/.gate");
     let done = async |call: u32| {
-        let approval = scene.asked(RUN, &gate(call)).await;
+        let approval = scene.wait_for_gate(RUN, &gate(call)).await;
         let done = approval.spec.request.action.clone().unwrap().done;
         (approval, done)
     };
     let (first, nothing) = done(1).await;
     assert!(!nothing.iter().any(|line| line.contains("Succeeded")), "{nothing:?}");
-    scene.says("bob", "approve", &first, &[]).await.ok().unwrap();
+    scene.run_verdict("bob", "approve", &first, &[]).await.ok().unwrap();
 
     let ran = r#"refund {"amount":420,"customer":"ACME"}: Succeeded"#;
     let (second, lines) = done(2).await;
     assert!(lines.iter().any(|line| line == ran), "{lines:?}");
     assert!(lines.iter().any(|line| line.starts_with("this call was made at ")), "{lines:?}");
     assert_eq!(lines.last().unwrap(), "this is call 2 of 4 equal calls of this turn, 1 of them ran");
-    let shown = scene.shown("bob", &second).await;
+    let shown = scene.show("bob", &second).await;
     assert!(shown.contains("this is call 2 of 4 equal calls") && !shown.contains("no calls of tools"), "{shown}");
     // The honest twin: people decide about exactly this repetition.
-    scene.says("bob", "approve", &second, &[]).await.ok().unwrap();
+    scene.run_verdict("bob", "approve", &second, &[]).await.ok().unwrap();
     let (third, lines) = done(3).await;
     assert_eq!(lines.last().unwrap(), "this is call 3 of 4 equal calls of this turn, 2 of them ran");
-    assert_eq!(paid(&scene, RUN), [sum(420), sum(420)]);
-    scene.says("bob", "reject", &third, &["--reason", "twice is enough"]).await.ok().unwrap();
+    assert_eq!(payments(&scene, RUN), [sum(420), sum(420)]);
+    scene.run_verdict("bob", "reject", &third, &["--reason", "twice is enough"]).await.ok().unwrap();
 
     // The last call has the same id and another amount: it was not lost.
     let (other, _) = done(5).await;
-    scene.says("bob", "approve", &other, &[]).await.ok().unwrap();
-    let status = scene.succeeds(RUN).await;
+    scene.run_verdict("bob", "approve", &other, &[]).await.ok().unwrap();
+    let status = scene.wait_for_success(RUN).await;
     let (class, why) = error(&status, "handle/.turn-1/.call-4/.check");
     assert_eq!((class, why), ("Refused", "it is equal to call 3 of this turn, which was not made"));
-    assert_eq!(paid(&scene, RUN), [sum(420), sum(420), sum(10)]);
-    let told: Vec<_> = scene.told(RUN).into_iter().map(|told| (told.id, told.result)).collect();
+    assert_eq!(payments(&scene, RUN), [sum(420), sum(420), sum(10)]);
+    let told: Vec<_> = scene.results_of_last_turn(RUN).into_iter().map(|told| (told.id, told.result)).collect();
     let denied = "Denied by a human: twice is enough";
     let results =
         [("call_a", "paid"), ("call_a-2", "paid"), ("call_a-3", denied), ("call_a-4", denied), ("call_a-5", "paid")];

@@ -40,31 +40,31 @@ async fn a_payment_whose_condition_cannot_be_evaluated_is_not_sent() {
     );
 
     // Without a gate the run fails.
-    let status = scene.ended("alone").await;
+    let status = scene.wait_for_end("alone").await;
     let (class, why) = error(&status, "pay-text");
     assert!(class == "Condition" && why.contains("skipIf"), "{class}: {why}");
     assert_eq!((status.phase, record(&status, "pay-text").phase), (WorkflowPhase::Failed, StepPhase::Failed));
     assert!(status.message.as_ref().is_some_and(|message| message.contains("pay-text")), "{:?}", status.message);
-    assert_eq!(scene.sent("alone"), [("GET /text".to_owned(), String::new())]);
+    assert_eq!(scene.sent_requests("alone"), [("GET /text".to_owned(), String::new())]);
 
     // People can skip the payment. Retry is no answer, although its author lists it.
     let bob = scene.runs.cluster.token_client("bob").await.unwrap();
     for look in ["text", "bare"] {
-        let approval = scene.asked("asked", &format!("pay-{look}/.error")).await;
+        let approval = scene.wait_for_gate("asked", &format!("pay-{look}/.error")).await;
         assert_eq!(approval.spec.request.allowed_verdicts, [Verdict::Skip, Verdict::Reject, Verdict::Abort]);
         let user = named("bob").unwrap().user;
-        let retry = scene.runs.decides(&bob, user, &approval.name_any(), json!({"verdict": "Retry"})).await;
+        let retry = scene.runs.decide(&bob, user, &approval.name_any(), json!({"verdict": "Retry"})).await;
         let refused = retry.unwrap_err();
         assert!(refused.ends_with("verdict must be one of Skip, Reject, Abort"), "{refused}");
-        scene.says("bob", "skip", &approval, &[]).await.ok().unwrap();
+        scene.run_verdict("bob", "skip", &approval, &[]).await.ok().unwrap();
     }
     // The honest twins: one condition is false and the payment is sent, the other one is true and it is skipped.
-    let status = scene.succeeds("asked").await;
+    let status = scene.wait_for_success("asked").await;
     for look in ["text", "bare"] {
         assert_eq!(error(&status, &format!("pay-{look}")).0, "Condition");
     }
     assert_eq!(record(&status, "pay-refunded").phase, StepPhase::Skipped);
-    let sent: Vec<_> = scene.sent("asked").into_iter().map(|(what, _)| what).collect();
+    let sent: Vec<_> = scene.sent_requests("asked").into_iter().map(|(what, _)| what).collect();
     assert_eq!(sent, ["GET /text", "GET /bare", "GET /paid", "POST /pay-paid", "GET /refunded"]);
 }
 
@@ -93,8 +93,8 @@ async fn a_number_that_would_be_rounded_is_not_sent_and_one_in_a_text_is() {
         "steps": [{"name": "handle", "agent": {"name": "clerk", "input": "Refund them."}}, {"name": "pay", "http": http}],
     });
     scene.begin(RUN, spec).await;
-    let status = scene.succeeds(RUN).await;
-    let told: Vec<_> = scene.told(RUN).into_iter().map(|told| told.result).collect();
+    let status = scene.wait_for_success(RUN).await;
+    let told: Vec<_> = scene.results_of_last_turn(RUN).into_iter().map(|told| told.result).collect();
     let tree = scene.approve("dana", &["status", RUN]).await.ok().unwrap();
     // Without the lines of the tree and the ends of lines.
     let tree = tree.split_whitespace().filter(|word| *word != "|").collect::<Vec<_>>().join(" ");
@@ -106,7 +106,7 @@ async fn a_number_that_would_be_rounded_is_not_sent_and_one_in_a_text_is() {
         assert!(tree.contains(&why), "{why}: {tree}");
     }
     assert_eq!(told[3..], ["paid", "paid"]);
-    let mut sent: Vec<_> = scene.sent(RUN).into_iter().map(|(_, body)| body).collect();
+    let mut sent: Vec<_> = scene.sent_requests(RUN).into_iter().map(|(_, body)| body).collect();
     sent.sort();
     assert_eq!(sent, [format!(r#"{{"order":"{LONG}"}}"#), r#"{"order":9007199254740992}"#.to_owned()]);
 }

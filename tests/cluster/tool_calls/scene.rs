@@ -90,24 +90,24 @@ impl Scene {
 
     /// Creates a run as dana.
     pub(super) async fn begin(&self, run: &str, spec: Value) {
-        let dana: Api<Workflow> = self.runs.as_a("dana").await;
+        let dana: Api<Workflow> = self.runs.api_as("dana").await;
         dana.create(&PostParams::default(), &serde_json::from_value(workflow(run, spec)).unwrap()).await.unwrap();
     }
 
     /// Returns the Approval of the gate at a path of a run, once it exists.
-    pub(super) async fn asked(&self, run: &str, path: &str) -> Approval {
+    pub(super) async fn wait_for_gate(&self, run: &str, path: &str) -> Approval {
         let object = |run: &Workflow| {
             let steps = &run.status.as_ref()?.steps;
             steps.iter().find(|step| step.path == path).and_then(|step| step.object.clone())
         };
         let asks = |run: Option<&Workflow>| run.is_some_and(|run| object(run).is_some());
-        let found = self.runs.until(self.runs.see(), run, &format!("asks at {path}"), asks).await;
+        let found = self.runs.until(self.runs.api(), run, &format!("asks at {path}"), asks).await;
         let is_there = |found: Option<&Approval>| found.is_some_and(|found| found.status.is_some());
-        self.runs.until(self.runs.see(), &object(&found).unwrap(), "is there", is_there).await
+        self.runs.until(self.runs.api(), &object(&found).unwrap(), "is there", is_there).await
     }
 
     /// Runs `kubectl approve VERDICT NAME …` as a person of the cast.
-    pub(super) async fn says(&self, person: &str, verdict: &str, approval: &Approval, more: &[&str]) -> Finished {
+    pub(super) async fn run_verdict(&self, person: &str, verdict: &str, approval: &Approval, more: &[&str]) -> Finished {
         let name = approval.name_any();
         self.approve(person, &[&[verdict, name.as_str()], more].concat()).await
     }
@@ -121,8 +121,8 @@ impl Scene {
     }
 
     /// Returns the output of `kubectl approve show` for a request.
-    pub(super) async fn shown(&self, person: &str, approval: &Approval) -> String {
-        self.says(person, "show", approval, &[]).await.ok().unwrap()
+    pub(super) async fn show(&self, person: &str, approval: &Approval) -> String {
+        self.run_verdict(person, "show", approval, &[]).await.ok().unwrap()
     }
 
     /// Runs `kubectl approve …` as a person of the cast, on a terminal.
@@ -135,32 +135,32 @@ impl Scene {
     }
 
     /// Waits until a run has ended, and returns its status.
-    pub(super) async fn ended(&self, run: &str) -> WorkflowStatus {
-        self.runs.ended(run).await.status.unwrap()
+    pub(super) async fn wait_for_end(&self, run: &str) -> WorkflowStatus {
+        self.runs.wait_for_end(run).await.status.unwrap()
     }
 
     /// Waits until a run has succeeded, and returns its status.
-    pub(super) async fn succeeds(&self, run: &str) -> WorkflowStatus {
-        let status = self.ended(run).await;
+    pub(super) async fn wait_for_success(&self, run: &str) -> WorkflowStatus {
+        let status = self.wait_for_end(run).await;
         assert_eq!(status.phase, WorkflowPhase::Succeeded, "{:?}", status.message);
         status
     }
 
     /// Returns the requests to the model of a run.
-    pub(super) fn heard(&self, run: &str) -> Vec<Value> {
+    pub(super) fn model_requests(&self, run: &str) -> Vec<Value> {
         let own = format!("POST /{run}{CHAT}");
         let all = self.server.received().into_iter().filter(|received| received.what == own);
         all.map(|received| serde_json::from_str(&received.body).unwrap()).collect()
     }
 
     /// Returns the calls in the last turn's conversation of a run's model, each with its result.
-    pub(super) fn told(&self, run: &str) -> Vec<Told> {
-        let heard = self.heard(run);
+    pub(super) fn results_of_last_turn(&self, run: &str) -> Vec<Told> {
+        let heard = self.model_requests(run);
         heard.last().map(|last| chat_completions::told(last).unwrap().concat()).unwrap_or_default()
     }
 
     /// Returns every other request of a run, such as `POST /pay`, with its body.
-    pub(super) fn sent(&self, run: &str) -> Vec<(String, String)> {
+    pub(super) fn sent_requests(&self, run: &str) -> Vec<(String, String)> {
         let own = format!(" /{run}");
         let others = self.server.received().into_iter().filter(|received| !received.what.ends_with(CHAT));
         let of_run = others.filter_map(|Received { what, body, .. }| {

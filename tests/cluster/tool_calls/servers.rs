@@ -51,7 +51,7 @@ fn asked_definition(approval: &Approval) -> Option<Digest> {
     approval.spec.request.action.clone().unwrap().definition
 }
 
-fn sent() -> (String, Value) {
+fn expected_call() -> (String, Value) {
     ("refund".to_owned(), json!({"amount": 420, "customer": "ACME"}))
 }
 
@@ -61,7 +61,7 @@ async fn a_call_of_a_server_is_sent_once_as_it_was_approved() {
     let server = ToolServer::start(json!([lookup(), definition]), |_| "receipt 7".to_owned()).await.unwrap();
     let scene = Scene::open("server", vec![(RUN, vec![calls_refund("call_a"), last_turn()])], &[]).await;
     scene.begin(RUN, spec(&scene, &server, json!({}))).await;
-    let approval = scene.asked(RUN, GATE).await;
+    let approval = scene.wait_for_gate(RUN, GATE).await;
     let action = approval.spec.request.action.clone().unwrap();
     assert_eq!((action.tool.as_str(), action.effects), ("crm.refund", None));
     assert_eq!(action.target, Some(format!("tool refund at {}", server.url())));
@@ -70,11 +70,11 @@ async fn a_call_of_a_server_is_sent_once_as_it_was_approved() {
     assert!(shown.contains(digest(&definition).as_str()) && shown.contains(&server.url()), "{shown}");
     assert_eq!(server.asked(), ["tools/list"], "nothing was sent before the approval");
 
-    scene.says("bob", "approve", &approval, &[]).await.ok().unwrap();
-    scene.succeeds(RUN).await;
-    assert_eq!(server.calls(), [sent()]);
+    scene.run_verdict("bob", "approve", &approval, &[]).await.ok().unwrap();
+    scene.wait_for_success(RUN).await;
+    assert_eq!(server.calls(), [expected_call()]);
     assert_eq!(server.asked(), ["tools/list", "tools/list", "tools/call"], "it is compared right before");
-    let told = scene.told(RUN);
+    let told = scene.results_of_last_turn(RUN);
     assert_eq!((told.len(), told[0].tool.as_str(), told[0].result.as_str()), (1, "crm__refund", "receipt 7"));
 }
 
@@ -84,17 +84,17 @@ async fn a_call_of_a_server_that_was_edited_or_rejected_is_sent_as_people_decide
     let model = vec![calls_refund("call_a"), calls_refund("call_b"), last_turn()];
     let scene = Scene::open("server-edited", vec![(RUN, model)], &[]).await;
     scene.begin(RUN, spec(&scene, &server, json!({}))).await;
-    let first = scene.asked(RUN, GATE).await;
+    let first = scene.wait_for_gate(RUN, GATE).await;
     let set = format!("arguments={}", json!({"amount": 42, "customer": "ACME"}));
-    scene.says("bob", "modify", &first, &["--set", &set]).await.ok().unwrap();
-    let edited = scene.asked(RUN, &format!("{GATE}#2")).await;
+    scene.run_verdict("bob", "modify", &first, &["--set", &set]).await.ok().unwrap();
+    let edited = scene.wait_for_gate(RUN, &format!("{GATE}#2")).await;
     assert!(server.calls().is_empty());
-    scene.says("carol", "approve", &edited, &[]).await.ok().unwrap();
-    let second = scene.asked(RUN, "handle/.turn-2/.call-1/.gate").await;
-    scene.says("bob", "reject", &second, &["--reason", "42 was enough"]).await.ok().unwrap();
-    scene.succeeds(RUN).await;
+    scene.run_verdict("carol", "approve", &edited, &[]).await.ok().unwrap();
+    let second = scene.wait_for_gate(RUN, "handle/.turn-2/.call-1/.gate").await;
+    scene.run_verdict("bob", "reject", &second, &["--reason", "42 was enough"]).await.ok().unwrap();
+    scene.wait_for_success(RUN).await;
     assert_eq!(server.calls(), [("refund".to_owned(), json!({"amount": 42, "customer": "ACME"}))]);
-    let results: Vec<_> = scene.told(RUN).into_iter().map(|told| told.result).collect();
+    let results: Vec<_> = scene.results_of_last_turn(RUN).into_iter().map(|told| told.result).collect();
     assert!(
         results[0].starts_with("A human changed the arguments.") && results[0].ends_with("receipt 7"),
         "{results:?}"
@@ -109,21 +109,21 @@ async fn a_definition_that_changed_while_people_decided_is_not_sent_and_is_asked
     let model = vec![calls_refund("call_a"), calls_refund("call_b"), last_turn()];
     let scene = Scene::open("server-changed", vec![(RUN, model)], &[]).await;
     scene.begin(RUN, spec(&scene, &server, json!({}))).await;
-    let first = scene.asked(RUN, GATE).await;
+    let first = scene.wait_for_gate(RUN, GATE).await;
     assert_eq!(asked_definition(&first), Some(digest(&before)));
     server.set_tools(json!([lookup(), after]));
-    scene.says("bob", "approve", &first, &[]).await.ok().unwrap();
+    scene.run_verdict("bob", "approve", &first, &[]).await.ok().unwrap();
 
-    let second = scene.asked(RUN, "handle/.turn-2/.call-1/.gate").await;
+    let second = scene.wait_for_gate(RUN, "handle/.turn-2/.call-1/.gate").await;
     assert_eq!(asked_definition(&second), Some(digest(&after)));
     assert!(server.calls().is_empty(), "what was approved is not what the server has");
-    scene.says("bob", "approve", &second, &[]).await.ok().unwrap();
-    let status = scene.succeeds(RUN).await;
-    assert_eq!(server.calls(), [sent()]);
+    scene.run_verdict("bob", "approve", &second, &[]).await.ok().unwrap();
+    let status = scene.wait_for_success(RUN).await;
+    assert_eq!(server.calls(), [expected_call()]);
     assert_eq!(error(&status, CALL).0, "ToolChanged");
     assert_eq!(record(&status, CALL).facts["changed"], format!("crm.refund {}", digest(&after)));
     assert!(record(&status, ".tools/crm#2").done.is_some());
-    let told = scene.told(RUN);
+    let told = scene.results_of_last_turn(RUN);
     assert!(told[0].result.starts_with("Error: "), "{}", told[0].result);
     assert_eq!(told[1].result, "receipt 7");
 }
@@ -170,17 +170,17 @@ async fn the_key_of_a_server_reaches_that_server_only_and_is_written_nowhere() {
     let mut spec = spec(&scene, &server, json!({"key": "crm"}));
     spec["secrets"] = json!([{"name": "crm", "secret": "crm", "key": "token"}]);
     scene.begin(RUN, spec).await;
-    let approval = scene.asked(RUN, GATE).await;
-    scene.says("bob", "approve", &approval, &[]).await.ok().unwrap();
-    let status = scene.succeeds(RUN).await;
-    assert_eq!(server.calls(), [sent()]);
+    let approval = scene.wait_for_gate(RUN, GATE).await;
+    scene.run_verdict("bob", "approve", &approval, &[]).await.ok().unwrap();
+    let status = scene.wait_for_success(RUN).await;
+    assert_eq!(server.calls(), [expected_call()]);
     let bearer = format!("Bearer {KEY}");
     assert!(server.received().iter().all(|request| request.headers.get("authorization") == Some(&bearer)));
     assert!(record(&status, CALL).facts["secret:crm"].starts_with("uid "), "{:?}", record(&status, CALL).facts);
 
-    let told = scene.told(RUN).remove(0).result;
+    let told = scene.results_of_last_turn(RUN).remove(0).result;
     assert!(told.contains("[redacted]") && !told.contains(KEY), "{told}");
-    assert!(!json!(scene.heard(RUN)).to_string().contains(KEY), "the model was not told");
+    assert!(!json!(scene.model_requests(RUN)).to_string().contains(KEY), "the model was not told");
     let namespace = scene.runs.namespace.name.as_str();
     let words = ["get", "workflows,approvals,blobs,events", "--output=yaml", "--namespace", namespace];
     let story = scene.runs.cluster.kubectl(words).run().await.unwrap().ok().unwrap();

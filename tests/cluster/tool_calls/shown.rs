@@ -52,32 +52,32 @@ async fn a_lookup_that_pays_shows_its_body_and_headers_and_is_not_said_to_change
     };
     let shows = |approval: &Approval| approval.spec.request.sends.clone();
 
-    let pays = scene.asked(RUN, "handle/.turn-1/.call-1/.gate").await;
+    let pays = scene.wait_for_gate(RUN, "handle/.turn-1/.call-1/.gate").await;
     let (all, _) = sends("4711");
     assert_eq!(shows(&pays), Some(Sent { text: all, ref_: None }));
-    let shown = scene.shown("erin", &pays).await;
+    let shown = scene.show("erin", &pays).await;
     for part in ["What the call sends:", "refund: 1000000", "iban: KY00 EVIL", "x-action: DELETE-EVERYTHING"] {
         assert!(shown.contains(part), "{part}: {shown}");
     }
     assert!(shown.contains("it sends POST, which can change something") && !shown.contains(CHANGES_NOTHING), "{shown}");
-    scene.says("erin", "reject", &pays, &["--reason", "this pays"]).await.ok().unwrap();
+    scene.run_verdict("erin", "reject", &pays, &["--reason", "this pays"]).await.ok().unwrap();
 
     // The honest twin is a GET without a body, and the same lookup after a person has read what it sends.
-    let reads = scene.asked(RUN, "handle/.turn-1/.call-2/.gate").await;
-    let shown = scene.shown("erin", &reads).await;
+    let reads = scene.wait_for_gate(RUN, "handle/.turn-1/.call-2/.gate").await;
+    let shown = scene.show("erin", &reads).await;
     assert!(shown.contains(CHANGES_NOTHING), "{shown}");
-    scene.says("erin", "approve", &reads, &[]).await.ok().unwrap();
-    let again = scene.asked(RUN, "handle/.turn-2/.call-1/.gate").await;
+    scene.run_verdict("erin", "approve", &reads, &[]).await.ok().unwrap();
+    let again = scene.wait_for_gate(RUN, "handle/.turn-2/.call-1/.gate").await;
     let (all, body) = sends("4712");
     assert_eq!(shows(&again), Some(Sent { text: all, ref_: None }));
-    scene.says("erin", "approve", &again, &[]).await.ok().unwrap();
+    scene.run_verdict("erin", "approve", &again, &[]).await.ok().unwrap();
     // The server answers 200 and not 201, so the call failed. The gate about the failure shows the same.
-    let failed = scene.asked(RUN, "handle/.turn-2/.call-1/pays/.error").await;
+    let failed = scene.wait_for_gate(RUN, "handle/.turn-2/.call-1/pays/.error").await;
     assert_eq!(shows(&failed), shows(&again));
-    scene.says("erin", "skip", &failed, &[]).await.ok().unwrap();
-    scene.succeeds(RUN).await;
+    scene.run_verdict("erin", "skip", &failed, &[]).await.ok().unwrap();
+    scene.wait_for_success(RUN).await;
     let sent = [("GET /orders/4711", ""), ("POST /orders/4712", &body)];
-    assert_eq!(scene.sent(RUN), sent.map(|(what, body)| (what.to_owned(), body.to_owned())));
+    assert_eq!(scene.sent_requests(RUN), sent.map(|(what, body)| (what.to_owned(), body.to_owned())));
 }
 
 /// Returns the author, the gate and the original text of each change.
@@ -109,26 +109,26 @@ async fn a_later_gate_names_the_people_who_changed_the_text() {
     let (before, after) = (of_text(TEXTS[0]), of_text(TEXTS[1]));
     let bob = ("bob@example.com", "sql", &before);
 
-    let sql = scene.asked(RUN, "sql").await;
+    let sql = scene.wait_for_gate(RUN, "sql").await;
     assert_eq!(by(&sql), []);
-    scene.says("bob", "modify", &sql, &["--set", &format!("response={}", TEXTS[1])]).await.ok().unwrap();
-    let style = scene.asked(RUN, "style").await;
+    scene.run_verdict("bob", "modify", &sql, &["--set", &format!("response={}", TEXTS[1])]).await.ok().unwrap();
+    let style = scene.wait_for_gate(RUN, "style").await;
     assert_eq!(changes(&by(&style)), [bob]);
-    scene.says("carol", "modify", &style, &["--set", &format!("response={}", TEXTS[2])]).await.ok().unwrap();
-    let prod = scene.asked(RUN, "prod").await;
+    scene.run_verdict("carol", "modify", &style, &["--set", &format!("response={}", TEXTS[2])]).await.ok().unwrap();
+    let prod = scene.wait_for_gate(RUN, "prod").await;
     assert_eq!(changes(&by(&prod)), [("carol@example.com", "style", &after), bob]);
-    let shown = scene.shown("alice", &prod).await;
+    let shown = scene.show("alice", &prod).await;
     let heading =
         "What step draft made, changed by carol@example.com at gate style and by bob@example.com at gate sql:";
     assert!(shown.contains(heading) && shown.contains("-SELECT 1;"), "{shown}");
-    scene.says("alice", "approve", &prod, &[]).await.ok().unwrap();
+    scene.run_verdict("alice", "approve", &prod, &[]).await.ok().unwrap();
 
     // The honest twin is a text without changes.
-    let other = scene.asked(RUN, "other").await;
+    let other = scene.wait_for_gate(RUN, "other").await;
     assert_eq!(by(&other), []);
-    let shown = scene.shown("alice", &other).await;
+    let shown = scene.show("alice", &other).await;
     assert!(shown.contains("What step plain made:") && !shown.contains("changed by"), "{shown}");
-    scene.says("alice", "approve", &other, &[]).await.ok().unwrap();
-    scene.succeeds(RUN).await;
-    assert_eq!(scene.sent(RUN), [("POST /run".to_owned(), TEXTS[2].to_owned())]);
+    scene.run_verdict("alice", "approve", &other, &[]).await.ok().unwrap();
+    scene.wait_for_success(RUN).await;
+    assert_eq!(scene.sent_requests(RUN), [("POST /run".to_owned(), TEXTS[2].to_owned())]);
 }

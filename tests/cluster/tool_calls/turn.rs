@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use signoff_api::workflow::WorkflowPhase;
 use signoff_api::{Approval, Verdict, names::LABEL_TURN};
 
-use super::{RUN, Story, call, ended};
+use super::{RUN, Story, call, finish_session};
 
 /// Returns two refunds that finance decides, a letter that the group sre decides, and a question.
 fn calls() -> Vec<Value> {
@@ -26,14 +26,14 @@ fn at_terminal(story: &Story, words: &[&str], dialog: &[(&str, &str)]) -> (Strin
             session.send_line(typed).unwrap();
         }
     }
-    ended(session)
+    finish_session(session)
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_turn_is_decided_after_one_question_and_each_call_has_its_own_outcome() {
     let story = Story::begin("turn", calls(), json!({})).await;
     let (first, letter, last, question) =
-        tokio::join!(story.asked("1"), story.asked("2"), story.asked("3"), story.asked("4"));
+        tokio::join!(story.wait_for_gate("1"), story.wait_for_gate("2"), story.wait_for_gate("3"), story.wait_for_gate("4"));
     let names = [&first, &letter, &last].map(Approval::name_any);
     let turns = [&first, &letter, &last, &question].map(|one| one.labels()[LABEL_TURN].clone());
     assert!(turns.iter().all(|turn| *turn == turns[0]), "{turns:?}");
@@ -55,11 +55,11 @@ async fn a_turn_is_decided_after_one_question_and_each_call_has_its_own_outcome(
 
     // Without a terminal nothing is decided: a script names each request.
     for more in [&["--turn"][..], &["--turn", "--yes"]] {
-        let unseen = story.says("bob", "approve", &first, more).await;
+        let unseen = story.run_verdict("bob", "approve", &first, more).await;
         let commands = unseen.stderr.matches("\n  kubectl approve approve ").count();
         assert!(unseen.code == 2 && commands == 3, "{unseen:?}");
     }
-    let modify = story.says("bob", "modify", &first, &["--turn", "--set", "arguments={}"]).await;
+    let modify = story.run_verdict("bob", "modify", &first, &["--turn", "--set", "arguments={}"]).await;
     assert!(
         modify.code == 2 && modify.stderr.contains("--turn: modify is a decision about one call; leave --turn out")
     );
@@ -82,7 +82,7 @@ async fn a_turn_is_decided_after_one_question_and_each_call_has_its_own_outcome(
     let (said, code) = tokio::task::block_in_place(|| at_terminal(&story, &words, &dialog("n")));
     assert!(code == 1 && said.contains("nothing was decided"), "{said}");
     for approval in [&first, &letter, &last] {
-        let stored = story.scene.runs.see::<Approval>().get(&approval.name_any()).await.unwrap();
+        let stored = story.scene.runs.api::<Approval>().get(&approval.name_any()).await.unwrap();
         assert!(stored.spec.decisions.is_empty());
     }
     let (said, code) = tokio::task::block_in_place(|| at_terminal(&story, &words, &dialog("y")));
@@ -92,14 +92,14 @@ async fn a_turn_is_decided_after_one_question_and_each_call_has_its_own_outcome(
     }
     assert!(said.contains("1 of 3 could not be decided"), "{said}");
     for approval in [&first, &last] {
-        let stored = story.scene.runs.see::<Approval>().get(&approval.name_any()).await.unwrap();
+        let stored = story.scene.runs.api::<Approval>().get(&approval.name_any()).await.unwrap();
         let decision = &stored.spec.decisions["bob@example.com"];
         assert_eq!((decision.verdict, decision.reason.as_deref()), (Verdict::Approve, Some("checked")));
         assert_eq!(decision.request_digest.as_deref(), Some(approval.spec.request.digest.as_str()));
     }
 
-    story.says("erin", "reject", &letter, &["--reason", "no letters"]).await.ok().unwrap();
-    story.says("bob", "respond", &question, &["--response", "The main one."]).await.ok().unwrap();
+    story.run_verdict("erin", "reject", &letter, &["--reason", "no letters"]).await.ok().unwrap();
+    story.run_verdict("bob", "respond", &question, &["--response", "The main one."]).await.ok().unwrap();
     assert_eq!(story.ends().await, WorkflowPhase::Succeeded);
     let told = [
         ("call_a", "paid"),
@@ -107,6 +107,6 @@ async fn a_turn_is_decided_after_one_question_and_each_call_has_its_own_outcome(
         ("call_c", "paid"),
         ("call_d", "The main one."),
     ];
-    assert_eq!(story.told(), told.map(|(id, text)| (id.to_owned(), text.to_owned())));
-    assert_eq!(story.paid().len(), 2);
+    assert_eq!(story.results_of_last_turn(), told.map(|(id, text)| (id.to_owned(), text.to_owned())));
+    assert_eq!(story.payments().len(), 2);
 }

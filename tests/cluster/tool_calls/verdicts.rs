@@ -7,10 +7,10 @@ use signoff_api::workflow::WorkflowPhase;
 use signoff_api::{Approval, Verdict};
 use signoff_tests::control_plane::Finished;
 
-use super::{Story, call, ended, refund};
+use super::{Story, call, finish_session, refund};
 
 /// Returns the last line of a refusal.
-fn refused(finished: &Finished) -> &str {
+fn refusal_line(finished: &Finished) -> &str {
     assert_eq!((finished.code, finished.stdout.as_str()), (1, ""), "{finished:?}");
     finished.stderr.lines().last().unwrap_or_default()
 }
@@ -18,7 +18,7 @@ fn refused(finished: &Finished) -> &str {
 #[tokio::test]
 async fn an_approved_call_runs_once_with_exactly_the_arguments_that_were_shown() {
     let story = Story::begin("approved", refund(), json!({})).await;
-    let approval = story.asked("1").await;
+    let approval = story.wait_for_gate("1").await;
     let name = approval.metadata.name.clone().unwrap();
     let shown = story.approve("bob", &["show", &name]).await.ok().unwrap();
     for line in [
@@ -30,23 +30,23 @@ async fn an_approved_call_runs_once_with_exactly_the_arguments_that_were_shown()
         assert!(shown.contains(line), "{line:?} in {shown}");
     }
     assert_eq!(
-        refused(&story.says("erin", "approve", &approval, &[]).await),
+        refusal_line(&story.run_verdict("erin", "approve", &approval, &[]).await),
         "refused: erin@example.com is not an approver of this gate, by name or by group (spec.request.quorums); \
          group finance may decide it [SO0002]"
     );
-    assert!(story.paid().is_empty());
-    story.says("bob", "approve", &approval, &["--wait"]).await.ok().unwrap();
-    story.ends_told("paid").await;
-    assert_eq!(story.paid(), [json!({"amount": 420, "customer": "ACME"})]);
+    assert!(story.payments().is_empty());
+    story.run_verdict("bob", "approve", &approval, &["--wait"]).await.ok().unwrap();
+    story.assert_result("paid").await;
+    assert_eq!(story.payments(), [json!({"amount": 420, "customer": "ACME"})]);
 }
 
 #[tokio::test]
 async fn edited_arguments_fit_the_schema_and_another_approver_is_asked_about_them() {
     let story = Story::begin("modified", refund(), json!({})).await;
-    let approval = story.asked("1").await;
+    let approval = story.wait_for_gate("1").await;
     let edit = async |arguments: &str| {
         let set = format!("arguments={arguments}");
-        story.says("bob", "modify", &approval, &["--set", &set]).await
+        story.run_verdict("bob", "modify", &approval, &["--set", &set]).await
     };
     for (arguments, why) in [
         (r#"{"amount": "42", "customer": "ACME"}"#, "amount"),
@@ -54,31 +54,31 @@ async fn edited_arguments_fit_the_schema_and_another_approver_is_asked_about_the
         (r#"{"amount": null, "customer": "ACME"}"#, "amount"),
     ] {
         let finished = edit(arguments).await;
-        assert!(refused(&finished).contains(why), "{arguments}: {finished:?}");
+        assert!(refusal_line(&finished).contains(why), "{arguments}: {finished:?}");
     }
     let modified = edit(r#"{"amount": 42, "customer": "ACME", "note": null}"#).await.ok().unwrap();
     assert!(modified.contains(" modified"), "{modified}");
-    let again = story.asked("1/.gate#2").await;
+    let again = story.wait_for_gate("1/.gate#2").await;
     let arguments = &again.spec.request.reviews.as_ref().unwrap().response;
     assert_eq!(arguments, r#"{"amount":42,"customer":"ACME","note":null}"#);
     assert_eq!(again.spec.request.excluded, ["bob@example.com"]);
     assert_eq!(again.metadata.labels, approval.metadata.labels, "it is of the same turn");
-    let own = story.says("bob", "approve", &again, &[]).await;
-    assert!(refused(&own).contains("excluded"), "{own:?}");
-    story.says("carol", "approve", &again, &[]).await.ok().unwrap();
+    let own = story.run_verdict("bob", "approve", &again, &[]).await;
+    assert!(refusal_line(&own).contains("excluded"), "{own:?}");
+    story.run_verdict("carol", "approve", &again, &[]).await.ok().unwrap();
     story
-        .ends_told(
+        .assert_result(
             r#"A human changed the arguments. This ran: {"amount":42,"customer":"ACME","note":null}
 paid"#,
         )
         .await;
-    assert_eq!(story.paid(), [json!({"amount": 42, "customer": "ACME", "note": null})]);
+    assert_eq!(story.payments(), [json!({"amount": 42, "customer": "ACME", "note": null})]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn arguments_are_edited_until_they_fit_the_schema_and_sent_after_the_difference_was_shown() {
     let story = Story::begin("edited", refund(), json!({})).await;
-    let name = story.asked("1").await.name_any();
+    let name = story.wait_for_gate("1").await.name_any();
     let folder = tempfile::tempdir().unwrap();
     // The first amount is above the maximum of the schema; the editor opens again with the problem above the text.
     let editor = folder.path().join("editor");
@@ -89,26 +89,26 @@ async fn arguments_are_edited_until_they_fit_the_schema_and_sent_after_the_diffe
     let (said, rest) = tokio::task::block_in_place(|| {
         let said = session.exp_string("Send Modify with this change as bob@example.com? [y/N] ").unwrap();
         session.send_line("y").unwrap();
-        (said, ended(session))
+        (said, finish_session(session))
     });
     assert!(said.contains("-    \"amount\": 420,") && said.contains("+    \"amount\": 42,"), "{said}");
     assert!(rest.1 == 0 && rest.0.contains(&format!("approval.signoff.dev/{name} modified")), "{rest:?}");
     let again = std::fs::read_to_string(folder.path().join("editor.again")).unwrap();
     assert!(again.contains("# refused: ") && again.contains("amount") && again.contains("1000"), "{again}");
-    let again = story.asked("1/.gate#2").await;
+    let again = story.wait_for_gate("1/.gate#2").await;
     assert_eq!(again.spec.request.reviews.as_ref().unwrap().response, r#"{"amount":42,"customer":"ACME"}"#);
-    story.says("alice", "approve", &again, &[]).await.ok().unwrap();
-    story.ends_told("A human changed the arguments. This ran: {\"amount\":42,\"customer\":\"ACME\"}\npaid").await;
-    assert_eq!(story.paid(), [json!({"amount": 42, "customer": "ACME"})]);
+    story.run_verdict("alice", "approve", &again, &[]).await.ok().unwrap();
+    story.assert_result("A human changed the arguments. This ran: {\"amount\":42,\"customer\":\"ACME\"}\npaid").await;
+    assert_eq!(story.payments(), [json!({"amount": 42, "customer": "ACME"})]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_vote_with_null_replaces_no_vote_that_came_while_its_author_was_asked() {
     let two = json!({"threshold": 2, "allowedVerdicts": ["Approve", "Modify"]});
     let story = Story::begin("null", refund(), two).await;
-    let approval = story.asked("1").await;
+    let approval = story.wait_for_gate("1").await;
     let set = r#"arguments={"amount": 42, "customer": "ACME", "note": null}"#;
-    let dry = story.says("bob", "modify", &approval, &["--set", set, "--dry-run=client"]).await;
+    let dry = story.run_verdict("bob", "modify", &approval, &["--set", set, "--dry-run=client"]).await;
     assert!(dry.stderr.contains("the patch of kubectl patch --type=json:"), "{dry:?}");
     assert!(dry.ok().unwrap().contains(r#""op": "test""#));
     let name = approval.name_any();
@@ -116,13 +116,13 @@ async fn a_vote_with_null_replaces_no_vote_that_came_while_its_author_was_asked(
     let question = format!("Modify {name} as bob@example.com? [y/N]");
     let mut session =
         tokio::task::spawn_blocking(move || session.exp_string(&question).map(|_| session)).await.unwrap().unwrap();
-    story.says("carol", "approve", &approval, &["--wait=0s"]).await.ok().unwrap();
+    story.run_verdict("carol", "approve", &approval, &["--wait=0s"]).await.ok().unwrap();
     let (said, code) = tokio::task::block_in_place(|| {
         session.send_line("y").unwrap();
-        ended(session)
+        finish_session(session)
     });
     assert!(code == 0 && said.contains("Modify recorded"), "{said}");
-    let stored = story.scene.runs.see::<Approval>().get(&name).await.unwrap().spec.decisions;
+    let stored = story.scene.runs.api::<Approval>().get(&name).await.unwrap().spec.decisions;
     assert_eq!(stored["carol@example.com"].verdict, Verdict::Approve);
     let parameters = stored["bob@example.com"].parameters.clone().unwrap().0;
     assert_eq!(Value::Object(parameters), json!({"arguments": {"amount": 42, "customer": "ACME", "note": null}}));
@@ -131,46 +131,46 @@ async fn a_vote_with_null_replaces_no_vote_that_came_while_its_author_was_asked(
 #[tokio::test]
 async fn a_rejected_call_does_not_run_and_the_agent_is_told_the_reason() {
     let story = Story::begin("rejected", refund(), json!({"requireReason": true})).await;
-    let approval = story.asked("1").await;
-    let bare = story.says("bob", "reject", &approval, &[]).await;
-    assert!(refused(&bare).ends_with("add --reason TEXT [SO0014]"), "{bare:?}");
-    story.says("bob", "reject", &approval, &["--reason", "not this customer"]).await.ok().unwrap();
-    story.ends_told("Denied by a human: not this customer").await;
-    assert!(story.paid().is_empty());
+    let approval = story.wait_for_gate("1").await;
+    let bare = story.run_verdict("bob", "reject", &approval, &[]).await;
+    assert!(refusal_line(&bare).ends_with("add --reason TEXT [SO0014]"), "{bare:?}");
+    story.run_verdict("bob", "reject", &approval, &["--reason", "not this customer"]).await.ok().unwrap();
+    story.assert_result("Denied by a human: not this customer").await;
+    assert!(story.payments().is_empty());
 }
 
 #[tokio::test]
 async fn an_answer_in_the_place_of_a_call_is_its_result() {
     let story = Story::begin("responded", refund(), json!({"allowedVerdicts": ["Approve", "Respond"]})).await;
-    let approval = story.asked("1").await;
-    story.says("alice", "respond", &approval, &["--response", "It was paid last week."]).await.ok().unwrap();
-    story.ends_told("It was paid last week.").await;
-    assert!(story.paid().is_empty());
+    let approval = story.wait_for_gate("1").await;
+    story.run_verdict("alice", "respond", &approval, &["--response", "It was paid last week."]).await.ok().unwrap();
+    story.assert_result("It was paid last week.").await;
+    assert!(story.payments().is_empty());
 }
 
 #[tokio::test]
 async fn a_deferred_call_gives_the_agent_guidance() {
     let story = Story::begin("deferred", refund(), json!({})).await;
-    let approval = story.asked("1").await;
-    story.says("carol", "defer", &approval, &["--guidance", "look up the order first"]).await.ok().unwrap();
-    story.ends_told("Not now. Try another approach: look up the order first").await;
-    assert!(story.paid().is_empty());
+    let approval = story.wait_for_gate("1").await;
+    story.run_verdict("carol", "defer", &approval, &["--guidance", "look up the order first"]).await.ok().unwrap();
+    story.assert_result("Not now. Try another approach: look up the order first").await;
+    assert!(story.payments().is_empty());
 }
 
 #[tokio::test]
 async fn a_skipped_call_does_not_run_and_the_agent_goes_on() {
     let story = Story::begin("skipped", refund(), json!({})).await;
-    story.says("bob", "skip", &story.asked("1").await, &[]).await.ok().unwrap();
-    story.ends_told("Skipped by a human").await;
-    assert!(story.paid().is_empty());
+    story.run_verdict("bob", "skip", &story.wait_for_gate("1").await, &[]).await.ok().unwrap();
+    story.assert_result("Skipped by a human").await;
+    assert!(story.payments().is_empty());
 }
 
 #[tokio::test]
 async fn an_aborted_call_ends_the_run_and_the_agent_is_told_nothing() {
     let story = Story::begin("aborted", refund(), json!({})).await;
-    story.says("bob", "abort", &story.asked("1").await, &[]).await.ok().unwrap();
+    story.run_verdict("bob", "abort", &story.wait_for_gate("1").await, &[]).await.ok().unwrap();
     assert_eq!(story.ends().await, WorkflowPhase::Aborted);
-    assert!(story.paid().is_empty() && story.told().is_empty());
+    assert!(story.payments().is_empty() && story.results_of_last_turn().is_empty());
 }
 
 #[tokio::test]
@@ -179,13 +179,13 @@ async fn an_escalated_call_is_decided_by_the_next_level() {
     let timeout = json!({"after": "1h", "action": "Escalate", "escalation": escalation});
     let verdicts = json!(["Approve", "Reject", "Escalate"]);
     let story = Story::begin("escalated", refund(), json!({"timeout": timeout, "allowedVerdicts": verdicts})).await;
-    let approval = story.asked("1").await;
-    assert!(refused(&story.says("erin", "approve", &approval, &[]).await).contains("not an approver"));
-    let escalated = story.says("bob", "escalate", &approval, &[]).await.ok().unwrap();
+    let approval = story.wait_for_gate("1").await;
+    assert!(refusal_line(&story.run_verdict("erin", "approve", &approval, &[]).await).contains("not an approver"));
+    let escalated = story.run_verdict("bob", "escalate", &approval, &[]).await.ok().unwrap();
     assert!(escalated.contains("escalated; approvers now: group finance, group sre"), "{escalated}");
-    story.says("erin", "approve", &approval, &[]).await.ok().unwrap();
-    story.ends_told("paid").await;
-    assert_eq!(story.paid().len(), 1);
+    story.run_verdict("erin", "approve", &approval, &[]).await.ok().unwrap();
+    story.assert_result("paid").await;
+    assert_eq!(story.payments().len(), 1);
 }
 
 fn question() -> Vec<Value> {
@@ -197,44 +197,44 @@ fn question() -> Vec<Value> {
 #[tokio::test]
 async fn an_answer_to_a_question_is_told_to_the_agent_and_approves_nothing() {
     let story = Story::begin("answered", question(), json!({})).await;
-    let approval = story.asked("1").await;
+    let approval = story.wait_for_gate("1").await;
     let name = approval.metadata.name.clone().unwrap();
     let shown = story.approve("bob", &["show", &name]).await.ok().unwrap();
     let first = "An agent asks:\n  | This answers the agent; it approves nothing. Do not enter secrets.\n";
     assert!(shown.starts_with(first) && shown.contains("--choose 'q1=o1'"), "{shown}");
-    let approved = story.says("bob", "approve", &approval, &[]).await;
+    let approved = story.run_verdict("bob", "approve", &approval, &[]).await;
     assert!(
         approved.stderr.contains("refused: this gate does not take Approve, only Respond, Skip, Abort [SO0013]:"),
         "{approved:?}"
     );
-    let turn = story.says("bob", "skip", &approval, &["--turn"]).await;
+    let turn = story.run_verdict("bob", "skip", &approval, &["--turn"]).await;
     assert!(turn.code == 2 && turn.stderr.contains("is a question and no call; leave --turn out"), "{turn:?}");
-    story.says("bob", "respond", &approval, &["--choose", "q1=o2"]).await.ok().unwrap();
-    story.ends_told("By phone").await;
+    story.run_verdict("bob", "respond", &approval, &["--choose", "q1=o2"]).await.ok().unwrap();
+    story.assert_result("By phone").await;
 }
 
 #[tokio::test]
 async fn a_skipped_question_has_no_answer_and_an_aborted_one_ends_the_run() {
     let story = Story::begin("unanswered", question(), json!({})).await;
-    story.says("carol", "skip", &story.asked("1").await, &[]).await.ok().unwrap();
-    story.ends_told("Skipped by a human").await;
+    story.run_verdict("carol", "skip", &story.wait_for_gate("1").await, &[]).await.ok().unwrap();
+    story.assert_result("Skipped by a human").await;
     let story = Story::begin("aborted", question(), json!({})).await;
-    story.says("carol", "abort", &story.asked("1").await, &[]).await.ok().unwrap();
+    story.run_verdict("carol", "abort", &story.wait_for_gate("1").await, &[]).await.ok().unwrap();
     assert_eq!(story.ends().await, WorkflowPhase::Aborted);
-    assert!(story.told().is_empty());
+    assert!(story.results_of_last_turn().is_empty());
 }
 
 #[tokio::test]
 async fn an_escalated_question_is_answered_by_the_next_level() {
     let gate = json!({"allowedVerdicts": ["Respond", "Escalate"], "escalateTo": [{"kind": "Group", "name": "sre"}]});
     let story = Story::begin_with("asked-on", question(), json!({}), gate).await;
-    let approval = story.asked("1").await;
+    let approval = story.wait_for_gate("1").await;
     let answer = ["--choose", "q1=o2"];
-    assert!(refused(&story.says("erin", "respond", &approval, &answer).await).contains("not an approver"));
-    let escalated = story.says("bob", "escalate", &approval, &[]).await.ok().unwrap();
+    assert!(refusal_line(&story.run_verdict("erin", "respond", &approval, &answer).await).contains("not an approver"));
+    let escalated = story.run_verdict("bob", "escalate", &approval, &[]).await.ok().unwrap();
     assert!(escalated.contains("escalated; approvers now: group finance, group sre"), "{escalated}");
-    story.says("erin", "respond", &approval, &answer).await.ok().unwrap();
-    story.ends_told("By phone").await;
+    story.run_verdict("erin", "respond", &approval, &answer).await.ok().unwrap();
+    story.assert_result("By phone").await;
 }
 
 #[tokio::test]
@@ -242,12 +242,12 @@ async fn a_rejected_question_is_told_to_the_agent_with_the_reason_or_ends_the_ru
     let gate = json!({"allowedVerdicts": ["Respond", "Reject"]});
     let story = Story::begin_with("not-asked", question(), json!({}), gate).await;
     let rejected =
-        story.says("bob", "reject", &story.asked("1").await, &["--reason", "decide it yourself"]).await.ok().unwrap();
+        story.run_verdict("bob", "reject", &story.wait_for_gate("1").await, &["--reason", "decide it yourself"]).await.ok().unwrap();
     assert!(rejected.contains(" rejected"), "{rejected}");
-    story.ends_told("Denied by a human: decide it yourself").await;
+    story.assert_result("Denied by a human: decide it yourself").await;
     let gate = json!({"allowedVerdicts": ["Respond", "Reject"], "onReject": "stop"});
     let story = Story::begin_with("stopped", question(), json!({}), gate).await;
-    story.says("bob", "reject", &story.asked("1").await, &["--reason", "decide it yourself"]).await.ok().unwrap();
+    story.run_verdict("bob", "reject", &story.wait_for_gate("1").await, &["--reason", "decide it yourself"]).await.ok().unwrap();
     assert_eq!(story.ends().await, WorkflowPhase::Rejected);
-    assert!(story.told().is_empty());
+    assert!(story.results_of_last_turn().is_empty());
 }
