@@ -57,7 +57,7 @@ async fn a_policy_can_exclude_the_requester_from_a_gate() {
 }
 
 #[tokio::test]
-async fn two_names_of_one_person_count_once_and_a_name_without_a_rule_not_at_all() {
+async fn two_user_names_of_one_person_count_once() {
     let harness = Harness::open("policies").await;
     let identities = json!([
         {"pattern": "oidc:a/b~c@x", "person": "pat"},
@@ -69,7 +69,7 @@ async fn two_names_of_one_person_count_once_and_a_name_without_a_rule_not_at_all
     let (approval, request) = harness.wait_for_gate("refund", "review").await;
     assert_eq!(request.persons.len(), 3);
     harness.decide("slash", &approval, approve(&["finance"])).await.unwrap();
-    // Either the API server refuses the second name or the operator does not count it: it is one person.
+    // Either the API server refuses the vote under the second name, or the operator does not count that vote.
     let second = harness.decide("tilde", &approval, approve(&["finance"])).await;
     let unknown = harness.decide("alice", &approval, approve(&["finance"])).await.unwrap_err();
     assert!(unknown.contains("every one of these user names must match a rule"), "{unknown}");
@@ -81,7 +81,7 @@ async fn two_names_of_one_person_count_once_and_a_name_without_a_rule_not_at_all
 }
 
 #[tokio::test]
-async fn deleting_a_policy_changes_nothing_that_is_pending_and_everything_afterwards() {
+async fn a_deleted_policy_still_applies_to_pending_gates_only() {
     let harness = Harness::open("policies").await;
     harness.cluster_policy("alpha", sre_too()).await;
     harness.run("refund", json!([gate("one", json!({})), gate("two", json!({}))])).await;
@@ -118,7 +118,7 @@ async fn a_policy_of_the_namespace_tightens_and_never_loosens() {
     let sources: Vec<_> = request.required_by.iter().map(|by| by.source.as_str()).collect();
     assert_eq!(sources, [&format!("ClusterApprovalPolicy {}", harness.policy("alpha")), "ApprovalPolicy beta"]);
 
-    // A policy that would turn a no into a yes cannot be met.
+    // A policy that allows only Approve at a timeout conflicts with a gate that rejects at its timeout.
     harness.own_policy("gamma", json!({"gates": {"timeoutActions": ["Approve"]}})).await;
     harness.run("lax", json!([gate_of("Reject")])).await;
     let refused = harness.wait_for_end("lax").await;
@@ -155,7 +155,7 @@ async fn an_added_gate_cannot_be_avoided() {
     assert_eq!(run.phase, WorkflowPhase::Rejected);
     assert!(run.steps.iter().all(|record| record.path != "pay"));
 
-    // Neither the name of the policy's gate nor a second visit gets around it.
+    // Neither a step with the name of the policy's gate nor a second visit avoids that gate.
     harness.run("named", json!([gate("check-pay", json!({})), pay(json!({}))])).await;
     let refused = harness.wait_for_end("named").await;
     assert_eq!(reason(&refused, conditions::ACCEPTED).as_deref(), Some("PolicyConflict"));
@@ -164,7 +164,7 @@ async fn an_added_gate_cannot_be_avoided() {
 }
 
 #[tokio::test]
-async fn hosts_and_secrets_that_are_not_allowed_are_refused_at_once_and_when_they_are_rendered() {
+async fn hosts_and_secrets_that_a_policy_does_not_allow_are_refused() {
     let harness = Harness::open("policies").await;
     harness.cluster_policy("alpha", json!({"allowedHosts": ["*.example.com"], "allowedSecrets": ["models-*"]})).await;
     for (name, url) in [
@@ -225,7 +225,7 @@ async fn an_accepted_run_is_held_while_it_conflicts_with_a_policy() {
 }
 
 #[tokio::test]
-async fn under_the_example_for_trying_things_out_no_clock_approves() {
+async fn the_example_policy_for_trials_allows_no_approval_by_timeout() {
     let harness = Harness::open("policies").await;
     harness.example_policy("alpha", "dev.yaml").await;
     harness.run("refund", json!([gate("review", json!({"timeout": {"action": "Approve"}}))])).await;
@@ -236,7 +236,7 @@ async fn under_the_example_for_trying_things_out_no_clock_approves() {
 }
 
 #[tokio::test]
-async fn under_the_example_for_production_it_takes_two_and_a_lead() {
+async fn the_example_policy_for_production_requires_two_and_a_lead() {
     let harness = Harness::open("policies").await;
     harness.example_policy("alpha", "prod.yaml").await;
     harness.run("refund", json!([gate("review", json!({}))])).await;
@@ -251,7 +251,7 @@ async fn under_the_example_for_production_it_takes_two_and_a_lead() {
 }
 
 #[tokio::test]
-async fn under_the_regulated_example_every_call_is_let_through_or_not_made() {
+async fn the_regulated_example_policy_gates_or_forbids_every_call() {
     let harness = Harness::open("policies").await;
     harness.example_policy("alpha", "regulated.yaml").await;
     let call = json!({"name": "pay", "http": {"method": "POST", "url": "https://pay.example.com/"}});

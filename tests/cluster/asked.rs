@@ -21,7 +21,7 @@ use tokio::sync::OnceCell;
 /// reports.
 ///
 /// # Panics
-/// It is not allowed after 1,000 questions.
+/// The API server still refuses after 1,000 questions.
 pub(crate) async fn allowed(cluster: &Cluster, question: &SubjectAccessReview) {
     let reviews: Api<SubjectAccessReview> = Api::all(cluster.admin().await.unwrap());
     for _ in 0..1000 {
@@ -45,12 +45,12 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// Opens a namespace on the suite's control plane.
+    /// Creates a namespace on the suite's control plane, on which no operator runs.
     pub(crate) async fn shared(prefix: &str) -> Self {
         Self::on(Cluster::shared().unwrap(), prefix).await
     }
 
-    /// Opens a namespace on this cluster, on which the chart is installed.
+    /// Creates a namespace on this cluster, on which the chart is installed.
     pub(crate) async fn on(cluster: Cluster, prefix: &str) -> Self {
         let namespace = cluster.namespace(prefix).await.unwrap();
         let operator = cluster.operator_client().await.unwrap();

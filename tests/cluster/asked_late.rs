@@ -36,7 +36,7 @@ async fn forbid_approvals(runs: &Runs) -> Api<ResourceQuota> {
 }
 
 #[tokio::test]
-async fn a_gate_that_a_quota_kept_from_being_asked_is_not_approved_by_its_deadline() {
+async fn a_gate_whose_approval_a_quota_refused_is_not_approved_by_timeout() {
     let server = Loopback::start(|_, _| text(200, "paid")).await.unwrap();
     let sent = |path: &str| server.received().iter().filter(|request| request.what == format!("POST /{path}")).count();
     let cluster = Cluster::operated().unwrap();

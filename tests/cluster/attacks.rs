@@ -27,7 +27,7 @@ macro_rules! chapters {
         )*
 
         #[test]
-        fn every_chapter_is_tried() {
+        fn every_chapter_of_the_table_has_a_test() {
             let tried = [$(stringify!($name)),*];
             assert_eq!(tried.to_vec(), CHAPTERS.iter().map(|chapter| chapter.name).collect::<Vec<_>>());
         }

@@ -75,7 +75,7 @@ async fn generations(admin: &Client) -> Vec<(String, Option<String>, Option<i64>
 }
 
 #[tokio::test]
-async fn an_upgrade_finds_pending_approvals_and_leaves_them_as_they_are() {
+async fn an_upgrade_does_not_change_pending_approvals() {
     let cluster = Cluster::own().await.unwrap();
     let admin = cluster.admin().await.unwrap();
     let earlier = tempfile::tempdir().unwrap();
@@ -110,7 +110,7 @@ async fn an_upgrade_finds_pending_approvals_and_leaves_them_as_they_are() {
         vote(&cluster, &namespace, "alice", &voted, json!({"verdict": "Approve", "reason": "before"})).await.unwrap();
     let unchanged_before = generations(&admin).await;
 
-    // The current chart: `helm upgrade`, as the installer of every test does it.
+    // `helm upgrade` to the current chart, as every test installs the chart.
     cluster.install(&[]).await.unwrap();
     let columns = columns(&admin).await;
     assert!(columns.contains(&"Decided by".to_owned()) && !columns.contains(&"Deciders".to_owned()), "{columns:?}");
@@ -119,7 +119,7 @@ async fn an_upgrade_finds_pending_approvals_and_leaves_them_as_they_are() {
         assert_eq!((after.uid(), &after.spec, &after.status), (before.uid(), &before.spec, &before.status));
         assert_eq!(after.resource_version(), before.resource_version(), "an upgrade writes no Approval");
     }
-    // A policy with the same text was not written, so the guard need not start again.
+    // helm does not write a policy whose text is the same, so the guard does not start again.
     let after = generations(&admin).await;
     let moved: Vec<_> =
         unchanged_before.iter().filter(|policy| !after.contains(policy)).map(|(name, ..)| name.as_str()).collect();
@@ -135,7 +135,7 @@ async fn an_upgrade_finds_pending_approvals_and_leaves_them_as_they_are() {
 }
 
 #[tokio::test]
-async fn an_uninstall_keeps_the_crds_and_every_object_and_an_install_takes_them_up_again() {
+async fn an_uninstall_keeps_crds_and_objects_for_the_next_install() {
     let cluster = Cluster::own().await.unwrap();
     cluster.install(&[]).await.unwrap();
     let admin = cluster.admin().await.unwrap();
@@ -164,7 +164,7 @@ async fn an_uninstall_keeps_the_crds_and_every_object_and_an_install_takes_them_
 }
 
 #[tokio::test]
-async fn under_restricted_pod_security_in_any_namespace_the_operators_pod_is_made_and_its_identity_is_the_one_that_counts()
+async fn the_operator_is_admitted_under_restricted_pod_security()
  {
     const ELSEWHERE: &str = "judges";
     let cluster = Cluster::own().await.unwrap();
@@ -203,7 +203,7 @@ async fn under_restricted_pod_security_in_any_namespace_the_operators_pod_is_mad
     };
     let by_admin = create(&[]).await.refused().unwrap();
     assert!(by_admin.contains("only the operator can create Approvals"), "{by_admin}");
-    // kubectl would prefer the certificate or token of its kubeconfig: one without a user has none.
+    // kubectl would prefer the certificate or the token of its kubeconfig, so this kubeconfig has no user.
     let nobody = cluster.folder().join("nobody.yaml");
     let mut file: Value = serde_saphyr::from_str(&std::fs::read_to_string(cluster.kubeconfig()).unwrap()).unwrap();
     file["users"] = json!([{"name": "judge", "user": {"token": token.trim()}}]);

@@ -56,7 +56,7 @@ async fn cookie_key(cluster: &Cluster) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn an_upgrade_keeps_the_cookie_key_and_an_impersonating_page_reads_and_decides_as_people_and_nothing_else() {
+async fn an_impersonating_page_acts_only_as_people_and_keeps_its_cookie_key() {
     let cluster = Cluster::own().await.unwrap();
     let page_of = [("web.enabled", "true"), ("web.url", "https://signoff.example.com")];
     cluster.install(&page_of).await.unwrap();

@@ -63,7 +63,7 @@ fn is_open(approval: &Approval) -> bool {
 }
 
 #[tokio::test]
-async fn an_operator_whose_clock_is_wrong_ends_no_gate_early_or_late_and_doctor_says_so() {
+async fn an_operator_with_a_wrong_clock_ends_gates_in_time() {
     let cluster = Cluster::own().await.unwrap();
     cluster.install(&[]).await.unwrap();
     let folder = tempfile::tempdir().unwrap();
@@ -83,7 +83,7 @@ async fn an_operator_whose_clock_is_wrong_ends_no_gate_early_or_late_and_doctor_
         assert!((599..=602).contains(&time_of(&long)), "{ahead}: {} s", time_of(&long));
         open.push(long.name_any());
 
-        // The honest twin ends by itself, after its deadline by the API server's clock, and with its time.
+        // The honest twin ends by itself, after its deadline by the clock of the API server.
         let ended = runs.wait_for_end(&format!("short{ahead}")).await;
         assert_eq!(ended.status.unwrap().phase, WorkflowPhase::Succeeded);
         let ended = runs.api::<Approval>().get(&short.name_any()).await.unwrap();
@@ -119,7 +119,7 @@ fn signal(cluster: &Cluster, signal: &str) {
 }
 
 #[tokio::test]
-async fn an_outage_of_the_api_server_costs_no_process_no_gate_and_no_call_in_flight() {
+async fn an_outage_of_the_api_server_ends_no_gate_and_no_call_in_flight() {
     let cluster = Cluster::own().await.unwrap();
     cluster.install(&[]).await.unwrap();
     let running = OperatorProcess::start(&cluster, OperatorOptions::default()).await.unwrap();
@@ -134,7 +134,7 @@ async fn an_outage_of_the_api_server_costs_no_process_no_gate_and_no_call_in_fli
     let error = running.get("/readyz").await.expect_err("it reaches nothing");
     signal(&runs.cluster, "-CONT");
 
-    // The operator goes on, and the gate whose time people could not use is asked again.
+    // The operator continues, and the gate whose time passed during the outage asks again.
     runs.another_gate_is_decided_in_time("after").await;
     assert_eq!(running.pid(), pid, "{error:#}");
     let again = |run: Option<&Workflow>| {

@@ -3,7 +3,7 @@
 use serde_json::json;
 use signoff_tests::control_plane::{Cluster, Finished, Namespace, named};
 
-/// A namespace in which dana creates runs.
+/// A namespace in which dana creates runs, with the columns that kubectl shows.
 struct Shown {
     cluster: Cluster,
     namespace: Namespace,

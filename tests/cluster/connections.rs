@@ -9,7 +9,7 @@ use signoff_tests::half_requests::{HalfRequests, with_few_files};
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 #[tokio::test]
-async fn half_requests_at_the_operators_port_do_not_stop_its_probes_and_end_after_ten_seconds() {
+async fn half_requests_end_after_ten_seconds_and_do_not_stop_probes() {
     let cluster = Cluster::own().await.unwrap();
     cluster.install(&[]).await.unwrap();
     let operator = program("signoff-controller", "signoff-operator").unwrap();
@@ -27,7 +27,7 @@ async fn half_requests_at_the_operators_port_do_not_stop_its_probes_and_end_afte
         let answer = operator.get(page).await;
         assert!(answer.is_ok(), "{page}: {answer:?}");
     }
-    // No probe has waited for their end.
+    // The half requests are still open, so no probe has waited for their end.
     assert!(half.is_last_open(), "{:?}", opened.elapsed());
     let answer = half.last_answer(TIMEOUT).await.unwrap();
     assert!(answer.starts_with("HTTP/1.1 408") && answer.contains("not whole within 10s"), "{answer}");

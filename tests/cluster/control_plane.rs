@@ -23,7 +23,7 @@ fn is_running(pid: u32) -> bool {
 }
 
 #[tokio::test]
-async fn everybody_in_the_cast_is_who_they_say_they_are() {
+async fn each_person_of_the_cast_has_their_user_name_and_groups() {
     let cluster = Cluster::shared().unwrap();
     for person in CAST {
         let me = who_am_i(cluster.token_client(person.name).await.unwrap()).await;
@@ -70,7 +70,7 @@ async fn kubectl_acts_as_the_named_person_by_context_and_by_file() {
 }
 
 #[tokio::test]
-async fn helm_answers() {
+async fn helm_reaches_the_cluster() {
     let cluster = Cluster::shared().unwrap();
     cluster.helm(["list", "--all-namespaces"]).run().await.unwrap().ok().unwrap();
 }
@@ -129,7 +129,7 @@ fn a_program_ends_with_its_owner_even_when_the_owner_is_killed() {
     assert!(is_running(pid));
     owner.kill().unwrap();
     owner.wait().unwrap();
-    // It is no child of this process, so the kernel does not announce its end.
+    // The program is not a child of this process, so the kernel does not announce its end.
     for _ in 0..500 {
         if !is_running(pid) {
             return;
@@ -140,7 +140,7 @@ fn a_program_ends_with_its_owner_even_when_the_owner_is_killed() {
 }
 
 #[tokio::test]
-async fn a_frozen_program_can_go_on_and_end_when_asked() {
+async fn a_frozen_program_continues_and_ends_by_signal() {
     let folder = tempfile::tempdir().unwrap();
     let mut sleeper = Supervised::start("sleep", Path::new("sleep"), ["600"], &[], &folder.path().join("log")).unwrap();
     sleeper.signal(Signal::Stop).unwrap();
@@ -150,7 +150,7 @@ async fn a_frozen_program_can_go_on_and_end_when_asked() {
 }
 
 #[tokio::test]
-async fn the_operators_identity_is_its_service_account_in_a_pod_and_its_token_can_be_renewed() {
+async fn the_operators_token_is_bound_to_a_pod_and_can_be_renewed() {
     let cluster = Cluster::shared().unwrap();
     let me = who_am_i(cluster.operator_client().await.unwrap()).await;
     assert_eq!(me.username.as_deref(), Some("system:serviceaccount:signoff-system:signoff-operator"));
@@ -163,7 +163,7 @@ async fn the_operators_identity_is_its_service_account_in_a_pod_and_its_token_ca
 }
 
 #[tokio::test]
-async fn on_a_cluster_that_was_named_the_cast_is_impersonated_through_its_owner() {
+async fn the_cast_is_impersonated_on_an_existing_cluster() {
     let shared = Cluster::shared().unwrap();
     let existing = Cluster::existing(shared.kubeconfig(), "admin").await.unwrap();
     let me = who_am_i(existing.token_client("alice").await.unwrap()).await;
@@ -172,7 +172,7 @@ async fn on_a_cluster_that_was_named_the_cast_is_impersonated_through_its_owner(
 }
 
 #[tokio::test]
-async fn a_context_that_does_not_exist_is_named_with_those_that_do() {
+async fn the_error_for_an_unknown_context_lists_the_contexts() {
     let shared = Cluster::shared().unwrap();
     let error = Cluster::existing(shared.kubeconfig(), "production").await.unwrap_err().to_string();
     assert!(error.contains("production") && error.contains("admin, dana"), "{error}");

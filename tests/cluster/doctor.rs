@@ -29,7 +29,7 @@ fn unwrapped(finished: &Finished) -> String {
 }
 
 #[tokio::test]
-async fn an_operator_that_is_gone_is_told_to_everybody_with_exit_code_1_and_an_uninstall_in_few_lines() {
+async fn doctor_reports_a_missing_operator_and_an_uninstall() {
     let cluster = Cluster::own().await.unwrap();
     cluster.install(&[]).await.unwrap();
     let place = Place::on(cluster, "doctor").await;
@@ -103,7 +103,7 @@ async fn an_operator_that_is_gone_is_told_to_everybody_with_exit_code_1_and_an_u
 }
 
 #[tokio::test]
-async fn a_misspelt_group_is_told_with_the_bound_one_the_remedy_and_the_deadline() {
+async fn doctor_reports_a_misspelt_group_with_the_remedy() {
     let place = Place::shared("doctor").await;
     let namespace = place.namespace.name.as_str();
     let bind = ["create", "rolebinding", "approvers", "--clusterrole=signoff-approver", "--group=finance"];
@@ -134,7 +134,7 @@ async fn a_misspelt_group_is_told_with_the_bound_one_the_remedy_and_the_deadline
     let all = place.approve("admin", &["doctor"]).await;
     assert!(all.stdout.contains(&misspelt) && all.stdout.contains(&right), "{all:?}");
 
-    // Users who cannot read bindings are told so, and not that there are none.
+    // Users who cannot read bindings get that as the reason, and not that there are no bindings.
     let alice = place.approve("alice", &["doctor", &misspelt]).await;
     assert!(unwrapped(&alice).contains("whether a binding covers it is unknown: you cannot list"), "{alice:?}");
     assert!(!alice.stderr.contains("no binding grants"), "{alice:?}");
@@ -148,7 +148,7 @@ async fn a_misspelt_group_is_told_with_the_bound_one_the_remedy_and_the_deadline
 }
 
 #[tokio::test]
-async fn what_is_missing_is_told_and_a_group_is_no_mistake_where_users_or_other_groups_are_bound() {
+async fn doctor_reports_missing_rights_and_no_false_misspelling() {
     let place = Place::shared("missing").await;
     let namespace = place.namespace.name.as_str();
     let groups = |request: &mut signoff_api::ApprovalRequest| {

@@ -50,7 +50,8 @@ impl Running {
     }
 
     async fn apply(&self, text: &str) {
-        // Shorter, and longer than an API server takes to create an Approval: a gate that asks late asks again.
+        // The timeout is shorter, but longer than an API server takes to create an Approval, because a gate that asks
+        // late asks again.
         let text = text.replace("after: 10s", "after: 4s");
         let words = ["apply", "--filename", "-", "--namespace", &self.namespace.name];
         self.cluster.kubectl(words).person("dana").input(text).run().await.unwrap().ok().unwrap();
@@ -118,10 +119,10 @@ impl Running {
 }
 
 #[tokio::test]
-async fn every_example_is_taken_by_the_api_server_as_it_stands() {
+async fn every_example_is_accepted_by_the_api_server() {
     let cluster = Cluster::shared().unwrap();
     let namespace = cluster.namespace("examples").await.unwrap();
-    // One document after the other; people's answers are beside them and are no object.
+    // A document with the answers of people is not an object, so each document is applied alone.
     let mut all = String::new();
     for folder in std::fs::read_dir(folder()).unwrap().map(|entry| entry.unwrap().path()).filter(|path| path.is_dir()) {
         for file in std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
@@ -170,7 +171,7 @@ async fn run_with_answers(mut example: Example) -> (String, Value) {
 }
 
 #[tokio::test]
-async fn every_example_comes_to_the_same_on_a_cluster_as_it_does_without_one() {
+async fn every_example_has_the_same_result_on_a_cluster_and_locally() {
     let together = futures::stream::iter(examples().into_iter().map(|example| async move {
         let record = std::fs::read_to_string(example.record()).unwrap();
         (record, run_with_answers(example).await)
@@ -185,7 +186,7 @@ async fn every_example_comes_to_the_same_on_a_cluster_as_it_does_without_one() {
 }
 
 #[tokio::test]
-async fn quorum_takes_two_people_one_of_them_a_lead() {
+async fn the_example_quorum_requires_two_people_and_a_lead() {
     let run = Running::start("gates/quorum.yaml").await;
     let approval = run.wait_for_gate("review").await;
     let in_group = |group: &str| json!({"verdict": "Approve", "groups": [group]});
@@ -199,7 +200,7 @@ async fn quorum_takes_two_people_one_of_them_a_lead() {
 }
 
 #[tokio::test]
-async fn options_are_chosen_among_those_there_are() {
+async fn an_answer_outside_of_the_options_is_refused() {
     let run = Running::start("gates/options.yaml").await;
     let approval = run.wait_for_gate("ask").await;
     let choose = |carrier: &str, extras: &[&str]| json!({"verdict": "Respond", "answers": {"carrier": {"options": [carrier]}, "extras": {"options": extras}}});
@@ -210,7 +211,7 @@ async fn options_are_chosen_among_those_there_are() {
 }
 
 #[tokio::test]
-async fn a_pattern_explains_itself_to_whoever_misses_it() {
+async fn a_refused_answer_names_the_hint_of_the_pattern() {
     let run = Running::start("gates/pattern.yaml").await;
     let approval = run.wait_for_gate("ask").await;
     let answer = |ticket: &str| json!({"verdict": "Respond", "answers": {"ticket": {"text": ticket}}});
@@ -221,7 +222,7 @@ async fn a_pattern_explains_itself_to_whoever_misses_it() {
 }
 
 #[tokio::test]
-async fn a_modified_text_takes_the_reviewed_ones_place() {
+async fn a_modified_text_replaces_the_reviewed_text() {
     let run = Running::start("gates/modify.yaml").await;
     let approval = run.wait_for_gate("review").await;
     let edit = json!({"verdict": "Modify", "parameters": {"response": "Closed on Monday and Tuesday."}});
@@ -241,7 +242,7 @@ async fn a_deferred_draft_is_written_again_and_asked_about_again() {
 }
 
 #[tokio::test]
-async fn a_no_that_does_not_end_the_run_is_data() {
+async fn a_reject_that_does_not_end_the_run_is_an_output() {
     let run = Running::start("gates/reject-continue.yaml").await;
     let approval = run.wait_for_gate("review").await;
     run.decide("bob", &approval, json!({"verdict": "Reject", "reason": "not before the audit"})).await.unwrap();
@@ -249,7 +250,7 @@ async fn a_no_that_does_not_end_the_run_is_data() {
 }
 
 #[tokio::test]
-async fn timeouts_go_on_by_default_by_skipping_and_by_approving() {
+async fn timeouts_can_default_skip_and_approve() {
     let run = Running::start("gates/timeout-goes-on.yaml").await;
     assert_eq!(run.output().await, "colour blue, wish skipped, printing approved");
     let expired = |gate: &str| (gate.to_owned(), ApprovalPhase::Expired);
@@ -257,7 +258,7 @@ async fn timeouts_go_on_by_default_by_skipping_and_by_approving() {
 }
 
 #[tokio::test]
-async fn timeouts_stop_by_rejecting_and_by_aborting() {
+async fn timeouts_can_reject_and_abort() {
     let run = Running::start("gates/timeout-stops.yaml").await;
     run.until("condition=Finished", "workflow/timeout-stops").await;
     let status = run.workflow().await.status.unwrap();
@@ -301,7 +302,7 @@ async fn people_are_reminded_as_often_as_the_gate_says() {
 }
 
 #[tokio::test]
-async fn a_models_key_comes_from_a_secret_of_a_namespace_that_lets_the_requester_and_the_operator_read_it() {
+async fn a_models_key_is_read_from_a_secret_by_requester_and_operator() {
     let run = Running::in_new_namespace("steps/secret.yaml").await;
     let (to, mut heard) = tokio::sync::mpsc::unbounded_channel();
     let answer = move |headers: axum::http::HeaderMap, body: String| {
@@ -435,7 +436,7 @@ async fn a_tool_of_a_server_is_called_after_people_have_approved_it() {
 }
 
 #[tokio::test]
-async fn a_tool_that_is_pinned_or_only_reads_runs_unasked_and_the_other_one_does_not() {
+async fn a_pinned_or_reading_tool_runs_without_a_gate() {
     for file in ["servers/pins.yaml", "servers/hints.yaml"] {
         let (run, crm) = with_crm(file).await;
         let approval = run.wait_for_gate("handle/.turn-2/.call-1/.gate").await;
@@ -467,7 +468,7 @@ async fn a_server_that_is_a_command_is_refused_on_a_cluster_with_the_remedy() {
 }
 
 #[tokio::test]
-async fn whoever_is_asked_can_have_more_people_asked() {
+async fn an_approver_can_escalate_to_more_people() {
     let run = Running::start("gates/escalation.yaml").await;
     let approval = run.wait_for_gate("review").await;
     run.decide("erin", &approval, json!({"verdict": "Approve"})).await.unwrap_err();
@@ -479,7 +480,7 @@ async fn whoever_is_asked_can_have_more_people_asked() {
 }
 
 #[tokio::test]
-async fn a_condition_spares_people_a_question() {
+async fn a_gate_whose_condition_is_false_is_skipped() {
     let run = Running::start("steps/skip-if.yaml").await;
     assert_eq!(run.output().await, "refunded 40 EUR (skipped)");
     assert_eq!(run.phases().await, []);

@@ -94,7 +94,7 @@ fn decision(name: &str, metadata: Value) -> Value {
     file
 }
 
-/// Returns the labels that Flux sets on every object, and further ones.
+/// Returns the labels that Flux sets on every object, and the further labels `more`.
 fn of_flux(more: Value) -> Value {
     let mut labels = json!({"kustomize.toolkit.fluxcd.io/name": "decisions", "kustomize.toolkit.fluxcd.io/namespace": "flux-system"});
     json_patch::merge(&mut labels, &more);
@@ -108,21 +108,21 @@ fn forbidden(answer: Result<Value, (u16, String)>, words: &str) {
 }
 
 #[tokio::test]
-async fn a_decision_file_without_its_approval_is_told_to_be_removed() {
+async fn the_refusal_of_a_decision_file_without_approval_says_to_remove_it() {
     let controller = Controller::open("gitops").await;
     let never_asked = approval(json!({})).name_any();
     forbidden(controller.flux(&decision(&never_asked, json!({"labels": of_flux(json!({}))}))).await, NOT_THERE);
     let annotated = json!({"metadata": {"annotations": {"argocd.argoproj.io/tracking-id": "decisions:x"}}});
     forbidden(controller.argo(&never_asked, &annotated).await, NOT_THERE);
-    // The same file after the gate has asked.
+    // Flux applies the same file after the gate has asked.
     let asked = controller.harness.ask(json!({})).await.name_any();
     controller.flux(&decision(&asked, json!({"labels": of_flux(json!({}))}))).await.unwrap();
 }
 
 #[tokio::test]
-async fn flux_applies_a_decision_again_and_again_and_changes_its_labels_after_the_outcome() {
+async fn flux_can_apply_a_decision_again_after_the_outcome() {
     let controller = Controller::open("gitops").await;
-    // With a closing time, and without one, as when the first timeout escalates.
+    // A gate has no closing time when the first timeout escalates.
     for closes_at in [json!("2100-01-01T00:00:00Z"), Value::Null] {
         changes_its_labels(&controller, &controller.harness.ask(json!({"closesAt": closes_at})).await).await;
     }

@@ -19,7 +19,7 @@ use crate::policies::harness::workflow;
 
 const TIMEOUT: Duration = Duration::from_secs(120);
 
-/// A service that answers `/slow` once it is told to, and everything else at once.
+/// A service that answers `/slow` when the test releases it, and every other path at once.
 struct Service {
     port: u16,
     in_flight: watch::Receiver<usize>,
@@ -92,7 +92,7 @@ fn get_of(name: &str, url: &str, timeout: &str) -> Value {
 }
 
 #[tokio::test]
-async fn no_tenant_takes_all_places_or_all_memory_and_what_a_quota_refuses_is_told() {
+async fn no_namespace_takes_all_call_slots_or_all_memory() {
     let cluster = Cluster::own().await.unwrap();
     cluster.install(&[]).await.unwrap();
     let service = Service::start().await;
@@ -126,7 +126,7 @@ async fn no_tenant_takes_all_places_or_all_memory_and_what_a_quota_refuses_is_to
     let done = wait_for_end(&crowd, "big").await;
     assert_eq!((phase(&done), condition(&done, "CallsPending")), ("Succeeded", None));
 
-    // A call that would hold its slot for longer than allowed.
+    // The timeout of this call is longer than a call may hold its slot.
     apply(&alone, "long", json!({"steps": [get_of("get", &service.url("fast"), "11m")]})).await;
     let (status, reason, message) = condition(&wait_for_end(&alone, "long").await, "Accepted").unwrap();
     assert_eq!((status.as_str(), reason.as_str()), ("False", "Invalid"));
@@ -153,7 +153,7 @@ async fn no_tenant_takes_all_places_or_all_memory_and_what_a_quota_refuses_is_to
     });
     let quotas: Api<ResourceQuota> = Api::namespaced(cluster.admin().await.unwrap(), &other.name);
     quotas.create(&PostParams::default(), &serde_json::from_value(quota).unwrap()).await.unwrap();
-    // Its controller has seen it, and with it the API server's admission; its counts do not matter.
+    // The controller of quotas has written the status, so the admission of the API server knows the quota too.
     let known = |quota: Option<&ResourceQuota>| {
         quota.and_then(|quota| quota.status.as_ref()?.hard.as_ref()).is_some_and(|hard| !hard.is_empty())
     };

@@ -44,7 +44,7 @@ struct Shared {
     released: watch::Receiver<bool>,
 }
 
-/// Answers with a text of eight MiB; the rest after the seventh is sent when it is released.
+/// Answers with a text of eight MiB, whose last MiB is sent when the test releases it.
 async fn turn(State(shared): State<Shared>) -> Response {
     shared.begun.send_modify(|(begun, _)| *begun += 1);
     let piece = Bytes::from(vec![b'x'; 64 * 1024]);
@@ -109,7 +109,7 @@ async fn attack(runs: &Runs, server: &Server, namespaces: &[Namespace]) {
 }
 
 #[tokio::test]
-async fn two_and_ten_namespaces_that_want_all_memory_end_no_operator_and_hold_up_nobody() {
+async fn namespaces_that_want_all_memory_do_not_end_the_operator() {
     let cluster = Cluster::own().await.unwrap();
     cluster.install(&[]).await.unwrap();
     let server = Server::start().await;

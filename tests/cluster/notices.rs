@@ -58,7 +58,7 @@ impl Sent {
 #[derive(Default)]
 struct Answers {
     is_away: AtomicBool,
-    /// Whether Slack answers that there is no such channel.
+    /// Whether Slack answers that the channel does not exist.
     is_lost: AtomicBool,
     messages: AtomicU32,
 }
@@ -206,7 +206,7 @@ fn escalating() -> Value {
 }
 
 #[tokio::test]
-async fn two_approvers_a_requester_and_a_machine_hear_of_a_gate_by_every_channel() {
+async fn each_channel_notifies_approvers_requester_and_webhook() {
     let stage = Stage::set().await;
     let operator = stage.operator().await;
     let namespace = &stage.runs.namespace.name;
@@ -261,10 +261,10 @@ async fn two_approvers_a_requester_and_a_machine_hear_of_a_gate_by_every_channel
 }
 
 #[tokio::test]
-async fn a_killed_operator_tells_the_rest_with_the_same_ids_and_what_is_given_up_is_told_on_the_approval() {
+async fn a_killed_operator_sends_pending_notices_under_the_same_ids() {
     let stage = Stage::set().await;
     let operator = stage.operator().await;
-    // Between commit and delivery.
+    // The operator is killed after the notice was stored and before it was delivered.
     stage.answers.is_away.store(true, Ordering::Relaxed);
     stage.runs.request("first", json!({})).await;
     let attempted = stage.hook("approval.asked", "first").await;
@@ -276,7 +276,7 @@ async fn a_killed_operator_tells_the_rest_with_the_same_ids_and_what_is_given_up
     let again = stage.until("the same notice", attempts + 1, is_first).await;
     assert!(attempted.id.is_some() && again.iter().all(|sent| sent.id == attempted.id), "{again:#?}");
 
-    // Between delivery and the mark.
+    // The operator is killed after a delivery and before it was marked as delivered.
     stage.runs.request("second", json!({})).await;
     let delivered = stage.hook("approval.asked", "second").await;
     operator.kill();
@@ -314,7 +314,7 @@ fn ids_of(all: &[Sent], run: &str) -> Option<String> {
 }
 
 #[tokio::test]
-async fn a_voter_hears_that_the_vote_is_void_and_nobody_else() {
+async fn only_the_voter_gets_the_notice_of_a_void_vote() {
     let stage = Stage::set().await;
     let operator = stage.operator().await;
     let gate = json!({"threshold": 2, "approvers": [
@@ -372,7 +372,7 @@ async fn test_notice(stage: &Stage, channel: &str, state: &Path) -> Finished {
 }
 
 #[tokio::test]
-async fn a_test_notice_takes_the_verb_administer_tells_each_stage_and_is_sent_once_a_minute() {
+async fn a_test_notice_requires_the_verb_administer() {
     let stage = Stage::set().await;
     let cluster = &stage.runs.cluster;
     let state = tempfile::tempdir().unwrap();

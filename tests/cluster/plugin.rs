@@ -55,7 +55,7 @@ async fn an_approver_lists_shows_and_approves_what_waits_for_them() {
 }
 
 #[tokio::test]
-async fn a_list_holds_what_its_reader_can_decide_and_nothing_else() {
+async fn a_list_has_only_the_gates_that_its_reader_can_decide() {
     let place = Place::shared("plugin").await;
     let ours = place.ask(|_| {}).await;
     let theirs = place.ask(|request| request.quorums[0].approvers = vec![Subject::group("sre")]).await;
@@ -91,7 +91,7 @@ async fn a_list_holds_what_its_reader_can_decide_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn a_refusal_is_the_policys_own_sentence() {
+async fn a_refusal_is_printed_in_the_words_of_the_policy() {
     let place = Place::shared("plugin").await;
     let name = place
         .ask(|request| {
@@ -222,7 +222,7 @@ async fn files_and_standard_input_hold_parameters_and_answers() {
 }
 
 #[tokio::test]
-async fn a_quorum_is_counted_aloud_and_counted_groups_are_filled_in() {
+async fn a_vote_prints_the_quorum_and_names_the_counted_groups() {
     let place = Place::shared("plugin").await;
     let _counting = place.count();
     let name = place
@@ -250,7 +250,7 @@ async fn a_quorum_is_counted_aloud_and_counted_groups_are_filled_in() {
 }
 
 #[tokio::test]
-async fn a_bare_name_shows_asks_and_without_a_terminal_needs_a_yes() {
+async fn a_name_without_a_verb_needs_yes_without_a_terminal() {
     let place = Place::shared("plugin").await;
     let name = place.ask(|_| {}).await;
     let unmanned = place.approve("alice", &[&name]).await;
@@ -301,7 +301,7 @@ pub(crate) async fn asks_about_long_texts(place: &Place, stored: [&str; 2]) -> S
 }
 
 #[tokio::test]
-async fn the_whole_of_what_is_approved_is_shown_out_of_blobs() {
+async fn long_texts_of_a_request_are_shown_from_blobs() {
     let place = Place::shared("plugin").await;
     let name = asks_about_long_texts(&place, ["", ""]).await;
     let cut = place.approve("alice", &["show", &name]).await.ok().unwrap();
@@ -341,7 +341,7 @@ async fn a_dry_run_is_judged_and_not_stored() {
 }
 
 #[tokio::test]
-async fn exit_codes_tell_refused_usage_and_not_found_apart() {
+async fn refusals_usage_errors_and_missing_objects_have_different_exit_codes() {
     let place = Place::shared("plugin").await;
     let missing = place.approve("alice", &["approve", "no-such-approval"]).await;
     let none = format!("no approval is open in namespace {}; name another with -n", place.namespace.name);
@@ -384,7 +384,7 @@ async fn an_invalid_attempt_is_followed_by_the_next_one() {
 }
 
 #[tokio::test]
-async fn whoever_may_speak_for_somebody_decides_on_their_behalf() {
+async fn a_delegate_can_decide_on_behalf_of_another_person() {
     let place = Place::shared("plugin").await;
     let name = place.ask(|request| request.quorums[0].approvers.push(Subject::user("carol@example.com"))).await;
     let refused = refusal(&place.approve("flux", &["approve", &name, "--on-behalf-of", "carol@example.com"]).await);
@@ -424,7 +424,7 @@ async fn whoami_says_user_groups_and_what_one_may_decide() {
 }
 
 #[tokio::test]
-async fn names_that_paths_and_headers_break_on_can_decide() {
+async fn users_with_special_characters_in_their_names_can_decide() {
     let place = Place::shared("plugin").await;
     for (person, user) in [("slash", "oidc:a/b~c@x"), ("tilde", "a~1b")] {
         let name = place.ask(|request| request.prompt = format!("{person}?")).await;
@@ -462,7 +462,7 @@ async fn hostile_text_stays_data() {
 }
 
 #[tokio::test]
-async fn a_decision_that_was_changed_on_its_way_is_called_out() {
+async fn a_decision_that_a_policy_changed_is_reported() {
     // A mutating policy is cluster-wide, so this test has a control plane of its own.
     let cluster = Cluster::own().await.unwrap();
     cluster.install(&[]).await.unwrap();
@@ -522,7 +522,7 @@ async fn until_forged(place: &Place) {
 }
 
 #[tokio::test]
-async fn a_server_that_does_not_answer_is_named_with_what_to_do() {
+async fn a_server_that_does_not_answer_is_named_with_the_remedy() {
     let place = Place::shared("plugin").await;
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("kubeconfig.yaml");
@@ -544,7 +544,7 @@ async fn a_server_that_does_not_answer_is_named_with_what_to_do() {
 }
 
 #[tokio::test]
-async fn a_closed_pipe_is_no_failure() {
+async fn a_closed_pipe_is_not_an_error() {
     let place = Place::shared("plugin").await;
     place.ask(|_| {}).await;
     let mut child = tokio::process::Command::new(plugin())

@@ -8,7 +8,7 @@ use crate::asked::Place;
 use crate::plugin::refusal;
 
 #[tokio::test]
-async fn a_decision_costs_three_reads_a_rehearsal_and_the_patch() {
+async fn a_decision_sends_three_reads_a_dry_run_and_the_patch() {
     let place = Place::shared("plugin").await;
     let witness = Witness::start(&place.cluster).await.unwrap();
     let login = std::fs::read_to_string(place.cluster.kubeconfig_of("alice").unwrap()).unwrap();
@@ -23,7 +23,7 @@ async fn a_decision_costs_three_reads_a_rehearsal_and_the_patch() {
         let path = |path: &str| path.split('?').next().unwrap().rsplit('/').nth(1).unwrap().to_owned();
         let sent = |seen: &Seen| format!("{} {}{}", seen.method, path(&seen.path), dry_run(&seen.path));
         let mut sent: Vec<_> = witness.seen().iter().map(sent).collect();
-        // The first two are sent at once.
+        // The first two requests are sent at the same time, in no fixed order.
         sent[..2].sort();
         sent
     };

@@ -80,7 +80,8 @@ async fn parameters_are_edited_until_they_fit_and_sent_after_a_question() {
     let place = Place::shared("plugin").await;
     let name = place.ask(|_| {}).await;
     let folder = tempfile::tempdir().unwrap();
-    // The first time the field is misspelt; the second time the file begins with the problem, and is corrected.
+    // In the first round the field is misspelt. In the second round the file begins with the problem, and the editor
+    // corrects the field.
     let editor = folder.path().join("editor");
     let script = "#!/bin/sh\nif grep -q 'respnse' \"$1\"; then cp \"$1\" \"$0.again\"; sed -i 's/respnse/response/; s/420/42/' \"$1\"; else sed -i 's/^response/respnse/' \"$1\"; fi\n";
     std::fs::write(&editor, script).unwrap();
@@ -147,7 +148,7 @@ async fn several_names_are_decided_one_by_one() {
     let waited = place.approve("alice", &["approve", &one, &other, "--wait=1s"]).await;
     assert_eq!(waited.code, 4, "{waited:?}");
     assert_eq!(names_in_order(&waited.stdout), [one.as_str(), &other], "{waited:?}");
-    // Both are recorded before the first wait ends.
+    // Both votes are recorded before the first wait ends.
     let lines: Vec<_> = waited.stderr.lines().collect();
     let at = |line: &str| lines.iter().position(|other| *other == line).unwrap();
     let recorded = at(&format!("approval.signoff.dev/{other} Approve recorded"));
@@ -198,7 +199,7 @@ async fn a_client_dry_run_prints_the_patch_and_sends_nothing() {
 }
 
 #[tokio::test]
-async fn namespaces_are_listed_together_where_not_all_of_them_may_be() {
+async fn a_list_reads_named_namespaces_where_all_namespaces_are_forbidden() {
     let (here, there) = (Place::shared("plugin").await, Place::shared("plugin").await);
     let (ours, theirs) = (here.ask(|_| {}).await, there.ask(|_| {}).await);
     let everywhere = here.approve("alice", &["list", "-A"]).await;

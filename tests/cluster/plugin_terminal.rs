@@ -8,7 +8,7 @@ use crate::asked::{Place, plugin};
 use crate::plugin::asks_about_long_texts;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn on_a_terminal_who_approves_a_text_that_was_cut_is_asked() {
+async fn on_a_terminal_an_approval_of_a_shortened_text_needs_a_yes() {
     let place = Place::shared("plugin").await;
     let name = asks_about_long_texts(&place, ["", ""]).await;
     let show = format!("kubectl approve show --full {name}");
@@ -68,7 +68,7 @@ async fn on_a_terminal_every_verdict_shows_what_it_is_about_and_asks() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_refusal_by_the_api_server_is_told_before_the_question() {
     let place = Place::shared("plugin").await;
-    // The request names viktor; only the API server knows that he has no right to decide.
+    // The request names viktor as an approver, and only the API server knows that he has no right to decide.
     let name = place.ask(|request| request.quorums[0].approvers.push(Subject::user("viktor@example.com"))).await;
     for words in [&["reject", &*name][..], &["modify", &name, "--edit"]] {
         let said = tokio::task::block_in_place(|| at_terminal_of(&place, "viktor", words, &[]));
@@ -83,7 +83,7 @@ async fn a_refusal_by_the_api_server_is_told_before_the_question() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_question_that_nobody_can_see_is_not_asked() {
+async fn no_question_is_asked_when_standard_error_is_hidden() {
     let place = Place::shared("plugin").await;
     let name = place.ask(|_| {}).await;
     for words in [vec![name.as_str()], vec!["reject", name.as_str()]] {

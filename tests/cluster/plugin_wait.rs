@@ -23,7 +23,7 @@ fn said<'a>(finished: &'a Finished, approval: &str) -> (&'a str, i32) {
 }
 
 #[tokio::test]
-async fn a_wait_ends_with_what_the_operator_decided() {
+async fn a_wait_ends_with_the_outcome_of_the_operator() {
     let runs = Runs::on(Cluster::operated().unwrap(), "plugin-wait").await;
     let people = json!([{"kind": "User", "name": "alice@example.com"}, {"kind": "User", "name": "bob@example.com"}]);
     runs.request("one", json!({})).await;
@@ -60,7 +60,7 @@ async fn a_wait_ends_with_what_the_operator_decided() {
 }
 
 #[tokio::test]
-async fn a_vote_while_the_operator_is_dead_says_so_and_is_called_void_later() {
+async fn a_vote_without_a_running_operator_is_reported_and_later_void() {
     // The operator is killed and the rules are changed, so this test has a control plane of its own.
     let cluster = Cluster::own().await.unwrap();
     cluster.install(&[]).await.unwrap();
@@ -73,7 +73,7 @@ async fn a_vote_while_the_operator_is_dead_says_so_and_is_called_void_later() {
     let plain = approve(&runs, "alice", &["approve", &name]).await;
     assert_eq!(plain.code, 0, "{plain:?}");
     assert!(line_and_code(&plain, &name).0.starts_with("Approve recorded; not counted yet: "), "{plain:?}");
-    // Its Lease is valid for some seconds after its death; each call waits.
+    // The Lease is valid for some seconds after the operator has ended, so the call is repeated.
     let mut last = plain;
     for _ in 0..12 {
         last = approve(&runs, "alice", &["approve", &name, "--wait=5s"]).await;

@@ -82,7 +82,7 @@ impl Scene {
 }
 
 #[tokio::test]
-async fn a_letter_is_sent_once_after_somebody_else_than_its_requester_approved_it() {
+async fn a_letter_is_sent_once_after_another_person_approved_it() {
     let (scene, approval) = Scene::with_waiting_run("quickstart").await;
     let got = scene.kubectl("viktor", &["get", "workflows,approvals"]).await.ok().unwrap();
     for column in ["PHASE", "REQUESTER", "MESSAGE", "waiting for", "HAVE", "NEED", "DEADLINE", "AGE"] {
@@ -140,7 +140,7 @@ async fn a_rejected_letter_is_never_sent() {
 #[tokio::test]
 async fn an_edited_letter_is_sent_as_it_was_edited() {
     let (scene, approval) = Scene::with_waiting_run("edited").await;
-    // Text of people is data: neither a template nor the end of a JSON string.
+    // A text of people is data: it has the characters of a template and of the end of a JSON string.
     let text = "Dear ACME, {{ inputs.amount }} \"}, {\"to\": \"Mallory";
     let edit = json!({"verdict": "Modify", "parameters": {"response": text}});
     scene.decide("carol", &approval, "carol@example.com", edit).await.ok().unwrap();
@@ -166,7 +166,7 @@ async fn a_cancelled_run_ends_and_a_late_approval_is_refused() {
 }
 
 #[tokio::test]
-async fn approvals_go_with_the_workflow_they_belong_to() {
+async fn approvals_are_deleted_with_their_workflow() {
     let (scene, approval) = Scene::with_waiting_run("deleted").await;
     scene.kubectl("dana", &["delete", "workflow", WORKFLOW]).await.ok().unwrap();
     scene.until("delete", &format!("approval/{approval}")).await;

@@ -99,11 +99,11 @@ async fn a_namespace_is_restored_as_the_guide_says_and_nothing_is_sent_again() {
     let gate = json!({"prompt": "Tell them?", "approvers": approvers, "excludeRequester": true,
         "timeout": {"after": "1h", "action": "Approve"}});
 
-    // One run has paid and ended, one has paid and waits.
+    // One run has paid and has ended, another run has paid and waits.
     create(&runs, "dana", "paid", json!([bank.post("pay")])).await;
     create(&runs, "dana", RUN, json!([bank.post("pay"), {"name": "review", "hitl": gate.clone()}, bank.post("tell")]))
         .await;
-    // One belongs to the account that restores later.
+    // One run belongs to the account that restores the namespace later.
     runs.namespace.bind("signoff-requester", named("viktor").unwrap().user).await.unwrap();
     create(&runs, "viktor", "own", json!([{"name": "review", "hitl": gate}, bank.post("tell")])).await;
     runs.wait_for_end("paid").await;
@@ -119,7 +119,7 @@ async fn a_namespace_is_restored_as_the_guide_says_and_nothing_is_sent_again() {
     assert!(answer.code != 0 && answer.stdout.contains("requested by its creator (bob@example.com)"), "{answer:?}");
     assert!(runs.api::<Workflow>().list(&ListParams::default()).await.unwrap().items.is_empty());
 
-    // The backup tool's account has that role and no other.
+    // The account of the backup tool has the role `signoff-restorer` and no other.
     runs.namespace.bind("signoff-restorer", named("viktor").unwrap().user).await.unwrap();
     let question = json!({"metadata": {}, "spec": {"user": named("viktor").unwrap().user, "resourceAttributes": {
         "namespace": runs.namespace.name, "group": "signoff.dev", "resource": "workflows", "verb": "restore"}}});

@@ -20,7 +20,7 @@ const IN_TIME: Duration = Duration::from_secs(60);
 /// The deadline of every other wait.
 const TIMEOUT: Duration = Duration::from_secs(120);
 
-/// One test's namespace.
+/// The runs of one test, in a namespace of their own.
 pub(crate) struct Runs {
     pub(crate) cluster: Cluster,
     pub(crate) namespace: Namespace,
@@ -37,7 +37,7 @@ impl Runs {
         Self { cluster, namespace, admin, dana, alice }
     }
 
-    /// Returns all objects of a kind here, as the administrator, who only reads.
+    /// Returns a client for the objects of a kind in the namespace, as the administrator, who only reads.
     pub(crate) fn api<K>(&self) -> Api<K>
     where
         K: kube::Resource<DynamicType = (), Scope = k8s_openapi::NamespaceResourceScope>,
@@ -45,7 +45,7 @@ impl Runs {
         Api::namespaced(self.admin.clone(), &self.namespace.name)
     }
 
-    /// Returns all objects of a kind here, as a person of the cast.
+    /// Returns a client for the objects of a kind in the namespace, as a person of the cast.
     pub(crate) async fn api_as<K>(&self, who: &str) -> Api<K>
     where
         K: kube::Resource<DynamicType = (), Scope = k8s_openapi::NamespaceResourceScope>,

@@ -103,7 +103,7 @@ async fn a_run_reaches_neither_nodes_nor_the_api_server_nor_the_operators_neighb
     let first = operator(&cluster, &["--allow-address", "127.0.0.0/8"]).await;
     let runs = Runs { cluster: &cluster, namespace: cluster.namespace("targets").await.unwrap() };
 
-    // All of them are addresses of this machine, in a range that is allowed; one becomes a node's.
+    // All targets are addresses of this machine in an allowed range; one of them becomes the address of a node.
     assert_eq!(runs.get(&at("127.0.0.2")).await.unwrap(), "the inside");
     assert_eq!(runs.get(&at("127.0.0.6")).await.unwrap(), "the inside");
     let nodes: Api<Node> = Api::all(cluster.admin().await.unwrap());
@@ -126,7 +126,7 @@ async fn a_run_reaches_neither_nodes_nor_the_api_server_nor_the_operators_neighb
     let kubernetes = kubernetes.run().await.unwrap().ok().unwrap();
     Runs::assert_refused(runs.get(&format!("https://{}/", kubernetes.trim())).await, "the Service of the API server");
 
-    // The operator's neighbors.
+    // The next targets are objects in the operator's namespace.
     apply(
         &cluster,
         json!({

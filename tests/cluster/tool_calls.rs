@@ -72,12 +72,13 @@ fn clerk(scene: &Scene, run: &str, gate: Value, questions: Value) -> Value {
 }
 
 impl Story {
-    /// Begins the run. `gate`: the fields of the gate in front of refunds besides its approvers, the group finance.
+    /// Begins the run. `gate` has the fields of the gate of refunds, except for its approvers, the group finance.
     async fn begin(prefix: &str, calls: Vec<Value>, gate: Value) -> Self {
         Self::begin_with(prefix, calls, gate, json!({})).await
     }
 
-    /// Begins the same run. `questions`: the fields of the gate for questions besides its approvers, the group finance.
+    /// Begins the run as [`Self::begin`] does. `questions` has the fields of the gate of questions, except for its
+    /// approvers, the group finance.
     async fn begin_with(prefix: &str, calls: Vec<Value>, gate: Value, questions: Value) -> Self {
         let scene = Scene::open(prefix, vec![(RUN, vec![turn_of(&calls), last_turn()])], &[]).await;
         scene.begin(RUN, clerk(&scene, RUN, gate, questions)).await;
@@ -108,7 +109,7 @@ impl Story {
         self.scene.terminal(person, words, &[])
     }
 
-    /// Runs it with further environment variables.
+    /// Runs `kubectl approve …` on a terminal with further environment variables.
     fn terminal_with(&self, person: &str, words: &[&str], variables: &[(&str, String)]) -> PtySession {
         self.scene.terminal(person, words, variables)
     }

@@ -61,8 +61,8 @@ impl Harness {
         to_answer(self.api::<Approval>(who).await.patch(approval, &PatchParams::default(), &patch).await)
     }
 
-    /// Stores a frozen run with its Approval, as they were stored then: only uids, and values that follow from them,
-    /// differ. Returns the Approval's name.
+    /// Stores a frozen run with its Approval, as the frozen version stored them. Only uids, and values that follow from
+    /// uids, differ. Returns the Approval's name.
     async fn store(&self, workflow: &Value, approval: &Value) -> String {
         let mut asked = workflow.clone();
         asked["metadata"] = json!({"name": workflow["metadata"]["name"]});
@@ -171,7 +171,7 @@ fn open(workflow: &Workflow) -> Option<String> {
 }
 
 #[tokio::test]
-async fn runs_of_the_first_shape_are_held_after_an_upgrade_and_nothing_is_frozen() {
+async fn runs_of_the_first_version_are_held_after_an_upgrade() {
     let harness = Harness::open().await;
     let objects: Value = serde_json::from_str(&std::fs::read_to_string(frozen("objects.json")).unwrap()).unwrap();
     let mut names = std::collections::BTreeMap::new();
@@ -226,7 +226,7 @@ async fn runs_of_the_first_shape_are_held_after_an_upgrade_and_nothing_is_frozen
         assert_eq!(status.phase, WorkflowPhase::Succeeded, "{run}: {:?}", status.message);
         let done = status.steps.iter().any(|step| step.path == "act" && step.phase == StepPhase::Succeeded);
         assert!(done, "{run}: {:#?}", status.steps);
-        // The old Approval still exists, whatever its outcome.
+        // The old Approval still exists, also where the gate asked again.
         let old: Approval = harness.as_operator().get(name).await.unwrap();
         assert!(old.spec.decisions.contains_key("alice@example.com"), "{run}: {asked:?}");
     }
@@ -234,7 +234,7 @@ async fn runs_of_the_first_shape_are_held_after_an_upgrade_and_nothing_is_frozen
 }
 
 #[tokio::test]
-async fn a_chart_that_goes_back_leaves_what_is_recorded_and_lets_others_vote() {
+async fn a_downgrade_keeps_recorded_votes_and_allows_new_ones() {
     let harness = Harness::open().await;
     harness.cluster.install(&[]).await.unwrap();
     let objects: Value = serde_json::from_str(&std::fs::read_to_string(frozen("objects.json")).unwrap()).unwrap();

@@ -35,7 +35,7 @@ async fn until_sent(server: &Loopback, path: &str, count: usize) {
 }
 
 #[tokio::test]
-async fn a_namespace_deleted_a_second_before_a_deadline_pays_nothing() {
+async fn no_call_is_made_in_a_namespace_deleted_before_the_deadline() {
     let server = Loopback::start(|_, _| text(200, "paid")).await.unwrap();
     let cluster = Cluster::operated().unwrap();
     let (deleted, twin) = tokio::join!(Runs::on(cluster.clone(), "deleted"), Runs::on(cluster, "kept"));
@@ -59,8 +59,8 @@ async fn a_namespace_deleted_a_second_before_a_deadline_pays_nothing() {
 }
 
 #[tokio::test]
-async fn a_call_that_has_not_begun_is_never_made_once_its_namespace_is_deleted() {
-    // The first attempt fails, and the second one follows five seconds later.
+async fn a_retry_is_not_made_after_its_namespace_was_deleted() {
+    // The first attempt fails, and the second attempt follows five seconds later.
     let server = Loopback::start(|_, _| text(429, "try again")).await.unwrap();
     let cluster = Cluster::operated().unwrap();
     let (deleted, twin) = tokio::join!(Runs::on(cluster.clone(), "deleted"), Runs::on(cluster, "kept"));

@@ -12,7 +12,7 @@ fn release() -> Value {
     json!({"steps": [{"name": "release", "before": {"kinds": ["egress"]}, "hitl": hitl}], "allowedHosts": ["*.example.com"]})
 }
 
-/// Returns a POST to a host without a server: it fails, and it is certain that nothing was sent.
+/// Returns a step with a POST to a host without a server. The step fails, and it is certain that nothing was sent.
 fn pay() -> Value {
     json!({"name": "pay", "http": {"method": "POST", "url": "https://pay.example.com/", "body": "420"}})
 }
@@ -27,7 +27,7 @@ fn record(run: &Workflow, path: &str) -> Option<StepRecord> {
 }
 
 #[tokio::test]
-async fn what_the_author_changes_after_the_policys_gate_is_approved_again() {
+async fn a_change_after_the_gate_of_a_policy_is_approved_again() {
     let harness = Harness::open("bypass").await;
     harness.cluster_policy("alpha", release()).await;
     let gates = own("stepStart", json!(["Approve", "Modify", "Reject"]));
@@ -51,7 +51,7 @@ async fn what_the_author_changes_after_the_policys_gate_is_approved_again() {
 }
 
 #[tokio::test]
-async fn one_approval_of_the_policys_people_is_one_order_and_not_four() {
+async fn each_retry_is_approved_again_at_the_gate_of_a_policy() {
     let harness = Harness::open("bypass").await;
     harness.cluster_policy("alpha", release()).await;
     let mut gates = own("errorEscalation", json!(["Retry", "Modify", "Reject"]));
@@ -78,7 +78,7 @@ async fn one_approval_of_the_policys_people_is_one_order_and_not_four() {
 }
 
 #[tokio::test]
-async fn a_request_to_a_model_is_no_way_out_under_egress() {
+async fn a_request_to_a_model_is_gated_by_a_policy_about_egress() {
     let harness = Harness::open("bypass").await;
     harness.cluster_policy("alpha", release()).await;
     let spec = json!({
@@ -96,7 +96,7 @@ async fn a_request_to_a_model_is_no_way_out_under_egress() {
 }
 
 #[tokio::test]
-async fn nothing_follows_a_reject_under_a_policy_that_decides_unless_it_says_so() {
+async fn no_step_runs_after_a_reject_unless_the_policy_allows_it() {
     let harness = Harness::open("bypass").await;
     let mut policy = json!({"gates": {"deciders": {"approvers": [{"kind": "Group", "name": "sre"}]}}});
     harness.cluster_policy("alpha", policy.clone()).await;

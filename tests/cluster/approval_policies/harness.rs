@@ -14,7 +14,7 @@ use signoff_tests::control_plane::{Cluster, Finished, Namespace, named};
 
 use crate::asked::plugin;
 
-/// The policies of a test: each allows all hosts of this list but its own.
+/// The names of the policies of a test. The policy of a name allows the hosts of the other names only.
 const TAGS: [&str; 3] = ["alpha", "beta", "gamma"];
 
 pub(crate) struct Harness {
@@ -28,7 +28,7 @@ fn host(tag: &str) -> String {
     format!("{tag}.canary.test")
 }
 
-/// Returns a `hitl` step with one of finance as the approver, and with further fields.
+/// Returns a `hitl` step that the group finance decides, with further fields.
 pub(crate) fn gate(name: &str, more: Value) -> Value {
     let mut hitl = json!({"prompt": "Go on?", "approvers": [{"kind": "Group", "name": "finance"}]});
     for (field, value) in more.as_object().into_iter().flatten() {
@@ -84,7 +84,7 @@ impl Harness {
         self.cluster_policy(tag, policy["spec"].clone()).await;
     }
 
-    /// Sets a policy of this namespace in the same way.
+    /// Sets a policy in this namespace, and waits until the operator applies it.
     pub(crate) async fn own_policy(&self, tag: &str, spec: Value) {
         let policy = ApprovalPolicy::new(tag, serde_json::from_value(with_hosts(tag, spec)).unwrap());
         let policies: Api<ApprovalPolicy> = Api::namespaced(self.admin.clone(), &self.namespace.name);
@@ -170,7 +170,7 @@ impl Harness {
         await_condition(self.approvals(), approval, is).await.unwrap().unwrap()
     }
 
-    /// Returns how many Approvals a run has.
+    /// Returns the number of Approvals of a run.
     pub(crate) async fn count_of_approvals(&self, run: &str) -> usize {
         let all = self.approvals().list(&ListParams::default()).await.unwrap();
         all.items.iter().filter(|approval| approval.spec.request.workflow.name == run).count()

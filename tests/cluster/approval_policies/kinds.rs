@@ -102,7 +102,7 @@ async fn an_invalid_policy_is_refused_with_the_remedy() {
 }
 
 #[tokio::test]
-async fn only_who_holds_the_role_writes_policies_and_in_a_namespace_only_its_own() {
+async fn only_a_holder_of_the_role_can_write_policies_of_a_namespace() {
     let harness = Harness::open("policies").await;
     let policy = json!({"gates": {"minThreshold": 2, "maxVoteAge": "1m"}});
     for who in ["dana", "alice", "nina", "adam", "viktor", "mallory"] {

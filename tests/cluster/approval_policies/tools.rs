@@ -9,7 +9,7 @@ use super::{
     phase,
 };
 
-/// Returns an agent that pays back, with a gate of its author that allows everything and a tool that claims to read.
+/// Returns an agent with a tool that pays back and claims to read, and with a gate that lets every call pass.
 fn refund(gates: Value) -> Value {
     json!({
         "providers": [{"name": "models", "scripted": {"replies": [

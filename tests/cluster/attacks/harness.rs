@@ -20,7 +20,7 @@ use signoff_tests::control_plane::{Cluster, Namespace, OPERATOR_ACCOUNT, OPERATO
 use crate::asked::allowed;
 use crate::policies::harness::workflow;
 
-/// Both grounds of one chapter.
+/// The namespaces of one chapter, one for each ground, with the clients of all actors.
 pub(super) struct Harness {
     cluster: Cluster,
     careless: Namespace,
@@ -108,7 +108,7 @@ impl Harness {
             _ => match actor.cast() {
                 Some(name) => &self.clients[name],
                 None => {
-                    // As bytes: user names may be non-ASCII.
+                    // The header is set as bytes, because user names may be non-ASCII.
                     let user = self.user(actor, ground);
                     headers.insert("impersonate-user", HeaderValue::from_bytes(user.as_bytes()).unwrap());
                     let groups: &[&'static str] = match actor {
@@ -157,7 +157,8 @@ impl Harness {
         self.bind(there, json!([status]), by_name(STATUS)).await;
         let admin = json!({"kind": "ClusterRole", "name": "admin"});
         self.bind_to(OPERATOR_NAMESPACE, admin, by_name(NEIGHBOUR)).await;
-        // The role admin held these until Kubernetes 1.22, and clusters that were upgraded since still have them.
+        // The role admin had these rights until Kubernetes 1.22, and clusters that were upgraded since still grant
+        // them.
         let addresses = json!([{"apiGroups": ["", "discovery.k8s.io"], "resources": ["endpoints", "endpointslices"], "verbs": everything}]);
         self.bind(OPERATOR_NAMESPACE, addresses, by_name(NEIGHBOUR)).await;
         self.wait_until_allowed(here, "mallory@example.com", "deletecollection", "approvals").await;

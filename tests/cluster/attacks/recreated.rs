@@ -28,7 +28,7 @@ where
 }
 
 #[tokio::test]
-async fn a_vote_typed_for_a_deleted_run_does_not_land_on_its_successor() {
+async fn a_vote_for_a_deleted_run_is_refused_by_a_new_run_of_its_name() {
     let harness = Harness::open("recreated").await;
     let first = harness.request("dana", "refund", json!({})).await.unwrap();
     let old = create_approval(&harness, &first).await;
@@ -46,7 +46,7 @@ async fn a_vote_typed_for_a_deleted_run_does_not_land_on_its_successor() {
 }
 
 #[tokio::test]
-async fn an_approval_made_again_under_one_name_is_told_by_its_uid() {
+async fn a_vote_with_the_uid_of_a_deleted_approval_is_refused() {
     let harness = Harness::open("recreated").await;
     let old = harness.ask(json!({})).await;
     let collector =

@@ -9,7 +9,7 @@ use signoff_tests::attacks::{Actor, Answer, Attack, Body, Gate, Ground, Object, 
 use super::harness::{Harness, number};
 use crate::policies::harness as policies;
 
-/// The attacks at once, as many as keep two processors busy.
+/// The number of attacks at the same time, enough to keep two processors busy.
 const AT_ONCE: usize = 6;
 
 /// Runs all attacks, and returns every failure by the attack's name.
@@ -31,7 +31,7 @@ pub(super) async fn run_attacks(attacks: Vec<Attack>) -> Vec<String> {
     failures
 }
 
-/// An attack that runs.
+/// One attack, with its number and its namespace.
 struct Case<'a> {
     harness: &'a Harness,
     number: u32,
@@ -88,7 +88,7 @@ impl Case<'_> {
         // A merge patch replaces a way that the API server does not read.
         let same = if attack.how.unsupported().is_some() { Way::Merge } else { attack.how };
         let (who, how, on) = (who.unwrap_or(attack.who), how.unwrap_or(same), on.unwrap_or(row.on));
-        // The twin of an attack on all objects is on one of them.
+        // The twin of an attack on all objects is a request about one object.
         let on = if on == Object::All && how != Way::DeleteAll { Object::Scene } else { on };
         match (self.send(who, how, on, body, &there, (row.strict, row.dry_run)).await, reaches) {
             (Ok(_), None) => Ok(()),

@@ -62,7 +62,7 @@ async fn labels_that_change_without_end_do_not_starve_a_commit() {
 }
 
 #[tokio::test]
-async fn ten_thousand_labels_are_refused_and_nobody_waits_for_them() {
+async fn ten_thousand_labels_are_refused_and_delay_no_other_run() {
     let runs = Runs::on(Cluster::operated().unwrap(), "labels").await;
     runs.request("labelled", json!({})).await;
     let approval = runs.wait_for_gate("labelled").await;
@@ -81,7 +81,7 @@ async fn ten_thousand_labels_are_refused_and_nobody_waits_for_them() {
         }
     };
     runs.other_gates_are_decided_while("beside", tries).await;
-    // Every user may set a few labels.
+    // A few labels are accepted.
     to_answer(workflows.patch("labelled", &params, &Patch::Merge(labels(20))).await).unwrap();
     to_answer(approvals.patch(&approval.name_any(), &params, &Patch::Merge(labels(20))).await).unwrap();
     runs.alice_approves(&approval).await.unwrap();

@@ -22,7 +22,7 @@ fn of(object: Value) -> DynamicObject {
 }
 
 #[tokio::test]
-async fn a_config_map_of_another_namespace_hides_nothing() {
+async fn a_nested_config_map_of_another_namespace_stops_no_run() {
     let runs = Runs::on(Cluster::operated().unwrap(), "nested").await;
     let elsewhere = runs.cluster.namespace("elsewhere").await.unwrap();
     let resource = ApiResource::erase::<ConfigMap>(&());
@@ -35,7 +35,7 @@ async fn a_config_map_of_another_namespace_hides_nothing() {
     let deep = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "deep", "managedFields": nested("v1")}, "data": {}});
     config_maps.create(&PostParams::default(), &of(deep)).await.unwrap();
 
-    // The nesting is effective: a client that reads the list directly cannot decode it.
+    // The nesting is too deep for a client that reads the list directly: it cannot decode the list.
     let plain: Api<ConfigMap> = Api::namespaced(runs.cluster.token_client("nina").await.unwrap(), &elsewhere.name);
     assert!(plain.list(&ListParams::default()).await.is_err(), "the API server cuts it now: this test proves nothing");
     let ours: Api<ConfigMap> = Api::namespaced(nina, &elsewhere.name);
@@ -46,7 +46,7 @@ async fn a_config_map_of_another_namespace_hides_nothing() {
 }
 
 #[tokio::test]
-async fn a_workflow_or_approval_is_not_let_in_so() {
+async fn a_workflow_or_approval_with_nested_managed_fields_is_refused() {
     let runs = Runs::on(Cluster::operated().unwrap(), "nested").await;
     let dana = runs.cluster.token_client("dana").await.unwrap();
     let resource = ApiResource::erase::<Workflow>(&());

@@ -18,7 +18,7 @@ fn long() -> String {
 }
 
 #[tokio::test]
-async fn nobody_is_first_at_the_name_of_a_value() {
+async fn users_cannot_create_a_blob_under_the_name_of_a_value() {
     let runs = Runs::on(Cluster::operated().unwrap(), "planted").await;
     let gate = json!({"prompt": "Go on?", "approvers": [{"kind": "User", "name": "alice@example.com"}]});
     let steps = json!([
@@ -51,7 +51,7 @@ async fn nobody_is_first_at_the_name_of_a_value() {
 }
 
 #[tokio::test]
-async fn values_go_with_their_run() {
+async fn blobs_are_deleted_with_their_run() {
     let runs = Runs::on(Cluster::operated().unwrap(), "values").await;
     let steps = json!([{"name": "report", "set": {"value": long()}}]);
     let dana = runs.api_as::<Workflow>("dana").await;

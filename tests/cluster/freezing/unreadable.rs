@@ -28,7 +28,7 @@ async fn tighten(cluster: &Cluster, crd: &str, phases: &Value) {
 }
 
 #[tokio::test]
-async fn an_object_that_cannot_be_decoded_is_named_and_stops_nobody_else() {
+async fn an_object_that_cannot_be_decoded_is_named_and_stops_no_other_run() {
     let cluster = Cluster::own().await.unwrap();
     cluster.install(&[]).await.unwrap();
     let operator = OperatorProcess::start(&cluster, OperatorOptions::default()).await.unwrap();
@@ -39,7 +39,7 @@ async fn an_object_that_cannot_be_decoded_is_named_and_stops_nobody_else() {
     let approval = runs.wait_for_gate("waits").await.name_any();
     runs.wait_for_gate("fine").await;
 
-    // As if a later version had written it: a phase that this version does not know.
+    // The status has a phase that this version does not know, as if a later version had written it.
     let crds = ["workflows.signoff.dev", "approvals.signoff.dev"];
     let phases = [loosen(&runs.cluster, crds[0]).await, loosen(&runs.cluster, crds[1]).await];
     let operators = runs.cluster.operator_client().await.unwrap();
@@ -55,7 +55,7 @@ async fn an_object_that_cannot_be_decoded_is_named_and_stops_nobody_else() {
         tighten(&runs.cluster, crd, phases).await;
     }
 
-    // Both are named, and the run that waits for one of them shows it.
+    // Doctor names both objects, and the run that waits for the Approval reports the problem.
     for name in ["odd", &approval] {
         let events = async { while runs.events(name, "Unreadable").await.is_empty() {} };
         tokio::time::timeout(std::time::Duration::from_secs(60), events).await.expect("no Event names it");

@@ -67,7 +67,7 @@ async fn force<K: Resource<DynamicType = ()>>(runs: &Runs, name: &str, operation
 }
 
 #[tokio::test]
-async fn an_approval_without_a_quorum_and_a_run_without_its_steps_do_nothing_and_say_so() {
+async fn an_approval_without_a_quorum_is_reported_and_not_counted() {
     let cluster = Cluster::own().await.unwrap();
     cluster.install(&[]).await.unwrap();
     let operator = OperatorProcess::start(&cluster, OperatorOptions::default()).await.unwrap();
@@ -160,7 +160,7 @@ async fn an_approval_without_a_quorum_and_a_run_without_its_steps_do_nothing_and
     assert_eq!(ended.phase, WorkflowPhase::Cancelled);
     assert!(!ended.steps.iter().any(|step| step.path == "act"), "{:#?}", ended.steps);
     let namespace = runs.namespace.name.clone();
-    // It returns when the object is gone.
+    // The command returns when the object is gone.
     kubectl(&runs.cluster, &["delete", "workflow", "pruned", "--namespace", &namespace, "--timeout=60s"]).await;
     operator.stop().await.unwrap();
 }

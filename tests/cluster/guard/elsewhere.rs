@@ -8,7 +8,7 @@ use signoff_api::workflow::WorkflowPhase;
 use super::harness::Harness;
 
 #[tokio::test]
-async fn while_another_server_answers_for_our_objects_nothing_is_honoured_and_afterwards_everything_is_read_anew() {
+async fn decisions_are_not_honoured_while_another_server_serves_the_objects() {
     let harness = Harness::open().await;
     let operator = harness.operator(&[]).await;
     harness.request("run", 1).await;
@@ -17,7 +17,7 @@ async fn while_another_server_answers_for_our_objects_nothing_is_honoured_and_af
     let name = "v1alpha1.signoff.dev";
     let before = services.get(name).await.unwrap();
     let mut elsewhere = before.clone();
-    // Its own label would let the API server restore it at once.
+    // With its own label, the API server would restore the object at once.
     elsewhere.metadata.labels = None;
     elsewhere.data["spec"]["service"] = json!({"namespace": "default", "name": "somebody", "port": 443});
     elsewhere.data["spec"]["insecureSkipTLSVerify"] = json!(true);
@@ -36,7 +36,7 @@ async fn while_another_server_answers_for_our_objects_nothing_is_honoured_and_af
     let mut back: DynamicObject = before;
     back.metadata.resource_version = services.get(name).await.unwrap().metadata.resource_version;
     services.replace(name, &PostParams::default(), &back).await.unwrap();
-    // It ends by itself, as its Deployment would start it again.
+    // The operator ends by itself, because its Deployment would start it again.
     harness
         .until_accepted("that it ends", async || {
             let log = std::fs::read_to_string(operator.log()).unwrap();

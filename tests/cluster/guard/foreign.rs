@@ -67,7 +67,7 @@ async fn a_policy_that_could_change_votes_is_named_on_every_waiting_run() {
 }
 
 #[tokio::test]
-async fn a_strict_guard_honours_nothing_while_votes_can_be_changed_and_voids_what_was_changed() {
+async fn a_strict_guard_voids_votes_that_a_policy_could_change() {
     let harness = Harness::open().await;
     let operator = harness.operator(&["--strict-guard"]).await;
     harness.request("run", 1).await;

@@ -13,7 +13,7 @@ use super::harness::Harness;
 
 const BINDING: &str = "ValidatingAdmissionPolicyBinding";
 
-/// Each tried policy, and the request that tries it.
+/// Each policy that a forged request tests, and the description of that request.
 const TRIED: [(&str, &str); 4] = [
     ("signoff-approvals", "a forged decision"),
     ("signoff-blobs", "a Blob without a Workflow"),
@@ -22,7 +22,7 @@ const TRIED: [(&str, &str); 4] = [
 ];
 
 #[tokio::test]
-async fn a_policy_that_is_lifted_or_only_warns_is_named_by_its_forged_request() {
+async fn a_policy_that_is_removed_or_only_warns_is_named() {
     let harness = Harness::open().await;
     let operator = harness.cluster.operator_client().await.unwrap();
     let asked = async || probe::forged(&operator, &Identity::default()).await.unwrap();

@@ -9,7 +9,7 @@ use signoff_tests::control_plane::{OPERATOR_NAMESPACE, program};
 use super::harness::Harness;
 
 #[tokio::test]
-async fn while_a_rule_differs_everybody_who_asks_is_told_what_and_how_to_mend_it() {
+async fn each_command_reports_a_changed_rule_and_the_remedy() {
     let harness = Harness::open().await;
     let operator = harness.operator_with_lease().await;
     harness.request("run", 1).await;
@@ -29,7 +29,7 @@ async fn while_a_rule_differs_everybody_who_asks_is_told_what_and_how_to_mend_it
         harness.cluster.run(&program, words).run().await.unwrap()
     };
 
-    // Users who cannot read the rules are told which role allows it.
+    // Doctor names the role that allows reading the rules to users who cannot read them.
     let doctor = kubectl("viktor", &["approve", "doctor"]).await;
     assert_eq!(doctor.code, 1);
     assert!(

@@ -10,7 +10,7 @@ use signoff_api::workflow::WorkflowPhase;
 use super::harness::Harness;
 
 #[tokio::test]
-async fn each_voter_whose_vote_a_changed_policy_voids_is_told() {
+async fn each_voter_hears_that_a_changed_policy_voided_the_vote() {
     let harness = Harness::open().await;
     let operator = harness.operator_with_lease().await;
     harness.request("run", 2).await;
@@ -22,7 +22,7 @@ async fn each_voter_whose_vote_a_changed_policy_voids_is_told() {
         let words = [&["approve"], words, of].concat();
         harness.cluster.kubectl(words).search(plugin.parent().unwrap()).person(who).run().await.unwrap()
     };
-    // Without a problem the list does not mention it.
+    // While there is no problem, the list does not mention the guard.
     let list = approve("alice", &["list"]).await;
     assert!(list.stdout.contains(&first.name_any()) && !list.stderr.contains("NOT GUARDED"), "{list:?}");
     harness.decide("alice", &first, "Approve").await.unwrap();

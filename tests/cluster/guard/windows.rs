@@ -13,7 +13,8 @@ const BINDING: &str = "ValidatingAdmissionPolicyBinding";
 const NAME: &str = "signoff-approvals";
 const NOWHERE: fn() -> Value = || json!({"matchLabels": {"nobody": "has-this"}});
 
-/// One way of disabling the rule of votes: the object, and the change of it; `false` deletes it.
+/// One way of disabling the rule of votes: the object, and a change of the object. A change that returns `false`
+/// deletes the object.
 struct Window {
     name: &'static str,
     kind: &'static str,
@@ -81,7 +82,7 @@ async fn no_vote_of_any_window_is_honoured(meanwhile: Operator) {
         harness.request(window.name, 1).await;
         approvals.push(harness.wait_for_gate(window.name, "review").await);
     }
-    // A gate with one honest vote before, and a gate without votes.
+    // One gate has an honest vote from before, the other gate has no votes.
     harness.request("half", 2).await;
     let half = harness.wait_for_gate("half", "review").await;
     harness.decide("alice", &half, "Approve").await.unwrap();
@@ -123,22 +124,22 @@ async fn no_vote_of_any_window_is_honoured(meanwhile: Operator) {
 }
 
 #[tokio::test]
-async fn no_vote_made_while_a_rule_was_lifted_is_honoured_by_an_operator_that_watches() {
+async fn a_vote_without_the_rule_is_void_for_a_running_operator() {
     no_vote_of_any_window_is_honoured(Operator::Watches).await;
 }
 
 #[tokio::test]
-async fn no_vote_made_while_a_rule_was_lifted_is_honoured_by_an_operator_that_stood_still() {
+async fn a_vote_without_the_rule_is_void_for_a_frozen_operator() {
     no_vote_of_any_window_is_honoured(Operator::StandsStill).await;
 }
 
 #[tokio::test]
-async fn no_vote_made_while_a_rule_was_lifted_is_honoured_by_an_operator_that_was_down() {
+async fn a_vote_without_the_rule_is_void_for_a_stopped_operator() {
     no_vote_of_any_window_is_honoured(Operator::IsDown).await;
 }
 
 #[tokio::test]
-async fn a_crd_that_was_edited_and_restored_voids_what_was_decided_before_and_meanwhile() {
+async fn an_edited_and_restored_crd_voids_votes_before_and_in_between() {
     let harness = Harness::open().await;
     let operator = harness.operator(&[]).await;
     for run in ["before", "meanwhile"] {
@@ -162,7 +163,7 @@ async fn a_crd_that_was_edited_and_restored_voids_what_was_decided_before_and_me
 }
 
 #[tokio::test]
-async fn a_workflow_made_while_who_asks_was_anybodys_word_is_not_accepted() {
+async fn a_workflow_created_without_the_rule_about_requesters_is_not_accepted() {
     let harness = Harness::open().await;
     let operator = harness.operator(&[]).await;
     harness.request("settled", 1).await;
@@ -174,7 +175,8 @@ async fn a_workflow_made_while_who_asks_was_anybodys_word_is_not_accepted() {
     harness.namespace.bind("signoff-requester", "nina@example.com").await.unwrap();
     let api: kube::Api<signoff_api::Workflow> = kube::Api::namespaced(nina, &harness.namespace.name);
     let object = serde_json::from_value(forged).unwrap();
-    // Stored in dana's name, to be run: until then the rules still refuse it, or make it a copy that never runs.
+    // The Workflow is stored in dana's name. Until the rule is gone, the rules refuse the Workflow or store a copy that
+    // never runs.
     harness
         .until_accepted("a forged request", async || {
             let made = api.create(&kube::api::PostParams::default(), &object).await;
@@ -191,7 +193,7 @@ async fn a_workflow_made_while_who_asks_was_anybodys_word_is_not_accepted() {
     let why = harness.wait_for_condition("forged", "Accepted", "False").await;
     assert!(why.contains("requestedBy is not verified") && why.contains("apply it again"), "{why}");
     assert_eq!(harness.wait_for_end("forged").await.status.unwrap().phase, WorkflowPhase::Failed);
-    // A run that was accepted before goes on.
+    // A run that was accepted before the rule was removed goes on.
     harness.decide("alice", &settled, "Approve").await.unwrap();
     assert_eq!(harness.wait_for_end("settled").await.status.unwrap().phase, WorkflowPhase::Succeeded);
     drop(operator);

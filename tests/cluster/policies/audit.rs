@@ -38,7 +38,7 @@ async fn vote(client: Client, namespace: &str, asked: &Approval, params: &PatchP
 }
 
 #[tokio::test]
-async fn a_vote_is_told_to_the_audit_log_and_a_dry_run_of_one_is_not() {
+async fn a_vote_is_in_the_audit_log_and_a_dry_run_is_not() {
     let folder = tempfile::tempdir().unwrap();
     let (policy, log) = (folder.path().join("policy.yaml"), folder.path().join("audit.log"));
     std::fs::write(&policy, POLICY).unwrap();

@@ -66,7 +66,7 @@ async fn each_role_has_exactly_these_rights_on_blobs() {
 }
 
 #[tokio::test]
-async fn who_knows_the_name_reads_one_and_nobody_reads_all() {
+async fn a_blob_can_be_read_by_its_name_and_not_listed() {
     let harness = Harness::open("blobs").await;
     let run = harness.request("dana", "refund", json!({"suspend": true})).await.unwrap();
     harness.store(&run.uid().unwrap(), "letter", BlobSpec::of_bytes(b"Dear ACME".to_vec())).await.unwrap();
@@ -104,7 +104,7 @@ async fn a_mebibyte_fits_whatever_it_is_made_of_and_one_byte_more_does_not() {
 }
 
 #[tokio::test]
-async fn blobs_go_with_their_namespace() {
+async fn blobs_are_deleted_with_their_namespace() {
     let harness = Harness::open("blobs-gone").await;
     let run = harness.request("dana", "refund", json!({"suspend": true})).await.unwrap();
     harness.store(&run.uid().unwrap(), "letter", BlobSpec::of_bytes(b"x".to_vec())).await.unwrap();

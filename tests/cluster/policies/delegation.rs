@@ -58,7 +58,7 @@ async fn a_decision_for_another_claims_no_groups() {
 }
 
 #[tokio::test]
-async fn who_carries_decisions_needs_the_verb_approve() {
+async fn a_delegate_needs_the_verb_approve_too() {
     let harness = Harness::open("delegation").await;
     let approval = harness.ask(json!({})).await;
     let bot = "system:serviceaccount:ci:bot";

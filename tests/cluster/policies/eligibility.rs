@@ -67,12 +67,12 @@ impl Attempt {
     }
 }
 
-/// Returns one of these.
+/// Returns a random item of a list.
 fn pick<T: Copy>(rng: &mut Rng, list: &[T]) -> T {
     list[rng.usize(..list.len())]
 }
 
-/// Returns a list of approvers.
+/// Returns a random list of approvers: users, groups and service accounts.
 fn approvers(rng: &mut Rng) -> Value {
     let mut list = BTreeMap::new();
     for _ in 0..rng.usize(1..=4) {
@@ -173,7 +173,7 @@ fn decision(rng: &mut Rng, approval: &Approval, attempt: &Attempt) -> Value {
 }
 
 #[tokio::test]
-async fn the_module_says_of_every_random_vote_what_the_api_server_does() {
+async fn the_module_and_the_api_server_agree_on_every_random_vote() {
     let harness = Harness::open("eligibility").await;
     for user in [DANA, "github:alice", "github:dana", "eve via mallory", BOT] {
         harness.namespace.bind("signoff-approver", user).await.unwrap();

@@ -63,7 +63,7 @@ async fn after_an_escalation_only_the_new_closing_time_counts() {
 }
 
 #[tokio::test]
-async fn nobody_closes_a_gate_by_doctoring_its_stamps_neither_now_nor_after_an_escalation() {
+async fn forged_managed_fields_do_not_close_a_gate() {
     let harness = Harness::open("time").await;
     let later = "2090-01-01T00:00:00Z";
     let typed = json!([{"manager": "clock", "operation": "Update", "apiVersion": "signoff.dev/v1alpha1", "time": FUTURE,
@@ -82,7 +82,7 @@ async fn nobody_closes_a_gate_by_doctoring_its_stamps_neither_now_nor_after_an_e
 }
 
 #[tokio::test]
-async fn times_of_server_side_apply_close_no_gate_and_make_no_vote_earlier() {
+async fn times_of_server_side_apply_do_not_change_the_time_of_a_vote() {
     let harness = Harness::open("time").await;
     let later = "2090-01-01T00:00:00Z";
     let entry = |time: &str, operation: &str, fields: Value| {
@@ -119,7 +119,7 @@ async fn times_of_server_side_apply_close_no_gate_and_make_no_vote_earlier() {
 }
 
 #[tokio::test]
-async fn an_overdue_gate_takes_retry_reject_and_abort_whatever_it_allowed() {
+async fn an_overdue_gate_accepts_only_retry_reject_and_abort() {
     let harness = Harness::open("time").await;
     for verdict in ["Retry", "Reject", "Abort"] {
         let approval = harness.ask(json!({"allowedVerdicts": ["Approve"], "approvers": [user("alice")]})).await;

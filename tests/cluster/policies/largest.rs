@@ -11,7 +11,7 @@ use super::harness::{Answer, Harness, count_votes, to_answer};
 
 const GROUP: &str = "admissionregistration.k8s.io";
 
-/// Returns a name of the greatest length.
+/// Returns a name of the greatest length, which begins with `prefix`.
 fn longest(prefix: &str, n: usize) -> String {
     let pad = "x".repeat(253 - "-00@example.com".len() - prefix.len());
     format!("{prefix}{pad}-{n:02}@example.com")
@@ -190,7 +190,7 @@ async fn the_largest_vote_at_the_largest_gate_costs_at_most_half_of_every_budget
         vote(&harness, user, &approval, json!({"verdict": verdict, "reason": "last"})).await.unwrap();
     }
 
-    // The longest edits of a call, beside the longest small decisions.
+    // The Approval has the longest edits of a call and the longest small decisions.
     let mut call = request(&voters);
     call["action"] = json!({"kind": "toolCall", "agent": "clerk", "tool": "refund"});
     call["threshold"] = json!(2);
@@ -206,7 +206,7 @@ async fn the_largest_vote_at_the_largest_gate_costs_at_most_half_of_every_budget
         vote(&harness, user, &approval, json!({"verdict": verdict, "reason": "last"})).await.unwrap();
     }
 
-    // A voter who is in every group that a request can name.
+    // This voter is in every group that the request names.
     let approval = harness.ask(request_to_groups()).await;
     let groups: Vec<String> = (0..ApprovalRequest::MAX_QUORUMS).flat_map(groups_of).flatten().collect();
     for (user, decision) in voters.iter().zip([answer, approve(), json!({"verdict": "Reject", "reason": "last"})]) {
@@ -244,7 +244,7 @@ async fn refuses(harness: &Harness, name: &str) {
 }
 
 #[tokio::test]
-async fn the_largest_workflows_that_are_accepted_cost_less_than_half_of_what_a_rule_may() {
+async fn the_largest_workflow_costs_less_than_half_of_the_budget_of_a_rule() {
     /// The default limit of the bytes of a Workflow.
     const BYTES: usize = 512 * 1024;
     let harness = Harness::open("largest").await;

@@ -30,7 +30,7 @@ async fn when_the_object_is_nearly_full_small_votes_still_fit() {
 }
 
 #[tokio::test]
-async fn an_approval_goes_with_its_workflow() {
+async fn an_approval_is_deleted_with_its_workflow() {
     let harness = Harness::open("objects").await;
     let workflow = harness.request("dana", "refund", json!({})).await.unwrap();
     let mut approval = harness::approval(json!({"workflow": {"name": "refund", "uid": workflow.uid().unwrap()}}));
@@ -44,7 +44,7 @@ async fn an_approval_goes_with_its_workflow() {
 }
 
 #[tokio::test]
-async fn an_approval_goes_with_its_namespace() {
+async fn an_approval_is_deleted_with_its_namespace() {
     let harness = Harness::open("objects").await;
     let approval = harness.ask(json!({})).await;
     let (name, uid) = (approval.name_any(), approval.uid().unwrap());

@@ -9,7 +9,7 @@ use signoff_tests::control_plane::named;
 use super::harness::{Harness, to_answer};
 
 #[tokio::test]
-async fn every_pattern_that_a_plan_accepts_finds_on_the_api_server_what_it_finds_here() {
+async fn patterns_match_the_same_on_the_api_server_and_in_a_plan() {
     let table: Value = serde_json::from_str(include_str!("../../contract/patterns.json")).unwrap();
     let harness = Harness::open("patterns").await;
     let (alice, me) = (harness.approvals("alice").await, named("alice").unwrap().user);

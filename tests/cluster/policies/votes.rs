@@ -51,7 +51,7 @@ async fn groups_that_a_quorum_counts_are_stamped() {
 }
 
 #[tokio::test]
-async fn a_voter_in_more_groups_than_a_vote_needs_decides_by_a_plain_kubectl_patch() {
+async fn a_voter_in_many_groups_decides_by_a_plain_kubectl_patch() {
     let harness = Harness::open("votes").await;
     let alice = named("alice").unwrap().user;
     let quorum = |n: usize| {

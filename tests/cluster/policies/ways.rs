@@ -20,7 +20,7 @@ async fn apply(harness: &Harness, who: &str, manager: &str, approval: &Approval,
 }
 
 #[tokio::test]
-async fn server_side_apply_by_different_field_managers_touches_only_ones_own_entry() {
+async fn server_side_apply_changes_only_the_entry_of_its_user() {
     let harness = Harness::open("ways").await;
     let approval = harness.ask(json!({"threshold": 2})).await;
     let vote = json!({"verdict": "Approve"});
@@ -52,7 +52,7 @@ async fn a_stamped_group_survives_the_next_apply() {
 }
 
 #[tokio::test]
-async fn a_git_controller_that_applies_its_entry_again_changes_nothing_whatever_groups_its_voter_has_by_then() {
+async fn a_git_controller_can_apply_its_entry_again_after_groups_changed() {
     let harness = Harness::open("ways").await;
     let approvers = json!([group("finance"), group("audit"), user("bob")]);
     let required = json!([{"group": "finance", "min": 1}, {"group": "audit", "min": 1}]);

@@ -10,7 +10,7 @@ use signoff_tests::control_plane::Cluster;
 use super::harness::{self, Harness, assert_refused, to_answer, user};
 
 #[tokio::test]
-async fn who_asked_is_stamped_and_another_name_is_refused_with_the_remedy() {
+async fn the_requester_is_stamped_and_another_name_is_refused() {
     let harness = Harness::open("asked").await;
     let alice = json!({"requestedBy": "alice@example.com"});
     for fields in [alice.clone(), json!({"requestedBy": "alice@example.com", "restored": true})] {
@@ -24,7 +24,7 @@ async fn who_asked_is_stamped_and_another_name_is_refused_with_the_remedy() {
         let workflow = harness.request("dana", &name, fields).await.unwrap();
         assert_eq!((&*workflow.spec.requested_by, workflow.spec.restored), ("dana@example.com", None));
     }
-    // The verb on another kind is not enough.
+    // The verb on another kind does not give the right.
     harness
         .grant(
             "dana@example.com",
@@ -35,7 +35,7 @@ async fn who_asked_is_stamped_and_another_name_is_refused_with_the_remedy() {
 }
 
 #[tokio::test]
-async fn a_holder_of_restore_keeps_the_requester_and_needs_none_of_the_rights_of_a_run() {
+async fn a_holder_of_restore_keeps_the_requester_without_rights_of_a_run() {
     let harness = Harness::open("asked").await;
     harness.namespace.bind("signoff-restorer", "viktor@example.com").await.unwrap();
     let gate = json!({"prompt": "ok?", "approvers": [user("alice")], "excludeRequester": true});
@@ -71,7 +71,7 @@ async fn a_holder_of_restore_keeps_the_requester_and_needs_none_of_the_rights_of
 }
 
 #[tokio::test]
-async fn a_replacement_that_leaves_out_who_asked_keeps_it() {
+async fn a_replacement_without_a_requester_keeps_the_requester() {
     let harness = Harness::open("asked").await;
     let stored = harness.request("dana", "refund", json!({})).await.unwrap();
     let mut typed = harness::workflow("refund", json!({}));
@@ -119,7 +119,7 @@ async fn each_workflow_of_a_list_without_requesters_is_created_and_stamped() {
 }
 
 #[tokio::test]
-async fn where_nothing_fills_in_the_requester_a_missing_one_is_refused_with_the_remedy() {
+async fn a_missing_requester_is_refused_without_mutating_policies() {
     const MISSING: &str = "spec.requestedBy: Required value: before Kubernetes 1.36 write your own user name";
     // As before Kubernetes 1.36: without the mutating policies.
     let cluster = Cluster::own().await.unwrap();
@@ -165,7 +165,7 @@ async fn where_nothing_fills_in_the_requester_a_missing_one_is_refused_with_the_
 }
 
 #[tokio::test]
-async fn asking_for_somebody_needs_the_verb_delegate_on_that_person() {
+async fn a_request_for_another_person_needs_the_verb_delegate() {
     let harness = Harness::open("asked").await;
     let fields = json!({"requestedFor": "erin@example.com"});
     assert_refused(
@@ -247,7 +247,7 @@ async fn inputs_are_of_their_types() {
 }
 
 #[tokio::test]
-async fn an_input_is_among_its_enum_given_when_required_and_not_nested_without_end() {
+async fn an_invalid_input_is_refused() {
     let harness = Harness::open("inputs").await;
     let input = |fields: Value| json!({"inputs": [fields]});
     let deep = |levels: usize| (0..levels).fold(json!(1), |inner, _| json!([inner]));
@@ -279,7 +279,7 @@ async fn a_name_has_at_most_63_characters() {
 }
 
 #[tokio::test]
-async fn a_workflow_whose_steps_stand_within_a_pattern_is_told_where_they_belong() {
+async fn the_refusal_of_steps_inside_a_pattern_names_their_place() {
     let harness = Harness::open("asked").await;
     let step = json!({"name": "s", "set": {"value": "x"}});
     let apply = async |pattern: Option<Value>, steps: Value| {

@@ -87,7 +87,7 @@ async fn a_deferred_agent_does_not_pay_again_unless_its_tool_is_repeatable() {
 
 #[tokio::test]
 async fn a_call_that_was_edited_twice_is_not_edited_a_third_time() {
-    // One model proposes the same call turn by turn, the other one three times in one turn.
+    // One model proposes the same call in each turn, the other model three times in one turn.
     let ids = ["a", "b", "c"];
     let mut turns: Vec<_> = ids.iter().map(|id| turn_of(&[refund(id, 420)])).collect();
     turns.extend([turn_of(&[refund("d", 7)]), last_turn()]);
@@ -100,7 +100,7 @@ async fn a_call_that_was_edited_twice_is_not_edited_a_third_time() {
         scene.begin("refused", clerk(&scene, "refused", json!({}), json!({}))),
         scene.begin("escalated", escalated),
     );
-    // bob edits 420 to 42, and carol approves that.
+    // bob edits 420 to 42, and carol approves the edit.
     let edits = async |run: &str, gate: &str| {
         let approval = scene.wait_for_gate(run, gate).await;
         let set = format!("arguments={}", sum(42));
@@ -116,7 +116,7 @@ async fn a_call_that_was_edited_twice_is_not_edited_a_third_time() {
             .iter()
             .any(|line| line.starts_with("this call was made at ") && line.ends_with("with this result: paid"));
         assert!(made, "carol is told that the edited call was made before: {done:?}");
-        // Another amount is another call, and is asked about.
+        // A call with another amount is another call, about which people are asked.
         let other = scene.wait_for_gate("refused", "handle/.turn-4/.call-1/.gate").await;
         scene.run_verdict("carol", "approve", &other, &[]).await.ok().unwrap();
         scene.wait_for_success("refused").await;
@@ -127,7 +127,7 @@ async fn a_call_that_was_edited_twice_is_not_edited_a_third_time() {
         let third = scene.wait_for_gate("escalated", "handle/.turn-1/.call-3/.error").await;
         let quorums: Vec<_> = third.spec.request.quorums.iter().map(|quorum| quorum.source.as_str()).collect();
         assert_eq!(quorums, ["gate help", "gate money"]);
-        // erin alone is not enough: the approvers of the gate where it was edited are asked too.
+        // A vote of erin alone is not enough: the approvers of the gate that edited the call are asked too.
         let recorded = scene.run_verdict("erin", "skip", &third, &["--wait=0s"]).await.ok().unwrap();
         assert!(recorded.contains("Skip recorded"), "{recorded}");
         scene.run_verdict("alice", "skip", &third, &[]).await.ok().unwrap();
@@ -144,7 +144,7 @@ async fn a_call_that_was_edited_twice_is_not_edited_a_third_time() {
 }
 
 #[tokio::test]
-async fn equal_calls_of_a_turn_under_one_id_are_kept_and_each_request_says_what_ran() {
+async fn equal_calls_under_one_id_are_numbered_in_each_request() {
     const RUN: &str = "equal";
     let mut calls: Vec<_> = (0..4).map(|_| refund("call_a", 420)).collect();
     calls.push(refund("call_a", 10));
@@ -167,14 +167,14 @@ async fn equal_calls_of_a_turn_under_one_id_are_kept_and_each_request_says_what_
     assert_eq!(lines.last().unwrap(), "this is call 2 of 4 equal calls of this turn, 1 of them ran");
     let shown = scene.show("bob", &second).await;
     assert!(shown.contains("this is call 2 of 4 equal calls") && !shown.contains("no calls of tools"), "{shown}");
-    // The honest twin: people decide about exactly this repetition.
+    // The honest twin: people approve exactly this repetition.
     scene.run_verdict("bob", "approve", &second, &[]).await.ok().unwrap();
     let (third, lines) = done(3).await;
     assert_eq!(lines.last().unwrap(), "this is call 3 of 4 equal calls of this turn, 2 of them ran");
     assert_eq!(payments(&scene, RUN), [sum(420), sum(420)]);
     scene.run_verdict("bob", "reject", &third, &["--reason", "twice is enough"]).await.ok().unwrap();
 
-    // The last call has the same id and another amount: it was not lost.
+    // The last call has the same id and another amount, so people are asked about it too.
     let (other, _) = done(5).await;
     scene.run_verdict("bob", "approve", &other, &[]).await.ok().unwrap();
     let status = scene.wait_for_success(RUN).await;

@@ -39,7 +39,7 @@ async fn a_payment_whose_condition_cannot_be_evaluated_is_not_sent() {
         scene.begin("asked", json!({"gates": [help], "steps": steps.as_flattened()})),
     );
 
-    // Without a gate the run fails.
+    // The run without a gate fails.
     let status = scene.wait_for_end("alone").await;
     let (class, why) = error(&status, "pay-text");
     assert!(class == "Condition" && why.contains("skipIf"), "{class}: {why}");
@@ -84,7 +84,7 @@ async fn a_number_that_would_be_rounded_is_not_sent_and_one_in_a_text_is() {
     let parameters =
         json!({"type": "object", "required": ["order"], "properties": {"order": {"type": ["integer", "string"]}}});
     let http = json!({"method": "POST", "url": scene.url(RUN, "/refunds"), "body": "{{ args | tojson }}"});
-    // Without a gate: a call that is not refused is sent.
+    // There is no gate, so a call that is not refused is sent.
     let spec = json!({
         "providers": scene.providers(RUN),
         "agents": [{"name": "clerk", "model": "small", "provider": "models", "tools": ["refund"]}],

@@ -42,7 +42,7 @@ pub(super) fn call(id: &str, tool: &str, arguments: &Value) -> Value {
     raw_call(id, tool, &arguments.to_string())
 }
 
-/// Returns the same, with any text as arguments.
+/// Returns a call as the model writes it, with any text as arguments.
 pub(super) fn raw_call(id: &str, tool: &str, arguments: &str) -> Value {
     json!({"id": id, "type": "function", "function": {"name": tool, "arguments": arguments}})
 }

@@ -8,7 +8,7 @@ use super::scene::{Scene, asks, call, last_turn, turn_of};
 const CHANGES_NOTHING: &str = "it changes nothing";
 
 #[tokio::test]
-async fn a_lookup_that_pays_shows_its_body_and_headers_and_is_not_said_to_change_nothing() {
+async fn a_lookup_that_sends_a_body_is_shown_as_a_change() {
     const RUN: &str = "lookup";
     let look = |id: &str, tool: &str, x: &str| call(id, tool, &json!({"x": x}));
     let first = turn_of(&[look("a", "lookup", "4711"), look("b", "find", "4711")]);

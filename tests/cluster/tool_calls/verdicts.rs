@@ -76,7 +76,7 @@ paid"#,
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn arguments_are_edited_until_they_fit_the_schema_and_sent_after_the_difference_was_shown() {
+async fn arguments_are_edited_until_they_fit_the_schema() {
     let story = Story::begin("edited", refund(), json!({})).await;
     let name = story.wait_for_gate("1").await.name_any();
     let folder = tempfile::tempdir().unwrap();
