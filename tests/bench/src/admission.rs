@@ -14,26 +14,46 @@ use signoff_tests::say;
 use super::harness::{APPROVER, approver_user};
 use super::{bindings, crowd, process};
 
-/// The numbers of votes in an Approval, the measured one included.
+/// The numbers of votes in an Approval, the measured vote included.
 const RECORDED: [usize; 5] = [1, 4, 16, 32, 64];
 /// The rounds with and without policies alternate, so that a machine whose speed changes affects both.
 const ROUNDS: usize = 2;
 
-/// Votes of one kind.
+/// The measured votes with or without the policies.
 #[derive(Default)]
 struct Votes {
     times: Vec<Duration>,
     cpu: Duration,
 }
 
-/// The votes at one number of recorded votes, of which the last one is measured.
-pub(super) struct Level {
-    recorded: usize,
-    with: Votes,
-    without: Votes,
+/// The figures of one vote, in milliseconds.
+struct VoteFigures {
+    median_ms: f64,
+    p99_ms: f64,
+    /// The API server's processor time.
+    cpu_ms: f64,
 }
 
-/// Measures `votes` of each kind on each level.
+impl Votes {
+    fn figures(&self) -> VoteFigures {
+        let percentile_ms = |share| crowd::percentile(&self.times, share).as_secs_f64() * 1000.0;
+        VoteFigures {
+            median_ms: percentile_ms(0.5),
+            p99_ms: percentile_ms(0.99),
+            cpu_ms: self.cpu.as_secs_f64() * 1000.0 / self.times.len().max(1) as f64,
+        }
+    }
+}
+
+/// The measurements at one number of recorded votes, which counts the measured vote.
+#[derive(Default)]
+pub(super) struct Level {
+    recorded: usize,
+    with_policies: Votes,
+    without_policies: Votes,
+}
+
+/// Measures `votes` votes with the policies and as many without, at each number of recorded votes.
 pub(super) async fn measure(votes: usize) -> Result<Vec<Level>> {
     say::step("starting a control plane and installing the chart");
     let cluster = Cluster::own().await?;
@@ -45,54 +65,50 @@ pub(super) async fn measure(votes: usize) -> Result<Vec<Level>> {
         cluster,
     };
     let mut levels: Vec<_> =
-        RECORDED.map(|recorded| Level { recorded, with: Votes::default(), without: Votes::default() }).into();
-    let each = votes.div_ceil(ROUNDS);
+        RECORDED.map(|recorded| Level { recorded, ..Level::default() }).into();
+    let votes_in_round = votes.div_ceil(ROUNDS);
     for round in 1..=ROUNDS {
-        bench.lift().await?;
+        bench.remove_bindings().await?;
         say::step(&format!("round {round} of {ROUNDS}: making Approvals, and voting without the policies"));
-        let mut made = Vec::new();
+        let mut approvals = Vec::new();
         for level in &levels {
-            made.push((
-                bench.approvals(level.recorded - 1, each).await?,
-                bench.approvals(level.recorded - 1, each).await?,
+            approvals.push((
+                bench.create_approvals(level.recorded - 1, votes_in_round).await?,
+                bench.create_approvals(level.recorded - 1, votes_in_round).await?,
             ));
         }
-        for (level, (here, _)) in levels.iter_mut().zip(&made) {
-            bench.vote(here, &mut level.without).await?;
+        for (level, (first, _)) in levels.iter_mut().zip(&approvals) {
+            bench.vote(first, &mut level.without_policies).await?;
         }
-        bindings::restore(&bench.cluster).await?;
+        bindings::restore_all(&bench.cluster).await?;
         say::step(&format!("round {round} of {ROUNDS}: voting with the policies"));
-        for (level, (_, here)) in levels.iter_mut().zip(&made) {
-            bench.vote(here, &mut level.with).await?;
+        for (level, (_, second)) in levels.iter_mut().zip(&approvals) {
+            bench.vote(second, &mut level.with_policies).await?;
         }
     }
     Ok(levels)
 }
 
-/// Renders the table.
+/// Renders the table of all levels, a line for each.
 pub(super) fn render(levels: &[Level]) -> String {
     let mut text = String::from(
         "\na vote, one client      without policies, ms          with policies, ms             more\n\
          recorded with it       p50     p99     CPU       p50     p99     CPU       p50     CPU\n",
     );
-    for Level { recorded, with, without } in levels {
-        let of = |votes: &Votes| {
-            let at = |share| crowd::percentile(&votes.times, share).as_secs_f64() * 1000.0;
-            (at(0.5), at(0.99), votes.cpu.as_secs_f64() * 1000.0 / votes.times.len().max(1) as f64)
-        };
-        let (a, b) = (of(without), of(with));
+    for Level { recorded, with_policies, without_policies } in levels {
+        let (without, with) = (without_policies.figures(), with_policies.figures());
         // Writing to a String cannot fail.
         let _ = writeln!(
             text,
             "{recorded:>16}    {:>6.1}  {:>6.1}  {:>6.2}    {:>6.1}  {:>6.1}  {:>6.2}    {:>5.2}×  {:>5.2}×",
-            a.0,
-            a.1,
-            a.2,
-            b.0,
-            b.1,
-            b.2,
-            b.0 / a.0,
-            b.2 / a.2
+            without.median_ms,
+            without.p99_ms,
+            without.cpu_ms,
+            with.median_ms,
+            with.p99_ms,
+            with.cpu_ms,
+            with.median_ms / without.median_ms,
+            with.cpu_ms / without.cpu_ms
         );
     }
     text
@@ -110,9 +126,9 @@ impl Bench {
         format!("/apis/signoff.dev/v1alpha1/namespaces/{}/approvals", self.namespace)
     }
 
-    /// Creates Approvals with this number of other people's votes, and returns their paths. Only without the policies
-    /// can they be created at once.
-    async fn approvals(&self, recorded: usize, count: usize) -> Result<Vec<String>> {
+    /// Creates Approvals with this number of other people's votes, and returns their paths. Only while the policies are
+    /// removed can an Approval be created with votes.
+    async fn create_approvals(&self, recorded: usize, count: usize) -> Result<Vec<String>> {
         let collection = self.collection();
         crowd::each(4, count, async |_| {
             let mut object = serde_json::to_value(approval()?)?;
@@ -125,16 +141,16 @@ impl Bench {
         .await
     }
 
-    /// Sends one vote after another, each timed.
+    /// Sends one vote after another, and adds the time of each and the processor time of all.
     async fn vote(&self, approvals: &[String], votes: &mut Votes) -> Result<()> {
         let body = serde_json::to_vec(&json!({"spec": {"decisions": {
             approver_user()?: {"verdict": "Approve", "reason": "read and understood"},
         }}}))?;
         let before = self.cpu()?;
         for path in approvals {
-            let began = Instant::now();
+            let start = Instant::now();
             crowd::patch(&self.approver, path, body.clone()).await?;
-            votes.times.push(began.elapsed());
+            votes.times.push(start.elapsed());
         }
         votes.cpu += self.cpu()?.saturating_sub(before);
         Ok(())
@@ -147,8 +163,8 @@ impl Bench {
     }
 
     /// Removes the bindings of the policies.
-    async fn lift(&self) -> Result<()> {
-        bindings::lift(&self.cluster, &self.collection(), serde_json::to_vec(&approval()?)?).await
+    async fn remove_bindings(&self) -> Result<()> {
+        bindings::remove_all(&self.cluster, &self.collection(), serde_json::to_vec(&approval()?)?).await
     }
 }
 
@@ -156,7 +172,7 @@ fn voter(index: usize) -> String {
     format!("voter-{index}@example.com")
 }
 
-/// Returns an Approval of a run of its own, with 64 approvers, the measured one included.
+/// Returns an Approval of a run of its own, with 64 approvers, among them the approver whose vote is measured.
 fn approval() -> Result<Approval> {
     static NEXT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
     let number = NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);

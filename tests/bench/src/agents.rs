@@ -24,7 +24,7 @@ use self::run::{CalledBy, Run};
 use super::engine::{self, AgentReplay};
 use super::harness::{self, Harness};
 use super::server::Server;
-use super::{gates, to_its_end};
+use super::{gates, run_to_end};
 
 /// The calls of each turn in the two runs by HTTP: their difference is the cost of further calls.
 const CALLS: [usize; 2] = [1, 4];
@@ -99,7 +99,7 @@ pub(super) fn run(options: &Agents) -> Result<ExitCode> {
     let (runs, runs_of_servers, bare) = (Vec::new(), Vec::new(), Vec::new());
     let mut measured = Measured { is_debug: options.debug_build, load, replays, runs, runs_of_servers, bare };
     if let Some(program) = &program {
-        to_its_end(measured.measure(program))?;
+        run_to_end(measured.measure(program))?;
     }
     say::result(&tables::render(&measured));
     Ok(ExitCode::SUCCESS)

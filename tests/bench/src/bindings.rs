@@ -17,14 +17,14 @@ use super::crowd;
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Deletes the bindings, and waits until `refused`, a POST of this body to this path, passes as a dry run.
-pub(super) async fn lift(cluster: &Cluster, path: &str, refused: Vec<u8>) -> Result<()> {
+pub(super) async fn remove_all(cluster: &Cluster, path: &str, refused: Vec<u8>) -> Result<()> {
     let admin = cluster.admin().await?;
-    for object in ours()? {
+    for object in policy_objects()? {
         delete(&admin, object).await?;
     }
     let path = format!("{path}?dryRun=All");
     let deadline = Instant::now() + TIMEOUT;
-    // No event tells which policies an API server applies, so it is asked until the request passes.
+    // No event tells which policies an API server applies, so the request is repeated until it passes.
     while let Err(error) = crowd::post(&admin, &path, refused.clone()).await {
         if Instant::now() > deadline {
             bail!("the policies are still in force {TIMEOUT:?} after their bindings are gone: {error:#}");
@@ -33,10 +33,10 @@ pub(super) async fn lift(cluster: &Cluster, path: &str, refused: Vec<u8>) -> Res
     Ok(())
 }
 
-/// Creates the bindings again, and waits until they are in force.
-pub(super) async fn restore(cluster: &Cluster) -> Result<()> {
+/// Creates the bindings again, and waits until the policies are enforced.
+pub(super) async fn restore_all(cluster: &Cluster) -> Result<()> {
     let admin = cluster.admin().await?;
-    for object in ours()? {
+    for object in policy_objects()? {
         create(&admin, object).await?;
     }
     cluster.in_force().await
@@ -45,16 +45,16 @@ pub(super) async fn restore(cluster: &Cluster) -> Result<()> {
 /// Deletes the binding of one policy.
 pub(super) async fn remove(cluster: &Cluster, policy: &str) -> Result<()> {
     let admin = cluster.admin().await?;
-    for object in of(policy)? {
+    for object in objects_of(policy)? {
         delete(&admin, object).await?;
     }
     Ok(())
 }
 
-/// Creates the binding of one policy again, and waits until all are in force.
+/// Creates the binding of one policy again, and waits until all policies are enforced.
 pub(super) async fn add(cluster: &Cluster, policy: &str) -> Result<()> {
     let admin = cluster.admin().await?;
-    for object in of(policy)? {
+    for object in objects_of(policy)? {
         create(&admin, object).await?;
     }
     cluster.in_force().await
@@ -91,14 +91,15 @@ async fn create(admin: &Client, object: PolicyObject) -> Result<()> {
     Ok(())
 }
 
-/// Returns the objects of one policy, which has the name of its binding.
-fn of(policy: &str) -> Result<Vec<PolicyObject>> {
-    let mut objects = ours()?;
+/// Returns a policy and its binding, which has the same name.
+fn objects_of(policy: &str) -> Result<Vec<PolicyObject>> {
+    let mut objects = policy_objects()?;
     objects.retain(|object| object.meta().name.as_deref() == Some(policy));
     ensure!(!objects.is_empty(), "there is no policy {policy}");
     Ok(objects)
 }
 
-fn ours() -> Result<Vec<PolicyObject>> {
+/// Returns the policies and bindings of the chart.
+fn policy_objects() -> Result<Vec<PolicyObject>> {
     Ok(objects(&Identity::new(OPERATOR_NAMESPACE, OPERATOR_ACCOUNT))?)
 }

@@ -15,7 +15,7 @@ use super::sample::{self, Sample};
 pub(super) const CLIENTS: usize = 16;
 /// The most writes of each kind by all clients.
 const WRITES: usize = 1200;
-/// The longest time for which one kind is measured.
+/// The longest time for which one kind of write is measured.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Writes of each kind a second.
@@ -29,7 +29,7 @@ pub(super) struct Rates {
     pub(super) event_create: f64,
 }
 
-/// The same kinds of writes, and the API server's processor time for one of each, in milliseconds.
+/// The API server's processor time for one write of each kind, in milliseconds.
 pub(super) type Costs = Rates;
 
 /// The API server alone, with [`CLIENTS`] at once.
@@ -37,7 +37,7 @@ pub(super) type Costs = Rates;
 pub(super) struct Ceiling {
     pub(super) rates: Rates,
     pub(super) cost_ms: Costs,
-    /// Processors that others used at the same time.
+    /// The processors that other processes used during the measurement.
     pub(super) others: f64,
 }
 
@@ -65,8 +65,8 @@ impl Rates {
 }
 
 impl Writes {
-    /// Returns the same without Events.
-    pub(super) fn of_state(self) -> Self {
+    /// Returns the writes without Events.
+    pub(super) fn without_events(self) -> Self {
         Self { events: 0.0, ..self }
     }
 }
@@ -80,7 +80,7 @@ impl Ceiling {
     }
 }
 
-/// Returns the rates and the costs.
+/// Returns the rates and the costs of each kind of write.
 async fn measure(harness: &Harness, sample: &Sample) -> Result<(Rates, Costs)> {
     let count = WRITES;
     let namespace = harness.namespace().await?;
@@ -93,27 +93,27 @@ async fn measure(harness: &Harness, sample: &Sample) -> Result<(Rates, Costs)> {
 
     let bodies = bodies(count, |index| Ok(sample::workflow(&sample::name(index), approver)))?;
     let workflow_create = bursts
-        .of(bodies.len(), async |index| crowd::post(&harness.requester, &workflows, bodies[index].clone()).await)
+        .send(bodies.len(), async |index| crowd::post(&harness.requester, &workflows, bodies[index].clone()).await)
         .await?;
     let puts = statuses(&workflow_create.answers, &workflows, &sample.workflow["status"])?;
     let workflow_status =
-        bursts.of(puts.len(), async |index| crowd::put(&operator, &puts[index].0, puts[index].1.clone()).await).await?;
+        bursts.send(puts.len(), async |index| crowd::put(&operator, &puts[index].0, puts[index].1.clone()).await).await?;
 
     let bodies = self::bodies(workflow_create.answers.len(), |index| sample.approval(&workflow_create.answers[index]))?;
     let approval_create =
-        bursts.of(bodies.len(), async |index| crowd::post(&operator, &approvals, bodies[index].clone()).await).await?;
+        bursts.send(bodies.len(), async |index| crowd::post(&operator, &approvals, bodies[index].clone()).await).await?;
     let names = names(&approval_create.answers, &approvals)?;
     let body = serde_json::to_vec(&sample::decision(approver))?;
     let decision = bursts
-        .of(names.len(), async |index| crowd::patch(&harness.approver, &names[index], body.clone()).await)
+        .send(names.len(), async |index| crowd::patch(&harness.approver, &names[index], body.clone()).await)
         .await?;
     let puts = statuses(&decision.answers, &approvals, &sample.approval["status"])?;
     let approval_status =
-        bursts.of(puts.len(), async |index| crowd::put(&operator, &puts[index].0, puts[index].1.clone()).await).await?;
+        bursts.send(puts.len(), async |index| crowd::put(&operator, &puts[index].0, puts[index].1.clone()).await).await?;
 
     let bodies = self::bodies(count, |index| Ok(sample.event(&sample::name(index))))?;
     let event_create =
-        bursts.of(bodies.len(), async |index| crowd::post(&operator, &events, bodies[index].clone()).await).await?;
+        bursts.send(bodies.len(), async |index| crowd::post(&operator, &events, bodies[index].clone()).await).await?;
 
     let each = |value: fn(&Burst) -> f64| Rates {
         workflow_create: value(&workflow_create),
@@ -144,16 +144,16 @@ impl Burst {
     }
 }
 
-/// A source of bursts: writes of one kind by [`CLIENTS`] at once, timed.
+/// A source of bursts: writes of one kind by [`CLIENTS`] at the same time.
 struct Bursts<'a> {
     harness: &'a Harness,
 }
 
 impl Bursts<'_> {
-    async fn of(&self, count: usize, act: impl AsyncFn(usize) -> Result<String>) -> Result<Burst> {
-        let (before, began) = (self.harness.api_server_cpu()?, Instant::now());
+    async fn send(&self, count: usize, act: impl AsyncFn(usize) -> Result<String>) -> Result<Burst> {
+        let (before, start) = (self.harness.api_server_cpu()?, Instant::now());
         let answers = crowd::each_within(CLIENTS, count, TIMEOUT, act).await?;
-        let took = began.elapsed();
+        let took = start.elapsed();
         Ok(Burst { answers, took, cpu: self.harness.api_server_cpu()?.saturating_sub(before) })
     }
 }
@@ -163,7 +163,7 @@ pub(super) fn bodies(count: usize, make: impl Fn(usize) -> Result<Value>) -> Res
     (0..count).map(|index| Ok(serde_json::to_vec(&make(index)?)?)).collect()
 }
 
-/// Returns paths and bodies that replace the status of the answered objects by this status.
+/// Returns the paths and bodies of requests that replace the status of the answered objects.
 pub(super) fn statuses(answers: &[String], collection: &str, status: &Value) -> Result<Vec<(String, Vec<u8>)>> {
     let put = |answer: &String| {
         let (name, body) = sample::with_status(answer, status)?;
@@ -191,12 +191,12 @@ mod tests {
     };
 
     #[test]
-    fn the_time_of_writes_is_the_sum_of_each_kinds_and_events_can_be_left_out() {
+    fn the_time_of_writes_is_the_sum_over_their_kinds() {
         let opening =
             Writes { workflow_creates: 100.0, approval_creates: 100.0, workflow_status: 100.0, ..Writes::default() };
         assert!((RATES.seconds_for(&opening) - 0.7).abs() < 1e-9);
         let deciding = Writes { decisions: 100.0, events: 100.0, ..Writes::default() };
         assert!((RATES.seconds_for(&deciding) - 0.6).abs() < 1e-9);
-        assert!((RATES.seconds_for(&deciding.of_state()) - 0.5).abs() < 1e-9);
+        assert!((RATES.seconds_for(&deciding.without_events()) - 0.5).abs() < 1e-9);
     }
 }

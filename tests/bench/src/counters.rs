@@ -10,7 +10,8 @@ use tokio::time::{Instant, interval};
 /// The pause between two readings of counters, of which no event tells that they have stopped.
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
 /// The number of equal readings in a row after which the operator is at rest.
-const EQUAL_LOOKS: u32 = 4;
+const EQUAL_READINGS: u32 = 4;
+/// The deadline for the operator to come to rest.
 const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// All samples of one reading, by name with labels.
@@ -34,7 +35,7 @@ pub(super) struct Requests {
     pub(super) events_failed: f64,
     /// Events that were not sent, because too many were waiting.
     pub(super) events_dropped: f64,
-    /// Requests that read, except for those of the Lease.
+    /// Requests that read, except for reads of the Lease.
     pub(super) reads: f64,
 }
 
@@ -47,30 +48,30 @@ impl Requests {
 
 impl Counters {
     /// Reads the counters once.
-    pub(super) async fn look(operator: &OperatorProcess) -> Result<Self> {
+    pub(super) async fn read(operator: &OperatorProcess) -> Result<Self> {
         Ok(Self::parse(&operator.get("/metrics").await.context("the operator's /metrics")?))
     }
 
     /// Reads the counters until they no longer change.
-    pub(super) async fn at_rest(operator: &OperatorProcess) -> Result<Self> {
-        Ok(Self::at_rest_with(operator, || Ok(())).await?.0)
+    pub(super) async fn read_at_rest(operator: &OperatorProcess) -> Result<Self> {
+        Ok(Self::read_at_rest_with(operator, || Ok(())).await?.0)
     }
 
     /// Reads the counters until they no longer change; also returns the result of `note` right after the last change.
-    pub(super) async fn at_rest_with<T>(
+    pub(super) async fn read_at_rest_with<T>(
         operator: &OperatorProcess,
         mut note: impl FnMut() -> Result<T>,
     ) -> Result<(Self, T)> {
         let deadline = Instant::now() + TIMEOUT;
         let mut ticks = interval(POLL_INTERVAL);
-        let (mut last, mut equal) = (Self::look(operator).await?, 0);
+        let (mut last, mut equal) = (Self::read(operator).await?, 0);
         let mut noted = note()?;
-        while equal < EQUAL_LOOKS {
+        while equal < EQUAL_READINGS {
             if Instant::now() > deadline {
                 bail!("the operator is not at rest after {TIMEOUT:?}");
             }
             ticks.tick().await;
-            let now = Self::look(operator).await?;
+            let now = Self::read(operator).await?;
             if now.work() == last.work() {
                 equal += 1;
             } else {
@@ -120,7 +121,7 @@ impl Counters {
             events,
             events_failed: self.sum("signoff_events_total", &[]) - events - events_dropped,
             events_dropped,
-            // The Lease is upkeep, as in the audit log.
+            // Requests for the Lease are not counted, as in the audit log.
             reads: self.sum("signoff_reads_total", &[]) - self.sum("signoff_reads_total", &[r#"resource="leases""#]),
         }
     }
@@ -161,7 +162,7 @@ mod tests {
         signoff_approvals_pending 3\n# EOF\n";
 
     #[test]
-    fn writes_are_told_apart_and_failed_ones_are_counted_too() {
+    fn writes_are_counted_by_kind_and_result() {
         let requests = Counters::parse(TEXT).requests();
         assert_eq!([requests.creates, requests.approval_status, requests.workflow_status], [5.0, 4.0, 10.0]);
         assert_eq!([requests.other_writes, requests.state_writes()], [2.0, 21.0]);
@@ -169,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_of_the_lease_are_upkeep_and_not_counted() {
+    fn reads_of_the_lease_are_not_counted() {
         assert_eq!(Counters::parse(TEXT).requests().reads, 6.0);
     }
 

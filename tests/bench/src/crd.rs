@@ -136,7 +136,7 @@ pub(super) async fn measure(options: &Crd) -> Result<Measured> {
     let path = sample::path(&harness.namespace().await?, "approvals");
     // An administrator must not create an Approval, which only the operator does.
     let refused = sample.approval(&sample.workflow.to_string())?;
-    bindings::lift(&harness.cluster, &path, serde_json::to_vec(&refused)?).await?;
+    bindings::remove_all(&harness.cluster, &path, serde_json::to_vec(&refused)?).await?;
     if has(Part::Writes) {
         say::step("writing without policies");
         measured.rows.push(shape.row("no policy").await?);

@@ -12,53 +12,53 @@ pub(super) async fn each<T>(clients: usize, count: usize, act: impl AsyncFn(usiz
     futures::stream::iter(0..count).map(|index| act(index)).buffer_unordered(clients).try_collect().await
 }
 
-/// Runs `act` as [`each`] does, and begins no new one after `patience`.
+/// Runs `act` as [`each`] does, but begins no further run after `timeout`.
 pub(super) async fn each_within<T>(
     clients: usize,
     count: usize,
-    patience: Duration,
+    timeout: Duration,
     act: impl AsyncFn(usize) -> Result<T>,
 ) -> Result<Vec<T>> {
-    let end = Instant::now() + patience;
+    let end = Instant::now() + timeout;
     let begun = futures::stream::iter((0..count).take_while(|_| Instant::now() < end));
     begun.map(|index| act(index)).buffer_unordered(clients).try_collect().await
 }
 
 /// Creates an object.
 pub(super) async fn post(client: &Client, path: &str, body: Vec<u8>) -> Result<String> {
-    ask(client, Request::post(path).header("content-type", "application/json").body(body)?).await
+    send(client, Request::post(path).header("content-type", "application/json").body(body)?).await
 }
 
 /// Replaces an object.
 pub(super) async fn put(client: &Client, path: &str, body: Vec<u8>) -> Result<String> {
-    ask(client, Request::put(path).header("content-type", "application/json").body(body)?).await
+    send(client, Request::put(path).header("content-type", "application/json").body(body)?).await
 }
 
 /// Applies a merge patch.
 pub(super) async fn patch(client: &Client, path: &str, body: Vec<u8>) -> Result<String> {
-    ask(client, Request::patch(path).header("content-type", "application/merge-patch+json").body(body)?).await
+    send(client, Request::patch(path).header("content-type", "application/merge-patch+json").body(body)?).await
 }
 
 /// Deletes an object.
 pub(super) async fn delete(client: &Client, path: &str) -> Result<String> {
-    ask(client, Request::delete(path).body(Vec::new())?).await
+    send(client, Request::delete(path).body(Vec::new())?).await
 }
 
 /// Reads an object or a list.
 pub(super) async fn get(client: &Client, path: &str) -> Result<String> {
-    ask(client, Request::get(path).body(Vec::new())?).await
+    send(client, Request::get(path).body(Vec::new())?).await
 }
 
-async fn ask(client: &Client, request: Request<Vec<u8>>) -> Result<String> {
+async fn send(client: &Client, request: Request<Vec<u8>>) -> Result<String> {
     let what = format!("{} {}", request.method(), request.uri());
     client.request_text(request).await.context(what)
 }
 
-/// Returns the value below which this share of all is; zero for no values.
+/// Returns a percentile: the smallest time that at least `share` of all times do not exceed; zero without times.
 pub(super) fn percentile(times: &[Duration], share: f64) -> Duration {
     let mut sorted = times.to_vec();
     sorted.sort_unstable();
-    // Nearest rank: the smallest value that at least this share does not exceed.
+    // The nearest-rank method, which returns a time that occurred.
     let rank = (share * sorted.len() as f64).ceil() as usize;
     sorted.get(rank.saturating_sub(1)).or(sorted.last()).copied().unwrap_or_default()
 }
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn never_more_are_at_it_than_there_are_clients() {
+    async fn at_most_as_many_acts_run_as_there_are_clients() {
         let (busy, most) = (Cell::new(0), Cell::new(0));
         let done = each(3, 20, async |index| {
             busy.set(busy.get() + 1);

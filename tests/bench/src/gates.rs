@@ -33,7 +33,7 @@ use super::audit::Audit;
 use super::ceiling::Ceiling;
 use super::harness::{self, Harness};
 use super::sample::Sample;
-use super::{engine, process, to_its_end};
+use super::{engine, process, run_to_end};
 
 /// The most Workflows of a counted run: counts do not vary as times do.
 const COUNTED: usize = 200;
@@ -89,7 +89,7 @@ pub(super) fn run(options: &Gates) -> Result<ExitCode> {
     // Both builds come first: a build during a measurement would use its processors.
     let program = harness::build(options.debug_build)?;
     let replay = if parts.contains(&Part::Replay) { Some(replay()?) } else { None };
-    let measured = to_its_end(options.measure(&parts, &program))?;
+    let measured = run_to_end(options.measure(&parts, &program))?;
     let measured = Measured { replay, ..measured };
     harness::publish(&tables::render(&measured), &measured.to_json(), options.json.as_deref())?;
     Ok(ExitCode::SUCCESS)

@@ -30,9 +30,9 @@ enum Bound {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Figure {
     pub(super) value: f64,
-    /// Processors that others used while it was measured, or while the figure was measured with which it is compared.
+    /// The processors that others used during the measurement, or during the measurement of a figure for comparison.
     pub(super) others: f64,
-    /// Whether the operator's counters equal the audit log's; true for figures that are no counts.
+    /// Whether the operator's counters equal those of the audit log; true for figures that are not counts.
     pub(super) is_counted_alike: bool,
 }
 
@@ -42,7 +42,7 @@ pub(super) enum Verdict {
     Met,
     Missed,
     NotMeasured,
-    /// Others used this number of processors.
+    /// The goal is not judged, because others used this number of processors.
     NotSaid(f64),
     DebugBuild,
     CountedOtherwise,
@@ -85,7 +85,7 @@ impl Goal {
         Self { key: None, name, bound: Bound::AtMost(most), figure }
     }
 
-    /// Judges the figure of a run of this build.
+    /// Returns the verdict on the figure, for a run of a debug build or a release build.
     pub(super) fn verdict(&self, is_debug: bool) -> Verdict {
         match self.figure {
             None => Verdict::NotMeasured,
@@ -98,7 +98,7 @@ impl Goal {
     }
 
     /// Returns the goal with the figure and its verdict, as `--json` writes it.
-    pub(super) fn judged(&self, is_debug: bool) -> Value {
+    pub(super) fn to_json(&self, is_debug: bool) -> Value {
         json!({
             "name": self.name,
             "goal": self.bound(),
@@ -145,7 +145,7 @@ pub(super) fn figures(goals: &[Goal]) -> Map<String, Value> {
 }
 
 /// Returns the table of all goals.
-pub(super) fn judged_table(goals: &[Goal], is_debug: bool) -> String {
+pub(super) fn render_table(goals: &[Goal], is_debug: bool) -> String {
     let rows = goals
         .iter()
         .map(|goal| (goal.name.as_str(), vec![goal.bound(), goal.measured(), goal.verdict(is_debug).to_string()]));
@@ -162,26 +162,26 @@ mod tests {
 
     #[test]
     fn a_goal_is_met_at_its_bound_and_missed_beyond_it() {
-        let of = |bound, value| goal(bound, Some(Figure::new(value, 0.02))).verdict(false);
-        assert_eq!(of(Bound::AtMost(4.0), 4.0), Verdict::Met);
-        assert_eq!(of(Bound::AtMost(4.0), 4.001), Verdict::Missed);
-        assert_eq!(of(Bound::AtLeast(0.85), 0.85), Verdict::Met);
-        assert_eq!(of(Bound::AtLeast(0.85), 0.8499), Verdict::Missed);
-        assert_eq!(of(Bound::AtMost(4.0), f64::NAN), Verdict::Missed);
-        assert_eq!(of(Bound::AtLeast(0.85), f64::NAN), Verdict::Missed);
+        let verdict = |bound, value| goal(bound, Some(Figure::new(value, 0.02))).verdict(false);
+        assert_eq!(verdict(Bound::AtMost(4.0), 4.0), Verdict::Met);
+        assert_eq!(verdict(Bound::AtMost(4.0), 4.001), Verdict::Missed);
+        assert_eq!(verdict(Bound::AtLeast(0.85), 0.85), Verdict::Met);
+        assert_eq!(verdict(Bound::AtLeast(0.85), 0.8499), Verdict::Missed);
+        assert_eq!(verdict(Bound::AtMost(4.0), f64::NAN), Verdict::Missed);
+        assert_eq!(verdict(Bound::AtLeast(0.85), f64::NAN), Verdict::Missed);
     }
 
     #[test]
-    fn nothing_is_said_where_others_used_more_than_a_fifth_of_a_processor() {
-        let of = |others| goal(Bound::AtMost(4.0), Some(Figure::new(1.0, others))).verdict(false);
-        assert_eq!(of(0.2), Verdict::Met);
-        assert_eq!(of(0.21).to_string(), "not judged: others used 0.21 processors");
+    fn a_goal_is_not_judged_where_others_used_a_fifth_of_a_processor() {
+        let verdict = |others| goal(Bound::AtMost(4.0), Some(Figure::new(1.0, others))).verdict(false);
+        assert_eq!(verdict(0.2), Verdict::Met);
+        assert_eq!(verdict(0.21).to_string(), "not judged: others used 0.21 processors");
         let missed = goal(Bound::AtMost(4.0), Some(Figure::new(9.0, 1.5))).verdict(false);
         assert_eq!(missed, Verdict::NotSaid(1.5));
     }
 
     #[test]
-    fn nothing_is_said_of_a_debug_build_of_what_was_not_measured_or_of_wrong_counters() {
+    fn a_goal_is_not_judged_for_a_debug_build_or_wrong_counters() {
         let figure = Figure::new(1.0, 0.0);
         assert_eq!(goal(Bound::AtMost(4.0), Some(figure)).verdict(true), Verdict::DebugBuild);
         assert_eq!(goal(Bound::AtMost(4.0), None).verdict(false), Verdict::NotMeasured);
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn the_worse_of_two_figures_keeps_every_reason_for_doubt() {
+    fn the_worse_of_two_figures_keeps_others_and_wrong_counters() {
         let one = Figure { value: 2.0, others: 0.3, is_counted_alike: true };
         let two = Figure { value: 3.0, others: 0.1, is_counted_alike: false };
         let worse = one.worse(two);

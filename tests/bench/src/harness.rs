@@ -59,7 +59,7 @@ impl Harness {
         self.operator_with(true).await
     }
 
-    /// Starts an operator without waiting for it.
+    /// Starts an operator without waiting until it is ready.
     pub(super) async fn operator_unready(&self) -> Result<OperatorProcess> {
         self.operator_with(false).await
     }
@@ -108,17 +108,17 @@ pub(super) fn approver_user() -> Result<&'static str> {
     Ok(named(APPROVER)?.user)
 }
 
-/// Builds the operator and returns where cargo put it.
+/// Builds the operator and returns the path of its program.
 pub(super) fn build(debug: bool) -> Result<PathBuf> {
-    program("the operator", "signoff-controller", "signoff-operator", debug)
+    build_program("the operator", "signoff-controller", "signoff-operator", debug)
 }
 
-/// Builds the page and returns where cargo put it.
+/// Builds the page and returns the path of its program.
 pub(super) fn build_page(debug: bool) -> Result<PathBuf> {
-    program("the page", "signoff-web", "signoff-web", debug)
+    build_program("the page", "signoff-web", "signoff-web", debug)
 }
 
-fn program(what: &str, package: &str, name: &str, debug: bool) -> Result<PathBuf> {
+fn build_program(what: &str, package: &str, name: &str, debug: bool) -> Result<PathBuf> {
     let how = if debug { "for debugging" } else { "as it is shipped (the first time about ten minutes on two cores)" };
     say::step(&format!("building {what} {how}"));
     let mut command = cargo(&["build", "--package", package, "--bin", name, MESSAGES]);

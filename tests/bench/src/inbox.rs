@@ -27,7 +27,7 @@ use self::reader::{Reader, Readers};
 use super::counters::Counters;
 use super::harness::{self, Harness};
 use super::processors::Reading;
-use super::{crowd, process, sample, to_its_end};
+use super::{crowd, process, sample, run_to_end};
 
 /// The pause before each vote: people do not vote as fast as answers come.
 const PAUSE: Duration = Duration::from_millis(150);
@@ -110,7 +110,7 @@ struct Live {
 pub(super) fn run(options: &Inbox) -> Result<ExitCode> {
     let operator = harness::build(options.debug_build)?;
     let page = harness::build_page(options.debug_build)?;
-    let measured = to_its_end(measure(options, operator, page))?;
+    let measured = run_to_end(measure(options, operator, page))?;
     say::result(&tables::render(&measured));
     Ok(ExitCode::SUCCESS)
 }
@@ -163,7 +163,7 @@ struct Bench {
 
 impl Bench {
     async fn at_rest(&self) -> Result<()> {
-        Counters::at_rest(&self.operator).await.map(drop)
+        Counters::read_at_rest(&self.operator).await.map(drop)
     }
 
     fn reading(&self) -> Result<Reading> {

@@ -106,21 +106,21 @@ fn run(bench: &Bench) -> Result<ExitCode> {
         Bench::Tenants(tenants) => tenants::run(tenants),
         Bench::Pods(pods) => pods::run(pods),
         Bench::Crd(crd) => {
-            let measured = to_its_end(crd::measure(crd))?;
+            let measured = run_to_end(crd::measure(crd))?;
             say::result(&measured.to_string());
             Ok(ExitCode::SUCCESS)
         }
         Bench::Admission(admission) => {
-            let levels = to_its_end(admission::measure(admission.votes as usize))?;
+            let levels = run_to_end(admission::measure(admission.votes as usize))?;
             say::result(&admission::render(&levels));
             Ok(ExitCode::SUCCESS)
         }
     }
 }
 
-/// Measures until the end or an interrupt.
-fn to_its_end<T>(measuring: impl Future<Output = Result<T>>) -> Result<T> {
-    // One thread: the measuring code shares the processors with the measured programs.
+/// Runs a measurement to its end, or fails at an interrupt.
+fn run_to_end<T>(measuring: impl Future<Output = Result<T>>) -> Result<T> {
+    // The runtime has one thread, because the measuring code shares the processors with the measured programs.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         tokio::select! {

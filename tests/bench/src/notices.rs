@@ -24,12 +24,12 @@ use signoff_tests::say;
 use self::receiver::Receiver;
 use super::counters::Counters;
 use super::gates::{bounded, ends, warm_up, watch_ends};
-use super::goal::{Figure, Goal, figures, judged_table};
+use super::goal::{Figure, Goal, figures, render_table};
 use super::harness::{self, Harness, approver_user};
 use super::processors::{OPERATOR, Reading, Used};
 use super::table::{hundredths, machine, milliseconds, table, tenths, whole};
 use super::watch::Watch;
-use super::{crowd, process, sample, to_its_end};
+use super::{crowd, process, sample, run_to_end};
 
 /// The notices of a run with one gate: asked, taken, ended.
 const NOTICES: usize = 3;
@@ -77,7 +77,7 @@ struct Load {
 /// Measures, prints the tables, and writes the file of `--json`.
 pub(super) fn run(options: &Notices) -> Result<ExitCode> {
     let program = harness::build(options.debug_build)?;
-    let measured = to_its_end(measure(options, &program))?;
+    let measured = run_to_end(measure(options, &program))?;
     harness::publish(&measured.render(), &measured.to_json(), options.json.as_deref())?;
     Ok(ExitCode::SUCCESS)
 }
@@ -113,7 +113,7 @@ impl Load {
         let arguments: Vec<&str> = file.into_iter().flat_map(|file| ["--notifications", file]).collect();
         let operator = harness.operator_with_arguments(&arguments).await?;
         let namespace = harness.namespace().await?;
-        Counters::at_rest(&operator).await?;
+        Counters::read_at_rest(&operator).await?;
         let before = Reading::take(harness, Some(&operator))?;
         let asked = open(harness, &operator, &namespace, clients, count).await?;
         let names: Vec<&String> = asked.keys().collect();
@@ -122,7 +122,7 @@ impl Load {
             let all = receiver.until(count * NOTICES);
             bounded(TIMEOUT, &operator, "not all notices arrived", all).await?;
         }
-        let (_, after) = Counters::at_rest_with(&operator, || Reading::take(harness, Some(&operator))).await?;
+        let (_, after) = Counters::read_at_rest_with(&operator, || Reading::take(harness, Some(&operator))).await?;
         let (used, peak_mib) = (after.since(&before), process::usage(operator.pid())?.peak_mib);
         operator.stop().await?;
         Ok(Self { used, peak_mib, asked })
@@ -240,7 +240,7 @@ impl Measured {
                 ("without notices again", row(after)),
             ],
         );
-        [head, delays, costs, judged_table(&self.goals(), self.is_debug)].join("\n\n")
+        [head, delays, costs, render_table(&self.goals(), self.is_debug)].join("\n\n")
     }
 
     fn to_json(&self) -> Value {
@@ -250,7 +250,7 @@ impl Measured {
             "delayP50Ms": self.delay(0.5), "delayP99Ms": self.delay(0.99), "noticeCpuUs": self.notice_us(),
             "peakMib": {"with": self.with.peak_mib, "without": self.without.each_ref().map(|load| load.peak_mib)},
             "goals": figures(&goals),
-            "judged": goals.each_ref().map(|goal| goal.judged(self.is_debug)),
+            "judged": goals.each_ref().map(|goal| goal.to_json(self.is_debug)),
         })
     }
 }

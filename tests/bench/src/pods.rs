@@ -19,7 +19,7 @@ use self::run::{Run, Times};
 use super::audit::{Audit, Tally};
 use super::counters::Counters;
 use super::harness::{self, Harness};
-use super::{process, to_its_end};
+use super::{process, run_to_end};
 
 /// Bare Pods and runs alternate in rounds, so that a machine whose speed changes affects both.
 const ROUNDS: usize = 2;
@@ -70,7 +70,7 @@ struct Measured {
 pub(super) fn run(pods: &Pods) -> Result<ExitCode> {
     if is_inside() {
         let program = pods.operator.as_deref().context("--operator: the program to be measured")?;
-        let measured = to_its_end(measure(pods, program))?;
+        let measured = run_to_end(measure(pods, program))?;
         say::result(&table::render(&measured, pods.debug_build));
         return Ok(ExitCode::SUCCESS);
     }
@@ -117,7 +117,7 @@ async fn timed(program: &Path, clients: &[u16], each: usize) -> Result<Vec<Level
             run::bare(&harness, clients, each, &sample, &mut level.bare).await?;
             let before = process::cpu(operator.pid())?;
             let run = Run { harness: &harness, operator: &operator, clients, count: each, with_pod: true };
-            run.to_its_end(&mut level.ours).await?;
+            run.run_to_end(&mut level.ours).await?;
             level.cpu += process::cpu(operator.pid())?.saturating_sub(before);
         }
         level.cpu /= u32::try_from(each * ROUNDS)?;
@@ -135,11 +135,11 @@ async fn counted(program: &Path) -> Result<(Tally, Tally)> {
     let harness = Harness::on(node.cluster().clone(), program).await?;
     let operator = harness.operator().await?;
     let count = async |with_pod| {
-        Counters::at_rest(&operator).await?;
+        Counters::read_at_rest(&operator).await?;
         let place = audit.here()?;
         let run = Run { harness: &harness, operator: &operator, clients: CLIENTS, count: COUNTED, with_pod };
-        run.to_its_end(&mut Times::default()).await?;
-        Counters::at_rest(&operator).await?;
+        run.run_to_end(&mut Times::default()).await?;
+        Counters::read_at_rest(&operator).await?;
         audit.since(place)
     };
     let (with, without) = (count(true).await?, count(false).await?);

@@ -19,7 +19,7 @@ pub(super) struct Usage {
     pub(super) peak_mib: f64,
 }
 
-/// Returns what a process has used so far.
+/// Returns the processor time and the memory of a process so far.
 pub(super) fn usage(pid: u32) -> Result<Usage> {
     let status = read(&format!("/proc/{pid}/status"))?;
     Ok(Usage { cpu: cpu(pid)?, rss_mib: mebibytes(&status, "VmRSS:"), peak_mib: mebibytes(&status, "VmHWM:") })
@@ -35,8 +35,8 @@ pub(super) fn cpu(pid: u32) -> Result<Duration> {
 /// Returns the processor time so far of a process and of all its descendants that have ended and were waited for.
 pub(super) fn cpu_with_children(pid: u32) -> Result<Duration> {
     let stat = read(&format!("/proc/{pid}/stat"))?;
-    let all = [14, 15, 16, 17].iter().map(|&number| field(&stat, number)).sum::<Result<u64>>()?;
-    Ok(ticks(all))
+    let total = [14, 15, 16, 17].iter().map(|&number| field(&stat, number)).sum::<Result<u64>>()?;
+    Ok(ticks(total))
 }
 
 /// Returns the time since a process was started, to a hundredth of a second.
@@ -50,9 +50,9 @@ pub(super) fn age(pid: u32) -> Result<Duration> {
 /// Returns the processor time of the whole machine so far.
 pub(super) fn machine() -> Result<Duration> {
     let stat = read("/proc/stat")?;
-    let all = stat.lines().next().context("/proc/stat")?;
-    let numbers: Vec<u64> = all.split_ascii_whitespace().skip(1).filter_map(|text| text.parse().ok()).collect();
-    // user nice system idle iowait irq softirq steal; the time of guests is in user already.
+    let line = stat.lines().next().context("/proc/stat")?;
+    let numbers: Vec<u64> = line.split_ascii_whitespace().skip(1).filter_map(|text| text.parse().ok()).collect();
+    // The fields are user, nice, system, idle, iowait, irq, softirq and steal; the time of guests is a part of user.
     Ok(ticks([0, 1, 2, 5, 6, 7].iter().filter_map(|&index| numbers.get(index)).sum()))
 }
 

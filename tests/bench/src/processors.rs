@@ -67,10 +67,10 @@ impl Used {
     /// Returns the processors that each process used on average, in the order in which they were read, with the others
     /// last.
     pub(super) fn processors(&self) -> Vec<(&str, f64)> {
-        let of = |cpu: Duration| cpu.as_secs_f64() / self.wall.as_secs_f64().max(f64::EPSILON);
-        let mut all: Vec<_> = self.processes.iter().map(|(name, cpu)| (name.as_str(), of(*cpu))).collect();
-        all.push(("others", self.others()));
-        all
+        let share = |cpu: Duration| cpu.as_secs_f64() / self.wall.as_secs_f64().max(f64::EPSILON);
+        let mut processors_used: Vec<_> = self.processes.iter().map(|(name, cpu)| (name.as_str(), share(*cpu))).collect();
+        processors_used.push(("others", self.others()));
+        processors_used
     }
 
     /// Returns the processors that neither the control plane, the operator nor this process used.
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn two_windows_weigh_by_their_length() {
+    fn the_sum_of_two_windows_weighs_them_by_their_lengths() {
         let start = Instant::now();
         let short = reading(start, 10, 12, 2).since(&reading(start, 0, 0, 0));
         let long = reading(start, 30, 3, 3).since(&reading(start, 0, 0, 0));

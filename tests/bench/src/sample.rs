@@ -60,8 +60,8 @@ impl Sample {
         [&self.workflow, &self.approval].map(|object| object.to_string().len())
     }
 
-    /// Returns the same Approval for another Workflow, as the operator would create it. The Workflow must exist,
-    /// because an object without an owner is collected as garbage.
+    /// Returns a copy of the sample's Approval for another Workflow, as the operator would create it. The Workflow must
+    /// exist, because an object without an owner is collected as garbage.
     pub(super) fn approval(&self, workflow: &str) -> Result<Value> {
         let workflow: Value = serde_json::from_str(workflow)?;
         let text = |field: &str| workflow["metadata"][field].as_str().context("a Workflow without a name or uid");
@@ -111,17 +111,18 @@ impl Sample {
     }
 }
 
-/// Returns the name in the API server's answer.
+/// Returns the name of the object in the API server's answer.
 pub(super) fn name_of(answer: &str) -> Result<String> {
     let object: Value = serde_json::from_str(answer)?;
     Ok(object["metadata"]["name"].as_str().context("an object without a name")?.to_owned())
 }
 
-/// Returns an answered object with another status, to be sent back: its version makes the write a compare-and-swap.
+/// Returns the name of an answered object, and the object with another status as the body of a PUT. The version in the
+/// body makes the write a compare-and-swap.
 pub(super) fn with_status(answer: &str, status: &Value) -> Result<(String, Vec<u8>)> {
     let mut object: Value = serde_json::from_str(answer)?;
     if let Some(metadata) = object["metadata"].as_object_mut() {
-        // A client that reads objects for their content does not send these back.
+        // A client that reads objects for their content does not send managed fields back.
         metadata.remove("managedFields");
     }
     object["status"] = status.clone();
@@ -135,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_measured_workflow_is_one_that_the_types_know() {
+    fn the_measured_workflow_has_one_gate_between_two_steps() {
         let workflow: signoff_api::Workflow = serde_json::from_value(workflow("w", "alice")).unwrap();
         let steps = workflow.spec.steps;
         assert_eq!(steps.iter().filter(|step| step.hitl.is_some()).count(), 1);

@@ -18,9 +18,9 @@ use tokio::task::JoinSet;
 /// The address; the API server is at 127.0.0.1, which no run may call.
 const ADDRESS: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 6);
 /// The bytes of the arguments in the longest answer. An answer with calls has at most 8 MiB.
-const LONGEST: usize = (8 << 20) - 1024;
+const LONGEST_BYTES: usize = (8 << 20) - 1024;
 /// The characters of the answer of the tool.
-const RESULT: usize = 200;
+const RESULT_CHARACTERS: usize = 200;
 /// The last answer of the model.
 pub(super) const ANSWER: &str = "all is done";
 /// The tool that the model calls.
@@ -123,12 +123,12 @@ impl Script {
     /// Returns the answer to a conversation: calls of a tool until it has all turns with calls, then a text.
     fn turn(&self, body: &[u8], tool: &str) -> Result<String> {
         let conversation: Conversation = serde_json::from_slice(body)?;
-        let made = conversation.messages.iter().filter(|message| message.role == "assistant").count();
-        let call = |at: usize| {
-            let arguments = json!({"id": made * self.calls + at}).to_string();
-            json!({"id": format!("call_{made}_{at}"), "type": "function", "function": {"name": tool, "arguments": arguments}})
+        let turns_made = conversation.messages.iter().filter(|message| message.role == "assistant").count();
+        let call = |index: usize| {
+            let arguments = json!({"id": turns_made * self.calls + index}).to_string();
+            json!({"id": format!("call_{turns_made}_{index}"), "type": "function", "function": {"name": tool, "arguments": arguments}})
         };
-        let message = match made < self.turns {
+        let message = match turns_made < self.turns {
             true => {
                 json!({"role": "assistant", "content": null, "tool_calls": (0..self.calls).map(call).collect::<Vec<Value>>()})
             }
@@ -138,31 +138,36 @@ impl Script {
     }
 }
 
-/// Answers the requests of one connection until the caller closes it.
+/// Returns the path and the body of the next request, or `None` when the caller has closed the connection.
+async fn read_request(connection: &mut BufReader<TcpStream>) -> Result<Option<(String, Vec<u8>)>> {
+    let (mut length, mut path, mut line) = (0, None, String::new());
+    loop {
+        line.clear();
+        if connection.read_line(&mut line).await? == 0 {
+            return Ok(None);
+        }
+        if line == "\r\n" {
+            break;
+        }
+        // The first line is a method, a path and a version.
+        path.get_or_insert_with(|| line.split(' ').nth(1).unwrap_or_default().to_owned());
+        if let Some((name, value)) = line.split_once(':')
+            && name.eq_ignore_ascii_case("content-length")
+        {
+            length = value.trim().parse()?;
+        }
+    }
+    let mut body = vec![0; length];
+    connection.read_exact(&mut body).await?;
+    Ok(Some((path.unwrap_or_default(), body)))
+}
+
+/// Answers the requests of one connection until the caller closes the connection.
 async fn serve(connection: TcpStream, script: &Script) -> Result<()> {
     connection.set_nodelay(true)?;
     let mut connection = BufReader::new(connection);
     loop {
-        let (mut length, mut path, mut line) = (0, None, String::new());
-        loop {
-            line.clear();
-            if connection.read_line(&mut line).await? == 0 {
-                return Ok(());
-            }
-            if line == "\r\n" {
-                break;
-            }
-            // The first line is a method, a path and a version.
-            path.get_or_insert_with(|| line.split(' ').nth(1).unwrap_or_default().to_owned());
-            if let Some((name, value)) = line.split_once(':')
-                && name.eq_ignore_ascii_case("content-length")
-            {
-                length = value.trim().parse()?;
-            }
-        }
-        let mut body = vec![0; length];
-        connection.read_exact(&mut body).await?;
-        let path = path.unwrap_or_default();
+        let Some((path, body)) = read_request(&mut connection).await? else { return Ok(()) };
         let mut session = None;
         if path == "/never" {
             // The caller closes the connection at its deadline.
@@ -174,14 +179,14 @@ async fn serve(connection: TcpStream, script: &Script) -> Result<()> {
             "/long/chat/completions" => ("200 OK", "application/json", Cow::Borrowed(long_answer())),
             "/mcp" | "/mcp-session" => {
                 let version = if path == "/mcp" { McpVersion::Stateless } else { McpVersion::Session };
-                let (status, body) = served(version, &body, &mut session);
+                let (status, body) = mcp_answer(version, &body, &mut session);
                 (status, "application/json", Cow::Owned(body))
             }
             // Only turns have a body.
-            _ if body.is_empty() => ("200 OK", "text/plain", Cow::Owned("x".repeat(RESULT))),
+            _ if body.is_empty() => ("200 OK", "text/plain", Cow::Owned("x".repeat(RESULT_CHARACTERS))),
             _ => {
                 tokio::time::sleep(script.latency).await;
-                let tool = if path.starts_with("/served/") { Cow::Owned(on_wire()) } else { Cow::Borrowed(TOOL) };
+                let tool = if path.starts_with("/served/") { Cow::Owned(name_for_models()) } else { Cow::Borrowed(TOOL) };
                 ("200 OK", "application/json", Cow::Owned(script.turn(&body, &tool)?))
             }
         };
@@ -189,7 +194,7 @@ async fn serve(connection: TcpStream, script: &Script) -> Result<()> {
         let session = session.map(|number| format!("mcp-session-id: {number}\r\n")).unwrap_or_default();
         let head = format!("HTTP/1.1 {status}\r\ncontent-type: {kind}\r\n{session}content-length: {length}\r\n\r\n");
         // Small answers are sent in one piece, and long ones are not copied.
-        if length <= RESULT * 16 {
+        if length <= RESULT_CHARACTERS * 16 {
             connection.write_all((head + &answer).as_bytes()).await?;
         } else {
             connection.write_all(head.as_bytes()).await?;
@@ -199,23 +204,23 @@ async fn serve(connection: TcpStream, script: &Script) -> Result<()> {
 }
 
 /// Returns the status and the body of an answer of the MCP server. Its tool answers as the tool at its own URL does.
-fn served(version: McpVersion, body: &[u8], session: &mut Option<&'static str>) -> (&'static str, String) {
+fn mcp_answer(version: McpVersion, body: &[u8], session: &mut Option<&'static str>) -> (&'static str, String) {
     let parameters = json!({"type": "object", "required": ["id"], "properties": {"id": {"type": "integer"}}});
     let tools = json!([{"name": TOOL, "description": "Finds an order.", "inputSchema": parameters}]);
     let message = serde_json::from_slice(body).unwrap_or_default();
-    let made = mcp::answer(version, &message, &tools, |_, _| Ok("x".repeat(RESULT)));
-    *session = made.session;
-    let status = match made.status {
+    let answer = mcp::answer(version, &message, &tools, |_, _| Ok("x".repeat(RESULT_CHARACTERS)));
+    *session = answer.session;
+    let status = match answer.status {
         200 => "200 OK",
         202 => "202 Accepted",
         404 => "404 Not Found",
         _ => "400 Bad Request",
     };
-    (status, made.body)
+    (status, answer.body)
 }
 
 /// Returns the name under which models call the tool of the MCP server.
-fn on_wire() -> String {
+fn name_for_models() -> String {
     format!("{SERVER}__{TOOL}")
 }
 
@@ -223,7 +228,7 @@ fn on_wire() -> String {
 fn long_answer() -> &'static str {
     static LONG: OnceLock<String> = OnceLock::new();
     LONG.get_or_init(|| {
-        let arguments = json!({"id": "x".repeat(LONGEST)}).to_string();
+        let arguments = json!({"id": "x".repeat(LONGEST_BYTES)}).to_string();
         let call = json!({"id": "call_0", "type": "function", "function": {"name": TOOL, "arguments": arguments}});
         answer(&json!({"role": "assistant", "content": null, "tool_calls": [call]}))
     })
@@ -244,7 +249,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn the_model_calls_until_all_turns_are_made_and_then_answers() {
+    async fn the_model_calls_in_each_turn_and_then_answers() {
         let server = Server::start(1, 3, Duration::ZERO).await.unwrap();
         let client = reqwest::Client::new();
         let url = format!("{}/chat/completions", server.provider());
@@ -258,11 +263,11 @@ mod tests {
         messages.push(first);
         assert_eq!(ask(&messages).await["content"], ANSWER);
         let result = client.get(format!("{}7", server.tool())).send().await.unwrap().text().await.unwrap();
-        assert_eq!(result.len(), RESULT);
+        assert_eq!(result.len(), RESULT_CHARACTERS);
     }
 
     #[tokio::test]
-    async fn the_tool_of_the_mcp_server_answers_as_the_other_one_in_both_versions() {
+    async fn the_tool_of_the_mcp_server_answers_in_both_versions() {
         let server = Server::start(1, 1, Duration::ZERO).await.unwrap();
         let client = reqwest::Client::new();
         for version in [McpVersion::Stateless, McpVersion::Session] {
@@ -276,18 +281,18 @@ mod tests {
                 client.post(server.mcp(version)).json(&message).send().await.unwrap()
             };
             let called: Value = ask("tools/call").await.json().await.unwrap();
-            assert_eq!(called["result"]["content"][0]["text"].as_str().unwrap().len(), RESULT);
+            assert_eq!(called["result"]["content"][0]["text"].as_str().unwrap().len(), RESULT_CHARACTERS);
             let begun = ask("initialize").await;
             assert_eq!(begun.headers().contains_key("mcp-session-id"), version == McpVersion::Session);
         }
         assert_eq!(client.delete(server.mcp(McpVersion::Session)).send().await.unwrap().status(), 202);
         let url = format!("{}/chat/completions", server.provider_of_server());
         let first: Value = client.post(url).json(&json!({"messages": []})).send().await.unwrap().json().await.unwrap();
-        assert_eq!(first["choices"][0]["message"]["tool_calls"][0]["function"]["name"], on_wire());
+        assert_eq!(first["choices"][0]["message"]["tool_calls"][0]["function"]["name"], name_for_models());
     }
 
     #[tokio::test]
-    async fn a_longest_answer_fits_and_what_fails_or_never_answers_does() {
+    async fn the_hostile_paths_answer_long_with_an_error_or_never() {
         let server = Server::start(1, 1, Duration::ZERO).await.unwrap();
         let client = reqwest::Client::new();
         let url = format!("{}/chat/completions", server.provider_of_long_answers());

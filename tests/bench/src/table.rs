@@ -32,7 +32,7 @@ pub(super) fn table<'a>(head: &[String], rows: impl IntoIterator<Item = (&'a str
     table.trim_fmt()
 }
 
-/// Returns a whole number in groups of three digits.
+/// Returns a value rounded to a whole number, with commas between groups of three digits.
 pub(super) fn whole(value: f64) -> String {
     let digits = format!("{value:.0}");
     let mut grouped = String::new();
@@ -45,7 +45,7 @@ pub(super) fn whole(value: f64) -> String {
     grouped
 }
 
-/// Returns milliseconds, to a thousandth.
+/// Returns a duration in milliseconds, rounded to a thousandth.
 pub(super) fn milliseconds(duration: Duration) -> f64 {
     (duration.as_secs_f64() * 1_000_000.0).round() / 1000.0
 }

@@ -32,7 +32,7 @@ use self::victim::Victim;
 use super::counters::Counters;
 use super::harness::{self, Harness};
 use super::processors::Reading;
-use super::to_its_end;
+use super::run_to_end;
 
 /// Gates before the measurement, which fill caches.
 const WARM_UP: usize = 10;
@@ -68,7 +68,7 @@ pub(crate) struct Tenants {
 pub(super) fn run(options: &Tenants) -> Result<ExitCode> {
     // The build comes first: a build during a measurement would use its processors.
     let program = harness::build(options.debug_build)?;
-    let measured = to_its_end(options.measure(&program))?;
+    let measured = run_to_end(options.measure(&program))?;
     harness::publish(&tables::render(&measured), &measured.to_json(), options.json.as_deref())?;
     Ok(ExitCode::SUCCESS)
 }
@@ -129,7 +129,7 @@ impl Tenants {
         let gates = operator.during(async { Ok(victim.gates(|_| Instant::now() < end).await) }).await?;
         let used = Reading::take(&harness, operator.process())?.since(&before);
         let stopped = match operator.process() {
-            Some(process) => Counters::look(process).await.ok(),
+            Some(process) => Counters::read(process).await.ok(),
             None => None,
         };
         // The sum of no samples is a negative zero.

@@ -11,7 +11,7 @@ use kube::Client;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
-/// An object as it was seen, with the arrival of its watch event.
+/// An object in a watch event, with the time at which the event arrived.
 pub(super) struct Seen {
     pub(super) object: Object,
     pub(super) at: Instant,
@@ -69,7 +69,7 @@ struct Condition {
 impl Status {
     /// Returns whether this condition is true.
     pub(super) fn has(&self, condition: &str) -> bool {
-        self.conditions.iter().any(|one| one.type_ == condition && one.status == "True")
+        self.conditions.iter().any(|other| other.type_ == condition && other.status == "True")
     }
 }
 
@@ -121,7 +121,7 @@ impl Watch {
         Ok(Self { client: client.clone(), path, version: "0".to_owned(), stream })
     }
 
-    /// Passes every created or changed object to `enough` until that returns true.
+    /// Passes every created or changed object to `enough` until `enough` returns true.
     pub(super) async fn until(mut self, mut enough: impl FnMut(Seen) -> Result<bool>) -> Result<()> {
         let mut bytes = Vec::new();
         loop {

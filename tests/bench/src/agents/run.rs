@@ -46,7 +46,7 @@ impl Run {
         let operator = harness.operator_with_arguments(&arguments).await?;
         let namespace = harness.namespace().await?;
         let workflows = sample::path(&namespace, "workflows");
-        let idle = Counters::at_rest(&operator).await?.requests();
+        let idle = Counters::read_at_rest(&operator).await?.requests();
         let watch = watch_ends(harness, &namespace).await?;
         let before = Reading::take(harness, Some(&operator))?;
         let began = Instant::now();
@@ -62,7 +62,7 @@ impl Run {
         let acting = try_join(ends(watch, load.agents), applying);
         let (ended, _) = bounded(patience, &operator, "not all agents have answered", acting).await?;
         let took = ended.values().max().copied().unwrap_or(began) - began;
-        let (rest, after) = Counters::at_rest_with(&operator, || Reading::take(harness, Some(&operator))).await?;
+        let (rest, after) = Counters::read_at_rest_with(&operator, || Reading::take(harness, Some(&operator))).await?;
         let requests = rest.requests() - idle;
         operator.stop().await?;
         let used = after.since(&before);

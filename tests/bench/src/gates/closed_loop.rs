@@ -58,7 +58,7 @@ impl ClosedLoop {
         let operator = harness.operator().await?;
         let namespace = harness.namespace().await?;
         let (gates, _) = runs::open(harness, &operator, &namespace, CLIENTS, workflows).await?;
-        Counters::at_rest(&operator).await?;
+        Counters::read_at_rest(&operator).await?;
         let before = Reading::take(harness, Some(&operator))?;
         let latencies = decide(harness, &operator, &namespace, clients, pause, &gates).await?;
         let used = Reading::take(harness, Some(&operator))?.since(&before);

@@ -101,7 +101,7 @@ async fn measure(
 ) -> Result<Steps> {
     let namespace = harness.namespace().await?;
     let workflows = sample::path(&namespace, "workflows");
-    let idle = Counters::at_rest(operator).await?.requests();
+    let idle = Counters::read_at_rest(operator).await?.requests();
     let before = Reading::take(harness, Some(operator))?;
     let began = Instant::now();
     let patience = Duration::from_secs(60) + Duration::from_secs(1) * u32::try_from(steps)?;
@@ -114,7 +114,7 @@ async fn measure(
         runs::bounded(patience, operator, &format!("the run {name} of {steps} steps has not ended"), ending).await?;
     }
     let took = began.elapsed();
-    let (rest, after) = Counters::at_rest_with(operator, || Reading::take(harness, Some(operator))).await?;
+    let (rest, after) = Counters::read_at_rest_with(operator, || Reading::take(harness, Some(operator))).await?;
     let state_writes = (rest.requests() - idle).state_writes();
     Ok(Steps { a_run: steps, all: steps * count, took, state_writes, used: after.since(&before) })
 }

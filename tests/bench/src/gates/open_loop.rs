@@ -55,7 +55,7 @@ pub(super) struct Phase {
 impl Phase {
     /// Returns the share of these rates that was reached, without Events and with them.
     pub(super) fn shares(&self, ceiling: &Rates) -> [f64; 2] {
-        [self.writes.of_state(), self.writes].map(|writes| ceiling.seconds_for(&writes) / self.took.as_secs_f64())
+        [self.writes.without_events(), self.writes].map(|writes| ceiling.seconds_for(&writes) / self.took.as_secs_f64())
     }
 }
 
@@ -65,20 +65,20 @@ impl OpenLoop {
         let operator = harness.operator().await?;
         let namespace = harness.namespace().await?;
         let mut events = Events::new(harness, sample, &namespace, clients).await?;
-        let idle = Counters::at_rest(&operator).await?.requests();
+        let idle = Counters::read_at_rest(&operator).await?.requests();
         let began = Reading::take(harness, Some(&operator))?;
 
         events.create().await?;
         let before = Reading::take(harness, Some(&operator))?;
         let (gates, opened_in) = runs::open(harness, &operator, &namespace, clients, workflows).await?;
-        let opened = Counters::look(&operator).await?.requests();
+        let opened = Counters::read(&operator).await?.requests();
         let (opened_at_rest, after) = at_rest(harness, &operator).await?;
         let opening = after.since(&before);
 
         events.create().await?;
         let before = Reading::take(harness, Some(&operator))?;
         let decided_in = runs::decide(harness, &operator, &namespace, clients, &gates).await?;
-        let decided = Counters::look(&operator).await?.requests();
+        let decided = Counters::read(&operator).await?.requests();
         let (rest, after) = at_rest(harness, &operator).await?;
         let deciding = after.since(&before);
 
@@ -139,7 +139,7 @@ fn median(values: &[f64]) -> f64 {
 
 /// Waits until the operator is at rest; the reading is of the moment when it came to rest, not of the end of the wait.
 async fn at_rest(harness: &Harness, operator: &OperatorProcess) -> Result<(Requests, Reading)> {
-    let (counters, reading) = Counters::at_rest_with(operator, || Reading::take(harness, Some(operator))).await?;
+    let (counters, reading) = Counters::read_at_rest_with(operator, || Reading::take(harness, Some(operator))).await?;
     Ok((counters.requests(), reading))
 }
 

@@ -44,7 +44,7 @@ pub(super) async fn hold(harness: &Harness, audit: &Audit, count: usize) -> Resu
     let operator = harness.operator().await?;
     let namespace = harness.namespace().await?;
     let (gates, _) = runs::open(harness, &operator, &namespace, CLIENTS, count).await?;
-    Counters::at_rest(&operator).await?;
+    Counters::read_at_rest(&operator).await?;
 
     say::step("doing nothing for a minute");
     let (place, cpu) = (audit.here()?, process::cpu(operator.pid())?);
@@ -66,7 +66,7 @@ pub(super) async fn hold(harness: &Harness, audit: &Audit, count: usize) -> Resu
     let last = ended.values().max().copied().unwrap_or(looked);
     let others = Reading::take(harness, Some(&operator))?.since(&before).others().max(idle_others);
     let caught_up = age + last.saturating_duration_since(looked);
-    let known = Counters::at_rest(&operator).await?.sum("signoff_approvals_pending", &[]);
+    let known = Counters::read_at_rest(&operator).await?.sum("signoff_approvals_pending", &[]);
     let open = count - decided.len();
     ensure!(known == open as f64, "{open} gates are open, and the operator knows of {known}");
     let restarted = process::usage(operator.pid())?;

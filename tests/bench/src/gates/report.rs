@@ -45,7 +45,7 @@ impl Measured {
         json!({
             "debug_build": self.is_debug,
             "goals": figures(&goals),
-            "judged": goals.iter().map(|goal| goal.judged(self.is_debug)).collect::<Vec<_>>(),
+            "judged": goals.iter().map(|goal| goal.to_json(self.is_debug)).collect::<Vec<_>>(),
             "ceiling": self.ceiling.as_ref().map(|[before, after]| json!({"before": ceiling(before), "after": ceiling(after)})),
             "open_loop": self.open.iter().map(|run| self.open_loop(run)).collect::<Vec<_>>(),
             "closed_loop": self.closed.iter().map(closed_loop).collect::<Vec<_>>(),

@@ -45,7 +45,7 @@ pub(super) async fn count(
     for &clients in clients {
         for loop_ in [Loop::Open, Loop::Closed] {
             let namespace = harness.namespace().await?;
-            let idle = Counters::at_rest(&operator).await?.requests();
+            let idle = Counters::read_at_rest(&operator).await?.requests();
             let place = audit.here()?;
             let before = Reading::take(harness, Some(&operator))?;
             let (gates, _) = runs::open(harness, &operator, &namespace, clients, workflows).await?;
@@ -55,7 +55,7 @@ pub(super) async fn count(
                     drop(closed_loop::decide(harness, &operator, &namespace, clients, Duration::ZERO, &gates).await?)
                 }
             }
-            let rest = Counters::at_rest(&operator).await?.requests();
+            let rest = Counters::read_at_rest(&operator).await?.requests();
             let audited = audit.since(place)?;
             let others = Reading::take(harness, Some(&operator))?.since(&before).others();
             runs.push(CountedRun { clients, loop_, workflows, audited, own: rest - idle, others });

@@ -9,7 +9,7 @@ use super::requests::{CountedRun, Loop};
 use crate::audit::{Sort, sort};
 use crate::ceiling::{CLIENTS, Ceiling, Rates};
 use crate::crowd::percentile;
-use crate::goal::judged_table;
+use crate::goal::render_table;
 use crate::table::{hundredths, machine, milliseconds, percent, seconds, table, tenths, whole};
 
 /// Renders all parts that were measured, and the goals last.
@@ -244,7 +244,7 @@ fn judged(measured: &Measured) -> String {
         "{}\nIn Events: in creates of one Event. Where no number of clients or loop is named, the worst\n\
          counts. Nothing is said where others used more than\n\
          0.2 processors while it was measured.",
-        judged_table(&goals(measured), measured.is_debug)
+        render_table(&goals(measured), measured.is_debug)
     )
 }
 

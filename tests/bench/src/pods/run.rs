@@ -63,7 +63,7 @@ pub(super) struct Run<'a> {
 
 impl Run<'_> {
     /// Lets each client apply a Workflow, and the next one after that has succeeded.
-    pub(super) async fn to_its_end(&self, times: &mut Times) -> Result<()> {
+    pub(super) async fn run_to_end(&self, times: &mut Times) -> Result<()> {
         let namespace = namespace(self.harness).await?;
         let workflows = sample::path(&namespace, "workflows");
         let sights = Sights::default();

@@ -139,7 +139,7 @@ impl<'a> KeptOperator<'a> {
         let process = self.process.as_ref().context("no operator runs")?;
         loop {
             let ((_, since), before) =
-                (Counters::at_rest_with(process, || Ok(Instant::now())).await?, process::cpu(process.pid())?);
+                (Counters::read_at_rest_with(process, || Ok(Instant::now())).await?, process::cpu(process.pid())?);
             let began = Instant::now();
             tokio::time::sleep(Duration::from_millis(500)).await;
             let used = process::cpu(process.pid())?.saturating_sub(before);

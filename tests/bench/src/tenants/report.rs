@@ -149,7 +149,7 @@ impl Measured {
         json!({
             "debug_build": self.is_debug,
             "goals": figures(&goals),
-            "judged": goals.iter().map(|goal| goal.judged(self.is_debug)).collect::<Vec<_>>(),
+            "judged": goals.iter().map(|goal| goal.to_json(self.is_debug)).collect::<Vec<_>>(),
             "alone": self.alone.iter().map(Run::to_json).collect::<Vec<_>>(),
             "beside": self.beside.iter().map(Run::to_json).collect::<Vec<_>>(),
         })

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::report::{Measured, Run};
-use crate::goal::judged_table;
+use crate::goal::render_table;
 use crate::processors::{API_SERVER, OPERATOR};
 use crate::table::{hundredths, machine, milliseconds, percent, seconds, table, tenths, whole};
 
@@ -15,7 +15,7 @@ pub(super) fn render(measured: &Measured) -> String {
         gates(measured),
         operator(measured),
         tenants(measured),
-        judged_table(&measured.goals(), measured.is_debug),
+        render_table(&measured.goals(), measured.is_debug),
     ];
     parts.join("\n\n")
 }
