@@ -10,7 +10,7 @@ use crate::{
     disturbances::{self, Disturbance},
     ending::{Ending, list},
     harness::{Harness, OPERATOR},
-    scenario_runner::{ALONE, Endings, IN_SEGMENTS, Telling, tell},
+    scenario_runner::{ALONE, Endings, IN_SEGMENTS, PlaySettings, play},
     scenarios::{self, Scenario},
 };
 
@@ -31,8 +31,8 @@ const DEATHS: [Death; 5] = [
 ];
 
 impl Death {
-    /// Kills an operator in this way at its n-th write or effect from now, or at the n-th turn of a Pod. Renewals of
-    /// its Lease do not count.
+    /// Makes an operator die at its n-th write or effect from now, or at the n-th turn of a Pod. Renewals of its Lease
+    /// do not count.
     pub fn set(self, harness: &Harness, operator: &'static str, n: u64) {
         match self {
             Self::Write(crash) => {
@@ -45,22 +45,22 @@ impl Death {
     }
 }
 
-/// Plays a scenario with every death: at the first write, at the second, until there is none left. `disturbance` is the
-/// further failure in the n-th of them.
-async fn survives_every_death(scenario: &Scenario, disturbance: impl Fn(usize) -> Disturbance) {
-    survives_told(scenario, ALONE, disturbance).await;
+/// Checks a scenario with one operator at each of its deaths. `disturbance` returns the further failure of the n-th.
+async fn check_every_death(scenario: &Scenario, disturbance: impl Fn(usize) -> Disturbance) {
+    check_deaths(scenario, ALONE, disturbance).await;
 }
 
-async fn survives_told(scenario: &Scenario, telling: Telling, disturbance: impl Fn(usize) -> Disturbance) {
+/// Checks a scenario again for each point at which its operator can die, until there is none left.
+async fn check_deaths(scenario: &Scenario, settings: PlaySettings, disturbance: impl Fn(usize) -> Disturbance) {
     let endings = Endings::of(scenario).await;
-    for (way, death) in DEATHS.into_iter().enumerate() {
+    for (index, death) in DEATHS.into_iter().enumerate() {
         for n in 1.. {
-            let (disturbed, disturb) = disturbance(way + n as usize);
+            let (disturbed, disturb) = disturbance(index + n as usize);
             let set = |harness: &Harness| {
                 disturb(&harness.server);
                 death.set(harness, OPERATOR, n);
             };
-            if endings.check(scenario, telling, &format!("{disturbed}, {death:?} no. {n}"), set).await == 0 {
+            if endings.check(scenario, settings, &format!("{disturbed}, {death:?} no. {n}"), set).await == 0 {
                 break;
             }
         }
@@ -68,19 +68,19 @@ async fn survives_told(scenario: &Scenario, telling: Telling, disturbance: impl 
 }
 
 /// Plays a scenario with deaths only, and again with one disturbance for each death, in turn.
-async fn survives_alone_and_disturbed(scenario: &Scenario) {
-    survives_every_death(scenario, |_| disturbances::NONE).await;
-    survives_every_death(scenario, |n| disturbances::ALL[n % disturbances::ALL.len()]).await;
+async fn check_with_and_without_disturbances(scenario: &Scenario) {
+    check_every_death(scenario, |_| disturbances::NONE).await;
+    check_every_death(scenario, |n| disturbances::ALL[n % disturbances::ALL.len()]).await;
 }
 
-async fn survives_every_disturbance(scenario: &Scenario, disturbances: &[Disturbance]) {
+async fn check_every_disturbance(scenario: &Scenario, disturbances: &[Disturbance]) {
     for disturbance in disturbances {
-        survives_every_death(scenario, |_| *disturbance).await;
+        check_every_death(scenario, |_| *disturbance).await;
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn with_nothing_going_wrong_every_run_comes_to_what_its_steps_say() {
+async fn every_scenario_has_its_outputs_without_failures() {
     let large = format!("{}, 2000", "ö".repeat(2000));
     let outputs = [
         json!("42 EUR: approved"),
@@ -96,29 +96,30 @@ async fn with_nothing_going_wrong_every_run_comes_to_what_its_steps_say() {
         json!("answer of refund/pay"),
     ];
     for (scenario, outputs) in scenarios::ALL.into_iter().zip(outputs) {
-        let Endings { calm, lost } = Endings::of(scenario).await;
+        let Endings { undisturbed, lost } = Endings::of(scenario).await;
+        let run = &undisturbed.0;
         let phase = if outputs.is_null() { "Cancelled" } else { "Succeeded" };
-        assert_eq!((&calm.0["phase"], &calm.0["outputs"]), (&json!(phase), &outputs), "{}", scenario.name);
+        assert_eq!((&run["phase"], &run["outputs"]), (&json!(phase), &outputs), "{}", scenario.name);
         let unknown = |ending: &Ending| list(&ending.0["steps"]).filter(|step| step["phase"] == "Unknown").count();
-        assert_eq!((unknown(&calm), lost.iter().all(|lost| unknown(lost) == 1)), (0, true), "{}", scenario.name);
+        assert_eq!((unknown(&undisturbed), lost.iter().all(|lost| unknown(lost) == 1)), (0, true), "{}", scenario.name);
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_run_with_one_gate_ends_the_same_wherever_its_operator_dies_under_half_of_the_disturbances() {
-    survives_every_disturbance(&scenarios::ONE_GATE, &disturbances::ALL[..6]).await;
+    check_every_disturbance(&scenarios::ONE_GATE, &disturbances::ALL[..6]).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_run_with_one_gate_ends_the_same_wherever_its_operator_dies_under_the_other_half() {
-    survives_every_disturbance(&scenarios::ONE_GATE, &disturbances::ALL[6..]).await;
+    check_every_disturbance(&scenarios::ONE_GATE, &disturbances::ALL[6..]).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_payment_is_made_once_or_not_known_wherever_the_operator_dies_and_whatever_else_goes_wrong() {
+async fn a_payment_is_made_at_most_once_wherever_the_operator_dies() {
     // The others come in turn below.
     let half: Vec<Disturbance> = disturbances::ALL.into_iter().skip(1).step_by(2).collect();
-    survives_every_disturbance(&scenarios::PAYMENT, &half).await;
+    check_every_disturbance(&scenarios::PAYMENT, &half).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -130,41 +131,41 @@ async fn small_runs_end_the_same_wherever_their_operator_dies() {
         &scenarios::CANCELLED,
         &scenarios::SUSPENDED,
     ] {
-        survives_alone_and_disturbed(scenario).await;
+        check_with_and_without_disturbances(scenario).await;
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_agent_that_calls_tools_ends_the_same_wherever_its_operator_dies() {
-    let Endings { calm, lost } = Endings::of(&scenarios::CALLS).await;
-    assert_eq!((&calm.0["phase"], &calm.0["outputs"]), (&json!("Succeeded"), &json!("all is done")));
+    let Endings { undisturbed, lost } = Endings::of(&scenarios::CALLS).await;
+    assert_eq!((&undisturbed.0["phase"], &undisturbed.0["outputs"]), (&json!("Succeeded"), &json!("all is done")));
     let [mail, refund] = &lost[..] else { panic!("neither the mail nor the refund must be repeated") };
     for lost in [mail, refund] {
         assert_eq!(lost.0["phase"], "Failed", "its outcome is unknown, and nobody can be asked");
     }
-    survives_every_death(&scenarios::CALLS, |_| disturbances::NONE).await;
+    check_every_death(&scenarios::CALLS, |_| disturbances::NONE).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_agent_whose_calls_end_one_after_another_ends_the_same_wherever_its_operator_dies() {
-    let Endings { calm, lost } = Endings::of(&scenarios::CALLS_AT_ONCE).await;
-    assert_eq!((&calm.0["phase"], &calm.0["outputs"]), (&json!("Succeeded"), &json!("all is done")));
+    let Endings { undisturbed, lost } = Endings::of(&scenarios::CALLS_AT_ONCE).await;
+    assert_eq!((&undisturbed.0["phase"], &undisturbed.0["outputs"]), (&json!("Succeeded"), &json!("all is done")));
     let [refund] = &lost[..] else { panic!("the refund alone must not be repeated") };
     assert_eq!(refund.0["phase"], "Failed", "its outcome is unknown");
-    survives_every_death(&scenarios::CALLS_AT_ONCE, |_| disturbances::NONE).await;
+    check_every_death(&scenarios::CALLS_AT_ONCE, |_| disturbances::NONE).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn runs_that_ask_more_than_once_end_the_same_wherever_their_operator_dies() {
     for scenario in [&scenarios::DEFERRED, &scenarios::RETRIED, &scenarios::TWO_GATES] {
-        survives_alone_and_disturbed(scenario).await;
+        check_with_and_without_disturbances(scenario).await;
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn runs_of_clocks_and_large_values_end_the_same_wherever_their_operator_dies() {
     for scenario in [&scenarios::BACKOFF, &scenarios::TIMEOUTS, &scenarios::LARGE] {
-        survives_alone_and_disturbed(scenario).await;
+        check_with_and_without_disturbances(scenario).await;
     }
 }
 
@@ -173,7 +174,7 @@ async fn a_journal_in_segments_ends_as_one_that_is_whole() {
     for scenario in scenarios::ALL {
         let endings = Endings::of(scenario).await;
         endings.check(scenario, IN_SEGMENTS, "in segments", |_| {}).await;
-        let status = tell(scenario, IN_SEGMENTS, |_| {}).await.harness.workflow(scenarios::RUN)["status"].take();
+        let status = play(scenario, IN_SEGMENTS, |_| {}).await.harness.workflow(scenarios::RUN)["status"].take();
         assert_eq!(status["journalVersion"], 2, "{}", scenario.name);
         assert_eq!(
             (list(&status["steps"]).count(), list(&status["segments"]).count() > 0),
@@ -187,13 +188,13 @@ async fn a_journal_in_segments_ends_as_one_that_is_whole() {
 #[tokio::test(start_paused = true)]
 async fn runs_in_segments_end_the_same_wherever_their_operator_dies() {
     for scenario in [&scenarios::PAYMENT, &scenarios::DEFERRED, &scenarios::LARGE] {
-        survives_told(scenario, IN_SEGMENTS, |_| disturbances::NONE).await;
-        survives_told(scenario, IN_SEGMENTS, |n| disturbances::ALL[n % disturbances::ALL.len()]).await;
+        check_deaths(scenario, IN_SEGMENTS, |_| disturbances::NONE).await;
+        check_deaths(scenario, IN_SEGMENTS, |n| disturbances::ALL[n % disturbances::ALL.len()]).await;
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_operator_that_dies_twice_is_as_one_that_dies_once() {
+async fn a_run_ends_the_same_when_its_operator_dies_twice() {
     let endings = Endings::of(&scenarios::PAYMENT).await;
     for first in 1..=6 {
         for second in 1..=4 {
@@ -208,15 +209,15 @@ async fn an_operator_that_dies_twice_is_as_one_that_dies_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_same_telling_makes_the_same_requests_in_the_same_order_at_the_same_instants() {
+async fn equal_plays_make_equal_requests_at_equal_times() {
     let set = |harness: &Harness| {
         for (_, disturb) in disturbances::ALL.iter().take(4) {
             disturb(&harness.server);
         }
         Death::Write(Crash::Applied).set(harness, OPERATOR, 3);
     };
-    let first = tell(&scenarios::PAYMENT, ALONE, set).await;
-    let second = tell(&scenarios::PAYMENT, ALONE, set).await;
+    let first = play(&scenarios::PAYMENT, ALONE, set).await;
+    let second = play(&scenarios::PAYMENT, ALONE, set).await;
     assert_eq!(first.harness.server.story(), second.harness.server.story());
     let instants = |harness: &Harness| -> Vec<_> { harness.server.log().iter().map(|entry| entry.at).collect() };
     assert_eq!(instants(&first.harness), instants(&second.harness), "the jitter of backoffs included");

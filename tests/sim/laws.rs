@@ -17,22 +17,22 @@ use crate::{
 
 /// Checks every law, for a harness in which nothing happens any more.
 pub fn hold(harness: &Harness, run: &str) -> Result<(), String> {
-    nothing_is_asked_twice(harness)?;
-    what_must_not_be_repeated_is_done_once(harness)?;
-    what_was_done_had_been_committed_as_begun(harness, run)?;
-    what_is_finished_is_never_edited(harness, run)?;
-    a_run_that_is_over_leaves_nothing_running(harness, run)?;
+    each_request_is_created_once(harness)?;
+    only_repeatable_effects_are_repeated(harness)?;
+    every_effect_follows_its_commit(harness, run)?;
+    finished_records_never_change(harness, run)?;
+    an_ended_run_has_no_running_pod(harness, run)?;
     a_segment_is_stored_before_it_is_named(harness, run)?;
-    what_is_open_stands_in_the_workflow(harness, run)?;
+    open_records_are_in_the_workflow(harness, run)?;
     a_run_counts_the_bytes_of_its_values(harness, run)?;
     every_vote_that_counted_was_cast(harness)?;
-    what_runs_was_approved_by_the_policys_people(harness, run)?;
+    each_call_was_approved_by_the_policys_people(harness, run)?;
     calls::hold(harness, run)?;
     servers::hold(harness, run)?;
     nothing_happens_after_the_end(harness, run)
 }
 
-fn nothing_is_asked_twice(harness: &Harness) -> Result<(), String> {
+fn each_request_is_created_once(harness: &Harness) -> Result<(), String> {
     let mut asked = BTreeMap::<String, usize>::new();
     for entry in harness.server.writes().iter().filter(|e| e.verb == Verb::Create && e.resource.plural == "approvals") {
         let request = entry.json()["spec"]["request"].take();
@@ -46,7 +46,7 @@ fn nothing_is_asked_twice(harness: &Harness) -> Result<(), String> {
         .map_or(Ok(()), |(gate, times)| Err(format!("{gate} was asked {times} times")))
 }
 
-fn what_must_not_be_repeated_is_done_once(harness: &Harness) -> Result<(), String> {
+fn only_repeatable_effects_are_repeated(harness: &Harness) -> Result<(), String> {
     let effects = harness.world.effects();
     for (key, digests) in harness.world.repeated() {
         let idempotent =
@@ -84,25 +84,27 @@ fn is_idempotent(spec: &Value, step: &str) -> bool {
     }
 }
 
-/// Returns whether an effect is a call of a tool that only reads, whose turn may be stored with it. A law of its own
-/// covers gates.
+/// Returns whether an effect is a call of a tool that only reads. Such a call may begin before its turn is stored.
 fn is_read(harness: &Harness, run: &str, effect: &Effect) -> bool {
     let spec = &harness.workflow(run)["spec"];
     let step = effect.key.path.rsplit('/').next().unwrap_or_default();
-    // The author says it for a tool of a server.
+    // For a server, the author lists the tools that only read.
     if let Some((server, tool)) = step.split_once('.') {
-        let mut servers = list(&spec["servers"]).filter(|one| one["name"] == server);
-        return servers.any(|one| list(&one["read"]).filter_map(Value::as_str).any(|glob| asking::matches(glob, tool)));
+        let mut servers = list(&spec["servers"]).filter(|listed| listed["name"] == server);
+        let only_reads = |globs: &Value| {
+            list(globs).filter_map(Value::as_str).any(|glob| asking::matches(glob, tool))
+        };
+        return servers.any(|server| only_reads(&server["read"]));
     }
     let mut tools = list(&spec["tools"]).filter(|tool| tool["step"] == step).peekable();
-    let method = list(&spec["steps"]).find(|one| one["name"] == step).map(|one| &one["http"]["method"]);
+    let method = list(&spec["steps"]).find(|listed| listed["name"] == step).map(|step| &step["http"]["method"]);
     let only_reads = method.is_some_and(|method| method.is_null() || method == "GET" || method == "HEAD");
     only_reads && tools.peek().is_some() && tools.all(|tool| tool["effects"] == "read")
 }
 
-/// Checks that a commit comes before its act: an effect comes after the commit that begins it. The first attempt of a
-/// read of a turn may come after only the commit of the turn, unless people were asked about its call.
-fn what_was_done_had_been_committed_as_begun(harness: &Harness, run: &str) -> Result<(), String> {
+/// Checks that each effect comes after the commit that begins its record. For the first attempt of a call that only
+/// reads, the commit of the turn is enough, unless people were asked about the call.
+fn every_effect_follows_its_commit(harness: &Harness, run: &str) -> Result<(), String> {
     let journals = journals(harness, run);
     for effect in harness.world.effects() {
         let Some(path) = effect.key.path.strip_prefix(&format!("{run}/")) else { continue };
@@ -112,13 +114,13 @@ fn what_was_done_had_been_committed_as_begun(harness: &Harness, run: &str) -> Re
             };
             journals.iter().any(|(entry, steps)| entry.at <= effect.at && list(steps).any(asks))
         };
-        let unstored = |(turn, call): (&'_ str, &'_ str)| {
+        let is_unstored = |(turn, call): (&'_ str, &'_ str)| {
             let number = call.split('/').next().unwrap_or_default();
             let is_first = effect.key.attempt == 1 && is_read(harness, run, &effect);
             is_first && !was_asked(&format!("{turn}/.call-{number}/"))
         };
-        let turn = path.rsplit_once("/.call-").filter(|call| unstored(*call)).map(|(turn, _)| turn);
-        let begun = |record: &Value| {
+        let turn = path.rsplit_once("/.call-").filter(|call| is_unstored(*call)).map(|(turn, _)| turn);
+        let begins_effect = |record: &Value| {
             if turn.is_some_and(|turn| record["path"] == turn || record["path"] == *turn.trim_end_matches("/.turn-1")) {
                 return record["by"].is_string();
             }
@@ -129,7 +131,7 @@ fn what_was_done_had_been_committed_as_begun(harness: &Harness, run: &str) -> Re
             };
             record["path"] == path && record["attempt"] == effect.key.attempt && by
         };
-        let committed = journals.iter().any(|(entry, steps)| entry.at <= effect.at && list(steps).any(begun));
+        let committed = journals.iter().any(|(entry, steps)| entry.at <= effect.at && list(steps).any(begins_effect));
         if !committed {
             return Err(format!("{} was done by {} without a commit that said so", effect.key, effect.incarnation));
         }
@@ -137,7 +139,7 @@ fn what_was_done_had_been_committed_as_begun(harness: &Harness, run: &str) -> Re
     Ok(())
 }
 
-fn what_is_finished_is_never_edited(harness: &Harness, run: &str) -> Result<(), String> {
+fn finished_records_never_change(harness: &Harness, run: &str) -> Result<(), String> {
     let mut finished = BTreeMap::<String, Value>::new();
     let mut seq = 0;
     for (entry, steps) in journals(harness, run) {
@@ -167,7 +169,7 @@ fn what_is_finished_is_never_edited(harness: &Harness, run: &str) -> Result<(), 
 }
 
 /// Checks that an ended run has no running Pod, and no Pod at all if people or an administrator ended it.
-fn a_run_that_is_over_leaves_nothing_running(harness: &Harness, run: &str) -> Result<(), String> {
+fn an_ended_run_has_no_running_pod(harness: &Harness, run: &str) -> Result<(), String> {
     let workflow = harness.workflow(run);
     let none_stays = ["Rejected", "Aborted", "Cancelled"].iter().any(|phase| workflow["status"]["phase"] == **phase);
     let is_over = |pod: &Value| matches!(pod["status"]["phase"].as_str(), Some("Succeeded" | "Failed"));
@@ -196,10 +198,10 @@ fn a_segment_is_stored_before_it_is_named(harness: &Harness, run: &str) -> Resul
 fn a_run_counts_the_bytes_of_its_values(harness: &Harness, run: &str) -> Result<(), String> {
     let workflow = harness.workflow(run);
     let blobs = harness.server.values(&Resource::new("signoff.dev", "blobs"), None);
-    let its = |blob: &&Value| {
+    let is_own = |blob: &&Value| {
         list(&blob["metadata"]["ownerReferences"]).any(|owner| owner["uid"] == workflow["metadata"]["uid"])
     };
-    let texts: BTreeSet<_> = blobs.iter().filter(its).filter_map(|blob| blob["spec"]["data"].as_str()).collect();
+    let texts: BTreeSet<_> = blobs.iter().filter(is_own).filter_map(|blob| blob["spec"]["data"].as_str()).collect();
     let stored: usize = texts.iter().map(|text| text.len()).sum();
     let counted = workflow["status"]["valueBytes"].as_u64().unwrap_or(0);
     if counted > stored as u64 || (counted == 0 && workflow["status"]["segments"][0].is_object()) {
@@ -210,19 +212,19 @@ fn a_run_counts_the_bytes_of_its_values(harness: &Harness, run: &str) -> Result<
 
 /// Checks that every open record is in the Workflow itself, where a patch or its `test` finds it, and that no record is
 /// in two places.
-fn what_is_open_stands_in_the_workflow(harness: &Harness, run: &str) -> Result<(), String> {
+fn open_records_are_in_the_workflow(harness: &Harness, run: &str) -> Result<(), String> {
     for (entry, records) in journals(harness, run) {
         let status = status_in(&entry);
-        let (mut open, mut all) = (0, BTreeSet::new());
+        let (mut open, mut keys) = (0, BTreeSet::new());
         for record in list(&records) {
             open += usize::from(record["done"].is_null());
-            if !all.insert((record["path"].to_string(), record["attempt"].as_i64())) {
+            if !keys.insert((record["path"].to_string(), record["attempt"].as_i64())) {
                 return Err(format!("{} is in two places in {}", record["path"], entry.line()));
             }
         }
-        let standing = list(&status["steps"]).filter(|record| record["done"].is_null()).count();
-        if standing != open {
-            return Err(format!("{open} records are open and {standing} of them stand in {}", entry.line()));
+        let in_workflow = list(&status["steps"]).filter(|record| record["done"].is_null()).count();
+        if in_workflow != open {
+            return Err(format!("{open} records are open and {in_workflow} of them stand in {}", entry.line()));
         }
     }
     Ok(())
@@ -243,17 +245,19 @@ fn every_vote_that_counted_was_cast(harness: &Harness) -> Result<(), String> {
 
 /// Checks the gate `release` of a policy: each call has the digest that its people approved last, followed by nothing
 /// but known failures of the same call. Only people that the policy names decided.
-fn what_runs_was_approved_by_the_policys_people(harness: &Harness, run: &str) -> Result<(), String> {
+fn each_call_was_approved_by_the_policys_people(harness: &Harness, run: &str) -> Result<(), String> {
     let added = harness.workflow(run)["status"]["addedSteps"].clone();
-    let release = |step: &&Value| step["step"]["name"] == "release" && step["step"]["before"].is_object();
-    let Some(added) = list(&added).find(release).map(|added| &added["step"]) else { return Ok(()) };
+    let is_release = |step: &&Value| step["step"]["name"] == "release" && step["step"]["before"].is_object();
+    let Some(added) = list(&added).find(is_release).map(|added| &added["step"]) else { return Ok(()) };
     let people: BTreeSet<_> = list(&added["hitl"]["approvers"]).map(|subject| subject["name"].to_string()).collect();
     let Some((_, records)) = journals(harness, run).pop() else { return Ok(()) };
     let seq = |record: &Value| record["seq"].as_i64().unwrap_or_default();
     let path = |record: &Value| record["path"].as_str().unwrap_or_default().to_owned();
     let step = |record: &Value| step_of(&path(record)).to_owned();
-    let covers =
-        |kind: &str| list(&added["before"]["kinds"]).any(|one| *one == *kind || (*one == "egress" && kind != "pod"));
+    let covers = |kind: &str| {
+        let mut kinds = list(&added["before"]["kinds"]);
+        kinds.any(|listed| *listed == *kind || (*listed == "egress" && kind != "pod"))
+    };
     let is_call = |record: &&Value| {
         let is_list = path(record).starts_with(".tools/");
         let kinds = ["agent", "http", "mcp", "pod"];
@@ -265,23 +269,23 @@ fn what_runs_was_approved_by_the_policys_people(harness: &Harness, run: &str) ->
         let of_gate = |record: &&Value| record["kind"] == "hitl" && step(record) == gate;
         let decided = |record: &&Value| record["done"].as_i64().is_some_and(|done| done < seq(call));
         let newest = list(&records).filter(of_gate).filter(decided).max_by_key(|record| record["done"].as_i64());
-        let place = format!("{}@{}", call["path"], call["attempt"]);
-        let Some(approval) = newest else { return Err(format!("{place} ran, and {gate} was never decided")) };
+        let attempt = format!("{}@{}", call["path"], call["attempt"]);
+        let Some(approval) = newest else { return Err(format!("{attempt} ran, and {gate} was never decided")) };
         if approval["decision"]["verdict"] != "Approve" || approval["inputDigest"] != call["inputDigest"] {
-            return Err(format!("{place} ran, which {} did not approve", approval["path"]));
+            return Err(format!("{attempt} ran, which {} did not approve", approval["path"]));
         }
         if let Some(other) = list(&approval["decision"]["decidedBy"]).find(|user| !people.contains(&user.to_string())) {
             return Err(format!("{} is a gate of a policy, and {other} decided it", approval["path"]));
         }
         let since = |record: &&Value| seq(record) > seq(approval) && seq(record) < seq(call);
-        let known = |record: &Value| {
+        let is_known_failure = |record: &Value| {
             let is_retryable = record["phase"] == "Failed" && record["error"]["retryable"] == true;
             is_retryable && (record["kind"] == "pod" || record["facts"]["statusCode"].is_string())
         };
-        let other = list(&records).filter(since).filter(is_call).filter(|record| step(record) == step(call));
-        if let Some(other) = other.into_iter().find(|record| record["path"] != call["path"] || !known(record)) {
+        let mut later = list(&records).filter(since).filter(is_call).filter(|record| step(record) == step(call));
+        if let Some(other) = later.find(|record| record["path"] != call["path"] || !is_known_failure(record)) {
             return Err(format!(
-                "{} was used by {}@{} and by {place}",
+                "{} was used by {}@{} and by {attempt}",
                 approval["path"], other["path"], other["attempt"]
             ));
         }
@@ -339,7 +343,7 @@ fn is_status_of(entry: &Entry, run: &str) -> bool {
         && entry.name.as_deref() == Some(run)
 }
 
-/// Returns the status in a write: of the whole object, or of a patch's last operation.
+/// Returns the status that a write of a whole object has, or the value of a patch's last operation.
 fn status_in(entry: &Entry) -> Value {
     let mut body = entry.json();
     match body.as_array_mut().and_then(|operations| operations.pop()) {

@@ -11,12 +11,12 @@ use crate::{
     scenarios::{RUN, Scenario},
 };
 
-/// The operators of a play.
+/// The operators that play a scenario, and their limits.
 #[derive(Clone, Copy)]
-pub struct Telling {
+pub struct PlaySettings {
     pub actors: &'static [&'static str],
     pub lease: bool,
-    /// The limits of the journal in a Workflow.
+    /// The bytes of the journal that stay in a Workflow before its records move into segments.
     pub room: JournalLimits,
 }
 
@@ -26,74 +26,74 @@ pub const ENOUGH: JournalLimits = JournalLimits { steps: 384 * 1024, segment: 19
 pub const TINY: JournalLimits = JournalLimits { steps: 1, segment: 1, largest: 1 };
 
 /// One operator that is certainly alone.
-pub const ALONE: Telling = Telling { actors: &[OPERATOR], lease: false, room: ENOUGH };
+pub const ALONE: PlaySettings = PlaySettings { actors: &[OPERATOR], lease: false, room: ENOUGH };
 /// One operator, with journals in segments.
-pub const IN_SEGMENTS: Telling = Telling { room: TINY, ..ALONE };
+pub const IN_SEGMENTS: PlaySettings = PlaySettings { room: TINY, ..ALONE };
 
 /// A scenario that was played to its end.
-pub struct Told {
+pub struct FinishedPlay {
     pub harness: Harness,
     pub ending: Ending,
     pub deaths: usize,
 }
 
-/// Plays a scenario until long after its end.
-pub async fn tell(scenario: &Scenario, telling: Telling, disturb: impl FnOnce(&Harness)) -> Told {
-    let harness = Harness { lease: telling.lease, room: telling.room, ..Harness::new() };
+/// Plays a scenario until [`QUIET`] after its end. `disturb` sets the failures before an operator begins.
+pub async fn play(scenario: &Scenario, settings: PlaySettings, disturb: impl FnOnce(&Harness)) -> FinishedPlay {
+    let harness = Harness { lease: settings.lease, room: settings.room, ..Harness::new() };
     (scenario.world)(&harness.world);
     harness.apply(RUN, &(scenario.spec)());
     disturb(&harness);
     let people = (scenario.people)(harness.people());
-    let story = async {
+    let until_quiet = async {
         tokio::join!(people, harness.ended(RUN));
         harness.server.clock().pass(QUIET).await;
     };
-    let ((), deaths) = harness.keep_alive(telling.actors, story).await;
+    let ((), deaths) = harness.keep_alive(settings.actors, until_quiet).await;
     signoff_tests::tried(1, "simulated runs with disturbances and deaths");
     signoff_tests::tried(deaths, "crash points in simulated runs");
     let ending = Ending::of(&harness, RUN);
-    Told { harness, ending, deaths }
+    FinishedPlay { harness, ending, deaths }
 }
 
 /// The allowed endings of a scenario: the one without failures and, if it has calls that must not be repeated, one for
 /// each such call whose operator died.
 pub struct Endings {
-    pub calm: Ending,
+    pub undisturbed: Ending,
     pub lost: Vec<Ending>,
 }
 
 impl Endings {
     /// Returns the endings of a scenario with one operator.
     pub async fn of(scenario: &Scenario) -> Self {
-        let calm = tell(scenario, ALONE, |_| {}).await;
-        laws::hold(&calm.harness, RUN)
-            .unwrap_or_else(|broken| panic!("{}: {broken}\n{}", scenario.name, calm.harness.server.story()));
+        let undisturbed = play(scenario, ALONE, |_| {}).await;
+        laws::hold(&undisturbed.harness, RUN)
+            .unwrap_or_else(|broken| panic!("{}: {broken}\n{}", scenario.name, undisturbed.harness.server.story()));
         let mut lost = Vec::new();
-        for (at, effect) in calm.harness.world.effects().iter().enumerate() {
+        for (index, effect) in undisturbed.harness.world.effects().iter().enumerate() {
             if effect.input["idempotent"] == false {
-                let crash = |harness: &Harness| harness.world.crash_after_effect(at as u64 + 1, OPERATOR);
-                lost.push(tell(scenario, ALONE, crash).await.ending);
+                let crash = |harness: &Harness| harness.world.crash_after_effect(index as u64 + 1, OPERATOR);
+                lost.push(play(scenario, ALONE, crash).await.ending);
             }
         }
-        Self { calm: calm.ending, lost }
+        Self { undisturbed: undisturbed.ending, lost }
     }
 
-    /// Plays a scenario with failures: every law must hold, and it must have one of these endings. Returns how many
-    /// lives of operators ended.
+    /// Plays a scenario with failures: every law must hold, and it must have one of the allowed endings. Returns
+    /// the number of deaths of operators.
     pub async fn check(
         &self,
         scenario: &Scenario,
-        telling: Telling,
+        settings: PlaySettings,
         what: &str,
         disturb: impl FnOnce(&Harness),
     ) -> usize {
-        let Told { harness, ending, deaths } = tell(scenario, telling, disturb).await;
+        let FinishedPlay { harness, ending, deaths } = play(scenario, settings, disturb).await;
         let what = || format!("{}, {what}, {deaths} deaths", scenario.name);
         if let Err(broken) = laws::hold(&harness, RUN) {
             panic!("{}: {broken}\n{}", what(), harness.server.story());
         }
-        let calm = std::slice::from_ref(&self.calm);
-        let expected = if was_begun_by_another(&harness) && !self.lost.is_empty() { &self.lost } else { calm };
+        let undisturbed = std::slice::from_ref(&self.undisturbed);
+        let expected = if was_begun_by_another(&harness) && !self.lost.is_empty() { &self.lost } else { undisturbed };
         let expected: Vec<_> =
             expected.iter().map(|expected| ending.as_asked_in_time(expected).in_any_order()).collect();
         let ending = ending.in_any_order();

@@ -13,7 +13,7 @@ use crate::{
     harness::{Harness, OPERATOR, QUIET},
     laws,
     people::verdict,
-    scenario_runner::{ALONE, Endings, Telling, tell},
+    scenario_runner::{ALONE, Endings, FinishedPlay, PlaySettings, play},
     scenarios::{RUN, Scenario, chain, gate, set},
     two_operators::{BOTH, cut_off},
 };
@@ -22,7 +22,7 @@ const TURN: &str = "refund/handle";
 const FIRST_GATE: &str = "handle/.turn-1/.call-2/.gate";
 const SECOND_GATE: &str = "handle/.turn-2/.call-1/.gate";
 
-/// The ways to die, each at once.
+/// The ways in which an operator dies at a write or an effect.
 const DEATHS: [Death; 4] = [
     Death::Write(Crash::NotApplied),
     Death::Write(Crash::Applied),
@@ -68,7 +68,7 @@ fn answer(input: &Value, listed: u32, version: u32) -> Option<Answer> {
     Some(answer.after(Duration::from_secs(2)))
 }
 
-/// Returns the answer of a server whose definitions changed right after they were listed first.
+/// Returns the answer of a server whose definitions change right after the first list.
 fn changes_once(key: &EffectKey, input: &Value) -> Option<Answer> {
     answer(input, visit(&key.path).min(2), 2)
 }
@@ -138,24 +138,24 @@ const STEP: Scenario = Scenario {
     },
 };
 
-/// Returns the calls of a tool that the server made: those that were not refused before they were sent.
-fn made(harness: &Harness, tool: &str) -> Vec<Effect> {
-    let is_made = |effect: &Effect| effect.input["what"]["call"]["tool"] == tool && effect.answer.is_ok();
-    harness.world.effects().into_iter().filter(is_made).collect()
+/// Returns the calls of a tool that reached the server.
+fn sent_calls(harness: &Harness, tool: &str) -> Vec<Effect> {
+    let is_sent = |effect: &Effect| effect.input["what"]["call"]["tool"] == tool && effect.answer.is_ok();
+    harness.world.effects().into_iter().filter(is_sent).collect()
 }
 
 /// Returns the number of requests for the tools of the server.
-fn lists(harness: &Harness) -> usize {
+fn count_lists(harness: &Harness) -> usize {
     harness.world.effects().iter().filter(|effect| effect.input["what"]["catalogue"].is_object()).count()
 }
 
-/// Plays a scenario with every death of one operator.
-async fn survives(scenario: &Scenario, telling: Telling) {
+/// Checks a scenario again for each point at which the first operator can die.
+async fn check_every_death(scenario: &Scenario, settings: PlaySettings) {
     let endings = Endings::of(scenario).await;
     for death in DEATHS {
         for n in 1.. {
-            let set = |harness: &Harness| death.set(harness, telling.actors[0], n);
-            if endings.check(scenario, telling, &format!("{death:?} no. {n}"), set).await == 0 {
+            let set = |harness: &Harness| death.set(harness, settings.actors[0], n);
+            if endings.check(scenario, settings, &format!("{death:?} no. {n}"), set).await == 0 {
                 break;
             }
         }
@@ -165,51 +165,50 @@ async fn survives(scenario: &Scenario, telling: Telling) {
 #[tokio::test(start_paused = true)]
 async fn a_call_is_sent_only_by_the_definition_that_people_approved() {
     for (scenario, outputs, lookups) in [(&AGENT, "all is done", 1), (&STEP, "receipt 7", 0)] {
-        let told = tell(scenario, ALONE, |_| {}).await;
-        assert_eq!((&told.ending.0["phase"], &told.ending.0["outputs"]), (&json!("Succeeded"), &json!(outputs)));
-        let [refund] = &made(&told.harness, "refund")[..] else { panic!("{}: one refund", scenario.name) };
+        let FinishedPlay { harness, ending, .. } = play(scenario, ALONE, |_| {}).await;
+        assert_eq!((&ending.0["phase"], &ending.0["outputs"]), (&json!("Succeeded"), &json!(outputs)));
+        let [refund] = &sent_calls(&harness, "refund")[..] else { panic!("{}: one refund", scenario.name) };
         let sent = &refund.input["what"]["call"];
         assert_eq!((&sent["definition"], &sent["arguments"]), (&json!(definition(2)), &json!({"id": "7"})));
-        assert_eq!((lists(&told.harness), made(&told.harness, "get_customer").len()), (2, lookups));
-        assert_eq!(told.harness.approvals().len(), 2, "each definition was asked about");
+        assert_eq!((count_lists(&harness), sent_calls(&harness, "get_customer").len()), (2, lookups));
+        assert_eq!(harness.approvals().len(), 2, "each definition was asked about");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_call_whose_answer_was_lost_is_unknown_and_is_not_sent_again() {
     for scenario in [&AGENT, &STEP] {
-        let Endings { calm, lost } = Endings::of(scenario).await;
-        assert_eq!((&calm.0["phase"], lost.len()), (&json!("Succeeded"), 2), "{}", scenario.name);
+        let Endings { undisturbed, lost } = Endings::of(scenario).await;
+        assert_eq!((&undisturbed.0["phase"], lost.len()), (&json!("Succeeded"), 2), "{}", scenario.name);
         for lost in &lost {
             assert_eq!(lost.0["phase"], "Failed", "{}: its outcome is unknown", scenario.name);
             let steps = lost.0["steps"].as_array().unwrap();
             assert_eq!(steps.iter().filter(|step| step["phase"] == "Unknown").count(), 1);
         }
         // The last call is the one that was approved again.
-        let calm = tell(scenario, ALONE, |_| {}).await;
-        let effects = calm.harness.world.effects();
+        let effects = play(scenario, ALONE, |_| {}).await.harness.world.effects();
         let last = effects.iter().rposition(|effect| effect.input["what"]["call"]["tool"] == "refund").unwrap();
-        let told = tell(scenario, ALONE, |harness| {
+        let finished = play(scenario, ALONE, |harness| {
             harness.world.crash_after_effect(last as u64 + 1, OPERATOR);
         })
         .await;
-        assert_eq!((told.deaths, made(&told.harness, "refund").len()), (1, 1), "{}", scenario.name);
+        assert_eq!((finished.deaths, sent_calls(&finished.harness, "refund").len()), (1, 1), "{}", scenario.name);
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_agent_with_a_server_ends_the_same_wherever_its_operator_dies() {
-    survives(&AGENT, ALONE).await;
+    check_every_death(&AGENT, ALONE).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_step_of_a_server_ends_the_same_wherever_its_operator_dies() {
-    survives(&STEP, ALONE).await;
+    check_every_death(&STEP, ALONE).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_second_operator_asks_nothing_of_a_server_that_is_recorded() {
-    survives(&AGENT, BOTH).await;
+async fn a_second_operator_does_not_repeat_recorded_requests_to_a_server() {
+    check_every_death(&AGENT, BOTH).await;
     let endings = Endings::of(&AGENT).await;
     for n in 1..=12 {
         for applied in [true, false] {
@@ -220,7 +219,7 @@ async fn a_second_operator_asks_nothing_of_a_server_that_is_recorded() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_that_is_pending_for_days_asks_nothing_of_a_server_that_is_gone_and_is_sent_once() {
+async fn a_call_that_waits_for_days_is_sent_once_after_five_crashes() {
     let harness = Harness::new();
     (AGENT.world)(&harness.world);
     // The definitions stay as they were listed.
@@ -242,7 +241,7 @@ async fn a_call_that_is_pending_for_days_asks_nothing_of_a_server_that_is_gone_a
     harness.people().decides("alice", FIRST_GATE, 1, verdict("Approve")).await;
     let run = harness.ended(RUN).await;
     assert_eq!(run["status"]["phase"], "Succeeded", "{}", harness.server.story());
-    assert_eq!((lists(&harness), made(&harness, "refund").len()), (1, 1));
+    assert_eq!((count_lists(&harness), sent_calls(&harness, "refund").len()), (1, 1));
 }
 
 #[tokio::test(start_paused = true)]
@@ -265,13 +264,13 @@ async fn a_server_whose_definition_changes_at_every_call_fails_the_step_after_fo
     }
     let run = harness.ended(RUN).await;
     assert_eq!(run["status"]["phase"], "Failed", "{}", harness.server.story());
-    let why = run["status"]["message"].as_str().unwrap_or_default();
-    assert!(why.contains("the tools of the server crm changed 4 times in this run"), "{why}");
-    assert_eq!((lists(&harness), made(&harness, "refund").len()), (4, 0), "nothing was sent");
+    let message = run["status"]["message"].as_str().unwrap_or_default();
+    assert!(message.contains("the tools of the server crm changed 4 times in this run"), "{message}");
+    assert_eq!((count_lists(&harness), sent_calls(&harness, "refund").len()), (4, 0), "nothing was sent");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_policys_gate_is_asked_again_about_the_definition_that_changed_by_operators_that_die_between() {
+async fn a_policys_gate_asks_again_about_a_changed_definition_after_crashes() {
     let harness = Harness::new();
     let boss = json!([{"kind": "User", "name": "boss"}]);
     let hitl = json!({"prompt": "Release?", "approvers": boss, "timeout": {"after": "168h"}});
@@ -293,13 +292,14 @@ async fn a_policys_gate_is_asked_again_about_the_definition_that_changed_by_oper
         harness.people().asked(next).await;
         life.crash().await;
     }
-    assert!(made(&harness, "refund").is_empty(), "the new definition waits for both");
+    assert!(sent_calls(&harness, "refund").is_empty(), "the new definition waits for both");
     let _life = harness.begin(OPERATOR);
     harness.people().decides("boss", "release-pay#2", 10, verdict("Approve")).await;
     let run = harness.ended(RUN).await;
     assert_eq!(run["status"]["outputs"], "receipt 7", "{}", harness.server.story());
     harness.pass(QUIET.as_secs()).await;
     laws::hold(&harness, RUN).unwrap_or_else(|law| panic!("{law}\n{}", harness.server.story()));
-    let sent: Vec<_> = made(&harness, "refund").iter().map(|effect| effect.input["what"]["call"].clone()).collect();
+    let effects = sent_calls(&harness, "refund");
+    let sent: Vec<_> = effects.iter().map(|effect| &effect.input["what"]["call"]).collect();
     assert_eq!((sent.len(), &sent[0]["definition"]), (1, &json!(definition(2))));
 }

@@ -15,12 +15,12 @@ use signoff_tests::sim::{Answer, ApiServer, Crash, EffectCrash, Fault, On, Reque
 use crate::{
     disturbances,
     harness::Harness,
-    scenario_runner::{ALONE, Endings, Telling},
+    scenario_runner::{ALONE, Endings, PlaySettings},
     scenarios::{ONE_GATE, PAYMENT, PAYMENT_OR_NOT, RUN, Scenario},
 };
 
 /// Two operators that share a Lease.
-pub const BOTH: Telling = Telling { actors: &["operator-a", "operator-b"], lease: true, ..ALONE };
+pub const BOTH: PlaySettings = PlaySettings { actors: &["operator-a", "operator-b"], lease: true, ..ALONE };
 const FIRST: &str = BOTH.actors[0];
 const SECOND: &str = BOTH.actors[1];
 
@@ -28,8 +28,8 @@ fn writes(actor: &str) -> On {
     On::writes_of(actor).only(|request| request.resource.plural != "leases")
 }
 
-/// Cuts the first operator off at its n-th write, which is applied or not: it lives on and can do anything but reach
-/// the API server.
+/// Cuts the first operator off from the API server at its n-th write. The operator lives on, and its answer to that
+/// write is lost.
 pub fn cut_off(harness: &Harness, n: u64, applied: bool) {
     let cut = Arc::new(AtomicBool::new(false));
     let (is_cut, cuts) = (Arc::clone(&cut), cut);
@@ -42,19 +42,20 @@ pub fn cut_off(harness: &Harness, n: u64, applied: bool) {
     harness.server.fault(On::requests_of(FIRST).only(move |_| is_cut.load(Ordering::Relaxed)), Fault::Reset);
 }
 
-async fn tell_of_both(scenario: &Scenario, endings: &Endings, what: &str, disturb: impl FnOnce(&Harness)) -> usize {
+/// Checks a scenario with two operators. Returns the number of deaths.
+async fn check_both(scenario: &Scenario, endings: &Endings, what: &str, disturb: impl FnOnce(&Harness)) -> usize {
     endings.check(scenario, BOTH, what, disturb).await
 }
 
 #[tokio::test(start_paused = true)]
-async fn wherever_the_holder_of_the_lease_dies_the_other_one_goes_on() {
+async fn the_second_operator_continues_wherever_the_lease_holder_dies() {
     for scenario in [&ONE_GATE, &PAYMENT, &PAYMENT_OR_NOT] {
         let endings = Endings::of(scenario).await;
-        tell_of_both(scenario, &endings, "both live", |_| {}).await;
+        check_both(scenario, &endings, "both live", |_| {}).await;
         for crash in [Crash::NotApplied, Crash::Applied, Crash::AppliedAfter(Duration::from_secs(40))] {
             for n in 1.. {
                 let set = |harness: &Harness| harness.server.fault(writes(FIRST).nth(n), Fault::Crash(crash));
-                if tell_of_both(scenario, &endings, &format!("{crash:?} at write {n}"), set).await == 0 {
+                if check_both(scenario, &endings, &format!("{crash:?} at write {n}"), set).await == 0 {
                     break;
                 }
             }
@@ -62,7 +63,7 @@ async fn wherever_the_holder_of_the_lease_dies_the_other_one_goes_on() {
         for crash in [EffectCrash::NotDone, EffectCrash::Done] {
             for n in 1.. {
                 let set = |harness: &Harness| harness.world.crash_at_effect(n, FIRST, crash);
-                if tell_of_both(scenario, &endings, &format!("{crash:?} at effect {n}"), set).await == 0 {
+                if check_both(scenario, &endings, &format!("{crash:?} at effect {n}"), set).await == 0 {
                     break;
                 }
             }
@@ -77,14 +78,14 @@ async fn an_operator_that_is_cut_off_stops_before_the_other_one_begins() {
         for n in 1..=8 {
             for applied in [true, false] {
                 let set = |harness: &Harness| cut_off(harness, n, applied);
-                tell_of_both(scenario, &endings, &format!("cut off at write {n}, applied: {applied}"), set).await;
+                check_both(scenario, &endings, &format!("cut off at write {n}, applied: {applied}"), set).await;
             }
         }
     }
 }
 
 /// Cuts an operator off for some seconds, from its n-th write on.
-fn is_away(harness: &Harness, operator: &'static str, n: u64, seconds: u64) {
+fn cut_off_for(harness: &Harness, operator: &'static str, n: u64, seconds: u64) {
     let from = Arc::new(Mutex::new(None));
     let (clock, begins, away) = (harness.server.clock(), Arc::clone(&from), from);
     let begin = move |server: &ApiServer| {
@@ -100,17 +101,17 @@ fn is_away(harness: &Harness, operator: &'static str, n: u64, seconds: u64) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn outages_of_every_length_at_every_write_end_the_same_whichever_operator_sees_them() {
+async fn a_run_ends_the_same_after_outages_of_every_length() {
     for scenario in [&ONE_GATE, &PAYMENT, &PAYMENT_OR_NOT] {
         let endings = Endings::of(scenario).await;
         for n in 1..=8 {
             for (first, second) in [(2, 0), (8, 0), (12, 30), (17, 0), (17, 17), (120, 0), (120, 40), (1000, 300)] {
                 let set = |harness: &Harness| {
-                    is_away(harness, FIRST, n, first);
-                    is_away(harness, SECOND, 1, second);
+                    cut_off_for(harness, FIRST, n, first);
+                    cut_off_for(harness, SECOND, 1, second);
                 };
-                let what = format!("away for {first} s from write {n}, the other one for {second} s");
-                tell_of_both(scenario, &endings, &what, set).await;
+                let case = format!("away for {first} s from write {n}, the other one for {second} s");
+                check_both(scenario, &endings, &case, set).await;
             }
         }
     }
@@ -118,7 +119,7 @@ async fn outages_of_every_length_at_every_write_end_the_same_whichever_operator_
 
 /// An outage of the API server itself: both operators see it, and the holder of the Lease stays the same.
 #[tokio::test(start_paused = true)]
-async fn an_outage_that_both_see_costs_no_call_that_is_in_flight() {
+async fn an_outage_of_the_api_server_loses_no_call_in_flight() {
     for seconds in [8, 17, 120, 1000] {
         let harness = Harness { lease: true, ..Harness::new() };
         (PAYMENT.world)(&harness.world);
@@ -150,7 +151,7 @@ async fn an_outage_that_both_see_costs_no_call_that_is_in_flight() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn both_die_in_turn_and_the_run_ends_the_same() {
+async fn a_run_ends_the_same_when_both_operators_die() {
     let endings = Endings::of(&PAYMENT).await;
     for n in 1..=6 {
         for m in 1..=4 {
@@ -158,7 +159,7 @@ async fn both_die_in_turn_and_the_run_ends_the_same() {
                 harness.server.fault(writes(FIRST).nth(n), Fault::Crash(Crash::Applied));
                 harness.server.fault(writes(SECOND).nth(m), Fault::Crash(Crash::NotApplied));
             };
-            tell_of_both(&PAYMENT, &endings, &format!("a dies at write {n}, b at {m}"), set).await;
+            check_both(&PAYMENT, &endings, &format!("a dies at write {n}, b at {m}"), set).await;
         }
     }
 }
@@ -166,11 +167,11 @@ async fn both_die_in_turn_and_the_run_ends_the_same() {
 #[tokio::test(start_paused = true)]
 async fn two_operators_survive_every_disturbance() {
     let endings = Endings::of(&PAYMENT).await;
-    for (at, (disturbed, disturb)) in disturbances::ALL.into_iter().enumerate() {
+    for (index, (disturbed, disturb)) in disturbances::ALL.into_iter().enumerate() {
         let set = |harness: &Harness| {
             disturb(&harness.server);
-            harness.server.fault(writes(FIRST).nth(at as u64 % 6 + 1), Fault::Crash(Crash::Applied));
+            harness.server.fault(writes(FIRST).nth(index as u64 % 6 + 1), Fault::Crash(Crash::Applied));
         };
-        tell_of_both(&PAYMENT, &endings, disturbed, set).await;
+        check_both(&PAYMENT, &endings, disturbed, set).await;
     }
 }

@@ -9,22 +9,22 @@ use crate::{
     harness::{Harness, NAMESPACE, approvals},
     laws::calls,
     people::name,
-    scenario_runner::{ALONE, tell},
+    scenario_runner::{ALONE, play},
     scenarios::{CALLS, RUN},
 };
 
 const REFUND: &str = "handle/.turn-1/.call-2/.gate";
 
 /// Plays [`CALLS`] without failures.
-async fn calm() -> Harness {
-    let harness = tell(&CALLS, ALONE, |_| {}).await.harness;
+async fn play_calls() -> Harness {
+    let harness = play(&CALLS, ALONE, |_| {}).await.harness;
     assert_eq!(calls::hold(&harness, RUN), Ok(()));
     harness
 }
 
 /// Asserts that a law fails once a field of the Approval of the refund has another value.
 async fn assert_noticed(place: &str, value: Value, law: &str) {
-    let harness = calm().await;
+    let harness = play_calls().await;
     let asked = harness.approvals().into_iter().find(|one| one["spec"]["request"]["gate"]["path"] == REFUND).unwrap();
     let edit = |approval: &mut Value| *approval.pointer_mut(place).unwrap() = value.clone();
     harness.server.edit(&approvals(), NAMESPACE, &name(&asked), edit).unwrap();
@@ -34,7 +34,7 @@ async fn assert_noticed(place: &str, value: Value, law: &str) {
 
 /// Asserts that a law fails once another actor has done this effect in the name of the run.
 async fn assert_effect_noticed(path: &str, attempt: u32, what: Value, law: &str) {
-    let harness = calm().await;
+    let harness = play_calls().await;
     let seat = harness.world.seat(&harness.server.incarnation("mallory"));
     let key = EffectKey::new(format!("{RUN}/{path}"), attempt);
     let _ = seat.call(&key, &json!({"idempotent": false, "what": what})).await;
@@ -93,7 +93,7 @@ async fn asks(harness: &Harness, call: u8, arguments: u8) {
 
 #[tokio::test(start_paused = true)]
 async fn a_ninth_request_that_waits_is_noticed() {
-    let harness = calm().await;
+    let harness = play_calls().await;
     for call in 1..=8 {
         asks(&harness, call, call).await;
         assert_eq!(calls::hold(&harness, RUN), Ok(()), "{call}");
@@ -104,7 +104,7 @@ async fn a_ninth_request_that_waits_is_noticed() {
 
 #[tokio::test(start_paused = true)]
 async fn a_second_request_about_an_equal_call_of_a_turn_is_noticed() {
-    let harness = calm().await;
+    let harness = play_calls().await;
     asks(&harness, 1, 1).await;
     asks(&harness, 2, 1).await;
     assert!(calls::hold(&harness, RUN).unwrap_err().contains("so does an equal call"));

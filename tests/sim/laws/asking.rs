@@ -8,11 +8,11 @@ use signoff_expr::{Condition, Scope};
 
 use crate::ending::list;
 
-/// A call of a tool that ran.
+/// A call of a tool, as rules and gates see it.
 pub struct ToolCall<'a> {
     pub agent: &'a str,
     pub tool: &'a Value,
-    /// The step of the tool.
+    /// The step that the tool runs, from the spec; null if the spec has none of that name.
     pub step: &'a Value,
     pub arguments: &'a Value,
 }
@@ -50,18 +50,19 @@ pub fn is_meant(rule: &Value, call: &ToolCall<'_>) -> bool {
     let url = url.replace("{{ args.host }}", call.arguments["host"].as_str().unwrap_or_default());
     let host = url.split('/').nth(2).unwrap_or_default();
     let reads = matches!(method, "GET" | "HEAD") && call.tool["effects"] == "read";
-    let one = |field: &str, found: &str| rule[field].is_null() || list(&rule[field]).any(|entry| entry == found);
+    let matches_field =
+        |field: &str, value: &str| rule[field].is_null() || list(&rule[field]).any(|entry| entry == value);
     let image = step["pod"]["image"].as_str();
     let globs = || list(&rule["images"]).filter_map(Value::as_str);
     let of_image = rule["images"].is_null() || image.is_some_and(|image| globs().any(|glob| matches(glob, image)));
-    one("kinds", kind)
-        && one("methods", method)
-        && one("hosts", host)
+    matches_field("kinds", kind)
+        && matches_field("methods", method)
+        && matches_field("hosts", host)
         && of_image
         && !(rule["changes"] == true && reads)
 }
 
-/// One gate: an entry of the spec, or a part of its preset.
+/// A gate that is an entry of the spec, or one of the gates that the preset of an entry stands for.
 struct Part<'a> {
     name: String,
     type_: &'a str,
@@ -70,6 +71,7 @@ struct Part<'a> {
     condition: Option<&'a str>,
 }
 
+/// Returns the gates that an entry of the spec stands for: itself, or those of its preset.
 fn parts(gate: &Value) -> Vec<Part<'_>> {
     let texts = |field: &str| list(&gate[field]).filter_map(Value::as_str).collect::<Vec<_>>();
     let name = gate["name"].as_str().unwrap_or_default();

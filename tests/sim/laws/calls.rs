@@ -20,10 +20,12 @@ use crate::{
 
 /// The most calls of a run that wait for people at once.
 const MOST_ASKED: usize = 8;
+/// The number of rejections of a tool after which its next call is an error.
+const MOST_REJECTIONS: usize = 3;
 
 /// Checks every law of calls, at every moment so far.
 pub fn hold(harness: &Harness, run: &str) -> Result<(), String> {
-    at_most_eight_calls_wait_and_equal_ones_in_turn(harness)?;
+    at_most_eight_calls_wait(harness)?;
     hold_now(harness, run)
 }
 
@@ -35,30 +37,30 @@ pub fn hold_now(harness: &Harness, run: &str) -> Result<(), String> {
     }
     for turn in witness.effects.iter().filter(|effect| is_turn(effect)) {
         every_call_is_answered_once_and_in_order(turn)?;
-        the_newest_calls_are_those_of_the_model(&witness, turn)?;
+        the_last_calls_are_those_of_the_model(&witness, turn)?;
     }
-    let ran = witness.ran()?;
-    what_was_done_is_done_again_by_a_decision(&witness, &ran)?;
-    for one in &ran {
-        what_a_gate_asks_about_was_approved(&witness, one)?;
-        what_a_policy_forbids_is_not_called(&witness, one)?;
-        what_people_rejected_is_not_tried_again(&witness, &one.call, one.tool(), &one.text, "ran")?;
+    let ran = witness.explain_calls()?;
+    an_equal_call_is_repeated_only_by_a_decision(&witness, &ran)?;
+    for call in &ran {
+        every_gated_call_was_approved(&witness, call)?;
+        no_forbidden_call_is_made(&witness, call)?;
+        a_rejected_call_is_not_tried_again(&witness, &call.call, call.tool(), &call.text, "ran")?;
     }
     for approval in witness.approvals.iter().filter(|approval| action(approval)["kind"] == "toolCall") {
         // The question whether a rejected tool goes on is asked at `.error`.
         let Some((call, ".gate")) = call_of(without_visit(path(approval))) else { continue };
         let text = text(&approval["spec"]["request"]["reviews"]["response"]);
         let tool = text_of(action(approval), "tool");
-        what_people_rejected_is_not_tried_again(&witness, call, tool, text, "was asked about")?;
+        a_rejected_call_is_not_tried_again(&witness, call, tool, text, "was asked about")?;
     }
     witness.approvals.iter().try_for_each(every_quorum_of_a_decision_is_met)?;
-    who_edited_a_call_does_not_approve_it(&witness)?;
-    what_people_decided_is_what_the_model_is_told(&witness)
+    editors_of_a_call_do_not_approve_it(&witness)?;
+    the_model_gets_the_result_of_a_decision(&witness)
 }
 
 /// **Law:** no gated call runs without a human outcome for exactly those bytes, at every gate that asks.
-fn what_a_gate_asks_about_was_approved(witness: &Witness, ran: &Ran<'_>) -> Result<(), String> {
-    for gate in asking::gates(&witness.spec, &witness.added, &ran.of(witness)) {
+fn every_gated_call_was_approved(witness: &Witness, ran: &Ran<'_>) -> Result<(), String> {
+    for gate in asking::gates(&witness.spec, &witness.added, &ran.tool_call(witness)) {
         let approves = |approval: &&Value| {
             let outcome = &approval["status"]["outcome"];
             let request = &approval["spec"]["request"];
@@ -67,25 +69,26 @@ fn what_a_gate_asks_about_was_approved(witness: &Witness, ran: &Ran<'_>) -> Resu
                 && request["reviews"]["digest"] == digest(&ran.text)
                 && request["action"]["tool"] == ran.tool()
                 && list(&request["action"]["gates"])
-                    .any(|one| one["name"] == gate.name && one["source"] == *gate.source)
+                    .any(|asking| asking["name"] == gate.name && asking["source"] == *gate.source)
                 && decided_at(approval).is_some_and(|at| at <= ran.at)
                 && are_enough(&gate, approval)
         };
-        let found = witness.asked(&ran.call).filter(approves).count();
-        if found < ran.approvals {
-            let asked = witness.asked(&ran.call).map(|one| format!("{}: {}", path(one), one["status"]["outcome"]));
-            let beneath =
+        let approvals = witness.asked(&ran.call).filter(approves).count();
+        if approvals < ran.approvals {
+            let requests = witness.asked(&ran.call);
+            let requests = requests.map(|request| format!("{}: {}", path(request), request["status"]["outcome"]));
+            let effects =
                 witness.effects.iter().filter(|e| call_of(&e.key.path).is_some_and(|(call, _)| call == ran.call));
-            let did = beneath.map(|e| format!("{} at {}: {:?}", e.key, e.at, e.answer));
+            let effects = effects.map(|e| format!("{} at {}: {:?}", e.key, e.at, e.answer));
             return Err(format!(
-                "{} called {} with {} at {}: gate {} asks, that takes {} approvals, and there are {found}\n{}",
+                "{} called {} with {} at {}: gate {} asks, that takes {} approvals, and there are {approvals}\n{}",
                 ran.call,
                 ran.tool(),
                 ran.text,
                 ran.at,
                 gate.name,
                 ran.approvals,
-                asked.chain(did).collect::<Vec<_>>().join("\n")
+                requests.chain(effects).collect::<Vec<_>>().join("\n")
             ));
         }
     }
@@ -94,31 +97,34 @@ fn what_a_gate_asks_about_was_approved(witness: &Witness, ran: &Ran<'_>) -> Resu
 
 /// **Law:** between two decisions about exactly it, an equal call that must not be repeated is answered with success at
 /// most once. In a later turn of one conversation this holds for tools that are declared irreversible.
-fn what_was_done_is_done_again_by_a_decision(witness: &Witness, ran: &[Ran<'_>]) -> Result<(), String> {
-    let mut done: BTreeMap<(&str, &str), &Effect> = BTreeMap::new();
+fn an_equal_call_is_repeated_only_by_a_decision(witness: &Witness, ran: &[Ran<'_>]) -> Result<(), String> {
+    let mut last_effects: BTreeMap<(&str, &str), &Effect> = BTreeMap::new();
     for effect in witness.effects.iter().filter(|effect| !is_turn(effect) && effect.answer.is_ok()) {
         let Some((call, step)) = call_of(&effect.key.path).filter(|_| effect.input["idempotent"] != true) else {
             continue;
         };
-        let tool = ran.iter().find(|one| one.call == call).map_or(&Value::Null, |one| one.tool);
-        let Some(before) = done.insert((without_visit(step), effect.digest.as_str()), effect) else { continue };
+        let tool = ran.iter().find(|ran| ran.call == call).map_or(&Value::Null, |ran| ran.tool);
+        let equal = (without_visit(step), effect.digest.as_str());
+        let Some(before) = last_effects.insert(equal, effect) else { continue };
         // A call whose answer was lost still has one result.
         if tool["repeatable"] == true || before.key == effect.key {
             continue;
         }
-        let (was_made, is_made) = (turn_number(&before.key.path), turn_number(&effect.key.path));
-        let is_told = was_made.zip(is_made).is_some_and(|((a, was), (b, is))| a == b && was < is);
-        if is_told && tool["effects"] != "irreversible" {
+        let (earlier, later) = (turn_number(&before.key.path), turn_number(&effect.key.path));
+        let is_later_turn = earlier
+            .zip(later)
+            .is_some_and(|((agent, number), (same, next))| agent == same && number < next);
+        if is_later_turn && tool["effects"] != "irreversible" {
             continue;
         }
         let is_decision = |approval: &&Value| {
             let outcome = &approval["status"]["outcome"];
-            let says_again = || {
+            let is_retry = || {
                 outcome["verdict"] == "Retry"
                     && [".error", ".output"].iter().any(|name| without_visit(path(approval)).ends_with(name))
             };
             path(approval).starts_with(&format!("{call}/"))
-                && (outcome["verdict"] == "Approve" || says_again())
+                && (outcome["verdict"] == "Approve" || is_retry())
                 && outcome["source"] == "Human"
                 && decided_at(approval).is_some_and(|at| at >= before.at && at <= effect.at)
         };
@@ -132,17 +138,17 @@ fn what_was_done_is_done_again_by_a_decision(witness: &Witness, ran: &[Ran<'_>])
     Ok(())
 }
 
-/// Returns the conversation and the number of the turn of a call, whatever its visit.
+/// Returns the path of the agent and the number of the turn of a call, whatever the visit of the turn.
 fn turn_number(path: &str) -> Option<(&str, usize)> {
-    let (place, _) = path.rsplit_once("/.call-")?;
-    let (base, number) = place.rsplit_once("/.turn-")?;
-    Some((base, number.split('#').next()?.parse().ok()?))
+    let (turn, _) = path.rsplit_once("/.call-")?;
+    let (agent, number) = turn.rsplit_once("/.turn-")?;
+    Some((agent, number.split('#').next()?.parse().ok()?))
 }
 
 /// **Law:** no agent makes a call that a policy forbids, even with approval.
-fn what_a_policy_forbids_is_not_called(witness: &Witness, ran: &Ran<'_>) -> Result<(), String> {
-    let never = witness.policies.iter().flat_map(|policy| list(&policy["spec"]["tools"]["never"]));
-    match never.into_iter().find(|rule| asking::is_meant(rule, &ran.of(witness))) {
+fn no_forbidden_call_is_made(witness: &Witness, ran: &Ran<'_>) -> Result<(), String> {
+    let forbidden = witness.policies.iter().flat_map(|policy| list(&policy["spec"]["tools"]["never"]));
+    match forbidden.into_iter().find(|rule| asking::is_meant(rule, &ran.tool_call(witness))) {
         Some(rule) => Err(format!("{} called {} with {}, and a policy forbids {rule}", ran.call, ran.tool(), ran.text)),
         None => Ok(()),
     }
@@ -166,13 +172,14 @@ fn are_enough(gate: &AskingGate<'_>, approval: &Value) -> bool {
 /// **Law:** a decision that needs a quorum was made by every quorum of its request, those of policies included.
 fn every_quorum_of_a_decision_is_met(approval: &Value) -> Result<(), String> {
     let (request, outcome) = (&approval["spec"]["request"], &approval["status"]["outcome"]);
-    let takes = ["Approve", "Modify", "Respond", "Skip", "Retry"].iter().any(|verdict| outcome["verdict"] == **verdict);
-    if !takes || outcome["source"] != "Human" {
+    let with_quorum = ["Approve", "Modify", "Respond", "Skip", "Retry"];
+    let needs_quorum = with_quorum.iter().any(|verdict| outcome["verdict"] == **verdict);
+    if !needs_quorum || outcome["source"] != "Human" {
         return Ok(());
     }
     let deciders: BTreeSet<_> = list(&outcome["decidedBy"]).map(text).collect();
-    for (at, quorum) in list(&request["quorums"]).enumerate() {
-        let escalated = list(&approval["status"]["approvers"]).filter(|_| at == 0);
+    for (position, quorum) in list(&request["quorums"]).enumerate() {
+        let escalated = list(&approval["status"]["approvers"]).filter(|_| position == 0);
         let listed: BTreeSet<_> = list(&quorum["approvers"]).chain(escalated).map(|s| text_of(s, "name")).collect();
         let needed = usize::try_from(quorum["threshold"].as_u64().unwrap_or(1)).unwrap_or(1);
         if deciders.intersection(&listed).count() < needed {
@@ -188,7 +195,7 @@ fn every_quorum_of_a_decision_is_met(approval: &Value) -> Result<(), String> {
 }
 
 /// **Law:** a person who gave the arguments of a call is no approver of it.
-fn who_edited_a_call_does_not_approve_it(witness: &Witness) -> Result<(), String> {
+fn editors_of_a_call_do_not_approve_it(witness: &Witness) -> Result<(), String> {
     let calls = witness.approvals.iter().filter_map(|approval| Some(call_of(path(approval))?.0));
     for call in calls.collect::<BTreeSet<_>>() {
         let mut editors = BTreeSet::new();
@@ -208,40 +215,40 @@ fn who_edited_a_call_does_not_approve_it(witness: &Witness) -> Result<(), String
 
 /// **Law:** an equal call is not asked about again, and does not run, after people rejected it. The same holds for a
 /// further call of a tool after three rejections, unless people decided that the agent goes on.
-fn what_people_rejected_is_not_tried_again(
+fn a_rejected_call_is_not_tried_again(
     witness: &Witness,
     call: &str,
     tool: &str,
     arguments: &str,
     what: &str,
 ) -> Result<(), String> {
-    let done = |wanted: &dyn Fn(&Value) -> bool| {
-        list(&witness.records).filter(|r| wanted(r)).filter_map(|r| r["done"].as_i64()).max()
+    let last_end = |matches: &dyn Fn(&Value) -> bool| {
+        list(&witness.records).filter(|r| matches(r)).filter_map(|r| r["done"].as_i64()).max()
     };
     let (place, _) = call.rsplit_once("/.call-").unwrap_or_default();
     let turns: BTreeSet<_> = witness.turns_at(place).map(|turn| (turn.key.path.as_str(), turn.key.attempt)).collect();
     let is_turn = |r: &Value| turns.iter().any(|(path, attempt)| r["path"] == *path && r["attempt"] == *attempt);
-    let Some(turn_ended) = done(&is_turn) else { return Ok(()) };
+    let Some(turn_ended) = last_end(&is_turn) else { return Ok(()) };
     let decided_as = |verdict: &'static str| {
         let of_tool = witness.approvals.iter().filter(move |approval| {
             action(approval)["tool"] == tool && approval["status"]["outcome"]["verdict"] == verdict
         });
-        of_tool.filter_map(|approval| Some((done(&|r| r["path"] == path(approval))?, approval)))
+        of_tool.filter_map(|approval| Some((last_end(&|r| r["path"] == path(approval))?, approval)))
     };
     let rejected: Vec<_> = decided_as("Reject").filter(|(done, _)| *done < turn_ended).collect();
     let is_same = |approval: &Value| approval["spec"]["request"]["reviews"]["digest"] == digest(arguments);
     if let Some((_, same)) = rejected.iter().find(|(_, approval)| is_same(approval)) {
         return Err(format!("{call}, {tool} with {arguments}, {what}, and {} rejected it before", path(same)));
     }
-    let goes_on: Vec<_> =
-        decided_as("Retry").filter(|(_, approval)| approval["status"]["outcome"]["source"] == "Human").collect();
+    let by_people = |(_, approval): &(i64, &Value)| approval["status"]["outcome"]["source"] == "Human";
+    let retries: Vec<_> = decided_as("Retry").filter(by_people).collect();
     let of_this_call = format!("{call}/.error");
-    if goes_on.iter().any(|(_, approval)| without_visit(path(approval)) == of_this_call) {
+    if retries.iter().any(|(_, approval)| without_visit(path(approval)) == of_this_call) {
         return Ok(());
     }
-    let last = goes_on.iter().map(|(done, _)| *done).filter(|done| *done < turn_ended).max();
-    match rejected.iter().filter(|(done, _)| Some(*done) > last).count() {
-        count @ 3.. => Err(format!("{call}, {tool} with {arguments}, {what} after {count} rejections")),
+    let last_retry = retries.iter().map(|(done, _)| *done).filter(|done| *done < turn_ended).max();
+    match rejected.iter().filter(|(done, _)| Some(*done) > last_retry).count() {
+        count @ MOST_REJECTIONS.. => Err(format!("{call}, {tool} with {arguments}, {what} after {count} rejections")),
         _ => Ok(()),
     }
 }
@@ -271,31 +278,31 @@ fn every_call_is_answered_once_and_in_order(turn: &Effect) -> Result<(), String>
 }
 
 /// **Law:** the last calls in a turn's conversation are those that the model made before, in its order.
-fn the_newest_calls_are_those_of_the_model(witness: &Witness, turn: &Effect) -> Result<(), String> {
-    let Some((base, number)) = turn.key.path.rsplit_once("/.turn-") else { return Ok(()) };
+fn the_last_calls_are_those_of_the_model(witness: &Witness, turn: &Effect) -> Result<(), String> {
+    let Some((agent, number)) = turn.key.path.rsplit_once("/.turn-") else { return Ok(()) };
     let Ok(number) = number.parse::<usize>() else { return Ok(()) };
     let messages: Vec<_> = list(&turn.input["what"]["messages"]).collect();
-    let told = messages.iter().rfind(|message| list(&message["calls"]).next().is_some());
-    let told: Vec<_> = told.into_iter().flat_map(|message| list(&message["calls"])).collect();
-    let is_that = |before: &Effect| {
-        let made = kept(before);
-        let same = |(made, told): (&&Value, &&Value)| {
-            let (id, shown) = (text_of(made, "id"), text_of(told, "id"));
-            made["tool"] == told["tool"] && (id.is_empty() || shown == id || shown.starts_with(&format!("{id}-")))
+    let last = messages.iter().rfind(|message| list(&message["calls"]).next().is_some());
+    let last_calls: Vec<_> = last.into_iter().flat_map(|message| list(&message["calls"])).collect();
+    let made_them = |earlier: &Effect| {
+        let calls = kept(earlier);
+        let is_same = |(call, shown): (&&Value, &&Value)| {
+            let (id, shown_id) = (text_of(call, "id"), text_of(shown, "id"));
+            let has_id = id.is_empty() || shown_id == id || shown_id.starts_with(&format!("{id}-"));
+            call["tool"] == shown["tool"] && has_id
         };
-        made.len() == told.len() && made.iter().zip(&told).all(same)
+        calls.len() == last_calls.len() && calls.iter().zip(&last_calls).all(is_same)
     };
-    if witness.turns_at(&format!("{base}/.turn-{}", number - 1)).any(is_that) {
+    if witness.turns_at(&format!("{agent}/.turn-{}", number - 1)).any(made_them) {
         return Ok(());
     }
-    Err(format!("{} is told of calls that the model did not make: {told:?}", turn.key))
+    Err(format!("{} is told of calls that the model did not make: {last_calls:?}", turn.key))
 }
 
 /// **Law:** a call that people stopped has the result that says so.
-fn what_people_decided_is_what_the_model_is_told(witness: &Witness) -> Result<(), String> {
-    for (place, _, results) in witness.results() {
-        for (at, result) in results.iter().enumerate() {
-            let call = format!("{place}/.call-{}", at + 1);
+fn the_model_gets_the_result_of_a_decision(witness: &Witness) -> Result<(), String> {
+    for results in witness.collect_results() {
+        for (call, result) in results.by_call() {
             let Some(newest) = witness.asked(&call).last() else { continue };
             let outcome = &newest["status"]["outcome"];
             let expected = match (text_of(outcome, "verdict"), text_of(outcome, "source")) {
@@ -316,7 +323,7 @@ fn what_people_decided_is_what_the_model_is_told(witness: &Witness) -> Result<()
 }
 
 /// **Law:** at most eight calls of a run wait for people at once, and only one of equal calls of a turn.
-fn at_most_eight_calls_wait_and_equal_ones_in_turn(harness: &Harness) -> Result<(), String> {
+fn at_most_eight_calls_wait(harness: &Harness) -> Result<(), String> {
     let mut open: BTreeMap<String, Value> = BTreeMap::new();
     for entry in harness.server.writes().iter().filter(|e| e.resource.plural == "approvals" && e.took_effect()) {
         let is_end = |entry| !status_in(entry)["outcome"].is_null();
@@ -325,37 +332,43 @@ fn at_most_eight_calls_wait_and_equal_ones_in_turn(harness: &Harness) -> Result<
             (_, Some("status"), Some(name)) if is_end(entry) => drop(open.remove(name)),
             (Verb::Create, None, _) => {
                 let approval = entry.json();
-                let request = &approval["spec"]["request"];
-                let turn = |request: &Value| {
-                    let path = text(&request["gate"]["path"]).to_owned();
-                    path.rsplit_once("/.call-").map(|(turn, _)| turn.to_owned())
-                };
-                let of_run = |other: &&Value| other["workflow"]["uid"] == request["workflow"]["uid"];
-                // Edited arguments are people's own, and may be equal.
-                let is_equal = |other: &Value| {
-                    turn(other) == turn(request)
-                        && [other, request].iter().all(|request| request["gate"]["visit"] == 1)
-                        && other["action"]["tool"] == request["action"]["tool"]
-                        && other["reviews"]["digest"] == request["reviews"]["digest"]
-                };
-                if request["action"]["kind"] == "toolCall"
-                    && let Some(other) = open.values().filter(of_run).find(|other| is_equal(other))
-                {
-                    return Err(format!(
-                        "{} waits, and so does an equal call: {}",
-                        request["gate"]["path"], other["gate"]["path"]
-                    ));
-                }
-                if request["action"].is_object() {
-                    open.insert(text(&approval["metadata"]["name"]).to_owned(), request.clone());
-                    let waiting = open.values().filter(of_run).count();
-                    if waiting > MOST_ASKED {
-                        return Err(format!("{waiting} calls wait for people at {}", request["gate"]["path"]));
-                    }
-                }
+                add_open_request(&mut open, text_of(&approval["metadata"], "name"), &approval["spec"]["request"])?;
             }
             _ => {}
         }
     }
     Ok(())
+}
+
+/// Adds a new request to the open ones. It is an error if an equal call or too many calls of its run wait already.
+fn add_open_request(open: &mut BTreeMap<String, Value>, name: &str, request: &Value) -> Result<(), String> {
+    let is_of_run = |other: &&Value| other["workflow"]["uid"] == request["workflow"]["uid"];
+    if request["action"]["kind"] == "toolCall"
+        && let Some(other) = open.values().filter(is_of_run).find(|other| asks_about_equal_call(other, request))
+    {
+        return Err(format!(
+            "{} waits, and so does an equal call: {}",
+            request["gate"]["path"], other["gate"]["path"]
+        ));
+    }
+    if request["action"].is_object() {
+        open.insert(name.to_owned(), request.clone());
+        let waiting = open.values().filter(is_of_run).count();
+        if waiting > MOST_ASKED {
+            return Err(format!("{waiting} calls wait for people at {}", request["gate"]["path"]));
+        }
+    }
+    Ok(())
+}
+
+/// Returns whether two requests are about equal calls of a turn. Edited arguments are people's own, and may be equal.
+fn asks_about_equal_call(other: &Value, request: &Value) -> bool {
+    let turn = |request: &Value| {
+        let path = text(&request["gate"]["path"]).to_owned();
+        path.rsplit_once("/.call-").map(|(turn, _)| turn.to_owned())
+    };
+    turn(other) == turn(request)
+        && [other, request].iter().all(|request| request["gate"]["visit"] == 1)
+        && other["action"]["tool"] == request["action"]["tool"]
+        && other["reviews"]["digest"] == request["reviews"]["digest"]
 }

@@ -23,13 +23,13 @@ pub fn hold(harness: &Harness, run: &str) -> Result<(), String> {
     if list(&witness.spec["servers"]).next().is_none() {
         return Ok(());
     }
-    nothing_that_is_recorded_is_asked_again(harness, run, &witness)?;
+    a_recorded_request_is_not_sent_again(harness, run, &witness)?;
     let mut calls = witness.effects.iter().filter(|effect| effect.input["what"]["call"].is_object());
-    calls.try_for_each(|effect| what_may_change_something_was_approved_as_it_was_sent(&witness, effect))
+    calls.try_for_each(|effect| a_changing_call_was_approved_as_it_was_sent(&witness, effect))
 }
 
 /// **Law:** after the end of a request is in the journal, no operator sends it.
-fn nothing_that_is_recorded_is_asked_again(harness: &Harness, run: &str, witness: &Witness) -> Result<(), String> {
+fn a_recorded_request_is_not_sent_again(harness: &Harness, run: &str, witness: &Witness) -> Result<(), String> {
     let requests = || witness.effects.iter().filter(|effect| effect.input["what"]["server"].is_string());
     for (entry, records) in journals(harness, run) {
         for effect in requests().filter(|effect| entry.at < effect.at) {
@@ -46,7 +46,7 @@ fn nothing_that_is_recorded_is_asked_again(harness: &Harness, run: &str, witness
 
 /// **Law:** a call that may change something, and whose definition is not pinned, was approved before: this server,
 /// this tool, this definition and these arguments, once for each time that it was sent.
-fn what_may_change_something_was_approved_as_it_was_sent(witness: &Witness, effect: &Effect) -> Result<(), String> {
+fn a_changing_call_was_approved_as_it_was_sent(witness: &Witness, effect: &Effect) -> Result<(), String> {
     let (what, sent) = (&effect.input["what"], &effect.input["what"]["call"]);
     let (name, tool) = (text_of(what, "server"), text_of(sent, "tool"));
     let Some(server) = list(&witness.spec["servers"]).find(|server| server["name"] == name) else {

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
-use signoff_api::{ClusterApprovalPolicy, digest::canonical};
+use signoff_api::{ClusterApprovalPolicy, RecordPath, digest::canonical, record_path::RecordPathBuf};
 use signoff_tests::sim::{Effect, KUBELET, Resource};
 
 use super::asking::{self, ToolCall};
@@ -13,7 +13,7 @@ use crate::{
     harness::Harness,
 };
 
-/// The most calls of a turn that are made.
+/// The number of calls of a turn after which the operator makes no further ones.
 const MOST_CALLS: usize = 32;
 /// The template that sends the arguments unchanged.
 const WHOLE: &str = "{{ args }}";
@@ -52,8 +52,8 @@ impl Ran<'_> {
         text_of(self.tool, "name")
     }
 
-    /// Returns the call, for the rules about it.
-    pub fn of<'a>(&'a self, witness: &'a Witness) -> ToolCall<'a> {
+    /// Returns the call with the step of its tool, as rules and gates see it.
+    pub fn tool_call<'a>(&'a self, witness: &'a Witness) -> ToolCall<'a> {
         let step = list(&witness.spec["steps"]).find(|step| step["name"] == self.tool["step"]);
         ToolCall { agent: self.agent, tool: self.tool, step: step.unwrap_or(&Value::Null), arguments: &self.arguments }
     }
@@ -63,107 +63,101 @@ impl Witness {
     pub fn of(harness: &Harness, run: &str) -> Self {
         let workflow = harness.workflow(run);
         let prefix = format!("{run}/");
-        let own = |mut effect: Effect| {
+        let without_run = |mut effect: Effect| {
             effect.key.path = effect.key.path.strip_prefix(&prefix)?.to_owned();
             Some(effect)
         };
-        let asks = |approval: &Value| approval["spec"]["request"]["workflow"]["uid"] == workflow["metadata"]["uid"];
+        let is_of_run =
+            |approval: &Value| approval["spec"]["request"]["workflow"]["uid"] == workflow["metadata"]["uid"];
         let policies = harness.server.values(&Resource::of::<ClusterApprovalPolicy>(), None);
         Self {
-            effects: harness.world.effects().into_iter().filter_map(own).collect(),
-            approvals: harness.approvals().into_iter().filter(asks).collect(),
+            effects: harness.world.effects().into_iter().filter_map(without_run).collect(),
+            approvals: harness.approvals().into_iter().filter(is_of_run).collect(),
             records: records(harness, &workflow["status"]),
-            added: added(&policies),
+            added: added_gates(&policies),
             policies,
             spec: workflow["spec"].clone(),
         }
     }
 
-    /// Returns every call that ran, with its explanation: no other effect may have reached the world below a call.
-    pub fn ran(&self) -> Result<Vec<Ran<'_>>, String> {
-        let mut all: Vec<Ran<'_>> = Vec::new();
-        let (mut seen, mut uncertain) = (BTreeSet::new(), Vec::new());
-        let beneath = self.effects.iter().filter_map(|effect| Some((effect, call_of(&effect.key.path)?)));
-        for (effect, (call, step)) in beneath {
+    /// Returns every call that ran, or the first effect below a call that the call of no model explains.
+    pub fn explain_calls(&self) -> Result<Vec<Ran<'_>>, String> {
+        let mut calls = self.explain_effects()?;
+        calls.append(&mut self.explain_texts()?);
+        Ok(calls)
+    }
+
+    /// Returns the calls whose steps had effects in the world, one for each attempt.
+    fn explain_effects(&self) -> Result<Vec<Ran<'_>>, String> {
+        let mut calls: Vec<Ran<'_>> = Vec::new();
+        let (mut attempts, mut uncertain) = (BTreeSet::new(), Vec::new());
+        for effect in &self.effects {
+            let Some((call, step)) = call_of(&effect.key.path) else { continue };
             let step = step.split('#').next().unwrap_or_default();
-            let ran = self.explained(call, step, effect.at).map_err(|why| format!("{} ran: {why}", effect.key))?;
+            let ran = self.explain_call(call, step, effect.at).map_err(|why| format!("{} ran: {why}", effect.key))?;
             if let Some(other) = self.sent_otherwise(step, effect, &ran.text) {
                 return Err(format!("{} sent {other}, and its arguments are {}", effect.key, ran.text));
             }
             // A repetition of an attempt whose answer was lost is the same attempt.
-            if seen.insert(effect.key.clone()) {
-                let is_same = |(path, text): &&(&str, String)| *path == effect.key.path && *text == ran.text;
-                let approvals = uncertain.iter().filter(is_same).count() + 1;
-                if !is_turn(effect) && !failed_for_certain(effect) {
-                    uncertain.push((&effect.key.path, ran.text.clone()));
-                }
-                all.push(Ran { approvals, ..ran });
+            if !attempts.insert(effect.key.clone()) {
+                continue;
             }
-        }
-        // The text of a `set` step reaches only the model.
-        for (place, next, results) in self.results() {
-            for (at, result) in results.iter().enumerate() {
-                let call = format!("{place}/.call-{}", at + 1);
-                let shown = result.strip_prefix("A human changed").and_then(|rest| rest.split_once('\n'));
-                let result = shown.map_or(*result, |(_, result)| result);
-                for step in list(&self.spec["steps"]) {
-                    let Some(before) = step["set"]["value"].as_str().and_then(|value| value.strip_suffix(WHOLE)) else {
-                        continue;
-                    };
-                    if let Some(arguments) = result.strip_prefix(before).filter(|rest| rest.starts_with('{')) {
-                        let ran = self.explained(&call, text_of(step, "name"), next.at);
-                        let ran = ran.map_err(|why| format!("{call} made the text {result}: {why}"))?;
-                        if ran.text != arguments {
-                            return Err(format!(
-                                "{call} made a text of {arguments}, and its arguments are {}",
-                                ran.text
-                            ));
-                        }
-                        all.push(ran);
-                    }
-                }
+            let is_same = |(path, text): &&(&str, String)| *path == effect.key.path && *text == ran.text;
+            let approvals = uncertain.iter().filter(is_same).count() + 1;
+            if !is_turn(effect) && !failed_for_certain(effect) {
+                uncertain.push((&effect.key.path, ran.text.clone()));
             }
+            calls.push(Ran { approvals, ..ran });
         }
-        Ok(all)
+        Ok(calls)
     }
 
-    /// Returns the reason why a step may have run as a call: a model called the tool, its agent has it, and the
-    /// arguments are those of the model or the last ones that people gave.
-    fn explained(&self, call: &str, step: &str, at: jiff::Timestamp) -> Result<Ran<'_>, String> {
+    /// Returns the calls of `set` steps. Their texts are no effects in the world: only the model gets them.
+    fn explain_texts(&self) -> Result<Vec<Ran<'_>>, String> {
+        let mut calls = Vec::new();
+        for results in self.collect_results() {
+            for (call, result) in results.by_call() {
+                let changed = result.strip_prefix("A human changed").and_then(|rest| rest.split_once('\n'));
+                let text = changed.map_or(result, |(_, text)| text);
+                for (step, arguments) in self.arguments_in_text(text) {
+                    let ran = self.explain_call(&call, step, results.next.at);
+                    let ran = ran.map_err(|why| format!("{call} made the text {text}: {why}"))?;
+                    if ran.text != arguments {
+                        return Err(format!("{call} made a text of {arguments}, and its arguments are {}", ran.text));
+                    }
+                    calls.push(ran);
+                }
+            }
+        }
+        Ok(calls)
+    }
+
+    /// Returns each `set` step whose value ends with its arguments and begins like `text`, and the arguments in `text`.
+    fn arguments_in_text<'a>(&'a self, text: &'a str) -> impl Iterator<Item = (&'a str, &'a str)> {
+        list(&self.spec["steps"]).filter_map(move |step| {
+            let before = step["set"]["value"].as_str()?.strip_suffix(WHOLE)?;
+            let arguments = text.strip_prefix(before).filter(|rest| rest.starts_with('{'))?;
+            Some((text_of(step, "name"), arguments))
+        })
+    }
+
+    /// Returns the call as which a step ran at a time. It is an error if no model made the call, if its agent does not
+    /// have the tool, or if the arguments cannot be read.
+    fn explain_call(&self, call: &str, step: &str, at: jiff::Timestamp) -> Result<Ran<'_>, String> {
         let (place, number) = call.rsplit_once("/.call-").unwrap_or_default();
         let number: usize = number.parse().map_err(|_| format!("{call} is no call"))?;
         if number > MOST_CALLS {
             return Err("more calls of a turn were made than may be".to_owned());
         }
-        let mut why = "no model called it".to_owned();
+        let mut problem = "no model called it".to_owned();
         for turn in self.turns_at(place).filter(|turn| turn.at <= at) {
             let Some(wanted) = kept(turn).get(number - 1).copied() else { continue };
-            let agent = turn.input["what"]["agent"].as_str().unwrap_or_default();
-            let listed = |tool: &&Value| {
-                let agents = list(&self.spec["agents"]).filter(|one| one["name"] == agent);
-                let entries = agents.flat_map(|one| list(&one["tools"])).filter_map(Value::as_str);
-                entries.into_iter().any(|entry| asking::matches(entry, text_of(tool, "name")))
-            };
-            let tool = list(&self.spec["tools"]).filter(listed).find(|tool| tool["name"] == wanted["tool"]);
-            let Some(tool) = tool.filter(|tool| tool["step"] == step) else {
-                why = format!("agent {agent} called {}, and has no such tool", wanted["tool"]);
-                continue;
-            };
-            if turn.answer.as_ref().is_ok_and(|answer| answer["truncated"] == true) {
-                why = "its turn was cut".to_owned();
-                continue;
-            }
-            let edited = self.asked(call).filter(|approval| approval["status"]["outcome"]["verdict"] == "Modify");
-            let edited = edited.filter(|approval| decided_at(approval).is_some_and(|decided| decided <= at));
-            let edited = edited.map(|approval| approval["status"]["outcome"]["parameters"]["arguments"].clone()).last();
-            let own = || match wanted["arguments"].as_str() {
-                Some(raw) if !is_malformed(raw) => serde_json::from_str(raw).map_err(|why| why.to_string()),
-                raw => Err(format!("nobody gave it arguments that can be read: {raw:?}")),
-            };
-            let arguments = match edited.map_or_else(own, Ok) {
-                Ok(arguments) => arguments,
-                Err(problem) => {
-                    why = problem;
+            let tool = self.tool_of_call(turn, wanted, step);
+            let explained = tool.and_then(|tool| Ok((tool, self.arguments_at(call, wanted, at)?)));
+            let ((agent, tool), arguments) = match explained {
+                Ok(explained) => explained,
+                Err(error) => {
+                    problem = error;
                     continue;
                 }
             };
@@ -171,12 +165,43 @@ impl Witness {
             let text = String::from_utf8(text).map_err(|why| why.to_string())?;
             return Ok(Ran { call: call.to_owned(), agent, tool, arguments, text, at, approvals: 1 });
         }
-        Err(why)
+        Err(problem)
+    }
+
+    /// Returns the agent of a turn, and the tool of that agent which the turn calls and whose step is `step`.
+    fn tool_of_call<'a>(&'a self, turn: &'a Effect, call: &Value, step: &str) -> Result<(&'a str, &'a Value), String> {
+        let agent = turn.input["what"]["agent"].as_str().unwrap_or_default();
+        let is_listed = |tool: &&Value| {
+            let agents = list(&self.spec["agents"]).filter(|listed| listed["name"] == agent);
+            let mut entries = agents.flat_map(|listed| list(&listed["tools"])).filter_map(Value::as_str);
+            entries.any(|entry| asking::matches(entry, text_of(tool, "name")))
+        };
+        let tool = list(&self.spec["tools"]).filter(is_listed).find(|tool| tool["name"] == call["tool"]);
+        let Some(tool) = tool.filter(|tool| tool["step"] == step) else {
+            return Err(format!("agent {agent} called {}, and has no such tool", call["tool"]));
+        };
+        if turn.answer.as_ref().is_ok_and(|answer| answer["truncated"] == true) {
+            return Err("its turn was cut".to_owned());
+        }
+        Ok((agent, tool))
+    }
+
+    /// Returns the arguments of a call at a time: the last ones that people gave by then, or else those of the model.
+    fn arguments_at(&self, call: &str, wanted: &Value, at: jiff::Timestamp) -> Result<Value, String> {
+        let edits = self.asked(call).filter(|approval| approval["status"]["outcome"]["verdict"] == "Modify");
+        let edits = edits.filter(|approval| decided_at(approval).is_some_and(|decided| decided <= at));
+        if let Some(approval) = edits.last() {
+            return Ok(approval["status"]["outcome"]["parameters"]["arguments"].clone());
+        }
+        match wanted["arguments"].as_str() {
+            Some(raw) if !is_malformed(raw) => serde_json::from_str(raw).map_err(|why| why.to_string()),
+            raw => Err(format!("nobody gave it arguments that can be read: {raw:?}")),
+        }
     }
 
     /// Returns what a step sent in place of its arguments, if its template sends them unchanged.
     fn sent_otherwise(&self, step: &str, effect: &Effect, arguments: &str) -> Option<String> {
-        let step = list(&self.spec["steps"]).find(|one| one["name"] == step)?;
+        let step = list(&self.spec["steps"]).find(|listed| listed["name"] == step)?;
         let what = &effect.input["what"];
         let message = list(&what["messages"]).filter(|message| message["role"] == "User").last();
         let message =
@@ -194,41 +219,56 @@ impl Witness {
     /// Returns the Approvals about a call, in the order of their visits.
     pub fn asked(&self, call: &str) -> impl Iterator<Item = &Value> {
         let gate = format!("{call}/.gate");
-        let mut all: Vec<(i64, &Value)> = Vec::new();
-        for approval in &self.approvals {
-            if without_visit(path(approval)) == gate {
-                all.push((approval["spec"]["request"]["gate"]["visit"].as_i64().unwrap_or_default(), approval));
-            }
-        }
-        all.sort_by_key(|(visit, _)| *visit);
-        all.into_iter().map(|(_, approval)| approval)
+        let approvals = self.approvals.iter().filter(|approval| without_visit(path(approval)) == gate);
+        let mut approvals: Vec<&Value> = approvals.collect();
+        approvals.sort_by_key(|approval| approval["spec"]["request"]["gate"]["visit"].as_i64().unwrap_or_default());
+        approvals.into_iter()
     }
 
     /// Returns the turns whose calls are below a path such as `handle/.turn-2`.
     pub fn turns_at(&self, place: &str) -> impl Iterator<Item = &Effect> {
         let (base, number) = place.rsplit_once("/.turn-").unwrap_or_default();
-        let at = if without_visit(number) == "1" { base } else { place }.to_owned();
-        self.effects.iter().filter(move |effect| effect.key.path == at && is_turn(effect) && !kept(effect).is_empty())
+        let path = if without_visit(number) == "1" { base } else { place }.to_owned();
+        self.effects.iter().filter(move |effect| effect.key.path == path && is_turn(effect) && !kept(effect).is_empty())
     }
 
-    /// Returns the results of each turn in the request of the next one, and that next one.
-    pub fn results(&self) -> Vec<(String, &Effect, Vec<&str>)> {
-        let mut all = Vec::new();
+    /// Returns the results of the calls of every turn that has a next turn.
+    pub fn collect_results(&self) -> Vec<TurnResults<'_>> {
+        let mut turns = Vec::new();
         for next in self.effects.iter().filter(|effect| is_turn(effect)) {
-            let Some((base, number)) = next.key.path.rsplit_once("/.turn-") else { continue };
-            let (Ok(number), false) = (number.parse::<usize>(), base.ends_with('/')) else { continue };
-            let place = format!("{base}/.turn-{}", number - 1);
+            let path = RecordPath::new(&next.key.path);
+            let Some((agent, number)) = path.agent_of_turn() else { continue };
+            if path.last().visit() > 1 {
+                continue;
+            }
             let messages: Vec<_> = list(&next.input["what"]["messages"]).collect();
             let calls = messages.iter().rposition(|message| list(&message["calls"]).next().is_some());
-            let results = messages.iter().skip(calls.map_or(usize::MAX, |at| at + 1));
-            all.push((place, next, results.map(|message| text_of(message, "text")).collect()));
+            let results = messages.iter().skip(calls.map_or(usize::MAX, |position| position + 1));
+            let texts = results.map(|message| text_of(message, "text")).collect();
+            turns.push(TurnResults { turn: agent.turn(number - 1), next, texts });
         }
-        all
+        turns
     }
 }
 
-/// Returns the gates that policies add to runs. The operator's own list of them is no witness.
-fn added(policies: &[Value]) -> Value {
+/// The results of the calls of a turn, which are in the request of the next turn.
+pub struct TurnResults<'w> {
+    turn: RecordPathBuf,
+    pub next: &'w Effect,
+    /// One text for each call, in the order of the calls.
+    texts: Vec<&'w str>,
+}
+
+impl<'w> TurnResults<'w> {
+    /// Returns the path of each call, and its result.
+    pub fn by_call(&self) -> impl Iterator<Item = (String, &'w str)> {
+        let results = self.texts.iter().enumerate();
+        results.map(|(position, text)| (self.turn.path().call_at(position).into_string(), *text))
+    }
+}
+
+/// Returns the gates that policies add to runs, without the operator's own list of them.
+fn added_gates(policies: &[Value]) -> Value {
     let of_policy = |policy: &Value| {
         let source = format!("ClusterApprovalPolicy {}", text_of(&policy["metadata"], "name"));
         let steps = list(&policy["spec"]["steps"]).map(|step| json!({"source": source, "step": step}));

@@ -8,13 +8,13 @@ use serde_json::json;
 use signoff_tests::sim::Answer;
 
 use super::{
-    crashes::{is_unknown_only_if_it_was_never_made, through_every_death},
+    crashes::{check_unknown_end, play_every_death},
     starts,
 };
 use crate::{
     disturbances, laws,
     people::verdict,
-    scenario_runner::{ALONE, Told, tell},
+    scenario_runner::{ALONE, FinishedPlay, play},
     scenarios::{RUN, Scenario, chain, gate, pod},
 };
 
@@ -46,18 +46,20 @@ const POD_CALL: Scenario = Scenario {
 };
 
 #[tokio::test(start_paused = true)]
-async fn a_tool_that_is_a_container_runs_once_after_its_approval_or_is_unknown_if_it_was_never_made() {
-    let told = tell(&POD_CALL, ALONE, |_| {}).await;
-    laws::hold(&told.harness, RUN).unwrap_or_else(|broken| panic!("{broken}\n{}", told.harness.server.story()));
-    assert_eq!((&told.ending.0["phase"], &told.ending.0["outputs"]), (&json!("Succeeded"), &json!("all is well")));
-    assert_eq!(starts(&told.harness, CALL, 1), 1);
-    let heard = told.harness.world.effects().pop().unwrap().input["what"]["messages"].to_string();
-    assert!(heard.contains("it is healthy"), "{heard}");
-    let (calm, unknown) = (told.ending, Cell::new(0));
-    let check = async |what: &str, told: Told, death| {
-        unknown.set(unknown.get() + usize::from(is_unknown_only_if_it_was_never_made(what, &told, death, &calm)));
+async fn a_container_tool_runs_at_most_once_wherever_the_operator_dies() {
+    let FinishedPlay { harness, ending: undisturbed, .. } = play(&POD_CALL, ALONE, |_| {}).await;
+    laws::hold(&harness, RUN).unwrap_or_else(|broken| panic!("{broken}\n{}", harness.server.story()));
+    let run = &undisturbed.0;
+    assert_eq!((&run["phase"], &run["outputs"]), (&json!("Succeeded"), &json!("all is well")));
+    assert_eq!(starts(&harness, CALL, 1), 1);
+    let conversation = harness.world.effects().pop().unwrap().input["what"]["messages"].to_string();
+    assert!(conversation.contains("it is healthy"), "{conversation}");
+    let unknown = Cell::new(0);
+    let check = async |what: &str, finished: FinishedPlay, death| {
+        let is_unknown = check_unknown_end(what, &finished, death, &undisturbed);
+        unknown.set(unknown.get() + usize::from(is_unknown));
     };
-    through_every_death(&POD_CALL, ALONE, disturbances::NONE, check).await;
+    play_every_death(&POD_CALL, ALONE, disturbances::NONE, check).await;
     // Between the commit that begins the step and the creation of its Pod, in each of two ways to die.
     assert!(unknown.get() >= 2, "only {} ended as not known", unknown.get());
 }
