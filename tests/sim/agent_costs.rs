@@ -56,14 +56,14 @@ fn turns(world: &World, turns: usize, calls: &[Call]) {
     turns_at(world, &format!("{RUN}/handle"), turns, calls);
 }
 
-/// Does the same for the step at this path.
+/// Lets the model of the step at a path make these calls in each of `turns` turns, and then answer.
 fn turns_at(world: &World, step: &str, turns: usize, calls: &[Call]) {
     let second = Duration::from_secs(1);
     for turn in 1..=turns {
         let path = if turn == 1 { String::new() } else { format!("/.turn-{turn}") };
-        let wanted: Vec<_> = (1..).zip(calls).map(|(at, (tool, _))| json!({"id": format!("{turn}-{at}"), "tool": tool, "arguments": format!("{{\"id\": {at}}}")})).collect();
-        let asked = json!({"text": "", "calls": wanted});
-        world.answers(format!("{step}{path}"), Answer::value(asked).after(second));
+        let tool_calls: Vec<_> = (1..).zip(calls).map(|(at, (tool, _))| json!({"id": format!("{turn}-{at}"), "tool": tool, "arguments": format!("{{\"id\": {at}}}")})).collect();
+        let turn_answer = json!({"text": "", "calls": tool_calls});
+        world.answers(format!("{step}{path}"), Answer::value(turn_answer).after(second));
         for (at, (tool, seconds)) in (1..).zip(calls) {
             let path = format!("{step}/.turn-{turn}/.call-{at}/{}", step_of(tool));
             world.answers(path, Answer::value("done").after(second * u32::try_from(*seconds).unwrap()));
@@ -128,16 +128,16 @@ async fn reads_unstored(spec: &Value) -> (Harness, crate::harness::Life) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_read_that_began_unstored_has_worked_from_the_end_of_its_turn_to_its_own() {
+async fn the_work_of_an_unstored_read_begins_at_the_end_of_its_turn() {
     let (harness, _life) = reads_unstored(&spec()).await;
     let ended = harness.ended(RUN).await;
-    let at = |path: &str, field: &str| {
+    let time = |path: &str, field: &str| {
         let record = list(&ended["status"]["steps"]).find(|step| step["path"] == path).unwrap();
         record[field].as_str().unwrap().parse::<jiff::Timestamp>().unwrap()
     };
     let read = "handle/.turn-1/.call-1/get-order";
-    assert_eq!(at(read, "at"), at("handle", "finishedAt"), "{ended:#}");
-    assert_eq!(at(read, "finishedAt").duration_since(at(read, "at")).as_millis(), 800);
+    assert_eq!(time(read, "at"), time("handle", "finishedAt"), "{ended:#}");
+    assert_eq!(time(read, "finishedAt").duration_since(time(read, "at")).as_millis(), 800);
 }
 
 #[tokio::test(start_paused = true)]
@@ -153,7 +153,7 @@ async fn a_crash_before_the_reads_of_a_turn_are_stored_repeats_that_turn_and_not
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_run_that_is_cancelled_before_its_reads_are_stored_ends_and_stores_what_it_knows() {
+async fn a_cancelled_run_stores_its_unstored_turn() {
     let (harness, _life) = reads_unstored(&spec()).await;
     harness.server.edit(&workflows(), NAMESPACE, RUN, |object| object["spec"]["cancel"] = json!(true));
     let ended = harness.ended(RUN).await;
@@ -165,7 +165,7 @@ async fn a_run_that_is_cancelled_before_its_reads_are_stored_ends_and_stores_wha
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_run_that_is_suspended_before_its_reads_are_stored_stores_the_turn_and_reads_when_it_goes_on() {
+async fn a_suspended_run_stores_its_turn_and_reads_when_it_is_resumed() {
     let (harness, _life) = reads_unstored(&spec()).await;
     harness.server.edit(&workflows(), NAMESPACE, RUN, |object| object["spec"]["suspend"] = json!(true));
     harness.pass(600).await;
@@ -207,7 +207,7 @@ async fn a_gate_that_opens_with_the_result_of_an_unstored_read_is_asked() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn very_many_reads_within_a_second_are_all_taken_and_none_waits() {
+async fn many_reads_within_a_second_all_get_results() {
     let harness = Harness::new();
     turns(&harness.world, 3, &[("find", 0); 32]);
     for turn in 1..=3 {
@@ -337,7 +337,7 @@ async fn long_results_are_not_kept_in_memory_alone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_operator_that_is_asked_to_end_stores_what_waits() {
+async fn an_operator_stores_waiting_results_when_it_shuts_down() {
     let harness = Harness::new();
     turns(&harness.world, 1, &[("find", 1), ("find", 15)]);
     harness.apply(RUN, &spec());
@@ -354,7 +354,7 @@ async fn an_operator_that_is_asked_to_end_stores_what_waits() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_end_that_was_not_stored_is_repeated_after_a_crash_and_no_other() {
+async fn a_crash_repeats_only_calls_whose_end_was_not_stored() {
     let harness = Harness::new();
     turns(&harness.world, 1, &[("find", 1), ("tell", 2), ("find", 4), ("find", 9)]);
     harness.apply(RUN, &spec());
@@ -375,7 +375,7 @@ async fn an_end_that_was_not_stored_is_repeated_after_a_crash_and_no_other() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_read_for_a_turn() {
+async fn a_turn_costs_no_requests_that_read() {
     let harness = Harness::new();
     turns(&harness.world, 5, &[("find", 1), ("find", 5)]);
     harness.apply(RUN, &spec());

@@ -103,22 +103,22 @@ enum Fate {
 }
 
 /// Plays one random run to its end. Every law of calls is checked after each act of people, and every law at the end.
-async fn tell(seed: u64, fate: Fate) -> Random {
+async fn play_random_run(seed: u64, fate: Fate) -> Random {
     let mut dice = Dice::new(seed);
-    let made = workflows::make(&mut dice);
+    let workflows::GeneratedWorkflow { spec, policies } = workflows::generate(&mut dice);
     let lease = matches!(fate, Fate::TwoOperators);
     let harness = Harness { lease, ..Harness::new() };
     let actors: &[&str] = if lease { BOTH.actors } else { &[OPERATOR] };
     harness.world.responds(move |key, input| models::answer(seed, key, input));
-    for (at, policy) in made.policies.iter().enumerate() {
-        let name = format!("policy-{at}");
+    for (index, policy) in policies.iter().enumerate() {
+        let name = format!("policy-{index}");
         let metadata = serde_json::json!({"name": name});
         let policy = serde_json::json!({
             "apiVersion": "signoff.dev/v1alpha1", "kind": "ClusterApprovalPolicy", "metadata": metadata, "spec": policy,
         });
         harness.server.insert(policy).unwrap();
     }
-    harness.apply(RUN, &made.spec);
+    harness.apply(RUN, &spec);
     if matches!(fate, Fate::Disturbances | Fate::TwoOperators) {
         dice.pick(&disturbances::ALL).1(&harness.server);
     }
@@ -127,27 +127,27 @@ async fn tell(seed: u64, fate: Fate) -> Random {
             dice.pick(&DEATHS).set(&harness, actors[0], 1 + dice.below(30) as u64);
         }
     }
-    let told = async {
-        let story = async {
+    let checked_run = async {
+        let decisions = async {
             people::decide_at_random(&harness, &mut dice, seed).await;
             harness.pass(QUIET.as_secs()).await;
         };
-        harness.keep_alive(actors, story).await;
+        harness.keep_alive(actors, decisions).await;
         let accepted = harness.condition("Accepted");
         assert_eq!(accepted.0, "True", "{accepted:?}: {}", harness.workflow(RUN)["status"]["message"]);
         laws::hold(&harness, RUN).unwrap_or_else(|law| panic!("{law}\n{}", harness.server.story()));
     };
-    if let Err(panicked) = AssertUnwindSafe(told).catch_unwind().await {
-        let why = panicked.downcast_ref::<String>().cloned();
-        let why = why.or_else(|| panicked.downcast_ref::<&str>().map(ToString::to_string)).unwrap_or_default();
-        let workflow = serde_json::json!({"policies": made.policies, "spec": made.spec});
-        panic!("{SEED_VARIABLE}={seed}, {fate:?}: {why}\n{workflow:#}");
+    if let Err(panicked) = AssertUnwindSafe(checked_run).catch_unwind().await {
+        let message = panicked.downcast_ref::<String>().cloned();
+        let message = message.or_else(|| panicked.downcast_ref::<&str>().map(ToString::to_string)).unwrap_or_default();
+        let workflow = serde_json::json!({"policies": policies, "spec": spec});
+        panic!("{SEED_VARIABLE}={seed}, {fate:?}: {message}\n{workflow:#}");
     }
     signoff_tests::tried(1, "random runs of agents with tools");
     Random::of(&harness)
 }
 
-/// The events of a random run. A test of the generator checks that each of them happens in some run.
+/// The numbers of calls and requests of random runs, by which a test checks that the generator is random enough.
 #[derive(Debug, Default)]
 struct Random {
     calls: usize,
@@ -163,62 +163,62 @@ impl Random {
         let effects = harness.world.effects();
         let is_call = |path: &str| path.rsplit('/').nth(1).is_some_and(|part| part.starts_with(".call-"));
         let approvals = harness.approvals();
-        let asked = |approval: &&Value| approval["spec"]["request"]["action"].is_object();
+        let is_about_call = |approval: &&Value| approval["spec"]["request"]["action"].is_object();
         let verdict = |approval: &Value| approval["status"]["outcome"]["verdict"].as_str().unwrap_or("none").to_owned();
         Self {
             calls: effects.iter().filter(|effect| is_call(&effect.key.path)).count(),
             nested: effects.iter().filter(|effect| effect.key.path.matches("/.call-").count() > 1).count(),
             containers: effects.iter().filter(|effect| effect.actor == KUBELET).count(),
-            asked: approvals.iter().filter(asked).count(),
-            verdicts: approvals.iter().filter(asked).map(verdict).collect(),
+            asked: approvals.iter().filter(is_about_call).count(),
+            verdicts: approvals.iter().filter(is_about_call).map(verdict).collect(),
             again: effects.iter().filter(|effect| is_call(&effect.key.path) && effect.key.attempt > 1).count(),
         }
     }
 }
 
-/// Plays random runs.
-async fn tell_many(fate: Fate) {
+/// Plays the random runs of a test; its seeds follow from `fate`, or from the environment.
+async fn play_random_runs(fate: Fate) {
     let number = |name| std::env::var(name).ok().and_then(|value| value.parse::<u64>().ok());
     let (first, count) = match number(SEED_VARIABLE) {
         Some(seed) => (seed, 1),
         None => (fate as u64 * 1_000_000, number(RUNS_VARIABLE).unwrap_or(RUNS)),
     };
-    let mut all = Random::default();
+    let mut total = Random::default();
     for seed in first..first + count {
-        let one = tell(seed, fate).await;
-        all.calls += one.calls;
-        all.asked += one.asked;
-        all.nested += one.nested;
-        all.again += one.again;
-        all.containers += one.containers;
-        all.verdicts.extend(one.verdicts);
+        let run = play_random_run(seed, fate).await;
+        total.calls += run.calls;
+        total.asked += run.asked;
+        total.nested += run.nested;
+        total.again += run.again;
+        total.containers += run.containers;
+        total.verdicts.extend(run.verdicts);
     }
-    signoff_tests::tried(all.calls, "calls of agents in random runs");
+    signoff_tests::tried(total.calls, "calls of agents in random runs");
     if count >= RUNS {
-        let happened = all.nested > 0 && all.again > 0 && all.containers > 0;
-        assert!(all.calls > 20 && all.asked > 20 && happened, "too little happened: {all:?}");
+        let happened = total.nested > 0 && total.again > 0 && total.containers > 0;
+        assert!(total.calls > 20 && total.asked > 20 && happened, "too little happened: {total:?}");
         for verdict in ["Approve", "Reject", "Modify", "Skip", "Defer"] {
-            assert!(all.verdicts.contains(verdict), "nobody decided {verdict}: {all:?}");
+            assert!(total.verdicts.contains(verdict), "nobody decided {verdict}: {total:?}");
         }
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn in_random_runs_of_agents_every_law_of_calls_holds() {
-    tell_many(Fate::Peace).await;
+    play_random_runs(Fate::Peace).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn in_random_runs_of_agents_every_law_of_calls_holds_wherever_the_operator_dies() {
-    tell_many(Fate::Deaths).await;
+    play_random_runs(Fate::Deaths).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn in_random_runs_of_agents_every_law_of_calls_holds_under_disturbances() {
-    tell_many(Fate::Disturbances).await;
+    play_random_runs(Fate::Disturbances).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn in_random_runs_of_agents_every_law_of_calls_holds_with_two_operators() {
-    tell_many(Fate::TwoOperators).await;
+    play_random_runs(Fate::TwoOperators).await;
 }

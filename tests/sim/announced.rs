@@ -113,7 +113,7 @@ async fn each_event_of_a_gate_and_its_run_is_announced_once_and_in_order() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_timeout_is_told_as_expired_and_a_refused_run_has_no_digest() {
+async fn a_timeout_is_announced_as_expired_and_a_refused_run_has_no_digest() {
     let harness = Harness::new();
     harness.apply(RUN, &expiring());
     harness.apply("refused", &chain(json!([set("send", "{{ nothing }}")])));
@@ -152,7 +152,7 @@ async fn announced_of(spec: &Value, after: u64, act: impl AsyncFnOnce(&Harness))
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_gate_that_is_closed_with_its_run_is_told_however_the_run_ends() {
+async fn a_gate_that_ends_with_its_run_is_announced() {
     let waits = chain(json!([gate("review", json!({})), set("send", "sent")]));
     let cancelled = announced_of(&waits, 5, async |harness| harness.people().sets(RUN, "cancel", true)).await;
     let mut sorted = cancelled.clone();

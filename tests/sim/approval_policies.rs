@@ -93,7 +93,7 @@ async fn a_new_policy_applies_to_the_next_gate_wherever_the_operator_crashes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_recorded_but_uncreated_request_is_asked_again_under_a_new_policy() {
+async fn a_request_that_was_not_created_follows_a_new_policy() {
     let harness = Harness::new();
     let makes = On::writes_of(OPERATOR).only(|r| r.verb == Verb::Create && r.resource.plural == "approvals");
     harness.server.fault(makes.nth(1), Fault::Crash(Crash::NotApplied));
@@ -113,7 +113,7 @@ async fn a_recorded_but_uncreated_request_is_asked_again_under_a_new_policy() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_run_in_conflict_with_a_policy_is_refused_or_after_acceptance_held() {
+async fn a_run_in_conflict_with_a_policy_is_refused_or_held() {
     let harness = Harness::new();
     apply_policy(&harness, legal());
     harness.apply(RUN, &two_gates());
@@ -238,7 +238,7 @@ impl Dice {
 /// People decide at random, and the operator dies at times: nothing runs that the policy's people did not approve (a
 /// law), whatever the author's own people change and repeat.
 #[tokio::test(start_paused = true)]
-async fn on_random_walks_nothing_runs_that_the_policys_people_did_not_approve() {
+async fn no_call_runs_without_the_policys_people_in_random_runs() {
     let mut calls = 0;
     for seed in 1..=24_u64 {
         let mut dice = Dice::new(seed);

@@ -53,7 +53,7 @@ fn message(workflow: &Value) -> String {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_workflow_with_eighty_slow_calls_leaves_places_to_every_other_run() {
+async fn eighty_slow_calls_of_a_workflow_do_not_block_other_runs() {
     let harness = Harness::new();
     let _life = harness.begin_and_settle(OPERATOR).await;
     crowd(&harness, "crowded", "big", 80, 30);
@@ -123,7 +123,7 @@ async fn namespaces_with_a_thousand_waiting_calls_leave_places_to_others_and_whe
 }
 
 #[tokio::test(start_paused = true)]
-async fn calls_that_wait_wait_for_the_next_operator_too_and_none_is_lost() {
+async fn waiting_calls_are_made_after_a_crash() {
     let harness = Harness::new();
     crowd(&harness, NAMESPACE, "big", 40, 1);
     for _ in 0..3 {
@@ -136,7 +136,7 @@ async fn calls_that_wait_wait_for_the_next_operator_too_and_none_is_lost() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_run_that_is_suspended_or_cancelled_while_its_calls_wait_holds_up_nothing() {
+async fn waiting_calls_of_a_stopped_run_block_no_other_run() {
     for field in ["suspend", "cancel"] {
         let harness = Harness::new();
         let _life = harness.begin_and_settle(OPERATOR).await;
@@ -245,7 +245,7 @@ async fn ten_namespaces_that_send_long_texts_leave_memory_to_another() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_turn_for_whose_answer_there_was_no_memory_has_room_before_it_is_sent_again() {
+async fn a_turn_is_repeated_only_once_memory_for_its_answer_is_free() {
     let mut harness = Harness::new();
     harness.memory.calls = 32 * 1024 * 1024;
     let _life = harness.begin_and_settle(OPERATOR).await;
@@ -266,7 +266,7 @@ async fn a_turn_for_whose_answer_there_was_no_memory_has_room_before_it_is_sent_
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_with_a_secret_is_made_again_after_a_crash_from_names_alone() {
+async fn a_call_with_a_secret_is_repeated_after_a_crash() {
     let harness = Harness::new();
     let life = harness.begin_and_settle(OPERATOR).await;
     harness.world.answers("keyed/look", Answer::value("done").after(Duration::from_secs(60)));

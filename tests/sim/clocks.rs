@@ -30,7 +30,7 @@ fn moment(value: &Value) -> jiff::Timestamp {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_gate_has_its_whole_time_and_no_more_whatever_the_machine_says() {
+async fn a_gate_keeps_its_deadline_on_a_machine_with_a_wrong_clock() {
     for ahead in AHEAD {
         let harness = begun(ahead);
         let _life = harness.begin_and_settle(OPERATOR).await;
@@ -93,7 +93,7 @@ fn approvals_of(operator: &str) -> On {
 
 /// No person was asked at this gate: a quota refused its Approval until its deadline had passed.
 #[tokio::test(start_paused = true)]
-async fn a_gate_that_was_never_asked_does_not_approve_itself() {
+async fn a_gate_without_an_approval_does_not_approve_itself() {
     let harness = begun(0);
     harness.server.fault(approvals_of(OPERATOR), Fault::Refuse(Refusal::new(403, "Forbidden", "exceeded quota: q")));
     let _life = harness.begin_and_settle(OPERATOR).await;
@@ -111,7 +111,7 @@ async fn a_gate_that_was_never_asked_does_not_approve_itself() {
 
 /// Every Approval is created late, as behind a slow webhook.
 #[tokio::test(start_paused = true)]
-async fn where_every_creation_is_late_a_gate_asks_once_more_and_people_can_decide_it() {
+async fn a_gate_can_be_decided_when_every_creation_is_late() {
     let harness = begun(0);
     let (clock, since) = (harness.server.clock(), Mutex::new(BTreeMap::new()));
     let is_early = move |request: &Request| {
@@ -133,7 +133,7 @@ async fn where_every_creation_is_late_a_gate_asks_once_more_and_people_can_decid
 
 /// A deadline approves nothing if decisions could not be read for more than half of the time, and the process lives.
 #[tokio::test(start_paused = true)]
-async fn an_outage_of_half_the_time_of_a_gate_lets_nothing_through() {
+async fn a_gate_does_not_approve_itself_after_an_outage_of_half_its_time() {
     for (away, is_approved, lease) in [
         (2400, false, true),
         (600, true, true),

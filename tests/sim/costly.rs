@@ -8,7 +8,7 @@ use signoff_expr::{Scope, Template};
 use signoff_tests::sim::Answer;
 
 use crate::{
-    endless::{set_aside, stage_with},
+    endless::{harness_with_limit, until_quarantined},
     harness::{Harness, OPERATOR, condition},
     people::verdict,
     scenario_runner::ENOUGH,
@@ -63,14 +63,14 @@ fn answers_that_are_slow_to_judge(harness: &Harness) {
 
 #[tokio::test]
 async fn answers_that_were_judged_are_not_judged_again() {
-    let harness = stage_with(limit());
+    let harness = harness_with_limit(limit());
     answers_that_are_slow_to_judge(&harness);
     let life = harness.begin(OPERATOR);
     let approval = harness.people().asked("review").await;
     assert_eq!(harness.metric("signoff_quarantined"), 0);
     let stopped = harness.metrics();
     assert!(!stopped.contains("signoff_evaluations_stopped_total{"), "nothing was stopped: {stopped}");
-    // Another process has checked none of them, and checks them in as many evaluations as it needs.
+    // The next process has checked no answer, and checks them in as many evaluations as it needs.
     life.crash().await;
     let _life = harness.begin(OPERATOR);
     harness.people().votes("bob", &approval, verdict("Approve"));
@@ -80,8 +80,8 @@ async fn answers_that_were_judged_are_not_judged_again() {
 }
 
 #[tokio::test]
-async fn answers_that_cost_too_much_only_together_set_the_run_aside_for_a_while_after_three_stops() {
-    let harness = Harness { room: ENOUGH, ..stage_with(limit()) };
+async fn a_run_is_quarantined_after_three_stopped_evaluations_of_its_answers() {
+    let harness = Harness { room: ENOUGH, ..harness_with_limit(limit()) };
     let branch = |number: u32| {
         let step = |name: &str, input: &str| {
             let agent = json!({"name": "writer", "input": input});
@@ -94,7 +94,7 @@ async fn answers_that_cost_too_much_only_together_set_the_run_aside_for_a_while_
     spec["pattern"] = json!({"parallel": {"maxParallel": 128}});
     harness.apply(RUN, &spec);
     let _life = harness.begin(OPERATOR);
-    let workflow = set_aside(&harness, RUN).await;
+    let workflow = until_quarantined(&harness, RUN).await;
     let quarantine = &workflow["status"]["quarantine"];
     assert_eq!(quarantine["failures"], 3, "{workflow:#}");
     assert!(quarantine["until"].is_string(), "what others wrote stops no run for good");
@@ -104,11 +104,11 @@ async fn answers_that_cost_too_much_only_together_set_the_run_aside_for_a_while_
 }
 
 #[tokio::test]
-async fn text_of_the_author_that_costs_too_much_sets_the_run_aside_after_an_answer_too() {
-    let harness = stage_with(limit());
+async fn a_run_is_quarantined_when_its_own_text_costs_too_much_after_an_answer() {
+    let harness = harness_with_limit(limit());
     let draft = json!({"name": "draft", "agent": {"name": "writer", "input": "go"}});
     harness.apply(RUN, &chain(json!([draft, set("one", "[[endless:render]]")])));
     let _life = harness.begin(OPERATOR);
-    let workflow = set_aside(&harness, RUN).await;
+    let workflow = until_quarantined(&harness, RUN).await;
     assert_eq!(too_costly(&workflow), 0, "{workflow:#}");
 }

@@ -170,7 +170,7 @@ async fn runs_of_clocks_and_large_values_end_the_same_wherever_their_operator_di
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_journal_in_segments_ends_as_one_that_is_whole() {
+async fn a_run_ends_the_same_with_its_journal_in_segments() {
     for scenario in scenarios::ALL {
         let endings = Endings::of(scenario).await;
         endings.check(scenario, IN_SEGMENTS, "in segments", |_| {}).await;

@@ -15,7 +15,7 @@ use crate::harness::{Harness, NAMESPACE};
 pub struct Ending(pub Value);
 
 impl Ending {
-    /// Returns how this run ended.
+    /// Returns the comparable part of an ended run.
     pub fn of(harness: &Harness, run: &str) -> Self {
         let workflow = harness.workflow(run);
         let status = &workflow["status"];
@@ -49,8 +49,8 @@ impl Ending {
         ending
     }
 
-    /// Returns the ending expected of a run that ended like this: if people were asked late, its writes have other
-    /// numbers.
+    /// Returns `expected` as this ending can be compared with it: without the numbers of writes if people were asked late,
+    /// because the run then has further writes.
     pub fn as_asked_in_time(&self, expected: &Self) -> Self {
         let mut expected = expected.clone();
         if self.is_late() {
@@ -248,7 +248,7 @@ fn pick(object: &Value, fields: &[&str]) -> Value {
         .collect()
 }
 
-/// Returns the items of a list; none if the value is no list.
+/// Returns the items of a list; no item if the value is not a list.
 pub fn list(value: &Value) -> impl Iterator<Item = &Value> {
     value.as_array().into_iter().flatten()
 }

@@ -18,29 +18,29 @@ use crate::{
 pub const HONEST: &str = "honest";
 
 /// Returns a harness whose evaluations have this limit, and as much grace.
-pub fn stage_with(limit: Duration) -> Harness {
+pub fn harness_with_limit(limit: Duration) -> Harness {
     let settings = EvaluatorSettings { limit, grace: limit, ..EvaluatorSettings::default() };
     Harness { evaluator: Evaluator::start(settings).unwrap(), ..Harness::new() }
 }
 
 fn harness() -> Harness {
-    stage_with(Duration::from_millis(100))
+    harness_with_limit(Duration::from_millis(100))
 }
 
 pub fn honest(harness: &Harness) {
     harness.apply(HONEST, &chain(json!([set("one", "1"), post("send", "{{ steps.one.response }}", "fail")])));
 }
 
-pub fn is_aside(workflow: &Value) -> bool {
+pub fn is_quarantined(workflow: &Value) -> bool {
     condition(workflow, "Quarantined").0 == "True"
 }
 
-pub async fn set_aside(harness: &Harness, name: &str) -> Value {
-    harness.server.until(&workflows(), NAMESPACE, name, is_aside).await
+pub async fn until_quarantined(harness: &Harness, name: &str) -> Value {
+    harness.server.until(&workflows(), NAMESPACE, name, is_quarantined).await
 }
 
 #[tokio::test]
-async fn a_run_whose_text_never_ends_is_set_aside_and_the_others_go_on() {
+async fn a_run_whose_text_never_ends_is_quarantined_alone() {
     for (place, reason) in
         [("endless:render", "TooCostly"), ("endless:parse", "TooCostly"), ("deaf:render", "NotStopped")]
     {
@@ -49,7 +49,7 @@ async fn a_run_whose_text_never_ends_is_set_aside_and_the_others_go_on() {
         let _life = harness.begin(OPERATOR);
         honest(&harness);
         assert_eq!(harness.ended(HONEST).await["status"]["phase"], "Succeeded", "{place}");
-        let workflow = set_aside(&harness, RUN).await;
+        let workflow = until_quarantined(&harness, RUN).await;
         endless::release(&format!("alone: [[{place}"));
         assert_eq!(condition(&workflow, "Quarantined"), ("True".to_owned(), reason.to_owned()), "{place}");
         let quarantine = &workflow["status"]["quarantine"];
@@ -62,11 +62,11 @@ async fn a_run_whose_text_never_ends_is_set_aside_and_the_others_go_on() {
 }
 
 #[tokio::test]
-async fn a_run_that_is_set_aside_is_cancelled_without_being_evaluated() {
+async fn a_quarantined_run_is_cancelled_without_an_evaluation() {
     let harness = harness();
     harness.apply(RUN, &chain(json!([set("one", "[[endless:render]]")])));
     let _life = harness.begin(OPERATOR);
-    set_aside(&harness, RUN).await;
+    until_quarantined(&harness, RUN).await;
     let evaluated = harness.evaluator.begun();
     harness.people().sets(RUN, "suspend", true);
     harness.reaches(RUN, "Suspended").await;
@@ -78,12 +78,12 @@ async fn a_run_that_is_set_aside_is_cancelled_without_being_evaluated() {
 }
 
 #[tokio::test]
-async fn another_generation_is_tried_at_once_and_the_same_one_after_a_minute() {
+async fn a_quarantined_run_is_retried_after_a_minute_or_an_edit() {
     let harness = harness();
     harness.apply(RUN, &chain(json!([set("one", "[[endless:render]]")])));
     let life = harness.begin(OPERATOR);
-    let first = set_aside(&harness, RUN).await["status"]["quarantine"].clone();
-    // Another process finds it quarantined, and leaves it so.
+    let first = until_quarantined(&harness, RUN).await["status"]["quarantine"].clone();
+    // The next process finds the run quarantined, and does not evaluate it.
     life.crash().await;
     let _life = harness.begin(OPERATOR);
     honest(&harness);
@@ -108,7 +108,7 @@ async fn an_answer_that_never_ends_fails_its_step_and_not_the_run() {
     let classes: Vec<_> =
         workflow["status"]["steps"].as_array().unwrap().iter().map(|s| &s["error"]["class"]).collect();
     assert!(classes.contains(&&json!("TooCostly")), "{classes:?}");
-    assert!(!is_aside(&workflow));
+    assert!(!is_quarantined(&workflow));
 }
 
 #[tokio::test]
@@ -167,12 +167,12 @@ async fn the_evaluation_of_a_withdrawn_or_suspended_run_ends_at_once() {
         } else if way == "suspended" {
             harness.reaches(RUN, "Suspended").await;
         }
-        assert!(!is_aside(&harness.workflow(RUN)), "{way}");
+        assert!(!is_quarantined(&harness.workflow(RUN)), "{way}");
     }
 }
 
 #[tokio::test]
-async fn two_lost_threads_end_the_process_once_both_runs_are_set_aside() {
+async fn two_lost_threads_end_the_process_after_both_runs_are_quarantined() {
     let harness = harness();
     for name in ["one", "two"] {
         harness.apply(name, &chain(json!([set("one", "two threads: [[deaf:render]]")])));
@@ -182,14 +182,14 @@ async fn two_lost_threads_end_the_process_once_both_runs_are_set_aside() {
     endless::release("two threads");
     assert!(matches!(ended, Err(ExitReason::LostThreads(2))), "{ended:?}");
     for name in ["one", "two"] {
-        assert!(is_aside(&harness.workflow(name)), "{name}");
+        assert!(is_quarantined(&harness.workflow(name)), "{name}");
     }
     // The next process begins clean, and leaves them quarantined.
     let next = Harness { evaluator: self::harness().evaluator, ..harness.clone() };
     let _life = next.begin(OPERATOR);
     honest(&next);
     assert_eq!(next.ended(HONEST).await["status"]["phase"], "Succeeded");
-    assert!(["one", "two"].iter().all(|name| is_aside(&next.workflow(name))));
+    assert!(["one", "two"].iter().all(|name| is_quarantined(&next.workflow(name))));
 }
 
 #[tokio::test]
@@ -219,12 +219,12 @@ async fn a_hundred_beside_a_hundred(namespace: &str) {
         assert_eq!(condition(&workflow, "Quarantined"), (String::new(), String::new()), "it was never set aside");
     }
     for number in 0..EACH {
-        harness.server.until(&workflows(), namespace, &format!("hostile-{number}"), is_aside).await;
+        harness.server.until(&workflows(), namespace, &format!("hostile-{number}"), is_quarantined).await;
     }
 }
 
 #[tokio::test]
-async fn what_ended_the_operator_alone_is_set_aside_and_what_did_not_goes_on() {
+async fn only_the_run_that_ended_the_operator_is_quarantined() {
     let plain = Harness::new();
     let folder = tempfile::tempdir().unwrap();
     for (name, alone) in [("deadly", true), ("suspect", false)] {
@@ -241,6 +241,6 @@ async fn what_ended_the_operator_alone_is_set_aside_and_what_did_not_goes_on() {
     for name in [HONEST, "suspect"] {
         assert_eq!(harness.ended(name).await["status"]["phase"], "Succeeded", "{name}");
     }
-    let deadly = set_aside(&harness, "deadly").await;
+    let deadly = until_quarantined(&harness, "deadly").await;
     assert_eq!(condition(&deadly, "Quarantined"), ("True".to_owned(), "EndedOperator".to_owned()));
 }

@@ -21,7 +21,7 @@ pub async fn guarded() -> (Harness, String) {
     guarded_with(json!([gate("review", json!({})), post("pay", "42 EUR", "fail")])).await
 }
 
-/// Returns the same, with a run of these steps.
+/// Returns a harness with every policy installed and a run of these steps, and the user name of its operator.
 pub async fn guarded_with(steps: Value) -> (Harness, String) {
     let mut harness = Harness::new();
     harness.guard = GuardMode::Checked(Box::default());
@@ -52,7 +52,7 @@ pub fn place(object: &Value) -> (Resource, String) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn with_every_policy_in_force_a_run_goes_to_its_end() {
+async fn a_run_ends_when_every_policy_is_enforced() {
     let (harness, operator) = guarded().await;
     let life = harness.begin(&operator);
     harness.people().decides("alice", "review", 60, verdict("Approve")).await;
@@ -61,7 +61,7 @@ async fn with_every_policy_in_force_a_run_goes_to_its_end() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_stored_is_read_back_while_a_foreign_webhook_could_change_it() {
+async fn writes_are_read_back_while_a_foreign_webhook_can_change_them() {
     let (harness, operator) = guarded().await;
     let rules = json!([{"apiGroups": ["*"], "apiVersions": ["*"], "operations": ["*"], "resources": ["*/status"]}]);
     let webhook = json!({"name": "mesh.example.com", "rules": rules, "clientConfig": {"url": "https://mesh.example.com"},
@@ -91,7 +91,7 @@ async fn what_is_stored_is_read_back_while_a_foreign_webhook_could_change_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_a_policy_a_binding_or_a_crd_nothing_begins() {
+async fn no_run_begins_without_a_policy_a_binding_or_a_crd() {
     let (harness, operator) = guarded().await;
     let life = harness.begin(&operator);
     harness.people().asked("review").await;
@@ -132,7 +132,7 @@ pub fn set_actions(harness: &Harness, actions: Value) -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_decision_is_not_honoured_while_a_binding_only_warns() {
+async fn a_decision_does_not_count_while_a_binding_only_warns() {
     for operator_lives in [true, false] {
         let (harness, operator) = guarded().await;
         let mut life = harness.begin(&operator);
@@ -163,8 +163,8 @@ async fn a_decision_is_not_honoured_while_a_binding_only_warns() {
         assert_eq!(harness.ended(RUN).await["status"]["phase"], "Succeeded");
         let first = harness.server.value(&approvals(), "default", &approval).unwrap();
         assert_eq!(first["status"]["phase"], "Superseded", "{}", harness.server.story());
-        let told = harness.events("GateSuperseded");
-        assert!(told[0]["note"].as_str().unwrap().contains("recorded while unguarded"), "{told:?}");
+        let events = harness.events("GateSuperseded");
+        assert!(events[0]["note"].as_str().unwrap().contains("recorded while unguarded"), "{events:?}");
         assert_eq!(harness.condition("Guarded"), Default::default());
         assert_eq!(harness.world.effects().len(), 1);
         life.crash().await;
@@ -172,7 +172,7 @@ async fn a_decision_is_not_honoured_while_a_binding_only_warns() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_that_was_changed_while_a_binding_was_away_is_asked_again_unchanged() {
+async fn a_request_that_was_changed_without_a_binding_is_asked_again() {
     for voted in [true, false] {
         let (harness, operator) = guarded().await;
         let life = harness.begin(&operator);
@@ -204,7 +204,7 @@ async fn a_request_that_was_changed_while_a_binding_was_away_is_asked_again_unch
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_operator_that_the_policies_do_not_know_honours_nothing() {
+async fn an_operator_with_another_user_name_counts_no_decision() {
     for stranger in ["operator", "system:serviceaccount:elsewhere:signoff-operator"] {
         let (harness, _) = guarded().await;
         let life = harness.begin(stranger);
@@ -215,7 +215,7 @@ async fn an_operator_that_the_policies_do_not_know_honours_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn looking_at_the_policies_costs_nothing_while_nothing_changes() {
+async fn the_guard_makes_no_requests_while_nothing_changes() {
     let (harness, operator) = guarded().await;
     let life = harness.begin(&operator);
     harness.people().asked("review").await;

@@ -40,7 +40,7 @@ use crate::{
 pub const OPERATOR: &str = "operator";
 /// The namespace of every Workflow here.
 pub const NAMESPACE: &str = "default";
-/// The time after the end in which nothing may happen.
+/// The time that a test waits after the end of a run; in its second half nothing may happen.
 pub const QUIET: Duration = Duration::from_secs(300);
 /// The limit of any simulation, in virtual time.
 const LIMIT: Duration = Duration::from_secs(30 * 24 * 3600);
@@ -61,7 +61,7 @@ pub struct Harness {
     pub settings: Settings,
     /// The limits on the bytes of long values.
     pub values: ValueSettings,
-    /// The limits of the parts of the memory.
+    /// The limits on the memory of an operator, one for each use.
     pub memory: MemoryLimits,
     /// The probe of the operator that began last.
     pub probe: Arc<Mutex<Option<Probe>>>,
@@ -113,12 +113,11 @@ impl Harness {
         Self { receivers, ..harness }
     }
 
-    /// Returns the receivers of notices.
     pub fn receivers(&self) -> &Receivers {
         self.receivers.as_ref().unwrap()
     }
 
-    /// Applies a Workflow.
+    /// Applies a Workflow in [`NAMESPACE`].
     pub fn apply(&self, name: &str, spec: &Value) -> Value {
         self.apply_in(NAMESPACE, name, spec)
     }
@@ -136,7 +135,7 @@ impl Harness {
         self.server.insert(workflow).unwrap()
     }
 
-    /// Returns the people around it.
+    /// Returns the people who decide the gates of this harness.
     pub fn people(&self) -> People {
         People::new(self.clone())
     }
@@ -166,7 +165,7 @@ impl Harness {
         pods.delete(pod, &params).await.unwrap();
     }
 
-    /// Returns a whole life of the real operator.
+    /// Returns a life of the real operator that ends only when the simulation kills it.
     pub fn operator(&self, life: &Incarnation) -> BoxFuture<'static, ()> {
         self.operator_until(life, std::future::pending())
     }
@@ -211,22 +210,22 @@ impl Harness {
         operator
     }
 
-    /// Keeps operators alive, through all their deaths, until `story` has ended. Returns its result, and how many lives
-    /// there were beyond the first ones.
-    pub async fn keep_alive<T>(&self, actors: &[&str], story: impl Future<Output = T>) -> (T, usize) {
+    /// Starts a new life of each operator that dies, until `scenario` has ended. Returns the result of `scenario` and
+    /// the number of deaths.
+    pub async fn keep_alive<T>(&self, actors: &[&str], scenario: impl Future<Output = T>) -> (T, usize) {
         let lives = std::cell::Cell::new(0);
         let start = |life: Incarnation| {
             lives.set(lives.get() + 1);
             self.operator(&life)
         };
-        let told = tokio::select! {
+        let result = tokio::select! {
             biased;
-            told = story => told,
+            result = scenario => result,
             ended = self.server.keep_alive(actors, LIMIT, start, |_| false) => {
                 panic!("the story was not told to its end: {}", ended.expect_err("nothing is ever done"))
             }
         };
-        (told, lives.get() - actors.len())
+        (result, lives.get() - actors.len())
     }
 
     /// Begins a life of an operator that the test itself ends.

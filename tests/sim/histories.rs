@@ -13,7 +13,8 @@ use signoff_api::journal::{FACT_GIVEN, StepKind, StepPhase, StepRecord};
 use signoff_api::{Seq, Workflow};
 use signoff_engine::{Blobs, Command, Control, Journal, Now, Plan, Settings, advance};
 
-/// Returns the histories. All have the rules of this version: a run with other rules is held, and never replayed.
+/// Returns the name and the ended Workflow of each history. All have the rules of this version: runs with other rules
+/// are held and never replayed.
 fn histories() -> Vec<(String, Workflow)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("sim/histories");
     let mut found: Vec<(String, Workflow)> = std::fs::read_dir(folder)
@@ -78,7 +79,7 @@ fn a_finished_history_is_replayed_to_its_end_and_issues_no_command() {
 }
 
 #[test]
-fn a_run_in_flight_at_any_moment_of_a_history_goes_on_as_it_did() {
+fn a_run_in_flight_continues_as_its_history_did() {
     for (name, workflow) in histories() {
         let status = workflow.status.clone().unwrap();
         let plan = plan(&name, &workflow);

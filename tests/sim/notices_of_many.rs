@@ -24,7 +24,7 @@ fn reminding() -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_ten_thousand_notices_of_which_a_third_fail_each_arrives_once_and_in_order() {
+async fn ten_thousand_notices_arrive_once_and_in_order_when_a_third_fails() {
     let harness = Harness::with_notices(&["hook"]);
     let mut dice = fastrand::Rng::with_seed(43);
     harness.receivers().answer(move |_| if dice.u8(0..100) < 30 { Reception::Busy } else { Reception::Taken });
@@ -58,7 +58,7 @@ async fn of_ten_thousand_notices_of_which_a_third_fail_each_arrives_once_and_in_
 }
 
 #[tokio::test(start_paused = true)]
-async fn more_notices_than_a_queue_holds_cost_the_largest_namespace_its_newest_ones_and_no_other() {
+async fn a_full_queue_drops_the_newest_notices_of_the_largest_namespace() {
     let harness = Harness::with_notices(&["hook"]);
     harness.receivers().answer(|_| Reception::Busy);
     let life = harness.begin(OPERATOR);

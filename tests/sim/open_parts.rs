@@ -48,7 +48,7 @@ fn shapes() -> Vec<(&'static str, Value)> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_forged_journal_of_any_shape_is_told_once_and_stops_nobody_else() {
+async fn a_forged_journal_is_reported_once_and_stops_no_other_run() {
     let mut unreadable = 0;
     for (what, shape) in shapes() {
         let harness = Harness::new();
@@ -65,8 +65,8 @@ async fn a_forged_journal_of_any_shape_is_told_once_and_stops_nobody_else() {
         harness.pass(3600).await;
         assert_eq!(harness.workflow("another")["status"]["phase"], "Succeeded", "{what}");
         assert_eq!(harness.world.effects().len(), 0, "{what}: {}", harness.server.story());
-        let told = harness.events("Unreadable").len();
-        if told == 0 {
+        let reports = harness.events("Unreadable").len();
+        if reports == 0 {
             // It has the shape of a journal without the gate, so people are asked again.
             assert_ne!(asked(RUN), approval, "{what}");
         } else {
@@ -82,7 +82,7 @@ async fn a_forged_journal_of_any_shape_is_told_once_and_stops_nobody_else() {
             );
             assert!(condition.to_string().len() < 4096, "{what}: {} bytes", condition.to_string().len());
             assert_eq!(
-                (told, &status["steps"], &status["seq"]),
+                (reports, &status["steps"], &status["seq"]),
                 (1, &shape, &before["seq"]),
                 "{what}: nothing is written into it"
             );

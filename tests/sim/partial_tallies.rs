@@ -29,7 +29,7 @@ fn tallies(harness: &Harness) -> usize {
 }
 
 #[tokio::test(start_paused = true)]
-async fn votes_within_a_second_cost_two_writes_and_all_of_them_are_told() {
+async fn votes_within_a_second_are_shown_with_two_writes() {
     let harness = of_many();
     let _life = harness.begin(OPERATOR);
     harness.pass(1).await;

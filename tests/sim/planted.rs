@@ -62,7 +62,7 @@ fn recorded(harness: &Harness) -> Vec<String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_blob_made_first_at_the_name_of_a_value_neither_stops_its_run_nor_takes_the_value_away() {
+async fn a_planted_blob_neither_stops_a_run_nor_replaces_its_value() {
     let blob = expected().await;
     let garbage = planted(&blob, |blob| blob["spec"]["data"] = json!("garbage"));
     let empty = planted(&blob, |blob| blob["spec"] = json!({}));
@@ -99,7 +99,7 @@ async fn a_blob_made_first_at_the_name_of_a_value_neither_stops_its_run_nor_take
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_event_made_first_at_the_name_of_one_of_a_run_keeps_nothing_from_people() {
+async fn a_planted_event_hides_no_event_of_a_run() {
     let events = Resource::new("events.k8s.io", "events");
     let run = async |planted: &[Value]| {
         let harness = Harness::new();
@@ -114,8 +114,8 @@ async fn an_event_made_first_at_the_name_of_one_of_a_run_keeps_nothing_from_peop
         life.crash().await;
         harness.server.values(&events, Some(NAMESPACE))
     };
-    let told = run(&[]).await;
-    assert_eq!(told.len(), 3, "{told:#?}");
+    let undisturbed = run(&[]).await;
+    assert_eq!(undisturbed.len(), 3, "{undisturbed:#?}");
     let theirs = |event: &Value| {
         let mut event = event.clone();
         for field in ["uid", "resourceVersion", "creationTimestamp"] {
@@ -124,18 +124,18 @@ async fn an_event_made_first_at_the_name_of_one_of_a_run_keeps_nothing_from_peop
         event["note"] = json!("all is well");
         event
     };
-    let planted: Vec<Value> = told.iter().map(theirs).collect();
-    let said = |event: &Value| (event["reason"].clone(), event["note"].clone());
+    let planted: Vec<Value> = undisturbed.iter().map(theirs).collect();
+    let content = |event: &Value| (event["reason"].clone(), event["note"].clone());
     let after = run(&planted).await;
-    assert_eq!(after.len(), 2 * told.len(), "{after:#?}");
-    for event in &told {
-        let same = after.iter().filter(|other| said(other) == said(event));
+    assert_eq!(after.len(), 2 * undisturbed.len(), "{after:#?}");
+    for event in &undisturbed {
+        let same = after.iter().filter(|other| content(other) == content(event));
         assert_eq!(same.count(), 1, "{event}\n{after:#?}");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_operator_that_dies_after_it_stored_a_value_under_another_name_stores_it_again() {
+async fn a_value_under_another_name_is_stored_again_after_a_crash() {
     let harness = Harness::new();
     let long = "All that was said about ACME. ".repeat(200);
     harness.apply(RUN, &chain(json!([set("report", &long), gate("review", json!({})), post("pay", "42 EUR", "fail")])));
@@ -160,7 +160,7 @@ async fn an_operator_that_dies_after_it_stored_a_value_under_another_name_stores
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_run_of_which_too_many_values_have_other_names_says_so_and_goes_on_when_one_is_free() {
+async fn a_run_continues_once_a_name_for_its_value_is_free() {
     let blob = expected().await;
     let harness = Harness { room: TINY, ..Harness::new() };
     pays_twice(&harness);
@@ -172,9 +172,9 @@ async fn a_run_of_which_too_many_values_have_other_names_says_so_and_goes_on_whe
     let life = harness.begin(OPERATOR);
     harness.pass(3600).await;
     assert_eq!(harness.condition("ValueUnavailable"), ("True".to_owned(), "NamesTaken".to_owned()));
-    let [told] = &harness.events("NamesTaken")[..] else { panic!("{:?}", harness.events("NamesTaken")) };
-    let says = |what: &str| told["note"].as_str().is_some_and(|note| note.contains(what));
-    assert!(says(named(&blob)) && says("delete them"), "{told}");
+    let [event] = &harness.events("NamesTaken")[..] else { panic!("{:?}", harness.events("NamesTaken")) };
+    let says = |text: &str| event["note"].as_str().is_some_and(|note| note.contains(text));
+    assert!(says(named(&blob)) && says("delete them"), "{event}");
 
     assert!(harness.server.remove(&blobs(), NAMESPACE, named(&blob)));
     harness.pass(700).await;

@@ -89,7 +89,7 @@ fn is_about_call(entry: &Entry) -> bool {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_decision_costs_six_reads_and_the_run_that_takes_it_none() {
+async fn a_decision_costs_six_reads() {
     let (harness, operator) = guarded().await;
     let life = harness.begin(&operator);
     let approval = harness.people().asked("review").await;
@@ -155,7 +155,7 @@ async fn a_decision_right_after_another_costs_three_reads_by_name() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_vote_forged_right_after_a_decision_is_not_honoured() {
+async fn a_vote_that_is_forged_right_after_a_decision_does_not_count() {
     for kind in ["ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"] {
         let (harness, operator) = guarded().await;
         harness.apply(OTHER, &chain(json!([gate("review", json!({}))])));
@@ -174,7 +174,7 @@ async fn a_vote_forged_right_after_a_decision_is_not_honoured() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_outcome_forged_right_after_a_decision_is_not_honoured() {
+async fn an_outcome_that_is_forged_right_after_a_decision_does_not_count() {
     for kind in ["ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"] {
         let (harness, operator) = guarded().await;
         harness.apply(OTHER, &chain(json!([gate("review", json!({}))])));
@@ -196,7 +196,7 @@ async fn an_outcome_forged_right_after_a_decision_is_not_honoured() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_status_forged_right_after_a_decision_changes_nothing_that_is_counted() {
+async fn a_status_that_is_forged_right_after_a_decision_changes_no_count() {
     let past = json!({"phase": "Pending", "deadline": "2020-01-01T00:00:00Z"});
     let mallory = json!({"phase": "Pending", "approvers": [{"kind": "User", "name": "mallory"}]});
     for (forged, votes) in [(past, false), (mallory, true)] {
@@ -226,7 +226,7 @@ async fn a_status_forged_right_after_a_decision_changes_nothing_that_is_counted(
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_watch_tells_during_a_short_question_ends_its_answer() {
+async fn a_watch_event_during_a_short_question_voids_its_answer() {
     let (harness, operator) = guarded().await;
     harness.apply(OTHER, &chain(json!([gate("review", json!({}))])));
     let life = harness.begin(&operator);
@@ -248,7 +248,7 @@ async fn what_a_watch_tells_during_a_short_question_ends_its_answer() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_answer_about_the_other_objects_serves_a_decision_half_a_second_later() {
+async fn a_later_decision_finds_a_change_of_any_guard_object() {
     let others: Vec<Value> =
         shipped().into_iter().filter(|object| object["metadata"]["name"] != "signoff-approvals").collect();
     assert!(others.len() >= 30, "{}", others.len());
@@ -348,7 +348,7 @@ fn statuses(harness: &Harness, operator: &str) -> Arc<Mutex<Vec<Value>>> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_vote_forged_at_any_point_of_another_decision_is_never_honoured() {
+async fn a_vote_that_is_forged_during_another_decision_does_not_count() {
     let points = forges_at_every_point(false).await;
     // Six requests of the whole question, the two state writes and the Events at least.
     assert!(points >= 9, "only {points} points");
@@ -356,7 +356,7 @@ async fn a_vote_forged_at_any_point_of_another_decision_is_never_honoured() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_vote_forged_at_any_point_of_a_decision_that_follows_another_is_never_honoured() {
+async fn a_vote_that_is_forged_during_a_following_decision_does_not_count() {
     let points = forges_at_every_point(true).await;
     // Three requests of the short question instead.
     assert!(points >= 6, "only {points} points");
@@ -418,15 +418,15 @@ async fn forges_at_every_point(follows: bool) -> usize {
             assert!(!text.contains("Approve"), "point {point}: {text}");
         }
         assert_eq!(harness.world.effects().len(), 0, "point {point}");
-        let told = |event: &Value| event["regarding"]["name"] == json!(target);
-        assert!(!harness.events("Approved").iter().any(told), "point {point}");
+        let is_of_target = |event: &Value| event["regarding"]["name"] == json!(target);
+        assert!(!harness.events("Approved").iter().any(is_of_target), "point {point}");
         life.crash().await;
         point += 1;
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_decision_flipped_between_question_and_write_is_not_honoured() {
+async fn a_decision_that_changes_between_question_and_write_does_not_count() {
     // A vote that is forged after the decision was read changes the version, and the write is fenced.
     for point in 1..=8 {
         let (harness, operator) = guarded().await;
@@ -454,7 +454,7 @@ async fn a_decision_flipped_between_question_and_write_is_not_honoured() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_object_without_the_label_of_the_guard_is_not_in_force() {
+async fn an_object_without_the_label_of_the_guard_is_not_enforced() {
     let one_a_kind: BTreeMap<String, Value> =
         shipped().into_iter().map(|object| (object["kind"].to_string(), object)).collect();
     assert_eq!(one_a_kind.len(), 5);
@@ -489,7 +489,7 @@ async fn an_object_without_the_label_of_the_guard_is_not_in_force() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_question_without_an_answer_is_asked_again_and_decides_nothing_meanwhile() {
+async fn a_question_without_an_answer_is_asked_again() {
     let (harness, operator) = guarded().await;
     harness.apply(OTHER, &chain(json!([gate("review", json!({})), post("pay", "1 EUR", "fail")])));
     let life = harness.begin(&operator);

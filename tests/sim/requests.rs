@@ -32,7 +32,7 @@ async fn one_gate_costs_at_most_four_state_writes_and_three_events() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_gate_that_adds_unknown_channels_says_so_while_it_is_open_by_one_more_write() {
+async fn a_gate_reports_unknown_channels_with_one_more_write() {
     let harness = Harness::new();
     let _life = harness.begin(OPERATOR);
     let review = gate("review", json!({"notify": ["finance", "mail"]}));
@@ -45,9 +45,9 @@ async fn a_gate_that_adds_unknown_channels_says_so_while_it_is_open_by_one_more_
     };
     let open = harness.approvals().remove(0);
     assert_eq!(open["metadata"]["annotations"][ANNOTATION_NOTIFY], "finance,mail");
-    let told = notified(&open).unwrap();
-    assert_eq!((&told["status"], &told["reason"]), (&json!("False"), &json!("UnknownChannel")));
-    let message = told["message"].as_str().unwrap();
+    let condition = notified(&open).unwrap();
+    assert_eq!((&condition["status"], &condition["reason"]), (&json!("False"), &json!("UnknownChannel")));
+    let message = condition["message"].as_str().unwrap();
     assert!(message.contains("channel finance: ") && message.contains("channel mail: "), "{message}");
     harness.people().decides("alice", "review", 60, verdict("Approve")).await;
     harness.ended(RUN).await;
@@ -115,7 +115,7 @@ async fn an_operator_that_comes_back_to_a_waiting_run_writes_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_container_costs_a_creation_a_deletion_a_look_at_its_log_two_questions_and_two_state_writes() {
+async fn a_container_costs_seven_requests() {
     let harness = Harness::new();
     let _life = harness.begin_and_settle(OPERATOR).await;
     let before = harness.server.log().len();

@@ -30,7 +30,7 @@ async fn first_run(harness: &Harness) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_run_that_names_another_requester_than_the_run_that_it_repeats_had_is_refused() {
+async fn a_rerun_with_a_wrong_requester_is_refused() {
     let harness = Harness::new();
     let life = harness.begin(OPERATOR);
     first_run(&harness).await;
@@ -62,7 +62,7 @@ async fn a_run_that_names_another_requester_than_the_run_that_it_repeats_had_is_
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_run_and_its_repetitions_name_each_requester_and_go_on() {
+async fn a_rerun_names_the_requesters_of_all_earlier_runs() {
     let harness = Harness::new();
     let life = harness.begin(OPERATOR);
     first_run(&harness).await;
@@ -93,7 +93,7 @@ async fn a_run_and_its_repetitions_name_each_requester_and_go_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_run_from_a_backup_lends_its_list_to_the_run_that_repeats_it() {
+async fn a_rerun_of_a_run_from_a_backup_is_accepted() {
     let harness = Harness::new();
     let life = harness.begin(OPERATOR);
     let gone = json!({"name": "gone", "uid": "00000000-0000-4000-8000-000000000077", "requesters": ["erin"]});

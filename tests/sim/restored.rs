@@ -22,7 +22,7 @@ fn payment(restored: bool) -> serde_json::Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_restored_run_opens_no_record_whatever_suspend_says() {
+async fn a_restored_run_opens_no_record_for_any_value_of_suspend() {
     let harness = Harness::new();
     harness.apply(RUN, &payment(true));
     for suspend in [json!(null), json!(true), json!(false)] {
@@ -42,7 +42,7 @@ async fn a_restored_run_opens_no_record_whatever_suspend_says() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_restored_run_ends_by_a_cancel_and_the_same_run_that_is_new_goes_on() {
+async fn a_restored_run_ends_when_it_is_cancelled() {
     for restored in [true, false] {
         let harness = Harness::new();
         harness.apply(RUN, &payment(restored));
@@ -99,7 +99,7 @@ async fn a_run_that_is_created_with_the_status_of_an_older_object_never_continue
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_run_whose_own_status_began_seconds_before_it_by_another_clock_continues() {
+async fn a_run_whose_status_began_seconds_before_it_continues() {
     let harness = half_done().await;
     let life = harness.begin(OPERATOR);
     harness.server.edit(&workflows(), NAMESPACE, RUN, |run| {

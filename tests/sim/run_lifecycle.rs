@@ -40,7 +40,7 @@ async fn a_cancelled_run_never_executes_after_a_late_approval() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_approval_of_a_deleted_run_is_cancelled_even_where_the_garbage_collector_is_late() {
+async fn the_approval_of_a_deleted_run_is_cancelled_before_garbage_collection() {
     let harness = Harness::new();
     harness.server.garbage(Garbage::WhenTold);
     let _life = harness.begin(OPERATOR);
@@ -58,7 +58,7 @@ async fn the_approval_of_a_deleted_run_is_cancelled_even_where_the_garbage_colle
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_recreated_run_never_meets_its_predecessors_approval() {
+async fn a_recreated_run_never_uses_the_approval_of_the_deleted_run() {
     for operator_lives in [true, false] {
         let harness = Harness::new();
         harness.server.garbage(Garbage::WhenTold);
@@ -132,7 +132,7 @@ async fn an_approval_that_was_deleted_is_asked_again_and_its_vote_is_not_assumed
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_suspended_run_starts_nothing_however_long_and_whoever_comes() {
+async fn a_suspended_run_starts_nothing_until_it_is_resumed() {
     let harness = Harness::new();
     let mut spec = payment();
     spec["suspend"] = json!(true);

@@ -311,7 +311,7 @@ pub const PODS: Scenario = Scenario {
     world: builds_and_deploys,
     people: |people| {
         async move {
-            // A run that does not know how its first container ended asks no one.
+            // After an unknown end of its first container the run fails before the gate.
             if people.asked_before_the_end(RUN, "review").await.is_some() {
                 people.decides("alice", "review", 60, json!({"verdict": "Approve", "reason": "checked"})).await;
             }
@@ -320,7 +320,7 @@ pub const PODS: Scenario = Scenario {
     },
 };
 
-/// The same run with containers that may run twice.
+/// [`PODS`] with containers that may run twice.
 pub const IDEMPOTENT_PODS: Scenario =
     Scenario { name: "set, pod, gate, pod, set; idempotent", spec: || build_and_deploy(true), ..PODS };
 

@@ -23,14 +23,14 @@ fn of_bytes(bytes: usize) -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn forty_large_workflows_that_wait_rest_in_a_tenth_of_their_bytes() {
+async fn forty_large_waiting_workflows_take_a_tenth_of_their_bytes() {
     let harness = Harness::new();
     const BYTES: usize = 300_000;
     for n in 0..40 {
         harness.apply(&format!("w{n}"), &of_bytes(BYTES));
     }
     for _ in 0..2 {
-        // The memory when they begin to wait, and in an operator that finds them waiting.
+        // The first operator starts the runs, and the second one finds them waiting.
         let life = harness.begin_and_settle(OPERATOR).await;
         harness.pass(60).await;
         let waiting = harness.server.values(&approvals(), Some(NAMESPACE)).len();

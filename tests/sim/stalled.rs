@@ -31,7 +31,7 @@ fn said(workflow: &Value) -> String {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_approval_that_a_quota_refuses_is_told_on_its_workflow_after_a_minute() {
+async fn an_approval_that_a_quota_refuses_is_reported_after_a_minute() {
     let harness = Harness::new();
     harness.server.fault(On::writes_of(OPERATOR).only(creates("approvals")), refused(403, "Forbidden", QUOTA));
     let _life = harness.begin_and_settle(OPERATOR).await;
@@ -65,7 +65,7 @@ async fn an_approval_that_a_quota_refuses_is_told_on_its_workflow_after_a_minute
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_fails_for_less_than_a_minute_is_told_nowhere() {
+async fn a_failure_of_less_than_a_minute_is_not_reported() {
     let harness = Harness::new();
     harness.server.fault(On::writes_of(OPERATOR).only(creates("approvals")), refused(403, "Forbidden", QUOTA));
     let _life = harness.begin_and_settle(OPERATOR).await;
@@ -78,7 +78,7 @@ async fn what_fails_for_less_than_a_minute_is_told_nowhere() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_next_operator_clears_what_the_last_one_told() {
+async fn the_next_operator_clears_a_reported_failure() {
     let harness = Harness::new();
     harness.server.fault(On::writes_of(OPERATOR).only(creates("approvals")), refused(403, "Forbidden", QUOTA));
     let life = harness.begin_and_settle(OPERATOR).await;
@@ -93,7 +93,7 @@ async fn the_next_operator_clears_what_the_last_one_told() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_status_that_a_webhook_or_a_policy_refuses_is_told_by_an_event_and_a_number() {
+async fn a_refused_status_is_reported_by_an_event_and_a_metric() {
     let webhook = "admission webhook \"strict.example.com\" denied the request: no status on Sundays";
     let policy = "workflows.signoff.dev \"refund\" is forbidden: ValidatingAdmissionPolicy 'strict' with binding 'all' denied request: no";
     for (code, reason, denied) in [(403, "Forbidden", webhook), (422, "Invalid", policy)] {
@@ -119,7 +119,7 @@ async fn a_status_that_a_webhook_or_a_policy_refuses_is_told_by_an_event_and_a_n
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_decision_that_cannot_be_recorded_is_told_on_its_approval() {
+async fn a_decision_that_cannot_be_recorded_is_reported_on_its_approval() {
     let harness = Harness::new();
     let _life = harness.begin_and_settle(OPERATOR).await;
     harness.apply(RUN, &(ONE_GATE.spec)());
@@ -144,7 +144,7 @@ async fn a_decision_that_cannot_be_recorded_is_told_on_its_approval() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_value_that_cannot_be_stored_is_told_on_its_run() {
+async fn a_value_that_cannot_be_stored_is_reported_on_its_run() {
     let harness = Harness::new();
     harness.server.fault(
         On::writes_of(OPERATOR).only(creates("blobs")),
@@ -162,7 +162,7 @@ async fn a_value_that_cannot_be_stored_is_told_on_its_run() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_run_that_ends_while_it_is_stalled_does_not_stay_so() {
+async fn a_run_that_ends_is_no_longer_stalled() {
     let harness = Harness::new();
     harness.server.fault(On::writes_of(OPERATOR).only(creates("approvals")), refused(403, "Forbidden", QUOTA));
     let _life = harness.begin_and_settle(OPERATOR).await;
@@ -175,7 +175,7 @@ async fn a_run_that_ends_while_it_is_stalled_does_not_stay_so() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_a_broken_webhook_keeps_from_being_made_is_told_on_its_run() {
+async fn a_pod_that_a_broken_webhook_refuses_is_reported_on_its_run() {
     let harness = Harness::new();
     let broken = "Internal error occurred: failed calling webhook \"pods.example.com\": connection refused";
     harness.server.fault(On::writes_of(OPERATOR).only(creates("pods")), refused(500, "InternalError", broken));

@@ -9,14 +9,14 @@ use signoff_expr::endless;
 use signoff_tests::sim::{Answer, Fault, On, Refusal};
 
 use crate::{
-    endless::{HONEST, honest, is_aside, set_aside, stage_with},
+    endless::{HONEST, harness_with_limit, honest, is_quarantined, until_quarantined},
     harness::{Harness, NAMESPACE, OPERATOR, approvals, workflows},
     people::verdict,
     scenarios::{RUN, chain, gate, of_model, set},
 };
 
 fn harness() -> Harness {
-    stage_with(Duration::from_millis(100))
+    harness_with_limit(Duration::from_millis(100))
 }
 
 /// Returns an agent whose answer is checked, and whose failure does not end the run.
@@ -38,25 +38,26 @@ fn too_costly(workflow: &Value) -> Vec<&str> {
     failed.filter_map(|record| record["path"].as_str()).collect()
 }
 
+/// Returns the message of the condition `Quarantined`; empty without the condition.
 fn message(object: &Value) -> String {
     let conditions = object["status"]["conditions"].as_array().into_iter().flatten();
-    let told = conditions.filter(|condition| condition["type"] == "Quarantined").map(|told| &told["message"]);
-    told.filter_map(Value::as_str).collect()
+    let quarantined = conditions.filter(|condition| condition["type"] == "Quarantined");
+    quarantined.filter_map(|condition| condition["message"].as_str()).collect()
 }
 
 #[tokio::test]
-async fn a_scripted_answer_that_never_ends_is_its_authors_and_sets_the_run_aside() {
+async fn a_scripted_answer_that_never_ends_quarantines_its_run() {
     let harness = harness();
     harness.apply(RUN, &chain(json!([answers("draft"), set("after", "on")])));
     answer_without_end(&harness, &["draft"]);
     let _life = harness.begin(OPERATOR);
-    let workflow = set_aside(&harness, RUN).await;
+    let workflow = until_quarantined(&harness, RUN).await;
     assert_eq!(too_costly(&workflow), Vec::<&str>::new(), "no step is to blame: {workflow:#}");
     assert_eq!(workflow["status"]["quarantine"]["failures"], 1);
 }
 
 #[tokio::test]
-async fn the_third_answer_that_never_ends_sets_the_run_aside_for_a_while_also_after_a_restart() {
+async fn the_third_answer_that_never_ends_quarantines_its_run() {
     let harness = harness();
     let steps =
         json!([answers("one"), answers("two"), gate("review", json!({})), answers("three"), set("after", "on")]);
@@ -65,12 +66,12 @@ async fn the_third_answer_that_never_ends_sets_the_run_aside_for_a_while_also_af
     let life = harness.begin(OPERATOR);
     let approval = harness.people().asked("review").await;
     assert_eq!(too_costly(&harness.workflow(RUN)).len(), 2, "each fails its step");
-    assert!(!is_aside(&harness.workflow(RUN)));
-    // The next process reads it from the journal.
+    assert!(!is_quarantined(&harness.workflow(RUN)));
+    // The next process reads the stopped evaluations from the journal.
     life.crash().await;
     let _life = harness.begin(OPERATOR);
     harness.people().votes("bob", &approval, verdict("Approve"));
-    let workflow = set_aside(&harness, RUN).await;
+    let workflow = until_quarantined(&harness, RUN).await;
     assert_eq!(workflow["status"]["quarantine"]["failures"], 3, "{workflow:#}");
     assert!(workflow["status"]["quarantine"]["until"].is_string(), "what others wrote stops no run for good");
     assert!(message(&workflow).contains("tried again after"), "{}", message(&workflow));
@@ -88,15 +89,15 @@ async fn two_answers_that_never_end_fail_their_steps_and_the_run_goes_on() {
     let _life = harness.begin(OPERATOR);
     let workflow = harness.ended(RUN).await;
     assert_eq!((&workflow["status"]["phase"], too_costly(&workflow).len()), (&json!("Succeeded"), 2), "{workflow:#}");
-    assert!(!is_aside(&workflow));
+    assert!(!is_quarantined(&workflow));
 }
 
 #[tokio::test]
-async fn a_run_whose_text_never_ended_three_times_is_not_tried_again_by_itself() {
+async fn a_run_is_not_retried_after_its_text_was_stopped_three_times() {
     let harness = harness();
     harness.apply(RUN, &chain(json!([set("one", "[[endless:render]]")])));
     let life = harness.begin(OPERATOR);
-    set_aside(&harness, RUN).await;
+    until_quarantined(&harness, RUN).await;
     for (failures, ttl) in [(2, "1h"), (3, "2h")] {
         harness.people().sets(RUN, "ttlAfterFinished", ttl);
         let counted = |workflow: &Value| workflow["status"]["quarantine"]["failures"] == failures;
@@ -104,17 +105,17 @@ async fn a_run_whose_text_never_ended_three_times_is_not_tried_again_by_itself()
     }
     let workflow = harness.workflow(RUN);
     assert_eq!(workflow["status"]["quarantine"]["until"], Value::Null, "{workflow:#}");
-    let told = message(&workflow);
+    let message = message(&workflow);
     let remedies = ["not tried again by itself after 3 attempts", "create it again", "cancel it", "evaluationLimit"];
-    assert!(remedies.iter().all(|remedy| told.contains(remedy)), "{told}");
-    // Another generation gets no further evaluation for now.
+    assert!(remedies.iter().all(|remedy| message.contains(remedy)), "{message}");
+    // An edited run is not evaluated at once.
     let evaluated = harness.evaluator.begun();
     harness.people().sets(RUN, "ttlAfterFinished", "3h");
     honest(&harness);
     harness.ended(HONEST).await;
     let of_honest = harness.evaluator.begun() - evaluated;
     assert_eq!(harness.workflow(RUN)["status"]["quarantine"]["failures"], 3);
-    // The next process knows it too, at least for the same generation.
+    // The next process does not evaluate the run either.
     life.crash().await;
     let _life = harness.begin(OPERATOR);
     harness.apply("second-honest", &chain(json!([set("one", "1"), set("two", "2")])));
@@ -125,22 +126,22 @@ async fn a_run_whose_text_never_ended_three_times_is_not_tried_again_by_itself()
 }
 
 #[tokio::test]
-async fn a_run_is_not_evaluated_again_because_the_write_that_sets_it_aside_failed() {
+async fn a_run_is_not_evaluated_again_when_the_quarantine_write_failed() {
     for fault in [Fault::Reset, Fault::Conflict, Fault::Refuse(Refusal::new(500, "InternalError", "broken"))] {
         let harness = harness();
         harness.apply(RUN, &chain(json!([set("one", "[[endless:render]]")])));
         let writes = On::writes_of(OPERATOR).only(|request| request.resource.plural == "workflows");
-        let told = format!("{fault:?}");
+        let case = format!("{fault:?}");
         harness.server.fault(writes.first(4), fault);
         let _life = harness.begin(OPERATOR);
-        let workflow = set_aside(&harness, RUN).await;
-        assert_eq!(workflow["status"]["quarantine"]["failures"], 1, "{told}: {workflow:#}");
-        assert_eq!(harness.evaluator.begun(), 2, "{told}: its plan and one transition");
+        let workflow = until_quarantined(&harness, RUN).await;
+        assert_eq!(workflow["status"]["quarantine"]["failures"], 1, "{case}: {workflow:#}");
+        assert_eq!(harness.evaluator.begun(), 2, "{case}: its plan and one transition");
     }
 }
 
 #[tokio::test]
-async fn from_the_third_vote_that_never_ends_on_votes_on_a_run_wait() {
+async fn votes_on_a_run_wait_after_three_that_never_end() {
     let harness = harness();
     let people = ["alice", "bob", "carol", "dave"];
     let approvers: Vec<Value> = people.iter().map(|name| json!({"kind": "User", "name": name})).collect();
@@ -157,9 +158,9 @@ async fn from_the_third_vote_that_never_ends_on_votes_on_a_run_wait() {
         harness.server.until(&approvals(), NAMESPACE, &approval, invalid).await;
     }
     harness.people().votes("carol", &approval, vote());
-    let stored = harness.server.until(&approvals(), NAMESPACE, &approval, is_aside).await;
+    let stored = harness.server.until(&approvals(), NAMESPACE, &approval, is_quarantined).await;
     assert!(message(&stored).contains("tried again after"), "{stored:#}");
-    // Another vote does not make the operator evaluate them again.
+    // Another vote does not make the operator evaluate the votes again.
     let evaluated = harness.evaluator.begun();
     harness.people().votes("dave", &approval, verdict("Approve"));
     honest(&harness);
@@ -172,7 +173,7 @@ async fn from_the_third_vote_that_never_ends_on_votes_on_a_run_wait() {
 }
 
 #[tokio::test]
-async fn votes_that_never_end_do_not_stop_a_run_for_good_whose_own_text_was_stopped_once() {
+async fn votes_that_never_end_do_not_quarantine_their_run_forever() {
     let harness = harness();
     let approvers = ["alice", "bob", "carol"].map(|name| json!({"kind": "User", "name": name}));
     let form = json!({"questions": [{"id": "why", "question": "Why?"}]});
@@ -187,13 +188,13 @@ async fn votes_that_never_end_do_not_stop_a_run_for_good_whose_own_text_was_stop
         harness.server.until(&approvals(), NAMESPACE, &approval, invalid).await;
     }
     harness.people().votes("carol", &approval, verdict("Approve"));
-    let workflow = set_aside(&harness, RUN).await;
+    let workflow = until_quarantined(&harness, RUN).await;
     let quarantine = &workflow["status"]["quarantine"];
     assert!(quarantine["failures"] == 3 && quarantine["until"].is_string(), "{workflow:#}");
 }
 
 #[tokio::test]
-async fn between_two_evaluations_of_a_reconcile_a_changed_object_is_observed_anew() {
+async fn an_object_that_changes_during_a_reconcile_is_observed_again() {
     let limit = Duration::from_secs(60);
     let settings = EvaluatorSettings { limit, grace: limit, ..EvaluatorSettings::default() };
     let harness = Harness { evaluator: Evaluator::start(settings).unwrap(), ..Harness::new() };

@@ -19,7 +19,7 @@ fn payment() -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_spec_that_was_tampered_with_stops_its_run() {
+async fn a_changed_spec_stops_its_run() {
     for operator_lives in [true, false] {
         let harness = Harness::new();
         harness.apply(RUN, &payment());
@@ -51,7 +51,7 @@ async fn a_spec_that_was_tampered_with_stops_its_run() {
 /// The answer to a write has only metadata, so the watch brings a change that another program made of the status in
 /// flight.
 #[tokio::test(start_paused = true)]
-async fn a_status_that_was_changed_on_its_way_is_what_the_run_goes_by() {
+async fn a_run_follows_a_status_that_was_changed_in_flight() {
     let harness = Harness::new();
     let changes = std::sync::atomic::AtomicUsize::new(0);
     harness.server.default_with(move |resource, object| {
@@ -73,7 +73,7 @@ async fn a_status_that_was_changed_on_its_way_is_what_the_run_goes_by() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_run_of_the_old_shape_does_nothing_and_says_so() {
+async fn a_run_of_the_old_shape_does_nothing_and_is_reported() {
     for accepted in [true, false] {
         let harness = Harness::new();
         harness.apply(RUN, &payment());
@@ -87,7 +87,7 @@ async fn a_run_of_the_old_shape_does_nothing_and_says_so() {
             }
             false => None,
         };
-        // As after an upgrade: the steps were within the pattern, where the API server no longer keeps such a field.
+        // The Workflow after an upgrade: the API server has dropped the steps that an older schema had in the pattern.
         harness.server.edit(&workflows(), NAMESPACE, RUN, |object| {
             object["spec"].as_object_mut().unwrap().remove("steps");
             object["spec"]["pattern"] = json!({});
@@ -130,11 +130,11 @@ async fn a_run_of_the_old_shape_does_nothing_and_says_so() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_gate_of_the_old_shape_is_never_passed_over() {
+async fn a_gate_of_the_old_shape_is_never_skipped() {
     let harness = Harness::new();
     let evaluator = json!({"evaluatorOptimizer": {"producer": "writer", "evaluator": {"agent": "writer"}}});
     harness.apply(RUN, &payment());
-    // A gate within a pattern: the API server keeps an object without its fields.
+    // The API server keeps a gate in a pattern as an object without fields.
     harness.server.edit(&workflows(), NAMESPACE, RUN, |object| {
         object["spec"].as_object_mut().unwrap().remove("steps");
         object["spec"]["pattern"] = evaluator.clone();
@@ -149,7 +149,7 @@ async fn a_gate_of_the_old_shape_is_never_passed_over() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_that_was_tampered_with_is_not_honoured() {
+async fn a_decision_on_a_changed_request_does_not_count() {
     let harness = Harness::new();
     harness.apply(RUN, &payment());
     let life = harness.begin(OPERATOR);
@@ -190,7 +190,7 @@ async fn a_run_whose_request_was_changed_can_be_cancelled_and_its_approval_ends_
 
 #[tokio::test(start_paused = true)]
 async fn a_foreign_approval_of_the_expected_name_is_never_adopted() {
-    // The same run twice: the first shows the name that the second run's Approval will have.
+    // The run of the first harness shows the name that the Approval of each later run has.
     let twin = Harness::new();
     twin.apply(RUN, &payment());
     let life = twin.begin(OPERATOR);
@@ -213,7 +213,7 @@ async fn a_foreign_approval_of_the_expected_name_is_never_adopted() {
         );
         assert_eq!(harness.world.effects().len(), 0, "{}", harness.server.story());
         assert_eq!(harness.approval()["spec"], planted["spec"], "it is somebody else's");
-        // A user who can delete it unblocks the run, which then asks its own question.
+        // After a user has deleted the foreign Approval, the run creates its own.
         assert!(harness.server.remove(&approvals(), NAMESPACE, &expected));
         harness.people().decides("alice", "review", 60, verdict("Approve")).await;
         assert_eq!(harness.ended(RUN).await["status"]["phase"], "Succeeded");
@@ -234,7 +234,7 @@ fn decided(mut approval: Value) -> Value {
 
 fn with_another_owner(approval: &Value) -> Value {
     let mut approval = approval.clone();
-    // An owner that exists, or else it would be garbage.
+    // An owner that does not exist would let the garbage collector delete the Approval.
     approval["metadata"]["ownerReferences"] = json!([]);
     approval
 }
@@ -279,7 +279,7 @@ fn garbage() -> Vec<Value> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn objects_that_cannot_be_read_stop_nobody_else() {
+async fn an_unreadable_object_stops_no_other_run() {
     for (in_the_list, watched) in [(true, false), (false, true), (true, true)] {
         let harness = Harness::new();
         let plant = || garbage().into_iter().for_each(|object| drop(harness.server.insert(object).unwrap()));
@@ -305,9 +305,9 @@ async fn objects_that_cannot_be_read_stop_nobody_else() {
         assert_eq!(harness.ended("another").await["status"]["phase"], "Succeeded");
         let names: Vec<_> = garbage().iter().map(name).collect();
         let events = harness.events("Unreadable");
-        let mut told: Vec<_> = events.iter().filter_map(|event| event["regarding"]["name"].as_str()).collect();
-        told.sort_by_key(|told| names.iter().position(|name| name == told));
-        assert_eq!(told, names, "each is named, and once");
+        let mut reported: Vec<_> = events.iter().filter_map(|event| event["regarding"]["name"].as_str()).collect();
+        reported.sort_by_key(|reported| names.iter().position(|name| name == reported));
+        assert_eq!(reported, names, "each is named, and once");
         // A condition is set wherever that is possible without reading the rest.
         for name in names.iter().filter(|name| harness.workflow(name).is_object() && *name != "wrong-status") {
             let accepted = condition(&harness.workflow(name), "Accepted");
@@ -320,7 +320,7 @@ async fn objects_that_cannot_be_read_stop_nobody_else() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_object_that_can_be_read_again_is_taken_up_where_it_was() {
+async fn an_object_that_can_be_read_again_continues() {
     let harness = Harness::new();
     harness.apply(RUN, &payment());
     let life = harness.begin(OPERATOR);
@@ -335,9 +335,9 @@ async fn an_object_that_can_be_read_again_is_taken_up_where_it_was() {
         harness.pass(3600).await;
     }
     assert_eq!(harness.world.effects().len(), 0);
-    let told = harness.events("Unreadable");
-    assert_eq!(told.len(), 1, "it is told once:\n{}", harness.server.story());
-    assert_eq!((&told[0]["type"], &told[0]["regarding"]["kind"]), (&json!("Warning"), &json!("Approval")));
+    let events = harness.events("Unreadable");
+    assert_eq!(events.len(), 1, "it is told once:\n{}", harness.server.story());
+    assert_eq!((&events[0]["type"], &events[0]["regarding"]["kind"]), (&json!("Warning"), &json!("Approval")));
     assert_eq!(harness.condition("Waiting"), ("True".to_owned(), "ApprovalUnreadable".to_owned()));
     harness.server.edit(&approvals(), NAMESPACE, &approval, |object| object["spec"] = whole["spec"].clone());
     harness.pass(10).await;
@@ -354,7 +354,7 @@ async fn an_object_that_can_be_read_again_is_taken_up_where_it_was() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_approval_without_a_quorum_is_never_counted_and_its_run_has_one_condition_that_says_so() {
+async fn an_approval_without_a_quorum_is_reported_on_its_run() {
     let absent = (None, "Waiting", "ApprovalUnreadable", "missing field `quorums`");
     let empty = (Some(json!([])), "Stalled", "ForeignObject", "has no quorum, so it cannot be decided");
     for (quorums, kind, reason, says) in [absent, empty] {
@@ -369,8 +369,8 @@ async fn an_approval_without_a_quorum_is_never_counted_and_its_run_has_one_condi
         // A request from before quorums existed, and the vote of an approver.
         harness.server.edit(&approvals(), NAMESPACE, &approval, |object| {
             let request = object["spec"]["request"].as_object_mut().unwrap();
-            let own = request.shift_remove("quorums").unwrap()[0].clone();
-            request.insert("approvers".to_owned(), own["approvers"].clone());
+            let quorum = request.shift_remove("quorums").unwrap()[0].clone();
+            request.insert("approvers".to_owned(), quorum["approvers"].clone());
             request.insert("threshold".to_owned(), json!(1));
             request.extend(quorums.clone().map(|quorums| ("quorums".to_owned(), quorums)));
             object["spec"]["decisions"] = json!({"alice": {"verdict": "Approve"}});
@@ -403,7 +403,7 @@ async fn an_approval_without_a_quorum_is_never_counted_and_its_run_has_one_condi
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_spec_that_means_nothing_is_refused_with_every_complaint_and_starts_nothing() {
+async fn an_invalid_spec_is_refused_with_every_error() {
     let harness = Harness::new();
     harness.apply(
         RUN,
@@ -424,7 +424,7 @@ async fn a_spec_that_means_nothing_is_refused_with_every_complaint_and_starts_no
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_run_whose_journal_a_newer_operator_wrote_is_left_alone_and_said_to_be() {
+async fn a_run_with_a_newer_journal_is_held_and_reported() {
     let harness = Harness::new();
     harness.apply(RUN, &payment());
     let life = harness.begin(OPERATOR);
@@ -468,7 +468,7 @@ async fn waits_in_segments() -> (Harness, Value) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_run_whose_segments_an_older_crd_dropped_does_nothing_and_says_so() {
+async fn a_run_without_its_segments_does_nothing_and_is_reported() {
     let (harness, named) = waits_in_segments().await;
     harness.server.edit(&workflows(), NAMESPACE, RUN, |object| {
         object["status"].as_object_mut().unwrap().remove("segments");
@@ -478,8 +478,8 @@ async fn a_run_whose_segments_an_older_crd_dropped_does_nothing_and_says_so() {
     harness.pass(3600).await;
     assert_eq!(harness.workflow(RUN), torn, "not a byte of it is written");
     assert_eq!(harness.world.effects().len(), 1, "the deposit is not paid again: {}", harness.server.story());
-    let [told] = &harness.events("JournalIncomplete")[..] else { panic!("{:?}", harness.events("JournalIncomplete")) };
-    assert!(told["note"].as_str().is_some_and(|note| note.contains("status.segments is empty")), "{told}");
+    let [event] = &harness.events("JournalIncomplete")[..] else { panic!("{:?}", harness.events("JournalIncomplete")) };
+    assert!(event["note"].as_str().is_some_and(|note| note.contains("status.segments is empty")), "{event}");
     // The Blob is restored.
     life.crash().await;
     harness.server.edit(&workflows(), NAMESPACE, RUN, |object| object["status"]["segments"] = named.clone());
@@ -490,21 +490,21 @@ async fn a_run_whose_segments_an_older_crd_dropped_does_nothing_and_says_so() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_run_whose_segment_somebody_changed_or_deleted_does_nothing_and_says_so() {
+async fn a_run_with_a_changed_segment_does_nothing_and_is_reported() {
     let blobs = Resource::new("signoff.dev", "blobs");
-    for (change, said, reason) in
+    for (change, words, reason) in
         [("changed", "holds other bytes", "ValueDamaged"), ("deleted", "any more", "ValueMissing")]
     {
         let (harness, _) = waits_in_segments().await;
         let [blob] = &harness.server.values(&blobs, Some(NAMESPACE))[..] else { panic!("not one Blob") };
         let name = blob["metadata"]["name"].as_str().unwrap();
-        let done = match change {
+        let is_changed = match change {
             "changed" => {
                 harness.server.edit(&blobs, NAMESPACE, name, |blob| blob["spec"]["data"] = json!("[]")).is_some()
             }
             _ => harness.server.remove(&blobs, NAMESPACE, name),
         };
-        assert!(done, "{change}");
+        assert!(is_changed, "{change}");
         let before = harness.workflow(RUN);
         let life = harness.begin(OPERATOR);
         harness.pass(3600).await;
@@ -516,8 +516,9 @@ async fn a_run_whose_segment_somebody_changed_or_deleted_does_nothing_and_says_s
         assert_eq!(harness.condition("ValueUnavailable"), ("True".to_owned(), reason.to_owned()));
         assert_eq!(harness.events(reason).len(), 1, "{change}: it is told once");
         assert_eq!(harness.world.effects().len(), 1, "{}", harness.server.story());
-        let told = harness.events("JournalIncomplete");
-        assert!(told.iter().any(|event| event["note"].as_str().unwrap().contains(said)), "{change}: {told:?}");
+        let events = harness.events("JournalIncomplete");
+        let has_words = |event: &Value| event["note"].as_str().unwrap().contains(words);
+        assert!(events.iter().any(has_words), "{change}: {events:?}");
         life.crash().await;
     }
 }

@@ -37,7 +37,7 @@ fn decided(harness: &Harness) -> Value {
 }
 
 /// Checks that the journal and the Approval have the same outcome, and keep it under later operators.
-async fn one_outcome_for_ever(harness: &Harness) -> Value {
+async fn check_final_outcome(harness: &Harness) -> Value {
     harness.ended(RUN).await;
     let (journal, workflow) = (decided(harness), harness.workflow(RUN));
     assert!(journal["verdict"].is_string());
@@ -65,7 +65,7 @@ async fn one_outcome_for_ever(harness: &Harness) -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deadline_fires_to_the_instant_with_nobody_there() {
+async fn a_deadline_fires_at_its_exact_time() {
     let harness = applied("Reject");
     let _life = harness.begin(OPERATOR);
     let workflow = harness.ended(RUN).await;
@@ -77,7 +77,7 @@ async fn a_deadline_fires_to_the_instant_with_nobody_there() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deadline_that_passed_while_no_operator_lived_fires_when_one_does() {
+async fn a_deadline_fires_when_the_next_operator_starts() {
     for action in ["Reject", "Abort", "Skip", "Approve", "Retry"] {
         let harness = applied(action);
         harness.begin_and_settle(OPERATOR).await.crash().await;
@@ -97,14 +97,14 @@ async fn a_deadline_that_passed_while_no_operator_lived_fires_when_one_does() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_decision_in_time_wins_although_the_operator_slept_over_the_deadline() {
+async fn a_decision_in_time_counts_when_the_operator_starts_later() {
     let harness = applied("Reject");
     harness.begin_and_settle(OPERATOR).await.crash().await;
     harness.people().votes("alice", &name(&harness.approval()), verdict("Approve"));
     harness.pass(7200).await;
     let life = harness.begin_and_settle(OPERATOR).await;
     life.crash().await;
-    assert_eq!(one_outcome_for_ever(&harness).await["verdict"], "Approve");
+    assert_eq!(check_final_outcome(&harness).await["verdict"], "Approve");
 }
 
 #[tokio::test(start_paused = true)]
@@ -123,14 +123,14 @@ async fn a_decision_and_a_deadline_at_the_same_instant_have_one_winner() {
             harness.people().votes("alice", &approval, verdict("Approve"));
             harness.pass(1).await;
             life.crash().await;
-            winners.insert(one_outcome_for_ever(&harness).await["verdict"].to_string());
+            winners.insert(check_final_outcome(&harness).await["verdict"].to_string());
         }
     }
     assert_eq!(winners.len(), 2, "both must have won somewhere, else there was no race");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_decision_that_is_stored_just_before_the_expiry_is_committed_wins() {
+async fn a_decision_just_before_the_expiry_is_committed_counts() {
     for crash in [None, Some(Crash::Applied), Some(Crash::NotApplied)] {
         let harness = applied("Reject");
         let expiry = || {
@@ -156,7 +156,7 @@ async fn a_decision_that_is_stored_just_before_the_expiry_is_committed_wins() {
             .await;
         assert_eq!(deaths, usize::from(crash.is_some()));
         assert_eq!(
-            one_outcome_for_ever(&harness).await["verdict"],
+            check_final_outcome(&harness).await["verdict"],
             "Approve",
             "{crash:?}:\n{}",
             harness.server.story()
@@ -165,7 +165,7 @@ async fn a_decision_that_is_stored_just_before_the_expiry_is_committed_wins() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_overdue_gate_waits_for_ever_and_is_asked_again_on_request() {
+async fn an_overdue_gate_waits_and_is_asked_again_on_request() {
     let harness = Harness::new();
     let gate = gate(
         "review",
@@ -182,7 +182,7 @@ async fn an_overdue_gate_waits_for_ever_and_is_asked_again_on_request() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn people_are_reminded_and_the_deadline_holds() {
+async fn reminders_do_not_move_the_deadline() {
     let harness = Harness::new();
     harness.apply(RUN, &five_minutes("Reject", json!({"reminderInterval": "1m", "maxReminders": 3})));
     let _life = harness.begin(OPERATOR);

@@ -8,7 +8,7 @@ use signoff_executor::{Evaluator, EvaluatorSettings, Subject};
 use tempfile::TempDir;
 
 use crate::{
-    endless::is_aside,
+    endless::is_quarantined,
     harness::{Harness, NAMESPACE, OPERATOR, approvals, condition, workflows},
     people::verdict,
     scenarios::{RUN, chain, gate, set},
@@ -42,8 +42,8 @@ async fn die(folder: &Path) {
 }
 
 #[tokio::test]
-async fn what_aborts_the_process_is_tried_alone_and_then_set_aside() {
-    const NAME: &str = "unclean::what_aborts_the_process_is_tried_alone_and_then_set_aside";
+async fn a_run_that_aborts_the_process_is_tried_alone_and_quarantined() {
+    const NAME: &str = "unclean::a_run_that_aborts_the_process_is_tried_alone_and_quarantined";
     if let Ok(folder) = env::var(FOLDER) {
         return die(Path::new(&folder)).await;
     }
@@ -59,10 +59,10 @@ async fn what_aborts_the_process_is_tried_alone_and_then_set_aside() {
         let deadly = |text: &String| text.contains("deadly") && text.contains(&mark(life == 2));
         assert!(marks.iter().filter_map(|file| fs::read_to_string(file).ok()).any(|text| deadly(&text)), "life {life}");
     }
-    // The third process does not try it.
+    // The third process does not evaluate the run.
     let harness = objects(&folder.path().join("marks"));
     let _life = harness.begin(OPERATOR);
-    let deadly = harness.server.until(&workflows(), "other", "deadly", is_aside).await;
+    let deadly = harness.server.until(&workflows(), "other", "deadly", is_quarantined).await;
     assert_eq!(condition(&deadly, "Quarantined").1, "EndedOperator");
     for number in 0..HONEST {
         assert_eq!(harness.ended(&format!("honest-{number}")).await["status"]["phase"], "Succeeded");
@@ -110,7 +110,7 @@ impl Busy {
 }
 
 #[tokio::test]
-async fn a_suspect_that_waits_is_cancelled_suspended_and_deleted_without_being_evaluated() {
+async fn a_waiting_suspect_is_ended_without_an_evaluation() {
     let busy = Busy::with_run().await;
     let (harness, _life) = (&busy.harness, busy.harness.begin(OPERATOR));
     busy.until(|evaluator| evaluator.waiting() == 1).await;
@@ -134,7 +134,7 @@ async fn a_suspect_that_waits_is_cancelled_suspended_and_deleted_without_being_e
 }
 
 #[tokio::test]
-async fn a_suspect_that_was_suspended_is_tried_once_it_goes_on() {
+async fn a_suspended_suspect_is_tried_when_it_is_resumed() {
     let mut busy = Busy::with_run().await;
     let _life = busy.harness.begin(OPERATOR);
     busy.until(|evaluator| evaluator.waiting() == 1).await;
@@ -146,7 +146,7 @@ async fn a_suspect_that_was_suspended_is_tried_once_it_goes_on() {
 }
 
 #[tokio::test]
-async fn an_approval_that_is_a_suspect_ends_with_its_run_without_being_evaluated() {
+async fn a_suspect_approval_ends_with_its_run_without_an_evaluation() {
     let plain = Harness::new();
     plain.apply(RUN, &chain(json!([gate("ask", json!({}))])));
     let life = plain.begin(OPERATOR);

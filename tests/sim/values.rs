@@ -33,7 +33,7 @@ fn stored(harness: &Harness, workflow: &Value) -> u64 {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_namespace_has_room_for_so_many_bytes_and_a_deleted_workflow_leaves_its_own() {
+async fn a_namespace_has_a_limit_of_bytes_that_a_deleted_workflow_frees() {
     let harness = bounded(100_000, 10_000);
     let life = harness.begin_and_settle(OPERATOR).await;
     harness.apply("first", &of_bytes(6000, "x"));
@@ -80,7 +80,7 @@ async fn runs_that_store_values_at_the_same_moment_do_not_pass_the_limit_togethe
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_workflow_has_room_for_so_many_bytes_and_what_a_gate_shows_is_counted() {
+async fn a_workflow_has_a_limit_of_bytes_that_includes_gate_contexts() {
     let harness = bounded(10_000, 1_000_000);
     let _life = harness.begin_and_settle(OPERATOR).await;
     let shown = gate("review", json!({"contextDisplay": "{{ steps.first.response }}, {{ steps.first.response }}"}));

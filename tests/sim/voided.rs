@@ -32,7 +32,7 @@ fn given(approval: &Value) -> Duration {
 }
 
 #[tokio::test(start_paused = true)]
-async fn votes_of_another_epoch_are_named_and_their_gate_keeps_the_time_that_was_left() {
+async fn a_gate_keeps_its_remaining_time_when_its_votes_are_void() {
     let review = gate("review", json!({"threshold": 2, "timeout": {"after": "24h"}}));
     let (harness, operator) = guarded_with(json!([review, post("pay", "42 EUR", "fail")])).await;
     let life = harness.begin(&operator);
@@ -50,9 +50,9 @@ async fn votes_of_another_epoch_are_named_and_their_gate_keeps_the_time_that_was
     assert!(given(&second) > Duration::from_secs(19 * 3600), "{second}");
     for (reason, words) in [("VotesVoided", "the votes of alice (Approve)"), ("GateSuperseded", "the votes of alice ")]
     {
-        let told = harness.events(reason);
-        assert_eq!(told.len(), 1, "{reason}: {told:?}");
-        assert!(told[0]["note"].as_str().unwrap().contains(words), "{told:?}");
+        let events = harness.events(reason);
+        assert_eq!(events.len(), 1, "{reason}: {events:?}");
+        assert!(events[0]["note"].as_str().unwrap().contains(words), "{events:?}");
     }
     // No vote is removed, and the people who decided are asked again.
     assert_eq!(first["spec"]["decisions"]["alice"]["verdict"], "Approve");
@@ -64,7 +64,7 @@ async fn votes_of_another_epoch_are_named_and_their_gate_keeps_the_time_that_was
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_end_of_a_time_without_guard_is_an_event_of_its_run() {
+async fn a_run_gets_an_event_when_policies_are_enforced_again() {
     let (harness, operator) = guarded_with(json!([gate("review", json!({})), set("end", "done")])).await;
     let life = harness.begin(&operator);
     harness.people().asked("review").await;
@@ -75,10 +75,10 @@ async fn the_end_of_a_time_without_guard_is_an_event_of_its_run() {
     assert_eq!((harness.events("Unguarded").len(), harness.events("Guarded").len()), (1, 0));
     set_actions(&harness, enforced);
     harness.pass(60).await;
-    let told = harness.events("Guarded");
-    assert_eq!(told.len(), 1, "{told:?}");
-    assert!(told[0]["note"].as_str().unwrap().contains("in force again"), "{told:?}");
-    assert!(told[0]["note"].as_str().unwrap().ends_with(": decisions count"), "no vote was void: {told:?}");
+    let events = harness.events("Guarded");
+    assert_eq!(events.len(), 1, "{events:?}");
+    assert!(events[0]["note"].as_str().unwrap().contains("in force again"), "{events:?}");
+    assert!(events[0]["note"].as_str().unwrap().ends_with(": decisions count"), "no vote was void: {events:?}");
     harness.people().decides("alice", "review", 10, verdict("Approve")).await;
     assert_eq!(harness.ended(RUN).await["status"]["phase"], "Succeeded", "{}", harness.server.story());
     life.crash().await;
@@ -93,7 +93,7 @@ fn votes_count_together_for(harness: &Harness, age: &str) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_vote_that_is_too_old_has_its_gate_asked_again_wherever_the_operator_crashes() {
+async fn a_gate_with_a_vote_that_is_too_old_is_asked_again() {
     for crash in [Crash::NotApplied, Crash::Applied] {
         for n in 1.. {
             let harness = Harness::new();

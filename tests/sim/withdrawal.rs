@@ -176,7 +176,7 @@ async fn a_call_that_waits_for_a_slot_never_begins_in_a_deleted_namespace() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_does_not_begin_while_nobody_says_that_its_run_still_stands() {
+async fn a_call_does_not_begin_before_its_run_is_verified() {
     let harness = Harness::new();
     harness.apply(RUN, &chain(json!([post("pay", "42 EUR", "fail")])));
     harness.server.fault(On::requests_of(OPERATOR).only(asks_for_namespace).first(20), Fault::Reset);
@@ -184,10 +184,10 @@ async fn a_call_does_not_begin_while_nobody_says_that_its_run_still_stands() {
     harness.pass(30).await;
     assert_eq!((harness.world.effects().len(), harness.events("Stalled").len()), (0, 0));
     harness.pass(60).await;
-    let told = harness.events("Stalled");
+    let events = harness.events("Stalled");
     assert!(
-        told.len() == 1 && told[0]["note"].as_str().unwrap().contains("step pay: its call begins when"),
-        "{told:?}"
+        events.len() == 1 && events[0]["note"].as_str().unwrap().contains("step pay: its call begins when"),
+        "{events:?}"
     );
     assert_eq!(harness.ended(RUN).await["status"]["phase"], "Succeeded", "{}", harness.server.story());
     assert_eq!(harness.world.effects().len(), 1);
@@ -237,7 +237,7 @@ fn asks_for_namespace(request: &Request) -> bool {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_is_not_created_for_a_run_whose_cancellation_no_watch_tells() {
+async fn a_pod_is_not_created_for_a_run_that_was_cancelled_unobserved() {
     for is_cancelled in [true, false] {
         let harness = Harness::new();
         harness.apply(RUN, &chain(json!([pod("build", json!({}))])));
@@ -277,7 +277,7 @@ async fn a_suspended_run_creates_no_pod_that_its_operator_had_no_time_to_create(
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_run_in_a_namespace_that_was_created_again_goes_on_whatever_is_seen_first() {
+async fn a_run_in_a_recreated_namespace_continues() {
     for seconds in [0, 5] {
         let harness = Harness::new();
         harness.apply("before", &chain(json!([gate("review", json!({}))])));

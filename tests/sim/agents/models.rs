@@ -1,6 +1,6 @@
 //! Random models and servers: an answer follows from the seed, the path and the input.
 //!
-//! **Invariant:** an answer depends on nothing else, so that a repetition gets the same one.
+//! **Invariant:** an answer depends on nothing else, so a repeated request gets an equal answer.
 
 use std::time::Duration;
 
@@ -9,13 +9,13 @@ use signoff_tests::sim::{Answer, EffectKey};
 
 use crate::{dice::Dice, ending::list, laws::witness::MALFORMED};
 
-/// Returns the world's answer.
+/// Returns the answer to a request: of a model to a turn of an agent, and of a server to any other call.
 pub fn answer(seed: u64, key: &EffectKey, input: &Value) -> Option<Answer> {
     let mut dice = Dice::at(seed, &key.to_string());
-    let after = Duration::from_secs(dice.below(4) as u64);
+    let delay = Duration::from_secs(dice.below(4) as u64);
     let what = &input["what"];
     let answer = if what["messages"].is_array() { model(&mut dice, key, what) } else { server(&mut dice) };
-    Some(answer.after(after))
+    Some(answer.after(delay))
 }
 
 fn server(dice: &mut Dice) -> Answer {
@@ -55,7 +55,7 @@ fn model(dice: &mut Dice, key: &EffectKey, what: &Value) -> Answer {
 
 fn call(dice: &mut Dice, at: usize, what: &Value) -> Value {
     let earlier: Vec<&Value> = list(&what["messages"]).flat_map(|message| list(&message["calls"])).collect();
-    // An id of its own, sometimes an empty id, the same id twice, or the id of an earlier turn.
+    // A new id, sometimes an empty id, the same id twice, or the id of an earlier turn.
     let id = match dice.below(12) {
         0 => String::new(),
         1 => "c1".to_owned(),

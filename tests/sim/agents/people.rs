@@ -15,9 +15,9 @@ use crate::{
 };
 
 /// The number of votes after which people only end open requests.
-const PATIENCE: usize = 60;
+const MOST_DECISIONS: usize = 60;
 /// The number of votes after which the test fails.
-const TOO_MANY: usize = 2000;
+const MOST_VOTES: usize = 2000;
 
 /// Decides open requests until the run has ended.
 pub async fn decide_at_random(harness: &Harness, dice: &mut Dice, seed: u64) {
@@ -26,7 +26,7 @@ pub async fn decide_at_random(harness: &Harness, dice: &mut Dice, seed: u64) {
     };
     let ended = |harness: &Harness| harness.workflow(RUN)["status"]["finishedAt"].is_string();
     for votes in 0.. {
-        assert!(votes < TOO_MANY, "seed {seed}: people are asked for ever\n{}", harness.server.story());
+        assert!(votes < MOST_VOTES, "seed {seed}: people are asked for ever\n{}", harness.server.story());
         harness.server.until_all(|_| ended(harness) || !waiting(harness).is_empty()).await;
         if ended(harness) {
             return;
@@ -38,7 +38,7 @@ pub async fn decide_at_random(harness: &Harness, dice: &mut Dice, seed: u64) {
             continue;
         }
         let approval = dice.pick(&open);
-        let is_late = votes > PATIENCE;
+        let is_late = votes > MOST_DECISIONS;
         if let Some(user) = voter(approval, dice) {
             let mut decision = decision(approval, dice, is_late);
             if let Some(attempt) = approval["status"]["invalid"][user]["attempt"].as_i64() {
@@ -51,19 +51,19 @@ pub async fn decide_at_random(harness: &Harness, dice: &mut Dice, seed: u64) {
     }
 }
 
-/// Returns a person whose vote the API server would accept.
+/// Returns a person whose vote the API server would accept, or `None`.
 fn voter(approval: &Value, dice: &mut Dice) -> Option<&'static str> {
     let (request, status) = (&approval["spec"]["request"], &approval["status"]);
     let quorums = list(&request["quorums"]).flat_map(|quorum| list(&quorum["approvers"]));
     let listed: Vec<&Value> = quorums.chain(list(&status["approvers"])).map(|subject| &subject["name"]).collect();
-    let everybody = PEOPLE.iter().chain(&OF_POLICIES).chain(&["erin"]).copied();
-    let may = |user: &&str| {
+    let people = PEOPLE.iter().chain(&OF_POLICIES).chain(&["erin"]).copied();
+    let may_vote = |user: &&str| {
         let has_voted = !approval["spec"]["decisions"][*user].is_null() && status["invalid"][*user].is_null();
         let is_excluded = list(&request["excluded"]).any(|name| *name == **user);
         listed.iter().any(|name| **name == **user) && !is_excluded && !has_voted
     };
-    let may: Vec<&str> = everybody.filter(may).collect();
-    (!may.is_empty()).then(|| *dice.pick(&may))
+    let voters: Vec<&str> = people.filter(may_vote).collect();
+    (!voters.is_empty()).then(|| *dice.pick(&voters))
 }
 
 fn decision(approval: &Value, dice: &mut Dice, is_late: bool) -> Value {

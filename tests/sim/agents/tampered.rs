@@ -43,7 +43,7 @@ async fn assert_effect_noticed(path: &str, attempt: u32, what: Value, law: &str)
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_that_nobody_approved_is_noticed() {
+async fn an_unapproved_call_is_noticed() {
     assert_noticed("/status/outcome/verdict", json!("Skip"), "gate changes asks").await;
     assert_noticed("/status/outcome/source", json!("Timeout"), "gate changes asks").await;
     assert_noticed("/status/outcome/decidedBy", json!(["mallory"]), "gate changes asks").await;
@@ -56,7 +56,7 @@ async fn a_call_that_nobody_approved_is_noticed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_that_is_made_once_more_or_by_nobody_is_noticed() {
+async fn a_repeated_or_unexplained_call_is_noticed() {
     let pay = json!({"method": "POST", "body": "42"});
     let refund = "handle/.turn-1/.call-2/pay";
     assert_effect_noticed(refund, 2, pay.clone(), "that takes 2 approvals, and there are 1").await;

@@ -11,16 +11,16 @@ pub const OF_POLICIES: [&str; 2] = ["pam", "paul"];
 const IMAGE: &str = "tool@sha256:1";
 
 /// A Workflow, and the policies that apply to it.
-pub struct Made {
+pub struct GeneratedWorkflow {
     pub spec: Value,
     pub policies: Vec<Value>,
 }
 
 /// Returns a Workflow that is accepted.
-pub fn make(dice: &mut Dice) -> Made {
+pub fn generate(dice: &mut Dice) -> GeneratedWorkflow {
     let policies = policies(dice);
     let mut gates = gates(dice);
-    // A gate with the name and the people of one that a policy adds, and deadlines of its own.
+    // A gate of the author with the name and the people of a policy's gate, and with other deadlines.
     let is_added = json!(policies).to_string().contains(r#""name":"calls""#);
     if let Some(gate) = gates.iter_mut().find(|gate| is_added && gate["preset"].is_null()) {
         (gate["name"], gate["hitl"]["approvers"]) = (json!("calls"), json!(of_policies()));
@@ -31,19 +31,19 @@ pub fn make(dice: &mut Dice) -> Made {
     let answers = [json!(["Respond", "Skip", "Abort"]), json!(["Respond", "Skip", "Reject", "Abort"])];
     gates.push(json!({"name": "questions", "type": "question", "hitl": hitl(dice, &answers)}));
     if dice.one_in(2) {
-        let all = [
+        let verdicts = [
             json!(["Retry", "Skip", "Reject"]),
             json!(["Retry", "Respond", "Reject"]),
             json!(["Skip", "Reject", "Abort"]),
         ];
-        gates.push(json!({"name": "errors", "type": "errorEscalation", "afterAttempts": 1 + dice.below(3), "hitl": hitl_once(dice, &all)}));
+        gates.push(json!({"name": "errors", "type": "errorEscalation", "afterAttempts": 1 + dice.below(3), "hitl": hitl_once(dice, &verdicts)}));
     }
     if dice.one_in(4) {
-        let all = [json!(["Approve", "Reject"]), json!(["Approve", "Skip", "Retry", "Reject"])];
-        gates.push(json!({"name": "start", "type": "stepStart", "steps": [dice.pick(&["pay", "tell", "scan"])], "hitl": hitl_once(dice, &all)}));
+        let verdicts = [json!(["Approve", "Reject"]), json!(["Approve", "Skip", "Retry", "Reject"])];
+        gates.push(json!({"name": "start", "type": "stepStart", "steps": [dice.pick(&["pay", "tell", "scan"])], "hitl": hitl_once(dice, &verdicts)}));
     }
     let names = ["lookup", "fetch", "pay", "mail", "note", "scan"];
-    let mut own = |extra: &[&str]| {
+    let mut tools_and_limits = |extra: &[&str]| {
         let mut tools = match dice.below(4) {
             0 => vec!["*".to_owned()],
             1 => vec!["lookup".to_owned(), "p*".to_owned()],
@@ -64,7 +64,9 @@ pub fn make(dice: &mut Dice) -> Made {
         }
         (tools, limits)
     };
-    let (clerk, boss, chief) = (own(&[]), own(&["delegate"]), own(&["manage", "delegate"]));
+    let clerk = tools_and_limits(&[]);
+    let boss = tools_and_limits(&["delegate"]);
+    let chief = tools_and_limits(&["manage", "delegate"]);
     let agent = |name: &str, (tools, limits): (Vec<String>, Value)| json!({"name": name, "provider": "models", "tools": tools, "limits": limits});
     let mut steps = flow(dice);
     let is_parallel = steps.iter().any(|step| step["branch"].is_string());
@@ -78,13 +80,13 @@ pub fn make(dice: &mut Dice) -> Made {
     if is_parallel {
         spec["pattern"] = json!({"parallel": {}});
     }
-    Made { spec, policies }
+    GeneratedWorkflow { spec, policies }
 }
 
 /// Returns the steps in which agents begin: one, two of the same agent, or two at once.
 fn flow(dice: &mut Dice) -> Vec<Value> {
     let agents = ["clerk", "boss", "chief"];
-    let one = |name: &str, agent: &str, dice: &mut Dice| {
+    let step_of_agent = |name: &str, agent: &str, dice: &mut Dice| {
         let mut step = json!({"name": name, "agent": {"name": agent, "input": "Help the customer."}});
         step["retry"] = json!({"limit": 2, "backoff": {"base": "1s"}});
         if dice.one_in(4) {
@@ -96,14 +98,14 @@ fn flow(dice: &mut Dice) -> Vec<Value> {
     match dice.below(4) {
         0 => {
             let second = *dice.pick(&agents);
-            let mut both = vec![one("handle", first, dice), one("check", second, dice)];
+            let mut both = vec![step_of_agent("handle", first, dice), step_of_agent("check", second, dice)];
             for (step, branch) in both.iter_mut().zip(["left", "right"]) {
                 step["branch"] = json!(branch);
             }
             both
         }
-        1 => vec![one("handle", first, dice), one("check", first, dice)],
-        _ => vec![one("handle", first, dice)],
+        1 => vec![step_of_agent("handle", first, dice), step_of_agent("check", first, dice)],
+        _ => vec![step_of_agent("handle", first, dice)],
     }
 }
 

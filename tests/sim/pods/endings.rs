@@ -58,7 +58,7 @@ async fn a_run_that_is_cancelled_while_a_container_runs_ends_it_with_grace() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn wherever_the_operator_dies_while_a_run_is_cancelled_no_pod_stays() {
+async fn no_pod_stays_when_the_operator_dies_during_a_cancellation() {
     for crash in [Crash::NotApplied, Crash::Applied, Crash::AppliedAfter(Duration::from_secs(3))] {
         for n in 1.. {
             let harness = Harness::new();
@@ -103,7 +103,7 @@ async fn an_approval_that_comes_after_the_cancellation_starts_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_is_made_while_its_run_is_cancelled_goes_again() {
+async fn a_pod_that_is_created_during_the_cancellation_is_deleted() {
     let (harness, _life) = around_a_gate(json!({}));
     // Its creation is in flight when the run ends.
     let creation = |request: &Request| request.resource.plural == "pods" && request.verb == Verb::Create;
@@ -118,7 +118,7 @@ async fn a_pod_that_is_made_while_its_run_is_cancelled_goes_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_run_that_is_rejected_leaves_no_pod_whatever_was_to_be_kept() {
+async fn a_rejected_run_leaves_no_pod_even_if_pods_are_kept() {
     for keep in ["Never", "OnSuccess", "OnCompletion"] {
         let (harness, life) = around_a_gate(json!({"podGC": keep}));
         let approval = harness.people().asked("review").await;
@@ -131,7 +131,7 @@ async fn a_run_that_is_rejected_leaves_no_pod_whatever_was_to_be_kept() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn pods_that_are_done_go_or_stay_as_the_workflow_says() {
+async fn finished_pods_are_deleted_or_kept_as_the_workflow_declares() {
     for (keep, good, bad) in [("OnSuccess", 0, 1), ("OnCompletion", 0, 0), ("Never", 1, 1)] {
         for (code, left) in [(0, good), (1, bad)] {
             let harness = Harness::new();
@@ -170,7 +170,7 @@ async fn a_workflow_that_is_deleted_takes_its_running_pod_with_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_suspended_run_starts_no_pod_and_lets_one_that_runs_end() {
+async fn a_suspended_run_starts_no_pod_and_keeps_a_running_one() {
     let (harness, _life) = around_a_gate(json!({}));
     runs(&harness, "build").await;
     harness.people().sets(RUN, "suspend", true);
@@ -188,7 +188,7 @@ async fn a_suspended_run_starts_no_pod_and_lets_one_that_runs_end() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn waiting_for_people_holds_no_pod() {
+async fn a_waiting_gate_holds_no_pod() {
     let (harness, life) = around_a_gate(json!({}));
     harness.people().asked("review").await;
     harness.pass(60).await;

@@ -77,7 +77,7 @@ async fn running(harness: &Harness) -> String {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_exit_code_and_what_was_said_with_it_are_told() {
+async fn an_exit_code_is_reported_with_its_message() {
     let (harness, _life) =
         building(build(json!({})), json!({"exitCode": 3, "message": "no such table", "log": "a\nb\n"}));
     fails_with(&harness, "ExitCode", "exit code 3: no such table").await;
@@ -91,13 +91,13 @@ async fn an_exit_code_and_what_was_said_with_it_are_told() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_container_out_of_memory_is_told_as_that() {
+async fn a_container_out_of_memory_fails_with_its_reason() {
     let (harness, _life) = building(build(json!({})), json!({"exitCode": 137, "reason": "OOMKilled"}));
     fails_with(&harness, "OOMKilled", "more memory").await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_evicted_pod_is_told_in_the_kubelets_words() {
+async fn an_evicted_pod_fails_with_the_message_of_the_kubelet() {
     let (harness, _life) = building(build(json!({})), json!("done"));
     let pod = running(&harness).await;
     harness.kubelet.evict(&pod);
@@ -105,7 +105,7 @@ async fn an_evicted_pod_is_told_in_the_kubelets_words() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_step_that_takes_too_long_is_ended_with_grace_and_said_to_have_timed_out() {
+async fn a_step_that_takes_too_long_is_stopped_with_grace_and_times_out() {
     let (harness, _life) = building(build(json!({"timeout": "20s"})), json!("done"));
     let began = harness.server.clock().now();
     fails_with(&harness, "Timeout", "20s").await;
@@ -116,14 +116,14 @@ async fn a_step_that_takes_too_long_is_ended_with_grace_and_said_to_have_timed_o
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_kubelets_own_deadline_is_told_as_its_own() {
+async fn a_deadline_of_the_kubelet_has_its_own_reason() {
     let step = with(pod("build", json!({"activeDeadline": "10s"})), json!({}));
     let (harness, _life) = building(step, json!("done"));
     fails_with(&harness, "DeadlineExceeded", "longer than the specified deadline").await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_container_that_was_told_to_end_did_not_do_its_work_whatever_its_exit_code() {
+async fn a_stopped_container_has_failed_whatever_its_exit_code() {
     let polite = json!({"message": "half of it", "exitCodeWhenAsked": 0});
     let steps = [
         (build(json!({"timeout": "20s"})), "Timeout"),
@@ -141,11 +141,11 @@ async fn a_container_that_was_told_to_end_did_not_do_its_work_whatever_its_exit_
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_whose_grace_is_long_is_not_given_up_before_it_is_over() {
+async fn a_container_is_given_up_only_after_its_grace() {
     let slow = json!({"podTemplate": {"spec": {"terminationGracePeriodSeconds": 600}}});
     let (harness, _life) = building(with(pod("build", slow), json!({"timeout": "20s"})), json!("done"));
     let pod = running(&harness).await;
-    // It uses the time that it has left.
+    // The container takes half of its grace of 600 s to stop.
     harness.kubelet.slow_to_stop(Duration::from_secs(300));
     fails_with(&harness, "Timeout", "20s").await;
     assert!(
@@ -154,7 +154,7 @@ async fn one_whose_grace_is_long_is_not_given_up_before_it_is_over() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_could_not_be_an_answer_stays_to_be_looked_at() {
+async fn a_pod_whose_answer_is_invalid_is_kept() {
     let (harness, _life) = building(build(json!({})), json!({"message": "x".repeat(4096)}));
     fails_with(&harness, "TooLarge", "4096 bytes").await;
     harness.pass(600).await;
@@ -162,7 +162,7 @@ async fn what_could_not_be_an_answer_stays_to_be_looked_at() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_image_that_cannot_be_pulled_is_told_within_seconds_and_given_up_in_time() {
+async fn an_image_that_cannot_be_pulled_is_reported_within_seconds() {
     let waiting = json!({"waiting": {"reason": "ErrImagePull", "message": "tool@sha256:1: not found"}});
     let (harness, _life) = building(pod("build", json!({"startDeadline": "2m"})), waiting);
     harness.pass(2).await;
@@ -189,7 +189,7 @@ async fn an_image_that_cannot_be_pulled_is_told_within_seconds_and_given_up_in_t
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_without_a_node_is_told_in_the_schedulers_words_and_given_up_in_time() {
+async fn a_pod_without_a_node_is_reported_with_the_message_of_the_scheduler() {
     let (harness, _life) =
         building(build(json!({})), json!({"unschedulable": "0/1 nodes are available: 1 Insufficient cpu."}));
     harness.pass(2).await;
@@ -199,7 +199,7 @@ async fn a_pod_without_a_node_is_told_in_the_schedulers_words_and_given_up_in_ti
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_no_scheduler_looks_at_is_told_after_ten_seconds_and_given_up_in_time() {
+async fn a_pod_without_a_scheduler_is_reported_after_ten_seconds() {
     let (harness, _life) = building(build(json!({})), json!({"unseen": true}));
     harness.pass(5).await;
     assert_ne!(harness.condition("PodsPending").0, "True");
@@ -210,7 +210,7 @@ async fn a_pod_that_no_scheduler_looks_at_is_told_after_ten_seconds_and_given_up
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_somebody_deletes_with_grace_ended_as_deleted() {
+async fn a_pod_that_a_user_deletes_with_grace_ends_as_deleted() {
     let (harness, _life) = building(build(json!({})), json!("done"));
     let pod = running(&harness).await;
     harness.deletes_pod("mallory", &pod, None).await;
@@ -219,7 +219,7 @@ async fn a_pod_that_somebody_deletes_with_grace_ended_as_deleted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_somebody_deletes_before_it_has_a_node_never_ran() {
+async fn a_pod_that_a_user_deletes_before_it_has_a_node_never_ran() {
     let (harness, _life) = building(build(json!({})), json!({"unschedulable": "none"}));
     harness.pass(2).await;
     harness.deletes_pod("mallory", &only_pod(&harness), None).await;
@@ -227,7 +227,7 @@ async fn a_pod_that_somebody_deletes_before_it_has_a_node_never_ran() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_somebody_deletes_by_force_has_an_unknown_outcome() {
+async fn a_pod_that_a_user_deletes_by_force_has_an_unknown_outcome() {
     let retry = json!({"retry": {"limit": 3, "backoff": {"base": "1s"}}});
     let (harness, _life) = building(build(retry), json!("done"));
     let pod = running(&harness).await;
@@ -236,7 +236,7 @@ async fn a_pod_that_somebody_deletes_by_force_has_an_unknown_outcome() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_whose_end_and_removal_nobody_watched_has_an_unknown_outcome() {
+async fn a_pod_whose_end_was_not_observed_has_an_unknown_outcome() {
     for crash in [false, true] {
         let retry = json!({"retry": {"limit": 3, "backoff": {"base": "1s"}}});
         let (harness, life) = building(build(retry), json!("done"));
@@ -256,7 +256,7 @@ async fn a_pod_whose_end_and_removal_nobody_watched_has_an_unknown_outcome() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_went_unseen_is_not_looked_for_without_end() {
+async fn a_deleted_pod_is_given_up_when_its_event_was_lost() {
     let waits = json!({"unschedulable": "0/1 nodes are available: 1 Insufficient cpu."});
     let (harness, _life) = building(pod("build", json!({"startDeadline": "2m"})), waits);
     harness.pass(2).await;
@@ -269,7 +269,7 @@ async fn a_pod_that_went_unseen_is_not_looked_for_without_end() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_a_kubelet_turned_away_after_it_ran_is_not_run_again() {
+async fn a_pod_that_a_kubelet_rejects_after_it_ran_is_not_run_again() {
     let retry = json!({"retry": {"limit": 3, "backoff": {"base": "1s"}}});
     let (harness, life) = building(build(retry), json!("done"));
     let pod = running(&harness).await;
@@ -297,7 +297,7 @@ async fn a_pod_whose_name_another_has_taken_has_an_unknown_outcome() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_whose_last_words_were_lost_on_the_way_is_not_run_again() {
+async fn a_pod_whose_last_event_was_lost_is_not_run_again() {
     let (harness, _life) = building(build(json!({"timeout": "5m"})), json!("done"));
     running(&harness).await;
     // The watch goes on as if nothing were missing.
@@ -321,7 +321,7 @@ async fn a_pod_of_a_node_that_is_lost_while_it_runs_has_an_unknown_outcome() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_attempt_is_made_again_by_exit_code_as_another_pod() {
+async fn an_attempt_that_is_retried_by_exit_code_has_another_pod() {
     let retry =
         json!({"retry": {"limit": 3, "onExitCodes": [75], "backoff": {"base": "10s", "factor": 1.0, "jitter": 0.0}}});
     let (harness, _life) = building(build(retry), json!({"exitCode": 75}));
@@ -337,7 +337,7 @@ async fn an_attempt_is_made_again_by_exit_code_as_another_pod() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lost_start_asks_people_where_they_are_to_be_asked() {
+async fn a_lost_start_asks_people_at_an_error_gate() {
     let harness = Harness::new();
     let mut spec = chain(json!([pod("build", json!({})), set("note", "{{ steps.build.response }}")]));
     let hitl = gate("x", json!({"allowedVerdicts": ["Retry", "Skip", "Reject", "Abort"]}))["hitl"].take();
@@ -361,7 +361,7 @@ async fn a_lost_start_asks_people_where_they_are_to_be_asked() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_comes_to_be_after_it_was_given_up_is_ended_while_people_are_asked() {
+async fn a_pod_that_is_created_late_is_stopped_while_people_are_asked() {
     let harness = Harness::new();
     harness.world.answers("refund/build", Answer::value("done").after(Duration::from_secs(3600)));
     let mut spec = chain(json!([pod("build", json!({}))]));
@@ -387,7 +387,7 @@ async fn a_pod_that_comes_to_be_after_it_was_given_up_is_ended_while_people_are_
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_is_not_ours_is_neither_adopted_nor_deleted() {
+async fn a_foreign_pod_is_neither_adopted_nor_deleted() {
     let name = |harness: &Harness| record(harness, "build", 1)["object"].as_str().unwrap_or_default().to_owned();
     // Its name and digest are predictable: one run shows them, and the next finds a foreign Pod of that name.
     let (shown, _life) = building(build(json!({})), json!("done"));
@@ -424,7 +424,7 @@ async fn a_pod_that_is_not_ours_is_neither_adopted_nor_deleted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refused_pod_fails_in_the_api_servers_words() {
+async fn a_refused_pod_fails_with_the_message_of_the_api_server() {
     let (harness, _life) = building(build(json!({})), json!("done"));
     let creation = |request: &signoff_tests::sim::Request| request.resource.plural == "pods" && request.verb.writes();
     let why = "pods \"x\" is forbidden: violates PodSecurity \"restricted:latest\": runAsNonRoot != true";
@@ -436,7 +436,7 @@ async fn a_refused_pod_fails_in_the_api_servers_words() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_operator_that_dies_while_a_container_runs_finds_it_again_and_waits_no_longer_than_it_may() {
+async fn the_next_operator_finds_a_running_container_and_keeps_its_deadline() {
     let (harness, life) = building(build(json!({"timeout": "30s"})), json!("done"));
     harness.kubelet.when(Turn::Started, 1, |server| server.kill(OPERATOR));
     harness.pass(10).await;

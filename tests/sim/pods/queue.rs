@@ -75,7 +75,7 @@ async fn twelve_containers_under_two_limits_never_run_too_many_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_came_first_begins_first() {
+async fn the_container_that_waits_longest_begins_first() {
     let harness = limited(1, 1);
     let _life = harness.begin_and_settle(OPERATOR).await;
     let runs = ["zeta", "alpha", "mid", "beta"];
@@ -125,7 +125,7 @@ async fn a_long_queue_costs_few_writes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_operator_that_comes_back_counts_what_runs_already() {
+async fn the_next_operator_counts_running_containers() {
     let harness = limited(2, 2);
     runs_for(&harness, RUN, 5, 60);
     harness.apply(RUN, &branches(5));
@@ -139,7 +139,7 @@ async fn an_operator_that_comes_back_counts_what_runs_already() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_run_that_is_cancelled_in_the_queue_starts_nothing_and_gives_its_place_up() {
+async fn a_cancelled_run_leaves_the_queue() {
     let harness = limited(1, 1);
     let _life = harness.begin_and_settle(OPERATOR).await;
     for run in ["first", "second", "third"] {
@@ -158,7 +158,7 @@ async fn a_run_that_is_cancelled_in_the_queue_starts_nothing_and_gives_its_place
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_run_that_is_suspended_in_the_queue_stands_in_nobodys_way_and_keeps_its_turn() {
+async fn a_suspended_run_keeps_its_position_and_blocks_no_other_run() {
     let harness = limited(1, 1);
     let _life = harness.begin_and_settle(OPERATOR).await;
     for run in ["first", "second", "third", "fourth"] {
@@ -176,7 +176,7 @@ async fn a_run_that_is_suspended_in_the_queue_stands_in_nobodys_way_and_keeps_it
 }
 
 #[tokio::test(start_paused = true)]
-async fn where_no_pods_may_be_made_the_condition_says_who_can_change_that() {
+async fn the_condition_names_the_remedy_where_pods_are_not_allowed() {
     let harness = Harness { pods: PodSettings { enabled: false, ..PodSettings::default() }, ..Harness::new() };
     let _life = harness.begin(OPERATOR);
     harness.apply(RUN, &branches_of_one());
@@ -193,7 +193,7 @@ async fn where_no_pods_may_be_made_the_condition_says_who_can_change_that() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn only_the_namespaces_that_an_administrator_named_are_watched() {
+async fn only_configured_namespaces_are_watched() {
     let named = |namespace: &str| PodSettings { namespaces: vec![namespace.to_owned()], ..PodSettings::default() };
     let harness = Harness { pods: named(NAMESPACE), ..Harness::new() };
     let _life = harness.begin(OPERATOR);
@@ -210,7 +210,7 @@ async fn only_the_namespaces_that_an_administrator_named_are_watched() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn people_are_asked_before_a_container_takes_a_place() {
+async fn a_gate_is_asked_before_its_container_is_counted() {
     let harness = limited(1, 1);
     let _life = harness.begin_and_settle(OPERATOR).await;
     let mut spec = branches_of_one();
