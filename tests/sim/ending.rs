@@ -49,8 +49,8 @@ impl Ending {
         ending
     }
 
-    /// Returns `expected` as this ending can be compared with it: without the numbers of writes if people were asked late,
-    /// because the run then has further writes.
+    /// Returns `expected` in the form that can be compared with this ending. If people were asked late, the run has
+    /// further writes, so the numbers of writes are left out.
     pub fn as_asked_in_time(&self, expected: &Self) -> Self {
         let mut expected = expected.clone();
         if self.is_late() {

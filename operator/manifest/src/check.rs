@@ -23,6 +23,11 @@ use crate::{
 /// The assumed requester of a file: the API server writes the real one.
 pub const REQUESTER: &str = "the requester";
 
+/// The maximum number of characters of the name of a Workflow, which its Pods have in a label.
+const MAX_WORKFLOW_NAME: usize = 63;
+/// The maximum number of characters of the name of any other object.
+const MAX_NAME: usize = 253;
+
 /// One document of a text.
 #[derive(Clone, Debug)]
 pub struct Checked {
@@ -54,40 +59,41 @@ pub fn check(text: &str, settings: &Settings) -> Vec<Checked> {
 /// for all others.
 #[must_use]
 pub fn check_with(text: &str, settings: &Settings, other: impl Fn(&Node) -> Option<Checked>) -> Vec<Checked> {
-    let object = |node: &Node| other(node).unwrap_or_else(|| document(text, node, settings));
-    let one = |read| match read {
-        Ok(node) => objects(&node).into_iter().map(&object).collect(),
+    let check_one = |node: &Node| other(node).unwrap_or_else(|| check_object(text, node, settings));
+    let check_document = |document| match document {
+        Ok(node) => objects(&node).into_iter().map(&check_one).collect(),
         Err(source::Unreadable { why, at }) => {
             let mut problems = Problems::of(text);
             problems.error("NotYaml", "", at, why);
             vec![Checked { title: "document".to_owned(), workflow: None, is_named: true, problems: problems.found }]
         }
     };
-    source::documents(text).into_iter().flat_map(one).collect()
+    source::documents(text).into_iter().flat_map(check_document).collect()
 }
 
 /// Returns the objects of a document: the items of a `List`, as kubectl writes it, or the document itself.
 fn objects(node: &Node) -> Vec<&Node> {
-    let says = |field: &str, value: &str| node.get(field).and_then(Node::text) == Some(value);
-    if says("apiVersion", "v1") && says("kind", "List") {
+    let has = |field: &str, value: &str| node.get(field).and_then(Node::text) == Some(value);
+    if has("apiVersion", "v1") && has("kind", "List") {
         node.get("items").map_or(&[][..], Node::items).iter().collect()
     } else {
         vec![node]
     }
 }
 
-/// Checks one document.
-fn document(text: &str, node: &Node, settings: &Settings) -> Checked {
+/// Checks one object of a text by its kind, its schema and its plan.
+fn check_object(text: &str, node: &Node, settings: &Settings) -> Checked {
     let mut problems = Problems::of(text);
-    let named = |name: &str| node.get(name).and_then(Node::text);
-    let kind = named("kind").unwrap_or_default().to_owned();
+    let field = |name: &str| node.get(name).and_then(Node::text);
+    let kind = field("kind").unwrap_or_default().to_owned();
     let title = format!("{} {}", if kind.is_empty() { "document" } else { &kind }, name(node)).trim_end().to_owned();
     let ours = format!("{GROUP}/{VERSION}");
-    match named("apiVersion") {
+    let is_foreign = |version: &str| {
+        !version.starts_with(&format!("{GROUP}/")) && !kind.is_empty() && schema::of(&kind).is_none()
+    };
+    match field("apiVersion") {
         Some(version) if version == ours => {}
-        Some(version)
-            if !version.starts_with(&format!("{GROUP}/")) && !kind.is_empty() && schema::of(&kind).is_none() =>
-        {
+        Some(version) if is_foreign(version) => {
             problems.warn(
                 "NotOurs",
                 "kind",
@@ -100,55 +106,64 @@ fn document(text: &str, node: &Node, settings: &Settings) -> Checked {
             problems.error("UnknownKind", "apiVersion", place(node, "apiVersion"), format!("write apiVersion: {ours}"))
         }
     }
-    match schema::of(&kind) {
+    check_by_kind(node, &kind, &mut problems);
+    let workflow = plan_unless_moved(node, &kind, settings, &mut problems);
+    kubectl::refused(text, node, &mut problems);
+    let all = problems.found.clone();
+    problems.found.retain(|problem| !follows_from_unknown(problem, &all));
+    // Problems about missing checks come after the problems that have to be corrected first.
+    problems.found.sort_by_key(|problem| (problem.reason == "NotChecked", problem.at.start, problem.severity));
+    let is_named = ["apiVersion", "kind"].iter().any(|name| node.get(name).is_some());
+    Checked { title, workflow, is_named, problems: problems.found }
+}
+
+/// Checks an object by the schema of its kind. An unknown kind, or one that authors do not write, is an error.
+fn check_by_kind(node: &Node, kind: &str, problems: &mut Problems<'_>) {
+    match schema::of(kind) {
         Some(_) if kind == "Approval" => {
             let message = "only the operator creates Approvals: write a Workflow with a hitl step";
             problems.error("UnknownKind", "kind", place(node, "kind"), message);
         }
         Some(schema) => {
-            schema::check(node, schema, "", &mut problems);
-            metadata(node, &kind, &mut problems);
+            schema::check(node, schema, "", problems);
+            check_metadata(node, kind, problems);
         }
         None => {
             let kinds: Vec<&str> = schema::kinds().filter(|kind| *kind != "Approval").collect();
-            let remedy = match nearest(&kind, kinds.iter().copied()) {
+            let remedy = match nearest(kind, kinds.iter().copied()) {
                 Some(near) => format!("did you mean {near}?"),
                 None => format!("there are {}", kinds.join(", ")),
             };
             problems.error("UnknownKind", "kind", place(node, "kind"), format!("write the kind: {remedy}"));
         }
     }
-    let has_moved = |field: &str| field.starts_with("spec.pattern.") && old_fields::remedy(field).is_some();
-    let moved = problems.found.iter().find(|problem| has_moved(&problem.field));
-    let workflow = match moved.map(|problem| problem.at.clone()) {
-        // Errors of the plan about old fields would be misleading.
-        Some(at) => {
-            problems.warn(
-                "NotChecked",
-                "spec",
-                at,
-                "names, references and gates are checked once the fields above are moved",
-            );
-            None
-        }
-        None => (kind == "Workflow").then(|| plan(node, settings, &mut problems)).flatten(),
-    };
-    kubectl::refused(text, node, &mut problems);
-    let all = problems.found.clone();
-    problems.found.retain(|problem| !follows_from_unknown(problem, &all));
-    // Problems about missing checks come after the problems that have to be corrected first.
-    problems.found.sort_by_key(|problem| (problem.reason == "NotChecked", problem.at.start, problem.severity));
-    let is_named = ["apiVersion", "kind"].iter().any(|field| node.get(field).is_some());
-    Checked { title, workflow, is_named, problems: problems.found }
 }
 
-/// Whether a problem only follows from an unknown field, such as for a step without an action or a provider without a
-/// kind, because its field has another name.
+/// Plans a Workflow. If fields have moved, the plan is not checked, because its errors about old fields would be
+/// misleading.
+fn plan_unless_moved(
+    node: &Node,
+    kind: &str,
+    settings: &Settings,
+    problems: &mut Problems<'_>,
+) -> Option<Box<Workflow>> {
+    let has_moved = |field: &str| field.starts_with("spec.pattern.") && old_fields::remedy(field).is_some();
+    let moved = problems.found.iter().find(|problem| has_moved(&problem.field));
+    if let Some(at) = moved.map(|problem| problem.at.clone()) {
+        let message = "names, references and gates are checked once the fields above are moved";
+        problems.warn("NotChecked", "spec", at, message);
+        return None;
+    }
+    if kind == "Workflow" { check_plan(node, settings, problems) } else { None }
+}
+
+/// Whether a step has no action, or a provider no kind, only because the name of the field is misspelt: then an unknown
+/// field is reported in the same object.
 fn follows_from_unknown(problem: &Problem, all: &[Problem]) -> bool {
     let is_within = |field: &str| field.strip_prefix(&problem.field).is_some_and(|rest| rest.starts_with('.'));
-    let is_about_one = |words: &str| problem.message.contains(words);
-    (is_about_one("exactly one of agent, pod, http, mcp, set and hitl") || is_about_one(Provider::ONE_KIND))
-        && all.iter().any(|other| other.reason == "UnknownField" && is_within(&other.field))
+    let says = |words: &str| problem.message.contains(words);
+    let misses_one = says("exactly one of agent, pod, http, mcp, set and hitl") || says(Provider::ONE_KIND);
+    misses_one && all.iter().any(|other| other.reason == "UnknownField" && is_within(&other.field))
 }
 
 /// Returns the name of an object, `refund-…` for a generated one, or an empty text.
@@ -162,7 +177,7 @@ fn name(node: &Node) -> String {
 }
 
 /// Checks name and namespace of an object like the API server.
-fn metadata(node: &Node, kind: &str, problems: &mut Problems<'_>) {
+fn check_metadata(node: &Node, kind: &str, problems: &mut Problems<'_>) {
     if let Some(namespace) = node.get("metadata").and_then(|metadata| metadata.get("namespace"))
         && !names::is_label(namespace.text().unwrap_or_default())
     {
@@ -171,13 +186,13 @@ fn metadata(node: &Node, kind: &str, problems: &mut Problems<'_>) {
         problems.error("WrongForm", "metadata.namespace", namespace.at.clone(), message);
     }
     let field = |name: &str| node.get("metadata").and_then(|metadata| metadata.get(name));
-    let most = if kind == "Workflow" { 63 } else { 253 };
-    let inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '.');
-    let ends = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
+    let most = if kind == "Workflow" { MAX_WORKFLOW_NAME } else { MAX_NAME };
+    let is_inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '.');
+    let is_end = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
     match (field("name"), field("generateName")) {
         (Some(name), _) => {
             let text = name.text().unwrap_or_default();
-            let has_form = text.chars().all(inner) && text.starts_with(ends) && text.ends_with(ends);
+            let has_form = text.chars().all(is_inner) && text.starts_with(is_end) && text.ends_with(is_end);
             if name.text().is_none() {
                 let message = format!("expected a text, found {}: put it into quotes", name.kind());
                 problems.error("WrongType", "metadata.name", name.at.clone(), message);
@@ -190,7 +205,7 @@ fn metadata(node: &Node, kind: &str, problems: &mut Problems<'_>) {
         }
         (None, Some(prefix)) => {
             let text = prefix.text().unwrap_or_default();
-            if !text.chars().all(inner) || !text.starts_with(ends) || text.len() > most {
+            if !text.chars().all(is_inner) || !text.starts_with(is_end) || text.len() > most {
                 let message = format!(
                     "the beginning of a name has 1 to {most} lower-case letters, digits, `-` and `.`, and starts with a letter or digit, such as refund-"
                 );
@@ -206,7 +221,7 @@ fn metadata(node: &Node, kind: &str, problems: &mut Problems<'_>) {
 
 /// Reads the Workflow, and adds the problems that only the plan finds: names, references, languages, gates that cannot
 /// be decided.
-fn plan(node: &Node, settings: &Settings, problems: &mut Problems<'_>) -> Option<Box<Workflow>> {
+fn check_plan(node: &Node, settings: &Settings, problems: &mut Problems<'_>) -> Option<Box<Workflow>> {
     let mut value = node.to_json();
     if let Some(spec) = value.get_mut("spec").and_then(serde_json::Value::as_object_mut) {
         spec.entry("requestedBy").or_insert_with(|| REQUESTER.into());
@@ -226,7 +241,7 @@ fn plan(node: &Node, settings: &Settings, problems: &mut Problems<'_>) -> Option
             return None;
         }
     };
-    match Plan::of(&with_wanted_inputs(&workflow, node, problems), settings, &Arc::default()) {
+    match Plan::of(&with_placeholders(&workflow, node, problems), settings, &Arc::default()) {
         Ok(plan) => {
             for warning in plan.warnings() {
                 let (field, message) = warning.split_once(": ").unwrap_or(("", warning));
@@ -236,8 +251,8 @@ fn plan(node: &Node, settings: &Settings, problems: &mut Problems<'_>) -> Option
         Err(errors) => {
             problems.found.retain(|problem| !errors.iter().any(|error| says_the_same(error, problem)));
             for error in &errors {
-                let at = place(node, &error.field);
-                problems.error(error.reason, &error.field, at, error.message.clone());
+                let range = place(node, &error.field);
+                problems.error(error.reason, &error.field, range, error.message.clone());
             }
         }
     }
@@ -260,16 +275,16 @@ fn says_the_same(error: &FieldError, problem: &Problem) -> bool {
 }
 
 /// Returns the Workflow with a placeholder for each required input without a value, and adds a warning for it.
-fn with_wanted_inputs(workflow: &Workflow, node: &Node, problems: &mut Problems<'_>) -> Workflow {
+fn with_placeholders(workflow: &Workflow, node: &Node, problems: &mut Problems<'_>) -> Workflow {
     let mut filled = workflow.clone();
-    for (at, input) in filled.spec.inputs.iter_mut().enumerate() {
+    for (index, input) in filled.spec.inputs.iter_mut().enumerate() {
         let Some(value) = stand_in(input) else { continue };
-        let field = format!("spec.inputs[{at}].value");
+        let field = format!("spec.inputs[{index}].value");
         let message = format!(
             "input {name} is required and has no value: give it one, or `--var {name}=…` to a local run",
             name = input.name
         );
-        problems.warn("InputRequired", &field, place(node, &format!("spec.inputs[{at}].name")), message);
+        problems.warn("InputRequired", &field, place(node, &format!("spec.inputs[{index}].name")), message);
         input.value = Some(value);
     }
     filled

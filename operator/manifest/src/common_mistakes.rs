@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_of_providers_that_others_have_are_told_with_what_to_write() {
+    fn foreign_fields_of_providers_have_a_remedy() {
         for kind in signoff_api::workflow::Provider::KINDS {
             for name in ["apiKey", "apikey", "token"] {
                 let told = foreign(&format!("spec.providers[3].{kind}.{name}")).unwrap_or_default();

@@ -11,7 +11,7 @@ use signoff_api::server::ToolPin;
 use crate::source::{Node, Value, documents};
 
 /// The maximum number of pins of a server.
-const MOST: usize = 64;
+const MAX_PINS: usize = 64;
 
 /// The remedy if the text of a file is not edited.
 const BY_HAND: &str = "write the pins into it by hand";
@@ -28,14 +28,14 @@ struct Edit {
 /// # Errors
 /// The reason why the text is not edited, and the remedy.
 pub fn with_pins(text: &str, server: &str, pins: &[ToolPin]) -> Result<String, String> {
-    let read = read(text)?;
-    let (document, at) = place_of(&read, server)?;
-    let pointer = format!("/spec/servers/{at}");
-    let node = read.get(document).and_then(|node| node.get("spec")?.get("servers")?.items().get(at));
+    let documents = read(text)?;
+    let (document, index) = find_server(&documents, server)?;
+    let pointer = format!("/spec/servers/{index}");
+    let node = documents.get(document).and_then(|node| node.get("spec")?.get("servers")?.items().get(index));
     let node = node.ok_or_else(|| refused("it is not there any more"))?;
     let mut edits = match node.get("pins") {
-        Some(list) => edits_of_list(text, node, list, pins)?,
-        None => vec![new_list(text, node, pins)?],
+        Some(list) => edit_list(text, node, list, pins)?,
+        None => vec![add_list(text, node, pins)?],
     };
     edits.sort_by_key(|edit| edit.at.start);
     let mut edited = text.to_owned();
@@ -45,39 +45,40 @@ pub fn with_pins(text: &str, server: &str, pins: &[ToolPin]) -> Result<String, S
         }
         edited.replace_range(at, &with);
     }
-    let mut expected: Vec<Json> = read.iter().map(Node::to_json).collect();
+    let mut expected: Vec<Json> = documents.iter().map(Node::to_json).collect();
     let object = expected.get_mut(document).and_then(|document| document.pointer_mut(&pointer)?.as_object_mut());
     let object = object.ok_or_else(|| refused("the server is not an object"))?;
-    let merged = merged(object.get("pins"), pins);
-    if merged.len() > MOST {
+    let merged = merge_pins(object.get("pins"), pins);
+    if merged.len() > MAX_PINS {
         return Err(format!(
-            "server {server} would have {} pins, and at most {MOST} are possible: choose the tools with --tool, or name those that \
+            "server {server} would have {} pins, and at most {MAX_PINS} are possible: choose the tools with --tool, or name those that \
              the run needs in `only`",
             merged.len()
         ));
     }
     object.insert("pins".to_owned(), Json::Array(merged));
-    let found: Vec<Json> = self::read(&edited)?.iter().map(Node::to_json).collect();
-    if found == expected { Ok(edited) } else { Err(refused("its layout is not understood")) }
+    let result: Vec<Json> = read(&edited)?.iter().map(Node::to_json).collect();
+    if result == expected { Ok(edited) } else { Err(refused("its layout is not understood")) }
 }
 
+/// Returns the error that a file is not edited, with the remedy.
 fn refused(why: &str) -> String {
     format!("the file is not edited, because {why}: {BY_HAND}")
 }
 
 fn read(text: &str) -> Result<Vec<Node>, String> {
-    let read: Result<Vec<Node>, _> = documents(text).into_iter().collect();
-    read.map_err(|unreadable| refused(&format!("it cannot be read ({})", unreadable.why)))
+    let nodes: Result<Vec<Node>, _> = documents(text).into_iter().collect();
+    nodes.map_err(|unreadable| refused(&format!("it cannot be read ({})", unreadable.why)))
 }
 
 /// Returns the index of the document with a server, and the position of the server in its list.
-fn place_of(documents: &[Node], server: &str) -> Result<(usize, usize), String> {
-    let mut found = documents.iter().enumerate().filter_map(|(number, document)| {
+fn find_server(documents: &[Node], server: &str) -> Result<(usize, usize), String> {
+    let mut places = documents.iter().enumerate().filter_map(|(number, document)| {
         let servers = document.get("spec")?.get("servers")?.items();
-        let at = servers.iter().position(|one| one.get("name").and_then(Node::text) == Some(server))?;
-        Some((number, at))
+        let index = servers.iter().position(|listed| listed.get("name").and_then(Node::text) == Some(server))?;
+        Some((number, index))
     });
-    match (found.next(), found.next()) {
+    match (places.next(), places.next()) {
         (Some(place), None) => Ok(place),
         (None, _) => Err(refused(&format!("no Workflow in it has a server {server}"))),
         (Some(_), Some(_)) => Err(refused(&format!("several Workflows in it have a server {server}"))),
@@ -85,11 +86,11 @@ fn place_of(documents: &[Node], server: &str) -> Result<(usize, usize), String> 
 }
 
 /// Returns the pins of a server after the edit.
-fn merged(existing: Option<&Json>, pins: &[ToolPin]) -> Vec<Json> {
+fn merge_pins(existing: Option<&Json>, pins: &[ToolPin]) -> Vec<Json> {
     let mut merged = existing.and_then(Json::as_array).cloned().unwrap_or_default();
     for pin in pins {
-        match merged.iter_mut().find(|one| one.get("tool").and_then(Json::as_str) == Some(pin.tool.as_str())) {
-            Some(Json::Object(one)) => _ = one.insert("definition".to_owned(), json!(pin.definition)),
+        match merged.iter_mut().find(|old| old.get("tool").and_then(Json::as_str) == Some(pin.tool.as_str())) {
+            Some(Json::Object(old)) => _ = old.insert("definition".to_owned(), json!(pin.definition)),
             Some(_) | None => merged.push(json!({"tool": pin.tool, "definition": pin.definition})),
         }
     }
@@ -97,13 +98,13 @@ fn merged(existing: Option<&Json>, pins: &[ToolPin]) -> Vec<Json> {
 }
 
 /// Returns the edits of a list of pins: changed definitions, and new pins at its end.
-fn edits_of_list(text: &str, server: &Node, list: &Node, pins: &[ToolPin]) -> Result<Vec<Edit>, String> {
+fn edit_list(text: &str, server: &Node, list: &Node, pins: &[ToolPin]) -> Result<Vec<Edit>, String> {
     let Some(last) = list.items().last() else {
-        let end = closing(text, list.at.start).filter(|_| list.is_flow_style(text));
-        let at = end.map(|end| list.at.start..end);
-        let at = at.filter(|at| text.get(at.clone()).is_some_and(|written| !written.contains('#')));
-        let at = at.ok_or_else(|| refused("its `pins` have no value, or a comment in it"))?;
-        let with = format!("[{}]", in_a_row(pins, has_quoted_keys(text, server)));
+        let end = end_of_flow(text, list.at.start).filter(|_| list.is_flow_style(text));
+        let range = end.map(|end| list.at.start..end);
+        let range = range.filter(|range| text.get(range.clone()).is_some_and(|list| !list.contains('#')));
+        let at = range.ok_or_else(|| refused("its `pins` have no value, or a comment in it"))?;
+        let with = format!("[{}]", in_flow_style(pins, has_quoted_keys(text, server)));
         return Ok(vec![Edit { at, with }]);
     };
     let (mut edits, mut new) = (Vec::new(), Vec::new());
@@ -112,8 +113,8 @@ fn edits_of_list(text: &str, server: &Node, list: &Node, pins: &[ToolPin]) -> Re
         match list.items().iter().find(same).map(|item| item.get("definition")) {
             None => new.push(pin.clone()),
             Some(None) => return Err(refused(&format!("its pin of {} has no definition", pin.tool))),
-            Some(Some(found)) if found.text() == Some(pin.definition.as_str()) => {}
-            Some(Some(found)) => edits.push(Edit { at: found.at.clone(), with: format!("\"{}\"", pin.definition) }),
+            Some(Some(old)) if old.text() == Some(pin.definition.as_str()) => {}
+            Some(Some(old)) => edits.push(Edit { at: old.at.clone(), with: format!("\"{}\"", pin.definition) }),
         }
     }
     if new.is_empty() {
@@ -121,45 +122,45 @@ fn edits_of_list(text: &str, server: &Node, list: &Node, pins: &[ToolPin]) -> Re
     }
     let end = end_of(text, last).ok_or_else(|| refused("the end of its `pins` is not found"))?;
     edits.push(match list.is_flow_style(text) {
-        true => Edit { at: end..end, with: format!(", {}", in_a_row(&new, has_quoted_keys(text, last))) },
+        true => Edit { at: end..end, with: format!(", {}", in_flow_style(&new, has_quoted_keys(text, last))) },
         false => {
             let indent = indent_of(text, last.at.start)?;
             let dash = indent.trim_end().strip_suffix('-').ok_or_else(|| refused("its `pins` are not a plain list"))?;
-            below(text, end, &lines(text, dash, &new))
+            insert_below(text, end, &lines(text, dash, &new))
         }
     });
     Ok(edits)
 }
 
 /// Returns the edit that adds a list of pins to a server.
-fn new_list(text: &str, server: &Node, pins: &[ToolPin]) -> Result<Edit, String> {
+fn add_list(text: &str, server: &Node, pins: &[ToolPin]) -> Result<Edit, String> {
     let fields = server.fields();
     let (first, last) = fields.first().zip(fields.last()).ok_or_else(|| refused("the server is empty"))?;
     if server.is_flow_style(text) {
         let is_quoted = has_quoted_keys(text, server);
         let end = end_of(text, &last.1).unwrap_or(last.0.at.end).max(last.0.at.end);
         let name = if is_quoted { "\"pins\"" } else { "pins" };
-        return Ok(Edit { at: end..end, with: format!(", {name}: [{}]", in_a_row(pins, is_quoted)) });
+        return Ok(Edit { at: end..end, with: format!(", {name}: [{}]", in_flow_style(pins, is_quoted)) });
     }
     let end = end_of(text, server).ok_or_else(|| refused("the end of the server is not found"))?;
     let indent = indent_of(text, first.0.at.start)?.replace('-', " ");
     let newline = newline(text);
-    Ok(below(text, end, &format!("{newline}{indent}pins:{}", lines(text, &indent, pins))))
+    Ok(insert_below(text, end, &format!("{newline}{indent}pins:{}", lines(text, &indent, pins))))
 }
 
 /// Renders pins for a list in flow style.
-fn in_a_row(pins: &[ToolPin], has_quoted_keys: bool) -> String {
+fn in_flow_style(pins: &[ToolPin], has_quoted_keys: bool) -> String {
     let quote = if has_quoted_keys { "\"" } else { "" };
-    let one = |ToolPin { tool, definition }: &ToolPin| {
+    let item = |ToolPin { tool, definition }: &ToolPin| {
         format!("{{{quote}tool{quote}: \"{tool}\", {quote}definition{quote}: \"{definition}\"}}")
     };
-    pins.iter().map(one).collect::<Vec<_>>().join(", ")
+    pins.iter().map(item).collect::<Vec<_>>().join(", ")
 }
 
 /// Renders a line for each pin, each after a line end.
 fn lines(text: &str, indent: &str, pins: &[ToolPin]) -> String {
     let newline = newline(text);
-    pins.iter().map(|pin| format!("{newline}{indent}- {}", in_a_row(std::slice::from_ref(pin), false))).collect()
+    pins.iter().map(|pin| format!("{newline}{indent}- {}", in_flow_style(std::slice::from_ref(pin), false))).collect()
 }
 
 /// Returns the line end of a text.
@@ -167,13 +168,15 @@ fn newline(text: &str) -> &'static str {
     if text.contains("\r\n") { "\r\n" } else { "\n" }
 }
 
-/// Returns the edit that adds lines below the line at whose end a value ends. A comment can follow on that line.
-fn below(text: &str, end: usize, lines: &str) -> Edit {
-    // A text block includes its own last line end.
+/// Returns the edit that inserts `lines` below the line of a value. `end` is the byte after the value; a comment can
+/// follow on the line.
+fn insert_below(text: &str, end: usize, lines: &str) -> Edit {
+    // The range of a text block includes its last line end.
     let end = if text.get(..end).is_some_and(|before| before.ends_with('\n')) { end - 1 } else { end };
-    let rest = text.get(end..).and_then(|rest| rest.find('\n')).map_or(text.len(), |line| end + line);
-    let at = if text.get(..rest).is_some_and(|line| line.ends_with('\r')) { rest - 1 } else { rest };
-    Edit { at: at..at, with: lines.to_owned() }
+    let newline = text.get(end..).and_then(|rest| rest.find('\n')).map_or(text.len(), |length| end + length);
+    let has_return = text.get(..newline).is_some_and(|before| before.ends_with('\r'));
+    let line_end = if has_return { newline - 1 } else { newline };
+    Edit { at: line_end..line_end, with: lines.to_owned() }
 }
 
 /// Returns the indentation before a byte: only spaces, and the dashes of lists.
@@ -194,7 +197,7 @@ fn has_quoted_keys(text: &str, node: &Node) -> bool {
 /// Returns the byte after a value.
 fn end_of(text: &str, node: &Node) -> Option<usize> {
     if node.is_flow_style(text) {
-        return closing(text, node.at.start);
+        return end_of_flow(text, node.at.start);
     }
     match &node.value {
         Value::Null => None,
@@ -209,7 +212,7 @@ fn end_of(text: &str, node: &Node) -> Option<usize> {
 }
 
 /// Returns the byte after a list or an object in flow style that begins at `start`.
-fn closing(text: &str, start: usize) -> Option<usize> {
+fn end_of_flow(text: &str, start: usize) -> Option<usize> {
     let (mut depth, mut quote, mut before) = (0_usize, None, ' ');
     let mut chars = text.get(start..)?.char_indices().peekable();
     while let Some((at, c)) = chars.next() {
@@ -250,8 +253,8 @@ mod tests {
         Digest::of_bytes(content.as_bytes()).to_string()
     }
 
-    /// Returns the text with pins of `refund` and `yes`.
-    fn pinned(text: &str) -> Result<String, String> {
+    /// Adds pins of `refund` and `yes` to the server `crm`.
+    fn add_two_pins(text: &str) -> Result<String, String> {
         with_pins(text, "crm", &[pin("refund", "a"), pin("yes", "b")])
     }
 
@@ -268,8 +271,8 @@ mod tests {
                  - {{tool: \"yes\", definition: \"{b}\"}}\n"
             ),
         );
-        assert_eq!(pinned(text).unwrap(), expected);
-        assert_eq!(pinned(&text.replace('\n', "\r\n")).unwrap(), expected.replace('\n', "\r\n"));
+        assert_eq!(add_two_pins(text).unwrap(), expected);
+        assert_eq!(add_two_pins(&text.replace('\n', "\r\n")).unwrap(), expected.replace('\n', "\r\n"));
     }
 
     #[test]
@@ -277,9 +280,9 @@ mod tests {
         for last in ["trust: hints", "read:\n    - get_*", "read:\n      - a\n      - \"b # c\" # d", "only: []"] {
             for end in ["", "\n", "\n\n# the end\n", "\n  steps: []\n"] {
                 let text = format!("spec:\n  servers:\n  - name: crm\n    {last}{end}");
-                let edited = pinned(&text).unwrap();
+                let edited = add_two_pins(&text).unwrap();
                 assert!(edited.contains("\n    pins:\n    - {tool: \"refund\","), "{edited}");
-                assert_eq!(pinned(&edited).unwrap(), edited, "once more it is the same");
+                assert_eq!(add_two_pins(&edited).unwrap(), edited, "once more it is the same");
             }
         }
     }
@@ -289,9 +292,9 @@ mod tests {
         let (a, b) = (digest("a"), digest("b"));
         let text = "spec: {servers: [{name: erp}, {name: crm, url: \"https://a/{b}\"}], steps: []} # end\n";
         let row = format!("{{tool: \"refund\", definition: \"{a}\"}}, {{tool: \"yes\", definition: \"{b}\"}}");
-        assert_eq!(pinned(text).unwrap(), text.replace("{b}\"}", &format!("{{b}}\", pins: [{row}]}}")));
+        assert_eq!(add_two_pins(text).unwrap(), text.replace("{b}\"}", &format!("{{b}}\", pins: [{row}]}}")));
         let json = r#"{"spec": {"servers": [{"name": "crm", "only": ["a"]}]}}"#;
-        let edited = pinned(json).unwrap();
+        let edited = add_two_pins(json).unwrap();
         assert!(
             edited.contains(&format!(r#""only": ["a"], "pins": [{{"tool": "refund", "definition": "{a}"}}"#)),
             "{edited}"
@@ -309,20 +312,20 @@ mod tests {
         let expected = text
             .replace(&format!("{old} "), &format!("\"{a}\" "))
             .replace("# by Erin\n", &format!("# by Erin\n    - {{tool: \"yes\", definition: \"{b}\"}}\n"));
-        assert_eq!(pinned(&text).unwrap(), expected);
+        assert_eq!(add_two_pins(&text).unwrap(), expected);
         let row =
             format!("spec: {{servers: [{{name: crm, pins: [{{tool: refund, definition: \"{old}\"}}], url: x}}]}}\n");
         let expected = row.replace(&format!("{old}\"}}"), &format!("{a}\"}}, {{tool: \"yes\", definition: \"{b}\"}}"));
-        assert_eq!(pinned(&row).unwrap(), expected);
+        assert_eq!(add_two_pins(&row).unwrap(), expected);
         let empty = "spec:\n  servers:\n  - name: crm\n    pins: [] # none\n";
         let expected = format!(
             "pins: [{{tool: \"refund\", definition: \"{a}\"}}, {{tool: \"yes\", definition: \"{b}\"}}] # none\n"
         );
-        assert!(pinned(empty).unwrap().ends_with(&expected));
+        assert!(add_two_pins(empty).unwrap().ends_with(&expected));
     }
 
     #[test]
-    fn a_text_that_is_not_understood_is_refused_with_the_remedy() {
+    fn a_text_of_unknown_layout_is_refused_with_the_remedy() {
         for (text, why) in [
             ("spec: [", "it cannot be read"),
             ("spec: {servers: [{name: erp}]}", "no Workflow in it has a server crm"),
@@ -332,7 +335,7 @@ mod tests {
             ("spec:\n  servers:\n  - name: crm\n    pins:\n", ""),
         ] {
             // A text that can be edited without doubt is edited correctly.
-            if let Err(refused) = pinned(text) {
+            if let Err(refused) = add_two_pins(text) {
                 assert!(refused.contains(why) && refused.ends_with(BY_HAND), "{text}: {refused}");
             } else {
                 assert_eq!(why, "", "{text}");
@@ -347,10 +350,10 @@ mod tests {
     fn the_end_of_a_value_in_flow_style_is_found_behind_quotes_and_comments() {
         for text in ["[a, ']', \"\\\"]\", b'], # ]", "{a: it's, b: [1, {c: 2}]} ]", "[ # ]\n a ] x", "['it''s ]', x]]"]
         {
-            let end = closing(text, 0).unwrap();
+            let end = end_of_flow(text, 0).unwrap();
             assert!(documents(text.get(..end).unwrap()).iter().all(Result::is_ok), "{text}: {end}");
         }
-        assert_eq!(closing("[a, b", 0), None);
-        assert_eq!(closing("", 0), None);
+        assert_eq!(end_of_flow("[a, b", 0), None);
+        assert_eq!(end_of_flow("", 0), None);
     }
 }

@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_leads_to_the_text_that_is_meant() {
+    fn a_path_leads_to_its_text() {
         let text = "spec:\n  steps:\n  - name: a\n    vars: {x.y: 'one', x: two}\n  - name: b\n    hitl:\n      prompt: |\n        Go\n        on\n";
         assert_eq!(found(text, "spec.steps[0].name"), "a");
         assert_eq!(found(text, "spec.steps[0].vars.x.y"), "'one'");
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_shown_where_it_is_missing() {
+    fn a_missing_field_is_shown_at_its_nearest_parent() {
         let text = "spec:\n  steps:\n  - name: a\n";
         assert_eq!(found(text, "spec.steps[0].hitl.prompt"), "name");
         assert_eq!(found(text, "spec.steps[7]"), "steps");

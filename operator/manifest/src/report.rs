@@ -55,15 +55,15 @@ pub fn fine(file: &str, title: &str) -> String {
     format!("{}: {} is valid\n", text::display(file, 256), text::display(title, 256))
 }
 
-/// Renders the numbers: `2 errors, 1 warning`.
+/// Renders the numbers of errors and of warnings, such as `2 errors, 1 warning`; empty without problems.
 #[must_use]
 pub fn counted(problems: &[Problem]) -> String {
     let count = |severity| problems.iter().filter(|problem| problem.severity == severity).count();
-    let say = |n: usize, word: &str| format!("{n} {word}{}", if n == 1 { "" } else { "s" });
+    let render = |n: usize, word: &str| format!("{n} {word}{}", if n == 1 { "" } else { "s" });
     let mut words = Vec::new();
     for (severity, word) in [(Severity::Error, "error"), (Severity::Warning, "warning")] {
         if count(severity) > 0 {
-            words.push(say(count(severity), word));
+            words.push(render(count(severity), word));
         }
     }
     words.join(", ")
@@ -95,25 +95,26 @@ mod tests {
     use super::*;
     use crate::problem::Problems;
 
-    fn told(source: &str, word: &str) -> String {
-        let at = source.find(word).unwrap();
+    /// Renders an error that marks `word`.
+    fn render(source: &str, word: &str) -> String {
+        let start = source.find(word).unwrap();
         let mut problems = Problems::of(source);
-        problems.error("WrongType", "spec.x", at..at + word.len(), "no");
+        problems.error("WrongType", "spec.x", start..start + word.len(), "no");
         shown("a.yaml", source, &problems.found[0])
     }
 
     #[test]
-    fn of_a_long_line_what_stands_around_the_mark_is_shown() {
+    fn a_long_line_is_shown_around_the_mark() {
         let source = format!("{{{}last: here, wrong: 5, {}}}", "key: value, ".repeat(60), "more: text, ".repeat(60));
-        let shown = told(&source, "wrong");
+        let shown = render(&source, "wrong");
         assert!(shown.contains("a.yaml:1:734"), "{shown}");
         assert!(shown.contains("last: here, wrong: 5, more"), "{shown}");
         assert!(shown.lines().all(|line| line.chars().count() < 200), "{shown}");
     }
 
     #[test]
-    fn lines_of_other_systems_end_without_a_sign() {
-        assert!(told("a: wrong\r\nb: 1\r\n", "wrong").contains("| a: wrong\n"));
-        assert!(told("a: wrong b\r\nb: 1\r\n", "wrong").contains("| a: wrong b\n"));
+    fn a_line_is_shown_without_its_carriage_return() {
+        assert!(render("a: wrong\r\nb: 1\r\n", "wrong").contains("| a: wrong\n"));
+        assert!(render("a: wrong b\r\nb: 1\r\n", "wrong").contains("| a: wrong b\n"));
     }
 }

@@ -78,14 +78,14 @@ mod tests {
     }
 
     #[test]
-    fn no_rule_of_a_workflow_is_lost_that_its_installed_crd_leaves_to_admission() {
+    fn the_declared_schema_of_a_workflow_has_its_rules() {
         let mut all = BTreeSet::new();
         sources(crate::schema::of("Workflow").unwrap_or(&Json::Null), &mut all);
         assert!(all.len() >= 20, "{} rules: {all:#?}", all.len());
     }
 
     #[test]
-    fn every_rule_that_conditions_cannot_hold_is_one_that_the_plan_checks_too() {
+    fn the_plan_checks_every_rule_that_conditions_cannot_express() {
         let mut all = BTreeSet::new();
         for kind in ["Workflow", "ApprovalPolicy", "ClusterApprovalPolicy"] {
             sources(crate::schema::of(kind).unwrap_or(&Json::Null), &mut all);

@@ -47,14 +47,14 @@ pub(crate) fn check(node: &Node, schema: &Json, field: &str, problems: &mut Prob
         return;
     }
     match schema["type"].as_str() {
-        Some("object") => object(node, schema, field, problems),
-        Some("array") => list(node, schema, field, problems),
-        Some("string") => text(node, schema, field, problems),
+        Some("object") => check_object(node, schema, field, problems),
+        Some("array") => check_list(node, schema, field, problems),
+        Some("string") => check_text(node, schema, field, problems),
         Some("boolean") if !matches!(node.value, Value::Bool(_)) => wrong_type(node, "true or false", field, problems),
-        Some(kind @ ("integer" | "number")) => number(node, kind, schema, field, problems),
+        Some(kind @ ("integer" | "number")) => check_number(node, kind, schema, field, problems),
         _ => {}
     }
-    one_of(node, schema, field, problems);
+    check_enum(node, schema, field, problems);
     rules::check(node, schema, field, problems);
 }
 
@@ -75,7 +75,7 @@ fn wrong_type(node: &Node, wanted: &str, field: &str, problems: &mut Problems<'_
     problems.error("WrongType", field, node.at.clone(), format!("expected {wanted}, found {}{hint}", node.kind()));
 }
 
-fn object(node: &Node, schema: &Json, field: &str, problems: &mut Problems<'_>) {
+fn check_object(node: &Node, schema: &Json, field: &str, problems: &mut Problems<'_>) {
     let Value::Map(fields) = &node.value else { return wrong_type(node, "an object", field, problems) };
     let path = |name: &str| if field.is_empty() { name.to_owned() } else { format!("{field}.{name}") };
     let known = schema["properties"].as_object();
@@ -87,7 +87,7 @@ fn object(node: &Node, schema: &Json, field: &str, problems: &mut Problems<'_>) 
             check(value, schema, &path, problems);
         } else if !(field.is_empty() && ["apiVersion", "kind", "metadata"].contains(&key.name.as_str())) {
             let names: Vec<&str> = known.into_iter().flatten().map(|(name, _)| name.as_str()).collect();
-            unknown(key, &path, &names, problems);
+            report_unknown(key, &path, &names, problems);
         }
     }
     for name in schema["required"].as_array().into_iter().flatten().filter_map(Json::as_str) {
@@ -111,7 +111,7 @@ fn first_sentence(description: &str) -> String {
     letters.next().map_or_else(String::new, |c| format!(" ({}{})", c.to_lowercase(), letters.as_str()))
 }
 
-fn unknown(key: &Key, path: &str, names: &[&str], problems: &mut Problems<'_>) {
+fn report_unknown(key: &Key, path: &str, names: &[&str], problems: &mut Problems<'_>) {
     let other_name = old_fields::remedy(path).or_else(|| common_mistakes::foreign(path));
     let remedy = match (other_name, nearest(&key.name, names.iter().copied())) {
         (Some(remedy), _) => remedy.to_owned(),
@@ -122,7 +122,7 @@ fn unknown(key: &Key, path: &str, names: &[&str], problems: &mut Problems<'_>) {
     problems.error("UnknownField", path, key.at.clone(), format!("unknown field {}: {remedy}", key.name));
 }
 
-fn list(node: &Node, schema: &Json, field: &str, problems: &mut Problems<'_>) {
+fn check_list(node: &Node, schema: &Json, field: &str, problems: &mut Problems<'_>) {
     let Value::List(items) = &node.value else { return wrong_type(node, "a list", field, problems) };
     let count = items.len() as u64;
     if let Some(least) = schema["minItems"].as_u64().filter(|least| count < *least) {
@@ -142,14 +142,14 @@ fn list(node: &Node, schema: &Json, field: &str, problems: &mut Problems<'_>) {
             format!("at most {most} items are allowed; there are {count}"),
         );
     }
-    for (at, item) in items.iter().enumerate() {
-        check(item, &schema["items"], &format!("{field}[{at}]"), problems);
+    for (index, item) in items.iter().enumerate() {
+        check(item, &schema["items"], &format!("{field}[{index}]"), problems);
     }
-    unique(items, schema, field, problems);
+    check_unique(items, schema, field, problems);
 }
 
 /// Reports duplicates: items of a list map differ in their keys, items of a set in themselves.
-fn unique(items: &[Node], schema: &Json, field: &str, problems: &mut Problems<'_>) {
+fn check_unique(items: &[Node], schema: &Json, field: &str, problems: &mut Problems<'_>) {
     let keys: Vec<&str> = match schema["x-kubernetes-list-type"].as_str() {
         Some("map") => {
             schema["x-kubernetes-list-map-keys"].as_array().into_iter().flatten().filter_map(Json::as_str).collect()
@@ -163,33 +163,34 @@ fn unique(items: &[Node], schema: &Json, field: &str, problems: &mut Problems<'_
             keys => keys.iter().map(|key| item.get(key).map(Node::to_json)).collect(),
         }
     };
-    let mut seen = Vec::new();
-    for (at, item) in items.iter().enumerate() {
+    let mut identities = Vec::new();
+    for (index, item) in items.iter().enumerate() {
         let Some(identity) = identity(item) else { continue };
-        if seen.contains(&identity) {
-            let path = keys.first().map_or_else(|| format!("{field}[{at}]"), |key| format!("{field}[{at}].{key}"));
-            let place = keys.first().and_then(|key| item.get(key)).unwrap_or(item).at.clone();
-            let what: Vec<String> =
-                identity.iter().map(|it| it.as_str().map_or_else(|| it.to_string(), ToOwned::to_owned)).collect();
+        if identities.contains(&identity) {
+            let item_path = format!("{field}[{index}]");
+            let path = keys.first().map_or_else(|| item_path.clone(), |key| format!("{item_path}.{key}"));
+            let range = keys.first().and_then(|key| item.get(key)).unwrap_or(item).at.clone();
+            let text = |value: &Json| value.as_str().map_or_else(|| value.to_string(), ToOwned::to_owned);
+            let names: Vec<String> = identity.iter().map(text).collect();
             problems.error(
                 "Duplicate",
                 &path,
-                place,
-                format!("duplicate name {}: names must be unique", what.join(", ")),
+                range,
+                format!("duplicate name {}: names must be unique", names.join(", ")),
             );
         } else {
-            seen.push(identity);
+            identities.push(identity);
         }
     }
 }
 
-fn text(node: &Node, schema: &Json, field: &str, problems: &mut Problems<'_>) {
+fn check_text(node: &Node, schema: &Json, field: &str, problems: &mut Problems<'_>) {
     let Value::Text(text) = &node.value else {
         let message = match (&node.value, schema["pattern"].as_str()) {
             (Value::Number(number), Some(DURATION)) => {
                 format!("a duration has a unit: write {number}s, {number}m or {number}h")
             }
-            // The number would be invalid in quotes too.
+            // The pattern refuses the number in quotes too.
             (Value::Number(number), Some(pattern)) if !matches(pattern, &number.to_string()) => form(pattern),
             _ => return wrong_type(node, "a text", field, problems),
         };
@@ -223,17 +224,17 @@ fn text(node: &Node, schema: &Json, field: &str, problems: &mut Problems<'_>) {
 fn matches(pattern: &str, text: &str) -> bool {
     static PATTERNS: Mutex<BTreeMap<String, Option<Regex>>> = Mutex::new(BTreeMap::new());
     let compiled = || Regex::new(pattern).ok();
-    let known = match PATTERNS.lock() {
+    let regex = match PATTERNS.lock() {
         Ok(mut patterns) => patterns.entry(pattern.to_owned()).or_insert_with(compiled).clone(),
         Err(_) => compiled(),
     };
-    known.is_some_and(|pattern| pattern.is_match(text))
+    regex.is_some_and(|regex| regex.is_match(text))
 }
 
 /// The pattern of durations.
 const DURATION: &str = "^([0-9]{1,7}(\\.[0-9]{1,3})?(ms|s|m|h))+$";
 
-/// Renders the form that a pattern of the schema requires, in words.
+/// Describes a pattern of the schema as a remedy, such as `write a duration such as 30s, 5m or 24h`.
 fn form(pattern: &str) -> String {
     let words = match pattern {
         "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$" => "lower-case letters, digits and `-`, with a letter or digit at both ends",
@@ -264,7 +265,7 @@ fn form(pattern: &str) -> String {
     format!("write {words}")
 }
 
-fn number(node: &Node, kind: &str, schema: &Json, field: &str, problems: &mut Problems<'_>) {
+fn check_number(node: &Node, kind: &str, schema: &Json, field: &str, problems: &mut Problems<'_>) {
     let wanted = if kind == "integer" { "a whole number" } else { "a number" };
     let Value::Number(number) = &node.value else { return wrong_type(node, wanted, field, problems) };
     if kind == "integer" && number.is_f64() {
@@ -282,16 +283,16 @@ fn number(node: &Node, kind: &str, schema: &Json, field: &str, problems: &mut Pr
     }
 }
 
-fn one_of(node: &Node, schema: &Json, field: &str, problems: &mut Problems<'_>) {
+fn check_enum(node: &Node, schema: &Json, field: &str, problems: &mut Problems<'_>) {
     let Some(allowed) = schema["enum"].as_array() else { return };
     if matches!(node.value, Value::Text(_)) && !allowed.contains(&node.to_json()) {
         let names: Vec<&str> = allowed.iter().filter_map(Json::as_str).collect();
-        let given = node.text().unwrap_or_default();
-        let remedy = match nearest(given, names.iter().copied()) {
+        let value = node.text().unwrap_or_default();
+        let remedy = match nearest(value, names.iter().copied()) {
             Some(near) => format!("did you mean {near}? There are {}", names.join(", ")),
             None => format!("there are {}", names.join(", ")),
         };
-        problems.error("NotOneOf", field, node.at.clone(), format!("{given} is not an allowed value: {remedy}"));
+        problems.error("NotOneOf", field, node.at.clone(), format!("{value} is not an allowed value: {remedy}"));
     }
 }
 
@@ -311,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn every_pattern_of_what_authors_write_is_told_in_words() {
+    fn every_pattern_of_a_spec_is_described_in_words() {
         let mut found = Vec::new();
         for kind in ["Workflow", "ApprovalPolicy", "ClusterApprovalPolicy"] {
             patterns(of(kind).map_or(&Json::Null, |schema| &schema["properties"]["spec"]), &mut found);

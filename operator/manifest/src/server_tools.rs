@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked_and_refused_follows_from_gates_read_trust_and_pins() {
+    fn the_state_of_a_tool_follows_from_gates_read_trust_and_pins() {
         let plain = json!({});
         assert_eq!(standings(&plain, 0), ["crm.drop refused", "crm.get_customer refused", "crm.refund money"]);
         assert_eq!(standings(&plain, 1), ["crm.get_customer refused"]);
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn the_tools_of_a_catalogue_are_told_with_the_remedy() {
+    fn the_tools_of_a_catalogue_are_rendered_with_the_remedy() {
         let text = Flow::with_catalogues(&workflow(&json!({"read": ["get_*"]})), &catalogue()).to_text();
         for lines in [
             "  crm.drop: tool of the server crm\n    effects unknown, treated as irreversible\n    refused: it may change",
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pin_of_another_definition_or_of_no_tool_is_told() {
+    fn a_pin_of_another_definition_or_of_no_tool_is_found() {
         let pins = json!([
             {"tool": "refund", "definition": digest("drop")},
             {"tool": "drop", "definition": digest("drop")},
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn a_catalogue_and_a_workflow_that_do_not_fit_each_other_are_told() {
+    fn a_catalogue_that_does_not_fit_its_workflow_is_found() {
         let spec = workflow(&json!({})).spec;
         let orders = "crm.get_orders is named in the Workflow, and the server does not list it: the step would fail (ToolMissing)";
         assert_eq!(misfits(&spec, &catalogue()), [orders]);

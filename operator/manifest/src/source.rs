@@ -119,8 +119,8 @@ impl Node {
         }
     }
 
-    /// Whether it is a list or an object in flow style. One in block style begins at its first item or key, which can
-    /// itself be in flow style.
+    /// Whether the value is a list or an object in flow style. A value in block style begins at its first item or key,
+    /// which can itself be in flow style.
     pub fn is_flow_style(&self, text: &str) -> bool {
         let (bracket, first) = match &self.value {
             Value::List(items) => ('[', items.first().map(|item| item.at.start)),
@@ -164,7 +164,7 @@ const MAX_DEPTH: usize = 40;
 
 /// The maximum nesting of a value typed for a decision: the arguments of a call have 64 levels.
 const MAX_TYPED_DEPTH: usize = 100;
-/// The size of the stack for reading such a value, in bytes.
+/// The size of the stack for reading a value that was typed for a decision, in bytes.
 const STACK: usize = 16 * 1024 * 1024;
 
 /// The rules for unquoted words and numbers.
@@ -211,7 +211,7 @@ pub fn typed(text: &str, is_strict: bool) -> Result<serde_json::Value, String> {
         node.keep_lost(text);
         Ok(node.to_json())
     };
-    // Not every thread has a stack for so many levels.
+    // The stack of the caller may be too small for `MAX_TYPED_DEPTH` levels.
     thread::scope(|scope| match thread::Builder::new().stack_size(STACK).spawn_scoped(scope, read) {
         Ok(reader) => reader.join().unwrap_or_else(|_| Err("it cannot be read".to_owned())),
         Err(why) => Err(format!("no thread can be started to read it: {why}")),
@@ -238,43 +238,44 @@ fn document(text: &str, part: Range<usize>, dialect: Dialect) -> Result<Node, Un
                 let why = format!("duplicate field {key} in the same object: keep one of them");
                 return Err(Unreadable { why, at: part.start + part_at..part.start + part_at });
             }
-            let (at, why) = unreadable::explained(&text[part.clone()], part_at, &said(&error));
+            let (at, why) = unreadable::explain(&text[part.clone()], part_at, &reader_message(&error));
             Err(Unreadable { why, at: part.start + at..part.start + at })
         }
     }
 }
 
 /// Returns the reader's message on one line, without the position and without advice for programmers.
-fn said(error: &serde_saphyr::Error) -> String {
+fn reader_message(error: &serde_saphyr::Error) -> String {
     let text = error.without_snippet().render_with_formatter(&serde_saphyr::UserMessageFormatter);
     let first = text.lines().next().unwrap_or_default();
-    let told = match first.split_once(" at line ") {
-        Some((what, _)) => what,
+    let message = match first.split_once(" at line ") {
+        Some((message, _)) => message,
         None => first,
     };
-    told.trim_end_matches([':', ',']).to_owned()
+    message.trim_end_matches([':', ',']).to_owned()
 }
 
 /// Returns the ranges of the documents of a text. A line that starts with `---` begins a document, and a line that
 /// starts with `...` ends one, also inside a text.
 fn parts(text: &str) -> Vec<Range<usize>> {
     let mut parts = Vec::new();
-    let (mut start, mut at) = (0, 0);
+    let (mut start, mut line_start) = (0, 0);
     for line in text.split_inclusive('\n') {
         let marks = |mark: &str| {
             line.strip_prefix(mark).is_some_and(|rest| rest.is_empty() || rest.starts_with([' ', '\t', '\r', '\n']))
         };
-        let begun = || text[start..at].lines().any(|line| !line.is_empty() && !line.starts_with(['#', '%']));
+        let is_content = |line: &str| !line.is_empty() && !line.starts_with(['#', '%']);
+        let has_content = || text[start..line_start].lines().any(is_content);
         if marks("...") {
-            parts.push(start..at);
-            start = at + line.len();
-        } else if marks("---") && begun() {
-            parts.push(start..at);
-            start = at;
+            parts.push(start..line_start);
+            start = line_start + line.len();
+        } else if marks("---") && has_content() {
+            parts.push(start..line_start);
+            start = line_start;
         }
-        at += line.len();
+        line_start += line.len();
     }
-    parts.push(start..at);
+    parts.push(start..line_start);
     parts
 }
 
@@ -374,7 +375,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_key_and_value_knows_where_it_stands() {
+    fn every_key_and_value_has_its_position() {
         let text =
             "# first\na: 1\n---\nlist:\n  - name: äb\n    deep: {x: [yes, 'q u']}\n    text: |\n      one\n      two\n";
         let read: Vec<Node> = documents(text).into_iter().map(Result::unwrap).collect();
@@ -400,14 +401,14 @@ mod tests {
     }
 
     #[test]
-    fn a_document_may_be_ended() {
+    fn a_document_can_end_explicitly() {
         let read: Vec<Node> = documents("a: 1\n...\n---\nb: 2\n...\n").into_iter().map(Result::unwrap).collect();
         assert_eq!(read.len(), 2);
         assert!(read[0].get("a").is_some() && read[1].get("b").is_some());
     }
 
     #[test]
-    fn a_field_that_stands_twice_is_named() {
+    fn a_duplicate_field_is_named() {
         let read = documents("spec:\n  name: a\n  name: b\n");
         let problem = read[0].as_ref().unwrap_err();
         assert_eq!(problem.why, "duplicate field name in the same object: keep one of them");
@@ -425,7 +426,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_that_no_double_holds_is_not_read_as_another_one() {
+    fn a_number_that_no_double_can_hold_is_not_rounded() {
         let node = documents(
             "a: [0, 0.0, -0e5, 1.5, 0x0]\nb: [1e-400, -0.0001e-500]\nc: 123456789012345678901234567890\nd: -1e400\n",
         )
@@ -440,7 +441,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_typed_for_a_decision_keeps_no_number_that_it_does_not_hold() {
+    fn a_typed_number_that_no_double_can_hold_is_found() {
         let found = |text: &str| number::problem(&typed(text, true).unwrap()).unwrap_or_default();
         assert!(
             found("{a: {n: [0, 1e400]}}").starts_with("the number at /a/n/1 is beyond ±2^53"),
@@ -457,7 +458,7 @@ mod tests {
     }
 
     #[test]
-    fn a_document_of_comments_is_none() {
+    fn a_document_of_comments_is_skipped() {
         assert!(documents("# nothing\n---\n# here\n").is_empty());
     }
 }

@@ -7,13 +7,13 @@ const INDICATORS: [char; 5] = ['@', '`', '%', '*', '!'];
 
 /// Returns a better position of the error, and the error with its remedy. `at` is the byte at which the reader stopped,
 /// `why` its message.
-pub(crate) fn explained(text: &str, at: usize, why: &str) -> (usize, String) {
+pub(crate) fn explain(text: &str, at: usize, why: &str) -> (usize, String) {
     let line = line_start(text, at);
-    let found = tab(text, line)
-        .or_else(|| template(text, line))
-        .or_else(|| unquoted(text, line, why))
-        .or_else(|| unclosed(text, line, why));
-    found.unwrap_or_else(|| (at, format!("not valid YAML: {why}{}", remedy(why))))
+    let guess = find_tab(text, line)
+        .or_else(|| find_template(text, line))
+        .or_else(|| find_unquoted(text, line, why))
+        .or_else(|| find_unclosed(text, line, why));
+    guess.unwrap_or_else(|| (at, format!("not valid YAML: {why}{}", remedy(why))))
 }
 
 /// Returns the remedy for a message of the reader alone.
@@ -35,7 +35,7 @@ fn remedy(why: &str) -> &'static str {
 }
 
 /// Finds a tab in the indentation of a line or of the next one: the reader stops before the line that it cannot indent.
-fn tab(text: &str, line: usize) -> Option<(usize, String)> {
+fn find_tab(text: &str, line: usize) -> Option<(usize, String)> {
     let mut start = line;
     for line in text.get(line..)?.split_inclusive('\n').take(2) {
         let indentation = &line[..line.len() - line.trim_start().len()];
@@ -48,15 +48,15 @@ fn tab(text: &str, line: usize) -> Option<(usize, String)> {
 }
 
 /// Finds a template outside of quotes: YAML reads `{{` as the beginning of an object.
-fn template(text: &str, line: usize) -> Option<(usize, String)> {
+fn find_template(text: &str, line: usize) -> Option<(usize, String)> {
     let content = text.get(line..)?.lines().next()?;
-    let at = outside_of_quotes(content, "{{")?;
+    let start = outside_of_quotes(content, "{{")?;
     let message = "a template outside of quotes, where `{{` begins an object: put the whole text in quotes, such as \"Dear {{ inputs.customer }}\"";
-    Some((line + at, message.to_owned()))
+    Some((line + start, message.to_owned()))
 }
 
 /// Finds a text that must be quoted, because it contains `: ` or begins with a special character.
-fn unquoted(text: &str, line: usize, why: &str) -> Option<(usize, String)> {
+fn find_unquoted(text: &str, line: usize, why: &str) -> Option<(usize, String)> {
     let content = text.get(line..)?.lines().next()?;
     let value = value_start(content)?;
     let first = content[value..].chars().next()?;
@@ -74,7 +74,7 @@ fn unquoted(text: &str, line: usize, why: &str) -> Option<(usize, String)> {
 }
 
 /// Finds a quote or a bracket that is open at the end of the line before the one where the reader stopped.
-fn unclosed(text: &str, line: usize, why: &str) -> Option<(usize, String)> {
+fn find_unclosed(text: &str, line: usize, why: &str) -> Option<(usize, String)> {
     if !["quoted scalar", "placement", "flow"].iter().any(|words| why.contains(words)) {
         return None;
     }
@@ -150,12 +150,12 @@ mod tests {
     use super::*;
 
     fn shown(text: &str, at: usize, why: &str) -> (String, String) {
-        let (place, message) = explained(text, at, why);
+        let (place, message) = explain(text, at, why);
         (text[place..].lines().next().unwrap_or_default().to_owned(), message)
     }
 
     #[test]
-    fn a_tab_is_found_on_the_line_after_the_one_where_the_reader_stopped() {
+    fn a_tab_is_found_on_the_line_after_the_error() {
         let (place, message) = shown("a:\n\tb: 1\n", 0, "tabs disallowed");
         assert_eq!((place.as_str(), message.as_str()), ("\tb: 1", "a tab in the indentation: indent with spaces"));
     }
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_quote_or_a_bracket_of_the_line_before_is_found_where_it_begins() {
+    fn an_unclosed_quote_or_bracket_of_the_line_before_is_found() {
         let stopped = |text: &str, why: &str| shown(text, text.find('\n').map_or(0, |end| end + 3), why);
         let (place, message) = stopped("a: \"b?\n  c: \"d\"\n", "invalid indentation in multiline quoted scalar");
         assert_eq!((place.as_str(), message.as_str()), ("\"b?", "an unclosed quote: close the quote"));

@@ -3,10 +3,11 @@
 
 use super::*;
 
-fn found(text: &str) -> Vec<String> {
+/// Renders each problem of a text as `line:column reason field: message`.
+fn problem_lines(text: &str) -> Vec<String> {
     let problems = |checked: Checked| checked.problems;
-    let told = |p: Problem| format!("{}:{} {} {}: {}", p.line, p.column, p.reason, p.field, p.message);
-    check(text, &Settings::default()).into_iter().flat_map(problems).map(told).collect()
+    let line = |p: Problem| format!("{}:{} {} {}: {}", p.line, p.column, p.reason, p.field, p.message);
+    check(text, &Settings::default()).into_iter().flat_map(problems).map(line).collect()
 }
 
 const GOOD: &str = "\
@@ -19,7 +20,7 @@ spec:
 ";
 
 #[test]
-fn a_good_file_has_no_problems_and_says_what_it_is() {
+fn a_good_file_has_no_problems_and_a_title() {
     let checked = check(GOOD, &Settings::default()).remove(0);
     assert_eq!((checked.title.as_str(), checked.problems.as_slice()), ("Workflow w", &[] as &[Problem]));
     assert_eq!(checked.workflow.unwrap().spec.requested_by, REQUESTER);
@@ -29,12 +30,12 @@ fn a_good_file_has_no_problems_and_says_what_it_is() {
 fn a_generated_name_is_shown_by_its_prefix() {
     let checked = check(&GOOD.replace("name: w", "generateName: refund-"), &Settings::default()).remove(0);
     assert_eq!((checked.title.as_str(), checked.problems.as_slice()), ("Workflow refund-…", &[] as &[Problem]));
-    let bad = found(&GOOD.replace("name: w", "generateName: Refund_"));
+    let bad = problem_lines(&GOOD.replace("name: w", "generateName: Refund_"));
     assert!(bad.len() == 1 && bad[0].starts_with("3:26 WrongForm metadata.generateName: "), "{bad:?}");
 }
 
 #[test]
-fn every_mistake_of_every_document_is_found_where_it_stands() {
+fn every_mistake_of_every_document_is_found_at_its_place() {
     let text = format!(
         "{GOOD}---\n\
         apiVersion: signoff.dev/v1\n\
@@ -57,7 +58,7 @@ fn every_mistake_of_every_document_is_found_where_it_stands() {
         \x20   hitl: {{prompt: 7, approvers: [{{kind: Person, name: x}}]}}\n"
     );
     assert_eq!(
-        found(&text),
+        problem_lines(&text),
         [
             "8:13 UnknownKind apiVersion: write apiVersion: signoff.dev/v1alpha1",
             "9:7 UnknownKind kind: write the kind: did you mean Workflow?",
@@ -72,49 +73,49 @@ fn every_mistake_of_every_document_is_found_where_it_stands() {
 }
 
 #[test]
-fn the_first_error_of_an_old_shape_says_where_steps_stand_now() {
+fn the_first_error_of_an_old_shape_names_the_new_field() {
     let old = GOOD.replace("  steps:", "  pattern: {chain: {steps: []}}\n  steps:");
-    let problems = found(&old);
+    let problems = problem_lines(&old);
     let moved = "unknown field chain: a chain has no pattern: move its steps to spec.steps, and leave pattern out";
     assert!(problems[0].ends_with(moved), "{problems:?}");
     assert!(!problems.iter().any(|problem| problem.contains("it names no pattern")), "{problems:?}");
 }
 
 #[test]
-fn what_kubectl_cannot_read_in_flow_style_is_told() {
+fn a_text_that_kubectl_cannot_read_in_flow_style_is_found() {
     let step = |hitl: &str| GOOD.replace("set: {value: x}", &format!("hitl: {hitl}"));
-    let told = |hitl: &str| {
-        let problems = found(&step(hitl));
+    let count_refused = |hitl: &str| {
+        let problems = problem_lines(&step(hitl));
         problems.iter().filter(|problem| problem.contains("KubectlRefuses spec.steps[0].hitl")).count()
     };
     let approvers = "approvers: [{kind: Group, name: finance}]";
-    assert_eq!(told(&format!("{{prompt: ok?, {approvers}}}")), 1);
-    assert_eq!(told(&format!("{{prompt: is it ok ? yes, {approvers}}}")), 1);
+    assert_eq!(count_refused(&format!("{{prompt: ok?, {approvers}}}")), 1);
+    assert_eq!(count_refused(&format!("{{prompt: is it ok ? yes, {approvers}}}")), 1);
     for quoted in ["'ok?'", "\"ok?\"", "ok"] {
-        assert_eq!(told(&format!("{{prompt: {quoted}, {approvers}}}")), 0, "{quoted}");
+        assert_eq!(count_refused(&format!("{{prompt: {quoted}, {approvers}}}")), 0, "{quoted}");
     }
     let block = "\n      prompt: ok?\n      approvers: [{kind: Group, name: finance}]";
-    assert_eq!(told(block), 0, "a block has no such rule");
+    assert_eq!(count_refused(block), 0, "a block has no such rule");
     let after = GOOD.to_owned() + "  - name: b\n    set:\n      value: ok?\n";
-    assert_eq!(found(&after).iter().filter(|problem| problem.contains("KubectlRefuses")).count(), 0, "{after}");
+    assert_eq!(problem_lines(&after).iter().filter(|problem| problem.contains("KubectlRefuses")).count(), 0, "{after}");
 }
 
 #[test]
-fn what_only_the_plan_sees_is_found_at_its_place_too() {
+fn a_problem_of_the_plan_is_found_at_its_place() {
     let text = GOOD.replace("value: x", "value: '{{ stpes }}'");
     assert_eq!(
-        found(&text),
+        problem_lines(&text),
         ["6:28 Invalid spec.steps[0].set.value: unknown reference `stpes`; did you mean `steps`?"]
     );
 }
 
 #[test]
-fn bounds_of_the_schema_are_said_in_words() {
+fn bounds_of_the_schema_are_described_in_words() {
     let text = GOOD.replace(
         "{name: a, set: {value: x}}",
         "{name: a, set: {value: x}, retry: {limit: 99}, timeout: soon, skipIf: ''}",
     );
-    let found = found(&text);
+    let found = problem_lines(&text);
     assert!(
         found.iter().any(|it| it.contains("OutOfBounds spec.steps[0].retry.limit: 99 is not between 0 and 20")),
         "{found:#?}"
@@ -124,34 +125,34 @@ fn bounds_of_the_schema_are_said_in_words() {
 }
 
 #[test]
-fn a_price_of_another_form_is_told_in_words() {
-    let told = |price: &str| {
+fn a_price_of_another_form_is_described_in_words() {
+    let problems_of = |price: &str| {
         let agent = format!("  agents: [{{name: a, price: {{inputPerMillion: {price}, outputPerMillion: '1'}}}}]\n");
-        let found = found(&GOOD.replace("  steps:", &(agent + "  steps:")));
+        let found = problem_lines(&GOOD.replace("  steps:", &(agent + "  steps:")));
         let of_price = |problem: &String| problem.contains("spec.agents[0].price.inputPerMillion: ");
         found.into_iter().filter(of_price).collect::<Vec<_>>()
     };
     for price in ["3 USD", "'3 USD'", "abc", "'-1'", "-1", "1e-9", "'1,50'", "'$3'"] {
-        let told = told(price);
+        let problems = problems_of(price);
         assert!(
-            matches!(told.as_slice(), [one] if one.contains("write an amount in quotes") && one.contains("\"3.00\"")),
-            "{told:?}"
+            matches!(problems.as_slice(), [one] if one.contains("write an amount in quotes") && one.contains("\"3.00\"")),
+            "{problems:?}"
         );
-        assert!(!told[0].contains('^'), "{told:?}");
+        assert!(!problems[0].contains('^'), "{problems:?}");
     }
-    let unquoted = told("3.00");
+    let unquoted = problems_of("3.00");
     assert!(
         matches!(unquoted.as_slice(), [one] if one.ends_with("found a number: put it into quotes")),
         "{unquoted:?}"
     );
-    assert_eq!(told("'3.00'"), [""; 0]);
+    assert_eq!(problems_of("'3.00'"), [""; 0]);
 }
 
 #[test]
 fn a_provider_whose_kind_has_another_name_has_no_other_error() {
     let provider = |fields: &str| {
         let providers = format!("  providers: [{{name: p, {fields}}}]\n");
-        found(&GOOD.replace("  steps:", &(providers + "  steps:")))
+        problem_lines(&GOOD.replace("  steps:", &(providers + "  steps:")))
     };
     for (fields, ending) in [
         ("claude: {}", "claude: did you mean anthropic?"),
@@ -168,16 +169,16 @@ fn a_provider_whose_kind_has_another_name_has_no_other_error() {
 }
 
 #[test]
-fn objects_of_others_are_not_checked_and_said_to_be_so() {
+fn foreign_objects_are_reported_as_not_checked() {
     let text = "apiVersion: v1\nkind: Secret\nmetadata: {name: s}\n";
-    assert_eq!(found(text), ["2:7 NotOurs kind: Secret of v1 is not a kind of Signoff: it was not checked"]);
+    assert_eq!(problem_lines(text), ["2:7 NotOurs kind: Secret of v1 is not a kind of Signoff: it was not checked"]);
     assert!(check(text, &Settings::default())[0].is_valid());
 }
 
 #[test]
 fn policies_are_checked_by_their_schema() {
     let text = "apiVersion: signoff.dev/v1alpha1\nkind: ClusterApprovalPolicy\nmetadata: {name: p}\nspec:\n  identities: [{pattern: '(', person: x}]\n  stesp: []\n";
-    let found = found(text);
+    let found = problem_lines(text);
     assert!(
         found.iter().any(|it| it.contains("UnknownField spec.stesp: unknown field stesp: did you mean steps?")),
         "{found:#?}"
@@ -186,7 +187,7 @@ fn policies_are_checked_by_their_schema() {
 }
 
 #[test]
-fn the_items_of_a_list_are_checked_where_they_stand() {
+fn the_items_of_a_list_are_checked_at_their_places() {
     let text = "apiVersion: v1\nkind: List\nitems:\n- {apiVersion: v1, kind: ConfigMap}\n- apiVersion: signoff.dev/v1alpha1\n  kind: Workflow\n  metadata: {name: A}\n";
     let checked = check(text, &Settings::default());
     let titles: Vec<_> = checked.iter().map(|one| one.title.as_str()).collect();
@@ -195,7 +196,7 @@ fn the_items_of_a_list_are_checked_where_they_stand() {
 }
 
 #[test]
-fn answers_say_not_what_they_are() {
+fn answers_have_no_kind() {
     assert!(!check("review: {verdict: Approve}\n", &Settings::default())[0].is_named);
     assert!(check("kind: Workflow\n", &Settings::default())[0].is_named);
 }

@@ -24,7 +24,7 @@ fn a_field_is_explained_like_kubectl_does() {
 }
 
 #[test]
-fn a_rule_is_told_once() {
+fn a_rule_is_explained_once() {
     for path in ["hitl", "hitl.approvers", "spec.steps"] {
         let page = explain(path).unwrap();
         let (_, rules) = page.split_once("\nRULES\n").unwrap();
@@ -43,7 +43,7 @@ fn a_field_is_found_by_the_end_of_its_path_too() {
 }
 
 #[test]
-fn a_gate_is_described_wherever_one_stands() {
+fn a_gate_is_explained_at_each_of_its_paths() {
     for path in ["spec.steps.hitl.approvers", "spec.gates.hitl.approvers"] {
         assert!(explain(path).unwrap().contains("The users, groups and service accounts that can decide."), "{path}");
     }
@@ -71,7 +71,7 @@ fn every_gate_type_is_explained() {
 }
 
 #[test]
-fn what_is_misspelt_gets_the_nearest() {
+fn a_misspelt_name_gets_the_nearest_one() {
     assert_eq!(explain("Superseeded").unwrap_err(), "unknown term Superseeded: did you mean Superseded?");
     let why = explain("workflow.spec.steps.hitl.timeot").unwrap_err();
     assert_eq!(why, "unknown field timeot in spec.steps.hitl: did you mean timeout?");

@@ -32,41 +32,41 @@ use super::{
 pub(super) type Ends = Vec<(String, Option<String>)>;
 
 pub(super) fn flow(workflow: &Workflow, catalogues: &Catalogues) -> Flow {
-    let all = with_default_verdicts(workflow);
-    let mut spec = all.clone();
+    let with_tools = with_default_verdicts(workflow);
+    let mut spec = with_tools.clone();
     // Steps of tools run when a model calls them, not in the order of the list.
     spec.steps.retain(|step| !workflow.spec.runs_as_tool(step));
     let spec = &spec;
     let mut build = Build { spec, flow: Flow::default(), starts: BTreeMap::new(), leaves: BTreeMap::new() };
     let generated = workflow.metadata.generate_name.as_ref().map(|prefix| format!("{prefix}…"));
     build.flow.name = workflow.metadata.name.clone().or(generated).unwrap_or_default();
-    build.flow.agents = tools::agents(&all, catalogues);
+    build.flow.agents = tools::agents(&with_tools, catalogues);
     build.flow.inputs = spec.inputs.iter().map(input).collect();
     let pattern = spec.pattern.clone().unwrap_or_default();
     let begin: Ends = vec![(String::new(), None)];
     let ends = if pattern.dag.is_some() {
         build.flow.pattern = "dag";
-        build.dag(&spec.steps)
+        build.add_dag(&spec.steps)
     } else if let Some(routing) = &pattern.routing {
         build.flow.pattern = "routing";
-        build.routing(routing, begin)
+        build.add_routing(routing, begin)
     } else if let Some(parallel) = &pattern.parallel {
         build.flow.pattern = "parallel";
-        build.parallel(parallel, &begin)
+        build.add_parallel(parallel, &begin)
     } else if let Some(evaluator) = &pattern.evaluator_optimizer {
         build.flow.pattern = "evaluatorOptimizer";
-        build.evaluator(evaluator, begin)
+        build.add_evaluator(evaluator, begin)
     } else if let Some(workers) = &pattern.orchestrator_workers {
         build.flow.pattern = "orchestratorWorkers";
-        build.workers(workers, begin)
+        build.add_workers(workers, begin)
     } else if let Some(graph) = &pattern.graph {
         build.flow.pattern = "graph";
-        build.graph(graph)
+        build.add_graph(graph)
     } else {
         build.flow.pattern = "chain";
-        build.list(&spec.steps.iter().collect::<Vec<_>>(), "", 0, begin)
+        build.add_list(&spec.steps.iter().collect::<Vec<_>>(), "", 0, begin)
     };
-    let ends = build.at(".final", SpecGateType::FinalResponse, ends);
+    let ends = build.add_run_gate(".final", SpecGateType::FinalResponse, ends);
     build.enter("", ends);
     let outputs = spec.outputs.clone().unwrap_or_default();
     let needs = outputs.artifacts.iter().fold(Needs::default().maybe(outputs.from.as_ref()), |needs, artifact| {
@@ -94,13 +94,13 @@ fn with_default_verdicts(workflow: &Workflow) -> WorkflowSpec {
             hitl.allowed_verdicts = plan.allowed_verdicts(field).to_vec();
         }
     };
-    for (at, step) in spec.steps.iter_mut().enumerate() {
+    for (index, step) in spec.steps.iter_mut().enumerate() {
         if let Some(hitl) = &mut step.hitl {
-            fill(hitl, &format!("spec.steps[{at}].hitl"));
+            fill(hitl, &format!("spec.steps[{index}].hitl"));
         }
     }
-    for (at, gate) in spec.gates.iter_mut().enumerate() {
-        fill(&mut gate.hitl, &format!("spec.gates[{at}].hitl"));
+    for (index, gate) in spec.gates.iter_mut().enumerate() {
+        fill(&mut gate.hitl, &format!("spec.gates[{index}].hitl"));
     }
     spec
 }
@@ -134,7 +134,7 @@ pub(super) struct Build<'w> {
 }
 
 impl<'w> Build<'w> {
-    pub(super) fn step(
+    pub(super) fn add_step(
         &mut self,
         id: String,
         name: &str,
@@ -148,7 +148,7 @@ impl<'w> Build<'w> {
     }
 
     /// Makes the last step a gate.
-    pub(super) fn gate_of(&mut self, hitl: &HitlStep) {
+    pub(super) fn make_gate(&mut self, hitl: &HitlStep) {
         if let Some(step) = self.flow.steps.last_mut() {
             step.gate = Some(Gate::of(hitl));
         }
@@ -161,9 +161,9 @@ impl<'w> Build<'w> {
             let to = to.to_owned();
             from.into_iter().map(move |(from, when)| Edge { from, to: to.clone(), when })
         };
-        let begins = start.is_none_or(|start| start.asks_not_always).then(|| from.clone());
-        let asks = start.map(|start| edges(&start.path, from));
-        self.flow.edges.extend(asks.into_iter().flatten().chain(edges(to, begins.unwrap_or_default())));
+        let to_step = start.is_none_or(|start| start.asks_not_always).then(|| from.clone());
+        let to_gate = start.map(|start| edges(&start.path, from));
+        self.flow.edges.extend(to_gate.into_iter().flatten().chain(edges(to, to_step.unwrap_or_default())));
     }
 
     /// Returns the ends from which the next step continues, with their conditions.
@@ -177,42 +177,42 @@ impl<'w> Build<'w> {
     }
 
     /// Adds a step of a list without edges, and returns its id.
-    fn spec_step(&mut self, step: &Spec, prefix: &str, depth: usize) -> String {
+    fn add_spec_step(&mut self, step: &Spec, prefix: &str, depth: usize) -> String {
         let id = format!("{prefix}{}", step.name);
-        self.before(&id, step, depth);
+        self.add_start_gate(&id, step, depth);
         let system = step.agent.as_ref().and_then(|agent| self.system(&agent.name));
         let needs = Needs::default().step(step, system.as_ref());
         let (kind, does) = does(step);
-        self.step(id.clone(), &step.name, depth, does, kind, needs);
-        if let Some(made) = self.flow.steps.last_mut() {
-            made.gate = step.hitl.as_ref().map(Gate::of);
-            made.skip_if.clone_from(&step.skip_if);
-            made.uses = step.pod.iter().flat_map(uses).collect();
-            made.command = step.pod.iter().flat_map(|pod| pod.command.iter().chain(&pod.args)).cloned().collect();
+        self.add_step(id.clone(), &step.name, depth, does, kind, needs);
+        if let Some(added) = self.flow.steps.last_mut() {
+            added.gate = step.hitl.as_ref().map(Gate::of);
+            added.skip_if.clone_from(&step.skip_if);
+            added.uses = step.pod.iter().flat_map(used_objects).collect();
+            added.command = step.pod.iter().flat_map(|pod| pod.command.iter().chain(&pod.args)).cloned().collect();
         }
         if step.hitl.is_none() {
-            self.beneath(&id, &step.name, depth, Met::by(step));
+            self.add_gates_below(&id, &step.name, depth, Met::by(step));
         }
         id
     }
 
     /// Adds steps that run one after the other.
-    fn list(&mut self, steps: &[&Spec], prefix: &str, depth: usize, begin: Ends) -> Ends {
+    fn add_list(&mut self, steps: &[&Spec], prefix: &str, depth: usize, begin: Ends) -> Ends {
         steps.iter().fold(begin, |before, step| {
-            let id = self.spec_step(step, prefix, depth);
+            let id = self.add_spec_step(step, prefix, depth);
             self.enter(&id, before);
             self.after(&id, None)
         })
     }
 
     /// Adds a turn of an agent of the pattern.
-    fn turn(&mut self, id: &str, turn: Turn<'_>, before: Ends) -> Ends {
+    fn add_turn(&mut self, id: &str, turn: Turn<'_>, before: Ends) -> Ends {
         let Turn { agent, input, does, met } = turn;
         let needs = Needs::default().maybe(input).maybe(self.system(agent).as_ref());
         let name = id.trim_start_matches('.');
-        self.step(id.to_owned(), name, 0, format!("agent {agent} {does}"), "agent", needs);
+        self.add_step(id.to_owned(), name, 0, format!("agent {agent} {does}"), "agent", needs);
         self.enter(id, before);
-        self.beneath(id, name, 0, met);
+        self.add_gates_below(id, name, 0, met);
         self.after(id, None)
     }
 
@@ -229,65 +229,65 @@ impl<'w> Build<'w> {
         branches
     }
 
-    fn dag(&mut self, tasks: &[Spec]) -> Ends {
-        let mut left: Vec<&Spec> = tasks.iter().collect();
-        let mut done: Vec<&str> = Vec::new();
-        while !left.is_empty() {
-            let ready = |task: &&Spec| task.depends_on.iter().all(|dep| done.contains(&dep.as_str()));
-            // Cycles were refused before. The steps of one would keep their order.
-            let at = left.iter().position(ready).unwrap_or(0);
-            let task = left.remove(at);
-            let id = self.spec_step(task, "", 0);
+    fn add_dag(&mut self, tasks: &[Spec]) -> Ends {
+        let mut remaining: Vec<&Spec> = tasks.iter().collect();
+        let mut added: Vec<&str> = Vec::new();
+        while !remaining.is_empty() {
+            let is_ready = |task: &&Spec| task.depends_on.iter().all(|dep| added.contains(&dep.as_str()));
+            // The check refuses cycles. In a cycle no task is ready, and the first one is added.
+            let index = remaining.iter().position(is_ready).unwrap_or(0);
+            let task = remaining.remove(index);
+            let id = self.add_spec_step(task, "", 0);
             let before = task.depends_on.iter().flat_map(|dep| self.after(dep, None)).collect::<Ends>();
             self.enter(&id, if before.is_empty() { vec![(String::new(), None)] } else { before });
-            done.push(&task.name);
+            added.push(&task.name);
         }
         let sinks = tasks.iter().filter(|task| !tasks.iter().any(|other| other.depends_on.contains(&task.name)));
         sinks.flat_map(|task| self.after(&task.name, None)).collect()
     }
 
-    fn routing(&mut self, routing: &Routing, begin: Ends) -> Ends {
+    fn add_routing(&mut self, routing: &Routing, begin: Ends) -> Ends {
         let router = &routing.router;
         let choose = Turn::of(&router.agent, Some(&router.input), "chooses a route");
-        let chosen = self.turn(".router", choose, begin);
-        let chosen = self.review(".review", router.review.as_deref(), chosen);
-        let chosen = self.at(".review", SpecGateType::PlanApproval, chosen);
+        let chosen = self.add_turn(".router", choose, begin);
+        let chosen = self.add_review(".review", router.review.as_deref(), chosen);
+        let chosen = self.add_run_gate(".review", SpecGateType::PlanApproval, chosen);
         let routes = self.branches().into_iter().map(|(name, steps)| {
             let begin = chosen.iter().map(|(id, _)| (id.clone(), Some(format!("route {name}")))).collect();
-            self.list(&steps, &format!("{name}/"), 1, begin)
+            self.add_list(&steps, &format!("{name}/"), 1, begin)
         });
         routes.collect::<Vec<_>>().concat()
     }
 
-    fn parallel(&mut self, parallel: &Parallel, begin: &Ends) -> Ends {
+    fn add_parallel(&mut self, parallel: &Parallel, begin: &Ends) -> Ends {
         let branches = self.branches().into_iter().map(|(name, steps)| {
             let begin = begin.iter().map(|(id, _)| (id.clone(), Some(format!("branch {name}")))).collect();
-            self.list(&steps, &format!("{name}/"), 1, begin)
+            self.add_list(&steps, &format!("{name}/"), 1, begin)
         });
         let ends = branches.collect::<Vec<_>>().concat();
-        self.last(parallel.reduce.as_deref(), ends)
+        self.add_named_step(parallel.reduce.as_deref(), ends)
     }
 
-    /// Adds the step without a branch that the pattern names. Without one the flow continues.
-    fn last(&mut self, name: Option<&str>, before: Ends) -> Ends {
-        let is_it = |step: &&Spec| step.branch.is_none() && Some(step.name.as_str()) == name;
-        match self.spec.steps.iter().find(is_it) {
-            Some(step) => self.list(&[step], "", 0, before),
+    /// Adds the step without a branch that the pattern names. The flow stays as it is if the pattern names no step.
+    fn add_named_step(&mut self, name: Option<&str>, before: Ends) -> Ends {
+        let is_named = |step: &&Spec| step.branch.is_none() && Some(step.name.as_str()) == name;
+        match self.spec.steps.iter().find(is_named) {
+            Some(step) => self.add_list(&[step], "", 0, before),
             None => before,
         }
     }
 
-    fn evaluator(&mut self, pattern: &EvaluatorOptimizer, begin: Ends) -> Ends {
+    fn add_evaluator(&mut self, pattern: &EvaluatorOptimizer, begin: Ends) -> Ends {
         let accept = pattern.accept.clone().unwrap_or_default();
         let (score, most) = (accept.min_score.unwrap_or(80), accept.max_iterations.unwrap_or(3));
         let draft = Turn::of(&pattern.producer, pattern.input.as_ref(), "drafts");
-        let drafted = self.turn(".producer", draft, begin);
+        let drafted = self.add_turn(".producer", draft, begin);
         let judge = format!("judges, at most {most} times");
         let judge = Turn::of(&pattern.evaluator.agent, pattern.evaluator.input.as_ref(), &judge);
-        self.turn(".evaluator", judge, drafted);
+        self.add_turn(".evaluator", judge, drafted);
         let below = self.after(".evaluator", Some(&format!("score below {score}")));
-        let reviewed = self.review(".review", pattern.review_gate.as_deref(), below);
-        self.turn(".reviser", Turn::of(&pattern.producer, pattern.revise_prompt.as_ref(), "revises"), reviewed);
+        let reviewed = self.add_review(".review", pattern.review_gate.as_deref(), below);
+        self.add_turn(".reviser", Turn::of(&pattern.producer, pattern.revise_prompt.as_ref(), "revises"), reviewed);
         self.enter(".evaluator", self.after(".reviser", None));
         let mut ends = self.after(".evaluator", Some(&format!("score {score} or more")));
         if pattern.on_exhausted == Some(OnExhausted::AcceptBest) {
@@ -303,42 +303,42 @@ impl<'w> Build<'w> {
         ends
     }
 
-    fn workers(&mut self, pattern: &OrchestratorWorkers, begin: Ends) -> Ends {
+    fn add_workers(&mut self, pattern: &OrchestratorWorkers, begin: Ends) -> Ends {
         let boss = &pattern.orchestrator;
         let divide = format!("divides the work into at most {} parts", boss.max_tasks.unwrap_or(32));
-        let divided = self.turn(".orchestrator", Turn::of(&boss.agent, boss.input.as_ref(), &divide), begin);
-        let divided = self.review(".decomposition", pattern.decomposition_review.as_deref(), divided);
-        let divided = self.at(".decomposition", SpecGateType::PlanApproval, divided);
+        let divided = self.add_turn(".orchestrator", Turn::of(&boss.agent, boss.input.as_ref(), &divide), begin);
+        let divided = self.add_review(".decomposition", pattern.decomposition_review.as_deref(), divided);
+        let divided = self.add_run_gate(".decomposition", SpecGateType::PlanApproval, divided);
         let at_once = boss.max_workers.map_or_else(|| "all at once".to_owned(), |most| format!("{most} at once"));
         let (worker, does) = (&pattern.worker, format!("does each part, {at_once}"));
         let work = Turn { met: Met::on(worker.on_error), ..Turn::of(&worker.agent, worker.input.as_ref(), &does) };
-        let done = self.turn(".worker", work, divided);
-        let reviewed = self.review(".reduce-review", pattern.reduce_review.as_deref(), done);
-        let reduced = self.last(pattern.reduce.as_deref(), reviewed);
-        self.last(pattern.writeup.as_deref(), reduced)
+        let worked = self.add_turn(".worker", work, divided);
+        let reviewed = self.add_review(".reduce-review", pattern.reduce_review.as_deref(), worked);
+        let reduced = self.add_named_step(pattern.reduce.as_deref(), reviewed);
+        self.add_named_step(pattern.writeup.as_deref(), reduced)
     }
 
-    fn graph(&mut self, graph: &Graph) -> Ends {
+    fn add_graph(&mut self, graph: &Graph) -> Ends {
         let nodes = &self.spec.steps;
         for node in nodes {
-            self.spec_step(node, "", 0);
+            self.add_spec_step(node, "", 0);
         }
         let entry = graph.entry.clone().or_else(|| nodes.first().map(|node| node.name.clone()));
         self.enter(&entry.unwrap_or_default(), vec![(String::new(), None)]);
         let mut ends: Ends = Vec::new();
         for node in nodes {
-            let mut always = false;
+            let mut always_continues = false;
             for edge in graph.edges.iter().filter(|edge| edge.from == node.name) {
                 if let Some(to) = &edge.to {
                     self.enter(to, self.after(&node.name, None));
-                    always = true;
+                    always_continues = true;
                 }
                 for way in &edge.choose {
                     self.enter(&way.to, self.after(&node.name, Some(&way.when)));
-                    always |= way.when.trim() == "else";
+                    always_continues |= way.when.trim() == "else";
                 }
             }
-            if !always {
+            if !always_continues {
                 let leaves = graph.edges.iter().any(|edge| edge.from == node.name);
                 ends.extend(self.after(&node.name, leaves.then_some("nothing else")));
             }
@@ -364,10 +364,10 @@ pub(super) fn does(step: &Spec) -> (&'static str, String) {
     }
 }
 
-/// Returns the objects of its namespace that a container uses, without duplicates.
-fn uses(pod: &PodStep) -> BTreeSet<String> {
+/// Returns the objects of its namespace that a container uses, such as `Secret models`, without duplicates.
+fn used_objects(pod: &PodStep) -> BTreeSet<String> {
     let key = |kind: &str, name: &str| format!("{kind} {name}");
-    let of_env = pod.env.iter().filter_map(|one| one.value_from.as_ref()).flat_map(|from| {
+    let of_env = pod.env.iter().filter_map(|variable| variable.value_from.as_ref()).flat_map(|from| {
         let secret = from.secret_key_ref.iter().map(|of| key("Secret", &of.name));
         secret.chain(from.config_map_key_ref.iter().map(|of| key("ConfigMap", &of.name)))
     });

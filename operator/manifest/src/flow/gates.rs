@@ -19,7 +19,7 @@ use super::{
 pub(super) struct Met {
     has_schema: bool,
     escalates: bool,
-    /// Whether the run can continue without it.
+    /// Whether the run can continue without the step.
     can_be_skipped: bool,
 }
 
@@ -55,14 +55,14 @@ impl<'w> Build<'w> {
 
     /// Returns the gate for a step, and whether the gate names the step by its name, or by its branch and name.
     fn of_step(&self, type_: SpecGateType, (id, name): (&str, &str), general: bool) -> Option<(&'w Gate, bool)> {
-        let all = || self.spec.gates.iter().filter(|gate| gate.type_ == Some(type_));
+        let gates = || self.spec.gates.iter().filter(|gate| gate.type_ == Some(type_));
         let is_named = |gate: &&Gate| gate.steps.iter().any(|step| step == name || step == id);
-        let named = all().find(is_named).map(|gate| (gate, true));
-        named.or_else(|| all().find(|gate| gate.steps.is_empty()).filter(|_| general).map(|gate| (gate, false)))
+        let named = gates().find(is_named).map(|gate| (gate, true));
+        named.or_else(|| gates().find(|gate| gate.steps.is_empty()).filter(|_| general).map(|gate| (gate, false)))
     }
 
     /// Adds a gate of the spec as a step, without edges.
-    fn spec_gate(&mut self, id: &str, gate: &Gate, depth: usize) {
+    fn add_gate(&mut self, id: &str, gate: &Gate, depth: usize) {
         let type_ = serde_json::to_value(gate.type_).ok();
         let type_ = type_.as_ref().and_then(|type_| type_.as_str());
         let needs = Needs::default().gate(&gate.hitl).condition(gate.condition.as_ref());
@@ -70,43 +70,43 @@ impl<'w> Build<'w> {
             Some(type_) => format!("asks people ({type_}, gate {})", gate.name),
             None => format!("asks people (gate {})", gate.name),
         };
-        self.step(id.to_owned(), &gate.name, depth, does, "hitl", needs);
-        self.gate_of(&gate.hitl);
+        self.add_step(id.to_owned(), &gate.name, depth, does, "hitl", needs);
+        self.make_gate(&gate.hitl);
         if let Some(step) = self.flow.steps.last_mut() {
             step.only_if.clone_from(&gate.condition);
         }
     }
 
-    /// Adds the gate that asks about the whole run. Without one the flow continues.
-    pub(super) fn at(&mut self, id: &str, type_: SpecGateType, before: Ends) -> Ends {
+    /// Adds the gate of this type that asks about the whole run, if the spec has one.
+    pub(super) fn add_run_gate(&mut self, id: &str, type_: SpecGateType, before: Ends) -> Ends {
         let gate = self.of_run(type_);
-        self.ask(id, gate, before)
+        self.add_gate_after(id, gate, before)
     }
 
-    /// Adds the gate that a pattern names. Without one the flow continues.
-    pub(super) fn review(&mut self, id: &str, name: Option<&str>, before: Ends) -> Ends {
+    /// Adds the gate that a pattern names, if it names one.
+    pub(super) fn add_review(&mut self, id: &str, name: Option<&str>, before: Ends) -> Ends {
         let gate = self.untyped(name);
-        self.ask(id, gate, before)
+        self.add_gate_after(id, gate, before)
     }
 
-    fn ask(&mut self, id: &str, gate: Option<&Gate>, before: Ends) -> Ends {
+    fn add_gate_after(&mut self, id: &str, gate: Option<&Gate>, before: Ends) -> Ends {
         let Some(gate) = gate else { return before };
-        self.spec_gate(id, gate, 0);
+        self.add_gate(id, gate, 0);
         self.enter(id, before.clone());
         let passed = before.into_iter().filter(|_| gate.condition.is_some());
         passed.chain([(id.to_owned(), None)]).collect()
     }
 
     /// Adds the gate before a step. Steps without a content to review have none.
-    pub(super) fn before(&mut self, id: &str, step: &Spec, depth: usize) {
+    pub(super) fn add_start_gate(&mut self, id: &str, step: &Spec, depth: usize) {
         if step.pod.is_none() && step.http.is_none() && step.mcp.is_none() {
             return;
         }
         let Some((gate, _)) = self.of_step(SpecGateType::StepStart, (id, &step.name), true) else { return };
         let path = RecordPath::new(id).start().into_string();
-        self.spec_gate(&path, gate, depth);
-        if let Some(made) = self.flow.steps.last_mut() {
-            made.skip_if.clone_from(&step.skip_if);
+        self.add_gate(&path, gate, depth);
+        if let Some(added) = self.flow.steps.last_mut() {
+            added.skip_if.clone_from(&step.skip_if);
         }
         self.enter(id, vec![(path.clone(), None)]);
         // Skip is not among the default verdicts here.
@@ -115,12 +115,12 @@ impl<'w> Build<'w> {
     }
 
     /// Adds the gates below a step: about its answer, and about its failure. The next step continues from them.
-    pub(super) fn beneath(&mut self, id: &str, name: &str, depth: usize, met: Met) {
+    pub(super) fn add_gates_below(&mut self, id: &str, name: &str, depth: usize, met: Met) {
         let mut ends: Ends = vec![(id.to_owned(), None)];
         let skipped = self.starts.get(id).filter(|start| start.may_skip).map(|start| start.path.clone());
         if let Some((gate, always)) = self.of_step(SpecGateType::OutputValidation, (id, name), met.has_schema) {
             let path = RecordPath::new(id).output().into_string();
-            self.spec_gate(&path, gate, depth + 1);
+            self.add_gate(&path, gate, depth + 1);
             let when = (!always).then(|| "its answer does not fit".to_owned());
             self.enter(&path, vec![(id.to_owned(), when)]);
             if always && gate.condition.is_none() {
@@ -130,7 +130,7 @@ impl<'w> Build<'w> {
         }
         if let Some((gate, _)) = self.of_step(SpecGateType::ErrorEscalation, (id, name), met.escalates) {
             let path = RecordPath::new(id).error().into_string();
-            self.spec_gate(&path, gate, depth + 1);
+            self.add_gate(&path, gate, depth + 1);
             self.enter(&path, vec![(id.to_owned(), Some("it failed".to_owned()))]);
             if met.can_be_skipped && allows(&gate.hitl, Verdict::Skip) {
                 ends.push((path, Some("Skip".to_owned())));

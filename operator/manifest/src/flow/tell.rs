@@ -26,8 +26,8 @@ pub(super) fn text(flow: &Flow) -> String {
         let _ = writeln!(text, "  {}{value}", shown(&input.name));
     }
     text += "\nSteps\n";
-    for (at, step) in flow.steps.iter().enumerate() {
-        paragraph(&mut text, at + 1, step, flow);
+    for (index, step) in flow.steps.iter().enumerate() {
+        write_step(&mut text, index + 1, step, flow);
     }
     text += &tools_text(flow);
     let _ = match &flow.result {
@@ -45,12 +45,12 @@ pub(super) fn text(flow: &Flow) -> String {
 
 pub(super) fn tools_text(flow: &Flow) -> String {
     let mut text = String::new();
-    flow.agents.iter().for_each(|agent| tools(&mut text, agent));
-    gates_of_tools(&mut text, flow);
+    flow.agents.iter().for_each(|agent| write_tools(&mut text, agent));
+    write_gates_of_tools(&mut text, flow);
     text
 }
 
-fn paragraph(text: &mut String, number: usize, step: &Step, flow: &Flow) {
+fn write_step(text: &mut String, number: usize, step: &Step, flow: &Flow) {
     let indent = "  ".repeat(step.depth + 1);
     let _ = writeln!(text, "{indent}{number}. {}: {}", shown(&step.id), shown(&step.does));
     let mut line = |line: String| {
@@ -78,7 +78,7 @@ fn paragraph(text: &mut String, number: usize, step: &Step, flow: &Flow) {
         line(format!("runs {}", shown(&serde_json::json!(step.command).to_string())));
     }
     if let Some(gate) = &step.gate {
-        asked(gate).into_iter().for_each(&mut line);
+        gate_lines(gate).into_iter().for_each(&mut line);
     }
     if !step.needs.is_empty() {
         line(format!("needs {}", names(&step.needs)));
@@ -88,9 +88,9 @@ fn paragraph(text: &mut String, number: usize, step: &Step, flow: &Flow) {
     }
 }
 
-fn tools(text: &mut String, agent: &AgentTools) {
+fn write_tools(text: &mut String, agent: &AgentTools) {
     let limits = [(agent.turns, "turns"), (agent.calls, "calls")];
-    let limits: Vec<_> = limits.iter().filter_map(|(most, what)| most.map(|most| format!("{most} {what}"))).collect();
+    let limits: Vec<_> = limits.iter().filter_map(|(most, unit)| most.map(|most| format!("{most} {unit}"))).collect();
     let limits = if limits.is_empty() { String::new() } else { format!(" (at most {})", limits.join(" and ")) };
     let _ = writeln!(text, "\nTools of agent {}{limits}", shown(&agent.agent));
     for tool in &agent.tools {
@@ -120,7 +120,7 @@ fn tools(text: &mut String, agent: &AgentTools) {
 }
 
 /// Adds the approvers and the deadline of each gate before tools.
-fn gates_of_tools(text: &mut String, flow: &Flow) {
+fn write_gates_of_tools(text: &mut String, flow: &Flow) {
     let tools = flow.agents.iter().flat_map(|agent| &agent.tools);
     let gates: BTreeMap<_, _> = tools.flat_map(|tool| &tool.gates).map(|gate| (&gate.name, &gate.gate)).collect();
     if !gates.is_empty() {
@@ -128,25 +128,26 @@ fn gates_of_tools(text: &mut String, flow: &Flow) {
     }
     for (name, gate) in gates {
         let _ = writeln!(text, "  {}", shown(name));
-        for line in asked(gate) {
+        for line in gate_lines(gate) {
             let _ = writeln!(text, "    {line}");
         }
     }
 }
 
-fn asked(gate: &Gate) -> Vec<String> {
-    let mut who = format!("{} of {}", gate.threshold, names(&gate.approvers));
+/// Renders the approvers, the deadline, the questions and the verdicts of a gate, a line for each.
+fn gate_lines(gate: &Gate) -> Vec<String> {
+    let mut approvers = format!("{} of {}", gate.threshold, names(&gate.approvers));
     if !gate.required_from.is_empty() {
-        who += &format!(", {}", names(&gate.required_from));
+        approvers += &format!(", {}", names(&gate.required_from));
     }
     if !gate.excluded.is_empty() {
-        who += &format!(", not {}", names(&gate.excluded));
+        approvers += &format!(", not {}", names(&gate.excluded));
     }
     let after = gate.after.as_deref().unwrap_or("the operator's default");
-    let mut lines = vec![who, format!("after {after}: {}", gate.action)];
-    for (at, level) in gate.escalation.iter().enumerate() {
+    let mut lines = vec![approvers, format!("after {after}: {}", gate.action)];
+    for (index, level) in gate.escalation.iter().enumerate() {
         let time = level.after.as_ref().map(|after| format!(" for {}", shown(after))).unwrap_or_default();
-        lines.push(format!("escalation {}: {} can decide too{time}", at + 1, names(&level.to)));
+        lines.push(format!("escalation {}: {} can decide too{time}", index + 1, names(&level.to)));
     }
     if !gate.escalate_to.is_empty() {
         lines.push(format!("Escalate can add {}", names(&gate.escalate_to)));

@@ -38,7 +38,7 @@ fn edges(flow: &Flow) -> Vec<String> {
 }
 
 #[test]
-fn a_chain_is_told_step_by_step_with_who_is_asked_and_what_is_needed() {
+fn a_chain_is_rendered_with_approvers_and_needs() {
     let flow = flow(json!({
         "inputs": [{"name": "topic", "required": true}, {"name": "tone", "default": "calm"}],
         "steps": [
@@ -78,7 +78,7 @@ File: a.md
 }
 
 #[test]
-fn the_tasks_of_a_dag_stand_after_what_they_wait_for() {
+fn the_tasks_of_a_dag_follow_their_dependencies() {
     let mut late = turn("late");
     late["dependsOn"] = json!(["early", "other"]);
     let flow = flow(json!({"pattern": {"dag": {}}, "steps": [late, turn("early"), turn("other")]}));
@@ -88,7 +88,7 @@ fn the_tasks_of_a_dag_stand_after_what_they_wait_for() {
 }
 
 #[test]
-fn routes_and_branches_are_ways_of_their_own() {
+fn routes_and_branches_have_separate_edges() {
     let routing = flow(json!({
         "gates": [{"name": "review", "hitl": hitl()}],
         "pattern": {"routing": {"router": {"agent": "a", "input": "choose", "review": "review"}}},
@@ -146,7 +146,7 @@ fn loops_and_reviews_of_the_other_patterns_are_edges() {
 }
 
 #[test]
-fn gates_of_the_spec_stand_where_they_ask() {
+fn gates_of_the_spec_are_at_the_steps_they_ask_about() {
     let gate = |name: &str, type_: &str| json!({"name": name, "type": type_, "hitl": hitl()});
     let mut answers = gate("answers", "outputValidation");
     answers["steps"] = json!(["draft"]);
@@ -195,7 +195,7 @@ fn gates_of_the_spec_stand_where_they_ask() {
 }
 
 #[test]
-fn people_who_see_what_will_run_are_asked_before_it_begins() {
+fn a_start_gate_is_before_its_step() {
     let pod = json!({"name": "build", "skipIf": "inputs.dry", "pod": {"image": "tool@sha256:1",
         "env": [{"name": "PLAN", "value": "{{ steps.draft.response }}"}, {"name": "KEY", "valueFrom": {"secretKeyRef": {"name": "models", "key": "k"}}}],
         "volumes": [{"name": "v", "mountPath": "/v", "configMap": {"name": "settings"}}], "files": [{"path": "/in", "content": "{{ run.name }}"}]}});
@@ -280,7 +280,7 @@ fn no_text_of_a_file_can_leave_its_label() {
 }
 
 #[test]
-fn a_gate_without_a_list_of_verdicts_says_its_defaults() {
+fn a_gate_without_a_list_of_verdicts_has_the_defaults() {
     let asks =
         |name: &str| json!({"name": name, "hitl": {"prompt": "Go?", "approvers": [{"kind": "User", "name": "alice"}]}});
     let object = json!({"apiVersion": "signoff.dev/v1alpha1", "kind": "Workflow", "metadata": {"name": "w"}, "spec": {

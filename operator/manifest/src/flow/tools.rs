@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn each_type_of_gate_stands_before_the_tools_that_it_asks_about() {
+    fn each_type_of_gate_is_before_its_tools() {
         let asks = |gate: Value| gates(&json!([gate]));
         let [none, all] = [": ", ": g"];
         let tools = |lookup: &str, secret: &str, refund: &str, ask: &str| {
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn a_post_that_is_declared_to_read_is_told_to_count_as_a_change() {
+    fn a_post_that_is_declared_to_read_counts_as_a_change() {
         let object = json!({
             "apiVersion": "signoff.dev/v1alpha1", "kind": "Workflow", "metadata": {"name": "w"},
             "spec": {
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn tools_are_told_with_their_effects_and_gates() {
+    fn tools_are_rendered_with_their_effects_and_gates() {
         let flow = flow(&json!([
             {"name": "money", "type": "custom", "condition": "args.amount > 100"},
             {"name": "guard", "preset": "minimal"},
