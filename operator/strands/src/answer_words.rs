@@ -1,4 +1,4 @@
-//! The words that a file compares with people's answers, so that Approve and Reject answer with just these.
+//! The words that a file compares with people's answers. Approve and Reject answer with such a word.
 
 use signoff_api::{Verdict, verdict::Word};
 
@@ -9,7 +9,7 @@ use super::tokens::{self, Token};
 pub(super) struct AnswerComparison {
     /// The compared path as written: `hitl_response`, `nodes.review.response`.
     pub(super) path: String,
-    /// The word.
+    /// The word that the answer is compared with.
     pub(super) word: String,
     /// The path of the last gate before the comparison.
     pub(super) after: Option<String>,
@@ -17,35 +17,36 @@ pub(super) struct AnswerComparison {
 
 /// Adds the comparisons of a template or a condition.
 pub(super) fn add_comparisons(source: &str, after: Option<&str>, list: &mut Vec<AnswerComparison>) {
-    let all = if source.contains("{{") || source.contains("{%") {
+    let with_spaces = if source.contains("{{") || source.contains("{%") {
         tokens::template(source)
     } else {
         tokens::expression(source)
     };
-    let tokens: Vec<&Token> = all.iter().filter(|token| !matches!(token, Token::Space(_))).collect();
+    let tokens: Vec<&Token> = with_spaces.iter().filter(|token| !matches!(token, Token::Space(_))).collect();
     let mut add = |path: Option<String>, word: &Token| {
         if let (Some(path), Some(word)) = (path, word.unquoted()) {
             list.push(AnswerComparison { path, word: word.to_owned(), after: after.map(ToOwned::to_owned) });
         }
     };
-    for (at, token) in tokens.iter().enumerate() {
+    for (position, token) in tokens.iter().enumerate() {
         if token.is_sign("==") || token.is_sign("!=") {
-            let (before, behind) = (at.checked_sub(1).and_then(|at| tokens.get(at)), tokens.get(at + 1));
+            let before = position.checked_sub(1).and_then(|before| tokens.get(before));
+            let behind = tokens.get(position + 1);
             match (before, behind) {
-                (_, Some(word @ Token::Quoted(_))) => add(path_before(&tokens[..at]), word),
-                (Some(word @ Token::Quoted(_)), Some(_)) => add(path_from(&tokens[at + 1..]), word),
+                (_, Some(word @ Token::Quoted(_))) => add(path_before(&tokens[..position]), word),
+                (Some(word @ Token::Quoted(_)), Some(_)) => add(path_from(&tokens[position + 1..]), word),
                 _ => {}
             }
-        } else if token.is_name("in") && tokens.get(at + 1).is_some_and(|token| token.is_sign("[")) {
-            let words = tokens[at + 2..].iter().take_while(|token| !token.is_sign("]"));
+        } else if token.is_name("in") && tokens.get(position + 1).is_some_and(|token| token.is_sign("[")) {
+            let words = tokens[position + 2..].iter().take_while(|token| !token.is_sign("]"));
             for word in words.filter(|token| matches!(token, Token::Quoted(_))) {
-                add(path_before(&tokens[..at]), word);
+                add(path_before(&tokens[..position]), word);
             }
         }
     }
 }
 
-/// Returns the path that ends here, without a final `.lower()` or `| trim`.
+/// Returns the path at the end of the tokens, without a final `.lower()` or `| trim`.
 fn path_before(tokens: &[&Token]) -> Option<String> {
     let is_part = |token: &&&Token| {
         matches!(token, Token::Name(_) | Token::Number(_) | Token::Quoted(_)) && !is_word(token)
@@ -67,7 +68,7 @@ fn is_word(token: &Token) -> bool {
     ["if", "elif", "and", "or", "not", "in", "else"].iter().any(|word| token.is_name(word))
 }
 
-/// Returns the path that begins here.
+/// Returns the path at the beginning of the tokens.
 fn path_from(tokens: &[&Token]) -> Option<String> {
     let start = tokens.iter().position(|token| !token.is_sign("("))?;
     let mut path = String::new();
@@ -107,12 +108,12 @@ pub(super) fn alternatives(pattern: &str) -> Option<Vec<String>> {
     let inner = inner.strip_prefix('(').and_then(|rest| rest.strip_suffix(')')).unwrap_or(inner);
     let inner = inner.strip_prefix("?:").unwrap_or(inner);
     let words: Vec<String> = inner.split('|').map(ToOwned::to_owned).collect();
-    let plain =
+    let is_plain =
         |word: &String| !word.is_empty() && word.chars().all(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
-    (words.len() > 1 && words.iter().all(plain)).then_some(words)
+    (words.len() > 1 && words.iter().all(is_plain)).then_some(words)
 }
 
-/// Returns the first of these words that means this verdict.
+/// Returns the first word that means the verdict.
 pub(super) fn first_word_for<'w>(verdict: Verdict, words: &[&'w str]) -> Option<&'w str> {
     words.iter().copied().find(|word| Word::read(word) == Word::Verdict(verdict))
 }
@@ -121,28 +122,28 @@ pub(super) fn first_word_for<'w>(verdict: Verdict, words: &[&'w str]) -> Option<
 mod tests {
     use super::*;
 
-    fn found(source: &str) -> Vec<(String, String)> {
+    fn comparisons(source: &str) -> Vec<(String, String)> {
         let mut list = Vec::new();
         add_comparisons(source, None, &mut list);
         list.into_iter().map(|compared| (compared.path, compared.word)).collect()
     }
 
     #[test]
-    fn comparisons_are_found_however_they_are_written() {
-        let one = |path: &str, word: &str| vec![(path.to_owned(), word.to_owned())];
-        assert_eq!(found("hitl_response == 'approve'"), one("hitl_response", "approve"));
+    fn comparisons_are_found_in_every_form() {
+        let comparison = |path: &str, word: &str| vec![(path.to_owned(), word.to_owned())];
+        assert_eq!(comparisons("hitl_response == 'approve'"), comparison("hitl_response", "approve"));
         assert_eq!(
-            found("{% if nodes['a_b'].response.lower() == \"yes\" %}x{% endif %}"),
-            one("nodes.a_b.response", "yes")
+            comparisons("{% if nodes['a_b'].response.lower() == \"yes\" %}x{% endif %}"),
+            comparison("nodes.a_b.response", "yes")
         );
-        assert_eq!(found("{{ 'no' != steps[1].response }}"), one("steps[1].response", "no"));
-        assert_eq!(found("x and (last_response | trim == 'ok')"), one("last_response", "ok"));
+        assert_eq!(comparisons("{{ 'no' != steps[1].response }}"), comparison("steps[1].response", "no"));
+        assert_eq!(comparisons("x and (last_response | trim == 'ok')"), comparison("last_response", "ok"));
         assert_eq!(
-            found("hitl_response in ['a', 'b']"),
-            [one("hitl_response", "a"), one("hitl_response", "b")].concat()
+            comparisons("hitl_response in ['a', 'b']"),
+            [comparison("hitl_response", "a"), comparison("hitl_response", "b")].concat()
         );
-        assert_eq!(found("plain text == 'x' outside"), one("text", "x"));
-        assert_eq!(found("1 == 2"), []);
+        assert_eq!(comparisons("plain text == 'x' outside"), comparison("text", "x"));
+        assert_eq!(comparisons("1 == 2"), []);
     }
 
     #[test]

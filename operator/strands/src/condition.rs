@@ -14,7 +14,7 @@ use super::{
 
 /// Returns the condition in CEL, or `None` if CEL cannot express it. A value that is not a boolean is not a condition.
 pub(super) fn cel(source: &str, names: &Names, found: &mut UnresolvedNames) -> Option<String> {
-    converted(source, names, false, found)
+    translate(source, names, false, found)
 }
 
 /// Returns the condition of an edge: `else`, or CEL. As in a template, a value counts as true unless it is empty, zero,
@@ -23,10 +23,10 @@ pub(super) fn when(source: &str, names: &Names, found: &mut UnresolvedNames) -> 
     if source.trim().eq_ignore_ascii_case("else") {
         return Some("else".to_owned());
     }
-    converted(source, names, true, found)
+    translate(source, names, true, found)
 }
 
-fn converted(source: &str, names: &Names, takes_values: bool, found: &mut UnresolvedNames) -> Option<String> {
+fn translate(source: &str, names: &Names, takes_values: bool, found: &mut UnresolvedNames) -> Option<String> {
     let expression = rewrite::expression(bare(source), names, found);
     if !is_shallow(&expression) {
         return None;
@@ -51,7 +51,8 @@ struct Conditions<'n> {
 impl Conditions<'_> {
     /// Translates a boolean expression.
     fn disjunction(&self, source: &[Token]) -> Option<String> {
-        joined(source, &["or", "||"], " || ", |part| joined(part, &["and", "&&"], " && ", |part| self.term(part)))
+        let conjunction = |part: &[Token]| join_parts(part, &["and", "&&"], " && ", |term| self.term(term));
+        join_parts(source, &["or", "||"], " || ", conjunction)
     }
 
     fn term(&self, source: &[Token]) -> Option<String> {
@@ -61,12 +62,12 @@ impl Conditions<'_> {
             return Some(format!("!({})", self.term(rest)?));
         }
         if let Some((left, rest)) = cut(source, |token| token.is_name("is")) {
-            return tested(&self.operand(left)?, rest);
+            return translate_test(&self.operand(left)?, rest);
         }
         if let Some((left, right)) = cut(source, |token| token.is_name("in")) {
             return match trim(left).split_last() {
-                Some((last, before)) if last.is_name("not") => self.held(right, before).map(negated),
-                _ => self.held(right, left),
+                Some((last, before)) if last.is_name("not") => self.contains(right, before).map(negated),
+                _ => self.contains(right, left),
             };
         }
         let sign = |token: &Token| COMPARES.iter().any(|sign| token.is_sign(sign));
@@ -75,12 +76,12 @@ impl Conditions<'_> {
                 let sign = source.get(left.len())?.text();
                 Some(format!("{} {sign} {}", self.operand(left)?, self.operand(right)?))
             }
-            None => self.decided(source).or_else(|| self.takes_values.then(|| self.present(source))?),
+            None => self.boolean(source).or_else(|| self.takes_values.then(|| self.not_empty(source))?),
         }
     }
 
     /// Translates an expression that is a boolean itself.
-    fn decided(&self, source: &[Token]) -> Option<String> {
+    fn boolean(&self, source: &[Token]) -> Option<String> {
         match source {
             [Token::Name(word)] if ["true", "True", "false", "False"].contains(&word.as_str()) => plain(source),
             [open, inner @ .., close] if open.is_sign("(") && close.is_sign(")") && is_whole(source) => {
@@ -95,7 +96,7 @@ impl Conditions<'_> {
     }
 
     /// Returns the condition that a value is not empty, zero, false or missing.
-    fn present(&self, source: &[Token]) -> Option<String> {
+    fn not_empty(&self, source: &[Token]) -> Option<String> {
         let value = self.operand(source)?;
         Some(match (source, ExprType::of(source, self.names)) {
             ([Token::Name(name), open, .., close], _)
@@ -114,11 +115,11 @@ impl Conditions<'_> {
     }
 
     /// Translates the test whether a text contains a text, or a list an item.
-    fn held(&self, whole: &[Token], part: &[Token]) -> Option<String> {
-        let (whole_now, part_now) = (self.operand(whole)?, self.operand(part)?);
+    fn contains(&self, whole: &[Token], part: &[Token]) -> Option<String> {
+        let (container, item) = (self.operand(whole)?, self.operand(part)?);
         match ExprType::of(whole, self.names) {
-            ExprType::Text => Some(format!("{whole_now}.contains({part_now})")),
-            ExprType::List => Some(format!("{part_now} in {whole_now}")),
+            ExprType::Text => Some(format!("{container}.contains({item})")),
+            ExprType::List => Some(format!("{item} in {container}")),
             ExprType::Decision | ExprType::Unknown => None,
         }
     }
@@ -127,7 +128,7 @@ impl Conditions<'_> {
     fn operand(&self, source: &[Token]) -> Option<String> {
         let source = trim(source);
         if let Some((value, filter)) = cut_last(source, |token| token.is_sign("|")) {
-            return filtered(&self.operand(value)?, trim(filter));
+            return apply_filter(&self.operand(value)?, trim(filter));
         }
         match source {
             [] => None,
@@ -139,16 +140,16 @@ impl Conditions<'_> {
             [Token::Name(name), open, inner @ .., close]
                 if open.is_sign("(") && close.is_sign(")") && is_whole(&source[1..]) =>
             {
-                self.called(name, &split(inner, &[","]))
+                self.call(name, &split(inner, &[","]))
             }
             _ => plain(source),
         }
     }
 
     /// Translates a call of a function of JMESPath that conditions also have.
-    fn called(&self, name: &str, arguments: &[&[Token]]) -> Option<String> {
+    fn call(&self, name: &str, arguments: &[&[Token]]) -> Option<String> {
         match (name, arguments) {
-            ("contains", [whole, part]) => self.held(whole, part),
+            ("contains", [whole, part]) => self.contains(whole, part),
             ("starts_with", [value, part]) => {
                 Some(format!("{}.startsWith({})", self.operand(value)?, self.operand(part)?))
             }
@@ -159,9 +160,15 @@ impl Conditions<'_> {
     }
 }
 
-fn joined(source: &[Token], words: &[&str], with: &str, one: impl Fn(&[Token]) -> Option<String>) -> Option<String> {
-    let parts: Option<Vec<String>> = split(source, words).into_iter().map(one).collect();
-    Some(parts?.join(with))
+/// Translates the parts between `words`, and joins them.
+fn join_parts(
+    source: &[Token],
+    words: &[&str],
+    separator: &str,
+    translate: impl Fn(&[Token]) -> Option<String>,
+) -> Option<String> {
+    let parts: Option<Vec<String>> = split(source, words).into_iter().map(translate).collect();
+    Some(parts?.join(separator))
 }
 
 /// Puts a text in parentheses, unless it is a single call or path.
@@ -174,7 +181,7 @@ fn negated(condition: String) -> String {
 }
 
 /// Translates `x is defined` and `x is not none`.
-fn tested(value: &str, test: &[Token]) -> Option<String> {
+fn translate_test(value: &str, test: &[Token]) -> Option<String> {
     let words: Vec<&str> = test.iter().filter(|t| !matches!(t, Token::Space(_))).map(Token::text).collect();
     match words.as_slice() {
         ["none" | "None" | "null"] => Some(format!("{value} == null")),
@@ -185,7 +192,8 @@ fn tested(value: &str, test: &[Token]) -> Option<String> {
     }
 }
 
-fn filtered(value: &str, filter: &[Token]) -> Option<String> {
+/// Translates a filter as a function of CEL.
+fn apply_filter(value: &str, filter: &[Token]) -> Option<String> {
     match filter {
         [Token::Name(name)] => match name.as_str() {
             "length" | "count" => Some(format!("size({value})")),
@@ -198,6 +206,7 @@ fn filtered(value: &str, filter: &[Token]) -> Option<String> {
     }
 }
 
+/// Translates a path or a literal, or returns `None` if CEL has no such form.
 fn plain(source: &[Token]) -> Option<String> {
     let mut text = String::new();
     let mut before: Option<&Token> = None;
@@ -222,7 +231,7 @@ fn plain(source: &[Token]) -> Option<String> {
             // Literals of JMESPath are in backticks.
             Token::Quoted(quoted) if quoted.starts_with('`') => text.push_str(&literal(token)?),
             Token::Sign(sign) if sign == "|" || sign == "~" => return None,
-            // CEL has no negative positions.
+            // CEL cannot count positions from the end.
             Token::Sign(sign) if sign == "-" && is_after("[") => return None,
             other => text.push_str(other.text()),
         }
@@ -259,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cel_can_say_is_cel() {
+    fn conditions_that_cel_can_express_are_translated() {
         is_cel("hitl_response == 'approve'", "hitl_response == 'approve'");
         is_cel("risk_level < 5", "risk_level < 5");
         is_cel("risk_level < `5` && mode == `\"fast\"`", "risk_level < 5 && mode == \"fast\"");
@@ -286,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cel_cannot_say_is_no_cel() {
+    fn conditions_that_cel_cannot_express_are_not_translated() {
         for source in
             ["x | default('a') == 'b'", "a if b else c", "x ~ y == 'z'", "foo[?bar==`1`]", "", "max_by(a, &b)"]
         {
@@ -296,7 +305,7 @@ mod tests {
 
     /// CEL would refuse each of these in every run, and a step with such a condition would never be skipped.
     #[test]
-    fn what_could_never_hold_in_cel_is_no_cel() {
+    fn conditions_that_cel_refuses_at_run_time_are_not_translated() {
         for source in [
             "steps[0].response",
             "ready",

@@ -13,8 +13,8 @@ use super::{
     import_notes::NoteLevel,
 };
 
-/// The seconds after which a gate without a timeout is overdue: the maximum.
-const LONGEST: u64 = 7 * 24 * 3600;
+/// The longest timeout of a gate, in seconds. A gate without a timeout has this one.
+const MAX_TIMEOUT: u64 = 7 * 24 * 3600;
 
 /// The position of a gate, which determines the verdicts that it can have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,14 +73,14 @@ impl Import<'_> {
         let default = node.get("default").map(plain).filter(|text| !text.is_empty());
         let pattern = self.pattern(node, path);
         let candidates = self.candidates(own, pattern.as_deref(), default.as_deref());
-        // A word that the pattern refuses was never an answer.
+        // The pattern refuses such a word, so no person can have answered with it.
         let fits = |word: &&str| pattern.as_deref().is_none_or(|pattern| fits(pattern, word));
         let candidates: Vec<&str> = candidates.iter().map(String::as_str).filter(fits).collect();
         let options = pattern.as_deref().and_then(answer_words::alternatives).filter(|_| threshold > 1);
         let mut verdicts = self.verdicts(node, path, position, threshold, options.is_some(), &candidates);
         if pattern.is_some() && position == Position::Step && threshold == 1 {
-            let said = |verdict: &Verdict| answer_words::first_word_for(*verdict, &candidates).is_some();
-            verdicts.retain(|verdict| !matches!(verdict, Verdict::Approve | Verdict::Reject) || said(verdict));
+            let has_word = |verdict: &Verdict| answer_words::first_word_for(*verdict, &candidates).is_some();
+            verdicts.retain(|verdict| !matches!(verdict, Verdict::Approve | Verdict::Reject) || has_word(verdict));
         }
         hitl.insert("allowedVerdicts".into(), json!(verdicts));
         let answers = verdicts.contains(&Verdict::Respond);
@@ -88,7 +88,7 @@ impl Import<'_> {
         if let Some(question) = question(node, pattern, default.as_deref(), options).filter(|_| answers) {
             hitl.insert("form".into(), json!({"questions": [question]}));
             if verdicts.contains(&Verdict::Approve) {
-                // At this position a word that approves is an answer.
+                // Approve is an answer too, and leaves the question unanswered.
                 hitl.insert("allowUnanswered".into(), true.into());
             }
         }
@@ -126,7 +126,7 @@ impl Import<'_> {
         Value::Array(named)
     }
 
-    /// Returns the pattern, if it has the same meaning here.
+    /// Returns the pattern of the answers, or `None` if RE2 cannot express the pattern.
     fn pattern(&mut self, node: &Node, path: &str) -> Option<String> {
         let validation = node.get("validation")?;
         let field = format!("{path}.validation");
@@ -142,7 +142,7 @@ impl Import<'_> {
         }
     }
 
-    /// Adds notes about a validation without effect: a text is only checked if one is asked for.
+    /// Adds notes about a validation without effect: only a gate that asks for a text checks the answer.
     fn tell_unused_validation(&mut self, node: &Node, path: &str, answers: bool, pattern: bool, options: bool) {
         let Some(validation) = node.get("validation") else { return };
         let (fields, weight, why): (&[&str], _, _) = match (answers, pattern, options) {
@@ -165,12 +165,13 @@ impl Import<'_> {
             (_, None) if any(compared) => Some(2),
             _ => None,
         };
-        let mut ranked: Vec<_> = self.compared.iter().filter_map(|one| Some((rank(&one)?, one.word.clone()))).collect();
+        let ranked = self.compared.iter().filter_map(|compared| Some((rank(&compared)?, compared.word.clone())));
+        let mut ranked: Vec<_> = ranked.collect();
         ranked.sort_by_key(|(rank, _)| *rank);
-        let mut found: Vec<String> = ranked.into_iter().map(|(_, word)| word).collect();
-        found.extend(pattern.and_then(answer_words::alternatives).unwrap_or_default());
-        found.extend(default.map(ToOwned::to_owned));
-        found
+        let mut words: Vec<String> = ranked.into_iter().map(|(_, word)| word).collect();
+        words.extend(pattern.and_then(answer_words::alternatives).unwrap_or_default());
+        words.extend(default.map(ToOwned::to_owned));
+        words
     }
 
     fn verdicts(
@@ -229,7 +230,7 @@ impl Import<'_> {
             self.tell_at(NoteLevel::Info, path, node, message);
             return json!({"after": "168h", "action": "Expire"});
         }
-        if seconds > LONGEST {
+        if seconds > MAX_TIMEOUT {
             let message = "longer than 7 days, the most that is usually allowed: set to 7 days";
             self.tell_at(NoteLevel::Changed, &field, node, message);
         }
@@ -256,7 +257,7 @@ impl Import<'_> {
                 "Reject"
             }
         };
-        json!({"after": format!("{}s", seconds.min(LONGEST)), "action": action})
+        json!({"after": format!("{}s", seconds.min(MAX_TIMEOUT)), "action": action})
     }
 }
 

@@ -20,7 +20,7 @@ struct Edge {
 impl Import<'_> {
     pub(super) fn graph(&mut self, config: &Node, path: &str) -> serde_json::Value {
         for (id, node, field) in nodes_of(config) {
-            let own = format!("nodes.{id}.response");
+            let response = format!("nodes.{id}.response");
             let field = format!("{path}.nodes{field}");
             if config.get("nodes").is_some_and(|nodes| nodes.items().is_empty()) {
                 self.notes.tell_unused(
@@ -31,7 +31,7 @@ impl Import<'_> {
                     "the name is its key in nodes: left out",
                 );
             }
-            let step = self.step(node, &field, &self.names.of(&id), &own, false);
+            let step = self.step(node, &field, &self.names.of(&id), &response, false);
             self.spec_steps.push(step);
         }
         let mut graph = Map::new();
@@ -50,55 +50,57 @@ impl Import<'_> {
 
     /// Returns the edges of each node as one list, which is tried in order.
     fn edges(&mut self, config: &Node, path: &str) -> serde_json::Value {
-        let mut ways: Vec<Edge> = Vec::new();
-        for (at, edge) in config.get("edges").map(Node::items).unwrap_or_default().iter().enumerate() {
-            let field = format!("{path}.edges[{at}]");
+        let mut edges: Vec<Edge> = Vec::new();
+        for (index, edge) in config.get("edges").map(Node::items).unwrap_or_default().iter().enumerate() {
+            let field = format!("{path}.edges[{index}]");
             self.notes.read(edge, "graph.edge", &field);
-            let found = self.ways(edge, &field);
-            if found.is_empty() {
+            let of_entry = self.edges_of_entry(edge, &field);
+            if of_entry.is_empty() {
                 // An empty list of targets ends the run, like no edge.
                 let weight = if edge.get("to").is_some() { NoteLevel::Info } else { NoteLevel::Unsupported };
                 self.tell_at(weight, &field, edge, "this edge has no target: left out");
             }
-            for way in found {
-                let always =
-                    |other: &&Edge| other.from == way.from && other.when.as_deref().is_none_or(|w| w == "else");
-                match ways.iter().find(always) {
+            for next in of_entry {
+                let always_holds =
+                    |other: &&Edge| other.from == next.from && other.when.as_deref().is_none_or(|w| w == "else");
+                match edges.iter().find(always_holds) {
                     Some(before) => {
                         let message = format!("never tried: {} always holds before it", before.field);
-                        self.tell_at(NoteLevel::Changed, &way.field, edge, message);
+                        self.tell_at(NoteLevel::Changed, &next.field, edge, message);
                     }
-                    None => ways.push(way),
+                    None => edges.push(next),
                 }
             }
         }
-        let mut order: Vec<&str> = Vec::new();
-        for way in &ways {
-            if !order.contains(&way.from.as_str()) {
-                order.push(&way.from);
+        let mut sources: Vec<&str> = Vec::new();
+        for edge in &edges {
+            if !sources.contains(&edge.from.as_str()) {
+                sources.push(&edge.from);
             }
         }
-        let edge = |from: &str| {
-            let own: Vec<&Edge> = ways.iter().filter(|way| way.from == from).collect();
+        let render = |from: &str| {
+            let from_node: Vec<&Edge> = edges.iter().filter(|edge| edge.from == from).collect();
             let name = self.names.of(from);
-            match own.as_slice() {
+            match from_node.as_slice() {
                 [Edge { when: None, to, .. }] => json!({"from": name, "to": self.names.of(to)}),
-                own => {
-                    let choose = |way: &&Edge| json!({"when": way.when.as_deref().unwrap_or("else"), "to": self.names.of(&way.to)});
-                    json!({"from": name, "choose": own.iter().map(choose).collect::<Vec<_>>()})
+                several => {
+                    let choose = |edge: &&Edge| {
+                        json!({"when": edge.when.as_deref().unwrap_or("else"), "to": self.names.of(&edge.to)})
+                    };
+                    json!({"from": name, "choose": several.iter().map(choose).collect::<Vec<_>>()})
                 }
             }
         };
-        order.into_iter().map(edge).collect()
+        sources.into_iter().map(render).collect()
     }
 
     /// Returns the edges of one entry, in the order in which they are tried.
-    fn ways(&mut self, edge: &Node, field: &str) -> Vec<Edge> {
+    fn edges_of_entry(&mut self, edge: &Node, field: &str) -> Vec<Edge> {
         let from = edge.get("from").map(plain).unwrap_or_default();
-        let mut ways = Vec::new();
+        let mut edges = Vec::new();
         let mut targets: Vec<String> = match edge.get("to") {
             Some(Node { value: Value::List(several), .. }) => several.iter().map(plain).collect(),
-            Some(one) => vec![plain(one)],
+            Some(target) => vec![plain(target)],
             None => Vec::new(),
         };
         targets.retain(|target| !target.is_empty());
@@ -112,22 +114,22 @@ impl Import<'_> {
                     .get("condition")
                     .map(plain)
                     .map(|source| self.when(&source, &format!("{field}.condition"), edge));
-                ways.push(Edge { from: from.clone(), when, to, field: field.to_owned() });
+                edges.push(Edge { from: from.clone(), when, to, field: field.to_owned() });
             }
             None => {
                 let why = "a condition decides about `to`, which is missing: left out";
                 self.notes.tell_unused(NoteLevel::Unsupported, edge, field, &["condition"], why);
             }
         }
-        for (at, choice) in edge.get("choose").map(Node::items).unwrap_or_default().iter().enumerate() {
-            let field = format!("{field}.choose[{at}]");
+        for (index, choice) in edge.get("choose").map(Node::items).unwrap_or_default().iter().enumerate() {
+            let field = format!("{field}.choose[{index}]");
             self.notes.read(choice, "graph.edge.choose", &field);
             let when = choice.get("when").map(plain).unwrap_or_else(|| "else".to_owned());
             let to = choice.get("to").map(plain).unwrap_or_default();
             let when = self.when(&when, &format!("{field}.when"), choice);
-            ways.push(Edge { from: from.clone(), when: Some(when), to, field });
+            edges.push(Edge { from: from.clone(), when: Some(when), to, field });
         }
-        ways
+        edges
     }
 }
 

@@ -156,21 +156,21 @@ impl Import<'_> {
             self.tell_at(NoteLevel::Unsupported, &field, node, "there is no address: write one; the tool is left out");
             return None;
         };
-        let wrong = match fixed_url(&plain(value)) {
+        let error = match fixed_url(&plain(value)) {
             Ok(url) if url.query().is_some() || url.fragment().is_some() => {
                 "an address that paths are appended to has neither a query nor a fragment: leave them out"
             }
             Ok(url) => return Some(url.as_str().trim_end_matches('/').to_owned()),
-            Err(wrong) => wrong,
+            Err(error) => error,
         };
-        self.notes.wrong.error("WrongType", &field, value.at.clone(), wrong);
+        self.notes.wrong.error("WrongType", &field, value.at.clone(), error);
         None
     }
 
     /// Returns the headers that are the same in each request: those with a value of the file, and those with a value of
     /// a Secret.
     fn headers(&mut self, id: &str, node: &Node, path: &str) -> (Map<String, Value>, Vec<Value>) {
-        let (mut headers, mut of_secrets) = (Map::new(), Vec::new());
+        let (mut headers, mut secret_headers) = (Map::new(), Vec::new());
         for (key, value) in node.get("headers").map(Node::fields).unwrap_or_default() {
             let (text, field) = (plain(value), format!("{path}.headers.{}", key.name));
             let is_filled_in = is_filled_in(&text);
@@ -178,10 +178,10 @@ impl Import<'_> {
                 headers.insert(key.name.clone(), text.into());
                 continue;
             }
-            let found = secret_of(id, &key.name, &text);
+            let credential = secret_of(id, &key.name, &text);
             let is_name = key.name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-'));
-            let has_room = of_secrets.len() < MAX_SECRET_HEADERS;
-            let Some((prefix, secret)) = found.filter(|_| is_name && has_room) else {
+            let has_room = secret_headers.len() < MAX_SECRET_HEADERS;
+            let Some((prefix, secret)) = credential.filter(|_| is_name && has_room) else {
                 self.notes.tell(NoteLevel::Unsupported, &field, &key.at, format!("left out: {FORM}"));
                 continue;
             };
@@ -198,10 +198,10 @@ impl Import<'_> {
             if !prefix.is_empty() {
                 header["prefix"] = prefix.into();
             }
-            of_secrets.push(header);
+            secret_headers.push(header);
             self.add_secret(&secret);
         }
-        (headers, of_secrets)
+        (headers, secret_headers)
     }
 
     /// Adds the Secret of a header to `spec.secrets`, once.
@@ -222,8 +222,8 @@ impl Import<'_> {
             "left out: its path is filled in from a secret or a variable, and a Secret is sent in a header only"
                 .to_owned()
         } else if let Some((template, names)) = path_template(&path) {
-            let given = node.get("description").map(plain).unwrap_or_default();
-            let description = format!("{}\n{method} {path}\n{}", given.trim(), server.description.trim());
+            let text = node.get("description").map(plain).unwrap_or_default();
+            let description = format!("{}\n{method} {path}\n{}", text.trim(), server.description.trim());
             let mut fields: Map<String, Value> = Map::new();
             for name in &names {
                 fields.insert(name.clone(), json!({"type": "string", "minLength": 1}));
@@ -379,7 +379,7 @@ pub(super) fn secret_of(id: &str, header: &str, text: &str) -> Option<(String, S
     found.map(|(scheme, name)| (scheme, label(&name, "header")))
 }
 
-/// Whether a part of a text is replaced when it is used.
+/// Whether a part of a text is replaced when the text is used.
 pub(super) fn is_filled_in(text: &str) -> bool {
     holds_template(text) || text.contains("${")
 }
@@ -435,7 +435,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_that_leads_elsewhere_or_hides_a_template_is_none() {
+    fn a_path_to_another_host_or_with_a_template_is_refused() {
         for path in [
             "//evil.example.com/x",
             "https://evil.example.com/x",
@@ -458,7 +458,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_that_is_filled_in_is_one_name_after_a_known_word_or_nothing() {
+    fn a_header_value_is_one_name_with_at_most_a_known_word_before() {
         let found = |text| filled_in(text).map(|(prefix, name)| format!("{prefix}|{name}"));
         assert_eq!(found("Bearer ${CRM_TOKEN}").as_deref(), Some("Bearer |CRM_TOKEN"));
         assert_eq!(found("${KEY2}").as_deref(), Some("|KEY2"));
@@ -472,7 +472,7 @@ mod tests {
     }
 
     #[test]
-    fn a_header_that_is_named_like_a_secret_is_one() {
+    fn a_header_with_the_name_of_a_secret_is_secret() {
         for name in ["Authorization", "X-API-Key", "cookie", "X-Auth-Token", "Ocp-Apim-Subscription-Key", "apikey"] {
             assert!(names_secret(name), "{name}");
         }

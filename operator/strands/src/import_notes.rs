@@ -1,7 +1,7 @@
 //! The notes of an import: for each field without an equivalent, for each field that is written differently, and for
 //! each value whose type does not fit its field.
 //!
-//! The caller decides whether the import is good enough.
+//! The caller decides by the notes whether the import is good enough.
 
 use std::{fmt, ops::Range};
 
@@ -15,15 +15,15 @@ use super::fields::{self, FieldEffect};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ImportNote {
-    /// Its severity.
+    /// The severity, by which the caller decides whether the import is good enough.
     pub weight: NoteLevel,
     /// The field of the imported file.
     pub field: String,
     /// The effect on the import.
     pub message: String,
-    /// Its line, from 1.
+    /// The line in the imported file, from 1.
     pub line: usize,
-    /// Its column in characters, from 1.
+    /// The column in the imported file, in characters, from 1.
     pub column: usize,
 }
 
@@ -76,9 +76,10 @@ impl<'t> ImportNotes<'t> {
     /// Adds a note about a field, once.
     pub(super) fn tell(&mut self, weight: NoteLevel, field: &str, at: &Range<usize>, message: impl Into<String>) {
         let message = message.into();
-        let mut place = Problems::of(self.text);
-        place.error("", "", at.clone(), "");
-        let (line, column) = place.found.first().map_or((1, 1), |found| (found.line, found.column));
+        // A problem at the same range has the line and the column.
+        let mut positions = Problems::of(self.text);
+        positions.error("", "", at.clone(), "");
+        let (line, column) = positions.found.first().map_or((1, 1), |problem| (problem.line, problem.column));
         let note = ImportNote { weight, field: field.to_owned(), message, line, column };
         if !self.list.contains(&note) {
             self.list.push(note);
@@ -101,7 +102,7 @@ impl<'t> ImportNotes<'t> {
         self.read.push((section, path.to_owned()));
         for (key, value) in node.fields() {
             let field = if path.is_empty() { key.name.clone() } else { format!("{path}.{}", key.name) };
-            let Some((kind, fate)) = fields::field(section, &key.name) else {
+            let Some((kind, effect)) = fields::field(section, &key.name) else {
                 let hint = fields::meant(section, &key.name);
                 let hint = hint.map_or_else(String::new, |near| format!("; did you mean {near}?"));
                 self.tell(NoteLevel::Unsupported, &field, &key.at, format!("there is no such field: left out{hint}"));
@@ -115,12 +116,11 @@ impl<'t> ImportNotes<'t> {
                     kind_error.message,
                 );
             }
-            match fate {
+            match effect {
                 FieldEffect::Becomes(_) => {}
                 FieldEffect::LeftOut(why) => self.tell(NoteLevel::Info, &field, &key.at, format!("left out: {why}")),
                 FieldEffect::Without(why) => self.tell(NoteLevel::Changed, &field, &key.at, format!("left out: {why}")),
-                FieldEffect::Missing(_) if value.items().is_empty() && value.fields().is_empty() && !is_said(value) => {
-                }
+                FieldEffect::Missing(_) if !has_content(value) => {}
                 FieldEffect::Missing(why) => self.tell(NoteLevel::Unsupported, &field, &key.at, why),
             }
         }
@@ -128,11 +128,12 @@ impl<'t> ImportNotes<'t> {
 }
 
 /// Whether a value has content: an empty list of tools has none.
-fn is_said(value: &Node) -> bool {
-    !matches!(
-        value.value,
-        signoff_manifest::source::Value::List(_)
-            | signoff_manifest::source::Value::Map(_)
-            | signoff_manifest::source::Value::Null
-    )
+fn has_content(value: &Node) -> bool {
+    use signoff_manifest::source::Value;
+    match &value.value {
+        Value::List(items) => !items.is_empty(),
+        Value::Map(fields) => !fields.is_empty(),
+        Value::Null => false,
+        _ => true,
+    }
 }

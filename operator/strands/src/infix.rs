@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_a_member_a_test_and_a_name_stay() {
+    fn calls_members_tests_and_names_stay() {
         for same in [
             "contains(a, 'x')",
             "not contains(a, 'x') && contains(b, 'y')",

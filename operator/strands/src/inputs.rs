@@ -44,7 +44,7 @@ impl Import<'_> {
         for (name, required) in [("required", true), ("optional", false)] {
             for (key, spec) in section(name) {
                 self.notes.read(spec, "input", &format!("inputs.{name}.{}", key.name));
-                list.push(declared(&self.input_of(&key.name), spec, required));
+                list.push(declared_input(&self.input_of(&key.name), spec, required));
             }
         }
         for (key, value) in section("values") {
@@ -66,10 +66,10 @@ impl Import<'_> {
                 }
             }
         }
-        let declared =
+        let is_declared =
             |list: &[Map<String, Value>], name: &str| list.iter().any(|input| input.get("name") == Some(&json!(name)));
         for (name, description) in std::mem::take(&mut self.servers) {
-            if !declared(&list, &name) {
+            if !is_declared(&list, &name) {
                 let input = json!({"name": name, "type": "string", "description": description, "required": true});
                 list.extend(input.as_object().cloned());
             }
@@ -78,7 +78,7 @@ impl Import<'_> {
             if EVERYWHERE.contains(&name.as_str())
                 || known.contains(&name.as_str())
                 || own.contains(&name)
-                || declared(&list, &name)
+                || is_declared(&list, &name)
             {
                 continue;
             }
@@ -100,7 +100,8 @@ impl Import<'_> {
     }
 }
 
-fn declared(name: &str, spec: &Node, required: bool) -> Map<String, Value> {
+/// Returns the entry of `spec.inputs` for an input that the file declares.
+fn declared_input(name: &str, spec: &Node, required: bool) -> Map<String, Value> {
     let kind = type_of(spec);
     let mut input = Map::from_iter([("name".to_owned(), json!(name)), ("type".to_owned(), json!(kind))]);
     for field in ["description", "default", "enum"] {
@@ -112,7 +113,7 @@ fn declared(name: &str, spec: &Node, required: bool) -> Map<String, Value> {
     if required && !has_default {
         input.insert("required".into(), json!(true));
     } else if !has_default && kind == "string" && spec.get("enum").is_none() {
-        // A missing input prints as an empty text, as in the Strands CLI.
+        // The Strands CLI renders a missing input as an empty text.
         input.insert("default".into(), json!(""));
     }
     input
@@ -146,8 +147,8 @@ fn input_name(name: &str) -> String {
             "pattern": {"chain": {"steps": [{"name": "a", "set": {"value": "x"}}]}}},
     });
     let taken = serde_json::from_value(object).is_ok_and(|workflow| {
-        let complaints = Plan::of(&workflow, &Settings::default(), &Arc::default()).err().unwrap_or_default();
-        complaints.iter().any(|complaint| complaint.field == "spec.inputs[0].name")
+        let errors = Plan::of(&workflow, &Settings::default(), &Arc::default()).err().unwrap_or_default();
+        errors.iter().any(|error| error.field == "spec.inputs[0].name")
     });
     if taken { format!("input_{plain}") } else { plain }
 }

@@ -52,7 +52,7 @@ pub use import_notes::{ImportNote, NoteLevel};
 pub struct Imported {
     /// The imported object, without its requester.
     pub object: Value,
-    /// The same object, as the engine reads it.
+    /// The object as the engine reads it.
     pub workflow: Box<Workflow>,
     /// All notes of the import, in the order of the file.
     pub notes: Vec<ImportNote>,
@@ -101,16 +101,16 @@ pub fn import(text: &str, approver: &str) -> Result<Imported, Vec<Problem>> {
             problems.error("NotYaml", "", unreadable.at, unreadable.why);
             return Err(problems.found);
         }
-        (found, _) => {
-            let what = if found.is_some() { "more than one document" } else { "nothing" };
-            problems.error("NotStrands", "", 0..0, format!("there is {what} in it: give a file with one workflow"));
+        (document, _) => {
+            let content = if document.is_some() { "more than one document" } else { "nothing" };
+            problems.error("NotStrands", "", 0..0, format!("there is {content} in it: give a file with one workflow"));
             return Err(problems.found);
         }
     };
     document(text, &node, approver)
 }
 
-/// Imports one document. It is read again like the Strands CLI reads it, as YAML 1.2, in which `yes` is a text.
+/// Imports one document. The document is read again as YAML 1.2, like the Strands CLI reads it: `yes` is a text.
 pub(crate) fn document(text: &str, node: &Node, approver: &str) -> Result<Imported, Vec<Problem>> {
     let mut problems = Problems::of(text);
     let node = &source::in_yaml_1_2(text, node).map_err(|unreadable| {
@@ -283,8 +283,8 @@ impl Import<'_> {
                 inputs.and_then(|inputs| inputs.get(section)).is_some_and(|list| list.get(name).is_some())
             })
         };
-        let own = variables(config);
-        let is_taken = |name: &str| declared(name) || own.iter().any(|own| own == name);
+        let step_vars = variables(config);
+        let is_taken = |name: &str| declared(name) || step_vars.iter().any(|var| var == name);
         let nodes = if kind == "graph" { graph::nodes_of(config) } else { Vec::new() };
         let agent =
             |node: &Node| rewrite::cli_paths::quoted(node.get("agent").and_then(Node::text).unwrap_or_default());
@@ -297,7 +297,7 @@ impl Import<'_> {
     /// of all nodes.
     fn graph_specials(&self, config: &Node) -> [(&'static str, String); 2] {
         let ids: Vec<String> = graph::nodes_of(config).into_iter().map(|(id, ..)| id).collect();
-        let leaves = |id: &String| {
+        let has_edge = |id: &String| {
             config
                 .get("edges")
                 .map(Node::items)
@@ -305,12 +305,12 @@ impl Import<'_> {
                 .iter()
                 .any(|e| e.get("from").map(gates::plain).as_ref() == Some(id))
         };
-        let (inner, ends): (Vec<&String>, Vec<&String>) = ids.iter().partition(|id| leaves(id));
-        let asked = |id: &String| rewrite::written("steps", &[self.names.of(id)]);
+        let (inner, ends): (Vec<&String>, Vec<&String>) = ids.iter().partition(|id| has_edge(id));
+        let step = |id: &String| rewrite::render_path("steps", &[self.names.of(id)]);
         let terminal = ends.into_iter().chain(inner.into_iter().rev()).fold(String::new(), |text, id| {
-            format!("{text}'{}' if {}.response is not none else ", self.names.of(id), asked(id))
+            format!("{text}'{}' if {}.response is not none else ", self.names.of(id), step(id))
         });
-        let total: Vec<String> = ids.iter().map(|id| format!("({}.visits | length)", asked(id))).collect();
+        let total: Vec<String> = ids.iter().map(|id| format!("({}.visits | length)", step(id))).collect();
         [("terminal_node", format!("({terminal}'')")), ("total_steps", format!("({})", total.join(" + ")))]
     }
 

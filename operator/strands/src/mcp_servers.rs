@@ -48,10 +48,10 @@ impl Import<'_> {
     /// Imports an MCP server, and returns the entry in the lists of agents that means all of its tools. `path` is its
     /// field in the file.
     pub(super) fn mcp_server(&mut self, id: &str, node: &Node, path: &str) -> Vec<String> {
-        let given = |field: &str| node.get(field).filter(|value| !value.is_null());
+        let value_of = |field: &str| node.get(field).filter(|value| !value.is_null());
         let name = self.server_name(id);
         let mut server = Map::from_iter([("name".to_owned(), json!(name))]);
-        let is_whole = match (given("url"), given("command")) {
+        let is_whole = match (value_of("url"), value_of("command")) {
             (Some(url), None) => {
                 let why = "a server with an address is started by others: left out";
                 self.notes.tell_unused(NoteLevel::Unsupported, node, path, &["args", "env"], why);
@@ -80,7 +80,7 @@ impl Import<'_> {
             return Vec::new();
         }
         let all = format!("{name}.*");
-        let gate = self.ask_about(&all);
+        let gate = self.add_to_gate(&all);
         let started = if server.contains_key("command") { format!("; {ONLY_LOCAL}") } else { String::new() };
         let message = format!(
             "it becomes the server {name}, whose tools are {name}.<tool>: what they change is not known, so the gate {gate} asks about \
@@ -104,7 +104,7 @@ impl Import<'_> {
             message += "; the server finds files by their names, and the model reads a file to search in it";
         }
         if tools.contains(&WRITE_FILE) {
-            let gate = self.ask_about(&format!("{server}.{WRITE_FILE}"));
+            let gate = self.add_to_gate(&format!("{server}.{WRITE_FILE}"));
             message += &format!("; the gate {gate} asks about each call, and the server creates no folders");
         }
         self.tell_at(NoteLevel::Changed, field, node, message);
@@ -113,13 +113,14 @@ impl Import<'_> {
 
     /// Adds tools to the filesystem server, which is created with the first of them, and returns its name.
     fn file_server(&mut self, tools: &[&str]) -> String {
-        // No other imported server has the list.
-        let is_made = |server: &Value| server.get("only").is_some();
-        if !self.spec_servers.iter().any(is_made) {
+        // Only the filesystem server has the field `only` in an import.
+        let is_filesystem = |server: &Value| server.get("only").is_some();
+        if !self.spec_servers.iter().any(is_filesystem) {
             let name = self.server_name("files");
             self.spec_servers.push(json!({"name": name, "command": FILESYSTEM, "only": []}));
         }
-        let Some(server) = self.spec_servers.iter_mut().find(|server| is_made(server)) else { return String::new() };
+        let mut servers = self.spec_servers.iter_mut();
+        let Some(server) = servers.find(|server| is_filesystem(server)) else { return String::new() };
         for tool in tools {
             add(server, "only", tool);
             if *tool != WRITE_FILE {
@@ -130,11 +131,12 @@ impl Import<'_> {
     }
 
     /// Adds tools to the gate that asks about tools of servers, and returns its name.
-    fn ask_about(&mut self, tools: &str) -> String {
+    fn add_to_gate(&mut self, tools: &str) -> String {
         const TYPE: &str = "specificTools";
         if !self.spec_gates.iter().any(|gate| gate["type"] == TYPE) {
-            let taken = |name: &str| self.spec_gates.iter().chain(&self.spec_steps).any(|one| one["name"] == name);
-            let name = free("server-tools", taken);
+            let is_taken =
+                |name: &str| self.spec_gates.iter().chain(&self.spec_steps).any(|entry| entry["name"] == name);
+            let name = free("server-tools", is_taken);
             self.spec_gates.push(json!({"name": name, "type": TYPE, "tools": [], "hitl": {
                 "prompt": "Agent {{ agent }} calls {{ tool }}. May it?",
                 "approvers": [{"kind": "User", "name": self.approver}],
@@ -159,7 +161,7 @@ impl Import<'_> {
         let text = plain(value);
         let has_key =
             |url: &Url| url.query_pairs().any(|(name, _)| names_secret(&name) || name.eq_ignore_ascii_case("key"));
-        let wrong = match fixed_url(&text) {
+        let error = match fixed_url(&text) {
             Ok(url) if url.fragment().is_some() => "an address of a server has no fragment: leave it out",
             Ok(url) if has_key(&url) => {
                 "the query of an address must not contain a key: leave it out, and write the key as a header"
@@ -168,9 +170,9 @@ impl Import<'_> {
                 server.insert("url".into(), text.trim().into());
                 return true;
             }
-            Err(wrong) => wrong,
+            Err(error) => error,
         };
-        self.notes.wrong.error("WrongType", field, value.at.clone(), wrong);
+        self.notes.wrong.error("WrongType", field, value.at.clone(), error);
         false
     }
 

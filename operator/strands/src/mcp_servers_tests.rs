@@ -7,7 +7,7 @@ use signoff_manifest::Severity;
 
 use crate::{Imported, NoteLevel, import};
 
-/// Returns a file with these servers and one agent that lists these tools.
+/// Returns a file with `servers` and one agent that lists the tools `listed`.
 fn file(servers: &str, listed: &str) -> String {
     format!(
         "runtime: {{provider: ollama, model_id: m}}\ntools: {{mcp: [{servers}]}}\nagents: {{clerk: {{prompt: x, tools: [{listed}]}}}}\n\
@@ -55,7 +55,7 @@ fn a_server_has_its_address_and_a_gate_asks_about_each_call() {
 }
 
 #[test]
-fn a_command_is_one_argument_after_the_other_and_for_local_runs_only() {
+fn a_command_is_imported_for_local_runs_only() {
     let imported = imported("{id: files, command: npx, args: [-y, 'server@1.0', 'a b']}", "files");
     assert_eq!(spec(&imported, "servers")[0]["command"], json!(["npx", "-y", "server@1.0", "a b"]));
     let changed = notes(&imported, NoteLevel::Changed);
@@ -67,7 +67,7 @@ fn a_command_is_one_argument_after_the_other_and_for_local_runs_only() {
 }
 
 #[test]
-fn the_header_that_needs_a_secret_is_the_key_and_a_credential_of_a_file_is_never_repeated() {
+fn a_header_with_a_credential_becomes_a_key_from_a_secret() {
     for (header, value, secret, named, scheme) in [
         ("Authorization", "Bearer ${CRM_TOKEN}", "crm-token", json!(null), ""),
         ("authorization", "bearer ghp_abc4711", "crm-authorization", json!(null), ""),
@@ -91,7 +91,7 @@ fn the_header_that_needs_a_secret_is_the_key_and_a_credential_of_a_file_is_never
 }
 
 #[test]
-fn what_a_server_is_not_sent_is_named_with_a_remedy() {
+fn headers_and_variables_without_an_equivalent_have_a_remedy() {
     let headers = "X-Team: blue, Authorization: 'Bearer ${TOKEN}', X-Api-Key: '${KEY}', X-Mixed: 'a ghp_abc4711${KEY}'";
     let sent = imported(&format!("{{id: crm, url: 'https://crm.example.com/mcp', headers: {{{headers}}}}}"), "crm");
     let variables = "LOG_LEVEL: info, CRM_TOKEN: ghp_abc4711, HOST: '${HOST}'";
@@ -118,7 +118,7 @@ fn what_a_server_is_not_sent_is_named_with_a_remedy() {
 }
 
 #[test]
-fn a_server_whose_command_has_a_credential_is_left_out_and_the_credential_never_repeated() {
+fn a_command_with_a_credential_is_left_out_without_repeating_it() {
     for argument in [
         "--token=ghp_abc4711",
         "API_KEY=ghp_abc4711",
@@ -168,7 +168,7 @@ fn an_address_that_is_not_one_fixed_server_is_refused_without_repeating_it() {
 }
 
 #[test]
-fn tools_for_files_are_those_of_one_filesystem_server() {
+fn file_tools_become_tools_of_one_filesystem_server() {
     let imported = imported("", "file_read, strands_tools.file_write, head, search");
     assert_eq!(
         *spec(&imported, "servers"),
@@ -195,7 +195,7 @@ fn a_tool_that_only_reads_files_needs_no_gate() {
 }
 
 #[test]
-fn a_server_of_the_file_with_that_name_keeps_all_of_its_tools() {
+fn a_server_named_files_keeps_all_of_its_tools() {
     let imported = imported("{id: files, command: my-files}", "files, file_read");
     let servers = spec(&imported, "servers");
     assert_eq!(servers[0], json!({"name": "files", "command": ["my-files"]}));
@@ -204,7 +204,7 @@ fn a_server_of_the_file_with_that_name_keeps_all_of_its_tools() {
 }
 
 #[test]
-fn the_tools_of_retrieval_are_those_of_every_agent() {
+fn every_agent_has_the_tools_of_retrieval() {
     let text = |tools: &str| {
         format!(
             "runtime: {{provider: ollama, model_id: m}}\ncontext_policy: {{retrieval: {{jit_tools: [tail, head], mcp_servers: [crm]}}}}\n\

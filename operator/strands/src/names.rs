@@ -10,11 +10,11 @@ use super::rewrite::cli_paths::CliPaths;
 pub(super) struct Names {
     /// The name of the map of ids in the file: `nodes`, `tasks` or `branches`.
     pub(super) root: &'static str,
-    /// Its name in the Workflow: `steps` for nodes and tasks.
+    /// The name of the map of ids in the Workflow: `steps` for nodes and tasks.
     pub(super) root_now: &'static str,
     /// Every id and its name.
     pub(super) ids: BTreeMap<String, String>,
-    /// Names that become an expression, in parentheses if it has more than one part.
+    /// Names that become an expression, in parentheses if the expression has more than one part.
     pub(super) special: BTreeMap<&'static str, String>,
     /// Inputs whose own name is reserved in templates.
     pub(super) inputs: BTreeMap<String, String>,
@@ -43,21 +43,21 @@ impl Names {
     /// Replaces whole ids by names in a text for people or models.
     pub(super) fn with_names(&self, text: &str) -> String {
         let is_word = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-');
-        let mut told = String::new();
+        let mut replaced = String::new();
         let mut rest = text;
         while let Some(next) = rest.chars().next() {
             let begins = |id: &str| rest.strip_prefix(id).is_some_and(|after| !after.starts_with(is_word));
-            let fresh = !told.ends_with(is_word);
-            let id =
-                self.ids.iter().filter(|(id, _)| fresh && !id.is_empty() && begins(id)).max_by_key(|(id, _)| id.len());
+            let is_word_start = !replaced.ends_with(is_word);
+            let ids = self.ids.iter().filter(|(id, _)| is_word_start && !id.is_empty() && begins(id));
+            let id = ids.max_by_key(|(id, _)| id.len());
             let (length, name) = match id {
                 Some((id, name)) => (id.len(), name.as_str()),
                 None => (next.len_utf8(), &rest[..next.len_utf8()]),
             };
-            told.push_str(name);
+            replaced.push_str(name);
             rest = &rest[length..];
         }
-        told
+        replaced
     }
 
     /// Returns the agents of all nodes as a map of a template.
@@ -72,14 +72,17 @@ impl Names {
     }
 }
 
-/// Returns the name, with the first free number if it is taken.
+/// The maximum length of a DNS label, in characters.
+const MAX_LABEL: usize = 63;
+
+/// Returns the name, with the first free number if the name is taken.
 pub(super) fn free(name: &str, taken: impl Fn(&str) -> bool) -> String {
     let mut candidate = name.to_owned();
     let mut number = 2;
     while taken(&candidate) {
         let end = format!("-{number}");
-        let kept: String = name.chars().take(63 - end.len()).collect();
-        candidate = format!("{}{end}", kept.trim_end_matches('-'));
+        let start: String = name.chars().take(MAX_LABEL - end.len()).collect();
+        candidate = format!("{}{end}", start.trim_end_matches('-'));
         number += 1;
     }
     candidate
@@ -94,7 +97,7 @@ pub(super) fn label(text: &str, otherwise: &str) -> String {
         } else if !label.is_empty() && !label.ends_with('-') {
             label.push('-');
         }
-        if label.len() == 63 {
+        if label.len() == MAX_LABEL {
             break;
         }
     }
@@ -119,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_in_a_text_are_told_as_names_once_and_whole() {
+    fn whole_ids_in_a_text_are_replaced_once() {
         let mut names = Names::default();
         names.assign_names(["billing_support", "billing", "Tech Support", "a-b", "a_b"]);
         assert_eq!(

@@ -13,12 +13,12 @@ use super::{
 };
 
 impl Import<'_> {
-    /// Returns `spec.outputs`.
+    /// Returns `spec.outputs`, or `None` if no artifact can be written.
     pub(super) fn outputs(&mut self, node: &Node) -> Option<Value> {
         self.notes.read(node, "outputs", "outputs");
         let mut artifacts = Vec::new();
-        for (at, artifact) in node.get("artifacts")?.items().iter().enumerate() {
-            let path = format!("outputs.artifacts[{at}]");
+        for (index, artifact) in node.get("artifacts")?.items().iter().enumerate() {
+            let path = format!("outputs.artifacts[{index}]");
             self.notes.read(artifact, "artifact", &path);
             let from = artifact.get("from").map(plain).unwrap_or_default();
             if from.trim() == "$TRACE" {
@@ -30,35 +30,35 @@ impl Import<'_> {
                 );
                 continue;
             }
-            let given = artifact.get("path").map(plain).unwrap_or_default();
-            let inside = inside(&given);
-            if inside != given.trim_start_matches("./") {
+            let original = artifact.get("path").map(plain).unwrap_or_default();
+            let inside = inside_folder(&original);
+            if inside != original.trim_start_matches("./") {
                 let message = format!("files are written below the output folder: {inside}");
                 self.tell_at(NoteLevel::Changed, &format!("{path}.path"), artifact, message);
             }
-            let mut made = Map::from_iter([
+            let mut output = Map::from_iter([
                 ("path".to_owned(), json!(self.template(&inside))),
                 ("from".to_owned(), json!(self.template(&from))),
             ]);
             if let Some(skip_if) = self.skip_if(artifact, &path) {
-                made.insert("skipIf".into(), skip_if.into());
+                output.insert("skipIf".into(), skip_if.into());
             }
             let at = artifact.entry("from").map_or(artifact.at.clone(), |(key, _)| key.at.clone());
             self.tell_missing(&format!("{path}.from"), &at);
-            artifacts.push(Value::Object(made));
+            artifacts.push(Value::Object(output));
         }
         (!artifacts.is_empty()).then(|| json!({"artifacts": artifacts}))
     }
 }
 
 /// Removes the parts of a path that could leave a folder: `..`, `.` and a leading slash. Templates are not changed.
-fn inside(path: &str) -> String {
+fn inside_folder(path: &str) -> String {
     let mut parts: Vec<String> = vec![String::new()];
     for token in tokens::template(path) {
         match token {
             Token::Plain(text) => {
-                for (at, piece) in text.split('/').enumerate() {
-                    if at > 0 {
+                for (index, piece) in text.split('/').enumerate() {
+                    if index > 0 {
                         parts.push(String::new());
                     }
                     parts.iter_mut().last().into_iter().for_each(|part| part.push_str(piece));
@@ -73,7 +73,7 @@ fn inside(path: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::inside;
+    use super::inside_folder;
 
     #[test]
     fn paths_stay_in_their_folder() {
@@ -89,7 +89,7 @@ mod tests {
             ("{{ topic }}/../a.md", "{{ topic }}/a.md"),
             ("{{ topic }}/a.md", "{{ topic }}/a.md"),
         ] {
-            assert_eq!(inside(given), expected);
+            assert_eq!(inside_folder(given), expected);
         }
     }
 }

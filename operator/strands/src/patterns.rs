@@ -59,21 +59,21 @@ impl Import<'_> {
     }
 
     /// Adds the steps of a branch to the list of the spec.
-    fn branch(&mut self, name: &str, steps: Vec<Value>) {
+    fn add_branch(&mut self, name: &str, steps: Vec<Value>) {
         for step in steps {
-            let mut placed = Map::new();
+            let mut in_branch = Map::new();
             for (field, value) in step.as_object().into_iter().flatten() {
-                placed.insert(field.clone(), value.clone());
+                in_branch.insert(field.clone(), value.clone());
                 if field == "name" {
-                    placed.insert("branch".into(), name.into());
+                    in_branch.insert("branch".into(), name.into());
                 }
             }
-            self.spec_steps.push(Value::Object(placed));
+            self.spec_steps.push(Value::Object(in_branch));
         }
     }
 
     /// Adds the gate of a pattern to the list of the spec, and returns its name for the pattern.
-    fn pattern_gate(&mut self, name: &str, hitl: Value) -> Value {
+    fn add_gate(&mut self, name: &str, hitl: Value) -> Value {
         self.spec_gates.push(json!({"name": name, "hitl": hitl}));
         name.into()
     }
@@ -97,11 +97,11 @@ impl Import<'_> {
     }
 
     fn dag(&mut self, config: &Node, path: &str) -> Value {
-        for (at, node) in config.get("tasks").map(Node::items).unwrap_or_default().iter().enumerate() {
+        for (index, node) in config.get("tasks").map(Node::items).unwrap_or_default().iter().enumerate() {
             let id = node.get("id").map(plain).unwrap_or_default();
-            let own = format!("tasks.{id}.response");
-            let deps = deps(node);
-            let mut step = self.step(node, &format!("{path}.tasks[{at}]"), &self.names.of(&id), &own, !deps.is_empty());
+            let response = format!("tasks.{id}.response");
+            let (field, name, deps) = (format!("{path}.tasks[{index}]"), self.names.of(&id), deps(node));
+            let mut step = self.step(node, &field, &name, &response, !deps.is_empty());
             if !deps.is_empty() {
                 step["dependsOn"] = deps.iter().map(|dep| self.names.of(dep)).collect();
             }
@@ -131,12 +131,12 @@ impl Import<'_> {
                 let why = "the router has a review of its own: left out";
                 self.notes.tell_unused(NoteLevel::Changed, config, path, &["review_router"], why);
             }
-            let own = node.get("review_router").map(|review| (review, format!("{field}.review_router")));
-            review = own.or(review);
+            let of_router = node.get("review_router").map(|review| (review, format!("{field}.review_router")));
+            review = of_router.or(review);
         }
         if let Some((review, field)) = review {
             let hitl = self.gate(review, &field, "hitl_response", Position::Route);
-            router.insert("review".into(), self.pattern_gate("review", hitl));
+            router.insert("review".into(), self.add_gate("review", hitl));
         }
         for (key, node) in config.get("routes").map(Node::fields).unwrap_or_default() {
             let field = format!("{path}.routes.{}", key.name);
@@ -157,7 +157,7 @@ impl Import<'_> {
                 self.notes.tell(NoteLevel::Info, &field, &key.at, message);
                 steps.push(json!({"name": "answer", "set": {"value": "{{ router.response }}"}}));
             }
-            self.branch(&self.names.of(&key.name), steps);
+            self.add_branch(&self.names.of(&key.name), steps);
         }
         json!({"routing": {"router": router}})
     }
@@ -165,11 +165,11 @@ impl Import<'_> {
     /// Replaces the names of the routes in a text for the router, because it has to answer with one of them.
     /// Expressions stay.
     pub(super) fn with_route_names(&self, text: &str) -> String {
-        let renamed = |token: Token| match token {
+        let rename = |token: Token| match token {
             Token::Plain(text) => Token::Plain(self.names.with_names(&text)),
             other => other,
         };
-        tokens::join(&tokens::template(text).into_iter().map(renamed).collect::<Vec<_>>())
+        tokens::join(&tokens::template(text).into_iter().map(rename).collect::<Vec<_>>())
     }
 
     fn parallel(&mut self, config: &Node, path: &str) -> Value {
@@ -184,7 +184,7 @@ impl Import<'_> {
                     node.get("agent").map_or_else(|| "ask".to_owned(), |a| super::names::label(&plain(a), "step"));
                 vec![self.step(node, &field, &name, &format!("branches.{id}.response"), false)]
             };
-            self.branch(&self.names.of(&id), steps);
+            self.add_branch(&self.names.of(&id), steps);
         }
         let mut parallel = Map::new();
         if let Some(node) = config.get("reduce") {
@@ -203,13 +203,13 @@ impl Import<'_> {
         self.tell_at(NoteLevel::Changed, "pattern.config.branches", config, message);
         let branches = config.get("branches").map(Node::items).unwrap_or_default();
         let ids: Vec<String> = branches.iter().map(|node| node.get("id").map(plain).unwrap_or_default()).collect();
-        for (at, (node, id)) in branches.iter().zip(&ids).enumerate() {
-            let own = format!("branches.{id}.response");
-            let looks = looks_at(node, &ids).into_iter().filter(|other| other != id).collect::<Vec<_>>();
+        for (index, (node, id)) in branches.iter().zip(&ids).enumerate() {
+            let response = format!("branches.{id}.response");
+            let deps = referenced_branches(node, &ids).into_iter().filter(|other| other != id).collect::<Vec<_>>();
             let name = self.names.of(id);
-            let mut task = self.step(node, &format!("{path}.branches[{at}]"), &name, &own, false);
-            if !looks.is_empty() {
-                task["dependsOn"] = looks.iter().map(|other| self.names.of(other)).collect();
+            let mut task = self.step(node, &format!("{path}.branches[{index}]"), &name, &response, false);
+            if !deps.is_empty() {
+                task["dependsOn"] = deps.iter().map(|other| self.names.of(other)).collect();
             }
             self.spec_steps.push(task);
         }
@@ -250,7 +250,7 @@ impl Import<'_> {
         }
         if let Some(node) = config.get("review_gate") {
             let hitl = self.gate(node, &format!("{path}.review_gate"), "hitl_response", Position::Review);
-            pattern.insert("reviewGate".into(), self.pattern_gate("review", hitl));
+            pattern.insert("reviewGate".into(), self.add_gate("review", hitl));
         }
         json!({"evaluatorOptimizer": pattern})
     }
@@ -288,7 +288,7 @@ impl Import<'_> {
         ] {
             if let Some(node) = config.get(theirs) {
                 let hitl = self.gate(node, &format!("{path}.{theirs}"), "hitl_response", position);
-                pattern.insert(ours.into(), self.pattern_gate(name, hitl));
+                pattern.insert(ours.into(), self.add_gate(name, hitl));
             }
         }
         let mut worker = Map::new();
@@ -332,46 +332,52 @@ pub(super) fn prepare(import: &mut Import<'_>, kind: &str, config: &Node) {
         _ => ("", Vec::new()),
     };
     let mut names = Names { root, root_now: root, ..std::mem::take(&mut import.names) };
-    if matches!(kind, "workflow" | "graph") || (kind == "parallel" && crossing(config, &ids)) {
+    if matches!(kind, "workflow" | "graph") || (kind == "parallel" && has_cross_references(config, &ids)) {
         names.root_now = "steps";
     }
     names.assign_names(ids.iter().map(String::as_str));
     import.names = names;
     let mut last_gate = None;
-    compare(config, None, kind, &mut last_gate, import);
+    collect_comparisons(config, None, kind, &mut last_gate, import);
 }
 
 /// Whether a branch of one step refers to another branch.
-fn crossing(config: &Node, ids: &[String]) -> bool {
+fn has_cross_references(config: &Node, ids: &[String]) -> bool {
     let branches = config.get("branches").map(Node::items).unwrap_or_default();
     let single = branches.iter().all(|node| node.get("steps").is_none());
     single
         && branches.iter().any(|node| {
-            let own = node.get("id").map(plain);
-            looks_at(node, ids).into_iter().any(|other| Some(other) != own)
+            let id = node.get("id").map(plain);
+            referenced_branches(node, ids).into_iter().any(|other| Some(other) != id)
         })
 }
 
 /// Returns the branches that the texts of a branch refer to.
-fn looks_at(node: &Node, ids: &[String]) -> Vec<String> {
+fn referenced_branches(node: &Node, ids: &[String]) -> Vec<String> {
     let texts: String = node.fields().iter().filter_map(|(_, value)| value.text()).collect();
-    let asks = |id: &&String| {
+    let is_referenced = |id: &&String| {
         [format!("branches.{id}."), format!("branches['{id}']"), format!("branches[\"{id}\"]")]
             .iter()
             .any(|path| texts.contains(path))
     };
-    ids.iter().filter(asks).cloned().collect()
+    ids.iter().filter(is_referenced).cloned().collect()
 }
 
 /// Collects every comparison of an answer in the texts of a node and below, in the order of the file.
-fn compare(node: &Node, path: Option<&str>, kind: &str, last_gate: &mut Option<String>, import: &mut Import<'_>) {
+fn collect_comparisons(
+    node: &Node,
+    path: Option<&str>,
+    kind: &str,
+    last_gate: &mut Option<String>,
+    import: &mut Import<'_>,
+) {
     if let Some(text) = node.text() {
         answer_words::add_comparisons(text, last_gate.as_deref().or(path), &mut import.compared);
         return;
     }
     for (at, item) in node.items().iter().enumerate() {
         let edge = item.get("from").map(|from| format!("nodes.{}.response", plain(from)));
-        compare(item, edge.as_deref().or(path), kind, last_gate, import);
+        collect_comparisons(item, edge.as_deref().or(path), kind, last_gate, import);
         if is_gate(item) && matches!(kind, "chain" | "routing" | "parallel") {
             *last_gate = Some(format!("steps[{at}].response"));
         }
@@ -381,7 +387,7 @@ fn compare(node: &Node, path: Option<&str>, kind: &str, last_gate: &mut Option<S
         if ["then", "branches", "routes"].contains(&key.name.as_str()) {
             *last_gate = None;
         }
-        compare(value, path, kind, last_gate, import);
+        collect_comparisons(value, path, kind, last_gate, import);
     }
 }
 

@@ -1,5 +1,4 @@
-//! Templates and conditions with the names of the imported Workflow: changed token by token, so that the rest stays as
-//! it is.
+//! Templates and conditions with the names of the imported Workflow. Only the tokens of names change.
 //!
 //! A text in quotes changes only if it is compared with a name that changed.
 
@@ -35,45 +34,46 @@ pub(super) struct UnresolvedNames {
 
 /// Returns a template with the names of the imported Workflow.
 pub(super) fn template(source: &str, names: &Names, found: &mut UnresolvedNames) -> String {
-    tokens::join(&tokens(&tokens::template(source), names, found))
+    tokens::join(&rewrite_tokens(&tokens::template(source), names, found))
 }
 
 /// Returns the tokens of an expression without marks.
 pub(super) fn expression(source: &str, names: &Names, found: &mut UnresolvedNames) -> Vec<Token> {
-    tokens(&infix::to_calls(&tokens::expression(source)), names, found)
+    rewrite_tokens(&infix::to_calls(&tokens::expression(source)), names, found)
 }
 
-fn tokens(source: &[Token], names: &Names, found: &mut UnresolvedNames) -> Vec<Token> {
-    let source = &cli_paths::replaced(source, names, found);
-    let bound = template_vars(source, names);
-    let walk = TokenWalk { source, names, bound: &bound };
+/// Returns the tokens with the names of the imported Workflow.
+fn rewrite_tokens(source: &[Token], names: &Names, found: &mut UnresolvedNames) -> Vec<Token> {
+    let source = &cli_paths::replace_paths(source, names, found);
+    let vars = template_vars(source, names);
+    let walk = TokenWalk { source, names, vars: &vars };
     let mut out = Vec::new();
-    let mut at = 0;
+    let mut position = 0;
     let mut closes_default = None;
-    while at < source.len() {
-        if closes_default == Some(at) {
+    while position < source.len() {
+        if closes_default == Some(position) {
             out.extend(tokens::expression(", true"));
         }
-        at = match &source[at] {
-            Token::Name(name) if walk.is_root(at, name) => {
-                walk.note_number(at, name, found);
-                let path = walk.path(at);
+        position = match &source[position] {
+            Token::Name(name) if walk.is_root(position, name) => {
+                walk.note_number(position, name, found);
+                let path = walk.path(position);
                 if names.optional.contains(name) && path.members.is_empty() {
                     closes_default = walk.end_of_default(path.end).or(closes_default);
                 }
-                walk.replaced(&path, &mut out, found)
+                walk.rewrite_path(&path, &mut out, found)
             }
             Token::Quoted(_) => {
-                out.push(walk.compared(at));
-                at + 1
+                out.push(walk.rewrite_compared_text(position));
+                position + 1
             }
-            Token::Name(name) if names.judged && walk.is_of_iteration(at) => {
-                out.extend(tokens::expression(&of_judgement(name)));
-                at + 1
+            Token::Name(name) if names.judged && walk.is_of_iteration(position) => {
+                out.extend(tokens::expression(&evaluation_member(name)));
+                position + 1
             }
             other => {
                 out.push(other.clone());
-                at + 1
+                position + 1
             }
         };
     }
@@ -81,42 +81,23 @@ fn tokens(source: &[Token], names: &Names, found: &mut UnresolvedNames) -> Vec<T
 }
 
 impl TokenWalk<'_> {
-    /// Appends the new form of a path, and returns the next token.
-    fn replaced(&self, path: &NamePath, out: &mut Vec<Token>, found: &mut UnresolvedNames) -> usize {
+    /// Appends the new form of a path, and returns the position of the next token.
+    fn rewrite_path(&self, path: &NamePath, out: &mut Vec<Token>, found: &mut UnresolvedNames) -> usize {
         let NamePath { root, members, end, .. } = path;
-        let mut push = |text: &str| out.extend(tokens::expression(text));
-        if let Some(of) = self.var_source(path.start, root) {
-            if self.names.judged && of == VarSource::Iterations && members.as_slice() == ["iteration"] {
-                push(if self.is_numbered(path.start, root) { "loop.index" } else { "''" });
-                if !self.is_numbered(path.start, root) {
-                    found.missing.insert(written(root, members));
-                }
-                return *end;
-            }
-            if let (true, VarSource::Iterations, [member]) = (self.names.judged, of, members.as_slice()) {
-                push(&format!("{root}.{}", of_judgement(member)));
-                return *end;
-            }
-            if self.names.root == "nodes" && of == VarSource::Ids && members.len() == 1 && members[0] == "iteration" {
-                push(&format!("({root}.visits | length)"));
-                return *end;
-            }
-            if self.names.root == "nodes" && of == VarSource::Ids && members.as_slice() == ["agent"] {
-                push(&format!("{}[{root}.name]", self.names.agents_by_name()));
-                return *end;
-            }
-            push(&written(root, members));
+        if let Some(source) = self.var_source(path.start, root) {
+            out.extend(tokens::expression(&self.render_var(path, source, found)));
             return *end;
         }
         if *root == self.names.root {
-            return self.member(path, out, found);
+            return self.rewrite_id_path(path, out, found);
         }
+        let mut push = |text: &str| out.extend(tokens::expression(text));
         if let (Some(text), true) = (self.names.special.get(root.as_str()), members.is_empty()) {
             push(text);
         } else if let (Some(text), true) = (self.names.inputs.get(root), members.is_empty()) {
             push(text);
         } else if root == "inputs" && members.first().is_some_and(|first| first == "values") && members.len() > 1 {
-            push(&written(root, &members[1..]));
+            push(&render_path(root, &members[1..]));
         } else if root == "router" && members.len() == 1 && members[0] == "chosen_route" {
             push("router.chosen_route");
         } else {
@@ -125,62 +106,80 @@ impl TokenWalk<'_> {
         *end
     }
 
-    /// Appends the new form of a path with an id.
-    fn member(&self, path: &NamePath, out: &mut Vec<Token>, found: &mut UnresolvedNames) -> usize {
+    /// Renders the new form of a path that begins with a name which the template defines.
+    fn render_var(&self, path: &NamePath, source: VarSource, found: &mut UnresolvedNames) -> String {
+        let NamePath { start, root, members, .. } = path;
+        let is_iteration = self.names.judged && source == VarSource::Iterations;
+        let is_node = self.names.root == "nodes" && source == VarSource::Ids;
+        match members.as_slice() {
+            [member] if is_iteration && member == "iteration" && self.is_numbered(*start, root) => {
+                "loop.index".to_owned()
+            }
+            [member] if is_iteration && member == "iteration" => {
+                found.missing.insert(render_path(root, members));
+                "''".to_owned()
+            }
+            [member] if is_iteration => format!("{root}.{}", evaluation_member(member)),
+            [member] if is_node && member == "iteration" => format!("({root}.visits | length)"),
+            [member] if is_node && member == "agent" => format!("{}[{root}.name]", self.names.agents_by_name()),
+            _ => render_path(root, members),
+        }
+    }
+
+    /// Appends the new form of a path in the map of ids, such as `nodes.review.response`. Returns the position of the
+    /// next token.
+    fn rewrite_id_path(&self, path: &NamePath, out: &mut Vec<Token>, found: &mut UnresolvedNames) -> usize {
         let NamePath { members, end, calls, .. } = path;
-        let root = self.names.root_now;
-        let graph = self.names.root == "nodes";
-        let mut push = |text: &str| out.extend(tokens::expression(text));
-        let method = members.len() == 1 && *calls;
-        let Some(id) = members.first().filter(|_| !method) else {
-            push(&written(root, members));
-            let items = method && members[0] == "items";
-            return if graph && items { self.executed_only(*end, out) } else { *end };
+        let (map, is_graph) = (self.names.root_now, self.names.root == "nodes");
+        let is_method_of_map = members.len() == 1 && *calls;
+        let Some(id) = members.first().filter(|_| !is_method_of_map) else {
+            out.extend(tokens::expression(&render_path(map, members)));
+            let is_loop = is_graph && is_method_of_map && members[0] == "items";
+            return if is_loop { self.rewrite_node_loop(*end, out) } else { *end };
         };
         let Some(name) = self.names.ids.get(id) else {
-            found.strangers.insert(written(self.names.root, members));
-            push("''");
+            found.strangers.insert(render_path(self.names.root, members));
             // A method of the missing value becomes a method of the empty text.
-            if *calls && members.len() > 1 {
-                push(&format!(".{}", members[members.len() - 1]));
-            }
+            let method = members.last().filter(|_| *calls && members.len() > 1);
+            let method = method.map_or_else(String::new, |method| format!(".{method}"));
+            out.extend(tokens::expression(&format!("''{method}")));
             return *end;
         };
-        let base = written(root, std::slice::from_ref(name));
-        let rest = &members[1..];
-        let filtered = self.next(*end).is_some_and(|(_, token)| token.is_sign("|") || token.is_sign("["));
-        match rest {
-            [only] if graph && only == "iteration" => push(&format!("({base}.visits | length)")),
-            [only] if graph && only == "agent" => push(&format!("{}['{name}']", self.names.agents_by_name())),
-            [] if graph && !filtered => {
+        let step = render_path(map, std::slice::from_ref(name));
+        let has_filter = self.next(*end).is_some_and(|(_, token)| token.is_sign("|") || token.is_sign("["));
+        let text = match &members[1..] {
+            [member] if is_graph && member == "iteration" => format!("({step}.visits | length)"),
+            [member] if is_graph && member == "agent" => format!("{}['{name}']", self.names.agents_by_name()),
+            [] if is_graph && !has_filter => {
                 // All nodes exist from the start, so the test is whether one has run.
-                push(&format!("{base}.response"));
-                return self.has_run(*end, out);
+                out.extend(tokens::expression(&format!("{step}.response")));
+                return self.rewrite_is_defined(*end, out);
             }
-            _ => push(&written(&base, rest)),
-        }
+            rest => render_path(&step, rest),
+        };
+        out.extend(tokens::expression(&text));
         *end
     }
 
     /// Rewrites `is defined` of a node to a test whether it has run.
-    fn has_run(&self, end: usize, out: &mut Vec<Token>) -> usize {
+    fn rewrite_is_defined(&self, end: usize, out: &mut Vec<Token>) -> usize {
         let Some((is, _)) = self.next(end).filter(|(_, token)| token.is_name("is")) else { return end };
         let Some((first, word)) = self.next(is + 1) else { return end };
         let (last, word, not) = match self.next(first + 1) {
             Some((second, next)) if word.is_name("not") => (second, next, true),
             _ => (first, word, false),
         };
-        let asks = match word.text() {
+        let is_run = match word.text() {
             "defined" => !not,
             "undefined" => not,
             _ => return end,
         };
-        out.extend(tokens::expression(if asks { " is not none" } else { " is none" }));
+        out.extend(tokens::expression(if is_run { " is not none" } else { " is none" }));
         last + 1
     }
 
     /// Rewrites a loop over all nodes to one over those that have run.
-    fn executed_only(&self, end: usize, out: &mut Vec<Token>) -> usize {
+    fn rewrite_node_loop(&self, end: usize, out: &mut Vec<Token>) -> usize {
         let value = self
             .before(end)
             .and_then(|(at, _)| self.source[..at].iter().rposition(|token| token.is_name("in")))
@@ -199,20 +198,20 @@ impl TokenWalk<'_> {
         }
     }
 
-    /// Returns the token for a quoted text: a name if it is an id that is compared with a name for ids.
-    fn compared(&self, at: usize) -> Token {
+    /// Returns the token for a quoted text: the new name if the text is an id that is compared with a value for ids.
+    fn rewrite_compared_text(&self, at: usize) -> Token {
         let token = self.source[at].clone();
         let Some((sign, _)) = self.before(at).filter(|(_, t)| t.is_sign("==") || t.is_sign("!=")) else { return token };
         let Some((left, Token::Name(name))) = self.before(sign) else { return token };
         let after_dot = left > 0 && self.source[left - 1].is_sign(".");
-        let stands_for_ids = match after_dot {
+        let is_id = match after_dot {
             true => name == "chosen_route",
             false => {
                 self.var_source(left, name) == Some(VarSource::Ids)
                     || ["terminal_node", "chosen_route"].contains(&name.as_str())
             }
         };
-        match token.unquoted().and_then(|id| self.names.ids.get(id)).filter(|_| stands_for_ids) {
+        match token.unquoted().and_then(|id| self.names.ids.get(id)).filter(|_| is_id) {
             Some(name) => Token::Quoted(format!("'{name}'")),
             None => token,
         }
@@ -249,8 +248,8 @@ impl TokenWalk<'_> {
     }
 }
 
-/// Returns Signoff's name for a member of an evaluation.
-fn of_judgement(member: &str) -> String {
+/// Returns the name in a Workflow for a member of an item of `iterations`.
+fn evaluation_member(member: &str) -> String {
     match member {
         "score" | "issues" | "fixes" => format!("evaluation.{member}"),
         "draft_preview" => "draft[:200]".to_owned(),
@@ -258,8 +257,8 @@ fn of_judgement(member: &str) -> String {
     }
 }
 
-/// Renders a path.
-pub(super) fn written(root: &str, members: &[String]) -> String {
+/// Renders a path: `steps.review.response`, or `steps['initial plan']` for a member that is not an identifier.
+pub(super) fn render_path(root: &str, members: &[String]) -> String {
     members.iter().fold(root.to_owned(), |path, member| {
         if is_identifier(member) || member.chars().all(|c| c.is_ascii_digit()) {
             format!("{path}.{member}")

@@ -51,8 +51,8 @@ const OLLAMA: &str = "ollama";
 const BEDROCK: &str = "bedrock";
 const AZURE: &str = "azure_openai";
 
-/// The maximum time span, in seconds.
-const LONGEST: u64 = 9_999_999;
+/// The longest duration of a Workflow, in seconds.
+const MAX_SECONDS: u64 = 9_999_999;
 
 /// The default model.
 const MODEL: &str = "gpt-4o-mini";
@@ -62,7 +62,7 @@ impl Import<'_> {
     pub(super) fn limits(&mut self, runtime: &Node, kind: &str) -> Option<String> {
         let path = "runtime";
         self.notes.read(runtime, "runtime", path);
-        self.max_parallel = self.capped(runtime, path, "max_parallel", 256);
+        self.max_parallel = self.read_capped(runtime, path, "max_parallel", 256);
         if !["workflow", "parallel", "orchestrator_workers"].contains(&kind) {
             let why = "this pattern runs one step at a time: left out";
             self.notes.tell_unused(NoteLevel::Info, runtime, path, &["max_parallel"], why);
@@ -70,21 +70,21 @@ impl Import<'_> {
         if let Some(policy) = runtime.get("failure_policy") {
             self.notes.read(policy, "runtime.failure_policy", "runtime.failure_policy");
             self.retry = self.retry(policy);
-            let alone = match kind {
+            let without_retry = match kind {
                 "routing" => "the router is",
                 "evaluator_optimizer" => "producer and evaluator are",
                 "orchestrator_workers" => "the orchestrator is",
                 _ => "",
             };
-            if self.retry.is_some() && !alone.is_empty() {
-                let why = format!("steps and workers are tried again where a call fails, {alone} not");
+            if self.retry.is_some() && !without_retry.is_empty() {
+                let why = format!("steps and workers are tried again where a call fails, {without_retry} not");
                 self.notes.tell_unused(NoteLevel::Changed, runtime, path, &["failure_policy"], &why);
             }
         }
         let budgets = runtime.get("budgets")?;
         let path = "runtime.budgets";
         self.notes.read(budgets, "runtime.budgets", path);
-        self.max_steps = self.capped(budgets, path, "max_steps", 1000);
+        self.max_steps = self.read_capped(budgets, path, "max_steps", 1000);
         if kind != "graph" {
             self.notes.tell_unused(
                 NoteLevel::Changed,
@@ -94,13 +94,13 @@ impl Import<'_> {
                 "only graphs count their steps: left out",
             );
         }
-        self.capped(budgets, path, "max_duration_s", LONGEST).map(|seconds| format!("{seconds}s"))
+        self.read_capped(budgets, path, "max_duration_s", MAX_SECONDS).map(|seconds| format!("{seconds}s"))
     }
 
     /// Returns a whole number, limited to `most` with a note.
-    fn capped(&mut self, node: &Node, path: &str, field: &str, most: u64) -> Option<u64> {
-        let given = whole(node, field)?;
-        if given > most {
+    fn read_capped(&mut self, node: &Node, path: &str, field: &str, most: u64) -> Option<u64> {
+        let number = whole(node, field)?;
+        if number > most {
             self.notes.tell_unused(
                 NoteLevel::Changed,
                 node,
@@ -109,19 +109,19 @@ impl Import<'_> {
                 &format!("at most {most} are allowed: set to {most}"),
             );
         }
-        Some(given.min(most))
+        Some(number.min(most))
     }
 
     fn retry(&mut self, policy: &Node) -> Option<Value> {
         let path = "runtime.failure_policy";
-        let Some(limit) = self.capped(policy, path, "retries", 20).filter(|limit| *limit > 0) else {
+        let Some(limit) = self.read_capped(policy, path, "retries", 20).filter(|limit| *limit > 0) else {
             let why = "it has no effect without retries: left out";
             self.notes.tell_unused(NoteLevel::Info, policy, path, &["backoff", "wait_min", "wait_max"], why);
             return None;
         };
         let mut backoff = Map::new();
         for (theirs, ours) in [("wait_min", "base"), ("wait_max", "max")] {
-            if let Some(seconds) = self.capped(policy, path, theirs, LONGEST).filter(|seconds| *seconds > 0) {
+            if let Some(seconds) = self.read_capped(policy, path, theirs, MAX_SECONDS).filter(|seconds| *seconds > 0) {
                 backoff.insert(ours.into(), format!("{seconds}s").into());
             }
         }

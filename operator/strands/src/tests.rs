@@ -3,16 +3,16 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 use super::*;
 
-/// Returns a file with one chain of these steps, and `top` at its top.
+/// Returns a file with a chain of `steps` and the fields `top`.
 fn chain(top: &str, steps: &str) -> String {
     format!(
         "agents: {{writer: {{prompt: x, model_id: m}}}}\n{top}\npattern:\n  type: chain\n  config: {{steps: {steps}}}\n"
     )
 }
 
-/// Returns the fields of a wrong kind, with the errors.
+/// Returns the field and the message of each error of an import. All errors are values of a wrong kind.
 #[track_caller]
-fn wrong(text: &str) -> Vec<(String, String)> {
+fn wrong_values(text: &str) -> Vec<(String, String)> {
     let problems = import(text, "alice").err().unwrap_or_default();
     problems
         .into_iter()
@@ -22,16 +22,16 @@ fn wrong(text: &str) -> Vec<(String, String)> {
 }
 
 #[test]
-fn who_decides_and_until_when_is_never_read_from_a_value_of_the_wrong_kind() {
+fn approvers_and_deadlines_of_a_wrong_kind_are_refused() {
     let text = "agents: {w: {prompt: x}}\npattern:\n  type: workflow\n  config:\n    tasks:\n    - {id: w, agent: w, input: a}\n    - id: ask\n      type: hitl\n      prompt: Go?\n      deps: w\n      required_approvers: ceo@example.com\n      approval_threshold: \"2\"\n      timeout_seconds: \"60\"\n";
-    let said = |field: &str, message: &str| (format!("pattern.config.tasks[1].{field}"), message.to_owned());
+    let error = |field: &str, message: &str| (format!("pattern.config.tasks[1].{field}"), message.to_owned());
     assert_eq!(
-        wrong(text),
+        wrong_values(text),
         [
-            said("deps", "this is a text: write a list of texts"),
-            said("required_approvers", "this is a text: write a list of texts"),
-            said("approval_threshold", "this is a text: write a whole number from 0"),
-            said("timeout_seconds", "this is a text: write a whole number from 0"),
+            error("deps", "this is a text: write a list of texts"),
+            error("required_approvers", "this is a text: write a list of texts"),
+            error("approval_threshold", "this is a text: write a whole number from 0"),
+            error("timeout_seconds", "this is a text: write a whole number from 0"),
         ]
     );
     let problems = import(text, "alice").unwrap_err();
@@ -39,7 +39,7 @@ fn who_decides_and_until_when_is_never_read_from_a_value_of_the_wrong_kind() {
 }
 
 #[test]
-fn a_value_of_the_wrong_kind_is_told_wherever_it_stands() {
+fn a_value_of_a_wrong_kind_is_refused_in_every_place() {
     let step = "[{agent: writer, input: a}]";
     for (text, field) in [
         (chain("runtime: openai", step), "runtime"),
@@ -58,20 +58,20 @@ fn a_value_of_the_wrong_kind_is_told_wherever_it_stands() {
         ("agents: [a]\npattern: {type: chain, config: {steps: []}}\n".to_owned(), "agents"),
         ("agents: {a: b}\npattern: {type: chain, config: {steps: []}}\n".to_owned(), "agents.a"),
     ] {
-        let fields: Vec<_> = wrong(&text).into_iter().map(|(field, _)| field).collect();
+        let fields: Vec<_> = wrong_values(&text).into_iter().map(|(field, _)| field).collect();
         assert_eq!(fields, [field], "{text}");
     }
 }
 
 #[test]
-fn a_threshold_that_nobody_can_mean_is_not_taken_for_one() {
+fn a_threshold_of_zero_is_a_problem() {
     let imported = import(&chain("", "[{type: hitl, prompt: a, approval_threshold: 0}]"), "alice").unwrap();
     let problems = crate::check::of_import("", &imported, &signoff_engine::Settings::default());
     assert!(problems.iter().any(|problem| problem.field.ends_with("hitl.threshold")), "{problems:?}");
 }
 
 #[test]
-fn words_without_quotes_are_words() {
+fn words_without_quotes_are_texts() {
     let text = chain(
         "inputs: {values: {mode: off}}",
         "[{type: hitl, prompt: a, default: yes, timeout_seconds: 60, validation: {pattern: ^(yes|no)$}}]",
@@ -84,16 +84,16 @@ fn words_without_quotes_are_words() {
 
 /// Returns the value at a path such as `a.b[0].c`.
 #[track_caller]
-fn at<'d>(document: &'d mut Value, path: &str) -> &'d mut Value {
+fn value_at<'d>(document: &'d mut Value, path: &str) -> &'d mut Value {
     let parts = path.replace('[', ".").replace(']', "");
     let pointer: String = parts.split('.').filter(|part| !part.is_empty()).map(|part| format!("/{part}")).collect();
     document.pointer_mut(&pointer).unwrap_or_else(|| panic!("{path}"))
 }
 
-/// Returns a document with another value in a field, or without the field.
-fn with(document: &Value, path: &str, field: &str, value: Option<Value>) -> Value {
+/// Returns a document with another value in a field of the object at a path, or without the field.
+fn with_field(document: &Value, path: &str, field: &str, value: Option<Value>) -> Value {
     let mut changed = document.clone();
-    let object = at(&mut changed, path).as_object_mut().unwrap();
+    let object = value_at(&mut changed, path).as_object_mut().unwrap();
     match value {
         Some(value) => drop(object.insert(field.to_owned(), value)),
         None => drop(object.remove(field)),
@@ -101,7 +101,7 @@ fn with(document: &Value, path: &str, field: &str, value: Option<Value>) -> Valu
     changed
 }
 
-/// Returns two values of a kind for this field.
+/// Returns two different values of a kind that the field can have.
 fn samples(kind: kind::Kind, field: &str) -> [Value; 2] {
     use kind::Kind;
     match (field, kind) {
@@ -120,8 +120,8 @@ fn samples(kind: kind::Kind, field: &str) -> [Value; 2] {
     }
 }
 
-/// Returns the import of a document with its notes, without positions.
-fn made(document: &Value) -> (Value, Vec<String>) {
+/// Returns the imported object and its notes, or null and the errors; all without positions.
+fn import_document(document: &Value) -> (Value, Vec<String>) {
     match import(&document.to_string(), "alice") {
         Ok(imported) => {
             let notes = imported.notes.iter().map(|note| format!("{} {:?} {}", note.field, note.weight, note.message));
@@ -132,7 +132,7 @@ fn made(document: &Value) -> (Value, Vec<String>) {
 }
 
 #[test]
-fn no_field_is_without_effect_in_silence_wherever_it_stands() {
+fn every_field_has_an_effect_or_a_note() {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/contract/strands");
     let (mut silent, mut tried) = (Vec::new(), std::collections::BTreeSet::new());
     for entry in std::fs::read_dir(folder).unwrap() {
@@ -145,15 +145,15 @@ fn no_field_is_without_effect_in_silence_wherever_it_stands() {
         import.object(&node, node.get("agents").unwrap(), kind, node.get("pattern").unwrap().get("config").unwrap());
         for (section, path) in import.notes.read {
             let shape: String = path.chars().filter(|c| !c.is_ascii_digit()).collect();
-            let is_object = at(&mut document.clone(), &path).is_object();
+            let is_object = value_at(&mut document.clone(), &path).is_object();
             if !is_object || !tried.insert((kind.to_owned(), section, shape)) {
                 continue;
             }
-            for (field, of, _) in fields::section(section) {
-                let [one, other] = samples(*of, field);
-                let without = made(&with(&document, &path, field, None));
-                let told = [one, other].map(|value| made(&with(&document, &path, field, Some(value))));
-                if !without.0.is_null() && told.iter().all(|made| *made == without) {
+            for (field, kind_of_value, _) in fields::section(section) {
+                let import_with = |value| import_document(&with_field(&document, &path, field, value));
+                let without = import_with(None);
+                let with_samples = samples(*kind_of_value, field).map(|value| import_with(Some(value)));
+                if !without.0.is_null() && with_samples.iter().all(|imported| *imported == without) {
                     silent.push(format!("{section}: {field} ({kind} at {path})"));
                 }
             }
@@ -170,7 +170,7 @@ fn notes_above_info(text: &str) -> Vec<(String, NoteLevel)> {
 }
 
 #[test]
-fn limits_and_notices_that_are_missing_are_changes() {
+fn missing_limits_and_notices_are_noted_as_changes() {
     let top = "runtime: {top_p: 0.1, budgets: {max_tokens: 5, max_steps: 9}, webhooks: {hitl_pause: x}}\nsecurity: {guardrails: {deny_network: true}}";
     let fields: Vec<_> = notes_above_info(&chain(top, "[{agent: writer, input: a}]"));
     let changed = |field: &str| (field.to_owned(), NoteLevel::Changed);
@@ -187,7 +187,7 @@ fn limits_and_notices_that_are_missing_are_changes() {
 }
 
 #[test]
-fn an_edge_that_is_never_tried_is_told_and_left_out() {
+fn an_edge_that_is_never_tried_is_left_out_with_a_note() {
     let text = "agents: {w: {prompt: x, model_id: m}}\npattern:\n  type: graph\n  config:\n    nodes: [{id: a, agent: w, input: x}, {id: b, agent: w}, {id: c, agent: w}]\n    edges:\n    - {from: a, to: b, condition: \"last_response == 'x'\"}\n    - {from: a, to: c}\n    - {from: a, to: b}\n    - {from: b, condition: \"last_response == 'x'\"}\n";
     let imported = import(text, "alice").unwrap();
     let edges = &imported.object["spec"]["pattern"]["graph"]["edges"];
@@ -207,23 +207,23 @@ fn an_edge_that_is_never_tried_is_told_and_left_out() {
 }
 
 #[test]
-fn a_task_waits_for_each_other_once() {
+fn a_task_depends_on_each_other_task_once() {
     let text = "agents: {w: {prompt: x, model_id: m}}\npattern:\n  type: workflow\n  config:\n    tasks: [{id: a, agent: w, input: x}, {id: b, agent: w}, {id: c, agent: w, deps: [a, b], dependencies: [a]}]\n";
     let imported = import(text, "alice").unwrap();
     assert_eq!(imported.object["spec"]["steps"][2]["dependsOn"], json!(["a", "b"]));
 }
 
 #[test]
-fn a_router_is_told_new_names_and_its_expressions_stay() {
+fn the_prompts_of_a_router_have_the_new_names_of_routes() {
     let text = "agents: {w: {prompt: \"Say billing_support\", model_id: m}}\ninputs: {required: {billing_support: string}}\npattern:\n  type: routing\n  config:\n    router: {agent: w, input: \"billing_support, or what {{ billing_support }} says\"}\n    routes: {billing_support: {then: [{agent: w, input: x}]}}\n";
     let spec = import(text, "alice").unwrap().object["spec"].clone();
     assert_eq!(spec["pattern"]["routing"]["router"]["input"], "billing-support, or what {{ billing_support }} says");
     assert_eq!(spec["agents"][0]["system"], "Say billing-support");
 }
 
-/// Renders the first artifact of a contract file with these names.
+/// Imports a contract file, and renders its first artifact in a scope of `names`.
 #[track_caller]
-fn rendered(file: &str, names: Value) -> String {
+fn render_artifact(file: &str, names: Value) -> String {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/contract/strands");
     let text = std::fs::read_to_string(folder.join(file)).unwrap();
     let spec = import(&text, "alice").unwrap().object["spec"].clone();
@@ -244,7 +244,7 @@ fn an_artifact_about_the_run_renders_with_the_names_of_its_pattern() {
         "pack-it": node("pack-it", json!("packed"), 2),
     }});
     assert_eq!(
-        rendered("graph-context.yaml", nodes),
+        render_artifact("graph-context.yaml", nodes),
         "parcel: 3 steps, by\nask-them of , 1 times: yes\npack-it of packer, 2 times: packed\npacker for  tokens"
     );
     let judged = |score: i32, issues: Value| json!({"score": score, "issues": issues, "fixes": ["shorter"]});
@@ -253,11 +253,11 @@ fn an_artifact_about_the_run_renders_with_the_names_of_its_pattern() {
         "iterations": [{"draft": "a", "evaluation": judged(40, json!(["long", "dull"]))}, {"draft": "b", "evaluation": judged(95, json!([]))}],
     });
     assert_eq!(
-        rendered("evaluator-context.yaml", names),
+        render_artifact("evaluator-context.yaml", names),
         "Buy!\n95 of 70 points after 2 of 3 drafts\nvery good\nDraft 1: 40, long, dull\nDraft 2: 95\nshorter 95"
     );
     assert_eq!(
-        rendered("chain-file-values.yaml", json!({"steps": [{"response": "Hello"}]})),
+        render_artifact("chain-file-values.yaml", json!({"steps": [{"response": "Hello"}]})),
         "Hello\nSMALL-1 at 0.5, 60 seconds\nabove 4000 tokens"
     );
 }

@@ -55,8 +55,8 @@ impl Import<'_> {
         self.notes.read(tools, "tools", "tools");
         let sections = [("python", ToolKind::Python), ("http_executors", ToolKind::Http), ("mcp", ToolKind::Mcp)];
         for (section, kind) in sections {
-            for (at, node) in tools.get(section).map(Node::items).unwrap_or_default().iter().enumerate() {
-                let field = format!("tools.{section}[{at}]");
+            for (index, node) in tools.get(section).map(Node::items).unwrap_or_default().iter().enumerate() {
+                let field = format!("tools.{section}[{index}]");
                 let id = match kind {
                     ToolKind::Http => {
                         self.notes.read(node, "http executor", &field);
@@ -64,7 +64,7 @@ impl Import<'_> {
                     }
                     ToolKind::Python => {
                         self.notes.read(node, "python tool", &field);
-                        node.get("callable").map_or_else(|| node.text().map(str::to_owned), |it| Some(plain(it)))
+                        node.get("callable").map_or_else(|| node.text().map(str::to_owned), |name| Some(plain(name)))
                     }
                     ToolKind::Mcp => {
                         self.notes.read(node, "MCP server", &field);
@@ -83,17 +83,17 @@ impl Import<'_> {
         }
     }
 
-    /// Returns the agent of a step with its own tools. It is another agent, because its conversation is separate too.
+    /// Returns the agent of a step with its own tools: a variant of the agent, because the conversation is separate.
     pub(super) fn with_tools(&mut self, agent: &str, tools: Option<&Node>, field: &str) -> String {
         let Some(tools) = tools.filter(|tools| !tools.is_null()) else { return agent.to_owned() };
-        let same = |one: &&AgentVariant| one.agent == agent && one.tools.to_json() == tools.to_json();
-        if let Some(known) = self.variants.iter().find(same) {
+        let is_same = |known: &&AgentVariant| known.agent == agent && known.tools.to_json() == tools.to_json();
+        if let Some(known) = self.variants.iter().find(is_same) {
             return known.name.clone();
         }
-        let taken = |name: &str| {
+        let is_taken = |name: &str| {
             self.agent_names.iter().any(|other| other == name) || self.variants.iter().any(|other| other.name == name)
         };
-        let name = free(&label(&format!("{agent}-tools"), "agent"), taken);
+        let name = free(&label(&format!("{agent}-tools"), "agent"), is_taken);
         let message =
             format!("tools belong to agents: the step has the agent {name}, which is {agent} with these tools");
         self.tell_at(NoteLevel::Info, field, tools, message);
@@ -120,16 +120,16 @@ impl Import<'_> {
             Some(tools) => self.tools_in(agent, tools, &format!("agents.{agent}.tools")),
             None => {
                 let is_declared = |tool: &&DeclaredTool| self.tools_of_all.is_empty() || tool.kind == ToolKind::Mcp;
-                let all = self.declared.iter().filter(is_declared);
-                let all: Vec<_> = all.map(|tool| (tool.id.clone(), tool.node.clone(), tool.field.clone())).collect();
-                self.each_tool(agent, all)
+                let tools = self.declared.iter().filter(is_declared);
+                let tools = tools.map(|tool| (tool.id.clone(), tool.node.clone(), tool.field.clone())).collect();
+                self.import_tools(agent, tools)
             }
         }
     }
 
     /// Returns the name and the tools of a variant, if it is one of this agent.
-    pub(super) fn tools_of_variant(&mut self, at: usize, agent: &str) -> Option<(String, Vec<String>)> {
-        let variant = self.variants.get(at).filter(|variant| variant.agent == agent)?;
+    pub(super) fn tools_of_variant(&mut self, index: usize, agent: &str) -> Option<(String, Vec<String>)> {
+        let variant = self.variants.get(index).filter(|variant| variant.agent == agent)?;
         let (name, tools, field) = (variant.name.clone(), variant.tools.clone(), variant.field.clone());
         let tools = self.tools_in(&name, &tools, &field);
         Some((name, tools))
@@ -138,34 +138,35 @@ impl Import<'_> {
     fn tools_in(&mut self, agent: &str, tools: &Node, field: &str) -> Vec<String> {
         let listed = tools.items().iter().enumerate();
         let listed = listed.map(|(at, tool)| (plain(tool), tool.clone(), format!("{field}[{at}]"))).collect();
-        self.each_tool(agent, listed)
+        self.import_tools(agent, listed)
     }
 
-    fn each_tool(&mut self, agent: &str, tools: Vec<(String, Node, String)>) -> Vec<String> {
+    /// Imports tools of an agent: each with its id, its node and its field. Returns their names in the Workflow.
+    fn import_tools(&mut self, agent: &str, tools: Vec<(String, Node, String)>) -> Vec<String> {
         let mut names: Vec<String> = Vec::new();
         for (id, node, field) in tools.into_iter().chain(self.tools_of_all.clone()) {
             self.listed_tools.insert(self.key(&id));
-            let found = self.tool(&id, &node, &field);
-            if found.is_empty() {
+            let imported = self.import_tool(&id, &node, &field);
+            if imported.is_empty() {
                 self.left_tools.push(format!("{agent}: {id}"));
             }
-            names.extend(found.into_iter().filter(|name| !names.contains(name)).collect::<Vec<_>>());
+            names.extend(imported.into_iter().filter(|name| !names.contains(name)).collect::<Vec<_>>());
         }
         names
     }
 
-    /// Returns the names of a tool in the Workflow, which is created when the first agent lists it. Empty without an
-    /// equivalent.
-    fn tool(&mut self, id: &str, node: &Node, field: &str) -> Vec<String> {
+    /// Returns the names of a tool in the Workflow; empty without an equivalent. A tool is imported when the first
+    /// agent lists the tool.
+    fn import_tool(&mut self, id: &str, node: &Node, field: &str) -> Vec<String> {
         let key = self.key(id);
         if let Some(known) = self.made_tools.get(&key) {
             return known.clone();
         }
         let declared = |kind: ToolKind| {
-            let found = self.declared.iter().find(|tool| tool.id == key && tool.kind == kind);
-            found.map(|tool| (tool.node.clone(), tool.field.clone()))
+            let tool = self.declared.iter().find(|tool| tool.id == key && tool.kind == kind);
+            tool.map(|tool| (tool.node.clone(), tool.field.clone()))
         };
-        let made = match (declared(ToolKind::Http), declared(ToolKind::Mcp), key.as_str()) {
+        let names = match (declared(ToolKind::Http), declared(ToolKind::Mcp), key.as_str()) {
             (Some((node, field)), _, _) => self.http_executor(&key, &node, &field),
             (None, Some((node, field)), _) => self.mcp_server(&key, &node, &field),
             (None, None, "http_request" | "web_fetch") => self.any_url(&key, node, field),
@@ -185,8 +186,8 @@ impl Import<'_> {
                 names
             }
         };
-        self.made_tools.insert(key, made.clone());
-        made
+        self.made_tools.insert(key, names.clone());
+        names
     }
 
     /// Returns the short name of a tool: `strands_tools.http_request.http_request` becomes `http_request`.
@@ -201,8 +202,9 @@ impl Import<'_> {
         if self.spec_gates.iter().any(|gate| gate["type"] == "question") {
             return;
         }
-        let taken = |name: &str| self.spec_gates.iter().chain(&self.spec_steps).any(|one: &Value| one["name"] == name);
-        let name = free("questions", taken);
+        let is_taken =
+            |name: &str| self.spec_gates.iter().chain(&self.spec_steps).any(|entry: &Value| entry["name"] == name);
+        let name = free("questions", is_taken);
         let message = format!(
             "the agent asks people, and the gate {name} says whom: {} answers; after 7 days a question is overdue",
             self.approver

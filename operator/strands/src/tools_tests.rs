@@ -7,7 +7,7 @@ use signoff_manifest::Severity;
 
 use crate::{Imported, NoteLevel, import};
 
-/// Returns a file with these tools and one agent that lists these ones.
+/// Returns a file with `tools` and one agent that lists the tools `listed`.
 fn file(tools: &str, listed: &str) -> String {
     format!(
         "runtime: {{provider: ollama, model_id: m}}\ntools: {tools}\nagents: {{clerk: {{prompt: x{listed}}}}}\n\
@@ -102,7 +102,7 @@ fn http_request_calls_the_server_that_the_run_names() {
 }
 
 #[test]
-fn a_tool_that_asks_people_is_the_built_in_one_with_a_gate() {
+fn a_tool_that_asks_people_becomes_the_built_in_tool_with_a_gate() {
     for (id, name) in [
         ("handoff_to_user", "handoff_to_user"),
         ("strands_tools.handoff_to_user.handoff_to_user", "handoff_to_user"),
@@ -118,7 +118,7 @@ fn a_tool_that_asks_people_is_the_built_in_one_with_a_gate() {
 }
 
 #[test]
-fn an_agent_without_a_list_has_every_declared_tool_and_one_with_an_empty_list_none() {
+fn an_agent_without_a_list_has_every_declared_tool() {
     let declared = "{python: [handoff_to_user], http_executors: [{id: api, base_url: 'https://api.example.com'}]}";
     assert_eq!(tools(&imported(declared, "")).len(), 6);
     let none = imported(declared, ", tools: []");
@@ -137,7 +137,7 @@ fn with_header(header: &str, value: &str) -> Imported {
 }
 
 #[test]
-fn a_header_that_needs_a_secret_names_one_and_a_credential_of_a_file_is_never_repeated() {
+fn a_header_with_a_credential_comes_from_a_secret() {
     for (header, value, prefix, secret, level) in [
         ("Authorization", "Bearer ghp_abc4711", json!("Bearer "), "api-authorization", NoteLevel::Changed),
         ("X-Api-Key", "ghp_abc4711", json!(null), "api-x-api-key", NoteLevel::Changed),
@@ -173,7 +173,7 @@ fn a_header_that_no_secret_can_fill_in_is_left_out_and_never_repeated() {
 }
 
 #[test]
-fn a_path_below_a_server_that_is_sent_a_secret_is_the_one_that_the_model_chose() {
+fn a_path_of_the_model_stays_below_a_server_with_a_secret() {
     let imported = with_header("X-Api-Key", "${KEY}");
     let url = step(&imported, "api-get")["http"]["url"].as_str().unwrap();
     for (path, expected) in [("/a b/c", "/a%20b/c"), ("/", "/"), ("@evil.example.com//x/", "/%40evil.example.com/x")] {
@@ -208,7 +208,7 @@ fn an_address_that_is_not_one_fixed_server_is_refused_without_repeating_it() {
 }
 
 #[test]
-fn what_has_no_equivalent_is_named_with_a_remedy_where_an_agent_lists_it() {
+fn a_tool_without_an_equivalent_has_a_remedy() {
     for (tool, remedy) in [
         ("python_exec", "pod step"),
         ("strands_tools.notes", "the conversation"),
@@ -228,7 +228,7 @@ fn what_has_no_equivalent_is_named_with_a_remedy_where_an_agent_lists_it() {
 }
 
 #[test]
-fn a_step_with_tools_of_its_own_has_an_agent_of_its_own() {
+fn a_step_with_its_own_tools_has_a_variant_of_the_agent() {
     let text = "runtime: {provider: ollama, model_id: m}\n\
                 tools: {http_executors: [{id: api, base_url: 'https://api.example.com'}]}\n\
                 agents: {clerk: {prompt: x, tools: [api]}}\n\

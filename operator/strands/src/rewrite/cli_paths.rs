@@ -11,7 +11,7 @@ use super::{
     Names, UnresolvedNames,
     template_vars::template_vars,
     token_walk::{NamePath, TokenWalk},
-    written,
+    render_path,
 };
 use crate::tokens::{self, Token};
 
@@ -42,7 +42,7 @@ impl CliPaths {
                 collect(node, vec![field.to_owned()], &mut literals);
             }
         }
-        let same: &[&str] = match kind {
+        let unchanged: &[&str] = match kind {
             "chain" => &["steps"],
             "workflow" => &["tasks"],
             "routing" => &["steps", "chosen_route"],
@@ -55,7 +55,7 @@ impl CliPaths {
         };
         let everywhere = ["name", "description", "timestamp", "last_response", "hitl_response"];
         let mut members: BTreeMap<&'static str, String> =
-            everywhere.into_iter().chain(same.iter().copied()).map(|name| (name, name.to_owned())).collect();
+            everywhere.into_iter().chain(unchanged.iter().copied()).map(|name| (name, name.to_owned())).collect();
         if kind == "evaluator_optimizer" {
             for (member, now) in [
                 ("history", "iterations"),
@@ -74,7 +74,7 @@ impl CliPaths {
         Self { roots, members, literals }
     }
 
-    /// Returns the equivalent of a path, and the number of its replaced members.
+    /// Returns the equivalent of a path, and the number of the members that it replaces.
     fn equivalent(&self, path: &NamePath) -> Option<(&str, usize)> {
         if path.root == EXECUTION {
             let first = path.members.first().filter(|_| path.members.len() > 1 || !path.calls)?;
@@ -86,14 +86,14 @@ impl CliPaths {
     }
 }
 
-/// Replaces these paths in the tokens by their equivalents.
-pub(super) fn replaced(source: &[Token], names: &Names, found: &mut UnresolvedNames) -> Vec<Token> {
+/// Replaces paths that only the Strands CLI has by their equivalents.
+pub(super) fn replace_paths(source: &[Token], names: &Names, found: &mut UnresolvedNames) -> Vec<Token> {
     let is_asked = |token: &Token| names.context.roots.iter().any(|root| token.is_name(root));
     if !source.iter().any(is_asked) {
         return source.to_vec();
     }
-    let bound = template_vars(source, names);
-    let walk = TokenWalk { source, names, bound: &bound };
+    let vars = template_vars(source, names);
+    let walk = TokenWalk { source, names, vars: &vars };
     let mut out = Vec::new();
     let mut at = 0;
     while let Some(token) = source.get(at) {
@@ -111,7 +111,7 @@ pub(super) fn replaced(source: &[Token], names: &Names, found: &mut UnresolvedNa
             }
             None => {
                 let count = path.members.len() - usize::from(path.calls);
-                found.missing.insert(written(&path.root, path.members.get(..count).unwrap_or_default()));
+                found.missing.insert(render_path(&path.root, path.members.get(..count).unwrap_or_default()));
                 let is_looped_over = walk.before(at).is_some_and(|(_, token)| token.is_name("in"));
                 out.extend(tokens::expression(if is_looped_over { "[]" } else { "''" }));
                 at = walk.end_of_operand(path.end);

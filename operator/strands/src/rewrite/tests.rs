@@ -19,7 +19,7 @@ fn becomes(source: &str, expected: &str) {
 }
 
 #[test]
-fn ids_that_are_no_labels_are_asked_for_in_brackets() {
+fn ids_with_new_names_are_written_in_brackets() {
     becomes("a {{ nodes.initial_plan.response[:30] }} b", "a {{ steps['initial-plan'].response[:30] }} b");
     becomes("{{ nodes['initial_plan']['response'] }}", "{{ steps['initial-plan'].response }}");
     becomes(
@@ -48,7 +48,7 @@ fn text_strings_comments_and_raw_blocks_stay_as_they_are() {
 }
 
 #[test]
-fn a_node_alone_asks_whether_it_has_run() {
+fn a_node_as_a_condition_is_a_test_whether_it_has_run() {
     becomes("{% if nodes.initial_plan %}", "{% if steps['initial-plan'].response %}");
     becomes(
         "{% if nodes.review is defined and nodes.review.response %}",
@@ -59,7 +59,7 @@ fn a_node_alone_asks_whether_it_has_run() {
 }
 
 #[test]
-fn a_loop_over_nodes_is_one_over_those_that_have_run() {
+fn a_loop_over_nodes_is_limited_to_those_that_have_run() {
     becomes(
         "{% for id, n in nodes.items() %}{% if id == 'initial_plan' %}{{ n.iteration }}{% endif %}{% endfor %}",
         "{% for id, n in steps.items() if n.response is not none %}{% if id == 'initial-plan' %}{{ (n.visits | length) }}{% endif %}{% endfor %}",
@@ -81,7 +81,7 @@ fn what_people_say_is_never_taken_for_an_id() {
 }
 
 #[test]
-fn the_default_of_an_optional_input_holds_where_it_was_not_given() {
+fn the_default_of_an_optional_input_holds_for_an_empty_text() {
     becomes("{{ audience|default('experts') }}", "{{ audience|default('experts', true) }}");
     becomes("{{ audience | default(f('a', 1)) | upper }}", "{{ audience | default(f('a', 1), true) | upper }}");
     becomes("{{ audience | default('a', false) }}", "{{ audience | default('a', false) }}");
@@ -89,7 +89,7 @@ fn the_default_of_an_optional_input_holds_where_it_was_not_given() {
 }
 
 #[test]
-fn judgements_of_drafts_have_an_object_of_their_own() {
+fn members_of_iterations_are_in_their_evaluation() {
     let names = Names { judged: true, ..Names::default() };
     let becomes = |source: &str| template(source, &names, &mut UnresolvedNames::default());
     assert_eq!(becomes("{{ iterations[-1].score }}"), "{{ iterations[-1].evaluation.score }}");
@@ -106,14 +106,14 @@ fn judgements_of_drafts_have_an_object_of_their_own() {
 }
 
 #[test]
-fn ids_that_do_not_exist_are_empty_and_told() {
+fn unknown_ids_become_empty_texts_and_are_recorded() {
     let mut found = UnresolvedNames::default();
     assert_eq!(template("{{ nodes.nobody.response.lower() }}", &names(), &mut found), "{{ ''.lower() }}");
     assert_eq!(found.strangers.into_iter().collect::<Vec<_>>(), ["nodes.nobody.response.lower"]);
 }
 
 #[test]
-fn only_what_stands_for_a_judgement_or_a_node_is_asked_as_one() {
+fn names_of_other_loops_are_not_rewritten() {
     let judged = Names { judged: true, ..Names::default() };
     for same in [
         "{% for one in evaluation.issues %}{{ one.score }}{% endfor %}",
@@ -138,7 +138,7 @@ fn only_what_stands_for_a_judgement_or_a_node_is_asked_as_one() {
 }
 
 /// Returns the names of a file with this pattern.
-fn context(kind: &str) -> Names {
+fn names_of_file(kind: &str) -> Names {
     let text = "runtime: {model_id: it's, temperature: 0.5, region: ~, budgets: {max_steps: 3}}\nconfig: {accept: {max_iters: 4}}\n";
     let nodes: Vec<signoff_manifest::source::Node> =
         signoff_manifest::source::documents(text).into_iter().flatten().collect();
@@ -155,12 +155,12 @@ fn context(kind: &str) -> Names {
 #[track_caller]
 fn becomes_in(kind: &str, source: &str, expected: &str, missing: &[&str]) {
     let mut found = UnresolvedNames::default();
-    assert_eq!(template(source, &context(kind), &mut found), expected);
+    assert_eq!(template(source, &names_of_file(kind), &mut found), expected);
     assert_eq!(found.missing.iter().map(String::as_str).collect::<Vec<_>>(), missing, "{source}");
 }
 
 #[test]
-fn the_context_of_a_graph_is_asked_by_its_own_names() {
+fn paths_of_the_cli_become_names_of_a_graph() {
     let becomes = |source: &str, expected: &str, missing: &[&str]| becomes_in("graph", source, expected, missing);
     becomes("{{ execution_context.terminal_node }}", "{{ ('a' if x else '') }}", &[]);
     becomes("{{ execution_context['nodes'].initial_plan.response }}", "{{ steps['initial-plan'].response }}", &[]);
@@ -178,7 +178,7 @@ fn the_context_of_a_graph_is_asked_by_its_own_names() {
 }
 
 #[test]
-fn the_context_of_judged_drafts_is_asked_by_its_own_names() {
+fn paths_of_the_cli_become_names_of_an_evaluator() {
     let becomes =
         |source: &str, expected: &str, missing: &[&str]| becomes_in("evaluator_optimizer", source, expected, missing);
     becomes(

@@ -37,7 +37,7 @@ const KEYWORDS: [&str; 26] = [
 pub(super) struct TokenWalk<'a> {
     pub(super) source: &'a [Token],
     pub(super) names: &'a Names,
-    pub(super) bound: &'a [TemplateVar],
+    pub(super) vars: &'a [TemplateVar],
 }
 
 /// A name and its members.
@@ -55,15 +55,15 @@ pub(super) struct NamePath {
 impl TokenWalk<'_> {
     /// Returns the meaning of a name that the template defines itself; the innermost loop decides.
     pub(super) fn var_source(&self, at: usize, name: &str) -> Option<VarSource> {
-        self.bound.iter().rev().find(|bound| bound.name == name && bound.within.contains(&at)).map(|bound| bound.of)
+        self.vars.iter().rev().find(|var| var.name == name && var.within.contains(&at)).map(|var| var.source)
     }
 
     /// Whether `loop.index` is the number of the item that a name means.
     pub(super) fn is_numbered(&self, at: usize, name: &str) -> bool {
-        let mut here = self.bound.iter().filter(|bound| bound.within.contains(&at));
-        let innermost = here.clone().filter(|bound| bound.is_loop).map(|bound| bound.within.start).max();
-        here.rfind(|bound| bound.name == name)
-            .is_some_and(|bound| bound.numbers && Some(bound.within.start) == innermost)
+        let mut here = self.vars.iter().filter(|var| var.within.contains(&at));
+        let innermost = here.clone().filter(|var| var.is_loop).map(|var| var.within.start).max();
+        here.rfind(|var| var.name == name)
+            .is_some_and(|var| var.numbers && Some(var.within.start) == innermost)
     }
 
     /// Returns the first token after the members, items and arguments that follow a name.
