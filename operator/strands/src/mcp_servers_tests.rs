@@ -82,9 +82,9 @@ fn a_header_with_a_credential_becomes_a_key_from_a_secret() {
         let server = &spec(&imported, "servers")[0];
         assert_eq!((&server["key"], &server["header"]), (&json!(secret), &named), "{header}: {value}");
         assert_eq!(*spec(&imported, "secrets"), json!([{"name": secret, "secret": secret, "key": "value"}]));
-        let all = format!("{}{:?}", imported.to_yaml(), imported.notes);
-        assert!(!all.contains("ghp_abc4711"), "{header}: {all}");
-        assert!(all.contains(&format!("of the Secret {secret}")) && all.contains(scheme), "{header}: {all}");
+        let output = format!("{}{:?}", imported.to_yaml(), imported.notes);
+        assert!(!output.contains("ghp_abc4711"), "{header}: {output}");
+        assert!(output.contains(&format!("of the Secret {secret}")) && output.contains(scheme), "{header}: {output}");
         assert!(imported.is_complete());
         assert_eq!(errors(&imported), [] as [String; 0], "{header}");
     }
@@ -104,14 +104,14 @@ fn headers_and_variables_without_an_equivalent_have_a_remedy() {
         (&started, NoteLevel::Unsupported, vec!["env.CRM_TOKEN", "env.HOST"]),
         (&started, NoteLevel::Changed, vec!["env.LOG_LEVEL"]),
     ] {
-        let told = notes(imported, level);
-        let told: Vec<_> = told.iter().filter(|note| note.contains(": left out: ")).collect();
-        assert_eq!(told.len(), fields.len(), "{told:?}");
-        for (field, note) in fields.iter().zip(&told) {
+        let messages = notes(imported, level);
+        let messages: Vec<_> = messages.iter().filter(|note| note.contains(": left out: ")).collect();
+        assert_eq!(messages.len(), fields.len(), "{messages:?}");
+        for (field, note) in fields.iter().zip(&messages) {
             assert!(note.starts_with(&format!("tools.mcp[0].{field}: ")), "{field}: {note}");
         }
-        let all = format!("{}{:?}", imported.to_yaml(), imported.notes);
-        assert!(!all.contains("ghp_abc4711"), "{all}");
+        let output = format!("{}{:?}", imported.to_yaml(), imported.notes);
+        assert!(!output.contains("ghp_abc4711"), "{output}");
     }
     let command = &spec(&started, "servers")[0]["command"];
     assert_eq!(*command, json!(["crm-server"]));
@@ -128,15 +128,15 @@ fn a_command_with_a_credential_is_left_out_without_repeating_it() {
         "Authorization: Bearer ghp_abc4711",
     ] {
         let imported = imported(&format!("{{id: crm, command: crm-server, args: ['{argument}']}}"), "crm");
-        let told = notes(&imported, NoteLevel::Unsupported);
+        let messages = notes(&imported, NoteLevel::Unsupported);
         assert!(
-            matches!(told.as_slice(), [one] if one.starts_with("tools.mcp[0].args: ") && one.contains("write a script")),
-            "{argument}: {told:?}"
+            matches!(messages.as_slice(), [one] if one.starts_with("tools.mcp[0].args: ") && one.contains("write a script")),
+            "{argument}: {messages:?}"
         );
         assert_eq!(*spec(&imported, "servers"), Value::Null);
         assert_eq!(imported.object["metadata"]["annotations"]["import.signoff.dev/tools"], "clerk: crm");
-        let all = format!("{}{:?}", imported.to_yaml(), imported.notes);
-        assert!(!all.contains("ghp_abc4711"), "{all}");
+        let output = format!("{}{:?}", imported.to_yaml(), imported.notes);
+        assert!(!output.contains("ghp_abc4711"), "{output}");
     }
     for argument in ["-y", "/srv/tokens.txt", "https://crm.example.com/x", "--port=8080"] {
         let imported = imported(&format!("{{id: crm, command: crm-server, args: ['{argument}']}}"), "crm");
@@ -158,13 +158,13 @@ fn an_address_that_is_not_one_fixed_server_is_refused_without_repeating_it() {
         ("command: [npx, server]", "command"),
     ] {
         let wrong = import(&file(&format!("{{id: crm, {server}}}"), "crm"), "alice").unwrap_err();
-        let told: Vec<_> = wrong.iter().map(|problem| problem.field.as_str()).collect();
-        assert_eq!(told, [format!("tools.mcp[0].{field}")], "{server}: {wrong:?}");
+        let messages: Vec<_> = wrong.iter().map(|problem| problem.field.as_str()).collect();
+        assert_eq!(messages, [format!("tools.mcp[0].{field}")], "{server}: {wrong:?}");
         assert!(!wrong[0].message.contains("ghp_abc4711"), "{wrong:?}");
     }
     let neither = imported("{id: crm}", "crm");
-    let told = notes(&neither, NoteLevel::Unsupported);
-    assert!(told.iter().any(|note| note.contains("neither url nor command")), "{told:?}");
+    let messages = notes(&neither, NoteLevel::Unsupported);
+    assert!(messages.iter().any(|note| note.contains("neither url nor command")), "{messages:?}");
 }
 
 #[test]

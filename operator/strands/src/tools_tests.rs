@@ -124,8 +124,8 @@ fn an_agent_without_a_list_has_every_declared_tool() {
     let none = imported(declared, ", tools: []");
     assert_eq!(tools(&none), [] as [&str; 0]);
     assert!(none.object["spec"].get("tools").is_none());
-    let told = notes(&none, NoteLevel::Info);
-    assert_eq!(told.iter().filter(|note| note.contains("no agent lists the tool")).count(), 2, "{told:?}");
+    let messages = notes(&none, NoteLevel::Info);
+    assert_eq!(messages.iter().filter(|note| note.contains("no agent lists the tool")).count(), 2, "{messages:?}");
 }
 
 /// Returns the import of a tool with one header.
@@ -146,8 +146,8 @@ fn a_header_with_a_credential_comes_from_a_secret() {
         ("X-Other", "${CRM_TOKEN}", json!(null), "crm-token", NoteLevel::Info),
     ] {
         let imported = with_header(header, value);
-        let told = notes(&imported, level);
-        assert!(told.iter().any(|note| note.contains(&format!("of the Secret {secret}"))), "{header}: {told:?}");
+        let messages = notes(&imported, level);
+        assert!(messages.iter().any(|note| note.contains(&format!("of the Secret {secret}"))), "{header}: {messages:?}");
         let sent = &step(&imported, "api-get")["http"]["secretHeaders"];
         let expected = json!([{"name": header, "from": secret, "prefix": prefix}]);
         assert_eq!(sent[0]["prefix"], expected[0]["prefix"], "{header}");
@@ -155,8 +155,8 @@ fn a_header_with_a_credential_comes_from_a_secret() {
         let entry = json!([{"name": secret, "secret": secret, "key": "value"}]);
         assert_eq!(imported.object["spec"]["secrets"], entry);
         assert_eq!(problems(&imported, Severity::Error), [] as [String; 0], "{header}");
-        let all = format!("{}{:?}", imported.to_yaml(), imported.notes);
-        assert!(!all.contains("ghp_abc4711"), "{header}: {all}");
+        let output = format!("{}{:?}", imported.to_yaml(), imported.notes);
+        assert!(!output.contains("ghp_abc4711"), "{header}: {output}");
         assert!(imported.is_complete());
     }
 }
@@ -165,10 +165,10 @@ fn a_header_with_a_credential_comes_from_a_secret() {
 fn a_header_that_no_secret_can_fill_in_is_left_out_and_never_repeated() {
     for value in ["${ghp_abc4711}", "{{ secrets.ghp_abc4711 }}", "ghp_abc4711${KEY}", "${KEY}${ghp_abc4711}"] {
         let imported = with_header("X-Other", value);
-        let told = notes(&imported, NoteLevel::Unsupported);
-        assert!(told.iter().any(|note| note.contains("headers.X-Other: left out")), "{value}: {told:?}");
-        let all = format!("{}{:?}", imported.to_yaml(), imported.notes);
-        assert!(!all.contains("ghp_abc4711"), "{value}: {all}");
+        let messages = notes(&imported, NoteLevel::Unsupported);
+        assert!(messages.iter().any(|note| note.contains("headers.X-Other: left out")), "{value}: {messages:?}");
+        let output = format!("{}{:?}", imported.to_yaml(), imported.notes);
+        assert!(!output.contains("ghp_abc4711"), "{value}: {output}");
     }
 }
 
@@ -201,8 +201,8 @@ fn an_address_that_is_not_one_fixed_server_is_refused_without_repeating_it() {
     ] {
         let text = file(&format!("{{http_executors: [{{id: api, base_url: '{address}'}}]}}"), ", tools: [api]");
         let wrong = import(&text, "alice").unwrap_err();
-        let told: Vec<_> = wrong.iter().map(|problem| problem.field.as_str()).collect();
-        assert_eq!(told, ["tools.http_executors[0].base_url"], "{address}: {wrong:?}");
+        let messages: Vec<_> = wrong.iter().map(|problem| problem.field.as_str()).collect();
+        assert_eq!(messages, ["tools.http_executors[0].base_url"], "{address}: {wrong:?}");
         assert!(!wrong[0].message.contains("ghp_abc4711"), "{wrong:?}");
     }
 }
@@ -216,10 +216,10 @@ fn a_tool_without_an_equivalent_has_a_remedy() {
         ("anything", "there is no tool anything"),
     ] {
         let imported = imported("{}", &format!(", tools: ['{tool}']"));
-        let told = notes(&imported, NoteLevel::Unsupported);
+        let messages = notes(&imported, NoteLevel::Unsupported);
         assert!(
-            matches!(told.as_slice(), [one] if one.starts_with("agents.clerk.tools[0]") && one.contains(remedy)),
-            "{tool}: {told:?}"
+            matches!(messages.as_slice(), [one] if one.starts_with("agents.clerk.tools[0]") && one.contains(remedy)),
+            "{tool}: {messages:?}"
         );
         assert!(!imported.is_complete());
         let kept = &imported.object["metadata"]["annotations"]["import.signoff.dev/tools"];
