@@ -11,7 +11,7 @@ use signoff_api::server::ToolPin;
 use crate::source::{Node, Value, documents};
 
 /// The maximum number of pins of a server.
-const MAX_PINS: usize = 64;
+const MOST: usize = 64;
 
 /// The remedy if the text of a file is not edited.
 const BY_HAND: &str = "write the pins into it by hand";
@@ -49,9 +49,9 @@ pub fn with_pins(text: &str, server: &str, pins: &[ToolPin]) -> Result<String, S
     let object = expected.get_mut(document).and_then(|document| document.pointer_mut(&pointer)?.as_object_mut());
     let object = object.ok_or_else(|| refused("the server is not an object"))?;
     let merged = merge_pins(object.get("pins"), pins);
-    if merged.len() > MAX_PINS {
+    if merged.len() > MOST {
         return Err(format!(
-            "server {server} would have {} pins, and at most {MAX_PINS} are possible: choose the tools with --tool, or name those that \
+            "server {server} would have {} pins, and at most {MOST} are possible: choose the tools with --tool, or name those that \
              the run needs in `only`",
             merged.len()
         ));

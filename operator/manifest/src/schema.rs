@@ -287,12 +287,12 @@ fn check_enum(node: &Node, schema: &Json, field: &str, problems: &mut Problems<'
     let Some(allowed) = schema["enum"].as_array() else { return };
     if matches!(node.value, Value::Text(_)) && !allowed.contains(&node.to_json()) {
         let names: Vec<&str> = allowed.iter().filter_map(Json::as_str).collect();
-        let value = node.text().unwrap_or_default();
-        let remedy = match nearest(value, names.iter().copied()) {
+        let given = node.text().unwrap_or_default();
+        let remedy = match nearest(given, names.iter().copied()) {
             Some(near) => format!("did you mean {near}? There are {}", names.join(", ")),
             None => format!("there are {}", names.join(", ")),
         };
-        problems.error("NotOneOf", field, node.at.clone(), format!("{value} is not an allowed value: {remedy}"));
+        problems.error("NotOneOf", field, node.at.clone(), format!("{given} is not an allowed value: {remedy}"));
     }
 }
 

@@ -116,10 +116,10 @@ impl Conditions<'_> {
 
     /// Translates the test whether a text contains a text, or a list an item.
     fn contains(&self, whole: &[Token], part: &[Token]) -> Option<String> {
-        let (container, item) = (self.operand(whole)?, self.operand(part)?);
+        let (whole_now, part_now) = (self.operand(whole)?, self.operand(part)?);
         match ExprType::of(whole, self.names) {
-            ExprType::Text => Some(format!("{container}.contains({item})")),
-            ExprType::List => Some(format!("{item} in {container}")),
+            ExprType::Text => Some(format!("{whole_now}.contains({part_now})")),
+            ExprType::List => Some(format!("{part_now} in {whole_now}")),
             ExprType::Decision | ExprType::Unknown => None,
         }
     }

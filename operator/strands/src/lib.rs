@@ -102,8 +102,8 @@ pub fn import(text: &str, approver: &str) -> Result<Imported, Vec<Problem>> {
             return Err(problems.found);
         }
         (document, _) => {
-            let content = if document.is_some() { "more than one document" } else { "nothing" };
-            problems.error("NotStrands", "", 0..0, format!("there is {content} in it: give a file with one workflow"));
+            let what = if document.is_some() { "more than one document" } else { "nothing" };
+            problems.error("NotStrands", "", 0..0, format!("there is {what} in it: give a file with one workflow"));
             return Err(problems.found);
         }
     };

@@ -145,17 +145,17 @@ impl TokenWalk<'_> {
             out.extend(tokens::expression(&format!("''{method}")));
             return *end;
         };
-        let step = render_path(map, std::slice::from_ref(name));
+        let base = render_path(map, std::slice::from_ref(name));
         let has_filter = self.next(*end).is_some_and(|(_, token)| token.is_sign("|") || token.is_sign("["));
         let text = match &members[1..] {
-            [member] if is_graph && member == "iteration" => format!("({step}.visits | length)"),
+            [member] if is_graph && member == "iteration" => format!("({base}.visits | length)"),
             [member] if is_graph && member == "agent" => format!("{}['{name}']", self.names.agents_by_name()),
             [] if is_graph && !has_filter => {
                 // All nodes exist from the start, so the test is whether one has run.
-                out.extend(tokens::expression(&format!("{step}.response")));
+                out.extend(tokens::expression(&format!("{base}.response")));
                 return self.rewrite_is_defined(*end, out);
             }
-            rest => render_path(&step, rest),
+            rest => render_path(&base, rest),
         };
         out.extend(tokens::expression(&text));
         *end

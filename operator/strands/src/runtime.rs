@@ -70,14 +70,14 @@ impl Import<'_> {
         if let Some(policy) = runtime.get("failure_policy") {
             self.notes.read(policy, "runtime.failure_policy", "runtime.failure_policy");
             self.retry = self.retry(policy);
-            let without_retry = match kind {
+            let alone = match kind {
                 "routing" => "the router is",
                 "evaluator_optimizer" => "producer and evaluator are",
                 "orchestrator_workers" => "the orchestrator is",
                 _ => "",
             };
-            if self.retry.is_some() && !without_retry.is_empty() {
-                let why = format!("steps and workers are tried again where a call fails, {without_retry} not");
+            if self.retry.is_some() && !alone.is_empty() {
+                let why = format!("steps and workers are tried again where a call fails, {alone} not");
                 self.notes.tell_unused(NoteLevel::Changed, runtime, path, &["failure_policy"], &why);
             }
         }
