@@ -74,7 +74,7 @@ pub(crate) struct DemoOptions {
     model: Option<String>,
 }
 
-/// Plays the story. The exit code is a failure when an act had an unexpected result.
+/// Plays the demo of these options. An act with an unexpected result is an error.
 pub(crate) fn run(options: DemoOptions) -> Result<ExitCode> {
     let manned = !options.script && std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
     if options.pods {
@@ -88,7 +88,7 @@ pub(crate) fn run(options: DemoOptions) -> Result<ExitCode> {
     }
     let programs = build()?;
     let named = options.kubeconfig.zip(options.context);
-    // Prints how long it takes when it has to be built.
+    // Builds the control plane or the clients if they are missing.
     match named {
         None => drop(binary()?),
         Some(_) => drop(clients()?),
@@ -98,14 +98,14 @@ pub(crate) fn run(options: DemoOptions) -> Result<ExitCode> {
     let started = Instant::now();
     tokio::runtime::Runtime::new()?.block_on(async {
         let outcome = tokio::select! {
-            outcome = story(named, model, programs, manned, started) => outcome,
+            outcome = play_quickstart(named, model, programs, manned, started) => outcome,
             _ = tokio::signal::ctrl_c() => bail!("interrupted; everything that was started has been stopped"),
         };
         let letters = outcome?;
         if options.keep {
             let letterbox = format!("The letter box is {}", letters.letterbox.url());
             show::kept(&letters.harness, "examples/gates/quorum.yaml", &letterbox);
-            wait(&letters.harness).await?;
+            keep_running(&letters.harness).await?;
         }
         letters.harness.clear().await?;
         Ok(ExitCode::SUCCESS)
@@ -121,7 +121,7 @@ fn build() -> Result<PathBuf> {
     Ok(metadata()?.target_directory.join("debug"))
 }
 
-async fn story(
+async fn play_quickstart(
     named: Option<(PathBuf, String)>,
     model: Option<Model>,
     programs: PathBuf,
@@ -129,17 +129,17 @@ async fn story(
     started: Instant,
 ) -> Result<Letters> {
     let mut letters = Letters::set(named, model, &programs, started).await?;
-    match play::all(&letters, manned, started).await {
+    match play::play(&letters, manned, started).await {
         Ok(()) => Ok(letters),
         Err(error) => {
-            letters.harness.lament().await;
+            letters.harness.report_failure().await;
             Err(error)
         }
     }
 }
 
 /// Waits for Ctrl-C, and renews the operator's token until then.
-async fn wait(harness: &Harness) -> Result<()> {
+async fn keep_running(harness: &Harness) -> Result<()> {
     loop {
         tokio::select! {
             ended = tokio::signal::ctrl_c() => return Ok(ended?),

@@ -36,7 +36,7 @@ pub(crate) fn run(out: &Path) -> Result<ExitCode> {
         let text = fs::read_to_string(root().join(page)).with_context(|| page.display().to_string())?;
         copy(page, &source)?;
         for file in linked(&text, page).difference(&pages) {
-            // A folder has no page; the contract tests check that every link has a target.
+            // A link to a folder has no file to copy. The contract tests check that every link has a target.
             if root().join(file).is_file() {
                 copy(file, &source)?;
             }
@@ -50,10 +50,10 @@ pub(crate) fn run(out: &Path) -> Result<ExitCode> {
     surround(build.arg("build").arg("--dest-dir").arg(&out).arg(&folder));
     let built = build.output().with_context(|| format!("running {build:?}"))?;
     // mdBook writes its progress and its warnings to standard error.
-    let said = String::from_utf8_lossy(&built.stderr);
-    say::result(said.trim_end());
+    let output = String::from_utf8_lossy(&built.stderr);
+    say::result(output.trim_end());
     ensure!(built.status.success(), "mdBook could not build the book");
-    if said.contains("WARN") || said.contains("ERROR") {
+    if output.contains("WARN") || output.contains("ERROR") {
         bail!("mdBook built the book with warnings: mend what it names above");
     }
     say::step(&format!("{} pages: {}", pages.len(), out.join("index.html").display()));

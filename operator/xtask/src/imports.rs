@@ -64,12 +64,12 @@ impl Imports {
         while let Some(token) = tokens.get(at) {
             at = match token {
                 TokenTree::Punct(mark) if mark.as_char() == '#' && is_test(tokens.get(at + 1)) => {
-                    self.skip(&tokens, at + 2)
+                    self.skip_item(&tokens, at + 2)
                 }
                 TokenTree::Ident(word) if word == "pub" => at + 1 + usize::from(is_visibility(tokens.get(at + 1))),
                 TokenTree::Ident(word) if word == "use" => {
                     let end = (at..tokens.len()).find(|&end| is_mark(&tokens[end], ';')).unwrap_or(tokens.len());
-                    self.tree(&tokens[at + 1..end], &[], inline);
+                    self.add_use(&tokens[at + 1..end], &[], inline);
                     end
                 }
                 TokenTree::Ident(word) if word == "mod" => match (tokens.get(at + 1), tokens.get(at + 2)) {
@@ -98,7 +98,7 @@ impl Imports {
     }
 
     /// Returns the position after the item that follows `#[cfg(test)]`, and records a module that it declares.
-    fn skip(&mut self, tokens: &[TokenTree], from: usize) -> usize {
+    fn skip_item(&mut self, tokens: &[TokenTree], from: usize) -> usize {
         let mut start = from;
         while tokens.get(start).is_some_and(|token| is_mark(token, '#')) {
             start += 2;
@@ -120,13 +120,13 @@ impl Imports {
     }
 
     /// Records the paths of a `use` declaration, one for each leaf.
-    fn tree(&mut self, tokens: &[TokenTree], before: &[String], inline: &[String]) {
+    fn add_use(&mut self, tokens: &[TokenTree], before: &[String], inline: &[String]) {
         let (own, end) = path(tokens, 0);
         let segments = [before, &own].concat();
         if let Some(TokenTree::Group(group)) = tokens.get(end) {
             let inner: Vec<TokenTree> = group.stream().into_iter().collect();
             for part in inner.split(|token| is_mark(token, ',')).filter(|part| !part.is_empty()) {
-                self.tree(part, &segments, inline);
+                self.add_use(part, &segments, inline);
             }
             return;
         }

@@ -47,7 +47,7 @@ pub(crate) fn run(options: &ReleaseOptions) -> Result<ExitCode> {
     let begun = Instant::now();
     let target = metadata()?.target_directory;
     let out = options.out.clone().unwrap_or_else(|| target.join(format!("release-{VERSION}")));
-    // Prints how long it takes when it has to be built.
+    // Builds helm if it is missing.
     let helm = clients()?.helm;
     image::replace(&out, sums::NAME, |folder| write(folder, &options.url, &helm))?;
     if options.url.host_str() == Some("example.com") {
@@ -81,7 +81,7 @@ fn write(folder: &Path, url: &Url, helm: &Path) -> Result<()> {
     say::step("image, chart, manifest, bill of materials, licences, checksums");
     let graph = graph()?;
     let parts = parts(&graph)?;
-    let licences = licences::texts(&parts)?;
+    let licences = licences::render_texts(&parts)?;
     let built = |program: programs::Program| folder.join(host.name()).join(program.name);
     image::of_release(&built(OPERATOR), &built(PAGE), &licences)?.write(&folder.join("image"))?;
     fs::write(folder.join("LICENSES.txt"), licences)?;
@@ -91,14 +91,14 @@ fn write(folder: &Path, url: &Url, helm: &Path) -> Result<()> {
     let sbom = parts.sbom(VERSION, &PROGRAMS.map(|program| program.name), &lock, &programs::libraries()?);
     fs::write(folder.join(format!("signoff-{VERSION}.cdx.json")), serde_json::to_vec_pretty(&sbom)?)?;
     fs::copy(root().join("LICENSE"), folder.join("LICENSE"))?;
-    // Last, because they cover all other files.
+    // The checksums cover all other files, so they are written last.
     fs::write(folder.join(sums::NAME), sums::sums(folder)?)?;
     Ok(())
 }
 
 /// Returns the texts of the licences of everything that is linked into the programs.
 pub(crate) fn licences() -> Result<String> {
-    licences::texts(&parts(&graph()?)?)
+    licences::render_texts(&parts(&graph()?)?)
 }
 
 /// Returns the packages of the programs for this machine, as cargo describes them.

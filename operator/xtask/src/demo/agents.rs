@@ -40,12 +40,12 @@ struct AgentDemo {
 /// Builds the programs, and plays the story on a control plane of its own, which is kept until Ctrl-C on request.
 pub(super) fn run(is_manned: bool, is_kept: bool) -> Result<ExitCode> {
     let programs = super::build()?;
-    // Prints how long it takes when it has to be built.
+    // Builds the control plane if it is missing.
     drop(binary()?);
     let started = Instant::now();
     tokio::runtime::Runtime::new()?.block_on(async {
         let outcome = tokio::select! {
-            outcome = story(&programs, is_manned, started) => outcome,
+            outcome = play(&programs, is_manned, started) => outcome,
             _ = tokio::signal::ctrl_c() => bail!("interrupted; everything that was started has been stopped"),
         };
         let stage = outcome?;
@@ -53,14 +53,14 @@ pub(super) fn run(is_manned: bool, is_kept: bool) -> Result<ExitCode> {
             let [model, tools, crm] = [stage.model.url(), stage.tools.url(), stage.crm.url()];
             let servers = format!("The model answers at {model}, the tools at {tools}, the MCP server at {crm}");
             show::kept(&stage.harness, "examples/tools/refund.yaml", &servers);
-            super::wait(&stage.harness).await?;
+            super::keep_running(&stage.harness).await?;
         }
         stage.harness.clear().await?;
         Ok(ExitCode::SUCCESS)
     })
 }
 
-async fn story(programs: &Path, is_manned: bool, started: Instant) -> Result<AgentDemo> {
+async fn play(programs: &Path, is_manned: bool, started: Instant) -> Result<AgentDemo> {
     let step = |text: &str| say::step(&format!("{:4.1} s  {text}", started.elapsed().as_secs_f64()));
     step("starting a control plane, a model that speaks OpenAI's protocol, two tools, and a CRM that speaks MCP");
     let (cluster, model, tools, crm) =
@@ -72,28 +72,28 @@ async fn story(programs: &Path, is_manned: bool, started: Instant) -> Result<Age
     let harness = Harness::open(cluster, namespace, programs, allowed.concat(), false).await?;
     step("ready");
     let mut stage = AgentDemo { harness, model, tools, crm, is_manned };
-    if let Err(error) = all(&stage).await {
-        stage.harness.lament().await;
+    if let Err(error) = play_acts(&stage).await {
+        stage.harness.report_failure().await;
         return Err(error);
     }
     Ok(stage)
 }
 
-async fn all(stage: &AgentDemo) -> Result<()> {
+async fn play_acts(stage: &AgentDemo) -> Result<()> {
     show::typed(&stage.harness);
-    let question = asking(stage).await?;
-    let refund = answering(stage, &question).await?;
-    let edited = editing(stage, &refund).await?;
-    let late = approving(stage, &refund, &edited).await?;
-    let letter = rejecting(stage, &late).await?;
-    sending(stage, &letter).await?;
-    ended(stage).await?;
-    told(stage)?;
+    let question = start_run(stage).await?;
+    let refund = answer_question(stage, &question).await?;
+    let edited = edit_refund(stage, &refund).await?;
+    let late = approve_refund(stage, &refund, &edited).await?;
+    let letter = reject_refund(stage, &late).await?;
+    send_letter(stage, &letter).await?;
+    show_run(stage).await?;
+    show_results(stage)?;
     show::words("That was the story: every act turned out as told.");
     Ok(())
 }
 
-async fn asking(stage: &AgentDemo) -> Result<String> {
+async fn start_run(stage: &AgentDemo) -> Result<String> {
     show::act(
         "1. dana asks, and the agent works",
         "An agent answers a customer. It may look orders up, use the tools of a CRM, write letters, and ask people. It is called by\n\
@@ -112,11 +112,11 @@ async fn asking(stage: &AgentDemo) -> Result<String> {
     let applied = stage.harness.kubectl("dana", &["apply", "-f", &file.display().to_string()]).await?;
     expect(&applied, true, &["workflow.signoff.dev/acme created"])?;
     let question = stage.harness.pending(RUN, &[]).await?;
-    stage.ran(&["GET /orders/4711"])?;
+    stage.expect_requests(&["GET /orders/4711"])?;
     Ok(question)
 }
 
-async fn answering(stage: &AgentDemo, question: &str) -> Result<String> {
+async fn answer_question(stage: &AgentDemo, question: &str) -> Result<String> {
     show::act(
         "2. The agent asks a question, and alice answers",
         "The two lookups only read, so they ran at once. The answer to a question goes to the agent and approves nothing.",
@@ -127,17 +127,17 @@ async fn answering(stage: &AgentDemo, question: &str) -> Result<String> {
         true,
         &["This answers the agent; it approves nothing. Do not enter secrets.", QUESTION, "A refund"],
     )?;
-    stage.goes_on().await?;
+    stage.wait_for_enter().await?;
     let answered = stage.harness.approve("alice", &["respond", question, "--choose", "q1=o1"]).await?;
     expect(&answered, true, &["answered"])?;
     let refund = stage.harness.pending(RUN, &[question]).await?;
-    stage.is_told("call_0", "ACME: a customer since 2019, with two orders")?;
-    stage.is_told("call_2", "A refund")?;
-    stage.crm_ran(&[CUSTOMER])?;
+    stage.expect_result("call_0", "ACME: a customer since 2019, with two orders")?;
+    stage.expect_result("call_2", "A refund")?;
+    stage.expect_crm_calls(&[CUSTOMER])?;
     Ok(refund)
 }
 
-async fn editing(stage: &AgentDemo, refund: &str) -> Result<String> {
+async fn edit_refund(stage: &AgentDemo, refund: &str) -> Result<String> {
     show::act(
         "3. The agent refunds too much, and alice edits the call",
         "The request shows the call as it would be sent: the tool, its target, and its arguments. Then the agent's own words, as such.\n\
@@ -150,15 +150,15 @@ async fn editing(stage: &AgentDemo, refund: &str) -> Result<String> {
         true,
         &["Refund this amount?", &target, "\"amount\": 420", "crm.refund is listed", "Finance will surely agree."],
     )?;
-    stage.goes_on().await?;
+    stage.wait_for_enter().await?;
     let edit = ["modify", refund, "--set", r#"arguments={"amount":380,"order":"4711"}"#, "--reason", "used for a week"];
     expect(&stage.harness.approve("alice", &edit).await?, true, &["modified"])?;
     let edited = stage.harness.pending(RUN, &[refund]).await?;
-    stage.crm_ran(&[CUSTOMER])?;
+    stage.expect_crm_calls(&[CUSTOMER])?;
     Ok(edited)
 }
 
-async fn approving(stage: &AgentDemo, before: &str, edited: &str) -> Result<String> {
+async fn approve_refund(stage: &AgentDemo, before: &str, edited: &str) -> Result<String> {
     show::act(
         "4. The gate asks somebody else about the edited call",
         "Who edited a call does not approve it. bob approves 380. The CRM is asked whether the tool is still what bob saw, and 380\n\
@@ -168,43 +168,43 @@ async fn approving(stage: &AgentDemo, before: &str, edited: &str) -> Result<Stri
     expect(&refused, false, &["alice@example.com"])?;
     let shown = stage.harness.approve("bob", &["show", edited]).await?;
     expect(&shown, true, &["\"amount\": 380"])?;
-    stage.goes_on().await?;
+    stage.wait_for_enter().await?;
     let approved = stage.harness.approve("bob", &["approve", edited, "--reason", "that is its value"]).await?;
     expect(&approved, true, &["approved"])?;
     let late = stage.harness.pending(RUN, &[before, edited]).await?;
-    stage.crm_ran(&[CUSTOMER, REFUND])?;
+    stage.expect_crm_calls(&[CUSTOMER, REFUND])?;
     let result = "A human changed the arguments. This ran: {\"amount\":380,\"order\":\"4711\"}\nrefund 1 is on its way";
-    stage.is_told("call_3", result)?;
+    stage.expect_result("call_3", result)?;
     Ok(late)
 }
 
-async fn rejecting(stage: &AgentDemo, late: &str) -> Result<String> {
+async fn reject_refund(stage: &AgentDemo, late: &str) -> Result<String> {
     show::act(
         "5. A second refund is rejected, and the agent tries it again",
         "The agent is told the reason. The same call is refused without asking: the next request is about the letter.",
     );
     let shown = stage.harness.approve("bob", &["show", late]).await?;
     expect(&shown, true, &["\"order\": \"4712\"", "\"amount\": 80"])?;
-    stage.goes_on().await?;
+    stage.wait_for_enter().await?;
     let rejected = stage.harness.approve("bob", &["reject", late, "--reason", "order 4712 is on time"]).await?;
     expect(&rejected, true, &["rejected"])?;
     let letter = stage.harness.pending(RUN, &[late]).await?;
-    stage.is_told("call_4", "Denied by a human: order 4712 is on time")?;
+    stage.expect_result("call_4", "Denied by a human: order 4712 is on time")?;
     let waiting = stage.harness.approve("alice", &["list", "--run", RUN]).await?;
     expect(&waiting, true, &[&letter])?;
     ensure!(!waiting.stdout.contains("crm.refund"), "the rejected refund is asked about again");
     Ok(letter)
 }
 
-async fn sending(stage: &AgentDemo, letter: &str) -> Result<()> {
+async fn send_letter(stage: &AgentDemo, letter: &str) -> Result<()> {
     show::act("6. alice reads the letter, and it is sent", "It is approved with exactly this text.");
     let shown = stage.harness.approve("alice", &["show", letter]).await?;
     expect(&shown, true, &["Send this letter?", LETTER, "post"])?;
-    stage.goes_on().await?;
+    stage.wait_for_enter().await?;
     expect(&stage.harness.approve("alice", &["approve", letter]).await?, true, &["approved"])
 }
 
-async fn ended(stage: &AgentDemo) -> Result<()> {
+async fn show_run(stage: &AgentDemo) -> Result<()> {
     show::act("7. The run", "Every turn, call and decision stands in it.");
     let wait = ["wait", "--for=condition=Complete", "workflow/acme", "--timeout=60s"];
     expect(&stage.harness.kubectl("dana", &wait).await?, true, &["condition met"])?;
@@ -217,25 +217,25 @@ async fn ended(stage: &AgentDemo) -> Result<()> {
 }
 
 /// Checks which requests the tools got and which results the model got.
-fn told(stage: &AgentDemo) -> Result<()> {
+fn show_results(stage: &AgentDemo) -> Result<()> {
     show::act(
         "8. What the tools got, and what the model was told",
         "Each effect once, and one result for each call, under its id and in the model's order.",
     );
     let letter = format!("POST /letters {LETTER}");
-    stage.ran(&["GET /orders/4711", &letter])?;
-    stage.crm_ran(&[CUSTOMER, REFUND])?;
+    stage.expect_requests(&["GET /orders/4711", &letter])?;
+    stage.expect_crm_calls(&[CUSTOMER, REFUND])?;
     let calls = stage.crm.calls().into_iter().map(|call| format!("crm: {call}"));
     show::output(&stage.log().into_iter().chain(calls).map(|line| format!("  {line}\n")).collect::<String>());
-    let told = servers::last_told(&stage.model)?;
-    let line = |told: &Told| format!("  {} {}: {}\n", told.id, told.tool, told.result.replace('\n', "\n      "));
-    show::output(&told.iter().map(line).collect::<String>());
-    let ids: Vec<_> = told.iter().map(|told| told.id.as_str()).collect();
+    let results = servers::last_told(&stage.model)?;
+    let line = |call: &Told| format!("  {} {}: {}\n", call.id, call.tool, call.result.replace('\n', "\n      "));
+    show::output(&results.iter().map(line).collect::<String>());
+    let ids: Vec<_> = results.iter().map(|call| call.id.as_str()).collect();
     let expected = ["call_0", "call_1", "call_2", "call_3", "call_4", "call_5", "call_6"];
     ensure!(ids == expected, "the model was told of {ids:?}");
-    stage.is_told("call_1", "order 4711: 420 EUR, delivered on Monday")?;
-    stage.is_told("call_5", "Already refused by a human: order 4712 is on time")?;
-    stage.is_told("call_6", "the letter is sent")
+    stage.expect_result("call_1", "order 4711: 420 EUR, delivered on Monday")?;
+    stage.expect_result("call_5", "Already refused by a human: order 4712 is on time")?;
+    stage.expect_result("call_6", "the letter is sent")
 }
 
 impl AgentDemo {
@@ -244,32 +244,32 @@ impl AgentDemo {
         self.tools.received().iter().map(|got| line(&got.what, &got.body)).collect()
     }
 
-    /// Checks all calls of the CRM's tools so far.
-    fn crm_ran(&self, expected: &[&str]) -> Result<()> {
+    /// Fails unless the CRM got exactly these calls so far.
+    fn expect_crm_calls(&self, expected: &[&str]) -> Result<()> {
         let calls = self.crm.calls();
         ensure!(calls == expected, "the CRM should have got {expected:?}, and got {calls:?}");
         Ok(())
     }
 
-    /// Checks all requests of the HTTP tools so far.
-    fn ran(&self, expected: &[&str]) -> Result<()> {
+    /// Fails unless the HTTP tools got exactly these requests so far.
+    fn expect_requests(&self, expected: &[&str]) -> Result<()> {
         let log = self.log();
         ensure!(log == expected, "the tools should have got {expected:?}, and got {log:?}");
         Ok(())
     }
 
-    /// Checks the result that the model got for a call.
-    fn is_told(&self, id: &str, expected: &str) -> Result<()> {
-        let told = servers::last_told(&self.model)?;
-        let result = told.iter().find(|told| told.id == id).map(|told| told.result.as_str());
+    /// Fails unless the model got this result for a call.
+    fn expect_result(&self, id: &str, expected: &str) -> Result<()> {
+        let results = servers::last_told(&self.model)?;
+        let result = results.iter().find(|call| call.id == id).map(|call| call.result.as_str());
         ensure!(result == Some(expected), "of {id} the model should be told {expected:?}, and was told {result:?}");
         Ok(())
     }
 
     /// Waits for the person at the terminal, if there is one.
-    async fn goes_on(&self) -> Result<()> {
+    async fn wait_for_enter(&self) -> Result<()> {
         if self.is_manned {
-            person::goes_on().await?;
+            person::wait_for_enter().await?;
         }
         Ok(())
     }

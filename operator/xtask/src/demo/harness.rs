@@ -16,8 +16,8 @@ use signoff_tests::say;
 
 use super::show;
 
-/// The time in which a run must reach its gate.
-const PATIENCE: Duration = Duration::from_secs(120);
+/// The time within which a run must reach its gate.
+const GATE_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// A cluster with Signoff, and its operator.
 pub(super) struct Harness {
@@ -100,20 +100,20 @@ impl Harness {
     /// Returns the Approval that a run waits for, except for those in `before`.
     pub(super) async fn pending(&self, run: &str, before: &[&str]) -> Result<String> {
         let api = Api::<Workflow>::namespaced(self.cluster.admin().await?, &self.namespace.name);
-        let asks = |run: &Workflow| {
+        let next_approval = |run: &Workflow| {
             let pending = &run.status.as_ref()?.pending;
             pending.iter().find(|asked| !before.contains(&asked.as_str())).cloned()
         };
-        let waiting = await_condition(api, run, |run: Option<&Workflow>| run.and_then(asks).is_some());
-        let run = tokio::time::timeout(PATIENCE, waiting).await.context("the run asks nobody")??;
-        let approval = run.as_ref().and_then(asks).context("the run waits for no Approval")?;
+        let waiting = await_condition(api, run, |run: Option<&Workflow>| run.and_then(next_approval).is_some());
+        let run = tokio::time::timeout(GATE_TIMEOUT, waiting).await.context("the run asks nobody")??;
+        let approval = run.as_ref().and_then(next_approval).context("the run waits for no Approval")?;
         // The run's status is written first, so the Approval may be created a moment later.
         self.read("dana", &["wait", "--for=create", &format!("approval/{approval}"), "--timeout=60s"]).await?;
         Ok(approval)
     }
 
     /// Waits until an Event with this reason has been written about the object.
-    pub(super) async fn told(&self, name: &str, reason: &str) -> Result<String> {
+    pub(super) async fn wait_for_event(&self, name: &str, reason: &str) -> Result<String> {
         quickstart::told(self.cluster.admin().await?, &self.namespace.name, name, reason).await
     }
 
@@ -128,7 +128,7 @@ impl Harness {
     }
 
     /// Prints the end of the operator's log, and keeps the logs, after an error.
-    pub(super) async fn lament(&mut self) {
+    pub(super) async fn report_failure(&mut self) {
         let log = std::fs::read_to_string(self.operator.log()).unwrap_or_default();
         let lines: Vec<_> = log.lines().collect();
         let tail = lines[lines.len().saturating_sub(20)..].join("\n");

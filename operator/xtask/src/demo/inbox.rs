@@ -28,13 +28,14 @@ const PEOPLE: [(&str, &str); 4] = [
     ("dana", "asked for all of it: what she may not decide says why"),
 ];
 
-/// Starts everything, and waits for Ctrl-C; or plays the story with a browser, whose screenshots go into this folder.
+/// Starts the demo. With `is_script` a browser plays all people, and its screenshots go into `pictures`. Otherwise the
+/// page runs until Ctrl-C.
 pub(super) fn run(is_script: bool, pictures: Option<PathBuf>) -> Result<ExitCode> {
     let programs = super::build()?;
-    // Prints how long it takes when it has to be built.
+    // Builds the control plane if it is missing.
     binary()?;
     let pictures = if is_script {
-        // A missing program is an error now, and not in the first act.
+        // A missing program fails the demo before anything is started.
         Node::find()?;
         chromium()?;
         let folder = pictures.map_or_else(|| Ok(metadata()?.target_directory.join("inbox-pictures")), anyhow::Ok)?;
@@ -44,26 +45,26 @@ pub(super) fn run(is_script: bool, pictures: Option<PathBuf>) -> Result<ExitCode
     } else {
         None
     };
-    let mails = mails::folder()?;
+    let mails = mails::create_folder()?;
     let started = Instant::now();
     tokio::runtime::Runtime::new()?.block_on(async {
         tokio::select! {
-            outcome = story(&programs, (pictures.as_deref(), &mails), started) => outcome,
+            outcome = play(&programs, (pictures.as_deref(), &mails), started) => outcome,
             _ = tokio::signal::ctrl_c(), if is_script => bail!("interrupted; everything that was started has been stopped"),
             ended = tokio::signal::ctrl_c(), if !is_script => Ok(ended.map(|()| ExitCode::SUCCESS)?),
         }
     })
 }
 
-async fn story(programs: &Path, (pictures, mails): (Option<&Path>, &Path), started: Instant) -> Result<ExitCode> {
-    let mut stage = Stage::set(programs, pictures.is_some(), mails, started).await?;
-    let told = match (mails::show_first(&stage).await, pictures) {
+async fn play(programs: &Path, (pictures, mails): (Option<&Path>, &Path), started: Instant) -> Result<ExitCode> {
+    let mut stage = Stage::start(programs, pictures.is_some(), mails, started).await?;
+    let outcome = match (mails::show_first(&stage).await, pictures) {
         (Err(error), _) => Err(error),
-        (Ok(()), Some(folder)) => acts::all(&stage, folder).await,
-        (Ok(()), None) => stays(&stage).await,
+        (Ok(()), Some(folder)) => acts::play(&stage, folder).await,
+        (Ok(()), None) => keep_running(&stage).await,
     };
-    if let Err(error) = told {
-        stage.lament().await;
+    if let Err(error) = outcome {
+        stage.report_failure().await;
         return Err(error);
     }
     if let Some(folder) = pictures {
@@ -77,7 +78,7 @@ async fn story(programs: &Path, (pictures, mails): (Option<&Path>, &Path), start
 }
 
 /// Prints the address of the page and the people who can sign in, and renews the operator's token until Ctrl-C.
-async fn stays(stage: &Stage) -> Result<()> {
+async fn keep_running(stage: &Stage) -> Result<()> {
     show::act("The inbox", "Seven runs wait, all asked for by dana. Everything stays as it is until Ctrl-C.");
     show::words(&format!("{}\n", stage.web.url()));
     match &stage.issuer {

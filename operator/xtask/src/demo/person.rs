@@ -42,7 +42,7 @@ pub(super) async fn decides(harness: &Harness, approval: &str, draft: &str) -> R
                 (Decided::Rejected, harness.approve("alice", &words).await?)
             }
             "e" | "edit" => {
-                let Some(text) = edited(harness.cluster.folder(), draft).await? else { continue };
+                let Some(text) = edit_letter(harness.cluster.folder(), draft).await? else { continue };
                 let file = harness.cluster.folder().join("edited.json");
                 std::fs::write(&file, json!({"response": text}).to_string())?;
                 let file = file.display().to_string();
@@ -92,17 +92,17 @@ pub(super) async fn allows(harness: &Harness, approval: &str) -> Result<Decided>
 }
 
 /// Waits until the person presses Enter.
-pub(super) async fn goes_on() -> Result<()> {
+pub(super) async fn wait_for_enter() -> Result<()> {
     let line = ask("Press Enter for the decision: ").await?;
     line.map(|_| ()).context("nobody is at the terminal any more")
 }
 
 /// Returns the letter after the person's changes, or `None` without changes.
-async fn edited(folder: &Path, draft: &str) -> Result<Option<String>> {
+async fn edit_letter(folder: &Path, draft: &str) -> Result<Option<String>> {
     let variable = |name| std::env::var(name).ok().filter(|value| !value.trim().is_empty());
     let text = match variable("VISUAL").or_else(|| variable("EDITOR")) {
-        Some(editor) => in_editor(&editor, &folder.join("letter.txt"), draft).await?,
-        None => typed().await?,
+        Some(editor) => run_editor(&editor, &folder.join("letter.txt"), draft).await?,
+        None => read_lines().await?,
     };
     let text = text.trim_end().to_owned();
     if text.is_empty() || text == draft.trim_end() {
@@ -113,7 +113,7 @@ async fn edited(folder: &Path, draft: &str) -> Result<Option<String>> {
 }
 
 /// Lets the person edit the draft. `$EDITOR` may hold arguments, which only a shell splits.
-async fn in_editor(editor: &str, file: &Path, draft: &str) -> Result<String> {
+async fn run_editor(editor: &str, file: &Path, draft: &str) -> Result<String> {
     std::fs::write(file, draft)?;
     let status = tokio::process::Command::new("sh")
         .args(["-c", &format!("{editor} \"$1\""), "editor"])
@@ -125,7 +125,7 @@ async fn in_editor(editor: &str, file: &Path, draft: &str) -> Result<String> {
     Ok(std::fs::read_to_string(file)?)
 }
 
-async fn typed() -> Result<String> {
+async fn read_lines() -> Result<String> {
     show::words("(EDITOR is not set.) Type the new letter; a line with nothing but a full stop ends it.");
     let mut text = String::new();
     while let Some(line) = ask("> ").await? {
@@ -141,7 +141,7 @@ async fn typed() -> Result<String> {
 async fn ask(prompt: &str) -> Result<Option<String>> {
     say::prompt(prompt)?;
     let (answer, asked) = tokio::sync::oneshot::channel();
-    // A thread of its own and not the runtime's, which would wait for it when Ctrl-C ends the story.
+    // The runtime would wait for one of its threads when Ctrl-C ends the demo, so another thread reads the line.
     std::thread::spawn(move || {
         let mut line = String::new();
         let read = std::io::stdin().lock().read_line(&mut line).map(|length| (length > 0).then_some(line));

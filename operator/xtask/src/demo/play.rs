@@ -13,24 +13,24 @@ use super::show;
 
 const WORKFLOW: &str = "refund-4711";
 
-/// Plays all acts; `started` is the time at which the command began, after all builds.
-pub(super) async fn all(harness: &Letters, manned: bool, started: Instant) -> Result<()> {
+/// Plays all acts. `started` is the time after all builds, from which durations are shown.
+pub(super) async fn play(harness: &Letters, manned: bool, started: Instant) -> Result<()> {
     show::typed(harness);
-    let approval = asking(harness, started).await?;
-    outsiders(harness, &approval).await?;
-    requester(harness, &approval).await?;
+    let approval = start_run(harness, started).await?;
+    refuse_outsiders(harness, &approval).await?;
+    refuse_requester(harness, &approval).await?;
     let draft = harness
         .read("alice", &["get", "approval", &approval, "-o", "jsonpath={.spec.request.reviews.response}"])
         .await?;
-    match deciding(harness, &approval, &draft, manned).await? {
+    match decide(harness, &approval, &draft, manned).await? {
         Decided::Nothing => {
             show::words("Nothing was decided, so nothing was sent: the run would wait until its deadline.");
             return Ok(());
         }
-        Decided::Rejected => rejected(harness, &approval).await?,
+        Decided::Rejected => show_rejection(harness, &approval).await?,
         decided => {
-            went_on(harness, &approval).await?;
-            posted(harness, &decided, &draft).await?;
+            show_progress(harness, &approval).await?;
+            check_letter(harness, &decided, &draft).await?;
         }
     }
     show::words("That was the story: every act turned out as told.");
@@ -39,7 +39,7 @@ pub(super) async fn all(harness: &Letters, manned: bool, started: Instant) -> Re
 
 /// Checks that a command succeeded or failed as expected, and that its output has these words.
 pub(super) fn expect(finished: &Finished, succeeds: bool, says: &[&str]) -> Result<()> {
-    let all = format!("{}{}", finished.stdout, finished.stderr);
+    let output = format!("{}{}", finished.stdout, finished.stderr);
     let should = if succeeds { "succeed" } else { "be refused" };
     ensure!(
         (finished.code == 0) == succeeds,
@@ -47,12 +47,12 @@ pub(super) fn expect(finished: &Finished, succeeds: bool, says: &[&str]) -> Resu
         finished.code
     );
     for words in says {
-        ensure!(all.contains(words), "the last command should have said {words:?}");
+        ensure!(output.contains(words), "the last command should have said {words:?}");
     }
     Ok(())
 }
 
-async fn asking(harness: &Letters, started: Instant) -> Result<String> {
+async fn start_run(harness: &Letters, started: Instant) -> Result<String> {
     show::act(
         "1. dana asks",
         "A model drafts a letter, which is sent only after a second person has read it. dana can only create Workflows.",
@@ -76,7 +76,7 @@ async fn asking(harness: &Letters, started: Instant) -> Result<String> {
     Ok(approval)
 }
 
-async fn outsiders(harness: &Letters, approval: &str) -> Result<()> {
+async fn refuse_outsiders(harness: &Letters, approval: &str) -> Result<()> {
     show::act(
         "2. mallory and erin try to decide",
         "mallory has no rights here. erin can decide Approvals, but this one does not list her, and she cannot use alice's name.",
@@ -92,7 +92,7 @@ async fn outsiders(harness: &Letters, approval: &str) -> Result<()> {
     expect(&refused, false, &["denied request"])
 }
 
-async fn requester(harness: &Letters, approval: &str) -> Result<()> {
+async fn refuse_requester(harness: &Letters, approval: &str) -> Result<()> {
     show::act(
         "3. dana tries to approve her own request",
         "She is listed and has the right to approve, but this gate excludes its requester.",
@@ -101,7 +101,7 @@ async fn requester(harness: &Letters, approval: &str) -> Result<()> {
     expect(&refused, false, &["the requester must not decide this gate (excludeRequester)"])
 }
 
-async fn deciding(harness: &Letters, approval: &str, draft: &str, manned: bool) -> Result<Decided> {
+async fn decide(harness: &Letters, approval: &str, draft: &str, manned: bool) -> Result<Decided> {
     show::act("4. alice reads and decides", "The plugin shows facts first, then the words of others, fenced.");
     expect(&harness.approve("alice", &["list"]).await?, true, &[approval])?;
     expect(
@@ -117,7 +117,7 @@ async fn deciding(harness: &Letters, approval: &str, draft: &str, manned: bool) 
     Ok(Decided::Approved)
 }
 
-async fn went_on(harness: &Letters, approval: &str) -> Result<()> {
+async fn show_progress(harness: &Letters, approval: &str) -> Result<()> {
     show::act(
         "5. The run goes on by itself",
         "The decision is the run's next event: the letter is sent, and the run ends.",
@@ -126,29 +126,29 @@ async fn went_on(harness: &Letters, approval: &str) -> Result<()> {
     expect(&harness.kubectl("dana", &wait).await?, true, &["condition met"])?;
     let got = harness.kubectl("dana", &["get", "workflows,approvals", "-o", "wide"]).await?;
     expect(&got, true, &["Succeeded", "alice@example.com"])?;
-    aftermath(harness, approval, "Succeeded").await
+    show_records(harness, approval, "Succeeded").await
 }
 
-async fn rejected(harness: &Letters, approval: &str) -> Result<()> {
+async fn show_rejection(harness: &Letters, approval: &str) -> Result<()> {
     show::act("5. The run ends", "After the Reject nothing is sent, and the run says who rejected.");
     let wait = ["wait", "--for=condition=Finished", &format!("workflow/{WORKFLOW}"), "--timeout=60s"];
     expect(&harness.kubectl("dana", &wait).await?, true, &["condition met"])?;
     let got = harness.kubectl("dana", &["get", "workflows,approvals", "-o", "wide"]).await?;
     expect(&got, true, &["Rejected", "alice@example.com"])?;
-    aftermath(harness, approval, "Rejected").await?;
+    show_records(harness, approval, "Rejected").await?;
     ensure!(harness.letterbox.posted().is_empty(), "a rejected letter was posted: {:?}", harness.letterbox.posted());
     show::words("The letter box got nothing.");
     Ok(())
 }
 
 /// Shows conditions, Events, and who decided what.
-async fn aftermath(harness: &Letters, approval: &str, phase: &str) -> Result<()> {
+async fn show_records(harness: &Letters, approval: &str, phase: &str) -> Result<()> {
     show::act("6. The record", "Conditions for programs, Events for people, and who decided what.");
     let lines = r#"jsonpath={range .status.conditions[*]}{.type}={.status} {.reason}: {.message}{"\n"}{end}"#;
     let conditions = harness.kubectl("dana", &["get", "workflow", WORKFLOW, "-o", lines]).await?;
     expect(&conditions, true, &["Accepted=True", &format!("Finished=True {phase}")])?;
     // Events are written in parallel to the work, so the last one may come later.
-    harness.told(WORKFLOW, phase).await?;
+    harness.wait_for_event(WORKFLOW, phase).await?;
     let events = harness.kubectl("dana", &["events", "--for", &format!("workflow/{WORKFLOW}")]).await?;
     expect(&events, true, &["ApprovalRequested", phase])?;
     let described = harness.excerpt("dana", &["describe", "approval", approval], "Status:").await?;
@@ -156,7 +156,7 @@ async fn aftermath(harness: &Letters, approval: &str, phase: &str) -> Result<()>
     Ok(())
 }
 
-async fn posted(harness: &Letters, decided: &Decided, draft: &str) -> Result<()> {
+async fn check_letter(harness: &Letters, decided: &Decided, draft: &str) -> Result<()> {
     show::act("7. The result", "The output of the run, and the letter that was posted.");
     let outputs = ["get", "workflow", WORKFLOW, "-o", "jsonpath={.status.outputs}"];
     let word = match decided {

@@ -25,17 +25,17 @@ pub(super) fn run(manned: bool) -> Result<ExitCode> {
         let programs = std::env::var_os(BINARIES).context("the folder of the programs, which was built outside")?;
         return tokio::runtime::Runtime::new()?.block_on(async {
             tokio::select! {
-                outcome = story(Path::new(&programs), manned) => outcome,
+                outcome = play(Path::new(&programs), manned) => outcome,
                 _ = tokio::signal::ctrl_c() => bail!("interrupted; everything that was started has been stopped"),
             }
         });
     }
     let machine = Machine::find()?;
     let programs = super::build()?;
-    // Prints how long it takes when it has to be built.
+    // Builds the control plane and the programs of a node if they are missing.
     binary()?.needed_by_pods()?;
     let input = if manned { Input::Terminal } else { Input::Nothing };
-    // By its path: the build may have replaced the file of this running program.
+    // The build may have replaced the file of this running program, so it is started by its path.
     let mut inside = machine.inside(&programs.join("xtask"), input)?;
     inside.args(["demo", "--pods"]).env(BINARIES, programs);
     if !manned {
@@ -44,7 +44,7 @@ pub(super) fn run(manned: bool) -> Result<ExitCode> {
     becomes(surround(&mut inside))
 }
 
-async fn story(programs: &Path, manned: bool) -> Result<ExitCode> {
+async fn play(programs: &Path, manned: bool) -> Result<ExitCode> {
     let started = Instant::now();
     let step = |text: &str| say::step(&format!("{:4.1} s  {text}", started.elapsed().as_secs_f64()));
     step("starting a control plane, containerd and a kubelet, in namespaces of their own");
@@ -58,32 +58,31 @@ async fn story(programs: &Path, manned: bool) -> Result<ExitCode> {
         namespace.bind("edit", "dana@example.com"),
     )?;
     step("ready");
-    let told = all(&harness, &node, manned).await;
-    if let Err(error) = told {
-        harness.lament().await;
+    if let Err(error) = play_acts(&harness, &node, manned).await {
+        harness.report_failure().await;
         return Err(error);
     }
     harness.clear().await?;
     Ok(ExitCode::SUCCESS)
 }
 
-async fn all(harness: &Harness, node: &Node, manned: bool) -> Result<()> {
+async fn play_acts(harness: &Harness, node: &Node, manned: bool) -> Result<()> {
     show::typed_inside(harness);
-    let first = asking(harness, node).await?;
-    if !exactly(harness, node, &first, manned).await? {
+    let first = start_run(harness, node).await?;
+    if !decide_call(harness, node, &first, manned).await? {
         return Ok(());
     }
     let second = harness.pending("agent", &[&first]).await?;
-    if !between(harness, &second, manned).await? {
+    if !decide_plan(harness, &second, manned).await? {
         return Ok(());
     }
-    acted(harness).await?;
-    not_pulled(harness).await?;
+    show_end(harness).await?;
+    show_missing_image(harness).await?;
     show::words("That was the story: every act turned out as told.");
     Ok(())
 }
 
-async fn asking(harness: &Harness, node: &Node) -> Result<String> {
+async fn start_run(harness: &Harness, node: &Node) -> Result<String> {
     show::act(
         "1. dana asks",
         "An agent is to plan in one container and to act in another; people are asked before the first and between them.\n\
@@ -113,7 +112,7 @@ async fn asking(harness: &Harness, node: &Node) -> Result<String> {
     Ok(first)
 }
 
-/// Returns the example with this image, and with more gates.
+/// Returns the example with `image` in its Pods and with `gates`, and without the context of its gate.
 fn manifest(image: &str, gates: &Value) -> Result<Value> {
     let text = std::fs::read_to_string(root().join(EXAMPLE)).context(EXAMPLE)?;
     let mut manifest: Value = serde_saphyr::from_str(&text).context(EXAMPLE)?;
@@ -140,7 +139,7 @@ async fn pods(harness: &Harness, run: &str) -> Result<signoff_tests::control_pla
     harness.kubectl("dana", &["get", "pods", "-l", &format!("signoff.dev/workflow={run}")]).await
 }
 
-async fn exactly(harness: &Harness, node: &Node, approval: &str, manned: bool) -> Result<bool> {
+async fn decide_call(harness: &Harness, node: &Node, approval: &str, manned: bool) -> Result<bool> {
     show::act(
         "2. alice reads exactly what would run",
         "Image, command and files, every value filled in. Her approval is bound to their digest: another call would open the gate again.",
@@ -149,16 +148,16 @@ async fn exactly(harness: &Harness, node: &Node, approval: &str, manned: bool) -
     // The plugin breaks a line as long as a digest.
     let image: String = node.busybox().by_digest().chars().take(60).collect();
     expect(&shown, true, &["Run exactly this?", &image, "archive the reports of October"])?;
-    decided(harness, approval, manned, "this image and this command").await
+    decide(harness, approval, manned, "this image and this command").await
 }
 
-async fn between(harness: &Harness, approval: &str, manned: bool) -> Result<bool> {
+async fn decide_plan(harness: &Harness, approval: &str, manned: bool) -> Result<bool> {
     show::act(
         "3. The container has run, and its plan waits for alice",
         "Its Pod was created after her decision was recorded, and deleted after its end was. She decides about its result and the\n\
          end of its log; nothing runs meanwhile.",
     );
-    gone(harness, "agent").await?;
+    wait_until_gone(harness, "agent").await?;
     expect(&pods(harness, "agent").await?, true, &["No resources found"])?;
     let shown = harness.approve("alice", &["show", approval]).await?;
     expect(
@@ -166,11 +165,11 @@ async fn between(harness: &Harness, approval: &str, manned: bool) -> Result<bool
         true,
         &["Shall the agent do this?", "- archive the reports of October", "reading the task", "exitCode: 0"],
     )?;
-    decided(harness, approval, manned, "a good plan").await
+    decide(harness, approval, manned, "a good plan").await
 }
 
 /// Returns whether the approver let the run continue.
-async fn decided(harness: &Harness, approval: &str, manned: bool, reason: &str) -> Result<bool> {
+async fn decide(harness: &Harness, approval: &str, manned: bool, reason: &str) -> Result<bool> {
     if !manned {
         expect(&harness.approve("alice", &["approve", approval, "--reason", reason]).await?, true, &["approved"])?;
         return Ok(true);
@@ -183,7 +182,7 @@ async fn decided(harness: &Harness, approval: &str, manned: bool, reason: &str) 
     Ok(false)
 }
 
-async fn acted(harness: &Harness) -> Result<()> {
+async fn show_end(harness: &Harness) -> Result<()> {
     show::act(
         "4. The second container acts by that plan",
         "The plan reaches it as a file. Both Pods are deleted; their names and their output stay in the run.",
@@ -192,7 +191,7 @@ async fn acted(harness: &Harness) -> Result<()> {
     expect(&harness.kubectl("dana", &wait).await?, true, &["condition met"])?;
     let outputs = harness.kubectl("dana", &["get", "workflow", "agent", "-o", "jsonpath={.status.outputs}"]).await?;
     expect(&outputs, true, &["done: archive the reports of October", "done: tell finance"])?;
-    gone(harness, "agent").await?;
+    wait_until_gone(harness, "agent").await?;
     expect(&pods(harness, "agent").await?, true, &["No resources found"])?;
     let lines = r#"jsonpath={range .status.steps[*]}{.path}: {.object} {.facts} {.log.tail}{"\n"}{end}"#;
     let records = harness.kubectl("dana", &["get", "workflow", "agent", "-o", lines]).await?;
@@ -200,13 +199,13 @@ async fn acted(harness: &Harness) -> Result<()> {
 }
 
 /// Waits until all Pods of a run are gone.
-async fn gone(harness: &Harness, run: &str) -> Result<()> {
+async fn wait_until_gone(harness: &Harness, run: &str) -> Result<()> {
     let label = format!("signoff.dev/workflow={run}");
     harness.read("dana", &["wait", "--for=delete", "pods", "-l", &label, "--timeout=60s"]).await?;
     Ok(())
 }
 
-async fn not_pulled(harness: &Harness) -> Result<()> {
+async fn show_missing_image(harness: &Harness) -> Result<()> {
     show::act(
         "5. An image that does not exist",
         "A typo in the name of an image. Within seconds the run shows the kubelet's message and the name of the Pod.",
@@ -222,8 +221,8 @@ async fn not_pulled(harness: &Harness) -> Result<()> {
     let wait = ["wait", "--for=condition=PodsPending", "workflow/typo", "--timeout=60s"];
     expect(&harness.kubectl("dana", &wait).await?, true, &["condition met"])?;
     let condition = r#"jsonpath={range .status.conditions[?(@.type=="PodsPending")]}{.reason}: {.message}{"\n"}{end}"#;
-    let told = harness.kubectl("dana", &["get", "workflow", "typo", "-o", condition]).await?;
-    expect(&told, true, &["Pull", "example.com/nothing:1"])?;
+    let conditions = harness.kubectl("dana", &["get", "workflow", "typo", "-o", condition]).await?;
+    expect(&conditions, true, &["Pull", "example.com/nothing:1"])?;
     let listed = pods(harness, "typo").await?;
     expect(&listed, true, &["signoff-step-typo-"])?;
     let pod = listed.stdout.split_whitespace().find(|word| word.starts_with("signoff-step-typo-")).unwrap_or_default();
@@ -235,7 +234,7 @@ async fn not_pulled(harness: &Harness) -> Result<()> {
     expect(&harness.kubectl("dana", &cancel).await?, true, &["patched"])?;
     let wait = ["wait", "--for=condition=Finished", "workflow/typo", "--timeout=60s"];
     expect(&harness.kubectl("dana", &wait).await?, true, &["condition met"])?;
-    gone(harness, "typo").await?;
+    wait_until_gone(harness, "typo").await?;
     expect(&pods(harness, "typo").await?, true, &["No resources found"])?;
     expect(&harness.kubectl("dana", &["get", "workflows"]).await?, true, &["Succeeded", "Cancelled"])
 }

@@ -48,10 +48,11 @@ pub(super) fn problems() -> Result<Vec<String>> {
     let mut problems = Vec::new();
     while let Some(folder) = roots.pop() {
         let mut files = BTreeMap::new();
-        read(&folder, &Module::new(), &mut files, &mut roots)?;
+        read_modules(&folder, &Module::new(), &mut files, &mut roots)?;
         let name = shown(&folder).to_string();
-        let strict: Vec<&str> = STRICT.iter().filter(|(of, _)| *of == name).map(|(_, module)| *module).collect();
-        problems.extend(circles(&files, &strict).iter().map(|circle| format!("{name}: {circle}")));
+        let strict = STRICT.iter().filter(|(folder, _)| *folder == name);
+        let strict: Vec<&str> = strict.map(|(_, module)| *module).collect();
+        problems.extend(find_circles(&files, &strict).iter().map(|circle| format!("{name}: {circle}")));
     }
     problems.sort();
     Ok(problems)
@@ -59,30 +60,35 @@ pub(super) fn problems() -> Result<Vec<String>> {
 
 /// Reads the modules of a folder and its subfolders. A folder with a `main.rs` is a program with modules of its own,
 /// and is added to `roots`.
-fn read(folder: &Path, above: &Module, files: &mut BTreeMap<Module, Imports>, roots: &mut Vec<PathBuf>) -> Result<()> {
+fn read_modules(
+    folder: &Path,
+    above: &Module,
+    files: &mut BTreeMap<Module, Imports>,
+    roots: &mut Vec<PathBuf>,
+) -> Result<()> {
     for entry in fs::read_dir(folder).with_context(|| format!("reading {}", folder.display()))? {
         let path = entry?.path();
         let stem = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-        let own = [above.as_slice(), std::slice::from_ref(&stem)].concat();
+        let module = [above.as_slice(), std::slice::from_ref(&stem)].concat();
         if path.is_dir() {
             if path.join("main.rs").is_file() {
                 roots.push(path);
             } else {
-                read(&path, &own, files, roots)?;
+                read_modules(&path, &module, files, roots)?;
             }
         } else if path.extension().is_some_and(|end| end == "rs") {
             let is_of_folder = ["lib", "main", "mod"].contains(&stem.as_str());
             let text = fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
             let imports = Imports::read(&text).with_context(|| path.display().to_string())?;
             // `main.rs` beside `lib.rs` names modules of the same folder.
-            files.entry(if is_of_folder { above.clone() } else { own }).or_default().add(imports);
+            files.entry(if is_of_folder { above.clone() } else { module }).or_default().add(imports);
         }
     }
     Ok(())
 }
 
 /// Returns a sentence for each circle of more than [`MOST`] modules, and for each circle below a module of `strict`.
-fn circles(files: &BTreeMap<Module, Imports>, strict: &[&str]) -> Vec<String> {
+fn find_circles(files: &BTreeMap<Module, Imports>, strict: &[&str]) -> Vec<String> {
     let strict: Vec<Module> = strict.iter().map(|path| path.split("::").map(str::to_owned).collect()).collect();
     let is_test = |module: &Module| {
         (0..module.len()).any(|at| files.get(&module[..at]).is_some_and(|above| above.tests.contains(&module[at])))
@@ -110,7 +116,7 @@ fn circles(files: &BTreeMap<Module, Imports>, strict: &[&str]) -> Vec<String> {
     });
     let groups = groups(&edges);
     let circles = groups.iter().filter(|group| group.len() > most(group));
-    missing.chain(circles.map(|group| in_words(group, &edges, most(group)))).collect()
+    missing.chain(circles.map(|group| describe(group, &edges, most(group)))).collect()
 }
 
 /// Returns the siblings of which one imports the other: two modules, or the modules above them. `None` if one is above
@@ -128,9 +134,9 @@ fn siblings(from: &Module, to: &Module, strict: &[Module]) -> Option<(Module, Mo
 fn names(files: &BTreeMap<&Module, &Imports>) -> BTreeMap<(Module, String), Module> {
     let mut names = BTreeMap::new();
     for (module, imports) in files {
-        for one in &imports.names {
-            if let Some(path) = absolute(files, module, &one.path) {
-                names.insert(([module.as_slice(), &one.path.inline].concat(), one.name.clone()), path);
+        for import in &imports.names {
+            if let Some(path) = absolute(files, module, &import.path) {
+                names.insert(([module.as_slice(), &import.path.inline].concat(), import.name.clone()), path);
             }
         }
     }
@@ -165,21 +171,21 @@ fn resolve(
     path: Module,
     followed: usize,
 ) -> Module {
-    let mut at = Module::new();
+    let mut module = Module::new();
     for (position, segment) in path.iter().enumerate() {
-        let below = [at.as_slice(), std::slice::from_ref(segment)].concat();
+        let below = [module.as_slice(), std::slice::from_ref(segment)].concat();
         if files.contains_key(&below) {
-            at = below;
+            module = below;
             continue;
         }
-        let reexport = names.get(&(at.clone(), segment.clone())).filter(|target| **target != path[..=position]);
+        let reexport = names.get(&(module.clone(), segment.clone())).filter(|target| **target != path[..=position]);
         if let (Some(target), true) = (reexport, followed < MOST_REEXPORTS) {
             let rest = [target.as_slice(), &path[position + 1..]].concat();
             return resolve(files, names, rest, followed + 1);
         }
         break;
     }
-    at
+    module
 }
 
 /// Returns the modules that reach each other, in groups of two and more.
@@ -198,28 +204,28 @@ fn groups(edges: &Edges) -> Vec<BTreeSet<&Module>> {
 
 /// Returns every module that is imported from `from`, directly or through others.
 fn reach<'e>(edges: &'e Edges, from: &Module) -> BTreeSet<&'e Module> {
-    let mut found = BTreeSet::new();
+    let mut reached = BTreeSet::new();
     let mut open: VecDeque<&Module> = edges.get(from).into_iter().flat_map(BTreeMap::keys).collect();
     while let Some(module) = open.pop_front() {
-        if found.insert(module) {
+        if reached.insert(module) {
             open.extend(edges.get(module).into_iter().flat_map(BTreeMap::keys));
         }
     }
-    found
+    reached
 }
 
 /// Returns a walk through all modules of a group that ends where it began, each step with its import, and the remedy.
-fn in_words(group: &BTreeSet<&Module>, edges: &Edges, most: usize) -> String {
-    let mut left = group.clone();
-    let Some(first) = left.pop_first() else { return String::new() };
-    let (mut walk, mut at) = (Vec::new(), first);
+fn describe(group: &BTreeSet<&Module>, edges: &Edges, most: usize) -> String {
+    let mut remaining = group.clone();
+    let Some(first) = remaining.pop_first() else { return String::new() };
+    let (mut walk, mut current) = (Vec::new(), first);
     loop {
-        let goal = if left.is_empty() { BTreeSet::from([first]) } else { left.clone() };
-        let Some(steps) = shortest(edges, group, at, &goal) else { break };
+        let goal = if remaining.is_empty() { BTreeSet::from([first]) } else { remaining.clone() };
+        let Some(steps) = shortest_walk(edges, group, current, &goal) else { break };
         for (from, to) in steps.windows(2).map(|pair| (pair[0], pair[1])) {
             walk.push(format!("{} -> {} ({})", from.join("::"), to.join("::"), edges[from][to]));
-            left.remove(to);
-            at = to;
+            remaining.remove(to);
+            current = to;
         }
         if goal == BTreeSet::from([first]) {
             break;
@@ -235,13 +241,13 @@ fn in_words(group: &BTreeSet<&Module>, edges: &Edges, most: usize) -> String {
 }
 
 /// Returns the shortest walk within a group from a module to one of the goals.
-fn shortest<'e>(
+fn shortest_walk<'e>(
     edges: &'e Edges,
     group: &BTreeSet<&'e Module>,
     from: &'e Module,
     goals: &BTreeSet<&'e Module>,
 ) -> Option<Vec<&'e Module>> {
-    let mut seen = BTreeSet::new();
+    let mut visited = BTreeSet::new();
     let mut open = VecDeque::from([vec![from]]);
     while let Some(walk) = open.pop_front() {
         for next in edges.get(*walk.last()?).into_iter().flat_map(BTreeMap::keys).filter(|next| group.contains(next)) {
@@ -249,7 +255,7 @@ fn shortest<'e>(
             if goals.contains(next) {
                 return Some(longer);
             }
-            if seen.insert(next) {
+            if visited.insert(next) {
                 open.push_back(longer);
             }
         }
@@ -260,7 +266,7 @@ fn shortest<'e>(
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
-    use super::{Imports, Module, circles};
+    use super::{Imports, Module, find_circles};
 
     fn found(files: &[(&str, &str)]) -> Vec<String> {
         found_below(files, &[])
@@ -270,7 +276,7 @@ mod tests {
         let module =
             |path: &str| path.split("::").filter(|part| !part.is_empty()).map(str::to_owned).collect::<Module>();
         let read = |(path, source): &(&str, &str)| (module(path), Imports::read(source).unwrap());
-        circles(&files.iter().map(read).collect(), strict)
+        find_circles(&files.iter().map(read).collect(), strict)
     }
 
     #[test]

@@ -1,7 +1,7 @@
-//! House rules that some of the code still breaks: the number of places is committed here, and only falls.
+//! House rules that some of the code still breaks. The number of places is committed here, and only falls.
 //!
-//! **Invariant:** a number that is not exactly the number of places fails the lint, so a place that is mended lowers it
-//! for good.
+//! **Invariant:** a number that is not exactly the number of places fails the lint, so each corrected place lowers the
+//! number.
 
 use std::collections::BTreeMap;
 
@@ -9,14 +9,14 @@ use anyhow::Result;
 
 use super::files::{File, files};
 
-/// A rule: its name, the places that are left, and what finds them.
+/// A rule: its name, the number of places that break it, and the function that finds them.
 type Counted = (&'static str, usize, fn(&[File]) -> Vec<String>);
 
 const COUNTED: [Counted; 4] = [
-    ("no doc comment begins with a riddle", 0, riddles),
-    ("no comment says what a thing must not do", 0, prohibitions),
-    ("no comment is wider than 120 columns", 0, wide_comments),
-    ("a type name is declared once in a crate", 0, types_declared_twice),
+    ("no doc comment begins with a riddle", 0, find_riddles),
+    ("no comment says what a thing must not do", 0, find_prohibitions),
+    ("no comment is wider than 120 columns", 0, find_wide_comments),
+    ("a type name is declared once in a crate", 0, find_duplicate_types),
 ];
 
 /// First words of a doc comment that name neither a thing nor an action.
@@ -40,19 +40,19 @@ const RIDDLES: [&str; 15] = [
 
 const WIDTH: usize = 120;
 
-/// Every rule by its name, with what breaks it.
+/// Returns the name and the problems of each rule.
 pub(crate) fn rules() -> impl Iterator<Item = (&'static str, Result<Vec<String>>)> {
     let files = files().map_err(|error| format!("{error:#}"));
     COUNTED.into_iter().map(move |(name, left, places)| {
-        let found = match &files {
+        let problems = match &files {
             Ok(files) => Ok(problem(left, places(files)).into_iter().collect()),
             Err(error) => Err(anyhow::anyhow!("{error}")),
         };
-        (name, found)
+        (name, problems)
     })
 }
 
-/// Returns what is wrong with the number of places, or `None`.
+/// Returns an error if the number of places is not `left`.
 fn problem(left: usize, places: Vec<String>) -> Option<String> {
     const SHOWN: usize = 20;
     let file = file!();
@@ -81,7 +81,7 @@ fn lines(files: &[File], matches: impl Fn(&[&str], usize) -> bool) -> Vec<String
     places
 }
 
-fn riddles(files: &[File]) -> Vec<String> {
+fn find_riddles(files: &[File]) -> Vec<String> {
     lines(files, |lines, at| {
         let is_first = at == 0 || !lines[at - 1].starts_with("///");
         let text = lines[at].strip_prefix("/// ").filter(|_| is_first).unwrap_or_default();
@@ -89,11 +89,11 @@ fn riddles(files: &[File]) -> Vec<String> {
     })
 }
 
-fn prohibitions(files: &[File]) -> Vec<String> {
+fn find_prohibitions(files: &[File]) -> Vec<String> {
     lines(files, |lines, at| lines[at].starts_with("//") && lines[at].contains(concat!("It must", " not")))
 }
 
-fn wide_comments(files: &[File]) -> Vec<String> {
+fn find_wide_comments(files: &[File]) -> Vec<String> {
     let mut places = Vec::new();
     for file in rust(files) {
         let is_wide = |line: &str| line.trim_start().starts_with("//") && line.chars().count() > WIDTH;
@@ -103,8 +103,8 @@ fn wide_comments(files: &[File]) -> Vec<String> {
     places
 }
 
-/// Types that are declared in one crate under one name more than once, each further declaration a place.
-fn types_declared_twice(files: &[File]) -> Vec<String> {
+/// Returns the place of each type whose name another type of the crate has already.
+fn find_duplicate_types(files: &[File]) -> Vec<String> {
     let mut declared: BTreeMap<(&str, &str), Vec<String>> = BTreeMap::new();
     let is_test = |file: &&File| file.path.ends_with("tests.rs") || file.path.contains("/tests/");
     for file in rust(files).filter(|file| file.path.starts_with("operator/") && !is_test(file)) {
@@ -119,7 +119,7 @@ fn types_declared_twice(files: &[File]) -> Vec<String> {
     declared.into_values().flat_map(|places| places.into_iter().skip(1)).collect()
 }
 
-/// Returns the crate of a file: its folder, and that of its program where it belongs to one of several.
+/// Returns the folder of the crate of a file. A program in a folder below `bin` is a crate of its own.
 fn crate_of(path: &str) -> Option<&str> {
     let (folder, file) = path.split_once("/src/")?;
     match file.strip_prefix("bin/").and_then(|file| file.split_once('/')) {
@@ -156,30 +156,30 @@ mod tests {
     fn the_first_word_of_a_doc_comment_names_a_thing_or_an_action() {
         let texts = ["/// What it is.", "    /// Whoever asks.", "x\n/// How long"];
         for text in texts {
-            assert_eq!(riddles(&[file("a.rs", text)]).len(), 1, "{text}");
+            assert_eq!(find_riddles(&[file("a.rs", text)]).len(), 1, "{text}");
         }
         for text in ["/// Whether it is.", "/// Returns it.\n/// What it is.", "// What", "/// Whatsoever"] {
-            assert!(riddles(&[file("a.rs", text)]).is_empty(), "{text}");
+            assert!(find_riddles(&[file("a.rs", text)]).is_empty(), "{text}");
         }
     }
 
     #[test]
     fn prohibitions_and_wide_lines_are_found_in_comments_only() {
         let says = concat!("It must", " not judge");
-        assert_eq!(prohibitions(&[file("a.rs", &format!("//! {says}."))]), ["a.rs:1"]);
-        assert!(prohibitions(&[file("a.rs", &format!("let a = \"{says}\";")), file("a.md", says)]).is_empty());
+        assert_eq!(find_prohibitions(&[file("a.rs", &format!("//! {says}."))]), ["a.rs:1"]);
+        assert!(find_prohibitions(&[file("a.rs", &format!("let a = \"{says}\";")), file("a.md", says)]).is_empty());
         let wide = "x".repeat(WIDTH - 2);
-        assert_eq!(wide_comments(&[file("a.rs", &format!("\n// {wide}"))]), ["a.rs:2"]);
-        assert!(wide_comments(&[file("a.rs", &format!("//{wide}\nlet a = 1; // {wide}"))]).is_empty());
+        assert_eq!(find_wide_comments(&[file("a.rs", &format!("\n// {wide}"))]), ["a.rs:2"]);
+        assert!(find_wide_comments(&[file("a.rs", &format!("//{wide}\nlet a = 1; // {wide}"))]).is_empty());
     }
 
     #[test]
     fn a_name_of_two_types_is_found_within_a_crate_and_not_across_crates() {
         let one = file("operator/a/src/x.rs", "pub(crate) struct Same<T>(T);\nenum Other {}\ntype Alias = u8;");
         let twin = |path: &str| file(path, "pub trait Same: Sized {}\n\n#[cfg(test)]\nmod tests {\nenum Other {}\n}");
-        let found = types_declared_twice(&[one, twin("operator/a/src/y.rs"), twin("operator/b/src/x.rs")]);
+        let found = find_duplicate_types(&[one, twin("operator/a/src/y.rs"), twin("operator/b/src/x.rs")]);
         assert_eq!(found, ["operator/a/src/y.rs:1: Same"]);
         let programs = [twin("operator/a/src/bin/one/x.rs"), twin("operator/a/src/bin/two/x.rs")];
-        assert!(types_declared_twice(&programs).is_empty());
+        assert!(find_duplicate_types(&programs).is_empty());
     }
 }

@@ -5,7 +5,7 @@ use anyhow::Result;
 
 use super::files::{File, files};
 
-/// The most lines of a file, so that people can hold it in the head; most files are far below.
+/// The most lines of a file. Most files are far shorter.
 const MOST_LINES: usize = 600;
 
 /// The files that tools write and people never edit.
@@ -112,14 +112,15 @@ fn begins_a_path(line: &str, folder: &str) -> bool {
 /// Returns a place that creates a client of the API server outside of signoff-cluster. Deeply nested JSON could block
 /// such a client.
 fn makes_no_client(file: &File) -> Option<String> {
-    let product = file.path.starts_with("operator/") && file.path.ends_with(".rs");
-    let own = ["operator/cluster/", "operator/xtask/"].iter().any(|folder| file.path.starts_with(folder));
-    let ways = ["Client::try_from(", "Client::try_default(", "Client::new(", "ClientBuilder::"];
+    let is_product = file.path.starts_with("operator/") && file.path.ends_with(".rs");
+    let is_allowed = ["operator/cluster/", "operator/xtask/"].iter().any(|folder| file.path.starts_with(folder));
+    let constructors = ["Client::try_from(", "Client::try_default(", "Client::new(", "ClientBuilder::"];
     // Clients of other kinds are no match: `HttpClient::new` calls the outside world.
     let makes = |line: &str| {
-        ways.iter().any(|way| line.match_indices(way).any(|(at, _)| !line[..at].ends_with(char::is_alphanumeric)))
+        let mut starts = constructors.iter().flat_map(|call| line.match_indices(call));
+        starts.any(|(start, _)| !line[..start].ends_with(char::is_alphanumeric))
     };
-    let line = first_line(file, makes).filter(|_| product && !own)?;
+    let line = first_line(file, makes).filter(|_| is_product && !is_allowed)?;
     Some(format!("{}:{line}: makes a client of the API server; take signoff_cluster::connect", file.path))
 }
 
@@ -150,17 +151,17 @@ fn writes_no_path(file: &File) -> Option<String> {
     let knows_paths = ["operator/api/", "operator/xtask/"].iter().any(|folder| file.path.starts_with(folder));
     let tests = file.text.find("\n#[cfg(test)]\nmod ").unwrap_or(file.text.len());
     let product = file.text.get(..tests).unwrap_or_default();
-    // The key of an Event is a path and an attempt.
+    // The key of an Event is not a path: it joins a path and an attempt.
     let is_key = |line: &str| file.path.ends_with("/report.rs") && line.trim_start().starts_with("let key = ");
-    let found = product.lines().position(|line| writes_path(line) && !is_key(line));
-    let at = found.filter(|_| is_product && !is_test && !knows_paths)? + 1;
-    Some(format!("{}:{at}: takes the path of a record for a text; ask signoff_api::RecordPath", file.path))
+    let index = product.lines().position(|line| writes_path(line) && !is_key(line));
+    let line = index.filter(|_| is_product && !is_test && !knows_paths)? + 1;
+    Some(format!("{}:{line}: takes the path of a record for a text; ask signoff_api::RecordPath", file.path))
 }
 
 /// Returns whether a line of code has a literal of a turn, a call or another part of a path, or splits a text at the
 /// number of a visit.
 fn writes_path(line: &str) -> bool {
-    // An address of the web has such a part too.
+    // A URL has such a part too.
     let is_other = line.trim_start().starts_with("//") || line.contains("/.well-known/");
     let marks = ["/.call", "/.turn", "split_once('#')", "split('#')", "}#{"];
     let is_part = |(at, _): (usize, &str)| {

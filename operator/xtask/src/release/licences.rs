@@ -9,34 +9,38 @@ use anyhow::{Context, Result};
 
 use super::sbom::Parts;
 
-const BEGINNINGS: [&str; 5] = ["license", "licence", "copying", "notice", "unlicense"];
+/// The first letters of the names of files with a licence, in lower case.
+const FILE_PREFIXES: [&str; 5] = ["license", "licence", "copying", "notice", "unlicense"];
 
-/// Returns every text once, under the names of its crates.
-pub(super) fn texts(parts: &Parts<'_>) -> Result<String> {
+/// Renders every text of a licence once, below the names of the crates with this text.
+pub(super) fn render_texts(parts: &Parts<'_>) -> Result<String> {
     let mut by_text: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for ((name, version), package) in parts.packages() {
         let manifest = package["manifest_path"].as_str().context("a package without a manifest")?;
-        let found = found(Path::new(manifest).parent().context("a manifest without a folder")?)?;
-        let of = format!("{name} {version} ({})", package["license"].as_str().unwrap_or("see its text"));
-        // A crate of ours has the repository's, and a few others name their licence and have no text.
-        let none = found.is_empty().then(|| "no text of its own\n".to_owned());
-        for text in found.into_iter().chain(none) {
-            by_text.entry(text).or_default().push(of.clone());
+        let folder = Path::new(manifest).parent().context("a manifest without a folder")?;
+        let texts = read_texts(folder)?;
+        let title = format!("{name} {version} ({})", package["license"].as_str().unwrap_or("see its text"));
+        // The crates of this repository have no text in their folders, and neither do a few others.
+        let no_text = texts.is_empty().then(|| "no text of its own\n".to_owned());
+        for text in texts.into_iter().chain(no_text) {
+            by_text.entry(text).or_default().push(title.clone());
         }
     }
-    let mut sections: Vec<_> = by_text.into_iter().map(|(text, of)| (of, text)).collect();
+    let mut sections: Vec<_> = by_text.into_iter().map(|(text, titles)| (titles, text)).collect();
     sections.sort();
     let line = "=".repeat(80);
-    Ok(sections.into_iter().map(|(of, text)| format!("{line}\n{}\n{line}\n\n{text}\n", of.join("\n"))).collect())
+    let section =
+        |(titles, text): (Vec<String>, String)| format!("{line}\n{}\n{line}\n\n{text}\n", titles.join("\n"));
+    Ok(sections.into_iter().map(section).collect())
 }
 
-/// Returns the texts in the folder of a crate, in the order of their names.
-fn found(folder: &Path) -> Result<Vec<String>> {
+/// Reads the texts of licences in the folder of a crate, in the order of the names of their files.
+fn read_texts(folder: &Path) -> Result<Vec<String>> {
     let mut texts = BTreeMap::new();
     for entry in fs::read_dir(folder).with_context(|| format!("reading {}", folder.display()))? {
         let path = entry?.path();
         let name = path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
-        if path.is_file() && BEGINNINGS.iter().any(|beginning| name.starts_with(beginning)) {
+        if path.is_file() && FILE_PREFIXES.iter().any(|prefix| name.starts_with(prefix)) {
             texts.insert(name, String::from_utf8_lossy(&fs::read(&path)?).replace("\r\n", "\n"));
         }
     }
@@ -49,7 +53,7 @@ mod tests {
 
     use std::fs;
 
-    use super::found;
+    use super::read_texts;
 
     #[test]
     fn texts_of_licences_are_found_by_their_names() {
@@ -59,6 +63,6 @@ mod tests {
         {
             fs::write(folder.path().join(name), text).unwrap();
         }
-        assert_eq!(found(folder.path()).unwrap(), ["copying", "mit\n", "notice"]);
+        assert_eq!(read_texts(folder.path()).unwrap(), ["copying", "mit\n", "notice"]);
     }
 }

@@ -12,21 +12,21 @@ use super::seat::{Pictures, Seat};
 use super::stage::{ALL, CONTRACT, FORM, HOSTILE, LETTER, OVERDUE, PAYMENT, PAYOUT, Stage};
 
 /// Plays all acts; screenshots go into the folder.
-pub(super) async fn all(stage: &Stage, folder: &Path) -> Result<()> {
+pub(super) async fn play(stage: &Stage, folder: &Path) -> Result<()> {
     let pictures = Pictures::new(folder);
-    let alice = signed_in(stage, &pictures).await?;
-    reading(&alice).await?;
-    approving(&alice).await?;
-    modifying(&alice).await?;
-    responding(&alice).await?;
-    rejecting(&alice).await?;
-    agreeing(&alice, &pictures).await?;
-    run_page(&alice).await?;
-    history(&alice).await?;
+    let alice = sign_in(stage, &pictures).await?;
+    read_contract(&alice).await?;
+    approve(&alice).await?;
+    modify(&alice).await?;
+    respond(&alice).await?;
+    reject(&alice).await?;
+    agree(&alice, &pictures).await?;
+    show_run(&alice).await?;
+    show_history(&alice).await?;
     alice.is_quiet().await
 }
 
-async fn signed_in<'a>(stage: &'a Stage, pictures: &'a Pictures<'a>) -> Result<Seat<'a>> {
+async fn sign_in<'a>(stage: &'a Stage, pictures: &'a Pictures<'a>) -> Result<Seat<'a>> {
     show::act(
         "1. alice signs in",
         "At the issuer, as everywhere else. The page passes her own token on to the API server, and has no rights of its own.",
@@ -44,7 +44,7 @@ async fn signed_in<'a>(stage: &'a Stage, pictures: &'a Pictures<'a>) -> Result<S
     Ok(alice)
 }
 
-async fn reading(alice: &Seat<'_>) -> Result<()> {
+async fn read_contract(alice: &Seat<'_>) -> Result<()> {
     show::act(
         "2. alice reads a long contract",
         "An Approval holds its beginning; the whole is in a Blob. The page shows the whole, and has compared its digest.",
@@ -64,7 +64,7 @@ async fn reading(alice: &Seat<'_>) -> Result<()> {
     Ok(())
 }
 
-async fn approving(alice: &Seat<'_>) -> Result<()> {
+async fn approve(alice: &Seat<'_>) -> Result<()> {
     show::act(
         "3. alice approves a request before it is sent",
         "She sees exactly what will be sent. Her decision counts for this request and no other.",
@@ -82,13 +82,13 @@ async fn approving(alice: &Seat<'_>) -> Result<()> {
         .await?;
     alice.learns(PAYOUT, "Approved", &["alice@example.com"]).await?;
     alice.stage.ended(PAYOUT, "Complete").await?;
-    let sent = posted(alice, "/payouts")?;
+    let sent = posted_body(alice, "/payouts")?;
     ensure!(sent["amount"] == 980, "what was sent is not what was approved: {sent}");
     show::words(&format!("{call} received {sent}\n"));
     Ok(())
 }
 
-async fn modifying(alice: &Seat<'_>) -> Result<()> {
+async fn modify(alice: &Seat<'_>) -> Result<()> {
     show::act(
         "4. alice changes the letter",
         "A model drafted it. She edits it, sees the difference, and the run goes on with her text.",
@@ -108,13 +108,13 @@ async fn modifying(alice: &Seat<'_>) -> Result<()> {
     alice.confirms(LETTER, "Modify", &["the run goes on"]).await?;
     alice.learns(LETTER, "Modified", &["alice@example.com"]).await?;
     alice.stage.ended(LETTER, "Complete").await?;
-    let sent = posted(alice, "/letters")?;
+    let sent = posted_body(alice, "/letters")?;
     ensure!(sent["letter"] == letter.as_str(), "what was sent is not what was confirmed: {sent}");
     show::words("The letter box received her text.\n");
     Ok(())
 }
 
-async fn responding(alice: &Seat<'_>) -> Result<()> {
+async fn respond(alice: &Seat<'_>) -> Result<()> {
     show::act(
         "5. alice answers a form",
         "What she types wrong at first stands at its field, nothing is sent, and nothing she typed is lost.",
@@ -134,7 +134,7 @@ async fn responding(alice: &Seat<'_>) -> Result<()> {
     alice.learns(FORM, "Responded", &["alice@example.com"]).await
 }
 
-async fn rejecting(alice: &Seat<'_>) -> Result<()> {
+async fn reject(alice: &Seat<'_>) -> Result<()> {
     show::act(
         "6. alice rejects what a stranger wrote",
         "A customer's message has a script, markup, and characters that turn the direction of writing. It is shown as text.",
@@ -158,7 +158,7 @@ async fn rejecting(alice: &Seat<'_>) -> Result<()> {
     alice.stage.ended(HOSTILE, "Finished").await
 }
 
-async fn agreeing<'a>(alice: &Seat<'a>, pictures: &'a Pictures<'a>) -> Result<()> {
+async fn agree<'a>(alice: &Seat<'a>, pictures: &'a Pictures<'a>) -> Result<()> {
     show::act(
         "7. alice and bob agree on a payment",
         "It takes two. bob signs in with a token and looks at his inbox, while alice gives the first vote: his page says so.",
@@ -185,7 +185,7 @@ async fn agreeing<'a>(alice: &Seat<'a>, pictures: &'a Pictures<'a>) -> Result<()
     bob.page.close().await
 }
 
-async fn run_page(alice: &Seat<'_>) -> Result<()> {
+async fn show_run(alice: &Seat<'_>) -> Result<()> {
     show::act("8. The run", "The page of the letter's run: its steps and gates, who decided, and what came of it.");
     let stage = alice.stage;
     alice.opens(&format!("{}/n/{}/w/{LETTER}", stage.web.url(), stage.harness.namespace.name)).await?;
@@ -195,7 +195,7 @@ async fn run_page(alice: &Seat<'_>) -> Result<()> {
     alice.picture("run").await
 }
 
-async fn history(alice: &Seat<'_>) -> Result<()> {
+async fn show_history(alice: &Seat<'_>) -> Result<()> {
     show::act("9. The history", "What was decided, by whom and why; the same as a file for auditors.");
     alice.opens(&format!("{}/history", alice.stage.web.url())).await?;
     let decided =
@@ -220,7 +220,7 @@ async fn history(alice: &Seat<'_>) -> Result<()> {
 }
 
 /// Returns the body of the only request that the letter box got at this path.
-fn posted(alice: &Seat<'_>, path: &str) -> Result<Value> {
+fn posted_body(alice: &Seat<'_>, path: &str) -> Result<Value> {
     let all = alice.stage.letterbox.posted();
     let mut here = all.iter().filter(|posted| posted.what == format!("POST {path}"));
     let (Some(one), None) = (here.next(), here.next()) else {

@@ -1,6 +1,6 @@
 //! The mails of the demo of the inbox: a mail server on loopback, and the administrator's file that names it.
 //!
-//! **Invariant:** no mail leaves the machine: all stay in a folder.
+//! **Invariant:** no mail leaves the machine. All mails stay in a folder.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -14,15 +14,15 @@ use signoff_tests::say;
 use super::super::show;
 use super::stage::Stage;
 
-/// The people who have a mailbox.
+/// The names of the people with a mailbox.
 const PEOPLE: [&str; 4] = ["alice", "bob", "carol", "dana"];
-/// The groups of approvers of the runs, with those members who have a mailbox.
+/// The groups that approve the runs, each with its members in [`PEOPLE`].
 const GROUPS: [(&str, &[&str]); 2] = [("finance", &["alice", "bob", "carol"]), ("finance-leads", &["alice"])];
-/// The deadline for the first mail.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// The time within which the first mail must arrive.
+const FIRST_MAIL_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Returns the folder for mails, which is empty.
-pub(super) fn folder() -> Result<PathBuf> {
+/// Creates the folder for mails again, without the mails of earlier runs, and returns its path.
+pub(super) fn create_folder() -> Result<PathBuf> {
     let folder = metadata()?.target_directory.join("inbox-mails");
     if folder.is_dir() {
         std::fs::remove_dir_all(&folder).with_context(|| format!("removing {}", folder.display()))?;
@@ -31,11 +31,11 @@ pub(super) fn folder() -> Result<PathBuf> {
     Ok(folder)
 }
 
-/// Starts the mail server, and gives the operator the rights for notices; `None` without Python.
-pub(super) async fn server(cluster: &Cluster, folder: &Path) -> Result<Option<MailServer>> {
+/// Starts the mail server, and gives the operator the rights for notices. Returns `None` without Python.
+pub(super) async fn start_server(cluster: &Cluster, folder: &Path) -> Result<Option<MailServer>> {
     match MailServer::start_in(folder).await {
         Ok(server) => {
-            // The chart's own file of notices is not used: the operator is a process outside the cluster.
+            // This value adds the rights. The operator runs outside the cluster and reads another file of notices.
             cluster.install(&[("notifications.inbox", "https://signoff.example.com")]).await?;
             Ok(Some(server))
         }
@@ -46,7 +46,7 @@ pub(super) async fn server(cluster: &Cluster, folder: &Path) -> Result<Option<Ma
     }
 }
 
-/// Writes the administrator's file, and returns its path.
+/// Writes the administrator's file of notices and the files that it names. Returns its path.
 pub(super) fn configure(cluster: &Cluster, server: &MailServer, inbox: &str) -> Result<String> {
     let folder = cluster.folder().join("notices");
     std::fs::create_dir_all(&folder).with_context(|| format!("making {}", folder.display()))?;
@@ -83,8 +83,9 @@ pub(super) async fn show_first(stage: &Stage) -> Result<()> {
         if let Some(first) = server.mails()?.into_iter().next() {
             break first;
         }
-        if begin.elapsed() > PATIENCE {
-            bail!("no mail has arrived after {PATIENCE:?}; the mail server's log ends:\n{}", server.log_tail());
+        if begin.elapsed() > FIRST_MAIL_TIMEOUT {
+            let log = server.log_tail();
+            bail!("no mail has arrived after {FIRST_MAIL_TIMEOUT:?}; the mail server's log ends:\n{log}");
         }
         tokio::time::sleep(Duration::from_millis(100)).await;
     };

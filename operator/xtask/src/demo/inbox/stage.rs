@@ -59,7 +59,7 @@ pub(super) struct Stage {
 impl Stage {
     /// Starts everything, and starts dana's runs. `needs_issuer`: fails without an issuer. `mails`: the folder for
     /// mails.
-    pub(super) async fn set(programs: &Path, needs_issuer: bool, mails: &Path, started: Instant) -> Result<Self> {
+    pub(super) async fn start(programs: &Path, needs_issuer: bool, mails: &Path, started: Instant) -> Result<Self> {
         let step = |text: &str| say::step(&format!("{:4.1} s  {text}", started.elapsed().as_secs_f64()));
         step("starting a control plane and an issuer, and installing Signoff by its chart");
         let (cluster, issuer) = cluster(needs_issuer).await?;
@@ -75,7 +75,7 @@ impl Stage {
             ..WebOptions::default()
         };
         let (mail, web, ()) = tokio::try_join!(
-            mails::server(&cluster, mails),
+            mails::start_server(&cluster, mails),
             WebProcess::start(&cluster, page),
             // dana is an approver too, so only her being the requester keeps her from deciding.
             namespace.bind("signoff-approver", "dana@example.com"),
@@ -89,13 +89,13 @@ impl Stage {
         let mut stage = Self { harness, web, letterbox, issuer, mail, approvals: BTreeMap::new() };
         step("ready");
         if let Err(error) = stage.ask(letter, is_changed).await {
-            stage.lament().await;
+            stage.report_failure().await;
             return Err(error);
         }
         Ok(stage)
     }
 
-    /// Starts dana's runs, and waits until all of them wait.
+    /// Starts dana's runs, and returns when each of them has reached its gate.
     async fn ask(&mut self, letter: Value, is_changed: bool) -> Result<()> {
         show::words("");
         show::act("dana asks", "Seven runs begin, and each of them stops at a question to other people.");
@@ -162,12 +162,12 @@ impl Stage {
     }
 
     /// Prints the end of the logs of operator and page, and keeps the logs, after an error.
-    pub(super) async fn lament(&mut self) {
+    pub(super) async fn report_failure(&mut self) {
         let log = self.web.log().unwrap_or_default();
         let lines: Vec<_> = log.lines().collect();
         let tail = lines[lines.len().saturating_sub(20)..].join("\n");
         say::problem(&format!("the end of the page's log:\n{}\n", signoff_expr::text::display(&tail, 8000)));
-        self.harness.lament().await;
+        self.harness.report_failure().await;
     }
 
     /// Stops everything gracefully.
