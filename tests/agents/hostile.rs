@@ -64,7 +64,7 @@ fn read(file: &Path) -> (String, Transcript) {
 }
 
 #[test]
-fn a_request_that_nobody_approved_is_a_problem() {
+fn an_unapproved_request_is_a_problem() {
     let mut found = Problems::default();
     found.approved(&[], &["GET /orders/1".to_owned(), r#"POST /refunds {"amount":1}"#.to_owned()]);
     assert_eq!(found.0, [r#"nobody approved POST /refunds {"amount":1}"#]);

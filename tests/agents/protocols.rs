@@ -248,7 +248,7 @@ fn twice() -> Value {
 }
 
 #[tokio::test]
-async fn parallel_calls_and_those_of_a_second_turn_are_answered() {
+async fn parallel_calls_and_calls_of_a_second_turn_get_results() {
     let answers = [
         Says::Calls(&[("a", "lookup", LOOKUP), ("b", "refund", REFUND)]),
         Says::Calls(&[("c", "lookup", r#"{"order":"2"}"#)]),
@@ -284,7 +284,7 @@ async fn parallel_calls_and_those_of_a_second_turn_are_answered() {
 }
 
 #[tokio::test]
-async fn an_edited_refund_runs_as_edited_and_the_model_is_told() {
+async fn an_edited_refund_runs_and_the_model_gets_its_arguments() {
     for protocol in &PROTOCOLS {
         let name = protocol.name;
         let edit = json!({"verdict": "Modify", "about": "420", "parameters": {"arguments": {"amount": 42}}});
@@ -313,7 +313,7 @@ async fn a_turn_that_fails_after_the_refund_is_repeated_and_pays_once() {
 }
 
 #[tokio::test]
-async fn a_rate_limit_is_waited_for_or_fails_with_its_reason() {
+async fn a_rate_limit_is_retried_or_fails_with_its_reason() {
     for protocol in &PROTOCOLS {
         let name = protocol.name;
         let played = protocol.play(&[REFUND_CALL, Says::Error(429), Says::Done], twice(), alice()).await;
@@ -327,7 +327,7 @@ async fn a_rate_limit_is_waited_for_or_fails_with_its_reason() {
 }
 
 #[tokio::test]
-async fn spoiled_answers_fail_the_turn_and_are_not_shown() {
+async fn malformed_answers_fail_the_turn_and_are_not_shown() {
     for protocol in &PROTOCOLS {
         let malformed = format!("answered something other than {}", protocol.answer);
         for (says, expected) in [

@@ -92,7 +92,7 @@ fn once(first: Value) -> Value {
 }
 
 #[tokio::test]
-async fn calls_of_tools_are_made_and_each_is_answered_under_its_id() {
+async fn each_call_of_a_tool_gets_a_result_under_its_id() {
     let fixtures = json!([
         fixture(
             0,
@@ -121,7 +121,7 @@ async fn calls_of_tools_are_made_and_each_is_answered_under_its_id() {
 }
 
 #[tokio::test]
-async fn a_rate_limit_is_waited_for_and_the_turn_is_asked_for_again() {
+async fn a_turn_is_repeated_after_a_rate_limit() {
     let slow_down =
         json!({"error": {"message": "slow down", "type": "rate_limit_error"}, "status": 429, "retryAfter": 1});
     let played = play(once(slow_down.clone()), twice(), vec![]).await;
@@ -133,7 +133,7 @@ async fn a_rate_limit_is_waited_for_and_the_turn_is_asked_for_again() {
 }
 
 #[tokio::test]
-async fn a_failing_provider_is_asked_as_often_as_the_step_says() {
+async fn a_failing_provider_gets_as_many_requests_as_the_step_allows() {
     let down = json!({"error": {"message": "overloaded", "type": "server_error"}, "status": 500});
     let played = play(once(down.clone()), twice(), vec![]).await;
     assert_eq!((played.succeeded(), played.statuses()), ("done", vec![500, 200]));
@@ -144,7 +144,7 @@ async fn a_failing_provider_is_asked_as_often_as_the_step_says() {
 }
 
 #[tokio::test]
-async fn a_failure_between_two_turns_makes_no_call_again() {
+async fn a_failure_between_two_turns_repeats_no_call() {
     let fixtures = json!([
         fixture(0, calls(&[("a", "refund", r#"{"amount":420}"#)])),
         {"match": {"model": "clerk", "turnIndex": 1, "sequenceIndex": 0},

@@ -97,7 +97,7 @@ fn assert_paid_once(played: &Played, requests: usize) {
 }
 
 #[tokio::test]
-async fn a_server_that_wants_its_own_fields_back_gets_them() {
+async fn fields_of_a_server_are_sent_back_when_it_needs_them() {
     let own = json!({"google": {"thought_signature": "CiQB+/8="}});
     let with_fields = own.clone();
     let model = move |number: usize, request: &Value| {
@@ -121,7 +121,7 @@ async fn a_server_that_wants_its_own_fields_back_gets_them() {
 }
 
 #[tokio::test]
-async fn a_server_that_refuses_its_own_fields_is_not_sent_them() {
+async fn fields_of_a_server_are_not_sent_back_when_it_refuses_them() {
     let model = |number: usize, request: &Value| {
         if number == 0 {
             let call = json!({"id": "a", "type": "function", "function": {"name": "refund", "arguments": REFUND}});
@@ -138,7 +138,7 @@ async fn a_server_that_refuses_its_own_fields_is_not_sent_them() {
 }
 
 #[tokio::test]
-async fn an_empty_answer_after_the_refund_is_asked_for_once_more() {
+async fn a_turn_is_repeated_once_after_an_empty_answer() {
     let model = |number: usize, _: &Value| match number {
         1 => loopback::json(&completion(Some(""), &[], "stop")),
         _ => usual(number),
@@ -147,7 +147,7 @@ async fn an_empty_answer_after_the_refund_is_asked_for_once_more() {
 }
 
 #[tokio::test]
-async fn a_server_that_refuses_usual_fields_is_sent_them_once() {
+async fn fields_that_a_server_refuses_are_sent_once() {
     let model = |number: usize, request: &Value| {
         if request.get("max_tokens").is_some() {
             return refuses(
@@ -166,7 +166,7 @@ async fn a_server_that_refuses_usual_fields_is_sent_them_once() {
 }
 
 #[tokio::test]
-async fn a_server_that_only_streams_is_understood() {
+async fn a_server_that_only_streams_works() {
     let model = |number: usize, request: &Value| {
         if request["stream"] != true {
             return refuses("This model only supports streaming.");
@@ -177,7 +177,7 @@ async fn a_server_that_only_streams_is_understood() {
 }
 
 #[tokio::test]
-async fn a_server_that_does_not_stream_is_not_asked_to() {
+async fn a_server_that_does_not_stream_works() {
     let model = |number: usize, request: &Value| match request.get("stream") {
         Some(_) => refuses("Unsupported parameter: `stream`"),
         None => usual(number - 1),
@@ -186,7 +186,7 @@ async fn a_server_that_does_not_stream_is_not_asked_to() {
 }
 
 #[tokio::test]
-async fn a_gateway_that_loses_the_turn_after_the_refund_is_asked_again() {
+async fn a_turn_that_a_gateway_lost_after_the_refund_is_repeated() {
     for status in [504, 502, 503, 500, 408, 429] {
         let model = move |number: usize, _: &Value| match number {
             1 => loopback::text(status, "<html>upstream request timeout</html>"),
@@ -214,7 +214,7 @@ async fn a_turn_is_repeated_at_most_three_times_and_the_failure_names_the_refund
 }
 
 #[tokio::test]
-async fn a_stream_that_breaks_after_the_refund_is_asked_for_again() {
+async fn a_turn_whose_stream_broke_after_the_refund_is_repeated() {
     let model = |number: usize, _: &Value| match number {
         1 => ([("content-type", "text/event-stream")], streamed(1)[..1].concat()).into_response(),
         _ => usual(number),
@@ -223,7 +223,7 @@ async fn a_stream_that_breaks_after_the_refund_is_asked_for_again() {
 }
 
 #[tokio::test]
-async fn calls_beside_a_text_and_a_finish_reason_that_lies_change_nothing() {
+async fn calls_beside_a_text_are_made_whatever_the_finish_reason() {
     for finish in ["stop", "end_turn", ""] {
         let model = move |number: usize, _: &Value| match number {
             0 => loopback::json(&completion(Some("I pay it back."), &[("a", "refund", REFUND)], finish)),
@@ -234,7 +234,7 @@ async fn calls_beside_a_text_and_a_finish_reason_that_lies_change_nothing() {
 }
 
 #[tokio::test]
-async fn silence_before_the_answer_is_waited_for() {
+async fn a_slow_answer_is_awaited() {
     let model = |number: usize, _: &Value| {
         let first: Bytes = ": waiting\n\n".into();
         let rest: Bytes = streamed(number).concat().into();

@@ -64,20 +64,20 @@ fn helm_finds_nothing_wrong_with_the_chart() {
 }
 
 #[test]
-fn by_default_the_chart_makes_what_it_made_before() {
+fn the_default_chart_renders_as_its_snapshot() {
     let rendered = template(&["--api-versions", MUTATING]).unwrap();
     matches_snapshot("contract/snapshots/chart-default.yaml", &without(&rendered, &["crds.yaml", "policies.yaml"]));
 }
 
 #[test]
-fn with_every_value_set_the_chart_makes_what_it_made_before() {
+fn the_chart_with_every_value_renders_as_its_snapshot() {
     let values = root().join("tests/contract/chart-values.yaml");
     let rendered = template(&["--values", &values.display().to_string()]).unwrap();
     matches_snapshot("contract/snapshots/chart-every-value.yaml", &without(&rendered, &["crds.yaml", "policies.yaml"]));
 }
 
 #[test]
-fn without_the_operator_no_workload_is_made_but_its_identity_is() {
+fn the_chart_without_the_operator_renders_only_its_identity() {
     let rendered = template(&["--set", "operator.enabled=false"]).unwrap();
     for kind in ["Deployment", "Service", "NetworkPolicy"] {
         assert!(!rendered.contains(&format!("\nkind: {kind}\n")), "{kind}");
@@ -88,14 +88,14 @@ fn without_the_operator_no_workload_is_made_but_its_identity_is() {
 }
 
 #[test]
-fn where_no_step_may_be_a_pod_the_operator_has_no_rights_on_them() {
+fn the_operator_has_no_rights_on_pods_when_they_are_disabled() {
     let rendered = template(&["--set", "pods.enabled=false"]).unwrap();
     assert!(!rendered.contains("pods/log") && rendered.contains("--no-pods"));
     assert!(template(&[]).unwrap().contains("pods/log"));
 }
 
 #[test]
-fn secrets_are_read_only_in_the_namespaces_that_are_listed() {
+fn secrets_can_be_read_only_in_listed_namespaces() {
     let bindings = |arguments: &[&str]| {
         let rendered = template(arguments).unwrap();
         let documents =
@@ -126,7 +126,7 @@ fn file_of_notices(values: &Path) -> String {
 }
 
 #[test]
-fn the_operator_reads_the_file_of_notices_that_the_chart_makes() {
+fn the_operator_reads_the_file_of_notices_of_the_chart() {
     let config = Config::parse(&file_of_notices(&root().join("tests/contract/chart-values.yaml"))).unwrap();
     assert_eq!((config.channels.len(), config.routes.len(), config.allowed_addresses.len()), (5, 2, 1));
     assert_eq!(config.inbox.unwrap().as_str(), "https://inbox.example.com/", "it is the one that is named");
@@ -147,7 +147,7 @@ fn the_operator_reads_the_file_of_notices_that_the_chart_makes() {
 }
 
 #[test]
-fn without_notices_the_operator_has_no_rights_on_their_state_and_no_secret_of_another_name_is_mounted() {
+fn the_operator_has_rights_on_notices_only_when_they_are_configured() {
     let rendered = template(&[]).unwrap();
     assert!(!rendered.contains("signoff-notices") && !rendered.contains("/etc/signoff"));
     let secret = "notifications.secrets[0].name=slack,notifications.secrets[0].mountPath=/etc/signoff/slack";
@@ -167,7 +167,7 @@ fn without_notices_the_operator_has_no_rights_on_their_state_and_no_secret_of_an
 }
 
 #[test]
-fn alerts_are_made_where_they_are_enabled_and_name_metrics_of_notices() {
+fn enabled_alerts_name_metrics_of_notices() {
     let alerts = |arguments: &[&str]| {
         let rendered = template(arguments).unwrap();
         let mut documents =
@@ -190,7 +190,7 @@ fn alerts_are_made_where_they_are_enabled_and_name_metrics_of_notices() {
 }
 
 #[test]
-fn policies_carry_the_releases_identity_and_nothing_else_is_changed() {
+fn policies_of_the_chart_differ_only_in_the_identity() {
     let arguments =
         ["--namespace", "my-signoff-system", "--set", "serviceAccount.name=judge", "--api-versions", MUTATING];
     let rendered = template(&arguments).unwrap();
@@ -203,7 +203,7 @@ fn policies_carry_the_releases_identity_and_nothing_else_is_changed() {
 }
 
 #[test]
-fn mutating_policies_are_left_out_where_the_cluster_does_not_serve_them() {
+fn mutating_policies_are_left_out_when_the_cluster_lacks_them() {
     assert!(!template(&[]).unwrap().contains("kind: MutatingAdmissionPolicy"));
     assert!(template(&["--api-versions", MUTATING]).unwrap().contains("kind: MutatingAdmissionPolicy"));
 }
@@ -222,7 +222,7 @@ fn crds_are_kept_on_uninstall_and_otherwise_as_generated() {
 }
 
 #[test]
-fn deciding_is_in_no_aggregated_role_and_not_the_operators() {
+fn no_aggregated_role_and_not_the_operator_can_decide() {
     let rendered =
         template(&["--set", "roles.aggregateRequester=true", "--set", "roles.delegate.people={alice}"]).unwrap();
     let roles = rendered.split("---\n").filter(|document| document.contains("\nkind: ClusterRole\n"));
@@ -238,7 +238,7 @@ fn deciding_is_in_no_aggregated_role_and_not_the_operators() {
 }
 
 #[test]
-fn blobs_are_read_by_name_only_and_by_no_aggregated_role() {
+fn blobs_can_be_read_only_by_name_and_by_no_aggregated_role() {
     let rendered = template(&["--set", "roles.aggregateRequester=true"]).unwrap();
     let roles: Vec<Value> =
         rendered.split("---\n").filter_map(|document| serde_saphyr::from_str(document).ok()).collect();
@@ -259,7 +259,7 @@ fn blobs_are_read_by_name_only_and_by_no_aggregated_role() {
 }
 
 #[test]
-fn the_operator_creates_workflows_in_its_own_namespace_only() {
+fn the_operator_can_create_workflows_in_its_own_namespace_only() {
     let arguments = ["--namespace", "my-signoff-system", "--set", "roles.aggregateRequester=true"];
     let rendered = template(&arguments).unwrap();
     let roles = rendered.split("---\n").filter_map(|document| serde_saphyr::from_str::<Value>(document).ok());
@@ -370,7 +370,7 @@ fn matched_by(name: &str) -> BTreeSet<(String, String)> {
 }
 
 #[test]
-fn every_write_of_the_operators_roles_takes_a_token_bound_to_its_pod_and_no_other() {
+fn every_write_of_the_operator_needs_a_token_bound_to_its_pod() {
     let values = root().join("tests/contract/chart-values.yaml");
     let mut written = BTreeSet::new();
     for arguments in [vec![], vec!["--values", values.to_str().unwrap()]] {
@@ -410,7 +410,7 @@ fn every_write_of_the_operators_roles_takes_a_token_bound_to_its_pod_and_no_othe
 }
 
 #[test]
-fn a_value_that_does_not_exist_or_fit_is_refused_by_name() {
+fn an_unknown_or_invalid_value_is_refused_by_name() {
     for (value, words) in [
         ("operator.enable=false", "enable"),
         ("args.defaultGateTimeout=tomorrow", "/args/defaultGateTimeout"),

@@ -61,7 +61,7 @@ fn arguments(rendered: &str) -> Vec<String> {
 }
 
 #[test]
-fn the_page_is_off_by_default_and_off_makes_nothing_of_it() {
+fn the_page_is_not_rendered_by_default() {
     let rendered = template(&["--set", URL]).unwrap();
     assert!(!documents(&rendered).iter().any(is_named_for_page));
     let with = documents(&page(&[]).unwrap());
@@ -73,14 +73,14 @@ fn the_page_is_off_by_default_and_off_makes_nothing_of_it() {
 }
 
 #[test]
-fn passing_tokens_through_the_chart_makes_what_it_made_before() {
+fn the_page_that_passes_tokens_renders_as_its_snapshot() {
     let rendered = page(&[]).unwrap();
     let shown = from_templates(&rendered, |name| name.starts_with("web-") && name != "web-cookie-key.yaml");
     matches_snapshot("contract/snapshots/chart-web-pass-through.yaml", &shown);
 }
 
 #[test]
-fn the_rights_of_the_page_in_each_mode_are_what_they_were_before() {
+fn the_rights_of_the_page_are_as_their_snapshot() {
     let rbac = |rendered: &str| from_templates(rendered, |name| name == "web-rbac.yaml");
     assert_eq!(rbac(&page(&[]).unwrap()), "", "passing tokens through, it has none");
     matches_snapshot("contract/snapshots/chart-web-impersonation.yaml", &rbac(&page_as("impersonation", &[]).unwrap()));
@@ -89,7 +89,7 @@ fn the_rights_of_the_page_in_each_mode_are_what_they_were_before() {
 }
 
 #[test]
-fn constrained_impersonation_reads_and_decides_and_changes_runs_only_where_that_is_set() {
+fn constrained_impersonation_changes_runs_only_when_enabled() {
     let reads_and_decides = ["create selfsubjectaccessreviews", "create selfsubjectreviews", "patch approvals"];
     assert_eq!(writes(&page_as("impersonation", &[]).unwrap()), reads_and_decides);
     let runs = page_as("impersonation", &["web.impersonation.runs=true"]).unwrap();
@@ -125,7 +125,7 @@ fn writes(rendered: &str) -> Vec<String> {
 }
 
 #[test]
-fn users_and_groups_that_are_listed_limit_as_whom_the_page_acts() {
+fn the_page_impersonates_only_listed_users_and_groups() {
     let listed = ["web.impersonation.users={alice@example.com}", "web.impersonation.groups={finance}"];
     for (mode, more) in [("impersonation", None), ("legacy-impersonation", Some("web.iAcceptLegacyImpersonation=true"))]
     {
@@ -141,7 +141,7 @@ fn users_and_groups_that_are_listed_limit_as_whom_the_page_acts() {
 }
 
 #[test]
-fn the_page_has_a_token_only_where_it_impersonates() {
+fn the_page_has_a_token_only_when_it_impersonates() {
     for (rendered, tokens) in [(page(&[]).unwrap(), 0), (page_as("impersonation", &[]).unwrap(), 1)] {
         let pod = object(&rendered, "Deployment")["spec"]["template"]["spec"].clone();
         assert_eq!(pod["automountServiceAccountToken"], false);
@@ -154,7 +154,7 @@ fn the_page_has_a_token_only_where_it_impersonates() {
 }
 
 #[test]
-fn nothing_binds_the_page_to_another_role_and_no_binding_gives_the_operator_impersonation() {
+fn the_page_has_one_role_and_the_operator_no_impersonation() {
     let rendered = page_as("impersonation", &[]).unwrap();
     for binding in documents(&rendered) {
         let text = binding["subjects"].to_string();
@@ -170,7 +170,7 @@ fn nothing_binds_the_page_to_another_role_and_no_binding_gives_the_operator_impe
 }
 
 #[test]
-fn the_cookie_key_is_long_and_random_and_none_is_made_where_a_secret_is_named() {
+fn the_cookie_key_is_random_and_only_without_a_named_secret() {
     let key = || {
         let secret = object(&page(&[]).unwrap(), "Secret");
         BASE64_STANDARD.decode(secret["data"]["cookie-key"].as_str().unwrap()).unwrap()
@@ -198,7 +198,7 @@ fn routes_lead_the_host_of_the_url_to_the_service() {
 }
 
 #[test]
-fn values_that_do_not_fit_together_are_refused_with_what_to_do() {
+fn values_that_conflict_are_refused_with_a_remedy() {
     let oidc = "web.oidc.issuer=https://login.example.com";
     for (values, words) in [
         (&["web.url="][..], "web.url: the page needs its public address; set it"),

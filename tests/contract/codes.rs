@@ -156,7 +156,7 @@ fn every_reason_of_a_condition_has_a_code_or_needs_none() {
 }
 
 #[test]
-fn codes_ascend_and_none_is_there_twice() {
+fn codes_ascend_without_duplicates() {
     let codes: Vec<Code> = Code::all().collect();
     assert!(codes.is_sorted_by(|one, next| one < next), "{codes:?}");
 }

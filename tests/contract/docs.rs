@@ -45,7 +45,7 @@ fn anchors(text: &str) -> BTreeSet<String> {
 }
 
 #[test]
-fn every_link_leads_to_a_file_and_a_heading_that_are_there() {
+fn every_link_has_a_file_and_a_heading() {
     let mut broken = Vec::new();
     for (name, text) in pages() {
         for link in page::links(&text) {
@@ -158,7 +158,7 @@ fn every_workflow_in_the_documentation_can_be_run() {
 
 /// A page for users of another tool must not teach what `signoff validate` warns about.
 #[test]
-fn the_workflows_for_those_who_come_from_other_tools_validate_without_a_warning() {
+fn workflows_for_users_of_other_tools_have_no_warnings() {
     let mut compared = 0;
     for (page, text) in pages().into_iter().filter(|(page, _)| page.starts_with("docs/guides/from-")) {
         let blocks = page::blocks(&text);
@@ -182,7 +182,7 @@ fn the_workflows_for_those_who_come_from_other_tools_validate_without_a_warning(
 }
 
 #[test]
-fn the_page_of_each_pattern_begins_with_a_whole_workflow_of_it() {
+fn the_page_of_each_pattern_begins_with_a_workflow() {
     let mut patterns = BTreeSet::new();
     for (page, text) in pages().into_iter().filter(|(page, _)| page.starts_with("docs/patterns/")) {
         if page.ends_with("README.md") {

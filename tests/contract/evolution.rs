@@ -136,7 +136,7 @@ const NEVER_HONOURED: [&str; 1] = ["Approval/v1alpha1.spec.decisions{}.grant"];
 const REPLACED: [&str; 1] = ["Workflow/v1alpha1.spec.providers[].openai.keyFrom"];
 
 #[test]
-fn whatever_the_first_shape_accepted_is_accepted_still() {
+fn the_current_schema_accepts_what_the_first_one_accepted() {
     let mut found = Vec::new();
     for kind in ["workflows", "approvals"] {
         let (new, declared) = (current(kind), declared(kind));

@@ -121,7 +121,7 @@ fn a_field_that_does_not_exist_is_found() {
 }
 
 #[test]
-fn what_was_perhaps_not_meant_is_warned_about_and_nothing_else() {
+fn only_questionable_examples_have_warnings() {
     for (name, text) in examples() {
         let plan = Plan::of(&parse(&name, &text), &settings(), &Arc::default()).unwrap();
         // Two graphs end where no edge is chosen, and an approved tag may become another image.
@@ -169,7 +169,7 @@ fn asked(file: &str, policies: Policies) -> ApprovalRequest {
 }
 
 #[test]
-fn every_example_policy_applies_where_it_says_with_its_requirements() {
+fn every_example_policy_applies_in_its_namespaces() {
     assert_eq!(policies().len(), 5);
     let quorum = "gates/quorum.yaml";
     for (file, _) in policies() {
@@ -218,7 +218,7 @@ fn every_example_policy_lists_its_requirements_and_commands() {
 }
 
 #[test]
-fn every_example_says_what_it_shows_and_what_to_type() {
+fn every_example_begins_with_its_purpose_and_command() {
     for (name, text) in examples() {
         let header: Vec<_> = text.lines().take_while(|line| line.starts_with('#')).collect();
         assert!(header.len() >= 3, "{name} begins with a comment on what it shows");

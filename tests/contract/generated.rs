@@ -19,7 +19,7 @@ fn the_committed_generated_files_are_those_the_code_generates() {
 }
 
 #[test]
-fn nothing_lies_beside_the_generated_files() {
+fn the_folder_of_generated_files_has_no_other_files() {
     let generated: BTreeSet<_> =
         signoff_admission::files::generated().unwrap().into_iter().map(|(path, _)| path).collect();
     let folder = signoff_admission::files::FOLDER;

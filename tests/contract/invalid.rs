@@ -31,7 +31,7 @@ fn told() -> Vec<(String, String)> {
 }
 
 #[test]
-fn every_mistake_is_told_in_the_words_it_was_told_before() {
+fn every_message_is_as_its_snapshot() {
     let told = told();
     signoff_tests::tried(told.len(), "broken files");
     let all: String = told.into_iter().map(|(_, lines)| lines).collect();
@@ -131,7 +131,7 @@ fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
 }
 
 #[test]
-fn every_sentence_of_the_plan_has_a_file_that_brings_it_about() {
+fn every_message_of_the_plan_has_a_file() {
     let operator = Path::new(env!("CARGO_MANIFEST_DIR")).join("../operator");
     let (engine, expr) = (operator.join("engine/src"), operator.join("expr/src"));
     let mut files = vec![

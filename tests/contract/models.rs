@@ -90,7 +90,7 @@ fn move_providers(workflow: &mut Workflow, address: &str) {
 }
 
 #[tokio::test]
-async fn every_example_of_a_model_asks_its_server_and_is_released_by_people() {
+async fn every_example_of_a_model_calls_its_provider() {
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let examples: BTreeMap<_, _> =
         among(|name| name.starts_with(FOLDER)).into_iter().map(|example| (example.name, example.text)).collect();

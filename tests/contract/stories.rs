@@ -44,7 +44,7 @@ async fn run(example: Example) -> (String, Workflow) {
 }
 
 #[tokio::test]
-async fn every_example_runs_without_a_cluster_and_comes_to_what_was_recorded() {
+async fn every_example_runs_without_a_cluster_as_recorded() {
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let mut examples = examples();
     assert!(examples.len() >= 30, "{} examples: where are they?", examples.len());

@@ -26,7 +26,7 @@ pub(crate) fn cases() -> Vec<(String, String)> {
 }
 
 #[test]
-fn every_file_becomes_what_it_became_before() {
+fn every_import_is_as_its_snapshot() {
     for (name, text) in cases() {
         signoff_tests::tried(1, "imported files");
         let imported = strands::import(&text, "alice").unwrap_or_else(|problems| panic!("{name}: {problems:#?}"));
@@ -39,7 +39,7 @@ fn every_file_becomes_what_it_became_before() {
 }
 
 #[test]
-fn every_file_becomes_a_workflow_that_can_be_run() {
+fn every_import_is_a_valid_workflow() {
     for (name, text) in cases() {
         let imported = strands::import(&text, "alice").unwrap();
         assert_eq!(errors(&imported.to_yaml()), [] as [String; 0], "{name}");
@@ -72,7 +72,7 @@ fn an_edge_is_kept_and_refused_when_cel_cannot_express_its_condition() {
 }
 
 #[test]
-fn all_patterns_and_all_places_of_people_are_tried() {
+fn all_patterns_and_positions_of_gates_are_tried() {
     let all: String = cases().into_iter().map(|(_, text)| text).collect();
     for pattern in ["chain", "workflow", "routing", "parallel", "evaluator_optimizer", "orchestrator_workers", "graph"]
     {
@@ -112,7 +112,7 @@ fn table() -> String {
 }
 
 #[test]
-fn the_documentation_lists_every_field_and_what_becomes_of_it() {
+fn the_documentation_lists_every_field_and_its_effect() {
     let page = folder().join("../../../docs/guides/importing-from-strands-cli.md");
     let text = std::fs::read_to_string(&page).unwrap();
     let (before, kept) = text.split_once("## Every field\n\n").expect("a heading `Every field`");

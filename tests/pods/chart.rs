@@ -25,7 +25,7 @@ fn image() -> Layout {
 }
 
 #[tokio::test]
-async fn the_operator_runs_as_a_pod_of_the_chart_and_takes_a_run_through_its_gate() {
+async fn the_operator_of_the_chart_runs_as_a_pod_and_finishes_a_run() {
     let node = own().await;
     let layout = tokio::task::spawn_blocking(image).await.unwrap();
     let image = node.take_in(&layout).await.unwrap();

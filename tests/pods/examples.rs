@@ -80,7 +80,7 @@ async fn told(mut example: Example) -> (String, WorkflowStatus) {
 }
 
 #[tokio::test]
-async fn every_example_with_containers_comes_to_what_it_says() {
+async fn every_example_with_containers_has_its_recorded_output() {
     let all = among(|name| name.starts_with("pods/"));
     let names: Vec<_> = all.iter().map(|example| example.name.clone()).collect();
     assert_eq!(names, COME_TO.map(|(name, ..)| name), "each example is run, and each that is run is there");

@@ -62,7 +62,7 @@ fn a_program_has_processes_a_network_and_settings_of_its_own() {
 }
 
 #[test]
-fn of_a_program_that_failed_its_files_are_kept_and_nothing_else() {
+fn only_the_files_of_a_failed_program_are_kept() {
     let mut machine = Running::start("echo why >$TMPDIR/log; exit 7");
     let (status, said) = machine.ended();
     assert_eq!(status.code(), Some(7));
@@ -72,7 +72,7 @@ fn of_a_program_that_failed_its_files_are_kept_and_nothing_else() {
 }
 
 #[test]
-fn where_its_owner_is_gone_a_machine_is_too_with_whatever_runs_in_a_control_group_of_it() {
+fn a_machine_ends_with_its_owner_and_all_its_control_groups() {
     // In a group and a session of its own, as a container is.
     let script = "for parent in /sys/fs/cgroup /sys/fs/cgroup/*; do
                     [ ! -d $parent/$SIGNOFF_NODE_CGROUP ] || mkdir -p $parent/$SIGNOFF_NODE_CGROUP/one/pod

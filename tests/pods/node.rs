@@ -29,7 +29,7 @@ async fn the_node_is_ready() {
 }
 
 #[tokio::test]
-async fn a_bare_pod_runs_to_its_end_and_leaves_its_message_its_exit_code_and_its_log() {
+async fn a_bare_pod_reports_its_message_exit_code_and_log() {
     let harness = Harness::open("node").await;
     harness.pod("well", "echo one; echo two; echo the result >/dev/termination-log", json!({})).await;
     harness.pod("ill", "echo the trouble; exit 7", json!({"terminationMessagePolicy": "FallbackToLogsOnError"})).await;
@@ -47,7 +47,7 @@ async fn a_bare_pod_runs_to_its_end_and_leaves_its_message_its_exit_code_and_its
 }
 
 #[tokio::test]
-async fn a_container_that_takes_more_memory_than_it_may_is_told_as_such() {
+async fn a_container_over_its_memory_limit_is_reported_as_such() {
     let harness = Harness::open("memory").await;
     let few = json!({"resources": {"limits": {"memory": "16Mi"}}});
     // One line without an end, which `tail` keeps as a whole. The container runtime learns of the kernel's kill and of
@@ -59,7 +59,7 @@ async fn a_container_that_takes_more_memory_than_it_may_is_told_as_such() {
 }
 
 #[tokio::test]
-async fn an_image_that_is_not_there_is_told_in_the_kubelets_words() {
+async fn a_missing_image_is_reported_with_the_message_of_the_kubelet() {
     let harness = Harness::open("image").await;
     harness.pod("never", "true", json!({"image": "example.com/nothing:1", "imagePullPolicy": "Never"})).await;
     harness.pod("pulled", "true", json!({"image": "example.com/nothing:1"})).await;
@@ -72,7 +72,7 @@ async fn an_image_that_is_not_there_is_told_in_the_kubelets_words() {
 }
 
 #[tokio::test]
-async fn an_image_is_found_by_its_digest_and_another_digest_is_not() {
+async fn an_image_is_found_only_by_its_own_digest() {
     let harness = Harness::open("digest").await;
     let busybox = shared().await.busybox();
     assert_eq!(busybox.name, "docker.io/library/busybox:1.36");
@@ -90,7 +90,7 @@ async fn an_image_is_found_by_its_digest_and_another_digest_is_not() {
 }
 
 #[tokio::test]
-async fn kubectl_reads_a_log_runs_something_in_a_container_and_deletes_the_pod() {
+async fn kubectl_logs_exec_and_delete_work() {
     let harness = Harness::open("kubectl").await;
     harness.pod("long", "echo started; sleep 3600", json!({})).await;
     let runs = |pod: Option<&Pod>| pod.is_some_and(|pod| state(pod).running.is_some());
@@ -106,7 +106,7 @@ async fn kubectl_reads_a_log_runs_something_in_a_container_and_deletes_the_pod()
 }
 
 #[tokio::test]
-async fn a_pod_reaches_the_api_server_by_the_address_it_is_told() {
+async fn a_pod_reaches_the_api_server_by_its_environment() {
     let harness = Harness::open("inside").await;
     let script = "nc -w 5 $KUBERNETES_SERVICE_HOST $KUBERNETES_SERVICE_PORT </dev/null && \
                   test -s /var/run/secrets/kubernetes.io/serviceaccount/token";

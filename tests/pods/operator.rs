@@ -78,7 +78,7 @@ async fn an_operator_killed_at_five_places_never_makes_a_container_run_twice() {
 }
 
 #[tokio::test]
-async fn fifty_pods_at_once_keep_to_a_limit_of_five_and_say_their_place() {
+async fn fifty_pods_respect_a_limit_of_five_and_show_their_positions() {
     let node = own().await;
     node.cluster().install(&[]).await.unwrap();
     let pods = Pods::on(node.cluster(), "many").await;

@@ -27,7 +27,7 @@ fn with_gate(type_: &str, verdicts: &[&str], steps: Value) -> Value {
 }
 
 #[tokio::test]
-async fn a_container_runs_once_between_two_gates_and_its_result_reaches_the_next_approver() {
+async fn a_container_between_two_gates_runs_once() {
     let pods = Pods::open("between").await;
     let script = "echo reading the plan; cat /in/plan.txt >/dev/termination-log; echo done";
     let work =
@@ -58,7 +58,7 @@ async fn a_container_runs_once_between_two_gates_and_its_result_reaches_the_next
 }
 
 #[tokio::test]
-async fn it_gets_what_it_is_given_and_nothing_else() {
+async fn a_container_gets_only_its_declared_inputs() {
     let pods = Pods::open("given").await;
     let object = |kind: &str, data: Value| json!({"apiVersion": "v1", "kind": kind, "metadata": {"name": "given"}, "stringData": data, "data": data});
     let mut secret = object("Secret", json!({"key": "s3cret"}));
@@ -118,7 +118,7 @@ async fn it_gets_what_it_is_given_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn an_exit_code_fails_the_step_and_those_that_are_named_are_tried_again() {
+async fn an_exit_code_fails_the_step_or_is_retried() {
     let pods = Pods::open("codes").await;
     let retry = json!({"retry": {"limit": 2, "backoff": {"base": "1s", "jitter": 0}, "onExitCodes": [75]}});
     pods.request("ill", chain(json!([with(step("work", "echo the trouble; exit 3", json!({})), retry.clone())]))).await;
@@ -137,7 +137,7 @@ async fn an_exit_code_fails_the_step_and_those_that_are_named_are_tried_again() 
 }
 
 #[tokio::test]
-async fn one_that_needs_more_memory_gets_it_from_whoever_is_asked() {
+async fn a_person_can_give_a_container_more_memory() {
     let pods = Pods::open("memory").await;
     // The container runtime learns of the kernel's kill and of the exit from two sources, so the shell delays the exit
     // until the kill is known.
@@ -154,7 +154,7 @@ async fn one_that_needs_more_memory_gets_it_from_whoever_is_asked() {
 }
 
 #[tokio::test]
-async fn its_time_has_an_end_by_the_steps_timeout_and_by_the_kubelets() {
+async fn a_container_is_stopped_by_the_timeouts_of_step_and_kubelet() {
     let pods = Pods::open("time").await;
     let short = json!({"podTemplate": {"spec": {"terminationGracePeriodSeconds": 1}}});
     // It handles the signal to end, which its exit code shows.
@@ -171,7 +171,7 @@ async fn its_time_has_an_end_by_the_steps_timeout_and_by_the_kubelets() {
 }
 
 #[tokio::test]
-async fn an_image_that_is_missing_is_told_in_the_kubelets_words_and_can_be_mended() {
+async fn a_step_with_a_missing_image_is_reported_and_can_be_corrected() {
     let pods = Pods::open("image").await;
     let work = step(
         "work",
@@ -195,7 +195,7 @@ async fn an_image_that_is_missing_is_told_in_the_kubelets_words_and_can_be_mende
 }
 
 #[tokio::test]
-async fn one_that_fits_on_no_node_is_told_in_the_schedulers_words_and_begins_when_it_does() {
+async fn a_pod_that_fits_on_no_node_is_reported_and_begins_later() {
     let pods = Pods::open("nowhere").await;
     let fast = json!({"nodeSelector": {"disk": "fast"}});
     pods.request("run", chain(json!([step("work", "printf there >/dev/termination-log", fast.clone())]))).await;
@@ -213,7 +213,7 @@ async fn one_that_fits_on_no_node_is_told_in_the_schedulers_words_and_begins_whe
 }
 
 #[tokio::test]
-async fn one_that_somebody_takes_away_is_told_from_one_whose_end_nobody_saw() {
+async fn a_deleted_pod_differs_from_one_with_an_unknown_end() {
     let pods = Pods::open("away").await;
     let short = json!({"podTemplate": {"spec": {"terminationGracePeriodSeconds": 1}}});
     for name in ["deleted", "evicted", "forced"] {
@@ -262,7 +262,7 @@ async fn a_run_that_is_cancelled_leaves_no_pod_and_a_late_approval_starts_none()
 }
 
 #[tokio::test]
-async fn pods_go_as_the_workflow_says_and_with_it() {
+async fn pods_are_deleted_as_declared_and_with_their_workflow() {
     let pods = Pods::open("clearing").await;
     for (name, keep) in [("usual", None), ("each", Some("OnCompletion")), ("none", Some("Never"))] {
         let steps = json!([step("good", "true", json!({})), with(step("bad", "false", json!({})), json!({"onError": "continue"})), {"name": "end", "set": {"value": "x"}}]);
@@ -287,7 +287,7 @@ async fn pods_go_as_the_workflow_says_and_with_it() {
 }
 
 #[tokio::test]
-async fn a_namespace_goes_although_a_pod_runs_in_it() {
+async fn a_namespace_with_a_running_pod_can_be_deleted() {
     let pods = Pods::open("going").await;
     pods.request(
         "run",
@@ -304,7 +304,7 @@ async fn a_namespace_goes_although_a_pod_runs_in_it() {
 }
 
 #[tokio::test]
-async fn people_approve_exactly_this_image_command_and_environment() {
+async fn an_approval_is_for_one_image_command_and_environment() {
     let pods = Pods::open("exactly").await;
     let image = shared().await.busybox().by_digest();
     let work = pods.witnessed(step(
@@ -330,7 +330,7 @@ async fn people_approve_exactly_this_image_command_and_environment() {
 }
 
 #[tokio::test]
-async fn a_log_can_be_the_response_is_kept_when_the_pod_is_gone_and_has_a_bound() {
+async fn a_log_can_be_the_bounded_response_of_a_step() {
     let pods = Pods::open("log").await;
     let log = json!({"outputFrom": "log"});
     pods.request("short", chain(json!([step("work", "seq 1 3", with(log.clone(), json!({"tailLines": 2})))]))).await;
@@ -352,7 +352,7 @@ async fn a_log_can_be_the_response_is_kept_when_the_pod_is_gone_and_has_a_bound(
 }
 
 #[tokio::test]
-async fn whoever_could_not_make_a_pod_does_not_get_one_made() {
+async fn a_requester_without_rights_on_pods_gets_no_pod() {
     let pods = Pods::without_rights("rights").await;
     let refused = pods.try_request("run", chain(json!([step("work", "true", json!({}))]))).await.unwrap_err();
     assert!(refused.to_string().contains("lacks the RBAC verb create on pods"), "{refused}");

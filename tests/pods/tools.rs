@@ -59,7 +59,7 @@ fn target(asked: &Approval) -> &str {
 }
 
 #[tokio::test]
-async fn an_approved_call_runs_in_one_pod_of_the_image_that_was_shown_and_its_log_is_the_result() {
+async fn an_approved_call_runs_in_one_pod_of_the_shown_image() {
     let pods = Pods::open("approved").await;
     let image = shared().await.busybox().by_digest();
     let written = format!("scanned {VOLUME}");
@@ -84,7 +84,7 @@ async fn an_approved_call_runs_in_one_pod_of_the_image_that_was_shown_and_its_lo
 }
 
 #[tokio::test]
-async fn a_rejected_call_makes_no_pod_and_the_agent_is_told_the_reason() {
+async fn a_rejected_call_creates_no_pod_and_its_result_has_the_reason() {
     let pods = Pods::open("rejected").await;
     let first = json!({"podTemplate": {"spec": {"initContainers": [{"name": "first", "image": "busybox:1.35"}]}}});
     let spec = agent(pods.witnessed(scan(first)), &[("Denied by a human: it is in use", "Then not.")]);
@@ -99,7 +99,7 @@ async fn a_rejected_call_makes_no_pod_and_the_agent_is_told_the_reason() {
 }
 
 #[tokio::test]
-async fn a_pod_is_given_the_arguments_that_a_person_edited_and_another_one_approved() {
+async fn a_pod_gets_edited_arguments_after_another_person_approved_them() {
     let pods = Pods::open("edited").await;
     let told = "A human changed the arguments. This ran: {\"volume\":\"data-8\"}\nscanned data-8\n";
     pods.request("run", agent(pods.held(scan(json!({}))), &[(told, "The other one is healthy.")])).await;
@@ -118,7 +118,7 @@ async fn a_pod_is_given_the_arguments_that_a_person_edited_and_another_one_appro
 }
 
 #[tokio::test]
-async fn one_approval_holds_for_each_attempt_that_failed_for_certain_and_the_agent_is_told_the_failure() {
+async fn an_approval_holds_for_retries_after_known_failures() {
     let pods = Pods::open("again").await;
     let retry = json!({"retry": {"limit": 1, "backoff": {"base": "1s"}, "onExitCodes": [75]}, "onError": "continue"});
     let fails = pods.witnessed(with(step("scan", "exit 75", json!({})), retry));
@@ -135,7 +135,7 @@ async fn one_approval_holds_for_each_attempt_that_failed_for_certain_and_the_age
 }
 
 #[tokio::test]
-async fn a_pod_whose_end_nobody_saw_is_made_once_more_only_after_people_said_so_twice() {
+async fn a_pod_with_an_unknown_end_is_repeated_after_two_decisions() {
     let pods = Pods::open("unknown").await;
     let short = json!({"podTemplate": {"spec": {"terminationGracePeriodSeconds": 1}}});
     pods.request("run", agent(pods.held(scan(short)), &[("scanned", "It is healthy after all.")])).await;
@@ -155,7 +155,7 @@ async fn a_pod_whose_end_nobody_saw_is_made_once_more_only_after_people_said_so_
 }
 
 #[tokio::test]
-async fn whoever_could_not_make_a_pod_does_not_get_one_as_a_tool() {
+async fn a_requester_without_rights_on_pods_gets_no_tool_in_a_pod() {
     let pods = Pods::without_rights("no-tool").await;
     let refused = pods.try_request("run", agent(scan(json!({})), &[("scanned", "Healthy.")])).await.unwrap_err();
     assert!(refused.to_string().contains("lacks the RBAC verb create on pods"), "{refused}");

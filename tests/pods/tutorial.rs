@@ -21,7 +21,7 @@ fn script(commands: &[(bool, Command<'_>)]) -> String {
 }
 
 #[tokio::test]
-async fn every_command_of_the_tutorial_does_what_the_page_says() {
+async fn every_command_of_the_tutorial_has_the_shown_output() {
     let node = own().await;
     let operator = program("signoff-controller", "signoff-operator").unwrap();
     let page = program("signoff-web", "signoff-web").unwrap();

@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_found_however_it_is_cut() {
+    fn an_answer_in_pieces_of_any_size_is_read() {
         let notice = r#"data: {"jsonrpc":"2.0","method":"notifications/message"}"#;
         let ping = r#"data: {"jsonrpc":"2.0","id":"s1","method":"ping"}"#;
         let halves = ANSWER.replace(",\"result\"", ",\ndata: \"result\"");
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn what_follows_the_answer_is_not_read() {
+    fn bytes_after_the_answer_are_not_read() {
         let mut reader = AnswerReader::new(1, 1000);
         reader.add(format!("data: {ANSWER}\n\ndata: nonsense").as_bytes()).unwrap();
         assert!(reader.is_complete());
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn neither_a_message_nor_a_stream_passes_its_bound() {
+    fn a_message_or_stream_over_its_limit_is_refused() {
         let long = format!(r#"{{"jsonrpc":"2.0","id":1,"result":{{"a":"{}"}}}}"#, "x".repeat(1000));
         for text in [long.clone(), format!("data: {long}\n\n"), " ".repeat(2000)] {
             assert_eq!(read_in(&text, 100), Err(Unreadable::TooLarge(1000)));

@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_answer_to_the_request_is_taken() {
+    fn only_the_answer_to_the_request_is_read() {
         let result = answer(r#"{"jsonrpc":"2.0","id":7,"result":{"a":1}}"#);
         assert_eq!(result, Ok(Some(Answered::Result(r#"{"a":1}"#.to_owned()))));
         assert_eq!(answer(r#"{"jsonrpc":"2.0","id":8,"result":{}}"#), Err(Unreadable::OtherId(Some(8))));
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_message_is_refused() {
+    fn an_invalid_message_is_refused() {
         for text in [
             "",
             "null",
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_of_the_server_are_named_and_notifications_passed_over() {
+    fn requests_of_the_server_are_named_and_notifications_ignored() {
         for (method, word) in [
             ("sampling/createMessage", "sampling"),
             ("elicitation/create", "elicitation"),

@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn more_pages_than_the_bound_refuse_the_list() {
+    fn a_list_with_too_many_pages_is_refused() {
         let pages = |count: usize| -> Vec<Value> {
             (1..=count)
                 .map(|at| {
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_repeated_cursor_and_a_repeated_name_refuse_the_list() {
+    fn a_list_with_a_repeated_cursor_or_name_is_refused() {
         let circle = |name: &str| json!({"tools": [tool(name)], "nextCursor": "again"});
         assert_eq!(read(&[circle("a"), circle("b")]), Err(ListError::RepeatedCursor));
         let twice = Err(ListError::Catalogue(CatalogueError::Twice("a".to_owned())));
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_list_is_refused() {
+    fn an_invalid_list_is_refused() {
         for other in [json!({}), json!({"tools": null}), json!({"tools": {}}), json!({"tools": [], "nextCursor": 7})] {
             assert!(matches!(read(std::slice::from_ref(&other)), Err(ListError::Form(_))), "{other}");
         }
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tool_whose_schema_wants_impossible_headers_is_left_out_with_the_reason() {
+    fn a_tool_with_invalid_headers_is_left_out_with_the_reason() {
         let wants = json!({"name": "a", "inputSchema": {"type": "object", "x-mcp-header": "A"}});
         let catalogue = read(&[page(vec![wants, tool("b")])]).unwrap();
         assert_eq!(names(&catalogue), ["b"]);

@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_schema_that_wants_a_header_where_none_can_be_is_refused() {
+    fn a_schema_with_a_header_at_an_invalid_position_is_refused() {
         let with = |argument: Value| json!({"type": "object", "properties": {"a": argument}});
         for schema in [
             with(wanting("")),

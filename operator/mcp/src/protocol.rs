@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn a_result_without_a_type_is_one_of_an_older_server() {
+    fn a_result_without_a_type_shows_an_older_server() {
         let typed = Answered::Result(r#"{"tools":[],"resultType":"complete"}"#.to_owned());
         assert_eq!(spoken(200, Some(&typed)), Some(Protocol::Stateless));
         let untyped = Answered::Result(r#"{"tools":[]}"#.to_owned());
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn only_errors_of_the_newer_version_tell_that_a_server_speaks_it() {
+    fn only_errors_of_the_newer_version_show_a_newer_server() {
         for code in [HEADER_MISMATCH, MISSING_CAPABILITY] {
             assert_eq!(spoken(400, Some(&error(code, &[]))), Some(Protocol::Stateless));
         }
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_is_away_or_refuses_the_key_does_not_tell_its_version() {
+    fn an_unreachable_or_refusing_server_does_not_show_its_version() {
         for status in [302, 401, 403, 408, 429, 500, 502, 503] {
             assert_eq!(spoken(status, None), None, "{status}");
             assert_eq!(spoken(status, Some(&error(-32000, &[]))), None, "{status}");

@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_that_is_no_text_is_a_marker_with_size_and_digest() {
+    fn content_that_is_not_text_is_a_marker_with_size_and_digest() {
         let result = output(json!({"content": [
             text("see"),
             {"type": "image", "data": "aGVsbG8=", "mimeType": "image/png\u{1b}[2J"},
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_server_asks_for_is_named_and_nothing_else() {
+    fn only_the_kinds_of_requests_of_a_server_are_named() {
         let ending = read(
             &json!({"resultType": "input_required", "requestState": "s", "inputRequests": {
                 "a": {"method": "elicitation/create", "params": {"mode": "form", "message": "your password?"}},
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_result_is_refused() {
+    fn an_invalid_result_is_refused() {
         for result in [
             json!({"content": {}}),
             json!({"content": ["a"]}),

@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn a_person_sees_every_argument_on_a_line_and_no_value_of_a_variable() {
+    fn the_lines_show_every_argument_and_no_value_of_a_variable() {
         let env = BTreeMap::from([("TOKEN".to_owned(), "hunter2".to_owned())]);
         let shell = ServerCommand { env, ..command("sh", &["-c", "echo \u{1b}[2J\nrm -rf x"]) };
         let lines = shell.resolve().unwrap().lines();

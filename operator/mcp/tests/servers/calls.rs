@@ -72,7 +72,7 @@ async fn a_server_restarted_with_other_annotations_is_not_called() {
 }
 
 #[tokio::test]
-async fn metadata_and_icons_that_changed_stop_no_call() {
+async fn changed_metadata_and_icons_do_not_stop_a_call() {
     let mut now = changed("_meta", json!({"build": 7}));
     now["icons"] = json!([{"src": "https://example.com/icon.png"}]);
     let server = Server::start(move |request| stateless(request, &json!([now]), &text("paid"))).await;
@@ -80,7 +80,7 @@ async fn metadata_and_icons_that_changed_stop_no_call() {
 }
 
 #[tokio::test]
-async fn a_definition_that_no_longer_fits_or_stands_twice_is_not_called() {
+async fn a_tool_with_an_invalid_or_duplicate_definition_is_not_called() {
     let long = changed("description", json!("x".repeat(20_000)));
     let server = Server::start(move |request| stateless(request, &json!([long]), &text("paid"))).await;
     assert_eq!(call(&server, decided(&refund())).await.unwrap().ending, ToolEnding::Changed(None));
@@ -94,7 +94,7 @@ async fn a_definition_that_no_longer_fits_or_stands_twice_is_not_called() {
 }
 
 #[tokio::test]
-async fn two_identical_calls_are_two_requests_and_a_failed_one_is_not_repeated() {
+async fn identical_calls_are_separate_requests_without_retries() {
     let server = Server::start(|request| stateless(request, &tools(), &text("paid"))).await;
     let client = client();
     for _ in 0..2 {
@@ -106,7 +106,7 @@ async fn two_identical_calls_are_two_requests_and_a_failed_one_is_not_repeated()
 }
 
 #[tokio::test]
-async fn arguments_are_sent_as_they_were_decided_about() {
+async fn arguments_are_sent_as_they_were_approved() {
     let server = Server::start(|request| stateless(request, &tools(), &text("paid"))).await;
     let arguments = json!({"z": 1, "a": [1.5, null, "ü \u{0}"], "_meta": {"x": 1}, "name": "other", "big": 9_007_199_254_740_992_u64});
     let request = ToolRequest { arguments: arguments.clone(), ..decided(&refund()) };
@@ -122,7 +122,7 @@ async fn arguments_are_sent_as_they_were_decided_about() {
 }
 
 #[tokio::test]
-async fn names_that_could_be_another_request_are_not_sent() {
+async fn an_invalid_tool_name_is_not_sent() {
     let server = Server::start(|request| stateless(request, &tools(), &text("paid"))).await;
     for name in ["", "a b", "refund\r\nAuthorization: x", "refund\u{200b}", "../refund"] {
         let refused = call(&server, unasked(name)).await.unwrap_err();
@@ -132,7 +132,7 @@ async fn names_that_could_be_another_request_are_not_sent() {
 }
 
 #[tokio::test]
-async fn runs_that_start_each_other_end_at_the_fourth() {
+async fn a_call_below_four_nested_runs_is_refused() {
     let server = Server::start(|request| stateless(request, &tools(), &text("paid"))).await;
     for depth in 0..=3 {
         call(&server, ToolRequest { depth, ..decided(&refund()) }).await.unwrap();
@@ -147,7 +147,7 @@ async fn runs_that_start_each_other_end_at_the_fourth() {
 }
 
 #[tokio::test]
-async fn arguments_that_the_definition_wants_as_headers_are_sent_as_both() {
+async fn arguments_marked_as_headers_are_sent_as_both() {
     let schema = json!({"type": "object", "properties": {"region": {"type": "string", "x-mcp-header": "Region"}}});
     let tool = changed("inputSchema", schema.clone());
     let listed = json!([tool]);

@@ -105,7 +105,7 @@ async fn a_server_that_is_away_is_unreachable_and_can_be_asked_again() {
 }
 
 #[tokio::test]
-async fn an_error_in_place_of_the_list_is_told_on_one_line() {
+async fn an_error_instead_of_the_list_is_reported_on_one_line() {
     let server = Server::start(|request| match request.asks() {
         "tools/list" => {
             let told = json!({"code": -32603, "message": "no\n\u{1b}[31m list", "data": {"a": 1}});
@@ -119,7 +119,7 @@ async fn an_error_in_place_of_the_list_is_told_on_one_line() {
 }
 
 #[tokio::test]
-async fn the_journal_keeps_what_was_listed() {
+async fn a_catalogue_is_restored_from_its_journal() {
     let server = Server::start(|request| stateless(request, &tools(), &text(""))).await;
     let listed = client().catalogue(&server.tools(), TIMEOUT).await.unwrap();
     assert_eq!(listed.protocol, "2026-07-28");

@@ -81,7 +81,7 @@ async fn a_command_sees_path_home_and_its_own_variables_only() {
 }
 
 #[tokio::test]
-async fn a_command_that_fails_is_told_with_its_last_words() {
+async fn a_failed_command_is_reported_with_its_error_output() {
     let folder = tempfile::tempdir().unwrap();
     let failed =
         start(shell(&folder.path().join("log"), "echo 'no module \u{1b}[31mfound' >&2; exit 1")).await.err().unwrap();
@@ -90,7 +90,7 @@ async fn a_command_that_fails_is_told_with_its_last_words() {
 }
 
 #[tokio::test]
-async fn a_command_that_writes_nonsense_or_too_much_is_not_asked_again() {
+async fn a_command_with_invalid_output_gets_no_further_request() {
     let folder = tempfile::tempdir().unwrap();
     for script in [
         "echo 'Server started'",
@@ -121,7 +121,7 @@ async fn a_late_answer_is_not_the_answer_to_the_next_call() {
 }
 
 #[tokio::test]
-async fn every_process_of_a_command_ends_with_it() {
+async fn every_process_of_a_command_ends_with_the_server() {
     let folder = tempfile::tempdir().unwrap();
     let log = folder.path().join("log");
     // The writer is a child of the shell.

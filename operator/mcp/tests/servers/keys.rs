@@ -39,7 +39,7 @@ async fn the_key_is_sent_with_every_request_of_both_versions() {
 }
 
 #[tokio::test]
-async fn an_echo_server_does_not_give_the_key_back() {
+async fn an_echoed_key_is_removed_from_results() {
     let echo = |request: &Received| {
         let said = format!("you sent {}", request.header("authorization"));
         let result =
@@ -59,7 +59,7 @@ async fn an_echo_server_does_not_give_the_key_back() {
 }
 
 #[tokio::test]
-async fn errors_and_definitions_do_not_give_the_key_back() {
+async fn an_echoed_key_is_removed_from_errors_and_definitions() {
     let told = format!("bad token {KEY} in Bearer {KEY}");
     for status in ["200 OK", "400 Bad Request"] {
         let said = told.clone();
@@ -101,7 +101,7 @@ async fn no_key_is_sent_in_a_header_of_the_protocol() {
 }
 
 #[tokio::test]
-async fn an_address_that_calls_must_not_reach_is_not_asked() {
+async fn a_blocked_address_gets_no_request() {
     let server = Server::start(|_| Reply::Bytes(Vec::new())).await;
     let careful = McpClient::new(HttpClient::new(HttpSettings::default()).unwrap());
     let tools = keyed(&server);

@@ -74,7 +74,7 @@ async fn a_call_that_needs_no_decision_asks_for_the_version_once() {
 }
 
 #[tokio::test]
-async fn the_version_is_never_found_out_by_the_call_itself() {
+async fn the_version_is_detected_before_the_call() {
     // The server performs every call, and only then refuses the version.
     let server = Server::start(|request| match request.asks() {
         "tools/call" => http("400 Bad Request", "", "no session"),
@@ -87,7 +87,7 @@ async fn the_version_is_never_found_out_by_the_call_itself() {
 }
 
 #[tokio::test]
-async fn an_older_server_that_checks_no_version_is_found_out_by_its_untyped_result() {
+async fn an_older_server_is_detected_by_its_untyped_result() {
     let server = Server::start(|request| match request.asks() {
         "initialize" | "DELETE" => with_session(request, &tools(), &text("")),
         "tools/list" => answer(request, &json!({"tools": tools()})),
@@ -101,7 +101,7 @@ async fn an_older_server_that_checks_no_version_is_found_out_by_its_untyped_resu
 }
 
 #[tokio::test]
-async fn a_server_that_changes_its_version_is_asked_anew() {
+async fn a_server_that_changes_its_version_is_detected_again() {
     let is_new = std::sync::Arc::new(AtomicUsize::new(0));
     let flag = std::sync::Arc::clone(&is_new);
     let server = Server::start(move |request| match flag.load(Ordering::SeqCst) {
@@ -120,7 +120,7 @@ async fn a_server_that_changes_its_version_is_asked_anew() {
 }
 
 #[tokio::test]
-async fn a_server_of_no_version_that_is_spoken_is_named() {
+async fn a_server_without_a_supported_version_is_named() {
     let newer = Server::start(|request| {
         let data = json!({"supported": ["2027-01-01"], "requested": "2026-07-28"});
         error("400 Bad Request", request, &json!({"code": -32022, "message": "Unsupported", "data": data}))
@@ -142,7 +142,7 @@ async fn a_server_of_no_version_that_is_spoken_is_named() {
 }
 
 #[tokio::test]
-async fn a_dual_server_that_names_the_older_version_is_asked_in_it() {
+async fn a_server_that_names_the_older_version_is_called_with_it() {
     let server = Server::start(|request| match request.header("mcp-protocol-version") {
         "2026-07-28" => {
             let data = json!({"supported": ["2025-11-25"], "requested": "2026-07-28"});
@@ -174,7 +174,7 @@ async fn answers_can_be_events_in_both_versions() {
 }
 
 #[tokio::test]
-async fn a_session_whose_number_could_break_a_header_is_refused() {
+async fn a_session_id_that_is_invalid_in_a_header_is_refused() {
     for number in ["", "a b", "ü", &"x".repeat(600)] {
         let headers = format!("mcp-session-id: {number}\r\n");
         let server = Server::start(move |request| match request.asks() {
@@ -189,7 +189,7 @@ async fn a_session_whose_number_could_break_a_header_is_refused() {
 }
 
 #[tokio::test]
-async fn one_deadline_holds_for_all_requests_of_a_call() {
+async fn all_requests_of_a_call_share_one_deadline() {
     for slow in ["initialize", "notifications/initialized", "tools/list"] {
         let server = Server::start(move |request| match request.asks() {
             asks if asks == slow && (slow != "tools/list" || request.header("mcp-session-id") == SESSION) => {
@@ -207,7 +207,7 @@ async fn one_deadline_holds_for_all_requests_of_a_call() {
 }
 
 #[tokio::test]
-async fn a_call_that_is_given_up_is_cancelled_and_its_session_ended() {
+async fn an_abandoned_call_is_cancelled_and_its_session_ends() {
     let server = Server::start(|request| match request.asks() {
         "tools/call" => Reply::Hang(EVENTS.to_owned()),
         _ => with_session(request, &tools(), &text("")),
