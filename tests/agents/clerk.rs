@@ -8,8 +8,8 @@ use signoff_api::{Approval, Decision, Verdict, journal::Usage};
 use signoff_engine::End;
 use signoff_local::{DecisionError, Local, Run, RunOutcome, Sessions, from_yaml};
 
-/// The deadline of a run; without a stall each takes a second at most.
-const PATIENCE: Duration = Duration::from_secs(120);
+/// The longest time of a run. A run that does not stall takes a second at most.
+const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// An answer of a person.
 #[derive(Clone, Debug, Deserialize)]
@@ -43,7 +43,7 @@ impl Answer {
 
 /// The result of a run.
 pub struct Ended {
-    /// Its end; `None` if it waits for people who give no answer.
+    /// The end of the run; `None` if it waits for people who give no answer.
     pub end: Option<End>,
     /// All requests to people.
     pub approvals: Vec<Approval>,
@@ -63,10 +63,10 @@ pub fn workflow(base_url: &str, tools: &str) -> Value {
 
 /// Runs a Workflow until it ends, or until it waits for people who give no answer.
 pub async fn run(workflow: &Value, people: Vec<Answer>) -> Ended {
-    tokio::time::timeout(PATIENCE, played(workflow, people)).await.expect("the run stalls")
+    tokio::time::timeout(TIMEOUT, run_to_end(workflow, people)).await.expect("the run stalls")
 }
 
-async fn played(workflow: &Value, mut people: Vec<Answer>) -> Ended {
+async fn run_to_end(workflow: &Value, mut people: Vec<Answer>) -> Ended {
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
     let folder = tempfile::tempdir().unwrap();
     let local = Local::new(Sessions::new(folder.path()), "dana").unwrap();
@@ -76,7 +76,7 @@ async fn played(workflow: &Value, mut people: Vec<Answer>) -> Ended {
         if let RunOutcome::Over(end) = run.go().await.unwrap() {
             break Some(end);
         }
-        let Some((name, answer)) = next(&run, &mut people) else { break None };
+        let Some((name, answer)) = take_answer(&run, &mut people) else { break None };
         match run.decide(&name, &answer.by, answer.decision).await {
             Ok(_) => {}
             Err(DecisionError::Because(why)) => refused.push(why),
@@ -88,11 +88,11 @@ async fn played(workflow: &Value, mut people: Vec<Answer>) -> Ended {
     Ended { end, approvals: snapshot.approvals, refused, usage }
 }
 
-/// Returns the first answer to a pending request.
-fn next(run: &Run, people: &mut Vec<Answer>) -> Option<(String, Answer)> {
+/// Takes the first answer to a pending request out of `people`. Returns the name of the Approval and the answer.
+fn take_answer(run: &Run, people: &mut Vec<Answer>) -> Option<(String, Answer)> {
     let pending = run.pending();
-    let asked = |answer: &Answer| pending.iter().find(|approval| answer.is_about(approval));
-    let at = people.iter().position(|answer| asked(answer).is_some())?;
-    let name = asked(&people[at])?.metadata.name.clone().unwrap();
-    Some((name, people.remove(at)))
+    let request_of = |answer: &Answer| pending.iter().find(|approval| answer.is_about(approval));
+    let index = people.iter().position(|answer| request_of(answer).is_some())?;
+    let name = request_of(&people[index])?.metadata.name.clone().unwrap();
+    Some((name, people.remove(index)))
 }

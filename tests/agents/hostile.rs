@@ -1,6 +1,6 @@
 //! Hostile transcripts: what a model can write so that a forbidden call runs, a person is deceived, or the run stalls.
 //!
-//! Each file of `hostile/` is one. Besides the expectations of the file, some hold for all of them.
+//! Each file of `hostile/` is a transcript with its expectations. Further checks are the same for all transcripts.
 
 use std::{
     collections::BTreeMap,
@@ -49,7 +49,7 @@ async fn each_hostile_transcript_ends_as_its_file_says_and_runs_nothing_else() {
     let transcripts: Vec<_> = files.iter().map(|file| read(file)).collect();
     let mut problems = Vec::new();
     for (name, transcript) in transcripts {
-        problems.extend(played(&transcript).await.into_iter().map(|problem| format!("{name}: {problem}")));
+        problems.extend(play(&transcript).await.into_iter().map(|problem| format!("{name}: {problem}")));
     }
     assert!(problems.is_empty(), "{}", problems.join("\n"));
     tried(files.len(), "hostile transcripts");
@@ -65,13 +65,13 @@ fn read(file: &Path) -> (String, Transcript) {
 
 #[test]
 fn an_unapproved_request_is_a_problem() {
-    let mut found = Problems::default();
-    found.approved(&[], &["GET /orders/1".to_owned(), r#"POST /refunds {"amount":1}"#.to_owned()]);
-    assert_eq!(found.0, [r#"nobody approved POST /refunds {"amount":1}"#]);
+    let mut problems = Problems::default();
+    problems.check_approved(&[], &["GET /orders/1".to_owned(), r#"POST /refunds {"amount":1}"#.to_owned()]);
+    assert_eq!(problems.0, [r#"nobody approved POST /refunds {"amount":1}"#]);
 }
 
 /// Plays one transcript, and returns the deviations from the expectations.
-async fn played(transcript: &Transcript) -> Vec<String> {
+async fn play(transcript: &Transcript) -> Vec<String> {
     let model = model(transcript).await;
     let tools = tools(transcript).await;
     let mut workflow = clerk::workflow(&format!("{}/v1", model.url()), &tools.url());
@@ -79,13 +79,13 @@ async fn played(transcript: &Transcript) -> Vec<String> {
     let ended = clerk::run(&workflow, transcript.people.clone()).await;
     let requests = model.received();
     let log: Vec<_> = tools.received().into_iter().map(line).collect();
-    let mut found = Problems::default();
-    found.end(transcript, &ended);
-    found.conversations(transcript, &requests);
-    found.log(transcript, &log);
-    found.asked(transcript, &ended.approvals);
-    found.approved(&ended.approvals, &log);
-    found.0
+    let mut problems = Problems::default();
+    problems.check_end(transcript, &ended);
+    problems.check_conversations(transcript, &requests);
+    problems.check_log(transcript, &log);
+    problems.check_approvals(transcript, &ended.approvals);
+    problems.check_approved(&ended.approvals, &log);
+    problems.0
 }
 
 /// Starts a model for both agents, which it distinguishes by the name of their model.
@@ -97,10 +97,10 @@ async fn model(transcript: &Transcript) -> Loopback {
         let body: Value = serde_json::from_str(&request.body).unwrap();
         let (turns, asked) =
             if body["model"] == "cashier" { (&cashier, &asked_cashier) } else { (&clerk, &asked_clerk) };
-        let at = asked.fetch_add(1, Ordering::SeqCst);
-        let turn: Option<&Turn> = turns.get(at).or_else(|| turns.last().filter(|_| endless));
+        let index = asked.fetch_add(1, Ordering::SeqCst);
+        let turn: Option<&Turn> = turns.get(index).or_else(|| turns.last().filter(|_| endless));
         let (status, body) =
-            turn.map_or_else(|| (500, "the transcript has no further answer".to_owned()), |turn| turn.answer(at + 1));
+            turn.map_or_else(|| (500, "the transcript has no further answer".to_owned()), |t| t.answer(index + 1));
         text(status, body)
     };
     Loopback::start(answer).await.unwrap()
@@ -137,7 +137,7 @@ impl Problems {
         }
     }
 
-    fn end(&mut self, transcript: &Transcript, ended: &Ended) {
+    fn check_end(&mut self, transcript: &Transcript, ended: &Ended) {
         let end = match &ended.end {
             None => "Waiting".to_owned(),
             Some(End::Succeeded(text)) => format!("Succeeded: {text}"),
@@ -154,7 +154,7 @@ impl Problems {
 
     /// Checks that each call has exactly one result in the model's order, and that all requests to the models are
     /// bounded.
-    fn conversations(&mut self, transcript: &Transcript, requests: &[Received]) {
+    fn check_conversations(&mut self, transcript: &Transcript, requests: &[Received]) {
         self.check(requests.len() <= MOST_REQUESTS, || format!("{} requests to the models", requests.len()));
         let mut last: BTreeMap<bool, Vec<Vec<Told>>> = BTreeMap::new();
         for request in requests {
@@ -162,7 +162,7 @@ impl Problems {
             let body: Value = serde_json::from_str(&request.body).unwrap();
             match told(&body) {
                 Ok(turns) => {
-                    self.bounded(&turns);
+                    self.check_sizes(&turns);
                     last.insert(body["model"] == "cashier", turns);
                 }
                 Err(why) => self.0.push(format!("{why:#}")),
@@ -172,24 +172,24 @@ impl Problems {
             let found = last.remove(&is_cashier).unwrap_or_default();
             let expected: Vec<Vec<Expected>> =
                 expected.iter().map(|turn| turn.iter().flat_map(ToldCall::all).collect()).collect();
-            let alike = expected.len() == found.len() && expected.iter().zip(&found).all(|(a, b)| are_told(a, b));
+            let alike = expected.len() == found.len() && expected.iter().zip(&found).all(|(a, b)| are_expected(a, b));
             self.check(alike, || format!("told {}", shown(&format!("{found:#?}"))));
         }
     }
 
-    fn bounded(&mut self, turns: &[Vec<Told>]) {
+    fn check_sizes(&mut self, turns: &[Vec<Told>]) {
         for turn in turns {
-            let all: usize = turn.iter().map(|told| told.result.len()).sum();
-            self.check(all <= MOST_OF_A_TURN, || format!("{all} bytes of results in a turn"));
-            let long = turn.iter().map(|told| told.result.len()).max().unwrap_or_default();
-            self.check(long <= MOST_OF_A_RESULT, || format!("a result of {long} bytes"));
-            let names_fit = turn.iter().all(|told| is_wire_name(&told.tool));
+            let total: usize = turn.iter().map(|call| call.result.len()).sum();
+            self.check(total <= MOST_OF_A_TURN, || format!("{total} bytes of results in a turn"));
+            let longest = turn.iter().map(|call| call.result.len()).max().unwrap_or_default();
+            self.check(longest <= MOST_OF_A_RESULT, || format!("a result of {longest} bytes"));
+            let names_fit = turn.iter().all(|call| is_wire_name(&call.tool));
             self.check(names_fit, || format!("a provider would refuse a name: {turn:?}"));
         }
     }
 
     /// Checks that the tools got exactly the requests of the file.
-    fn log(&mut self, transcript: &Transcript, log: &[String]) {
+    fn check_log(&mut self, transcript: &Transcript, log: &[String]) {
         let mut expected: Vec<_> = transcript.ran.iter().flat_map(|ran| ran.all()).collect();
         let mut found = log.to_vec();
         expected.sort();
@@ -197,15 +197,15 @@ impl Problems {
         self.check(expected == found, || format!("ran {}", shown(&format!("{found:#?}"))));
     }
 
-    fn asked(&mut self, transcript: &Transcript, approvals: &[Approval]) {
+    fn check_approvals(&mut self, transcript: &Transcript, approvals: &[Approval]) {
         let alike = transcript.asked.len() == approvals.len()
-            && transcript.asked.iter().zip(approvals).all(|(expected, found)| is_asked(expected, found));
+            && transcript.asked.iter().zip(approvals).all(|(expected, found)| is_expected_approval(expected, found));
         self.check(alike, || {
-            let of = |approval: &Approval| {
+            let line = |approval: &Approval| {
                 let request = &approval.spec.request;
                 format!("{:?} {:?} {:?} {:?}", request.gate, request.reviews, request.says, request.form)
             };
-            format!("asked {}", shown(&approvals.iter().map(of).collect::<Vec<_>>().join("\n")))
+            format!("asked {}", shown(&approvals.iter().map(line).collect::<Vec<_>>().join("\n")))
         });
         // No text of a model chooses the approvers of a gate, or allows another verdict.
         for approval in approvals {
@@ -230,7 +230,7 @@ impl Problems {
 
     /// Checks that each request of a tool that changes something was approved with exactly these bytes. Each approval
     /// counts once.
-    fn approved(&mut self, approvals: &[Approval], log: &[String]) {
+    fn check_approved(&mut self, approvals: &[Approval], log: &[String]) {
         let mut approved: Vec<String> = Vec::new();
         for approval in approvals {
             let outcome = approval.status.as_ref().and_then(|status| status.outcome.as_ref());
@@ -259,7 +259,7 @@ impl Problems {
     }
 }
 
-fn is_asked(expected: &Asked, found: &Approval) -> bool {
+fn is_expected_approval(expected: &Asked, found: &Approval) -> bool {
     let request = &found.spec.request;
     let arguments = request.reviews.as_ref().map(|review| review.response.as_str());
     let questions: Vec<_> = request.form.iter().flat_map(|form| &form.questions).collect();
@@ -276,16 +276,16 @@ fn is_asked(expected: &Asked, found: &Approval) -> bool {
         && expected.questions.iter().zip(questions).all(|(a, b)| is_like(a, b.question.as_deref().unwrap_or_default()))
 }
 
-fn are_told(expected: &[Expected], found: &[Told]) -> bool {
-    let one = |(expected, found): (&Expected, &Told)| {
+fn are_expected(expected: &[Expected], found: &[Told]) -> bool {
+    let is_expected = |(expected, found): (&Expected, &Told)| {
         expected.id == found.id
             && expected.tool.as_ref().is_none_or(|tool| *tool == found.tool)
             && is_like(&expected.result, &found.result)
     };
-    expected.len() == found.len() && expected.iter().zip(found).all(one)
+    expected.len() == found.len() && expected.iter().zip(found).all(is_expected)
 }
 
-/// Returns whether providers accept it as the name of a tool.
+/// Returns whether providers accept a text as the name of a tool.
 fn is_wire_name(name: &str) -> bool {
     (1..=64).contains(&name.len()) && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-'))
 }

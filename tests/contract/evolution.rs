@@ -57,8 +57,8 @@ fn current(kind: &str) -> BTreeMap<String, Value> {
     schemas(&files.iter().find(|(file, _)| *file == path).unwrap().1)
 }
 
-/// Returns what the current schema refuses at a path and the frozen one did not, in words.
-fn tightened(path: &str, old: &Value, new: &Value) -> Vec<String> {
+/// Describes each value that the current schema refuses at a path and the frozen one accepted.
+fn describe_tightened(path: &str, old: &Value, new: &Value) -> Vec<String> {
     let mut found = Vec::new();
     let strings =
         |value: &Value| -> BTreeSet<String> { value.as_array().into_iter().flatten().map(Value::to_string).collect() };
@@ -100,26 +100,26 @@ fn tightened(path: &str, old: &Value, new: &Value) -> Vec<String> {
             .map(|field| format!("{path}: {field} is required now")),
     );
     if new["enum"].is_array() {
-        let gone = |value: &String| format!("{path}: {value} is allowed no more");
-        found.extend(strings(&old["enum"]).difference(&strings(&new["enum"])).map(gone));
+        let removed = |value: &String| format!("{path}: {value} is allowed no more");
+        found.extend(strings(&old["enum"]).difference(&strings(&new["enum"])).map(removed));
         if old["enum"].is_null() {
             found.push(format!("{path}: an enum is new"));
         }
     }
-    let was: Vec<_> =
+    let old_rules: Vec<_> =
         old["x-kubernetes-validations"].as_array().into_iter().flatten().map(|rule| &rule["rule"]).collect();
     let known = |field: &str| old["properties"].get(field).is_some();
     let added: Vec<_> =
         new["properties"].as_object().into_iter().flatten().filter(|(field, _)| !known(field)).collect();
     for rule in new["x-kubernetes-validations"].as_array().into_iter().flatten() {
         let text = rule["rule"].as_str().unwrap();
-        // One more field to choose from: no recorded object has it, and for those the rule is unchanged.
+        // A rule that counts fields may count a new one: no recorded object has that field.
         let without =
             |text: String, (field, _): &(&String, &Value)| text.replace(&format!("(has(self.{field}) ? 1 : 0) + "), "");
         let for_recorded = Value::from(added.iter().fold(text.to_owned(), without));
-        // It spares recorded objects if it sees the old value, and asks for it.
+        // A rule that compares with the old value can spare recorded objects.
         let spares = rule["optionalOldSelf"] == true && text.contains("oldSelf.hasValue()");
-        if !was.contains(&&for_recorded) && !spares {
+        if !old_rules.contains(&&for_recorded) && !spares {
             found.push(format!(
                 "{path}: this rule is new and spares nothing that is recorded (optionalOldSelf): {text}"
             ));
@@ -145,12 +145,12 @@ fn the_current_schema_accepts_what_the_first_one_accepted() {
                 continue;
             }
             match new.get(&path) {
-                Some(new) => found.extend(tightened(&path, &old, new)),
-                // The API server refuses nothing there, so only the types and bounds count by which the operator reads.
+                Some(new) => found.extend(describe_tightened(&path, &old, new)),
+                // The API server accepts anything there, so only the types and bounds of the operator count.
                 None if is_open(&path, &new) && declared.contains_key(&path) => {
                     let mut read = declared[&path].clone();
                     read.as_object_mut().unwrap().retain(|field, _| !field.starts_with("x-kubernetes-"));
-                    found.extend(tightened(&path, &old, &read));
+                    found.extend(describe_tightened(&path, &old, &read));
                 }
                 None => found.push(format!("{path}: the field is gone, and with it what is recorded in it")),
             }
@@ -184,6 +184,6 @@ fn a_tightened_schema_is_found() {
             1,
         ),
     ] {
-        assert_eq!(tightened("here", &old, &new).len(), count, "{new}");
+        assert_eq!(describe_tightened("here", &old, &new).len(), count, "{new}");
     }
 }

@@ -12,30 +12,30 @@ fn folder() -> PathBuf {
 }
 
 /// Returns every file with its name and its messages.
-fn told() -> Vec<(String, String)> {
-    let mut told: Vec<_> = std::fs::read_dir(folder())
+fn read_messages() -> Vec<(String, String)> {
+    let mut messages: Vec<_> = std::fs::read_dir(folder())
         .unwrap()
         .map(|entry| {
             let path = entry.unwrap().path();
             let name = path.file_name().unwrap().to_str().unwrap().to_owned();
             let text = std::fs::read_to_string(&path).unwrap();
-            let problems = check(&text, &Settings::default()).into_iter().flat_map(|one| one.problems);
+            let problems = check(&text, &Settings::default()).into_iter().flat_map(|checked| checked.problems);
             let lines: String = problems.map(|problem| report::line(&name, &problem) + "\n").collect();
             assert!(!lines.is_empty(), "{name}: nothing is wrong with it");
             (name, lines)
         })
         .collect();
-    told.sort();
-    assert!(told.len() > 100, "{} files: where are they?", told.len());
-    told
+    messages.sort();
+    assert!(messages.len() > 100, "{} files: where are they?", messages.len());
+    messages
 }
 
 #[test]
 fn every_message_is_as_its_snapshot() {
-    let told = told();
-    signoff_tests::tried(told.len(), "broken files");
-    let all: String = told.into_iter().map(|(_, lines)| lines).collect();
-    matches_snapshot("contract/snapshots/invalid.txt", &all);
+    let messages = read_messages();
+    signoff_tests::tried(messages.len(), "broken files");
+    let lines: String = messages.into_iter().map(|(_, lines)| lines).collect();
+    matches_snapshot("contract/snapshots/invalid.txt", &lines);
 }
 
 /// The texts of the plan's sources that are no complaint about a file: messages to agents, parts of fields, and errors
@@ -141,29 +141,29 @@ fn every_message_of_the_plan_has_a_file() {
         expr.join("re2.rs"),
     ];
     sources(&engine.join("plan"), &mut files);
-    let all: String = told().into_iter().map(|(_, lines)| lines).collect();
+    let messages: String = read_messages().into_iter().map(|(_, lines)| lines).collect();
     // A placeholder can be any text: each fixed part of the sentence must be in the message, in order.
-    let is_told = |sentence: &str| {
+    let has_message = |sentence: &str| {
         let parts: Vec<&str> =
             sentence.split(['{', '}']).step_by(2).map(str::trim).filter(|part| !part.is_empty()).collect();
-        all.lines().any(|line| {
+        messages.lines().any(|line| {
             let mut rest = line;
             parts.iter().all(|part| match rest.find(part) {
-                Some(at) => {
-                    rest = &rest[at + part.len()..];
+                Some(start) => {
+                    rest = &rest[start + part.len()..];
                     true
                 }
                 None => false,
             })
         })
     };
-    let mut untold = Vec::new();
+    let mut missing = Vec::new();
     for file in files {
         for sentence in sentences(&std::fs::read_to_string(&file).unwrap()) {
-            if !NO_COMPLAINTS.iter().any(|known| sentence.contains(known)) && !is_told(&sentence) {
-                untold.push(format!("{}: {sentence}", file.file_name().unwrap().display()));
+            if !NO_COMPLAINTS.iter().any(|known| sentence.contains(known)) && !has_message(&sentence) {
+                missing.push(format!("{}: {sentence}", file.file_name().unwrap().display()));
             }
         }
     }
-    assert_eq!(untold, [] as [String; 0], "write a file that brings each of these about");
+    assert_eq!(missing, [] as [String; 0], "write a file that brings each of these about");
 }

@@ -15,8 +15,8 @@ use signoff_tests::control_plane::{Cluster, Namespace, OperatorOptions, Operator
 use signoff_tests::node::Node;
 use tokio::sync::{Mutex, MutexGuard, OnceCell};
 
-/// The deadline of every wait; each takes seconds, and test machines are slow and busy.
-const PATIENCE: Duration = Duration::from_secs(120);
+/// The longest time of a wait. Each takes seconds, and test machines are slow and busy.
+const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// The node of the suite and its operator. They are never dropped: they end with the machine.
 struct Suite {
@@ -110,7 +110,7 @@ impl Harness {
     {
         let api = self.see::<K>();
         let waiting = await_condition(api.clone(), name, holds);
-        match tokio::time::timeout(PATIENCE, waiting).await {
+        match tokio::time::timeout(TIMEOUT, waiting).await {
             Ok(found) => found.unwrap().unwrap(),
             Err(_) => panic!("{name} never {what}: {:#?}", api.get_opt(name).await),
         }

@@ -38,7 +38,7 @@ async fn an_operator_killed_at_five_places_never_makes_a_container_run_twice() {
     for place in PLACES {
         signoff_tests::tried(1, "crash points on a real node");
         let pods = Pods::on(node.cluster(), "killed").await;
-        let work = pods.witnessed(step("work", "sleep 2; printf done >/dev/termination-log", json!({})));
+        let work = pods.with_witness(step("work", "sleep 2; printf done >/dev/termination-log", json!({})));
         let end = json!({"name": "end", "set": {"value": "{{ steps.work.response }}"}});
         pods.request("run", json!({"steps": [work, end]})).await;
         let reaches = async |wanted: StepPhase| {
@@ -52,9 +52,9 @@ async fn an_operator_killed_at_five_places_never_makes_a_container_run_twice() {
         match place {
             Place::BegunByRecord => drop(pod().await),
             Place::PodMade => drop(pods.until::<Pod>(&pod().await, "is made", |pod| pod.is_some()).await),
-            Place::ContainerRuns => drop(pods.running("run").await),
+            Place::ContainerRuns => drop(pods.wait_until_running("run").await),
             Place::ContainerEnded => {
-                let name = pods.running("run").await.name_any();
+                let name = pods.wait_until_running("run").await.name_any();
                 alive.signal(Signal::Stop).unwrap();
                 let ended = |pod: Option<&Pod>| matches!(phase(pod), Some("Succeeded"));
                 pods.until::<Pod>(&name, "ends", ended).await;
@@ -73,7 +73,7 @@ async fn an_operator_killed_at_five_places_never_makes_a_container_run_twice() {
         }
         assert_eq!(status.outputs.as_deref(), Some("done"), "{place:?}: {:?}", record(&run, "work").error);
         assert_eq!(pods.starts(), 1, "{place:?}");
-        pods.none_stays("run").await;
+        pods.wait_until_no_pod("run").await;
     }
 }
 
@@ -89,7 +89,8 @@ async fn fifty_pods_respect_a_limit_of_five_and_show_their_positions() {
     let limits = ["--max-pods-per-namespace", "5", "--max-pods-per-workflow", "20", "--pod-namespace", &here];
     let _operator = operator(node.cluster(), &limits).await;
 
-    let tasks: Vec<_> = (0..50).map(|number| pods.witnessed(step(&format!("t{number}"), "true", json!({})))).collect();
+    let task = |number| pods.with_witness(step(&format!("t{number}"), "true", json!({})));
+    let tasks: Vec<_> = (0..50).map(task).collect();
     pods.request("run", json!({"pattern": {"dag": {}}, "steps": tasks})).await;
     let chain = json!({"steps": [step("work", "true", json!({}))]});
     elsewhere.request("run", chain).await;

@@ -33,7 +33,7 @@ async fn a_container_between_two_gates_runs_once() {
     let work =
         step("work", script, json!({"files": [{"path": "/in/plan.txt", "content": "plan of {{ inputs.who }}"}]}));
     let steps = json!([
-        {"name": "before", "hitl": gate(&["Approve", "Reject"])}, pods.witnessed(work),
+        {"name": "before", "hitl": gate(&["Approve", "Reject"])}, pods.with_witness(work),
         {"name": "after", "hitl": gate(&["Approve", "Reject"])}, {"name": "end", "set": {"value": "{{ steps.work.response }}"}},
     ]);
     let spec = with(chain(steps), json!({"inputs": [{"name": "who", "value": "ACME $(HOME) $$"}], "podGC": "Never"}));
@@ -122,7 +122,7 @@ async fn an_exit_code_fails_the_step_or_is_retried() {
     let pods = Pods::open("codes").await;
     let retry = json!({"retry": {"limit": 2, "backoff": {"base": "1s", "jitter": 0}, "onExitCodes": [75]}});
     pods.request("ill", chain(json!([with(step("work", "echo the trouble; exit 3", json!({})), retry.clone())]))).await;
-    pods.request("again", chain(json!([with(pods.witnessed(step("work", "exit 75", json!({}))), retry)]))).await;
+    pods.request("again", chain(json!([with(pods.with_witness(step("work", "exit 75", json!({}))), retry)]))).await;
     let ill = pods.ended("ill").await;
     assert_eq!(ill.status.as_ref().unwrap().phase, WorkflowPhase::Failed);
     let work = record(&ill, "work");
@@ -167,7 +167,7 @@ async fn a_container_is_stopped_by_the_timeouts_of_step_and_kubelet() {
         assert_eq!((error_class(work), work.facts["exitCode"].as_str()), (class, "0"), "{work:?}");
         assert_eq!(work.log.as_ref().unwrap().tail, "half of it\n");
     }
-    pods.none_runs("timeout").await;
+    pods.wait_until_none_runs("timeout").await;
 }
 
 #[tokio::test]
@@ -207,7 +207,7 @@ async fn a_pod_that_fits_on_no_node_is_reported_and_begins_later() {
     assert!(message.contains("0/1 nodes are available") && message.contains("selector"), "{message}");
     let never = pods.ended("never").await;
     assert_eq!(error_class(record(&never, "work")), "Unschedulable");
-    pods.none_stays("never").await;
+    pods.wait_until_no_pod("never").await;
     pods.cluster.kubectl(["label", "node", "--all", "disk=fast"]).run().await.unwrap().ok().unwrap();
     assert_eq!(pods.ended("run").await.status.unwrap().outputs.as_deref(), Some("there"));
 }
@@ -217,14 +217,14 @@ async fn a_deleted_pod_differs_from_one_with_an_unknown_end() {
     let pods = Pods::open("away").await;
     let short = json!({"podTemplate": {"spec": {"terminationGracePeriodSeconds": 1}}});
     for name in ["deleted", "evicted", "forced"] {
-        pods.request(name, chain(json!([pods.witnessed(step("work", "sleep 600", short.clone()))]))).await;
+        pods.request(name, chain(json!([pods.with_witness(step("work", "sleep 600", short.clone()))]))).await;
     }
     let api = pods.see::<Pod>();
-    let name = pods.running("deleted").await.name_any();
+    let name = pods.wait_until_running("deleted").await.name_any();
     api.delete(&name, &DeleteParams::default()).await.unwrap();
-    let name = pods.running("evicted").await.name_any();
+    let name = pods.wait_until_running("evicted").await.name_any();
     api.evict(&name, &EvictParams::default()).await.unwrap();
-    let name = pods.running("forced").await.name_any();
+    let name = pods.wait_until_running("forced").await.name_any();
     api.delete(&name, &DeleteParams::default().grace_period(0)).await.unwrap();
     for (run, class) in [("deleted", "Deleted"), ("evicted", "Evicted"), ("forced", "OutcomeUnknown")] {
         let ended = pods.ended(run).await;
@@ -236,18 +236,18 @@ async fn a_deleted_pod_differs_from_one_with_an_unknown_end() {
 #[tokio::test]
 async fn a_run_that_is_cancelled_leaves_no_pod_and_a_late_approval_starts_none() {
     let pods = Pods::open("cancel").await;
-    let slow = pods.witnessed(step(
+    let slow = pods.with_witness(step(
         "slow",
         "sleep 600",
         json!({"podTemplate": {"spec": {"terminationGracePeriodSeconds": 1}}}),
     ));
-    let late = pods.witnessed(step("late", "true", json!({})));
+    let late = pods.with_witness(step("late", "true", json!({})));
     let ask = json!({"name": "ask", "branch": "two", "hitl": gate(&["Approve", "Reject"])});
     let steps = json!([with(slow, json!({"branch": "one"})), ask, with(late, json!({"branch": "two"}))]);
     let spec = json!({"pattern": {"parallel": {}}, "steps": steps});
     pods.request("run", spec).await;
     let asked = pods.asked("run", "two/ask").await;
-    pods.running("run").await;
+    pods.wait_until_running("run").await;
     pods.patch("run", json!({"spec": {"cancel": true}})).await;
     let run = pods.ended("run").await;
     assert_eq!(run.status.unwrap().phase, WorkflowPhase::Cancelled);
@@ -257,7 +257,7 @@ async fn a_run_that_is_cancelled_leaves_no_pod_and_a_late_approval_starts_none()
         approval.and_then(|a| a.status.as_ref()).is_some_and(|status| status.phase.is_end())
     });
     assert_eq!(late.await.status.unwrap().phase.name(), "Cancelled", "{refused:?}");
-    pods.none_stays("run").await;
+    pods.wait_until_no_pod("run").await;
     assert_eq!(pods.starts(), 1);
 }
 
@@ -276,14 +276,14 @@ async fn pods_are_deleted_as_declared_and_with_their_workflow() {
     pods.request("rejected", with(chain(steps), json!({"podGC": "Never"}))).await;
     for (run, left) in [("usual", vec!["bad"]), ("each", vec![]), ("none", vec!["bad", "good"])] {
         pods.ended(run).await;
-        pods.left(run, &left).await;
+        pods.wait_for_remaining(run, &left).await;
     }
     let asked = pods.asked("rejected", "ask").await;
     pods.decides("alice", &asked, json!({"verdict": "Reject"})).await;
     pods.ended("rejected").await;
-    pods.none_stays("rejected").await;
+    pods.wait_until_no_pod("rejected").await;
     pods.see::<Workflow>().delete("none", &DeleteParams::default()).await.unwrap();
-    pods.none_stays("none").await;
+    pods.wait_until_no_pod("none").await;
 }
 
 #[tokio::test]
@@ -298,16 +298,16 @@ async fn a_namespace_with_a_running_pod_can_be_deleted() {
         )])),
     )
     .await;
-    pods.running("run").await;
+    pods.wait_until_running("run").await;
     pods.harness.namespace.delete().await.unwrap();
-    pods.namespace_is_gone().await;
+    pods.wait_until_namespace_is_gone().await;
 }
 
 #[tokio::test]
 async fn an_approval_is_for_one_image_command_and_environment() {
     let pods = Pods::open("exactly").await;
     let image = shared().await.busybox().by_digest();
-    let work = pods.witnessed(step(
+    let work = pods.with_witness(step(
         "work",
         "printf \"$WHO\" >/dev/termination-log",
         json!({"image": image, "env": [{"name": "WHO", "value": "{{ inputs.who }}"}]}),
@@ -334,10 +334,10 @@ async fn a_log_can_be_the_bounded_response_of_a_step() {
     let pods = Pods::open("log").await;
     let log = json!({"outputFrom": "log"});
     pods.request("short", chain(json!([step("work", "seq 1 3", with(log.clone(), json!({"tailLines": 2})))]))).await;
-    pods.request("long", chain(json!([pods.held(step("work", "seq 1 20000", log.clone()))]))).await;
+    pods.request("long", chain(json!([pods.hold_open(step("work", "seq 1 20000", log.clone()))]))).await;
     pods.request("endless", chain(json!([step("work", "seq 1 200000", log)]))).await;
     assert_eq!(pods.ended("short").await.status.unwrap().outputs.as_deref(), Some("2\n3\n"));
-    pods.wrote("long", "20000").await;
+    pods.wait_for_line("long", "20000").await;
     pods.let_go();
     let long = pods.ended("long").await;
     let work = record(&long, "work");
@@ -345,7 +345,7 @@ async fn a_log_can_be_the_bounded_response_of_a_step() {
     let tail = &work.log.as_ref().unwrap().tail;
     assert!(tail.ends_with("19999\n20000\n"), "{tail}");
     let kept = work.log.as_ref().unwrap().ref_.clone().unwrap();
-    pods.none_stays("long").await;
+    pods.wait_until_no_pod("long").await;
     let text = pods.value(&long, kept.digest.as_str()).await;
     assert!(text.starts_with("1\n2\n") && text.ends_with("\n20000\n"));
     assert_eq!(error_class(record(&pods.ended("endless").await, "work")), "TooLarge");

@@ -50,7 +50,7 @@ fn agent(scan: Value, told: &[(&str, &str)]) -> Value {
 
 /// Waits until the container of the call has written this line, and lets it end.
 async fn lets_go(pods: &Pods, line: &str) {
-    pods.wrote("run", line).await;
+    pods.wait_for_line("run", line).await;
     pods.let_go();
 }
 
@@ -63,7 +63,7 @@ async fn an_approved_call_runs_in_one_pod_of_the_shown_image() {
     let pods = Pods::open("approved").await;
     let image = shared().await.busybox().by_digest();
     let written = format!("scanned {VOLUME}");
-    let work = pods.held(scan(json!({"image": image})));
+    let work = pods.hold_open(scan(json!({"image": image})));
     pods.request("run", agent(work, &[(&format!("{written}\n"), "It is healthy.")])).await;
     let asked = pods.asked("run", GATE).await;
     let request = &asked.spec.request;
@@ -87,7 +87,7 @@ async fn an_approved_call_runs_in_one_pod_of_the_shown_image() {
 async fn a_rejected_call_creates_no_pod_and_its_result_has_the_reason() {
     let pods = Pods::open("rejected").await;
     let first = json!({"podTemplate": {"spec": {"initContainers": [{"name": "first", "image": "busybox:1.35"}]}}});
-    let spec = agent(pods.witnessed(scan(first)), &[("Denied by a human: it is in use", "Then not.")]);
+    let spec = agent(pods.with_witness(scan(first)), &[("Denied by a human: it is in use", "Then not.")]);
     pods.request("run", spec).await;
     let asked = pods.asked("run", GATE).await;
     assert_eq!(target(&asked), "image busybox:1.36, busybox:1.35", "every image of the Pod");
@@ -102,7 +102,7 @@ async fn a_rejected_call_creates_no_pod_and_its_result_has_the_reason() {
 async fn a_pod_gets_edited_arguments_after_another_person_approved_them() {
     let pods = Pods::open("edited").await;
     let told = "A human changed the arguments. This ran: {\"volume\":\"data-8\"}\nscanned data-8\n";
-    pods.request("run", agent(pods.held(scan(json!({}))), &[(told, "The other one is healthy.")])).await;
+    pods.request("run", agent(pods.hold_open(scan(json!({}))), &[(told, "The other one is healthy.")])).await;
     let asked = pods.asked("run", GATE).await;
     let edit = json!({"verdict": "Modify", "parameters": {"arguments": {"volume": "data-8"}}});
     pods.decides("alice", &asked, edit).await;
@@ -121,7 +121,7 @@ async fn a_pod_gets_edited_arguments_after_another_person_approved_them() {
 async fn an_approval_holds_for_retries_after_known_failures() {
     let pods = Pods::open("again").await;
     let retry = json!({"retry": {"limit": 1, "backoff": {"base": "1s"}, "onExitCodes": [75]}, "onError": "continue"});
-    let fails = pods.witnessed(with(step("scan", "exit 75", json!({})), retry));
+    let fails = pods.with_witness(with(step("scan", "exit 75", json!({})), retry));
     let mut spec = agent(fails, &[("exit code 75", "It cannot be scanned.")]);
     spec["gates"].as_array_mut().unwrap().truncate(1);
     pods.request("run", spec).await;
@@ -138,9 +138,9 @@ async fn an_approval_holds_for_retries_after_known_failures() {
 async fn a_pod_with_an_unknown_end_is_repeated_after_two_decisions() {
     let pods = Pods::open("unknown").await;
     let short = json!({"podTemplate": {"spec": {"terminationGracePeriodSeconds": 1}}});
-    pods.request("run", agent(pods.held(scan(short)), &[("scanned", "It is healthy after all.")])).await;
+    pods.request("run", agent(pods.hold_open(scan(short)), &[("scanned", "It is healthy after all.")])).await;
     pods.approve(&pods.asked("run", GATE).await).await;
-    let name = pods.running("run").await.name_any();
+    let name = pods.wait_until_running("run").await.name_any();
     pods.see::<Pod>().delete(&name, &DeleteParams::default().grace_period(0)).await.unwrap();
     let failed = pods.asked("run", &format!("{CALL}/.error")).await;
     assert_eq!(error_class(record(&pods.run("run").await, CALL)), "OutcomeUnknown");

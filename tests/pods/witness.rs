@@ -18,8 +18,8 @@ use tempfile::TempDir;
 
 use crate::harness::Harness;
 
-/// The deadline until an object is gone.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// The time within which an object must be deleted.
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A namespace in which dana can create Pods.
 pub(crate) struct Pods {
@@ -93,7 +93,7 @@ impl Pods {
     }
 
     /// Returns the step with a container that first appends to the witness.
-    pub(crate) fn witnessed(&self, mut step: Value) -> Value {
+    pub(crate) fn with_witness(&self, mut step: Value) -> Value {
         let script = step["pod"]["command"][2].as_str().unwrap();
         step["pod"]["command"][2] = json!(format!("echo started >>/witness/starts; {script}"));
         let template = &mut step["pod"]["podTemplate"];
@@ -105,10 +105,10 @@ impl Pods {
 
     /// Returns the step with a container that lives on until [`Self::let_go`]. The containerd of these tests (1.6.20)
     /// loses the output of a container in the moment in which it ends.
-    pub(crate) fn held(&self, mut step: Value) -> Value {
+    pub(crate) fn hold_open(&self, mut step: Value) -> Value {
         let script = step["pod"]["command"][2].as_str().unwrap();
         step["pod"]["command"][2] = json!(format!("{script}; until [ -e /witness/go ]; do sleep 0.1; done"));
-        self.witnessed(step)
+        self.with_witness(step)
     }
 
     /// Lets the held containers end.
@@ -117,11 +117,11 @@ impl Pods {
     }
 
     /// Waits until the log of a run's container on the node has this line.
-    pub(crate) async fn wrote(&self, run: &str, line: &str) {
-        let pod = self.running(run).await.name_any();
+    pub(crate) async fn wait_for_line(&self, run: &str, line: &str) {
+        let pod = self.wait_until_running(run).await.name_any();
         let follow = LogParams { follow: true, ..LogParams::default() };
         let mut lines = self.see::<Pod>().log_stream(&pod, &follow).await.unwrap().lines();
-        let found = async {
+        let find_line = async {
             while let Some(written) = lines.try_next().await.unwrap() {
                 if written == line {
                     return;
@@ -129,7 +129,7 @@ impl Pods {
             }
             panic!("{pod} ended without it");
         };
-        let waited = tokio::time::timeout(PATIENCE, found).await;
+        let waited = tokio::time::timeout(TIMEOUT, find_line).await;
         waited.unwrap_or_else(|_| panic!("{pod} never wrote {line}"));
     }
 
@@ -145,23 +145,23 @@ impl Pods {
     }
 
     /// Waits until the container of a run runs, and returns its Pod.
-    pub(crate) async fn running(&self, run: &str) -> Pod {
-        let begun = |run: Option<&Workflow>| {
+    pub(crate) async fn wait_until_running(&self, run: &str) -> Pod {
+        let has_begun = |run: Option<&Workflow>| {
             let steps =
                 run.and_then(|run| run.status.as_ref()).map(|status| status.steps.as_slice()).unwrap_or_default();
             steps.iter().any(|record| record.phase == signoff_api::journal::StepPhase::Started)
         };
-        let run = self.until::<Workflow>(run, "begins a Pod", begun).await;
+        let run = self.until::<Workflow>(run, "begins a Pod", has_begun).await;
         let steps = run.status.unwrap().steps;
-        let begun = steps.iter().find(|record| record.phase == signoff_api::journal::StepPhase::Started).unwrap();
+        let record = steps.iter().find(|record| record.phase == signoff_api::journal::StepPhase::Started).unwrap();
         let runs = |pod: Option<&Pod>| {
             let statuses =
                 pod.and_then(|pod| pod.status.as_ref()).and_then(|status| status.container_statuses.as_ref());
-            statuses.is_some_and(|all| {
-                all.iter().any(|one| one.state.as_ref().is_some_and(|state| state.running.is_some()))
+            statuses.is_some_and(|statuses| {
+                statuses.iter().any(|status| status.state.as_ref().is_some_and(|state| state.running.is_some()))
             })
         };
-        self.until::<Pod>(begun.object.as_deref().unwrap(), "runs", runs).await
+        self.until::<Pod>(record.object.as_deref().unwrap(), "runs", runs).await
     }
 
     /// Returns the run as it is now.
@@ -202,39 +202,39 @@ impl Pods {
     }
 
     /// Waits until no container of a run runs.
-    pub(crate) async fn none_runs(&self, run: &str) {
+    pub(crate) async fn wait_until_none_runs(&self, run: &str) {
         for pod in self.list(run).await {
             let over =
                 |pod: Option<&Pod>| pod.is_none() || matches!(crate::harness::phase(pod), Some("Failed" | "Succeeded"));
             let name = pod.name_any();
-            let waited = tokio::time::timeout(PATIENCE, await_condition(self.see::<Pod>(), &name, over)).await;
+            let waited = tokio::time::timeout(TIMEOUT, await_condition(self.see::<Pod>(), &name, over)).await;
             waited.unwrap_or_else(|_| panic!("{name} still runs")).unwrap();
         }
     }
 
     /// Waits until a run has no Pod any more.
-    pub(crate) async fn none_stays(&self, run: &str) {
+    pub(crate) async fn wait_until_no_pod(&self, run: &str) {
         for pod in self.list(run).await {
             let (name, uid) = (pod.name_any(), pod.uid().unwrap());
             let gone = conditions::is_deleted(&uid);
-            let waited = tokio::time::timeout(PATIENCE, await_condition(self.see::<Pod>(), &name, gone)).await;
+            let waited = tokio::time::timeout(TIMEOUT, await_condition(self.see::<Pod>(), &name, gone)).await;
             waited.unwrap_or_else(|_| panic!("{name} stays")).unwrap();
         }
         assert!(self.list(run).await.is_empty());
     }
 
-    /// Waits until exactly the Pods of these steps are left.
-    pub(crate) async fn left(&self, run: &str, steps: &[&str]) {
+    /// Waits until all Pods but those of these steps are deleted, and checks that each of these steps has one.
+    pub(crate) async fn wait_for_remaining(&self, run: &str, steps: &[&str]) {
         let label = |pod: &Pod| pod.labels().get(names::LABEL_STEP).cloned().unwrap_or_default();
         for pod in self.list(run).await.into_iter().filter(|pod| !steps.contains(&label(pod).as_str())) {
             let (name, uid) = (pod.name_any(), pod.uid().unwrap());
             let gone = conditions::is_deleted(&uid);
-            let waited = tokio::time::timeout(PATIENCE, await_condition(self.see::<Pod>(), &name, gone)).await;
+            let waited = tokio::time::timeout(TIMEOUT, await_condition(self.see::<Pod>(), &name, gone)).await;
             waited.unwrap_or_else(|_| panic!("{name} stays")).unwrap();
         }
-        let mut left: Vec<_> = self.list(run).await.iter().map(label).collect();
-        left.sort();
-        assert_eq!(left, steps, "{run}");
+        let mut remaining: Vec<_> = self.list(run).await.iter().map(label).collect();
+        remaining.sort();
+        assert_eq!(remaining, steps, "{run}");
     }
 
     /// Returns a large value of a run.
@@ -246,11 +246,11 @@ impl Pods {
     }
 
     /// Waits until the namespace is gone.
-    pub(crate) async fn namespace_is_gone(&self) {
+    pub(crate) async fn wait_until_namespace_is_gone(&self) {
         let api: Api<Namespace> = Api::all(self.cluster.admin().await.unwrap());
         let name = &self.namespace.name;
         let gone = |namespace: Option<&Namespace>| namespace.is_none();
-        let waited = tokio::time::timeout(PATIENCE, await_condition(api.clone(), name, gone)).await;
+        let waited = tokio::time::timeout(TIMEOUT, await_condition(api.clone(), name, gone)).await;
         if waited.is_err() {
             panic!("{:#?}", api.get_opt(name).await);
         }

@@ -18,7 +18,7 @@ use crate::{
     connection::{Asked, Connection as _, HttpConnection, Question},
     conversation::{before_call, call, check, list, list_question},
     known_servers::KnownServers,
-    protocol::{Protocol, initialize_params, spoken},
+    protocol::{Protocol, initialize_params, spoken_version},
     session::Endings,
 };
 
@@ -82,7 +82,7 @@ impl McpClient {
             Some(Protocol::Session) => {}
             Some(Protocol::Stateless) | None => {
                 let Asked { status, answered, .. } = connection.exchange(&probe).await.map_err(before_call)?;
-                match spoken(status, answered.as_ref().ok()) {
+                match spoken_version(status, answered.as_ref().ok()) {
                     Some(Protocol::Stateless) => {
                         self.known.learn(server, Protocol::Stateless);
                         let result = answered.and_then(|answered| answered.result(connection.target()));

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use crate::{
     answer::{AnswerReader, UnreadBody},
     message::{Answered, RpcError, notification, read_error, request},
-    param_headers::encoded,
+    param_headers::encode,
     protocol::Protocol,
     session::{Endings, Session},
 };
@@ -117,7 +117,7 @@ impl<'a> HttpConnection<'a> {
             Protocol::Stateless => {
                 call.headers.push(("mcp-protocol-version".to_owned(), self.protocol.version().to_owned()));
                 call.headers.push(("mcp-method".to_owned(), question.method.to_owned()));
-                call.headers.extend(question.tool.as_deref().map(|tool| ("mcp-name".to_owned(), encoded(tool))));
+                call.headers.extend(question.tool.as_deref().map(|tool| ("mcp-name".to_owned(), encode(tool))));
                 call.headers.extend(question.headers.iter().cloned());
             }
             Protocol::Session => {}
@@ -128,14 +128,14 @@ impl<'a> HttpConnection<'a> {
         }
         let answer = match self.http.exchange(&mut call, &mut reader).await {
             Ok(answer) => answer,
-            Err(error) => return Err(reader.failure().map_or(error, |why| why.told(&self.target))),
+            Err(error) => return Err(reader.failure().map_or(error, |why| why.into_error(&self.target))),
         };
-        // These statuses are about the connection, independent of the body.
-        let is_of_the_way = matches!(answer.code(), 401 | 403 | 407 | 408 | 429 | 500..);
+        // Such a status is an error of the connection, whatever message the body has.
+        let is_about_connection = matches!(answer.code(), 401 | 403 | 407 | 408 | 429 | 500..);
         let answered = if (200..300).contains(&answer.code()) {
-            Ok(reader.end().map_err(|why| why.told(&self.target))?)
+            Ok(reader.end().map_err(|why| why.into_error(&self.target))?)
         } else {
-            let error = read_error(answer.beginning(), id).filter(|_| !is_of_the_way);
+            let error = read_error(answer.beginning(), id).filter(|_| !is_about_connection);
             error.ok_or_else(|| self.refusal(&answer, id))
         };
         let answered = answered.map(|answered| self.without_key(answered));
@@ -197,9 +197,9 @@ impl<'a> HttpConnection<'a> {
             }
         };
         let text = self.scrubber.scrub_beginning(text);
-        // A page of HTML explains nothing.
-        let said = if text.trim_start().starts_with('<') { String::new() } else { excerpt(&text, []) };
-        answer.unexpected(&self.target, &said)
+        // A page of HTML does not explain the error, so its text is left out.
+        let explanation = if text.trim_start().starts_with('<') { String::new() } else { excerpt(&text, []) };
+        answer.unexpected(&self.target, &explanation)
     }
 
     fn protocol_error(&self, why: &str) -> CallError {

@@ -51,7 +51,7 @@ pub(crate) async fn list(
     }
 }
 
-/// Checks a call before it is sent.
+/// Checks the depth, the name of the tool and the arguments of a call before it is sent.
 pub(crate) fn check(request: &ToolRequest) -> Result<(), CallError> {
     if request.depth > MAX_DEPTH {
         return Err(CallError::refused(format!(
@@ -77,12 +77,12 @@ pub(crate) async fn call(
 ) -> Result<ToolReply, CallError> {
     let protocol = connection.protocol();
     let reply = |ending| Ok(ToolReply { protocol: protocol.version(), ending });
-    let found = listed.and_then(|listed| listed.tool(&request.tool));
-    let now = found.map(ServerTool::digest);
-    if request.definition.is_some() && now != request.definition {
-        return reply(ToolEnding::Changed(now));
+    let current = listed.and_then(|listed| listed.tool(&request.tool));
+    let definition = current.map(ServerTool::digest);
+    if request.definition.is_some() && definition != request.definition {
+        return reply(ToolEnding::Changed(definition));
     }
-    let schema = found.map(|tool| Value::Object(tool.parameters().0)).or(request.schema);
+    let schema = current.map(|tool| Value::Object(tool.parameters().0)).or(request.schema);
     let headers = match (protocol, schema) {
         (Protocol::Stateless, Some(schema)) => param_headers::of_schema(&schema)
             .map_err(str::to_owned)
@@ -95,7 +95,7 @@ pub(crate) async fn call(
     let (tool, depth) = (Some(request.tool), Some(request.depth));
     let question = Question { method: "tools/call", params, tool, headers, depth };
     match connection.ask(question).await? {
-        Answered::Result(json) => reply(result::read(&json).map_err(|why| why.told(connection.target()))?),
+        Answered::Result(json) => reply(result::read(&json).map_err(|why| why.into_error(connection.target()))?),
         Answered::AskedBack(wanted) => reply(ToolEnding::AskedBack(wanted)),
         Answered::Error(error) => reply(match error.code {
             MISSING_CAPABILITY => ToolEnding::AskedBack(capabilities(error.data.as_ref())),

@@ -10,7 +10,7 @@ use signoff_executor::{ServerAddress, ToolServer};
 use crate::protocol::Protocol;
 
 /// The maximum number of cached servers.
-const MOST: usize = 1024;
+const MAX_SERVERS: usize = 1024;
 
 /// The servers with a known version, by namespace and address.
 #[derive(Debug, Default)]
@@ -26,19 +26,19 @@ impl KnownServers {
     pub(crate) fn learn(&self, server: &ToolServer, protocol: Protocol) {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let key = key(server);
-        if known.len() >= MOST && !known.contains_key(&key) {
+        if known.len() >= MAX_SERVERS && !known.contains_key(&key) {
             known.pop_first();
         }
         known.insert(key, protocol);
     }
 
-    /// Forgets a server that no longer speaks the version that was found out.
+    /// Forgets the version of a server that no longer speaks it.
     pub(crate) fn forget(&self, server: &ToolServer) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&key(server));
     }
 }
 
-/// With the namespace, so that a server of one tenant cannot change the requests of others.
+/// Returns the key of a server, with the namespace: a server of one tenant cannot change the requests of others.
 fn key(server: &ToolServer) -> (String, ServerAddress) {
     (server.namespace.clone(), server.address.clone())
 }

@@ -33,19 +33,19 @@ pub(crate) struct RpcError {
 /// The reason why an answer cannot be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unreadable {
-    /// It is not a message, or lacks the form that the request requires.
+    /// The answer is not a message, or lacks the form that the request requires.
     Form(&'static str),
-    /// It answers another request, the one with this number.
+    /// The answer is to another request, whose number is known if the message has one.
     OtherId(Option<u64>),
-    /// It ended before the request was answered.
+    /// The stream ended before the request was answered.
     Missing,
-    /// It has more bytes than this limit.
+    /// The answer has more bytes than this limit.
     TooLarge(usize),
 }
 
 impl Unreadable {
     /// Returns the error of a call to `target`.
-    pub(crate) fn told(self, target: &str) -> CallError {
+    pub(crate) fn into_error(self, target: &str) -> CallError {
         let (class, why) = match self {
             Self::Form(why) => (ErrorClass::Protocol, format!("answered {why}")),
             Self::OtherId(_) => (ErrorClass::Protocol, "answered another request than was sent".to_owned()),
@@ -115,7 +115,7 @@ struct ErrorBody<'a> {
 /// ping.
 ///
 /// # Errors
-/// It is not a message, or it answers another request. An error without a number counts as the answer.
+/// The document is not a message, or answers another request. An error without a number counts as the answer.
 pub(crate) fn read(document: &[u8], id: u64) -> Result<Option<Answered>, Unreadable> {
     const NO_MESSAGE: Unreadable = Unreadable::Form("something other than a message of JSON-RPC");
     // Serde would also read a struct from a list.
@@ -128,7 +128,7 @@ pub(crate) fn read(document: &[u8], id: u64) -> Result<Option<Answered>, Unreada
     }
     if let Some(method) = envelope.method {
         let is_request = envelope.id.is_some() && method != "ping";
-        return Ok(is_request.then(|| Answered::AskedBack(vec![wanted(&method)])));
+        return Ok(is_request.then(|| Answered::AskedBack(vec![request_word(&method)])));
     }
     let is_ours = |raw: &RawValue| raw.get() == id.to_string();
     match (envelope.id, envelope.result, envelope.error) {
@@ -159,13 +159,13 @@ fn rpc_error(error: &RawValue) -> Result<RpcError, Unreadable> {
     })
 }
 
-/// Returns the word for the request of a server.
-pub(crate) fn wanted(method: &str) -> String {
+/// Returns the word by which people see a request of a server.
+pub(crate) fn request_word(method: &str) -> String {
     match method {
         "sampling/createMessage" => "sampling".to_owned(),
         "elicitation/create" => "elicitation".to_owned(),
         "roots/list" => "roots".to_owned(),
-        // Text of a server is not repeated.
+        // The server chose the method, so its text is not shown.
         _ => "another request".to_owned(),
     }
 }

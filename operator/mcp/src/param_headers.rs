@@ -8,7 +8,7 @@ use serde_json::Value;
 /// The keyword in the schema of an argument.
 const KEYWORD: &str = "x-mcp-header";
 /// The maximum number of headers of a tool.
-const MOST: usize = 16;
+const MAX_HEADERS: usize = 16;
 /// The maximum length of a name, in characters.
 const MAX_NAME: usize = 64;
 /// The maximum size of a value, in bytes.
@@ -38,7 +38,7 @@ pub(crate) fn of_schema(schema: &Value) -> Result<Vec<ParamHeader>, &'static str
     if names.len() < found.len() {
         return Err("two arguments want the same header");
     }
-    if found.len() > MOST {
+    if found.len() > MAX_HEADERS {
         return Err("more than 16 arguments want a header");
     }
     Ok(found)
@@ -106,7 +106,7 @@ pub(crate) fn of_arguments(headers: &[ParamHeader], arguments: &Value) -> Result
         if value.len() > MAX_VALUE {
             return Err(refusal(path));
         }
-        written.push((format!("Mcp-Param-{name}"), encoded(&value)));
+        written.push((format!("Mcp-Param-{name}"), encode(&value)));
     }
     Ok(written)
 }
@@ -121,7 +121,7 @@ fn integer(number: &serde_json::Number) -> Option<String> {
 }
 
 /// Encodes a value for a header.
-pub(crate) fn encoded(value: &str) -> String {
+pub(crate) fn encode(value: &str) -> String {
     let is_visible = value.bytes().all(|byte| matches!(byte, 0x20..=0x7E | b'\t'));
     let is_trimmed = value.trim_matches([' ', '\t']).len() == value.len();
     let is_mark = value.starts_with(ENCODED) && value.ends_with("?=");
@@ -176,7 +176,7 @@ mod tests {
             ("line1\nline2", "=?base64?bGluZTEKbGluZTI=?="),
             ("=?base64?literal?=", "=?base64?PT9iYXNlNjQ/bGl0ZXJhbD89?="),
         ] {
-            assert_eq!(encoded(value), header);
+            assert_eq!(encode(value), header);
         }
     }
 

@@ -70,7 +70,7 @@ fn client_info() -> Value {
 /// does not show it. `answered` is `None` if the answer has no message.
 ///
 /// A server of the older version that does not check versions answers too, but its result has no type.
-pub(crate) fn spoken(status: u16, answered: Option<&Answered>) -> Option<Protocol> {
+pub(crate) fn spoken_version(status: u16, answered: Option<&Answered>) -> Option<Protocol> {
     let may_be_older = !matches!(status, 300..=399 | 401 | 403 | 407 | 408 | 429 | 500..);
     match answered {
         Some(Answered::Result(result)) => Some(match result_type(result) {
@@ -116,32 +116,32 @@ mod tests {
     #[test]
     fn a_result_without_a_type_shows_an_older_server() {
         let typed = Answered::Result(r#"{"tools":[],"resultType":"complete"}"#.to_owned());
-        assert_eq!(spoken(200, Some(&typed)), Some(Protocol::Stateless));
+        assert_eq!(spoken_version(200, Some(&typed)), Some(Protocol::Stateless));
         let untyped = Answered::Result(r#"{"tools":[]}"#.to_owned());
-        assert_eq!(spoken(200, Some(&untyped)), Some(Protocol::Session));
+        assert_eq!(spoken_version(200, Some(&untyped)), Some(Protocol::Session));
     }
 
     #[test]
     fn only_errors_of_the_newer_version_show_a_newer_server() {
         for code in [HEADER_MISMATCH, MISSING_CAPABILITY] {
-            assert_eq!(spoken(400, Some(&error(code, &[]))), Some(Protocol::Stateless));
+            assert_eq!(spoken_version(400, Some(&error(code, &[]))), Some(Protocol::Stateless));
         }
         for code in [-32000, -32600, -32601, -32602] {
-            assert_eq!(spoken(400, Some(&error(code, &[]))), Some(Protocol::Session));
-            assert_eq!(spoken(200, Some(&error(code, &[]))), Some(Protocol::Session));
+            assert_eq!(spoken_version(400, Some(&error(code, &[]))), Some(Protocol::Session));
+            assert_eq!(spoken_version(200, Some(&error(code, &[]))), Some(Protocol::Session));
         }
-        assert_eq!(spoken(400, Some(&error(UNSUPPORTED_VERSION, &["2025-11-25"]))), Some(Protocol::Session));
-        assert_eq!(spoken(400, Some(&error(UNSUPPORTED_VERSION, &["2027-01-01"]))), None);
+        assert_eq!(spoken_version(400, Some(&error(UNSUPPORTED_VERSION, &["2025-11-25"]))), Some(Protocol::Session));
+        assert_eq!(spoken_version(400, Some(&error(UNSUPPORTED_VERSION, &["2027-01-01"]))), None);
     }
 
     #[test]
     fn an_unreachable_or_refusing_server_does_not_show_its_version() {
         for status in [302, 401, 403, 408, 429, 500, 502, 503] {
-            assert_eq!(spoken(status, None), None, "{status}");
-            assert_eq!(spoken(status, Some(&error(-32000, &[]))), None, "{status}");
+            assert_eq!(spoken_version(status, None), None, "{status}");
+            assert_eq!(spoken_version(status, Some(&error(-32000, &[]))), None, "{status}");
         }
         for status in [400, 404, 405, 406, 415] {
-            assert_eq!(spoken(status, None), Some(Protocol::Session), "{status}");
+            assert_eq!(spoken_version(status, None), Some(Protocol::Session), "{status}");
         }
     }
 

@@ -11,7 +11,7 @@ use serde_json::{Value, value::RawValue};
 use signoff_api::{Digest, values::count_values};
 use signoff_executor::{Attachment, ToolEnding, ToolOutput, excerpt};
 
-use crate::message::{Unreadable, wanted};
+use crate::message::{Unreadable, request_word};
 
 /// The maximum number of blocks of a result.
 const MAX_BLOCKS: usize = 256;
@@ -92,7 +92,7 @@ pub(crate) fn read(json: &str) -> Result<ToolEnding, Unreadable> {
     let written: WrittenResult<'_> = serde_json::from_str(json).map_err(|_| FORM)?;
     match written.result_type.as_deref() {
         None | Some("complete") => {}
-        Some("input_required") => return Ok(ToolEnding::AskedBack(asked(written.input_requests))),
+        Some("input_required") => return Ok(ToolEnding::AskedBack(request_words(written.input_requests))),
         Some("task") => return Ok(ToolEnding::AskedBack(vec!["tasks".to_owned()])),
         Some(_) => return Err(Unreadable::Form("a result of an unknown type")),
     }
@@ -138,11 +138,11 @@ fn read_block(block: Block, json: &str) -> Content {
     let Block { kind, text, data, mime_type, uri, resource } = block;
     let (kind, media_type, bytes) = match kind.as_str() {
         "text" => return Content::Text(text.unwrap_or_default()),
-        "image" | "audio" => (kind, mime_type, decoded(data.unwrap_or_default())),
+        "image" | "audio" => (kind, mime_type, decode(data.unwrap_or_default())),
         "resource" => {
             let Resource { text, blob, mime_type } =
                 resource.unwrap_or(Resource { text: None, blob: None, mime_type: None });
-            let bytes = text.map(String::into_bytes).unwrap_or_else(|| decoded(blob.unwrap_or_default()));
+            let bytes = text.map(String::into_bytes).unwrap_or_else(|| decode(blob.unwrap_or_default()));
             (kind, mime_type, bytes)
         }
         "resource_link" => ("link".to_owned(), mime_type, uri.unwrap_or_default().into_bytes()),
@@ -153,7 +153,7 @@ fn read_block(block: Block, json: &str) -> Content {
 }
 
 /// Returns the bytes that a text encodes, or the bytes of the text if it encodes none.
-fn decoded(text: String) -> Vec<u8> {
+fn decode(text: String) -> Vec<u8> {
     BASE64_STANDARD.decode(&text).unwrap_or_else(|_| text.into_bytes())
 }
 
@@ -165,10 +165,10 @@ fn marker(attachment: &Attachment) -> String {
 }
 
 /// Returns the words for the requests of a server, without duplicates.
-fn asked(requests: BTreeMap<String, InputRequest>) -> Vec<String> {
+fn request_words(requests: BTreeMap<String, InputRequest>) -> Vec<String> {
     let mut words: Vec<String> = requests
         .into_values()
-        .map(|InputRequest { method, params }| match (wanted(&method), params.mode.as_deref()) {
+        .map(|InputRequest { method, params }| match (request_word(&method), params.mode.as_deref()) {
             (word, Some("url")) if word == "elicitation" => "elicitation by a web page".to_owned(),
             (word, _) => word,
         })

@@ -10,10 +10,10 @@ use tokio::{runtime::Handle, sync::watch};
 
 use crate::message::notification;
 
-/// The time for each of the two requests.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// The timeout of each of the two requests that end a session.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
 /// The maximum number of sessions that are ended at once. Further sessions are left to their servers.
-const MOST: usize = 64;
+const MAX_ENDINGS: usize = 64;
 
 /// The number of sessions that are currently being ended.
 #[derive(Clone, Debug)]
@@ -35,11 +35,11 @@ impl Endings {
 
     fn begin(&self) -> bool {
         self.0.send_if_modified(|open| {
-            let has_room = *open < MOST;
-            if has_room {
+            let is_below_limit = *open < MAX_ENDINGS;
+            if is_below_limit {
                 *open += 1;
             }
-            has_room
+            is_below_limit
         })
     }
 
@@ -64,7 +64,7 @@ struct SessionEnd {
 }
 
 impl Session {
-    /// Returns a session whose requests have the address and the headers of this one.
+    /// Returns a session whose requests have the address and the headers of `request`.
     pub(crate) fn new(http: HttpClient, request: HttpRequest, endings: Endings) -> Self {
         Self { ending: Some(SessionEnd { http, request, in_flight: None }), endings }
     }
@@ -86,7 +86,7 @@ impl Drop for Session {
         }
         let endings = self.endings.clone();
         runtime.spawn(async move {
-            ending.say().await;
+            ending.end().await;
             endings.end();
         });
     }
@@ -94,7 +94,7 @@ impl Drop for Session {
 
 impl SessionEnd {
     /// Cancels the unanswered request, and ends the session. Servers need not support either.
-    async fn say(self) {
+    async fn end(self) {
         if let Some(id) = self.in_flight {
             let params = json!({"requestId": id, "reason": "the call ended without an answer"});
             let cancelled = notification("notifications/cancelled", &params);
@@ -104,6 +104,6 @@ impl SessionEnd {
     }
 
     fn request(&self, method: &str, body: Option<String>) -> HttpRequest {
-        HttpRequest { method: method.to_owned(), body, timeout: PATIENCE, ..self.request.clone() }
+        HttpRequest { method: method.to_owned(), body, timeout: REQUEST_TIMEOUT, ..self.request.clone() }
     }
 }

@@ -20,7 +20,7 @@ use crate::{
     connection::{Connection, Question},
     conversation::{before_call, call, check, list},
     message::{Answered, Unreadable, notification, read, request},
-    protocol::{Protocol, initialize_params, spoken},
+    protocol::{Protocol, initialize_params, spoken_version},
 };
 use process::ServerProcess;
 
@@ -59,7 +59,7 @@ impl StdioServer {
             // The failure of a server whose streams have ended is not a timeout.
             Err(error) if server.is_broken => return Err(before_call(error)),
             Err(_) => Protocol::Session,
-            Ok(answered) => match spoken(200, Some(&answered)) {
+            Ok(answered) => match spoken_version(200, Some(&answered)) {
                 Some(protocol) => protocol,
                 None => return Err(server.unknown_version()),
             },
@@ -164,7 +164,7 @@ impl StdioServer {
                 Err(Unreadable::OtherId(Some(other))) if other < id => {}
                 Err(why) => {
                     self.is_broken = true;
-                    return Err(why.told(&self.target));
+                    return Err(why.into_error(&self.target));
                 }
             }
         }

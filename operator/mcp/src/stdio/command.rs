@@ -46,9 +46,9 @@ pub struct ResolvedCommand {
     command: ServerCommand,
     /// The file of the program as found, because some programs depend on the name by which they are called.
     named: PathBuf,
-    /// The same file without links.
+    /// The file of the program, with all links resolved.
     file: PathBuf,
-    /// The folder in which it runs.
+    /// The folder in which the program runs.
     folder: PathBuf,
     digest: Digest,
 }
@@ -60,17 +60,17 @@ impl ServerCommand {
     /// # Errors
     /// The program does not exist, or cannot be read.
     pub fn resolve(self) -> io::Result<ResolvedCommand> {
-        let found = found_in_path(&self.program).ok_or_else(|| {
+        let path = find_in_path(&self.program).ok_or_else(|| {
             io::Error::new(io::ErrorKind::NotFound, format!("there is no program {}", excerpt(&self.program, [])))
         })?;
         let folder = env::current_dir()?;
-        let named = folder.join(found);
+        let named = folder.join(path);
         let file = fs::canonicalize(&named)?;
         if fs::metadata(&file)?.len() > MAX_PROGRAM {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "the program has more than 512 MiB"));
         }
         let content = Digest::of_bytes(&fs::read(&file)?);
-        let all = json!({
+        let confirmed = json!({
             "program": self.program,
             "named": named.to_string_lossy(),
             "file": file.to_string_lossy(),
@@ -79,7 +79,7 @@ impl ServerCommand {
             "arguments": self.arguments,
             "env": self.env,
         });
-        let digest = Digest::of(&all).map_err(|why| io::Error::new(io::ErrorKind::InvalidData, why))?;
+        let digest = Digest::of(&confirmed).map_err(|why| io::Error::new(io::ErrorKind::InvalidData, why))?;
         Ok(ResolvedCommand { command: self, named, file, folder, digest })
     }
 
@@ -150,7 +150,7 @@ impl ResolvedCommand {
 }
 
 /// Returns the file of a program, found like a shell does.
-fn found_in_path(program: &str) -> Option<PathBuf> {
+fn find_in_path(program: &str) -> Option<PathBuf> {
     if program.contains('/') {
         return Some(PathBuf::from(program)).filter(|file| file.is_file());
     }

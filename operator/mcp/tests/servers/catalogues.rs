@@ -108,8 +108,8 @@ async fn a_server_that_is_away_is_unreachable_and_can_be_asked_again() {
 async fn an_error_instead_of_the_list_is_reported_on_one_line() {
     let server = Server::start(|request| match request.asks() {
         "tools/list" => {
-            let told = json!({"code": -32603, "message": "no\n\u{1b}[31m list", "data": {"a": 1}});
-            error("200 OK", request, &told)
+            let failure = json!({"code": -32603, "message": "no\n\u{1b}[31m list", "data": {"a": 1}});
+            error("200 OK", request, &failure)
         }
         _ => with_session(request, &tools(), &text("")),
     })

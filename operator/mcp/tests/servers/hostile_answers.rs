@@ -19,7 +19,7 @@ async fn hostile(mode: impl Fn(&Received) -> Reply + Send + Sync + 'static) -> S
     .await
 }
 
-/// Makes a call that fails after it was sent, and checks that it was sent once.
+/// Makes a call that fails after it was sent, checks that it was sent once, and returns the error.
 async fn failed(mode: impl Fn(&Received) -> Reply + Send + Sync + 'static) -> CallError {
     failed_within(TIMEOUT, mode).await
 }
@@ -100,8 +100,8 @@ async fn injected_instructions_in_a_result_are_only_data() {
     let headers = format!("location: {place}\r\nlink: <{place}>; rel=next\r\nrefresh: 0; url={place}\r\n");
     let server = hostile(move |request| http("200 OK", &headers, &message(request, &result))).await;
     let output = output(call(&server, decided(&refund())).await.unwrap());
-    let Value::String(told) = &output.response else { panic!("{output:?}") };
-    assert!(told.starts_with(&evil) && !told.contains("open me"), "{told}");
+    let Value::String(response) = &output.response else { panic!("{output:?}") };
+    assert!(response.starts_with(&evil) && !response.contains("open me"), "{response}");
     assert_eq!(output.attachments.len(), 2);
     assert_eq!(server.asked(), ["tools/list", "tools/call"]);
     assert!(witness.asked().is_empty());
@@ -189,12 +189,12 @@ async fn a_failure_status_after_sending_has_its_class() {
     ] {
         assert_eq!(failed(move |_| http(status, "", "sorry")).await.class, class);
     }
-    // An error status about the connection is kept, independent of the body.
-    let told = failed(|request| {
+    // The status decides the class of the error, also if the body is an error of JSON-RPC.
+    let failure = failed(|request| {
         error("500 Internal Server Error", request, &json!({"code": -32603, "message": "no \u{1b}[2J luck"}))
     })
     .await;
-    assert!(told.class == ErrorClass::Status(500) && told.message.ends_with(": no [2J luck"), "{told:?}");
+    assert!(failure.class == ErrorClass::Status(500) && failure.message.ends_with(": no [2J luck"), "{failure:?}");
 }
 
 #[tokio::test]

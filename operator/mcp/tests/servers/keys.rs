@@ -41,9 +41,9 @@ async fn the_key_is_sent_with_every_request_of_both_versions() {
 #[tokio::test]
 async fn an_echoed_key_is_removed_from_results() {
     let echo = |request: &Received| {
-        let said = format!("you sent {}", request.header("authorization"));
+        let echo = format!("you sent {}", request.header("authorization"));
         let result =
-            json!({"content": [{"type": "text", "text": said}], "structuredContent": {"headers": request.headers}});
+            json!({"content": [{"type": "text", "text": echo}], "structuredContent": {"headers": request.headers}});
         // The same key in another notation of JSON.
         let message = message(request, &result).replace("crm-0123", "\\u0063rm-\\u0030123");
         http("200 OK", "", &message)
@@ -54,17 +54,17 @@ async fn an_echoed_key_is_removed_from_results() {
     })
     .await;
     let output = output(client().call(&keyed(&server), decided(&refund()), TIMEOUT).await.unwrap());
-    let told = output.response.to_string();
-    assert!(told.contains("Bearer [redacted]") && !told.contains("0123456789abcdef"), "{told}");
+    let response = output.response.to_string();
+    assert!(response.contains("Bearer [redacted]") && !response.contains("0123456789abcdef"), "{response}");
 }
 
 #[tokio::test]
 async fn an_echoed_key_is_removed_from_errors_and_definitions() {
-    let told = format!("bad token {KEY} in Bearer {KEY}");
+    let echo = format!("bad token {KEY} in Bearer {KEY}");
     for status in ["200 OK", "400 Bad Request"] {
-        let said = told.clone();
+        let message = echo.clone();
         let server = Server::start(move |request| match request.asks() {
-            "tools/call" => error(status, request, &json!({"code": -1, "message": said})),
+            "tools/call" => error(status, request, &json!({"code": -1, "message": message})),
             _ => stateless(request, &tools(), &text("")),
         })
         .await;
@@ -72,13 +72,13 @@ async fn an_echoed_key_is_removed_from_errors_and_definitions() {
         let ToolEnding::Error { message, .. } = reply.ending else { panic!("{reply:?}") };
         assert_eq!(message, "bad token [redacted] in Bearer [redacted]");
     }
-    let said = told.clone();
-    let server = Server::start(move |_| http("401 Unauthorized", "", &said)).await;
+    let body = echo.clone();
+    let server = Server::start(move |_| http("401 Unauthorized", "", &body)).await;
     let refused = client().call(&keyed(&server), decided(&refund()), TIMEOUT).await.unwrap_err();
     assert!(refused.class == ErrorClass::Auth(401) && !refused.sent, "{refused:?}");
     assert!(!format!("{refused:?}").contains(KEY), "{refused:?}");
 
-    let tool = json!({"name": "a", "description": told, "inputSchema": {"type": "object"}});
+    let tool = json!({"name": "a", "description": echo, "inputSchema": {"type": "object"}});
     let server = Server::start(move |request| stateless(request, &json!([tool]), &text(""))).await;
     let (catalogue, _) = client().list(&keyed(&server), TIMEOUT).await.unwrap();
     let recorded = serde_json::to_string(&catalogue).unwrap();
