@@ -46,7 +46,7 @@ pub struct BlobSpec {
 }
 
 impl BlobSpec {
-    /// Returns the content with these bytes.
+    /// Returns the spec of a Blob with these bytes: as text if they are UTF-8 and short enough, otherwise as `binary`.
     #[must_use]
     pub fn of_bytes(bytes: Vec<u8>) -> Self {
         match String::from_utf8(bytes) {
@@ -56,7 +56,7 @@ impl BlobSpec {
         }
     }
 
-    /// Returns the bytes.
+    /// Returns the bytes of the value.
     #[must_use]
     pub fn into_bytes(self) -> Vec<u8> {
         let text = self.data.map(String::into_bytes);

@@ -177,7 +177,7 @@ impl Listing {
         if self.listed > MAX_TOOLS { Err(CatalogueError::TooManyTools) } else { Ok(()) }
     }
 
-    /// Checks that no other tool has a name, also none that is left out: which of the two would be called is not known.
+    /// Checks that no other tool of the list has this name, not even one that is left out: a name must mean one tool.
     fn claim(&mut self, name: &str) -> Result<(), CatalogueError> {
         let key = if fits(name) { name.to_owned() } else { Digest::of_bytes(name.as_bytes()).to_string() };
         if self.names.insert(key) { Ok(()) } else { Err(CatalogueError::Twice(shown(name))) }
@@ -217,7 +217,7 @@ impl Catalogue {
         &self.tools
     }
 
-    /// Returns the tool of this name, or `None`.
+    /// Returns the offered tool with this name, or `None`.
     #[must_use]
     pub fn tool(&self, name: &str) -> Option<&ServerTool> {
         self.tools.iter().find(|tool| tool.name == name)
@@ -250,7 +250,7 @@ impl<'de> Deserialize<'de> for Catalogue {
         let mut listing = Listing::default();
         for LeftOut { name, why } in left_out {
             listing.count().map_err(D::Error::custom)?;
-            // Of a name that does not fit, only a part is recorded.
+            // A name that does not fit is recorded in part, so its duplicates cannot be found.
             if fits(&name) {
                 listing.claim(&name).map_err(D::Error::custom)?;
             }
@@ -323,25 +323,25 @@ impl ServerTool {
         self.bytes
     }
 
-    /// Returns the description for models; empty where there is none.
+    /// Returns the description for models; empty without a description.
     #[must_use]
     pub fn description(&self) -> &str {
         self.definition.get("description").and_then(Value::as_str).unwrap_or_default()
     }
 
-    /// Returns the JSON Schema of its arguments, of type object.
+    /// Returns the JSON Schema of the arguments of the tool, of type object.
     #[must_use]
     pub fn parameters(&self) -> JsonObject {
         JsonObject(self.definition.get("inputSchema").and_then(Value::as_object).cloned().unwrap_or_default())
     }
 
-    /// Returns the effects that its annotations claim; `None` where they claim none.
+    /// Returns the effects that the annotations of the tool claim, or `None` if they claim no effects.
     #[must_use]
     pub fn hinted_effects(&self) -> Option<Effects> {
         let hint = |name: &str| self.definition.get("annotations")?.get(name)?.as_bool();
         match (hint("readOnlyHint"), hint("destructiveHint")) {
             (Some(true), None | Some(false)) => Some(Effects::Read),
-            // A tool that says of itself that it only reads and that it destroys is believed the worse.
+            // Of two annotations that contradict each other, the more dangerous one counts.
             (_, Some(true)) => Some(Effects::Irreversible),
             (_, Some(false)) => Some(Effects::Write),
             (_, None) => None,
@@ -349,7 +349,7 @@ impl ServerTool {
     }
 }
 
-/// Returns the fields of a definition as values, if they are not too long for that.
+/// Returns the fields of a definition as values, or an error if they are too long to be parsed.
 fn values_of(fields: &BTreeMap<String, &RawValue>) -> Result<Map<String, Value>, String> {
     let received: usize = fields.iter().map(|(field, value)| field.len() + value.get().len()).sum();
     if received > MAX_RECEIVED {
@@ -392,7 +392,7 @@ fn too_long() -> String {
     format!("its definition has more than {MAX_DEFINITION_BYTES} bytes")
 }
 
-/// Returns a name as it is shown: one that does not fit is cut, and its special characters are escaped.
+/// Returns a name as it is shown: a name that does not fit is cut, and its special characters are escaped.
 fn shown(name: &str) -> String {
     if fits(name) {
         return name.to_owned();
@@ -401,7 +401,7 @@ fn shown(name: &str) -> String {
     cut(&beginning.flat_map(char::escape_default).collect::<String>(), MAX_NAME_LEFT_OUT)
 }
 
-/// Returns a text of at most so many characters, cut with `…`.
+/// Shortens a text to at most `most` characters. A cut text ends with `…`.
 fn cut(text: &str, most: usize) -> String {
     if text.chars().nth(most).is_none() {
         return text.to_owned();

@@ -44,7 +44,7 @@ fn why(definition: Value) -> String {
 }
 
 #[test]
-fn a_catalogue_has_the_tools_that_exist_in_the_order_of_their_names() {
+fn a_catalogue_has_the_offered_tools_in_the_order_of_their_names() {
     let all = listed(json!([plain("refund"), plain("hidden"), plain("get_customer"), plain("hid.den")])).unwrap();
     let catalogue = all.only(|name| !name.starts_with("hid"));
     assert_eq!(names(&catalogue), ["get_customer", "refund"]);
@@ -99,7 +99,7 @@ fn a_name_that_does_not_fit_is_left_out_and_shown_without_special_characters() {
 }
 
 #[test]
-fn tools_that_are_left_out_take_little_room() {
+fn tools_that_are_left_out_take_few_bytes() {
     let tools: Vec<_> = (0..256).map(|at| plain(&format!("{at} {}", "\u{435}".repeat(2000)))).collect();
     let catalogue = listed(json!(tools)).unwrap();
     assert_eq!(catalogue.left_out().len(), 256);
@@ -108,7 +108,7 @@ fn tools_that_are_left_out_take_little_room() {
 }
 
 #[test]
-fn a_name_twice_refuses_the_whole_list() {
+fn a_duplicate_name_refuses_the_whole_list() {
     let twice = |name: &str| Err(CatalogueError::Twice(name.to_owned()));
     for pair in [
         [plain("a"), defined("a", json!({"description": "other"}))],
@@ -163,7 +163,7 @@ fn a_list_beyond_a_bound_is_refused() {
 }
 
 #[test]
-fn a_definition_that_the_api_server_would_not_return_as_it_was_is_left_out() {
+fn a_definition_that_the_api_server_would_change_is_left_out() {
     let schema = |more: serde_json::Value| json!([{"name": "a", "inputSchema": {"type": "object", "more": more}}]);
     let nested = |levels: usize| (0..levels).fold(json!(1), |inner, _| json!([inner]));
     for stable in [json!(0.5), json!(1e15), json!(-1.5e-7), json!(9_007_199_254_740_991_u64), json!(0.0), nested(29)] {
@@ -253,7 +253,7 @@ fn the_digest_is_of_everything_but_meta_and_icons() {
 }
 
 #[test]
-fn annotations_that_contradict_each_other_are_believed_the_worse() {
+fn the_worse_of_contradicting_annotations_counts() {
     for (annotations, effects) in [
         (json!({}), None),
         (json!({"readOnlyHint": true}), Some(Effects::Read)),
@@ -271,7 +271,7 @@ fn annotations_that_contradict_each_other_are_believed_the_worse() {
 }
 
 #[test]
-fn the_schema_of_arguments_is_that_of_the_definition() {
+fn the_schema_of_arguments_is_from_the_definition() {
     let given = json!({"type": "object", "properties": {"id": {"type": "string"}}});
     let parameters = tool(defined("a", json!({"inputSchema": given}))).parameters();
     assert_eq!(serde_json::to_value(parameters).unwrap(), given);

@@ -421,7 +421,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reason_has_a_code_where_there_is_something_to_do() {
+    fn a_reason_with_a_remedy_has_a_code() {
         assert_eq!(Code::of_reason(reason::POLICIES_DIFFER), Some(Code(301)));
         assert_eq!(Code::of_reason(reason::ACCEPTED), None);
         assert_eq!(Code::bracketed(Code::of_reason(reason::OVERDUE)), " [SO0206]");

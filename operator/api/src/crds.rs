@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_views_a_namespace_may_list_the_category() {
+    fn viewers_of_a_namespace_can_list_the_category() {
         let of_category = |crd: &CustomResourceDefinition| {
             let categories = crd.spec.names.categories.clone().unwrap_or_default();
             categories.contains(&"signoff".to_owned()).then(|| (crd.spec.names.kind.clone(), crd.spec.scope.clone()))

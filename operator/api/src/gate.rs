@@ -207,7 +207,7 @@ impl Question {
     /// The id of the only question of a gate without a form.
     pub const PLAIN: &'static str = "answer";
 
-    /// Whether it is the only question of a gate without a form.
+    /// Whether the question is the only one of a gate without a form.
     #[must_use]
     pub fn is_plain(&self) -> bool {
         *self == Self { id: Self::PLAIN.to_owned(), ..Self::default() }

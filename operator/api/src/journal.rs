@@ -32,7 +32,7 @@ struct Format {
 /// All formats, oldest first. This version reads all of them, and writes the oldest that can represent a journal, so
 /// that an older version can continue the run if possible.
 ///
-/// A part that is new doubles the table.
+/// Each new part of a record doubles the table.
 const FORMATS: [Format; 12] = [
     Format { version: 1, calls: false, opaque: false, segments: false, mcp: false },
     Format { version: 2, calls: false, opaque: false, segments: true, mcp: false },
@@ -361,7 +361,7 @@ pub struct Usage {
 }
 
 impl fmt::Display for Usage {
-    /// As people read it: `1204 read (1000 cached), 310 written (64 of them reasoning), cost 0.0042`.
+    /// Renders the usage for people: `1204 read (1000 cached), 310 written (64 of them reasoning), cost 0.0042`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { input_tokens, output_tokens, cached_tokens, reasoning_tokens, cost } = self;
         write!(f, "{input_tokens} read")?;

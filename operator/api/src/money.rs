@@ -23,13 +23,13 @@ impl Money {
         Self(micros.clamp(0, MAX))
     }
 
-    /// Returns the millionths.
+    /// Returns the amount in millionths.
     #[must_use]
     pub fn micros(self) -> i64 {
         self.0
     }
 
-    /// Returns about how many units it is.
+    /// Returns the amount in units, rounded to a float.
     #[must_use]
     #[expect(clippy::cast_precision_loss, reason = "metrics are floating-point numbers")]
     pub fn units(self) -> f64 {

@@ -10,7 +10,7 @@ pub const LABEL_WORKFLOW: &str = "signoff.dev/workflow";
 pub const LABEL_WORKFLOW_UID: &str = "signoff.dev/workflow-uid";
 /// Label with the step's name, on Pods.
 pub const LABEL_STEP: &str = "signoff.dev/step";
-/// Label with the value `true`, on every CRD, policy and binding of this build: the guard lists them by it.
+/// Label with the value `true`, on every CRD, policy and binding of this build. The guard lists them by the label.
 pub const LABEL_GUARD: &str = "signoff.dev/guard";
 /// Annotation of a Pod: the digest of the rendered input.
 pub const ANNOTATION_INPUT_DIGEST: &str = "signoff.dev/input-digest";
@@ -27,7 +27,7 @@ pub const ANNOTATION_ASKS_AGAIN: &str = "signoff.dev/asks-again";
 /// Annotation of an Approval: the channels of notices that its gate adds, separated by commas.
 pub const ANNOTATION_NOTIFY: &str = "signoff.dev/notify";
 /// Annotation of a Workflow: the number of runs that started one another before this one. A program that starts a run
-/// for a call of its tool writes the number that the call carries, and one more.
+/// for a call of its tool writes the number of the call plus one.
 pub const ANNOTATION_DEPTH: &str = "signoff.dev/depth";
 /// Annotation of a Secret: the hosts to which its values may be sent, separated by commas.
 pub const ANNOTATION_ALLOWED_HOSTS: &str = "signoff.dev/allowed-hosts";
@@ -51,7 +51,7 @@ pub fn pod(workflow: &str, uid: &str, path: &str, attempt: i32) -> String {
 }
 
 /// Returns the value of [`LABEL_TURN`] for one turn of one run: 20 hex digits of uid and path. All Approvals of a turn
-/// have the same, those of other turns and runs have others.
+/// have the same value, and Approvals of other turns and runs have other values.
 #[must_use]
 pub fn turn(uid: &str, path: &str) -> String {
     Digest::of_bytes(format!("{uid}/{path}").as_bytes()).short(20).to_owned()

@@ -71,7 +71,8 @@ impl GateEvent {
         }
     }
 
-    /// Returns which transition of the Approval this is: equal for the same one, so that a repetition is recognised.
+    /// Returns the key of the transition of the Approval. Equal transitions have equal keys, by which repetitions are
+    /// recognised.
     #[must_use]
     pub fn key(self, status: &ApprovalStatus) -> String {
         let level = status.level.unwrap_or(0);
@@ -136,7 +137,7 @@ impl Occurrence<GateEvent> {
                 let outcome = status.outcome.as_ref().filter(|end| GateEvent::of_end(end.phase) == Some(event))?;
                 (visit, outcome.decided_at.filter(|at| !approval.is_created_after(*at))?)
             }
-            // Only the run knows: see `taken`.
+            // The event is derived from the run: see `taken`.
             GateEvent::Taken(_) => return None,
         };
         Some(Self {

@@ -104,19 +104,19 @@ pub struct CallPlace<'p> {
 }
 
 impl<'p> PathSegment<'p> {
-    /// Returns the text, visit included.
+    /// Returns the text of the segment, with the number of its visit.
     #[must_use]
     pub fn as_str(self) -> &'p str {
         self.0
     }
 
-    /// Returns the name without the number of the visit.
+    /// Returns the text of the segment without the number of its visit.
     #[must_use]
     pub fn name(self) -> &'p str {
         self.split().map_or(self.0, |(name, _)| name)
     }
 
-    /// Returns the number of the visit. It is 1 if the segment has no readable number.
+    /// Returns the number of the visit, or 1 if the segment has no readable number.
     #[must_use]
     pub fn visit(self) -> i32 {
         self.split().and_then(|(_, visit)| visit.parse().ok()).unwrap_or(1)
@@ -132,7 +132,7 @@ impl<'p> PathSegment<'p> {
         }
     }
 
-    /// Returns the form.
+    /// Returns the form of the segment.
     #[must_use]
     pub fn kind(self) -> SegmentKind {
         if self.split().is_some_and(|(_, visit)| natural(visit).is_none_or(|visit| visit < 2)) {
@@ -154,19 +154,19 @@ impl<'p> PathSegment<'p> {
         })
     }
 
-    /// Whether it is a part of a step, a call, a pattern or a run, and no name that an author gave.
+    /// Whether the segment is a part of a step, a call, a pattern or a run, and not a name that an author gave.
     #[must_use]
     pub fn is_part(self) -> bool {
         self.0.starts_with('.')
     }
 
-    /// Whether it is a turn of an agent.
+    /// Whether the segment is a turn of an agent.
     #[must_use]
     pub fn is_turn(self) -> bool {
         self.turn().is_some()
     }
 
-    /// Whether it is a call of a turn.
+    /// Whether the segment is a call of a turn.
     #[must_use]
     pub fn is_call(self) -> bool {
         self.call().is_some()
@@ -190,25 +190,25 @@ impl<'p> PathSegment<'p> {
         }
     }
 
-    /// Whether it is the request for another answer.
+    /// Whether the segment is a request for another answer.
     #[must_use]
     pub fn is_ask(self) -> bool {
         matches!(self.kind_if(ASK), Some(SegmentKind::Ask(_)))
     }
 
-    /// Whether it is the record of the processed answer of a step.
+    /// Whether the segment is the record of the processed answer of a step.
     #[must_use]
     pub fn is_answer(self) -> bool {
         self.name() == ".answer"
     }
 
-    /// Whether it is all calls of a turn, as plans have them: `.call`.
+    /// Whether the segment stands for all calls of a turn, as in a plan: `.call`.
     #[must_use]
     pub fn is_planned_call(self) -> bool {
         self.0 == CALL
     }
 
-    /// Returns the form if the text begins with that of a part: other segments cost no more than this.
+    /// Returns the form if the segment begins with `part`, without parsing any other segment.
     fn kind_if(self, part: &str) -> Option<SegmentKind> {
         self.0.starts_with(part).then(|| self.kind())
     }
@@ -253,13 +253,13 @@ impl<'p> RecordPath<'p> {
         self.0.rsplit_once('/').map(|(parent, _)| RecordPath(parent))
     }
 
-    /// Returns this path and all above it, the longest first.
+    /// Returns this path and all paths above it, the longest first.
     pub fn ancestors(self) -> impl Iterator<Item = RecordPath<'p>> {
         std::iter::successors(Some(self), |path| path.parent())
     }
 
-    /// Whether it is the given path, one of its visits, or below it. Every path is within an empty one, and a path with
-    /// the prefix `place` is within it if `place` ends with `/`.
+    /// Whether the path is `place`, a visit of `place`, or below `place`. Every path is within an empty place. Every path
+    /// with the prefix `place` is within a place that ends with `/`.
     #[must_use]
     pub fn is_within(self, place: &str) -> bool {
         let is_bounded =
@@ -282,7 +282,7 @@ impl<'p> RecordPath<'p> {
         }
     }
 
-    /// Returns the path up to the first visit that has a number, without that: `loop` for `loop#2/review#3`.
+    /// Returns the path up to the first number of a visit, without the number: `loop` for `loop#2/review#3`.
     #[must_use]
     pub fn before_visits(self) -> RecordPath<'p> {
         RecordPath(self.0.split_once('#').map_or(self.0, |(place, _)| place))
@@ -319,25 +319,25 @@ impl<'p> RecordPath<'p> {
         RecordPathBuf(mapped)
     }
 
-    /// Whether it is that of a call of an agent, which has no record of its own.
+    /// Whether the path is that of a call of an agent, which has no record of its own.
     #[must_use]
     pub fn is_call(self) -> bool {
         self.last().is_call()
     }
 
-    /// Whether it is that of a turn of an agent after the first, or of the calls of the first.
+    /// Whether the path is that of a later turn of an agent, or of the calls of the first turn.
     #[must_use]
     pub fn is_turn(self) -> bool {
         self.last().is_turn()
     }
 
-    /// Whether it is the path of a call of an agent, or below one.
+    /// Whether the path is that of a call of an agent, or below a call.
     #[must_use]
     pub fn is_in_call(self) -> bool {
         self.segments().skip(1).any(PathSegment::is_call)
     }
 
-    /// Returns the call directly above: that of the step of its tool, and of its gates.
+    /// Returns the path of the call directly above, as for the step of its tool and for its gates.
     #[must_use]
     pub fn call_above(self) -> Option<RecordPath<'p>> {
         self.parent().filter(|parent| parent.is_call())
@@ -363,7 +363,8 @@ impl<'p> RecordPath<'p> {
         Some((self.parent()?, self.last().turn()?))
     }
 
-    /// Returns the step of each agent around, the outermost first; that of a turn itself is the last.
+    /// Returns the path of each agent in whose turns this path is, the outermost first. If the path is a turn, the last
+    /// one is the agent of the turn.
     pub fn agents_around(self) -> impl Iterator<Item = RecordPath<'p>> {
         let text = self.0;
         let is_turn = move |at: usize| {
@@ -379,8 +380,8 @@ impl<'p> RecordPath<'p> {
         self.0.rfind(PLANNED_CALLS).and_then(|at| self.0.get(at..)).map(RecordPath)
     }
 
-    /// Returns the step of an agent whose turn or request for another answer this is, also as a plan has it; the same
-    /// path of all others.
+    /// Returns the step of the agent if the path is a turn or a request for another answer, also as in a plan. Otherwise
+    /// returns the path itself.
     #[must_use]
     pub fn step_of_answer(self) -> RecordPath<'p> {
         let is_answer = |path: &RecordPath<'p>| [TURN, ASK].contains(&path.last().unnumbered());
@@ -391,7 +392,7 @@ impl<'p> RecordPath<'p> {
         path
     }
 
-    /// Returns the path of a visit of this place; the first is the place itself.
+    /// Returns the path of a visit of this place. The first visit has the path of the place.
     #[must_use]
     pub fn at_visit(self, visit: impl Into<i64>) -> RecordPathBuf {
         match visit.into() {
@@ -406,7 +407,7 @@ impl<'p> RecordPath<'p> {
         RecordPathBuf(format!("{}/{name}", self.0))
     }
 
-    /// Returns the path of a step or a gate of this name beside it.
+    /// Returns the path of a step or a gate with this name beside this path.
     #[must_use]
     pub fn sibling(self, name: &str) -> RecordPathBuf {
         self.parent().map_or_else(|| RecordPathBuf(name.to_owned()), |parent| parent.child(name))
@@ -418,13 +419,13 @@ impl<'p> RecordPath<'p> {
         self.numbered(TURN, number.into())
     }
 
-    /// Returns the path of the call at a position of this turn: that at 0 has the number 1.
+    /// Returns the path of the call at a position of this turn. The call at position 0 has the number 1.
     #[must_use]
     pub fn call_at(self, position: usize) -> RecordPathBuf {
         RecordPathBuf(format!("{}/{CALL}-{}", self.0, position + 1))
     }
 
-    /// Returns the path of all requests for another answer of this step, without a number: they are counted by it.
+    /// Returns the path of all requests for another answer of this step, by which they are counted. It has no number.
     #[must_use]
     pub fn asks(self) -> RecordPathBuf {
         self.child(ASK)
@@ -478,7 +479,7 @@ impl<'p> RecordPath<'p> {
         self.child(".next")
     }
 
-    /// Returns a copy of its own.
+    /// Returns an owned copy of the path.
     #[must_use]
     pub fn to_buf(self) -> RecordPathBuf {
         RecordPathBuf(self.0.to_owned())
@@ -490,19 +491,19 @@ impl<'p> RecordPath<'p> {
 }
 
 impl RecordPathBuf {
-    /// Returns the path of a catalogue of a server: that of visit 1 was read first.
+    /// Returns the path of a catalogue of a server. The first catalogue that is read has visit 1.
     #[must_use]
     pub fn of_catalogue(server: &str, visit: i32) -> Self {
         RecordPath(CATALOGUES).child(server).path().at_visit(visit)
     }
 
-    /// Returns the path, to ask it.
+    /// Returns the borrowed path.
     #[must_use]
     pub fn path(&self) -> RecordPath<'_> {
         RecordPath(&self.0)
     }
 
-    /// Returns the text.
+    /// Returns the text of the path.
     #[must_use]
     pub fn into_string(self) -> String {
         self.0

@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_declaration_that_a_request_reads_is_believed_of_reads_and_of_a_plain_post() {
+    fn a_declaration_of_reads_holds_for_reads_and_a_plain_post() {
         for (method, can_read) in
             [("GET", true), ("HEAD", true), ("POST", true), ("PUT", false), ("PATCH", false), ("DELETE", false)]
         {
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn a_method_is_said_with_what_makes_it_another() {
+    fn a_method_is_rendered_with_the_header_that_changes_it() {
         assert_eq!(step(json!({"method": "PUT", "body": "x"})).to_string(), "PUT");
         assert_eq!(step(json!({"body": "x"})).to_string(), "GET (with a body)");
         let named = step(json!({"headers": {"X-HTTP-Method": "DELETE"}, "body": "x"}));
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn a_header_names_a_method_however_its_words_are_divided() {
+    fn a_header_names_a_method_with_any_separators() {
         for header in ["X.HTTP.Method.Override", "X~Http~Method~Override", "X-HTTP.Method_Override"] {
             assert!(!step(json!({"headers": {header: "DELETE"}})).only_reads(), "{header}");
         }

@@ -13,9 +13,9 @@ use serde::{Deserialize, Serialize};
 pub struct Seq(i64);
 
 impl Seq {
-    /// The number of a journal without events: before every event.
+    /// The number of a journal without events, which is before every event.
     pub const NONE: Self = Self(0);
-    /// After every event.
+    /// The number that is after every event.
     pub const END: Self = Self(i64::MAX);
 
     /// Returns the number of the first event.

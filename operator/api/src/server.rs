@@ -82,7 +82,7 @@ pub struct ToolPin {
 }
 
 impl Server {
-    /// Returns the error of its URL, or `None`. The URL is not repeated, because it may have a key in it.
+    /// Returns the error of the URL of the server, or `None`. The error does not quote the URL, which can have a key.
     #[must_use]
     pub fn url_error(&self) -> Option<&'static str> {
         let url = Url::parse(self.url.as_deref()?).ok().filter(|url| matches!(url.scheme(), "http" | "https"));
@@ -96,7 +96,7 @@ impl Server {
         }
     }
 
-    /// Returns the name by which agents, gates and people know one of its tools.
+    /// Returns the name of a tool of the server for agents, gates and people: `<server>.<tool>`.
     #[must_use]
     pub fn tool_name(&self, tool: &str) -> String {
         format!("{}.{tool}", self.name)
@@ -114,13 +114,13 @@ impl Server {
         self.read.iter().any(|glob| is_like(glob, tool))
     }
 
-    /// Whether a tool exists for the run.
+    /// Whether the run can use a tool of the server, by the lists of the author.
     #[must_use]
     pub fn has(&self, tool: &str) -> bool {
         self.only.is_empty() || self.only.iter().any(|glob| is_like(glob, tool))
     }
 
-    /// Whether its annotations count.
+    /// Whether the annotations of the server decide the effects of its tools.
     #[must_use]
     pub fn trusts_hints(&self) -> bool {
         matches!(self.trust, Some(ServerTrust::Hints))

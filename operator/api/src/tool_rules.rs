@@ -127,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_calls_of_a_rule_are_said_in_words() {
+    fn the_calls_of_a_rule_are_rendered_in_words() {
         let said = |rule: serde_json::Value| serde_json::from_value::<CallMatch>(rule).unwrap().to_string();
         assert_eq!(said(json!({})), "calls of tools");
         assert_eq!(

@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn the_verdicts_that_remain_when_it_is_overdue_are_those_of_the_table() {
+    fn the_verdicts_of_an_overdue_gate_are_those_of_the_table() {
         for verdict in Verdict::ALL {
             assert_eq!(Verdict::WHEN_OVERDUE.contains(&verdict), verdict.rules().is_accepted_when_overdue, "{verdict}");
         }

@@ -23,7 +23,7 @@ impl Decision {
     pub const MAX_SIZE: usize = 16 * 1024;
     /// The maximum size of an edit of a call whose arguments are one JSON text, if few people must agree.
     pub const MAX_EDIT_SIZE: usize = 72 * 1024;
-    /// The maximum threshold for such an edit, in each quorum.
+    /// The maximum threshold of each quorum for an edit of [`Self::MAX_EDIT_SIZE`].
     pub const MAX_EDIT_THRESHOLD: i32 = 2;
     /// The maximum nesting of `parameters`, which are level 1.
     pub const MAX_LEVELS: usize = 5;
@@ -92,7 +92,7 @@ impl Decision {
 }
 
 impl ApprovalRequest {
-    /// Whether it asks about a call of a tool.
+    /// Whether the request asks about a call of a tool.
     #[must_use]
     pub fn is_about_call(&self) -> bool {
         self.action.as_ref().is_some_and(|action| action.kind == ActionKind::ToolCall)

@@ -9,7 +9,7 @@ use crate::values::{Moment, Span};
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(24 * 3600);
 
 impl ApprovalRequest {
-    /// Returns the timeout of a level.
+    /// Returns the time from the start of a level to its deadline.
     #[must_use]
     pub fn timeout_of_level(&self, level: i32) -> Duration {
         let named = usize::try_from(level.saturating_sub(1))

@@ -45,7 +45,7 @@ pub struct Sent {
 }
 
 impl Sent {
-    /// Returns the digest of all of it.
+    /// Returns the digest of the whole text.
     #[must_use]
     pub fn digest(&self) -> Digest {
         self.ref_.as_ref().map_or_else(|| Digest::of_bytes(self.text.as_bytes()), |whole| whole.digest.clone())

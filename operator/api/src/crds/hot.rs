@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn no_list_of_a_workflow_and_of_what_the_operator_writes_is_a_map_or_a_set() {
+    fn lists_of_one_writer_are_atomic() {
         let (workflow, approval) = (schema("Workflow", crds::all()), schema("Approval", crds::all()));
         for part in [
             &workflow["properties"],
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn what_one_writer_writes_is_atomic_and_still_defaulted() {
+    fn parts_of_one_writer_are_atomic_and_have_defaults() {
         for (kind, parts) in ONE_WRITER {
             let schema = schema(kind, crds::all());
             for part in parts {
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn records_have_no_schema_where_they_are_installed_and_one_where_they_are_explained() {
+    fn records_have_a_schema_in_the_declared_crds_only() {
         let steps = |crds| schema("Workflow", crds)["properties"]["status"]["properties"]["steps"].clone();
         assert_eq!(steps(crds::all()), json!({"x-kubernetes-preserve-unknown-fields": true, "maxItems": 4096}));
         assert!(steps(crds::declared())["items"]["properties"].as_object().unwrap().len() > 15);

@@ -30,7 +30,7 @@ fn moment(text: &str) -> Moment {
 }
 
 /// Returns each event with its key, its number and the second of its time.
-fn told(approval: &Approval) -> Vec<(GateEvent, String, i64, String)> {
+fn event_lines(approval: &Approval) -> Vec<(GateEvent, String, i64, String)> {
     let again: Approval = serde_json::from_value(json!(approval)).unwrap();
     let events = Occurrence::all_of(approval);
     assert_eq!(Occurrence::all_of(&again), events, "derived again from what is stored");
@@ -47,12 +47,12 @@ fn row(event: GateEvent, key: &str, number: i64, at: &str) -> (GateEvent, String
 }
 
 #[test]
-fn an_open_gate_tells_that_it_asked_and_of_its_reminders() {
+fn an_open_gate_has_events_of_its_request_and_reminders() {
     let asked = row(GateEvent::Asked, "asked", 2, "10:00:01Z");
-    assert_eq!(told(&approval(json!({}))), std::slice::from_ref(&asked));
+    assert_eq!(event_lines(&approval(json!({}))), std::slice::from_ref(&asked));
     let reminded = row(GateEvent::Reminded, "reminder-0-3", 3, "10:00:30Z");
-    assert_eq!(told(&approval(json!({"reminders": 3}))), [asked.clone(), reminded]);
-    assert_eq!(told(&approval(json!({"phase": "Overdue"}))), [asked], "an overdue gate is open");
+    assert_eq!(event_lines(&approval(json!({"reminders": 3}))), [asked.clone(), reminded]);
+    assert_eq!(event_lines(&approval(json!({"phase": "Overdue"}))), [asked], "an overdue gate is open");
 }
 
 #[test]
@@ -64,18 +64,18 @@ fn reminders_of_a_further_level_count_from_its_beginning() {
         row(GateEvent::Escalated, "escalated-1", 1, "10:01:00.25Z"),
         row(GateEvent::Reminded, "reminder-1-2", 2, "10:01:21Z"),
     ];
-    assert_eq!(told(&approval(status)), expected);
+    assert_eq!(event_lines(&approval(status)), expected);
     // An earlier version escalated it without storing the time: the start of the level follows from the deadline.
-    let old = told(&approval(json!({"level": 1, "deadline": "2030-01-01T10:02:00Z", "reminders": 2})));
+    let old = event_lines(&approval(json!({"level": 1, "deadline": "2030-01-01T10:02:00Z", "reminders": 2})));
     assert_eq!(old[1..], [row(GateEvent::Reminded, "reminder-1-2", 2, "10:01:20Z")]);
 }
 
 #[test]
-fn an_approval_whose_request_was_changed_tells_only_that_nobody_decided() {
+fn an_approval_with_a_changed_request_has_only_an_end_without_a_verdict() {
     let changed = |status: Value| {
         let mut changed = approval(status);
         changed.spec.request.gate.visit = 7;
-        told(&changed)
+        event_lines(&changed)
     };
     assert_eq!(changed(json!({"reminders": 1})), []);
     let end = |phase: &str, verdict: Value| json!({"outcome": {"phase": phase, "verdict": verdict, "source": "Policy", "decidedAt": "2030-01-01T10:00:40Z"}});
@@ -84,7 +84,7 @@ fn an_approval_whose_request_was_changed_tells_only_that_nobody_decided() {
 }
 
 #[test]
-fn forged_times_and_numbers_of_levels_are_told_without_a_panic() {
+fn forged_times_and_levels_cause_no_panic() {
     for at in [jiff::Timestamp::MAX, jiff::Timestamp::MIN].map(Moment::from) {
         for (level, reminders) in [(0, 1000), (1, 1), (64, i32::MAX), (i32::MAX, 0), (i32::MIN, -1)] {
             let status = json!({"level": level, "levelAt": at, "reminders": reminders});
@@ -98,7 +98,7 @@ fn forged_times_and_numbers_of_levels_are_told_without_a_panic() {
 fn every_end_is_one_event_with_the_time_of_its_outcome() {
     for phase in ApprovalPhase::ALL {
         let status = json!({"outcome": {"phase": phase, "source": "Policy", "decidedAt": "2030-01-01T10:00:40Z"}});
-        let ends: Vec<_> = told(&approval(status)).into_iter().skip(1).collect();
+        let ends: Vec<_> = event_lines(&approval(status)).into_iter().skip(1).collect();
         let expected = match phase {
             ApprovalPhase::Pending | ApprovalPhase::Overdue => None,
             ApprovalPhase::Expired => Some(GateEvent::Expired),
@@ -113,20 +113,20 @@ fn every_end_is_one_event_with_the_time_of_its_outcome() {
 }
 
 #[test]
-fn a_copy_of_an_approval_tells_no_level_and_no_end_of_the_original() {
+fn a_copy_of_an_approval_has_no_events_of_the_original() {
     let end = json!({"phase": "Approved", "source": "Human", "decidedAt": "2030-01-01T10:01:40Z"});
     let mut copy = approval(json!({"level": 1, "levelAt": "2030-01-01T10:01:00Z", "outcome": end}));
     let row_of_end = row(GateEvent::Decided(ApprovalPhase::Approved), "decided", 2, "10:01:40Z");
-    assert_eq!(told(&copy)[1..], [row(GateEvent::Escalated, "escalated-1", 1, "10:01:00Z"), row_of_end.clone()]);
+    assert_eq!(event_lines(&copy)[1..], [row(GateEvent::Escalated, "escalated-1", 1, "10:01:00Z"), row_of_end.clone()]);
     assert_eq!(Occurrence::end(&copy).map(|end| end.key), Some("decided".to_owned()));
     copy.metadata.creation_timestamp = serde_json::from_value(json!("2030-01-01T10:01:20Z")).unwrap();
-    assert_eq!(told(&copy)[1..], [row_of_end], "it ended itself");
+    assert_eq!(event_lines(&copy)[1..], [row_of_end], "it ended itself");
     copy.metadata.creation_timestamp = serde_json::from_value(json!("2030-01-02T00:00:00Z")).unwrap();
-    assert_eq!((told(&copy).len(), Occurrence::end(&copy)), (1, None));
+    assert_eq!((event_lines(&copy).len(), Occurrence::end(&copy)), (1, None));
 }
 
 #[test]
-fn a_record_tells_that_its_outcome_was_taken() {
+fn a_record_with_an_outcome_has_a_taken_event() {
     let record = |more: Value| -> StepRecord {
         let mut record = json!({
             "path": "g", "attempt": 1, "kind": "hitl", "phase": "Waiting", "seq": 4, "at": "2030-01-01T10:00:00Z",
@@ -156,7 +156,7 @@ fn a_record_tells_that_its_outcome_was_taken() {
 }
 
 #[test]
-fn a_run_tells_that_it_was_accepted_and_ended() {
+fn a_run_has_events_of_its_acceptance_and_end() {
     let workflow = |status: Value| -> Workflow {
         serde_json::from_value(json!({
             "apiVersion": "signoff.dev/v1alpha1", "kind": "Workflow", "metadata": {"name": "w", "uid": OWNER},

@@ -95,7 +95,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_built_is_read_as_it_was_built(text in grammatical(), number in 1u32..300, visit in 2i32..2000) {
+    fn a_built_path_is_read_as_it_was_built(text in grammatical(), number in 1u32..300, visit in 2i32..2000) {
         let agent = path(&text);
         let turn = agent.turn(number);
         prop_assert_eq!(turn.path().agent_of_turn(), Some((agent, number)));
@@ -205,7 +205,7 @@ fn the_step_of_a_tool_has_one_place_in_a_plan() {
 }
 
 #[test]
-fn a_place_bounds_what_is_within_it() {
+fn a_place_contains_only_paths_below_it() {
     for (text, place, is_within) in [
         ("a", "a", true),
         ("a#2", "a", true),

@@ -138,7 +138,7 @@ fn is_none_of(verdicts: impl Iterator<Item = Verdict>) -> String {
 }
 
 impl Verdict {
-    /// Returns the row of the verdict.
+    /// Returns the row of the table with all properties of the verdict.
     #[must_use]
     pub const fn rules(self) -> &'static VerdictRules {
         match self {

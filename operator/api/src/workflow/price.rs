@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tokens_cost_what_their_price_says_rounded_up() {
+    fn the_cost_of_tokens_is_rounded_up() {
         let money = |text: &str| Money::parse(text).unwrap();
         let price = Price {
             input_per_million: money("3.00"),

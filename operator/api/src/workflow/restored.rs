@@ -11,7 +11,7 @@ use crate::{Approval, values::Moment};
 const MAX_CLOCK_DIFFERENCE: Duration = Duration::from_secs(5);
 
 impl Workflow {
-    /// Returns the time of its creation, by the clock of the API server.
+    /// Returns the creation time of the object, by the clock of the API server.
     #[must_use]
     pub fn created_at(&self) -> Option<Moment> {
         self.metadata.creation_timestamp.as_ref().map(|time| time.0.into())
@@ -29,16 +29,16 @@ impl Workflow {
         self.status.as_ref().and_then(|status| status.started_at).is_some_and(|began| self.is_created_after(began))
     }
 
-    /// Whether the object was created after a time, by more than clocks differ: the event of that time is another
-    /// object's.
+    /// Whether the object was created after `time`, by more than clocks differ. An event at `time` then belongs to
+    /// another object.
     pub(crate) fn is_created_after(&self, time: Moment) -> bool {
         is_created_after(&self.metadata, time)
     }
 }
 
 impl Approval {
-    /// Whether the object was created after a time, by more than clocks differ: the event of that time is another
-    /// object's.
+    /// Whether the object was created after `time`, by more than clocks differ. An event at `time` then belongs to
+    /// another object.
     #[must_use]
     pub fn is_created_after(&self, time: Moment) -> bool {
         is_created_after(&self.metadata, time)
