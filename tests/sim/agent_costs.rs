@@ -61,7 +61,11 @@ fn turns_at(world: &World, step: &str, turns: usize, calls: &[Call]) {
     let second = Duration::from_secs(1);
     for turn in 1..=turns {
         let path = if turn == 1 { String::new() } else { format!("/.turn-{turn}") };
-        let tool_calls: Vec<_> = (1..).zip(calls).map(|(at, (tool, _))| json!({"id": format!("{turn}-{at}"), "tool": tool, "arguments": format!("{{\"id\": {at}}}")})).collect();
+        let tool_call = |(number, (tool, _)): (i32, &Call)| {
+            let arguments = format!("{{\"id\": {number}}}");
+            json!({"id": format!("{turn}-{number}"), "tool": tool, "arguments": arguments})
+        };
+        let tool_calls: Vec<_> = (1..).zip(calls).map(tool_call).collect();
         let turn_answer = json!({"text": "", "calls": tool_calls});
         world.answers(format!("{step}{path}"), Answer::value(turn_answer).after(second));
         for (at, (tool, seconds)) in (1..).zip(calls) {

@@ -258,8 +258,8 @@ impl<'p> RecordPath<'p> {
         std::iter::successors(Some(self), |path| path.parent())
     }
 
-    /// Whether the path is `place`, a visit of `place`, or below `place`. Every path is within an empty place. Every path
-    /// with the prefix `place` is within a place that ends with `/`.
+    /// Whether the path is `place`, a visit of `place`, or below `place`. Every path is within an empty place, and every
+    /// path with the prefix `place` is within a place that ends with `/`.
     #[must_use]
     pub fn is_within(self, place: &str) -> bool {
         let is_bounded =
@@ -380,8 +380,8 @@ impl<'p> RecordPath<'p> {
         self.0.rfind(PLANNED_CALLS).and_then(|at| self.0.get(at..)).map(RecordPath)
     }
 
-    /// Returns the step of the agent if the path is a turn or a request for another answer, also as in a plan. Otherwise
-    /// returns the path itself.
+    /// Returns the step of the agent if the path is a turn or a request for another answer, also as in a plan. For
+    /// other paths, returns the path itself.
     #[must_use]
     pub fn step_of_answer(self) -> RecordPath<'p> {
         let is_answer = |path: &RecordPath<'p>| [TURN, ASK].contains(&path.last().unnumbered());

@@ -36,11 +36,15 @@ pub fn generate(dice: &mut Dice) -> GeneratedWorkflow {
             json!(["Retry", "Respond", "Reject"]),
             json!(["Skip", "Reject", "Abort"]),
         ];
-        gates.push(json!({"name": "errors", "type": "errorEscalation", "afterAttempts": 1 + dice.below(3), "hitl": hitl_once(dice, &verdicts)}));
+        let attempts = 1 + dice.below(3);
+        let hitl = hitl_once(dice, &verdicts);
+        gates.push(json!({"name": "errors", "type": "errorEscalation", "afterAttempts": attempts, "hitl": hitl}));
     }
     if dice.one_in(4) {
         let verdicts = [json!(["Approve", "Reject"]), json!(["Approve", "Skip", "Retry", "Reject"])];
-        gates.push(json!({"name": "start", "type": "stepStart", "steps": [dice.pick(&["pay", "tell", "scan"])], "hitl": hitl_once(dice, &verdicts)}));
+        let step = *dice.pick(&["pay", "tell", "scan"]);
+        let hitl = hitl_once(dice, &verdicts);
+        gates.push(json!({"name": "start", "type": "stepStart", "steps": [step], "hitl": hitl}));
     }
     let names = ["lookup", "fetch", "pay", "mail", "note", "scan"];
     let mut tools_and_limits = |extra: &[&str]| {
