@@ -258,8 +258,8 @@ impl<'p> RecordPath<'p> {
         std::iter::successors(Some(self), |path| path.parent())
     }
 
-    /// Whether the path is `place`, a visit of `place`, or below `place`. Every path is within an empty place, and every
-    /// path with the prefix `place` is within a place that ends with `/`.
+    /// Whether the path is `place`, a visit of `place`, or below `place`. Every path is within an empty place, and
+    /// every path with the prefix `place` is within a place that ends with `/`.
     #[must_use]
     pub fn is_within(self, place: &str) -> bool {
         let is_bounded =
