@@ -126,7 +126,10 @@ async fn an_upgrade_does_not_change_pending_approvals() {
     assert_eq!(moved, ["signoff-approvals"]);
     assert!(after.iter().any(|(name, ..)| name == "signoff-children-exec"), "a policy that is new was not installed");
 
-    assert_refused(vote(&cluster, &namespace, "alice", &voted, json!({"verdict": "Reject"})).await, "a decision is final");
+    assert_refused(
+        vote(&cluster, &namespace, "alice", &voted, json!({"verdict": "Reject"})).await,
+        "a decision is final",
+    );
     assert_refused(vote(&cluster, &namespace, "mallory", &voted, json!({"verdict": "Approve"})).await, "forbidden");
     vote(&cluster, &namespace, "bob", &voted, json!({"verdict": "Approve"})).await.unwrap();
     vote(&cluster, &namespace, "alice", &untouched, json!({"verdict": "Approve"})).await.unwrap();
@@ -159,13 +162,15 @@ async fn an_uninstall_keeps_crds_and_objects_for_the_next_install() {
 
     cluster.install(&[]).await.unwrap();
     assert_eq!(approvals.get(&voted.name_any()).await.unwrap().uid(), voted.uid());
-    assert_refused(vote(&cluster, &namespace, "alice", &voted, json!({"verdict": "Reject"})).await, "a decision is final");
+    assert_refused(
+        vote(&cluster, &namespace, "alice", &voted, json!({"verdict": "Reject"})).await,
+        "a decision is final",
+    );
     vote(&cluster, &namespace, "bob", &voted, json!({"verdict": "Approve"})).await.unwrap();
 }
 
 #[tokio::test]
-async fn the_operator_is_admitted_under_restricted_pod_security()
- {
+async fn the_operator_is_admitted_under_restricted_pod_security() {
     const ELSEWHERE: &str = "judges";
     let cluster = Cluster::own().await.unwrap();
     let admin = cluster.admin().await.unwrap();

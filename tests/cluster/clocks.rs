@@ -79,7 +79,8 @@ async fn an_operator_with_a_wrong_clock_ends_gates_in_time() {
             let after = if run.starts_with("long") { "10m" } else { "6s" };
             runs.request(&run, approve(after)).await;
         }
-        let (long, short) = (runs.wait_for_gate(&format!("long{ahead}")).await, runs.wait_for_gate(&format!("short{ahead}")).await);
+        let (long, short) =
+            (runs.wait_for_gate(&format!("long{ahead}")).await, runs.wait_for_gate(&format!("short{ahead}")).await);
         assert!((599..=602).contains(&time_of(&long)), "{ahead}: {} s", time_of(&long));
         open.push(long.name_any());
 

@@ -72,12 +72,7 @@ impl Stage {
                 return found;
             }
             let log = || self.server.log_tail();
-            assert!(
-                begin.elapsed() < TIMEOUT,
-                "{} of {number} mails to {mailbox}: {mails:#?}\n{}",
-                found.len(),
-                log()
-            );
+            assert!(begin.elapsed() < TIMEOUT, "{} of {number} mails to {mailbox}: {mails:#?}\n{}", found.len(), log());
             sleep(Duration::from_millis(50)).await;
         }
     }

@@ -91,9 +91,7 @@ fn is_read(harness: &Harness, run: &str, effect: &Effect) -> bool {
     // For a server, the author lists the tools that only read.
     if let Some((server, tool)) = step.split_once('.') {
         let mut servers = list(&spec["servers"]).filter(|listed| listed["name"] == server);
-        let only_reads = |globs: &Value| {
-            list(globs).filter_map(Value::as_str).any(|glob| asking::matches(glob, tool))
-        };
+        let only_reads = |globs: &Value| list(globs).filter_map(Value::as_str).any(|glob| asking::matches(glob, tool));
         return servers.any(|server| only_reads(&server["read"]));
     }
     let mut tools = list(&spec["tools"]).filter(|tool| tool["step"] == step).peekable();

@@ -155,12 +155,7 @@ async fn a_decision_just_before_the_expiry_is_committed_counts() {
             })
             .await;
         assert_eq!(deaths, usize::from(crash.is_some()));
-        assert_eq!(
-            check_final_outcome(&harness).await["verdict"],
-            "Approve",
-            "{crash:?}:\n{}",
-            harness.server.story()
-        );
+        assert_eq!(check_final_outcome(&harness).await["verdict"], "Approve", "{crash:?}:\n{}", harness.server.story());
     }
 }
 

@@ -56,7 +56,8 @@ impl Aimock {
     pub async fn requests(&self) -> Result<Vec<(u64, Value)>> {
         let journal = reqwest::get(format!("{}/__aimock/journal", self.url)).await?.error_for_status()?;
         let entries: Vec<Value> = journal.json().await?;
-        let status_and_body = |entry: Value| (entry["response"]["status"].as_u64().unwrap_or_default(), entry["body"].clone());
+        let status_and_body =
+            |entry: Value| (entry["response"]["status"].as_u64().unwrap_or_default(), entry["body"].clone());
         Ok(entries.into_iter().map(status_and_body).collect())
     }
 }

@@ -221,7 +221,7 @@ impl UniqueFields {
                     self.0.first().map_or_else(|| format!("{field}[{at}]"), |key| format!("{field}[{at}].{key}"));
                 let texts: Vec<_> = identity.iter().map(|part| text::display(part.trim_matches('"'), 120)).collect();
                 let what = self.0.first().map_or("items", |key| if key == "path" { "paths" } else { "names" });
-                broken.push(error(&place, &format!("duplicate {}: {what} must be unique", named.join(", "))));
+                broken.push(error(&place, &format!("duplicate {}: {what} must be unique", texts.join(", "))));
             }
             seen.insert(identity);
         }

@@ -84,7 +84,13 @@ pub fn after_quarantined(workflow: &Workflow, transition: &Transition, overdue: 
 }
 
 /// Sets the condition about open Approvals, and the conditions of the end if the run has ended.
-fn set_progress_conditions(status: &mut WorkflowStatus, workflow: &Workflow, transition: &Transition, overdue: bool, now: Moment) {
+fn set_progress_conditions(
+    status: &mut WorkflowStatus,
+    workflow: &Workflow,
+    transition: &Transition,
+    overdue: bool,
+    now: Moment,
+) {
     waiting(status, workflow, overdue, now);
     if let Some(end) = &transition.end {
         finish(status, workflow, &end_message(end, &transition.left_out), now);

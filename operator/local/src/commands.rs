@@ -145,7 +145,10 @@ mod tests {
         let [confirmed, other_command] = [["a"], ["b"]].map(|[word]| commands(&["sh", word]).unwrap().remove(0));
         assert!(!sessions.has_confirmed(confirmed.digest()).unwrap());
         sessions.confirm(confirmed.digest()).unwrap();
-        assert!(sessions.has_confirmed(confirmed.digest()).unwrap() && !sessions.has_confirmed(other_command.digest()).unwrap());
+        assert!(
+            sessions.has_confirmed(confirmed.digest()).unwrap()
+                && !sessions.has_confirmed(other_command.digest()).unwrap()
+        );
         assert!(!Sessions::new(other.path()).has_confirmed(confirmed.digest()).unwrap());
         assert_eq!((sessions.ids().unwrap().len(), sessions.sweep().unwrap()), (0, 0), "it is no session");
     }

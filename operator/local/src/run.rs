@@ -258,7 +258,11 @@ impl Run {
     }
 
     /// Returns the question to the handler about a pending Approval.
-    pub(super) async fn build_question(&self, name: &str, refused: Option<String>) -> Result<Option<GateQuestion>, Error> {
+    pub(super) async fn build_question(
+        &self,
+        name: &str,
+        refused: Option<String>,
+    ) -> Result<Option<GateQuestion>, Error> {
         let Some(approval) = self.session.approvals.get(name).cloned() else { return Ok(None) };
         let context = match &approval.spec.request.context_ref {
             Some(reference) => Some(self.fetch(&reference.digest).await?),

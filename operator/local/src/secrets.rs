@@ -55,10 +55,16 @@ impl LocalSecrets {
         let mut lists = Vec::new();
         for owner in &owners {
             let place = format!("{PREFIX}{owner}_{}", to_variable_word(HOSTS));
-            lists.extend(read_variable(name, &place)?.map(|hosts| HostList { owner: (*owner).to_owned(), place, hosts }));
+            lists.extend(read_variable(name, &place)?.map(|hosts| HostList {
+                owner: (*owner).to_owned(),
+                place,
+                hosts,
+            }));
         }
         let entries = match self.folder.as_ref().map(fs::read_dir) {
-            Some(Ok(entries)) => entries.collect::<Result<Vec<_>, _>>().map_err(|error| read_error(name, HOSTS, &error))?,
+            Some(Ok(entries)) => {
+                entries.collect::<Result<Vec<_>, _>>().map_err(|error| read_error(name, HOSTS, &error))?
+            }
             Some(Err(error)) if error.kind() != io::ErrorKind::NotFound => return Err(read_error(name, HOSTS, &error)),
             _ => Vec::new(),
         };

@@ -125,7 +125,8 @@ impl Sessions {
     pub fn sweep(&self) -> Result<usize, Error> {
         let mut swept = 0;
         for name in self.entry_names()? {
-            let is_leftover = |end: &str| name.strip_prefix('.').and_then(|n| n.strip_suffix(end)).is_some_and(is_plain);
+            let is_leftover =
+                |end: &str| name.strip_prefix('.').and_then(|n| n.strip_suffix(end)).is_some_and(is_plain);
             let folder = self.root.join(&name);
             if !(is_leftover(GONE) || is_leftover(NEW)) || !folder.is_dir() {
                 continue;

@@ -125,7 +125,12 @@ async fn ask(run: &Run, name: String, attempt: u32, refused: Option<String>) -> 
     Ok(Some(OpenQuestion { name, attempt, answer: Box::pin(async move { handler.answer(question).await }) }))
 }
 
-async fn wait_for_end(run: &mut Run, open_question: &mut Option<OpenQuestion>, due: Option<Moment>, stops: u8) -> WaitEnd {
+async fn wait_for_end(
+    run: &mut Run,
+    open_question: &mut Option<OpenQuestion>,
+    due: Option<Moment>,
+    stops: u8,
+) -> WaitEnd {
     let (stop, now) = (run.local.stop.clone(), run.now().at);
     let answer = async {
         match open_question {

@@ -88,9 +88,8 @@ fn check_object(text: &str, node: &Node, settings: &Settings) -> Checked {
     let kind = field("kind").unwrap_or_default().to_owned();
     let title = format!("{} {}", if kind.is_empty() { "document" } else { &kind }, name(node)).trim_end().to_owned();
     let ours = format!("{GROUP}/{VERSION}");
-    let is_foreign = |version: &str| {
-        !version.starts_with(&format!("{GROUP}/")) && !kind.is_empty() && schema::of(&kind).is_none()
-    };
+    let is_foreign =
+        |version: &str| !version.starts_with(&format!("{GROUP}/")) && !kind.is_empty() && schema::of(&kind).is_none();
     match field("apiVersion") {
         Some(version) if version == ours => {}
         Some(version) if is_foreign(version) => {

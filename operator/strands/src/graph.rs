@@ -84,9 +84,7 @@ impl Import<'_> {
             match from_node.as_slice() {
                 [Edge { when: None, to, .. }] => json!({"from": name, "to": self.names.of(to)}),
                 several => {
-                    let choose = |edge: &&Edge| {
-                        json!({"when": edge.when.as_deref().unwrap_or("else"), "to": self.names.of(&edge.to)})
-                    };
+                    let choose = |edge: &&Edge| json!({"when": edge.when.as_deref().unwrap_or("else"), "to": self.names.of(&edge.to)});
                     json!({"from": name, "choose": several.iter().map(choose).collect::<Vec<_>>()})
                 }
             }

@@ -147,7 +147,10 @@ fn a_header_with_a_credential_comes_from_a_secret() {
     ] {
         let imported = with_header(header, value);
         let messages = notes(&imported, level);
-        assert!(messages.iter().any(|note| note.contains(&format!("of the Secret {secret}"))), "{header}: {messages:?}");
+        assert!(
+            messages.iter().any(|note| note.contains(&format!("of the Secret {secret}"))),
+            "{header}: {messages:?}"
+        );
         let sent = &step(&imported, "api-get")["http"]["secretHeaders"];
         let expected = json!([{"name": header, "from": secret, "prefix": prefix}]);
         assert_eq!(sent[0]["prefix"], expected[0]["prefix"], "{header}");

@@ -116,11 +116,18 @@ async fn select_rows(
 }
 
 /// Returns the page with one part of the rows. `part`: its number, from 0; a greater one than the last shows the last.
-fn history_page(mut shell: Shell, filter: Filter, found: Found, namespaces: Option<Vec<String>>, part: usize) -> History {
+fn history_page(
+    mut shell: Shell,
+    filter: Filter,
+    found: Found,
+    namespaces: Option<Vec<String>>,
+    part: usize,
+) -> History {
     let all = found.rows.len();
     let last = all.saturating_sub(1) / ROWS_PER_PAGE;
     let part = part.min(last);
-    let lines: Vec<_> = found.rows.into_iter().skip(part * ROWS_PER_PAGE).take(ROWS_PER_PAGE).map(HistoryLine::of).collect();
+    let lines: Vec<_> =
+        found.rows.into_iter().skip(part * ROWS_PER_PAGE).take(ROWS_PER_PAGE).map(HistoryLine::of).collect();
     shell.command = Some(match (&namespaces, filter.namespace.text.as_str()) {
         (_, namespace) if !namespace.is_empty() && filter.namespace.wrong.is_none() => {
             format!("kubectl approve list --all --namespace {namespace}")

@@ -110,7 +110,11 @@ async fn redirect_or_refuse_method(method: Method, uri: Uri) -> Response {
 
 /// Refuses addresses with texts that are not names of objects, because a name becomes a part of a path at the API
 /// server.
-async fn refuse_invalid_names(parts: Result<RawPathParams, RawPathParamsRejection>, request: Request, next: Next) -> Response {
+async fn refuse_invalid_names(
+    parts: Result<RawPathParams, RawPathParamsRejection>,
+    request: Request,
+    next: Next,
+) -> Response {
     let holds = |(part, text): (&str, &str)| match part {
         "namespace" => is_namespace(text),
         "name" => is_name(text),

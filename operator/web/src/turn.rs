@@ -104,7 +104,8 @@ impl Named {
     fn read(query: &str) -> Result<Self, PageError> {
         let mut named = Self::default();
         for (field, value) in form_urlencoded::parse(query.as_bytes()) {
-            let Some((namespace, name)) = value.split_once('/').filter(|(place, name)| is_namespace(place) && is_name(name))
+            let Some((namespace, name)) =
+                value.split_once('/').filter(|(place, name)| is_namespace(place) && is_name(name))
             else {
                 continue;
             };

@@ -64,8 +64,7 @@ pub(super) async fn measure(votes: usize) -> Result<Vec<Level>> {
         admin: cluster.admin().await?,
         cluster,
     };
-    let mut levels: Vec<_> =
-        RECORDED.map(|recorded| Level { recorded, ..Level::default() }).into();
+    let mut levels: Vec<_> = RECORDED.map(|recorded| Level { recorded, ..Level::default() }).into();
     let votes_in_round = votes.div_ceil(ROUNDS);
     for round in 1..=ROUNDS {
         bench.remove_bindings().await?;

@@ -96,20 +96,23 @@ async fn measure(harness: &Harness, sample: &Sample) -> Result<(Rates, Costs)> {
         .send(bodies.len(), async |index| crowd::post(&harness.requester, &workflows, bodies[index].clone()).await)
         .await?;
     let puts = statuses(&workflow_create.answers, &workflows, &sample.workflow["status"])?;
-    let workflow_status =
-        bursts.send(puts.len(), async |index| crowd::put(&operator, &puts[index].0, puts[index].1.clone()).await).await?;
+    let workflow_status = bursts
+        .send(puts.len(), async |index| crowd::put(&operator, &puts[index].0, puts[index].1.clone()).await)
+        .await?;
 
     let bodies = self::bodies(workflow_create.answers.len(), |index| sample.approval(&workflow_create.answers[index]))?;
-    let approval_create =
-        bursts.send(bodies.len(), async |index| crowd::post(&operator, &approvals, bodies[index].clone()).await).await?;
+    let approval_create = bursts
+        .send(bodies.len(), async |index| crowd::post(&operator, &approvals, bodies[index].clone()).await)
+        .await?;
     let names = names(&approval_create.answers, &approvals)?;
     let body = serde_json::to_vec(&sample::decision(approver))?;
     let decision = bursts
         .send(names.len(), async |index| crowd::patch(&harness.approver, &names[index], body.clone()).await)
         .await?;
     let puts = statuses(&decision.answers, &approvals, &sample.approval["status"])?;
-    let approval_status =
-        bursts.send(puts.len(), async |index| crowd::put(&operator, &puts[index].0, puts[index].1.clone()).await).await?;
+    let approval_status = bursts
+        .send(puts.len(), async |index| crowd::put(&operator, &puts[index].0, puts[index].1.clone()).await)
+        .await?;
 
     let bodies = self::bodies(count, |index| Ok(sample.event(&sample::name(index))))?;
     let event_create =

@@ -27,7 +27,7 @@ use self::reader::{Reader, Readers};
 use super::counters::Counters;
 use super::harness::{self, Harness};
 use super::processors::Reading;
-use super::{crowd, process, sample, run_to_end};
+use super::{crowd, process, run_to_end, sample};
 
 /// The pause before each vote: people do not vote as fast as answers come.
 const PAUSE: Duration = Duration::from_millis(150);

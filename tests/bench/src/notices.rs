@@ -29,7 +29,7 @@ use super::harness::{self, Harness, approver_user};
 use super::processors::{OPERATOR, Reading, Used};
 use super::table::{hundredths, machine, milliseconds, table, tenths, whole};
 use super::watch::Watch;
-use super::{crowd, process, sample, run_to_end};
+use super::{crowd, process, run_to_end, sample};
 
 /// The notices of a run with one gate: asked, taken, ended.
 const NOTICES: usize = 3;

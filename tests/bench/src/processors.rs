@@ -68,7 +68,8 @@ impl Used {
     /// last.
     pub(super) fn processors(&self) -> Vec<(&str, f64)> {
         let share = |cpu: Duration| cpu.as_secs_f64() / self.wall.as_secs_f64().max(f64::EPSILON);
-        let mut processors_used: Vec<_> = self.processes.iter().map(|(name, cpu)| (name.as_str(), share(*cpu))).collect();
+        let mut processors_used: Vec<_> =
+            self.processes.iter().map(|(name, cpu)| (name.as_str(), share(*cpu))).collect();
         processors_used.push(("others", self.others()));
         processors_used
     }

@@ -186,7 +186,8 @@ async fn serve(connection: TcpStream, script: &Script) -> Result<()> {
             _ if body.is_empty() => ("200 OK", "text/plain", Cow::Owned("x".repeat(RESULT_CHARACTERS))),
             _ => {
                 tokio::time::sleep(script.latency).await;
-                let tool = if path.starts_with("/served/") { Cow::Owned(name_for_models()) } else { Cow::Borrowed(TOOL) };
+                let tool =
+                    if path.starts_with("/served/") { Cow::Owned(name_for_models()) } else { Cow::Borrowed(TOOL) };
                 ("200 OK", "application/json", Cow::Owned(script.turn(&body, &tool)?))
             }
         };

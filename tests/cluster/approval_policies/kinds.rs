@@ -84,7 +84,8 @@ async fn an_invalid_policy_is_refused_with_the_remedy() {
     }
     let why = create_dry_run(&harness, &own(json!({"match": {"namespaceSelector": {}}}))).await.unwrap_err();
     assert!(why.contains("unknown field"), "a namespace's own policy holds in that namespace: {why}");
-    let why = create_dry_run(&harness, &own(json!({"identities": [{"pattern": "a", "person": "a"}]}))).await.unwrap_err();
+    let why =
+        create_dry_run(&harness, &own(json!({"identities": [{"pattern": "a", "person": "a"}]}))).await.unwrap_err();
     assert!(why.contains("unknown field"), "who is who is not a namespace's to say: {why}");
     for spec in [
         json!({}),

@@ -77,7 +77,10 @@ async fn ten_thousand_labels_are_refused_and_delay_no_other_run() {
         for _ in 0..5 {
             let patch = Patch::Merge(labels(10_000));
             assert_refused(to_answer(workflows.patch("labelled", &params, &patch).await), "at most 64 labels");
-            assert_refused(to_answer(approvals.patch(&approval.name_any(), &params, &patch).await), "at most 24 labels");
+            assert_refused(
+                to_answer(approvals.patch(&approval.name_any(), &params, &patch).await),
+                "at most 24 labels",
+            );
         }
     };
     runs.other_gates_are_decided_while("beside", tries).await;

@@ -113,7 +113,12 @@ async fn no_vote_of_any_window_is_honoured(meanwhile: Operator) {
         harness.wait_for_gate(window.name, "review#2").await;
         assert_waits_at_gate(&harness, window.name).await;
         harness.approve_until_end("alice", window.name).await;
-        assert_eq!(harness.wait_for_end(window.name).await.status.unwrap().phase, WorkflowPhase::Succeeded, "{}", window.name);
+        assert_eq!(
+            harness.wait_for_end(window.name).await.status.unwrap().phase,
+            WorkflowPhase::Succeeded,
+            "{}",
+            window.name
+        );
     }
     harness.phase(&half, ApprovalPhase::Superseded).await;
     // The gate without votes still has the same Approval.
@@ -145,7 +150,8 @@ async fn an_edited_and_restored_crd_voids_votes_before_and_in_between() {
     for run in ["before", "meanwhile"] {
         harness.request(run, 2).await;
     }
-    let (before, meanwhile) = (harness.wait_for_gate("before", "review").await, harness.wait_for_gate("meanwhile", "review").await);
+    let (before, meanwhile) =
+        (harness.wait_for_gate("before", "review").await, harness.wait_for_gate("meanwhile", "review").await);
     harness.decide("alice", &before, "Approve").await.unwrap();
     let crd = harness
         .lift("CustomResourceDefinition", "approvals.signoff.dev", |crd| {

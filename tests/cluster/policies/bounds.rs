@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use signoff_api::{Approval, Decision};
 use signoff_local::admit;
 
-use super::harness::{Answer, Harness, count_votes, assert_refused, to_answer};
+use super::harness::{Answer, Harness, assert_refused, count_votes, to_answer};
 
 const ALICE: &str = "alice@example.com";
 
@@ -173,7 +173,10 @@ async fn bounds_let_two_people_agree_on_the_longest_edit() {
     let stored = vote(&harness, &approval, users[1], &modify(json!(pretty))).await.unwrap();
     assert_eq!(count_votes(&stored).outcome.unwrap().decided_by, &users[..2]);
     vote(&harness, &approval, users[2], &modify(json!(arguments.to_string()))).await.unwrap();
-    assert_refused(vote(&harness, &approval, users[3], &modify(json!(arguments.to_string()))).await, "spec.decisions is full");
+    assert_refused(
+        vote(&harness, &approval, users[3], &modify(json!(arguments.to_string()))).await,
+        "spec.decisions is full",
+    );
     vote(&harness, &approval, users[3], &json!({"verdict": "Abort", "reason": "x".repeat(900)})).await.unwrap();
 }
 
@@ -238,11 +241,16 @@ async fn no_random_decision_counts_in_a_local_run_that_a_cluster_refuses() {
         for _ in 0..DECISIONS / 4 {
             let decision = random_decision(&mut random);
             let patch = Patch::Merge(json!({"spec": {"decisions": {ALICE: decision}}}));
-            let on_cluster = to_answer(alice.patch(&approval.name_any(), &PatchParams::default().dry_run(), &patch).await);
+            let on_cluster =
+                to_answer(alice.patch(&approval.name_any(), &PatchParams::default().dry_run(), &patch).await);
             let on_cluster = on_cluster.map_or(Refused, |stored| treatment_of(&count_votes(&stored)));
             let shown: String = decision.to_string().chars().take(300).collect();
             let is_counted = on_cluster == Counted;
-            assert_eq!(decide_locally(&approval, &decision) == Counted, is_counted, "seed {seed}: {on_cluster:?}: {shown}");
+            assert_eq!(
+                decide_locally(&approval, &decision) == Counted,
+                is_counted,
+                "seed {seed}: {on_cluster:?}: {shown}"
+            );
             counts[usize::from(is_counted)] += 1;
         }
     }

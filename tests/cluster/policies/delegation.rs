@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use signoff_api::Approval;
 use signoff_tests::control_plane::named;
 
-use super::harness::{Answer, Harness, group, assert_refused, user};
+use super::harness::{Answer, Harness, assert_refused, group, user};
 
 const ALICE: &str = "alice@example.com";
 const BOB: &str = "bob@example.com";

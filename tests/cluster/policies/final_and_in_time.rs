@@ -115,7 +115,10 @@ async fn times_of_server_side_apply_do_not_change_the_time_of_a_vote() {
     let mut all = stamps.as_array().unwrap().clone();
     all.push(entry(FUTURE, "Update", vote("bob@example.com")));
     let forged = json!({"metadata": {"managedFields": all, "labels": {"team": "finance"}}});
-    assert_refused(harness.patch("alice", &approval, forged).await, "metadata.managedFields tell when a decision was made");
+    assert_refused(
+        harness.patch("alice", &approval, forged).await,
+        "metadata.managedFields tell when a decision was made",
+    );
 }
 
 #[tokio::test]

@@ -28,5 +28,8 @@ async fn a_refusal_names_the_step_or_the_place() {
     );
     harness.request("dana", "honest", gate(json!({"kind": "Group", "name": "finance"}))).await.unwrap();
     let provider = json!({"providers": [{"name": "models"}]});
-    assert_refused(harness.request("dana", "broken", provider).await, "spec.providers models: a provider is exactly one of");
+    assert_refused(
+        harness.request("dana", "broken", provider).await,
+        "spec.providers models: a provider is exactly one of",
+    );
 }

@@ -5,7 +5,7 @@ use serde_json::json;
 use signoff_api::approval::ApprovalPhase;
 use signoff_tests::control_plane::named;
 
-use super::harness::{Harness, count_votes, group, assert_refused, user};
+use super::harness::{Harness, assert_refused, count_votes, group, user};
 
 #[tokio::test]
 async fn a_service_account_is_listed_by_its_kind_and_votes_in_its_own_name() {
@@ -13,7 +13,10 @@ async fn a_service_account_is_listed_by_its_kind_and_votes_in_its_own_name() {
     let robot =
         |namespace: &str| json!({"kind": "ServiceAccount", "namespace": namespace, "name": "kustomize-controller"});
     let elsewhere = harness.ask(json!({"approvers": [robot("other")]})).await;
-    assert_refused(harness.decide("flux", &elsewhere, json!({"verdict": "Approve"})).await, "is not an approver of this gate");
+    assert_refused(
+        harness.decide("flux", &elsewhere, json!({"verdict": "Approve"})).await,
+        "is not an approver of this gate",
+    );
     let approval = harness.ask(json!({"approvers": [robot("flux-system")]})).await;
     harness.decide("flux", &approval, json!({"verdict": "Approve"})).await.unwrap();
 }

@@ -6,7 +6,7 @@ use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 use signoff_api::Approval;
 
-use super::harness::{Answer, Harness, group, assert_refused, to_answer, user};
+use super::harness::{Answer, Harness, assert_refused, group, to_answer, user};
 
 const ALICE: &str = "alice@example.com";
 

@@ -15,7 +15,10 @@ async fn the_requester_is_stamped_and_another_name_is_refused() {
     let alice = json!({"requestedBy": "alice@example.com"});
     for fields in [alice.clone(), json!({"requestedBy": "alice@example.com", "restored": true})] {
         let answer = harness.request("dana", "refund", fields).await;
-        assert_refused(answer.clone(), "spec.requestedBy is alice@example.com, and a Workflow is requested by its creator");
+        assert_refused(
+            answer.clone(),
+            "spec.requestedBy is alice@example.com, and a Workflow is requested by its creator",
+        );
         assert_refused(answer.clone(), "(dana@example.com): remove spec.requestedBy");
         assert_refused(answer, "use an account with the RBAC verb restore on workflows.signoff.dev");
     }
@@ -64,7 +67,10 @@ async fn a_holder_of_restore_keeps_the_requester_without_rights_of_a_run() {
     let workflows = harness.workflows("admin").await;
     for value in [json!(null), json!(false)] {
         let patch = Patch::Merge(json!({"spec": {"restored": value}}));
-        assert_refused(to_answer(workflows.patch("refund", &PatchParams::default(), &patch).await), "spec is immutable except");
+        assert_refused(
+            to_answer(workflows.patch("refund", &PatchParams::default(), &patch).await),
+            "spec is immutable except",
+        );
     }
     let cancel = Patch::Merge(json!({"spec": {"cancel": true}}));
     workflows.patch("refund", &PatchParams::default(), &cancel).await.unwrap();
@@ -144,7 +150,10 @@ async fn a_missing_requester_is_refused_without_mutating_policies() {
     tokio::time::timeout(patience, gone).await.expect("the API server uses the deleted policies no more");
 
     let typed = |requester: &str| harness::workflow("typed", json!({"requestedBy": requester}));
-    assert_refused(create(typed("alice@example.com")).await, "a Workflow is requested by its creator (dana@example.com)");
+    assert_refused(
+        create(typed("alice@example.com")).await,
+        "a Workflow is requested by its creator (dana@example.com)",
+    );
     create(typed("dana@example.com")).await.unwrap();
     let patch = async |spec: Value| {
         let patch = Patch::Merge(json!({"spec": spec}));
@@ -274,7 +283,10 @@ async fn an_invalid_input_is_refused() {
 #[tokio::test]
 async fn a_name_has_at_most_63_characters() {
     let harness = Harness::open("asked").await;
-    assert_refused(harness.request("dana", &"x".repeat(64), json!({})).await, "metadata.name must have at most 63 characters");
+    assert_refused(
+        harness.request("dana", &"x".repeat(64), json!({})).await,
+        "metadata.name must have at most 63 characters",
+    );
     harness.request("dana", &"x".repeat(63), json!({})).await.unwrap();
 }
 

@@ -82,7 +82,11 @@ async fn a_deferred_agent_does_not_pay_again_unless_its_tool_is_repeatable() {
     let refused = scene.wait_for_end("refused").await;
     let accepted = refused.conditions.iter().find(|condition| condition.type_ == conditions::ACCEPTED).unwrap();
     assert!(accepted.message.contains("Defer runs step handle again"), "{}", accepted.message);
-    assert!(refused.phase == WorkflowPhase::Failed && scene.model_requests("refused").is_empty(), "{:?}", refused.phase);
+    assert!(
+        refused.phase == WorkflowPhase::Failed && scene.model_requests("refused").is_empty(),
+        "{:?}",
+        refused.phase
+    );
 }
 
 #[tokio::test]

@@ -107,7 +107,13 @@ impl Scene {
     }
 
     /// Runs `kubectl approve VERDICT NAME …` as a person of the cast.
-    pub(super) async fn run_verdict(&self, person: &str, verdict: &str, approval: &Approval, more: &[&str]) -> Finished {
+    pub(super) async fn run_verdict(
+        &self,
+        person: &str,
+        verdict: &str,
+        approval: &Approval,
+        more: &[&str],
+    ) -> Finished {
         let name = approval.name_any();
         self.approve(person, &[&[verdict, name.as_str()], more].concat()).await
     }

@@ -32,8 +32,12 @@ fn at_terminal(story: &Story, words: &[&str], dialog: &[(&str, &str)]) -> (Strin
 #[tokio::test(flavor = "multi_thread")]
 async fn a_turn_is_decided_after_one_question_and_each_call_has_its_own_outcome() {
     let story = Story::begin("turn", calls(), json!({})).await;
-    let (first, letter, last, question) =
-        tokio::join!(story.wait_for_gate("1"), story.wait_for_gate("2"), story.wait_for_gate("3"), story.wait_for_gate("4"));
+    let (first, letter, last, question) = tokio::join!(
+        story.wait_for_gate("1"),
+        story.wait_for_gate("2"),
+        story.wait_for_gate("3"),
+        story.wait_for_gate("4")
+    );
     let names = [&first, &letter, &last].map(Approval::name_any);
     let turns = [&first, &letter, &last, &question].map(|one| one.labels()[LABEL_TURN].clone());
     assert!(turns.iter().all(|turn| *turn == turns[0]), "{turns:?}");

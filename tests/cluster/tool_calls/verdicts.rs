@@ -241,13 +241,20 @@ async fn an_escalated_question_is_answered_by_the_next_level() {
 async fn a_rejected_question_is_told_to_the_agent_with_the_reason_or_ends_the_run() {
     let gate = json!({"allowedVerdicts": ["Respond", "Reject"]});
     let story = Story::begin_with("not-asked", question(), json!({}), gate).await;
-    let rejected =
-        story.run_verdict("bob", "reject", &story.wait_for_gate("1").await, &["--reason", "decide it yourself"]).await.ok().unwrap();
+    let rejected = story
+        .run_verdict("bob", "reject", &story.wait_for_gate("1").await, &["--reason", "decide it yourself"])
+        .await
+        .ok()
+        .unwrap();
     assert!(rejected.contains(" rejected"), "{rejected}");
     story.assert_result("Denied by a human: decide it yourself").await;
     let gate = json!({"allowedVerdicts": ["Respond", "Reject"], "onReject": "stop"});
     let story = Story::begin_with("stopped", question(), json!({}), gate).await;
-    story.run_verdict("bob", "reject", &story.wait_for_gate("1").await, &["--reason", "decide it yourself"]).await.ok().unwrap();
+    story
+        .run_verdict("bob", "reject", &story.wait_for_gate("1").await, &["--reason", "decide it yourself"])
+        .await
+        .ok()
+        .unwrap();
     assert_eq!(story.ends().await, WorkflowPhase::Rejected);
     assert!(story.results_of_last_turn().is_empty());
 }

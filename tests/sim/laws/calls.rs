@@ -111,9 +111,8 @@ fn an_equal_call_is_repeated_only_by_a_decision(witness: &Witness, ran: &[Ran<'_
             continue;
         }
         let (earlier, later) = (turn_number(&before.key.path), turn_number(&effect.key.path));
-        let is_later_turn = earlier
-            .zip(later)
-            .is_some_and(|((agent, number), (same, next))| agent == same && number < next);
+        let is_later_turn =
+            earlier.zip(later).is_some_and(|((agent, number), (same, next))| agent == same && number < next);
         if is_later_turn && tool["effects"] != "irreversible" {
             continue;
         }
@@ -346,10 +345,7 @@ fn add_open_request(open: &mut BTreeMap<String, Value>, name: &str, request: &Va
     if request["action"]["kind"] == "toolCall"
         && let Some(other) = open.values().filter(is_of_run).find(|other| asks_about_equal_call(other, request))
     {
-        return Err(format!(
-            "{} waits, and so does an equal call: {}",
-            request["gate"]["path"], other["gate"]["path"]
-        ));
+        return Err(format!("{} waits, and so does an equal call: {}", request["gate"]["path"], other["gate"]["path"]));
     }
     if request["action"].is_object() {
         open.insert(name.to_owned(), request.clone());

@@ -148,7 +148,8 @@ const MAX_SHOWN_CHARACTERS: usize = 40;
 
 /// Returns a readable name: characters outside of plain ASCII are escaped, and a long name is cut.
 fn escape_name(name: &str) -> String {
-    let escape = |c: char| if c.is_ascii_graphic() || c == ' ' { c.to_string() } else { c.escape_unicode().to_string() };
+    let escape =
+        |c: char| if c.is_ascii_graphic() || c == ' ' { c.to_string() } else { c.escape_unicode().to_string() };
     let short: String = name.chars().take(MAX_SHOWN_CHARACTERS).map(escape).collect();
     match name.chars().count() {
         count if count > MAX_SHOWN_CHARACTERS => format!("{short}… ({count} characters)"),

@@ -35,7 +35,8 @@ pub(crate) fn for_existing(file: &Path, context: &str) -> Result<Kubeconfig> {
         let names: Vec<_> = config.contexts.iter().map(|named| named.name.as_str()).collect();
         bail!("{} has no context {context:?}; it has {}", file.display(), names.join(", "));
     };
-    let cluster = config.clusters.into_iter().find(|named| named.name == chosen.cluster).and_then(|named| named.cluster);
+    let cluster =
+        config.clusters.into_iter().find(|named| named.name == chosen.cluster).and_then(|named| named.cluster);
     let cluster =
         cluster.with_context(|| format!("{}: context {context:?} names no cluster of this file", file.display()))?;
     let login = config

@@ -56,7 +56,9 @@ impl Seen {
     #[must_use]
     pub fn impersonates(&self) -> Vec<(String, String)> {
         let headers = self.headers.iter().filter(|(name, _)| name.as_str().starts_with("impersonate-"));
-        headers.map(|(name, value)| (name.to_string(), String::from_utf8_lossy(value.as_bytes()).into_owned())).collect()
+        headers
+            .map(|(name, value)| (name.to_string(), String::from_utf8_lossy(value.as_bytes()).into_owned()))
+            .collect()
     }
 
     /// Returns whether the request only reads.

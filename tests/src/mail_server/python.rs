@@ -59,7 +59,8 @@ fn install(python: &Path, requirements: &Path, folder: &Path) -> Result<()> {
     }
     output(Command::new(python).args(["-m", "venv"]).arg(folder))
         .with_context(|| format!("tests with a mail server need a virtual environment: {REMEDY}"))?;
-    let arguments = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-input", "--require-hashes"];
+    let arguments =
+        ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-input", "--require-hashes"];
     let mut command = Command::new(folder.join("bin/python"));
     command.args(arguments).args(["--only-binary", ":all:", "--requirement"]).arg(requirements);
     output(&mut command).context(

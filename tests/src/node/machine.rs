@@ -45,7 +45,10 @@ impl Machine {
     /// The missing part.
     pub fn find() -> Result<Self> {
         let is_root = fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0);
-        ensure!(is_root, "pods run in namespaces and control groups that only root may make: run this as root, on Linux");
+        ensure!(
+            is_root,
+            "pods run in namespaces and control groups that only root may make: run this as root, on Linux"
+        );
         check_control_groups()?;
         let unshare = Command::new("unshare").args(UNSHARE).arg("true").output();
         let unshare = unshare.context("pods run in namespaces of their own: running `unshare` (of util-linux)")?;

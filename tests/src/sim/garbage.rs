@@ -24,7 +24,8 @@ pub(crate) fn collect(store: &mut Store, clock: Clock) -> usize {
     let mut gone = 0;
     loop {
         let is_stopping = |key: &Key, version: &Version| {
-            version.object["metadata"]["deletionTimestamp"].is_string() && grace_seconds(key, &version.object, None).is_some()
+            version.object["metadata"]["deletionTimestamp"].is_string()
+                && grace_seconds(key, &version.object, None).is_some()
         };
         let orphans = store.all().filter(|(key, version)| store.is_orphan(version) && !is_stopping(key, version));
         let orphans: Vec<Key> = orphans.map(|(key, _)| key.clone()).collect();
@@ -33,8 +34,9 @@ pub(crate) fn collect(store: &mut Store, clock: Clock) -> usize {
         }
         gone += orphans.len();
         for key in &orphans {
-            let pod =
-                store.get(key).and_then(|version| Some((version.object.clone(), grace_seconds(key, &version.object, None)?)));
+            let pod = store
+                .get(key)
+                .and_then(|version| Some((version.object.clone(), grace_seconds(key, &version.object, None)?)));
             match pod {
                 Some((mut pod, seconds)) => {
                     mark_for_deletion(&mut pod, seconds, clock);

@@ -336,7 +336,9 @@ impl PodRecord {
     /// Returns the next action and its time.
     fn plan(&self, pod: &Value, evicted: bool, to_stop: Duration, now: Instant) -> Option<(PodAction, Instant)> {
         match self.stage {
-            Stage::New if self.course.unschedulable.is_some() => Some((PodAction::WriteReason, self.since + TO_SCHEDULE)),
+            Stage::New if self.course.unschedulable.is_some() => {
+                Some((PodAction::WriteReason, self.since + TO_SCHEDULE))
+            }
             Stage::New if self.course.unseen => self.deleted_at.map(|at| (PodAction::End(None), at + TO_GO)),
             Stage::New => Some((PodAction::Bind, self.since + TO_SCHEDULE)),
             Stage::Bound | Stage::Stuck if self.deleted_at.is_some() => {

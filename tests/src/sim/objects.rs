@@ -121,7 +121,10 @@ impl Writes<'_> {
         if object == old.object {
             return Ok(old);
         }
-        if is_being_deleted(&object) && !has_finalizers(&object) && object["metadata"]["deletionGracePeriodSeconds"] == 0 {
+        if is_being_deleted(&object)
+            && !has_finalizers(&object)
+            && object["metadata"]["deletionGracePeriodSeconds"] == 0
+        {
             return self.remove_stored(key, &old);
         }
         self.put(key, object)

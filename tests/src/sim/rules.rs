@@ -30,7 +30,9 @@ pub(crate) fn check(store: &Store, resource: &Resource, object: &Value) -> Resul
     let steps = object["spec"]["steps"].as_array().into_iter().flatten();
     let has_empty_step = steps.filter_map(Value::as_object).any(|step| step.len() < 2);
     let (rule, why) = match resource.plural.as_str() {
-        "approvals" if has_decisions => ("signoff-approvals", "only the operator can create Approvals, without decisions"),
+        "approvals" if has_decisions => {
+            ("signoff-approvals", "only the operator can create Approvals, without decisions")
+        }
         "blobs" if !has_owner => ("signoff-blobs", "a Blob must have one owner, a Workflow"),
         "workflows" if object["spec"]["requestedFor"].is_string() => ("signoff-workflows", "nobody may delegate"),
         "workflows" if has_empty_step => ("signoff-workflows-shape", "a step does one thing"),

@@ -204,7 +204,16 @@ impl Watching {
             state.streams.endings.len()
         });
         let changes = server.listen();
-        Self { opening, server: server.clone(), life: life.clone(), changes, endings, delivered: 0, until, is_over: false }
+        Self {
+            opening,
+            server: server.clone(),
+            life: life.clone(),
+            changes,
+            endings,
+            delivered: 0,
+            until,
+            is_over: false,
+        }
     }
 
     /// Returns the next piece of the stream, or `None` at its end.

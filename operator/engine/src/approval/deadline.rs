@@ -209,8 +209,10 @@ impl Tally<'_> {
         };
         conditions::set(&mut self.status.conditions, &condition, self.approval.metadata.generation, self.now.at);
         let action = match self.action() {
-            action
-            @ (TimeoutAction::Escalate | TimeoutAction::Reject | TimeoutAction::Abort | TimeoutAction::Expire) => action,
+            action @ (TimeoutAction::Escalate
+            | TimeoutAction::Reject
+            | TimeoutAction::Abort
+            | TimeoutAction::Expire) => action,
             _ => TimeoutAction::Reject,
         };
         self.apply_timeout(action, &format!("no verdict can reach its quorum any more: {why}"));

@@ -44,7 +44,7 @@ fn nested(levels: usize) -> Value {
 }
 
 fn stored_parameters(decision: &Decision) -> Result<JsonObject, String> {
-    payload(&approval().spec.request, decision).map(|payload| payload.parameters.unwrap())
+    parse(&approval().spec.request, decision).map(|payload| payload.parameters.unwrap())
 }
 
 #[test]

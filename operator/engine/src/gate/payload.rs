@@ -90,7 +90,10 @@ fn with_arguments(given: &JsonObject, arguments: &Value) -> Result<JsonObject, S
 }
 
 /// Returns the answers unchanged if their text matches the schema of the response in the request.
-fn check_response(request: &ApprovalRequest, answers: BTreeMap<String, Answer>) -> Result<BTreeMap<String, Answer>, String> {
+fn check_response(
+    request: &ApprovalRequest,
+    answers: BTreeMap<String, Answer>,
+) -> Result<BTreeMap<String, Answer>, String> {
     let schemas = request.parameters.as_ref().map(|schemas| &schemas.0);
     let Some(schema) = schemas.and_then(|schemas| schemas.get(Verdict::Respond.name())) else { return Ok(answers) };
     let text = as_text(request.form.as_ref(), &answers);
@@ -176,7 +179,11 @@ fn check_answer(question: &Question, answer: &Answer) -> Result<Answer, String> 
             Some(option) if !checked.options.contains(&option.id) => checked.options.push(option.id.clone()),
             Some(_) => {}
             None => {
-                return Err(format!("{} is not an option: choose from {}", text::display(chosen, 63), option_ids(question)));
+                return Err(format!(
+                    "{} is not an option: choose from {}",
+                    text::display(chosen, 63),
+                    option_ids(question)
+                ));
             }
         }
     }
@@ -252,7 +259,8 @@ pub(crate) fn default_answers(form: Option<&Form>, default: Option<&str>) -> Res
         match default.or(question.default.as_deref()) {
             Some(given) => {
                 let given = Answer { options: Vec::new(), text: Some(given.to_owned()) };
-                let answer = check_answer(question, &given).map_err(|why| format!("question {}: {why}", question.id))?;
+                let answer =
+                    check_answer(question, &given).map_err(|why| format!("question {}: {why}", question.id))?;
                 answers.insert(question.id.clone(), answer);
             }
             None if question.may_be_left_out() => {}

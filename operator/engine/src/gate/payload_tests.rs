@@ -53,7 +53,10 @@ fn a_pattern_matches_the_whole_text_and_fails_with_its_error_message() {
     assert_eq!(render_answers(ticket.clone(), json!({"response": "OPS-12"})), Ok("OPS-12".into()));
     assert!(render_answers(ticket, json!({"response": "see OPS-12"})).unwrap_err().contains("a ticket like OPS-12"));
     let alternatives = json!([{"id": "t", "pattern": "yes|no"}]);
-    assert!(render_answers(alternatives, json!({"response": "yes and no"})).is_err(), "both ends hold for every alternative");
+    assert!(
+        render_answers(alternatives, json!({"response": "yes and no"})).is_err(),
+        "both ends hold for every alternative"
+    );
 }
 
 #[test]
@@ -69,7 +72,11 @@ fn a_schema_is_checked_and_its_text_is_json() {
 fn a_missing_required_answer_or_an_unknown_question_is_refused() {
     let two = json!([{"id": "a"}, {"id": "b", "required": false}]);
     assert_eq!(render_answers(two.clone(), json!({"answers": {"a": {"text": "x"}}})), Ok("a: x".into()));
-    assert!(render_answers(two.clone(), json!({"answers": {"b": {"text": "x"}}})).unwrap_err().contains("answers.a is missing"));
+    assert!(
+        render_answers(two.clone(), json!({"answers": {"b": {"text": "x"}}}))
+            .unwrap_err()
+            .contains("answers.a is missing")
+    );
     assert!(render_answers(two.clone(), json!({"answers": {"z": {"text": "x"}}})).unwrap_err().contains("answers.z"));
     assert!(render_answers(two, json!({"response": "x"})).unwrap_err().contains("asks 2"));
 }

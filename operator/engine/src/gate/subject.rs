@@ -157,8 +157,10 @@ impl GateSubject {
             Self::Draft => modify_of("draft", text()),
             Self::Workers => {
                 let numbers: Vec<_> = (0..parts).map(|at| at.to_string()).collect();
-                let mut schemas =
-                    modify_of("workers", json!({"type": "object", "minProperties": 1, "propertyNames": {"enum": numbers}}));
+                let mut schemas = modify_of(
+                    "workers",
+                    json!({"type": "object", "minProperties": 1, "propertyNames": {"enum": numbers}}),
+                );
                 let last = parts.saturating_sub(1);
                 schemas["Retry"] = json!({"type": "object", "required": ["workers"], "additionalProperties": false,
                     "properties": {"workers": {"type": "array", "minItems": 1, "items": {"type": "integer", "minimum": 0, "maximum": last}}}});

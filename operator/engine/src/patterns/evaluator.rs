@@ -112,7 +112,8 @@ async fn judge<'a>(
     let parser = AnswerParser { parse: &|text| parse_evaluation(text).map(drop), retries: MAX_PARSE_RETRIES };
     match steps::perform(run, step_scope, &plan.evaluator, ".evaluator", Some(&parser)).await? {
         StepResult::Answered(answer) => {
-            let (score, evaluation) = steps::parse_again(run, || parse_evaluation(&answer)).map_err(EarlyEnd::Failed)?;
+            let (score, evaluation) =
+                steps::parse_again(run, || parse_evaluation(&answer)).map_err(EarlyEnd::Failed)?;
             let origins = origins_of_answer(run, step_scope, &plan.evaluator, ".evaluator").await?;
             Ok(JudgedDraft { draft: draft.clone(), evaluation, score, origins })
         }

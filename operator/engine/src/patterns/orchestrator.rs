@@ -231,9 +231,7 @@ fn with_results<'a>(
     tasks: &Tasks,
     results: &BTreeMap<usize, WorkerResult>,
 ) -> StepScope<'a> {
-    let view = |(index, result): (&usize, &WorkerResult)| {
-        json!({"task": text_of_part(tasks, *index), "response": result.response, "status": result.status})
-    };
+    let view = |(index, result): (&usize, &WorkerResult)| json!({"task": text_of_part(tasks, *index), "response": result.response, "status": result.status});
     let workers: Vec<_> = results.iter().map(view).collect();
     let (text, origins_of_tasks) = (join_results(results), tasks.origins.clone());
     let origins_of_responses: Vec<Origins> = results.values().map(|result| result.origins.clone()).collect();
@@ -276,9 +274,8 @@ fn replace_results(
 
 /// Returns the sorted indexes of the workers that repeat their part: those in the parameter `workers`, or all of them.
 fn parse_repeated_workers(parameters: &serde_json::Map<String, Value>, count: usize) -> Vec<usize> {
-    let parse = |index: &Value| {
-        index.as_u64().and_then(|index| usize::try_from(index).ok()).filter(|index| *index < count)
-    };
+    let parse =
+        |index: &Value| index.as_u64().and_then(|index| usize::try_from(index).ok()).filter(|index| *index < count);
     let mut indexes: Vec<usize> = match parameters.get("workers").and_then(Value::as_array) {
         Some(list) => list.iter().filter_map(parse).collect(),
         None => (0..count).collect(),

@@ -216,7 +216,13 @@ impl Validator<'_> {
     }
 
     /// Warns if Modify would replace a text that people approved at an earlier gate.
-    fn warn_second_review(&mut self, subject: &GateSubject, allowed: &[Verdict], field: &str, context: &StepContext<'_>) {
+    fn warn_second_review(
+        &mut self,
+        subject: &GateSubject,
+        allowed: &[Verdict],
+        field: &str,
+        context: &StepContext<'_>,
+    ) {
         if !matches!(subject, GateSubject::Step(Some(_))) || !allowed.contains(&Verdict::Modify) {
             return;
         }

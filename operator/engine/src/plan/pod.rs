@@ -51,7 +51,8 @@ impl Validator<'_> {
         }
         for (at, entry) in pod.files.iter().enumerate() {
             let field = field(&format!("files[{at}]"));
-            if !entry.path.starts_with('/') || entry.path.split('/').skip(1).any(|part| matches!(part, "" | "." | "..")) {
+            if !entry.path.starts_with('/') || entry.path.split('/').skip(1).any(|part| matches!(part, "" | "." | ".."))
+            {
                 self.error(
                     format!("{field}.path"),
                     "write an absolute path without `.` and `..`, such as /in/plan.json",
@@ -194,7 +195,10 @@ fn forbidden_fields(template: &Map<String, Value>, ours: &[&str]) -> Vec<(String
             }
             ("spec", Value::Object(spec)) => {
                 for name in OF_POD.iter().filter(|name| spec.contains_key(**name)) {
-                    refuse(format!(".spec.{name}"), "the step has a field for it, or the operator sets it: leave it out");
+                    refuse(
+                        format!(".spec.{name}"),
+                        "the step has a field for it, or the operator sets it: leave it out",
+                    );
                 }
                 for list in ["containers", "initContainers", "volumes"] {
                     let items = spec.get(list).and_then(Value::as_array).into_iter().flatten();

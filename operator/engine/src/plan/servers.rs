@@ -215,7 +215,9 @@ fn server_of<'s>(spec: &'s WorkflowSpec, entry: &str) -> Option<(&'s Server, Str
 /// Returns the entries by which agents list tools of a server that may change something, have no pin, and have no gate.
 fn unasked_entries<'s>(spec: &'s WorkflowSpec, server: &Server, any: &PlannedTool, gates: &[CallGate]) -> Vec<&'s str> {
     let is_unasked = |entry: &&String| {
-        let Some((_, tool)) = server_of(spec, entry).filter(|(listed, _)| listed.name == server.name) else { return false };
+        let Some((_, tool)) = server_of(spec, entry).filter(|(listed, _)| listed.name == server.name) else {
+            return false;
+        };
         if tool.contains('*') {
             return !server.read.iter().any(|glob| *glob == "*" || *glob == tool);
         }

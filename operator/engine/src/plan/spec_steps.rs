@@ -104,7 +104,10 @@ impl Validator<'_> {
         for spec_step in steps.branchless() {
             let name = spec_step.step.name.as_str();
             if branches.iter().any(|branch| branch.name == name) {
-                self.error(format!("{}.name", spec_step.field), format!("{name} is the name of a branch: choose another"));
+                self.error(
+                    format!("{}.name", spec_step.field),
+                    format!("{name} is the name of a branch: choose another"),
+                );
             }
         }
         self.check_all_named(steps, named, "give it a branch");
@@ -115,7 +118,8 @@ impl Validator<'_> {
     pub(super) fn check_all_named(&mut self, steps: &SpecSteps<'_>, named: &BTreeSet<&str>, remedy: &str) {
         self.check_unique_steps(steps.branchless());
         for spec_step in steps.branchless().filter(|spec_step| !named.contains(spec_step.step.name.as_str())) {
-            let message = format!("step {} would never run, for the pattern does not name it: {remedy}", spec_step.step.name);
+            let message =
+                format!("step {} would never run, for the pattern does not name it: {remedy}", spec_step.step.name);
             self.error(&spec_step.field, message);
         }
     }

@@ -292,7 +292,11 @@ fn a_call_that_is_forbidden_when_rendered_is_refused_without_asking() {
         assert_eq!((run.asks().len(), run.calls().len()), (0, 1), "the agent alone goes on");
         assert_eq!(run.record("handle/.turn-1/.call-1/.check").error.as_ref().unwrap().class, "NotAllowed");
         run.take(&none(), Vec::new()); // the refusal stays
-        assert!(result_for_agent(&run).contains("forbids calls of tools, to bank.example"), "{}", result_for_agent(&run));
+        assert!(
+            result_for_agent(&run).contains("forbids calls of tools, to bank.example"),
+            "{}",
+            result_for_agent(&run)
+        );
     }
 }
 

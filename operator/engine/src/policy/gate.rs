@@ -246,7 +246,8 @@ fn merge_quorum(gate: &mut EffectiveGate, source: &str, demand: &GateRules, requ
     if !sentence.is_empty() {
         gate.add_rule(source, sentence.to_owned());
     }
-    let exclude_requester = [demand.exclude_requester, demand.deciders.as_ref().and_then(|deciders| deciders.exclude_requester)];
+    let exclude_requester =
+        [demand.exclude_requester, demand.deciders.as_ref().and_then(|deciders| deciders.exclude_requester)];
     if exclude_requester.contains(&Some(true)) && requester.is_machine() {
         gate.contradictions.push(Contradiction {
             field: "excludeRequester",

@@ -45,7 +45,8 @@ impl ExactReading {
         let fits = self.validator.is_valid(value);
         let address = self.read.load(Ordering::Relaxed);
         let mut path = Vec::new();
-        let is_read = |part: &Value| (std::ptr::from_ref(part).addr() == address).then(|| inexact_number(part)).flatten();
+        let is_read =
+            |part: &Value| (std::ptr::from_ref(part).addr() == address).then(|| inexact_number(part)).flatten();
         find(value, &mut path, &is_read).map_or(Ok(fits), |why| Err((pointer(&path), why)))
     }
 }

@@ -128,7 +128,8 @@ fn was_not_sent(record: &StepRecord) -> bool {
 
 /// Whether an attempt failed in a way that may be retried.
 pub(super) fn is_retryable(step: &PlannedStep, record: &StepRecord) -> bool {
-    let may_be_retried = record.phase == StepPhase::Failed && record.error.as_ref().is_some_and(|error| error.retryable);
+    let may_be_retried =
+        record.phase == StepPhase::Failed && record.error.as_ref().is_some_and(|error| error.retryable);
     may_be_retried && step.retry.covers(record)
 }
 

@@ -272,7 +272,12 @@ fn missing_tool<'a>(run: &Run<'a>, agent: &'a PlannedAgent, server: &str, tools:
 
 /// Returns the definition of a tool in the last catalogue of a server before `seq`, or `None` if the catalogue lacks
 /// it.
-pub(super) fn current_definition(run: &Run<'_>, server: &str, tool: &str, seq: Seq) -> Result<Option<ToolStanding>, RenderError> {
+pub(super) fn current_definition(
+    run: &Run<'_>,
+    server: &str,
+    tool: &str,
+    seq: Seq,
+) -> Result<Option<ToolStanding>, RenderError> {
     let name = format!("{server}.{tool}");
     let tool = tools_before(run, server, seq)?.and_then(|tools| tools.get(&name));
     let Some(Action::Mcp(mcp)) = tool.map(|tool| &tool.step.action) else { return Ok(None) };

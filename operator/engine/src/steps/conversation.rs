@@ -157,10 +157,12 @@ fn remembered_messages<'a>(
     let mut messages = Vec::new();
     let mut budget = most;
     for (position, turn) in past.iter().enumerate().rev() {
-        let since = position.checked_sub(1).and_then(|before| past.get(before)).map_or(Seq::NONE, |before| before.began);
+        let since =
+            position.checked_sub(1).and_then(|before| past.get(before)).map_or(Seq::NONE, |before| before.began);
         let feedback = feedback_lines(run, &turn.invocation.step_scope, decided, since, turn.began)?;
         let prompt = render_prompt(run, &turn.invocation, turn.began, &feedback)?;
-        let Some(left) = budget.checked_sub(prompt.len() + turn.answer.len() + turn::bytes(&turn.invocation.turns)) else {
+        let Some(left) = budget.checked_sub(prompt.len() + turn.answer.len() + turn::bytes(&turn.invocation.turns))
+        else {
             messages.push(left_out(position + 1));
             break;
         };

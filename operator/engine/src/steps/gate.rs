@@ -141,7 +141,12 @@ pub(super) async fn decide_after<'a>(
 }
 
 /// Returns the gate without the verdicts by which it would ask again, if people have given them [`MOST_AGAIN`] times.
-fn without_spent_verdicts<'g>(run: &Run<'_>, gate: &'g PlannedStep, base: &str, again: &[Verdict]) -> Cow<'g, PlannedStep> {
+fn without_spent_verdicts<'g>(
+    run: &Run<'_>,
+    gate: &'g PlannedStep,
+    base: &str,
+    again: &[Verdict],
+) -> Cow<'g, PlannedStep> {
     let asked = run.state.borrow().journal.get(&run.next_visit(base), 1).map(|record| record.seq);
     let times = count_asked_again(run, RecordPath::new(base), Source::Human, asked, again);
     if times < MOST_AGAIN {
@@ -219,7 +224,8 @@ fn ask<'a>(
         }
         shown => shown?,
     };
-    let (texts, origins) = run.origins.collect(|| request::render_texts(run, step_scope, step, gate, seq, shown.as_ref()));
+    let (texts, origins) =
+        run.origins.collect(|| request::render_texts(run, step_scope, step, gate, seq, shown.as_ref()));
     let texts = match texts {
         Err(RenderError::Missing) => return Err(RenderError::Missing),
         texts => texts,

@@ -76,8 +76,10 @@ pub(super) async fn ask<'a>(
             Verdict::Modify => {
                 let parameters = decided.full_outcome(run).await?.parameters.unwrap_or_default();
                 let seq = decided.record.seq;
-                let replaced =
-                    run.render(|| render_subject(run, invocation, seq, key, retries)).await.map_err(EarlyEnd::Failed)?;
+                let replaced = run
+                    .render(|| render_subject(run, invocation, seq, key, retries))
+                    .await
+                    .map_err(EarlyEnd::Failed)?;
                 let edit = decided.edit_of(run, &replaced.map(|subject| subject.text).unwrap_or_default()).await?;
                 invocation.overrides.merge(Override::from_parameters(parameters, edit));
                 (invocation.approved, was_decided) = (None, false);

@@ -52,7 +52,8 @@ pub(super) fn open_gate<'a>(
     key: &ActivityKey,
     open: impl FnOnce() -> Result<Start, RenderError>,
 ) -> Result<Start, RenderError> {
-    let is_skipped = !has_begun(run, key) && matches!(evaluate_conditions(run, step_scope, gate, seq)?, Conditions::Skip);
+    let is_skipped =
+        !has_begun(run, key) && matches!(evaluate_conditions(run, step_scope, gate, seq)?, Conditions::Skip);
     if is_skipped { Ok(Start::Skipped) } else { open() }
 }
 

@@ -45,7 +45,8 @@ pub(crate) async fn step<'a>(
     let Some(gate) = step.gate() else {
         return perform(run, step_scope, step, &step.path, None).await.map(|_| StepFlow::Continue);
     };
-    let decided = decide(run, step_scope, step, &step.path, &|seq| gate::reviewed_step(run, step_scope, gate, seq)).await?;
+    let decided =
+        decide(run, step_scope, step, &step.path, &|seq| gate::reviewed_step(run, step_scope, gate, seq)).await?;
     gate::next_step(run, step, gate, &decided)
 }
 

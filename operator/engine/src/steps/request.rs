@@ -168,7 +168,8 @@ pub(crate) fn render_texts<'a>(
 ) -> Result<RequestTexts, RenderError> {
     let scope = scope::at(run, step_scope, step, seq)?;
     let call = reviewed.and_then(|reviewed| reviewed.call.as_deref());
-    let mut prompt = render_joined(&scope, [&gate.prompt].into_iter().chain(gate.merged.iter().map(|(prompt, _)| prompt)))?;
+    let mut prompt =
+        render_joined(&scope, [&gate.prompt].into_iter().chain(gate.merged.iter().map(|(prompt, _)| prompt)))?;
     let is_question = call.is_some_and(|call| call.action.kind == ActionKind::Question);
     if is_question {
         prompt = format!("{QUESTION_NOTICE}\n\n{prompt}");

@@ -202,7 +202,8 @@ impl Run {
             } else if record.phase.is_end() {
                 self.local.handler.happened(&Event::StepEnded(record));
             }
-            let decided = record.object.as_ref().filter(|_| record.phase.is_end() && old_phase == Some(StepPhase::Waiting));
+            let decided =
+                record.object.as_ref().filter(|_| record.phase.is_end() && old_phase == Some(StepPhase::Waiting));
             // A gate that ends with the run has no outcome yet, and the run does not continue.
             let decided = decided.and_then(|name| self.session.approvals.get(name));
             let has_outcome =

@@ -8,10 +8,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use signoff_manifest::source::{Node, Value};
 
 use super::{
-    Names, UnresolvedNames,
+    Names, UnresolvedNames, render_path,
     template_vars::template_vars,
     token_walk::{NamePath, TokenWalk},
-    render_path,
 };
 use crate::tokens::{self, Token};
 

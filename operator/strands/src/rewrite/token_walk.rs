@@ -62,8 +62,7 @@ impl TokenWalk<'_> {
     pub(super) fn is_numbered(&self, at: usize, name: &str) -> bool {
         let mut here = self.vars.iter().filter(|var| var.within.contains(&at));
         let innermost = here.clone().filter(|var| var.is_loop).map(|var| var.within.start).max();
-        here.rfind(|var| var.name == name)
-            .is_some_and(|var| var.numbers && Some(var.within.start) == innermost)
+        here.rfind(|var| var.name == name).is_some_and(|var| var.numbers && Some(var.within.start) == innermost)
     }
 
     /// Returns the first token after the members, items and arguments that follow a name.

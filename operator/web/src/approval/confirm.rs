@@ -170,11 +170,7 @@ fn left_out(read: &Read, typed: &Typed, verdict: Verdict) -> Option<String> {
 }
 
 /// Returns a difference for each parameter of the decision. A Retry has no earlier values, so all its lines are new.
-fn parameter_differences(
-    request: &ApprovalRequest,
-    entry: &Entry,
-    reviewed: Option<&str>,
-) -> Vec<ParameterDifference> {
+fn parameter_differences(request: &ApprovalRequest, entry: &Entry, reviewed: Option<&str>) -> Vec<ParameterDifference> {
     let Some(parameters) = &entry.decision.parameters else { return Vec::new() };
     let shown = typed::parameters_of(request, entry.decision.verdict, reviewed);
     let text = |value: &Value| match value {

@@ -48,7 +48,9 @@ pub async fn events(
     // A reader without the right gets an error now, and not a stream that ends.
     api.get_metadata(&name).await?;
     let changes = watcher(api, Config::default().fields(&format!("metadata.name={name}"))).map(version).boxed();
-    Ok(Sse::new(change_events(changes, shown.seen, place)).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)).into_response())
+    Ok(Sse::new(change_events(changes, shown.seen, place))
+        .keep_alive(KeepAlive::new().interval(KEEP_ALIVE))
+        .into_response())
 }
 
 /// Returns the version after a watch event: `None` if the event is not about a version, an empty text if the Approval

@@ -118,7 +118,10 @@ async fn back_keeps_the_fields_of_all_verdicts() {
     );
     assert!(!page.contains("value=\"small\" checked"), "{page}");
     let untouched = form(&approval, &[]);
-    assert_in_order(&untouched, &["value=\"small\" checked", "<details class=\"way\">", "<details class=\"way more\">"]);
+    assert_in_order(
+        &untouched,
+        &["value=\"small\" checked", "<details class=\"way\">", "<details class=\"way more\">"],
+    );
 }
 
 #[tokio::test]
@@ -149,7 +152,10 @@ async fn error_message_of_an_author_is_escaped_at_its_field() {
     let problems = send::answer_problems(&world.state, &caller, &read, &typed).await;
     let page = ApprovalPage::of(&caller, &read, &typed, &problems).render().unwrap();
     let at = "aria-invalid=\"true\">\nCH-1</textarea>";
-    assert_in_order(&page, &["aria-describedby=\"wrong-1\"", at, "id=\"wrong-1\"", "&#60;script&#62;alert(1)", "⟨U+202E⟩"]);
+    assert_in_order(
+        &page,
+        &["aria-describedby=\"wrong-1\"", at, "id=\"wrong-1\"", "&#60;script&#62;alert(1)", "⟨U+202E⟩"],
+    );
     assert!(!page.contains("<script>alert") && !page.contains('\u{202e}'), "{page}");
 }
 

@@ -402,7 +402,10 @@ async fn reader_who_has_decided_sees_the_state_and_no_form() {
     let decision = signoff_api::Decision::new(signoff_api::Verdict::Approve);
     approval.spec.decisions.insert("alice@example.com".to_owned(), decision);
     let page = render(&approval);
-    assert_in_order(&page, &["recorded, not counted yet", "id=\"instead\"", "You approved. Recorded, not counted yet."]);
+    assert_in_order(
+        &page,
+        &["recorded, not counted yet", "id=\"instead\"", "You approved. Recorded, not counted yet."],
+    );
     assert!(!page.contains("id=\"decide\""), "{page}");
     let other = render_for("mallory@example.com", &approval);
     assert!(other.contains("You are not asked here: alice@example.com, group finance are."), "{other}");

@@ -230,7 +230,9 @@ pub fn decision(typed: &Typed, request: &ApprovalRequest, reviewed: Option<&str>
         return Err(Problems(BTreeMap::from([("reason".to_owned(), why)])));
     }
     match verdict {
-        Verdict::Modify => decision.parameters = Some(changed_parameters(typed, &parameters_of(request, verdict, reviewed))?),
+        Verdict::Modify => {
+            decision.parameters = Some(changed_parameters(typed, &parameters_of(request, verdict, reviewed))?)
+        }
         Verdict::Retry if typed.get(PART).is_some() => {
             decision.parameters = Some(changed_parameters(typed, &parameters_of(request, verdict, reviewed))?);
         }
@@ -450,7 +452,10 @@ mod tests {
             Problems::at_named_field("answers.size: choose one of a, b", &fields).at("answers.size").unwrap(),
             "choose one of a, b"
         );
-        assert_eq!(Problems::at_named_field("parameters.url is missing", &fields).at("parameters.url").unwrap(), "is missing");
+        assert_eq!(
+            Problems::at_named_field("parameters.url is missing", &fields).at("parameters.url").unwrap(),
+            "is missing"
+        );
         assert_eq!(Problems::at_named_field("answers.sizes: x", &fields).at("").unwrap(), "answers.sizes: x");
     }
 

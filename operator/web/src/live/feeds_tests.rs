@@ -127,7 +127,8 @@ async fn two_requests_at_once_share_one_feed() {
         tokio::task::yield_now().await;
         server.gate.add_permits(100);
     };
-    let (first, second, ()) = tokio::join!(feeds.complete_feed(&caller, &asked), feeds.complete_feed(&caller, &asked), open);
+    let (first, second, ()) =
+        tokio::join!(feeds.complete_feed(&caller, &asked), feeds.complete_feed(&caller, &asked), open);
     let (first, second) = (first.unwrap(), second.unwrap());
     assert!(Arc::ptr_eq(&first, &second) && !first.has_ended());
     // Both requests asked for the scope before either had a feed.

@@ -112,7 +112,9 @@ fn apply(feed: &Feed, shared: &SharedRows, lists: &mut Lists, list: usize, event
             let is_new = lists.done.insert(list);
             lists.consequence_of(is_new)
         }
-        WatchEvent::Listed(approval) | WatchEvent::Applied(approval) => lists.consequence_of(feed.put(shared, &approval)),
+        WatchEvent::Listed(approval) | WatchEvent::Applied(approval) => {
+            lists.consequence_of(feed.put(shared, &approval))
+        }
         WatchEvent::Unreadable { meta, why, .. } => {
             let is_different = feed.put_unreadable(&meta);
             if is_different {

@@ -45,7 +45,11 @@ fn list_is_complete_after_the_list_of_each_namespace() {
     assert_eq!(apply(0, WatchEvent::Listed(approval("a", "1"))), Consequence::Nothing);
     assert_eq!(apply(0, done()), Consequence::Nothing);
     assert_eq!(apply(0, done()), Consequence::Nothing, "the same list does not stand for the other");
-    assert_eq!(apply(0, WatchEvent::Applied(approval("a", "2"))), Consequence::Nothing, "the other list is still to come");
+    assert_eq!(
+        apply(0, WatchEvent::Applied(approval("a", "2"))),
+        Consequence::Nothing,
+        "the other list is still to come"
+    );
     assert_eq!(apply(1, done()), Consequence::Changed);
     assert_eq!(apply(0, WatchEvent::Applied(approval("a", "3"))), Consequence::Changed);
     assert_eq!(apply(0, WatchEvent::Applied(approval("a", "3"))), Consequence::Nothing, "nothing is different");

@@ -108,9 +108,13 @@ mod tests {
         let streams = Streams::new(10);
         let later = Instant::now() + Duration::from_secs(60);
         let mut own: Vec<_> = (0..OWN).map(|_| streams.take_place(&token("a"), later).unwrap()).collect();
-        assert!(matches!(streams.take_place(&token("a"), later), Err(PageError::TooMany(why)) if why.contains("this session")));
+        assert!(
+            matches!(streams.take_place(&token("a"), later), Err(PageError::TooMany(why)) if why.contains("this session"))
+        );
         let others = [streams.take_place(&token("b"), later).unwrap(), streams.take_place(&token("b"), later).unwrap()];
-        assert!(matches!(streams.take_place(&token("c"), later), Err(PageError::TooMany(why)) if why.contains("--max-live")));
+        assert!(
+            matches!(streams.take_place(&token("c"), later), Err(PageError::TooMany(why)) if why.contains("--max-live"))
+        );
         drop(others);
         assert!(streams.take_place(&token("c"), later).is_ok(), "a stream that ended frees its place");
         own.pop();

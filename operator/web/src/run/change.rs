@@ -231,7 +231,9 @@ pub async fn change(
     }
     let stored = match sent.send(&api, &address.name, false).await {
         Ok(stored) => stored,
-        Err(error) => return show_existing_run(&caller, &api, &address, &sent, error).await.map_err(with_unknown_outcome),
+        Err(error) => {
+            return show_existing_run(&caller, &api, &address, &sent, error).await.map_err(with_unknown_outcome);
+        }
     };
     let shown = match &sent {
         Sent::Patch(..) => address,

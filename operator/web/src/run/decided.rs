@@ -96,7 +96,9 @@ fn gate(record: &StepRecord, approvals: &[Approval], address: &Address, now: Mom
         at: outcome.and_then(|one| one.decided_at).map(Instant::from),
         counts_as: outcome.and_then(|outcome| counts_as(outcome, approval)),
         reason: outcome.and_then(|one| one.reason.as_ref()).map(|text| Fenced::new("Reason", text)),
-        before: outcome.zip(approval).and_then(|(outcome, approval)| text_before_change(outcome, &approval.spec.request)),
+        before: outcome
+            .zip(approval)
+            .and_then(|(outcome, approval)| text_before_change(outcome, &approval.spec.request)),
         votes: approval.map(|approval| votes(approval, now)).unwrap_or_default(),
     }
 }

@@ -71,7 +71,9 @@ pub async fn events(
     let place = state.streams.place(&caller)?;
     let workflow = read::workflow(&caller.client, &address).await?;
     let changes = follow(&caller.client, &address, &workflow);
-    Ok(Sse::new(change_events(changes, shown.seen, place)).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)).into_response())
+    Ok(Sse::new(change_events(changes, shown.seen, place))
+        .keep_alive(KeepAlive::new().interval(KEEP_ALIVE))
+        .into_response())
 }
 
 /// Follows the versions of a run's objects.

@@ -151,8 +151,7 @@ impl Graph {
 
     /// Gives nodes the states of their records, and adds nodes for records without a step in the spec.
     fn add_records(&mut self, records: &[StepRecord], has_ended: bool, address: &Address) {
-        let mut sorted: Vec<&StepRecord> =
-            records.iter().filter(|record| record.kind != StepKind::Condition).collect();
+        let mut sorted: Vec<&StepRecord> = records.iter().filter(|record| record.kind != StepKind::Condition).collect();
         sorted.sort_by_key(|record| record.seq);
         let mut places: BTreeMap<String, usize> =
             self.nodes.iter().enumerate().skip(2).map(|(place, node)| (node.id.clone(), place)).collect();

@@ -362,8 +362,9 @@ impl Issuer {
     }
 
     async fn fetch_provider(&self) -> Result<Provider, String> {
-        let metadata =
-            CoreProviderMetadata::discover_async(self.url.clone(), &self.fetch).await.map_err(|error| discovery_problem(&error))?;
+        let metadata = CoreProviderMetadata::discover_async(self.url.clone(), &self.fetch)
+            .await
+            .map_err(|error| discovery_problem(&error))?;
         let others = [Some(metadata.authorization_endpoint().url()), metadata.token_endpoint().map(|url| url.url())];
         if let Some(open) = others.into_iter().flatten().find(|url| url.scheme() != "https") {
             return Err(format!("its address {open} is not https"));

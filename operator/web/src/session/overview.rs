@@ -131,7 +131,8 @@ async fn alert(client: &Client, namespaces: &[String], operator: &str) -> Option
 async fn operator_alert(client: &Client, operator: &str) -> Option<String> {
     let reading = operator_lease::read(client, operator).await.ok()??;
     let state = reading.judge();
-    (state.is_gone() && reading.age() > LEASE_IS_OLD_AFTER).then(|| format!("The operator does not answer: {state}. {GONE}"))
+    (state.is_gone() && reading.age() > LEASE_IS_OLD_AFTER)
+        .then(|| format!("The operator does not answer: {state}. {GONE}"))
 }
 
 /// Returns the sentence about policies that are not in force, which the operator wrote on the first open run that the

@@ -206,7 +206,9 @@ impl TogetherForm {
             first,
             verdicts,
             reason: field("reason"),
-            reason_required: decidable.iter().any(|verified| verified.seen().approval.spec.request.require_reason == Some(true)),
+            reason_required: decidable
+                .iter()
+                .any(|verified| verified.seen().approval.spec.request.require_reason == Some(true)),
             guidance: has_defer.then(|| field("guidance")),
             is_unchosen: false,
         }

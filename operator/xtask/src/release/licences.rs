@@ -29,8 +29,7 @@ pub(super) fn render_texts(parts: &Parts<'_>) -> Result<String> {
     let mut sections: Vec<_> = by_text.into_iter().map(|(text, titles)| (titles, text)).collect();
     sections.sort();
     let line = "=".repeat(80);
-    let section =
-        |(titles, text): (Vec<String>, String)| format!("{line}\n{}\n{line}\n\n{text}\n", titles.join("\n"));
+    let section = |(titles, text): (Vec<String>, String)| format!("{line}\n{}\n{line}\n\n{text}\n", titles.join("\n"));
     Ok(sections.into_iter().map(section).collect())
 }
 

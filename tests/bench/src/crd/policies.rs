@@ -31,10 +31,7 @@ pub(super) async fn measure(shape: &Shape<'_>) -> Result<Vec<Row>> {
         let deadline = Instant::now() + TIMEOUT;
         // No event tells which policies an API server applies, so it gets writes until it no longer evaluates this one.
         while evaluated(shape, policy, async || costs(shape.harness, shape.sample, 1).await.map(drop)).await?.1 > 0.0 {
-            ensure!(
-                Instant::now() < deadline,
-                "{policy} is still evaluated {TIMEOUT:?} after its binding was removed"
-            );
+            ensure!(Instant::now() < deadline, "{policy} is still evaluated {TIMEOUT:?} after its binding was removed");
         }
         let (row, times) = evaluated(shape, policy, async || shape.row(&format!("without {policy}")).await).await?;
         ensure!(times == 0.0, "{policy} was evaluated {times} times after its binding was removed");

@@ -112,16 +112,22 @@ fn broken_creations() -> Vec<Row> {
 }
 
 fn changes() -> Vec<Row> {
-    let content = |what, how: &[Way], change: Value| with_existing_blob(Row::new(what, SOME, [Way::Merge], change).ways(how));
+    let content =
+        |what, how: &[Way], change: Value| with_existing_blob(Row::new(what, SOME, [Way::Merge], change).ways(how));
     let content = |what, how, change| content(what, how, change).refused(CHANGED).or(IMMUTABLE);
     let around = |what, how: &[Way], change: Value| {
         with_existing_blob(Row::new(what, SOME, [Way::Merge], json!({"metadata": change})).ways(how).refused(CHANGED))
     };
     let labels = |labels: Value| json!({"labels": labels});
     vec![
-        with_existing_blob(Row::new("changes a value of a run", EVERYBODY, CHANGES, json!({"spec": {"data": "forged"}})))
-            .refused(CHANGED)
-            .or(IMMUTABLE),
+        with_existing_blob(Row::new(
+            "changes a value of a run",
+            EVERYBODY,
+            CHANGES,
+            json!({"spec": {"data": "forged"}}),
+        ))
+        .refused(CHANGED)
+        .or(IMMUTABLE),
         content("empties a value of a run", &CHANGES, json!({"spec": {"data": ""}})),
         content("puts other bytes into a value", &REMOVALS, json!({"spec": {"data": null, "binary": "eA=="}})),
         content(
@@ -159,7 +165,8 @@ fn changes() -> Vec<Row> {
 }
 
 fn deletions() -> Vec<Row> {
-    let kept = |row: Row| with_existing_blob(row).honest("the garbage collector's delete", delete()).by(GarbageCollector);
+    let kept =
+        |row: Row| with_existing_blob(row).honest("the garbage collector's delete", delete()).by(GarbageCollector);
     vec![
         kept(Row::new("deletes a value of a run", PEOPLE, [Way::Delete], delete()).refused(DELETED)),
         kept(

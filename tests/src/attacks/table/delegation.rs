@@ -57,10 +57,15 @@ pub(super) fn rows() -> Vec<Row> {
             .with_request(three.clone())
             .refused("at most two decisions on behalf of others in one request")
             .honest("one vote", vote_by_delegate(ALICE)),
-        Row::new("speaks for somebody it may not speak for", [Delegate], CHANGES, vote_by_delegate("carol@example.com"))
-            .with_request(three.clone())
-            .refused("lacks the RBAC verb delegate on people.signoff.dev")
-            .honest("a vote of somebody it may", vote_by_delegate(BOB)),
+        Row::new(
+            "speaks for somebody it may not speak for",
+            [Delegate],
+            CHANGES,
+            vote_by_delegate("carol@example.com"),
+        )
+        .with_request(three.clone())
+        .refused("lacks the RBAC verb delegate on people.signoff.dev")
+        .honest("a vote of somebody it may", vote_by_delegate(BOB)),
         Row::new("speaks for a colleague without the verb delegate", [Approver], CHANGES, vote_by_delegate(BOB))
             .refused("lacks the RBAC verb delegate on people.signoff.dev")
             .honest("their own vote", own(approve())),

@@ -42,7 +42,9 @@ pub(super) fn rows() -> Vec<Row> {
     let voted = |row: Row| row.after(Approver, own(approve()));
     let others_vote = |row: Row| row.honest("the second approver's own vote", own(approve())).by(SecondApprover);
     let mut rows = vec![
-        others_vote(voted(Row::new("changes an approver's vote", others, CHANGES, vote_of_alice(reject())).refused(FINAL))),
+        others_vote(voted(
+            Row::new("changes an approver's vote", others, CHANGES, vote_of_alice(reject())).refused(FINAL),
+        )),
         others_vote(voted(
             Row::new("removes an approver's vote", others, REMOVALS, vote_of_alice(Value::Null)).refused(FINAL),
         )),

@@ -70,7 +70,13 @@ pub(super) fn rows() -> Vec<Row> {
             "may not be more than 8192",
             vote_with_answers(1, &text(8192)),
         ),
-        ("answers 17 questions", request_with_questions(16), vote_with_answers(17, "x"), "must have at most 16 items", vote_with_answers(16, "x")),
+        (
+            "answers 17 questions",
+            request_with_questions(16),
+            vote_with_answers(17, "x"),
+            "must have at most 16 items",
+            vote_with_answers(16, "x"),
+        ),
         (
             "gives guidance of 4097 characters",
             json!({}),
@@ -102,7 +108,13 @@ pub(super) fn rows() -> Vec<Row> {
             sixteen_kib,
             modify(json!({"x": text(16_000)})),
         ),
-        ("answers with more than 16 KiB", request_with_questions(16), vote_with_answers(16, &text(1100)), sixteen_kib, vote_with_answers(16, &text(1000))),
+        (
+            "answers with more than 16 KiB",
+            request_with_questions(16),
+            vote_with_answers(16, &text(1100)),
+            sixteen_kib,
+            vote_with_answers(16, &text(1000)),
+        ),
         (
             "modifies with a long list of small things",
             json!({}),
@@ -125,8 +137,20 @@ pub(super) fn rows() -> Vec<Row> {
             modify(json!({text(16_000): 1})),
         ),
         ("modifies six levels deep", json!({}), modify(nested_objects(6)), sixteen_kib, modify(nested_objects(5))),
-        ("modifies with lists six levels deep", json!({}), modify(nested_lists(6)), sixteen_kib, modify(nested_lists(5))),
-        ("modifies two hundred levels deep", json!({}), modify(nested_objects(200)), sixteen_kib, modify(nested_objects(5))),
+        (
+            "modifies with lists six levels deep",
+            json!({}),
+            modify(nested_lists(6)),
+            sixteen_kib,
+            modify(nested_lists(5)),
+        ),
+        (
+            "modifies two hundred levels deep",
+            json!({}),
+            modify(nested_objects(200)),
+            sixteen_kib,
+            modify(nested_objects(5)),
+        ),
         (
             "edits a call with more than 72 KiB",
             call(2),

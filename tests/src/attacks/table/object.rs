@@ -58,7 +58,10 @@ fn request_changes() -> Vec<Row> {
         ("says that somebody else asked", json!({"requestedBy": "mallory@example.com"})),
         ("changes the guard's epoch", json!({"guardEpoch": "forged"})),
         ("changes the digest", json!({"digest": format!("sha256:{}", "f".repeat(64))})),
-        ("adds a quorum", json!({"quorums": [quorum(approvers(), 1), quorum(json!([user("mallory@example.com")]), 1)]})),
+        (
+            "adds a quorum",
+            json!({"quorums": [quorum(approvers(), 1), quorum(json!([user("mallory@example.com")]), 1)]}),
+        ),
         ("says who is which person", json!({"persons": [{"pattern": ".+", "person": "one"}]})),
     ] {
         rows.push(fixed(Row::new(what, others, CHANGES, change(fields))));

@@ -10,7 +10,10 @@ const BOUND: &str = "must use a token that is bound to its pod";
 const ADMINISTER: &str = "lacks the verb administer on installations.signoff.dev";
 
 pub(super) fn rows() -> Vec<Row> {
-    [stolen_tokens(), tokens_without_pod(), impersonation(), own_token(), foreign_pods(), own_objects()].into_iter().flatten().collect()
+    [stolen_tokens(), tokens_without_pod(), impersonation(), own_token(), foreign_pods(), own_objects()]
+        .into_iter()
+        .flatten()
+        .collect()
 }
 
 /// Returns attacks with tokens of the operator's account that were not issued to its Pod.

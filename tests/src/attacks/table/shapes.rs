@@ -63,7 +63,11 @@ fn of_requests() -> Vec<Shape> {
 pub(super) fn rows() -> Vec<Row> {
     let workflows = of_workflows().into_iter().flat_map(workflow_rows);
     let decisions = of_decisions().into_iter().flat_map(decision_rows);
-    workflows.chain(decisions).chain(of_requests().into_iter().flat_map(request_rows)).chain([changes_of_no_object()]).collect()
+    workflows
+        .chain(decisions)
+        .chain(of_requests().into_iter().flat_map(request_rows))
+        .chain([changes_of_no_object()])
+        .collect()
 }
 
 /// Returns the attacks that send a change to the status subresource. Only the operator may write the status, and the
@@ -134,13 +138,18 @@ fn request_rows(Shape { rule, name, broken, honest }: Shape) -> Vec<Row> {
 /// Returns an attack with the ways that create no object: only a POST and an apply do.
 fn changes_of_no_object() -> Row {
     let nothing = json!({"steps": [{"name": "nothing"}]});
-    Row::new("writes a Workflow of a broken shape where there is none", [Requester], [Way::Merge], new_workflow(nothing))
-        .ways(&[Way::Merge, Way::Json, Way::Strategic, Way::Replace])
-        .with_scene(Scene::Nothing)
-        .on(WORKFLOWS)
-        .refused("not found")
-        .honest("a create of one whose shape is whole", new_workflow(json!({})))
-        .way(Way::Create)
+    Row::new(
+        "writes a Workflow of a broken shape where there is none",
+        [Requester],
+        [Way::Merge],
+        new_workflow(nothing),
+    )
+    .ways(&[Way::Merge, Way::Json, Way::Strategic, Way::Replace])
+    .with_scene(Scene::Nothing)
+    .on(WORKFLOWS)
+    .refused("not found")
+    .honest("a create of one whose shape is whole", new_workflow(json!({})))
+    .way(Way::Create)
 }
 
 #[cfg(test)]

@@ -78,7 +78,12 @@ pub(super) fn rows() -> Vec<Row> {
             &REMOVALS,
             forged_vote(json!([apply_entry("2019-01-01T00:00:00Z", "alice@example.com")])),
         ),
-        late("votes late and types a time from the future", Approver, &REMOVALS, forged_vote(json!([update_entry(FUTURE)]))),
+        late(
+            "votes late and types a time from the future",
+            Approver,
+            &REMOVALS,
+            forged_vote(json!([update_entry(FUTURE)])),
+        ),
         late(
             "votes late and types no time",
             Approver,
@@ -142,9 +147,14 @@ pub(super) fn rows() -> Vec<Row> {
         )
         .refused(STAMPS)
         .honest("the vote alone", own(approve())),
-        Row::new("types a time from the future while voting", [Approver], REMOVALS, forged_vote(json!([update_entry(FUTURE)])))
-            .refused(STAMPS)
-            .honest("the vote alone", own(approve())),
+        Row::new(
+            "types a time from the future while voting",
+            [Approver],
+            REMOVALS,
+            forged_vote(json!([update_entry(FUTURE)])),
+        )
+        .refused(STAMPS)
+        .honest("the vote alone", own(approve())),
         forged(
             "types a time from the future for a field of its own vote that is not there",
             json!({"f:alice@example.com": {"f:reason": {}}}),

@@ -120,7 +120,9 @@ pub(super) fn rows() -> Vec<Row> {
             CHANGES,
             own(approve()),
         )
-        .with_request(json!({"excludeRequester": true, "earlierRequesters": ["carol@example.com", "alice@example.com"]}))
+        .with_request(
+            json!({"excludeRequester": true, "earlierRequesters": ["carol@example.com", "alice@example.com"]}),
+        )
         .refused("the requester must not decide this gate (excludeRequester)")
         .honest("the other approver's vote", own(approve()))
         .by(SecondApprover),
@@ -169,9 +171,14 @@ pub(super) fn rows() -> Vec<Row> {
         .refused(NOT_LISTED)
         .honest("the vote of whom it was escalated to", own(approve()))
         .by(SecondApprover),
-        Row::new("claims a group of others", [SecondApprover], CHANGES, own_vote_with(json!({"groups": ["finance-leads"]})))
-            .refused("groups must list only groups that you are in")
-            .honest("a vote with their own group", own_vote_with(json!({"groups": ["finance"]}))),
+        Row::new(
+            "claims a group of others",
+            [SecondApprover],
+            CHANGES,
+            own_vote_with(json!({"groups": ["finance-leads"]})),
+        )
+        .refused("groups must list only groups that you are in")
+        .honest("a vote with their own group", own_vote_with(json!({"groups": ["finance"]}))),
         Row::new(
             "claims to be the cluster's admin",
             [Approver],

@@ -301,7 +301,10 @@ fn creations() -> Vec<Row> {
             json!({"requestedBy": "erin@example.com", "restored": true}),
         )
         .refused("spec.requestedBy is erin@example.com, and a Workflow is requested by its creator")
-        .honest("the same from who can restore", new_workflow(json!({"requestedBy": "erin@example.com", "restored": true})))
+        .honest(
+            "the same from who can restore",
+            new_workflow(json!({"requestedBy": "erin@example.com", "restored": true})),
+        )
         .by(ClusterAdmin),
         made("says of their own run that it is from a backup", Requester, json!({"restored": true}))
             .refused("dana@example.com lacks the RBAC verb restore on workflows.signoff.dev")
@@ -342,13 +345,18 @@ fn creations() -> Vec<Row> {
         made("lets a user of the system decide", Requester, root)
             .refused(no_system)
             .honest("a person", new_workflow(gate(json!({})))),
-        Row::new("asks without the role", [Approver, Viewer, Edit, Admin, Outsider], [Way::Create], new_workflow(json!({})))
-            .with_scene(Scene::Nothing)
-            .on(WORKFLOWS)
-            .shipped_roles()
-            .refused("cannot {verb} resource \"workflows\"")
-            .honest("the requester's", new_workflow(json!({})))
-            .by(Requester),
+        Row::new(
+            "asks without the role",
+            [Approver, Viewer, Edit, Admin, Outsider],
+            [Way::Create],
+            new_workflow(json!({})),
+        )
+        .with_scene(Scene::Nothing)
+        .on(WORKFLOWS)
+        .shipped_roles()
+        .refused("cannot {verb} resource \"workflows\"")
+        .honest("the requester's", new_workflow(json!({})))
+        .by(Requester),
         somewhere("asks in the operator's namespace", OF_OPERATOR)
             .honest("a dry run of the operator, by which the guard tries the policies", new_workflow(json!({})))
             .by(Operator)

@@ -90,7 +90,8 @@ async fn a_reflector_converges_when_watches_end_after_two_events() {
 
 #[tokio::test(start_paused = true)]
 async fn a_reflector_converges_when_events_are_late() {
-    assert_convergence(watcher::Config::default(), |server| server.delay_events(EVERYONE, Duration::from_secs(7))).await;
+    assert_convergence(watcher::Config::default(), |server| server.delay_events(EVERYONE, Duration::from_secs(7)))
+        .await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -158,7 +158,10 @@ impl ValueKind {
 
 /// Returns the values that the cluster answers, or none after [`CLUSTER_TIMEOUT`]. Runs on a thread of its own, because
 /// clap's engine is not asynchronous.
-fn fetch_candidates<F>(connection: &Connection, ask: impl FnOnce(Session) -> F + Send + 'static) -> Vec<(String, Option<String>)>
+fn fetch_candidates<F>(
+    connection: &Connection,
+    ask: impl FnOnce(Session) -> F + Send + 'static,
+) -> Vec<(String, Option<String>)>
 where
     F: Future<Output = Option<Vec<(String, Option<String>)>>>,
 {

@@ -241,7 +241,8 @@ fn pod_line(pod: &Pod) -> String {
     let waiting = containers.iter().filter_map(|container| container.state.as_ref()?.waiting.as_ref());
     let waiting = waiting.map(|waiting| (waiting.reason.clone(), waiting.message.clone()));
     let conditions = status.conditions.unwrap_or_default();
-    let unscheduled = conditions.iter().filter(|condition| condition.type_ == "PodScheduled" && condition.status == "False");
+    let unscheduled =
+        conditions.iter().filter(|condition| condition.type_ == "PodScheduled" && condition.status == "False");
     let unscheduled = unscheduled.map(|condition| (condition.reason.clone(), condition.message.clone()));
     if let Some((reason, message)) = waiting.chain(unscheduled).next() {
         let why: Vec<_> = [reason, message].into_iter().flatten().collect();

@@ -226,7 +226,8 @@ pub fn prompt_cell(request: &ApprovalRequest, most: usize) -> String {
     if let Some(call) = action::brief(request, LONGEST_CALL) {
         return one_line(&format!("{call}: {}", request.prompt), most + LONGEST_CALL);
     }
-    let question = request.form.iter().flat_map(|form| &form.questions).find_map(|question| question.question.as_deref());
+    let question =
+        request.form.iter().flat_map(|form| &form.questions).find_map(|question| question.question.as_deref());
     one_line(question.filter(|_| is_question(request)).unwrap_or(&request.prompt), most)
 }
 
@@ -250,7 +251,11 @@ fn empty_sentence(session: &Session, options: &List, me: &Me, hint: Option<Strin
         return format!("There is no workflow {} in {}{end}", one_line(run, 63), namespaces_text(session, false));
     }
     if let Some(run) = &options.run {
-        return format!("No approvals of workflow {} are pending in {}.", one_line(run, 63), namespaces_text(session, false));
+        return format!(
+            "No approvals of workflow {} are pending in {}.",
+            one_line(run, 63),
+            namespaces_text(session, false)
+        );
     }
     if options.all {
         return format!("There are no approvals in {}.", namespaces_text(session, options.all_namespaces));
@@ -387,7 +392,8 @@ mod tests {
     #[test]
     fn a_call_is_listed_with_gates_tool_and_arguments_and_a_question_with_its_text() {
         let seen_of = |approval: Approval| Seen { raw: serde_json::to_value(&approval).unwrap(), approval };
-        let shown = render_rows(&[seen_of(sample::call()), seen_of(sample::question())], false, false, sample::now(), None);
+        let shown =
+            render_rows(&[seen_of(sample::call()), seen_of(sample::question())], false, false, sample::now(), None);
         let lines: Vec<_> = shown.lines().collect();
         assert!(lines[1].contains("   money,guard   "), "{shown}");
         assert!(lines[1].ends_with("   refund amount=420 customer=ACME note=\"a…: May the refund be sent?"), "{shown}");
@@ -455,7 +461,10 @@ r-handle-1   handle/.turn-1   1      questions     Pending   0/1     in 23h     
         hostile.approval.metadata.namespace = Some("prod\u{1b}[31m\u{202e}".into());
         let me = sample::me("alice@example.com", &[]);
         let found = [hostile];
-        for shown in [render_rows(&found, true, false, sample::now(), None), render_calls(&found, true, &me, sample::now(), None)] {
+        for shown in [
+            render_rows(&found, true, false, sample::now(), None),
+            render_calls(&found, true, &me, sample::now(), None),
+        ] {
             assert_eq!(shown.lines().count(), 2, "{shown}");
             assert!(shown.contains("prod[31m⟨U+202E⟩   x[2J fake   ") && !shown.contains('\u{1b}'), "{shown}");
         }

@@ -124,7 +124,9 @@ async fn run(typed: Arguments) -> anyhow::Result<()> {
         Some(command) => return decide::decide_all(&session, command.decisions()).await,
         None => {
             let hint = typed.name.as_deref().map(args::did_you_mean).unwrap_or_default();
-            return decide::choose_and_approve(session, typed.name, typed.common).await.map_err(|error| with_hint(error, &hint));
+            return decide::choose_and_approve(session, typed.name, typed.common)
+                .await
+                .map_err(|error| with_hint(error, &hint));
         }
     };
     terminal::print(&text)?;

@@ -144,7 +144,9 @@ impl OutputArgs {
             Some(Format::Json) => json(&document)?,
             Some(Format::Yaml) => yaml(&document)?,
             Some(Format::Name) => items(&document).into_iter().map(render_name).collect::<Result<_, _>>()?,
-            Some(Format::JsonPath(template)) => escape_for_terminal(template.render(&document), terminal::is_stdout_terminal()),
+            Some(Format::JsonPath(template)) => {
+                escape_for_terminal(template.render(&document), terminal::is_stdout_terminal())
+            }
             Some(Format::CustomColumns(columns)) => self.table(render_columns(columns, &document)),
         }))
     }

@@ -29,7 +29,8 @@ pub async fn status(session: &Session, args: &StatusArgs) -> Result<(), Failure>
     if args.watch {
         return watch::watch(session, args, state, segments).await;
     }
-    terminal::print(&render_page(&state, &session.call, page_style(args))).map_err(|error| Failure::Other(error.to_string()))
+    terminal::print(&render_page(&state, &session.call, page_style(args)))
+        .map_err(|error| Failure::Other(error.to_string()))
 }
 
 fn page_style(args: &StatusArgs) -> Style {

@@ -103,7 +103,10 @@ mod tests {
     #[test]
     fn the_address_is_that_of_the_inbox_with_the_path_of_the_page() {
         let address = |inbox: &str| page_address(Some(inbox.to_owned()), "/n/finance/a/refund-1");
-        assert_eq!(address("https://signoff.example.com/").unwrap(), "https://signoff.example.com/n/finance/a/refund-1");
+        assert_eq!(
+            address("https://signoff.example.com/").unwrap(),
+            "https://signoff.example.com/n/finance/a/refund-1"
+        );
         assert_eq!(address("http://localhost:8081").unwrap(), "http://localhost:8081/n/finance/a/refund-1");
         assert_eq!(address("http://[::1]:8081").unwrap(), "http://[::1]:8081/n/finance/a/refund-1");
         for wrong in [
@@ -135,7 +138,10 @@ mod tests {
     #[test]
     fn the_inbox_is_that_of_the_named_namespace() {
         let path = |named: &[&str]| inbox_path(&named.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>());
-        assert_eq!((path(&[]).unwrap(), path(&["finance"]).unwrap()), ("/".to_owned(), "/?namespace=finance".to_owned()));
+        assert_eq!(
+            (path(&[]).unwrap(), path(&["finance"]).unwrap()),
+            ("/".to_owned(), "/?namespace=finance".to_owned())
+        );
         assert!(path(&["a&b"]).is_err());
         assert!(path(&["a", "b"]).unwrap_err().to_string().contains("write one -n, or none"));
     }

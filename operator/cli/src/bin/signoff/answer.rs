@@ -151,7 +151,8 @@ fn takes_answers(request: &ApprovalRequest) -> bool {
 fn parse_given(value: Value) -> Result<GivenAnswer, String> {
     match value {
         Value::Object(fields) => {
-            let written: WrittenDecision = serde_json::from_value(Value::Object(fields)).map_err(|why| why.to_string())?;
+            let written: WrittenDecision =
+                serde_json::from_value(Value::Object(fields)).map_err(|why| why.to_string())?;
             build_decision(written).map(|decision| GivenAnswer::Decision(Box::new(decision)))
         }
         other => parse_scalar(other).map(GivenAnswer::Word),
@@ -328,7 +329,10 @@ mod tests {
         assert!(why.starts_with("parameters: the number at /n is too close to 0"), "{why}");
         let why = parse_object(r#"{"a": {"n": 1e400}}"#).unwrap_err();
         assert!(why.starts_with("parameters: the number at /a/n is beyond ±2^53"), "{why}");
-        assert_eq!(parse_object("{n: 0.5, id: '1e400'}").unwrap().0, *json!({"n": 0.5, "id": "1e400"}).as_object().unwrap());
+        assert_eq!(
+            parse_object("{n: 0.5, id: '1e400'}").unwrap().0,
+            *json!({"n": 0.5, "id": "1e400"}).as_object().unwrap()
+        );
     }
 
     #[test]

@@ -109,7 +109,8 @@ mod tests {
 
     #[test]
     fn the_help_lists_every_subcommand_once_in_its_group() {
-        let mut known: Vec<_> = Arguments::command().get_subcommands().map(|subcommand| subcommand.get_name().to_owned()).collect();
+        let mut known: Vec<_> =
+            Arguments::command().get_subcommands().map(|subcommand| subcommand.get_name().to_owned()).collect();
         let mut listed: Vec<_> = GROUPS.iter().flat_map(|(_, names)| names.iter().copied()).collect();
         known.sort();
         listed.sort_unstable();

@@ -179,8 +179,9 @@ pub async fn run(options: RunArguments) -> anyhow::Result<Exit> {
         let stored = options.resume.as_ref().map(|id| read_session(&sessions, id)).transpose()?;
         let run_workflow = workflow.as_ref().or(stored.as_ref().map(|session| &session.workflow));
         let given = &options.confirm_command;
-        let confirmed =
-            run_workflow.map(|workflow| commands::confirm_commands(&workflow.spec, &sessions, given, asks)).transpose()?;
+        let confirmed = run_workflow
+            .map(|workflow| commands::confirm_commands(&workflow.spec, &sessions, given, asks))
+            .transpose()?;
         local = local.commands(confirmed.unwrap_or_default());
     }
 
@@ -290,7 +291,12 @@ fn answers_of_file(options: &Answer) -> anyhow::Result<Answers> {
 
 /// Gives the answer of the command line to its pending gate. If no gate is pending any more, prints that the answer is
 /// not used.
-fn give_answer(run: &Run, gate: Option<&str>, given: GivenAnswer, terminal_handler: &TerminalHandler) -> anyhow::Result<()> {
+fn give_answer(
+    run: &Run,
+    gate: Option<&str>,
+    given: GivenAnswer,
+    terminal_handler: &TerminalHandler,
+) -> anyhow::Result<()> {
     let pending = run.pending();
     let is_named = |approval: &&&Approval| {
         let asked = &approval.spec.request.gate;

@@ -152,7 +152,8 @@ fn session_row(session: &Snapshot) -> Vec<String> {
     let pending: Vec<_> = output::open_gates(session).iter().map(|a| one_line(&a.spec.request.gate.path, 63)).collect();
     let began = status.started_at.map(|at| clock::distance(at, clock::now())).unwrap_or_default();
     // The column PENDING already shows why a run waits.
-    let is_explained = matches!(status.phase, WorkflowPhase::Succeeded | WorkflowPhase::Running | WorkflowPhase::Waiting);
+    let is_explained =
+        matches!(status.phase, WorkflowPhase::Succeeded | WorkflowPhase::Running | WorkflowPhase::Waiting);
     let why = status.message.filter(|_| !is_explained).unwrap_or_default();
     vec![session.id.clone(), status.phase.name().to_owned(), pending.join(", "), began, one_line(&why, 80)]
 }

@@ -28,9 +28,8 @@ pub fn read_all(names: &[PathBuf]) -> (Vec<Text>, Vec<String>) {
     let (mut texts, mut problems) = (Vec::new(), Vec::new());
     for name in names {
         match find_files(name) {
-            Ok(found) if found.is_empty() => {
-                problems.push(format!("{}: there is no file in it that ends in .yaml, .yml or .json", display_path(name)))
-            }
+            Ok(found) if found.is_empty() => problems
+                .push(format!("{}: there is no file in it that ends in .yaml, .yml or .json", display_path(name))),
             Ok(found) => {
                 for file in found {
                     match read_one(&file) {

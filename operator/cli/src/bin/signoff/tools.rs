@@ -84,7 +84,8 @@ pub async fn tools(options: Tools) -> anyhow::Result<Exit> {
     let workflow = target.file.as_ref().map(|(_, workflow)| &**workflow);
     output::print(options.format, &listed, workflow, is_selected)?;
     if let Some(file) = &options.catalogue {
-        let all: Catalogues = listed.iter().map(|listed| (listed.server.name.clone(), listed.catalogue.clone())).collect();
+        let all: Catalogues =
+            listed.iter().map(|listed| (listed.server.name.clone(), listed.catalogue.clone())).collect();
         save::save_catalogues(file, options.force, &all)?;
     }
     if options.pin

@@ -118,14 +118,16 @@ fn an_earlier_deadline_decides_before_old_votes_are_void() {
         assert_eq!(verdict(&open), Some(expected), "{second}");
     }
     let approves = json!({"after": "60s", "action": "Approve"});
-    let mut open =
-        approval_with_vote_age(json!({"maxVoteAge": "90s", "closesAt": at(60).at, "rejectPolicy": "threshold", "timeout": approves}));
+    let mut open = approval_with_vote_age(
+        json!({"maxVoteAge": "90s", "closesAt": at(60).at, "rejectPolicy": "threshold", "timeout": approves}),
+    );
     add_vote(&mut open, "alice", "Reject");
     count(&mut open, 1);
     add_vote(&mut open, "bob", "Reject");
     count(&mut open, 200);
     assert_eq!(verdict(&open), Some(Verdict::Reject), "two said no in time");
-    let mut open = approval_with_vote_age(json!({"maxVoteAge": "90s", "timeout": {"after": "60s", "action": "Expire"}}));
+    let mut open =
+        approval_with_vote_age(json!({"maxVoteAge": "90s", "timeout": {"after": "60s", "action": "Expire"}}));
     add_vote(&mut open, "alice", "Approve");
     count(&mut open, 1);
     add_vote(&mut open, "bob", "Approve");

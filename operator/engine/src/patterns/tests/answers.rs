@@ -103,8 +103,12 @@ fn a_new_answer_to_a_repeated_request_can_cost_too_much() {
 fn an_answer_that_was_recorded_in_quarantine_can_cost_too_much() {
     let mut run = run(json!([]));
     let spec = workflow(spec(json!([]))).spec;
-    let transition =
-        crate::advance_quarantined(&spec, run.journal.clone(), vec![answer_of_call("rate", r#"{"stars": 3}"#)], start());
+    let transition = crate::advance_quarantined(
+        &spec,
+        run.journal.clone(),
+        vec![answer_of_call("rate", r#"{"stars": 3}"#)],
+        start(),
+    );
     run.journal = Journal::new(transition.journal.seq(), transition.journal.records().iter().cloned().collect());
     run.take(vec![stopped_evaluation()]);
     assert_costs_too_much(&mut run);
@@ -119,7 +123,7 @@ fn an_answer_beside_a_waiting_branch_can_cost_too_much() {
         "steps": [in_branch("a", rate), in_branch("b", hitl("ask", json!({})))],
     })));
     assert_eq!(run.open(), ["b/ask"]);
-    let stopped_in_branch = Fact::TooCostly { path: "a/rate".into(), attempt: 1, stopped_in_branch: "it took too long".into() };
+    let stopped_in_branch = Fact::TooCostly { path: "a/rate".into(), attempt: 1, why: "it took too long".into() };
     run.take(vec![answer_of_call("a/rate", r#"{"stars": 3}"#), stopped_in_branch]);
     assert_eq!(run.record("a/rate/.answer").phase, StepPhase::Failed);
 }

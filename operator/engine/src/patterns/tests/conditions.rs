@@ -158,7 +158,8 @@ fn a_verdict_that_would_run_the_step_evaluates_its_condition_again() {
 
 #[test]
 fn an_attempt_after_a_costly_one_evaluates_the_condition() {
-    for (answer, is_run) in [(r#"{"status": "paid"}"#, true), (r#"{"status": "refunded"}"#, false), ("no JSON", false)] {
+    for (answer, is_run) in [(r#"{"status": "paid"}"#, true), (r#"{"status": "refunded"}"#, false), ("no JSON", false)]
+    {
         let mut run = TestRun::of(spec(answer, pay(json!({})), error_gates(json!({}))));
         let stopped = Fact::TooCostly { path: "pay".into(), attempt: 1, why: "it was stopped".into() };
         let at = run.clock;
@@ -255,7 +256,8 @@ fn a_call_of_a_tool_whose_condition_cannot_be_evaluated_is_not_made() {
 
 #[test]
 fn a_deadline_that_skips_ends_the_step_without_a_call() {
-    let mut run = run_with_answer("no JSON", pay(json!({})), error_gates(json!({"timeout": {"after": "1m", "action": "Skip"}})));
+    let mut run =
+        run_with_answer("no JSON", pay(json!({})), error_gates(json!({"timeout": {"after": "1m", "action": "Skip"}})));
     run.decide("pay/.error", Outcome { source: Source::Timeout, ..decided(Verdict::Skip) });
     assert!(run.calls().is_empty() && matches!(run.transition.end, Some(End::Succeeded(_))));
 }

@@ -288,8 +288,12 @@ mod output_validation {
     #[test]
     fn a_gate_asks_unless_its_condition_is_false() {
         let steps = || json!([agent("draft", "writer", "write")]);
-        let mut run =
-            run_with_gate("outputValidation", &ALL, steps(), json!({"steps": ["draft"], "condition": "size(output) > 3"}));
+        let mut run = run_with_gate(
+            "outputValidation",
+            &ALL,
+            steps(),
+            json!({"steps": ["draft"], "condition": "size(output) > 3"}),
+        );
         run.reply("draft", 1, "ok");
         assert_eq!(run.succeeded(), "ok");
         let mut run =
@@ -446,7 +450,10 @@ mod error_escalation {
         let mut step = agent("draft", "writer", "write");
         step["onError"] = json!("escalate");
         let found_errors = errors(chain_of(json!([step])));
-        assert!(found_errors[0].contains("steps[0].onError") && found_errors[0].contains("errorEscalation"), "{found_errors:?}");
+        assert!(
+            found_errors[0].contains("steps[0].onError") && found_errors[0].contains("errorEscalation"),
+            "{found_errors:?}"
+        );
     }
 }
 

@@ -72,8 +72,10 @@ fn people_see_the_answer_as_it_was_written() {
 
 #[test]
 fn a_decision_with_an_unreadable_number_does_not_count() {
-    let mut run =
-        run_with_answer(state_schema(), json!([hitl("check", json!({"allowedVerdicts": ["Approve", "Modify"]})), set("say", "x")]));
+    let mut run = run_with_answer(
+        state_schema(),
+        json!([hitl("check", json!({"allowedVerdicts": ["Approve", "Modify"]})), set("say", "x")]),
+    );
     let request = run.asked("check").request.clone();
     let check_decision = |response: Value| {
         let decision = json!({"verdict": "Modify", "parameters": {"response": response}});

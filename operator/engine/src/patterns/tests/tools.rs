@@ -274,9 +274,7 @@ fn gates_without_a_verdict_in_common_ask_one_after_the_other() {
 
 #[test]
 fn an_excluded_tool_always_asks_and_an_allowed_one_never() {
-    let gate_of_all_tools = |allowed: Value| {
-        json!([{"name": "every", "type": "toolExecution", "allowedTools": allowed, "hitl": gate(json!({}))}])
-    };
+    let gate_of_all_tools = |allowed: Value| json!([{"name": "every", "type": "toolExecution", "allowedTools": allowed, "hitl": gate(json!({}))}]);
     for (allowed, is_asked) in
         [(json!(["*"]), false), (json!(["*", "!refund"]), true), (json!(["refund"]), false), (json!([]), true)]
     {
@@ -346,7 +344,8 @@ fn two_hundred_calls_in_a_turn_are_bounded_and_each_is_answered_in_order() {
 fn at_most_eight_calls_wait_for_people_at_once() {
     let mut run = run(json!([money()]));
     let arguments_by_id: Vec<_> = (1..=12).map(|n| (format!("c{n}"), format!(r#"{{"amount":{n}}}"#))).collect();
-    let calls: Vec<_> = arguments_by_id.iter().map(|(id, arguments)| (id.as_str(), "refund", arguments.as_str())).collect();
+    let calls: Vec<_> =
+        arguments_by_id.iter().map(|(id, arguments)| (id.as_str(), "refund", arguments.as_str())).collect();
     turn(&mut run, "handle", &calls);
     assert_eq!(run.open().len(), 8);
     run.decide(GATE, decided(Verdict::Skip));
@@ -357,7 +356,8 @@ fn at_most_eight_calls_wait_for_people_at_once() {
 fn at_most_eight_gates_before_the_steps_of_tools_wait_for_people_at_once() {
     let mut run = run(json!([{"name": "start", "type": "stepStart", "steps": ["pay"], "hitl": gate(json!({}))}]));
     let arguments_by_id: Vec<_> = (1..=12).map(|n| (format!("c{n}"), format!(r#"{{"amount":{n}}}"#))).collect();
-    let calls: Vec<_> = arguments_by_id.iter().map(|(id, arguments)| (id.as_str(), "refund", arguments.as_str())).collect();
+    let calls: Vec<_> =
+        arguments_by_id.iter().map(|(id, arguments)| (id.as_str(), "refund", arguments.as_str())).collect();
     turn(&mut run, "handle", &calls);
     assert_eq!(run.open().len(), 8);
     run.approve(&format!("{PAY}/.start"));
@@ -502,7 +502,10 @@ fn an_agent_as_a_tool_has_its_own_conversation_and_the_same_gates() {
     let sub = "lead/.turn-2/.call-1/sub";
     turn(&mut run, sub, &[("n2", "refund", r#"{"amount":2}"#)]);
     let gate = format!("{sub}/.turn-1/.call-1/.gate");
-    assert_eq!(earlier_calls(&run, &gate), [r#"refund {"amount":1}: Succeeded"#, r#"delegate {"task":"refund it"}: Succeeded"#]);
+    assert_eq!(
+        earlier_calls(&run, &gate),
+        [r#"refund {"amount":1}: Succeeded"#, r#"delegate {"task":"refund it"}: Succeeded"#]
+    );
     run.decide(&gate, decided(Verdict::Skip));
     run.reply(&format!("{sub}/.turn-2"), 1, "not refunded");
     run.reply("lead/.turn-3", 1, "all done");
@@ -545,7 +548,10 @@ fn invalid_tools_gates_and_agents_are_refused_before_the_run() {
     assert_refused(&|s| s["gates"] = json!([money()]), "needs a gate of the type question");
     assert_refused(&|s| s["gates"][1]["tools"] = json!(["refundd"]), "there is no tool refundd");
     assert_refused(&|s| s["tools"][1]["parameters"] = json!({"type": "string"}), "type: object");
-    assert_refused(&|s| s["steps"][1] = json!({"name": "find", "agent": {"name": "clerk", "input": "x"}}), "would call itself");
+    assert_refused(
+        &|s| s["steps"][1] = json!({"name": "find", "agent": {"name": "clerk", "input": "x"}}),
+        "would call itself",
+    );
     assert_refused(&|s| s["agents"][0]["tools"] = json!([]), "no agent has tools");
     assert_refused(&|s| s["steps"][1]["set"]["value"] = json!("{{ steps.handle.response }}"), "steps");
 }

@@ -81,7 +81,10 @@ impl Validator<'_> {
         known: &Known,
     ) -> Option<PlannedStep> {
         self.check_no_dependencies(spec_step, "leave dependsOn out");
-        self.step(spec_step.step, &StepContext { result: true, ..StepContext::new(plan, &spec_step.field, "", known.clone()) })
+        self.step(
+            spec_step.step,
+            &StepContext { result: true, ..StepContext::new(plan, &spec_step.field, "", known.clone()) },
+        )
     }
 
     /// Plans the gate about a route or about subtasks: the gate that the pattern names, or the gate of `spec.gates`
@@ -151,7 +154,9 @@ impl Validator<'_> {
         let spec_reduce = self.named_step(steps, spec.reduce.as_deref(), &format!("{field}.reduce"));
         let reduce = spec_reduce.as_ref().and_then(|spec_step| self.single_step(plan, spec_step, &done));
         let reduced = match &spec_reduce {
-            Some(spec_step) => with_records(done.clone(), [spec_step].into_iter(), &[]).with("reduce", Members::fields(RECORD)),
+            Some(spec_step) => {
+                with_records(done.clone(), [spec_step].into_iter(), &[]).with("reduce", Members::fields(RECORD))
+            }
             None => done.clone(),
         };
         let spec_writeup = self.named_step(steps, spec.writeup.as_deref(), &format!("{field}.writeup"));

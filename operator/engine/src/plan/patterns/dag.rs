@@ -40,7 +40,9 @@ impl Validator<'_> {
             if !seen.is_empty() {
                 known = known.with("last_response", Members::Open);
             }
-            if seen.iter().any(|at| steps[*at].step.hitl.is_some()) || steps.iter().any(|spec_step| defers(spec_step.step)) {
+            if seen.iter().any(|at| steps[*at].step.hitl.is_some())
+                || steps.iter().any(|spec_step| defers(spec_step.step))
+            {
                 known = with_decision(known);
             }
             let known = known.of_step(&task.name, &names);
@@ -61,7 +63,8 @@ impl Validator<'_> {
         }
         let known = with_records(base.clone(), steps.iter(), &[]);
         let known = known.with("last_response", Members::Open);
-        let known = if steps.iter().any(|spec_step| spec_step.step.hitl.is_some()) { with_decision(known) } else { known };
+        let known =
+            if steps.iter().any(|spec_step| spec_step.step.hitl.is_some()) { with_decision(known) } else { known };
         let tasks = planned.into_iter().collect::<Option<Vec<_>>>()?;
         let (max_parallel, fail_fast) = (count(dag.max_parallel), dag.fail_fast.unwrap_or(true));
         Some((PlannedPattern::Dag(PlannedDag { tasks, max_parallel, fail_fast }), known))
@@ -78,7 +81,8 @@ impl Validator<'_> {
                         deps.insert(dep);
                     }
                     None => {
-                        let names: Vec<_> = steps.iter().map(|spec_step| spec_step.step.name.as_str()).take(10).collect();
+                        let names: Vec<_> =
+                            steps.iter().map(|spec_step| spec_step.step.name.as_str()).take(10).collect();
                         let hint = self.did_you_mean(name, steps.iter().map(|spec_step| spec_step.step.name.as_str()));
                         let message = format!("there is no step {name}; there are {}{hint}", names.join(", "));
                         self.error(format!("{field}.dependsOn"), message);

@@ -34,7 +34,8 @@ impl Validator<'_> {
         }
         let known = with_records(base.clone(), steps.iter(), &["visits"]);
         let known = known.with("last_response", Members::Open);
-        let known = if steps.iter().any(|spec_step| spec_step.step.hitl.is_some()) { with_decision(known) } else { known };
+        let known =
+            if steps.iter().any(|spec_step| spec_step.step.hitl.is_some()) { with_decision(known) } else { known };
         let mut nodes = Vec::new();
         for spec_step in steps {
             let mut context = StepContext::new(plan, &spec_step.field, "", known.clone());

@@ -70,7 +70,8 @@ pub(super) async fn ask<'a>(
             Ok(decided) => decided,
             Err(not_asked) => return Ok(CallDecision::Answered(not_asked)),
         };
-        let equal_made_before = |decided: &DecidedGate| proposal.equal.as_ref()?.last_made_before(run, decided.record.seq);
+        let equal_made_before =
+            |decided: &DecidedGate| proposal.equal.as_ref()?.last_made_before(run, decided.record.seq);
         match decided.verdict {
             Verdict::Approve if site.attempts.next > 1 && outcome.source == Source::Timeout => {
                 return Ok(CallDecision::Answered(Answered::Result(NOT_APPROVED_AGAIN.to_owned())));

@@ -318,7 +318,9 @@ impl<'t, 'a> OngoingCall<'t, 'a> {
         Ok(match (result, earlier) {
             (StepResult::Answered(text), _) => cut(&text),
             (StepResult::Failed(why), _) => format!("Error: {}", text::display(&why, 2000)),
-            (StepResult::Skipped, Some(earlier)) => earlier_result(self.run, earlier).await.map_err(EarlyEnd::Failed)?,
+            (StepResult::Skipped, Some(earlier)) => {
+                earlier_result(self.run, earlier).await.map_err(EarlyEnd::Failed)?
+            }
             (StepResult::Skipped, None) if self.attempts.next > 1 => NOT_APPROVED_AGAIN.to_owned(),
             (StepResult::Skipped, None) => "Skipped: the tool was left out".to_owned(),
         })

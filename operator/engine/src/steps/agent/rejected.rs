@@ -48,7 +48,12 @@ pub(super) fn earlier_rejection(run: &Run<'_>, seen: Seq, tool: &str, arguments:
 }
 
 /// Returns the decisions with a verdict about calls of a tool, as of a number of the journal.
-fn decisions_about<'r>(run: &'r Run<'_>, seen: Seq, tool: &'r str, verdict: Verdict) -> impl Iterator<Item = &'r StepRecord> {
+fn decisions_about<'r>(
+    run: &'r Run<'_>,
+    seen: Seq,
+    tool: &'r str,
+    verdict: Verdict,
+) -> impl Iterator<Item = &'r StepRecord> {
     let decided = run.call_history().decided_before(seen, verdict);
     decided.filter(move |record| record.facts.get(FACT_TOOL).is_some_and(|name| name == tool))
 }
@@ -64,7 +69,8 @@ fn escalation_reason(
     proposal: &Proposal,
 ) -> Option<String> {
     let last = last_retry(run, turn.seen, tool);
-    let rejected = decisions_about(run, turn.seen, &tool.name, Verdict::Reject).filter(|record| record.done > last).count();
+    let rejected =
+        decisions_about(run, turn.seen, &tool.name, Verdict::Reject).filter(|record| record.done > last).count();
     if rejected >= MOST_REJECTED {
         return Some(format!("calls of {} were rejected {rejected} times in this run", tool.name));
     }

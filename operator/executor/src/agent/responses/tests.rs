@@ -107,9 +107,9 @@ fn stream(events: &[Value]) -> String {
 fn read(answer: impl AsRef<[u8]>) -> Result<Value, Unreadable> {
     let collected = tested::collected(&Responses, answer.as_ref())?;
     let (text, finish) = (collected.text.clone(), format!("{:?}", collected.finish));
-    let usage = collected.usage.map(|usage| {
-        [usage.input_tokens, usage.output_tokens, usage.cached_tokens, usage.reasoning_tokens]
-    });
+    let usage = collected
+        .usage
+        .map(|usage| [usage.input_tokens, usage.output_tokens, usage.cached_tokens, usage.reasoning_tokens]);
     let (calls, dropped, opaque) = collected.into_parts();
     let parse = |json: &str| serde_json::from_str::<Value>(json).unwrap();
     let opaque = opaque.unwrap().into_iter().map(|part| match part {

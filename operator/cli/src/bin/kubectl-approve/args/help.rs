@@ -70,9 +70,8 @@ fn first_positional(words: &[OsString]) -> Option<&str> {
 fn has_value_next(command: &Command, option: &str) -> bool {
     let takes = |is: &dyn Fn(&Arg) -> bool| {
         let mut arguments = command.get_arguments();
-        arguments.any(|argument| {
-            is(argument) && argument.get_action().takes_values() && !argument.is_require_equals_set()
-        })
+        arguments
+            .any(|argument| is(argument) && argument.get_action().takes_values() && !argument.is_require_equals_set())
     };
     if let Some(long) = option.strip_prefix("--") {
         return takes(&|one| one.get_long() == Some(long));
@@ -102,7 +101,8 @@ mod tests {
 
     #[test]
     fn the_help_lists_every_subcommand_once_in_its_group() {
-        let mut known: Vec<_> = Arguments::command().get_subcommands().map(|subcommand| subcommand.get_name().to_owned()).collect();
+        let mut known: Vec<_> =
+            Arguments::command().get_subcommands().map(|subcommand| subcommand.get_name().to_owned()).collect();
         let mut grouped: Vec<_> = subcommands().map(str::to_owned).collect();
         known.sort();
         grouped.sort();
@@ -137,7 +137,10 @@ mod tests {
         for line in ["lst -A", "-n finance lst x", "-nfinance lst x", "-yn finance lst x", "--wait=5m lst x"] {
             assert_eq!(mistyped_message(&format!("kubectl-approve {line}")), list, "{line}");
         }
-        assert_eq!((mistyped_message("kubectl-approve list lst"), mistyped_message("kubectl-approve refund-1 x")), (None, None));
+        assert_eq!(
+            (mistyped_message("kubectl-approve list lst"), mistyped_message("kubectl-approve refund-1 x")),
+            (None, None)
+        );
         assert_eq!(did_you_mean("aprove"), "; did you mean approve?");
         assert_eq!(did_you_mean("help"), "; did you mean --help?");
         assert_eq!(did_you_mean("refund-4711"), "");

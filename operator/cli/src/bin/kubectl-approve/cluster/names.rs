@@ -79,8 +79,12 @@ pub async fn expand(session: &Session, typed: &str, short: Short) -> Result<Stri
     if whole == typed {
         return Ok(whole);
     }
-    let sentence =
-        format!("{} is {}, request digest {}", one_line(typed, 253), display_name(approval), approval.spec.request.digest);
+    let sentence = format!(
+        "{} is {}, request digest {}",
+        one_line(typed, 253),
+        display_name(approval),
+        approval.spec.request.digest
+    );
     if let Some(remedy) = short.refusal(terminal::can_ask()) {
         return Err(Failure::Usage(format!("{sentence}; {remedy}")));
     }
@@ -296,7 +300,10 @@ mod tests {
     #[test]
     fn the_nearest_open_name_comes_first() {
         let open = open();
-        assert_eq!(describe_nearest("refund-2-reveiw-0000000004", &open)[0], "refund-2-review-0000000004 (refund-2/review)");
+        assert_eq!(
+            describe_nearest("refund-2-reveiw-0000000004", &open)[0],
+            "refund-2-review-0000000004 (refund-2/review)"
+        );
         assert_eq!(describe_nearest("refund-1/publsh", &open[..1]), ["refund-1-review-0000000001 (refund-1/review)"]);
     }
 

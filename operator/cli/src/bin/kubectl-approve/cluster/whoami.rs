@@ -44,8 +44,12 @@ pub async fn whoami(session: &Session, output: &OutputArgs) -> Result<String, Fa
         }
     }
     let fields = still_open();
-    let (me, approve, grant, delegate) =
-        tokio::try_join!(session.me(), is_allowed(session, "approve"), is_allowed(session, "grant"), find_delegate(session))?;
+    let (me, approve, grant, delegate) = tokio::try_join!(
+        session.me(),
+        is_allowed(session, "approve"),
+        is_allowed(session, "grant"),
+        find_delegate(session)
+    )?;
     let powers = Powers { approve, grant, delegate };
     // Users who cannot list Approvals still see who they are.
     let waiting = session.list(false, &fields).await;

@@ -207,7 +207,8 @@ pub async fn show_and_approve(session: &Session, args: &DecisionArgs) -> Result<
         return record(session, &DecisionArgs { verdict, ..args.clone() }, &reading, asks).await;
     }
     if asks && !terminal::can_ask() {
-        let approve = session.call.decisions(approval).into_iter().find(|suggestion| suggestion.verdict == args.verdict);
+        let approve =
+            session.call.decisions(approval).into_iter().find(|suggestion| suggestion.verdict == args.verdict);
         let approve = approve.map(|suggestion| format!(", or {}", suggestion.command)).unwrap_or_default();
         let stream = if terminal::is_stdin_terminal() { "standard error" } else { "standard input" };
         return Err(Failure::Refused(format!(

@@ -301,7 +301,11 @@ mod tests {
             (object_with("response", json!({})), "{\"a\": 1}", json!({"response": {"a": 1}})),
             (object_with("response", json!({})), "420", json!({"response": "420"})),
             (object_with("draft", json!({"type": "string"})), "[1]", json!({"draft": "[1]"})),
-            (object_with("subtasks", json!({"type": "array"})), "[{\"task\": \"a\"}]", json!({"subtasks": [{"task": "a"}]})),
+            (
+                object_with("subtasks", json!({"type": "array"})),
+                "[{\"task\": \"a\"}]",
+                json!({"subtasks": [{"task": "a"}]}),
+            ),
             (object_with("route", json!({"enum": ["billing", "support"]})), "support", json!({"route": "support"})),
             (object_with("route", json!({"enum": ["billing", "support"]})), "neither", json!({"route": "billing"})),
             (call.clone(), "Once, 2 retries.\nurl: https://a\nmethod: GET\n", json!({"url": "https://a"})),
@@ -309,7 +313,10 @@ mod tests {
         ] {
             assert_eq!(Value::Object(parameters_to_edit(&schema, Some(reviewed))), expected, "{schema}");
         }
-        assert_eq!(Value::Object(parameters_to_edit(&object_with("response", json!({})), None)), json!({"response": "better"}));
+        assert_eq!(
+            Value::Object(parameters_to_edit(&object_with("response", json!({})), None)),
+            json!({"response": "better"})
+        );
     }
 
     #[test]
@@ -374,7 +381,8 @@ mod tests {
 
     #[test]
     fn an_edit_is_refused_at_a_closed_gate_and_to_a_user_who_cannot_decide() {
-        let refusal_for = |approval: &Approval, me: &Me| refusal(approval, &args(), me, sample::now()).map(|(why, _)| why);
+        let refusal_for =
+            |approval: &Approval, me: &Me| refusal(approval, &args(), me, sample::now()).map(|(why, _)| why);
         let (alice, mallory) = (sample::me("alice@example.com", &[]), sample::me("mallory@example.com", &[]));
         let mut approval = sample::approval();
         assert_eq!(refusal_for(&approval, &alice), None);

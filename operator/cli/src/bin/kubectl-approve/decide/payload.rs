@@ -71,8 +71,9 @@ fn collect_parameters(
     let mut parameters = match file {
         None => Map::new(),
         Some(text) => {
-            let value = source::typed(text, false)
-                .map_err(|why| Failure::Usage(format!("--from-file is neither JSON nor YAML: {}", yaml_problem(&why))))?;
+            let value = source::typed(text, false).map_err(|why| {
+                Failure::Usage(format!("--from-file is neither JSON nor YAML: {}", yaml_problem(&why)))
+            })?;
             if let Some(why) = number::problem(&value) {
                 return Err(Failure::Usage(format!("--from-file: {why}")));
             }
@@ -110,7 +111,10 @@ fn yaml_problem(error: &str) -> String {
     one_line(&error[..end], 300)
 }
 
-fn collect_answers(texts: &[(String, String)], options: &[(String, String)]) -> Result<BTreeMap<String, Answer>, Failure> {
+fn collect_answers(
+    texts: &[(String, String)],
+    options: &[(String, String)],
+) -> Result<BTreeMap<String, Answer>, Failure> {
     let mut answers: BTreeMap<String, Answer> = BTreeMap::new();
     for (id, text) in texts {
         if answers.entry(id.clone()).or_default().text.replace(text.clone()).is_some() {

@@ -56,8 +56,11 @@ pub async fn decide(session: &Session, typed: &DecisionArgs) -> Result<Vec<Outco
         let reading = Reading { seen: seen.clone(), run: run.clone(), me: me.clone() };
         prepared.push(prepare(session, &args, &reading, !is_dry).await);
     }
-    let ready =
-        calls.iter().zip(&prepared).filter(|(_, prepared)| matches!(prepared, Ok(Prepared::Ready(..)))).map(|(seen, _)| seen);
+    let ready = calls
+        .iter()
+        .zip(&prepared)
+        .filter(|(_, prepared)| matches!(prepared, Ok(Prepared::Ready(..))))
+        .map(|(seen, _)| seen);
     let ready: Vec<_> = ready.map(|seen| &seen.approval).collect();
     if !is_dry && !ready.is_empty() {
         dialog::confirm_turn(&args, &ready, &me)?;

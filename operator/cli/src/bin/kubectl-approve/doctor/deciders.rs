@@ -85,8 +85,9 @@ impl<'s> Deciders<'s> {
     /// Returns the subjects that are bound to `approve` as one text, or `None` if that is unknown.
     pub fn bound_subjects(&self) -> Option<String> {
         let grants = self.grants.as_ref().ok()?;
-        let mut lines: Vec<_> =
-            without_administrators(grants).map(|grant| format!("{} ({})", format_subject(&grant.subject), grant.binding)).collect();
+        let mut lines: Vec<_> = without_administrators(grants)
+            .map(|grant| format!("{} ({})", format_subject(&grant.subject), grant.binding))
+            .collect();
         lines.sort();
         lines.dedup();
         let more = lines.len().saturating_sub(MOST);
@@ -142,10 +143,12 @@ fn right_by_bindings(grants: &[Grant], approver: &Subject) -> Right {
     if let Some(grant) = grants.iter().find(|grant| covers(&grant.subject, approver)) {
         return Right::Granted(format!("{} ({})", grant.binding, grant.role));
     }
-    let same_name =
-        without_administrators(grants).find(|grant| grant.subject.name == approver.name && grant.subject.namespace.is_none());
+    let same_name = without_administrators(grants)
+        .find(|grant| grant.subject.name == approver.name && grant.subject.namespace.is_none());
     let kind = kind_name(approver);
-    let names = without_administrators(grants).filter(|grant| grant.subject.kind == kind).map(|grant| grant.subject.name.as_str());
+    let names = without_administrators(grants)
+        .filter(|grant| grant.subject.kind == kind)
+        .map(|grant| grant.subject.name.as_str());
     let near = match same_name {
         Some(grant) => Some(format_subject(&grant.subject)),
         None => nearest(&approver.name, names).map(|name| format!("{kind} {}", one_line(name, 253))),
@@ -254,7 +257,10 @@ mod tests {
         let grants = grants(json!([{"kind": "Group", "name": "finance"}]));
         let granted = Right::Granted("RoleBinding approvers of demo (ClusterRole signoff-approver)".into());
         assert_eq!(right_by_bindings(&grants, &Subject::group("finance")), granted);
-        assert_eq!(right_by_bindings(&grants, &Subject::group("finanec")), Right::Missing(Some("Group finance".into())));
+        assert_eq!(
+            right_by_bindings(&grants, &Subject::group("finanec")),
+            Right::Missing(Some("Group finance".into()))
+        );
         assert_eq!(right_by_bindings(&grants, &Subject::group("sre")), Right::Groups(vec!["finance".into()]));
         assert_eq!(right_by_bindings(&grants, &Subject::user("finance")), Right::Missing(Some("Group finance".into())));
     }
@@ -276,7 +282,10 @@ mod tests {
         let groups = grants(json!([{"kind": "Group", "name": "sre"}, {"kind": "Group", "name": "finance"}]));
         let both = Right::Groups(vec!["finance".into(), "sre".into()]);
         assert_eq!(right_by_bindings(&groups, &Subject::group("leads")), both);
-        assert_eq!(right_by_bindings(&groups, &Subject::group("finanec")), Right::Missing(Some("Group finance".into())));
+        assert_eq!(
+            right_by_bindings(&groups, &Subject::group("finanec")),
+            Right::Missing(Some("Group finance".into()))
+        );
         for nobody in [
             json!([]),
             json!([{"kind": "Group", "name": "system:serviceaccounts:ci"}]),

@@ -99,7 +99,9 @@ mod tests {
                 json!({"metadata": meta("reader"), "rules": [{"apiGroups": [""], "verbs": ["get"], "resources": ["pods"]}]}),
             ),
             bindings: [
-                objects(json!({"metadata": meta("devs"), "roleRef": reference("ClusterRole", "edit"), "subjects": nina})),
+                objects(
+                    json!({"metadata": meta("devs"), "roleRef": reference("ClusterRole", "edit"), "subjects": nina}),
+                ),
                 objects(json!({"metadata": meta("readers"), "roleRef": reference("Role", "reader"), "subjects": nina})),
             ]
             .concat(),

@@ -54,7 +54,8 @@ async fn run_test(
             "no Pod of the operator in {namespace} is ready: start the operator, then test the channel"
         ))
     })?;
-    let arguments = kubectl_arguments(session.call.words(), &operator.namespace, pod, channel, options.notify_to.as_deref());
+    let arguments =
+        kubectl_arguments(session.call.words(), &operator.namespace, pod, channel, options.notify_to.as_deref());
     let output = Command::new("kubectl").args(&arguments).output().await;
     let output =
         output.map_err(|error| Failure::Other(format!("kubectl cannot be started: {error}; put it on PATH")))?;
@@ -64,7 +65,9 @@ async fn run_test(
     }
     let failure = match page.is_empty() {
         // Standard error has a message of the operator's program, of the API server or of kubectl.
-        true => Failure::Other(format!("channel {channel} was not tested: {}", printable_lines(&output.stderr).trim_end())),
+        true => {
+            Failure::Other(format!("channel {channel} was not tested: {}", printable_lines(&output.stderr).trim_end()))
+        }
         false => Failure::Other(format!("channel {channel} does not deliver: mend what FAILED, and test it again")),
     };
     Ok(DoctorReport::new(page, Some(failure)))
@@ -91,7 +94,9 @@ fn is_ready(pod: &Pod) -> bool {
     let is_running = status.and_then(|status| status.phase.as_deref()) == Some("Running");
     let mut conditions = status.iter().flat_map(|status| &status.conditions).flatten();
     let is_being_deleted = pod.metadata.deletion_timestamp.is_some();
-    is_running && !is_being_deleted && conditions.any(|condition| condition.type_ == "Ready" && condition.status == "True")
+    is_running
+        && !is_being_deleted
+        && conditions.any(|condition| condition.type_ == "Ready" && condition.status == "True")
 }
 
 /// Returns the lines of an output without control characters.
@@ -121,7 +126,8 @@ mod tests {
     #[test]
     fn the_operators_program_is_run_in_its_container_as_the_same_user() {
         let flags = ["--context".to_owned(), "prod".to_owned()];
-        let arguments = |user| kubectl_arguments(&flags, "signoff-system", &pod("True", json!({})), "finance", user).join(" ");
+        let arguments =
+            |user| kubectl_arguments(&flags, "signoff-system", &pod("True", json!({})), "finance", user).join(" ");
         let base = "exec -n signoff-system signoff-operator-7 -c operator --context prod -- /signoff-operator notify test finance";
         assert_eq!(arguments(None), base);
         assert_eq!(arguments(Some("--help")), format!("{base} --to=--help"));

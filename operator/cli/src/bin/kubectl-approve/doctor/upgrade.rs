@@ -122,7 +122,11 @@ impl Upgrade {
     fn problem(&self) -> Option<Failure> {
         let mut effects = Vec::new();
         if !self.voted.is_empty() {
-            effects.push(format!("void {} of {}", count(self.votes(), "vote"), count(self.voted.len(), "open Approval")));
+            effects.push(format!(
+                "void {} of {}",
+                count(self.votes(), "vote"),
+                count(self.voted.len(), "open Approval")
+            ));
         }
         if !self.held.is_empty() {
             effects.push(format!("hold {}", count(self.held.len(), "run")));

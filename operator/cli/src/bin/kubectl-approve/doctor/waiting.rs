@@ -262,7 +262,10 @@ impl<'a> Gate<'a> {
             let needed = format!("{}{}", people(quorum.threshold), rules(quorum));
             page.push_str(&wrap(2, &format!("Waits for {needed}, by {source}{so_far}. Who could decide:")));
             for (approver, right) in rights {
-                page.push_str(&wrap(4, &format!("{}: {}", one_line(&approver.to_string(), 320), describe_right(right))));
+                page.push_str(&wrap(
+                    4,
+                    &format!("{}: {}", one_line(&approver.to_string(), 320), describe_right(right)),
+                ));
             }
             for (group, left, right) in missing {
                 let line = format!("Missing: {left} of group {}: {}", one_line(group, 253), describe_right(right));
@@ -293,8 +296,9 @@ impl<'a> Gate<'a> {
     }
 
     fn problem(&self) -> Option<String> {
-        let of_all =
-            self.blocked_quorum().map(|_| format!("no binding grants the verb approve to an approver of {}", self.name()));
+        let of_all = self
+            .blocked_quorum()
+            .map(|_| format!("no binding grants the verb approve to an approver of {}", self.name()));
         of_all.or_else(|| self.unmet_group()).or_else(|| self.too_few_users()).filter(|_| self.is_open())
     }
 
@@ -303,7 +307,11 @@ impl<'a> Gate<'a> {
         let quorums = self.approval.spec.request.quorums.iter().zip(&self.missing);
         let mut missing = quorums.flat_map(|(quorum, missing)| missing.iter().map(move |group| (quorum, group)));
         let (quorum, (group, left, _)) = missing.find(|(_, (_, _, right))| matches!(right, Right::Missing(_)))?;
-        let min = quorum.required_from.iter().find(|required| required.group == *group).map_or(*left, |required| required.min);
+        let min = quorum
+            .required_from
+            .iter()
+            .find(|required| required.group == *group)
+            .map_or(*left, |required| required.min);
         let (group, name) = (one_line(group, 253), self.name());
         Some(format!("{name} takes {min} of group {group}, and no binding grants the verb approve to that group"))
     }

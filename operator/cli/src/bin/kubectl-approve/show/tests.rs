@@ -16,7 +16,13 @@ mod calls;
 
 fn render(approval: Approval) -> String {
     let seen = Seen { raw: serde_json::to_value(&approval).unwrap(), approval };
-    render_page(&seen, &sample::me("alice@example.com", &["finance"]), sample::now(), (None, &[]), &CallFlags::default())
+    render_page(
+        &seen,
+        &sample::me("alice@example.com", &["finance"]),
+        sample::now(),
+        (None, &[]),
+        &CallFlags::default(),
+    )
 }
 
 #[test]
@@ -76,7 +82,13 @@ fn changes_by_people_are_shown_with_names_and_differences() {
     sample::seal(&mut approval);
     let seen = Seen { raw: serde_json::to_value(&approval).unwrap(), approval };
     let page_with = |originals: &[Result<String, String>]| {
-        render_page(&seen, &sample::me("alice@example.com", &[]), sample::now(), (None, originals), &CallFlags::default())
+        render_page(
+            &seen,
+            &sample::me("alice@example.com", &[]),
+            sample::now(),
+            (None, originals),
+            &CallFlags::default(),
+        )
     };
     let originals: Vec<_> = sample::BEFORE.iter().map(|text| Ok((*text).to_owned())).collect();
     let digests = sample::BEFORE.map(|text| Digest::of_bytes(text.as_bytes()));
@@ -224,8 +236,13 @@ fn a_fetched_whole_text_is_shown_to_its_end() {
     request.context_ref = Some(BlobRef { digest: digest.clone(), size: i64::try_from(long.len()).unwrap() });
     let seen = Seen { raw: serde_json::to_value(&approval).unwrap(), approval };
     let whole = Whole { context: Some(long.clone()), ..Whole::default() };
-    let page =
-        render_page(&seen, &sample::me("alice@example.com", &[]), sample::now(), (Some(&whole), &[]), &CallFlags::default());
+    let page = render_page(
+        &seen,
+        &sample::me("alice@example.com", &[]),
+        sample::now(),
+        (Some(&whole), &[]),
+        &CallFlags::default(),
+    );
     assert!(page.contains(&format!("the end\n  the whole: {} bytes, verified: {digest}\n", long.len())));
     assert!(!page.contains("CUT HERE") && !page.contains('\u{1b}'));
 }

@@ -53,7 +53,9 @@ pub async fn restore_segments(session: &Session, workflow: &mut Workflow, cache:
     for segment in std::mem::take(&mut status.segments) {
         if !cache.contains_key(&segment.digest) {
             let other = status.value_names.get(&segment.digest).map(String::as_str);
-            cache.extend(read_segment(session, &run, &segment.digest, other).await.map(|read| (segment.digest.clone(), read)));
+            cache.extend(
+                read_segment(session, &run, &segment.digest, other).await.map(|read| (segment.digest.clone(), read)),
+            );
         }
         match cache.get(&segment.digest) {
             Some(found) => records.extend(found.iter().cloned()),
@@ -67,7 +69,12 @@ pub async fn restore_segments(session: &Session, workflow: &mut Workflow, cache:
 
 /// Returns the records of a segment, or `None` if its Blob cannot be read. `other`: the name of the Blob if it is not
 /// the usual one.
-async fn read_segment(session: &Session, run: &WorkflowRef, digest: &Digest, other: Option<&str>) -> Option<Vec<StepRecord>> {
+async fn read_segment(
+    session: &Session,
+    run: &WorkflowRef,
+    digest: &Digest,
+    other: Option<&str>,
+) -> Option<Vec<StepRecord>> {
     serde_json::from_slice(&fetch_segment(session, run, digest, other).await.ok()?).ok()
 }
 

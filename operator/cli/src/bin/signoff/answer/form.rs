@@ -32,7 +32,8 @@ pub fn render_answers(request: &ApprovalRequest, answers: &FormAnswers) -> Strin
         match answers.get(&question.id) {
             None => format!("{id}: left out\n"),
             Some(Answer { options, text: None }) => {
-                let labels: Vec<_> = options.iter().map(|option| one_line(option_label(question, option), 253)).collect();
+                let labels: Vec<_> =
+                    options.iter().map(|option| one_line(option_label(question, option), 253)).collect();
                 format!("{id}: {}\n", labels.join(", "))
             }
             Some(Answer { text: Some(text), .. }) => format!("{id}:\n{}", fenced(text, usize::MAX)),

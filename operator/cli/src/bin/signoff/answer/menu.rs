@@ -309,7 +309,10 @@ mod tests {
         let question = &request.form.as_ref().unwrap().questions[0];
         let menu = Menu::of_form(&request, Some(question));
         assert_eq!(menu.pick("yes"), MenuChoice::Options(vec!["yes".into()]), "an option of the author comes first");
-        assert_eq!((menu.pick("approve"), menu.pick("no")), (MenuChoice::Verdict(Approve), MenuChoice::Verdict(Reject)));
+        assert_eq!(
+            (menu.pick("approve"), menu.pick("no")),
+            (MenuChoice::Verdict(Approve), MenuChoice::Verdict(Reject))
+        );
         assert_eq!(menu.pick("3"), MenuChoice::Unknown("enter a number from 1 to 2".into()));
         assert_eq!(
             Menu::of_form(&request, None).render(),

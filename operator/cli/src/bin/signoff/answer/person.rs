@@ -111,7 +111,9 @@ impl Person {
                     terminal::note(&why);
                     None
                 }
-                MenuChoice::Options(options) => self.confirm(request, respond_decision(request, options_answer(options))).await?,
+                MenuChoice::Options(options) => {
+                    self.confirm(request, respond_decision(request, options_answer(options))).await?
+                }
                 MenuChoice::Text(text) => self.confirm(request, respond_decision(request, text_answer(text))).await?,
                 MenuChoice::Verdict(verdict) => {
                     // At a form the word could be meant as the answer.

@@ -40,7 +40,8 @@ pub fn read_workflow(
     vars_file: Option<&Path>,
 ) -> anyhow::Result<ReadWorkflow> {
     let texts::Text { name, text, .. } = texts::read_one(file).map_err(|why| Exit::Usage.because(why))?;
-    let print_problems = |problems: &[Problem]| problems.iter().for_each(|p| terminal::note(&report::shown(&name, &text, p)));
+    let print_problems =
+        |problems: &[Problem]| problems.iter().for_each(|p| terminal::note(&report::shown(&name, &text, p)));
     let read = read_any(&text, user, settings).map_err(|problems| {
         print_problems(&problems);
         Exit::Invalid.because(format!("{name} cannot be run: {}", report::counted(&problems)))

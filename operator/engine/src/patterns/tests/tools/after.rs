@@ -13,7 +13,7 @@ use crate::{
 #[derive(Debug, PartialEq)]
 enum Consequence {
     /// The agent receives this in its second turn, and nothing runs again.
-    Told(&'static str),
+    ResultSent(&'static str),
     /// The gates before the tool ask again, and no call runs before they are decided.
     AskedAgain,
     Failed,
@@ -109,9 +109,10 @@ fn each_verdict_on_the_output_of_a_call_has_its_consequence() {
 
 #[test]
 fn a_deadline_that_repeats_an_output_gate_does_not_repeat_the_call() {
-    let mut run = run_at_gate_after_call(gate_after_pay("outputValidation", json!(["Approve", "Retry", "Reject"])), |run| {
-        run.reply(PAY, 1, "paid");
-    });
+    let mut run =
+        run_at_gate_after_call(gate_after_pay("outputValidation", json!(["Approve", "Retry", "Reject"])), |run| {
+            run.reply(PAY, 1, "paid");
+        });
     let by_timeout = || Outcome { source: Source::Timeout, decided_by: Vec::new(), ..decided(Verdict::Retry) };
     run.decide(&format!("{PAY}/.output"), by_timeout());
     assert_eq!((run.open(), run.calls()), (vec![format!("{PAY}/.output#2")], Vec::new()));
@@ -125,20 +126,27 @@ fn a_refused_second_attempt_names_the_attempt_that_succeeded() {
     for verdict in [Verdict::Reject, Verdict::Defer, Verdict::Skip, Verdict::Respond] {
         let hitl = gate(json!({"allowedVerdicts": ["Approve", "Reject", "Defer", "Skip", "Respond"]}));
         let gate_before = json!({"name": "money", "type": "specificTools", "tools": ["refund"], "hitl": hitl});
-        let mut run = TestRun::of(spec(gates(json!([gate_before, gate_after_pay("outputValidation", json!(["Approve", "Retry"]))]))));
+        let mut run = TestRun::of(spec(gates(json!([
+            gate_before,
+            gate_after_pay("outputValidation", json!(["Approve", "Retry"]))
+        ]))));
         turn(&mut run, "handle", &[("c1", "refund", r#"{"amount":1}"#)]);
         run.approve(GATE);
         run.reply(PAY, 1, "paid");
         run.decide(&format!("{PAY}/.output"), decided(Verdict::Retry));
         run.decide(&format!("{GATE}#2"), outcome_with_texts(verdict));
         let tool_result = result(&run, "handle/.turn-2", "c1");
-        assert!(tool_result.ends_with("[attempt 1 at this call succeeded; this is about a further one]"), "{verdict}: {tool_result}");
+        assert!(
+            tool_result.ends_with("[attempt 1 at this call succeeded; this is about a further one]"),
+            "{verdict}: {tool_result}"
+        );
     }
 }
 
 #[test]
 fn an_output_that_people_reject_is_not_sent_to_the_agent() {
-    let mut run = TestRun::of(spec(gates(json!([money(), gate_after_pay("outputValidation", json!(["Approve", "Reject"]))]))));
+    let mut run =
+        TestRun::of(spec(gates(json!([money(), gate_after_pay("outputValidation", json!(["Approve", "Reject"]))]))));
     turn(&mut run, "handle", &[("c1", "refund", r#"{"amount":1}"#)]);
     run.approve(GATE);
     run.reply(PAY, 1, "a secret");

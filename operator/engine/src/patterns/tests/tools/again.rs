@@ -170,7 +170,10 @@ fn a_retry_that_a_new_policy_forbids_mentions_the_first_attempt() {
         crate::Plan::of(&crate::tests::test_run::workflow(spec), &crate::Settings::default(), &policies).unwrap();
     fail_without_answer(&mut run, 1);
     let tool_result = result(&run, "handle/.turn-2", "c1");
-    assert!(tool_result.contains("forbids calls of tools") && tool_result.ends_with("had an effect is not certain"), "{tool_result}");
+    assert!(
+        tool_result.contains("forbids calls of tools") && tool_result.ends_with("had an effect is not certain"),
+        "{tool_result}"
+    );
 }
 
 #[test]
@@ -248,7 +251,8 @@ fn the_oldest_turns_are_left_out_of_a_conversation_that_is_too_long() {
     for number in 1..=4 {
         let arguments_by_id: Vec<_> =
             (1..=4).map(|call| (format!("t{number}-c{call}"), format!(r#"{{"name":"{call}"}}"#))).collect();
-        let calls: Vec<_> = arguments_by_id.iter().map(|(id, arguments)| (id.as_str(), "lookup", arguments.as_str())).collect();
+        let calls: Vec<_> =
+            arguments_by_id.iter().map(|(id, arguments)| (id.as_str(), "lookup", arguments.as_str())).collect();
         turn(&mut run, &path, &calls);
         for call in 1..=4 {
             run.reply(&format!("handle/.turn-{number}/.call-{call}/find"), 1, &"x".repeat(30_000));
@@ -275,7 +279,8 @@ fn the_newest_turn_is_kept_and_its_results_are_cut_to_the_limit() {
     spec["steps"][1] = json!({"name": "find", "http": {"url": "https://orders.example/"}});
     let mut run = TestRun::of(spec);
     let arguments_by_id: Vec<_> = (0..12).map(|n| (format!("c{n}"), format!(r#"{{"name":"{n}"}}"#))).collect();
-    let calls: Vec<_> = arguments_by_id.iter().map(|(id, arguments)| (id.as_str(), "lookup", arguments.as_str())).collect();
+    let calls: Vec<_> =
+        arguments_by_id.iter().map(|(id, arguments)| (id.as_str(), "lookup", arguments.as_str())).collect();
     turn(&mut run, "handle", &calls);
     for n in 1..=12 {
         run.reply(&format!("handle/.turn-1/.call-{n}/find"), 1, &"x".repeat(60_000));
@@ -344,7 +349,12 @@ fn a_retry_of_a_turn_does_not_restart_the_called_agent() {
     turn(&mut run, sub_path, &[("n1", "refund", r#"{"amount":1}"#)]);
     run.reply(&format!("{sub_path}/.turn-1/.call-1/pay"), 1, "paid");
     let at = run.clock;
-    run.take(vec![Fact::CallFinished { path: format!("{sub_path}/.turn-2"), attempt: 1, result: Err(timeout_failure()), at }]);
+    run.take(vec![Fact::CallFinished {
+        path: format!("{sub_path}/.turn-2"),
+        attempt: 1,
+        result: Err(timeout_failure()),
+        at,
+    }]);
     run.later(5);
     assert_eq!((run.open().len(), run.calls()), (0, vec![format!("{sub_path}/.turn-2@2")]));
 }

@@ -138,7 +138,8 @@ fn a_call_repeated_after_a_crash_is_the_approved_call() {
 #[test]
 fn an_approval_of_an_agent_as_a_tool_covers_its_definition() {
     let spec_with_description = |description: &str| {
-        let gate_of_delegate = json!({"name": "every", "type": "specificTools", "tools": ["delegate"], "hitl": gate(json!({}))});
+        let gate_of_delegate =
+            json!({"name": "every", "type": "specificTools", "tools": ["delegate"], "hitl": gate(json!({}))});
         let mut spec = spec(gates(json!([gate_of_delegate])));
         spec["agents"].as_array_mut().unwrap().push(json!({"name": "boss", "system": "lead", "tools": ["delegate"]}));
         let tool = json!({"name": "delegate", "step": "sub", "description": description});

@@ -208,7 +208,10 @@ fn defer_over_a_post_is_refused_in_graphs_and_dags() {
     let dag = of_pattern(json!({"pattern": {"dag": {}}, "steps": [agent("draft", "a", "write"), pay, gate]}));
     for (name, spec) in [("graph", graph), ("dag", dag)] {
         let found_errors = errors(spec);
-        assert!(found_errors.iter().any(|error| error.contains("Defer runs step pay again")), "{name}: {found_errors:?}");
+        assert!(
+            found_errors.iter().any(|error| error.contains("Defer runs step pay again")),
+            "{name}: {found_errors:?}"
+        );
     }
 }
 

@@ -117,7 +117,8 @@ fn a_deadline_that_approves_does_not_approve_a_repetition() {
     let approving_gate = json!({"name": "money", "type": "specificTools", "tools": ["refund"],
         "hitl": gate(json!({"timeout": {"after": "1m", "action": "Approve"}}))});
     let approve_by_timeout = || Outcome { source: Source::Timeout, ..decided(Verdict::Approve) };
-    let mut run = TestRun::of(spec_with_review(|spec| spec["gates"].as_array_mut().unwrap().push(approving_gate.clone())));
+    let mut run =
+        TestRun::of(spec_with_review(|spec| spec["gates"].as_array_mut().unwrap().push(approving_gate.clone())));
     refund_again(&mut run, "handle", "c1");
     run.decide("handle/.turn-1/.call-1/.gate", approve_by_timeout());
     assert_eq!(run.calls(), [format!("{PAY}@1")], "the first one is its author's business");
@@ -223,7 +224,10 @@ fn calls_of_a_turn_that_send_the_same_request_are_equal() {
     assert_eq!(run.calls(), [format!("{PAY}@1")], "the others wait");
     run.reply(PAY, 1, "paid");
     assert_eq!(run.calls(), ["handle/.turn-2@1"]);
-    assert!(is_repetition_notice(&result(&run, "handle/.turn-2", "c2")) && is_repetition_notice(&result(&run, "handle/.turn-2", "c3")));
+    assert!(
+        is_repetition_notice(&result(&run, "handle/.turn-2", "c2"))
+            && is_repetition_notice(&result(&run, "handle/.turn-2", "c3"))
+    );
 }
 
 #[test]
@@ -253,7 +257,11 @@ fn a_call_that_left_the_conversation_is_not_made_again() {
         turn(&mut run, &path, &[("l", "lookup", &long)]);
         path = format!("handle/.turn-{number}");
     }
-    assert!(messages_to_agent(&run, &path).iter().any(|message| message.text.contains("turns of this conversation are left out")));
+    assert!(
+        messages_to_agent(&run, &path)
+            .iter()
+            .any(|message| message.text.contains("turns of this conversation are left out"))
+    );
     turn(&mut run, &path, &[("c2", "refund", CALL)]);
     assert!(is_repetition_notice(&result(&run, "handle/.turn-9", "c2")));
 }

@@ -37,7 +37,14 @@ fn a_gate_asks_again_when_an_equal_call_was_made_meanwhile() {
 }
 
 /// Finishes a call with a failure of this class.
-pub(super) fn fail_call(run: &mut TestRun, path: &str, attempt: i32, class: &str, facts: &[(&str, &str)], retryable: bool) {
+pub(super) fn fail_call(
+    run: &mut TestRun,
+    path: &str,
+    attempt: i32,
+    class: &str,
+    facts: &[(&str, &str)],
+    retryable: bool,
+) {
     let failure = crate::transition::Failure {
         class: class.into(),
         message: "it failed".into(),

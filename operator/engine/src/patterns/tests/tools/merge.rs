@@ -27,9 +27,7 @@ fn merged_request(one: Value, two: Value) -> ApprovalRequest {
 
 #[test]
 fn a_call_is_asked_about_if_one_gate_asks() {
-    let tools_gate = |name: &str, allowed: Value| {
-        json!({"name": name, "type": "toolExecution", "allowedTools": allowed, "hitl": gate(json!({}))})
-    };
+    let tools_gate = |name: &str, allowed: Value| json!({"name": name, "type": "toolExecution", "allowedTools": allowed, "hitl": gate(json!({}))});
     let (open, other) = (tools_gate("open", json!(["*"])), tools_gate("other", json!(["refund"])));
     let run = call_refund(json!([open, tools_gate("closed", json!([])), other]));
     let action = run.asked(GATE).request.action.clone().unwrap();
@@ -40,7 +38,8 @@ fn a_call_is_asked_about_if_one_gate_asks() {
 #[test]
 fn an_exclusion_wins_over_a_name_and_a_name_over_a_glob() {
     let because = |allowed: Value| {
-        let tools_gate = json!({"name": "every", "type": "toolExecution", "allowedTools": allowed, "hitl": gate(json!({}))});
+        let tools_gate =
+            json!({"name": "every", "type": "toolExecution", "allowedTools": allowed, "hitl": gate(json!({}))});
         let run = call_refund(json!([tools_gate]));
         run.open().first().map(|path| run.asked(path).request.action.clone().unwrap().gates[0].because.clone())
     };
@@ -166,7 +165,11 @@ fn the_most_careful_action_of_a_timeout_wins_in_each_pair() {
         for other in &actions_by_care[rank..] {
             for (one, two) in [(careful, other), (other, careful)] {
                 let expected: TimeoutAction = serde_json::from_value(json!(careful)).unwrap();
-                assert_eq!(merged_request(hitl_with(one), hitl_with(two)).timeout.action, Some(expected), "{one} and {two}");
+                assert_eq!(
+                    merged_request(hitl_with(one), hitl_with(two)).timeout.action,
+                    Some(expected),
+                    "{one} and {two}"
+                );
             }
         }
     }
@@ -218,7 +221,10 @@ fn a_gate_without_a_timeout_does_not_replace_a_careful_action() {
 fn prompts_and_contexts_are_joined_and_each_is_shown_once() {
     let hitl_with_prompt = |prompt: &str| json!({"prompt": prompt, "contextDisplay": "{{ args.amount }} EUR"});
     let merged = merged_request(hitl_with_prompt("Refund?"), hitl_with_prompt("Is it in the budget?"));
-    assert_eq!((merged.prompt.as_str(), merged.context.as_deref()), ("Refund?\n\nIs it in the budget?", Some("420 EUR")));
+    assert_eq!(
+        (merged.prompt.as_str(), merged.context.as_deref()),
+        ("Refund?\n\nIs it in the budget?", Some("420 EUR"))
+    );
     assert_eq!(merged_request(hitl_with_prompt("Refund?"), hitl_with_prompt("Refund?")).prompt, "Refund?");
 }
 
@@ -245,7 +251,8 @@ fn users_that_one_gate_excludes_are_excluded_at_all_gates() {
 #[test]
 fn a_requester_that_one_gate_excludes_is_excluded_in_its_quorum() {
     let finance = json!([{"kind": "Group", "name": "finance"}]);
-    let request = merged_request(json!({"approvers": finance, "excludeRequester": true}), json!({"approvers": finance}));
+    let request =
+        merged_request(json!({"approvers": finance, "excludeRequester": true}), json!({"approvers": finance}));
     assert_eq!(request.quorums.iter().map(|q| q.exclude_requester).collect::<Vec<_>>(), [Some(true), None]);
 }
 
@@ -309,7 +316,10 @@ fn an_edited_call_is_refused_if_its_editor_cannot_be_excluded() {
     run.modify(GATE, json!({"arguments": {"amount": 42}}));
     assert_eq!((run.open().len(), run.calls()), (0, vec!["handle/.turn-2@1".to_owned()]));
     let tool_result = result(&run, "handle/.turn-2", "c1");
-    assert!(tool_result.starts_with("Error: people cannot be asked about this: a request can exclude at most 32"), "{tool_result}");
+    assert!(
+        tool_result.starts_with("Error: people cannot be asked about this: a request can exclude at most 32"),
+        "{tool_result}"
+    );
 }
 
 #[test]
@@ -327,7 +337,8 @@ fn modify_is_not_offered_if_the_schema_is_too_long_for_a_request() {
 #[test]
 fn groups_that_a_gate_requires_are_required_only_in_its_quorum() {
     let groups = json!([{"kind": "Group", "name": "finance"}, {"kind": "Group", "name": "legal"}]);
-    let hitl_with_required_group = |group: &str| json!({"approvers": groups, "requiredFrom": [{"group": group, "min": 1}]});
+    let hitl_with_required_group =
+        |group: &str| json!({"approvers": groups, "requiredFrom": [{"group": group, "min": 1}]});
     let request = merged_request(hitl_with_required_group("finance"), hitl_with_required_group("legal"));
     let required: Vec<_> =
         request.quorums.iter().map(|q| (q.source.as_str(), q.required_from[0].group.as_str())).collect();

@@ -25,7 +25,8 @@ pub(super) fn raw_turn(run: &mut TestRun, path: &str, response: Value) {
 pub(super) fn turn_with(run: &mut TestRun, path: &str, response: Value, opaque: Option<OpaqueParts>) {
     // The turn in the form in which the executor records it. The ids of the model are kept.
     let model_turn: TurnCalls = serde_json::from_value(response).unwrap();
-    let response = json!(TurnCalls::recorded(model_turn.text, model_turn.calls, model_turn.truncated, model_turn.dropped));
+    let response =
+        json!(TurnCalls::recorded(model_turn.text, model_turn.calls, model_turn.truncated, model_turn.dropped));
     let count = response["calls"].as_array().unwrap().len();
     let facts = BTreeMap::from([("calls".to_owned(), count.to_string())]);
     let reply = Reply { response, facts, opaque: opaque.map(Box::new), ..Reply::default() };
@@ -47,7 +48,8 @@ pub(super) fn messages_to_agent(run: &TestRun, path: &str) -> Vec<Message> {
 
 /// Returns the result under a call id that the agent receives at a path.
 pub(super) fn result(run: &TestRun, path: &str, id: &str) -> String {
-    let results: Vec<_> = messages_to_agent(run, path).into_iter().filter(|m| m.answers.as_deref() == Some(id)).collect();
+    let results: Vec<_> =
+        messages_to_agent(run, path).into_iter().filter(|m| m.answers.as_deref() == Some(id)).collect();
     assert_eq!(results.len(), 1, "exactly one result for {id}");
     results[0].text.clone()
 }

@@ -125,7 +125,10 @@ mod of_a_call {
         let mut run = run_with_call(json!({}));
         run.modify(GATE, json!({"arguments": {"amount": "much"}}));
         assert_eq!((run.open().len(), run.calls()), (0, vec!["handle/.turn-2@1".to_owned()]));
-        assert!(result_in_second_turn(&run).contains("the changed call was refused. Error: the arguments do not fit the tool refund"));
+        assert!(
+            result_in_second_turn(&run)
+                .contains("the changed call was refused. Error: the arguments do not fit the tool refund")
+        );
     }
 
     #[test]
@@ -169,7 +172,10 @@ mod of_a_call {
     fn respond_is_the_result_and_the_call_does_not_run() {
         let mut run = run_with_call(json!({"allowedVerdicts": ALL_OF_A_CALL}));
         run.decide(GATE, outcome_with_texts(Verdict::Respond));
-        assert_eq!((run.calls(), result_in_second_turn(&run)), (vec!["handle/.turn-2@1".to_owned()], "use the old one".to_owned()));
+        assert_eq!(
+            (run.calls(), result_in_second_turn(&run)),
+            (vec!["handle/.turn-2@1".to_owned()], "use the old one".to_owned())
+        );
     }
 
     #[test]
@@ -237,13 +243,19 @@ mod of_a_call {
     fn skip_tells_the_agent_and_the_call_does_not_run() {
         let mut run = run_with_call(json!({}));
         run.decide(GATE, decided(Verdict::Skip));
-        assert_eq!((run.calls(), result_in_second_turn(&run)), (vec!["handle/.turn-2@1".to_owned()], "Skipped by a human".to_owned()));
+        assert_eq!(
+            (run.calls(), result_in_second_turn(&run)),
+            (vec!["handle/.turn-2@1".to_owned()], "Skipped by a human".to_owned())
+        );
     }
 
     #[test]
     fn retry_is_refused_at_a_gate_before_a_call() {
         let found_errors = errors_of_verdict("specificTools", "Retry");
-        assert!(found_errors[0].contains("Retry has no effect at this gate: the agent decides what it calls next"), "{found_errors:?}");
+        assert!(
+            found_errors[0].contains("Retry has no effect at this gate: the agent decides what it calls next"),
+            "{found_errors:?}"
+        );
         assert_eq!(errors_of_verdict("specificTools", "Approve"), [""; 0]);
     }
 }
@@ -322,7 +334,10 @@ mod of_a_question {
             ("Retry", "the agent waits for an answer"),
         ] {
             let found_errors = errors_of_verdict("question", verdict);
-            assert!(found_errors[0].contains(&format!("{verdict} has no effect at this gate: {remedy}")), "{found_errors:?}");
+            assert!(
+                found_errors[0].contains(&format!("{verdict} has no effect at this gate: {remedy}")),
+                "{found_errors:?}"
+            );
         }
         assert_eq!(errors_of_verdict("question", "Respond"), [""; 0]);
     }
@@ -368,7 +383,10 @@ mod of_a_deadline {
         run.decide(GATE, outcome_by_deadline(Verdict::Retry));
         assert_eq!(run.open(), [format!("{GATE}#2")]);
         run.decide(&format!("{GATE}#2"), decided(Verdict::Skip));
-        assert_eq!(messages_to_agent(&run, "handle/.turn-2").iter().filter(|message| message.answers.is_some()).count(), 1);
+        assert_eq!(
+            messages_to_agent(&run, "handle/.turn-2").iter().filter(|message| message.answers.is_some()).count(),
+            1
+        );
     }
 
     #[test]
@@ -377,7 +395,8 @@ mod of_a_deadline {
         let mut run = run_with_call(json!({"allowedVerdicts": ALL_OF_A_CALL, "timeout": timeout}));
         run.decide(GATE, Outcome { response: Some("the old one".into()), ..outcome_by_deadline(Verdict::Respond) });
         assert_eq!(result_in_second_turn(&run), "the old one");
-        let question_gates = json!([{"name": "questions", "type": "question", "hitl": gate(json!({"timeout": timeout}))}]);
+        let question_gates =
+            json!([{"name": "questions", "type": "question", "hitl": gate(json!({"timeout": timeout}))}]);
         assert!(errors(spec(question_gates)).iter().any(|error| error.contains("have no default answer")));
     }
 

@@ -74,7 +74,8 @@ fn parameters_that_cannot_be_sent_unchanged_are_refused() {
 #[test]
 fn arguments_of_a_call_are_read_strictly_and_must_change_something() {
     let approval = sample::call();
-    let typed = |text: &str| build_entry(&args(Verdict::Modify, set(&[("arguments", text)])), None, &approval, &alice());
+    let typed =
+        |text: &str| build_entry(&args(Verdict::Modify, set(&[("arguments", text)])), None, &approval, &alice());
     let same = typed(r#"{"customer":"ACME","amount":420.0,"note":"as agreed\\nby phone"}"#).unwrap();
     let (seen, run) =
         (Seen { raw: serde_json::to_value(&approval).unwrap(), approval: approval.clone() }, sample::run());
@@ -93,7 +94,8 @@ fn arguments_of_a_call_are_read_strictly_and_must_change_something() {
         let failure = typed(text).unwrap_err().to_string();
         assert!(failure.contains(why), "{text}: {failure}");
     }
-    let twice = build_entry(&args(Verdict::Modify, set(&[])), Some("{\"arguments\":{\"a\":1,\"a\":2}}"), &approval, &alice());
+    let twice =
+        build_entry(&args(Verdict::Modify, set(&[])), Some("{\"arguments\":{\"a\":1,\"a\":2}}"), &approval, &alice());
     let twice = twice.unwrap_err().to_string();
     assert!(!twice.contains("DuplicateKeyPolicy") && twice.contains("duplicate"), "{twice}");
 }
@@ -110,7 +112,9 @@ fn answers_are_collected_by_question() {
     let answers = entry.decision.answers.unwrap();
     assert_eq!(answers["colour"].options, ["red", "blue"]);
     assert_eq!(answers["why"].text.as_deref(), Some("because"));
-    assert!(super::collect_answers(&[pair("a", "1"), pair("a", "2")], &[]).unwrap_err().to_string().contains("duplicate"));
+    assert!(
+        super::collect_answers(&[pair("a", "1"), pair("a", "2")], &[]).unwrap_err().to_string().contains("duplicate")
+    );
 }
 
 #[test]

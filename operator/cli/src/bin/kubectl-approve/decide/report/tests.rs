@@ -48,7 +48,8 @@ fn facts_say_that_a_gate_was_decided_otherwise() {
     let cancelled = closed(outcome(None, ApprovalPhase::Cancelled, Source::Policy));
     for state in [rejected, cancelled] {
         let entry = entry(Verdict::Approve);
-        let report = Report::new(state_name(&state, &entry), "decided".into()).with_facts(&args(Some(FactsFormat::Json)));
+        let report =
+            Report::new(state_name(&state, &entry), "decided".into()).with_facts(&args(Some(FactsFormat::Json)));
         let facts: Value = serde_json::from_str(&report.text()).unwrap();
         assert_eq!((&facts["state"], &facts["exitCode"]), (&json!("DecidedOtherwise"), &json!(0)), "{state:?}");
     }

@@ -237,7 +237,8 @@ fn two_hundred_calls_of_a_server_in_a_turn_are_bounded_and_each_is_answered_in_o
         made += 1;
     }
     assert_eq!(made, 32);
-    let answered: Vec<_> = messages_to_agent(&run, "handle/.turn-2").into_iter().filter_map(|message| message.answers).collect();
+    let answered: Vec<_> =
+        messages_to_agent(&run, "handle/.turn-2").into_iter().filter_map(|message| message.answers).collect();
     assert_eq!(answered, (1..=200).map(|number| format!("c{number}")).collect::<Vec<_>>());
     assert_eq!(result(&run, "handle/.turn-2", "c32"), "ACME");
     assert!(result(&run, "handle/.turn-2", "c200").contains("at most 32 calls"));
